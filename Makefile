@@ -1,0 +1,47 @@
+# Two commands do everything on a machine that has Python 3.11 or newer: `make demo` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help demo test slow lint clean
+help:
+	@echo "make demo   own .venv, install coterie with its report extra, train on embedded data, show the result (about 2 minutes)"
+	@echo "make test   own .venv, install everything, run every test (about 10 minutes; PyTorch is a download of several GB where no small CPU build is offered)"
+	@echo "make slow   the long checks that make test leaves out"
+	@echo "make lint   ruff and mypy"
+	@echo "make clean  remove the environment and everything built"
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Coterie needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Pass PYTHON=/path/to/python3.11."; exit 1; }
+	@echo "==> creating .venv with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip
+
+.venv/.core: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "==> installing coterie and its report extra"
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report]'
+	@touch $@
+
+.venv/.all: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "==> installing coterie with every extra and the development tools (PyTorch included: several GB where no small CPU build is offered)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
+	@touch $@ .venv/.core
+
+demo: .venv/.core
+	@echo "==> training GMF on the embedded synthetic data"
+	@$(BIN)/coterie run gmf --dataset synthetic
+
+test: .venv/.all
+	@echo "==> running every test"
+	@$(BIN)/python -m pytest
+
+slow: .venv/.all
+	@$(BIN)/python -m pytest -m slow
+
+lint: .venv/.all
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

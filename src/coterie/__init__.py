@@ -1,0 +1,32 @@
+"""Coterie: recommenders that learn across people's devices while what people did stays with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coterie.api import load, run
+    from coterie.data.interactions import Interactions
+    from coterie.errors import CoterieError
+    from coterie.finished import Recommendation, Run
+
+__version__ = "0.1.0"
+__all__ = ["CoterieError", "Interactions", "Recommendation", "Run", "__version__", "load", "run"]
+
+_HOMES = {
+    "CoterieError": "coterie.errors",
+    "Interactions": "coterie.data.interactions",
+    "Recommendation": "coterie.finished",
+    "Run": "coterie.finished",
+    "load": "coterie.api",
+    "run": "coterie.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are imported on first use: `import coterie` stays fast."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'coterie' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES[name]), name)

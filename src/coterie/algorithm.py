@@ -1,0 +1,39 @@
+"""An algorithm is a value: a name, a typed config, and a function that trains step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from coterie.models.recommender import Recommender
+from coterie.progress import Watch
+from coterie.settings import Settings
+from coterie.types import Training
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a training run is given beside its data and settings."""
+
+    seed: int
+    watch: Watch
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    summary: str
+    settings: type[Settings]
+    train: Callable[..., Iterator[Recommender]]
+    """(training, settings, context) -> the model after every epoch or round; the last one is the result."""
+    steps: Callable[..., int]
+    """settings -> how many models `train` yields."""
+    kernels: tuple[str, ...] = ()
+    """Kernel families it needs, compiled before the clock starts."""
+    paper: str = ""
+    federated: bool = False
+
+
+def fit(algorithm: Algorithm, training: Training, settings: Settings, context: Context) -> Recommender:
+    """Train to the end and return the last model."""
+    *_, model = algorithm.train(training, settings, context)
+    return model

@@ -1,0 +1,1 @@
+"""Centralised recommenders: what the federated ones are measured against."""

@@ -1,0 +1,78 @@
+"""Implicit ALS: weighted matrix factorisation solved in turns for users and items.
+
+Hu, Koren, Volinsky. Collaborative filtering for implicit feedback datasets. ICDM 2008.
+
+Minimises sum_{u,i} c_ui (r_ui - x_u . y_i)^2 + reg (|X|^2 + |Y|^2) with r = 1, c = 1 + alpha where u did i, and r = 0, c = 1
+elsewhere. With one side fixed every row of the other is a ridge system of its own: solved exactly.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
+
+import numpy as np
+from pydantic import Field
+
+from coterie import kernels
+from coterie.algorithm import Algorithm, Context
+from coterie.models.factors import Factors
+from coterie.settings import Settings
+from coterie.types import Floats, Rows, Training
+
+ROWS_A_TASK = 256
+
+
+class ALS(Settings):
+    embedding_size: int = Field(32, ge=1, le=512)
+    """Length of every user and item row."""
+    epochs: int = Field(15, ge=1)
+    """Sweeps, each solving all users and then all items."""
+    alpha: float = Field(5.0, ge=0)
+    """Extra confidence in what people did."""
+    reg: float = Field(10.0, gt=0)
+    """Regularisation of all rows."""
+    start_scale: float = Field(0.1, gt=0)
+    """Standard deviation of the start values."""
+
+
+def train(training: Training, settings: ALS, context: Context) -> Iterator[Factors]:
+    kernel = kernels.load("als")
+    model = Factors.start(
+        training.n_users, training.n_items, settings.embedding_size, context.seed, settings.start_scale
+    )
+    by_user = training.positives
+    by_item = Rows.build(by_user.items, training.users, training.n_items)
+    X, Y = model.user_rows, model.item_rows
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for _ in range(settings.epochs):
+            X = solve(kernel, by_user, Y, settings, pool)
+            Y = solve(kernel, by_item, X, settings, pool)
+            yield Factors(X, Y, model.item_bias)
+
+
+def solve(kernel: ModuleType, rows: Rows, fixed: Floats, settings: ALS, pool: ThreadPoolExecutor) -> Floats:
+    """All rows of one side, given the other."""
+    d = fixed.shape[1]
+    G = np.empty((d, d))
+    kernel.gram(fixed, G)
+    solved = np.empty((len(rows.counts), d), np.float32)
+
+    def part(first: int) -> None:
+        last = min(first + ROWS_A_TASK, len(solved))
+        kernel.solve_rows(rows.offsets, rows.items, fixed, G, settings.alpha, settings.reg, first, last, solved)
+
+    list(pool.map(part, range(0, len(solved), ROWS_A_TASK)))
+    return solved
+
+
+ALGORITHM = Algorithm(
+    "implicit alternating least squares",
+    ALS,
+    train,
+    steps=lambda settings: settings.epochs,
+    kernels=("als",),
+    paper="Hu et al. 2008",
+)

@@ -1,0 +1,69 @@
+"""BPR-MF: matrix factorisation with an item bias, trained to rank what people did above what they did not.
+
+Rendle, Freudenthaler, Gantner, Schmidt-Thieme. BPR: Bayesian personalized ranking from implicit feedback. UAI 2009.
+
+An epoch is as many triples as there are training interactions. For each, (u, i) is drawn from them with replacement and
+j among the items outside u's training items; then, with x = p_u . (q_i - q_j) + b_i - b_j and g = 1 - sigmoid(x),
+    p_u += rate (g (q_i - q_j) - reg_user p_u)
+    q_i += rate (g p_u - reg_positive q_i)        b_i += rate (g - reg_bias b_i)
+    q_j += rate (-g p_u - reg_negative q_j)       b_j += rate (-g - reg_bias b_j)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from pydantic import Field
+
+from coterie import kernels, streams
+from coterie.algorithm import Algorithm, Context
+from coterie.models.factors import Factors
+from coterie.settings import Settings
+from coterie.types import Training
+
+
+class BPR(Settings):
+    embedding_size: int = Field(16, ge=1, le=4096)
+    """Length of every user and item row."""
+    epochs: int = Field(50, ge=1)
+    """Passes; each is as many triples as there are training interactions."""
+    learning_rate: float = Field(0.05, gt=0)
+    """Step size of SGD."""
+    reg_user: float = Field(0.01, ge=0)
+    """Regularisation of user rows."""
+    reg_positive: float = Field(0.01, ge=0)
+    """Regularisation of the row of the item somebody chose."""
+    reg_negative: float = Field(0.01, ge=0)
+    """Regularisation of the row of the item somebody did not choose."""
+    reg_bias: float = Field(0.0, ge=0)
+    """Regularisation of item biases; the papers use none."""
+    start_scale: float = Field(0.1, ge=0)
+    """Standard deviation of the start values."""
+
+
+def train(training: Training, settings: BPR, context: Context) -> Iterator[Factors]:
+    kernel = kernels.load("bpr")
+    model = Factors.start(
+        training.n_users, training.n_items, settings.embedding_size, context.seed, settings.start_scale
+    )
+    users = training.users
+    for epoch in range(settings.epochs):
+        model = Factors(model.user_rows.copy(), model.item_rows.copy(), model.item_bias.copy())
+        kernel.train_triples(
+            users, training.positives.offsets, training.positives.items, training.excluded.offsets, training.excluded.items,
+            model.user_rows, model.item_rows, model.item_bias,
+            settings.learning_rate, settings.reg_user, settings.reg_positive, settings.reg_negative, settings.reg_bias,
+            np.uint64(streams.key(context.seed, "triples", epoch)), len(training),
+        )  # fmt: skip
+        yield model
+
+
+ALGORITHM = Algorithm(
+    "matrix factorisation trained to rank",
+    BPR,
+    train,
+    steps=lambda settings: settings.epochs,
+    kernels=("bpr",),
+    paper="Rendle et al. 2009",
+)

@@ -1,0 +1,57 @@
+"""EASE: a linear item-to-item model in closed form, and one of the hardest simple baselines to beat.
+
+Steck. Embarrassingly shallow autoencoders for sparse data. WWW 2019.
+
+With G = X^T X + reg I and P = G^-1 the weights are B = -P / diag(P), zero on the diagonal; scores are X B.
+The inverse comes from LAPACK: on one machine and with one number of threads the same seed gives the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from pydantic import Field
+
+from coterie.algorithm import Algorithm, Context
+from coterie.errors import ConfigError
+from coterie.models.linear import ItemWeights
+from coterie.settings import Settings
+from coterie.types import Floats, Training
+
+
+class EASE(Settings):
+    reg: float = Field(500.0, gt=0)
+    """Regularisation of the item-to-item weights."""
+    max_memory: float = Field(8.0, gt=0)
+    """GiB that the item-by-item matrices may take."""
+
+
+def train(training: Training, settings: EASE, context: Context) -> Iterator[ItemWeights]:
+    needed = 3 * 8 * training.n_items**2 / 2**30
+    if needed > settings.max_memory:
+        raise ConfigError(
+            f"EASE needs about {needed:.1f} GiB for {training.n_items:,} items; max_memory allows {settings.max_memory:g}. "
+            "Raise it with --set max_memory=GIB, or filter items with --set core=5."
+        )
+    yield ItemWeights(solve(training, settings.reg), training.positives.offsets, training.positives.items)
+
+
+def solve(training: Training, reg: float) -> Floats:
+    from scipy import linalg, sparse
+
+    X = sparse.csr_matrix(
+        (np.ones(len(training)), training.positives.items, training.positives.offsets),
+        shape=(training.n_users, training.n_items),
+    )
+    G = (X.T @ X).toarray()
+    G[np.diag_indices_from(G)] += reg
+    P = linalg.inv(G, overwrite_a=True, check_finite=False)
+    B = P / -np.diag(P)
+    B[np.diag_indices_from(B)] = 0
+    return np.ascontiguousarray(B, np.float32)
+
+
+ALGORITHM = Algorithm(
+    "closed-form linear item-to-item model", EASE, train, steps=lambda settings: 1, paper="Steck 2019"
+)

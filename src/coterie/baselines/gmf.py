@@ -1,0 +1,68 @@
+"""GMF: generalised matrix factorisation with a trained output layer, by binary cross-entropy or squared error.
+
+He, Liao, Zhang, Nie, Hu, Chua. Neural collaborative filtering. WWW 2017; as FedFast (Section 3.1) uses it.
+
+An epoch visits every training interaction once in a new random order. Implicit feedback: label 1, then `negatives` fresh
+items outside the user's training items with label 0, cross-entropy. Explicit feedback: the rating, squared error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from pydantic import Field
+
+from coterie import kernels, streams
+from coterie.algorithm import Algorithm, Context
+from coterie.models.gmf import GMF
+from coterie.settings import Settings
+from coterie.types import Training
+
+
+class GMFSettings(Settings):
+    embedding_size: int = Field(16, ge=1, le=4096)
+    """Length of every user and item row."""
+    epochs: int = Field(30, ge=1)
+    """Passes over the training interactions."""
+    learning_rate: float = Field(0.05, gt=0)
+    """Step size of SGD."""
+    reg: float = Field(0.01, ge=0)
+    """Regularisation of user and item rows."""
+    negatives: int = Field(4, ge=1)
+    """Negatives drawn for every positive (implicit feedback)."""
+    start_scale: float = Field(0.1, ge=0)
+    """Standard deviation of the start values."""
+
+
+def train(training: Training, settings: GMFSettings, context: Context) -> Iterator[GMF]:
+    kernel = kernels.load("gmf")
+    model = GMF.start(training.n_users, training.n_items, settings.embedding_size, context.seed, settings.start_scale)
+    if training.ratings is not None:  # start at the mean rating rather than learn it slowly
+        model = GMF(model.user_rows, model.item_rows, model.output, np.array([training.ratings.mean()], np.float32))
+    users, items = training.users, training.positives.items
+    for epoch in range(settings.epochs):
+        model = GMF(model.user_rows.copy(), model.item_rows.copy(), model.output.copy(), model.bias.copy())
+        parameters = (model.user_rows, model.item_rows, model.output, model.bias)
+        order = streams.at(context.seed, "order", epoch).permutation(len(training))
+        if training.ratings is not None:
+            kernel.train_explicit(
+                order, users, items, training.ratings, *parameters, settings.learning_rate, settings.reg
+            )
+        else:
+            seen = (training.excluded.offsets, training.excluded.items)
+            key = np.uint64(streams.key(context.seed, "negatives", epoch))
+            kernel.train_implicit(
+                order, users, items, *seen, *parameters, settings.negatives, settings.learning_rate, settings.reg, key
+            )
+        yield model
+
+
+ALGORITHM = Algorithm(
+    "generalised matrix factorisation",
+    GMFSettings,
+    train,
+    steps=lambda settings: settings.epochs,
+    kernels=("gmf",),
+    paper="He et al. 2017",
+)

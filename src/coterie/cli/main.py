@@ -1,0 +1,56 @@
+"""`coterie`: the commands, and what happens when one fails."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from coterie.cli import algorithms, data, runs
+
+app = typer.Typer(
+    name="coterie",
+    help="Recommenders that learn across people's devices while what people did stays with them.\n\nStart with: coterie run gmf",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+app.command("run")(runs.run)
+app.command("evaluate")(runs.evaluate)
+app.command("recommend")(runs.recommend)
+app.command("report")(runs.report)
+app.add_typer(data.app, name="data")
+app.command("algorithms")(algorithms.show)
+app.command("doctor")(algorithms.doctor)
+
+
+@app.callback(invoke_without_command=True)
+def _options(version: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
+    if version:
+        from coterie import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run a command. A user's mistake is one line and exit code 2; a bug of ours is a traceback and exit code 1."""
+    from coterie.errors import CoterieError
+
+    try:
+        app()
+    except CoterieError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:  # `coterie data list | head`
+        sys.stderr.close()
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""Commands about runs: run, evaluate, recommend, report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from coterie.cli.options import Columns, Json, Quiet, SkipBadRows, parse_columns
+
+if TYPE_CHECKING:
+    from coterie.finished import Run
+
+Folder = Annotated[Path, typer.Argument(help="A run folder, as `coterie run` printed it.", show_default=False)]
+
+
+def run(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME|FILE.yaml",
+            help="An algorithm (coterie algorithms) or an experiment file.",
+            show_default=False,
+        ),
+    ],
+    dataset: Annotated[
+        str | None,
+        typer.Option("--dataset", "-d", help="A dataset (coterie data list) or a path. [default: synthetic]"),
+    ] = None,
+    protocol: Annotated[
+        str | None,
+        typer.Option("--protocol", "-p", help="loo-50, loo-99, loo-100, holdout or full. [default: the dataset's]"),
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Same seed, same result. [default: 0]")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Any setting; repeat for more.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The run folder. [default: runs/NAME-DATASET-N]")
+    ] = None,
+    columns: Columns = None,
+    skip_bad_rows: SkipBadRows = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Train an algorithm, evaluate it, and leave a run folder.
+
+    coterie run gmf
+
+    coterie run bpr --dataset ml-100k --set embedding_size=32
+
+    coterie run experiment.yaml --seed 3
+    """
+    from coterie import experiment as story
+    from coterie.cli.screen import ScreenWatch, err
+    from coterie.config import Experiment, parse_assignments, read_file
+    from coterie.progress import SILENT
+    from coterie.runtime.folder import new_folder
+
+    values = read_file(target) if target.endswith((".yaml", ".yml")) else {"algorithm": target}
+    given = {
+        "dataset": dataset,
+        "protocol": protocol,
+        "seed": seed,
+        "columns": parse_columns(columns) or None,
+        "skip_bad_rows": skip_bad_rows or None,
+    }
+    values |= {key: value for key, value in given.items() if value is not None} | parse_assignments(set_ or [])
+    chosen = Experiment.of(values)
+    watch = SILENT if quiet or as_json else ScreenWatch()
+    if chosen.tuned:
+        watch.say(
+            f"Settings tuned on the validation part of {chosen.choice.dataset} are the defaults; --set overrides them."
+        )
+    data = story.load_data(chosen, watch)
+    folder = new_folder(out, f"{chosen.choice.algorithm}-{Path(chosen.choice.dataset).name.split('.')[0]}")
+    try:
+        finished = story.run(chosen, data, folder, watch)
+    except KeyboardInterrupt:
+        err.print(
+            f"interrupted; {folder} holds the measurements so far. Start again with: coterie run {folder}/config.yaml",
+            markup=False,
+        )
+        raise typer.Exit(130) from None
+    _print(finished, folder, as_json, quiet)
+
+
+def evaluate(
+    folder: Folder,
+    protocol: Annotated[
+        str | None, typer.Option("--protocol", "-p", help="Another protocol with the same split. [default: the run's]")
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Sample other candidates. [default: the run's]")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="KEY=VALUE", help="Protocol settings, such as cutoffs=5,10."),
+    ] = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Judge a run's model again, by another protocol, cut-offs or candidates."""
+    from coterie.cli.screen import ScreenWatch
+    from coterie.config import parse_assignments
+    from coterie.progress import SILENT
+    from coterie.rejudge import rejudge
+
+    changes: dict[str, Any] = parse_assignments(set_ or [])
+    changes |= {k: v for k, v in {"protocol": protocol, "seed": seed}.items() if v is not None}
+    _print(rejudge(folder, changes, SILENT if quiet or as_json else ScreenWatch()), folder, as_json, quiet=True)
+
+
+def recommend(
+    folder: Folder,
+    user: Annotated[str, typer.Option("--user", "-u", help="The person's id, as in the data.", show_default=False)],
+    n: Annotated[int, typer.Option("-n", min=1, help="How many items.")] = 10,
+    include_seen: Annotated[bool, typer.Option("--include-seen", help="Also items the person had already.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Recommend items to a person."""
+    from coterie.cli.screen import show_table
+    from coterie.finished import Run
+
+    best = Run.load(folder).recommend(user, n, exclude_seen=not include_seen)
+    if as_json:
+        typer.echo(json.dumps({"user": user, "items": [r._asdict() for r in best]}))
+        return
+    rows = [[str(place), str(r.item), r.text, f"{r.score:.4f}"] for place, r in enumerate(best, 1)]
+    show_table(["", "item", "text", "score"], rows, left=3)
+
+
+def report(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="One or more run folders.", show_default=False)
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Where the page goes. [default: report.html of the first run]")
+    ] = None,
+) -> None:
+    """Put runs side by side: a Markdown table here, an HTML page with the convergence figure beside the runs."""
+    from coterie.finished import Run
+    from coterie.report.page import page
+    from coterie.report.table import markdown
+    from coterie.runtime.folder import write_text
+
+    runs = [Run.load(folder) for folder in folders]
+    target = out or folders[0] / "report.html"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_text(target.parent, target.name, page(runs))
+    typer.echo(markdown(runs))
+    typer.echo(f"page: {target}")
+
+
+def _print(finished: Run, folder: Path, as_json: bool, quiet: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(finished.result, allow_nan=False))
+        return
+    from coterie.cli.screen import show_table
+    from coterie.report.table import headline, notes, shown
+
+    result = finished.result
+    both = [
+        [name, shown(name, result["metrics"][name]), shown(name, result["full"][name])] for name in headline(result)
+    ]
+    show_table(
+        ["metric", result["protocol"], "full ranking"],
+        both,
+        title=f"{result['algorithm']} on {result['dataset']}, seed {result['seed']}",
+    )
+    if quiet:
+        return
+    for line in notes(finished):
+        typer.echo(line)
+    typer.echo(f"trained {result['rounds']} rounds in {result['seconds']:.2f} s")
+    typer.echo(f"run:    {folder}")
+    typer.echo(f"report: {folder / 'report.html'}")

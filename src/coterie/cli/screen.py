@@ -1,0 +1,55 @@
+"""What a person sees: progress on standard error, results on standard output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from coterie.progress import Advance, Watch
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+class ScreenWatch(Watch):
+    """Bars with what is measured, the time so far and the time left."""
+
+    def say(self, text: str) -> None:
+        err.print(text, style="dim", markup=False)
+
+    @contextmanager
+    def task(self, label: str, total: float | None) -> Iterator[Advance]:
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=30),
+            TextColumn("{task.percentage:>3.0f}%" if total else ""),
+            TimeElapsedColumn(),
+            TextColumn("left" if total else ""),
+            *((TimeRemainingColumn(),) if total else ()),
+            TextColumn("{task.fields[note]}", markup=False),
+        )
+        if not err.is_terminal:
+            err.print(f"{label} ...", markup=False)
+        with Progress(*columns, console=err, transient=False, disable=not err.is_terminal) as progress:
+            bar = progress.add_task(label, total=total, note="")
+
+            def advance(steps: float = 1, note: str = "") -> None:
+                progress.update(bar, advance=steps, **({"note": note} if note else {}))
+
+            yield advance
+            progress.update(bar, total=total or 1, completed=total or 1)
+
+
+def show_table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, title: str | None = None) -> None:
+    """A table whose first `left` columns are text."""
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for number, name in enumerate(header):
+        table.add_column(name, justify="left" if number < left else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    out.print(table, markup=False)

@@ -1,0 +1,139 @@
+"""An experiment as a value: flat keys in (YAML, --set, Python), typed groups of settings inside, flat keys out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from pydantic import Field
+
+from coterie.data.datasets import dataset
+from coterie.data.filters import Filters
+from coterie.data.synthetic import Synthetic
+from coterie.errors import ConfigError
+from coterie.evaluate.protocols import Protocol, protocol
+from coterie.registry import algorithm
+from coterie.settings import Settings, split_by_owner
+
+
+class Choice(Settings):
+    """What is run."""
+
+    algorithm: str
+    """Name of the algorithm: coterie algorithms"""
+    dataset: str = "synthetic"
+    """Name of a dataset, or a path: coterie data list"""
+    protocol: str | None = None
+    """Name of the protocol; the dataset's own by default."""
+    seed: int = Field(0, ge=0)
+    """Same seed, same result."""
+    columns: dict[str, str] = Field(default_factory=dict)
+    """For files: role -> name of its column."""
+    skip_bad_rows: bool = False
+    """For files: count bad rows and drop them instead of stopping at the first."""
+
+
+class Course(Settings):
+    """How training is followed."""
+
+    evaluate_every: int = Field(0, ge=0)
+    """Measure every so many rounds; 0 measures about twenty times."""
+    patience: int = Field(0, ge=0)
+    """Stop after so many measurements without improvement on validation; 0 trains to the end."""
+    as_published: bool = False
+    """Let negatives avoid held-out items, as leaky published code does, to show its figure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    choice: Choice
+    course: Course
+    filters: Filters
+    protocol: Protocol
+    synthetic: Synthetic
+    settings: Settings
+    tuned: bool
+    """Whether settings found on this dataset's validation part are the defaults here."""
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Experiment:
+        """From flat keys. What is not given comes from the dataset, then from the settings tuned for it."""
+        if "algorithm" not in values:
+            raise ConfigError(
+                f"no algorithm is named (keys: {', '.join(values) or 'none'}); expected a key 'algorithm'. Add one."
+            )
+        made = str(values.get("dataset", "synthetic")) == "synthetic"
+        owners: dict[str, type[Settings]] = {
+            "choice": Choice, "course": Course, "filters": Filters, "protocol": Protocol, "settings": algorithm(str(values["algorithm"])).settings,
+        } | ({"synthetic": Synthetic} if made else {})  # fmt: skip
+        shares = split_by_owner(values, owners)
+        choice = Choice.of(shares["choice"])
+        source = dataset(choice.dataset)
+        defaults = tuned_settings(choice.dataset, choice.algorithm)
+        return cls(
+            choice.model_copy(update={"protocol": choice.protocol or source.protocol}),
+            Course.of(shares["course"]),
+            Filters.of(source.filters | shares["filters"]),
+            protocol(choice.protocol or source.protocol, shares["protocol"]),
+            Synthetic.of(shares.get("synthetic", {})),
+            owners["settings"].of(defaults | shares["settings"]),
+            bool(defaults),
+        )
+
+    def flat(self) -> dict[str, Any]:
+        """Every key with its value; `Experiment.of` turns it back into the same experiment."""
+        groups: list[Settings] = [self.choice, self.course, self.filters, self.protocol, self.settings]
+        if self.choice.dataset == "synthetic":
+            groups.append(self.synthetic)
+        return {key: value for group in groups for key, value in group.model_dump(mode="json").items()}
+
+
+@cache
+def _tuned() -> dict[str, dict[str, dict[str, Any]]]:
+    import yaml
+
+    text = resources.files("coterie").joinpath("tuned.yaml").read_text()
+    return yaml.safe_load(text) or {}
+
+
+def tuned_settings(dataset_name: str, algorithm_name: str) -> dict[str, Any]:
+    """Settings found on the dataset's validation part (benchmarks/tune.py), if there are any."""
+    return dict(_tuned().get(dataset_name, {}).get(algorithm_name, {}))
+
+
+def parse_assignments(pairs: list[str]) -> dict[str, Any]:
+    """`key=value` from the command line; values are read as YAML."""
+    import yaml
+
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        key, found, text = pair.partition("=")
+        if not found or not key.strip():
+            raise ConfigError(f"--set {pair!r} is not key=value. Write for example --set embedding_size=16")
+        try:
+            values[key.strip()] = yaml.safe_load(text) if text else None
+        except yaml.YAMLError:
+            values[key.strip()] = text
+    return values
+
+
+def read_file(path: str) -> dict[str, Any]:
+    """Flat keys of a YAML experiment file."""
+    from pathlib import Path
+
+    import yaml
+
+    try:
+        values = yaml.safe_load(Path(path).read_text())
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: does not exist. Check the path.") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: is not YAML ({' '.join(str(error).split())[:200]}). Fix it.") from None
+    if not isinstance(values, dict):
+        raise ConfigError(
+            f"{path}: holds {type(values).__name__}; expected keys and values such as 'algorithm: gmf'. Fix it."
+        )
+    return {str(k): v for k, v in values.items()}

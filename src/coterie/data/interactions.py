@@ -1,0 +1,224 @@
+"""`Interactions`: who did what, and when. Columns in, contiguous arrays inside, external ids out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coterie.errors import DataError, UnknownName
+from coterie.types import Bools, Floats, Ids, Ints, Longs, Rows
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class Interactions:
+    """Distinct (user, item) pairs, sorted by user, then time, then item.
+
+    Users and items are numbered by their external ids in natural order, so the same data in another row order is the
+    same object. Within a user, equal times are ordered by item number: that is the tie rule of every temporal split.
+    """
+
+    users: Ints
+    items: Ints
+    ratings: Floats | None
+    times: Longs | None
+    """Seconds since 1970."""
+    user_ids: Ids
+    item_ids: Ids
+    item_order: Ints
+    """Items by first appearance in the source: how files published by others number them."""
+    item_texts: Ids | None = None
+    item_categories: Ids | None = None
+    """One tuple of names per item."""
+    user_features: dict[str, Ids] = field(default_factory=dict)
+    name: str = "given"
+    """The dataset it is, where it is one by name."""
+    notes: tuple[str, ...] = ()
+    """What happened to the data on the way here, for people."""
+
+    @classmethod
+    def from_columns(
+        cls,
+        user_id: Sequence[Any] | Ids,
+        item_id: Sequence[Any] | Ids,
+        rating: Sequence[float] | Ids | None = None,
+        timestamp: Sequence[float] | Ids | None = None,
+        *,
+        keep: str = "newest",
+        notes: tuple[str, ...] = (),
+    ) -> Interactions:
+        """Number the ids, merge repeated pairs (the `newest` or the `oldest` stays), sort."""
+        user_ids, users, _ = number(user_id)
+        item_ids, items, item_order = number(item_id)
+        ratings = None if rating is None else np.asarray(rating, np.float32)
+        times = None if timestamp is None else np.asarray(timestamp, np.int64)
+        _same_length(user_id=users, item_id=items, rating=ratings, timestamp=times)
+        order = _canonical_order(users, items, times)
+        kept = order[_one_per_pair(users[order], items[order], len(item_ids), keep)]
+        if merged := len(order) - len(kept):
+            notes = (*notes, f"{merged:,} repeated user-item pairs merged, the {keep} of each kept")
+        data = cls(users, items, ratings, times, user_ids, item_ids, item_order, notes=notes)
+        return data.select(kept)
+
+    @classmethod
+    def from_frame(cls, frame: pd.DataFrame, **columns: str) -> Interactions:
+        """From a data frame; `user_id="userId"` names a column that is called otherwise."""
+        wanted = {role: columns.pop(role, role) for role in ("user_id", "item_id", "rating", "timestamp")}
+        if columns:
+            raise UnknownName("column role", next(iter(columns)), wanted)
+        for role in ("user_id", "item_id"):
+            if wanted[role] not in frame:
+                raise UnknownName("column", wanted[role], frame.columns, f" for {role}")
+        have = {role: frame[name].to_numpy() for role, name in wanted.items() if name in frame}
+        for role, values in have.items():
+            if len(bad := np.flatnonzero(frame[wanted[role]].isna().to_numpy())):
+                raise DataError(
+                    f"row {bad[0]}: column {wanted[role]!r} is {values[bad[0]]!r}; expected a value. Drop or fill the row."
+                )
+        return cls.from_columns(**have)
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    @property
+    def n_users(self) -> int:
+        return len(self.user_ids)
+
+    @property
+    def n_items(self) -> int:
+        return len(self.item_ids)
+
+    @property
+    def rows(self) -> Rows:
+        return Rows.build(self.users, self.items, self.n_users)
+
+    def pairs(self) -> Longs:
+        """One number per (user, item) pair."""
+        return self.users.astype(np.int64) * self.n_items + self.items
+
+    def select(self, which: Bools | Longs) -> Interactions:
+        """Some interactions, with all users and items kept (also those left with nothing)."""
+        return replace(
+            self,
+            users=np.ascontiguousarray(self.users[which], np.int32),
+            items=np.ascontiguousarray(self.items[which], np.int32),
+            ratings=None if self.ratings is None else self.ratings[which],
+            times=None if self.times is None else self.times[which],
+        )
+
+    def compact(self) -> Interactions:
+        """Forget users and items that have no interaction, and renumber the others."""
+        users, new_users = np.unique(self.users, return_inverse=True)
+        items, new_items = np.unique(self.items, return_inverse=True)
+        return replace(
+            self,
+            users=new_users.astype(np.int32),
+            items=new_items.astype(np.int32),
+            user_ids=self.user_ids[users],
+            item_ids=self.item_ids[items],
+            item_order=_renumbered(self.item_order, items),
+            item_texts=None if self.item_texts is None else self.item_texts[items],
+            item_categories=None if self.item_categories is None else self.item_categories[items],
+            user_features={name: values[users] for name, values in self.user_features.items()},
+        )
+
+    def describe_items(self, texts: dict[str, str], categories: dict[str, tuple[str, ...]]) -> Interactions:
+        """Attach texts and categories given by external id; items without one get an empty entry."""
+        names = [str(i) for i in self.item_ids]
+        return replace(
+            self,
+            item_texts=objects([texts.get(n, "") for n in names]) if texts else None,
+            item_categories=objects([categories.get(n, ()) for n in names]) if categories else None,
+        )
+
+    def describe_users(self, features: dict[str, dict[str, str]]) -> Interactions:
+        """Attach features given as {feature: {external id: value}}."""
+        names = [str(u) for u in self.user_ids]
+        return replace(self, user_features={f: objects([of.get(n, "") for n in names]) for f, of in features.items()})
+
+    def note(self, text: str) -> Interactions:
+        return replace(self, notes=(*self.notes, text))
+
+    def to_frame(self) -> pd.DataFrame:
+        import pandas as pd
+
+        columns = {"user_id": self.user_ids[self.users], "item_id": self.item_ids[self.items]}
+        if self.ratings is not None:
+            columns["rating"] = self.ratings
+        if self.times is not None:
+            columns["timestamp"] = self.times
+        return pd.DataFrame(columns)
+
+
+def number(ids: Sequence[Any] | Ids) -> tuple[Ids, Ints, Ints]:
+    """Distinct ids in natural order (as numbers where all are whole numbers), each id's place among them, and the
+    places by first appearance."""
+    import pandas as pd
+
+    values = np.asarray(ids)
+    if values.dtype.kind not in "iu":
+        values = np.asarray(ids, dtype=object)
+    codes, distinct = pd.factorize(values)
+    order = _natural_order(np.asarray(distinct))
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    return np.asarray(distinct)[order], place[codes], place
+
+
+def find(ids: Ids, name: object, kind: str) -> int:
+    """The number of an external id; whole numbers and their text are the same id."""
+    hits = np.flatnonzero(ids == name) if ids.dtype.kind == "O" else np.flatnonzero(ids.astype(str) == str(name))
+    if not len(hits):
+        hits = np.flatnonzero([str(i) == str(name) for i in ids])
+    if not len(hits):
+        raise UnknownName(kind, name, ids, f" among {len(ids):,}")
+    return int(hits[0])
+
+
+def _natural_order(distinct: Ids) -> Longs:
+    if distinct.dtype.kind in "iu":
+        return np.argsort(distinct, kind="stable")
+    texts = [str(v) for v in distinct]
+    if all(t.isascii() and t.isdigit() and len(t) < 19 and (t[0] != "0" or t == "0") for t in texts):
+        return np.argsort(np.array([int(t) for t in texts], np.int64), kind="stable")
+    return np.array(sorted(range(len(texts)), key=texts.__getitem__), np.int64)
+
+
+def _canonical_order(users: Ints, items: Ints, times: Longs | None) -> Longs:
+    return np.lexsort((items, users)) if times is None else np.lexsort((items, times, users))
+
+
+def _one_per_pair(users: Ints, items: Ints, n_items: int, keep: str) -> Longs:
+    """Positions of the rows to keep; rows come in canonical order, so later means newer."""
+    pairs = users.astype(np.int64) * n_items + items
+    by_pair = np.argsort(pairs, kind="stable")
+    change = np.flatnonzero(np.diff(pairs[by_pair])) if len(pairs) else np.zeros(0, np.int64)
+    first = np.concatenate([[0], change + 1]) if len(pairs) else change
+    last = np.concatenate([change, [len(pairs) - 1]]) if len(pairs) else change
+    return np.sort(by_pair[last if keep == "newest" else first])
+
+
+def _renumbered(order: Ints, kept: Longs) -> Ints:
+    place = np.full(len(order), -1, np.int32)
+    place[kept] = np.arange(len(kept), dtype=np.int32)
+    return place[order][place[order] >= 0]
+
+
+def objects(values: Sequence[Any]) -> Ids:
+    """An object array even where every value is a tuple."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+def _same_length(**columns: Ids | None) -> None:
+    lengths = {name: len(c) for name, c in columns.items() if c is not None}
+    if len(set(lengths.values())) > 1:
+        raise DataError(
+            f"columns have different lengths ({lengths}); expected one value per interaction. Check what you pass."
+        )

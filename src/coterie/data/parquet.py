@@ -1,0 +1,67 @@
+"""Parquet files, with the same columns and rules as text files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from coterie.data.interactions import Interactions
+from coterie.data.options import Reading
+from coterie.data.table import Table, check_ratings, check_times, places
+from coterie.errors import DataError, MissingExtra
+from coterie.types import Bools, Ids
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def read(path: Path, options: Reading) -> Interactions:
+    frame = _load(path)
+    names = [str(c) for c in frame.columns]
+    columns: dict[str, Ids] = {}
+    good = np.ones(len(frame), bool)
+    skipped: dict[str, int] = {}
+    for role, place in places(str(path), names, options.columns).items():
+        columns[role], broken, rule = _check(role, frame.iloc[:, place])
+        if broken.any() and not options.skip_bad_rows:
+            row = int(np.argmax(broken))
+            value = frame.iloc[row, place]
+            raise DataError(
+                f"{path}:{row + 1}: column {names[place]!r} is {value!r}; {rule}. Fix the row or pass --skip-bad-rows."
+            )
+        if newly := int((broken & good).sum()):
+            skipped[rule] = newly
+        good &= ~broken
+    if not good.any():
+        raise DataError(
+            f"{path}: holds no interactions; expected at least one good row. Check that it is the right file."
+        )
+    kept = {role: column[good] for role, column in columns.items()}
+    return options.build(Table(str(path), kept, np.flatnonzero(good) + 1, skipped))
+
+
+def _load(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    try:
+        return pd.read_parquet(path)
+    except ImportError:
+        raise MissingExtra("Reading parquet", "parquet") from None
+    except FileNotFoundError:
+        raise DataError(f"{path}: does not exist. Check the path.") from None
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: is not a readable parquet file ({error}). Fetch or write it again.") from None
+
+
+def _check(role: str, column: pd.Series) -> tuple[Ids, Bools, str]:
+    import pandas as pd
+
+    if role in ("user_id", "item_id"):
+        return column.to_numpy(), column.isna().to_numpy(), "expected an id"
+    if role == "timestamp" and pd.api.types.is_datetime64_any_dtype(column):
+        seconds = column.astype("datetime64[s]").astype("int64").to_numpy(np.float64)
+        return check_times(np.where(column.isna(), np.nan, seconds))
+    numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
+    return check_ratings(numbers) if role == "rating" else check_times(numbers)

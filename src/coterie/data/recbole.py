@@ -1,0 +1,54 @@
+"""RecBole's atomic files: `NAME.inter` with typed headers (`user_id:token`), `NAME.item` and `NAME.user` beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from coterie.data import files
+from coterie.data.interactions import Interactions
+from coterie.data.options import Reading
+from coterie.data.table import Layout, read_lookup, read_table
+
+TEXTS = ("movie_title", "title", "name")
+CATEGORIES = ("class", "genre", "genres", "categories", "category")
+
+
+def read(path: Path, options: Reading) -> Interactions:
+    layout = Layout("\t", columns=options.columns, clean_name=_field, quoting=False)
+    with files.open_text(path) as lines:
+        data = options.build(read_table(str(path), lines, layout, options.skip_bad_rows))
+    stem = path.name.removesuffix(".gz").removesuffix(".inter")
+    return _with_users(_with_items(data, path.parent, f"{stem}.item"), path.parent, f"{stem}.user")
+
+
+def strip_user_prefix(data: Interactions, prefix: str) -> Interactions:
+    """Some packagings put a word before every user id; ours are the original ids."""
+    return replace(data, user_ids=np.array([str(u).removeprefix(prefix) for u in data.user_ids], dtype=object))
+
+
+def _with_items(data: Interactions, folder: Path, name: str) -> Interactions:
+    table = _side_table(folder, name)
+    text = next((table[t] for t in TEXTS if t in table), {})
+    category = next((table[c] for c in CATEGORIES if c in table), {})
+    return data.describe_items(text, {item: tuple(names.split()) for item, names in category.items()})
+
+
+def _with_users(data: Interactions, folder: Path, name: str) -> Interactions:
+    return data.describe_users(_side_table(folder, name))
+
+
+def _side_table(folder: Path, name: str) -> dict[str, dict[str, str]]:
+    """{field: {id: value}} of a side file whose first column is the id; empty where there is no such file."""
+    if not files.exists(folder, name):
+        return {}
+    with files.open_member(folder, name) as lines:
+        header = [_field(f) for f in next(lines, "").rstrip("\r\n").split("\t")]
+        rows = list(read_lookup(lines, "\t", len(header)))
+    return {f: {row[0]: row[i] for row in rows} for i, f in enumerate(header) if i}
+
+
+def _field(name: str) -> str:
+    return name.strip().split(":")[0]

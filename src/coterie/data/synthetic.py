@@ -1,0 +1,130 @@
+"""Made-up people with planted taste groups, power-law popularity, drifting fashion, titles and categories.
+
+Every user belongs to one taste group. An interaction is drawn from the group's own items with probability `taste`, else
+from all items; within either, the r-th item is chosen with a probability that falls like r^-popularity. Fashion drifts:
+over the whole time span the order of popularity shifts by `drift` of the items, so recent training data says more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from pydantic import Field
+
+from coterie import streams
+from coterie.data.interactions import Interactions, objects
+from coterie.settings import Settings
+from coterie.types import Doubles, Ints, Longs
+
+START = 1_577_836_800  # 2020-01-01
+SPAN = 2 * 365 * 86_400
+TICK_BITS, ITEM_BITS = 15, 24  # with 24 bits of users they fill a signed 64-bit number
+WORDS = {
+    "adventure": "Lost Golden Wild Distant Hidden Jungle River Summit Voyage Compass",
+    "comedy": "Lucky Silly Crazy Accidental Wedding Neighbour Holiday Mayor Prank Parade",
+    "crime": "Silent Broken Cold Midnight Witness Alibi Detective Harbour Motive Ledger",
+    "drama": "Quiet Last Bitter Tender Letter Winter Promise Daughter Station Garden",
+    "fantasy": "Enchanted Ancient Crystal Dragon Wizard Crown Forest Prophecy Raven Spell",
+    "history": "Imperial Forgotten Royal Empire Siege Treaty Castle Legion Admiral Chronicle",
+    "music": "Electric Velvet Blue Rhythm Melody Orchestra Guitar Anthem Echo Chorus",
+    "romance": "Summer Secret Sweet Kiss Paris Heart Dance Moonlight Stranger Rose",
+    "science": "Quantum Stellar Infinite Galaxy Machine Signal Orbit Theory Android Horizon",
+    "war": "Iron Fallen Brave Bridge Soldier Front Victory Trench Convoy Flag",
+}
+REGIONS = ("north", "south", "east", "west")
+
+
+class Synthetic(Settings):
+    n_users: int = Field(1_000, ge=2, le=10_000_000)
+    """People."""
+    n_items: int = Field(800, ge=20, le=10_000_000)
+    """Things they choose from."""
+    n_groups: int = Field(8, ge=1, le=len(WORDS))
+    """Planted taste groups."""
+    mean_interactions: float = Field(40.0, ge=3, le=10_000)
+    """Interactions drawn per user on average; a pair drawn twice counts once."""
+    taste: float = Field(0.8, ge=0, le=1)
+    """Share of interactions with items of the user's own group."""
+    popularity: float = Field(0.6, ge=0, lt=1)
+    """Exponent of the power law; 0 makes all items equally popular."""
+    drift: float = Field(0.1, ge=0, le=1)
+    """How far the order of popularity shifts over the whole time."""
+    data_seed: int = Field(0, ge=0)
+    """Seed of the data, apart from the run's seed."""
+
+
+def generate(config: Synthetic) -> Interactions:
+    """The data; a million users take seconds."""
+    rng = streams.at(config.data_seed, "synthetic")
+    group_of_user = rng.integers(0, config.n_groups, config.n_users)
+    arrival = rng.random(config.n_users) * 0.9
+    users, items = _pairs(rng, group_of_user, arrival, config)
+    users, items, times = _timed(rng, users, items, arrival)
+    ids = np.arange(1, config.n_users + 1), np.arange(1, config.n_items + 1)
+    data = Interactions(users, items, None, times, *ids, item_order=np.arange(config.n_items, dtype=np.int32))
+    return _described(data, rng, group_of_user, np.arange(config.n_items) % config.n_groups)
+
+
+def _pairs(rng: np.random.Generator, group_of_user: Longs, arrival: Doubles, config: Synthetic) -> tuple[Ints, Ints]:
+    """Distinct pairs. Sorting one packed number is several times faster than np.unique or lexsort."""
+    # activity is skewed, as people's is: three, plus a geometric rest
+    counts = 2 + rng.geometric(1 / (config.mean_interactions - 2), config.n_users)
+    users = np.repeat(np.arange(config.n_users), counts)
+    pairs = users * config.n_items + _choices(rng, users, group_of_user, arrival, config)
+    pairs.sort()
+    pairs = pairs[np.concatenate([[True], pairs[1:] != pairs[:-1]])]
+    users = pairs // config.n_items
+    return users.astype(np.int32), (pairs - users * config.n_items).astype(np.int32)
+
+
+def _choices(
+    rng: np.random.Generator, users: Longs, group_of_user: Longs, arrival: Doubles, config: Synthetic
+) -> Longs:
+    g, n = config.n_groups, config.n_items
+    group = group_of_user[users]
+    own = rng.random(len(users), np.float32) < config.taste
+    pool = np.where(own, (n - group + g - 1) // g, n)  # the group's items are group, group + g, group + 2g, ...
+    rank = np.minimum((pool * rng.random(len(users)) ** (1 / (1 - config.popularity))).astype(np.int64), pool - 1)
+    rank = (rank + (config.drift * arrival[users] * pool).astype(np.int64)) % pool
+    return np.where(own, group + g * rank, rank)
+
+
+def _timed(rng: np.random.Generator, users: Ints, items: Ints, arrival: Doubles) -> tuple[Ints, Ints, Longs]:
+    """Everybody is active for a tenth of the span, at ticks of about three minutes; sorted by user, time, item."""
+    ticks = rng.integers(0, 1 << TICK_BITS, len(users))
+    packed = ((users.astype(np.int64) << TICK_BITS | ticks) << ITEM_BITS) | items
+    packed.sort()
+    users = (packed >> (TICK_BITS + ITEM_BITS)).astype(np.int32)
+    ticks = (packed >> ITEM_BITS) & ((1 << TICK_BITS) - 1)
+    start = (START + arrival * SPAN).astype(np.int64)
+    return (
+        users,
+        (packed & ((1 << ITEM_BITS) - 1)).astype(np.int32),
+        start[users] + ticks * (SPAN // 10) // (1 << TICK_BITS),
+    )
+
+
+def _described(
+    data: Interactions, rng: np.random.Generator, group_of_user: Longs, group_of_item: Longs
+) -> Interactions:
+    """Titles carry words of the item's group; regions and ages say something about the user's."""
+    names = list(WORDS)
+    words = np.array([w.split() for w in WORDS.values()], dtype=object)  # (groups, 10)
+    first, second = rng.integers(0, 5, data.n_items), rng.integers(5, 10, data.n_items)
+    titles = (
+        words[group_of_item, first]
+        + " "
+        + words[group_of_item, second]
+        + " "
+        + (data.item_ids // 50 + 1).astype(str).astype(object)
+    )
+    typical = rng.random(data.n_users) < 0.6
+    region = np.where(typical, group_of_user, rng.integers(0, len(REGIONS), data.n_users)) % len(REGIONS)
+    age = np.where(typical, 18 + 6 * group_of_user, rng.integers(18, 78, data.n_users))
+    return replace(
+        data,
+        item_texts=titles,
+        item_categories=objects([(names[g],) for g in group_of_item]),
+        user_features={"region": np.array(REGIONS, dtype=object)[region], "age": age.astype(str).astype(object)},
+    )

@@ -1,0 +1,229 @@
+"""Cells to checked columns. A bad row is named by file, line, column, value, rule and remedy.
+
+A column of a chunk is checked at once; only where it fails is it looked at value by value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import numpy as np
+
+from coterie.data.cells import Chunk, chunks, split_line
+from coterie.errors import DataError, did_you_mean
+from coterie.types import Bools, Doubles, Ids, Longs
+
+LATEST = 4_102_444_800  # 2100-01-01
+ROLES = ("user_id", "item_id", "rating", "timestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a file is laid out."""
+
+    separator: str = ","
+    names: tuple[str, ...] | None = None
+    """Column names of a file without a header."""
+    columns: dict[str, str] = field(default_factory=dict)
+    """role -> column name, where the name is not the role itself."""
+    parse_time: Callable[[str], float] | None = None
+    """For times that are neither seconds nor ISO 8601."""
+    clean_name: Callable[[str], str] = str.strip
+    quoting: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Checked columns by role; `lines` says where each row stood."""
+
+    source: str
+    columns: dict[str, Ids]
+    lines: Longs
+    skipped: dict[str, int]
+    """Bad rows dropped, by rule."""
+
+    def notes(self) -> tuple[str, ...]:
+        return tuple(f"{n:,} bad rows skipped: {rule}" for rule, n in self.skipped.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with one row."""
+
+    what: str
+    rule: str
+
+
+def read_table(source: str, lines: Iterable[str], layout: Layout, skip_bad_rows: bool = False) -> Table:
+    """Read interactions; the first bad row raises, or all are counted and dropped."""
+    stream = iter(lines)
+    names = layout.names or _header(source, stream, layout)
+    where = places(source, names, layout.columns)
+    parts: list[dict[str, Ids]] = []
+    part_lines: list[Longs] = []
+    skipped: Counter[str] = Counter()
+    for chunk in chunks(source, stream, layout.separator, len(names), layout.quoting, 1 if layout.names else 2):
+        columns, faults = _check(chunk, where, names, layout)
+        if faults and not skip_bad_rows:
+            line = min(faults)
+            raise DataError(
+                f"{source}:{line}: {faults[line].what}; {faults[line].rule}. Fix the row or pass --skip-bad-rows."
+            )
+        skipped.update(fault.rule for fault in faults.values())
+        good = ~np.isin(chunk.lines, list(faults)) if faults else np.ones(len(chunk.lines), bool)
+        parts.append({role: column[good] for role, column in columns.items()})
+        part_lines.append(chunk.lines[good])
+    if not sum(len(p) for p in part_lines):
+        why = f"all {sum(skipped.values()):,} rows were bad" if skipped else "holds no interactions"
+        raise DataError(
+            f"{source}: {why}; expected at least one row of {', '.join(where)}. Check that it is the right file."
+        )
+    return Table(
+        source,
+        {role: np.concatenate([p[role] for p in parts]) for role in where},
+        np.concatenate(part_lines),
+        dict(skipped),
+    )
+
+
+def refuse_duplicates(table: Table) -> None:
+    """For the policy `duplicates: error`: name the first pair that stands twice."""
+    first: dict[tuple[str, str], int] = {}
+    for user, item, line in zip(table.columns["user_id"], table.columns["item_id"], table.lines, strict=True):
+        if (user, item) in first:
+            raise DataError(
+                f"{table.source}:{line}: user {user!r} and item {item!r} stood on line {first[user, item]} already; "
+                "expected distinct pairs. Remove one or set duplicates=newest."
+            )
+        first[user, item] = line
+
+
+def read_lookup(lines: Iterable[str], separator: str, n_columns: int) -> Iterator[list[str]]:
+    """Rows of a side file (titles, demographics); rows of another width are passed over."""
+    for line in lines:
+        cells = line.rstrip("\r\n").split(separator)
+        if len(cells) == n_columns:
+            yield cells
+
+
+def places(source: str, names: Sequence[str], columns: dict[str, str]) -> dict[str, int]:
+    """role -> position. Users and items are required; a column that is asked for by name must exist."""
+    if unknown := set(columns) - set(ROLES):
+        raise DataError(
+            f"--columns names the role {min(unknown)!r}; expected one of {', '.join(ROLES)}. {did_you_mean(min(unknown), ROLES)}"
+        )
+    found = {}
+    for role in ROLES:
+        name = columns.get(role, role)
+        if name in names:
+            found[role] = list(names).index(name)
+        elif role in ("user_id", "item_id") or role in columns:
+            raise DataError(
+                f"{source}:1: there is no column {name!r} for {role}; the file has {', '.join(map(repr, names[:12]))}. "
+                f"Pass --columns {role}=NAME. {did_you_mean(name, names)}"
+            )
+    return found
+
+
+def check_ratings(numbers: Doubles) -> tuple[Ids, Bools, str]:
+    """(values, which are bad, the rule they break)."""
+    return numbers, ~np.isfinite(numbers), "expected a number"
+
+
+def check_times(numbers: Doubles) -> tuple[Ids, Bools, str]:
+    absurd = ~((numbers >= 0) & (numbers <= LATEST))  # NaN is absurd too
+    return (
+        np.where(absurd, 0, numbers).astype(np.int64),
+        absurd,
+        "expected seconds since 1970 (not milliseconds) or ISO 8601, before 2100",
+    )
+
+
+def _header(source: str, lines: Iterator[str], layout: Layout) -> tuple[str, ...]:
+    line = next(lines, "")
+    if not line.strip():
+        raise DataError(
+            f"{source}: is empty; expected a header and one interaction a row. Check that it is the right file."
+        )
+    if not _is_text(line):
+        raise DataError(
+            f"{source}:1: the header {_shown(line.strip())} is not UTF-8; expected UTF-8 text. Save the file as UTF-8."
+        )
+    return tuple(layout.clean_name(name) for name in split_line(line, layout.separator, layout.quoting))
+
+
+def _check(
+    chunk: Chunk, where: dict[str, int], names: Sequence[str], layout: Layout
+) -> tuple[dict[str, Ids], dict[int, Fault]]:
+    """Columns by role, and the first fault of every bad line."""
+    faults = {line: Fault(f"{n} columns", f"expected {len(names)} columns") for line, n in chunk.wrong.items()}
+    columns: dict[str, Ids] = {}
+    for role, place in where.items():
+        cells = chunk.columns[place]
+        columns[role], broken, rule = _check_column(role, cells, layout)
+        for r in np.flatnonzero(broken):
+            why = rule if _is_text(cells[r]) else "expected UTF-8 text"
+            faults.setdefault(int(chunk.lines[r]), Fault(f"column {names[place]!r} is {_shown(cells[r])}", why))
+    return columns, faults
+
+
+def _check_column(role: str, cells: list[str], layout: Layout) -> tuple[Ids, Bools, str]:
+    if role in ("user_id", "item_id"):
+        return _ids(cells)
+    if role == "rating":
+        return check_ratings(_numbers(cells, _number))
+    return check_times(_numbers(cells, layout.parse_time or _time))
+
+
+def _ids(cells: list[str]) -> tuple[Ids, Bools, str]:
+    text = "".join(cells)
+    if all(cells) and text.isascii() and not any(space in text for space in " \t\r\n\v\f"):
+        return np.array(cells, dtype=object), np.zeros(len(cells), bool), ""
+    stripped = np.array([c.strip() for c in cells], dtype=object)
+    return stripped, np.array([not c or not _is_text(c) for c in stripped], bool), "expected an id"
+
+
+def _numbers(cells: list[str], parse: Callable[[str], float]) -> Doubles:
+    try:
+        if parse not in (_number, _time) or "_" in "".join(cells):
+            raise ValueError
+        return np.array(cells, dtype=np.float64)
+    except ValueError:
+        return np.array([_or_nan(parse, cell) for cell in cells], dtype=np.float64)
+
+
+def _or_nan(parse: Callable[[str], float], cell: str) -> float:
+    try:
+        return parse(cell)
+    except (ValueError, OverflowError, KeyError):
+        return math.nan
+
+
+def _number(cell: str) -> float:
+    if "_" in cell:  # Python reads 1_000 as a number; a data file that holds it is odd
+        raise ValueError
+    return float(cell)
+
+
+def _time(cell: str) -> float:
+    try:
+        return _number(cell)
+    except ValueError:
+        moment = datetime.fromisoformat(cell.strip())
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _is_text(cell: str) -> bool:
+    try:
+        cell.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _shown(cell: str) -> str:
+    return repr(cell if len(cell) <= 40 else cell[:37] + "...")

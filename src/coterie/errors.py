@@ -1,0 +1,76 @@
+"""What can go wrong, as a tree. Every message names the thing, the value, the rule and the remedy.
+
+CoterieError
+└── UserError          the user's mistake: one line, exit code 2, no traceback
+    ├── ConfigError    an unknown or impossible setting
+    ├── DataError      a file that cannot be read as interactions
+    ├── UnknownName    an algorithm, dataset, protocol, user or item that does not exist
+    ├── MissingExtra   a feature whose optional packages are not installed
+    ├── RunError       a run folder that is missing, occupied or broken
+    ├── Diverged       scores or parameters are no longer finite
+    ├── LeakError      evaluation data reached training
+    └── FetchError     a dataset could not be brought from anywhere
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class CoterieError(Exception):
+    """Anything the library raises on purpose. `exit_code` is what the command line returns."""
+
+    exit_code = 1
+
+
+class UserError(CoterieError):
+    exit_code = 2
+
+
+class ConfigError(UserError):
+    pass
+
+
+class DataError(UserError):
+    pass
+
+
+class UnknownName(UserError):
+    def __init__(self, kind: str, name: object, known: Iterable[object], where: str = "") -> None:
+        names = [str(n) for n in known]
+        super().__init__(f"unknown {kind} {str(name)!r}{where}. {did_you_mean(str(name), names)}")
+
+
+class MissingExtra(UserError):
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} needs packages that are not installed. Run: pip install 'coterie[{extra}]'")
+
+
+class RunError(UserError):
+    pass
+
+
+class Diverged(UserError):
+    pass
+
+
+class LeakError(UserError):
+    pass
+
+
+class FetchError(UserError):
+    pass
+
+
+def did_you_mean(name: str, known: Iterable[str], limit: int = 12) -> str:
+    """A sentence that helps: the closest name, else the names there are."""
+    names = list(known)
+    by_lower = {n.lower(): n for n in names}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    if close:
+        return f"Did you mean {by_lower[close[0]]!r}?"
+    if not names:
+        return "There are none."
+    shown = ", ".join(names[:limit])
+    return f"Known: {shown}" + (f" and {len(names) - limit} more." if len(names) > limit else ".")

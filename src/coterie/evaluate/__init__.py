@@ -1,0 +1,1 @@
+"""Evaluation nobody can argue with: protocols, ranks, metrics, leak checks, significance."""

@@ -1,0 +1,97 @@
+"""The items a test item is ranked against: sampled once, seeded, saved with the run."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from coterie import streams
+from coterie.data.files import open_text
+from coterie.data.interactions import Interactions
+from coterie.errors import DataError
+from coterie.types import Ints, Longs, Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """One row per tested user: first the relevant items, then the others, then -1 as padding."""
+
+    users: Ints  # (tested,)
+    items: Ints  # (tested, candidates)
+    relevant: Longs  # (tested,) how many leading items are relevant
+
+
+def sample(test: Interactions, known: Rows, n_negatives: int, seed: int) -> Candidates:
+    """`n_negatives` distinct items per user that the user never touched, or all of them where there are fewer."""
+    wanted = test.rows
+    users = np.flatnonzero(wanted.counts).astype(np.int32)
+    negatives = unseen_items(known, users, test.n_items, n_negatives, streams.at(seed, "candidates"))
+    counts = wanted.counts[users]
+    positives = np.full((len(users), counts.max(initial=0)), -1, np.int32)
+    rows, items = wanted.take(users)
+    positives[rows, np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)] = items
+    return Candidates(users, _padding_last(np.hstack([positives, negatives])), counts)
+
+
+def unseen_items(seen: Rows, users: Ints, n_items: int, n: int, rng: np.random.Generator) -> Ints:
+    """(users, n) distinct items outside `seen`, uniformly; -1 where a user has no more."""
+    free = n_items - seen.counts[users]
+    ranks = _distinct(free, n, rng)
+    return np.where(ranks < 0, -1, nth_unseen(seen, users, np.maximum(ranks, 0), n_items)).astype(np.int32)
+
+
+def nth_unseen(seen: Rows, users: Ints, ranks: Longs, n_items: int) -> Longs:
+    """The item with `rank` unseen items before it: rank + (how many seen items s_j have s_j - j <= rank)."""
+    owner = np.repeat(np.arange(len(seen.counts)), seen.counts)
+    before = seen.items - (np.arange(len(seen.items)) - seen.offsets[owner])
+    passed = np.searchsorted(
+        owner * (n_items + 1) + before, users[:, None].astype(np.int64) * (n_items + 1) + ranks, side="right"
+    )
+    return ranks + passed - seen.offsets[users][:, None]
+
+
+def _distinct(limits: Longs, n: int, rng: np.random.Generator) -> Longs:
+    """(rows, n) distinct numbers below each row's limit, by Floyd's method for all rows at once; -1 past the limit."""
+    chosen = np.full((len(limits), n), -1, np.int64)
+    for j in range(n):
+        top = limits - n + j  # draw from 0..top; if that is taken, take top, which no earlier step could draw
+        drawn = (rng.random(len(limits)) * (top + 1)).astype(np.int64)
+        chosen[:, j] = np.where((chosen[:, :j] == drawn[:, None]).any(axis=1), top, drawn)
+    short = limits < n
+    chosen[short] = np.where(np.arange(n) < limits[short, None], np.arange(n), -1)
+    return chosen
+
+
+def _padding_last(items: Ints) -> Ints:
+    order = np.argsort(items < 0, axis=1, kind="stable")
+    return np.ascontiguousarray(np.take_along_axis(items, order, axis=1))
+
+
+def read_published(path: Path, data: Interactions) -> Candidates:
+    """NCF's published test pairs and negatives: lines `(user,item)<tab>negative<tab>...`.
+
+    Their numbers count items by first appearance in the original file, and users in the order of their ids. A few of
+    their negatives are items that the user rated (156 of 597,960 on ML-1M); they stay, for the figures to compare.
+    """
+    numbering = data.item_order
+    with open_text(path) as lines:
+        rows = [_published_row(path, n, line, len(data.user_ids), len(numbering)) for n, line in enumerate(lines, 1)]
+    if len({len(r) for r in rows}) != 1:
+        raise DataError(f"{path}: rows have different numbers of negatives; expected the same for all. Fetch it again.")
+    table = np.array(rows, np.int64)
+    return Candidates(table[:, 0].astype(np.int32), numbering[table[:, 1:]], np.ones(len(table), np.int64))
+
+
+def _published_row(path: Path, n: int, line: str, n_users: int, n_items: int) -> list[int]:
+    match = re.fullmatch(r"\((\d+),(\d+)\)((?:\t\d+)+)\s*", line)
+    if not match:
+        raise DataError(f"{path}:{n}: {line[:40]!r} is not '(user,item)' and tab-separated negatives. Fetch it again.")
+    row = [int(match[1]), int(match[2]), *map(int, match[3].split())]
+    if row[0] >= n_users or max(row[1:]) >= n_items:
+        raise DataError(
+            f"{path}:{n}: names user {row[0]} or item {max(row[1:])}; the data has {n_users} and {n_items}. Use ml-1m unfiltered."
+        )
+    return row

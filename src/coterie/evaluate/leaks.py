@@ -1,0 +1,44 @@
+"""Training must not know the answers. Checked with every evaluation."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from coterie.data.interactions import Interactions
+from coterie.errors import LeakError
+from coterie.splits import Split
+from coterie.types import Rows, Training
+
+REMEDY = "Remove the overlap from the training file, or split with another rule."
+
+
+def check(split: Split, training: Training, as_published: bool = False) -> None:
+    """Raise if held-out interactions are trained on, or negatives avoid anything but training positives."""
+    held = {"test": split.test, "validation": split.validation}
+    for name, part in held.items():
+        if part is not None:
+            _disjoint(split.train, part, f"training and {name}")
+    if split.validation is not None:
+        _disjoint(split.validation, split.test, "validation and test")
+    if not _same(training.positives, split.train.rows):
+        raise LeakError(
+            "the positives trained on are not the training part; expected exactly the training part. Rebuild the split."
+        )
+    if not as_published and not _same(training.excluded, training.positives):
+        raise LeakError(
+            "training negatives avoid items that are not training positives; expected negatives drawn against training positives only, "
+            "or held-out items are never pushed down. Set as_published=true to show the leaky figure on purpose."
+        )
+
+
+def _disjoint(one: Interactions, other: Interactions, names: str) -> None:
+    both = np.flatnonzero(np.isin(other.pairs(), one.pairs()))
+    if len(both):
+        user, item = one.user_ids[other.users[both[0]]], one.item_ids[other.items[both[0]]]
+        raise LeakError(
+            f"{names} share {len(both):,} interactions, user {user!r} and item {item!r} among them; expected none. {REMEDY}"
+        )
+
+
+def _same(one: Rows, other: Rows) -> bool:
+    return np.array_equal(one.offsets, other.offsets) and np.array_equal(one.items, other.items)

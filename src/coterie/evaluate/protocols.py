@@ -1,0 +1,66 @@
+"""Protocols by name: how data is split, what a test item is ranked against, and at which cut-offs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from coterie.errors import UnknownName
+from coterie.settings import Settings
+from coterie.splits import Rule
+
+
+class Protocol(Settings):
+    split: Rule = "leave-one-out"
+    """What is held out: leave-one-out, temporal, global-time, random, or own (files)."""
+    fraction: float = Field(0.2, gt=0, lt=1)
+    """Share held out by temporal, global-time and random."""
+    candidates: int = Field(0, ge=0)
+    """Sampled negatives a test item is ranked against; 0 ranks all items."""
+    candidates_file: str | None = None
+    """Published test pairs and negatives in NCF's format, instead of sampled ones."""
+    cutoffs: tuple[int, ...] = Field((10,), min_length=1)
+    """Lengths of the recommendation list."""
+    headline: tuple[str, ...] = ("HR", "NDCG")
+    """The metrics shown first."""
+    validation: bool = False
+    """Carve a validation part out of the training part and measure on it while training."""
+    test_file: str | None = None
+    """The test part of split=own."""
+    validation_file: str | None = None
+    """The validation part of split=own."""
+
+    @field_validator("cutoffs", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            value = value.split(",")
+        return value if isinstance(value, (list, tuple)) else (value,)
+
+    @field_validator("cutoffs")
+    @classmethod
+    def _positive(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if min(value) < 1:
+            raise ValueError("cut-offs are list lengths, at least 1")
+        return tuple(sorted(set(value)))
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Names of the metrics shown first, such as HR@10."""
+        return tuple(f"{name}@{k}" for k in self.cutoffs for name in self.headline)
+
+
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "loo-50": {"split": "leave-one-out", "candidates": 50},  # FedFast, Section 4
+    "loo-99": {"split": "leave-one-out", "candidates": 99},  # NCF
+    "loo-100": {"split": "leave-one-out", "candidates": 100, "cutoffs": (20,)},  # FedBSO
+    "holdout": {"split": "temporal", "fraction": 0.2, "headline": ("P", "R", "IC", "Gini")},  # FPL, Section 5
+    "full": {"split": "leave-one-out", "candidates": 0},
+}
+
+
+def protocol(name: str, changes: dict[str, Any]) -> Protocol:
+    if name not in PROTOCOLS:
+        raise UnknownName("protocol", name, PROTOCOLS)
+    return Protocol.of(PROTOCOLS[name] | changes)

@@ -1,0 +1,217 @@
+"""The story on one screen: load, split, check, train, evaluate, report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coterie import __version__, kernels, splits
+from coterie.algorithm import Context
+from coterie.config import Experiment
+from coterie.data.datasets import load
+from coterie.data.interactions import Interactions
+from coterie.data.options import Reading
+from coterie.data.reading import read
+from coterie.errors import ConfigError, Diverged
+from coterie.evaluate import candidates as sampling
+from coterie.evaluate import leaks
+from coterie.evaluate.candidates import Candidates
+from coterie.evaluate.evaluation import Evaluation, evaluate, quick
+from coterie.evaluate.protocols import Protocol
+from coterie.finished import Run
+from coterie.models.recommender import Recommender
+from coterie.progress import SILENT, Watch
+from coterie.registry import algorithm
+from coterie.report.page import page
+from coterie.report.table import markdown
+from coterie.runtime import folder as disk
+from coterie.splits import Split
+from coterie.types import Rows
+
+MEASUREMENTS = 20
+
+
+def run(
+    experiment: Experiment, data: Interactions | None = None, out: Path | None = None, watch: Watch = SILENT
+) -> Run:
+    """Run an experiment; with `out`, leave a run folder there."""
+    data = load_data(experiment, watch) if data is None else data
+    parts, candidates = hold_out(experiment, data)
+    if out is not None:
+        disk.write_config(out, experiment.flat())
+    fitted = train(experiment, parts, candidates, out, watch)
+    watch.say(f"Evaluating on {parts.test.rows.counts.astype(bool).sum():,} users ...")
+    judged = evaluate(fitted.model, parts, experiment.protocol, candidates)
+    result = summarise(experiment, parts, fitted, judged, out)
+    finished = Run(
+        result,
+        fitted.model,
+        disk.Catalogue(data.user_ids, data.item_ids, data.item_texts, parts.seen()),
+        judged,
+        fitted.curve,
+    )
+    if out is not None:
+        save(out, finished, candidates)
+    return finished
+
+
+def load_data(experiment: Experiment, watch: Watch = SILENT) -> Interactions:
+    choice = experiment.choice
+    options = Reading(choice.columns, choice.skip_bad_rows, experiment.filters.duplicates)
+    data = load(choice.dataset, experiment.filters, options, experiment.synthetic, watch)
+    for note in data.notes:
+        watch.say(note)
+    return data
+
+
+def hold_out(experiment: Experiment, data: Interactions) -> tuple[Split, Candidates | None]:
+    """The split and what test items are ranked against, both a function of the seed."""
+    protocol, seed = experiment.protocol, experiment.choice.seed
+    if protocol.candidates_file:
+        published = sampling.read_published(Path(protocol.candidates_file), data)
+        return splits.given(data, published.users, published.items[:, 0], protocol.validation), published
+    if protocol.split == "own":
+        parts = splits.own(data, *_own_files(experiment))
+    else:
+        parts = splits.split(data, protocol.split, protocol.fraction, seed, protocol.validation)
+    if not protocol.candidates:
+        return parts, None
+    return parts, sampling.sample(parts.test, parts.everything(), protocol.candidates, seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    model: Recommender
+    rounds: int
+    seconds: float
+    curve: list[dict[str, Any]]
+
+
+def train(
+    experiment: Experiment, parts: Split, candidates: Candidates | None, out: Path | None, watch: Watch
+) -> Fitted:
+    """Train, measuring on the way: on validation where there is one, else on test, for the eye only."""
+    course, chosen = experiment.course, algorithm(experiment.choice.algorithm)
+    training = parts.training(course.as_published)
+    leaks.check(parts, training, course.as_published)
+    ruler = Ruler.of(experiment, parts, candidates)
+    total = chosen.steps(experiment.settings)
+    every = course.evaluate_every or max(1, total // MEASUREMENTS)
+    curve: list[dict[str, Any]] = []
+    best, best_model, seconds = -1.0, None, 0.0
+    for family in chosen.kernels:
+        kernels.load(family, watch)
+    models = chosen.train(training, experiment.settings, Context(experiment.choice.seed, watch))
+    with watch.task(f"Training {experiment.choice.algorithm}", total) as advance:
+        for n, (model, took) in enumerate(timed(models), 1):
+            seconds += took
+            if n % every and n != total:
+                advance()
+                continue
+            curve.append(ruler.measure(model, n, seconds))
+            value = curve[-1][ruler.headline]
+            if out is not None:
+                disk.append_metrics(out, curve[-1])
+            advance(note=f"{ruler.part} {ruler.headline} {value:.4f}")
+            if value > best:
+                best, best_model, best_at = value, model, len(curve)
+            if course.patience and len(curve) - best_at >= course.patience:
+                break
+    return Fitted(best_model if course.patience and best_model is not None else model, n, seconds, curve)
+
+
+@dataclass(frozen=True, slots=True)
+class Ruler:
+    """What a model is measured on while it trains."""
+
+    part: str
+    headline: str
+    protocol: Protocol
+    seen: Rows
+    held: Interactions
+    candidates: Candidates | None
+
+    @classmethod
+    def of(cls, experiment: Experiment, parts: Split, candidates: Candidates | None) -> Ruler:
+        protocol = experiment.protocol
+        headline = f"{protocol.headline[0]}@{protocol.cutoffs[0]}"
+        if parts.validation is None:
+            if experiment.course.patience:
+                raise ConfigError(
+                    "patience needs a validation part; there is none. Set validation=true, or patience=0."
+                )
+            return cls("test", headline, protocol, parts.seen(), parts.test, candidates)
+        if candidates is not None:  # the test part stays out of sight: validation has candidates of its own
+            known = parts.for_tuning().everything()
+            candidates = sampling.sample(parts.validation, known, protocol.candidates, experiment.choice.seed)
+        return cls("validation", headline, protocol, parts.train.rows, parts.validation, candidates)
+
+    def measure(self, model: Recommender, n: int, seconds: float) -> dict[str, Any]:
+        try:
+            metrics = quick(model, self.protocol, self.seen, self.held, self.candidates)
+        except Diverged as error:
+            raise Diverged(str(error).replace("diverged", f"diverged at round {n}", 1)) from None
+        return {"round": n, "seconds": round(seconds, 6), "part": self.part} | metrics
+
+
+def timed(models: Iterator[Recommender]) -> Iterator[tuple[Recommender, float]]:
+    """Every model with the seconds it took."""
+    while True:
+        start = time.perf_counter()
+        model = next(models, None)
+        if model is None:
+            return
+        yield model, time.perf_counter() - start
+
+
+def summarise(
+    experiment: Experiment, parts: Split, fitted: Fitted, judged: Evaluation, out: Path | None
+) -> dict[str, Any]:
+    """The result as `--json` prints it."""
+    choice = experiment.choice
+    return {
+        "algorithm": choice.algorithm,
+        "dataset": choice.dataset,
+        "protocol": choice.protocol,
+        "seed": choice.seed,
+        "rounds": fitted.rounds,
+        "seconds": round(fitted.seconds, 6),
+        "bytes_up": 0,  # centralised: nothing is exchanged while training
+        "bytes_down": 0,
+        "metrics": judged.metrics,
+        "full": judged.full,
+        "run": None if out is None else str(out),
+        "users": parts.train.n_users,
+        "items": parts.train.n_items,
+        "training_interactions": len(parts.train),
+        "tested_users": len(judged.users),
+        "parameters": fitted.model.n_parameters,
+        "future_share": splits.future_share(parts),
+        "as_published": experiment.course.as_published,
+        "version": __version__,
+    }
+
+
+def save(out: Path, finished: Run, candidates: Candidates | None) -> None:
+    """Everything a run leaves behind; the result comes last and says that the rest is there."""
+    disk.write_model(out, finished.model, finished.catalogue)
+    if candidates is not None:
+        disk.write_candidates(out, candidates)
+    assert finished.evaluation is not None
+    disk.write_users(out, finished.catalogue.user_ids, finished.evaluation)
+    disk.write_text(out, "report.md", markdown([finished]))
+    disk.write_text(out, "report.html", page([finished]))
+    disk.write_result(out, finished.result)
+
+
+def _own_files(experiment: Experiment) -> tuple[Interactions, Interactions | None]:
+    """The test part and, if named, the validation part of a split that somebody else made."""
+    protocol, choice = experiment.protocol, experiment.choice
+    if protocol.test_file is None:
+        raise ConfigError("split=own needs a test part; test_file is not set. Pass --set test_file=PATH.")
+    options = Reading(choice.columns, choice.skip_bad_rows, experiment.filters.duplicates)
+    validation = read(Path(protocol.validation_file), options) if protocol.validation_file else None
+    return read(Path(protocol.test_file), options), validation

@@ -1,0 +1,72 @@
+"""A finished run: its result, and its model with the ids people know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from coterie.data.interactions import find
+from coterie.evaluate.evaluation import Evaluation
+from coterie.evaluate.ranking import finite, top_items
+from coterie.models.recommender import Recommender
+from coterie.runtime import folder as disk
+from coterie.runtime.folder import Catalogue
+
+
+class Recommendation(NamedTuple):
+    item: object
+    score: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    result: dict[str, Any]
+    model: Recommender
+    catalogue: Catalogue
+    evaluation: Evaluation | None = None
+    curve: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Run:
+        """From a run folder."""
+        place = Path(folder)
+        result = disk.read_result(place)
+        return cls(result, *disk.read_model(place), curve=disk.read_metrics(place))
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """By the protocol."""
+        return dict(self.result["metrics"])
+
+    @property
+    def full(self) -> dict[str, float]:
+        """By full ranking."""
+        return dict(self.result["full"])
+
+    def score(self, user: object, items: list[Any]) -> list[float]:
+        """Scores of items for a user, by external ids."""
+        u = np.array([find(self.catalogue.user_ids, user, "user")], np.int32)
+        wanted = np.array([[find(self.catalogue.item_ids, item, "item") for item in items]], np.int32)
+        return [float(s) for s in finite(self.model.score(u, wanted))[0]]
+
+    def recommend(self, user: object, n: int = 10, exclude_seen: bool = True) -> list[Recommendation]:
+        """The n best items for a user, best first."""
+        number = find(self.catalogue.user_ids, user, "user")
+        scores = finite(self.model.score(np.array([number], np.int32)))
+        if exclude_seen:
+            scores[0, self.catalogue.seen.of(number)] = -np.inf
+        best = top_items(scores, np.sort(scores, axis=1), n)[0]
+        texts, ids = self.catalogue.item_texts, self.catalogue.item_ids
+        return [
+            Recommendation(
+                ids[i].item() if ids.dtype.kind in "iu" else str(ids[i]),
+                float(scores[0, i]),
+                "" if texts is None else str(texts[i]),
+            )
+            for i in best
+            if i >= 0
+        ]

@@ -1,0 +1,39 @@
+"""Compiled inner loops. One family a file, imported only when needed; each has a slow obvious twin in the tests.
+
+Rules: `nogil=True, cache=True`, one explicit signature that accepts read-only inputs, no fastmath, no parallel=True, so
+that the same seed gives the same bits. Numba's disk cache does not notice an edit of a helper in another file: the
+cache folder is therefore named by a hash of all kernel sources.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+from pathlib import Path
+from types import ModuleType
+
+from coterie.paths import cache_folder
+from coterie.progress import SILENT, Watch
+
+
+def load(name: str, watch: Watch = SILENT) -> ModuleType:
+    """Import a kernel family; the first time on a machine it is compiled, which takes seconds and is said."""
+    import numba
+
+    folder = _folder()
+    numba.config.CACHE_DIR = str(folder)
+    ready = folder / f"{name}.ready"
+    if ready.exists():
+        return importlib.import_module(f"coterie.kernels.{name}")
+    with watch.task(f"Compiling the {name} kernels (first start only)", None):
+        module = importlib.import_module(f"coterie.kernels.{name}")
+    ready.parent.mkdir(parents=True, exist_ok=True)
+    ready.touch()
+    return module
+
+
+def _folder() -> Path:
+    digest = hashlib.blake2b(digest_size=8)
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.read_bytes())
+    return cache_folder() / "kernels" / digest.hexdigest()

@@ -1,0 +1,69 @@
+"""Ridge systems of implicit ALS, one user after the other, each independent of its neighbours."""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+from numba import float32, float64, int32, int64, types
+
+from coterie.kernels.common import readonly
+
+
+@numba.njit(types.void(readonly(float32, 2), float64[:, ::1]), nogil=True, cache=True)
+def gram(Y, G):
+    """G = Y^T Y, rows added in order. Writes G."""
+    n, d = Y.shape
+    G[:] = 0.0
+    for r in range(n):
+        for a in range(d):
+            y = float64(Y[r, a])
+            for c in range(a + 1):
+                G[a, c] += y * Y[r, c]
+    for a in range(d):
+        for c in range(a):
+            G[c, a] = G[a, c]
+
+
+@numba.njit(
+    types.void(readonly(int64), readonly(int32), readonly(float32, 2), readonly(float64, 2), float64, float64, int64, int64, float32[:, ::1]),
+    nogil=True, cache=True,
+)  # fmt: skip
+def solve_rows(offsets, columns, Y, G, alpha, reg, first, last, X):
+    """For rows first..last: x = (G + reg I + alpha sum_i y_i y_i^T)^-1 (1 + alpha) sum_i y_i, by Cholesky. Writes X."""
+    d = Y.shape[1]
+    A = np.empty((d, d))
+    v = np.empty(d)
+    for r in range(first, last):
+        for a in range(d):
+            v[a] = 0.0
+            for c in range(a + 1):
+                A[a, c] = G[a, c]
+            A[a, a] += reg
+        for e in range(offsets[r], offsets[r + 1]):
+            y = Y[columns[e]]
+            for a in range(d):
+                w = alpha * y[a]
+                for c in range(a + 1):
+                    A[a, c] += w * y[c]
+                v[a] += (1.0 + alpha) * y[a]
+        for a in range(d):  # A = L L^T in place, and L z = v on the way
+            for c in range(a):
+                s = A[a, c]
+                for f in range(c):
+                    s -= A[a, f] * A[c, f]
+                A[a, c] = s / A[c, c]
+            s = A[a, a]
+            z = v[a]
+            for f in range(a):
+                s -= A[a, f] * A[a, f]
+                z -= A[a, f] * v[f]
+            A[a, a] = math.sqrt(s)
+            v[a] = z / A[a, a]
+        for a in range(d - 1, -1, -1):  # L^T x = z
+            z = v[a]
+            for f in range(a + 1, d):
+                z -= A[f, a] * v[f]
+            v[a] = z / A[a, a]
+            X[r, a] = v[a]

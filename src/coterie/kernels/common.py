@@ -1,0 +1,57 @@
+"""What several kernels share: types, randomness, negatives, arithmetic with a fixed order of additions."""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+from numba import types
+
+SHIFT30, SHIFT27, SHIFT31, SHIFT32 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(32)
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+FACTOR1, FACTOR2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+def readonly(scalar: types.Type, ndim: int = 1) -> types.Array:
+    """An input that a kernel only reads; arrays that may not be written are accepted."""
+    return types.Array(scalar, ndim, "C", readonly=True)
+
+
+helper = numba.njit(inline="always")
+
+
+@helper
+def random_word(key, n):
+    """The n-th number of the stream `key` (SplitMix64): any position can be had without the ones before."""
+    word = key + GOLDEN * np.uint64(n + 1)
+    word = (word ^ (word >> SHIFT30)) * FACTOR1
+    word = (word ^ (word >> SHIFT27)) * FACTOR2
+    return word ^ (word >> SHIFT31)
+
+
+@helper
+def below(word, n):
+    """A number below n from a random word (multiply-shift; the bias is at most n / 2^32)."""
+    return np.int64(((word >> SHIFT32) * np.uint64(n)) >> SHIFT32)
+
+
+@helper
+def nth_unseen(items, start, end, rank):
+    """The item with `rank` items outside items[start:end] (ascending) before it: one draw, no rejection."""
+    low, high = start, end
+    while low < high:
+        middle = (low + high) >> 1
+        if items[middle] - (middle - start) <= rank:
+            low = middle + 1
+        else:
+            high = middle
+    return rank + low - start
+
+
+@helper
+def sigmoid(x):
+    if x >= 0:
+        return np.float32(1.0) / (np.float32(1.0) + np.float32(math.exp(-x)))
+    e = np.float32(math.exp(x))
+    return e / (np.float32(1.0) + e)

@@ -1,0 +1,1 @@
+"""Models: parameters and how they score. Training is elsewhere."""

@@ -1,0 +1,36 @@
+"""Generalised matrix factorisation (He et al. 2017): y = h . (p_u * q_i) + b, with h and b trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from coterie.models.factors import rows, score_rows
+from coterie.models.recommender import Recommender
+from coterie.types import Floats, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class GMF(Recommender):
+    kind: ClassVar[str] = "gmf"
+    user_rows: Floats  # (users, d)
+    item_rows: Floats  # (items, d)
+    output: Floats  # (d,)
+    bias: Floats  # (1,)
+
+    def score(self, users: Ints, items: Ints | None = None) -> Floats:
+        """The logit (implicit) or the rating (explicit): both rank alike."""
+        no_bias = np.broadcast_to(self.bias, len(self.item_rows))
+        return score_rows(self.user_rows[users] * self.output, self.item_rows, no_bias, items)
+
+    @classmethod
+    def start(cls, n_users: int, n_items: int, size: int, seed: int, scale: float) -> GMF:
+        """Rows are Gaussian; the output layer starts at ones, where GMF is plain matrix factorisation."""
+        return cls(
+            rows(n_users, size, seed, "users", scale),
+            rows(n_items, size, seed, "items", scale),
+            np.ones(size, np.float32),
+            np.zeros(1, np.float32),
+        )

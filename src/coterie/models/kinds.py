@@ -1,0 +1,25 @@
+"""Which class a saved model is, by the name in its file."""
+
+from __future__ import annotations
+
+import importlib
+
+from coterie.errors import UnknownName
+from coterie.models.recommender import Recommender
+
+KINDS: dict[str, tuple[str, str]] = {
+    "factors": ("coterie.models.factors", "Factors"),
+    "gmf": ("coterie.models.gmf", "GMF"),
+    "random": ("coterie.models.random", "RandomScores"),
+    "popular": ("coterie.models.popular", "ItemCounts"),
+    "ease": ("coterie.models.linear", "ItemWeights"),
+}
+
+
+def kind(name: str) -> type[Recommender]:
+    if name not in KINDS:
+        raise UnknownName("kind of model", name, KINDS)
+    module, cls = KINDS[name]
+    found = getattr(importlib.import_module(module), cls)
+    assert issubclass(found, Recommender)
+    return found

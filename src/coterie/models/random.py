@@ -1,0 +1,25 @@
+"""Scores that mean nothing: a hash of user and item."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from coterie import streams
+from coterie.models.recommender import Recommender, pick
+from coterie.types import Floats, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class RandomScores(Recommender):
+    kind: ClassVar[str] = "random"
+    seed: int
+    n_items: int
+
+    def score(self, users: Ints, items: Ints | None = None) -> Floats:
+        """A hash of (seed, user, item): the same whenever it is asked."""
+        keys = streams.keys(self.seed, "random scores", last=users)[:, None]
+        words = streams.mix_array(keys ^ np.arange(1, self.n_items + 1, dtype=np.uint64) * np.uint64(streams.GOLDEN))
+        return pick((words >> np.uint64(40)).astype(np.float32) / np.float32(1 << 24), items)

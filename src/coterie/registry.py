@@ -1,0 +1,26 @@
+"""Every algorithm by name. A line here puts a file into the command line, the docs and the conformance tests."""
+
+from __future__ import annotations
+
+import importlib
+
+from coterie.algorithm import Algorithm
+from coterie.errors import UnknownName
+
+ALGORITHMS: dict[str, str] = {
+    "random": "coterie.baselines.random",
+    "popular": "coterie.baselines.popular",
+    "bpr": "coterie.baselines.bpr",
+    "gmf": "coterie.baselines.gmf",
+    "als": "coterie.baselines.als",
+    "ease": "coterie.baselines.ease",
+}
+
+
+def algorithm(name: str) -> Algorithm:
+    """The algorithm; its file is imported now and not before."""
+    if name not in ALGORITHMS:
+        raise UnknownName("algorithm", name, ALGORITHMS)
+    found = importlib.import_module(ALGORITHMS[name]).ALGORITHM
+    assert isinstance(found, Algorithm)
+    return found

@@ -1,0 +1,75 @@
+"""A report as one HTML page that needs nothing else: no script, no style sheet, no picture beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from coterie.errors import MissingExtra
+from coterie.finished import Run
+from coterie.report.figure import convergence
+from coterie.report.table import notes, shown, table
+
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; color: #1d2733; max-width: 62rem; margin: 2.5rem auto; padding: 0 1.25rem }
+h1 { font-size: 1.6rem; margin-bottom: .2rem } h2 { font-size: 1.1rem; margin-top: 2.2rem }
+p.about { color: #5c677d; margin-top: 0 }
+.wide { overflow-x: auto }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums }
+th, td { padding: .35rem .8rem; text-align: right; border-bottom: 1px solid #e3e8ee; white-space: nowrap }
+th { font-weight: 600; color: #5c677d } th:first-child, td:first-child { text-align: left }
+svg { max-width: 100%; height: auto }
+"""
+
+
+def page(runs: Sequence[Run]) -> str:
+    title = (
+        ", ".join(dict.fromkeys(run.result["algorithm"] for run in runs))
+        + " on "
+        + ", ".join(dict.fromkeys(run.result["dataset"] for run in runs))
+    )
+    header, rows = table(runs)
+    sections = [
+        f"<h1>{escape(title)}</h1><p class=about>Coterie {escape(runs[0].result['version'])}</p>",
+        _table(header, rows),
+        "".join(f"<p>{escape(run.result['algorithm'])}: {escape(' '.join(notes(run)))}</p>" for run in runs),
+        f"<h2>Convergence</h2>{_figure(runs)}",
+        f"<h2>All metrics</h2>{_all_metrics(runs)}",
+    ]
+    return (
+        f'<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content="width=device-width"><title>{escape(title)}</title>'
+        f"<style>{STYLE}</style></head><body>{''.join(sections)}</body></html>\n"
+    )
+
+
+def _figure(runs: Sequence[Run]) -> str:
+    try:
+        drawn = convergence(runs)
+    except MissingExtra as missing:
+        return f"<p>{escape(str(missing))}</p>"
+    part = ", ".join(dict.fromkeys(line["part"] for run in runs for line in run.curve))
+    caption = f"Measured on {part}." + (" For the eye only: nothing is chosen by it." if part == "test" else "")
+    return drawn + f"<p class=about>{escape(caption)}</p>"
+
+
+def _all_metrics(runs: Sequence[Run]) -> str:
+    names = list(dict.fromkeys(name for run in runs for name in run.result["full"]))
+    header = ["metric", *(f"{run.result['algorithm']} {kind}" for run in runs for kind in ("protocol", "full ranking"))]
+    rows = [
+        [
+            name,
+            *(
+                shown(name, run.result[kind][name]) if name in run.result[kind] else ""
+                for run in runs
+                for kind in ("metrics", "full")
+            ),
+        ]
+        for name in names
+    ]
+    return _table(header, rows)
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"

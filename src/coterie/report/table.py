@@ -1,0 +1,61 @@
+"""Results as a table, and the table as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from coterie.finished import Run
+
+WHOLE = ("IC",)
+
+
+def headline(result: dict[str, Any]) -> list[str]:
+    """The metrics that stand first for a result: those of its protocol."""
+    first = ("P", "R", "F1", "NDCG", "IC", "Gini") if result["protocol"] == "holdout" else ("HR", "NDCG", "MRR")
+    return [name for name in result["metrics"] if name.split("@")[0] in first]
+
+
+def shown(name: str, value: float) -> str:
+    """Metrics with four decimals, counts as whole numbers, tiny shares with five."""
+    if name.split("@")[0] in WHOLE:
+        return f"{value:,.0f}"
+    return f"{value:.5f}" if 0 < abs(value) < 0.001 else f"{value:.4f}"
+
+
+def table(runs: Sequence[Run]) -> tuple[list[str], list[list[str]]]:
+    """(header, rows): the protocol's metrics and beside each the one by full ranking."""
+    names = list(dict.fromkeys(name for run in runs for name in headline(run.result)))
+    sampled = any(run.result["metrics"] != run.result["full"] for run in runs)
+    header = ["algorithm", "dataset", "protocol", "seed", "rounds", "seconds", *names]
+    header += [f"{name} full" for name in names] if sampled else []
+    rows = []
+    for run in runs:
+        r = run.result
+        cells = [r["algorithm"], r["dataset"], r["protocol"], str(r["seed"]), str(r["rounds"]), f"{r['seconds']:.2f}"]
+        cells += [shown(n, r["metrics"][n]) if n in r["metrics"] else "" for n in names]
+        cells += [shown(n, r["full"][n]) if n in r["full"] else "" for n in names] if sampled else []
+        rows.append(cells)
+    return header, rows
+
+
+def notes(run: Run) -> list[str]:
+    """What a reader must know to judge the figures."""
+    r = run.result
+    lines = [
+        f"{r['tested_users']:,} users tested; trained on {r['training_interactions']:,} interactions of {r['users']:,} users with {r['items']:,} items."
+    ]
+    if r["future_share"] is not None:
+        lines.append(
+            f"Global-time leakage: on average {r['future_share']:.1%} of the training data is newer than a test interaction."
+        )
+    if r["as_published"]:
+        lines.append("Leaky on purpose: training negatives avoided the held-out items (as_published).")
+    return lines
+
+
+def markdown(runs: Sequence[Run]) -> str:
+    header, rows = table(runs)
+    lines = ["| " + " | ".join(cells) + " |" for cells in (header, ["---"] * len(header), *rows)]
+    about = [f"- {run.result['algorithm']} on {run.result['dataset']}: {' '.join(notes(run))}" for run in runs]
+    return "# Results\n\n" + "\n".join(lines) + "\n\n" + "\n".join(about) + "\n"

@@ -1,0 +1,1 @@
+"""What a run leaves on disk, and the engines that run it."""

@@ -1,0 +1,184 @@
+"""The run folder: everything a run leaves behind, as plain files that appear whole or not at all.
+
+config.yaml      every setting; `coterie run config.yaml` repeats the run
+metrics.jsonl    one line per measurement while training
+result.json      the result, as `--json` prints it
+users.csv        metrics per user
+model.npz        the model's arrays; model.json says what they are
+catalogue.npz    external ids, titles, and what every user had seen
+candidates.npz   what every test item was ranked against
+report.md, report.html
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coterie.errors import RunError
+from coterie.evaluate.candidates import Candidates
+from coterie.evaluate.evaluation import Evaluation
+from coterie.models import kinds
+from coterie.models.recommender import Recommender
+from coterie.types import Ids, Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """Who and what a model's row numbers mean."""
+
+    user_ids: Ids
+    item_ids: Ids
+    item_texts: Ids | None
+    seen: Rows
+
+
+def new_folder(out: Path | None, name: str) -> Path:
+    """Make the run's folder: the one asked for, or the first free runs/NAME-N."""
+    if out is not None:
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise RunError(
+                f"{out} exists and is not empty; expected a new folder for the run. Choose another --out or remove it."
+            )
+        return _made(out)
+    for n in range(1, 1_000_000):
+        try:
+            folder = Path("runs") / f"{name}-{n}"
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise RunError(f"{folder} cannot be made ({error.strerror}). Pass --out FOLDER.") from None
+        return folder
+    raise RunError(f"runs/ holds a million runs of {name}. Pass --out FOLDER.")
+
+
+def write_config(folder: Path, flat: dict[str, Any]) -> None:
+    import yaml
+
+    _write(folder / "config.yaml", yaml.safe_dump(flat, sort_keys=False, allow_unicode=True).encode())
+
+
+def write_result(folder: Path, result: dict[str, Any]) -> None:
+    _write(folder / "result.json", json.dumps(result, indent=2, allow_nan=False).encode() + b"\n")
+
+
+def append_metrics(folder: Path, line: dict[str, Any]) -> None:
+    with (folder / "metrics.jsonl").open("a") as out:
+        out.write(json.dumps(line, allow_nan=False) + "\n")
+
+
+def write_model(folder: Path, model: Recommender, catalogue: Catalogue) -> None:
+    _write_arrays(folder / "model.npz", model.arrays())
+    about = {
+        "kind": model.kind,
+        "parameters": model.n_parameters,
+        "shapes": {n: list(a.shape) for n, a in model.arrays().items()},
+    }
+    _write(folder / "model.json", json.dumps(about, indent=2).encode() + b"\n")
+    arrays = {"user_ids": _plain(catalogue.user_ids), "item_ids": _plain(catalogue.item_ids)}
+    if catalogue.item_texts is not None:
+        arrays["item_texts"] = _plain(catalogue.item_texts)
+    _write_arrays(
+        folder / "catalogue.npz", arrays | {"seen_offsets": catalogue.seen.offsets, "seen_items": catalogue.seen.items}
+    )
+
+
+def write_candidates(folder: Path, candidates: Candidates) -> None:
+    _write_arrays(
+        folder / "candidates.npz",
+        {"users": candidates.users, "items": candidates.items, "relevant": candidates.relevant},
+    )
+
+
+def write_users(folder: Path, user_ids: Ids, evaluation: Evaluation) -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame({"user_id": user_ids[evaluation.users]} | evaluation.table)
+    _write(folder / "users.csv", frame.to_csv(index=False, float_format="%.6g").encode())
+
+
+def write_text(folder: Path, name: str, text: str) -> None:
+    _write(folder / name, text.encode())
+
+
+def read_result(folder: Path) -> dict[str, Any]:
+    result: dict[str, Any] = _read(folder, "result.json", lambda path: json.loads(path.read_text()))
+    return result
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "metrics.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def read_model(folder: Path) -> tuple[Recommender, Catalogue]:
+    kind = _read(folder, "model.json", lambda path: json.loads(path.read_text())["kind"])
+    model = kinds.kind(kind).from_arrays(_arrays(folder, "model.npz"))
+    held = _arrays(folder, "catalogue.npz")
+    seen = Rows(held["seen_offsets"], held["seen_items"])
+    return model, Catalogue(held["user_ids"], held["item_ids"], held.get("item_texts"), seen)
+
+
+def read_candidates(folder: Path) -> Candidates:
+    held = _arrays(folder, "candidates.npz")
+    return Candidates(held["users"], held["items"], held["relevant"])
+
+
+def _arrays(folder: Path, name: str) -> dict[str, np.ndarray]:
+    def load(path: Path) -> dict[str, np.ndarray]:
+        with np.load(path, allow_pickle=False) as packed:
+            return {key: packed[key] for key in packed.files}
+
+    return _read(folder, name, load)
+
+
+def _read(folder: Path, name: str, load: Callable[[Path], Any]) -> Any:
+    if not folder.is_dir():
+        raise RunError(f"{folder} is not a run folder: it does not exist. Name the folder that `coterie run` printed.")
+    try:
+        return load(folder / name)
+    except FileNotFoundError:
+        raise RunError(
+            f"{folder} holds no {name}; expected the folder of a finished run. Run it again: coterie run {folder}/config.yaml"
+        ) from None
+    except (ValueError, KeyError, OSError) as error:
+        raise RunError(
+            f"{folder / name} cannot be read ({error}). Run it again: coterie run {folder}/config.yaml"
+        ) from None
+
+
+def _made(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{folder} cannot be made ({error.strerror}). Choose another --out.") from None
+    return folder
+
+
+def _plain(values: Ids) -> np.ndarray:
+    """Object arrays would need pickle; text does not."""
+    return values.astype(str) if values.dtype.kind == "O" else values
+
+
+def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    packed = BytesIO()
+    np.savez(packed, **arrays)  # type: ignore[arg-type]
+    _write(path, packed.getvalue())
+
+
+def _write(path: Path, content: bytes) -> None:
+    """A temporary file, then a rename: nobody ever reads half a file."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    with scratch.open("wb") as out:
+        out.write(content)
+        out.flush()
+        os.fsync(out.fileno())
+    scratch.replace(path)

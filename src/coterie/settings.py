@@ -1,0 +1,57 @@
+"""Typed, frozen, flat and closed settings: an unknown key is an error with a suggestion, a value out of range a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from coterie.errors import ConfigError, did_you_mean
+
+
+class Settings(BaseModel):
+    """A group of settings. The docstring under each field is its help text everywhere."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """From plain values; the first wrong one becomes one line that names it."""
+        try:
+            return cls.model_validate(dict(values))
+        except ValidationError as error:
+            raise ConfigError(_first(cls, error)) from None
+
+    @classmethod
+    def rows(cls) -> list[tuple[str, str, str]]:
+        """(name, default, help) of every setting, for help texts and the docs."""
+        return [(name, _plain(f.default), f.description or "") for name, f in cls.model_fields.items()]
+
+
+def split_by_owner(values: Mapping[str, Any], owners: Mapping[str, type[Settings]]) -> dict[str, dict[str, Any]]:
+    """Share out flat keys among groups of settings; a key nobody has is an error."""
+    known = {key: name for name, group in owners.items() for key in group.model_fields}
+    shares: dict[str, dict[str, Any]] = {name: {} for name in owners}
+    for key, value in values.items():
+        if key not in known:
+            raise ConfigError(f"unknown setting {key!r} (value {value!r}). {did_you_mean(key, known)}")
+        shares[known[key]][key] = value
+    return shares
+
+
+def _first(group: type[Settings], error: ValidationError) -> str:
+    fault = error.errors()[0]
+    key = ".".join(str(part) for part in fault["loc"]) or group.__name__
+    if fault["type"] == "extra_forbidden":
+        return f"unknown setting {key!r}. {did_you_mean(key, group.model_fields)}"
+    rule = fault["msg"][0].lower() + fault["msg"][1:]
+    hint = group.model_fields[key].description if key in group.model_fields else None
+    about = f" ({hint.splitlines()[0].rstrip('.')})" if hint else ""
+    return f"setting {key!r} is {fault.get('input')!r}; {rule}{about}. Change it with --set {key}=VALUE."
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return "" if value is None else str(value)

@@ -1,0 +1,164 @@
+"""What is trained on and what is held out. A split is a value: parts over the same users and items.
+
+leave-one-out   the newest interaction of every user; without times, one at random
+temporal        the newest int(fraction * n) of every user; without times, as many at random
+global-time     everything after the moment that leaves `fraction` of the interactions behind it; newcomers are left out
+random          int(fraction * n) of every user, at random
+own             given as files of their own
+
+Equal times are ordered by item number (see `Interactions`). A user always keeps one interaction for training: somebody
+with a single item is trained on and not tested. The validation part is carved out of the rest in the same way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from coterie import streams
+from coterie.data.interactions import Interactions
+from coterie.errors import DataError
+from coterie.types import Bools, Ints, Longs, Rows, Training
+
+Rule = Literal["leave-one-out", "temporal", "global-time", "random", "own"]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    rule: str
+    train: Interactions
+    test: Interactions
+    validation: Interactions | None = None
+
+    def training(self, as_published: bool = False) -> Training:
+        """What an algorithm gets. `as_published` also keeps negatives off the held-out items, as leaky code does."""
+        train = self.train
+        positives = train.rows
+        ratings = None
+        if train.ratings is not None:
+            ratings = np.ascontiguousarray(train.ratings[np.lexsort((train.items, train.users))])
+        excluded = self.everything() if as_published else positives
+        return Training(train.n_users, train.n_items, positives, excluded, ratings)
+
+    def seen(self) -> Rows:
+        """What a recommendation leaves out when the test part is judged: training and validation."""
+        parts = [self.train] if self.validation is None else [self.train, self.validation]
+        return _joined(parts)
+
+    def for_tuning(self) -> Split:
+        """The same split with the validation part in place of the test part, which is gone."""
+        if self.validation is None:
+            raise DataError(
+                "this split has no validation part; expected one for tuning and early stopping. Set validation=true."
+            )
+        return Split(self.rule, self.train, self.validation)
+
+    def everything(self) -> Rows:
+        """All that a user did: what sampled candidates must not be."""
+        return _joined([part for part in (self.train, self.validation, self.test) if part is not None])
+
+
+def split(data: Interactions, rule: Rule, fraction: float, seed: int, validation: bool = False) -> Split:
+    """Hold out a test part and, if asked, a validation part carved from the rest by the same rule."""
+    rest, test = _carve(data, rule, fraction, seed, "test")
+    if not len(test):
+        raise DataError(
+            f"split {rule!r} with fraction {fraction:g} holds out nothing; expected users with more interactions. Use leave-one-out or a larger fraction."
+        )
+    if not validation:
+        return Split(rule, rest, test)
+    train, held = _carve(rest, rule, fraction, seed, "validation")
+    return Split(rule, train, test, held)
+
+
+def future_share(parts: Split) -> float | None:
+    """Global-time leakage: the share of the training data that is newer than a test interaction, on average.
+
+    Per-user splits let a model learn from what others did after the moment it is tested on.
+    """
+    if parts.train.times is None or parts.test.times is None:
+        return None
+    times = np.sort(parts.train.times)
+    older = np.searchsorted(times, parts.test.times, side="right")
+    return float(1 - older.mean() / len(times))
+
+
+def own(train: Interactions, test: Interactions, validation: Interactions | None = None) -> Split:
+    """A split that somebody else made: the parts are joined over one numbering of users and items."""
+    parts = [p for p in (train, test, validation) if p is not None]
+    whole = Interactions.from_columns(
+        np.concatenate([p.user_ids[p.users].astype(object) for p in parts]),
+        np.concatenate([p.item_ids[p.items].astype(object) for p in parts]),
+    )
+    renumbered = [_renumber(p, whole) for p in parts]
+    return Split("own", renumbered[0], renumbered[1], renumbered[2] if validation is not None else None)
+
+
+def _carve(
+    data: Interactions, rule: Rule, fraction: float, seed: int, purpose: str
+) -> tuple[Interactions, Interactions]:
+    if rule == "global-time":
+        newer, known = _after(data, fraction)
+        return data.select(~newer), data.select(newer & known)
+    held = _held_out(data, rule, fraction, seed, purpose)
+    return data.select(~held), data.select(held)
+
+
+def _held_out(data: Interactions, rule: Rule, fraction: float, seed: int, purpose: str) -> Bools:
+    counts = np.bincount(data.users, minlength=data.n_users)
+    wanted = np.ones_like(counts) if rule == "leave-one-out" else (fraction * counts).astype(np.int64)
+    wanted = np.minimum(wanted, counts - 1)
+    order = _shuffled(data, seed, purpose) if rule == "random" or data.times is None else np.arange(len(data))
+    return _last(data.users, order, counts, wanted)
+
+
+def _last(users: Ints, order: Longs, counts: Longs, wanted: Longs) -> Bools:
+    """The last `wanted` interactions of every user; `order` lists the interactions user by user."""
+    ends = np.cumsum(counts)
+    from_end = np.repeat(ends, counts) - np.arange(len(users))
+    held = np.zeros(len(users), bool)
+    held[order] = from_end <= np.repeat(wanted, counts)
+    return held
+
+
+def _shuffled(data: Interactions, seed: int, purpose: str) -> Longs:
+    """Interactions in random order within every user."""
+    return np.lexsort((streams.at(seed, "split", _purpose(purpose)).random(len(data)), data.users))
+
+
+def _purpose(purpose: str) -> int:
+    return ("test", "validation").index(purpose)
+
+
+def _after(data: Interactions, fraction: float) -> tuple[Bools, Bools]:
+    """(which are newer than the cut, whose user has something older to learn from)."""
+    if data.times is None:
+        raise DataError("split 'global-time' needs times; the data has none. Use random or leave-one-out.")
+    cut = np.quantile(data.times, 1 - fraction, method="lower")
+    newer = data.times > cut
+    older = np.bincount(data.users[~newer], minlength=data.n_users)
+    return newer, older[data.users] > 0
+
+
+def _renumber(part: Interactions, whole: Interactions) -> Interactions:
+    places = {str(u): i for i, u in enumerate(whole.user_ids)}, {str(v): i for i, v in enumerate(whole.item_ids)}
+    users = np.array([places[0][str(u)] for u in part.user_ids], np.int32)[part.users]
+    items = np.array([places[1][str(v)] for v in part.item_ids], np.int32)[part.items]
+    order = np.lexsort((items, users)) if part.times is None else np.lexsort((items, part.times, users))
+    return Interactions(
+        users[order],
+        items[order],
+        None if part.ratings is None else part.ratings[order],
+        None if part.times is None else part.times[order],
+        whole.user_ids,
+        whole.item_ids,
+        whole.item_order,
+    )
+
+
+def _joined(parts: list[Interactions]) -> Rows:
+    users = np.concatenate([p.users for p in parts])
+    items = np.concatenate([p.items for p in parts])
+    return Rows.build(users, items, parts[0].n_users)

@@ -1,0 +1,51 @@
+"""The one door for randomness: a stream is a pure function of (seed, purpose, indices such as round and user).
+
+No generator lives longer than a call, so nothing about randomness needs to be saved, and no stream depends on how
+many numbers another one drew. Secrets (keys, masks) never come from here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+WORD = (1 << 64) - 1
+GOLDEN = 0x9E3779B97F4A7C15  # the increment of SplitMix64 (Steele et al. 2014)
+
+
+def key(seed: int, purpose: str, *indices: int) -> int:
+    """A 64-bit key for one stream; equal arguments give equal keys, others give unrelated ones."""
+    word = mix(seed & WORD)
+    for part in (_word(purpose), *indices):
+        word = mix(word ^ ((part + GOLDEN) & WORD))
+    return word
+
+
+def keys(seed: int, purpose: str, *indices: int, last: NDArray[np.integer]) -> NDArray[np.uint64]:
+    """`key(seed, purpose, *indices, i)` for every i in `last`, in one pass."""
+    start = np.uint64(key(seed, purpose, *indices))
+    return mix_array(start ^ (last.astype(np.uint64) + np.uint64(GOLDEN)))
+
+
+def at(seed: int, purpose: str, *indices: int) -> np.random.Generator:
+    """A NumPy generator for one stream."""
+    return np.random.Generator(np.random.PCG64(key(seed, purpose, *indices)))
+
+
+def mix(word: int) -> int:
+    """SplitMix64's finaliser: every input bit reaches every output bit."""
+    word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & WORD
+    word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & WORD
+    return word ^ (word >> 31)
+
+
+def mix_array(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+def _word(purpose: str) -> int:
+    return int.from_bytes(hashlib.blake2b(purpose.encode(), digest_size=8).digest(), "little")

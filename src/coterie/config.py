@@ -67,8 +67,14 @@ class Experiment:
             )
         made = str(values.get("dataset", "synthetic")) == "synthetic"
         owners: dict[str, type[Settings]] = {
-            "choice": Choice, "course": Course, "filters": Filters, "protocol": Protocol, "settings": algorithm(str(values["algorithm"])).settings,
-        } | ({"synthetic": Synthetic} if made else {})  # fmt: skip
+            "choice": Choice,
+            "course": Course,
+            "filters": Filters,
+            "protocol": Protocol,
+            "settings": algorithm(str(values["algorithm"])).settings,
+        }
+        if made:
+            owners["synthetic"] = Synthetic
         shares = split_by_owner(values, owners)
         choice = Choice.of(shares["choice"])
         source = dataset(choice.dataset)

@@ -96,6 +96,19 @@ def own(train: Interactions, test: Interactions, validation: Interactions | None
     return Split("own", renumbered[0], renumbered[1], renumbered[2] if validation is not None else None)
 
 
+def given(data: Interactions, users: Ints, items: Ints, validation: bool = False) -> Split:
+    """Test pairs that somebody published; the validation part is the newest interaction of the rest."""
+    pairs = users.astype(np.int64) * data.n_items + items
+    held = np.isin(data.pairs(), pairs)
+    if missing := len(pairs) - held.sum():
+        raise DataError(
+            f"{missing:,} published test pairs are not in the data; expected all of them. Load it unfiltered."
+        )
+    rest = data.select(~held)
+    train, kept = _carve(rest, "leave-one-out", 0.0, 0, "validation") if validation else (rest, None)
+    return Split("published", train, data.select(held), kept)
+
+
 def _carve(
     data: Interactions, rule: Rule, fraction: float, seed: int, purpose: str
 ) -> tuple[Interactions, Interactions]:

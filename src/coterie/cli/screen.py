@@ -39,7 +39,7 @@ class ScreenWatch(Watch):
             bar = progress.add_task(label, total=total, note="")
 
             def advance(steps: float = 1, note: str = "") -> None:
-                progress.update(bar, advance=steps, **({"note": note} if note else {}))
+                progress.update(bar, advance=steps, note=note or progress.tasks[0].fields["note"])
 
             yield advance
             progress.update(bar, total=total or 1, completed=total or 1)

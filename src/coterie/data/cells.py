@@ -10,6 +10,7 @@ import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
+from typing import Any, Literal
 
 import numpy as np
 
@@ -45,14 +46,13 @@ def chunks(source: str, lines: Iterator[str], separator: str, width: int, quotin
 
 def split_line(line: str, separator: str, quoting: bool) -> list[str]:
     """The cells of one line."""
-    rows = list(csv.reader([_plain(line, separator)], **_dialect(separator, quoting)))
-    return rows[0] if rows else []
+    return next(_reader(iter([line]), separator, quoting), [])
 
 
 def _by_csv(
     source: str, lines: Iterator[str], separator: str, width: int, quoting: bool, first: int
 ) -> Iterator[Chunk]:
-    reader = csv.reader((_plain(line, separator) for line in lines), strict=True, **_dialect(separator, quoting))
+    reader = _reader(lines, separator, quoting)
     try:
         while rows := [(reader.line_num, row) for row in islice(reader, CHUNK)]:
             kept = [(line + first - 1, row) for line, row in rows if len(row) > 1 or any(map(str.strip, row))]
@@ -67,11 +67,9 @@ def _by_csv(
         ) from None
 
 
-def _dialect(separator: str, quoting: bool) -> dict[str, object]:
+def _reader(lines: Iterator[str], separator: str, quoting: bool) -> Any:
+    """The csv module's reader, which knows one-character separators only."""
     delimiter = separator if len(separator) == 1 else "\x1f"
-    return {"delimiter": delimiter, "quoting": csv.QUOTE_MINIMAL if quoting else csv.QUOTE_NONE}
-
-
-def _plain(line: str, separator: str) -> str:
-    """csv knows one-character separators only."""
-    return line if len(separator) == 1 else line.replace(separator, "\x1f")
+    plain = lines if delimiter == separator else (line.replace(separator, delimiter) for line in lines)
+    quotes: Literal[0, 3] = csv.QUOTE_MINIMAL if quoting else csv.QUOTE_NONE
+    return csv.reader(plain, delimiter=delimiter, strict=True, quoting=quotes)

@@ -67,7 +67,7 @@ def _open_bytes(path: Path, member: str | None) -> IO[bytes]:
 
 
 def _unzipped(stream: IO[bytes]) -> IO[bytes]:
-    return io.BufferedReader(gzip.GzipFile(fileobj=stream))  # type: ignore[type-var]
+    return io.BufferedReader(gzip.GzipFile(fileobj=stream))
 
 
 def _only_member(path: Path) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +80,7 @@ class Interactions:
                 raise DataError(
                     f"row {bad[0]}: column {wanted[role]!r} is {values[bad[0]]!r}; expected a value. Drop or fill the row."
                 )
-        return cls.from_columns(**have)
+        return cls.from_columns(have["user_id"], have["item_id"], have.get("rating"), have.get("timestamp"))
 
     def __len__(self) -> int:
         return len(self.users)
@@ -127,7 +127,7 @@ class Interactions:
             user_features={name: values[users] for name, values in self.user_features.items()},
         )
 
-    def describe_items(self, texts: dict[str, str], categories: dict[str, tuple[str, ...]]) -> Interactions:
+    def describe_items(self, texts: Mapping[str, str], categories: Mapping[str, tuple[str, ...]]) -> Interactions:
         """Attach texts and categories given by external id; items without one get an empty entry."""
         names = [str(i) for i in self.item_ids]
         return replace(
@@ -203,7 +203,7 @@ def _one_per_pair(users: Ints, items: Ints, n_items: int, keep: str) -> Longs:
     return np.sort(by_pair[last if keep == "newest" else first])
 
 
-def _renumbered(order: Ints, kept: Longs) -> Ints:
+def _renumbered(order: Ints, kept: Ints) -> Ints:
     place = np.full(len(order), -1, np.int32)
     place[kept] = np.arange(len(kept), dtype=np.int32)
     return place[order][place[order] >= 0]

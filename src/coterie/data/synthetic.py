@@ -87,7 +87,8 @@ def _choices(
     pool = np.where(own, (n - group + g - 1) // g, n)  # the group's items are group, group + g, group + 2g, ...
     rank = np.minimum((pool * rng.random(len(users)) ** (1 / (1 - config.popularity))).astype(np.int64), pool - 1)
     rank = (rank + (config.drift * arrival[users] * pool).astype(np.int64)) % pool
-    return np.where(own, group + g * rank, rank)
+    chosen: Longs = np.where(own, group + g * rank, rank)
+    return chosen
 
 
 def _timed(rng: np.random.Generator, users: Ints, items: Ints, arrival: Doubles) -> tuple[Ints, Ints, Longs]:

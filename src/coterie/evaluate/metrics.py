@@ -52,7 +52,7 @@ def evenness(listed: Ints, n_items: int) -> float:
 
 
 def _sum(ranks: Ranks, values: Doubles) -> Doubles:
-    return np.bincount(ranks.owner, weights=values, minlength=len(ranks.users))
+    return np.bincount(ranks.owner, weights=values, minlength=len(ranks.users)).astype(np.float64)
 
 
 def _share_within(ranks: Ranks, k: int) -> Doubles:
@@ -63,7 +63,8 @@ def _share_within(ranks: Ranks, k: int) -> Doubles:
 def _gain_within(ranks: Ranks, k: int) -> Doubles:
     """Expected discounted gain of a relevant item within the first k."""
     total = _discounts(k)
-    return (total[np.minimum(ranks.above + ranks.tied, k)] - total[np.minimum(ranks.above, k)]) / ranks.tied
+    gain: Doubles = (total[np.minimum(ranks.above + ranks.tied, k)] - total[np.minimum(ranks.above, k)]) / ranks.tied
+    return gain
 
 
 def _discounts(k: int) -> Doubles:

@@ -21,7 +21,7 @@ def load(name: str, watch: Watch = SILENT) -> ModuleType:
     import numba
 
     folder = _folder()
-    numba.config.CACHE_DIR = str(folder)
+    numba.config.CACHE_DIR = str(folder)  # type: ignore[attr-defined]
     ready = folder / f"{name}.ready"
     if ready.exists():
         return importlib.import_module(f"coterie.kernels.{name}")

@@ -9,10 +9,11 @@ import numpy as np
 from numba import float32, float64, int32, int64, types
 
 from coterie.kernels.common import readonly
+from coterie.types import Doubles, Floats, Ints, Longs
 
 
 @numba.njit(types.void(readonly(float32, 2), float64[:, ::1]), nogil=True, cache=True)
-def gram(Y, G):
+def gram(Y: Floats, G: Doubles) -> None:
     """G = Y^T Y, rows added in order. Writes G."""
     n, d = Y.shape
     G[:] = 0.0
@@ -30,7 +31,9 @@ def gram(Y, G):
     types.void(readonly(int64), readonly(int32), readonly(float32, 2), readonly(float64, 2), float64, float64, int64, int64, float32[:, ::1]),
     nogil=True, cache=True,
 )  # fmt: skip
-def solve_rows(offsets, columns, Y, G, alpha, reg, first, last, X):
+def solve_rows(
+    offsets: Longs, columns: Ints, Y: Floats, G: Doubles, alpha: float, reg: float, first: int, last: int, X: Floats
+) -> None:
     """For rows first..last: x = (G + reg I + alpha sum_i y_i y_i^T)^-1 (1 + alpha) sum_i y_i, by Cholesky. Writes X."""
     d = Y.shape[1]
     A = np.empty((d, d))

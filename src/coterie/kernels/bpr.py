@@ -7,6 +7,7 @@ import numpy as np
 from numba import float32, int32, int64, types, uint64
 
 from coterie.kernels.common import below, nth_unseen, random_word, readonly, sigmoid
+from coterie.types import Floats, Ints, Longs
 
 
 @numba.njit(
@@ -18,8 +19,9 @@ from coterie.kernels.common import below, nth_unseen, random_word, readonly, sig
     nogil=True, cache=True, error_model="numpy",
 )  # fmt: skip
 def train_triples(
-    users, offsets, items, seen_offsets, seen, P, Q, b, rate, reg_user, reg_positive, reg_negative, reg_bias, key, n
-):
+    users: Ints, offsets: Longs, items: Ints, seen_offsets: Longs, seen: Ints, P: Floats, Q: Floats, b: Floats,
+    rate: float, reg_user: float, reg_positive: float, reg_negative: float, reg_bias: float, key: np.uint64, n: int,
+) -> None:  # fmt: skip
     """n triples: a training pair (u, i) with replacement, and j uniform among the items outside seen[u]. Writes P, Q, b."""
     n_items, d = Q.shape
     whole = d - d % 4

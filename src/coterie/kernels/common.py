@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Any, TypeAlias
 
 import numba
 import numpy as np
 from numba import types
+
+from coterie.types import Ints
+
+Scalar: TypeAlias = Any  # a number of whatever width the kernel works with
 
 SHIFT30, SHIFT27, SHIFT31, SHIFT32 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(32)
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -22,7 +27,7 @@ helper = numba.njit(inline="always")
 
 
 @helper
-def random_word(key, n):
+def random_word(key: Scalar, n: Scalar) -> Scalar:
     """The n-th number of the stream `key` (SplitMix64): any position can be had without the ones before."""
     word = key + GOLDEN * np.uint64(n + 1)
     word = (word ^ (word >> SHIFT30)) * FACTOR1
@@ -31,13 +36,13 @@ def random_word(key, n):
 
 
 @helper
-def below(word, n):
+def below(word: Scalar, n: Scalar) -> Scalar:
     """A number below n from a random word (multiply-shift; the bias is at most n / 2^32)."""
     return np.int64(((word >> SHIFT32) * np.uint64(n)) >> SHIFT32)
 
 
 @helper
-def nth_unseen(items, start, end, rank):
+def nth_unseen(items: Ints, start: Scalar, end: Scalar, rank: Scalar) -> Scalar:
     """The item with `rank` items outside items[start:end] (ascending) before it: one draw, no rejection."""
     low, high = start, end
     while low < high:
@@ -50,7 +55,7 @@ def nth_unseen(items, start, end, rank):
 
 
 @helper
-def sigmoid(x):
+def sigmoid(x: Scalar) -> Scalar:
     if x >= 0:
         return np.float32(1.0) / (np.float32(1.0) + np.float32(math.exp(-x)))
     e = np.float32(math.exp(x))

@@ -6,11 +6,12 @@ import numba
 import numpy as np
 from numba import float32, int32, int64, types, uint64
 
-from coterie.kernels.common import below, helper, nth_unseen, random_word, readonly, sigmoid
+from coterie.kernels.common import Scalar, below, helper, nth_unseen, random_word, readonly, sigmoid
+from coterie.types import Floats, Ints, Longs
 
 
 @helper
-def predict(p, q, h, b):
+def predict(p: Floats, q: Floats, h: Floats, b: Floats) -> Scalar:
     total = b[0]
     for f in range(len(p)):
         total += h[f] * p[f] * q[f]
@@ -18,7 +19,7 @@ def predict(p, q, h, b):
 
 
 @helper
-def step(p, q, h, b, slope, rate, reg):
+def step(p: Floats, q: Floats, h: Floats, b: Floats, slope: Scalar, rate: Scalar, reg: Scalar) -> None:
     """One SGD step on h . (p * q) + b, where slope is the loss's derivative by the prediction."""
     keep = np.float32(1.0) - rate * reg
     move = rate * slope
@@ -38,7 +39,10 @@ def step(p, q, h, b, slope, rate, reg):
     ),
     nogil=True, cache=True, error_model="numpy",
 )  # fmt: skip
-def train_implicit(order, users, items, seen_offsets, seen, P, Q, h, b, negatives, rate, reg, key):
+def train_implicit(
+    order: Longs, users: Ints, items: Ints, seen_offsets: Longs, seen: Ints,
+    P: Floats, Q: Floats, h: Floats, b: Floats, negatives: int, rate: float, reg: float, key: np.uint64,
+) -> None:  # fmt: skip
     """Binary cross-entropy: label 1 for the positive, 0 for `negatives` items outside seen[u]. Writes P, Q, h, b."""
     n_items = len(Q)
     one = np.float32(1.0)
@@ -61,7 +65,10 @@ def train_implicit(order, users, items, seen_offsets, seen, P, Q, h, b, negative
     ),
     nogil=True, cache=True, error_model="numpy",
 )  # fmt: skip
-def train_explicit(order, users, items, ratings, P, Q, h, b, rate, reg):
+def train_explicit(
+    order: Longs, users: Ints, items: Ints, ratings: Floats,
+    P: Floats, Q: Floats, h: Floats, b: Floats, rate: float, reg: float,
+) -> None:  # fmt: skip
     """Squared error on ratings. Writes P, Q, h, b."""
     for t in range(len(order)):
         u, i = users[order[t]], items[order[t]]

@@ -40,4 +40,5 @@ def score_rows(p: Floats, item_rows: Floats, item_bias: Floats, items: Ints | No
     """p . q_i + b_i for all items, or for each user's own candidates."""
     if items is None:
         return p @ item_rows.T + item_bias
-    return np.einsum("ud,ucd->uc", p, item_rows[items], optimize=False) + item_bias[items]
+    scores: Floats = np.einsum("ud,ucd->uc", p, item_rows[items], optimize=False) + item_bias[items]
+    return scores

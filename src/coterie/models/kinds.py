@@ -20,6 +20,5 @@ def kind(name: str) -> type[Recommender]:
     if name not in KINDS:
         raise UnknownName("kind of model", name, KINDS)
     module, cls = KINDS[name]
-    found = getattr(importlib.import_module(module), cls)
-    assert issubclass(found, Recommender)
+    found: type[Recommender] = getattr(importlib.import_module(module), cls)
     return found

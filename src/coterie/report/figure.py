@@ -43,5 +43,5 @@ def convergence(runs: Sequence[Run]) -> str:
             axis.spines[["top", "right"]].set_visible(False)
             axis.legend(frameon=False, fontsize=8)
         text = io.StringIO()
-        FigureCanvasSVG(figure).print_svg(text, metadata={"Date": None})
+        FigureCanvasSVG(figure).print_svg(text, metadata={"Date": None})  # type: ignore[no-untyped-call]
     return text.getvalue()[text.getvalue().index("<svg") :]

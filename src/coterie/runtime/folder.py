@@ -137,7 +137,8 @@ def _arrays(folder: Path, name: str) -> dict[str, np.ndarray]:
         with np.load(path, allow_pickle=False) as packed:
             return {key: packed[key] for key in packed.files}
 
-    return _read(folder, name, load)
+    arrays: dict[str, np.ndarray] = _read(folder, name, load)
+    return arrays
 
 
 def _read(folder: Path, name: str, load: Callable[[Path], Any]) -> Any:

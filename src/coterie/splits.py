@@ -6,7 +6,7 @@ global-time     everything after the moment that leaves `fraction` of the intera
 random          int(fraction * n) of every user, at random
 own             given as files of their own
 
-Equal times are ordered by item number (see `Interactions`). A user always keeps one interaction for training: somebody
+Equal times are ordered by a fixed hash (see `Interactions`). A user always keeps one interaction for training: somebody
 with a single item is trained on and not tested. The validation part is carved out of the rest in the same way.
 """
 
@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 
 from coterie import streams
-from coterie.data.interactions import Interactions
+from coterie.data.interactions import Interactions, canonical_order
 from coterie.errors import DataError
 from coterie.types import Bools, Ints, Longs, Rows, Training
 
@@ -159,7 +159,7 @@ def _renumber(part: Interactions, whole: Interactions) -> Interactions:
     places = {str(u): i for i, u in enumerate(whole.user_ids)}, {str(v): i for i, v in enumerate(whole.item_ids)}
     users = np.array([places[0][str(u)] for u in part.user_ids], np.int32)[part.users]
     items = np.array([places[1][str(v)] for v in part.item_ids], np.int32)[part.items]
-    order = np.lexsort((items, users)) if part.times is None else np.lexsort((items, part.times, users))
+    order = canonical_order(users, items, part.times)
     return Interactions(
         users[order],
         items[order],

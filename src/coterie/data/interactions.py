@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coterie import streams
 from coterie.errors import DataError, UnknownName
 from coterie.types import Bools, Floats, Ids, Ints, Longs, Rows
 
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Interactions:
-    """Distinct (user, item) pairs, sorted by user, then time, then item.
+    """Distinct (user, item) pairs, sorted by user, then time.
 
     Users and items are numbered by their external ids in natural order, so the same data in another row order is the
-    same object. Within a user, equal times are ordered by item number: that is the tie rule of every temporal split.
+    same object. Equal times of a user are ordered by a fixed hash of the pair: that is the tie rule of every temporal
+    split. Item numbers would not do: on ML-100K low numbers are popular films, and letting the highest number among the
+    newest be the test item moves GMF's HR@10 from 0.80 to 0.76, the lowest to 0.82.
     """
 
     users: Ints
@@ -58,7 +61,7 @@ class Interactions:
         ratings = None if rating is None else np.asarray(rating, np.float32)
         times = None if timestamp is None else np.asarray(timestamp, np.int64)
         _same_length(user_id=users, item_id=items, rating=ratings, timestamp=times)
-        order = _canonical_order(users, items, times)
+        order = canonical_order(users, items, times)
         kept = order[_one_per_pair(users[order], items[order], len(item_ids), keep)]
         if merged := len(order) - len(kept):
             notes = (*notes, f"{merged:,} repeated user-item pairs merged, the {keep} of each kept")
@@ -189,8 +192,12 @@ def _natural_order(distinct: Ids) -> Longs:
     return np.array(sorted(range(len(texts)), key=texts.__getitem__), np.int64)
 
 
-def _canonical_order(users: Ints, items: Ints, times: Longs | None) -> Longs:
-    return np.lexsort((items, users)) if times is None else np.lexsort((items, times, users))
+def canonical_order(users: Ints, items: Ints, times: Longs | None) -> Longs:
+    """By user, then time, then the fixed hash of the pair."""
+    if times is None:
+        return np.lexsort((items, users))
+    pairs = users.astype(np.uint64) << np.uint64(32) | items.astype(np.uint64)
+    return np.lexsort((streams.mix_array(pairs), times, users))
 
 
 def _one_per_pair(users: Ints, items: Ints, n_items: int, keep: str) -> Longs:

@@ -51,7 +51,7 @@ def train(training: Training, settings: BPR, context: Context) -> Iterator[Facto
     for epoch in range(settings.epochs):
         model = Factors(model.user_rows.copy(), model.item_rows.copy(), model.item_bias.copy())
         kernel.train_triples(
-            users, training.positives.offsets, training.positives.items, training.excluded.offsets, training.excluded.items,
+            users, training.positives.items, training.excluded.offsets, training.excluded.items,
             model.user_rows, model.item_rows, model.item_bias,
             settings.learning_rate, settings.reg_user, settings.reg_positive, settings.reg_negative, settings.reg_bias,
             np.uint64(streams.key(context.seed, "triples", epoch)), len(training),

@@ -9,7 +9,7 @@ import numba
 import numpy as np
 from numba import types
 
-from coterie.types import Ints
+from coterie.types import Ints, Longs
 
 Scalar: TypeAlias = Any  # a number of whatever width the kernel works with
 
@@ -43,15 +43,26 @@ def below(word: Scalar, n: Scalar) -> Scalar:
 
 @helper
 def nth_unseen(items: Ints, start: Scalar, end: Scalar, rank: Scalar) -> Scalar:
-    """The item with `rank` items outside items[start:end] (ascending) before it: one draw, no rejection."""
-    low, high = start, end
-    while low < high:
-        middle = (low + high) >> 1
-        if items[middle] - (middle - start) <= rank:
-            low = middle + 1
-        else:
-            high = middle
+    """The item with `rank` items outside items[start:end] (ascending) before it: one draw, no rejection.
+
+    Both sides of a step are computed and one is kept, so that nothing is mispredicted and searches overlap.
+    """
+    low, left = start, end - start
+    while left > 0:
+        half = left >> 1
+        middle = low + half
+        right = items[middle] - (middle - start) <= rank
+        low = middle + 1 if right else low
+        left = left - half - 1 if right else half
     return rank + low - start
+
+
+@helper
+def draw_unseen(user: Scalar, offsets: Longs, items: Ints, n_items: Scalar, word: Scalar) -> Scalar:
+    """An item outside items[offsets[user]:offsets[user + 1]], uniformly; -1 if the user has everything."""
+    start, end = offsets[user], offsets[user + 1]
+    free = n_items - (end - start)
+    return nth_unseen(items, start, end, below(word, free)) if free > 0 else np.int64(-1)
 
 
 @helper

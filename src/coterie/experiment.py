@@ -137,7 +137,7 @@ class Ruler:
     @classmethod
     def of(cls, experiment: Experiment, parts: Split, candidates: Candidates | None) -> Ruler:
         protocol = experiment.protocol
-        headline = f"{protocol.headline[0]}@{protocol.cutoffs[0]}"
+        headline = protocol.followed
         if parts.validation is None:
             if experiment.course.patience:
                 raise ConfigError(
@@ -184,6 +184,7 @@ def summarise(
         "metrics": judged.metrics,
         "full": judged.full,
         "run": None if out is None else str(out),
+        "headline": list(experiment.protocol.shown),
         "users": parts.train.n_users,
         "items": parts.train.n_items,
         "training_interactions": len(parts.train),

@@ -35,6 +35,7 @@ def rejudge(folder: Path, changes: dict[str, Any], watch: Watch) -> Run:
         "seed": after.choice.seed,
         "metrics": judged.metrics,
         "full": judged.full,
+        "headline": list(after.protocol.shown),
     }
     return replace(finished, result=result, evaluation=judged)
 

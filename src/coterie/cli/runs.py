@@ -157,11 +157,13 @@ def _print(finished: Run, folder: Path, as_json: bool, quiet: bool) -> None:
         typer.echo(json.dumps(finished.result, allow_nan=False))
         return
     from coterie.cli.screen import show_table
-    from coterie.report.table import headline, notes, shown
+    from coterie.report.table import notes, shown
 
     result = finished.result
+    kinds = ("metrics", "full")
     both = [
-        [name, shown(name, result["metrics"][name]), shown(name, result["full"][name])] for name in headline(result)
+        [name, *(shown(name, result[kind][name]) if name in result[kind] else "-" for kind in kinds)]
+        for name in result["headline"]
     ]
     show_table(
         ["metric", result["protocol"], "full ranking"],

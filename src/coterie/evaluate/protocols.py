@@ -10,6 +10,9 @@ from coterie.errors import UnknownName
 from coterie.settings import Settings
 from coterie.splits import Rule
 
+ACCURACY = ("HR", "NDCG", "MRR", "P", "R", "F1")
+DIVERSITY = ("IC", "Gini", "Pop")
+
 
 class Protocol(Settings):
     split: Rule = "leave-one-out"
@@ -22,8 +25,8 @@ class Protocol(Settings):
     """Published test pairs and negatives in NCF's format, instead of sampled ones."""
     cutoffs: tuple[int, ...] = Field((10,), min_length=1)
     """Lengths of the recommendation list."""
-    headline: tuple[str, ...] = ("HR", "NDCG")
-    """The metrics shown first."""
+    headline: tuple[str, ...] = Field(("HR", "NDCG"), min_length=1)
+    """The metrics shown first; the first of accuracy is followed while training."""
     validation: bool = False
     """Carve a validation part out of the training part and measure on it while training."""
     test_file: str | None = None
@@ -31,7 +34,7 @@ class Protocol(Settings):
     validation_file: str | None = None
     """The validation part of split=own."""
 
-    @field_validator("cutoffs", mode="before")
+    @field_validator("cutoffs", "headline", mode="before")
     @classmethod
     def _one_or_many(cls, value: Any) -> Any:
         if isinstance(value, str):
@@ -44,6 +47,18 @@ class Protocol(Settings):
         if min(value) < 1:
             raise ValueError("cut-offs are list lengths, at least 1")
         return tuple(sorted(set(value)))
+
+    @field_validator("headline")
+    @classmethod
+    def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := set(value) - {*ACCURACY, *DIVERSITY}:
+            raise ValueError(f"{min(unknown)!r} is none of {', '.join((*ACCURACY, *DIVERSITY))}")
+        return value
+
+    @property
+    def followed(self) -> str:
+        """The metric that is followed while training."""
+        return f"{next((name for name in self.headline if name in ACCURACY), 'NDCG')}@{self.cutoffs[0]}"
 
     @property
     def shown(self) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from coterie.errors import MissingExtra
 from coterie.finished import Run
-from coterie.report.table import headline
 
 COLOURS = ("#2a6f97", "#e07a5f", "#3d8361", "#8e5ea2", "#c9a227", "#5c677d")
 
@@ -21,7 +20,7 @@ def convergence(runs: Sequence[Run]) -> str:
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    names = [n for n in headline(runs[0].result) if all(n in line for run in runs for line in run.curve)][:3]
+    names = [n for n in runs[0].result["headline"] if all(n in line for run in runs for line in run.curve)][:3]
     if not names:
         return ""
     with matplotlib.rc_context(

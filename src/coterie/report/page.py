@@ -8,7 +8,7 @@ from html import escape
 from coterie.errors import MissingExtra
 from coterie.finished import Run
 from coterie.report.figure import convergence
-from coterie.report.table import notes, shown, table
+from coterie.report.table import all_notes, shown, table
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1d2733; max-width: 62rem; margin: 2.5rem auto; padding: 0 1.25rem }
@@ -16,7 +16,7 @@ h1 { font-size: 1.6rem; margin-bottom: .2rem } h2 { font-size: 1.1rem; margin-to
 p.about { color: #5c677d; margin-top: 0 }
 .wide { overflow-x: auto }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums }
-th, td { padding: .35rem .8rem; text-align: right; border-bottom: 1px solid #e3e8ee; white-space: nowrap }
+th, td { padding: .35rem .6rem; text-align: right; border-bottom: 1px solid #e3e8ee; white-space: nowrap }
 th { font-weight: 600; color: #5c677d } th:first-child, td:first-child { text-align: left }
 svg { max-width: 100%; height: auto }
 """
@@ -32,7 +32,7 @@ def page(runs: Sequence[Run]) -> str:
     sections = [
         f"<h1>{escape(title)}</h1><p class=about>Coterie {escape(runs[0].result['version'])}</p>",
         _table(header, rows),
-        "".join(f"<p>{escape(run.result['algorithm'])}: {escape(' '.join(notes(run)))}</p>" for run in runs),
+        "".join(f"<p>{escape(note)}</p>" for note in all_notes(runs)),
         f"<h2>Convergence</h2>{_figure(runs)}",
         f"<h2>All metrics</h2>{_all_metrics(runs)}",
     ]

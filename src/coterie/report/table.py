@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from coterie.finished import Run
 
 WHOLE = ("IC",)
-
-
-def headline(result: dict[str, Any]) -> list[str]:
-    """The metrics that stand first for a result: those of its protocol."""
-    first = ("P", "R", "F1", "NDCG", "IC", "Gini") if result["protocol"] == "holdout" else ("HR", "NDCG", "MRR")
-    return [name for name in result["metrics"] if name.split("@")[0] in first]
 
 
 def shown(name: str, value: float) -> str:
@@ -25,7 +18,7 @@ def shown(name: str, value: float) -> str:
 
 def table(runs: Sequence[Run]) -> tuple[list[str], list[list[str]]]:
     """(header, rows): the protocol's metrics and beside each the one by full ranking."""
-    names = list(dict.fromkeys(name for run in runs for name in headline(run.result)))
+    names = list(dict.fromkeys(name for run in runs for name in run.result["headline"]))
     sampled = any(run.result["metrics"] != run.result["full"] for run in runs)
     header = ["algorithm", "dataset", "protocol", "seed", "rounds", "seconds", *names]
     header += [f"{name} full" for name in names] if sampled else []
@@ -54,8 +47,15 @@ def notes(run: Run) -> list[str]:
     return lines
 
 
+def all_notes(runs: Sequence[Run]) -> list[str]:
+    """Each note once, with the names of the runs it is about."""
+    about: dict[str, list[str]] = {}
+    for run in runs:
+        about.setdefault(" ".join(notes(run)), []).append(f"{run.result['algorithm']} on {run.result['dataset']}")
+    return [f"{', '.join(dict.fromkeys(names))}: {text}" for text, names in about.items()]
+
+
 def markdown(runs: Sequence[Run]) -> str:
     header, rows = table(runs)
     lines = ["| " + " | ".join(cells) + " |" for cells in (header, ["---"] * len(header), *rows)]
-    about = [f"- {run.result['algorithm']} on {run.result['dataset']}: {' '.join(notes(run))}" for run in runs]
-    return "# Results\n\n" + "\n".join(lines) + "\n\n" + "\n".join(about) + "\n"
+    return "# Results\n\n" + "\n".join(lines) + "\n\n" + "\n".join(f"- {note}" for note in all_notes(runs)) + "\n"

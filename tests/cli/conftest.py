@@ -1,0 +1,52 @@
+"""The command line as a person calls it: in this process where that is enough, in one of its own where it is not."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from calling import SMALL, Done, call_apart
+
+from coterie.cli.main import main
+
+
+@pytest.fixture
+def coterie(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Done]:
+    """`coterie("run", "gmf")` through the real entry point, in an empty folder and with no data but what is made up."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COTERIE_DATA", str(tmp_path / "no data"))
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*arguments: str | Path) -> Done:
+        monkeypatch.setattr(sys, "argv", ["coterie", *map(str, arguments)])
+        capsys.readouterr()
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        return Done(code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder where the runs that several tests look at lie."""
+    return tmp_path_factory.mktemp("runs of several tests")
+
+
+@pytest.fixture(scope="session")
+def json_run(place: Path) -> tuple[Done, Path]:
+    """One BPR run with --json, and its folder."""
+    folder = place / "bpr"
+    return call_apart("run", "bpr", *SMALL, "--set", "epochs=4", "--json", "--out", folder, cwd=place), folder
+
+
+@pytest.fixture(scope="session")
+def bpr_run(json_run: tuple[Done, Path]) -> Path:
+    done, folder = json_run
+    assert done.code == 0, done.err
+    return folder

@@ -1,0 +1,376 @@
+"""Every command, through its entry point: what it prints, what it writes, what it needs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from calling import SMALL, Done
+
+from coterie import __version__
+from coterie.data.datasets import DATASETS
+from coterie.registry import ALGORITHMS
+
+Command = Callable[..., Done]
+COMMANDS = ["run", "evaluate", "recommend", "report", "data", "algorithms", "doctor"]
+PATHS = [(), *((c,) for c in COMMANDS), ("data", "list"), ("data", "fetch"), ("data", "describe")]
+# what a person must be told about an argument, next to its name
+ARGUMENTS = {
+    "run": "An algorithm (coterie algorithms) or an experiment file",
+    "evaluate": "A run folder",
+    "recommend": "A run folder",
+    "report": "One or more run folders",
+    "algorithms": "An algorithm, to see its settings",
+}
+
+
+def result_of(done: Done) -> dict:
+    assert done.code == 0, done.err
+    result = json.loads(done.out)
+    assert isinstance(result, dict)
+    return result
+
+
+def rows_of(text: str) -> list[list[str]]:
+    """The cells of a table drawn with lines."""
+    drawn = [line for line in text.splitlines() if line.startswith("│")]
+    return [[cell.strip() for cell in line.strip("│").split("│")] for line in drawn]
+
+
+# ---- help and version
+
+
+@pytest.mark.parametrize("path", PATHS, ids=" ".join)
+def test_every_command_has_a_help_text(coterie: Command, path: tuple[str, ...]) -> None:
+    done = coterie(*path, "--help")
+    assert done.code == 0
+    assert done.err == ""
+    assert done.out.startswith("Usage: coterie")
+    assert "\\[" not in done.out, "square brackets are printed as they are"
+
+
+@pytest.mark.parametrize("command", ARGUMENTS)
+def test_help_explains_the_argument(coterie: Command, command: str) -> None:
+    assert ARGUMENTS[command] in coterie(command, "--help").out
+
+
+def test_help_lists_every_command(coterie: Command) -> None:
+    text = coterie("--help").out
+    assert all(f"\n  {command} " in text for command in COMMANDS)
+
+
+def test_version(coterie: Command) -> None:
+    assert coterie("--version") == Done(0, f"{__version__}\n", "")
+
+
+# ---- run
+
+
+def test_run_shows_result_and_folder_on_standard_output_and_progress_on_standard_error(
+    coterie: Command, tmp_path: Path
+) -> None:
+    done = coterie("run", "popular", *SMALL, "--out", "here")
+    result = json.loads((tmp_path / "here" / "result.json").read_text())
+    cells = {row[0]: row[1:] for row in rows_of(done.out)}
+    assert cells["HR@10"] == [f"{result['metrics']['HR@10']:.4f}", f"{result['full']['HR@10']:.4f}"]
+    assert "here/report.html" in done.out
+    assert "Global-time leakage" in done.out
+    assert "Training popular" in done.err
+    assert "Training" not in done.out
+
+
+def test_quiet_run_prints_the_table_and_nothing_else(coterie: Command) -> None:
+    done = coterie("run", "popular", *SMALL, "--quiet")
+    assert done.err == ""
+    assert "HR@10" in done.out
+    assert "Global-time" not in done.out
+    assert "Training" not in done.out
+
+
+def test_default_folders_count_up(coterie: Command, tmp_path: Path) -> None:
+    for _ in range(3):
+        coterie("run", "random", *SMALL, "--quiet")
+    assert sorted(p.name for p in (tmp_path / "runs").iterdir()) == [f"random-synthetic-{n}" for n in (1, 2, 3)]
+
+
+def test_second_run_into_the_same_folder_is_refused_and_leaves_it_alone(coterie: Command, tmp_path: Path) -> None:
+    coterie("run", "random", *SMALL, "--out", "taken", "--quiet")
+    before = {p.name: p.read_bytes() for p in (tmp_path / "taken").iterdir()}
+    line = coterie("run", "popular", *SMALL, "--out", "taken").error
+    assert line.startswith("taken exists")
+    assert "--out" in line
+    assert {p.name: p.read_bytes() for p in (tmp_path / "taken").iterdir()} == before
+
+
+def test_run_from_a_file_with_changes_on_top(coterie: Command, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("algorithm: bpr\nepochs: 9\nseed: 5\nn_users: 60\nn_items: 90\n")
+    result = result_of(coterie("run", "mine.yaml", "--set", "epochs=2", "--seed", "7", "--json"))
+    assert (result["algorithm"], result["rounds"], result["seed"], result["users"]) == ("bpr", 2, 7, 60)
+    flat = yaml.safe_load((tmp_path / result["run"] / "config.yaml").read_text())
+    assert (flat["epochs"], flat["seed"], flat["n_items"]) == (2, 7, 90)
+
+
+def test_run_on_a_file_of_interactions(coterie: Command, tmp_path: Path) -> None:
+    write_square(tmp_path / "likes.csv", "who,what,when")
+    columns = "user_id=who,item_id=what,timestamp=when"
+    result = result_of(coterie("run", "popular", "--dataset", "likes.csv", "--columns", columns, "--json"))
+    assert (result["dataset"], result["protocol"]) == ("likes.csv", "full")
+    assert (result["users"], result["items"], result["training_interactions"], result["tested_users"]) == (4, 4, 8, 4)
+    assert result["run"] == "runs/popular-likes-1"
+
+
+def test_seed_changes_the_model(coterie: Command) -> None:
+    def metrics(seed: int) -> dict:
+        return result_of(coterie("run", "random", *SMALL, "--seed", str(seed), "--json"))["full"]
+
+    assert metrics(1) == metrics(1)
+    assert metrics(1) != metrics(2)
+
+
+def test_protocol_of_choice(coterie: Command) -> None:
+    result = result_of(coterie("run", "popular", *SMALL, "--protocol", "holdout", "--json"))
+    assert result["protocol"] == "holdout"
+    assert result["metrics"] == result["full"], "holdout ranks all items"
+    shown = {row[0] for row in rows_of(coterie("run", "popular", *SMALL, "-p", "holdout", "-q").out)}
+    assert {"P@10", "R@10", "IC@10", "Gini@10"} <= shown
+
+
+def test_headline_setting_chooses_what_is_shown(coterie: Command) -> None:
+    done = coterie("run", "popular", *SMALL, "--set", "headline=[R, AUC]", "--quiet")
+    assert done.code == 0, done.err
+    assert {row[0] for row in rows_of(done.out)} == {"R@10", "AUC"}
+
+
+def write_square(path: Path, header: str) -> None:
+    """Four people, three of four items each, at rising times; nobody has the item with their own number."""
+    pairs = [(u, i) for u in range(4) for i in range(4) if u != i]
+    path.write_text("\n".join([header, *(f"u{u},i{i},{1_000_000 + n}" for n, (u, i) in enumerate(pairs))]) + "\n")
+
+
+# ---- recommend
+
+
+def test_recommend_gives_the_one_item_that_is_left(coterie: Command, tmp_path: Path) -> None:
+    write_square(tmp_path / "likes.csv", "user_id,item_id,timestamp")
+    coterie("run", "popular", "--dataset", "likes.csv", "--out", "r", "--quiet")
+    answer = result_of(coterie("recommend", "r", "--user", "u0", "-n", "9", "--json"))
+    assert answer["user"] == "u0"
+    # the newest item of a user is held out, so it is not seen; the item with the user's own number never was
+    assert {row["item"] for row in answer["items"]} == {"i0", "i3"}
+    scores = [row["score"] for row in answer["items"]]
+    assert scores == sorted(scores, reverse=True)
+    everything = result_of(coterie("recommend", "r", "-u", "u0", "--include-seen", "--json"))
+    assert {row["item"] for row in everything["items"]} == {"i0", "i1", "i2", "i3"}
+
+
+def test_recommend_draws_a_table_that_agrees_with_json(coterie: Command, bpr_run: Path) -> None:
+    answer = result_of(coterie("recommend", bpr_run, "--user", "3", "-n", "4", "--json"))
+    rows = rows_of(coterie("recommend", bpr_run, "--user", "3", "-n", "4").out)
+    assert [row[0] for row in rows] == ["1", "2", "3", "4"]
+    assert [(row[1], row[2], row[3]) for row in rows] == [
+        (str(a["item"]), a["text"], f"{a['score']:.4f}") for a in answer["items"]
+    ]
+
+
+# ---- evaluate
+
+
+def test_evaluate_again_gives_the_same_figures(coterie: Command, bpr_run: Path) -> None:
+    before = json.loads((bpr_run / "result.json").read_text())
+    after = result_of(coterie("evaluate", bpr_run, "--json"))
+    assert (after["metrics"], after["full"]) == (before["metrics"], before["full"])
+
+
+def test_evaluate_at_other_cutoffs(coterie: Command, bpr_run: Path) -> None:
+    before = json.loads((bpr_run / "result.json").read_text())
+    after = result_of(coterie("evaluate", bpr_run, "--set", "cutoffs=3,10", "--json"))
+    assert {name: after["metrics"][name] for name in before["metrics"]} == before["metrics"]
+    assert after["metrics"]["HR@3"] <= after["metrics"]["HR@10"]
+    shown = {row[0] for row in rows_of(coterie("evaluate", bpr_run, "--set", "cutoffs=3").out)}
+    assert {"HR@3", "NDCG@3"} <= shown
+    assert not any("@10" in name for name in shown)
+
+
+def test_evaluate_by_full_ranking(coterie: Command, bpr_run: Path) -> None:
+    before = json.loads((bpr_run / "result.json").read_text())
+    after = result_of(coterie("evaluate", bpr_run, "--protocol", "full", "--json"))
+    assert after["protocol"] == "full"
+    assert after["metrics"] == after["full"] == before["full"]
+
+
+def test_evaluate_with_other_candidates(coterie: Command, bpr_run: Path) -> None:
+    before = json.loads((bpr_run / "result.json").read_text())
+    after = result_of(coterie("evaluate", bpr_run, "--seed", "11", "--json"))
+    assert after["full"] == before["full"]
+    assert after["metrics"] != before["metrics"]
+
+
+def test_evaluate_writes_nothing(coterie: Command, bpr_run: Path) -> None:
+    before = {p.name: p.read_bytes() for p in bpr_run.iterdir()}
+    coterie("evaluate", bpr_run, "--set", "cutoffs=5", "--json")
+    assert {p.name: p.read_bytes() for p in bpr_run.iterdir()} == before
+
+
+def test_evaluating_on_what_was_trained_on_is_refused(coterie: Command, bpr_run: Path) -> None:
+    line = coterie("evaluate", bpr_run, "--protocol", "holdout").error
+    assert "was trained on what this protocol tests" in line
+    assert "split=leave-one-out" in line
+
+
+def test_evaluate_refuses_what_would_change_the_model(coterie: Command, bpr_run: Path) -> None:
+    line = coterie("evaluate", bpr_run, "--set", "epochs=9").error
+    assert "'epochs'" in line
+    assert "cutoffs" in line
+
+
+def test_another_seed_where_the_seed_made_the_split_is_told_apart_from_another_split(
+    coterie: Command, tmp_path: Path
+) -> None:
+    """Without times the seed decides what is held out: the advice must be about the seed."""
+    write_square(tmp_path / "timed.csv", "user_id,item_id,timestamp")
+    lines = (tmp_path / "timed.csv").read_text().splitlines()
+    (tmp_path / "likes.csv").write_text("\n".join(line.rpartition(",")[0] for line in lines) + "\n")
+    coterie("run", "popular", "--dataset", "likes.csv", "--out", "r", "--quiet")
+    refused = [done for seed in range(1, 6) if (done := coterie("evaluate", "r", "--seed", str(seed))).code]
+    assert refused
+    assert all("seed" in done.error for done in refused)
+
+
+# ---- report
+
+
+def test_report_puts_runs_side_by_side(coterie: Command, bpr_run: Path, tmp_path: Path) -> None:
+    coterie("run", "popular", *SMALL, "--out", "popular", "--quiet")
+    done = coterie("report", bpr_run, "popular", "--out", "pages/both.html")
+    assert done.code == 0, done.err
+    rows = [line for line in done.out.splitlines() if line.startswith("| ")]
+    assert [row.split(" | ")[0] for row in rows[2:]] == ["| bpr", "| popular"]
+    assert "page: pages/both.html" in done.out
+    page = (tmp_path / "pages" / "both.html").read_text()
+    assert "bpr, popular on synthetic" in page
+    assert page.count("<svg") == 1
+
+
+def test_report_goes_into_the_first_run_by_default(coterie: Command, tmp_path: Path) -> None:
+    coterie("run", "popular", *SMALL, "--out", "one", "--quiet")
+    coterie("run", "random", *SMALL, "--out", "two", "--quiet")
+    before = (tmp_path / "two" / "report.html").read_bytes()
+    coterie("report", "one", "two")
+    assert "popular, random" in (tmp_path / "one" / "report.html").read_text()
+    assert (tmp_path / "two" / "report.html").read_bytes() == before
+
+
+# ---- data
+
+
+def test_data_list_names_every_dataset_and_says_where_it_is(coterie: Command) -> None:
+    table = {row[0]: row[1] for row in rows_of(coterie("data", "list").out)}
+    assert DATASETS.keys() <= table.keys()
+    assert table["synthetic"] == "embedded"
+    assert table["ml-100k"] == "fetch"
+    assert table["foursquare-italy"] == "by hand"
+    listed = json.loads(coterie("data", "list", "--json").out)
+    assert [d["name"] for d in listed] == list(DATASETS)
+
+
+def test_data_list_finds_a_dataset_that_lies_in_the_data_folder(
+    coterie: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine" / "ml-100k").mkdir(parents=True)
+    (tmp_path / "mine" / "ml-100k" / "u.data").write_text("1\t2\t3\t881250949\n")
+    monkeypatch.setenv("COTERIE_DATA", str(tmp_path / "mine"))
+    table = {row[0]: row[1] for row in rows_of(coterie("data", "list").out)}
+    assert table["ml-100k"] == "here"
+
+
+def test_describe_counts(coterie: Command, tmp_path: Path) -> None:
+    write_square(tmp_path / "likes.csv", "user_id,item_id,timestamp")
+    facts = result_of(coterie("data", "describe", "likes.csv", "--json"))
+    assert (facts["users"], facts["items"], facts["interactions"], facts["density"]) == (4, 4, 12, "75.000%")
+    assert facts["per user"] == "3 to 3, median 3"
+    assert facts["time"] == "1970-01-12 to 1970-01-12"
+    table = {row[0]: row[1] for row in rows_of(coterie("data", "describe", "likes.csv").out)}
+    assert (table["users"], table["interactions"]) == ("4", "12")
+
+
+def test_describe_with_filters_and_bad_rows(coterie: Command, tmp_path: Path) -> None:
+    (tmp_path / "r.csv").write_text("user_id,item_id,rating\na,x,5\na,y,1\nb,x,five\nb,y,4\n")
+    facts = result_of(coterie("data", "describe", "r.csv", "--skip-bad-rows", "--set", "min_rating=4", "--json"))
+    assert facts["interactions"] == 2
+    assert any("1" in note and "bad" in note for note in facts["notes"]), facts["notes"]
+    assert any("2 of 3" in note for note in facts["notes"]), facts["notes"]
+
+
+def test_fetching_what_is_embedded_is_nothing_to_do(coterie: Command) -> None:
+    assert coterie("data", "fetch", "synthetic").code == 0
+
+
+def test_fetching_what_is_here_says_where_and_under_which_terms(
+    coterie: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine" / "ml-100k").mkdir(parents=True)
+    (tmp_path / "mine" / "ml-100k" / "u.data").write_text("1\t2\t3\t881250949\n")
+    monkeypatch.setenv("COTERIE_DATA", str(tmp_path / "mine"))
+    done = coterie("data", "fetch", "ml-100k", "--quiet")
+    assert done.code == 0, done.err
+    assert str(tmp_path / "mine" / "ml-100k") in done.out
+    assert "GroupLens" in done.out
+
+
+def test_fetching_what_must_be_got_by_hand_says_how(coterie: Command, tmp_path: Path) -> None:
+    line = coterie("data", "fetch", "foursquare-italy").error
+    for part in ("'foursquare-italy'", str(tmp_path / "no data"), "Bologna", "COTERIE_DATA"):
+        assert part in line
+
+
+# ---- about the program
+
+
+def test_algorithms_lists_all(coterie: Command) -> None:
+    assert list(ALGORITHMS) == [row[0] for row in rows_of(coterie("algorithms").out) if row[0]]
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_algorithm_shows_every_setting_that_run_takes(coterie: Command, name: str) -> None:
+    from coterie.config import Experiment
+
+    shown = {row[0] for row in rows_of(coterie("algorithms", name).out)}
+    options = {"algorithm", "dataset", "protocol", "seed", "columns", "skip_bad_rows"}  # options of `run` themselves
+    expected = Experiment.of({"algorithm": name, "dataset": "a.csv"}).flat().keys() - options
+    assert expected <= shown
+
+
+def test_settings_of_the_made_up_data_are_shown_somewhere(coterie: Command) -> None:
+    """`--set n_users=60` works; a person must be able to find that out."""
+    assert "n_users" in coterie("algorithms", "gmf").out + coterie("data", "describe", "--help").out
+
+
+def test_doctor_tells_versions_folders_and_extras(
+    coterie: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    rows = {row[0]: row[1] for row in rows_of(coterie("doctor").out)}
+    assert rows["coterie"] == __version__
+    assert rows["python"].startswith(sys.version.split()[0])
+    assert "numpy " in rows["core"]
+    assert rows["datasets here"] == "synthetic"
+    assert str(tmp_path / "no data") in rows["data folder"]
+    assert "not made yet" in rows["data folder"]
+
+
+def test_doctor_says_how_to_add_what_is_missing(coterie: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    done = coterie("doctor")
+    assert done.code == 0
+    assert "no plotly" in done.out
+    assert "coterie[report" in done.out
+
+
+def test_no_command_shows_the_help(coterie: Command) -> None:
+    done = coterie()
+    assert "Usage: coterie" in done.out + done.err
+    assert "coterie run gmf" in done.out + done.err

@@ -1,0 +1,39 @@
+"""Files to read, and what reading one is expected to say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from coterie.data.options import Reading
+from coterie.data.reading import read
+from coterie.errors import DataError
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str, str | bytes], Path]:
+    """`write("a.csv", text)` makes a file, with its folders, and gives its path."""
+
+    def make(name: str, content: str | bytes) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return make
+
+
+@pytest.fixture
+def refused() -> Callable[..., str]:
+    """`refused(path, skip_bad_rows=True)` gives the one line with which reading the file is refused."""
+
+    def message(path: Path, **options: object) -> str:
+        with pytest.raises(DataError) as caught:
+            read(path, Reading(**options))
+        text = str(caught.value)
+        assert "\n" not in text, "a message is one line"
+        return text
+
+    return message

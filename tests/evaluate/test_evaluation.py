@@ -1,0 +1,83 @@
+"""A model judged: the protocol's metrics beside full ranking, one row per user, nothing recommended twice."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from score_table import Table
+
+from coterie.evaluate import candidates as sampling
+from coterie.evaluate.evaluation import evaluate, quick
+from coterie.evaluate.metrics import per_user
+from coterie.evaluate.protocols import Protocol
+from coterie.evaluate.ranking import rank_all
+from coterie.splits import Split, split
+
+
+@pytest.fixture(scope="module")
+def parts(people) -> Split:
+    return split(people, "leave-one-out", 0.2, seed=0, validation=True)
+
+
+@pytest.fixture(scope="module")
+def model(people) -> Table:
+    return Table(np.random.default_rng(0).random((people.n_users, people.n_items), np.float32))
+
+
+@pytest.fixture(scope="module")
+def candidates(parts) -> sampling.Candidates:
+    return sampling.sample(parts.test, parts.everything(), 20, seed=0)
+
+
+def test_both_rankings_stand_side_by_side(parts, model, candidates):
+    protocol = Protocol(candidates=20, cutoffs=(5, 10))
+    judged = evaluate(model, parts, protocol, candidates)
+    whole = per_user(rank_all(model, parts.seen(), parts.test.rows, parts.test.n_items, 10), (5, 10))
+    assert {n for n in judged.table if n.startswith("full:")} == {f"full:{n}" for n in whole}
+    for name, values in whole.items():
+        np.testing.assert_array_equal(judged.table[f"full:{name}"], values)
+        assert judged.full[name] == pytest.approx(values.mean())
+        assert judged.metrics[name] == pytest.approx(judged.table[name].mean())
+    assert judged.metrics["HR@10"] > judged.full["HR@10"]  # 21 candidates are easier than about 100
+    assert {f"{m}@{k}" for m in ("IC", "Gini", "Pop") for k in (5, 10)} <= set(judged.full)
+
+
+def test_without_candidates_the_protocol_is_full_ranking(parts, model):
+    judged = evaluate(model, parts, Protocol(), None)
+    assert judged.metrics == judged.full
+    assert not any(name.startswith("full:") for name in judged.table)
+
+
+def test_a_table_row_is_one_user_whatever_the_order_of_the_candidates(parts, model, candidates):
+    """Published candidate files may list people in any order."""
+    protocol = Protocol(candidates=20)
+    plain = evaluate(model, parts, protocol, candidates)
+    order = np.random.default_rng(1).permutation(len(candidates.users))
+    mixed = dataclasses.replace(
+        candidates,
+        users=candidates.users[order],
+        items=candidates.items[order],
+        relevant=candidates.relevant[order],
+    )
+    judged = evaluate(model, parts, protocol, mixed)
+    back, plain_back = np.argsort(judged.users), np.argsort(plain.users)
+    for name in ("HR@10", "AUC", "full:HR@10", "full:AUC"):
+        np.testing.assert_array_equal(judged.table[name][back], plain.table[name][plain_back], err_msg=name)
+
+
+def test_what_was_trained_or_validated_on_is_not_recommended(parts, model):
+    ranks = rank_all(model, parts.seen(), parts.test.rows, parts.test.n_items, 10)
+    known = set(parts.train.pairs()) | set(parts.validation.pairs())
+    listed = ranks.users[:, None].astype(np.int64) * parts.test.n_items + ranks.top
+    assert not known & set(listed.ravel().tolist())
+
+
+def test_the_quick_measure_agrees_with_the_evaluation(parts, model, candidates):
+    protocol = Protocol(candidates=20)
+    judged = evaluate(model, parts, protocol, candidates)
+    sampled = quick(model, protocol, parts.seen(), parts.test, candidates)
+    whole = quick(model, protocol, parts.seen(), parts.test, None)
+    assert sampled == {name: judged.metrics[name] for name in sampled}
+    assert whole == {name: judged.full[name] for name in whole}

@@ -13,7 +13,9 @@ from coterie.cli.main import main
 
 
 @pytest.fixture
-def coterie(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Done]:
+def coterie_with_figures(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Callable[..., Done]:
     """`coterie("run", "gmf")` through the real entry point, in an empty folder and with no data but what is made up."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path / "no data"))
@@ -30,6 +32,13 @@ def coterie(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
         return Done(code, *capsys.readouterr())
 
     return call
+
+
+@pytest.fixture
+def coterie(coterie_with_figures: Callable[..., Done], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
+    """The same as somebody has it who installed the core alone: drawing is most of what a small run takes."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    return coterie_with_figures
 
 
 @pytest.fixture(scope="session")

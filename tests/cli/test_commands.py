@@ -49,7 +49,8 @@ def test_every_command_has_a_help_text(coterie: Command, path: tuple[str, ...]) 
     done = coterie(*path, "--help")
     assert done.code == 0
     assert done.err == ""
-    assert done.out.startswith("Usage: coterie")
+    assert done.out.startswith("Usage: ")
+    assert " ".join(("coterie", *path)) in done.out
     assert "\\[" not in done.out, "square brackets are printed as they are"
 
 
@@ -140,9 +141,9 @@ def test_protocol_of_choice(coterie: Command) -> None:
 
 
 def test_headline_setting_chooses_what_is_shown(coterie: Command) -> None:
-    done = coterie("run", "popular", *SMALL, "--set", "headline=[R, AUC]", "--quiet")
+    done = coterie("run", "popular", *SMALL, "--set", "headline=[R, P]", "--quiet")
     assert done.code == 0, done.err
-    assert {row[0] for row in rows_of(done.out)} == {"R@10", "AUC"}
+    assert {row[0] for row in rows_of(done.out)} == {"R@10", "P@10"}
 
 
 def write_square(path: Path, header: str) -> None:
@@ -243,9 +244,9 @@ def test_another_seed_where_the_seed_made_the_split_is_told_apart_from_another_s
 # ---- report
 
 
-def test_report_puts_runs_side_by_side(coterie: Command, bpr_run: Path, tmp_path: Path) -> None:
-    coterie("run", "popular", *SMALL, "--out", "popular", "--quiet")
-    done = coterie("report", bpr_run, "popular", "--out", "pages/both.html")
+def test_report_puts_runs_side_by_side(coterie_with_figures: Command, bpr_run: Path, tmp_path: Path) -> None:
+    coterie_with_figures("run", "popular", *SMALL, "--out", "popular", "--quiet")
+    done = coterie_with_figures("report", bpr_run, "popular", "--out", "pages/both.html")
     assert done.code == 0, done.err
     rows = [line for line in done.out.splitlines() if line.startswith("| ")]
     assert [row.split(" | ")[0] for row in rows[2:]] == ["| bpr", "| popular"]
@@ -253,6 +254,16 @@ def test_report_puts_runs_side_by_side(coterie: Command, bpr_run: Path, tmp_path
     page = (tmp_path / "pages" / "both.html").read_text()
     assert "bpr, popular on synthetic" in page
     assert page.count("<svg") == 1
+
+
+def test_without_the_report_extra_a_run_ends_well_and_its_page_says_what_to_install(
+    coterie: Command, tmp_path: Path
+) -> None:
+    done = coterie("run", "popular", *SMALL, "--out", "bare", "--quiet")
+    assert done.code == 0, done.err
+    page = (tmp_path / "bare" / "report.html").read_text()
+    assert "<svg" not in page
+    assert "coterie[report]" in page
 
 
 def test_report_goes_into_the_first_run_by_default(coterie: Command, tmp_path: Path) -> None:
@@ -372,5 +383,5 @@ def test_doctor_says_how_to_add_what_is_missing(coterie: Command, monkeypatch: p
 
 def test_no_command_shows_the_help(coterie: Command) -> None:
     done = coterie()
-    assert "Usage: coterie" in done.out + done.err
+    assert "Usage: " in done.out + done.err
     assert "coterie run gmf" in done.out + done.err

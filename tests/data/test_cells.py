@@ -76,7 +76,10 @@ def test_the_fast_way_equals_the_way_of_the_csv_module(file, quoting: bool) -> N
 )
 def test_what_the_csv_module_wrote_is_read_back(rows, separator: str, end: str, chunk: int) -> None:
     text = io.StringIO(newline="")
-    csv.writer(text, delimiter=separator, lineterminator=end).writerows(rows)
+    bare = "\r" not in "".join(map("".join, rows))  # the csv module does not quote a lone carriage return
+    csv.writer(
+        text, delimiter=separator, lineterminator=end, quoting=csv.QUOTE_MINIMAL if bare else csv.QUOTE_ALL
+    ).writerows(rows)
     found, wrong = rows_of(lines_of(text.getvalue()), separator, 2, True, chunk)
     assert ([row for _, row in found], wrong) == (rows, {})
 

@@ -98,8 +98,11 @@ def test_arrays_are_contiguous_and_of_the_stated_types() -> None:
     assert (data.n_users, data.n_items, len(data)) == (2, 2, 2)
 
 
-@settings(deadline=None, max_examples=150)
-@given(st.lists(st.tuples(st.text(max_size=4), st.text(max_size=4)), min_size=1, max_size=25, unique=True))
+odd_ids = st.text("ab01 é世\x00,'", max_size=3)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.tuples(odd_ids, odd_ids), min_size=1, max_size=20, unique=True))
 def test_external_ids_come_back_as_they_went_in(pairs: list[tuple[str, str]]) -> None:
     users, items = zip(*pairs, strict=True)
     frame = Interactions.from_columns(users, items).to_frame()
@@ -145,7 +148,7 @@ def test_natural_order_by_hand(ids: list[str], order: list[str]) -> None:
 def test_items_remember_their_first_appearance_also_after_some_are_gone() -> None:
     data = Interactions.from_columns([1, 1, 2, 2], [30, 10, 20, 10])
     assert data.item_ids[data.item_order].tolist() == [30, 10, 20]
-    kept = data.select(data.users == 1).compact()
+    kept = data.select(data.users == 0).compact()
     assert kept.item_ids[kept.item_order].tolist() == [30, 10]
 
 

@@ -11,7 +11,7 @@ from coterie import api
 from coterie.data.interactions import Interactions
 from coterie.errors import LeakError
 from coterie.evaluate.leaks import check
-from coterie.splits import Split, own, split
+from coterie.splits import Split, split
 from coterie.types import Rows
 
 
@@ -45,8 +45,7 @@ def test_a_test_pair_in_training_is_caught_and_named(clean):
         check(leaky, leaky.training())
     message = str(error.value)
     assert message.startswith("training and test share 1 interactions")
-    assert f"user '{user}'" in message or f"user {user} " in message
-    assert f"item '{item}'" in message or f"item {item} " in message
+    assert f"user {user} and item {item} among them" in message.replace("'", "")  # as people know them, not np.int64(6)
     assert "expected none. Remove the overlap" in message
 
 
@@ -86,14 +85,6 @@ def test_negatives_that_avoid_one_test_item_too_many_are_caught(clean):
 def test_training_on_something_else_than_the_training_part_is_caught(clean):
     with pytest.raises(LeakError, match="not the training part"):
         check(clean, replace(clean, train=joined(clean.train, clean.test)).training())
-
-
-def test_ids_in_the_message_are_as_people_know_them():
-    """Whole numbers given as numbers come back as plain numbers, not as NumPy's way of writing them."""
-    both = Interactions.from_columns([7, 7, 8], [100, 200, 100])
-    with pytest.raises(LeakError) as error:
-        check(parts := own(both, both.select(np.array([0]))), parts.training())
-    assert "user 7 and item 100 " in str(error.value).replace("'", "")
 
 
 def test_a_run_refuses_its_own_leak(tmp_path):

@@ -97,7 +97,7 @@ def test_blocks_do_not_change_results(monkeypatch, cells):
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.integers(2, 40), st.integers(1, 50), st.integers(0, 30), st.floats(-1e30, 1e30, width=32))
+@given(st.integers(2, 40), st.integers(1, 50), st.integers(0, 30), st.floats(-1e9, 1e9))
 def test_a_constant_model_hits_k_out_of_the_candidates(n_items, k, n_seen, constant):
     seen = histories([list(range(1, min(n_seen + 1, n_items)))])
     ranks = rank_all(Table(np.full((1, n_items), constant, np.float32)), seen, histories([[0]]), n_items, k)
@@ -143,11 +143,14 @@ def test_nobody_to_test_is_the_users_mistake_and_says_so():
         api.run("popular", data, validation=True)
 
 
-def test_full_ranking_never_holds_users_times_items():
-    model = Factors.start(30_000, 3_000, 4, 0, 0.1)
-    nobody, wanted = Rows(np.zeros(30_001, np.int64), np.zeros(0, np.int32)), histories([[5]] * 30_000)
+def test_full_ranking_never_holds_users_times_items(monkeypatch):
+    """Memory follows the size of a block and not the number of users."""
+    monkeypatch.setattr(ranking, "BLOCK_CELLS", 1 << 16)
+    n_users, n_items = 8_000, 1_000
+    model, nothing = Factors.start(n_users, n_items, 4, 0, 0.1), histories([[]] * n_users)
+    wanted = histories([[5]] * n_users)
     tracemalloc.start()
-    rank_all(model, nobody, wanted, 3_000, 10)
+    rank_all(model, nothing, wanted, n_items, 10)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 30_000 * 3_000 * 4 / 2  # half of a float32 for every user and item
+    assert peak < n_users * n_items * 4 / 2  # half of a float32 for every user and item

@@ -47,7 +47,9 @@ class ScreenWatch(Watch):
 
 def show_table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, title: str | None = None) -> None:
     """A table whose first `left` columns are text."""
-    table = Table(title=title, title_justify="left", header_style="bold")
+    if title:
+        out.print(title, style="bold", markup=False, soft_wrap=True)
+    table = Table(header_style="bold")
     for number, name in enumerate(header):
         table.add_column(name, justify="left" if number < left else "right", overflow="fold")
     for row in rows:

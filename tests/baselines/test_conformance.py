@@ -1,0 +1,317 @@
+"""What every algorithm in the registry must do: a new one is tested here by being in the registry."""
+
+from __future__ import annotations
+
+import io
+import os
+from dataclasses import replace
+from types import NoneType
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+from coterie import api, experiment, registry
+from coterie.algorithm import Context, fit
+from coterie.config import Experiment
+from coterie.data.interactions import Interactions
+from coterie.errors import ConfigError
+from coterie.models.kinds import kind
+from coterie.models.recommender import Recommender
+from coterie.progress import SILENT
+from coterie.settings import Settings
+from coterie.splits import Split, split
+from coterie.types import Rows, Training
+
+NAMES = sorted(registry.ALGORITHMS)
+SAME_FOR_EVERYBODY = {"random", "popular"}
+WITHOUT_CHANCE = {"popular", "ease"}
+FEW_STEPS = {"epochs": 3, "rounds": 3, "embedding_size": 6}
+
+every_algorithm = pytest.mark.parametrize("name", NAMES)
+
+
+def quick_settings(name: str, **changes: Any) -> Settings:
+    """The defaults with few steps, where there are steps."""
+    settings = registry.algorithm(name).settings
+    few = {key: value for key, value in FEW_STEPS.items() if key in settings.model_fields}
+    return settings.of(few | changes)
+
+
+def train(name: str, training: Training, seed: int = 0, **changes: Any) -> list[Recommender]:
+    chosen = registry.algorithm(name)
+    return list(chosen.train(training, quick_settings(name, **changes), Context(seed, SILENT)))
+
+
+def bits(model: Recommender) -> dict[str, bytes]:
+    return {name: array.tobytes() for name, array in model.arrays().items()}
+
+
+@pytest.fixture(scope="module")
+def parts(people) -> Split:
+    return split(people, "leave-one-out", 0.2, seed=0)
+
+
+@pytest.fixture(scope="module")
+def training(parts) -> Training:
+    return parts.training()
+
+
+def tiny(histories: list[list[int]], n_items: int) -> Training:
+    users = np.repeat(np.arange(len(histories)), [len(h) for h in histories]).astype(np.int32)
+    rows = Rows.build(users, np.array([i for h in histories for i in h], np.int32), len(histories))
+    return Training(len(histories), n_items, rows, rows, None)
+
+
+# Determinism.
+
+
+@every_algorithm
+def test_the_same_seed_gives_the_same_bits(name, training):
+    assert [bits(m) for m in train(name, training, seed=5)] == [bits(m) for m in train(name, training, seed=5)]
+
+
+@every_algorithm
+def test_another_seed_gives_another_model_where_there_is_chance(name, training):
+    users = np.arange(20, dtype=np.int32)
+    one, other = (train(name, training, seed=s)[-1].score(users) for s in (1, 2))
+    assert np.array_equal(one, other) == (name in WITHOUT_CHANCE)
+
+
+@every_algorithm
+def test_the_number_of_threads_changes_nothing(name, training, monkeypatch):
+    if name == "ease":
+        pytest.skip("its inverse comes from LAPACK, which has threads of its own")
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    alone = bits(train(name, training)[-1])
+    monkeypatch.setattr(os, "cpu_count", lambda: 5)
+    assert bits(train(name, training)[-1]) == alone
+
+
+@every_algorithm
+def test_a_model_that_was_handed_out_is_not_changed_by_later_steps(name, training):
+    chosen = registry.algorithm(name)
+    models = chosen.train(training, quick_settings(name), Context(0, SILENT))
+    kept = [(model, bits(model)) for model in models]
+    assert all(bits(model) == before for model, before in kept)
+
+
+# Shape of the answer.
+
+
+@every_algorithm
+@pytest.mark.parametrize("steps", [1, 4])
+def test_as_many_models_as_steps(name, steps, training):
+    fields = registry.algorithm(name).settings.model_fields
+    changes = {key: steps for key in ("epochs", "rounds") if key in fields}
+    settings = quick_settings(name, **changes)
+    assert len(train(name, training, **changes)) == registry.algorithm(name).steps(settings)
+    assert registry.algorithm(name).steps(settings) == (steps if changes else 1)
+
+
+@every_algorithm
+def test_fit_gives_the_last_model(name, training):
+    last = fit(registry.algorithm(name), training, quick_settings(name), Context(3, SILENT))
+    assert bits(last) == bits(train(name, training, seed=3)[-1])
+
+
+@every_algorithm
+def test_all_scores_and_some_scores_agree_and_are_finite(name, training):
+    model = train(name, training)[-1]
+    rng = np.random.default_rng(0)
+    users = rng.permutation(training.n_users)[:50].astype(np.int32)
+    items = rng.integers(0, training.n_items, (50, 7)).astype(np.int32)
+    whole, some = model.score(users), model.score(users, items)
+    assert whole.shape == (50, training.n_items)
+    assert whole.dtype == some.dtype == np.float32
+    assert np.isfinite(whole).all()
+    np.testing.assert_allclose(some, np.take_along_axis(whole, items, axis=1), rtol=1e-5, atol=1e-5)
+
+
+@every_algorithm
+def test_a_score_does_not_depend_on_who_else_is_asked_about(name, training):
+    model = train(name, training)[-1]
+    users = np.array([9, 4, 4, 0], np.int32)
+    together = model.score(users)
+    for row, user in enumerate(users):
+        np.testing.assert_allclose(together[row], model.score(np.array([user], np.int32))[0], rtol=1e-5, atol=1e-5)
+    assert model.score(users[:0]).shape == (0, training.n_items)
+
+
+@every_algorithm
+def test_padding_among_candidates_gets_a_finite_score(name, training):
+    items = np.array([[3, -1], [-1, -1]], np.int32)
+    assert np.isfinite(train(name, training)[-1].score(np.array([0, 1], np.int32), items)).all()
+
+
+@every_algorithm
+def test_a_model_survives_being_saved(name, training):
+    """Through a file that cannot hold Python objects."""
+    model = train(name, training)[-1]
+    file = io.BytesIO()
+    np.savez(file, **model.arrays())
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as packed:
+        back = kind(model.kind).from_arrays(dict(packed))
+    users = np.arange(30, dtype=np.int32)
+    assert type(back) is type(model)
+    assert bits(back) == bits(model)
+    np.testing.assert_array_equal(back.score(users), model.score(users))
+
+
+# What training may see.
+
+
+@every_algorithm
+def test_training_never_touches_the_test_part(name, parts, people):
+    """The same training part beside another test part gives the same model, measurements on the way included."""
+    chosen = Experiment.of({"algorithm": name, "dataset": "given", **quick_settings(name).model_dump()})
+    rng = np.random.default_rng(0)
+    free = [rng.choice(np.setdiff1d(np.arange(people.n_items), parts.train.rows.of(u))) for u in parts.test.users]
+    other = replace(parts, test=replace(parts.test, items=np.array(free, np.int32)))
+    assert (other.test.items != parts.test.items).mean() > 0.5
+    one, two = (experiment.train(chosen, p, None, None, SILENT).model for p in (parts, other))
+    assert bits(one) == bits(two)
+
+
+@pytest.mark.parametrize("name", ["bpr", "gmf"])
+def test_the_published_leak_changes_the_model(name, parts):
+    """The opposite of the test above: negatives that avoid test items show."""
+    assert bits(train(name, parts.training())[-1]) != bits(train(name, parts.training(as_published=True))[-1])
+
+
+@every_algorithm
+def test_training_writes_into_nothing_it_was_given(name, training):
+    for rows in (training.positives, training.excluded):
+        rows.offsets.flags.writeable = rows.items.flags.writeable = False
+    before = training.positives.items.tobytes()
+    train(name, training)
+    assert training.positives.items.tobytes() == before
+
+
+# Odd people and items.
+
+
+@every_algorithm
+@pytest.mark.parametrize(
+    ("histories", "n_items"),
+    [
+        ([[0, 1, 2], [1], []], 5),  # a user without history, items without users
+        ([[0, 1, 2], [0, 1, 2]], 3),  # everybody has everything
+        ([[0]], 1),  # one of each
+        ([[0], [1]], 2),
+    ],
+)
+def test_odd_people_and_items_get_finite_scores(name, histories, n_items):
+    model = train(name, tiny(histories, n_items))[-1]
+    scores = model.score(np.arange(len(histories), dtype=np.int32))
+    assert scores.shape == (len(histories), n_items)
+    assert np.isfinite(scores).all()
+
+
+# The toy whose answer is known by eye.
+
+TOY: dict[str, dict[str, Any]] = {
+    "bpr": {"epochs": 150, "learning_rate": 0.1, "embedding_size": 8, "reg_user": 0.005},
+    "gmf": {"epochs": 150, "learning_rate": 0.05, "embedding_size": 8, "reg": 0.005, "start_scale": 0.1},
+    "als": {"alpha": 5.0, "reg": 1.0, "embedding_size": 8},
+    "ease": {"reg": 10.0},
+}
+
+
+def checkerboard(blocks: int = 4, size: int = 7) -> Interactions:
+    """User r of a block did all of the block's items, item r last: that one is held out."""
+    columns = [
+        (block * size + r, block * size + item, 1_000 if item == r else item)
+        for block in range(blocks)
+        for r in range(size)
+        for item in range(size)
+    ]
+    users, items, times = zip(*columns, strict=True)
+    return Interactions.from_columns(users, items, None, times)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in SAME_FOR_EVERYBODY])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_checkerboard_is_completed(name, seed):
+    """Everybody must get the one item of their block that they have not had."""
+    run = api.run(name, checkerboard(), protocol="full", cutoffs=1, seed=seed, **TOY.get(name, {}))
+    assert run.full["HR@1"] == 1.0
+    assert [run.recommend(user, 1)[0].item for user in range(28)] == list(range(28))
+
+
+# Settings.
+
+
+def numeric_settings() -> list[tuple[str, str, type]]:
+    found = []
+    for name in NAMES:
+        for key, field in registry.algorithm(name).settings.model_fields.items():
+            types = set(get_args(field.annotation) or [field.annotation]) - {NoneType}
+            found += [(name, key, t) for t in types if t in (int, float)]
+    return found
+
+
+def refusal(name: str, key: str, value: object) -> str:
+    with pytest.raises(ConfigError) as error:
+        registry.algorithm(name).settings.of({key: value})
+    return str(error.value)
+
+
+@pytest.mark.parametrize(("name", "key", "of"), numeric_settings(), ids=lambda v: v if isinstance(v, str) else "")
+def test_numbers_that_make_no_sense_are_refused_by_name(name, key, of):
+    for value in (-1, "many", [1], float("nan"), float("inf"), *([1.5] if of is int else [])):
+        message = refusal(name, key, value)
+        assert message.startswith(f"setting {key!r} is {value!r}; "), message
+        assert "should be" in message
+        assert message.endswith(f"Change it with --set {key}=VALUE.")
+
+
+def test_yes_is_not_a_number():
+    """`--set epochs=yes` is YAML for true, which must not become one epoch."""
+    accepted = []
+    for name, key, _ in numeric_settings():
+        try:
+            registry.algorithm(name).settings.of({key: True})
+        except ConfigError:
+            continue
+        accepted.append(f"{name} {key}")
+    assert accepted == []
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "rule"),
+    [
+        ("bpr", "embedding_size", 0, "greater than or equal to 1"),
+        ("bpr", "embedding_size", 5_000, "less than or equal to 4096"),
+        ("bpr", "epochs", 0, "greater than or equal to 1"),
+        ("bpr", "learning_rate", 0, "greater than 0"),
+        ("bpr", "reg_user", -0.01, "greater than or equal to 0"),
+        ("gmf", "negatives", 0, "greater than or equal to 1"),
+        ("gmf", "learning_rate", -0.1, "greater than 0"),
+        ("als", "reg", 0, "greater than 0"),
+        ("als", "alpha", -1, "greater than or equal to 0"),
+        ("ease", "reg", 0, "greater than 0"),
+        ("ease", "max_memory", 0, "greater than 0"),
+    ],
+)
+def test_the_refusal_names_the_rule(name, key, value, rule):
+    message = refusal(name, key, value)
+    assert f"setting {key!r} is {value!r}" in message
+    assert rule in message
+
+
+@every_algorithm
+def test_an_unknown_setting_is_refused(name):
+    assert "unknown setting 'colour'" in refusal(name, "colour", "blue")
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("learning_rat", "learning_rate"), ("embeding_size", "embedding_size")])
+def test_an_almost_known_setting_gets_a_suggestion(typed, meant):
+    assert f"Did you mean {meant!r}?" in refusal("gmf", typed, 1)
+
+
+@every_algorithm
+def test_every_setting_has_a_help_text(name):
+    assert all(text for _, _, text in registry.algorithm(name).settings.rows())
+    assert registry.algorithm(name).summary

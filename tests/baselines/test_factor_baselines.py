@@ -1,0 +1,131 @@
+"""BPR and GMF as algorithms: sizes, what they lower, and how they fail."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from coterie import api
+from coterie.algorithm import Context
+from coterie.baselines import bpr, gmf
+from coterie.data.interactions import Interactions
+from coterie.errors import Diverged
+from coterie.models.gmf import GMF
+from coterie.progress import SILENT
+from coterie.splits import Split, split
+from coterie.types import Training
+
+
+@pytest.fixture(scope="module")
+def parts(people) -> Split:
+    return split(people, "leave-one-out", 0.2, seed=0)
+
+
+def test_gmf_has_21_009_parameters_at_eight_dimensions_on_ml_100k():
+    """(943 + 1,682) x 8 rows, 8 weights and a bias."""
+    assert GMF.start(943, 1_682, 8, seed=0, scale=0.1).n_parameters == 21_009
+
+
+def test_gmf_trains_21_009_parameters_on_the_real_ml_100k(real_data):
+    real_data("ml-100k", "u.data", "ml-100k.inter")
+    run = api.run("gmf", "ml-100k", embedding_size=8, epochs=1, negatives=1)
+    assert run.result["parameters"] == 21_009
+
+
+def test_the_start_of_gmf_is_plain_matrix_factorisation():
+    start = GMF.start(4, 5, 3, seed=1, scale=0.1)
+    users = np.arange(4, dtype=np.int32)
+    np.testing.assert_allclose(start.score(users), start.user_rows @ start.item_rows.T, rtol=1e-6)
+
+
+# Ratings.
+
+
+def rated(seed: int = 0, n_users: int = 60, n_items: int = 40) -> Interactions:
+    """Ratings from two planted tastes and a little noise, between 1 and 5."""
+    rng = np.random.default_rng(seed)
+    taste, kind = rng.choice([-1, 1], n_users), rng.choice([-1, 1], n_items)
+    users, items = np.nonzero(rng.random((n_users, n_items)) < 0.4)
+    ratings = np.clip(3 + 1.5 * taste[users] * kind[items] + rng.normal(0, 0.2, len(users)), 1, 5)
+    return Interactions.from_columns(users, items, ratings, rng.permutation(len(users)))
+
+
+def squared_error(model: GMF, data: Interactions) -> float:
+    scores = model.score(data.users, data.items[:, None].astype(np.int32))[:, 0]
+    return float(((scores - data.ratings) ** 2).mean())
+
+
+def test_gmf_lowers_the_squared_error_of_ratings():
+    parts = split(rated(), "random", 0.2, seed=0)
+    settings = gmf.GMFSettings(embedding_size=4, epochs=60, learning_rate=0.02, reg=0.01)
+    errors = [
+        (squared_error(m, parts.train), squared_error(m, parts.test))
+        for m in gmf.train(parts.training(), settings, Context(0, SILENT))
+    ]
+    variance = float(parts.test.ratings.var())
+    assert variance > 2
+    assert errors[-1][0] < errors[0][0] / 5
+    assert errors[-1][1] < variance / 5  # on ratings it has not seen
+
+
+def test_gmf_starts_at_the_mean_rating():
+    parts = split(rated(), "random", 0.2, seed=0)
+    settings = gmf.GMFSettings(epochs=1, learning_rate=1e-9, start_scale=0.0)
+    model = next(gmf.train(parts.training(), settings, Context(0, SILENT)))
+    np.testing.assert_allclose(model.bias, parts.train.ratings.mean(), rtol=1e-5)
+
+
+def test_ratings_stay_with_their_pairs():
+    """Training lists positives by item, the data by time: the ratings must move along."""
+    data = rated(3)
+    training = split(data, "random", 0.2, seed=0).training()
+    known = dict(zip(data.pairs().tolist(), data.ratings.tolist(), strict=True))
+    pairs = training.users.astype(np.int64) * data.n_items + training.positives.items
+    assert training.ratings.tolist() == [known[pair] for pair in pairs.tolist()]
+
+
+# What they learn.
+
+
+def loss_of_bpr(model, training: Training, seed: int) -> float:
+    """- ln sigmoid(x_ui - x_uj), over freshly drawn triples."""
+    rng = np.random.default_rng(seed)
+    scores = model.score(np.arange(training.n_users, dtype=np.int32))
+    total = []
+    for user, item in zip(training.users, training.positives.items, strict=True):
+        other = rng.choice(np.setdiff1d(np.arange(training.n_items), training.positives.of(user)))
+        total.append(np.logaddexp(0, -(scores[user, item] - scores[user, other])))
+    return float(np.mean(total))
+
+
+def test_bpr_lowers_its_loss(parts):
+    settings = bpr.BPR(embedding_size=8, epochs=20, learning_rate=0.05)
+    first, *_, last = bpr.train(parts.training(), settings, Context(0, SILENT))
+    assert loss_of_bpr(last, parts.training(), 1) < 0.6 * loss_of_bpr(first, parts.training(), 1)
+
+
+def test_gmf_separates_what_was_done_from_what_was_not(parts):
+    training = parts.training()
+    settings = gmf.GMFSettings(embedding_size=8, epochs=30, learning_rate=0.05, reg=0.001)
+    *_, model = gmf.train(training, settings, Context(0, SILENT))
+    chance = 1 / (1 + np.exp(-model.score(np.arange(training.n_users, dtype=np.int32)).astype(float)))
+    done = np.zeros(chance.shape, bool)
+    done[training.users, training.positives.items] = True
+    assert chance[done].mean() > chance[~done].mean() + 0.3
+
+
+def test_a_user_who_has_everything_does_not_stop_the_others(parts):
+    full = Interactions.from_columns([0] * 6 + [1, 1, 2, 2], [*range(6), 0, 1, 1, 2])
+    training = replace(split(full, "leave-one-out", 0.2, seed=0), train=full).training()
+    for algorithm, settings in ((bpr, bpr.BPR(epochs=2)), (gmf, gmf.GMFSettings(epochs=2))):
+        *_, model = algorithm.train(training, settings, Context(0, SILENT))
+        assert np.isfinite(model.score(np.arange(3, dtype=np.int32))).all()
+
+
+@pytest.mark.parametrize("name", ["bpr", "gmf"])
+@pytest.mark.parametrize("learning_rate", [1e3, 1e30, 1e39])
+def test_a_learning_rate_that_explodes_is_reported_with_its_round(name, learning_rate, people):
+    with pytest.raises(Diverged, match=r"training diverged at round \d+: .*Lower learning_rate"):
+        api.run(name, people, learning_rate=learning_rate, epochs=3)

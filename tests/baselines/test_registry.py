@@ -1,0 +1,66 @@
+"""The registry: names, suggestions, and nothing imported before it is asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tracemalloc
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from coterie import registry
+from coterie.algorithm import Algorithm, Context, fit
+from coterie.errors import UnknownName
+from coterie.models.recommender import Recommender
+from coterie.progress import SILENT
+from coterie.settings import Settings
+
+
+def test_the_first_baselines_are_there():
+    assert {"random", "popular", "bpr", "gmf", "als", "ease"} <= set(registry.ALGORITHMS)
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("popluar", "popular"), ("BPR", "bpr"), ("eas", "ease")])
+def test_an_almost_known_algorithm_gets_a_suggestion(typed, meant):
+    with pytest.raises(UnknownName, match=rf"unknown algorithm '{typed}'\. Did you mean '{meant}'\?"):
+        registry.algorithm(typed)
+
+
+def test_an_unknown_algorithm_gets_the_list():
+    with pytest.raises(UnknownName, match=r"unknown algorithm 'zzz'\. Known: random, popular, bpr"):
+        registry.algorithm("zzz")
+
+
+def test_naming_algorithms_imports_none_of_them():
+    code = (
+        "import sys, coterie.registry; "
+        "print([m for m in sys.modules if m.split('.')[0] in ('numba', 'scipy') or m.startswith('coterie.baselines')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
+
+
+@dataclass(frozen=True, slots=True)
+class Heavy(Recommender):
+    kind: ClassVar[str] = "heavy"
+    weight: np.ndarray
+
+    def score(self, users, items=None):
+        raise NotImplementedError
+
+
+def test_fit_keeps_one_model_and_not_all_of_them():
+    """A thousand rounds of a large model must not need the memory of a thousand models."""
+
+    def models(training, settings, context):
+        for _ in range(40):
+            yield Heavy(np.zeros(1 << 17))  # 1 MiB
+
+    tracemalloc.start()
+    fit(Algorithm("heavy", Settings, models, steps=lambda s: 40), None, Settings(), Context(0, SILENT))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5 * 2**20

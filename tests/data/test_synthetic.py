@@ -1,0 +1,177 @@
+"""Made-up data: what was planted is there, in the stated amounts, and the same for the same seed."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from coterie.data.interactions import Interactions
+from coterie.data.synthetic import SPAN, START, WORDS, Synthetic, generate
+from coterie.errors import ConfigError
+
+
+def same(one: Interactions, other: Interactions) -> bool:
+    columns = ("users", "items", "times", "item_texts")
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in columns)
+
+
+def top_share(data: Interactions, share: float) -> float:
+    """How much of the interactions the most popular `share` of the items has."""
+    counts = np.sort(np.bincount(data.items, minlength=data.n_items))[::-1]
+    return counts[: int(share * data.n_items)].sum() / counts.sum()
+
+
+def test_interactions_are_sorted_distinct_and_within_the_time_span(people: Interactions) -> None:
+    assert people.users.dtype == people.items.dtype == np.int32
+    assert people.times.dtype == np.int64
+    assert (np.diff(people.users) >= 0).all()
+    assert (np.diff(people.times)[np.diff(people.users) == 0] >= 0).all()
+    assert len(np.unique(people.pairs())) == len(people)
+    assert people.times.min() >= START
+    assert people.times.max() < START + SPAN
+
+
+def test_made_up_data_is_in_canonical_form() -> None:
+    data = generate(Synthetic(n_users=3_000, n_items=400, mean_interactions=60))
+    frame = data.to_frame()
+    again = Interactions.from_columns(frame.user_id, frame.item_id, None, frame.timestamp)
+    assert np.array_equal(data.user_ids[data.users], again.user_ids[again.users])
+    assert np.array_equal(data.times, again.times)
+    assert np.array_equal(data.item_ids[data.items], again.item_ids[again.items])
+
+
+def test_the_same_seed_gives_the_same_data_and_another_seed_other_data() -> None:
+    config = Synthetic(n_users=50, n_items=40)
+    assert same(generate(config), generate(config))
+    assert not same(generate(config), generate(config.model_copy(update={"data_seed": 1})))
+
+
+@pytest.mark.parametrize(("taste", "groups"), [(0.0, 4), (0.5, 4), (0.8, 8), (1.0, 10)])
+def test_the_share_of_the_own_group_is_the_one_planted(taste: float, groups: int) -> None:
+    # so many equally popular items that pairs are hardly ever drawn twice
+    data = generate(
+        Synthetic(n_users=3_000, n_items=100_000, n_groups=groups, mean_interactions=20, taste=taste, popularity=0)
+    )
+    group_of_item = data.items % groups
+    counts = np.zeros((data.n_users, groups))
+    np.add.at(counts, (data.users, group_of_item), 1)
+    if taste >= 0.8:  # the group that is seen most often is then the user's own
+        share = counts.max(axis=1).sum() / len(data)
+        assert share == pytest.approx(taste + (1 - taste) / groups, abs=0.01)
+    elif taste == 0:
+        assert (counts.sum(axis=0) / len(data)).tolist() == pytest.approx([1 / groups] * groups, abs=0.01)
+    else:
+        busy = counts[counts.sum(axis=1) >= 60]
+        share = busy.max(axis=1).sum() / busy.sum()
+        assert share == pytest.approx(taste + (1 - taste) / groups, abs=0.02)
+
+
+def test_groups_can_be_found_again_from_who_did_what(people: Interactions) -> None:
+    """Users whose favourite category is the same share far more items than others do."""
+    seen = np.zeros((people.n_users, people.n_items), bool)
+    seen[people.users, people.items] = True
+    counts = np.stack([seen[:, g::4].sum(axis=1) for g in range(4)], axis=1)
+    favourite = counts.argmax(axis=1)
+    shared = seen.astype(int) @ seen.T
+    np.fill_diagonal(shared, 0)
+    alike = favourite[:, None] == favourite
+    assert shared[alike].mean() > 2 * shared[~alike].mean()
+    assert np.bincount(favourite, minlength=4).min() > 20
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.3, 0.6, 0.9])
+def test_popularity_falls_like_the_stated_power(exponent: float) -> None:
+    data = generate(
+        Synthetic(
+            n_users=20_000, n_items=20_000, n_groups=1, mean_interactions=3, taste=0, popularity=exponent, drift=0
+        )
+    )
+    # the first r of n items have (r / n)^(1 - exponent); a person who draws an item twice has it once
+    first = (data.items < 200).mean()
+    assert first == pytest.approx(0.01 ** (1 - exponent), rel=0.12)
+
+
+def test_more_popularity_is_more_skew() -> None:
+    shares = [top_share(generate(Synthetic(popularity=p)), 0.1) for p in (0.0, 0.4, 0.8)]
+    assert shares == sorted(shares)
+    assert shares[2] > 2 * shares[0]
+
+
+def test_fashion_drifts_by_the_stated_part_of_the_items() -> None:
+    config = Synthetic(
+        n_users=5_000, n_items=1_000, n_groups=1, mean_interactions=10, taste=0, popularity=0.9, drift=0.5
+    )
+    data = generate(config)
+    first = data.rows.offsets[:-1]
+    arrival = (data.times[first] - START) / SPAN
+    early = data.items[(arrival < 0.05)[data.users]]
+    late = data.items[((arrival > 0.75) & (arrival < 0.85))[data.users]]
+    assert np.bincount(early).argmax() < 50
+    assert 350 <= np.bincount(late).argmax() <= 430  # half of 1,000 items times an arrival of about 0.8
+    still = generate(config.model_copy(update={"drift": 0.0}))
+    assert np.bincount(still.items).argmax() == 0
+
+
+def test_everybody_does_at_least_one_thing_and_the_mean_is_the_stated_one() -> None:
+    data = generate(Synthetic(n_users=5_000, n_items=200_000, mean_interactions=12, popularity=0))
+    counts = np.bincount(data.users, minlength=5_000)
+    assert counts.min() >= 1
+    assert counts.mean() == pytest.approx(12, rel=0.05)
+    assert counts.max() > 40  # skewed: a few do much
+
+
+def test_ids_titles_categories_and_features_are_there(people: Interactions) -> None:
+    assert people.user_ids.tolist() == list(range(1, 201))
+    assert people.item_ids.tolist() == list(range(1, 121))
+    assert len(people.item_texts) == len(people.item_categories) == 120
+    for number, (title, category) in enumerate(zip(people.item_texts, people.item_categories, strict=True)):
+        assert category == (list(WORDS)[number % 4],)
+        first, second, _ = title.split()
+        assert {first, second} <= set(WORDS[category[0]].split())
+    assert set(people.user_features) == {"region", "age"}
+    assert all(len(values) == 200 for values in people.user_features.values())
+    assert set(people.user_features["region"]) == {"north", "south", "east", "west"}
+    assert people.ratings is None
+
+
+def test_features_say_something_about_the_group(people: Interactions) -> None:
+    counts = np.zeros((people.n_users, 4))
+    np.add.at(counts, (people.users, people.items % 4), 1)
+    regions = np.array(["north", "south", "east", "west"])[counts.argmax(axis=1)]
+    agree = (regions == people.user_features["region"]).mean()
+    assert 0.55 < agree < 0.85  # 0.6 are typical, and a quarter of the others by chance: 0.7
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        Synthetic(n_users=2, n_items=20, n_groups=1, mean_interactions=3),
+        Synthetic(n_users=2, n_items=20, n_groups=10, mean_interactions=500, taste=1),
+        Synthetic(n_users=30, n_items=21, n_groups=10, popularity=0.999, drift=1),
+        Synthetic(n_users=30, n_items=1_000_000, mean_interactions=3),
+    ],
+)
+def test_the_corners_of_the_settings_hold(config: Synthetic) -> None:
+    data = generate(config)
+    assert data.items.min() >= 0
+    assert data.items.max() < config.n_items
+    assert len(np.unique(data.users)) == config.n_users
+    assert len(np.unique(data.pairs())) == len(data)
+
+
+def test_a_hundred_thousand_people_take_seconds() -> None:
+    started = time.perf_counter()
+    data = generate(Synthetic(n_users=100_000, n_items=10_000))
+    assert time.perf_counter() - started < 20
+    assert data.n_users == 100_000
+    assert 3_000_000 < len(data) < 4_100_000
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("n_users", 1), ("n_groups", 11), ("taste", 1.1), ("popularity", 1.0), ("data_seed", -1)]
+)
+def test_a_setting_out_of_range_is_named(setting: str, value: float) -> None:
+    with pytest.raises(ConfigError, match=rf"setting '{setting}' is {value}; input should be "):
+        Synthetic.of({setting: value})

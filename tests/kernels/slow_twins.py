@@ -1,0 +1,94 @@
+"""The kernels again, one sample at a time, in plain Python and double precision."""
+
+from __future__ import annotations
+
+from math import exp
+
+import numpy as np
+
+WORD = (1 << 64) - 1
+
+
+def splitmix64(key: int, n: int) -> int:
+    """The n-th output of SplitMix64 started at `key`, by walking there."""
+    state = key
+    for _ in range(n + 1):
+        state = (state + 0x9E3779B97F4A7C15) & WORD
+    z = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & WORD
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & WORD
+    return z ^ (z >> 31)
+
+
+def number_below(word: int, n: int) -> int:
+    """The upper half of the word, as a fraction of 2^32, times n."""
+    return (word // 2**32) * n // 2**32
+
+
+def unseen(seen: set[int], n_items: int) -> list[int]:
+    return [item for item in range(n_items) if item not in seen]
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + exp(-x))
+
+
+def bpr(pairs, seen, P, Q, b, rate, reg_user, reg_positive, reg_negative, reg_bias, key, n):
+    """Rendle et al. 2009 with an item bias; all four rows move from their old values."""
+    P, Q, b = (a.astype(float) for a in (P, Q, b))
+    for t in range(n):
+        u, i = pairs[number_below(splitmix64(key, 2 * t), len(pairs))]
+        free = unseen(seen[u], len(Q))
+        if not free:
+            continue
+        j = free[number_below(splitmix64(key, 2 * t + 1), len(free))]
+        g = 1 - sigmoid(P[u] @ (Q[i] - Q[j]) + b[i] - b[j])
+        p, qi, qj, bi, bj = P[u].copy(), Q[i].copy(), Q[j].copy(), b[i], b[j]
+        P[u] = p + rate * (g * (qi - qj) - reg_user * p)
+        Q[i] = qi + rate * (g * p - reg_positive * qi)
+        Q[j] = qj + rate * (-g * p - reg_negative * qj)
+        b[i] = bi + rate * (g - reg_bias * bi)
+        b[j] = bj + rate * (-g - reg_bias * bj)
+    return P, Q, b
+
+
+def gmf_step(P, Q, h, b, u, i, slope, rate, reg):
+    p, q, w = P[u].copy(), Q[i].copy(), h.copy()
+    P[u] = p - rate * (slope * w * q + reg * p)
+    Q[i] = q - rate * (slope * w * p + reg * q)
+    h[:] = w - rate * slope * p * q
+    b[0] -= rate * slope
+
+
+def gmf_score(P, Q, h, b, u, i) -> float:
+    return float((h * P[u] * Q[i]).sum() + b[0])
+
+
+def gmf_implicit(order, pairs, seen, P, Q, h, b, negatives, rate, reg, key):
+    P, Q, h, b = (a.astype(float) for a in (P, Q, h, b))
+    for t, which in enumerate(order):
+        u, i = pairs[which]
+        gmf_step(P, Q, h, b, u, i, sigmoid(gmf_score(P, Q, h, b, u, i)) - 1, rate, reg)
+        free = unseen(seen[u], len(Q))
+        for s in range(negatives if free else 0):
+            j = free[number_below(splitmix64(key, t * negatives + s), len(free))]
+            gmf_step(P, Q, h, b, u, j, sigmoid(gmf_score(P, Q, h, b, u, j)), rate, reg)
+    return P, Q, h, b
+
+
+def gmf_explicit(order, pairs, ratings, P, Q, h, b, rate, reg):
+    P, Q, h, b = (a.astype(float) for a in (P, Q, h, b))
+    for which in order:
+        u, i = pairs[which]
+        gmf_step(P, Q, h, b, u, i, gmf_score(P, Q, h, b, u, i) - ratings[which], rate, reg)
+    return P, Q, h, b
+
+
+def als_rows(histories, Y, alpha, reg):
+    """The ridge system of every row written out over all items: confidence 1 + alpha on what was done, 1 elsewhere."""
+    Y = Y.astype(float)
+    solved = []
+    for history in histories:
+        c, r = np.ones(len(Y)), np.zeros(len(Y))
+        c[history], r[history] = 1 + alpha, 1
+        solved.append(np.linalg.solve(Y.T @ (c[:, None] * Y) + reg * np.eye(Y.shape[1]), Y.T @ (c * r)))
+    return np.array(solved)

@@ -1,0 +1,86 @@
+"""BPR's kernel equals its slow twin; who has everything is passed over."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from made_up import Crowd, crowd, rows
+from slow_twins import bpr
+
+from coterie import kernels
+
+KEY = 0xFEDCBA9876543210
+
+
+def train(people: Crowd, P, Q, b, regs=(0.02, 0.03, 0.04, 0.05), n=400, key=KEY):
+    """The kernel on copies, with the inputs read-only."""
+    P, Q, b = P.copy(), Q.copy(), b.copy()
+    kernel = kernels.load("bpr")
+    kernel.train_triples(
+        people.users, people.items, people.offsets, people.items, P, Q, b, 0.05, *regs, np.uint64(key), n
+    )
+    return P, Q, b
+
+
+@pytest.mark.parametrize("d", [1, 3, 4, 7, 8, 10])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_equals_the_slow_twin(d, seed):
+    people = crowd(seed)
+    P, Q, b = rows(seed, 9, d), rows(seed, 14, d), rows(seed, 14, 1)[:, 0].copy()
+    expected = bpr(people.pairs, people.seen, P, Q, b, 0.05, 0.02, 0.03, 0.04, 0.05, KEY, 400)
+    for found, wanted in zip(train(people, P, Q, b), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("n", [0, 1, 255, 256, 257, 513])
+def test_any_number_of_triples_equals_the_slow_twin(n):
+    """Triples are drawn in batches: their ends must not show."""
+    people = crowd(2)
+    P, Q, b = rows(2, 9, 2), rows(2, 14, 2), np.zeros(14, np.float32)
+    expected = bpr(people.pairs, people.seen, P, Q, b, 0.05, 0, 0, 0, 0, KEY, n)
+    for found, wanted in zip(train(people, P, Q, b, (0, 0, 0, 0), n), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("which", range(4))
+def test_every_regulariser_shrinks_its_own_rows(which):
+    """With one strong regulariser the twin still agrees, so none is mixed up with another."""
+    people = crowd(3)
+    P, Q, b = rows(3, 9, 5), rows(3, 14, 5), rows(3, 14, 1)[:, 0].copy()
+    regs = tuple(0.5 if r == which else 0.0 for r in range(4))
+    expected = bpr(people.pairs, people.seen, P, Q, b, 0.05, *regs, KEY, 200)
+    for found, wanted in zip(train(people, P, Q, b, regs, 200), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_people_who_have_everything_change_nothing():
+    people = Crowd.of([list(range(6))] * 3, 6)
+    before = rows(4, 3, 4), rows(4, 6, 4), np.zeros(6, np.float32)
+    for found, wanted in zip(train(people, *before, n=5_000), before, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_a_user_without_history_is_never_drawn():
+    people = crowd(5)
+    P = rows(5, 9, 4)
+    found, _, _ = train(people, P, rows(5, 14, 4), np.zeros(14, np.float32), n=2_000)
+    np.testing.assert_array_equal(found[7], P[7])
+    np.testing.assert_array_equal(found[8], P[8])  # has everything
+    assert (found[:7] != P[:7]).all()
+
+
+def test_the_key_decides():
+    people = crowd(6)
+    before = rows(6, 9, 4), rows(6, 14, 4), np.zeros(14, np.float32)
+    one, again, other = (train(people, *before, key=key)[1].tobytes() for key in (1, 1, 2))
+    assert one == again != other
+
+
+def test_parameters_that_may_not_be_written_are_refused():
+    people = crowd(7)
+    P, Q, b = rows(7, 9, 4), rows(7, 14, 4), np.zeros(14, np.float32)
+    Q.flags.writeable = False
+    with pytest.raises(TypeError):
+        kernels.load("bpr").train_triples(
+            people.users, people.items, people.offsets, people.items, P, Q, b, 0.1, 0, 0, 0, 0, np.uint64(1), 10
+        )

@@ -1,0 +1,60 @@
+"""Kernels compile once, say so, and need no place to be kept."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import pytest
+
+from coterie import kernels
+from coterie.progress import Watch
+
+
+class Listener(Watch):
+    def __init__(self) -> None:
+        self.labels: list[str] = []
+
+    @contextmanager
+    def task(self, label, total):
+        self.labels.append(label)
+        yield lambda steps=1, note="": None
+
+
+def test_the_first_start_says_that_it_compiles_and_the_second_nothing(tmp_path, monkeypatch):
+    import numba
+
+    monkeypatch.setattr(numba.config, "CACHE_DIR", numba.config.CACHE_DIR)
+    monkeypatch.setattr(kernels, "cache_folder", lambda: tmp_path)
+    first, second = Listener(), Listener()
+    kernels.load("als", first)
+    kernels.load("als", second)
+    assert first.labels == ["Compiling the als kernels (first start only)"]
+    assert second.labels == []
+
+
+def test_an_edited_kernel_gets_another_cache(tmp_path, monkeypatch):
+    source = tmp_path / "kernels"
+    source.mkdir()
+    monkeypatch.setattr(kernels, "__file__", str(source / "__init__.py"))
+    (source / "common.py").write_text("one = 1\n")
+    before = kernels._folder()
+    (source / "common.py").write_text("one = 2\n")
+    assert kernels._folder() != before
+
+
+@pytest.mark.parametrize("home", ["/dev/null/nowhere"])
+def test_kernels_load_where_nothing_can_be_cached(home):
+    """A container with a read-only home still trains."""
+    if sys.platform == "win32":
+        pytest.skip("there is no /dev/null")
+    done = subprocess.run(
+        [sys.executable, "-c", "from coterie import kernels; kernels.load('als'); print('loaded')"],
+        env=os.environ | {"XDG_CACHE_HOME": home, "HOME": home, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout.strip() == "loaded", done.stderr[-500:]

@@ -1,0 +1,117 @@
+"""Models: parameters, scores by hand, plain arrays, and no more memory than the answer needs."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from coterie.config import Choice
+from coterie.errors import ConfigError, UnknownName
+from coterie.models.factors import Factors
+from coterie.models.gmf import GMF
+from coterie.models.kinds import KINDS, kind
+from coterie.models.linear import ItemWeights
+from coterie.models.popular import ItemCounts
+from coterie.models.random import RandomScores
+from coterie.models.recommender import Recommender
+
+
+def floats(*values) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+def some_of_each() -> list[Recommender]:
+    """Two users, three items."""
+    return [
+        Factors(floats([1, 2], [0, -1]), floats([1, 0], [0, 1], [1, 1]), floats(0, 10, 0)),
+        GMF(floats([1, 2], [0, -1]), floats([1, 0], [0, 1], [1, 1]), floats(2, 3), floats(0.5)),
+        ItemCounts(floats(5, 0, 2)),
+        RandomScores(3, 3),
+        ItemWeights(
+            floats([0, 1, 2], [3, 0, 4], [5, 6, 0]), np.array([0, 2, 3], np.int64), np.array([0, 2, 1], np.int32)
+        ),
+    ]
+
+
+each_model = pytest.mark.parametrize("model", some_of_each(), ids=lambda m: m.kind)
+
+
+@pytest.mark.parametrize(
+    ("model", "by_hand"),
+    [
+        (some_of_each()[0], [[1, 12, 3], [0, 9, -1]]),
+        (some_of_each()[1], [[2.5, 6.5, 8.5], [0.5, -2.5, -2.5]]),
+        (some_of_each()[2], [[5, 0, 2], [5, 0, 2]]),
+        (some_of_each()[4], [[5, 7, 2], [3, 0, 4]]),
+    ],
+    ids=["factors", "gmf", "popular", "ease"],
+)
+def test_scores_by_hand(model, by_hand):
+    users = np.array([0, 1], np.int32)
+    np.testing.assert_allclose(model.score(users), by_hand)
+    picked = model.score(users[::-1], np.array([[2, 0], [1, 1]], np.int32))
+    first, second = by_hand
+    np.testing.assert_allclose(picked, [[second[2], second[0]], [first[1], first[1]]])
+
+
+@each_model
+def test_arrays_and_back(model):
+    back = type(model).from_arrays(model.arrays())
+    users = np.array([1, 0], np.int32)
+    np.testing.assert_array_equal(back.score(users), model.score(users))
+    assert kind(model.kind) is type(model)
+
+
+def test_every_kind_is_covered_here():
+    assert {model.kind for model in some_of_each()} == set(KINDS)
+
+
+def test_an_unknown_kind_gets_a_suggestion():
+    with pytest.raises(UnknownName, match=r"unknown kind of model 'factor'\. Did you mean 'factors'\?"):
+        kind("factor")
+
+
+@pytest.mark.parametrize("seed", [0, 2**31, 2**63 - 1, 2**63, 2**64 - 1, 2**70])
+def test_a_seed_that_is_accepted_can_be_saved(seed):
+    """Without pickle, which run folders refuse; a seed too large for that is to be refused."""
+    try:
+        Choice.of({"algorithm": "random", "seed": seed})
+    except ConfigError as error:
+        assert "'seed'" in str(error)  # noqa: PT017
+        return
+    assert all(array.dtype.kind in "iuf" for array in RandomScores(seed, 4).arrays().values())
+
+
+def test_random_scores_are_uniform_and_tell_users_and_items_apart():
+    scores = RandomScores(0, 500).score(np.arange(400, dtype=np.int32)).astype(float)
+    assert (scores >= 0).all()
+    assert (scores < 1).all()
+    assert np.histogram(scores, 10, (0, 1))[0] == pytest.approx(np.full(10, 20_000), rel=0.03)
+    assert abs(np.corrcoef(scores)[np.triu_indices(400, 1)].mean()) < 0.002
+    assert abs(np.corrcoef(scores.T)[np.triu_indices(500, 1)].mean()) < 0.002
+
+
+def test_start_values_have_the_scale_asked_for_and_streams_of_their_own():
+    start = Factors.start(2_000, 1_000, 8, seed=0, scale=0.1)
+    assert start.user_rows.std() == pytest.approx(0.1, rel=0.02)
+    assert not start.item_bias.any()
+    assert not np.array_equal(start.user_rows[:1_000], start.item_rows)
+    assert (Factors.start(5, 9, 3, 1, 0.1).user_rows == Factors.start(5, 99, 3, 1, 0.1).user_rows).all()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [Factors.start(600, 20_000, 4, 0, 0.1), GMF.start(600, 20_000, 4, 0, 0.1), ItemCounts(np.ones(20_000, np.float32)), RandomScores(0, 20_000)],
+    ids=lambda m: m.kind,
+)  # fmt: skip
+def test_scoring_candidates_does_not_score_everything(model):
+    """51 candidates of 600 users among 20,000 items: nothing the size of users times items."""
+    users = np.arange(600, dtype=np.int32)
+    items = np.random.default_rng(0).integers(0, 20_000, (600, 51)).astype(np.int32)
+    tracemalloc.start()
+    model.score(users, items)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 600 * 20_000 * 4 / 4

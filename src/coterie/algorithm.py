@@ -35,5 +35,8 @@ class Algorithm:
 
 def fit(algorithm: Algorithm, training: Training, settings: Settings, context: Context) -> Recommender:
     """Train to the end and return the last model."""
-    *_, model = algorithm.train(training, settings, context)
+    models = algorithm.train(training, settings, context)
+    model = next(models)
+    for model in models:  # noqa: B007  keeps one model, not all of them
+        pass
     return model

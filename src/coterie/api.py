@@ -29,7 +29,8 @@ def load(
     """A dataset by name, a file, or a data frame; filters such as `min_rating=4` are the settings of `coterie run`."""
     columns = columns or {}
     if not isinstance(dataset, (str, Path)):
-        return apply(Interactions.from_frame(dataset, **columns), Filters.of(filters))
+        wanted = Filters.of(filters)
+        return apply(Interactions.from_frame(dataset, keep=wanted.duplicates, **columns), wanted)
     chosen = Filters.of(datasets.dataset(str(dataset)).filters | filters)
     return datasets.load(str(dataset), chosen, Reading(columns, skip_bad_rows, chosen.duplicates))
 

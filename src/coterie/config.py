@@ -28,7 +28,7 @@ class Choice(Settings):
     """Name of a dataset, or a path: coterie data list"""
     protocol: str | None = None
     """Name of the protocol; the dataset's own by default."""
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=2**63)
     """Same seed, same result."""
     columns: dict[str, str] = Field(default_factory=dict)
     """For files: role -> name of its column."""

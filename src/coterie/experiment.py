@@ -49,7 +49,7 @@ def run(
     finished = Run(
         result,
         fitted.model,
-        disk.Catalogue(data.user_ids, data.item_ids, data.item_texts, parts.seen()),
+        disk.Catalogue(parts.train.user_ids, parts.train.item_ids, parts.train.item_texts, parts.seen()),
         judged,
         fitted.curve,
     )
@@ -146,7 +146,8 @@ class Ruler:
             return cls("test", headline, protocol, parts.seen(), parts.test, candidates)
         if candidates is not None:  # the test part stays out of sight: validation has candidates of its own
             known = parts.for_tuning().everything()
-            candidates = sampling.sample(parts.validation, known, protocol.candidates, experiment.choice.seed)
+            n_negatives = candidates.items.shape[1] - int(candidates.relevant.max())
+            candidates = sampling.sample(parts.validation, known, n_negatives, experiment.choice.seed)
         return cls("validation", headline, protocol, parts.train.rows, parts.validation, candidates)
 
     def measure(self, model: Recommender, n: int, seconds: float) -> dict[str, Any]:

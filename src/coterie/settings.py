@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from coterie.errors import ConfigError, did_you_mean
 
@@ -14,6 +14,17 @@ class Settings(BaseModel):
     """A group of settings. The docstring under each field is its help text everywhere."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _yes_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """YAML reads `yes` as true, and Python counts true as 1: `epochs=yes` must not train one epoch."""
+        yes_or_no = isinstance(value, bool) or (
+            isinstance(value, (list, tuple)) and any(isinstance(v, bool) for v in value)
+        )
+        if yes_or_no and cls.model_fields[info.field_name or ""].annotation is not bool:
+            raise ValueError("expected something other than yes or no")
+        return value
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
@@ -42,10 +53,11 @@ def split_by_owner(values: Mapping[str, Any], owners: Mapping[str, type[Settings
 
 def _first(group: type[Settings], error: ValidationError) -> str:
     fault = error.errors()[0]
-    key = ".".join(str(part) for part in fault["loc"]) or group.__name__
+    key = str(fault["loc"][0]) if fault["loc"] else group.__name__
     if fault["type"] == "extra_forbidden":
         return f"unknown setting {key!r}. {did_you_mean(key, group.model_fields)}"
-    rule = fault["msg"][0].lower() + fault["msg"][1:]
+    rule = fault["msg"].removeprefix("Value error, ")
+    rule = rule[0].lower() + rule[1:]
     hint = group.model_fields[key].description if key in group.model_fields else None
     about = f" ({hint.splitlines()[0].rstrip('.')})" if hint else ""
     return f"setting {key!r} is {fault.get('input')!r}; {rule}{about}. Change it with --set {key}=VALUE."

@@ -12,7 +12,7 @@ with a single item is trained on and not tested. The validation part is carved o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -20,7 +20,7 @@ import numpy as np
 from coterie import streams
 from coterie.data.interactions import Interactions, canonical_order
 from coterie.errors import DataError
-from coterie.types import Bools, Ints, Longs, Rows, Training
+from coterie.types import Bools, Ids, Ints, Longs, Rows, Training
 
 Rule = Literal["leave-one-out", "temporal", "global-time", "random", "own"]
 
@@ -70,6 +70,10 @@ def split(data: Interactions, rule: Rule, fraction: float, seed: int, validation
     if not validation:
         return Split(rule, rest, test)
     train, held = _carve(rest, rule, fraction, seed, "validation")
+    if not len(held):
+        raise DataError(
+            f"split {rule!r} leaves nothing for the validation part; expected users with more interactions. Set validation=false."
+        )
     return Split(rule, train, test, held)
 
 
@@ -89,11 +93,32 @@ def own(train: Interactions, test: Interactions, validation: Interactions | None
     """A split that somebody else made: the parts are joined over one numbering of users and items."""
     parts = [p for p in (train, test, validation) if p is not None]
     whole = Interactions.from_columns(
-        np.concatenate([p.user_ids[p.users].astype(object) for p in parts]),
-        np.concatenate([p.item_ids[p.items].astype(object) for p in parts]),
+        _texts([p.user_ids[p.users] for p in parts]),
+        _texts([p.item_ids[p.items] for p in parts]),
     )
+    whole = _described(whole, parts)
     renumbered = [_renumber(p, whole) for p in parts]
     return Split("own", renumbered[0], renumbered[1], renumbered[2] if validation is not None else None)
+
+
+def _texts(ids: list[Ids]) -> Ids:
+    """One array of ids: as they are where all are numbers, else as texts."""
+    if all(i.dtype.kind in "iu" for i in ids):
+        return np.concatenate(ids)
+    return np.concatenate([np.array([str(v) for v in i], dtype=object) for i in ids])
+
+
+def _described(whole: Interactions, parts: list[Interactions]) -> Interactions:
+    texts: dict[str, str] = {}
+    categories: dict[str, tuple[str, ...]] = {}
+    features: dict[str, dict[str, str]] = {}
+    for p in reversed(parts):
+        names = [str(i) for i in p.item_ids]
+        texts |= {} if p.item_texts is None else dict(zip(names, p.item_texts, strict=True))
+        categories |= {} if p.item_categories is None else dict(zip(names, p.item_categories, strict=True))
+        for feature, values in p.user_features.items():
+            features.setdefault(feature, {}).update(zip(map(str, p.user_ids), values, strict=True))
+    return whole.describe_items(texts, categories).describe_users(features)
 
 
 def given(data: Interactions, users: Ints, items: Ints, validation: bool = False) -> Split:
@@ -160,14 +185,13 @@ def _renumber(part: Interactions, whole: Interactions) -> Interactions:
     users = np.array([places[0][str(u)] for u in part.user_ids], np.int32)[part.users]
     items = np.array([places[1][str(v)] for v in part.item_ids], np.int32)[part.items]
     order = canonical_order(users, items, part.times)
-    return Interactions(
-        users[order],
-        items[order],
-        None if part.ratings is None else part.ratings[order],
-        None if part.times is None else part.times[order],
-        whole.user_ids,
-        whole.item_ids,
-        whole.item_order,
+    return replace(
+        whole,
+        users=users[order],
+        items=items[order],
+        ratings=None if part.ratings is None else part.ratings[order],
+        times=None if part.times is None else part.times[order],
+        notes=(),
     )
 
 

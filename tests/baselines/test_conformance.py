@@ -213,7 +213,14 @@ def test_odd_people_and_items_get_finite_scores(name, histories, n_items):
 
 TOY: dict[str, dict[str, Any]] = {
     "bpr": {"epochs": 150, "learning_rate": 0.1, "embedding_size": 8, "reg_user": 0.005},
-    "gmf": {"epochs": 150, "learning_rate": 0.05, "embedding_size": 8, "reg": 0.005, "start_scale": 0.1},
+    "gmf": {
+        "epochs": 100,
+        "learning_rate": 0.02,
+        "embedding_size": 8,
+        "reg": 0.005,
+        "negatives": 1,
+        "start_scale": 0.1,
+    },
     "als": {"alpha": 5.0, "reg": 1.0, "embedding_size": 8},
     "ease": {"reg": 10.0},
 }

@@ -146,6 +146,14 @@ def test_headline_setting_chooses_what_is_shown(coterie: Command) -> None:
     assert {row[0] for row in rows_of(done.out)} == {"R@10", "P@10"}
 
 
+def test_run_on_a_real_dataset_by_name(coterie: Command, real_data: Callable[..., None]) -> None:
+    real_data("ml-100k", "u.data", "ml-100k.inter")
+    result = result_of(coterie("run", "popular", "--dataset", "ml-100k", "--json"))
+    assert (result["dataset"], result["protocol"], result["run"]) == ("ml-100k", "loo-50", "runs/popular-ml-100k-1")
+    assert (result["users"], result["items"], result["training_interactions"]) == (943, 1682, 100_000 - 943)
+    assert result["tested_users"] == 943
+
+
 def write_square(path: Path, header: str) -> None:
     """Four people, three of four items each, at rising times; nobody has the item with their own number."""
     pairs = [(u, i) for u in range(4) for i in range(4) if u != i]

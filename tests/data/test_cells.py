@@ -49,7 +49,7 @@ def unquoted_files(draw: st.DrawFn) -> tuple[str, int, list[str]]:
     return separator, width, lines
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=200)
 @given(unquoted_files(), st.booleans(), st.integers(1, 10))
 def test_the_fast_way_is_a_plain_split_of_every_line(file, quoting: bool, chunk: int) -> None:
     separator, width, lines = file
@@ -57,7 +57,7 @@ def test_the_fast_way_is_a_plain_split_of_every_line(file, quoting: bool, chunk:
     assert rows_of(lines, separator, width, quoting, chunk) == (plain, {})
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=200)
 @given(unquoted_files(), st.booleans())
 def test_the_fast_way_equals_the_way_of_the_csv_module(file, quoting: bool) -> None:
     separator, width, lines = file
@@ -67,7 +67,7 @@ def test_the_fast_way_equals_the_way_of_the_csv_module(file, quoting: bool) -> N
     assert rows_of(lines, separator, width, quoting, 100) == by_csv
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(
     rows=st.lists(st.lists(st.text('ab,;\t"\n\r é', max_size=4), min_size=2, max_size=2), min_size=1, max_size=8),
     separator=st.sampled_from([",", ";", "\t"]),
@@ -84,7 +84,7 @@ def test_what_the_csv_module_wrote_is_read_back(rows, separator: str, end: str, 
     assert ([row for _, row in found], wrong) == (rows, {})
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(
     widths=st.lists(st.integers(0, 5), max_size=12),
     separator=st.sampled_from(SEPARATORS),

@@ -22,13 +22,15 @@ def test_every_dataset_has_what_people_are_told() -> None:
 
 
 def test_an_unknown_dataset_gets_a_suggestion() -> None:
-    with pytest.raises(UnknownName, match=r"unknown dataset 'ml-100'; it is not a file either\. Did you mean 'ml-100k'\?"):
+    with pytest.raises(
+        UnknownName, match=r"unknown dataset 'ml-100'; it is not a file either\. Did you mean 'ml-100k'\?"
+    ):
         dataset("ml-100")
 
 
 @pytest.mark.parametrize("name", ["nowhere.csv", "some/where", "ratings.parquet"])
 def test_what_looks_like_a_path_is_one(name: str) -> None:
-    with pytest.raises(DataError, match="does not exist. Check the path"):
+    with pytest.raises(DataError, match=r"does not exist\. Check the path"):
         load(name)
 
 
@@ -75,6 +77,8 @@ def test_a_dataset_that_comes_by_hand_says_what_to_do(tmp_path: Path, monkeypatc
     with pytest.raises(FetchError) as caught:
         load("foursquare-italy")
     message = str(caught.value)
-    assert message.startswith(f"dataset 'foursquare-italy' is not in {tmp_path / 'foursquare-italy'} and cannot be fetched.")
+    assert message.startswith(
+        f"dataset 'foursquare-italy' is not in {tmp_path / 'foursquare-italy'} and cannot be fetched."
+    )
     assert all(word in message for word in ("authors", "Bologna", "Venice", "NAME.tsv", "COTERIE_DATA"))
     assert not list(tmp_path.iterdir())

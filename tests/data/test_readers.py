@@ -192,7 +192,9 @@ def test_a_damaged_parquet_file_is_refused(tmp_path: Path, refused) -> None:
 
 
 def test_recbole_side_files_come_along(write) -> None:
-    write("mine.item", "item_id:token\tmovie_title:token_seq\trelease_year:token\tclass:token_seq\n10\tTen\t1995\ta b\n")
+    write(
+        "mine.item", "item_id:token\tmovie_title:token_seq\trelease_year:token\tclass:token_seq\n10\tTen\t1995\ta b\n"
+    )
     write("mine.user", "user_id:token\tage:token\tgender:token\n1\t24\tM\n2\t53\tF\n9\t1\tF\n")
     data = read(write("mine.inter", INTER))
     assert data.item_ids.tolist() == ["9", "10"]
@@ -269,7 +271,9 @@ def test_a_bad_row_of_a_packed_file_is_named_by_the_file_that_is_there(write, re
 def cities(folder: Path, **rows: str) -> Path:
     header = "user_id\tvenue_id\ttype\tutc\n"
     for city in foursquare.CITIES:
-        (folder / f"{city}.tsv").write_text(header + rows.get(city, f"1\t{city}\tBar\tTue Apr 03 18:00:12 +0000 2012\n"))
+        (folder / f"{city}.tsv").write_text(
+            header + rows.get(city, f"1\t{city}\tBar\tTue Apr 03 18:00:12 +0000 2012\n")
+        )
     return folder
 
 
@@ -284,7 +288,8 @@ def test_foursquare_joins_its_cities(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "moment", ["Tue Apr 31 18:00:12 +0000 2012", "Tue Foo 03 18:00:12 +0000 2012", "2012", "", "Tue Apr 03 18:00 +0000 2012"]
+    "moment",
+    ["Tue Apr 31 18:00:12 +0000 2012", "Tue Foo 03 18:00:12 +0000 2012", "2012", "", "Tue Apr 03 18:00 +0000 2012"],
 )
 def test_a_bad_moment_of_foursquare_is_named(moment: str, tmp_path: Path, refused) -> None:
     message = refused(cities(tmp_path, Rome=f"7\tv\tGym\t{moment}\n"))
@@ -300,7 +305,7 @@ def test_a_repeated_pair_of_foursquare_is_named_by_its_city(tmp_path: Path, refu
 def test_bad_rows_of_all_cities_are_counted_together(tmp_path: Path) -> None:
     bad = "1\tv\tGym\tnever\n1\tw\tGym\tTue Apr 03 18:00:12 +0000 2012\n"
     data = read(cities(tmp_path, Rome=bad, Milan=bad), Reading(skip_bad_rows=True))
-    assert [note for note in data.notes if "skipped" in note][0].startswith("2 bad rows skipped: expected seconds")
+    assert next(note for note in data.notes if "skipped" in note).startswith("2 bad rows skipped: expected seconds")
 
 
 def test_a_missing_city_is_named(tmp_path: Path, refused) -> None:

@@ -150,7 +150,7 @@ def test_features_say_something_about_the_group(people: Interactions) -> None:
         Synthetic(n_users=2, n_items=20, n_groups=1, mean_interactions=3),
         Synthetic(n_users=2, n_items=20, n_groups=10, mean_interactions=500, taste=1),
         Synthetic(n_users=30, n_items=21, n_groups=10, popularity=0.999, drift=1),
-        Synthetic(n_users=30, n_items=1_000_000, mean_interactions=3),
+        Synthetic(n_users=30, n_items=200_000, mean_interactions=3),
     ],
 )
 def test_the_corners_of_the_settings_hold(config: Synthetic) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from score_table import Table
 
+from coterie import api
 from coterie.evaluate import candidates as sampling
 from coterie.evaluate.evaluation import evaluate, quick
 from coterie.evaluate.metrics import per_user
@@ -81,3 +82,17 @@ def test_the_quick_measure_agrees_with_the_evaluation(parts, model, candidates):
     whole = quick(model, protocol, parts.seen(), parts.test, None)
     assert sampled == {name: judged.metrics[name] for name in sampled}
     assert whole == {name: judged.full[name] for name in whole}
+
+
+def test_validation_has_something_to_lose_against_when_test_lists_are_published(tmp_path, people):
+    """A published file brings negatives for the test items alone; with none of its own, validation is always a hit."""
+    newest = {int(user): int(item) for user, item in zip(people.users, people.items, strict=True)}  # the last one stays
+    number = np.argsort(people.item_order)
+    far = {user: number[np.setdiff1d(np.arange(people.n_items), people.rows.of(user))[:20]] for user in newest}
+    lines = [f"({user},{number[item]})\t" + "\t".join(map(str, far[user])) for user, item in newest.items()]
+    file = tmp_path / "test.negative"
+    file.write_text("\n".join(lines) + "\n")
+    run = api.run("random", people, protocol="full", candidates_file=str(file), validation=True)
+    assert run.curve[-1]["part"] == "validation"
+    assert run.metrics["HR@10"] < 0.7  # 10 of 21
+    assert run.curve[-1]["HR@10"] < 0.7

@@ -19,7 +19,7 @@ class ScreenWatch(Watch):
     """Bars with what is measured, the time so far and the time left."""
 
     def say(self, text: str) -> None:
-        err.print(text, style="dim", markup=False)
+        err.print(text, style="dim", markup=False, soft_wrap=True)
 
     @contextmanager
     def task(self, label: str, total: float | None) -> Iterator[Advance]:
@@ -34,7 +34,7 @@ class ScreenWatch(Watch):
             TextColumn("{task.fields[note]}", markup=False),
         )
         if not err.is_terminal:
-            err.print(f"{label} ...", markup=False)
+            err.print(f"{label} ...", markup=False, soft_wrap=True)
         with Progress(*columns, console=err, transient=False, disable=not err.is_terminal) as progress:
             bar = progress.add_task(label, total=total, note="")
 

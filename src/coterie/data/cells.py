@@ -10,7 +10,7 @@ import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +29,22 @@ class Chunk:
     """line -> its number of columns, for the other rows."""
 
 
+class Lines:
+    """Counts lines as they are read, and knows where the last row began."""
+
+    def __init__(self, first: int) -> None:
+        self.next_row = self.next_line = first
+
+    def counted(self, lines: Iterator[str]) -> Iterator[str]:
+        for line in lines:
+            self.next_line += 1
+            yield line
+
+    def row_began(self) -> int:
+        began, self.next_row = self.next_row, self.next_line
+        return began
+
+
 def chunks(source: str, lines: Iterator[str], separator: str, width: int, quoting: bool, first: int) -> Iterator[Chunk]:
     """All rows from line number `first` on."""
     while block := list(islice(lines, CHUNK)):
@@ -37,11 +53,18 @@ def chunks(source: str, lines: Iterator[str], separator: str, width: int, quotin
             yield from _by_csv(source, chain(block, lines), separator, width, quoting, first)
             return
         if all(line.count(separator) == width - 1 for line in block) and (width > 1 or all(map(str.strip, block))):
-            cells = text.replace("\r\n", "\n").rstrip("\n").replace("\n", separator).split(separator)
+            cells = _split(text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n"), separator)
             yield Chunk([cells[i::width] for i in range(width)], np.arange(first, first + len(block)), {})
         else:
             yield from _by_csv(source, iter(block), separator, width, quoting, first)
         first += len(block)
+
+
+def _split(text: str, separator: str) -> list[str]:
+    if len(separator) == 1:
+        return text.replace("\n", separator).split(separator)
+    # a line may end or start with a part of the separator: "1::2:" above ":3::4"
+    return [cell for line in text.split("\n") for cell in line.split(separator)]
 
 
 def split_line(line: str, separator: str, quoting: bool) -> list[str]:
@@ -52,24 +75,23 @@ def split_line(line: str, separator: str, quoting: bool) -> list[str]:
 def _by_csv(
     source: str, lines: Iterator[str], separator: str, width: int, quoting: bool, first: int
 ) -> Iterator[Chunk]:
-    reader = _reader(lines, separator, quoting)
+    where = Lines(first)
+    reader = _reader(where.counted(lines), separator, quoting)
     try:
-        while rows := [(reader.line_num, row) for row in islice(reader, CHUNK)]:
-            kept = [(line + first - 1, row) for line, row in rows if len(row) > 1 or any(map(str.strip, row))]
+        while rows := [(where.row_began(), row) for row in islice(reader, CHUNK)]:
+            kept = [(line, row) for line, row in rows if len(row) > 1 or any(map(str.strip, row))]
             right = [(line, row) for line, row in kept if len(row) == width]
             wrong = {line: len(row) for line, row in kept if len(row) != width}
             columns = [[row[i] for _, row in right] for i in range(width)]
             yield Chunk(columns, np.array([line for line, _ in right], np.int64), wrong)
     except csv.Error as error:
-        where = reader.line_num + first - 1
         raise DataError(
-            f"{source}:{where}: {error}; expected fields parted by {separator!r}. Look for a stray quote."
+            f"{source}:{where.row_began()}: {error}; expected fields parted by {separator!r}. Look for a stray quote."
         ) from None
 
 
 def _reader(lines: Iterator[str], separator: str, quoting: bool) -> Any:
-    """The csv module's reader, which knows one-character separators only."""
-    delimiter = separator if len(separator) == 1 else "\x1f"
-    plain = lines if delimiter == separator else (line.replace(separator, delimiter) for line in lines)
-    quotes: Literal[0, 3] = csv.QUOTE_MINIMAL if quoting else csv.QUOTE_NONE
-    return csv.reader(plain, delimiter=delimiter, strict=True, quoting=quotes)
+    """Rows of cells; quotes go with one-character separators only."""
+    if not quoting or len(separator) > 1:
+        return (line.rstrip("\r\n").split(separator) for line in lines)
+    return csv.reader(lines, delimiter=separator, strict=True)

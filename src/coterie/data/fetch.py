@@ -6,6 +6,7 @@ Whatever is brought is checked against a known hash and appears in the data fold
 from __future__ import annotations
 
 import hashlib
+import http.client
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import tempfile
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,10 +90,13 @@ def bring(
     if place := here(name, signature):
         return place
     target = data_folder() / name
+    if target.exists():
+        raise FetchError(f"{target} is there but holds none of {', '.join(signature)}. Move it away or put them there.")
     if not sources:
         raise FetchError(
             f"dataset {name!r} is not in {target} and cannot be fetched. {by_hand} into that folder, or set COTERIE_DATA."
         )
+    _writable(target.parent)
     failures = []
     for source in sources:
         try:
@@ -100,22 +105,24 @@ def bring(
             failures.append(str(error))
             watch.say(f"{error}")
     raise FetchError(
-        f"dataset {name!r} could not be fetched ({len(failures)} sources tried). Put it into {target}, or set COTERIE_DATA to a folder that holds {name}/."
+        f"dataset {name!r} could not be fetched ({' '.join(failures)}). Put it into {target}, or set COTERIE_DATA to a folder that holds {name}/."
     )
 
 
-def _whole_or_nothing(target: Path, fill: Callable[[Path], None]) -> Path:
+def _writable(folder: Path) -> None:
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise FetchError(
-            f"the data folder {target.parent} cannot be written ({error.strerror}). Set COTERIE_DATA to a folder of yours."
+            f"the data folder {folder} cannot be written ({error.strerror}). Set COTERIE_DATA to a folder of yours."
         ) from None
+
+
+def _whole_or_nothing(target: Path, fill: Callable[[Path], None]) -> Path:
+    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
         fill(scratch)
-        if target.exists():  # left by an earlier version or by hand, without the files that make it the dataset
-            shutil.rmtree(target)
         scratch.rename(target)
         return target
     finally:
@@ -131,8 +138,9 @@ def _download(url: str, target: Path, watch: Watch) -> None:
                     out.write(block)
                     advance(len(block), f"{out.tell() / 1e6:.1f} MB")
             got = out.tell()
-    except (urllib.error.URLError, OSError) as error:
-        raise FetchError(f"{url} did not answer ({getattr(error, 'reason', error)}). Check the network.") from None
+    except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
+        why = " ".join(str(getattr(error, "reason", error)).split())  # one line
+        raise FetchError(f"{url} did not answer ({why}). Check the network.") from None
     if total and got != total:
         raise FetchError(f"{url} was cut short at {got:,} of {total:,} bytes. Try again.")
 
@@ -164,7 +172,7 @@ def _unpack(archive: Path, prefix: str, members: tuple[str, ...], folder: Path) 
             for name in members:
                 with packed.open(prefix + name) as inside, (folder / name).open("wb") as out:
                     shutil.copyfileobj(inside, out)
-    except (KeyError, zipfile.BadZipFile, EOFError) as error:
+    except (KeyError, zipfile.BadZipFile, EOFError, zlib.error) as error:
         raise FetchError(f"{archive.name} is not the expected archive ({error}). Try again.") from None
 
 

@@ -38,6 +38,12 @@ def open_member(place: Path, name: str, encoding: str = "utf-8-sig") -> Iterator
         yield lines
 
 
+def place_of(place: Path, name: str) -> Path:
+    """The file that `open_member` opens, for messages."""
+    found = _find(place, name)
+    return place if found is None else found[0]
+
+
 def _find(place: Path, name: str) -> tuple[Path, str | None] | None:
     names = (name, f"{name}.gz")
     if place.is_dir():
@@ -61,9 +67,10 @@ def _open_bytes(path: Path, member: str | None) -> IO[bytes]:
         raise DataError(f"{path}: is a folder; expected a file of interactions. Name the file inside it.")
     if path.suffix == ".zip":
         archive = zipfile.ZipFile(path)
-        stream = archive.open(member or _only_member(path))
-        return _unzipped(stream) if (member or "").endswith(".gz") else stream
-    return _unzipped(path.open("rb")) if path.suffix == ".gz" else path.open("rb")
+        member = member or _only_member(path)
+        stream = archive.open(member)
+        return _unzipped(stream) if member.endswith(".gz") else stream
+    return io.BufferedReader(gzip.GzipFile(path)) if path.suffix.lower() == ".gz" else path.open("rb")
 
 
 def _unzipped(stream: IO[bytes]) -> IO[bytes]:
@@ -87,6 +94,8 @@ def _reported(path: Path) -> Iterator[None]:
         raise DataError(f"{path}: does not exist. Check the path.") from None
     except PermissionError:
         raise DataError(f"{path}: may not be read. Check its permissions.") from None
+    except (RuntimeError, NotImplementedError) as error:  # what zipfile says of passwords and unknown methods
+        raise DataError(f"{path}: cannot be unpacked ({error}). Unpack it and name the file inside.") from None
     except DAMAGED as error:
         raise DataError(
             f"{path}: is damaged or cut short ({error or type(error).__name__}). Fetch or copy it again."

@@ -13,7 +13,7 @@ import numpy as np
 from coterie.data import files
 from coterie.data.interactions import Interactions
 from coterie.data.options import Reading
-from coterie.data.table import Layout, Table, read_lookup, read_table
+from coterie.data.table import Layout, Table, read_lookup, read_table, refuse_duplicates
 
 CITIES = ("Bologna", "Florence", "Milan", "Rome", "Turin", "Venice")
 MONTHS = {
@@ -24,6 +24,9 @@ COLUMNS = {"item_id": "venue_id", "timestamp": "utc"}
 
 def read(place: Path, options: Reading) -> Interactions:
     tables = [_city(place, city, options) for city in CITIES]
+    if options.duplicates == "error":
+        for table in tables:  # here a message can still name the city's file
+            refuse_duplicates(table)
     whole = Table(
         source=str(place),
         columns={role: np.concatenate([t.columns[role] for t in tables]) for role in tables[0].columns},

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coterie import streams
+from coterie.data.table import LATEST, seconds_of
 from coterie.errors import DataError, UnknownName
 from coterie.types import Bools, Floats, Ids, Ints, Longs, Rows
 
@@ -56,25 +57,36 @@ class Interactions:
         notes: tuple[str, ...] = (),
     ) -> Interactions:
         """Number the ids, merge repeated pairs (the `newest` or the `oldest` stays), sort."""
-        user_ids, users, _ = number(user_id)
-        item_ids, items, item_order = number(item_id)
-        ratings = None if rating is None else np.asarray(rating, np.float32)
-        times = None if timestamp is None else np.asarray(timestamp, np.int64)
+        user_ids, users, _ = number(user_id, "user_id")
+        item_ids, items, item_order = number(item_id, "item_id")
+        if keep not in ("newest", "oldest", "error"):
+            raise UnknownName("policy for repeated pairs", keep, ("newest", "oldest", "error"))
+        ratings = (
+            None if rating is None else _checked("rating", rating, float(np.finfo(np.float32).max)).astype(np.float32)
+        )
+        times = None if timestamp is None else _checked("timestamp", timestamp, LATEST, least=0).astype(np.int64)
         _same_length(user_id=users, item_id=items, rating=ratings, timestamp=times)
-        order = canonical_order(users, items, times)
+        order = canonical_order(users, items, times, ratings)
         kept = order[_one_per_pair(users[order], items[order], len(item_ids), keep)]
         if merged := len(order) - len(kept):
+            if keep == "error":
+                again = np.setdiff1d(order, kept)[0]
+                raise DataError(
+                    f"row {again}: user {user_ids[users[again]]!s} and item {item_ids[items[again]]!s} stand more than once; "
+                    "expected distinct pairs. Remove one or set duplicates=newest."
+                )
             notes = (*notes, f"{merged:,} repeated user-item pairs merged, the {keep} of each kept")
         data = cls(users, items, ratings, times, user_ids, item_ids, item_order, notes=notes)
         return data.select(kept)
 
     @classmethod
-    def from_frame(cls, frame: pd.DataFrame, **columns: str) -> Interactions:
+    def from_frame(cls, frame: pd.DataFrame, *, keep: str = "newest", **columns: str) -> Interactions:
         """From a data frame; `user_id="userId"` names a column that is called otherwise."""
+        asked = set(columns)
         wanted = {role: columns.pop(role, role) for role in ("user_id", "item_id", "rating", "timestamp")}
         if columns:
             raise UnknownName("column role", next(iter(columns)), wanted)
-        for role in ("user_id", "item_id"):
+        for role in {"user_id", "item_id"} | asked:
             if wanted[role] not in frame:
                 raise UnknownName("column", wanted[role], frame.columns, f" for {role}")
         have = {role: frame[name].to_numpy() for role, name in wanted.items() if name in frame}
@@ -83,7 +95,9 @@ class Interactions:
                 raise DataError(
                     f"row {bad[0]}: column {wanted[role]!r} is {values[bad[0]]!r}; expected a value. Drop or fill the row."
                 )
-        return cls.from_columns(have["user_id"], have["item_id"], have.get("rating"), have.get("timestamp"))
+        if "timestamp" in have:
+            have["timestamp"] = seconds_of(frame[wanted["timestamp"]])
+        return cls.from_columns(have["user_id"], have["item_id"], have.get("rating"), have.get("timestamp"), keep=keep)
 
     def __len__(self) -> int:
         return len(self.users)
@@ -158,7 +172,7 @@ class Interactions:
         return pd.DataFrame(columns)
 
 
-def number(ids: Sequence[Any] | Ids) -> tuple[Ids, Ints, Ints]:
+def number(ids: Sequence[Any] | Ids, name: str = "id") -> tuple[Ids, Ints, Ints]:
     """Distinct ids in natural order (as numbers where all are whole numbers), each id's place among them, and the
     places by first appearance."""
     import pandas as pd
@@ -167,6 +181,9 @@ def number(ids: Sequence[Any] | Ids) -> tuple[Ids, Ints, Ints]:
     if values.dtype.kind not in "iu":
         values = np.asarray(ids, dtype=object)
     codes, distinct = pd.factorize(values)
+    if len(codes) and codes.min() < 0:
+        row = int(np.argmin(codes))
+        raise DataError(f"row {row}: column {name!r} is {values[row]!r}; expected an id. Drop or fill the row.")
     order = _natural_order(np.asarray(distinct))
     place = np.empty(len(order), np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
@@ -192,12 +209,28 @@ def _natural_order(distinct: Ids) -> Longs:
     return np.array(sorted(range(len(texts)), key=texts.__getitem__), np.int64)
 
 
-def canonical_order(users: Ints, items: Ints, times: Longs | None) -> Longs:
-    """By user, then time, then the fixed hash of the pair."""
+def _checked(name: str, values: Any, most: float, least: float | None = None) -> np.ndarray:
+    try:
+        numbers = np.asarray(values)
+        numbers = numbers if numbers.dtype.kind in "iu" else np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"column {name!r} holds something that is no number; expected numbers. Convert it.") from None
+    good = (numbers >= (-most if least is None else least)) & (numbers <= most)
+    if not good.all():
+        row = int(np.argmin(good))
+        raise DataError(
+            f"row {row}: column {name!r} is {numbers[row].item()!r}; expected a finite number in range. Fix it."
+        )
+    return numbers
+
+
+def canonical_order(users: Ints, items: Ints, times: Longs | None, ratings: Floats | None = None) -> Longs:
+    """By user, then time, then the fixed hash of the pair; a pair that stands twice at one moment by rating."""
     if times is None:
         return np.lexsort((items, users))
     pairs = users.astype(np.uint64) << np.uint64(32) | items.astype(np.uint64)
-    return np.lexsort((streams.mix_array(pairs), times, users))
+    last = () if ratings is None else (ratings,)
+    return np.lexsort((*last, streams.mix_array(pairs), times, users))
 
 
 def _one_per_pair(users: Ints, items: Ints, n_items: int, keep: str) -> Longs:

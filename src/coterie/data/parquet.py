@@ -9,7 +9,7 @@ import numpy as np
 
 from coterie.data.interactions import Interactions
 from coterie.data.options import Reading
-from coterie.data.table import Table, check_ratings, check_times, places
+from coterie.data.table import Table, check_ratings, check_times, places, seconds_of
 from coterie.errors import DataError, MissingExtra
 from coterie.types import Bools, Ids
 
@@ -28,8 +28,9 @@ def read(path: Path, options: Reading) -> Interactions:
         if broken.any() and not options.skip_bad_rows:
             row = int(np.argmax(broken))
             value = frame.iloc[row, place]
+            shown = value.item() if isinstance(value, np.generic) else value
             raise DataError(
-                f"{path}:{row + 1}: column {names[place]!r} is {value!r}; {rule}. Fix the row or pass --skip-bad-rows."
+                f"{path}:{row + 1}: column {names[place]!r} is {shown!r}; {rule}. Fix the row or pass --skip-bad-rows."
             )
         if newly := int((broken & good).sum()):
             skipped[rule] = newly
@@ -52,16 +53,15 @@ def _load(path: Path) -> pd.DataFrame:
     except FileNotFoundError:
         raise DataError(f"{path}: does not exist. Check the path.") from None
     except (OSError, ValueError) as error:
-        raise DataError(f"{path}: is not a readable parquet file ({error}). Fetch or write it again.") from None
+        why = " ".join(str(error).split())
+        raise DataError(f"{path}: is not a readable parquet file ({why}). Fetch or write it again.") from None
 
 
 def _check(role: str, column: pd.Series) -> tuple[Ids, Bools, str]:
     import pandas as pd
 
     if role in ("user_id", "item_id"):
-        return column.to_numpy(), column.isna().to_numpy(), "expected an id"
-    if role == "timestamp" and pd.api.types.is_datetime64_any_dtype(column):
-        seconds = column.astype("datetime64[s]").astype("int64").to_numpy(np.float64)
-        return check_times(np.where(column.isna(), np.nan, seconds))
-    numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
-    return check_ratings(numbers) if role == "rating" else check_times(numbers)
+        return column.to_numpy(), (column.isna() | column.eq("")).to_numpy(bool), "expected an id"
+    if role == "rating":
+        return check_ratings(pd.to_numeric(column, errors="coerce").to_numpy(np.float64))
+    return check_times(seconds_of(column))

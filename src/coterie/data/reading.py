@@ -39,7 +39,7 @@ def _reader(path: Path) -> Reader:
     for name, reader in BY_CONTENT.items():
         if files.exists(path, name):
             return reader
-    suffixes = [s for s in path.suffixes if s not in (".gz", ".zip")]
+    suffixes = [s.lower() for s in path.suffixes if s.lower() not in (".gz", ".zip")]
     if suffixes and suffixes[-1] in BY_SUFFIX:
         return BY_SUFFIX[suffixes[-1]]
     if path.suffix in (".zip", ".gz"):

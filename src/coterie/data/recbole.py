@@ -17,16 +17,19 @@ CATEGORIES = ("class", "genre", "genres", "categories", "category")
 
 
 def read(path: Path, options: Reading) -> Interactions:
+    name = path.name.removesuffix(".gz")
+    return read_member(path if path.suffix == ".zip" else path.parent, name, options)
+
+
+def read_member(place: Path, name: str, options: Reading, user_prefix: str = "") -> Interactions:
+    """A set of atomic files in a folder or a zip. Some packagings put a word before every user id."""
     layout = Layout("\t", columns=options.columns, clean_name=_field, quoting=False)
-    with files.open_text(path) as lines:
-        data = options.build(read_table(str(path), lines, layout, options.skip_bad_rows))
-    stem = path.name.removesuffix(".gz").removesuffix(".inter")
-    return _with_users(_with_items(data, path.parent, f"{stem}.item"), path.parent, f"{stem}.user")
-
-
-def strip_user_prefix(data: Interactions, prefix: str) -> Interactions:
-    """Some packagings put a word before every user id; ours are the original ids."""
-    return replace(data, user_ids=np.array([str(u).removeprefix(prefix) for u in data.user_ids], dtype=object))
+    with files.open_member(place, name) as lines:
+        table = read_table(str(files.place_of(place, name)), lines, layout, options.skip_bad_rows)
+    users = np.array([u.removeprefix(user_prefix) for u in table.columns["user_id"]], dtype=object)
+    data = options.build(replace(table, columns=table.columns | {"user_id": users}))
+    stem = name.removesuffix(".inter")
+    return _with_users(_with_items(data, place, f"{stem}.item"), place, f"{stem}.user")
 
 
 def _with_items(data: Interactions, folder: Path, name: str) -> Interactions:

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from coterie import streams
-from coterie.data.interactions import Interactions, objects
+from coterie.data.interactions import Interactions, canonical_order, objects
 from coterie.settings import Settings
 from coterie.types import Doubles, Ints, Longs
 
@@ -50,7 +50,7 @@ class Synthetic(Settings):
     """Exponent of the power law; 0 makes all items equally popular."""
     drift: float = Field(0.1, ge=0, le=1)
     """How far the order of popularity shifts over the whole time."""
-    data_seed: int = Field(0, ge=0)
+    data_seed: int = Field(0, ge=0, lt=2**63)
     """Seed of the data, apart from the run's seed."""
 
 
@@ -92,18 +92,19 @@ def _choices(
 
 
 def _timed(rng: np.random.Generator, users: Ints, items: Ints, arrival: Doubles) -> tuple[Ints, Ints, Longs]:
-    """Everybody is active for a tenth of the span, at ticks of about three minutes; sorted by user, time, item."""
+    """Everybody is active for a tenth of the span, at ticks of about three minutes; in canonical order."""
     ticks = rng.integers(0, 1 << TICK_BITS, len(users))
     packed = ((users.astype(np.int64) << TICK_BITS | ticks) << ITEM_BITS) | items
     packed.sort()
     users = (packed >> (TICK_BITS + ITEM_BITS)).astype(np.int32)
     ticks = (packed >> ITEM_BITS) & ((1 << TICK_BITS) - 1)
     start = (START + arrival * SPAN).astype(np.int64)
-    return (
-        users,
-        (packed & ((1 << ITEM_BITS) - 1)).astype(np.int32),
-        start[users] + ticks * (SPAN // 10) // (1 << TICK_BITS),
-    )
+    items = (packed & ((1 << ITEM_BITS) - 1)).astype(np.int32)
+    times = start[users] + ticks * (SPAN // 10) // (1 << TICK_BITS)
+    equal = np.diff(packed >> ITEM_BITS) == 0
+    tied = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
+    items[tied] = items[tied][canonical_order(users[tied], items[tied], times[tied])]
+    return users, items, times
 
 
 def _described(

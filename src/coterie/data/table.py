@@ -5,17 +5,22 @@ A column of a chunk is checked at once; only where it fails is it looked at valu
 
 from __future__ import annotations
 
+import csv
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from coterie.data.cells import Chunk, chunks, split_line
 from coterie.errors import DataError, did_you_mean
 from coterie.types import Bools, Doubles, Ids, Longs
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LATEST = 4_102_444_800  # 2100-01-01
 ROLES = ("user_id", "item_id", "rating", "timestamp")
@@ -93,7 +98,8 @@ def read_table(source: str, lines: Iterable[str], layout: Layout, skip_bad_rows:
 def refuse_duplicates(table: Table) -> None:
     """For the policy `duplicates: error`: name the first pair that stands twice."""
     first: dict[tuple[str, str], int] = {}
-    for user, item, line in zip(table.columns["user_id"], table.columns["item_id"], table.lines, strict=True):
+    pairs = table.columns["user_id"].tolist(), table.columns["item_id"].tolist()
+    for user, item, line in zip(*pairs, table.lines.tolist(), strict=True):
         if (user, item) in first:
             raise DataError(
                 f"{table.source}:{line}: user {user!r} and item {item!r} stood on line {first[user, item]} already; "
@@ -131,7 +137,7 @@ def places(source: str, names: Sequence[str], columns: dict[str, str]) -> dict[s
 
 def check_ratings(numbers: Doubles) -> tuple[Ids, Bools, str]:
     """(values, which are bad, the rule they break)."""
-    return numbers, ~np.isfinite(numbers), "expected a number"
+    return numbers, ~(np.abs(numbers) <= np.finfo(np.float32).max), "expected a number"
 
 
 def check_times(numbers: Doubles) -> tuple[Ids, Bools, str]:
@@ -153,7 +159,12 @@ def _header(source: str, lines: Iterator[str], layout: Layout) -> tuple[str, ...
         raise DataError(
             f"{source}:1: the header {_shown(line.strip())} is not UTF-8; expected UTF-8 text. Save the file as UTF-8."
         )
-    return tuple(layout.clean_name(name) for name in split_line(line, layout.separator, layout.quoting))
+    try:
+        return tuple(layout.clean_name(name) for name in split_line(line, layout.separator, layout.quoting))
+    except csv.Error as error:
+        raise DataError(
+            f"{source}:1: the header {_shown(line.strip())} cannot be split ({error}); expected names parted by {layout.separator!r}. Look for a stray quote."
+        ) from None
 
 
 def _check(
@@ -176,7 +187,7 @@ def _check_column(role: str, cells: list[str], layout: Layout) -> tuple[Ids, Boo
         return _ids(cells)
     if role == "rating":
         return check_ratings(_numbers(cells, _number))
-    return check_times(_numbers(cells, layout.parse_time or _time))
+    return check_times(_numbers(cells, layout.parse_time or time_of))
 
 
 def _ids(cells: list[str]) -> tuple[Ids, Bools, str]:
@@ -189,14 +200,27 @@ def _ids(cells: list[str]) -> tuple[Ids, Bools, str]:
 
 def _numbers(cells: list[str], parse: Callable[[str], float]) -> Doubles:
     try:
-        if parse not in (_number, _time) or "_" in "".join(cells):
+        if parse not in (_number, time_of) or "_" in "".join(cells):
             raise ValueError
         return np.array(cells, dtype=np.float64)
     except ValueError:
-        return np.array([_or_nan(parse, cell) for cell in cells], dtype=np.float64)
+        return np.array([or_nan(parse, cell) for cell in cells], dtype=np.float64)
 
 
-def _or_nan(parse: Callable[[str], float], cell: str) -> float:
+def seconds_of(column: pd.Series) -> Doubles:
+    """Seconds since 1970 of numbers, texts or moments of a data frame; NaN where there is none."""
+    import pandas as pd
+
+    if pd.api.types.is_datetime64_any_dtype(column):
+        moments = pd.to_datetime(column, utc=True).dt.tz_localize(None).astype("datetime64[s]")
+        return np.where(column.isna(), np.nan, moments.astype("int64").to_numpy(np.float64))
+    numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64).copy()
+    for r in np.flatnonzero(np.isnan(numbers)):
+        numbers[r] = or_nan(time_of, str(column.iloc[r]))
+    return numbers
+
+
+def or_nan(parse: Callable[[str], float], cell: str) -> float:
     try:
         return parse(cell)
     except (ValueError, OverflowError, KeyError):
@@ -209,7 +233,7 @@ def _number(cell: str) -> float:
     return float(cell)
 
 
-def _time(cell: str) -> float:
+def time_of(cell: str) -> float:
     try:
         return _number(cell)
     except ValueError:

@@ -23,6 +23,11 @@ class Candidates:
     items: Ints  # (tested, candidates)
     relevant: Longs  # (tested,) how many leading items are relevant
 
+    def by_user(self) -> Candidates:
+        """The rows in the order of the users."""
+        order = np.argsort(self.users, kind="stable")
+        return Candidates(self.users[order], self.items[order], self.relevant[order])
+
 
 def sample(test: Interactions, known: Rows, n_negatives: int, seed: int) -> Candidates:
     """`n_negatives` distinct items per user that the user never touched, or all of them where there are fewer."""
@@ -78,11 +83,22 @@ def read_published(path: Path, data: Interactions) -> Candidates:
     """
     numbering = data.item_order
     with open_text(path) as lines:
-        rows = [_published_row(path, n, line, len(data.user_ids), len(numbering)) for n, line in enumerate(lines, 1)]
-    if len({len(r) for r in rows}) != 1:
-        raise DataError(f"{path}: rows have different numbers of negatives; expected the same for all. Fetch it again.")
+        rows = [_published_row(path, n, line, data.n_users, len(numbering)) for n, line in enumerate(lines, 1)]
+    if not rows:
+        raise DataError(f"{path}: is empty; expected a test pair and its negatives a line. Fetch it again.")
+    listed: dict[int, int] = {}
+    for n, row in enumerate(rows, 1):
+        if len(row) != len(rows[0]):
+            raise DataError(
+                f"{path}:{n}: {len(row) - 2} negatives; expected {len(rows[0]) - 2} as on line 1. Fetch it again."
+            )
+        if row[0] in listed:
+            raise DataError(
+                f"{path}:{n}: user {row[0]} stood on line {listed[row[0]]} already; expected one line a user. Fetch it again."
+            )
+        listed[row[0]] = n
     table = np.array(rows, np.int64)
-    return Candidates(table[:, 0].astype(np.int32), numbering[table[:, 1:]], np.ones(len(table), np.int64))
+    return Candidates(table[:, 0].astype(np.int32), numbering[table[:, 1:]], np.ones(len(table), np.int64)).by_user()
 
 
 def _published_row(path: Path, n: int, line: str, n_users: int, n_items: int) -> list[int]:

@@ -36,7 +36,7 @@ def evaluate(model: Recommender, split: Split, protocol: Protocol, candidates: C
     full = means(full_table) | overall(whole, protocol.cutoffs, popularity, split.train.n_users)
     if candidates is None:
         return Evaluation(full, full, whole.users, full_table)
-    table = per_user(rank_candidates(model, candidates, k), protocol.cutoffs)
+    table = per_user(rank_candidates(model, candidates.by_user(), k), protocol.cutoffs)
     both = table | {f"full:{name}": values for name, values in full_table.items()}
     return Evaluation(means(table), full, whole.users, both)
 

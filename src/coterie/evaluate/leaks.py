@@ -36,7 +36,7 @@ def _disjoint(one: Interactions, other: Interactions, names: str) -> None:
     if len(both):
         user, item = one.user_ids[other.users[both[0]]], one.item_ids[other.items[both[0]]]
         raise LeakError(
-            f"{names} share {len(both):,} interactions, user {user!r} and item {item!r} among them; expected none. {REMEDY}"
+            f"{names} share {len(both):,} interactions, user {str(user)!r} and item {str(item)!r} among them; expected none. {REMEDY}"
         )
 
 

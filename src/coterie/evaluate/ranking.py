@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coterie.errors import Diverged
+from coterie.errors import DataError, Diverged
 from coterie.evaluate.candidates import Candidates
 from coterie.models.recommender import Recommender
 from coterie.types import Floats, Ints, Longs, Rows
@@ -68,28 +68,32 @@ def rank_candidates(model: Recommender, candidates: Candidates, k: int) -> Ranks
     return _in_blocks(scored, np.arange(len(candidates.users), dtype=np.int32), candidates.items.shape[1] * GATHERED, k)
 
 
-def top_items(scores: Floats, sorted_scores: Floats, k: int) -> Ints:
-    """(users, k) best columns, best first, ties by column; -1 where fewer than k are candidates."""
+def top_items(scores: Floats, sorted_scores: Floats, k: int, items: Ints | None = None) -> Ints:
+    """(users, k) best items, best first, ties by item number; -1 where fewer than k are candidates.
+
+    `items` says which item stands in which column; without it a column is an item.
+    """
     k_here = min(k, scores.shape[1])
     threshold = sorted_scores[:, -k_here]
     rows, columns = np.nonzero((scores >= threshold[:, None]) & (scores > -np.inf))
-    order = np.lexsort((columns, -scores[rows, columns], rows))
-    rows, columns = rows[order], columns[order]
+    named = columns if items is None else items[rows, columns]
+    order = np.lexsort((named, -scores[rows, columns], rows))
+    rows, named = rows[order], named[order]
     place = np.arange(len(rows)) - np.searchsorted(rows, rows)
     best = np.full((len(scores), k), -1, np.int32)
     kept = place < k_here
-    best[rows[kept], place[kept]] = columns[kept]
+    best[rows[kept], place[kept]] = named[kept]
     return best
 
 
 def finite(scores: Floats) -> Floats:
-    """The scores, writable; or an error: a model that says NaN must never score a hit."""
+    """A copy of the scores; or an error: a model that says NaN must never score a hit."""
     if not np.isfinite(scores).all():
         bad = scores[~np.isfinite(scores)][0]
         raise Diverged(
             f"training diverged: the model scores {bad}; expected finite numbers. Lower learning_rate or raise reg."
         )
-    return scores if scores.flags.writeable else scores.copy()
+    return scores.copy()
 
 
 def _rank_block(block: Scored, k: int) -> Ranks:
@@ -97,9 +101,7 @@ def _rank_block(block: Scored, k: int) -> Ranks:
     ordered = np.sort(scores, axis=1)
     values = scores[rows, block.columns]
     below, not_above = _count(ordered, rows, values, np.less), _count(ordered, rows, values, np.less_equal)
-    top = top_items(scores, ordered, k)
-    if block.items is not None:  # columns are places in a candidate list, not items
-        top = np.where(top < 0, -1, np.take_along_axis(block.items, np.maximum(top, 0), axis=1)).astype(np.int32)
+    top = top_items(scores, ordered, k, block.items)
     return Ranks(
         users=block.users,
         candidates=np.count_nonzero(scores > -np.inf, axis=1),
@@ -138,6 +140,10 @@ def _in_blocks(scored: Callable[[Ints], Scored], users: Ints, width: int, k: int
 
 
 def _joined(parts: list[Ranks]) -> Ranks:
+    if not parts:
+        raise DataError(
+            "there is nobody to test; expected at least one user with something held out. Use another split."
+        )
     starts = np.cumsum([0] + [len(p.users) for p in parts])
     return Ranks(
         users=np.concatenate([p.users for p in parts]),

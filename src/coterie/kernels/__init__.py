@@ -7,6 +7,7 @@ cache folder is therefore named by a hash of all kernel sources.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 from pathlib import Path
@@ -27,8 +28,9 @@ def load(name: str, watch: Watch = SILENT) -> ModuleType:
         return importlib.import_module(f"coterie.kernels.{name}")
     with watch.task(f"Compiling the {name} kernels (first start only)", None):
         module = importlib.import_module(f"coterie.kernels.{name}")
-    ready.parent.mkdir(parents=True, exist_ok=True)
-    ready.touch()
+    with contextlib.suppress(OSError):  # nowhere to keep it: compile again next time
+        ready.parent.mkdir(parents=True, exist_ok=True)
+        ready.touch()
     return module
 
 

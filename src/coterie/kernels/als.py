@@ -12,7 +12,7 @@ from coterie.kernels.common import readonly
 from coterie.types import Doubles, Floats, Ints, Longs
 
 
-@numba.njit(types.void(readonly(float32, 2), float64[:, ::1]), nogil=True, cache=True)
+@numba.njit(types.void(readonly(float32, 2), float64[:, ::1]), nogil=True, cache=True, error_model="numpy")
 def gram(Y: Floats, G: Doubles) -> None:
     """G = Y^T Y, rows added in order. Writes G."""
     n, d = Y.shape
@@ -29,7 +29,7 @@ def gram(Y: Floats, G: Doubles) -> None:
 
 @numba.njit(
     types.void(readonly(int64), readonly(int32), readonly(float32, 2), readonly(float64, 2), float64, float64, int64, int64, float32[:, ::1]),
-    nogil=True, cache=True,
+    nogil=True, cache=True, error_model="numpy",
 )  # fmt: skip
 def solve_rows(
     offsets: Longs, columns: Ints, Y: Floats, G: Doubles, alpha: float, reg: float, first: int, last: int, X: Floats

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from coterie.models.recommender import Recommender, pick
+from coterie.models.recommender import Recommender
 from coterie.types import Floats, Ints
 
 
@@ -17,4 +17,4 @@ class ItemCounts(Recommender):
     counts: Floats  # (items,)
 
     def score(self, users: Ints, items: Ints | None = None) -> Floats:
-        return pick(np.tile(self.counts, (len(users), 1)), items)
+        return np.tile(self.counts, (len(users), 1)) if items is None else self.counts[items]

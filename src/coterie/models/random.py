@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from coterie import streams
-from coterie.models.recommender import Recommender, pick
+from coterie.models.recommender import Recommender
 from coterie.types import Floats, Ints
 
 
@@ -20,6 +20,7 @@ class RandomScores(Recommender):
 
     def score(self, users: Ints, items: Ints | None = None) -> Floats:
         """A hash of (seed, user, item): the same whenever it is asked."""
+        asked = np.arange(self.n_items) if items is None else items
         keys = streams.keys(self.seed, "random scores", last=users)[:, None]
-        words = streams.mix_array(keys ^ np.arange(1, self.n_items + 1, dtype=np.uint64) * np.uint64(streams.GOLDEN))
-        return pick((words >> np.uint64(40)).astype(np.float32) / np.float32(1 << 24), items)
+        words = streams.mix_array(keys ^ (asked.astype(np.uint64) + np.uint64(1)) * np.uint64(streams.GOLDEN))
+        return (words >> np.uint64(40)).astype(np.float32) / np.float32(1 << 24)

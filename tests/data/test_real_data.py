@@ -1,0 +1,140 @@
+"""Real datasets, where they are on this machine: the counts that their papers and documentation state."""
+
+from __future__ import annotations
+
+import gzip
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coterie.data.datasets import load
+from coterie.data.fetch import here
+from coterie.data.files import open_member
+from coterie.data.filters import Filters, apply
+from coterie.data.interactions import Interactions
+from coterie.data.options import Reading
+from coterie.data.reading import read
+from coterie.splits import split
+
+SAME = ("users", "items", "ratings", "times", "item_order")
+
+
+@pytest.fixture
+def place_of(real_data):
+    """`place_of("ml-100k", "u.data")` is where the dataset lies; the test is skipped where it does not."""
+
+    def find(name: str, file: str) -> Path:
+        real_data(name, file)
+        return here(name, (file,)) or pytest.skip(f"the dataset {name} is here, but not as it was distributed")
+
+    return find
+
+
+def text_of(place: Path, name: str, encoding: str = "utf-8") -> str:
+    with open_member(place, name, encoding) as lines:
+        return lines.read()
+
+
+def counts(data: Interactions) -> tuple[int, int, int]:
+    return data.n_users, data.n_items, len(data)
+
+
+def assert_same(one: Interactions, other: Interactions) -> None:
+    for name in SAME:
+        assert np.array_equal(getattr(one, name), getattr(other, name)), name
+    assert one.user_ids.tolist() == other.user_ids.tolist()
+    assert one.item_ids.tolist() == other.item_ids.tolist()
+
+
+def test_movielens_100k(place_of) -> None:
+    data = read(place_of("ml-100k", "u.data"))
+    assert counts(data) == (943, 1_682, 100_000)
+    assert np.bincount(data.users).min() == 20
+    assert set(data.ratings.tolist()) == {1, 2, 3, 4, 5}
+    assert len({genre for genres in data.item_categories for genre in genres}) == 19
+    assert data.item_texts[data.item_ids.tolist().index("1")] == "Toy Story (1995)"
+    assert data.item_texts[data.item_ids.tolist().index("543")] == "Misérables, Les (1995)"
+    assert {name: values[0] for name, values in data.user_features.items()} == {
+        "age": "24",
+        "gender": "M",
+        "occupation": "technician",
+        "zip_code": "85711",
+    }
+
+
+def test_movielens_100k_by_name_is_implicit_and_keeps_everything(place_of) -> None:
+    place_of("ml-100k", "u.data")
+    data = load("ml-100k")
+    assert counts(data) == (943, 1_682, 100_000)
+    assert (data.ratings, data.name, data.notes) == (None, "ml-100k", ())
+
+
+def test_movielens_100k_in_recboles_layout_is_the_same(place_of, tmp_path: Path) -> None:
+    original = place_of("ml-100k", "u.data")
+    header = "user_id:token\titem_id:token\trating:float\ttimestamp:float\n"
+    (tmp_path / "ml-100k.inter").write_text(header + text_of(original, "u.data"))
+    assert_same(read(original), read(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["ml-100k.zip", "u.data.gz"])
+def test_movielens_100k_packed_is_the_same(name: str, place_of, tmp_path: Path) -> None:
+    original = place_of("ml-100k", "u.data")
+    if name.endswith(".zip"):
+        with zipfile.ZipFile(tmp_path / name, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            for file in ("u.data", "u.item", "u.genre", "u.user"):
+                archive.writestr(f"ml-100k/{file}", text_of(original, file, "latin-1").encode("latin-1"))
+    else:
+        (tmp_path / name).write_bytes(gzip.compress(text_of(original, "u.data").encode(), 1))
+    packed = read(tmp_path / name)
+    assert_same(read(original), packed)
+    assert (packed.item_texts is not None) == name.endswith(".zip")
+
+
+def test_movielens_100k_in_another_row_order_is_the_same(place_of, tmp_path: Path) -> None:
+    original = place_of("ml-100k", "u.data")
+    lines = text_of(original, "u.data").splitlines(keepends=True)
+    shuffled = np.random.default_rng(0).permutation(len(lines))
+    (tmp_path / "u.data").write_text("".join(lines[n] for n in shuffled))
+    one, other = read(original), read(tmp_path / "u.data")
+    for name in ("users", "items", "ratings", "times"):
+        assert np.array_equal(getattr(one, name), getattr(other, name)), name
+
+
+def test_movielens_1m_and_its_core(place_of) -> None:
+    data = read(place_of("ml-1m", "ratings.dat"))
+    assert counts(data) == (6_040, 3_706, 1_000_209)
+    assert data.item_texts[data.item_ids.tolist().index("1")] == "Toy Story (1995)"
+    assert data.item_categories[data.item_ids.tolist().index("1")] == ("Animation", "Children's", "Comedy")
+    assert data.user_features["gender"].tolist().count("F") == 1_709
+    assert counts(apply(data, Filters(core=20))) == (6_022, 3_043, 995_154)
+
+
+def test_foursquare_italy(place_of) -> None:
+    data = read(place_of("foursquare-italy", "Bologna.tsv"))
+    assert counts(data) == (6_596, 34_332, 89_616)
+    assert data.notes == ()
+    assert all(len(category) == 1 for category in data.item_categories)
+
+
+def test_foursquare_italy_as_its_paper_filters_and_splits_it(place_of) -> None:
+    place_of("foursquare-italy", "Bologna.tsv")
+    data = load("foursquare-italy")
+    assert (data.n_users, len(data)) == (1_353, 66_971)
+    per_user = np.bincount(data.users)
+    assert per_user.min() == 20
+    parts = split(data, "temporal", 0.2, seed=0)
+    assert len(parts.train) == 54_088
+    assert len(np.unique(parts.train.items)) == 25_498
+    assert len(parts.test) == 66_971 - 54_088 == sum(int(0.2 * n) for n in per_user)
+
+
+def test_bad_rows_in_a_real_file_are_skipped_and_counted(place_of, tmp_path: Path) -> None:
+    lines = text_of(place_of("ml-100k", "u.data"), "u.data").splitlines(keepends=True)
+    lines[5_000:5_000] = ["1\t2\tfive\t881250949\n", "1\t2\n"]
+    lines.append("7\t8\t5\t881250949000\n")
+    (tmp_path / "u.data").write_text("".join(lines))
+    data = read(tmp_path, Reading(skip_bad_rows=True))
+    assert counts(data) == (943, 1_682, 100_000)
+    assert sorted(note.split(" ")[0] for note in data.notes) == ["1", "1", "1"]

@@ -1,0 +1,125 @@
+"""Results as a table: the right figures in the right cells, and Markdown that parses whatever the names are."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import coterie
+from coterie.finished import Run
+from coterie.report.table import markdown, notes, shown, table
+
+DATA = {"n_users": 60, "n_items": 90, "mean_interactions": 9}
+
+
+@pytest.fixture(scope="module")
+def popular() -> Run:
+    return coterie.run("popular", **DATA)
+
+
+@pytest.fixture(scope="module")
+def holdout() -> Run:
+    return coterie.run("random", protocol="holdout", **DATA)
+
+
+def with_result(run: Run, **changes: Any) -> Run:
+    return replace(run, result=run.result | changes)
+
+
+def cells(line: str) -> list[str]:
+    """The cells of a row, as GitHub reads it: split at pipes that are not escaped."""
+    parts = re.split(r"(?<!\\)\|", line.strip())
+    assert (parts[0], parts[-1]) == ("", "")
+    return [part.strip().replace("\\|", "|") for part in parts[1:-1]]
+
+
+def parsed(text: str) -> list[dict[str, str]]:
+    """The rows of a Markdown table by column name; anything a reader would not take for a table fails."""
+    lines = text.splitlines()
+    first = next(n for n, line in enumerate(lines) if line.startswith("|"))
+    last = next((n for n, line in enumerate(lines[first:], first) if not line.startswith("|")), len(lines))
+    header, rule, *rows = (cells(line) for line in lines[first:last])
+    assert lines[first - 1] == ""
+    assert all(re.fullmatch(r":?-{3,}:?", cell) for cell in rule)
+    assert len(rule) == len(header)
+    assert len(set(header)) == len(header)
+    return [dict(zip(header, row, strict=True)) for row in rows]
+
+
+def test_every_figure_stands_under_its_name(popular: Run) -> None:
+    (row,) = parsed(markdown([popular]))
+    result = popular.result
+    assert (row["algorithm"], row["dataset"], row["protocol"], row["seed"]) == ("popular", "synthetic", "loo-50", "0")
+    assert row["rounds"] == "1"
+    for name in ("HR@10", "NDCG@10"):
+        assert row[name] == f"{result['metrics'][name]:.4f}"
+        assert row[f"{name} full"] == f"{result['full'][name]:.4f}"
+
+
+def test_full_ranking_is_not_shown_twice(holdout: Run) -> None:
+    (row,) = parsed(markdown([holdout]))
+    assert not [name for name in row if name.endswith("full")]
+    assert {"P@10", "R@10", "IC@10", "Gini@10"} <= row.keys()
+
+
+def test_runs_with_different_metrics_leave_cells_empty(popular: Run) -> None:
+    other = coterie.run("random", protocol="loo-100", **DATA)
+    first, second = parsed(markdown([popular, other]))
+    assert first["HR@10"]
+    assert first["HR@20"] == ""
+    assert second["HR@10"] == ""
+    assert second["HR@20"] == f"{other.metrics['HR@20']:.4f}"
+
+
+@pytest.mark.parametrize("name", ["a|b.csv", "|", "a\nb.csv", "<b>x</b>.csv", "a | b | c", "x\\|y", "`|`"])
+def test_any_file_name_makes_a_table(popular: Run, name: str) -> None:
+    odd = with_result(popular, dataset=name)
+    rows = parsed(markdown([odd, popular]))
+    assert len(rows) == 2
+    assert rows[0]["HR@10"] == rows[1]["HR@10"] == f"{popular.metrics['HR@10']:.4f}"
+    assert rows[1]["dataset"] == "synthetic"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("HR@10", 0.5, "0.5000"),
+        ("HR@10", 0.0, "0.0000"),
+        ("HR@10", 1.0, "1.0000"),
+        ("Gini@10", 0.00035, "0.00035"),
+        ("Gini@10", 0.0012, "0.0012"),
+        ("IC@10", 21.0, "21"),
+        ("IC@100", 12345.0, "12,345"),
+    ],
+)
+def test_figures_as_people_read_them(name: str, value: float, text: str) -> None:
+    assert shown(name, value) == text
+
+
+def test_notes_say_what_a_reader_must_know(popular: Run) -> None:
+    odd = with_result(popular, tested_users=1234, training_interactions=56789, users=2000, items=300, future_share=0.25)
+    text = " ".join(notes(odd))
+    for part in ("1,234 users", "56,789 interactions", "2,000 users", "300 items", "25.0%"):
+        assert part in text
+    assert "as_published" not in text
+    assert "as_published" in " ".join(notes(with_result(popular, as_published=True)))
+
+
+def test_without_times_nothing_is_said_about_leakage_through_time(popular: Run) -> None:
+    assert "leakage" not in " ".join(notes(with_result(popular, future_share=None)))
+
+
+def test_leaky_run_is_marked_beside_an_honest_one(popular: Run) -> None:
+    text = markdown([popular, with_result(popular, algorithm="leaky", as_published=True)])
+    marked = [line for line in text.splitlines() if "as_published" in line]
+    assert len(marked) == 1
+    assert "leaky" in marked[0]
+    assert "popular" not in marked[0]
+
+
+def test_header_and_rows_have_one_length(popular: Run, holdout: Run) -> None:
+    header, rows = table([popular, holdout])
+    assert {len(row) for row in rows} == {len(header)}

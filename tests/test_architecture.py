@@ -1,0 +1,266 @@
+"""Promises about the package as a whole: imports go one way, starting is quick, names are pinned, docs are complete."""
+
+from __future__ import annotations
+
+import ast
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from functools import cache
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import coterie
+from coterie import errors
+from coterie.data.datasets import DATASETS
+from coterie.registry import ALGORITHMS
+
+SOURCE = Path(coterie.__file__).parent
+README = Path(__file__).parents[1] / "README.md"
+
+# what a part of the package must not know, at module level or inside functions
+FORBIDDEN = {
+    "data": [
+        "models",
+        "evaluate",
+        "algorithms",
+        "baselines",
+        "runtime",
+        "report",
+        "cli",
+        "splits",
+        "experiment",
+        "api",
+    ],
+    "models": ["data", "evaluate", "algorithms", "baselines", "runtime", "report", "cli", "experiment", "api"],
+    "evaluate": ["algorithms", "baselines", "runtime", "report", "cli", "experiment", "api"],
+    "baselines": [
+        "data",
+        "evaluate",
+        "algorithms",
+        "runtime",
+        "report",
+        "cli",
+        "splits",
+        "experiment",
+        "api",
+        "config",
+    ],
+    "algorithms": ["runtime", "report", "cli", "experiment", "api"],
+    "runtime": ["algorithms", "baselines", "report", "cli", "experiment", "api"],
+    "report": ["algorithms", "baselines", "cli", "experiment", "api"],
+    "experiment": ["cli", "api"],
+    "api": ["cli"],
+}
+KERNELS_MAY = {"streams", "types", "paths", "progress", "kernels"}
+SCREEN = {"typer", "rich", "click"}
+HEAVY = {"torch", "ray", "flwr"}
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Every module of the package by its dotted name without `coterie.`"""
+    found = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+
+
+def import_nodes(tree: ast.AST, inside_functions: bool) -> Iterator[ast.Import | ast.ImportFrom]:
+    for node in ast.iter_child_nodes(tree):
+        if type_checking(node):
+            continue
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif inside_functions or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from import_nodes(node, inside_functions)
+
+
+def imported(name: str, inside_functions: bool = True) -> set[str]:
+    """Dotted names that a module imports; `from coterie import x` is `coterie.x`."""
+    found: set[str] = set()
+    for node in import_nodes(ast.parse(modules()[name].read_text()), inside_functions):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif node.module == "coterie":
+            found |= {f"coterie.{alias.name}" for alias in node.names}
+        else:
+            deeper = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {d if d.removeprefix("coterie.") in modules() else str(node.module) for d in deeper}
+    return found
+
+
+def own(names: set[str]) -> set[str]:
+    """Those of the package, without `coterie.`"""
+    return {n.removeprefix("coterie.") for n in names if n.startswith("coterie.")}
+
+
+def outside(names: set[str]) -> set[str]:
+    return {n.split(".")[0] for n in names if not n.startswith("coterie")}
+
+
+# ---- imports go one way
+
+
+def test_the_check_sees_imports() -> None:
+    """Known ones, of each kind: were these missed, the checks below would prove nothing."""
+    assert {"errors", "types", "streams"} <= own(imported("data.interactions"))
+    assert "data.interactions" in own(imported("splits"))
+    assert "matplotlib" in outside(imported("report.figure"))
+    assert "matplotlib" not in outside(imported("report.figure", inside_functions=False))
+    assert "pandas" not in outside(imported("data.interactions", inside_functions=False))
+    assert len(modules()) > 40
+
+
+@pytest.mark.parametrize("part", FORBIDDEN)
+def test_parts_know_nothing_of_those_above_them(part: str) -> None:
+    for name in (n for n in modules() if n.split(".")[0] == part):
+        known = {n.split(".")[0] for n in own(imported(name))}
+        assert not known & set(FORBIDDEN[part]), f"{name} imports {known & set(FORBIDDEN[part])}"
+
+
+def test_kernels_know_next_to_nothing() -> None:
+    for name in (n for n in modules() if n.split(".")[0] == "kernels"):
+        assert {n.split(".")[0] for n in own(imported(name))} <= KERNELS_MAY, name
+
+
+def test_only_the_command_line_draws() -> None:
+    for name in (n for n in modules() if n.split(".")[0] != "cli"):
+        assert not outside(imported(name)) & SCREEN, name
+
+
+def test_only_the_command_line_prints() -> None:
+    for name in (n for n in modules() if n.split(".")[0] != "cli"):
+        calls = [n for n in ast.walk(ast.parse(modules()[name].read_text())) if isinstance(n, ast.Call)]
+        assert not [c for c in calls if isinstance(c.func, ast.Name) and c.func.id == "print"], name
+
+
+def test_heavy_frameworks_are_never_imported_at_module_level() -> None:
+    for name in modules():
+        assert not outside(imported(name, inside_functions=False)) & HEAVY, name
+
+
+def test_optional_packages_are_never_imported_at_module_level() -> None:
+    optional = {"matplotlib", "plotly", "pyarrow", "cryptography", "fastapi", "uvicorn", "optuna", "dp_accounting"}
+    for name in modules():
+        assert not outside(imported(name, inside_functions=False)) & optional, name
+
+
+def test_command_line_starts_without_the_library() -> None:
+    """`coterie --help` reads these modules; what they import at module level everybody waits for."""
+    light = {"cli.main", "cli.runs", "cli.data", "cli.algorithms", "cli.options"}
+    for name in light:
+        allowed = {"typer", *sys.stdlib_module_names}
+        assert outside(imported(name, inside_functions=False)) <= allowed, name
+        assert own(imported(name, inside_functions=False)) - {"cli"} <= light, name
+
+
+def test_no_import_goes_round_in_a_circle() -> None:
+    graph = {name: own(imported(name, inside_functions=False)) & modules().keys() for name in modules()}
+    assert len(list(TopologicalSorter(graph).static_order())) >= len(modules())
+
+
+def test_randomness_comes_through_one_door() -> None:
+    for name, path in modules().items():
+        if name != "streams":
+            assert not re.search(r"default_rng|np\.random\.(?!Generator\b)|import random\b", path.read_text()), name
+
+
+def test_nothing_is_pickled() -> None:
+    for name, path in modules().items():
+        assert not outside(imported(name)) & {"pickle", "joblib", "dill", "cloudpickle"}, name
+        assert "allow_pickle=True" not in path.read_text(), name
+
+
+# ---- names
+
+
+def test_public_names_are_pinned() -> None:
+    pinned = ["CoterieError", "Interactions", "Recommendation", "Run", "__version__", "load", "run"]
+    assert sorted(coterie.__all__) == pinned
+    public = {name for name in vars(coterie) if not name.startswith("_")}
+    submodules = {name.split(".")[0] for name in modules()}
+    assert public - submodules - set(pinned) <= {"annotations", "TYPE_CHECKING", "Any"}
+
+
+def test_version_is_that_of_the_package() -> None:
+    from importlib.metadata import version
+
+    assert coterie.__version__ == version("coterie")
+
+
+def test_tree_of_errors_is_the_one_drawn() -> None:
+    """Every class stands in the drawing at the top of errors.py, below its parent."""
+    drawn: dict[str, str | None] = {}
+    trail: list[tuple[int, str]] = []
+    for line in str(errors.__doc__).splitlines():
+        if found := re.match(r"([ │├└─]*)([A-Z]\w+)(?:\s|$)", line):
+            depth, name = len(found[1]), found[2]
+            if name.endswith(("Error", "Name", "Extra", "Diverged")):
+                trail = [t for t in trail if t[0] < depth]
+                drawn[name] = trail[-1][1] if trail else None
+                trail.append((depth, name))
+    classes = {n: c for n, c in vars(errors).items() if isinstance(c, type) and issubclass(c, Exception)}
+    assert drawn == {n: None if c.__base__ is Exception else c.__base__.__name__ for n, c in classes.items()}
+
+
+def test_mistakes_of_users_end_with_code_2() -> None:
+    classes = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.UserError)]
+    assert {c.exit_code for c in classes} == {2}
+    assert errors.CoterieError.exit_code == 1
+
+
+# ---- quick to start
+
+
+def seconds(*arguments: str) -> float:
+    def once() -> float:
+        start = time.perf_counter()
+        subprocess.run([sys.executable, *arguments], check=True, capture_output=True, timeout=30)
+        return time.perf_counter() - start
+
+    return statistics.median(once() for _ in range(5))
+
+
+def test_import_takes_under_half_a_second() -> None:
+    assert seconds("-c", "import coterie") < 0.5
+
+
+def test_help_takes_under_half_a_second() -> None:
+    assert seconds("-m", "coterie.cli.main", "--help") < 0.5
+
+
+@pytest.mark.parametrize("statement", ["import coterie", "import coterie.cli.main"])
+def test_import_brings_nothing_heavy(statement: str) -> None:
+    heavy = "numpy", "pandas", "numba", "scipy", "torch", "pydantic", "yaml", "matplotlib"
+    program = f"{statement}; import sys; print(*[m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+    assert done.stdout.split() == []
+
+
+# ---- docs
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_readme_names_every_algorithm(name: str) -> None:
+    assert re.search(rf"^\|.*`{re.escape(name)}`", README.read_text(), re.MULTILINE), "a row of the table of algorithms"
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_readme_names_every_dataset(name: str) -> None:
+    assert f"`{name}`" in README.read_text()
+
+
+def test_every_module_says_what_it_is() -> None:
+    for name, path in modules().items():
+        assert ast.get_docstring(ast.parse(path.read_text())), name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,12 @@ from coterie.data import datasets
 from coterie.data.filters import Filters, apply
 from coterie.data.interactions import Interactions
 from coterie.data.options import Reading
+from coterie.data.synthetic import Synthetic
+from coterie.errors import ConfigError
 from coterie.finished import Run
 from coterie.progress import SILENT, Watch
 from coterie.runtime.folder import new_folder
+from coterie.settings import Settings, split_by_owner
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,20 +28,26 @@ def load(
     *,
     columns: dict[str, str] | None = None,
     skip_bad_rows: bool = False,
-    **filters: Any,
+    **settings: Any,
 ) -> Interactions:
     """A dataset by name, a file, or a data frame; filters such as `min_rating=4` are the settings of `coterie run`."""
     columns = columns or {}
     if not isinstance(dataset, (str, Path)):
-        wanted = Filters.of(filters)
-        return apply(Interactions.from_frame(dataset, keep=wanted.duplicates, **columns), wanted)
-    chosen = Filters.of(datasets.dataset(str(dataset)).filters | filters)
-    return datasets.load(str(dataset), chosen, Reading(columns, skip_bad_rows, chosen.duplicates))
+        filters = Filters.of(settings)
+        return apply(Interactions.from_frame(dataset, keep=filters.duplicates, **columns), filters)
+    name = str(dataset)
+    owners: dict[str, type[Settings]] = (
+        {"filters": Filters, "made": Synthetic} if name == "synthetic" else {"filters": Filters}
+    )
+    shares = split_by_owner(settings, owners)
+    filters = Filters.of(datasets.dataset(name).filters | shares["filters"])
+    made = Synthetic.of(shares.get("made", {}))
+    return datasets.load(name, filters, Reading(columns, skip_bad_rows, filters.duplicates), made)
 
 
 def run(
     algorithm: str,
-    data: str | Path | Interactions = "synthetic",
+    data: str | Path | Interactions | pd.DataFrame = "synthetic",
     *,
     out: str | Path | None = None,
     watch: Watch = SILENT,
@@ -47,7 +57,17 @@ def run(
 
     With `out`, a run folder is left there; without, nothing is written.
     """
-    given = data if isinstance(data, Interactions) else None
+    named = isinstance(data, (str, Path))
+    given = None if named else data if isinstance(data, Interactions) else load(data)
+    if given is not None:
+        _refuse_late(settings)
     chosen = Experiment.of({"algorithm": algorithm, "dataset": str(data) if given is None else given.name} | settings)
-    folder = None if out is None else new_folder(Path(out), algorithm)
-    return experiment.run(chosen, given, folder, watch)
+    return experiment.run(chosen, given, partial(new_folder, Path(out), algorithm) if out else None, watch)
+
+
+def _refuse_late(settings: dict[str, Any]) -> None:
+    """What shapes the data must be said when it is loaded."""
+    for key in {*Filters.model_fields, *Synthetic.model_fields, "dataset", "columns", "skip_bad_rows"} & set(settings):
+        raise ConfigError(
+            f"setting {key!r} is {settings[key]!r}, but the data is loaded already. Pass it to coterie.load."
+        )

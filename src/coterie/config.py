@@ -77,13 +77,19 @@ class Experiment:
             owners["synthetic"] = Synthetic
         shares = split_by_owner(values, owners)
         choice = Choice.of(shares["choice"])
+        course = Course.of(shares["course"])
         source = dataset(choice.dataset)
         defaults = tuned_settings(choice.dataset, choice.algorithm)
+        judged_by = protocol(choice.protocol or source.protocol, shares["protocol"])
+        if course.patience and not (judged_by.validation or judged_by.validation_file):
+            raise ConfigError(
+                f"setting 'patience' is {course.patience}, but there is no validation part; expected one. Set validation=true, or patience=0."
+            )
         return cls(
             choice.model_copy(update={"protocol": choice.protocol or source.protocol}),
-            Course.of(shares["course"]),
+            course,
             Filters.of(source.filters | shares["filters"]),
-            protocol(choice.protocol or source.protocol, shares["protocol"]),
+            judged_by,
             Synthetic.of(shares.get("synthetic", {})),
             owners["settings"].of(defaults | shares["settings"]),
             bool(defaults),
@@ -133,9 +139,13 @@ def read_file(path: str) -> dict[str, Any]:
     import yaml
 
     try:
-        values = yaml.safe_load(Path(path).read_text())
+        text = Path(path).read_text()
+        values = yaml.safe_load(text)
+        _refuse_repeated_keys(path, yaml.compose(text))
     except FileNotFoundError:
         raise ConfigError(f"{path}: does not exist. Check the path.") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}). Name an experiment file.") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: is not YAML ({' '.join(str(error).split())[:200]}). Fix it.") from None
     if not isinstance(values, dict):
@@ -143,3 +153,15 @@ def read_file(path: str) -> dict[str, Any]:
             f"{path}: holds {type(values).__name__}; expected keys and values such as 'algorithm: gmf'. Fix it."
         )
     return {str(k): v for k, v in values.items()}
+
+
+def _refuse_repeated_keys(path: str, node: Any) -> None:
+    """YAML lets the last of two equal keys win, silently."""
+    lines: dict[str, int] = {}
+    for key, _ in getattr(node, "value", []) if getattr(node, "id", "") == "mapping" else []:
+        line = key.start_mark.line + 1
+        if key.value in lines:
+            raise ConfigError(
+                f"{path}:{line}: key {key.value!r} stood on line {lines[key.value]} already; expected it once. Remove one."
+            )
+        lines[key.value] = line

@@ -1,6 +1,7 @@
 """What can go wrong, as a tree. Every message names the thing, the value, the rule and the remedy.
 
 CoterieError
+├── Interrupted        somebody pressed Ctrl-C; exit code 130
 └── UserError          the user's mistake: one line, exit code 2, no traceback
     ├── ConfigError    an unknown or impossible setting
     ├── DataError      a file that cannot be read as interactions
@@ -26,6 +27,10 @@ class CoterieError(Exception):
 
 class UserError(CoterieError):
     exit_code = 2
+
+
+class Interrupted(CoterieError):
+    exit_code = 130
 
 
 class ConfigError(UserError):

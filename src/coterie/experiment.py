@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from coterie import __version__, kernels, splits
 from coterie.algorithm import Context
@@ -15,7 +17,7 @@ from coterie.data.datasets import load
 from coterie.data.interactions import Interactions
 from coterie.data.options import Reading
 from coterie.data.reading import read
-from coterie.errors import ConfigError, Diverged
+from coterie.errors import ConfigError, Diverged, Interrupted
 from coterie.evaluate import candidates as sampling
 from coterie.evaluate import leaks
 from coterie.evaluate.candidates import Candidates
@@ -29,30 +31,35 @@ from coterie.report.page import page
 from coterie.report.table import markdown
 from coterie.runtime import folder as disk
 from coterie.splits import Split
-from coterie.types import Rows
+from coterie.types import Rows, Training
 
 MEASUREMENTS = 20
 
 
 def run(
-    experiment: Experiment, data: Interactions | None = None, out: Path | None = None, watch: Watch = SILENT
+    experiment: Experiment,
+    data: Interactions | None = None,
+    make_folder: Callable[[], Path] | None = None,
+    watch: Watch = SILENT,
 ) -> Run:
-    """Run an experiment; with `out`, leave a run folder there."""
+    """Run an experiment. The folder is made once the data cannot be at fault any more; without one nothing is written."""
     data = load_data(experiment, watch) if data is None else data
     parts, candidates = hold_out(experiment, data)
+    training = parts.training(experiment.course.as_published)
+    leaks.check(parts, training, experiment.course.as_published)
+    ruler = Ruler.of(experiment, parts, candidates)
+    out = make_folder() if make_folder else None
     if out is not None:
         disk.write_config(out, experiment.flat())
-    fitted = train(experiment, parts, candidates, out, watch)
-    watch.say(f"Evaluating on {parts.test.rows.counts.astype(bool).sum():,} users ...")
-    judged = evaluate(fitted.model, parts, experiment.protocol, candidates)
-    result = summarise(experiment, parts, fitted, judged, out)
-    finished = Run(
-        result,
-        fitted.model,
-        disk.Catalogue(parts.train.user_ids, parts.train.item_ids, parts.train.item_texts, parts.seen()),
-        judged,
-        fitted.curve,
-    )
+    try:
+        fitted = train(experiment, training, ruler, out, watch)
+        finished = judge(experiment, parts, candidates, fitted, out, watch)
+    except KeyboardInterrupt:
+        if out is None:
+            raise
+        raise Interrupted(
+            f"{out} holds the measurements so far. Start again with: coterie run {out}/config.yaml"
+        ) from None
     if out is not None:
         save(out, finished, candidates)
     return finished
@@ -75,6 +82,7 @@ def hold_out(experiment: Experiment, data: Interactions) -> tuple[Split, Candida
         return splits.given(data, published.users, published.items[:, 0], protocol.validation), published
     if protocol.split == "own":
         parts = splits.own(data, *_own_files(experiment))
+        parts = splits.with_validation(parts) if protocol.validation and parts.validation is None else parts
     else:
         parts = splits.split(data, protocol.split, protocol.fraction, seed, protocol.validation)
     if not protocol.candidates:
@@ -90,14 +98,9 @@ class Fitted:
     curve: list[dict[str, Any]]
 
 
-def train(
-    experiment: Experiment, parts: Split, candidates: Candidates | None, out: Path | None, watch: Watch
-) -> Fitted:
+def train(experiment: Experiment, training: Training, ruler: Ruler, out: Path | None, watch: Watch) -> Fitted:
     """Train, measuring on the way: on validation where there is one, else on test, for the eye only."""
     course, chosen = experiment.course, algorithm(experiment.choice.algorithm)
-    training = parts.training(course.as_published)
-    leaks.check(parts, training, course.as_published)
-    ruler = Ruler.of(experiment, parts, candidates)
     total = chosen.steps(experiment.settings)
     every = course.evaluate_every or max(1, total // MEASUREMENTS)
     curve: list[dict[str, Any]] = []
@@ -139,10 +142,6 @@ class Ruler:
         protocol = experiment.protocol
         headline = protocol.followed
         if parts.validation is None:
-            if experiment.course.patience:
-                raise ConfigError(
-                    "patience needs a validation part; there is none. Set validation=true, or patience=0."
-                )
             return cls("test", headline, protocol, parts.seen(), parts.test, candidates)
         if candidates is not None:  # the test part stays out of sight: validation has candidates of its own
             known = parts.for_tuning().everything()
@@ -166,6 +165,16 @@ def timed(models: Iterator[Recommender]) -> Iterator[tuple[Recommender, float]]:
         if model is None:
             return
         yield model, time.perf_counter() - start
+
+
+def judge(
+    experiment: Experiment, parts: Split, candidates: Candidates | None, fitted: Fitted, out: Path | None, watch: Watch
+) -> Run:
+    """Evaluate on the test part."""
+    watch.say(f"Evaluating on {np.count_nonzero(parts.test.rows.counts):,} users ...")
+    judged = evaluate(fitted.model, parts, experiment.protocol, candidates)
+    people = disk.Catalogue(parts.train.user_ids, parts.train.item_ids, parts.train.item_texts, parts.seen())
+    return Run(summarise(experiment, parts, fitted, judged, out), fitted.model, people, judged, fitted.curve)
 
 
 def summarise(

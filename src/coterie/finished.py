@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coterie.data.interactions import find
+from coterie.errors import ConfigError
 from coterie.evaluate.evaluation import Evaluation
 from coterie.evaluate.ranking import finite, top_items
 from coterie.models.recommender import Recommender
@@ -55,6 +56,8 @@ class Run:
 
     def recommend(self, user: object, n: int = 10, exclude_seen: bool = True) -> list[Recommendation]:
         """The n best items for a user, best first."""
+        if n < 1:
+            raise ConfigError(f"n is {n}; expected at least one item. Ask for 1 or more.")
         number = find(self.catalogue.user_ids, user, "user")
         scores = finite(self.model.score(np.array([number], np.int32)))
         if exclude_seen:

@@ -77,6 +77,16 @@ def split(data: Interactions, rule: Rule, fraction: float, seed: int, validation
     return Split(rule, train, test, held)
 
 
+def with_validation(parts: Split) -> Split:
+    """A validation part for a split that has none: everybody's newest training interaction, or one at random."""
+    train, held = _carve(parts.train, "leave-one-out", 0.0, 0, "validation")
+    if not len(held):
+        raise DataError(
+            "nobody has two training interactions; expected some for a validation part. Set validation=false."
+        )
+    return replace(parts, train=train, validation=held)
+
+
 def future_share(parts: Split) -> float | None:
     """Global-time leakage: the share of the training data that is newer than a test interaction, on average.
 
@@ -129,9 +139,8 @@ def given(data: Interactions, users: Ints, items: Ints, validation: bool = False
         raise DataError(
             f"{missing:,} published test pairs are not in the data; expected all of them. Load it unfiltered."
         )
-    rest = data.select(~held)
-    train, kept = _carve(rest, "leave-one-out", 0.0, 0, "validation") if validation else (rest, None)
-    return Split("published", train, data.select(held), kept)
+    parts = Split("published", data.select(~held), data.select(held))
+    return with_validation(parts) if validation else parts
 
 
 def _carve(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from typing import NoReturn
 
+import click
 import typer
 
 from coterie.cli import algorithms, data, runs
@@ -37,19 +39,29 @@ def _options(version: bool = typer.Option(False, "--version", help="Show the ver
 
 def main() -> None:
     """Run a command. A user's mistake is one line and exit code 2; a bug of ours is a traceback and exit code 1."""
-    from coterie.errors import CoterieError
+    from coterie.errors import CoterieError, Interrupted
 
     try:
-        app()
+        code = app(prog_name="coterie", standalone_mode=False)
+    except Interrupted as stop:
+        _leave(130, f"interrupted: {stop}")
     except CoterieError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        sys.exit(130)
+        _leave(error.exit_code, f"error: {error}")
+    except click.ClickException as error:  # an unknown command or option
+        error.show()
+        _leave(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        _leave(130, "interrupted")
     except BrokenPipeError:  # `coterie data list | head`
         sys.stderr.close()
-        sys.exit(0)
+        _leave(0)
+    _leave(code or 0)
+
+
+def _leave(code: int, message: str = "") -> NoReturn:
+    if message:
+        print(message, file=sys.stderr)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -54,7 +55,7 @@ def run(
     coterie run experiment.yaml --seed 3
     """
     from coterie import experiment as story
-    from coterie.cli.screen import ScreenWatch, err
+    from coterie.cli.screen import ScreenWatch
     from coterie.config import Experiment, parse_assignments, read_file
     from coterie.progress import SILENT
     from coterie.runtime.folder import new_folder
@@ -74,17 +75,9 @@ def run(
         watch.say(
             f"Settings tuned on the validation part of {chosen.choice.dataset} are the defaults; --set overrides them."
         )
-    data = story.load_data(chosen, watch)
-    folder = new_folder(out, f"{chosen.choice.algorithm}-{Path(chosen.choice.dataset).name.split('.')[0]}")
-    try:
-        finished = story.run(chosen, data, folder, watch)
-    except KeyboardInterrupt:
-        err.print(
-            f"interrupted; {folder} holds the measurements so far. Start again with: coterie run {folder}/config.yaml",
-            markup=False,
-        )
-        raise typer.Exit(130) from None
-    _print(finished, folder, as_json, quiet)
+    name = f"{chosen.choice.algorithm}-{Path(chosen.choice.dataset).name.split('.')[0]}"
+    finished = story.run(chosen, make_folder=partial(new_folder, out, name), watch=watch)
+    _print(finished, as_json, quiet)
 
 
 def evaluate(
@@ -108,7 +101,7 @@ def evaluate(
 
     changes: dict[str, Any] = parse_assignments(set_ or [])
     changes |= {k: v for k, v in {"protocol": protocol, "seed": seed}.items() if v is not None}
-    _print(rejudge(folder, changes, SILENT if quiet or as_json else ScreenWatch()), folder, as_json, quiet=True)
+    _print(rejudge(folder, changes, SILENT if quiet or as_json else ScreenWatch()), as_json, quiet=True)
 
 
 def recommend(
@@ -146,13 +139,12 @@ def report(
 
     runs = [Run.load(folder) for folder in folders]
     target = out or folders[0] / "report.html"
-    target.parent.mkdir(parents=True, exist_ok=True)
     write_text(target.parent, target.name, page(runs))
     typer.echo(markdown(runs))
     typer.echo(f"page: {target}")
 
 
-def _print(finished: Run, folder: Path, as_json: bool, quiet: bool) -> None:
+def _print(finished: Run, as_json: bool, quiet: bool) -> None:
     if as_json:
         typer.echo(json.dumps(finished.result, allow_nan=False))
         return
@@ -160,20 +152,19 @@ def _print(finished: Run, folder: Path, as_json: bool, quiet: bool) -> None:
     from coterie.report.table import notes, shown
 
     result = finished.result
-    kinds = ("metrics", "full")
+    sampled = result["metrics"] != result["full"]
+    kinds = ("metrics", "full") if sampled else ("full",)
     both = [
         [name, *(shown(name, result[kind][name]) if name in result[kind] else "-" for kind in kinds)]
         for name in result["headline"]
     ]
-    show_table(
-        ["metric", result["protocol"], "full ranking"],
-        both,
-        title=f"{result['algorithm']} on {result['dataset']}, seed {result['seed']}",
-    )
+    title = f"{result['algorithm']} on {result['dataset']}, seed {result['seed']}"
+    show_table(["metric", result["protocol"], *(["full ranking"] if sampled else [])], both, title=title)
     if quiet:
         return
     for line in notes(finished):
         typer.echo(line)
-    typer.echo(f"trained {result['rounds']} rounds in {result['seconds']:.2f} s")
-    typer.echo(f"run:    {folder}")
-    typer.echo(f"report: {folder / 'report.html'}")
+    rounds = result["rounds"]
+    typer.echo(f"trained {rounds} {'round' if rounds == 1 else 'rounds'} in {result['seconds']:.2f} s")
+    typer.echo(f"run:    {result['run']}")
+    typer.echo(f"report: {Path(result['run']) / 'report.html'}")

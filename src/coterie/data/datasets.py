@@ -13,7 +13,7 @@ from coterie.data.filters import Filters, apply
 from coterie.data.interactions import Interactions
 from coterie.data.options import Reading
 from coterie.data.synthetic import Synthetic, generate
-from coterie.errors import UnknownName
+from coterie.errors import DataError, UnknownName
 from coterie.progress import SILENT, Watch
 
 GROUPLENS = "GroupLens: research use, no redistribution; cite Harper and Konstan 2015"
@@ -121,6 +121,10 @@ def load(
 ) -> Interactions:
     """Read a dataset (fetching it first where that is needed) and filter it; its paper's filter is the default."""
     wanted = dataset(name)
+    if name == "given":
+        raise DataError(
+            "dataset 'given' was passed in from Python and is not kept; expected a name or a path. Pass --dataset PATH."
+        )
     usual = Filters.of(wanted.filters)
     filters = filters or usual
     if name == "synthetic":

@@ -12,6 +12,7 @@ report.md, report.html
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Callable
@@ -19,15 +20,18 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
-from coterie.errors import RunError
+from coterie.errors import CoterieError, RunError
 from coterie.evaluate.candidates import Candidates
 from coterie.evaluate.evaluation import Evaluation
 from coterie.models import kinds
 from coterie.models.recommender import Recommender
 from coterie.types import Ids, Rows
+
+RESULT_KEYS = ("algorithm", "dataset", "protocol", "seed", "rounds", "seconds", "metrics", "full", "headline")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,35 +110,53 @@ def write_users(folder: Path, user_ids: Ids, evaluation: Evaluation) -> None:
 
 
 def write_text(folder: Path, name: str, text: str) -> None:
-    _write(folder / name, text.encode())
+    _write(folder / name, text.encode(errors="backslashreplace"))  # a file name may be no valid text
 
 
 def read_result(folder: Path) -> dict[str, Any]:
-    result: dict[str, Any] = _read(folder, "result.json", lambda path: json.loads(path.read_text()))
+    def load(path: Path) -> dict[str, Any]:
+        result: dict[str, Any] = json.loads(path.read_text())
+        if missing := [key for key in RESULT_KEYS if key not in result]:
+            raise KeyError(f"no {', '.join(missing)}")
+        return result
+
+    result: dict[str, Any] = _read(folder, "result.json", load)
     return result
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    path = folder / "metrics.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    if not (folder / "metrics.jsonl").exists():
+        return []
+    lines: list[dict[str, Any]] = _read(
+        folder, "metrics.jsonl", lambda path: [dict(json.loads(line)) for line in path.read_text().splitlines()]
+    )
+    return lines
 
 
 def read_model(folder: Path) -> tuple[Recommender, Catalogue]:
-    kind = _read(folder, "model.json", lambda path: json.loads(path.read_text())["kind"])
-    model = kinds.kind(kind).from_arrays(_arrays(folder, "model.npz"))
-    held = _arrays(folder, "catalogue.npz")
-    seen = Rows(held["seen_offsets"], held["seen_items"])
-    return model, Catalogue(held["user_ids"], held["item_ids"], held.get("item_texts"), seen)
+    held = _arrays(folder, "model.npz")
+    model: Recommender = _read(
+        folder, "model.json", lambda path: kinds.kind(json.loads(path.read_text())["kind"]).from_arrays(held)
+    )
+    return model, _read(folder, "catalogue.npz", lambda path: _catalogue(_arrays(folder, path.name)))
 
 
 def read_candidates(folder: Path) -> Candidates:
     held = _arrays(folder, "candidates.npz")
-    return Candidates(held["users"], held["items"], held["relevant"])
+    found: Candidates = _read(
+        folder, "candidates.npz", lambda _: Candidates(held["users"], held["items"], held["relevant"])
+    )
+    return found
+
+
+def _catalogue(held: dict[str, np.ndarray]) -> Catalogue:
+    seen = Rows(held["seen_offsets"], held["seen_items"])
+    return Catalogue(held["user_ids"], held["item_ids"], held.get("item_texts"), seen)
 
 
 def _arrays(folder: Path, name: str) -> dict[str, np.ndarray]:
     def load(path: Path) -> dict[str, np.ndarray]:
-        with np.load(path, allow_pickle=False) as packed:
+        with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as packed:
             return {key: packed[key] for key in packed.files}
 
     arrays: dict[str, np.ndarray] = _read(folder, name, load)
@@ -143,14 +165,15 @@ def _arrays(folder: Path, name: str) -> dict[str, np.ndarray]:
 
 def _read(folder: Path, name: str, load: Callable[[Path], Any]) -> Any:
     if not folder.is_dir():
-        raise RunError(f"{folder} is not a run folder: it does not exist. Name the folder that `coterie run` printed.")
+        why = "it is a file" if folder.exists() else "it does not exist"
+        raise RunError(f"{folder} is not a run folder: {why}. Name the folder that `coterie run` printed.")
     try:
         return load(folder / name)
     except FileNotFoundError:
         raise RunError(
             f"{folder} holds no {name}; expected the folder of a finished run. Run it again: coterie run {folder}/config.yaml"
         ) from None
-    except (ValueError, KeyError, OSError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, EOFError, OSError, BadZipFile, CoterieError) as error:
         raise RunError(
             f"{folder / name} cannot be read ({error}). Run it again: coterie run {folder}/config.yaml"
         ) from None
@@ -178,8 +201,15 @@ def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
 def _write(path: Path, content: bytes) -> None:
     """A temporary file, then a rename: nobody ever reads half a file."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    with scratch.open("wb") as out:
-        out.write(content)
-        out.flush()
-        os.fsync(out.fileno())
-    scratch.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with scratch.open("wb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        scratch.replace(path)
+    except OSError as error:
+        raise RunError(f"{path} cannot be written ({error.strerror}). Choose another place.") from None
+    finally:
+        with contextlib.suppress(OSError):
+            scratch.unlink(missing_ok=True)

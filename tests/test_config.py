@@ -38,7 +38,7 @@ def choices() -> st.SearchStrategy[dict[str, Any]]:
     shared = st.fixed_dictionaries(
         {"algorithm": st.sampled_from(list(ALGORITHMS))},
         optional={
-            "seed": st.integers(0, 2**63),
+            "seed": st.integers(0, 2**63 - 1),
             "protocol": st.sampled_from(list(PROTOCOLS)),
             "cutoffs": st.lists(st.integers(1, 1000), min_size=1, max_size=5),
             "fraction": st.floats(0, 1, exclude_min=True, exclude_max=True),
@@ -62,7 +62,8 @@ def choices() -> st.SearchStrategy[dict[str, Any]]:
             "skip_bad_rows": st.booleans(),
         },
     )
-    return st.builds(lambda one, other: one | other, shared, made_up | a_file)
+    whole = st.builds(lambda one, other: one | other, shared, made_up | a_file)
+    return whole.map(lambda keys: keys | ({"validation": True} if keys.get("patience") else {}))
 
 
 @quickly

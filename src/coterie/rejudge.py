@@ -27,12 +27,13 @@ def rejudge(folder: Path, changes: dict[str, Any], watch: Watch) -> Run:
     parts, candidates = hold_out(after, data)
     if np.isin(parts.test.pairs(), trained_on.train.pairs()).any():
         raise LeakError(
-            f"the model of {folder} was trained on what this protocol tests; expected the split of the run. Use a protocol with split={before.protocol.split}."
+            f"the model of {folder} was trained on what this protocol tests; expected the run's own split "
+            f"(split={before.protocol.split}, seed={before.choice.seed}). Keep both, or train again."
         )
     judged = evaluate(finished.model, parts, after.protocol, candidates)
     result = finished.result | {
         "protocol": after.choice.protocol,
-        "seed": after.choice.seed,
+        "judged_with_seed": after.choice.seed,
         "metrics": judged.metrics,
         "full": judged.full,
         "headline": list(after.protocol.shown),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -49,7 +50,7 @@ def test_every_command_has_a_help_text(coterie: Command, path: tuple[str, ...]) 
     done = coterie(*path, "--help")
     assert done.code == 0
     assert done.err == ""
-    assert done.out.startswith("Usage: ")
+    assert done.out.strip().startswith("Usage: ")
     assert " ".join(("coterie", *path)) in done.out
     assert "\\[" not in done.out, "square brackets are printed as they are"
 
@@ -61,7 +62,7 @@ def test_help_explains_the_argument(coterie: Command, command: str) -> None:
 
 def test_help_lists_every_command(coterie: Command) -> None:
     text = coterie("--help").out
-    assert all(f"\n  {command} " in text for command in COMMANDS)
+    assert all(re.search(rf"\n\W*{command} ", text) for command in COMMANDS)
 
 
 def test_version(coterie: Command) -> None:
@@ -267,7 +268,7 @@ def test_report_puts_runs_side_by_side(coterie_with_figures: Command, bpr_run: P
 def test_without_the_report_extra_a_run_ends_well_and_its_page_says_what_to_install(
     coterie: Command, tmp_path: Path
 ) -> None:
-    done = coterie("run", "popular", *SMALL, "--out", "bare", "--quiet")
+    done = coterie("run", "bpr", "--set", "epochs=2", *SMALL, "--out", "bare", "--quiet")
     assert done.code == 0, done.err
     page = (tmp_path / "bare" / "report.html").read_text()
     assert "<svg" not in page

@@ -36,6 +36,7 @@ def show(
         return
     from coterie.config import Course
     from coterie.data.filters import Filters
+    from coterie.data.synthetic import Synthetic
     from coterie.evaluate.protocols import Protocol
 
     chosen = algorithm(name)
@@ -45,6 +46,7 @@ def show(
         ("of every run", Course),
         ("of the data", Filters),
         ("of the protocol", Protocol),
+        ("of --dataset synthetic", Synthetic),
     ):
         rows = [[key, default, text] for key, default, text in group.rows()]
         if rows:

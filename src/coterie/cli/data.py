@@ -9,7 +9,7 @@ import typer
 
 from coterie.cli.options import Columns, Json, Quiet, SkipBadRows, parse_columns
 
-app = typer.Typer(help="List, fetch and describe data.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="List, fetch and describe data.", no_args_is_help=True)
 
 
 @app.command("list")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from typing import NoReturn
 
-import click
 import typer
 
 from coterie.cli import algorithms, data, runs
@@ -16,7 +15,6 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 app.command("run")(runs.run)
@@ -39,6 +37,8 @@ def _options(version: bool = typer.Option(False, "--version", help="Show the ver
 
 def main() -> None:
     """Run a command. A user's mistake is one line and exit code 2; a bug of ours is a traceback and exit code 1."""
+    import click
+
     from coterie.errors import CoterieError, Interrupted
 
     try:
@@ -55,7 +55,7 @@ def main() -> None:
     except BrokenPipeError:  # `coterie data list | head`
         sys.stderr.close()
         _leave(0)
-    _leave(code or 0)
+    _leave(code or 0, "interrupted" if code == 130 else "")  # typer turns Ctrl-C into that code
 
 
 def _leave(code: int, message: str = "") -> NoReturn:

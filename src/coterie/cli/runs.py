@@ -28,18 +28,20 @@ def run(
     ],
     dataset: Annotated[
         str | None,
-        typer.Option("--dataset", "-d", help="A dataset (coterie data list) or a path. [default: synthetic]"),
+        typer.Option("--dataset", "-d", help="A dataset (coterie data list) or a path.", show_default="synthetic"),
     ] = None,
     protocol: Annotated[
         str | None,
-        typer.Option("--protocol", "-p", help="loo-50, loo-99, loo-100, holdout or full. [default: the dataset's]"),
+        typer.Option(
+            "--protocol", "-p", help="loo-50, loo-99, loo-100, holdout or full.", show_default="the dataset's"
+        ),
     ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Same seed, same result. [default: 0]")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Same seed, same result.", show_default="0")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Any setting; repeat for more.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The run folder. [default: runs/NAME-DATASET-N]")
+        Path | None, typer.Option("--out", "-o", help="The run folder.", show_default="runs/NAME-DATASET-N")
     ] = None,
     columns: Columns = None,
     skip_bad_rows: SkipBadRows = False,
@@ -83,9 +85,12 @@ def run(
 def evaluate(
     folder: Folder,
     protocol: Annotated[
-        str | None, typer.Option("--protocol", "-p", help="Another protocol with the same split. [default: the run's]")
+        str | None,
+        typer.Option("--protocol", "-p", help="Another protocol with the same split.", show_default="the run's"),
     ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Sample other candidates. [default: the run's]")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Sample other candidates.", show_default="the run's")
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", "-s", metavar="KEY=VALUE", help="Protocol settings, such as cutoffs=5,10."),
@@ -128,7 +133,8 @@ def report(
         list[Path], typer.Argument(metavar="RUN...", help="One or more run folders.", show_default=False)
     ],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Where the page goes. [default: report.html of the first run]")
+        Path | None,
+        typer.Option("--out", "-o", help="Where the page goes.", show_default="report.html of the first run"),
     ] = None,
 ) -> None:
     """Put runs side by side: a Markdown table here, an HTML page with the convergence figure beside the runs."""

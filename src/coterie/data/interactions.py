@@ -82,11 +82,11 @@ class Interactions:
     @classmethod
     def from_frame(cls, frame: pd.DataFrame, *, keep: str = "newest", **columns: str) -> Interactions:
         """From a data frame; `user_id="userId"` names a column that is called otherwise."""
-        asked = set(columns)
+        asked = tuple(columns)
         wanted = {role: columns.pop(role, role) for role in ("user_id", "item_id", "rating", "timestamp")}
         if columns:
             raise UnknownName("column role", next(iter(columns)), wanted)
-        for role in {"user_id", "item_id"} | asked:
+        for role in dict.fromkeys(("user_id", "item_id", *asked)):
             if wanted[role] not in frame:
                 raise UnknownName("column", wanted[role], frame.columns, f" for {role}")
         have = {role: frame[name].to_numpy() for role, name in wanted.items() if name in frame}

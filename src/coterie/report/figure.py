@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from coterie.errors import MissingExtra
 from coterie.finished import Run
+from coterie.report.table import labels
 
 COLOURS = ("#2a6f97", "#e07a5f", "#3d8361", "#8e5ea2", "#c9a227", "#5c677d")
 
@@ -21,16 +22,15 @@ def convergence(runs: Sequence[Run]) -> str:
     from matplotlib.figure import Figure
 
     names = [n for n in runs[0].result["headline"] if all(n in line for run in runs for line in run.curve)][:3]
-    if not names:
+    if not names or not any(run.curve for run in runs):
         return ""
     with matplotlib.rc_context(
         {"svg.hashsalt": "coterie", "font.family": "sans-serif", "font.size": 10, "svg.fonttype": "none"}
     ):
         figure = Figure(figsize=(4.2 * len(names), 3.2), layout="constrained")
         for axis, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
-            for number, run in enumerate(runs):
+            for number, (run, label) in enumerate(zip(runs, labels(runs), strict=True)):
                 colour = COLOURS[number % len(COLOURS)]
-                label = f"{run.result['algorithm']} (seed {run.result['seed']})"
                 rounds, values = [line["round"] for line in run.curve], [line[name] for line in run.curve]
                 if len(rounds) > 1:
                     axis.plot(rounds, values, color=colour, label=label, linewidth=1.8)

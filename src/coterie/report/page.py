@@ -8,7 +8,7 @@ from html import escape
 from coterie.errors import MissingExtra
 from coterie.finished import Run
 from coterie.report.figure import convergence
-from coterie.report.table import all_notes, shown, table
+from coterie.report.table import all_notes, labels, shown, table
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1d2733; max-width: 62rem; margin: 2.5rem auto; padding: 0 1.25rem }
@@ -35,6 +35,7 @@ def page(runs: Sequence[Run]) -> str:
         "".join(f"<p>{escape(note)}</p>" for note in all_notes(runs)),
         f"<h2>Convergence</h2>{_figure(runs)}",
         f"<h2>All metrics</h2>{_all_metrics(runs)}",
+        f"<h2>Repeat</h2>{_commands(runs)}",
     ]
     return (
         f'<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content="width=device-width"><title>{escape(title)}</title>'
@@ -43,6 +44,8 @@ def page(runs: Sequence[Run]) -> str:
 
 
 def _figure(runs: Sequence[Run]) -> str:
+    if not any(len(run.curve) > 1 for run in runs):
+        return "<p>Trained in one step: there is no curve.</p>"
     try:
         drawn = convergence(runs)
     except MissingExtra as missing:
@@ -54,7 +57,7 @@ def _figure(runs: Sequence[Run]) -> str:
 
 def _all_metrics(runs: Sequence[Run]) -> str:
     names = list(dict.fromkeys(name for run in runs for name in run.result["full"]))
-    header = ["metric", *(f"{run.result['algorithm']} {kind}" for run in runs for kind in ("protocol", "full ranking"))]
+    header = ["metric", *(f"{name} {kind}" for name in labels(runs) for kind in ("protocol", "full ranking"))]
     rows = [
         [
             name,
@@ -67,6 +70,11 @@ def _all_metrics(runs: Sequence[Run]) -> str:
         for name in names
     ]
     return _table(header, rows)
+
+
+def _commands(runs: Sequence[Run]) -> str:
+    kept = [f"coterie run {run.result['run']}/config.yaml" for run in runs if run.result["run"]]
+    return f"<pre>{escape(chr(10).join(kept))}</pre>" if kept else "<p>The run left no folder.</p>"
 
 
 def _table(header: list[str], rows: list[list[str]]) -> str:

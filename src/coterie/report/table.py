@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import PurePath
 
 from coterie.finished import Run
 
@@ -55,7 +56,27 @@ def all_notes(runs: Sequence[Run]) -> list[str]:
     return [f"{', '.join(dict.fromkeys(names))}: {text}" for text, names in about.items()]
 
 
+def labels(runs: Sequence[Run]) -> list[str]:
+    """A name for every run that tells it from the others: the algorithm, then the seed, then the folder."""
+    for name in (
+        lambda r: r["algorithm"],
+        lambda r: f"{r['algorithm']} seed {r['seed']}",
+        lambda r: f"{r['algorithm']} {PurePath(r['run'] or '').name}",
+    ):
+        names = [str(name(run.result)) for run in runs]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{name} ({number})" for number, name in enumerate(names, 1)]
+
+
 def markdown(runs: Sequence[Run]) -> str:
     header, rows = table(runs)
-    lines = ["| " + " | ".join(cells) + " |" for cells in (header, ["---"] * len(header), *rows)]
-    return "# Results\n\n" + "\n".join(lines) + "\n\n" + "\n".join(f"- {note}" for note in all_notes(runs)) + "\n"
+    lines = ["| " + " | ".join(map(_cell, cells)) + " |" for cells in (header, ["---"] * len(header), *rows)]
+    return (
+        "# Results\n\n" + "\n".join(lines) + "\n\n" + "\n".join(f"- {_cell(note)}" for note in all_notes(runs)) + "\n"
+    )
+
+
+def _cell(text: str) -> str:
+    """A file name may hold what would end a Markdown cell."""
+    return " ".join(text.replace("|", "\\|").split())

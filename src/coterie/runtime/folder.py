@@ -134,10 +134,8 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
 
 
 def read_model(folder: Path) -> tuple[Recommender, Catalogue]:
-    held = _arrays(folder, "model.npz")
-    model: Recommender = _read(
-        folder, "model.json", lambda path: kinds.kind(json.loads(path.read_text())["kind"]).from_arrays(held)
-    )
+    kind = _read(folder, "model.json", lambda path: kinds.kind(json.loads(path.read_text())["kind"]))
+    model: Recommender = _read(folder, "model.npz", lambda path: kind.from_arrays(_arrays(folder, path.name)))
     return model, _read(folder, "catalogue.npz", lambda path: _catalogue(_arrays(folder, path.name)))
 
 

@@ -27,6 +27,12 @@ def real_data(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.fixture(scope="session")
+def beside() -> Path:
+    """Where real data lies beside the checkout, if it does."""
+    return BESIDE
+
+
+@pytest.fixture(scope="session")
 def people() -> Interactions:
     """Two hundred made-up people: enough to learn from, small enough for every test."""
     return generate(Synthetic(n_users=200, n_items=120, n_groups=4, mean_interactions=20))

@@ -83,7 +83,7 @@ def test_a_bad_row_is_named_by_file_line_column_value_rule_and_remedy(bad: BadRo
 def test_a_bad_row_can_be_skipped_and_is_counted(bad: BadRow, write) -> None:
     data = read(write("ratings.csv", with_bad_row(bad)), Reading(skip_bad_rows=True))
     assert data.user_ids.tolist() == ["1", "2"]
-    assert data.notes == (f"1 bad rows skipped: {bad.rule}",)
+    assert data.notes == (f"1 bad row skipped: {bad.rule}",)
 
 
 def test_skipping_counts_every_rule_apart(write) -> None:
@@ -92,9 +92,9 @@ def test_skipping_counts_every_rule_apart(write) -> None:
     assert len(data) == 2
     assert set(data.notes) == {
         f"3 bad rows skipped: {NUMBER}",
-        "1 bad rows skipped: expected 4 columns",
-        f"1 bad rows skipped: {TIME}",
-        f"1 bad rows skipped: {ID}",
+        "1 bad row skipped: expected 4 columns",
+        f"1 bad row skipped: {TIME}",
+        f"1 bad row skipped: {ID}",
     }
 
 
@@ -426,6 +426,6 @@ def test_the_command_line_counts_what_it_skipped(write) -> None:
     facts = json.loads(done.stdout)
     assert (facts["users"], facts["items"], facts["interactions"]) == (2, 2, 2)
     assert set(facts["notes"]) == {
-        f"1 bad rows skipped: {NUMBER}",
-        "1 bad rows skipped: expected 4 columns",
+        f"1 bad row skipped: {NUMBER}",
+        "1 bad row skipped: expected 4 columns",
     }

@@ -165,7 +165,7 @@ def test_a_bad_parquet_row_is_named_and_can_be_skipped(column, values, rule, tmp
     assert message.endswith(". Fix the row or pass --skip-bad-rows.")
     data = read(path, Reading(skip_bad_rows=True))
     assert len(data) == 1
-    assert data.notes[0].startswith(f"1 bad rows skipped: expected {rule}")
+    assert data.notes[0].startswith(f"1 bad row skipped: expected {rule}")
 
 
 def test_values_are_shown_as_a_person_writes_them(tmp_path: Path, refused) -> None:

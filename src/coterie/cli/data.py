@@ -37,7 +37,7 @@ def list_(as_json: Json = False) -> None:
             json.dumps([dict(zip(("name", "place", "protocol", "summary", "terms"), row, strict=True)) for row in rows])
         )
         return
-    show_table(["name", "where", "protocol", "what", "terms"], rows, left=5)
+    show_table(["name", "where", "protocol", "what"], [row[:4] for row in rows], left=4)
     typer.echo(f"data folder: {data_folder()} (set COTERIE_DATA to change it)")
 
 

@@ -39,13 +39,13 @@ DATASETS: dict[str, Dataset] = {
     for d in (
         Dataset(
             "synthetic",
-            "made-up people with planted taste groups, embedded",
+            "made-up people with planted taste groups, any size",
             "loo-50",
             read=lambda path, options: generate(Synthetic()),
         ),
         Dataset(
             "ml-100k",
-            "MovieLens 100K: 943 users, 1,682 films, 100,000 ratings with time, titles, genres, demographics",
+            "MovieLens 100K: 943 users, 1,682 films, 100,000 ratings",
             "loo-50",
             read=movielens.read_100k,
             signature=("u.data", "ml-100k.inter"),
@@ -67,7 +67,7 @@ DATASETS: dict[str, Dataset] = {
         ),
         Dataset(
             "ml-1m",
-            "MovieLens 1M: 6,040 users, 3,706 films, 1,000,209 ratings with time, titles, genres, demographics",
+            "MovieLens 1M: 6,040 users, 3,706 films, 1,000,209 ratings",
             "loo-50",
             read=movielens.read_1m,
             signature=("ratings.dat", "ml-1m.inter"),
@@ -89,7 +89,7 @@ DATASETS: dict[str, Dataset] = {
         ),
         Dataset(
             "foursquare-italy",
-            "Foursquare check-ins of six Italian cities: 6,596 users, 34,332 venues, 89,616 check-ins with time, categories",
+            "Foursquare in six Italian cities: 6,596 users, 34,332 venues, 89,616 check-ins",
             "holdout",
             read=foursquare.read,
             signature=("Bologna.tsv",),

@@ -52,7 +52,7 @@ class Table:
     """Bad rows dropped, by rule."""
 
     def notes(self) -> tuple[str, ...]:
-        return tuple(f"{n:,} bad rows skipped: {rule}" for rule, n in self.skipped.items())
+        return tuple(f"{n:,} bad {'row' if n == 1 else 'rows'} skipped: {rule}" for rule, n in self.skipped.items())
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from coterie import __version__, kernels, splits
-from coterie.algorithm import Context
+from coterie import __version__, splits
 from coterie.config import Experiment
 from coterie.data.datasets import load
 from coterie.data.interactions import Interactions
 from coterie.data.options import Reading
 from coterie.data.reading import read
-from coterie.errors import ConfigError, Diverged, Interrupted
+from coterie.errors import ConfigError, Interrupted
 from coterie.evaluate import candidates as sampling
 from coterie.evaluate import leaks
 from coterie.evaluate.candidates import Candidates
-from coterie.evaluate.evaluation import Evaluation, evaluate, quick
-from coterie.evaluate.protocols import Protocol
+from coterie.evaluate.evaluation import Evaluation, evaluate
 from coterie.finished import Run
-from coterie.models.recommender import Recommender
 from coterie.progress import SILENT, Watch
-from coterie.registry import algorithm
 from coterie.report.page import page
 from coterie.report.table import markdown
 from coterie.runtime import folder as disk
 from coterie.splits import Split
-from coterie.types import Rows, Training
-
-MEASUREMENTS = 20
+from coterie.training import Fitted, Ruler, train
 
 
 def run(
@@ -88,83 +80,6 @@ def hold_out(experiment: Experiment, data: Interactions) -> tuple[Split, Candida
     if not protocol.candidates:
         return parts, None
     return parts, sampling.sample(parts.test, parts.everything(), protocol.candidates, seed)
-
-
-@dataclass(frozen=True, slots=True)
-class Fitted:
-    model: Recommender
-    rounds: int
-    seconds: float
-    curve: list[dict[str, Any]]
-
-
-def train(experiment: Experiment, training: Training, ruler: Ruler, out: Path | None, watch: Watch) -> Fitted:
-    """Train, measuring on the way: on validation where there is one, else on test, for the eye only."""
-    course, chosen = experiment.course, algorithm(experiment.choice.algorithm)
-    total = chosen.steps(experiment.settings)
-    every = course.evaluate_every or max(1, total // MEASUREMENTS)
-    curve: list[dict[str, Any]] = []
-    best, best_model, seconds = -1.0, None, 0.0
-    for family in chosen.kernels:
-        kernels.load(family, watch)
-    models = chosen.train(training, experiment.settings, Context(experiment.choice.seed, watch))
-    with watch.task(f"Training {experiment.choice.algorithm}", total) as advance:
-        for n, (model, took) in enumerate(timed(models), 1):
-            seconds += took
-            if n % every and n != total:
-                advance()
-                continue
-            curve.append(ruler.measure(model, n, seconds))
-            value = curve[-1][ruler.headline]
-            if out is not None:
-                disk.append_metrics(out, curve[-1])
-            advance(note=f"{ruler.part} {ruler.headline} {value:.4f}")
-            if value > best:
-                best, best_model, best_at = value, model, len(curve)
-            if course.patience and len(curve) - best_at >= course.patience:
-                break
-    return Fitted(best_model if course.patience and best_model is not None else model, n, seconds, curve)
-
-
-@dataclass(frozen=True, slots=True)
-class Ruler:
-    """What a model is measured on while it trains."""
-
-    part: str
-    headline: str
-    protocol: Protocol
-    seen: Rows
-    held: Interactions
-    candidates: Candidates | None
-
-    @classmethod
-    def of(cls, experiment: Experiment, parts: Split, candidates: Candidates | None) -> Ruler:
-        protocol = experiment.protocol
-        headline = protocol.followed
-        if parts.validation is None:
-            return cls("test", headline, protocol, parts.seen(), parts.test, candidates)
-        if candidates is not None:  # the test part stays out of sight: validation has candidates of its own
-            known = parts.for_tuning().everything()
-            n_negatives = candidates.items.shape[1] - int(candidates.relevant.max())
-            candidates = sampling.sample(parts.validation, known, n_negatives, experiment.choice.seed)
-        return cls("validation", headline, protocol, parts.train.rows, parts.validation, candidates)
-
-    def measure(self, model: Recommender, n: int, seconds: float) -> dict[str, Any]:
-        try:
-            metrics = quick(model, self.protocol, self.seen, self.held, self.candidates)
-        except Diverged as error:
-            raise Diverged(str(error).replace("diverged", f"diverged at round {n}", 1)) from None
-        return {"round": n, "seconds": round(seconds, 6), "part": self.part} | metrics
-
-
-def timed(models: Iterator[Recommender]) -> Iterator[tuple[Recommender, float]]:
-    """Every model with the seconds it took."""
-    while True:
-        start = time.perf_counter()
-        model = next(models, None)
-        if model is None:
-            return
-        yield model, time.perf_counter() - start
 
 
 def judge(

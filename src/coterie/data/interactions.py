@@ -16,6 +16,8 @@ from coterie.types import Bools, Floats, Ids, Ints, Longs, Rows
 if TYPE_CHECKING:
     import pandas as pd
 
+LARGEST = float(np.finfo(np.float32).max)
+
 
 @dataclass(frozen=True, slots=True)
 class Interactions:
@@ -61,20 +63,18 @@ class Interactions:
         item_ids, items, item_order = number(item_id, "item_id")
         if keep not in ("newest", "oldest", "error"):
             raise UnknownName("policy for repeated pairs", keep, ("newest", "oldest", "error"))
-        ratings = (
-            None if rating is None else _checked("rating", rating, float(np.finfo(np.float32).max)).astype(np.float32)
-        )
-        times = None if timestamp is None else _checked("timestamp", timestamp, LATEST, least=0).astype(np.int64)
+        ratings = None if rating is None else _checked("rating", rating, -LARGEST, LARGEST).astype(np.float32)
+        times = None if timestamp is None else _checked("timestamp", timestamp, 0, LATEST).astype(np.int64)
         _same_length(user_id=users, item_id=items, rating=ratings, timestamp=times)
         order = canonical_order(users, items, times, ratings)
         kept = order[_one_per_pair(users[order], items[order], len(item_ids), keep)]
+        if len(kept) < len(order) and keep == "error":
+            again = np.setdiff1d(order, kept)[0]
+            raise DataError(
+                f"row {again}: user {user_ids[users[again]]!s} and item {item_ids[items[again]]!s} stand more than once; "
+                "expected distinct pairs. Remove one or set duplicates=newest."
+            )
         if merged := len(order) - len(kept):
-            if keep == "error":
-                again = np.setdiff1d(order, kept)[0]
-                raise DataError(
-                    f"row {again}: user {user_ids[users[again]]!s} and item {item_ids[items[again]]!s} stand more than once; "
-                    "expected distinct pairs. Remove one or set duplicates=newest."
-                )
             notes = (*notes, f"{merged:,} repeated user-item pairs merged, the {keep} of each kept")
         data = cls(users, items, ratings, times, user_ids, item_ids, item_order, notes=notes)
         return data.select(kept)
@@ -209,17 +209,18 @@ def _natural_order(distinct: Ids) -> Longs:
     return np.array(sorted(range(len(texts)), key=texts.__getitem__), np.int64)
 
 
-def _checked(name: str, values: Any, most: float, least: float | None = None) -> np.ndarray:
+def _checked(name: str, values: Any, least: float, most: float) -> np.ndarray:
+    """Numbers within a range, or an error that names the first that is not."""
     try:
         numbers = np.asarray(values)
         numbers = numbers if numbers.dtype.kind in "iu" else np.asarray(values, np.float64)
     except (TypeError, ValueError):
         raise DataError(f"column {name!r} holds something that is no number; expected numbers. Convert it.") from None
-    good = (numbers >= (-most if least is None else least)) & (numbers <= most)
+    good = (numbers >= least) & (numbers <= most)
     if not good.all():
         row = int(np.argmin(good))
         raise DataError(
-            f"row {row}: column {name!r} is {numbers[row].item()!r}; expected a finite number in range. Fix it."
+            f"row {row}: column {name!r} is {numbers[row].item()!r}; expected a number from {least:g} to {most:g}. Fix it."
         )
     return numbers
 

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from coterie import __version__, splits
 from coterie.config import Experiment
 from coterie.data.datasets import load
@@ -86,8 +84,7 @@ def judge(
     experiment: Experiment, parts: Split, candidates: Candidates | None, fitted: Fitted, out: Path | None, watch: Watch
 ) -> Run:
     """Evaluate on the test part."""
-    watch.say(f"Evaluating on {np.count_nonzero(parts.test.rows.counts):,} users ...")
-    judged = evaluate(fitted.model, parts, experiment.protocol, candidates)
+    judged = evaluate(fitted.model, parts, experiment.protocol, candidates, watch)
     people = disk.Catalogue(parts.train.user_ids, parts.train.item_ids, parts.train.item_texts, parts.seen())
     return Run(summarise(experiment, parts, fitted, judged, out), fitted.model, people, judged, fitted.curve)
 

@@ -30,7 +30,7 @@ def rejudge(folder: Path, changes: dict[str, Any], watch: Watch) -> Run:
             f"the model of {folder} was trained on what this protocol tests; expected the run's own split "
             f"(split={before.protocol.split}, seed={before.choice.seed}). Keep both, or train again."
         )
-    judged = evaluate(finished.model, parts, after.protocol, candidates)
+    judged = evaluate(finished.model, parts, after.protocol, candidates, watch)
     result = finished.result | {
         "protocol": after.choice.protocol,
         "judged_with_seed": after.choice.seed,

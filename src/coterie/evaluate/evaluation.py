@@ -12,6 +12,7 @@ from coterie.evaluate.metrics import overall, per_user
 from coterie.evaluate.protocols import Protocol
 from coterie.evaluate.ranking import Ranks, rank_all, rank_candidates
 from coterie.models.recommender import Recommender
+from coterie.progress import SILENT, Watch
 from coterie.splits import Split
 from coterie.types import Doubles, Ints, Rows
 
@@ -27,11 +28,15 @@ class Evaluation:
     """Per user: the protocol's metrics, and `full:` those of full ranking where they differ."""
 
 
-def evaluate(model: Recommender, split: Split, protocol: Protocol, candidates: Candidates | None) -> Evaluation:
+def evaluate(
+    model: Recommender, split: Split, protocol: Protocol, candidates: Candidates | None, watch: Watch = SILENT
+) -> Evaluation:
     """Judge on the test part; items of the training and validation parts are not recommended again."""
     k = max(protocol.cutoffs)
     popularity = np.bincount(split.train.items, minlength=split.train.n_items)
-    whole = rank_all(model, split.seen(), split.test.rows, split.test.n_items, k)
+    wanted = split.test.rows
+    with watch.task("Evaluating", int(np.count_nonzero(wanted.counts))) as advance:
+        whole = rank_all(model, split.seen(), wanted, split.test.n_items, k, advance)
     full_table = per_user(whole, protocol.cutoffs)
     full = means(full_table) | overall(whole, protocol.cutoffs, popularity, split.train.n_users)
     if candidates is None:

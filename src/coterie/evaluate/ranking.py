@@ -12,6 +12,7 @@ import numpy as np
 from coterie.errors import DataError, Diverged
 from coterie.evaluate.candidates import Candidates
 from coterie.models.recommender import Recommender
+from coterie.progress import Advance
 from coterie.types import Floats, Ints, Longs, Rows
 
 BLOCK_CELLS = 1 << 20  # scores in a block
@@ -43,7 +44,9 @@ class Scored:
     items: Ints | None = None
 
 
-def rank_all(model: Recommender, seen: Rows, wanted: Rows, n_items: int, k: int) -> Ranks:
+def rank_all(
+    model: Recommender, seen: Rows, wanted: Rows, n_items: int, k: int, advance: Advance | None = None
+) -> Ranks:
     """Rank every user's relevant items among all items that the user has not seen."""
 
     def scored(users: Ints) -> Scored:
@@ -51,7 +54,7 @@ def rank_all(model: Recommender, seen: Rows, wanted: Rows, n_items: int, k: int)
         scores[seen.take(users)] = -np.inf
         return Scored(users, scores, *wanted.take(users))
 
-    return _in_blocks(scored, np.flatnonzero(wanted.counts).astype(np.int32), n_items, k)
+    return _in_blocks(scored, np.flatnonzero(wanted.counts).astype(np.int32), n_items, k, advance)
 
 
 def rank_candidates(model: Recommender, candidates: Candidates, k: int) -> Ranks:
@@ -124,7 +127,9 @@ def _count(ordered: Floats, rows: Longs, values: Floats, before: np.ufunc) -> Lo
     return low
 
 
-def _in_blocks(scored: Callable[[Ints], Scored], users: Ints, width: int, k: int) -> Ranks:
+def _in_blocks(
+    scored: Callable[[Ints], Scored], users: Ints, width: int, k: int, advance: Advance | None = None
+) -> Ranks:
     """Score a wave of blocks, then rank them on all cores.
 
     In turns, because BLAS brings threads of its own that keep spinning for a while: scoring and ranking at once took
@@ -135,7 +140,10 @@ def _in_blocks(scored: Callable[[Ints], Scored], users: Ints, width: int, k: int
     parts: list[Ranks] = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for i in range(0, len(blocks), WAVE):
-            parts += pool.map(lambda block: _rank_block(block, k), [scored(block) for block in blocks[i : i + WAVE]])
+            wave = blocks[i : i + WAVE]
+            parts += pool.map(lambda block: _rank_block(block, k), [scored(block) for block in wave])
+            if advance is not None:
+                advance(sum(map(len, wave)))
     return _joined(parts)
 
 

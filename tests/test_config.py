@@ -63,7 +63,13 @@ def choices() -> st.SearchStrategy[dict[str, Any]]:
         },
     )
     whole = st.builds(lambda one, other: one | other, shared, made_up | a_file)
-    return whole.map(lambda keys: keys | ({"validation": True} if keys.get("patience") else {}))
+    return whole.map(
+        lambda keys: (
+            keys
+            | ({"validation": True} if keys.get("patience") else {})
+            | ({"split": "own"} if keys.get("test_file") else {})
+        )
+    )
 
 
 @quickly
@@ -189,7 +195,8 @@ def known_keys() -> list[str]:
 def test_key_with_a_letter_missing_gets_a_suggestion(key: str, data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(key) - 1))
     typo = key[:place] + key[place + 1 :]
-    owners = {name: algorithm(name).settings for name in ALGORITHMS} | {g.__name__: g for g in COMMON}
+    name = next(n for n in ALGORITHMS if key in {k for g in groups(n) for k in g.model_fields})
+    owners = {g.__name__: g for g in groups(name)}
     if len(typo) < 2 or typo in known_keys():
         return
     with pytest.raises(ConfigError, match="Did you mean") as caught:

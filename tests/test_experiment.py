@@ -13,8 +13,9 @@ import pandas as pd
 import pytest
 
 import coterie
+from coterie.config import Experiment, changed
 from coterie.data.interactions import Interactions
-from coterie.errors import ConfigError, Diverged, LeakError
+from coterie.errors import ConfigError, Diverged, LeakError, RunError
 from coterie.finished import Run
 from coterie.progress import SILENT
 from coterie.registry import ALGORITHMS
@@ -276,3 +277,70 @@ def test_judging_the_newest_of_a_larger_hold_out_is_no_leak(tmp_path: Path) -> N
     judged = rejudge(tmp_path / "r", {"protocol": "full"}, SILENT)
     assert judged.evaluation is not None
     assert len(judged.evaluation.users) == 20
+
+
+# ---- judged by what it says
+
+
+def test_another_protocol_over_a_file_forgets_the_settings_of_the_first() -> None:
+    flat = Experiment.of({"algorithm": "popular", "protocol": "loo-50", "cutoffs": 5}).flat()
+    again = Experiment.of(changed(flat, {"protocol": "loo-99"}))
+    assert (again.protocol.candidates, again.protocol.cutoffs) == (99, (10,))
+
+
+@pytest.mark.parametrize(
+    ("keys", "label"),
+    [
+        ({}, "loo-50"),
+        ({"validation": True}, "loo-50"),
+        ({"candidates": 7}, "loo-50 (candidates=7)"),
+        ({"protocol": "holdout", "fraction": 0.1, "cutoffs": "5,20"}, "holdout (fraction=0.1, cutoffs=5,20)"),
+        ({"candidates_file": "far/away/ncf.gz"}, "loo-50 (candidates_file=ncf.gz)"),
+    ],
+)
+def test_a_changed_protocol_is_not_called_by_its_name_alone(keys: dict[str, object], label: str) -> None:
+    assert Experiment.of({"algorithm": "popular"} | keys).judged_by == label
+
+
+def test_a_model_is_not_judged_on_data_that_changed(tmp_path: Path) -> None:
+    """The same number of people and items, one of them another one: every row would be somebody else's."""
+    rows = [f"{user},{item},{user * 7 + item}" for user in range(20) for item in range(user % 3, 15)]
+    table = tmp_path / "likes.csv"
+    table.write_text("user_id,item_id,timestamp\n" + "\n".join(rows) + "\n")
+    coterie.run("popular", str(table), out=tmp_path / "run")
+    rejudge(tmp_path / "run", {"cutoffs": 5}, SILENT)
+    table.write_text(table.read_text().replace("\n3,4,", "\n3,99,"))
+    with pytest.raises(RunError, match="is not what the model was trained on any more"):
+        rejudge(tmp_path / "run", {"cutoffs": 5}, SILENT)
+
+
+def test_a_run_that_stopped_early_can_be_judged_otherwise(tmp_path: Path) -> None:
+    run = coterie.run("bpr", n_users=80, n_items=70, epochs=6, validation=True, patience=2, out=tmp_path / "run")
+    again = rejudge(tmp_path / "run", {"protocol": "loo-99"}, SILENT)
+    assert again.result["protocol"] == "loo-99"
+    assert run.result["best_round"] <= run.result["rounds"]
+
+
+def test_test_part_never_chooses_the_model(people: Interactions) -> None:
+    """A validation file that no split reads must not count as a validation part."""
+    with pytest.raises(ConfigError, match="belong to split=own"):
+        coterie.run("bpr", people, patience=2, validation_file="nowhere.csv")
+    with pytest.raises(ConfigError, match="no validation part"):
+        coterie.run("bpr", people, patience=2)
+
+
+def test_part_of_a_dataset_is_not_the_dataset() -> None:
+    whole = coterie.load("synthetic")
+    assert whole.name == "synthetic"
+    assert whole.select(whole.users < 100).compact().name == "given"
+    assert coterie.load("synthetic", core=2).name == "given"
+
+
+def test_own_test_file_is_rated_as_the_training_file_is(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text(
+        "user_id,item_id,rating\n" + "".join(f"{u},{i},5\n" for u in "ab" for i in "vwx")
+    )
+    (tmp_path / "test.csv").write_text("user_id,item_id,rating\na,y,5\na,z,1\nb,z,1\n")
+    files = {"split": "own", "test_file": str(tmp_path / "test.csv"), "min_rating": 4}
+    run = coterie.run("popular", str(tmp_path / "train.csv"), **files)
+    assert run.result["tested_users"] == 1

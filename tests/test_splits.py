@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 import coterie
 from coterie import streams
 from coterie.data.interactions import Interactions
+from coterie.data.synthetic import Synthetic, generate
 from coterie.errors import DataError
-from coterie.splits import Split, future_share, own, split
+from coterie.splits import Split, future_share, own, split, with_validation
 from coterie.splits import given as given_split
 
 PER_USER = ("leave-one-out", "temporal", "random")
@@ -103,7 +104,7 @@ def test_temporal_holds_out_the_newest_int_of_the_fraction(fraction: float, test
         assert pairs_of(split(EXAMPLE, "temporal", fraction, seed=0).test) == test
     else:
         with pytest.raises(
-            DataError, match=r"'temporal' with fraction 0\.2 holds out nothing; expected users with more"
+            DataError, match=r"'temporal' holds out nothing for the test part; expected people with more"
         ):
             split(EXAMPLE, "temporal", fraction, seed=0)
 
@@ -267,7 +268,7 @@ def test_a_split_does_not_depend_on_the_order_of_rows(rows, random, rule, timed:
 
 @pytest.mark.parametrize("rule", [*PER_USER, "global-time"])
 def test_parts_keep_all_users_and_items_and_carry_ratings_and_times(rule, people: Interactions) -> None:
-    parts = split(people, rule, 0.2, seed=0, validation=True)
+    parts = split(people, rule, 0.05 if rule == "global-time" else 0.2, seed=0, validation=True)
     for part in (parts.train, parts.test, parts.validation):
         assert (part.n_users, part.n_items) == (people.n_users, people.n_items)
         assert len(part.times) == len(part)
@@ -423,7 +424,7 @@ def test_published_test_pairs_are_held_out() -> None:
 
 def test_with_published_pairs_the_validation_part_is_the_newest_of_the_rest() -> None:
     users, items = np.array([0, 1], np.int32), np.array([2, 0], np.int32)
-    parts = given_split(EXAMPLE, users, items, validation=True)
+    parts = with_validation(given_split(EXAMPLE, users, items), seed=0)
     assert pairs_of(parts.validation) == {(1, 10), (2, 50)}
     assert by_user(parts.train) == {1: [20, 40], 2: [30], 3: [60]}
     assert pairs_of(parts.train) | pairs_of(parts.test) | pairs_of(parts.validation) == pairs_of(EXAMPLE)
@@ -433,3 +434,24 @@ def test_published_pairs_that_are_not_in_the_data_are_refused() -> None:
     users, items = np.array([0, 2], np.int32), np.array([2, 0], np.int32)  # user 3 never did item 10
     with pytest.raises(DataError, match="1 published test pairs are not in the data; expected all of them"):
         given_split(EXAMPLE, users, items)
+
+
+@pytest.mark.parametrize("validation", [False, True])
+def test_by_global_time_everybody_tested_has_something_to_learn_from(validation: bool) -> None:
+    """Also where the validation part takes away all that somebody did before the test part."""
+    data = generate(Synthetic(n_users=2_000, n_items=200, mean_interactions=12))
+    parts = split(data, "global-time", 0.2, seed=0, validation=validation)
+    trained = set(parts.train.users.tolist())
+    assert set(parts.test.users.tolist()) <= trained
+    if validation:
+        assert set(parts.validation.users.tolist()) <= trained
+    did = data.rows
+    for user in np.unique(parts.test.users):
+        assert set(parts.everything().of(user)) == set(did.of(user))
+
+
+def test_what_is_held_out_at_random_does_not_depend_on_others() -> None:
+    data = generate(Synthetic(n_users=60, n_items=80))
+    some = data.select(data.users >= 30)
+    whole, part = (split(d, "random", 0.3, seed=5) for d in (data, some))
+    assert pairs_of(part.test) == {(u, i) for u, i in pairs_of(whole.test) if u > 30}

@@ -29,6 +29,8 @@ class Algorithm:
     """settings -> how many models `train` yields."""
     kernels: tuple[str, ...] = ()
     """Kernel families it needs, compiled before the clock starts."""
+    explicit: bool = False
+    """Whether it can learn from ratings, not only from what was chosen."""
     paper: str = ""
     federated: bool = False
 

@@ -28,6 +28,7 @@ def load(
     *,
     columns: dict[str, str] | None = None,
     skip_bad_rows: bool = False,
+    watch: Watch = SILENT,
     **settings: Any,
 ) -> Interactions:
     """A dataset by name, a file, or a data frame; filters such as `min_rating=4` are the settings of `coterie run`."""
@@ -42,7 +43,7 @@ def load(
     shares = split_by_owner(settings, owners)
     filters = Filters.of(datasets.dataset(name).filters | shares["filters"])
     made = Synthetic.of(shares.get("made", {}))
-    return datasets.load(name, filters, Reading(columns, skip_bad_rows, filters.duplicates), made)
+    return datasets.load(name, filters, Reading(columns, skip_bad_rows, filters.duplicates), made, watch)
 
 
 def run(

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import Field
 
-from coterie.data.datasets import dataset
+from coterie.data.datasets import as_usual, dataset
 from coterie.data.filters import Filters
 from coterie.data.synthetic import Synthetic
 from coterie.errors import ConfigError
@@ -66,12 +66,13 @@ class Experiment:
                 f"no algorithm is named (keys: {', '.join(values) or 'none'}); expected a key 'algorithm'. Add one."
             )
         made = str(values.get("dataset", "synthetic")) == "synthetic"
+        chosen = algorithm(str(values["algorithm"]))
         owners: dict[str, type[Settings]] = {
             "choice": Choice,
             "course": Course,
             "filters": Filters,
             "protocol": Protocol,
-            "settings": algorithm(str(values["algorithm"])).settings,
+            "settings": chosen.settings,
         }
         if made:
             owners["synthetic"] = Synthetic
@@ -79,7 +80,14 @@ class Experiment:
         choice = Choice.of(shares["choice"])
         course = Course.of(shares["course"])
         source = dataset(choice.dataset)
-        defaults = tuned_settings(choice.dataset, choice.algorithm)
+        filters = Filters.of(source.filters | shares["filters"])
+        made_up = Synthetic.of(shares.get("synthetic", {}))
+        usual = as_usual(choice.dataset, filters, made_up)
+        defaults = tuned_settings(choice.dataset, choice.algorithm) if usual else {}
+        if filters.feedback == "explicit" and not chosen.explicit:
+            raise ConfigError(
+                f"setting 'feedback' is 'explicit', but {choice.algorithm} learns from implicit feedback alone. Leave it out, or use gmf."
+            )
         judged_by = protocol(choice.protocol or source.protocol, shares["protocol"])
         if course.patience and not (judged_by.validation or judged_by.validation_file):
             raise ConfigError(
@@ -88,12 +96,24 @@ class Experiment:
         return cls(
             choice.model_copy(update={"protocol": choice.protocol or source.protocol}),
             course,
-            Filters.of(source.filters | shares["filters"]),
+            filters,
             judged_by,
-            Synthetic.of(shares.get("synthetic", {})),
+            made_up,
             owners["settings"].of(defaults | shares["settings"]),
             bool(defaults),
         )
+
+    @property
+    def judged_by(self) -> str:
+        """The protocol's name, and in brackets what was changed of it."""
+        name = str(self.choice.protocol)
+        usual = protocol(name, {})
+        changed = [
+            f"{key}={_brief(value)}"
+            for key, value in self.protocol
+            if key not in ("headline", "validation", "validation_file") and value != getattr(usual, key)
+        ]
+        return f"{name} ({', '.join(changed)})" if changed else name
 
     def flat(self) -> dict[str, Any]:
         """Every key with its value; `Experiment.of` turns it back into the same experiment."""
@@ -101,6 +121,22 @@ class Experiment:
         if self.choice.dataset == "synthetic":
             groups.append(self.synthetic)
         return {key: value for group in groups for key, value in group.model_dump(mode="json").items()}
+
+
+def changed(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Flat keys with changes on top; naming another protocol forgets the settings of the one before."""
+    kept = dict(values)
+    if changes.get("protocol"):
+        kept = {key: value for key, value in kept.items() if key not in Protocol.model_fields}
+    return kept | dict(changes)
+
+
+def _brief(value: Any) -> str:
+    from pathlib import PurePath
+
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return PurePath(value).name if isinstance(value, str) else str(value)
 
 
 @cache

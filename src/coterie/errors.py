@@ -70,7 +70,7 @@ class FetchError(UserError):
 
 def did_you_mean(name: str, known: Iterable[str], limit: int = 12) -> str:
     """A sentence that helps: the closest name, else the names there are."""
-    names = list(known)
+    names = list(known)[:10_000]  # more would take seconds to compare
     by_lower = {n.lower(): n for n in names}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     if close:

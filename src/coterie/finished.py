@@ -23,7 +23,7 @@ class Recommendation(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Run:
     result: dict[str, Any]
     model: Recommender
@@ -37,6 +37,14 @@ class Run:
         place = Path(folder)
         result = disk.read_result(place)
         return cls(result, *disk.read_model(place), curve=disk.read_metrics(place))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(
+            f"{name} {self.result['metrics'][name]:.4f}"
+            for name in self.result["headline"]
+            if name in self.result["metrics"]
+        )
+        return f"Run({self.result['algorithm']} on {self.result['dataset']}, {self.result['protocol']}: {shown})"
 
     @property
     def metrics(self) -> dict[str, float]:

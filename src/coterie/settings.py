@@ -42,7 +42,13 @@ class Settings(BaseModel):
 
 def split_by_owner(values: Mapping[str, Any], owners: Mapping[str, type[Settings]]) -> dict[str, dict[str, Any]]:
     """Share out flat keys among groups of settings; a key nobody has is an error."""
-    known = {key: name for name, group in owners.items() for key in group.model_fields}
+    known: dict[str, str] = {}
+    for name, group in owners.items():
+        if shared := known.keys() & group.model_fields.keys():
+            raise ValueError(
+                f"settings {sorted(shared)} stand in two groups, {name} and another; flat keys need one owner"
+            )
+        known |= dict.fromkeys(group.model_fields, name)
     shares: dict[str, dict[str, Any]] = {name: {} for name in owners}
     for key, value in values.items():
         if key not in known:
@@ -53,7 +59,9 @@ def split_by_owner(values: Mapping[str, Any], owners: Mapping[str, type[Settings
 
 def _first(group: type[Settings], error: ValidationError) -> str:
     fault = error.errors()[0]
-    key = str(fault["loc"][0]) if fault["loc"] else group.__name__
+    if not fault["loc"]:  # a rule about several settings says it all
+        return fault["msg"].removeprefix("Value error, ") + "."
+    key = str(fault["loc"][0])
     if fault["type"] == "extra_forbidden":
         return f"unknown setting {key!r}. {did_you_mean(key, group.model_fields)}"
     rule = fault["msg"].removeprefix("Value error, ")

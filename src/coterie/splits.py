@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 
 from coterie import streams
-from coterie.data.interactions import Interactions, canonical_order
+from coterie.data.interactions import Interactions, canonical_order, contains
 from coterie.errors import DataError
 from coterie.types import Bools, Ids, Ints, Longs, Rows, Training
 
@@ -62,24 +62,31 @@ class Split:
 
 def split(data: Interactions, rule: Rule, fraction: float, seed: int, validation: bool = False) -> Split:
     """Hold out a test part and, if asked, a validation part carved from the rest by the same rule."""
-    rest, test = _carve(data, rule, fraction, seed, "test")
-    if not len(test):
-        raise DataError(
-            f"split {rule!r} with fraction {fraction:g} holds out nothing; expected users with more interactions. Use leave-one-out or a larger fraction."
-        )
-    if not validation:
-        return Split(rule, rest, test)
-    train, held = _carve(rest, rule, fraction, seed, "validation")
-    if not len(held):
-        raise DataError(
-            f"split {rule!r} leaves nothing for the validation part; expected users with more interactions. Set validation=false."
-        )
-    return Split(rule, train, test, held)
+    train, test = _carve(data, rule, fraction, seed, "test")
+    train, kept = _carve(train, rule, fraction, seed, "validation") if validation else (train, None)
+    return without_newcomers(Split(rule, train, test, kept))
 
 
-def with_validation(parts: Split) -> Split:
+def without_newcomers(parts: Split) -> Split:
+    """Nobody is tested who has nothing to learn from."""
+    trained = np.bincount(parts.train.users, minlength=parts.train.n_users) > 0
+    known = replace(
+        parts,
+        test=parts.test.select(trained[parts.test.users]),
+        validation=None if parts.validation is None else parts.validation.select(trained[parts.validation.users]),
+    )
+    for name, part in (("test", known.test), ("validation", known.validation)):
+        if part is not None and not len(part):
+            raise DataError(
+                f"split {parts.rule!r} holds out nothing for the {name} part; expected people with more interactions than that. "
+                "Use leave-one-out, another fraction, or validation=false."
+            )
+    return known
+
+
+def with_validation(parts: Split, seed: int) -> Split:
     """A validation part for a split that has none: everybody's newest training interaction, or one at random."""
-    train, held = _carve(parts.train, "leave-one-out", 0.0, 0, "validation")
+    train, held = _carve(parts.train, "leave-one-out", 0.0, seed, "validation")
     if not len(held):
         raise DataError(
             "nobody has two training interactions; expected some for a validation part. Set validation=false."
@@ -131,24 +138,23 @@ def _described(whole: Interactions, parts: list[Interactions]) -> Interactions:
     return whole.describe_items(texts, categories).describe_users(features)
 
 
-def given(data: Interactions, users: Ints, items: Ints, validation: bool = False) -> Split:
-    """Test pairs that somebody published; the validation part is the newest interaction of the rest."""
+def given(data: Interactions, users: Ints, items: Ints) -> Split:
+    """Test pairs that somebody published."""
     pairs = users.astype(np.int64) * data.n_items + items
-    held = np.isin(data.pairs(), pairs)
+    held = contains(pairs, data.pairs())
     if missing := len(pairs) - held.sum():
         raise DataError(
             f"{missing:,} published test pairs are not in the data; expected all of them. Load it unfiltered."
         )
-    parts = Split("published", data.select(~held), data.select(held))
-    return with_validation(parts) if validation else parts
+    return Split("published", data.select(~held), data.select(held))
 
 
 def _carve(
     data: Interactions, rule: Rule, fraction: float, seed: int, purpose: str
 ) -> tuple[Interactions, Interactions]:
     if rule == "global-time":
-        newer, known = _after(data, fraction)
-        return data.select(~newer), data.select(newer & known)
+        newer = _after(data, fraction)
+        return data.select(~newer), data.select(newer)
     held = _held_out(data, rule, fraction, seed, purpose)
     return data.select(~held), data.select(held)
 
@@ -171,22 +177,16 @@ def _last(users: Ints, order: Longs, counts: Longs, wanted: Longs) -> Bools:
 
 
 def _shuffled(data: Interactions, seed: int, purpose: str) -> Longs:
-    """Interactions in random order within every user."""
-    return np.lexsort((streams.at(seed, "split", _purpose(purpose)).random(len(data)), data.users))
+    """Interactions in random order within every user, whoever else is there."""
+    keys = streams.keys(seed, f"split {purpose}", last=data.users)
+    return np.lexsort((streams.mix_array(keys + data.items.astype(np.uint64) * np.uint64(streams.GOLDEN)), data.users))
 
 
-def _purpose(purpose: str) -> int:
-    return ("test", "validation").index(purpose)
-
-
-def _after(data: Interactions, fraction: float) -> tuple[Bools, Bools]:
-    """(which are newer than the cut, whose user has something older to learn from)."""
+def _after(data: Interactions, fraction: float) -> Bools:
+    """Which interactions are newer than the moment that leaves `fraction` behind it."""
     if data.times is None:
         raise DataError("split 'global-time' needs times; the data has none. Use random or leave-one-out.")
-    cut = np.quantile(data.times, 1 - fraction, method="lower")
-    newer = data.times > cut
-    older = np.bincount(data.users[~newer], minlength=data.n_users)
-    return newer, older[data.users] > 0
+    return data.times > np.quantile(data.times, 1 - fraction, method="lower")
 
 
 def _renumber(part: Interactions, whole: Interactions) -> Interactions:

@@ -29,6 +29,24 @@ def keys(seed: int, purpose: str, *indices: int, last: NDArray[np.integer]) -> N
     return mix_array(start ^ (last.astype(np.uint64) + np.uint64(GOLDEN)))
 
 
+def words(keys: NDArray[np.uint64], n: int) -> NDArray[np.uint64]:
+    """The n-th number of every stream (SplitMix64); kernels draw the same ones."""
+    return mix_array(keys + np.uint64((GOLDEN * (n + 1)) & WORD))
+
+
+def below(words: NDArray[np.uint64], limits: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Numbers below each limit from random words (multiply-shift; the bias is at most limit / 2^32)."""
+    return (((words >> np.uint64(32)) * limits.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
+
+
+def normal(keys: NDArray[np.uint64], n: int) -> NDArray[np.float64]:
+    """(streams, n) standard normal numbers: a row depends on its own stream alone (Box and Muller 1958)."""
+    drawn = np.stack([words(keys, j) for j in range(n + n % 2)], axis=1) >> np.uint64(11)
+    uniform = (drawn + 0.5) * 2.0**-53  # in (0, 1)
+    radius, angle = np.sqrt(-2 * np.log(uniform[:, 0::2])), 2 * np.pi * uniform[:, 1::2]
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=2).reshape(len(keys), -1)[:, :n]
+
+
 def at(seed: int, purpose: str, *indices: int) -> np.random.Generator:
     """A NumPy generator for one stream."""
     return np.random.Generator(np.random.PCG64(key(seed, purpose, *indices)))

@@ -12,7 +12,7 @@ from coterie import kernels
 from coterie.algorithm import Context
 from coterie.config import Experiment
 from coterie.data.interactions import Interactions
-from coterie.errors import Diverged
+from coterie.errors import ConfigError, Diverged
 from coterie.evaluate import candidates as sampling
 from coterie.evaluate.candidates import Candidates
 from coterie.evaluate.evaluation import quick
@@ -31,6 +31,9 @@ MEASUREMENTS = 20
 class Fitted:
     model: Recommender
     rounds: int
+    """How many were trained."""
+    best_round: int
+    """The one whose model this is."""
     seconds: float
     curve: list[dict[str, Any]]
 
@@ -38,6 +41,10 @@ class Fitted:
 def train(experiment: Experiment, training: Training, ruler: Ruler, out: Path | None, watch: Watch) -> Fitted:
     """Train to the end, or until `patience` measurements brought nothing better; then the best model counts."""
     chosen, patience = algorithm(experiment.choice.algorithm), experiment.course.patience
+    if patience and ruler.part != "validation":
+        raise ConfigError(
+            "patience chooses a model, which only a validation part may do; there is none. Set validation=true."
+        )
     total = chosen.steps(experiment.settings)
     every = experiment.course.evaluate_every or max(1, total // MEASUREMENTS)
     for family in chosen.kernels:
@@ -59,7 +66,9 @@ def train(experiment: Experiment, training: Training, ruler: Ruler, out: Path | 
                 best, best_at = model, len(curve) - 1
             if patience and len(curve) - 1 - best_at >= patience:
                 break
-    return Fitted(best if patience and best is not None else model, n, seconds, curve)
+    if patience and best is not None:
+        return Fitted(best, n, int(curve[best_at]["round"]), seconds, curve)
+    return Fitted(model, n, n, seconds, curve)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +91,7 @@ class Ruler:
         if candidates is not None:  # the test part stays out of sight: validation has candidates of its own
             known = parts.for_tuning().everything()
             n_negatives = candidates.items.shape[1] - int(candidates.relevant.max())
-            candidates = sampling.sample(parts.validation, known, n_negatives, experiment.choice.seed)
+            candidates = sampling.sample(parts.validation, known, n_negatives, experiment.choice.seed, "validation")
         return cls("validation", headline, protocol, parts.train.rows, parts.validation, candidates)
 
     def measure(self, model: Recommender, n: int, seconds: float) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from coterie import api, experiment, registry
+from coterie import api, registry
+from coterie import training as steps
 from coterie.algorithm import Context, fit
 from coterie.config import Experiment
 from coterie.data.interactions import Interactions
@@ -170,7 +171,9 @@ def test_training_never_touches_the_test_part(name, parts, people):
     free = [rng.choice(np.setdiff1d(np.arange(people.n_items), parts.train.rows.of(u))) for u in parts.test.users]
     other = replace(parts, test=replace(parts.test, items=np.array(free, np.int32)))
     assert (other.test.items != parts.test.items).mean() > 0.5
-    one, two = (experiment.train(chosen, p, None, None, SILENT).model for p in (parts, other))
+    one, two = (
+        steps.train(chosen, p.training(), steps.Ruler.of(chosen, p, None), None, SILENT).model for p in (parts, other)
+    )
     assert bits(one) == bits(two)
 
 

@@ -275,13 +275,13 @@ def test_without_the_report_extra_a_run_ends_well_and_its_page_says_what_to_inst
     assert "coterie[report]" in page
 
 
-def test_report_goes_into_the_first_run_by_default(coterie: Command, tmp_path: Path) -> None:
+def test_report_of_several_runs_leaves_theirs_alone(coterie: Command, tmp_path: Path) -> None:
     coterie("run", "popular", *SMALL, "--out", "one", "--quiet")
     coterie("run", "random", *SMALL, "--out", "two", "--quiet")
-    before = (tmp_path / "two" / "report.html").read_bytes()
+    before = [(tmp_path / run / "report.html").read_bytes() for run in ("one", "two")]
     coterie("report", "one", "two")
-    assert "popular, random" in (tmp_path / "one" / "report.html").read_text()
-    assert (tmp_path / "two" / "report.html").read_bytes() == before
+    assert "popular, random" in (tmp_path / "report.html").read_text()
+    assert [(tmp_path / run / "report.html").read_bytes() for run in ("one", "two")] == before
 
 
 # ---- data

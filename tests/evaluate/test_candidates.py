@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 from score_table import histories
 
-from coterie import api, splits
+from coterie import api, splits, streams
 from coterie.data.interactions import Interactions
 from coterie.errors import DataError
 from coterie.evaluate.candidates import nth_unseen, read_published, sample, unseen_items
@@ -30,7 +30,9 @@ some_histories = st.integers(1, 12).flatmap(
 def test_negatives_are_distinct_and_unseen_and_as_many_as_there_are(case, n, seed):
     n_items, seen = case
     users = np.arange(len(seen), dtype=np.int32)
-    drawn = unseen_items(histories([sorted(s) for s in seen]), users, n_items, n, np.random.default_rng(seed))
+    drawn = unseen_items(
+        histories([sorted(s) for s in seen]), users, n_items, n, streams.keys(seed, "test", last=users)
+    )
     assert drawn.shape == (len(seen), n)
     for row, had in zip(drawn.tolist(), seen, strict=True):
         items = [item for item in row if item >= 0]
@@ -53,7 +55,9 @@ def test_every_unseen_item_and_every_pair_of_them_is_as_likely():
     seen = [2, 3, 7]
     n_users = 30_000
     rows = histories([seen] * n_users)
-    drawn = unseen_items(rows, np.arange(n_users, dtype=np.int32), 10, 2, np.random.default_rng(0))
+    drawn = unseen_items(
+        rows, np.arange(n_users, dtype=np.int32), 10, 2, streams.keys(0, "test", last=np.arange(n_users))
+    )
     singles = Counter(drawn.ravel().tolist())
     pairs = Counter(tuple(sorted(row)) for row in drawn.tolist())
     free = [item for item in range(10) if item not in seen]
@@ -164,3 +168,15 @@ def test_ncf_published_lists_of_ml_1m(real_data):
     assert (parts.test.times == newest[parts.test.users]).all()
     negatives = published.users[:, None].astype(np.int64) * data.n_items + published.items[:, 1:]
     assert np.isin(negatives, data.pairs()).sum() == 156  # known slips of the published file
+
+
+def test_everybody_has_candidates_of_their_own(people):
+    """Whoever else is tested, and apart from those of the validation part."""
+    parts = split(people, "leave-one-out", 0.2, seed=0)
+    known = parts.everything()
+    whole = sample(parts.test, known, 20, seed=4)
+    some = sample(parts.test.select(parts.test.users >= 50), known, 20, seed=4)
+    np.testing.assert_array_equal(whole.items[whole.users >= 50], some.items)
+    other = sample(parts.test, known, 20, seed=4, part="validation")
+    shared = [len(set(a) & set(b)) for a, b in zip(whole.items[:, 1:], other.items[:, 1:], strict=True)]
+    assert np.mean(shared) < 20 * 20 / 80  # about what chance gives with some hundred items

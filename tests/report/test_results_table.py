@@ -52,7 +52,7 @@ def parsed(text: str) -> list[dict[str, str]]:
 def test_every_figure_stands_under_its_name(popular: Run) -> None:
     (row,) = parsed(markdown([popular]))
     result = popular.result
-    assert (row["algorithm"], row["dataset"], row["protocol"], row["seed"]) == ("popular", "synthetic", "loo-50", "0")
+    assert (row["run"], row["dataset"], row["protocol"], row["seed"]) == ("popular", "synthetic", "loo-50", "0")
     assert row["rounds"] == "1"
     for name in ("HR@10", "NDCG@10"):
         assert row[name] == f"{result['metrics'][name]:.4f}"

@@ -64,5 +64,6 @@ ALGORITHM = Algorithm(
     train,
     steps=lambda settings: settings.epochs,
     kernels=("gmf",),
+    explicit=True,
     paper="He et al. 2017",
 )

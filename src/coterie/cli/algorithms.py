@@ -54,7 +54,7 @@ def show(
 
 
 def doctor() -> None:
-    """What this installation has: versions, extras, folders, data, kernels."""
+    """What this installation has: versions, extras, folders, data."""
     import os
     import platform
     import sys
@@ -63,7 +63,7 @@ def doctor() -> None:
     from coterie import __version__
     from coterie.cli.screen import show_table
     from coterie.data.datasets import DATASETS
-    from coterie.data.fetch import here
+    from coterie.data.fetch import is_here
     from coterie.paths import cache_folder, data_folder
 
     def version(package: str) -> str:
@@ -79,7 +79,7 @@ def doctor() -> None:
         ["data folder", _folder_state(data_folder())],
         [
             "datasets here",
-            ", ".join(d.name for d in DATASETS.values() if d.name == "synthetic" or here(d.name, d.signature)),
+            ", ".join(d.name for d in DATASETS.values() if d.name == "synthetic" or is_here(d.name, d.signature)),
         ],
         ["cache folder", _folder_state(cache_folder())],
     ]

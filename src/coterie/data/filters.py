@@ -29,12 +29,7 @@ class Filters(Settings):
 
 def apply(data: Interactions, filters: Filters) -> Interactions:
     """The filtered data, users and items renumbered, with a note for each filter that took something away."""
-    if filters.min_rating is not None:
-        data = _keep(data, _ratings(data) >= filters.min_rating, f"rated at least {filters.min_rating:g}")
-    if filters.feedback == "explicit":
-        _ratings(data)
-    else:
-        data = replace(data, ratings=None)
+    data = rated(data, filters)
     if filters.min_user_interactions:
         counts = np.bincount(data.users, minlength=data.n_users)
         enough = counts[data.users] >= filters.min_user_interactions
@@ -46,6 +41,16 @@ def apply(data: Interactions, filters: Filters) -> Interactions:
             f"no interaction is left after filtering ({filters}). Lower min_user_interactions, core or min_rating."
         )
     return data.compact()
+
+
+def rated(data: Interactions, filters: Filters) -> Interactions:
+    """What each row says by itself: ratings high enough, and forgotten or kept."""
+    if filters.min_rating is not None:
+        data = _keep(data, _ratings(data) >= filters.min_rating, f"rated at least {filters.min_rating:g}")
+    if filters.feedback == "implicit":
+        return replace(data, ratings=None)
+    _ratings(data)
+    return data
 
 
 def in_core(data: Interactions, k: int) -> Bools:

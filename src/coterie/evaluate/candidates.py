@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coterie import streams
 from coterie.data.files import open_text
@@ -29,11 +30,15 @@ class Candidates:
         return Candidates(self.users[order], self.items[order], self.relevant[order])
 
 
-def sample(test: Interactions, known: Rows, n_negatives: int, seed: int) -> Candidates:
-    """`n_negatives` distinct items per user that the user never touched, or all of them where there are fewer."""
-    wanted = test.rows
+def sample(held: Interactions, known: Rows, n_negatives: int, seed: int, part: str = "test") -> Candidates:
+    """`n_negatives` distinct items per user that the user never touched, or all of them where there are fewer.
+
+    Every user and every part (test, validation) has a stream of its own.
+    """
+    wanted = held.rows
     users = np.flatnonzero(wanted.counts).astype(np.int32)
-    negatives = unseen_items(known, users, test.n_items, n_negatives, streams.at(seed, "candidates"))
+    keys = streams.keys(seed, f"candidates {part}", last=users)
+    negatives = unseen_items(known, users, held.n_items, n_negatives, keys)
     counts = wanted.counts[users]
     positives = np.full((len(users), counts.max(initial=0)), -1, np.int32)
     rows, items = wanted.take(users)
@@ -41,10 +46,10 @@ def sample(test: Interactions, known: Rows, n_negatives: int, seed: int) -> Cand
     return Candidates(users, _padding_last(np.hstack([positives, negatives])), counts)
 
 
-def unseen_items(seen: Rows, users: Ints, n_items: int, n: int, rng: np.random.Generator) -> Ints:
+def unseen_items(seen: Rows, users: Ints, n_items: int, n: int, keys: NDArray[np.uint64]) -> Ints:
     """(users, n) distinct items outside `seen`, uniformly; -1 where a user has no more."""
     free = n_items - seen.counts[users]
-    ranks = _distinct(free, n, rng)
+    ranks = _distinct(free, n, keys)
     return np.where(ranks < 0, -1, nth_unseen(seen, users, np.maximum(ranks, 0), n_items)).astype(np.int32)
 
 
@@ -58,12 +63,12 @@ def nth_unseen(seen: Rows, users: Ints, ranks: Longs, n_items: int) -> Longs:
     return ranks + passed - seen.offsets[users][:, None]
 
 
-def _distinct(limits: Longs, n: int, rng: np.random.Generator) -> Longs:
+def _distinct(limits: Longs, n: int, keys: NDArray[np.uint64]) -> Longs:
     """(rows, n) distinct numbers below each row's limit, by Floyd's method for all rows at once; -1 past the limit."""
     chosen = np.full((len(limits), n), -1, np.int64)
     for j in range(n):
         top = limits - n + j  # draw from 0..top; if that is taken, take top, which no earlier step could draw
-        drawn = (rng.random(len(limits)) * (top + 1)).astype(np.int64)
+        drawn = streams.below(streams.words(keys, j), np.maximum(top + 1, 0))
         chosen[:, j] = np.where((chosen[:, :j] == drawn[:, None]).any(axis=1), top, drawn)
     short = limits < n
     chosen[short] = np.where(np.arange(n) < limits[short, None], np.arange(n), -1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from coterie.data.interactions import Interactions
+from coterie.data.interactions import Interactions, contains
 from coterie.errors import LeakError
 from coterie.splits import Split
 from coterie.types import Rows, Training
@@ -31,8 +31,17 @@ def check(split: Split, training: Training, as_published: bool = False) -> None:
         )
 
 
+def check_untouched(test: Interactions, trained_on: Split, kept: str) -> None:
+    """Raise if a model that was trained and chosen on one split is to be tested on what it knows."""
+    for part in (trained_on.train, trained_on.validation):
+        if part is not None and contains(part.pairs(), test.pairs()).any():
+            raise LeakError(
+                f"the model was trained on what this protocol tests, or chosen by it; expected the run's own split. Keep {kept}, or train again."
+            )
+
+
 def _disjoint(one: Interactions, other: Interactions, names: str) -> None:
-    both = np.flatnonzero(np.isin(other.pairs(), one.pairs()))
+    both = np.flatnonzero(contains(one.pairs(), other.pairs()))
     if len(both):
         user, item = one.user_ids[other.users[both[0]]], one.item_ids[other.items[both[0]]]
         raise LeakError(

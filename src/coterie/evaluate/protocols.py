@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from coterie.errors import UnknownName
 from coterie.settings import Settings
@@ -54,6 +54,20 @@ class Protocol(Settings):
         if unknown := set(value) - {*ACCURACY, *DIVERSITY}:
             raise ValueError(f"{min(unknown)!r} is none of {', '.join((*ACCURACY, *DIVERSITY))}")
         return value
+
+    @model_validator(mode="after")
+    def _files_belong_to_their_split(self) -> Protocol:
+        if self.split == "own" and self.candidates_file:
+            raise ValueError(
+                "split=own and candidates_file both say what is tested; expected one of them. Leave one out"
+            )
+        if self.split == "own" and not self.test_file:
+            raise ValueError("split=own needs a test part, and test_file is not set. Pass --set test_file=PATH")
+        if self.split != "own" and (self.test_file or self.validation_file):
+            raise ValueError(
+                f"test_file and validation_file belong to split=own; split is {self.split}. Pass --set split=own"
+            )
+        return self
 
     @property
     def followed(self) -> str:

@@ -32,8 +32,8 @@ class Factors(Recommender):
 
 
 def rows(n: int, size: int, seed: int, what: str, scale: float) -> Floats:
-    """Gaussian start values from a stream of their own."""
-    return streams.at(seed, f"start {what}").normal(0, scale, (n, size)).astype(np.float32)
+    """Gaussian start values; every row has a stream of its own, so a node can make the rows of its users alone."""
+    return (streams.normal(streams.keys(seed, f"start {what}", last=np.arange(n)), size) * scale).astype(np.float32)
 
 
 def score_rows(p: Floats, item_rows: Floats, item_bias: Floats, items: Ints | None) -> Floats:

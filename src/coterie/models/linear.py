@@ -14,6 +14,7 @@ from coterie.types import Floats, Ints, Longs, Rows
 @dataclass(frozen=True, slots=True)
 class ItemWeights(Recommender):
     kind: ClassVar[str] = "ease"
+    trained: ClassVar[tuple[str, ...]] = ("weights",)
     weights: Floats  # (items, items)
     offsets: Longs  # (users + 1,)
     items: Ints  # what every user did

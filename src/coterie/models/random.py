@@ -15,6 +15,7 @@ from coterie.types import Floats, Ints
 @dataclass(frozen=True, slots=True)
 class RandomScores(Recommender):
     kind: ClassVar[str] = "random"
+    trained: ClassVar[tuple[str, ...]] = ()
     seed: int
     n_items: int
 

@@ -15,6 +15,8 @@ class Recommender(ABC):
     """A frozen record of arrays. A subclass is a dataclass whose fields are arrays and numbers."""
 
     kind: ClassVar[str]
+    trained: ClassVar[tuple[str, ...] | None] = None
+    """Which fields were trained; all of them by default."""
 
     @abstractmethod
     def score(self, users: Ints, items: Ints | None = None) -> Floats:
@@ -22,7 +24,7 @@ class Recommender(ABC):
 
     @property
     def n_parameters(self) -> int:
-        return sum(a.size for a in self.arrays().values())
+        return sum(a.size for name, a in self.arrays().items() if self.trained is None or name in self.trained)
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {f.name: np.asarray(getattr(self, f.name)) for f in fields(self)}  # type: ignore[arg-type]

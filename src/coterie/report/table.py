@@ -20,13 +20,14 @@ def shown(name: str, value: float) -> str:
 def table(runs: Sequence[Run]) -> tuple[list[str], list[list[str]]]:
     """(header, rows): the protocol's metrics and beside each the one by full ranking."""
     names = list(dict.fromkeys(name for run in runs for name in run.result["headline"]))
+    told_apart = labels(runs)
     sampled = any(run.result["metrics"] != run.result["full"] for run in runs)
-    header = ["algorithm", "dataset", "protocol", "seed", "rounds", "seconds", *names]
+    header = ["run", "dataset", "protocol", "seed", "rounds", "seconds", *names]
     header += [f"{name} full" for name in names] if sampled else []
     rows = []
-    for run in runs:
+    for run, label in zip(runs, told_apart, strict=True):
         r = run.result
-        cells = [r["algorithm"], r["dataset"], r["protocol"], str(r["seed"]), str(r["rounds"]), f"{r['seconds']:.2f}"]
+        cells = [label, r["dataset"], r["protocol"], str(r["seed"]), str(r["rounds"]), f"{r['seconds']:.2f}"]
         cells += [shown(n, r["metrics"][n]) if n in r["metrics"] else "" for n in names]
         cells += [shown(n, r["full"][n]) if n in r["full"] else "" for n in names] if sampled else []
         rows.append(cells)
@@ -37,12 +38,14 @@ def notes(run: Run) -> list[str]:
     """What a reader must know to judge the figures."""
     r = run.result
     lines = [
-        f"{r['tested_users']:,} users tested; trained on {r['training_interactions']:,} interactions of {r['users']:,} users with {r['items']:,} items."
+        f"{r['tested_users']:,} users tested; trained on {r['training_interactions']:,} interactions of {r['users']:,} users; {r['items']:,} items to choose from."
     ]
     if r["future_share"] is not None:
         lines.append(
             f"Global-time leakage: on average {r['future_share']:.1%} of the training data is newer than a test interaction."
         )
+    elif "split=own" not in r["protocol"]:
+        lines.append("The data has no times: what is tested was held out at random.")
     if r["as_published"]:
         lines.append("Leaky on purpose: training negatives avoided the held-out items (as_published).")
     return lines

@@ -31,7 +31,7 @@ from coterie.models import kinds
 from coterie.models.recommender import Recommender
 from coterie.types import Ids, Rows
 
-RESULT_KEYS = ("algorithm", "dataset", "protocol", "seed", "rounds", "seconds", "metrics", "full", "headline")
+RESULT_KEYS = ("algorithm", "dataset", "protocol", "seed", "rounds", "seconds", "metrics", "full", "headline", "data")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,18 @@ class Catalogue:
     seen: Rows
 
 
+def refuse_occupied(out: Path | None) -> None:
+    """A run never writes over another one."""
+    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise RunError(
+            f"{out} exists and is not empty; expected a new folder for the run. Choose another --out or remove it."
+        )
+
+
 def new_folder(out: Path | None, name: str) -> Path:
     """Make the run's folder: the one asked for, or the first free runs/NAME-N."""
     if out is not None:
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise RunError(
-                f"{out} exists and is not empty; expected a new folder for the run. Choose another --out or remove it."
-            )
+        refuse_occupied(out)
         return _made(out)
     for n in range(1, 1_000_000):
         try:
@@ -75,8 +80,12 @@ def write_result(folder: Path, result: dict[str, Any]) -> None:
 
 
 def append_metrics(folder: Path, line: dict[str, Any]) -> None:
-    with (folder / "metrics.jsonl").open("a") as out:
-        out.write(json.dumps(line, allow_nan=False) + "\n")
+    path = folder / "metrics.jsonl"
+    try:
+        with path.open("a") as out:
+            out.write(json.dumps(line, allow_nan=False) + "\n")
+    except OSError as error:
+        raise RunError(f"{path} cannot be written ({error.strerror}). Make room or choose another --out.") from None
 
 
 def write_model(folder: Path, model: Recommender, catalogue: Catalogue) -> None:
@@ -87,9 +96,9 @@ def write_model(folder: Path, model: Recommender, catalogue: Catalogue) -> None:
         "shapes": {n: list(a.shape) for n, a in model.arrays().items()},
     }
     _write(folder / "model.json", json.dumps(about, indent=2).encode() + b"\n")
-    arrays = {"user_ids": _plain(catalogue.user_ids), "item_ids": _plain(catalogue.item_ids)}
+    arrays = {"user_ids": _packed(catalogue.user_ids), "item_ids": _packed(catalogue.item_ids)}
     if catalogue.item_texts is not None:
-        arrays["item_texts"] = _plain(catalogue.item_texts)
+        arrays["item_texts"] = _packed(catalogue.item_texts)
     _write_arrays(
         folder / "catalogue.npz", arrays | {"seen_offsets": catalogue.seen.offsets, "seen_items": catalogue.seen.items}
     )
@@ -127,10 +136,13 @@ def read_result(folder: Path) -> dict[str, Any]:
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
     if not (folder / "metrics.jsonl").exists():
         return []
-    lines: list[dict[str, Any]] = _read(
-        folder, "metrics.jsonl", lambda path: [dict(json.loads(line)) for line in path.read_text().splitlines()]
-    )
+    lines: list[dict[str, Any]] = _read(folder, "metrics.jsonl", _whole_lines)
     return lines
+
+
+def _whole_lines(path: Path) -> list[dict[str, Any]]:
+    """A run that was killed may leave half a line at the end."""
+    return [dict(json.loads(line)) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
 def read_model(folder: Path) -> tuple[Recommender, Catalogue]:
@@ -149,7 +161,8 @@ def read_candidates(folder: Path) -> Candidates:
 
 def _catalogue(held: dict[str, np.ndarray]) -> Catalogue:
     seen = Rows(held["seen_offsets"], held["seen_items"])
-    return Catalogue(held["user_ids"], held["item_ids"], held.get("item_texts"), seen)
+    texts = _unpacked(held["item_texts"]) if "item_texts" in held else None
+    return Catalogue(_unpacked(held["user_ids"]), _unpacked(held["item_ids"]), texts, seen)
 
 
 def _arrays(folder: Path, name: str) -> dict[str, np.ndarray]:
@@ -185,9 +198,15 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def _plain(values: Ids) -> np.ndarray:
-    """Object arrays would need pickle; text does not."""
-    return values.astype(str) if values.dtype.kind == "O" else values
+def _packed(values: Ids) -> np.ndarray:
+    """Texts as the bytes of a JSON list: object arrays would need pickle, and fixed widths the room of the longest."""
+    if values.dtype.kind != "O":
+        return values
+    return np.frombuffer(json.dumps([str(v) for v in values]).encode(), np.uint8)
+
+
+def _unpacked(values: np.ndarray) -> Ids:
+    return np.array(json.loads(values.tobytes()), dtype=object) if values.dtype == np.uint8 else values
 
 
 def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:

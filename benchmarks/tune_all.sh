@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Every entry of src/coterie/tuned.yaml, found again. The same number of trials for every method on a dataset; about an hour on two cores.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+for name in gmf bpr als ease; do
+  size=(--set embedding_size=10); [ $name = ease ] && size=()
+  python benchmarks/tune.py ml-100k $name --trials 30 "${size[@]}" --write
+done
+for name in gmf bpr als ease; do
+  size=(--set embedding_size=16); [ $name = ease ] && size=()
+  python benchmarks/tune.py synthetic $name --trials 20 "${size[@]}" --write
+done
+for name in als bpr gmf; do  # EASE needs a matrix of items by items, too large here
+  python benchmarks/tune.py foursquare-italy $name --trials 10 --epochs 40 --set embedding_size=32 --write
+done
+for name in als bpr gmf ease; do
+  size=(--set embedding_size=64); [ $name = ease ] && size=()
+  python benchmarks/tune.py ml-1m $name --trials 10 --epochs 100 "${size[@]}" --write
+done

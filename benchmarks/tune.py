@@ -4,7 +4,8 @@
 
 A trial trains until `patience` measurements bring nothing better and is judged by its best NDCG on validation; the number of
 epochs is part of what is found. `--write` puts the winner into src/coterie/tuned.yaml, where it becomes the default for that
-dataset. benchmarks/tune_all.sh holds the commands behind every entry of that file.
+dataset. The best of many noisy trials is partly luck: with `--finalists 5` the five best are trained again with other seeds and
+the best mean wins. benchmarks/tune_all.sh holds the commands behind every entry of that file.
 """
 
 from __future__ import annotations
@@ -73,6 +74,13 @@ def trial(keys: dict[str, Any], point: dict[str, Any], data: Interactions) -> tu
     return value, point | ({"epochs": fitted.best_round} if "epochs" in keys else {})
 
 
+def final(keys: dict[str, Any], point: dict[str, Any], data: Interactions, seeds: int) -> tuple[float, dict[str, Any]]:
+    """The mean over other seeds (and so other candidates), and the median number of epochs."""
+    runs = [trial(keys | {"seed": keys["seed"] + 1 + s}, point, data) for s in range(seeds)]
+    epochs = {"epochs": int(np.median([r[1]["epochs"] for r in runs]))} if "epochs" in keys else {}
+    return float(np.mean([r[0] for r in runs])), point | epochs
+
+
 def write(dataset: str, name: str, settings: dict[str, Any]) -> None:
     tuned = yaml.safe_load(TUNED.read_text()) or {}
     tuned.setdefault(dataset, {})[name] = settings
@@ -88,6 +96,8 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=4)
     parser.add_argument("--patience", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--finalists", type=int, default=0, help="train so many of the best again with other seeds")
+    parser.add_argument("--seeds", type=int, default=4, help="how many other seeds")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="hold a setting still")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
@@ -99,14 +109,21 @@ def main() -> None:
         keys["epochs"] = options.epochs
     data = load_data(Experiment.of(keys))
     space = {key: choice for key, choice in SPACES[options.algorithm].items() if key not in held}
-    best: tuple[float, dict[str, Any]] = (-1.0, {})
+    found: list[tuple[float, dict[str, Any]]] = []
     began = time.perf_counter()
+
+    def tell(what: str) -> None:
+        best = max(found, key=lambda f: f[0])
+        print(f"{what} {time.perf_counter() - began:.0f} s NDCG {best[0]:.4f} {best[1]}", file=sys.stderr)
+
     for number in range(options.trials):
-        best = max(best, trial(keys, draw(space, options.seed, number) | held, data), key=lambda found: found[0])
-        print(
-            f"{number + 1}/{options.trials} {time.perf_counter() - began:.0f} s NDCG {best[0]:.4f} {best[1]}",
-            file=sys.stderr,
-        )
+        found.append(trial(keys, draw(space, options.seed, number) | held, data))
+        tell(f"{number + 1}/{options.trials}")
+    if options.finalists:
+        finalists = sorted(found, key=lambda f: -f[0])[: options.finalists]
+        found = [final(keys, point, data, options.seeds) for _, point in finalists]
+        tell("finalists")
+    best = max(found, key=lambda f: f[0])
     print(
         json.dumps(
             {

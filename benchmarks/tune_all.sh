@@ -4,11 +4,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 for name in gmf bpr als ease; do
   size=(--set embedding_size=10); [ $name = ease ] && size=()
-  python benchmarks/tune.py ml-100k $name --trials 30 "${size[@]}" --write
+  python benchmarks/tune.py ml-100k $name --trials 40 --finalists 6 "${size[@]}" --write
 done
 for name in gmf bpr als ease; do
   size=(--set embedding_size=16); [ $name = ease ] && size=()
-  python benchmarks/tune.py synthetic $name --trials 20 "${size[@]}" --write
+  python benchmarks/tune.py synthetic $name --trials 20 --finalists 4 "${size[@]}" --write
 done
 for name in als bpr gmf; do  # EASE needs a matrix of items by items, too large here
   python benchmarks/tune.py foursquare-italy $name --trials 10 --epochs 40 --set embedding_size=32 --write

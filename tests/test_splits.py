@@ -440,7 +440,7 @@ def test_published_pairs_that_are_not_in_the_data_are_refused() -> None:
 def test_by_global_time_everybody_tested_has_something_to_learn_from(validation: bool) -> None:
     """Also where the validation part takes away all that somebody did before the test part."""
     data = generate(Synthetic(n_users=2_000, n_items=200, mean_interactions=12))
-    parts = split(data, "global-time", 0.2, seed=0, validation=validation)
+    parts = split(data, "global-time", 0.03, seed=0, validation=validation)
     trained = set(parts.train.users.tolist())
     assert set(parts.test.users.tolist()) <= trained
     if validation:

@@ -108,7 +108,7 @@ def future_share(parts: Split) -> float | None:
 
 def own(train: Interactions, test: Interactions, validation: Interactions | None = None) -> Split:
     """A split that somebody else made: the parts are joined over one numbering of users and items."""
-    parts = [p for p in (train, test, validation) if p is not None]
+    parts = [p.compact() for p in (train, test, validation) if p is not None]
     whole = Interactions.from_columns(
         _texts([p.user_ids[p.users] for p in parts]),
         _texts([p.item_ids[p.items] for p in parts]),

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from coterie.data.interactions import find
+from coterie.data.ids import find
 from coterie.errors import ConfigError
 from coterie.evaluate.evaluation import Evaluation
 from coterie.evaluate.ranking import finite, top_items

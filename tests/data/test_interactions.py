@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import coterie
 from coterie import streams
-from coterie.data.interactions import Interactions, canonical_order, find, number
+from coterie.data.ids import find, number
+from coterie.data.interactions import Interactions, canonical_order
 from coterie.errors import DataError, UnknownName
 
 ARRAYS = ("users", "items", "ratings", "times", "user_ids", "item_ids")

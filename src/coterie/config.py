@@ -152,6 +152,11 @@ def tuned_settings(dataset_name: str, algorithm_name: str) -> dict[str, Any]:
     return dict(_tuned().get(dataset_name, {}).get(algorithm_name, {}))
 
 
+def tuned_for(algorithm_name: str) -> list[str]:
+    """The datasets that an algorithm is tuned for."""
+    return [name for name, found in _tuned().items() if algorithm_name in found]
+
+
 def parse_assignments(pairs: list[str]) -> dict[str, Any]:
     """`key=value` from the command line; values are read as YAML."""
     import yaml

@@ -245,7 +245,7 @@ def test_another_seed_where_the_seed_made_the_split_is_told_apart_from_another_s
     lines = (tmp_path / "timed.csv").read_text().splitlines()
     (tmp_path / "likes.csv").write_text("\n".join(line.rpartition(",")[0] for line in lines) + "\n")
     coterie("run", "popular", "--dataset", "likes.csv", "--out", "r", "--quiet")
-    refused = [done for seed in range(1, 6) if (done := coterie("evaluate", "r", "--seed", str(seed))).code]
+    refused = [done for seed in range(1, 6) if (done := coterie("evaluate", "r", "--seed", str(seed), "--quiet")).code]
     assert refused
     assert all("seed" in done.error for done in refused)
 

@@ -34,13 +34,17 @@ def show(
         show_table(["name", "what", "kind", "paper"], rows, left=4)
         typer.echo("settings of one: coterie algorithms NAME")
         return
-    from coterie.config import Course
+    from coterie.config import Course, tuned_for
     from coterie.data.filters import Filters
     from coterie.data.synthetic import Synthetic
     from coterie.evaluate.protocols import Protocol
 
     chosen = algorithm(name)
     typer.echo(f"{name}: {chosen.summary}" + (f" ({chosen.paper})" if chosen.paper else ""))
+    if found := tuned_for(name):
+        typer.echo(
+            f"tuned for {', '.join(found)}: there its own defaults are others, and a run's config.yaml shows them"
+        )
     for title, group in (
         ("its own", chosen.settings),
         ("of every run", Course),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -33,7 +34,8 @@ class ScreenWatch(Watch):
             *((TimeRemainingColumn(),) if total else ()),
             TextColumn("{task.fields[note]}", markup=False),
         )
-        if not err.is_terminal:
+        began = time.perf_counter()
+        if not err.is_terminal and total:
             err.print(f"{label} ...", markup=False, soft_wrap=True)
         with Progress(*columns, console=err, transient=False, disable=not err.is_terminal) as progress:
             bar = progress.add_task(label, total=total, note="")
@@ -43,6 +45,8 @@ class ScreenWatch(Watch):
 
             yield advance
             progress.update(bar, total=total or 1, completed=total or 1)
+        if not err.is_terminal and not total:  # said once it went well: a failure says one line of its own
+            err.print(f"{label}: {time.perf_counter() - began:.1f} s", markup=False, soft_wrap=True)
 
 
 def show_table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, title: str | None = None) -> None:

@@ -131,7 +131,8 @@ def load(
     else:
         options = options or Reading(duplicates=filters.duplicates)
         place = bring(name, wanted.signature, wanted.sources, wanted.by_hand, watch) if name in DATASETS else Path(name)
-        data = wanted.read(place, options)
+        with watch.task(f"Reading {name}", None):
+            data = wanted.read(place, options)
     return replace(apply(data, filters), name=name if as_usual(name, filters, synthetic) else "given")
 
 

@@ -28,7 +28,7 @@ class Interactions:
     Users and items are numbered by their external ids in natural order, so the same data in another row order is the
     same object. Equal times of a user are ordered by a fixed hash of the pair: that is the tie rule of every temporal
     split. Item numbers would not do: on ML-100K low numbers are popular films, and letting the highest number among the
-    newest be the test item moves GMF's HR@10 from 0.80 to 0.76, the lowest to 0.82.
+    newest be the test item puts GMF's HR@10 at 0.78, the lowest at 0.84, the hash at 0.81.
     """
 
     users: Ints

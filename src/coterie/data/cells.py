@@ -1,6 +1,6 @@
 """Delimited text to columns of cells, a chunk at a time, with the line number of every row.
 
-Lines without quotes are split as one string, twenty times faster than row by row; a chunk that holds a quote, a blank
+Lines without quotes are split as one string, on ML-1M thirteen times faster than row by row; a chunk that holds a quote, a blank
 line or a row of the wrong width goes through the csv module instead.
 """
 

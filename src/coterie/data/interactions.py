@@ -188,7 +188,7 @@ class Interactions:
 
 
 def contains(pairs: Longs, wanted: Longs) -> Bools:
-    """Which of `wanted` are among `pairs`; twenty times faster than np.isin on millions."""
+    """Which of `wanted` are among `pairs`; thirteen times faster than np.isin on millions."""
     ordered = np.sort(pairs)
     places = np.searchsorted(ordered, wanted)
     found: Bools = (

@@ -9,16 +9,24 @@ import pytest
 from coterie.data.datasets import DATASETS, dataset, load
 from coterie.data.filters import Filters
 from coterie.data.options import Reading
+from coterie.data.reading import BY_CONTENT
 from coterie.data.synthetic import Synthetic
 from coterie.errors import DataError, FetchError, UnknownName
 
 
 def test_every_dataset_has_what_people_are_told() -> None:
-    assert {"synthetic", "ml-100k", "ml-1m", "foursquare-italy"} <= set(DATASETS)
+    assert {"synthetic", "ml-100k", "ml-1m", "foursquare-italy", "yelp", "tripadvisor"} <= set(DATASETS)
     for name, record in DATASETS.items():
         assert record.name == name
         assert record.summary
-        assert name == "synthetic" or (record.signature and record.terms and (record.sources or record.by_hand))
+        assert record.made_up == (name == "synthetic")
+        assert record.made_up or (record.signature and record.terms and (record.sources or record.by_hand))
+
+
+def test_a_file_that_tells_of_a_dataset_tells_of_one_only() -> None:
+    files = [file for record in DATASETS.values() for file in record.signature]
+    assert len(set(files)) == len(files)
+    assert set(BY_CONTENT) == set(files)
 
 
 def test_an_unknown_dataset_gets_a_suggestion() -> None:

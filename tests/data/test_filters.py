@@ -121,10 +121,101 @@ def test_filtering_renumbers_without_changing_the_order(pairs: set[Pair], least:
     assert set(kept.items.tolist()) == set(range(kept.n_items))
 
 
+# ---- drawing users
+
+CROWD = Interactions.from_columns(*zip(*[(u, i) for u in range(300) for i in range(u % 4 + 1)], strict=True))
+
+
+def users_of(data: Interactions, **filters: int) -> set[int]:
+    return set(apply(data, Filters(**filters)).user_ids.tolist())
+
+
+def test_as_many_users_as_asked_for_stay_with_all_they_did() -> None:
+    data = apply(CROWD, Filters(sample_users=40))
+    assert data.n_users == 40
+    assert pairs_of(data) == {pair for pair in pairs_of(CROWD) if pair[0] in set(data.user_ids.tolist())}
+    assert data.notes == (
+        f"{len(data)} of {len(CROWD)} interactions kept: by 40 of 300 users, drawn with sample_seed 0",
+    )
+
+
+def test_the_seed_decides_who_is_drawn() -> None:
+    assert users_of(CROWD, sample_users=40) == users_of(CROWD, sample_users=40, sample_seed=0)
+    assert users_of(CROWD, sample_users=40) != users_of(CROWD, sample_users=40, sample_seed=1)
+
+
+def test_everybody_is_drawn_equally_often() -> None:
+    """400 draws of 60 of 300: 80 each, give or take 8; five of those are far for one of 300 users."""
+    drawn = np.zeros(300, int)
+    for seed in range(400):
+        drawn[list(users_of(CROWD, sample_users=60, sample_seed=seed))] += 1
+    assert drawn.sum() == 400 * 60
+    assert 40 < drawn.min() <= drawn.max() < 120
+    assert abs(drawn[:150].sum() - 12_000) < 400  # nor do low numbers or active users come first
+    assert abs(drawn[3::4].sum() - 6_000) < 350
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(1, 149), st.integers(1, 150), st.integers(0, 2**63 - 1))
+def test_more_users_of_a_seed_are_the_same_and_others(few: int, more: int, seed: int) -> None:
+    few, more = min(few, more), max(few, more)
+    assert users_of(CROWD, sample_users=few, sample_seed=seed) <= users_of(CROWD, sample_users=more, sample_seed=seed)
+
+
+def test_users_are_drawn_from_those_that_the_other_filters_leave() -> None:
+    active = users_of(CROWD, min_user_interactions=4)
+    assert len(active) == 75
+    assert users_of(CROWD, min_user_interactions=4, sample_users=75) == active
+    assert users_of(CROWD, min_user_interactions=4, sample_users=30) < active
+    assert users_of(CROWD, core=3, sample_users=20) < users_of(CROWD, core=3)
+
+
+def test_another_filter_does_not_reshuffle_who_is_drawn() -> None:
+    """Those of the active who are drawn from everybody are drawn first from the active alone."""
+    active = users_of(CROWD, min_user_interactions=4)
+    both = users_of(CROWD, sample_users=150) & active
+    assert 20 < len(both) < 60
+    assert users_of(CROWD, min_user_interactions=4, sample_users=len(both)) == both
+
+
+def test_items_that_nobody_drawn_has_are_gone() -> None:
+    data = apply(EXAMPLE, Filters(sample_users=1))
+    (user,) = data.user_ids.tolist()
+    assert set(data.item_ids.tolist()) == {item for who, item in pairs_of(EXAMPLE) if who == user}
+
+
+def test_the_order_of_rows_does_not_change_who_is_drawn() -> None:
+    rows = list(zip(CROWD.users.tolist(), CROWD.items.tolist(), strict=True))[::-1]
+    backwards = Interactions.from_columns(*zip(*rows, strict=True))
+    assert users_of(backwards, sample_users=40) == users_of(CROWD, sample_users=40)
+
+
+def test_drawing_everybody_changes_nothing_and_says_nothing() -> None:
+    data = apply(CROWD, Filters(sample_users=300))
+    assert data.fingerprint() == CROWD.fingerprint()
+    assert data.notes == ()
+
+
+def test_more_users_than_there_are_cannot_be_drawn() -> None:
+    with pytest.raises(ConfigError) as caught:
+        apply(CROWD, Filters(min_user_interactions=4, sample_users=1_076))
+    assert str(caught.value) == (
+        "setting 'sample_users' is 1,076, but there are 75 users after the other filters; expected at most so many. "
+        "Lower it with --set sample_users=N, or keep all with sample_users=0."
+    )
+
+
+def test_filters_that_leave_nobody_are_to_blame_before_the_draw() -> None:
+    with pytest.raises(ConfigError, match="no interaction is left after filtering"):
+        apply(CROWD, Filters(min_user_interactions=9, sample_users=5))
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
         ({"core": -1}, "setting 'core' is -1; .*greater than or equal to 0"),
+        ({"sample_users": -1}, "setting 'sample_users' is -1; .*greater than or equal to 0"),
+        ({"sample_seed": -1}, "setting 'sample_seed' is -1; .*greater than or equal to 0"),
         ({"min_ratings": 3}, r"unknown setting 'min_ratings'\. Did you mean 'min_rating'\?"),
         ({"duplicates": "first"}, "setting 'duplicates' is 'first'; .*'newest', 'oldest' or 'error'"),
         ({"min_rating": float("nan")}, "setting 'min_rating' is nan; .*finite"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
+import io
 import json
 import os
 import subprocess
@@ -17,6 +19,7 @@ import pytest
 from coterie.data import cells
 from coterie.data.options import Reading
 from coterie.data.reading import read
+from coterie.errors import DataError
 
 HEADER = "user_id,item_id,rating,timestamp\n"
 GOOD = "1,10,3,100\n2,20,4,200\n"
@@ -265,6 +268,20 @@ def of_unknown_method(content: bytes) -> bytes:
     changed, central = bytearray(content), content.rindex(b"PK\x01\x02")
     changed[8] = changed[central + 10] = 99
     return bytes(changed)
+
+
+OPENED = DAMAGED | {"locked": ("a.zip", locked(ZIP)), "packed in an unknown way": ("a.zip", of_unknown_method(ZIP))}
+
+
+@pytest.mark.parametrize(("name", "content"), OPENED.values(), ids=OPENED)
+def test_a_refused_archive_is_closed_at_once(name: str, content: bytes, write) -> None:
+    """Not only once the error is forgotten: while its traceback lives, so does everything that a frame holds."""
+    path = write(name, content)
+    with pytest.raises(DataError) as caught:
+        read(path)
+    files = [f for f in gc.get_objects() if isinstance(f, io.FileIO) and not f.closed and f.name in (path, str(path))]
+    assert caught.value.__traceback__
+    assert not files
 
 
 @pytest.mark.parametrize("change", [locked, of_unknown_method])

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from coterie import api
+from coterie.data import tripadvisor, yelp
 from coterie.data.datasets import load
 from coterie.data.fetch import here
 from coterie.data.files import open_member
@@ -128,6 +130,73 @@ def test_foursquare_italy_as_its_paper_filters_and_splits_it(place_of) -> None:
     assert len(parts.train) == 54_088
     assert len(np.unique(parts.train.items)) == 25_498
     assert len(parts.test) == 66_971 - 54_088 == sum(int(0.2 * n) for n in per_user)
+
+
+def records_of(place: Path, name: str) -> int:
+    """Interactions in a file of lines `user item item ...`, counted without the reader."""
+    return sum(len(line.split()) - 1 for line in text_of(place, name).splitlines())
+
+
+def test_yelp(place_of) -> None:
+    place = place_of("yelp", yelp.ITEMS)
+    data = read(place)
+    assert records_of(place, yelp.ITEMS) == 316_354
+    assert counts(data) == (30_431, 20_033, 304_524)
+    assert data.notes == (f"{316_354 - 304_524:,} repeated user-item pairs merged, the newest of each kept",)
+    assert data.user_ids.tolist() == [str(n) for n in range(1, 30_432)]
+    assert (data.times.min(), data.times.max()) == (1_546_300_809, 1_576_252_117)  # 2019
+    first = data.select(data.users == 0)  # its last three visits as they stand at the end of the first lines
+    assert first.item_ids[first.items[-3:]].tolist() == ["9306", "8320", "586"]
+    assert first.times[-3:].tolist() == [1_571_473_990, 1_572_037_408, 1_572_225_311]
+
+
+def test_yelp_as_fedfast_filters_it_and_as_many_users_as_it_had(place_of) -> None:
+    place_of("yelp", yelp.ITEMS)
+    data = load("yelp")
+    assert counts(data) == (29_061, 20_017, 299_428)
+    drawn = load("yelp", Filters(min_user_interactions=5, sample_users=7_975))
+    assert counts(drawn) == (7_975, 18_102, 82_083)
+    assert set(drawn.user_ids) < set(data.user_ids)
+    assert drawn.name == "given"  # what is tuned for the whole is not tuned for a part
+
+
+def test_tripadvisor(place_of) -> None:
+    data = read(place_of("tripadvisor", tripadvisor.ARCHIVE))
+    assert counts(data) == (2_371, 2_269, 13_697)
+    assert data.notes == (f"{14_175 - 13_697} repeated user-item pairs merged, the newest of each kept",)
+    assert (np.bincount(data.users) == 1).sum() == 2
+    assert len({city for city, _ in data.item_categories}) == 107
+    assert len({state for _, state in data.item_categories}) == 31
+    assert len(set(data.user_features["time_zone"])) == 35
+    someone = data.user_ids.tolist().index("5C28F393B23BB894523AE7126A7AE445")
+    assert data.user_features["state"][someone] == "AK"
+
+
+def test_tripadvisor_is_held_out_at_random_by_the_seed(place_of) -> None:
+    place_of("tripadvisor", tripadvisor.ARCHIVE)
+    data = load("tripadvisor")
+    assert counts(data) == (2_109, 2_224, 12_696)
+    first, again, other = (split(data, "leave-one-out", 0, seed).test for seed in (0, 0, 1))
+    assert np.array_equal(first.users, np.arange(2_109))
+    assert np.array_equal(first.items, again.items)
+    # two draws of one of n agree with probability 1 / n
+    alike = (1 / np.bincount(data.users)).sum()
+    assert abs((first.items == other.items).sum() - alike) < 4 * np.sqrt(alike)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "filters", "users", "popular"),
+    [
+        ("tripadvisor", tripadvisor.ARCHIVE, {}, 2_109, 0.5193),
+        ("yelp", yelp.ITEMS, {"sample_users": 7_975}, 7_975, 0.4443),
+    ],
+)
+def test_fedfast_s_other_datasets_run(name: str, file: str, filters, users: int, popular: float, place_of) -> None:
+    """Popularity depends on no setting; chance is 10 of 51."""
+    place_of(name, file)
+    run = api.run("popular", name, **filters)
+    assert (run.result["tested_users"], run.result["users"]) == (users, users)
+    assert run.metrics["HR@10"] == pytest.approx(popular, abs=5e-4)
 
 
 def test_bad_rows_in_a_real_file_are_skipped_and_counted(place_of, tmp_path: Path) -> None:

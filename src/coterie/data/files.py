@@ -44,6 +44,11 @@ def place_of(place: Path, name: str) -> Path:
     return place if found is None else found[0]
 
 
+def home(place: Path) -> Path:
+    """Where a dataset's other files lie: the folder or zip itself, or the folder of the one file that was named."""
+    return place if place.is_dir() or place.suffix == ".zip" else place.parent
+
+
 def _find(place: Path, name: str) -> tuple[Path, str | None] | None:
     names = (name, f"{name}.gz")
     if place.is_dir():
@@ -62,18 +67,25 @@ def _members(path: Path) -> list[str]:
         return [m for m in archive.namelist() if not m.endswith("/")]
 
 
-def _open_bytes(path: Path, member: str | None) -> IO[bytes]:
+@contextmanager
+def _open_bytes(path: Path, member: str | None) -> Iterator[IO[bytes]]:
+    """Unpacked bytes; everything that was opened on the way to them is closed, whatever happens."""
     if path.is_dir():
         raise DataError(f"{path}: is a folder; expected a file of interactions. Name the file inside it.")
     if path.suffix == ".zip":
-        archive = zipfile.ZipFile(path)
         member = member or _only_member(path)
-        try:
-            stream = archive.open(member)
-        except (RuntimeError, NotImplementedError) as error:  # a password, or a way of packing nobody knows
-            raise DataError(f"{path}: cannot be unpacked ({error}). Unpack it and name the file inside.") from None
-        return _unzipped(stream) if member.endswith(".gz") else stream
-    return io.BufferedReader(gzip.GzipFile(path)) if path.suffix.lower() == ".gz" else path.open("rb")
+        with zipfile.ZipFile(path) as archive, _open_packed(archive, member, path) as stream:
+            yield _unzipped(stream) if member.endswith(".gz") else stream
+    else:
+        with path.open("rb") as stream:
+            yield _unzipped(stream) if path.suffix.lower() == ".gz" else stream
+
+
+def _open_packed(archive: zipfile.ZipFile, member: str, path: Path) -> IO[bytes]:
+    try:
+        return archive.open(member)
+    except (RuntimeError, NotImplementedError) as error:  # a password, or a way of packing nobody knows
+        raise DataError(f"{path}: cannot be unpacked ({error}). Unpack it and name the file inside.") from None
 
 
 def _unzipped(stream: IO[bytes]) -> IO[bytes]:

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from coterie import streams
 from coterie.data.interactions import Interactions
 from coterie.errors import ConfigError
 from coterie.settings import Settings
@@ -25,6 +26,10 @@ class Filters(Settings):
     """Drop users with fewer interactions; counted once."""
     core: int = Field(0, ge=0)
     """Keep the k-core: drop users and items with fewer than k until none is left to drop."""
+    sample_users: int = Field(0, ge=0)
+    """Keep so many users, drawn by sample_seed; 0 keeps all."""
+    sample_seed: int = Field(0, ge=0, lt=2**63)
+    """Which users sample_users draws."""
 
 
 def apply(data: Interactions, filters: Filters) -> Interactions:
@@ -40,6 +45,8 @@ def apply(data: Interactions, filters: Filters) -> Interactions:
         raise ConfigError(
             f"no interaction is left after filtering ({filters}). Lower min_user_interactions, core or min_rating."
         )
+    if filters.sample_users:
+        data = _drawn(data, filters.sample_users, filters.sample_seed)
     return data.compact()
 
 
@@ -63,6 +70,19 @@ def in_core(data: Interactions, k: int) -> Bools:
         if keep.sum() == left.sum():
             return left
         left = keep
+
+
+def _drawn(data: Interactions, n: int, seed: int) -> Interactions:
+    """The users whose own random number is among the n lowest: more users with the same seed are these and others."""
+    users = np.unique(data.users)
+    if n > len(users):
+        raise ConfigError(
+            f"setting 'sample_users' is {n:,}, but there are {len(users):,} users after the other filters; expected at most so many. "
+            "Lower it with --set sample_users=N, or keep all with sample_users=0."
+        )
+    chosen = np.zeros(data.n_users, bool)
+    chosen[users[np.argsort(streams.keys(seed, "sampled users", last=users), kind="stable")[:n]]] = True
+    return _keep(data, chosen[data.users], f"by {n:,} of {len(users):,} users, drawn with sample_seed {seed}")
 
 
 def _ratings(data: Interactions) -> np.ndarray:

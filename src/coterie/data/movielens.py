@@ -16,9 +16,9 @@ N_GENRES = 19
 
 def read_100k(place: Path, options: Reading) -> Interactions:
     if files.exists(place, "ml-100k.inter"):
-        return recbole.read_member(_home(place), "ml-100k.inter", options)
+        return recbole.read_member(files.home(place), "ml-100k.inter", options)
     data = _ratings(place, "u.data", "\t", options)
-    home = _home(place)
+    home = files.home(place)
     genres = [row[0] for row in _side(home, "u.genre", "|", 2)]
     items = _side(home, "u.item", "|", 5 + N_GENRES)
     categories = {row[0]: tuple(g for g, flag in zip(genres, row[5:], strict=False) if flag == "1") for row in items}
@@ -34,9 +34,9 @@ def read_100k(place: Path, options: Reading) -> Interactions:
 def read_1m(place: Path, options: Reading) -> Interactions:
     if files.exists(place, "ml-1m.inter"):
         # this packaging names items by their titles; the interactions are the same
-        return recbole.read_member(_home(place), "ml-1m.inter", options, user_prefix="1m_")
+        return recbole.read_member(files.home(place), "ml-1m.inter", options, user_prefix="1m_")
     data = _ratings(place, "ratings.dat", "::", options)
-    home = _home(place)
+    home = files.home(place)
     items = _side(home, "movies.dat", "::", 3)
     users = _side(home, "users.dat", "::", 5)
     return data.describe_items(
@@ -47,11 +47,6 @@ def read_1m(place: Path, options: Reading) -> Interactions:
             for i, name in enumerate(("gender", "age", "occupation", "zip_code"), 1)
         }
     )
-
-
-def _home(place: Path) -> Path:
-    """Where side files lie: the folder or zip itself, or the folder of the one file that was named."""
-    return place if place.is_dir() or place.suffix == ".zip" else place.parent
 
 
 def _ratings(place: Path, name: str, separator: str, options: Reading) -> Interactions:

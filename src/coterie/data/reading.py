@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-from coterie.data import delimited, files, foursquare, movielens, parquet, recbole
+from coterie.data import delimited, files, parquet, recbole
+from coterie.data.catalogue import DATASETS, Reader
 from coterie.data.interactions import Interactions
 from coterie.data.options import Reading
 from coterie.errors import DataError
 
-Reader = Callable[[Path, Reading], Interactions]
-
-BY_CONTENT: dict[str, Reader] = {
-    "u.data": movielens.read_100k,
-    "ml-100k.inter": movielens.read_100k,
-    "ratings.dat": movielens.read_1m,
-    "ml-1m.inter": movielens.read_1m,
-    "Bologna.tsv": foursquare.read,
-}
+BY_CONTENT: dict[str, Reader] = {file: d.read for d in DATASETS.values() for file in d.signature}
 BY_SUFFIX: dict[str, Reader] = {
     ".csv": delimited.read,
     ".tsv": delimited.read,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LATEST = 4_102_444_800  # 2100-01-01
+NOT_TEXT = "expected UTF-8 text"
 ROLES = ("user_id", "item_id", "rating", "timestamp")
 
 
@@ -39,11 +40,15 @@ class Layout:
     """For times that are neither seconds nor ISO 8601."""
     clean_name: Callable[[str], str] = str.strip
     quoting: bool = True
+    also: tuple[str, ...] = ()
+    """Further columns to keep as texts, where the file has them."""
+    beside: dict[str, str] = field(default_factory=dict)
+    """role -> the file its column stands in, where that is another than the table's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Checked columns by role; `lines` says where each row stood."""
+    """Checked columns by role (further ones by name); `lines` says where each row stood."""
 
     source: str
     columns: dict[str, Ids]
@@ -61,23 +66,36 @@ class Fault:
 
     what: str
     rule: str
+    source: str = ""
+    """The file it stands in, where that is another than the table's own."""
+
+
+Piece = tuple[Chunk, dict[int, Fault]]
+"""Some rows, and by line what is wrong with those that could not even be split into cells."""
 
 
 def read_table(source: str, lines: Iterable[str], layout: Layout, skip_bad_rows: bool = False) -> Table:
     """Read interactions; the first bad row raises, or all are counted and dropped."""
     stream = iter(lines)
     names = layout.names or _header(source, stream, layout)
+    split = chunks(source, stream, layout.separator, len(names), layout.quoting, 1 if layout.names else 2)
+    return check_table(source, ((c, _of_wrong_width(c, len(names))) for c in split), names, layout, skip_bad_rows)
+
+
+def check_table(
+    source: str, pieces: Iterable[Piece], names: Sequence[str], layout: Layout, skip_bad_rows: bool
+) -> Table:
+    """A table of rows that are split into cells already."""
     where = places(source, names, layout.columns)
+    kept = where | {name: list(names).index(name) for name in layout.also if name in names}
     parts: list[dict[str, Ids]] = []
     part_lines: list[Longs] = []
     skipped: Counter[str] = Counter()
-    for chunk in chunks(source, stream, layout.separator, len(names), layout.quoting, 1 if layout.names else 2):
-        columns, faults = _check(chunk, where, names, layout)
+    for chunk, unsplit in pieces:
+        columns, found = _check(chunk, kept, names, layout)
+        faults = found | unsplit
         if faults and not skip_bad_rows:
-            line = min(faults)
-            raise DataError(
-                f"{source}:{line}: {faults[line].what}; {faults[line].rule}. Fix the row or pass --skip-bad-rows."
-            )
+            raise _first(faults, source)
         skipped.update(fault.rule for fault in faults.values())
         good = ~np.isin(chunk.lines, list(faults)) if faults else np.ones(len(chunk.lines), bool)
         parts.append({role: column[good] for role, column in columns.items()})
@@ -89,10 +107,16 @@ def read_table(source: str, lines: Iterable[str], layout: Layout, skip_bad_rows:
         )
     return Table(
         source,
-        {role: np.concatenate([p[role] for p in parts]) for role in where},
+        {role: np.concatenate([p[role] for p in parts]) for role in kept},
         np.concatenate(part_lines),
         dict(skipped),
     )
+
+
+def _first(faults: dict[int, Fault], source: str) -> DataError:
+    line = min(faults)
+    place = f"{faults[line].source or source}:{line}"
+    return DataError(f"{place}: {faults[line].what}; {faults[line].rule}. Fix the row or pass --skip-bad-rows.")
 
 
 def refuse_duplicates(table: Table) -> None:
@@ -157,13 +181,13 @@ def _header(source: str, lines: Iterator[str], layout: Layout) -> tuple[str, ...
         )
     if not _is_text(line):
         raise DataError(
-            f"{source}:1: the header {_shown(line.strip())} is not UTF-8; expected UTF-8 text. Save the file as UTF-8."
+            f"{source}:1: the header {shown(line.strip())} is not UTF-8; expected UTF-8 text. Save the file as UTF-8."
         )
     try:
         return tuple(layout.clean_name(name) for name in split_line(line, layout.separator, layout.quoting))
     except csv.Error as error:
         raise DataError(
-            f"{source}:1: the header {_shown(line.strip())} cannot be split ({error}); expected names parted by {layout.separator!r}. Look for a stray quote."
+            f"{source}:1: the header {shown(line.strip())} cannot be split ({error}); expected names parted by {layout.separator!r}. Look for a stray quote."
         ) from None
 
 
@@ -171,15 +195,20 @@ def _check(
     chunk: Chunk, where: dict[str, int], names: Sequence[str], layout: Layout
 ) -> tuple[dict[str, Ids], dict[int, Fault]]:
     """Columns by role, and the first fault of every bad line."""
-    faults = {line: Fault(f"{n} columns", f"expected {len(names)} columns") for line, n in chunk.wrong.items()}
+    faults: dict[int, Fault] = {}
     columns: dict[str, Ids] = {}
     for role, place in where.items():
         cells = chunk.columns[place]
         columns[role], broken, rule = _check_column(role, cells, layout)
         for r in np.flatnonzero(broken):
-            why = rule if _is_text(cells[r]) else "expected UTF-8 text"
-            faults.setdefault(int(chunk.lines[r]), Fault(f"column {names[place]!r} is {_shown(cells[r])}", why))
+            why = rule if _is_text(cells[r]) else NOT_TEXT
+            fault = Fault(f"column {names[place]!r} is {shown(cells[r])}", why, layout.beside.get(role, ""))
+            faults.setdefault(int(chunk.lines[r]), fault)
     return columns, faults
+
+
+def _of_wrong_width(chunk: Chunk, width: int) -> dict[int, Fault]:
+    return {line: Fault(f"{n} columns", f"expected {width} columns") for line, n in chunk.wrong.items()}
 
 
 def _check_column(role: str, cells: list[str], layout: Layout) -> tuple[Ids, Bools, str]:
@@ -187,6 +216,8 @@ def _check_column(role: str, cells: list[str], layout: Layout) -> tuple[Ids, Boo
         return _ids(cells)
     if role == "rating":
         return check_ratings(_numbers(cells, _number))
+    if role in layout.also:
+        return _texts(cells)
     return check_times(_numbers(cells, layout.parse_time or time_of))
 
 
@@ -196,6 +227,11 @@ def _ids(cells: list[str]) -> tuple[Ids, Bools, str]:
         return np.array(cells, dtype=object), np.zeros(len(cells), bool), ""
     stripped = np.array([c.strip() for c in cells], dtype=object)
     return stripped, np.array([not c or not _is_text(c) for c in stripped], bool), "expected an id"
+
+
+def _texts(cells: list[str]) -> tuple[Ids, Bools, str]:
+    bad = np.array([not _is_text(c) for c in cells], bool)
+    return np.array([c.strip() for c in cells], dtype=object), bad, NOT_TEXT
 
 
 def _numbers(cells: list[str], parse: Callable[[str], float]) -> Doubles:
@@ -249,5 +285,6 @@ def _is_text(cell: str) -> bool:
     return True
 
 
-def _shown(cell: str) -> str:
+def shown(cell: str) -> str:
+    """A value in a message: quoted, and cut where it is long."""
     return repr(cell if len(cell) <= 40 else cell[:37] + "...")

@@ -67,10 +67,10 @@ def trial(keys: dict[str, Any], point: dict[str, Any], data: Interactions) -> tu
     training = parts.training()
     leaks.check(parts, training)
     try:
-        fitted = train(experiment, training, ruler, None, SILENT)
+        fitted = train(experiment, training, ruler, SILENT)
     except Diverged:
         return -1.0, point
-    value = max(line[ruler.headline] for line in fitted.curve)
+    value = max(line[ruler.headline] for line in fitted.journey.curve)
     return value, point | ({"epochs": fitted.best_round} if "epochs" in keys else {})
 
 

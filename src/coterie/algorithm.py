@@ -1,14 +1,22 @@
-"""An algorithm is a value: a name, a typed config, and a function that trains step by step."""
+"""An algorithm is a value: a typed config, and how to train step by step from one saved state to the next."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
+
+from coterie.federation import Federation
 from coterie.models.recommender import Recommender
 from coterie.progress import Watch
+from coterie.records import Record
 from coterie.settings import Settings
-from coterie.types import Training
+from coterie.types import Ints, Training
+
+NOBODY: Ints = np.empty(0, np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,25 +28,76 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
+class Tally:
+    """What a step cost. Nothing travels where training is centralised."""
+
+    users: Ints = field(default_factory=lambda: NOBODY)
+    """Who was asked."""
+    accepted: int = 0
+    dropped: int = 0
+    """How many of those asked never answered."""
+    refused: Counter[str] = field(default_factory=Counter)
+    """How many answers were refused, by reason."""
+    bytes_up: int = 0
+    bytes_down: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Trainer:
+    """Training as functions over a state that can be saved after any step."""
+
+    start: Callable[[], tuple[Any, Tally]]
+    step: Callable[[Any, int], tuple[Any, Tally]]
+    """(state, n) -> the state after step n = 1, 2, ..."""
+    model: Callable[[Any], Recommender]
+
+
+Make = Callable[[Training, Any, Context], Trainer]
+
+
+@dataclass(frozen=True, slots=True)
 class Algorithm:
     summary: str
     settings: type[Settings]
-    train: Callable[..., Iterator[Recommender]]
-    """(training, settings, context) -> the model after every epoch or round; the last one is the result."""
+    train: Make | Federation
+    """How it is trained: on all data in one place, or as a federation."""
+    state: type[Record]
+    """What is carried from step to step."""
     steps: Callable[..., int]
-    """settings -> how many models `train` yields."""
-    kernels: tuple[str, ...] = ()
-    """Kernel families it needs, compiled before the clock starts."""
+    """settings -> how many steps there are."""
+    kernels: tuple[str, ...] | Callable[..., tuple[str, ...]] = ()
+    """Kernel families it needs, compiled before the clock starts; or settings -> families, where it depends on them."""
     explicit: bool = False
     """Whether it can learn from ratings, not only from what was chosen."""
     paper: str = ""
-    federated: bool = False
+
+    @property
+    def federated(self) -> bool:
+        return isinstance(self.train, Federation)
+
+    def kernels_for(self, settings: Any) -> tuple[str, ...]:
+        return self.kernels(settings) if callable(self.kernels) else self.kernels
 
 
-def fit(algorithm: Algorithm, training: Training, settings: Settings, context: Context) -> Recommender:
-    """Train to the end and return the last model."""
-    models = algorithm.train(training, settings, context)
-    model = next(models)
-    for model in models:  # noqa: B007  keeps one model, not all of them
-        pass
-    return model
+def stepwise(start: Callable[..., Recommender], step: Callable[..., Recommender]) -> Make:
+    """Centralised training whose state is the model: start(training, settings, context), step(model, n, ...)."""
+
+    def make(training: Training, settings: Any, context: Context) -> Trainer:
+        return Trainer(
+            lambda: (start(training, settings, context), Tally()),
+            lambda model, n: (step(model, n, training, settings, context), Tally()),
+            lambda model: model,
+        )
+
+    return make
+
+
+def at_once(solve: Callable[..., Recommender]) -> Make:
+    """Centralised training in a single step."""
+
+    def make(training: Training, settings: Any, context: Context) -> Trainer:
+        return Trainer(
+            lambda: (None, Tally()), lambda _, n: (solve(training, settings, context), Tally()), lambda model: model
+        )
+
+    return make

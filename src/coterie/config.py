@@ -41,6 +41,10 @@ class Course(Settings):
 
     evaluate_every: int = Field(0, ge=0)
     """Measure every so many rounds; 0 measures about twenty times."""
+    checkpoint_every: int = Field(0, ge=0)
+    """Save the state every so many rounds; 0 saves it every few seconds."""
+    target: float | None = Field(None, ge=0)
+    """A value of the followed metric; the result says after how many rounds and updates it was reached."""
     patience: int = Field(0, ge=0)
     """Stop after so many measurements without improvement on validation; 0 trains to the end."""
     as_published: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,13 @@ from coterie.evaluate import leaks
 from coterie.evaluate.candidates import Candidates
 from coterie.evaluate.evaluation import Evaluation, evaluate
 from coterie.finished import Run
+from coterie.journey import Journey, Point, area, first_at
+from coterie.models.recommender import Recommender
 from coterie.progress import SILENT, Watch
+from coterie.registry import algorithm
 from coterie.report.page import page
 from coterie.report.table import markdown
+from coterie.runtime import checkpoint
 from coterie.runtime import folder as disk
 from coterie.splits import Split
 from coterie.training import Fitted, Ruler, train
@@ -45,6 +50,23 @@ FIRST = (
 """The keys that a result begins with; others follow."""
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Everything that is known before training begins."""
+
+    experiment: Experiment
+    data: Interactions
+    parts: Split
+    candidates: Candidates | None
+    training: Training
+    ruler: Ruler
+
+    @property
+    def catalogue(self) -> disk.Catalogue:
+        train = self.parts.train
+        return disk.Catalogue(train.user_ids, train.item_ids, train.item_texts, self.parts.seen())
+
+
 def run(
     experiment: Experiment,
     data: Interactions | None = None,
@@ -52,29 +74,63 @@ def run(
     watch: Watch = SILENT,
 ) -> Run:
     """Run an experiment. The folder is made once the data cannot be at fault any more; without one nothing is written."""
+    ready = prepare(experiment, data, watch)
+    out = make_folder() if make_folder else None
+    with disk.held(out):
+        if out is not None:
+            disk.write_config(out, _from_anywhere(experiment.flat()))
+            _write_beginning(out, ready)
+        return _carry_out(ready, out, None, watch)
+
+
+def resume(folder: Path, watch: Watch = SILENT) -> Run:
+    """Go on with a run that was interrupted, from its last checkpoint: the outcome is the one without the interruption."""
+    if (folder / "result.json").exists():
+        watch.say(f"{folder} is finished; nothing is left to do")
+        return Run.load(folder)
+    experiment = Experiment.of(disk.read_config(folder))
+    ready = prepare(experiment, None, watch)
+    with disk.held(folder):
+        since = checkpoint.read(folder, algorithm(experiment.choice.algorithm).state, ready.data.fingerprint())
+        watch.say(f"going on after round {since.journey.round if since else 0}")
+        _write_beginning(folder, ready)
+        return _carry_out(ready, folder, since, watch)
+
+
+def prepare(experiment: Experiment, data: Interactions | None, watch: Watch) -> Prepared:
+    """Load, split, check."""
     data = load_data(experiment, watch) if data is None else data
     parts, candidates = hold_out(experiment, data, watch)
     training = parts.training(experiment.course.as_published)
     leaks.check(parts, training, experiment.course.as_published)
-    ruler = Ruler.of(experiment, parts, candidates)
-    out = make_folder() if make_folder else None
-    if out is not None:
-        disk.write_config(out, _from_anywhere(experiment.flat()))
+    return Prepared(experiment, data, parts, candidates, training, Ruler.of(experiment, parts, candidates))
+
+
+def _carry_out(ready: Prepared, out: Path | None, since: Point | None, watch: Watch) -> Run:
+    """Train, evaluate, report."""
+    experiment, data = ready.experiment, ready.data.fingerprint()
+
+    def keep(point: Point, model: Recommender) -> None:
+        assert out is not None
+        disk.write_model(out, model)
+        disk.write_metrics(out, point.journey.curve)
+        checkpoint.write(out, point, data)
+
     try:
-        fitted = train(experiment, training, ruler, out, watch)
-        judged = evaluate(fitted.model, parts, experiment.protocol, candidates, watch)
+        fitted = train(experiment, ready.training, ready.ruler, watch, keep if out else None, since)
+        judged = evaluate(fitted.model, ready.parts, experiment.protocol, ready.candidates, watch)
     except KeyboardInterrupt:
         if out is None:
             raise
-        raise Interrupted(
-            f"{out} holds the measurements so far. Start again with: coterie run {out}/config.yaml"
-        ) from None
-    result = summarise(experiment, data, training, fitted) | verdict(experiment, parts, judged)
-    result |= {"run": None if out is None else str(out)}
-    people = disk.Catalogue(parts.train.user_ids, parts.train.item_ids, parts.train.item_texts, parts.seen())
-    finished = Run({key: result[key] for key in FIRST} | result, fitted.model, people, judged, fitted.curve)
+        raise Interrupted(f"{out} holds what was done so far. Go on with: coterie resume {out}") from None
+    result = (
+        summarise(ready, fitted) | verdict(experiment, ready.parts, judged) | {"run": None if out is None else str(out)}
+    )
+    finished = Run(
+        {key: result[key] for key in FIRST} | result, fitted.model, ready.catalogue, judged, list(fitted.journey.curve)
+    )
     if out is not None:
-        save(out, finished, candidates)
+        save(out, finished)
     return finished
 
 
@@ -119,34 +175,54 @@ def verdict(experiment: Experiment, parts: Split, judged: Evaluation) -> dict[st
     }
 
 
-def summarise(experiment: Experiment, data: Interactions, training: Training, fitted: Fitted) -> dict[str, Any]:
+def summarise(ready: Prepared, fitted: Fitted) -> dict[str, Any]:
     """What a result says about how the model was made."""
-    choice = experiment.choice
-    return {
+    choice, training, journey = ready.experiment.choice, ready.training, fitted.journey
+    about = {
         "algorithm": choice.algorithm,
         "dataset": choice.dataset,
-        "protocol": experiment.judged_by,
         "seed": choice.seed,
-        "rounds": fitted.rounds,
+        "rounds": journey.round,
         "best_round": fitted.best_round,
-        "seconds": round(fitted.seconds, 6),
-        "bytes_up": 0,  # centralised: nothing is exchanged while training
-        "bytes_down": 0,
-        "data": data.fingerprint(),
+        "seconds": round(journey.seconds, 6),
+        "bytes_up": journey.bytes_up,
+        "bytes_down": journey.bytes_down,
+        "data": ready.data.fingerprint(),
         "users": int(np.count_nonzero(training.positives.counts)),
         "items": training.n_items,
         "training_interactions": len(training),
         "parameters": fitted.model.n_parameters,
-        "as_published": experiment.course.as_published,
+        "as_published": ready.experiment.course.as_published,
         "version": __version__,
+        "convergence": convergence(ready, journey),
+    }
+    return about | (journey.costs() if algorithm(choice.algorithm).federated else {})
+
+
+def convergence(ready: Prepared, journey: Journey) -> dict[str, Any]:
+    """How fast: the area under the curve, and when a target was reached."""
+    headline, target = ready.ruler.headline, ready.experiment.course.target
+    found: dict[str, Any] = {"metric": headline, "part": ready.ruler.part, "area": area(journey.curve, headline)}
+    if target is None:
+        return found
+    reached = first_at(journey.curve, headline, target) or {}
+    return found | {
+        "target": target,
+        "rounds_to_target": reached.get("round"),
+        "updates_to_target": reached.get("updates"),
     }
 
 
-def save(out: Path, finished: Run, candidates: Candidates | None) -> None:
-    """Everything a run leaves behind; the result comes last and says that the rest is there."""
-    disk.write_model(out, finished.model, finished.catalogue)
-    if candidates is not None:
-        disk.write_candidates(out, candidates)
+def _write_beginning(out: Path, ready: Prepared) -> None:
+    """What a checkpoint needs beside it, so that it can be used while training goes on."""
+    disk.write_catalogue(out, ready.catalogue)
+    if ready.candidates is not None:
+        disk.write_candidates(out, ready.candidates)
+
+
+def save(out: Path, finished: Run) -> None:
+    """What a finished run leaves behind; the result comes last and says that the rest is there."""
+    disk.write_model(out, finished.model)
     assert finished.evaluation is not None
     disk.write_users(out, finished.catalogue.user_ids, finished.evaluation)
     disk.write_text(out, "report.md", markdown([finished]))

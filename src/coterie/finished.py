@@ -16,6 +16,8 @@ from coterie.models.recommender import Recommender
 from coterie.runtime import folder as disk
 from coterie.runtime.folder import Catalogue
 
+NOT_YET: dict[str, Any] = {"metrics": {}, "full": {}, "headline": []}
+
 
 class Recommendation(NamedTuple):
     item: object
@@ -37,6 +39,16 @@ class Run:
         place = Path(folder)
         result = disk.read_result(place)
         return cls(result, *disk.read_model(place), curve=disk.read_metrics(place))
+
+    @classmethod
+    def peek(cls, folder: str | Path) -> Run:
+        """From the folder of a run that may still be training: the model of its last checkpoint, no result."""
+        place = Path(folder)
+        if (place / "result.json").exists() or not (place / "config.yaml").exists():
+            return cls.load(place)
+        config = disk.read_config(place)
+        so_far = {key: config[key] for key in ("algorithm", "dataset", "protocol", "seed")}
+        return cls(so_far | NOT_YET, *disk.read_model(place), curve=disk.read_metrics(place))
 
     def __repr__(self) -> str:
         shown = ", ".join(

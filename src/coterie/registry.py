@@ -8,6 +8,10 @@ from coterie.algorithm import Algorithm
 from coterie.errors import UnknownName
 
 ALGORITHMS: dict[str, str] = {
+    "fedavg": "coterie.algorithms.fedavg",
+    "fedfast": "coterie.algorithms.fedfast",
+    "fedavg+actvsamp": "coterie.algorithms.fedfast:ACTVSAMP_ALONE",
+    "fedavg+actvagg": "coterie.algorithms.fedfast:ACTVAGG_ALONE",
     "random": "coterie.baselines.random",
     "popular": "coterie.baselines.popular",
     "bpr": "coterie.baselines.bpr",
@@ -21,6 +25,7 @@ def algorithm(name: str) -> Algorithm:
     """The algorithm; its file is imported now and not before."""
     if name not in ALGORITHMS:
         raise UnknownName("algorithm", name, ALGORITHMS)
-    found = importlib.import_module(ALGORITHMS[name]).ALGORITHM
+    module, _, value = ALGORITHMS[name].partition(":")
+    found = getattr(importlib.import_module(module), value or "ALGORITHM")
     assert isinstance(found, Algorithm)
     return found

@@ -40,7 +40,7 @@ class Split:
         if train.ratings is not None:
             ratings = np.ascontiguousarray(train.ratings[np.lexsort((train.items, train.users))])
         excluded = self.everything() if as_published else positives
-        return Training(train.n_users, train.n_items, positives, excluded, ratings)
+        return Training(train.n_users, train.n_items, positives, excluded, ratings, train.user_features)
 
     def seen(self) -> Rows:
         """What a recommendation leaves out when the test part is judged: training and validation."""

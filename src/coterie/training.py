@@ -1,15 +1,13 @@
-"""Training step by step, measured on the way."""
+"""Training step by step, measured and saved on the way."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from coterie import kernels
-from coterie.algorithm import Context
+from coterie import kernels, rounds
+from coterie.algorithm import Algorithm, Context, Trainer
 from coterie.config import Experiment
 from coterie.data.interactions import Interactions
 from coterie.errors import ConfigError, Diverged
@@ -17,58 +15,136 @@ from coterie.evaluate import candidates as sampling
 from coterie.evaluate.candidates import Candidates
 from coterie.evaluate.evaluation import quick
 from coterie.evaluate.protocols import Protocol
+from coterie.federation import Federation
+from coterie.journey import Journey, Point
 from coterie.models.recommender import Recommender
 from coterie.progress import Watch
 from coterie.registry import algorithm
-from coterie.runtime import folder as disk
+from coterie.settings import Settings
 from coterie.splits import Split
 from coterie.types import Rows, Training
 
 MEASUREMENTS = 20
+SECONDS_BETWEEN = 5.0
+"""Saves are this far apart where no number of rounds is set."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
     model: Recommender
-    rounds: int
-    """How many were trained."""
     best_round: int
-    """The one whose model this is."""
-    seconds: float
-    curve: list[dict[str, Any]]
+    """The round whose model this is."""
+    journey: Journey
 
 
-def train(experiment: Experiment, training: Training, ruler: Ruler, out: Path | None, watch: Watch) -> Fitted:
-    """Train to the end, or until `patience` measurements brought nothing better; then the best model counts."""
-    chosen, patience = algorithm(experiment.choice.algorithm), experiment.course.patience
-    if patience and ruler.part != "validation":
+Keep = Callable[[Point, Recommender], None]
+
+
+def train(
+    experiment: Experiment,
+    training: Training,
+    ruler: Ruler,
+    watch: Watch,
+    keep: Keep | None = None,
+    since: Point | None = None,
+) -> Fitted:
+    """Train to the end, or until `patience` measurements brought nothing better; then the best model counts.
+
+    `keep` is called with every point worth saving, and `since` is such a point to go on from.
+    """
+    chosen, course = algorithm(experiment.choice.algorithm), experiment.course
+    if course.patience and ruler.part != "validation":
         raise ConfigError(
             "patience chooses a model, which only a validation part may do; there is none. Set validation=true."
         )
-    total = chosen.steps(experiment.settings)
-    every = experiment.course.evaluate_every or max(1, total // MEASUREMENTS)
-    for family in chosen.kernels:
+    for family in chosen.kernels_for(experiment.settings):
         kernels.load(family, watch)
-    models = chosen.train(training, experiment.settings, Context(experiment.choice.seed, watch))
-    curve: list[dict[str, Any]] = []
-    seconds, best, best_at = 0.0, None, 0
+    work = trainer(chosen, training, experiment.settings, Context(experiment.choice.seed, watch))
+    point = since or begin(work, training.n_users)
+    total = chosen.steps(experiment.settings)
+    every = course.evaluate_every or max(1, total // MEASUREMENTS)
+    due = Rhythm(course.checkpoint_every)
     with watch.task(f"Training {experiment.choice.algorithm}", total) as advance:
-        for n, (model, took) in enumerate(timed(models), 1):
-            seconds += took
-            if n % every and n != total:
-                advance()
-                continue
-            curve.append(ruler.measure(model, n, seconds))
-            if out is not None:
-                disk.append_metrics(out, curve[-1])
-            advance(note=f"{ruler.part} {ruler.headline} {curve[-1][ruler.headline]:.4f}")
-            if best is None or curve[-1][ruler.headline] > curve[best_at][ruler.headline]:
-                best, best_at = model, len(curve) - 1
-            if patience and len(curve) - 1 - best_at >= patience:
-                break
-    if patience and best is not None:
-        return Fitted(best, n, int(curve[best_at]["round"]), seconds, curve)
-    return Fitted(model, n, n, seconds, curve)
+        advance(point.journey.round)
+        try:
+            while not over(point.journey, total, course.patience):
+                point = step(work, point)
+                note = ""
+                if point.journey.round % every == 0 or point.journey.round == total:
+                    point = measure(work, point, ruler, bool(course.patience))
+                    note = f"{ruler.part} {ruler.headline} {point.journey.curve[-1][ruler.headline]:.4f}"
+                if keep is not None and (due.now(point.journey.round) or over(point.journey, total, course.patience)):
+                    keep(point, work.model(point.state))
+                advance(note=note)
+        except KeyboardInterrupt:
+            if keep is not None and point.state is not None:
+                keep(point, work.model(point.state))
+            raise
+    journey = point.journey
+    if course.patience and point.best is not None:
+        return Fitted(work.model(point.best), int(journey.curve[journey.best]["round"]), journey)
+    return Fitted(work.model(point.state), journey.round, journey)
+
+
+class Rhythm:
+    """When to save: every so many rounds, or else after the first and then every few seconds."""
+
+    def __init__(self, every: int) -> None:
+        self.every, self.last = every, -SECONDS_BETWEEN
+
+    def now(self, n: int) -> bool:
+        if self.every:
+            return n % self.every == 0
+        if time.monotonic() - self.last < SECONDS_BETWEEN:
+            return False
+        self.last = time.monotonic()
+        return True
+
+
+def trainer(chosen: Algorithm, training: Training, settings: Settings, context: Context) -> Trainer:
+    if isinstance(chosen.train, Federation):
+        return rounds.trainer(chosen.train, training, settings, context)
+    return chosen.train(training, settings, context)
+
+
+def begin(work: Trainer, n_users: int) -> Point:
+    state, tally = work.start()
+    return Point(state, Journey.begin(n_users, tally))
+
+
+def step(work: Trainer, point: Point) -> Point:
+    began = time.perf_counter()
+    state, tally = work.step(point.state, point.journey.round + 1)
+    return Point(state, point.journey.after(tally, time.perf_counter() - began), point.best)
+
+
+def measure(work: Trainer, point: Point, ruler: Ruler, keep_best: bool) -> Point:
+    metrics = ruler.measure(work.model(point.state), point.journey.round)
+    journey = point.journey.measured(ruler.part, metrics, ruler.headline)
+    is_best = journey.best == len(journey.curve) - 1
+    return Point(point.state, journey, point.state if keep_best and is_best else point.best)
+
+
+def over(journey: Journey, total: int, patience: int) -> bool:
+    """Whether nothing is left to do."""
+    waited = len(journey.curve) - 1 - journey.best
+    return journey.round >= total or bool(patience and journey.curve and waited >= patience)
+
+
+def models(chosen: Algorithm, training: Training, settings: Settings, context: Context) -> Iterator[Recommender]:
+    """The model after every step."""
+    work = trainer(chosen, training, settings, context)
+    point = begin(work, training.n_users)
+    for _ in range(chosen.steps(settings)):
+        point = step(work, point)
+        yield work.model(point.state)
+
+
+def fit(chosen: Algorithm, training: Training, settings: Settings, context: Context) -> Recommender:
+    """Train to the end and return the last model."""
+    for model in models(chosen, training, settings, context):  # noqa: B007  keeps one model, not all of them
+        pass
+    return model
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +170,8 @@ class Ruler:
             candidates = sampling.sample(parts.validation, known, n_negatives, experiment.choice.seed, "validation")
         return cls("validation", headline, protocol, parts.train.rows, parts.validation, candidates)
 
-    def measure(self, model: Recommender, n: int, seconds: float) -> dict[str, Any]:
+    def measure(self, model: Recommender, n: int) -> dict[str, float]:
         try:
-            metrics = quick(model, self.protocol, self.seen, self.held, self.candidates)
+            return quick(model, self.protocol, self.seen, self.held, self.candidates)
         except Diverged as error:
             raise Diverged(str(error).replace("diverged", f"diverged at round {n}", 1)) from None
-        return {"round": n, "seconds": round(seconds, 6), "part": self.part} | metrics
-
-
-def timed(models: Iterator[Recommender]) -> Iterator[tuple[Recommender, float]]:
-    """Every model with the seconds it took."""
-    while True:
-        start = time.perf_counter()
-        model = next(models, None)
-        if model is None:
-            return
-        yield model, time.perf_counter() - start

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,6 +16,13 @@ Floats: TypeAlias = NDArray[np.float32]
 Doubles: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 Ids: TypeAlias = NDArray[Any]  # external ids: strings, or integers where the caller gave integers
+
+SCALE = 1 << 20
+"""Updates travel in fixed point: one is SCALE."""
+TOO_LARGE = 8 * SCALE
+"""An entry of an update is below this; then 2^17 users cannot overflow a sum of products of two in 64 bits."""
+NOT_FINITE = -(1 << 31)
+"""What a device sends in place of a number that is none; like everything out of range it is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +49,21 @@ class Rows:
 
     def take(self, users: Ints) -> tuple[Longs, Ints]:
         """(row, item) for every item of the given users; row counts within `users`."""
+        return np.repeat(np.arange(len(users)), self.counts[users]), self.items[self.places(users)]
+
+    def places(self, users: Ints | Longs) -> Longs:
+        """Where the items of the given users stand, one user after the other."""
         counts = self.counts[users]
-        rows = np.repeat(np.arange(len(users)), counts)
-        starts = np.repeat(self.offsets[users] - (np.cumsum(counts) - counts), counts)
-        return rows, self.items[starts + np.arange(len(rows))]
+        starts: Longs = np.repeat(self.offsets[users] - (np.cumsum(counts) - counts), counts)
+        return starts + np.arange(len(starts))
+
+    def of_users(self, users: Ints | Longs) -> Rows:
+        """The rows of some users, numbered anew in the order given."""
+        offsets = np.concatenate([[0], np.cumsum(self.counts[users])]).astype(np.int64)
+        return Rows(offsets, self.items[self.places(users)])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Training:
     """All that training may see. Built from the training part alone; evaluation data never enters it."""
 
@@ -58,11 +75,85 @@ class Training:
     """What negatives avoid: the training positives, and nothing else unless a published leak is asked for."""
     ratings: Floats | None
     """Aligned with `positives.items`; None for implicit feedback."""
+    user_features: Mapping[str, Ids] = field(default_factory=dict)
+    """What is known about people beside what they did, such as their region."""
 
-    @property
+    @cached_property
     def users(self) -> Ints:
         """The user of every positive, aligned with `positives.items`."""
         return np.repeat(np.arange(self.n_users, dtype=np.int32), self.positives.counts)
 
+    @cached_property
+    def by_item(self) -> Rows:
+        """The users of every item."""
+        return Rows.build(self.positives.items, self.users, self.n_items)
+
+    def of_users(self, users: Ints) -> Training:
+        """The part of some people, who are numbered anew in the given order."""
+        ratings = None
+        if self.ratings is not None:
+            ratings = self.ratings[self.positives.places(users)]
+        return Training(
+            len(users), self.n_items, self.positives.of_users(users), self.excluded.of_users(users), ratings
+        )
+
     def __len__(self) -> int:
         return len(self.positives.items)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What the server sends to a node: arrays for everybody, and rows that belong to single users."""
+
+    round: int
+    users: Ints  # (n,) ascending
+    common: dict[str, np.ndarray]
+    own: dict[str, np.ndarray]  # each (n, ...)
+
+    def to(self, which: Bools | Longs) -> Message:
+        """The same message for some of the users."""
+        return Message(
+            self.round, self.users[which], self.common, {name: rows[which] for name, rows in self.own.items()}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Updates:
+    """What the users of a cohort send back, as columns: one user's update is a slice, a node's reply a concatenation.
+
+    Entries are fixed point: q = rint(change * SCALE). The item rows of user k are offsets[k]:offsets[k + 1].
+    """
+
+    users: Ints  # (n,)
+    samples: Longs  # (n,) what n_k is in the papers
+    offsets: Longs  # (n + 1,)
+    items: Ints  # (rows,) ascending within a user
+    item_rows: Ints  # (rows, width)
+    user_rows: Ints  # (n, width)
+    dense: Ints  # (n, size)
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def columns(self) -> dict[str, np.ndarray]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    def take(self, which: Longs) -> Updates:
+        """The updates of some users, in the order given."""
+        rows = Rows(self.offsets, self.items)
+        places = rows.places(which)
+        kept = rows.of_users(which)
+        return Updates(
+            self.users[which], self.samples[which], kept.offsets, kept.items,
+            self.item_rows[places], self.user_rows[which], self.dense[which],
+        )  # fmt: skip
+
+    @classmethod
+    def joined(cls, parts: Sequence[Updates]) -> Updates:
+        """All of them, in the order of their users."""
+        if len(parts) == 1 and bool((np.diff(parts[0].users) > 0).all()):
+            return parts[0]
+        counts = np.concatenate([np.diff(p.offsets) for p in parts])
+        columns = {f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)}
+        whole = cls(**columns | {"offsets": np.concatenate([[0], np.cumsum(counts)])})
+        return whole.take(np.argsort(whole.users, kind="stable"))

@@ -13,7 +13,7 @@ import pytest
 
 from coterie import api, registry
 from coterie import training as steps
-from coterie.algorithm import Context, fit
+from coterie.algorithm import Context
 from coterie.config import Experiment
 from coterie.data.interactions import Interactions
 from coterie.errors import ConfigError
@@ -22,6 +22,7 @@ from coterie.models.recommender import Recommender
 from coterie.progress import SILENT
 from coterie.settings import Settings
 from coterie.splits import Split, split
+from coterie.training import fit, models
 from coterie.types import Rows, Training
 
 NAMES = sorted(registry.ALGORITHMS)
@@ -41,7 +42,7 @@ def quick_settings(name: str, **changes: Any) -> Settings:
 
 def train(name: str, training: Training, seed: int = 0, **changes: Any) -> list[Recommender]:
     chosen = registry.algorithm(name)
-    return list(chosen.train(training, quick_settings(name, **changes), Context(seed, SILENT)))
+    return list(models(chosen, training, quick_settings(name, **changes), Context(seed, SILENT)))
 
 
 def bits(model: Recommender) -> dict[str, bytes]:
@@ -92,8 +93,8 @@ def test_the_number_of_threads_changes_nothing(name, training, monkeypatch):
 @every_algorithm
 def test_a_model_that_was_handed_out_is_not_changed_by_later_steps(name, training):
     chosen = registry.algorithm(name)
-    models = chosen.train(training, quick_settings(name), Context(0, SILENT))
-    kept = [(model, bits(model)) for model in models]
+    steps = models(chosen, training, quick_settings(name), Context(0, SILENT))
+    kept = [(model, bits(model)) for model in steps]
     assert all(bits(model) == before for model, before in kept)
 
 
@@ -172,7 +173,7 @@ def test_training_never_touches_the_test_part(name, parts, people):
     other = replace(parts, test=replace(parts.test, items=np.array(free, np.int32)))
     assert (other.test.items != parts.test.items).mean() > 0.5
     one, two = (
-        steps.train(chosen, p.training(), steps.Ruler.of(chosen, p, None), None, SILENT).model for p in (parts, other)
+        steps.train(chosen, p.training(), steps.Ruler.of(chosen, p, None), SILENT).model for p in (parts, other)
     )
     assert bits(one) == bits(two)
 

@@ -15,6 +15,7 @@ from coterie.errors import Diverged
 from coterie.models.gmf import GMF
 from coterie.progress import SILENT
 from coterie.splits import Split, split
+from coterie.training import models
 from coterie.types import Training
 
 
@@ -62,7 +63,7 @@ def test_gmf_lowers_the_squared_error_of_ratings():
     settings = gmf.GMFSettings(embedding_size=4, epochs=60, learning_rate=0.02, reg=0.01)
     errors = [
         (squared_error(m, parts.train), squared_error(m, parts.test))
-        for m in gmf.train(parts.training(), settings, Context(0, SILENT))
+        for m in models(gmf.ALGORITHM, parts.training(), settings, Context(0, SILENT))
     ]
     variance = float(parts.test.ratings.var())
     assert variance > 2
@@ -73,7 +74,7 @@ def test_gmf_lowers_the_squared_error_of_ratings():
 def test_gmf_starts_at_the_mean_rating():
     parts = split(rated(), "random", 0.2, seed=0)
     settings = gmf.GMFSettings(epochs=1, learning_rate=1e-9, start_scale=0.0)
-    model = next(gmf.train(parts.training(), settings, Context(0, SILENT)))
+    model = next(models(gmf.ALGORITHM, parts.training(), settings, Context(0, SILENT)))
     np.testing.assert_allclose(model.bias, parts.train.ratings.mean(), rtol=1e-5)
 
 
@@ -102,14 +103,14 @@ def loss_of_bpr(model, training: Training, seed: int) -> float:
 
 def test_bpr_lowers_its_loss(parts):
     settings = bpr.BPR(embedding_size=8, epochs=20, learning_rate=0.05)
-    first, *_, last = bpr.train(parts.training(), settings, Context(0, SILENT))
+    first, *_, last = models(bpr.ALGORITHM, parts.training(), settings, Context(0, SILENT))
     assert loss_of_bpr(last, parts.training(), 1) < 0.6 * loss_of_bpr(first, parts.training(), 1)
 
 
 def test_gmf_separates_what_was_done_from_what_was_not(parts):
     training = parts.training()
     settings = gmf.GMFSettings(embedding_size=8, epochs=30, learning_rate=0.05, reg=0.001)
-    *_, model = gmf.train(training, settings, Context(0, SILENT))
+    *_, model = models(gmf.ALGORITHM, training, settings, Context(0, SILENT))
     chance = 1 / (1 + np.exp(-model.score(np.arange(training.n_users, dtype=np.int32)).astype(float)))
     done = np.zeros(chance.shape, bool)
     done[training.users, training.positives.items] = True
@@ -120,7 +121,7 @@ def test_a_user_who_has_everything_does_not_stop_the_others(parts):
     full = Interactions.from_columns([0] * 6 + [1, 1, 2, 2], [*range(6), 0, 1, 1, 2])
     training = replace(split(full, "leave-one-out", 0.2, seed=0), train=full).training()
     for algorithm, settings in ((bpr, bpr.BPR(epochs=2)), (gmf, gmf.GMFSettings(epochs=2))):
-        *_, model = algorithm.train(training, settings, Context(0, SILENT))
+        *_, model = models(algorithm.ALGORITHM, training, settings, Context(0, SILENT))
         assert np.isfinite(model.score(np.arange(3, dtype=np.int32))).all()
 
 

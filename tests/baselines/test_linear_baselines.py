@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coterie.algorithm import Context, fit
+from coterie.algorithm import Context
 from coterie.baselines import als, ease
 from coterie.errors import ConfigError
 from coterie.progress import SILENT
+from coterie.training import fit, models
 from coterie.types import Rows, Training
 
 
@@ -39,7 +40,7 @@ def objective(X: np.ndarray, model, alpha: float, reg: float) -> float:
 def test_the_als_objective_never_rises(alpha, reg, d):
     X = matrix_of(1, 40, 25)
     settings = als.ALS(embedding_size=d, epochs=12, alpha=alpha, reg=reg)
-    values = [objective(X, m, alpha, reg) for m in als.train(training_on(X), settings, Context(0, SILENT))]
+    values = [objective(X, m, alpha, reg) for m in models(als.ALGORITHM, training_on(X), settings, Context(0, SILENT))]
     assert all(after <= before * (1 + 1e-6) for before, after in pairwise(values))
     assert values[-1] < (1 + alpha) * X.sum()  # better than saying nothing
 
@@ -59,7 +60,7 @@ def test_als_rows_are_split_among_tasks_without_a_seam(monkeypatch):
     X = matrix_of(3, 37, 11)
     settings = als.ALS(embedding_size=4, epochs=3)
     whole = fit(als.ALGORITHM, training_on(X), settings, Context(0, SILENT))
-    monkeypatch.setattr(als, "ROWS_A_TASK", 5)
+    monkeypatch.setenv("COTERIE_THREADS", "7")
     parts = fit(als.ALGORITHM, training_on(X), settings, Context(0, SILENT))
     np.testing.assert_array_equal(whole.user_rows, parts.user_rows)
     np.testing.assert_array_equal(whole.item_rows, parts.item_rows)
@@ -99,7 +100,7 @@ def test_ease_refuses_what_would_not_fit_and_says_what_to_do():
     nobody = Rows(np.zeros(2, np.int64), np.zeros(0, np.int32))
     large = Training(1, 50_000, nobody, nobody, None)
     with pytest.raises(ConfigError) as error:
-        next(ease.train(large, ease.EASE(), Context(0, SILENT)))
+        fit(ease.ALGORITHM, large, ease.EASE(), Context(0, SILENT))
     message = str(error.value)
     assert "needs about 55.9 GiB for 50,000 items; max_memory allows 8." in message
     assert "--set max_memory=" in message

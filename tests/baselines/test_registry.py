@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 from coterie import registry
-from coterie.algorithm import Algorithm, Context, fit
+from coterie.algorithm import Algorithm, Context, stepwise
 from coterie.errors import UnknownName
 from coterie.models.recommender import Recommender
 from coterie.progress import SILENT
 from coterie.settings import Settings
+from coterie.training import fit
+from coterie.types import Rows, Training
 
 
 def test_the_first_baselines_are_there():
@@ -30,7 +32,7 @@ def test_an_almost_known_algorithm_gets_a_suggestion(typed, meant):
 
 
 def test_an_unknown_algorithm_gets_the_list():
-    with pytest.raises(UnknownName, match=r"unknown algorithm 'zzz'\. Known: random, popular, bpr"):
+    with pytest.raises(UnknownName, match=r"unknown algorithm 'zzz'\. Known: fedavg, fedfast, .*random, popular, bpr"):
         registry.algorithm("zzz")
 
 
@@ -55,12 +57,13 @@ class Heavy(Recommender):
 def test_fit_keeps_one_model_and_not_all_of_them():
     """A thousand rounds of a large model must not need the memory of a thousand models."""
 
-    def models(training, settings, context):
-        for _ in range(40):
-            yield Heavy(np.zeros(1 << 17))  # 1 MiB
+    def another(*_):
+        return Heavy(np.zeros(1 << 17))  # 1 MiB
 
+    nobody = Rows.build(np.empty(0, np.int32), np.empty(0, np.int32), 2)
+    heavy = Algorithm("heavy", Settings, stepwise(another, another), state=Heavy, steps=lambda s: 40)
     tracemalloc.start()
-    fit(Algorithm("heavy", Settings, models, steps=lambda s: 40), None, Settings(), Context(0, SILENT))
+    fit(heavy, Training(2, 2, nobody, nobody, None), Settings(), Context(0, SILENT))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 5 * 2**20

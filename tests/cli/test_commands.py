@@ -393,4 +393,4 @@ def test_doctor_says_how_to_add_what_is_missing(coterie: Command, monkeypatch: p
 def test_no_command_shows_the_help(coterie: Command) -> None:
     done = coterie()
     assert "Usage: " in done.out + done.err
-    assert "coterie run gmf" in done.out + done.err
+    assert "coterie run fedfast" in done.out + done.err

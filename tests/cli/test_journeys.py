@@ -71,7 +71,7 @@ def test_mistake_is_one_line_and_exit_code_2(place: Path) -> None:
     assert done == Done(2, "", "error: unknown setting 'embeding_size' (value 3). Did you mean 'embedding_size'?\n")
 
 
-def test_interrupted_run_says_how_to_start_again_and_that_works(tmp_path: Path) -> None:
+def test_interrupted_run_says_how_to_go_on_and_can_start_again(tmp_path: Path) -> None:
     folder = tmp_path / "a folder with quite a long name, as temporary folders of many systems have them"
     process = start("run", "bpr", *SMALL, *LONG, "--out", folder, cwd=tmp_path)
     try:
@@ -83,7 +83,7 @@ def test_interrupted_run_says_how_to_start_again_and_that_works(tmp_path: Path) 
     assert process.returncode == 130
     assert "Traceback" not in err
     assert "interrupted" in err
-    assert f"{folder}/config.yaml" in err, "the command stands on one line, to be copied"
+    assert f"coterie resume {folder}" in err, "the command stands on one line, to be copied"
     done = call_apart("run", folder / "config.yaml", "--set", "epochs=2", "--json", "--out", "b", cwd=tmp_path)
     assert done.code == 0, done.err
     assert json.loads(done.out)["rounds"] == 2

@@ -17,11 +17,13 @@ from coterie.config import Experiment
 from coterie.errors import RunError, UserError
 from coterie.finished import Run
 from coterie.models.kinds import kind
-from coterie.registry import ALGORITHMS
+from coterie.registry import ALGORITHMS, algorithm
 from coterie.runtime import folder as disk
 
 FILES = {
     "config.yaml",
+    ".lock",
+    "checkpoint.npz",
     "metrics.jsonl",
     "result.json",
     "users.csv",
@@ -39,7 +41,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One run of every algorithm."""
     place = tmp_path_factory.mktemp("runs")
     for name in ALGORITHMS:
-        quick = {"epochs": 2} if name in ("bpr", "gmf", "als") else {}
+        fields = algorithm(name).settings.model_fields
+        quick = {key: 2 for key in ("epochs", "rounds") if key in fields}
         coterie.run(name, out=place / name, n_users=60, n_items=90, mean_interactions=9, seed=2, **quick)
     return place
 
@@ -144,10 +147,11 @@ def test_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_infinity_never_reaches_a_file(tmp_path: Path) -> None:
-    for write in (disk.write_result, disk.append_metrics):
+    bad = {"HR@10": float("nan")}
+    for write, what in ((disk.write_result, bad), (disk.write_metrics, [bad])):
         with pytest.raises(ValueError, match="JSON"):
-            write(tmp_path, {"HR@10": float("nan")})
-    assert not (tmp_path / "result.json").exists()
+            write(tmp_path, what)
+    assert not list(tmp_path.iterdir())
 
 
 def test_result_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +164,7 @@ def test_result_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(OSError, match="disk full"):
         coterie.run("popular", out=tmp_path / "r", n_users=60, n_items=90)
     assert (tmp_path / "r" / "config.yaml").exists()
-    with pytest.raises(RunError, match=r"holds no result\.json.*coterie run .*config\.yaml"):
+    with pytest.raises(RunError, match=r"holds no result\.json.*coterie resume .*/r"):
         Run.load(tmp_path / "r")
 
 
@@ -247,7 +251,8 @@ def test_broken_file_is_named_with_a_remedy(broken: Path, damage: str) -> None:
 @pytest.mark.parametrize("name", ["result.json", "model.json", "model.npz", "catalogue.npz"])
 def test_missing_file_is_named_with_a_remedy(broken: Path, name: str) -> None:
     (broken / name).unlink()
-    with pytest.raises(RunError, match=rf"holds no {name}.*coterie run .*config\.yaml"):
+    remedy = r"coterie resume .*broken" if name == "result.json" else r"coterie run .*config\.yaml"
+    with pytest.raises(RunError, match=rf"holds no {name}.*{remedy}"):
         Run.load(broken)
 
 

@@ -8,21 +8,14 @@ elsewhere. With one side fixed every row of the other is a ridge system of its o
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from types import ModuleType
-
 import numpy as np
 from pydantic import Field
 
-from coterie import kernels
-from coterie.algorithm import Algorithm, Context
+from coterie import kernels, parallel
+from coterie.algorithm import Algorithm, Context, stepwise
 from coterie.models.factors import Factors
 from coterie.settings import Settings
 from coterie.types import Floats, Rows, Training
-
-ROWS_A_TASK = 256
 
 
 class ALS(Settings):
@@ -38,40 +31,37 @@ class ALS(Settings):
     """Standard deviation of the start values."""
 
 
-def train(training: Training, settings: ALS, context: Context) -> Iterator[Factors]:
-    kernel = kernels.load("als")
-    model = Factors.start(
+def start(training: Training, settings: ALS, context: Context) -> Factors:
+    return Factors.start(
         training.n_users, training.n_items, settings.embedding_size, context.seed, settings.start_scale
     )
-    by_user = training.positives
-    by_item = Rows.build(by_user.items, training.users, training.n_items)
-    X, Y = model.user_rows, model.item_rows
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for _ in range(settings.epochs):
-            X = solve(kernel, by_user, Y, settings, pool)
-            Y = solve(kernel, by_item, X, settings, pool)
-            yield Factors(X, Y, model.item_bias)
 
 
-def solve(kernel: ModuleType, rows: Rows, fixed: Floats, settings: ALS, pool: ThreadPoolExecutor) -> Floats:
+def sweep(model: Factors, n: int, training: Training, settings: ALS, context: Context) -> Factors:
+    X = solve(training.positives, model.item_rows, settings)
+    return Factors(X, solve(training.by_item, X, settings), model.item_bias)
+
+
+def solve(rows: Rows, fixed: Floats, settings: ALS) -> Floats:
     """All rows of one side, given the other."""
+    kernel = kernels.load("als")
     d = fixed.shape[1]
     G = np.empty((d, d))
     kernel.gram(fixed, G)
     solved = np.empty((len(rows.counts), d), np.float32)
 
-    def part(first: int) -> None:
-        last = min(first + ROWS_A_TASK, len(solved))
+    def part(first: int, last: int) -> None:
         kernel.solve_rows(rows.offsets, rows.items, fixed, G, settings.alpha, settings.reg, first, last, solved)
 
-    list(pool.map(part, range(0, len(solved), ROWS_A_TASK)))
+    parallel.over(part, rows.offsets)
     return solved
 
 
 ALGORITHM = Algorithm(
     "implicit alternating least squares",
     ALS,
-    train,
+    stepwise(start, sweep),
+    state=Factors,
     steps=lambda settings: settings.epochs,
     kernels=("als",),
     paper="Hu et al. 2008",

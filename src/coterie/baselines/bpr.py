@@ -11,13 +11,11 @@ j among the items outside u's training items; then, with x = p_u . (q_i - q_j) +
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from pydantic import Field
 
 from coterie import kernels, streams
-from coterie.algorithm import Algorithm, Context
+from coterie.algorithm import Algorithm, Context, stepwise
 from coterie.models.factors import Factors
 from coterie.settings import Settings
 from coterie.types import Training
@@ -42,27 +40,28 @@ class BPR(Settings):
     """Standard deviation of the start values."""
 
 
-def train(training: Training, settings: BPR, context: Context) -> Iterator[Factors]:
-    kernel = kernels.load("bpr")
-    model = Factors.start(
+def start(training: Training, settings: BPR, context: Context) -> Factors:
+    return Factors.start(
         training.n_users, training.n_items, settings.embedding_size, context.seed, settings.start_scale
     )
-    users = training.users
-    for epoch in range(settings.epochs):
-        model = Factors(model.user_rows.copy(), model.item_rows.copy(), model.item_bias.copy())
-        kernel.train_triples(
-            users, training.positives.items, training.excluded.offsets, training.excluded.items,
-            model.user_rows, model.item_rows, model.item_bias,
-            settings.learning_rate, settings.reg_user, settings.reg_positive, settings.reg_negative, settings.reg_bias,
-            np.uint64(streams.key(context.seed, "triples", epoch)), len(training),
-        )  # fmt: skip
-        yield model
+
+
+def epoch(model: Factors, n: int, training: Training, settings: BPR, context: Context) -> Factors:
+    model = Factors(model.user_rows.copy(), model.item_rows.copy(), model.item_bias.copy())
+    kernels.load("bpr").train_triples(
+        training.users, training.positives.items, training.excluded.offsets, training.excluded.items,
+        model.user_rows, model.item_rows, model.item_bias,
+        settings.learning_rate, settings.reg_user, settings.reg_positive, settings.reg_negative, settings.reg_bias,
+        np.uint64(streams.key(context.seed, "triples", n - 1)), len(training),
+    )  # fmt: skip
+    return model
 
 
 ALGORITHM = Algorithm(
     "matrix factorisation trained to rank",
     BPR,
-    train,
+    stepwise(start, epoch),
+    state=Factors,
     steps=lambda settings: settings.epochs,
     kernels=("bpr",),
     paper="Rendle et al. 2009",

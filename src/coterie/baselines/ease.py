@@ -8,12 +8,10 @@ The inverse comes from LAPACK: on one machine and with one number of threads the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from pydantic import Field
 
-from coterie.algorithm import Algorithm, Context
+from coterie.algorithm import Algorithm, Context, at_once
 from coterie.errors import ConfigError
 from coterie.models.linear import ItemWeights
 from coterie.settings import Settings
@@ -27,14 +25,14 @@ class EASE(Settings):
     """GiB that the item-by-item matrices may take."""
 
 
-def train(training: Training, settings: EASE, context: Context) -> Iterator[ItemWeights]:
+def train(training: Training, settings: EASE, context: Context) -> ItemWeights:
     needed = 3 * 8 * training.n_items**2 / 2**30
     if needed > settings.max_memory:
         raise ConfigError(
             f"EASE needs about {needed:.1f} GiB for {training.n_items:,} items; max_memory allows {settings.max_memory:g}. "
             "Raise it with --set max_memory=GIB, or filter items with --set core=5."
         )
-    yield ItemWeights(solve(training, settings.reg), training.positives.offsets, training.positives.items)
+    return ItemWeights(solve(training, settings.reg), training.positives.offsets, training.positives.items)
 
 
 def solve(training: Training, reg: float) -> Floats:
@@ -53,5 +51,10 @@ def solve(training: Training, reg: float) -> Floats:
 
 
 ALGORITHM = Algorithm(
-    "closed-form linear item-to-item model", EASE, train, steps=lambda settings: 1, paper="Steck 2019"
+    "closed-form linear item-to-item model",
+    EASE,
+    at_once(train),
+    state=ItemWeights,
+    steps=lambda settings: 1,
+    paper="Steck 2019",
 )

@@ -8,13 +8,11 @@ items outside the user's training items with label 0, cross-entropy. Explicit fe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from pydantic import Field
 
 from coterie import kernels, streams
-from coterie.algorithm import Algorithm, Context
+from coterie.algorithm import Algorithm, Context, stepwise
 from coterie.models.gmf import GMF
 from coterie.settings import Settings
 from coterie.types import Training
@@ -35,33 +33,35 @@ class GMFSettings(Settings):
     """Standard deviation of the start values."""
 
 
-def train(training: Training, settings: GMFSettings, context: Context) -> Iterator[GMF]:
-    kernel = kernels.load("gmf")
+def start(training: Training, settings: GMFSettings, context: Context) -> GMF:
     model = GMF.start(training.n_users, training.n_items, settings.embedding_size, context.seed, settings.start_scale)
     if training.ratings is not None:  # start at the mean rating rather than learn it slowly
         model = GMF(model.user_rows, model.item_rows, model.output, np.array([training.ratings.mean()], np.float32))
+    return model
+
+
+def epoch(model: GMF, n: int, training: Training, settings: GMFSettings, context: Context) -> GMF:
+    kernel = kernels.load("gmf")
     users, items = training.users, training.positives.items
-    for epoch in range(settings.epochs):
-        model = GMF(model.user_rows.copy(), model.item_rows.copy(), model.output.copy(), model.bias.copy())
-        parameters = (model.user_rows, model.item_rows, model.output, model.bias)
-        order = streams.at(context.seed, "order", epoch).permutation(len(training))
-        if training.ratings is not None:
-            kernel.train_explicit(
-                order, users, items, training.ratings, *parameters, settings.learning_rate, settings.reg
-            )
-        else:
-            seen = (training.excluded.offsets, training.excluded.items)
-            key = np.uint64(streams.key(context.seed, "negatives", epoch))
-            kernel.train_implicit(
-                order, users, items, *seen, *parameters, settings.negatives, settings.learning_rate, settings.reg, key
-            )
-        yield model
+    model = GMF(model.user_rows.copy(), model.item_rows.copy(), model.output.copy(), model.bias.copy())
+    parameters = (model.user_rows, model.item_rows, model.output, model.bias)
+    order = streams.at(context.seed, "order", n - 1).permutation(len(training))
+    if training.ratings is not None:
+        kernel.train_explicit(order, users, items, training.ratings, *parameters, settings.learning_rate, settings.reg)
+        return model
+    seen = (training.excluded.offsets, training.excluded.items)
+    key = np.uint64(streams.key(context.seed, "negatives", n - 1))
+    kernel.train_implicit(
+        order, users, items, *seen, *parameters, settings.negatives, settings.learning_rate, settings.reg, key
+    )
+    return model
 
 
 ALGORITHM = Algorithm(
     "generalised matrix factorisation",
     GMFSettings,
-    train,
+    stepwise(start, epoch),
+    state=GMF,
     steps=lambda settings: settings.epochs,
     kernels=("gmf",),
     explicit=True,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from coterie.algorithm import Algorithm, Context
+from coterie.algorithm import Algorithm, Context, at_once
 from coterie.models.popular import ItemCounts
 from coterie.settings import Settings
 from coterie.types import Training
@@ -16,8 +14,8 @@ class Popular(Settings):
     pass
 
 
-def train(training: Training, settings: Popular, context: Context) -> Iterator[ItemCounts]:
-    yield ItemCounts(np.bincount(training.positives.items, minlength=training.n_items).astype(np.float32))
+def solve(training: Training, settings: Popular, context: Context) -> ItemCounts:
+    return ItemCounts(np.bincount(training.positives.items, minlength=training.n_items).astype(np.float32))
 
 
-ALGORITHM = Algorithm("items by popularity", Popular, train, steps=lambda settings: 1)
+ALGORITHM = Algorithm("items by popularity", Popular, at_once(solve), state=ItemCounts, steps=lambda settings: 1)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from coterie.algorithm import Algorithm, Context
+from coterie.algorithm import Algorithm, Context, at_once
 from coterie.models.random import RandomScores
 from coterie.settings import Settings
 from coterie.types import Training
@@ -14,8 +12,10 @@ class Random(Settings):
     pass
 
 
-def train(training: Training, settings: Random, context: Context) -> Iterator[RandomScores]:
-    yield RandomScores(context.seed, training.n_items)
+def solve(training: Training, settings: Random, context: Context) -> RandomScores:
+    return RandomScores(context.seed, training.n_items)
 
 
-ALGORITHM = Algorithm("random order of the unseen items", Random, train, steps=lambda settings: 1)
+ALGORITHM = Algorithm(
+    "random order of the unseen items", Random, at_once(solve), state=RandomScores, steps=lambda settings: 1
+)

@@ -11,13 +11,14 @@ from coterie.cli import algorithms, data, runs
 
 app = typer.Typer(
     name="coterie",
-    help="Recommenders that learn across people's devices while what people did stays with them.\n\nStart with: coterie run gmf",
+    help="Recommenders that learn across people's devices while what people did stays with them.\n\nStart with: coterie run fedfast",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 app.command("run")(runs.run)
+app.command("resume")(runs.resume)
 app.command("evaluate")(runs.evaluate)
 app.command("recommend")(runs.recommend)
 app.command("report")(runs.report)

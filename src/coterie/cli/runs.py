@@ -1,4 +1,4 @@
-"""Commands about runs: run, evaluate, recommend, report."""
+"""Commands about runs: run, resume, evaluate, recommend, report."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run(
 ) -> None:
     """Train an algorithm, evaluate it, and leave a run folder.
 
-    coterie run gmf
+    coterie run fedfast
 
     coterie run bpr --dataset ml-100k --set embedding_size=32
 
@@ -81,6 +81,16 @@ def run(
     name = f"{chosen.choice.algorithm}-{Path(chosen.choice.dataset).name.split('.')[0]}"
     finished = story.run(chosen, make_folder=partial(new_folder, out, name), watch=watch)
     _print(finished, as_json, quiet)
+
+
+def resume(folder: Folder, quiet: Quiet = False, as_json: Json = False) -> None:
+    """Go on with a run that was interrupted: the result is the one without the interruption."""
+    from coterie import experiment as story
+    from coterie.cli.screen import ScreenWatch
+    from coterie.progress import SILENT
+
+    watch = SILENT if quiet or as_json else ScreenWatch()
+    _print(story.resume(folder, watch), as_json, quiet)
 
 
 def evaluate(
@@ -117,11 +127,11 @@ def recommend(
     include_seen: Annotated[bool, typer.Option("--include-seen", help="Also items the person had already.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Recommend items to a person."""
+    """Recommend items to a person. While a run is training, its last checkpoint answers."""
     from coterie.cli.screen import show_table
     from coterie.finished import Run
 
-    best = Run.load(folder).recommend(user, n, exclude_seen=not include_seen)
+    best = Run.peek(folder).recommend(user, n, exclude_seen=not include_seen)
     if as_json:
         typer.echo(json.dumps({"user": user, "items": [r._asdict() for r in best]}))
         return
@@ -180,5 +190,23 @@ def _print(finished: Run, as_json: bool, quiet: bool) -> None:
     rounds = result["rounds"]
     best = "" if result["best_round"] == rounds else f"; the best on validation is round {result['best_round']}"
     typer.echo(f"trained {rounds} {'round' if rounds == 1 else 'rounds'} in {result['seconds']:.2f} s{best}")
+    if "updates" in result:
+        typer.echo(_costs(result))
     typer.echo(f"run:    {result['run']}")
     typer.echo(f"report: {Path(result['run']) / 'report.html'}")
+
+
+def _costs(result: dict[str, Any]) -> str:
+    """What a federated run cost its users."""
+    per_update = max(result["updates"], 1)
+    lines = [
+        f"{result['updates']:,} updates of {result['selections']['users']:,} users; "
+        f"{result['bytes_up'] / 1e6:,.1f} MB up and {result['bytes_down'] / 1e6:,.1f} MB down, "
+        f"{result['bytes_up'] / per_update / 1e3:,.1f} kB and {result['bytes_down'] / per_update / 1e3:,.1f} kB an update"
+    ]
+    if result["dropped"]:
+        lines.append(f"{result['dropped']:,} times somebody who was asked dropped out")
+    if result["refused"]:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(result["refused"].items()))
+        lines.append(f"updates refused: {reasons}")
+    return "\n".join(lines)

@@ -27,12 +27,17 @@ helper = numba.njit(inline="always")
 
 
 @helper
-def random_word(key: Scalar, n: Scalar) -> Scalar:
-    """The n-th number of the stream `key` (SplitMix64): any position can be had without the ones before."""
-    word = key + GOLDEN * np.uint64(n + 1)
+def finish(word: Scalar) -> Scalar:
+    """SplitMix64's finaliser, as in `streams.mix`."""
     word = (word ^ (word >> SHIFT30)) * FACTOR1
     word = (word ^ (word >> SHIFT27)) * FACTOR2
     return word ^ (word >> SHIFT31)
+
+
+@helper
+def random_word(key: Scalar, n: Scalar) -> Scalar:
+    """The n-th number of the stream `key` (SplitMix64): any position can be had without the ones before."""
+    return finish(key + GOLDEN * np.uint64(n + 1))
 
 
 @helper

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import fields
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
+from coterie.records import Record
 from coterie.types import Floats, Ints
 
 
-class Recommender(ABC):
+class Recommender(Record, ABC):
     """A frozen record of arrays. A subclass is a dataclass whose fields are arrays and numbers."""
 
     kind: ClassVar[str]
@@ -25,13 +25,6 @@ class Recommender(ABC):
     @property
     def n_parameters(self) -> int:
         return sum(a.size for name, a in self.arrays().items() if self.trained is None or name in self.trained)
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        return {f.name: np.asarray(getattr(self, f.name)) for f in fields(self)}  # type: ignore[arg-type]
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, Any]) -> Self:
-        return cls(**{f.name: arrays[f.name] if arrays[f.name].ndim else arrays[f.name].item() for f in fields(cls)})  # type: ignore[arg-type]
 
 
 def pick(scores: Floats, items: Ints | None) -> Floats:

@@ -1,13 +1,15 @@
 """The run folder: everything a run leaves behind, as plain files that appear whole or not at all.
 
 config.yaml      every setting; `coterie run config.yaml` repeats the run
-metrics.jsonl    one line per measurement while training
-result.json      the result, as `--json` prints it
-users.csv        metrics per user
-model.npz        the model's arrays; model.json says what they are
 catalogue.npz    external ids, titles, and what every user had seen
 candidates.npz   what every test item was ranked against
+checkpoint.npz   all that is needed to go on; `coterie resume FOLDER` does
+metrics.jsonl    one line per measurement up to the last checkpoint
+model.npz        the model's arrays at the last checkpoint, then the final ones; model.json says what they are
+result.json      the result, as `--json` prints it: the run is finished
+users.csv        metrics per user
 report.md, report.html
+.lock            held by the process that writes
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -69,6 +72,22 @@ def new_folder(out: Path | None, name: str) -> Path:
     raise RunError(f"runs/ holds a million runs of {name}. Pass --out FOLDER.")
 
 
+@contextlib.contextmanager
+def held(folder: Path | None) -> Iterator[None]:
+    """Keep others from writing into a run folder; the hold ends with the process, however that ends."""
+    if folder is None or sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    with (folder / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RunError(f"{folder} is being written by another process. Wait for it, or stop it first.") from None
+        yield
+
+
 def write_config(folder: Path, flat: dict[str, Any]) -> None:
     import yaml
 
@@ -79,33 +98,31 @@ def write_result(folder: Path, result: dict[str, Any]) -> None:
     _write(folder / "result.json", json.dumps(result, indent=2, allow_nan=False).encode() + b"\n")
 
 
-def append_metrics(folder: Path, line: dict[str, Any]) -> None:
-    path = folder / "metrics.jsonl"
-    try:
-        with path.open("a") as out:
-            out.write(json.dumps(line, allow_nan=False) + "\n")
-    except OSError as error:
-        raise RunError(f"{path} cannot be written ({error.strerror}). Make room or choose another --out.") from None
+def write_metrics(folder: Path, curve: Sequence[dict[str, Any]]) -> None:
+    _write(folder / "metrics.jsonl", "".join(json.dumps(line, allow_nan=False) + "\n" for line in curve).encode())
 
 
-def write_model(folder: Path, model: Recommender, catalogue: Catalogue) -> None:
-    _write_arrays(folder / "model.npz", model.arrays())
+def write_model(folder: Path, model: Recommender) -> None:
+    write_arrays(folder / "model.npz", model.arrays())
     about = {
         "kind": model.kind,
         "parameters": model.n_parameters,
         "shapes": {n: list(a.shape) for n, a in model.arrays().items()},
     }
     _write(folder / "model.json", json.dumps(about, indent=2).encode() + b"\n")
+
+
+def write_catalogue(folder: Path, catalogue: Catalogue) -> None:
     arrays = {"user_ids": _packed(catalogue.user_ids), "item_ids": _packed(catalogue.item_ids)}
     if catalogue.item_texts is not None:
         arrays["item_texts"] = _packed(catalogue.item_texts)
-    _write_arrays(
+    write_arrays(
         folder / "catalogue.npz", arrays | {"seen_offsets": catalogue.seen.offsets, "seen_items": catalogue.seen.items}
     )
 
 
 def write_candidates(folder: Path, candidates: Candidates) -> None:
-    _write_arrays(
+    write_arrays(
         folder / "candidates.npz",
         {"users": candidates.users, "items": candidates.items, "relevant": candidates.relevant},
     )
@@ -120,6 +137,13 @@ def write_users(folder: Path, user_ids: Ids, evaluation: Evaluation) -> None:
 
 def write_text(folder: Path, name: str, text: str) -> None:
     _write(folder / name, text.encode(errors="backslashreplace"))  # a file name may be no valid text
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    import yaml
+
+    values: dict[str, Any] = _read(folder, "config.yaml", lambda path: dict(yaml.safe_load(path.read_text())))
+    return values
 
 
 def read_result(folder: Path) -> dict[str, Any]:
@@ -147,12 +171,12 @@ def _whole_lines(path: Path) -> list[dict[str, Any]]:
 
 def read_model(folder: Path) -> tuple[Recommender, Catalogue]:
     kind = _read(folder, "model.json", lambda path: kinds.kind(json.loads(path.read_text())["kind"]))
-    model: Recommender = _read(folder, "model.npz", lambda path: kind.from_arrays(_arrays(folder, path.name)))
-    return model, _read(folder, "catalogue.npz", lambda path: _catalogue(_arrays(folder, path.name)))
+    model: Recommender = _read(folder, "model.npz", lambda path: kind.from_arrays(read_arrays(folder, path.name)))
+    return model, _read(folder, "catalogue.npz", lambda path: _catalogue(read_arrays(folder, path.name)))
 
 
 def read_candidates(folder: Path) -> Candidates:
-    held = _arrays(folder, "candidates.npz")
+    held = read_arrays(folder, "candidates.npz")
     found: Candidates = _read(
         folder, "candidates.npz", lambda _: Candidates(held["users"], held["items"], held["relevant"])
     )
@@ -165,7 +189,7 @@ def _catalogue(held: dict[str, np.ndarray]) -> Catalogue:
     return Catalogue(_unpacked(held["user_ids"]), _unpacked(held["item_ids"]), texts, seen)
 
 
-def _arrays(folder: Path, name: str) -> dict[str, np.ndarray]:
+def read_arrays(folder: Path, name: str) -> dict[str, np.ndarray]:
     def load(path: Path) -> dict[str, np.ndarray]:
         with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as packed:
             return {key: packed[key] for key in packed.files}
@@ -181,13 +205,17 @@ def _read(folder: Path, name: str, load: Callable[[Path], Any]) -> Any:
     try:
         return load(folder / name)
     except FileNotFoundError:
-        raise RunError(
-            f"{folder} holds no {name}; expected the folder of a finished run. Run it again: coterie run {folder}/config.yaml"
-        ) from None
+        unfinished = name == "result.json" and (folder / "config.yaml").exists()
+        remedy = f"Go on with it: coterie resume {folder}" if unfinished else _again(folder)
+        raise RunError(f"{folder} holds no {name}; expected the folder of a finished run. {remedy}") from None
     except (ValueError, KeyError, TypeError, AttributeError, EOFError, OSError, BadZipFile, CoterieError) as error:
-        raise RunError(
-            f"{folder / name} cannot be read ({error}). Run it again: coterie run {folder}/config.yaml"
-        ) from None
+        raise RunError(f"{folder / name} cannot be read ({error}). {_again(folder)}") from None
+
+
+def _again(folder: Path) -> str:
+    if not (folder / "config.yaml").exists():
+        return "Name the folder that `coterie run` printed."
+    return f"Run it again: coterie run {folder}/config.yaml"
 
 
 def _made(folder: Path) -> Path:
@@ -209,7 +237,7 @@ def _unpacked(values: np.ndarray) -> Ids:
     return np.array(json.loads(values.tobytes()), dtype=object) if values.dtype == np.uint8 else values
 
 
-def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
     packed = BytesIO()
     np.savez(packed, **arrays)  # type: ignore[arg-type]
     _write(path, packed.getvalue())

@@ -1,0 +1,135 @@
+"""FedAvg: random users train copies of the model, and the copies are averaged by how much they trained on.
+
+McMahan, Moore, Ramage, Hampson, Aguera y Arcas. Communication-efficient learning of deep networks from decentralized
+data. AISTATS 2017; as FedFast (Section 3.4, Eq. 1) states it for recommenders:
+
+    foreach round t = 0, 1, ...
+        m <- max(ceil(alpha K), 1)
+        S_t <- m users at random
+        foreach user k in S_t in parallel:  w^k, n_k <- ClientUpdate(k, w_t)
+        w_{t+1} <- sum_k (n_k / n_sigma) w^k,   n_sigma = sum_k n_k
+
+Literally (`average=all`), w is all parameters: a row that user k left alone counts with its old value, and so does every
+other user's row. The second reading (`average=touched`) averages a row over those users only who trained on it; a user's
+own row is then simply what its device made of it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+
+from coterie import clusters, kernels, parallel
+from coterie.algorithm import Algorithm
+from coterie.federation import Delegates, Exchange, Federation, Histories, Sums, World
+from coterie.learners import learner
+from coterie.learners.learner import Parameters
+from coterie.learners.samples import draw
+from coterie.learners.settings import Federated
+from coterie.models.recommender import Recommender
+from coterie.types import SCALE, Floats, Ints, Message, Updates
+
+
+class FedAvg(Federated):
+    average: Literal["all", "touched"] = "all"
+    """Whether rows are averaged over everybody (Eq. 1) or over those users who trained on them."""
+
+
+def start(world: World) -> Parameters:
+    return learner(world.settings.model).start(world)
+
+
+def sample(world: World, state: Any, t: int) -> Ints:
+    """S_t: m users at random."""
+    everybody = np.where(world.members, 0, -1).astype(np.int32)
+    return clusters.draw(everybody, cohort_size(world), world.seed, t)
+
+
+def cohort_size(world: World) -> int:
+    """m <- max(ceil(alpha K), 1)"""
+    alpha: float = world.settings.participation
+    return max(math.ceil(alpha * int(world.members.sum())), 1)
+
+
+def ask(world: World, state: Any, cohort: Ints, t: int) -> Message:
+    """w_t: everything but other people's rows."""
+    return Message(
+        t, cohort, {"item_rows": state.item_rows, "dense": state.dense}, {"user_rows": state.user_rows[cohort]}
+    )
+
+
+def client_update(world: World, message: Message, node: Histories) -> Updates:
+    """ClientUpdate(k, w_t) for all users of a node: what changed, in fixed point, and n_k."""
+    samples = draw(world, message.users, message.round, node)
+    given = Parameters(message.own["user_rows"], message.common["item_rows"], message.common["dense"])
+    rated = node.training.ratings is not None
+    changes = learner(world.settings.model).train(world, given, samples, rated)
+    return Updates(
+        message.users, samples.counts, samples.offsets, samples.items, changes.item_rows, changes.user_rows, changes.dense
+    )  # fmt: skip
+
+
+def widths(world: World, state: Any) -> tuple[int, int, int]:
+    return state.item_rows.shape[1], state.user_rows.shape[1], len(state.dense)
+
+
+def weigh_by_samples(world: World, updates: Updates) -> Sums:
+    """sum_k n_k q_k over items and w[N], and n_sigma of all and of those who touched an item."""
+    items = np.zeros((world.n_items, updates.item_rows.shape[1]), np.int64)
+    touched = np.zeros(world.n_items, np.int64)
+    kernel = kernels.load("sums").by_samples
+    parallel.over(
+        lambda low, high: kernel(
+            updates.offsets, updates.items, updates.item_rows, updates.samples, low, high, items, touched
+        ),
+        world.n_items,
+    )
+    return {"items": items, "touched": touched} | dense_sums(updates)
+
+
+def dense_sums(updates: Updates) -> Sums:
+    """sum_k n_k q_k[N] and n_sigma."""
+    weighted = (updates.samples[:, None] * updates.dense).sum(axis=0)
+    return {"dense": weighted, "samples": updates.samples.sum(keepdims=True)}
+
+
+def average(world: World, state: Any, sums: Sums, delegates: Delegates, t: int) -> Any:
+    """w <- sum_k (n_k / n_sigma) w^k, as w + sum_k n_k (w^k - w) / n_sigma: those who left a row alone add nothing."""
+    n_sigma = max(int(sums["samples"][0]), 1)
+    touched = world.settings.average == "touched"
+    weights = np.maximum(sums["touched"], 1)[:, None] if touched else n_sigma
+    own = 1.0 if touched else delegates.samples[:, None] / n_sigma
+    user_rows = state.user_rows.copy()
+    user_rows[delegates.users] = moved(user_rows[delegates.users], own * delegates.user_rows)
+    return replace(
+        state,
+        user_rows=user_rows,
+        item_rows=moved(state.item_rows, sums["items"] / weights),
+        dense=moved(state.dense, sums["dense"] / n_sigma),
+    )
+
+
+def moved(before: Floats, change: np.ndarray) -> Floats:
+    """Parameters after a change in fixed point."""
+    return (before + change / SCALE).astype(np.float32)
+
+
+def model(world: World, state: Any) -> Recommender:
+    return learner(world.settings.model).model(world, Parameters(state.user_rows, state.item_rows, state.dense))
+
+
+EXCHANGE = Exchange(ask, client_update, weigh_by_samples, average, widths)
+
+ALGORITHM = Algorithm(
+    "federated averaging",
+    FedAvg,
+    Federation(start, sample, EXCHANGE, model),
+    state=Parameters,
+    steps=lambda settings: settings.rounds,
+    kernels=lambda settings: (*learner(settings.model).kernels, "clusters"),
+    explicit=True,
+    paper="McMahan et al. 2017",
+)

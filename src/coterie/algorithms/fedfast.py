@@ -1,0 +1,251 @@
+"""FedFast: clusters of similar users decide who trains (ActvSAMP) and share what was learned (ActvAGG).
+
+Muhammad, Wang, O'Reilly-Morgan, Tragos, Smyth, Hurley, Geraci, Lawlor. FedFast: going beyond average for faster training
+of federated recommender systems. KDD 2020.
+
+    Algorithm 1  FedFast
+     1  initialise w_0, P_0, p                                     P_0: statistics of profiles, made on the device
+     2  G_0 <- ClusterUsers(K, p, P_0)
+     3  foreach round t = 0, 1, ...
+     4      m <- max(ceil(alpha K), 1)
+     5      S_t <- ActvSAMP(K, m, G_t)
+     6-8    foreach client k in S_t in parallel:  w^k, n_k <- ClientUpdate(k, w_t)
+     9      gamma <- exp(-t)
+    10      w_{t+1}, G_{t+1} <- ActvAGG(S_t, w^k, w_t, n_k, p, gamma)
+
+    Algorithm 2  ActvSAMP: one user of each cluster in turn, at random, until there are m
+
+    Algorithm 3  ActvAGG
+     3      w[N] <- sum_k (n_k / n_sigma) w^k[N]
+     5-12   w[i] <- sum_k q^k[i] w^k[i] / sum_k q^k[i],   q^k = |w^k - w_0|, for every component of an item row
+    14-16   w[U_k] <- w^k[U_k] for delegates k
+    18      G <- ClusterUsers(K, p, w[U])
+    19-30   w[U_s] <- w_0[U_s] + gamma * mean of (w^k[U_k] - w_0[U_k]) over the delegates of s's new cluster
+
+Not given by the paper: alpha, optimiser, learning rate, batch size, local epochs, negatives.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from coterie import clusters, kernels, parallel
+from coterie.algorithm import Algorithm
+from coterie.algorithms import fedavg
+from coterie.errors import UnknownName
+from coterie.federation import Delegates, Exchange, Federation, Histories, Sums, World
+from coterie.learners import learner
+from coterie.learners.settings import Federated
+from coterie.records import Record
+from coterie.types import SCALE, Doubles, Floats, Ints, Message, Training, Updates
+
+N_STATISTICS = 3
+
+
+class FedFast(Federated):
+    clusters: int = Field(20, ge=1, le=10_000)
+    """Number of clusters (p)."""
+    cluster_by: str = "embeddings"
+    """What clusters are made of: embeddings (k-means), or a feature of users such as region, which stays as it is."""
+    cluster_iterations: int = Field(3, ge=1)
+    """Iterations of k-means a round; it goes on from the clusters of the round before."""
+    discount: Literal["exp", "inverse", "constant", "none"] = "exp"
+    """How gamma falls with t: exp(-t) as in the paper, 1 / (1 + t), always 1, always 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class State(Record):
+    user_rows: Floats  # w[U]
+    item_rows: Floats  # w[I]
+    dense: Floats  # w[N]
+    clusters: Ints  # (users,) G; -1 for those who do not take part
+
+
+# Algorithm 1
+
+
+def initialise(world: World) -> State:
+    """w_0; G_0 is made of features at once, or of statistics that the opening brings."""
+    w = learner(world.settings.model).start(world)
+    by_feature = world.settings.cluster_by != "embeddings"
+    groups = by_metadata(world) if by_feature else np.where(world.members, 0, -1).astype(np.int32)
+    return State(w.user_rows, w.item_rows, w.dense, groups)
+
+
+def discount(world: World, t: int) -> float:
+    """gamma, line 9."""
+    return {"exp": math.exp(-t), "inverse": 1 / (1 + t), "constant": 1.0, "none": 0.0}[world.settings.discount]
+
+
+# P_0: the opening, an exchange with everybody before the first round
+
+
+def ask_for_statistics(world: World, state: State, cohort: Ints, t: int) -> Message:
+    return Message(t, cohort, {}, {})
+
+
+def profile_statistics(world: World, message: Message, node: Histories) -> Updates:
+    """Each user's number of interactions, and mean and entropy of its profile: its ratings, or the 0/1 row of items."""
+    statistics = statistics_of(node.training)[node.places(message.users)]
+    n, none = len(message.users), np.empty(0, np.int32)
+    quantised = np.rint(statistics * SCALE).astype(np.int32)
+    nothing = np.zeros(n, np.int64)
+    return Updates(
+        message.users, nothing, np.zeros(n + 1, np.int64), none, none.reshape(0, 0), quantised, np.empty((n, 0), np.int32)
+    )  # fmt: skip
+
+
+def statistics_of(history: Training) -> Doubles:
+    """(users, 3), each below 8 whatever the data."""
+    counts = history.positives.counts
+    if history.ratings is None:
+        mean = counts / history.n_items
+        entropy = -(_x_log_x(mean) + _x_log_x(1 - mean))
+    else:
+        mean, entropy = _mean_and_entropy(history)
+    return np.stack([np.log1p(counts) / 8, mean / (1 + np.abs(mean)), entropy / 4], axis=1)
+
+
+def first_partition(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
+    """G_0 <- ClusterUsers(K, p, P_0), line 2; statistics are brought to one scale first."""
+    if world.settings.cluster_by != "embeddings":
+        return state
+    known = delegates.user_rows / SCALE
+    spread = known.std(axis=0)
+    rows = np.zeros((world.n_users, known.shape[1]), np.float32)
+    rows[delegates.users] = (known - known.mean(axis=0)) / np.where(spread > 0, spread, 1)
+    groups = clusters.first_clusters(rows, world.members, world.settings.clusters, world.seed)
+    return replace(state, clusters=groups)
+
+
+# ClusterUsers
+
+
+def cluster_users(world: World, user_rows: Floats, groups: Ints) -> Ints:
+    """ClusterUsers(K, p, w[U]): k-means going on from the last partition; groups of a feature stay."""
+    settings = world.settings
+    if settings.cluster_by != "embeddings":
+        return groups
+    n_clusters = min(settings.clusters, int(world.members.sum()))
+    return clusters.kmeans(user_rows, groups, n_clusters, settings.cluster_iterations)
+
+
+def by_metadata(world: World) -> Ints:
+    """One cluster for every value of a feature that the server may know, such as region or device type."""
+    name = world.settings.cluster_by
+    if name not in world.user_features:
+        raise UnknownName("feature of users", name, ("embeddings", *world.user_features), " for cluster_by")
+    _, groups = np.unique(np.array([str(v) for v in world.user_features[name]]), return_inverse=True)
+    return np.where(world.members, groups, -1).astype(np.int32)
+
+
+# Algorithm 2
+
+
+def actv_samp(world: World, state: State, t: int) -> Ints:
+    """S_t: users at random, one of each cluster in turn, until there are m."""
+    return clusters.draw(state.clusters, fedavg.cohort_size(world), world.seed, t)
+
+
+# Algorithm 3
+
+
+def weigh_by_change(world: World, updates: Updates) -> Sums:
+    """Lines 5 to 12: sum_k q^k (w^k - w_0) and sum_k q^k, for every component of an item row."""
+    shape = world.n_items, updates.item_rows.shape[1]
+    total, weight = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    kernel = kernels.load("sums").by_change
+    parallel.over(
+        lambda low, high: kernel(updates.offsets, updates.items, updates.item_rows, low, high, total, weight),
+        world.n_items,
+    )
+    return {"items": total, "weights": weight} | fedavg.dense_sums(updates)
+
+
+def actv_agg(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
+    dense = fedavg.moved(state.dense, sums["dense"] / max(int(sums["samples"][0]), 1))  # line 3
+    item_rows = fedavg.moved(state.item_rows, sums["items"] / np.maximum(sums["weights"], 1))  # line 11
+    user_rows = state.user_rows.copy()
+    user_rows[delegates.users] = fedavg.moved(user_rows[delegates.users], delegates.user_rows)  # line 15
+    groups = cluster_users(world, user_rows, state.clusters)  # line 18
+    update_subordinates(user_rows, groups, delegates, discount(world, t))
+    return State(user_rows, item_rows, dense, groups)
+
+
+def update_subordinates(user_rows: Floats, groups: Ints, delegates: Delegates, gamma: float) -> None:
+    """Lines 19 to 30; writes user_rows. A cluster without a delegate leaves its members as they are."""
+    if gamma == 0:
+        return
+    changes = (delegates.user_rows / SCALE).astype(np.float32)
+    sums, counts = clusters.totals(changes, groups[delegates.users], int(groups.max()) + 1)
+    moves = gamma * sums / np.maximum(counts, 1)[:, None]
+    is_delegate = np.zeros(len(user_rows), bool)
+    is_delegate[delegates.users] = True
+    clusters.move_along(user_rows, groups, is_delegate, moves.astype(np.float32))
+
+
+def average_and_recluster(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
+    """FedAvg's formula with ActvSAMP: the clusters it draws from are made again of the averaged w[U] every round."""
+    averaged: State = fedavg.average(world, state, sums, delegates, t)
+    return replace(averaged, clusters=cluster_users(world, averaged.user_rows, state.clusters))
+
+
+def _x_log_x(x: Doubles) -> Doubles:
+    return np.where(x > 0, x * np.log(np.where(x > 0, x, 1)), 0)
+
+
+def _mean_and_entropy(history: Training) -> tuple[Doubles, Doubles]:
+    """Of every user's ratings; the entropy is that of how often each rating was given."""
+    assert history.ratings is not None
+    counts = np.maximum(history.positives.counts, 1)
+    mean = np.bincount(history.users, history.ratings, history.n_users) / counts
+    values, which = np.unique(history.ratings, return_inverse=True)
+    given = np.bincount(history.users * np.int64(len(values)) + which, minlength=history.n_users * len(values))
+    share = given.reshape(history.n_users, -1) / counts[:, None]
+    return mean, -_x_log_x(share).sum(axis=1)
+
+
+OPENING = Exchange(
+    ask_for_statistics, profile_statistics, lambda world, updates: {}, first_partition, lambda w, s: (0, N_STATISTICS, 0)
+)  # fmt: skip
+ACTVAGG = Exchange(fedavg.ask, fedavg.client_update, weigh_by_change, actv_agg, fedavg.widths)
+AVERAGE = Exchange(fedavg.ask, fedavg.client_update, fedavg.weigh_by_samples, average_and_recluster, fedavg.widths)
+
+
+class FedAvgActvSamp(FedFast, fedavg.FedAvg):
+    pass
+
+
+def _algorithm(summary: str, settings: type[Federated], federation: Federation) -> Algorithm:
+    return Algorithm(
+        summary,
+        settings,
+        federation,
+        state=State,
+        steps=lambda settings: settings.rounds,
+        kernels=fedavg.ALGORITHM.kernels,
+        explicit=True,
+        paper="Muhammad et al. 2020",
+    )
+
+
+ALGORITHM = _algorithm(
+    "active sampling and aggregation by clusters of users",
+    FedFast,
+    Federation(initialise, actv_samp, ACTVAGG, fedavg.model, OPENING),
+)
+ACTVSAMP_ALONE = _algorithm(
+    "FedFast's sampling with FedAvg's average",
+    FedAvgActvSamp,
+    Federation(initialise, actv_samp, AVERAGE, fedavg.model, OPENING),
+)
+ACTVAGG_ALONE = _algorithm(
+    "random sampling with FedFast's aggregation",
+    FedFast,
+    Federation(initialise, fedavg.sample, ACTVAGG, fedavg.model, OPENING),
+)

@@ -1,0 +1,75 @@
+"""A federated algorithm is a value too: who takes part, and exchanges of four pure functions between server and nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coterie.models.recommender import Recommender
+from coterie.types import Bools, Ids, Ints, Longs, Message, Training, Updates
+
+Sums = dict[str, NDArray[np.int64]]
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What everybody knows. The server gets nothing else but messages."""
+
+    settings: Any
+    seed: int
+    n_users: int
+    n_items: int
+    members: Bools  # (users,) who takes part: people with something to learn from
+    user_features: Mapping[str, Ids]
+
+
+@dataclass(frozen=True, slots=True)
+class Histories:
+    """What a node knows: the histories of its users."""
+
+    users: Ints  # ascending
+    training: Training  # its k-th user is users[k]
+
+    def places(self, users: Ints) -> Longs:
+        """Where users stand on this node."""
+        return np.searchsorted(self.users, users)
+
+
+class Delegates(NamedTuple):
+    """Whose updates were accepted, and what belongs to them alone."""
+
+    users: Ints
+    samples: Longs
+    user_rows: Ints  # (n, width) change in fixed point
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One message to every node of the cohort, one reply from each."""
+
+    ask: Callable[[World, Any, Ints, int], Message]
+    """(world, state, cohort, t) -> the message."""
+    answer: Callable[[World, Message, Histories], Updates]
+    """What a node's users make of it, on their own histories."""
+    reduce: Callable[[World, Updates], Sums]
+    """Integer sums over users: they do not depend on the order, and can be made in parts or in secret."""
+    finish: Callable[[World, Any, Sums, Delegates, int], Any]
+    """(world, state, sums, delegates, t) -> the next state: the paper's formula."""
+    widths: Callable[[World, Any], tuple[int, int, int]]
+    """(world, state) -> how wide item rows, user rows and dense parameters of an update are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Federation:
+    start: Callable[[World], Any]
+    """The state before anybody said anything."""
+    sample: Callable[[World, Any, int], Ints]
+    """(world, state, t) -> who takes part in round t, ascending."""
+    exchange: Exchange
+    model: Callable[[World, Any], Recommender]
+    opening: Exchange | None = None
+    """An exchange with everybody before the first round."""

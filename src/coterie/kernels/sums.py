@@ -1,0 +1,111 @@
+"""Integer sums of updates over users, item by item, and the check that every update may enter them.
+
+Threads own ranges of items. A user's items ascend, so a range is found by bisection and no table is needed per thread.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numba import int8, int32, int64, types
+
+from coterie.kernels.common import Scalar, helper, readonly
+from coterie.types import TOO_LARGE, Ints, Longs
+
+FINE, UNKNOWN_ITEM, REPEATED_ITEM, OUT_OF_RANGE, NOT_A_NUMBER = 0, 1, 2, 3, 4
+LIMIT = np.int32(TOO_LARGE)
+
+
+@helper
+def first_at_least(items: Ints, low: Scalar, high: Scalar, wanted: Scalar) -> Scalar:
+    """The first place in items[low:high], which ascends, that holds `wanted` or more."""
+    while low < high:
+        middle = (low + high) >> 1
+        if items[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@numba.njit(
+    types.void(
+        readonly(int64), readonly(int32), readonly(int32, 2), readonly(int64), int64, int64, int64[:, ::1], int64[::1],
+    ),
+    nogil=True, cache=True, error_model="numpy",
+)  # fmt: skip
+def by_samples(
+    offsets: Longs, items: Ints, rows: Ints, samples: Longs, low: int, high: int, total: Longs, touched: Longs
+) -> None:
+    """For items low..high: total += n_k q_k, touched += n_k of those who sent the row."""
+    for k in range(len(samples)):
+        n = samples[k]
+        start = first_at_least(items, offsets[k], offsets[k + 1], low)
+        end = first_at_least(items, start, offsets[k + 1], high)
+        for r in range(start, end):
+            out, q = total[np.uint64(items[r])], rows[np.uint64(r)]
+            for f in range(len(q)):
+                out[f] += n * q[f]
+            touched[items[r]] += n
+
+
+@numba.njit(
+    types.void(
+        readonly(int64), readonly(int32), readonly(int32, 2), int64, int64, int64[:, ::1], int64[:, ::1],
+    ),
+    nogil=True, cache=True, error_model="numpy",
+)  # fmt: skip
+def by_change(offsets: Longs, items: Ints, rows: Ints, low: int, high: int, total: Longs, weight: Longs) -> None:
+    """For items low..high: total += |q| q, weight += |q|, component by component."""
+    for k in range(len(offsets) - 1):
+        start = first_at_least(items, offsets[k], offsets[k + 1], low)
+        end = first_at_least(items, start, offsets[k + 1], high)
+        for r in range(start, end):
+            out, w, row = total[np.uint64(items[r])], weight[np.uint64(items[r])], rows[np.uint64(r)]
+            for f in range(len(row)):
+                q = np.int64(row[f])
+                size = abs(q)
+                out[f] += size * q
+                w[f] += size
+
+
+@helper
+def worst_entry(values: Ints) -> Scalar:
+    """Whether numbers are below the limit; what stands for no number is the least there is."""
+    lowest, highest = np.int32(0), np.int32(0)
+    for value in values:
+        lowest = min(lowest, value)
+        highest = max(highest, value)
+    if lowest == np.int32(-2147483648):
+        return NOT_A_NUMBER
+    return OUT_OF_RANGE if highest >= LIMIT or lowest <= -LIMIT else FINE
+
+
+@numba.njit(
+    types.void(
+        readonly(int64), readonly(int32), readonly(int32, 2), readonly(int32, 2), readonly(int32, 2),
+        int64, int64, int64, int8[::1],
+    ),
+    nogil=True, cache=True, error_model="numpy",
+)  # fmt: skip
+def check(
+    offsets: Longs, items: Ints, item_rows: Ints, user_rows: Ints, dense: Ints, n_items: int, first: int, last: int,
+    faults: np.ndarray,
+) -> None:  # fmt: skip
+    """faults[k] for users first..last: items exist and ascend, entries are numbers within range."""
+    for k in range(first, last):
+        low, high = offsets[k], offsets[k + 1]
+        fault = FINE
+        before = np.int32(-1)
+        for r in range(low, high):
+            item = items[r]
+            if item < 0 or item >= n_items:
+                fault = UNKNOWN_ITEM
+                break
+            if item <= before:
+                fault = REPEATED_ITEM
+                break
+            before = item
+        if fault == FINE:
+            fault = max(worst_entry(item_rows[low:high].reshape(-1)), worst_entry(user_rows[k]), worst_entry(dense[k]))
+        faults[k] = fault

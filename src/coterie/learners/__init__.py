@@ -1,0 +1,19 @@
+"""What a device does with its copy of a model, one file per model."""
+
+from __future__ import annotations
+
+import importlib
+
+from coterie.errors import UnknownName
+from coterie.learners.learner import Learner
+
+LEARNERS: dict[str, str] = {"gmf": "coterie.learners.gmf"}
+
+
+def learner(model: str) -> Learner:
+    """The learner of a model by name."""
+    if model not in LEARNERS:
+        raise UnknownName("model", model, LEARNERS)
+    found = importlib.import_module(LEARNERS[model]).LEARNER
+    assert isinstance(found, Learner)
+    return found

@@ -1,0 +1,39 @@
+"""A learner is a value: start values, local training, and the recommender that parameters make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from coterie.federation import World
+from coterie.learners.samples import Samples
+from coterie.models.recommender import Recommender
+from coterie.records import Record
+from coterie.types import Floats, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters(Record):
+    """A model's parameters as every federated algorithm sees them: w[U], w[I] and w[N] of FedFast's Section 3.2."""
+
+    user_rows: Floats  # (users, width)
+    item_rows: Floats  # (items, width)
+    dense: Floats  # (size,)
+
+
+class Changes(NamedTuple):
+    """What users changed, in fixed point."""
+
+    user_rows: Ints  # (users of the cohort, width)
+    item_rows: Ints  # (rows of the samples, width)
+    dense: Ints  # (users of the cohort, size)
+
+
+@dataclass(frozen=True, slots=True)
+class Learner:
+    start: Callable[[World], Parameters]
+    train: Callable[[World, Parameters, Samples, bool], Changes]
+    """(world, the cohort's user rows with all item rows, samples, whether targets are ratings)"""
+    model: Callable[[World, Parameters], Recommender]
+    kernels: tuple[str, ...]

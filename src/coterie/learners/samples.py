@@ -1,0 +1,65 @@
+"""What a cohort trains on in a round, drawn on its devices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from coterie import kernels, parallel, streams
+from coterie.federation import Histories, World
+from coterie.types import Floats, Ints, Longs, Rows
+
+NO_RATINGS: Floats = np.empty(0, np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """User k trains on places[starts[k]:starts[k + 1]], each a row number within items[offsets[k]:offsets[k + 1]]."""
+
+    offsets: Longs  # (n + 1,)
+    items: Ints  # (rows,) what users touch, ascending within a user
+    starts: Longs  # (n + 1,)
+    places: Ints  # (samples,)
+    targets: Floats  # (samples,) 1 or 0, or the rating
+
+    @property
+    def counts(self) -> Longs:
+        return np.diff(self.starts)
+
+
+def draw(world: World, users: Ints, t: int, node: Histories) -> Samples:
+    """Every positive once per local epoch in a new order, each with fresh negatives outside the training positives."""
+    settings, history = world.settings, node.training
+    people = node.places(users)
+    negatives = 0 if history.ratings is not None else settings.negatives
+    has_everything = history.excluded.counts[people] >= world.n_items
+    per_positive = np.where(has_everything, 1, 1 + negatives)
+    starts = _running(history.positives.counts[people] * per_positive * settings.local_epochs)
+    keys = streams.keys(world.seed, "samples", t, last=users)
+    n_rows = np.empty(len(users), np.int64)
+    rows, places = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.int32)
+    targets = np.empty(starts[-1], np.float32)
+    fill = kernels.load("samples").draw
+
+    def part(first: int, last: int) -> None:
+        fill(
+            people, history.positives.offsets, history.positives.items,
+            NO_RATINGS if history.ratings is None else history.ratings,
+            history.excluded.offsets, history.excluded.items, world.n_items, negatives, settings.local_epochs,
+            keys, starts, first, last, n_rows, rows, places, targets,
+        )  # fmt: skip
+
+    parallel.over(part, starts)
+    offsets = _running(n_rows)
+    packed = Rows(starts, rows).items[_leading(starts, offsets)]
+    return Samples(offsets, packed, starts, places, targets)
+
+
+def _running(counts: Longs) -> Longs:
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+def _leading(starts: Longs, offsets: Longs) -> Longs:
+    """The first offsets[k + 1] - offsets[k] places from every starts[k] on."""
+    return np.arange(offsets[-1]) + np.repeat(starts[:-1] - offsets[:-1], np.diff(offsets))

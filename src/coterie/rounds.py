@@ -1,0 +1,103 @@
+"""One round on one screen: sample, ask, answer, validate, reduce, finish."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from coterie import streams
+from coterie.algorithm import Context, Tally, Trainer
+from coterie.errors import ConfigError
+from coterie.federation import Delegates, Exchange, Federation, World
+from coterie.runtime.local import LocalEngine
+from coterie.runtime.wire import message_size, reply_sizes
+from coterie.types import Bools, Ints, Message, Training
+from coterie.validation import Expected, Reply, validate
+
+MOST_USERS = 1 << 17
+"""A larger cohort could overflow the integer sums."""
+
+
+class Engine(Protocol):
+    def call(self, exchange: Exchange, message: Message) -> list[Reply]:
+        """Messages out, replies in."""
+
+
+def play(
+    world: World, exchange: Exchange, state: Any, cohort: Ints, t: int, engine: Engine, absent: Bools | None = None
+) -> tuple[Any, Tally]:
+    """One exchange with a cohort. A round in which nobody's update is accepted leaves the state as it was."""
+    message = exchange.ask(world, state, cohort, t)
+    there = message if absent is None or not absent.any() else message.to(~absent)
+    replies = engine.call(exchange, there) if len(there.users) else []
+    updates, refused = validate(replies, Expected.of(there, world.n_items, exchange.widths(world, state)))
+    tally = Tally(
+        cohort,
+        accepted=len(updates),
+        dropped=len(cohort) - len(there.users),
+        refused=refused,
+        bytes_up=int(reply_sizes(updates).sum()),
+        bytes_down=message_size(message) * len(cohort),
+    )
+    if not len(updates):
+        return state, tally
+    sums = exchange.reduce(world, updates)
+    delegates = Delegates(updates.users, updates.samples, updates.user_rows)
+    return exchange.finish(world, state, sums, delegates, t), tally
+
+
+def trainer(federation: Federation, training: Training, settings: Any, context: Context) -> Trainer:
+    """A federated algorithm as steps: step n is round t = n - 1 of the paper."""
+    world = world_of(training, settings, context.seed)
+    return trainer_on(federation, world, LocalEngine.over(world, training, settings.nodes), context)
+
+
+def trainer_on(federation: Federation, world: World, engine: Engine, context: Context) -> Trainer:
+    """The same on any engine."""
+
+    def start() -> tuple[Any, Tally]:
+        state = federation.start(world)
+        if federation.opening is None:
+            return state, Tally()
+        everybody = np.flatnonzero(world.members).astype(np.int32)
+        return play(world, federation.opening, state, everybody, 0, engine)
+
+    def step(state: Any, n: int) -> tuple[Any, Tally]:
+        cohort = federation.sample(world, state, n - 1)
+        _refuse_huge(cohort)
+        state, tally = play(world, federation.exchange, state, cohort, n - 1, engine, _absent(world, cohort, n - 1))
+        if not tally.accepted:
+            context.watch.say(f"round {n}: {_why_nothing(tally)}; the model stays as it was")
+        return state, tally
+
+    return Trainer(start, step, lambda state: federation.model(world, state))
+
+
+def world_of(training: Training, settings: Any, seed: int) -> World:
+    members = training.positives.counts > 0
+    return World(settings, seed, training.n_users, training.n_items, members, training.user_features)
+
+
+def _absent(world: World, cohort: Ints, t: int) -> Bools | None:
+    """Who of the cohort drops out this round: everybody tosses a coin of its own."""
+    rate = world.settings.drop_out
+    if not rate:
+        return None
+    coins = streams.words(streams.keys(world.seed, "drop-out", t, last=cohort), 0) >> np.uint64(11)
+    gone: Bools = coins < np.uint64(rate * 2.0**53)
+    return gone
+
+
+def _why_nothing(tally: Tally) -> str:
+    if not tally.refused:
+        return "nobody of the cohort answered"
+    reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(tally.refused.items()))
+    return f"every update was refused ({reasons})"
+
+
+def _refuse_huge(cohort: Ints) -> None:
+    if len(cohort) > MOST_USERS:
+        raise ConfigError(
+            f"a round of {len(cohort):,} users could overflow integer sums; expected at most {MOST_USERS:,}. Lower participation."
+        )

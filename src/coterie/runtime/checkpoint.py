@@ -1,0 +1,46 @@
+"""Checkpoints: one file that holds everything to go on from, and appears whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from coterie.errors import RunError
+from coterie.journey import Journey, Point
+from coterie.records import Record
+from coterie.runtime.folder import read_arrays, write_arrays
+
+NAME = "checkpoint.npz"
+
+
+def write(folder: Path, point: Point, data: str) -> None:
+    """Save a point of a run on the data with this fingerprint."""
+    arrays = _prefixed("state", point.state) | _prefixed("best", point.best)
+    about = {"journey": point.journey.to_json(), "data": data}
+    packed = np.frombuffer(json.dumps(about, allow_nan=False).encode(), np.uint8)
+    write_arrays(folder / NAME, arrays | {"about": packed, "selections": point.journey.selections})
+
+
+def read(folder: Path, kind: type[Record], data: str) -> Point | None:
+    """The last point saved; None if there is none yet."""
+    if not (folder / NAME).exists():
+        return None
+    arrays = read_arrays(folder, NAME)
+    about = json.loads(arrays["about"].tobytes())
+    if about["data"] != data:
+        raise RunError(
+            f"{folder}: the data is not what the run was trained on any more. Start it again with coterie run."
+        )
+    state = _record("state", kind, arrays)
+    return Point(state, Journey.from_json(about["journey"], arrays["selections"]), _record("best", kind, arrays))
+
+
+def _prefixed(name: str, record: Record | None) -> dict[str, np.ndarray]:
+    return {} if record is None else {f"{name}.{key}": array for key, array in record.arrays().items()}
+
+
+def _record(name: str, kind: type[Record], arrays: dict[str, np.ndarray]) -> Record | None:
+    mine = {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}
+    return kind.from_arrays(mine) if mine else None

@@ -1,0 +1,62 @@
+"""The local engine: nodes in this process. One node hosts everybody, or several speak through the wire format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from coterie.federation import Exchange, Histories, World
+from coterie.runtime.wire import Malformed, decode, encode
+from coterie.types import Message, Training
+from coterie.validation import Reply
+
+
+@dataclass(frozen=True, slots=True)
+class LocalEngine:
+    world: World
+    nodes: tuple[Histories, ...]
+    through_the_wire: bool
+    """Whether messages become bytes and back; a single node can do without."""
+
+    @classmethod
+    def over(cls, world: World, training: Training, n_nodes: int, through_the_wire: bool | None = None) -> LocalEngine:
+        """User u lives on node u mod n."""
+        people = np.arange(training.n_users, dtype=np.int32)
+        shares = [people[n::n_nodes] for n in range(n_nodes)]
+        nodes = tuple(Histories(users, training.of_users(users) if n_nodes > 1 else training) for users in shares)
+        return cls(world, nodes, n_nodes > 1 if through_the_wire is None else through_the_wire)
+
+    def call(self, exchange: Exchange, message: Message) -> list[Reply]:
+        """One message to every node that hosts somebody of the cohort, one reply from each."""
+        replies = []
+        for number, node in enumerate(self.nodes):
+            part = message if len(self.nodes) == 1 else message.to(message.users % len(self.nodes) == number)
+            if len(part.users):
+                replies.append(self._call(exchange, part, node))
+        return replies
+
+    def _call(self, exchange: Exchange, message: Message, node: Histories) -> Reply:
+        if not self.through_the_wire:
+            updates = exchange.answer(self.world, message, node)
+            return Reply(message.users, message.round, updates.columns())
+        there = encode(message.round, {"users": message.users, **message.own}, message.common)
+        back = receive(self.world, exchange, there, node)
+        return read_reply(message, back)
+
+
+def receive(world: World, exchange: Exchange, data: bytes, node: Histories) -> bytes:
+    """The node's side: bytes in, bytes out."""
+    t, own, common = decode(data)
+    users = own.pop("users")
+    updates = exchange.answer(world, Message(t, users, common, own), node)
+    return encode(t, updates.columns())
+
+
+def read_reply(message: Message, data: bytes) -> Reply:
+    """The server's side: whatever the bytes are, a reply that validation can judge."""
+    try:
+        t, columns, common = decode(data)
+    except Malformed:
+        return Reply(message.users)
+    return Reply(message.users, t, None if common else columns)

@@ -1,0 +1,119 @@
+"""Between nodes and aggregation: an update is what was asked for, or it is refused, counted and as if never sent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from coterie import kernels, parallel
+from coterie.types import Ints, Longs, Message, Updates
+
+MOST_SAMPLES = 1 << 23
+"""More could overflow a sum of n_k times an entry over 2^17 users."""
+DTYPES = {"users": np.int32, "samples": np.int64, "offsets": np.int64} | dict.fromkeys(
+    ("items", "item_rows", "user_rows", "dense"), np.int32
+)
+FAULTS = ("", "unknown item", "repeated item", "out of range", "not finite")
+"""By the kernel's numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back from a node, as it came."""
+
+    asked: Ints
+    """The users the node was asked for."""
+    round: int = -1
+    columns: dict[str, np.ndarray] | None = None
+    """None where the bytes were no message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    round: int
+    users: Ints  # ascending
+    n_items: int
+    widths: tuple[int, int, int]
+    """Of item rows, user rows and dense parameters."""
+
+    @classmethod
+    def of(cls, message: Message, n_items: int, widths: tuple[int, int, int]) -> Expected:
+        return cls(message.round, message.users, n_items, widths)
+
+
+def validate(replies: list[Reply], expected: Expected) -> tuple[Updates, Counter[str]]:
+    """The updates that may be aggregated, by user, and how many were refused for what."""
+    refused: Counter[str] = Counter()
+    parts: list[Updates] = []
+    for reply in replies:
+        if fault := _fault_of_whole(reply, expected):
+            refused[fault] += len(reply.asked)
+            continue
+        assert reply.columns is not None
+        updates = Updates(**reply.columns)
+        faults = _faults(updates, reply.asked, expected)
+        refused.update(fault for fault in faults[faults != ""].tolist())
+        fine = np.flatnonzero(faults == "")
+        parts.append(updates if len(fine) == len(updates) else updates.take(fine))
+    if not any(len(part) for part in parts):
+        return _nothing(expected), refused
+    return Updates.joined(parts), refused
+
+
+def _fault_of_whole(reply: Reply, expected: Expected) -> str:
+    """What is wrong with a reply as such; "" if nothing."""
+    columns = reply.columns
+    if columns is None or set(columns) != set(DTYPES):
+        return "malformed"
+    if reply.round != expected.round:
+        return "stale round"
+    if any(columns[name].dtype != dtype for name, dtype in DTYPES.items()):
+        return "wrong dtype"
+    n, rows, offsets = len(columns["users"]), len(columns["items"]), columns["offsets"]
+    item_width, user_width, dense_size = expected.widths
+    shapes = {
+        "users": (n,), "samples": (n,), "offsets": (n + 1,), "items": (rows,),
+        "item_rows": (rows, item_width), "user_rows": (n, user_width), "dense": (n, dense_size),
+    }  # fmt: skip
+    if any(columns[name].shape != shape for name, shape in shapes.items()):
+        return "wrong shape"
+    if offsets[0] != 0 or offsets[-1] != rows or (np.diff(offsets) < 0).any():
+        return "wrong shape"
+    return ""
+
+
+def _faults(updates: Updates, asked: Ints, expected: Expected) -> np.ndarray:
+    """What is wrong with each update; "" if nothing."""
+    numbers = np.zeros(len(updates), np.int8)
+    check = kernels.load("sums").check
+
+    def part(first: int, last: int) -> None:
+        check(
+            updates.offsets, updates.items, updates.item_rows, updates.user_rows, updates.dense,
+            expected.n_items, first, last, numbers,
+        )  # fmt: skip
+
+    parallel.over(part, updates.offsets)
+    faults = np.array(FAULTS, dtype="U20")[numbers]
+    # nobody trains on less than nothing, and rows that changed without a sample are made up
+    rows = np.diff(updates.offsets)
+    bad_count = (updates.samples < 0) | (updates.samples > MOST_SAMPLES) | ((updates.samples == 0) & (rows > 0))
+    faults[bad_count] = "bad sample count"
+    _, first = np.unique(updates.users, return_index=True)
+    again = np.ones(len(updates), bool)
+    again[first] = False
+    faults[again] = "duplicate user"
+    faults[~np.isin(updates.users, asked)] = "unknown user"
+    return faults
+
+
+def _nothing(expected: Expected) -> Updates:
+    item_width, user_width, dense_size = expected.widths
+    none = np.empty(0, np.int32)
+    zero: Longs = np.zeros(1, np.int64)
+    return Updates(
+        none, np.empty(0, np.int64), zero, none, none.reshape(0, item_width), none.reshape(0, user_width),
+        none.reshape(0, dense_size),
+    )  # fmt: skip

@@ -22,24 +22,24 @@ def first_clusters(rows: Floats, members: Bools, n_clusters: int, seed: int, ite
 
 
 def kmeans(rows: Floats, labels: Ints, n_clusters: int, iterations: int) -> Ints:
-    """Lloyd's k-means from given clusters on: centres from labels, labels from centres, until nothing changes."""
+    """Lloyd's k-means from given clusters on: centres from labels, labels from centres.
+
+    It ends when at most one user in a thousand changed its cluster, or after so many iterations.
+    """
     labels = labels.copy()
-    distances = np.zeros(len(rows), np.float32)
     for _ in range(iterations):
-        centres = centres_of(rows, labels, n_clusters, distances)
-        changed, distances = assign(rows, centres, labels)
-        if not changed:
+        if assign(rows, centres_of(rows, labels, n_clusters), labels) <= len(rows) // 1000:
             break
     return labels
 
 
-def centres_of(rows: Floats, labels: Ints, n_clusters: int, distances: Floats) -> Floats:
-    """Means of clusters (clusters, d). An empty cluster moves to the user farthest from its own centre."""
+def centres_of(rows: Floats, labels: Ints, n_clusters: int) -> Floats:
+    """Means of clusters (clusters, d). An empty cluster moves to the user farthest from the centre of its own."""
     sums, counts = totals(rows, labels, n_clusters)
     centres = (sums / np.maximum(counts, 1)[:, None]).astype(np.float32)
     empty = np.flatnonzero(counts == 0)
     if len(empty):
-        away = np.where(labels >= 0, distances, -1)
+        away = np.where(labels >= 0, ((rows - centres[labels]) ** 2).sum(axis=1), -1)
         farthest = np.argsort(-away, kind="stable")[: len(empty)]
         centres[empty[: len(farthest)]] = rows[farthest]
     return centres
@@ -56,14 +56,13 @@ def totals(rows: Floats, labels: Ints, n_clusters: int) -> tuple[Doubles, Longs]
     return whole, counts.sum(axis=0)
 
 
-def assign(rows: Floats, centres: Floats, labels: Ints) -> tuple[int, Floats]:
-    """Give every user with a label its nearest centre; writes labels. Returns how many changed, and all distances."""
-    distances = np.zeros(len(rows), np.float32)
+def assign(rows: Floats, centres: Floats, labels: Ints) -> int:
+    """Give every user with a label its nearest centre; writes labels. Returns how many changed."""
     changed: list[int] = []
     nearest = kernels.load("clusters").assign
-    turned = np.ascontiguousarray(centres.T)
-    parallel.over(lambda a, b: changed.append(nearest(rows, turned, a, b, labels, distances)), len(rows), BLOCK)
-    return sum(changed), distances
+    turned, half = np.ascontiguousarray(centres.T), (centres * centres).sum(axis=1) / np.float32(2)
+    parallel.over(lambda a, b: changed.append(nearest(rows, turned, half, a, b, labels)), len(rows), BLOCK)
+    return sum(changed)
 
 
 def move_along(rows: Floats, labels: Ints, still: Bools, moves: Floats) -> None:

@@ -45,6 +45,8 @@ class Course(Settings):
     """Save the state every so many rounds; 0 saves it every few seconds."""
     target: float | None = Field(None, ge=0)
     """A value of the followed metric; the result says after how many rounds and updates it was reached."""
+    start_from: str | None = None
+    """A run folder whose weights are reused; people and items it does not know start afresh."""
     patience: int = Field(0, ge=0)
     """Stop after so many measurements without improvement on validation; 0 trains to the end."""
     as_published: bool = False

@@ -33,6 +33,7 @@ from coterie.runtime import folder as disk
 from coterie.splits import Split
 from coterie.training import Fitted, Ruler, train
 from coterie.types import Training
+from coterie.warm import reuse
 
 FIRST = (
     "algorithm",
@@ -117,7 +118,9 @@ def _carry_out(ready: Prepared, out: Path | None, since: Point | None, watch: Wa
         checkpoint.write(out, point, data)
 
     try:
-        fitted = train(experiment, ready.training, ready.ruler, watch, keep if out else None, since)
+        earlier = experiment.course.start_from
+        put = reuse(Path(earlier), ready.catalogue) if earlier else None
+        fitted = train(experiment, ready.training, ready.ruler, watch, keep if out else None, since, put)
         judged = evaluate(fitted.model, ready.parts, experiment.protocol, ready.candidates, watch)
     except KeyboardInterrupt:
         if out is None:
@@ -192,6 +195,8 @@ def summarise(ready: Prepared, fitted: Fitted) -> dict[str, Any]:
         "items": training.n_items,
         "training_interactions": len(training),
         "parameters": fitted.model.n_parameters,
+        "feedback": ready.experiment.filters.feedback,
+        "settings": ready.experiment.settings.model_dump(mode="json"),
         "as_published": ready.experiment.course.as_published,
         "version": __version__,
         "convergence": convergence(ready, journey),
@@ -232,7 +237,7 @@ def save(out: Path, finished: Run) -> None:
 
 def _from_anywhere(flat: dict[str, Any]) -> dict[str, Any]:
     """Paths made whole, so that the config works from another folder."""
-    paths = ("dataset", "test_file", "validation_file", "candidates_file")
+    paths = ("dataset", "test_file", "validation_file", "candidates_file", "start_from")
     return {
         key: str(Path(value).resolve()) if key in paths and value and Path(value).exists() else value
         for key, value in flat.items()

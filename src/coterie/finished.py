@@ -15,7 +15,9 @@ from coterie.evaluate.ranking import finite, top_items
 from coterie.models.recommender import Recommender
 from coterie.runtime import folder as disk
 from coterie.runtime.folder import Catalogue
+from coterie.types import Floats, Ints
 
+NOTHING: Ints = np.empty(0, np.int32)
 NOT_YET: dict[str, Any] = {"metrics": {}, "full": {}, "headline": []}
 
 
@@ -47,7 +49,8 @@ class Run:
         if (place / "result.json").exists() or not (place / "config.yaml").exists():
             return cls.load(place)
         config = disk.read_config(place)
-        so_far = {key: config[key] for key in ("algorithm", "dataset", "protocol", "seed")}
+        so_far = {key: config[key] for key in ("algorithm", "dataset", "protocol", "seed", "feedback")}
+        so_far["settings"] = config
         return cls(so_far | NOT_YET, *disk.read_model(place), curve=disk.read_metrics(place))
 
     def __repr__(self) -> str:
@@ -76,12 +79,31 @@ class Run:
 
     def recommend(self, user: object, n: int = 10, exclude_seen: bool = True) -> list[Recommendation]:
         """The n best items for a user, best first."""
+        number = find(self.catalogue.user_ids, user, "user")
+        seen = self.catalogue.seen.of(number) if exclude_seen else NOTHING
+        return self._best(self.model.score(np.array([number], np.int32)), seen, n)
+
+    def recommend_newcomer(self, history: list[Any], n: int = 10, exclude_seen: bool = True) -> list[Recommendation]:
+        """The n best items for a person who was not in training, from what they did: made on the spot, without a round."""
+        items = np.array(sorted({find(self.catalogue.item_ids, item, "item") for item in history}), np.int32)
+        settings = self.result.get("settings", {})
+        if self.result.get("feedback") == "explicit":
+            raise ConfigError(
+                "the run learned from ratings; a history without them says nothing to it. Train with feedback=implicit."
+            )
+        try:
+            scores = self.model.score_newcomer(items, settings.get("negatives", 1), settings.get("reg", 0.0))
+        except NotImplementedError:
+            raise ConfigError(
+                f"a run of {self.result['algorithm']} cannot serve people who were not in training. Use fedfast, fedavg, gmf, ease or popular."
+            ) from None
+        return self._best(scores[None, :], items if exclude_seen else NOTHING, n)
+
+    def _best(self, scores: Floats, seen: Ints, n: int) -> list[Recommendation]:
         if n < 1:
             raise ConfigError(f"n is {n}; expected at least one item. Ask for 1 or more.")
-        number = find(self.catalogue.user_ids, user, "user")
-        scores = finite(self.model.score(np.array([number], np.int32)))
-        if exclude_seen:
-            scores[0, self.catalogue.seen.of(number)] = -np.inf
+        scores = finite(scores)
+        scores[0, seen] = -np.inf
         best = top_items(scores, np.sort(scores, axis=1), n)[0]
         texts, ids = self.catalogue.item_texts, self.catalogue.item_ids
         return [

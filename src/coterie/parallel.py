@@ -11,33 +11,34 @@ import numpy as np
 
 from coterie.types import Longs
 
+CORES = os.cpu_count() or 1
 PIECES_A_THREAD = 4  # enough to even out, few enough to cost nothing
 _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
 
 
 def workers() -> int:
     """How many threads work: COTERIE_THREADS, else one a core."""
-    return int(os.environ.get("COTERIE_THREADS") or os.cpu_count() or 1)
+    return int(os.environ.get("COTERIE_THREADS") or CORES)
 
 
-def over(work: Callable[[int, int], None], load: Longs | int, smallest: int = 1) -> None:
+def over(work: Callable[[int, int], object], load: Longs | int, smallest: int = 1) -> None:
     """Call work(first, last) on ranges that cover all rows; `load` is how many rows, or their running total of work."""
     n = workers()
-    bounds = _bounds(load, n * PIECES_A_THREAD if n > 1 else 1, smallest)
-    if len(bounds) <= 2 or n == 1:
-        for first, last in pairwise(bounds.tolist()):
-            work(first, last)
+    rows = load if isinstance(load, int) else len(load) - 1
+    pieces = min(n * PIECES_A_THREAD, rows // smallest)
+    if n == 1 or pieces <= 1:
+        work(0, rows)
         return
-    list(_pool(n).map(work, bounds[:-1].tolist(), bounds[1:].tolist()))
+    ranges = [(first, last) for first, last in pairwise(_cuts(load, pieces)) if first < last]
+    list(_pool(n).map(work, *zip(*ranges, strict=True)))
 
 
-def _bounds(load: Longs | int, pieces: int, smallest: int) -> Longs:
+def _cuts(load: Longs | int, pieces: int) -> list[int]:
     """Where ranges of about equal work begin and end."""
     if isinstance(load, int):
-        pieces = max(1, min(pieces, load // smallest))
-        return np.unique(np.linspace(0, load, pieces + 1).astype(np.int64))
-    cuts = np.searchsorted(load, np.linspace(load[0], load[-1], pieces + 1)[1:-1])
-    return np.unique(np.concatenate([[0], cuts, [len(load) - 1]]))
+        return [load * piece // pieces for piece in range(pieces + 1)]
+    shares = load[0] + (load[-1] - load[0]) * np.arange(1, pieces) // pieces
+    return [0, *np.searchsorted(load, shares).tolist(), len(load) - 1]
 
 
 def _pool(n: int) -> ThreadPoolExecutor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from coterie import kernels, rounds
 from coterie.algorithm import Algorithm, Context, Trainer
@@ -47,10 +48,12 @@ def train(
     watch: Watch,
     keep: Keep | None = None,
     since: Point | None = None,
+    reuse: Callable[[Any], Any] | None = None,
 ) -> Fitted:
     """Train to the end, or until `patience` measurements brought nothing better; then the best model counts.
 
-    `keep` is called with every point worth saving, and `since` is such a point to go on from.
+    `keep` is called with every point worth saving, and `since` is such a point to go on from; `reuse` puts the weights
+    of another run into the start.
     """
     chosen, course = algorithm(experiment.choice.algorithm), experiment.course
     if course.patience and ruler.part != "validation":
@@ -60,7 +63,7 @@ def train(
     for family in chosen.kernels_for(experiment.settings):
         kernels.load(family, watch)
     work = trainer(chosen, training, experiment.settings, Context(experiment.choice.seed, watch))
-    point = since or begin(work, training.n_users)
+    point = since or begin(work, training.n_users, reuse)
     total = chosen.steps(experiment.settings)
     every = course.evaluate_every or max(1, total // MEASUREMENTS)
     due = Rhythm(course.checkpoint_every)
@@ -107,9 +110,9 @@ def trainer(chosen: Algorithm, training: Training, settings: Settings, context: 
     return chosen.train(training, settings, context)
 
 
-def begin(work: Trainer, n_users: int) -> Point:
+def begin(work: Trainer, n_users: int, reuse: Callable[[Any], Any] | None = None) -> Point:
     state, tally = work.start()
-    return Point(state, Journey.begin(n_users, tally))
+    return Point(reuse(state) if reuse else state, Journey.begin(n_users, tally))
 
 
 def step(work: Trainer, point: Point) -> Point:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 from dataclasses import replace
 from types import NoneType
 from typing import Any, get_args
@@ -84,9 +83,9 @@ def test_another_seed_gives_another_model_where_there_is_chance(name, training):
 def test_the_number_of_threads_changes_nothing(name, training, monkeypatch):
     if name == "ease":
         pytest.skip("its inverse comes from LAPACK, which has threads of its own")
-    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    monkeypatch.setenv("COTERIE_THREADS", "1")
     alone = bits(train(name, training)[-1])
-    monkeypatch.setattr(os, "cpu_count", lambda: 5)
+    monkeypatch.setenv("COTERIE_THREADS", "5")
     assert bits(train(name, training)[-1]) == alone
 
 

@@ -10,7 +10,7 @@ import numba
 import numpy as np
 from numba import boolean, float32, float64, int32, int64, types, uint64
 
-from coterie.kernels.common import GOLDEN, finish, readonly
+from coterie.kernels.common import GOLDEN, finish, helper, readonly
 from coterie.types import Bools, Doubles, Floats, Ints, Longs
 
 
@@ -31,34 +31,45 @@ def add_up(rows: Floats, labels: Ints, size: int, first: int, last: int, sums: D
                     sums[b, c, f] += np.float64(rows[u, f])
 
 
-@numba.njit(
-    types.int64(readonly(float32, 2), readonly(float32, 2), int64, int64, int32[::1], float32[::1]),
-    nogil=True, cache=True, error_model="numpy",
-)  # fmt: skip
-def assign(rows: Floats, centres: Floats, first: int, last: int, labels: Ints, distances: Floats) -> int:
-    """The nearest centre of users first..last (the first of equally near ones); returns how many labels changed.
+@helper
+def closeness(row: Floats, centres: Floats, half: Floats, near: Floats) -> None:
+    """near[c] = |c|^2 / 2 - x . c, which orders centres as their distance to x does.
 
-    `centres` is (d, clusters): the loop over clusters is the inner one and runs in vectors.
+    `centres` is (d, clusters): clusters are the inner loop, which the compiler turns into vectors; four dimensions at a
+    time spare it three loads and stores of `near` in four.
     """
     d, p = centres.shape
-    near = np.empty(p, np.float32)
+    for c in range(p):
+        near[c] = half[c]
+    for f in range(0, d // 4 * 4, 4):
+        x0, x1, x2, x3 = row[f], row[f + 1], row[f + 2], row[f + 3]
+        c0, c1, c2, c3 = centres[f], centres[f + 1], centres[f + 2], centres[f + 3]
+        for c in range(p):
+            near[c] -= (x0 * c0[c] + x1 * c1[c]) + (x2 * c2[c] + x3 * c3[c])
+    for f in range(d // 4 * 4, d):
+        x, centre = row[f], centres[f]
+        for c in range(p):
+            near[c] -= x * centre[c]
+
+
+@numba.njit(
+    types.int64(readonly(float32, 2), readonly(float32, 2), readonly(float32), int64, int64, int32[::1]),
+    nogil=True, cache=True, error_model="numpy",
+)  # fmt: skip
+def assign(rows: Floats, centres: Floats, half: Floats, first: int, last: int, labels: Ints) -> int:
+    """The nearest centre of users first..last (the first of equally near ones); returns how many labels changed."""
+    near = np.empty(len(half), np.float32)
     changed = 0
     for u in range(first, last):
         if labels[u] < 0:
             continue
-        near[:] = np.float32(0.0)
-        for f in range(d):
-            x, centre = rows[np.uint64(u), np.uint64(f)], centres[np.uint64(f)]
-            for c in range(p):
-                away = x - centre[c]
-                near[c] += away * away
+        closeness(rows[np.uint64(u)], centres, half, near)
         best, least = 0, near[0]
-        for c in range(1, p):
+        for c in range(1, len(near)):
             if near[c] < least:
                 best, least = c, near[c]
         changed += labels[u] != best
         labels[u] = best
-        distances[u] = least
     return changed
 
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from coterie.models.factors import rows, score_rows
+from coterie.models.newcomer import fit_row
 from coterie.models.recommender import Recommender
 from coterie.types import Floats, Ints
 
@@ -22,8 +23,19 @@ class GMF(Recommender):
 
     def score(self, users: Ints, items: Ints | None = None) -> Floats:
         """The logit (implicit) or the rating (explicit): both rank alike."""
-        no_bias = np.broadcast_to(self.bias, len(self.item_rows))
-        return score_rows(self.user_rows[users] * self.output, self.item_rows, no_bias, items)
+        return self._scores(self.user_rows[users], items)
+
+    def _scores(self, rows: Floats, items: Ints | None) -> Floats:
+        same_bias = np.broadcast_to(self.bias, len(self.item_rows))
+        return score_rows(rows * self.output, self.item_rows, same_bias, items)
+
+    def score_newcomer(self, history: Ints, negatives: int, reg: float) -> Floats:
+        """Somebody without a history gets the average person's row."""
+        row = self.user_rows.mean(axis=0)
+        if len(history):
+            row = fit_row(self.item_rows * self.output, float(self.bias[0]), history, negatives, reg)
+        scores: Floats = self._scores(row[None, :], None)[0]
+        return scores
 
     @classmethod
     def start(cls, n_users: int, n_items: int, size: int, seed: int, scale: float) -> GMF:

@@ -27,3 +27,7 @@ class ItemWeights(Recommender):
             (np.ones(len(rows), np.float32), (rows, columns)), shape=(len(users), len(self.weights))
         )
         return pick(np.asarray(histories @ self.weights), items)
+
+    def score_newcomer(self, history: Ints, negatives: int, reg: float) -> Floats:
+        scores: Floats = self.weights[history].sum(axis=0)
+        return scores

@@ -22,6 +22,10 @@ class Recommender(Record, ABC):
     def score(self, users: Ints, items: Ints | None = None) -> Floats:
         """Scores of `items` (users, candidates) for each user, or of all items (users, items)."""
 
+    def score_newcomer(self, history: Ints, negatives: int, reg: float) -> Floats:
+        """Scores of all items for a person who was not in training, from what they did: a new row, all else frozen."""
+        raise NotImplementedError
+
     @property
     def n_parameters(self) -> int:
         return sum(a.size for name, a in self.arrays().items() if self.trained is None or name in self.trained)

@@ -37,10 +37,19 @@ def read(folder: Path, kind: type[Record], data: str) -> Point | None:
     return Point(state, Journey.from_json(about["journey"], arrays["selections"]), _record("best", kind, arrays))
 
 
+def state_arrays(folder: Path) -> dict[str, np.ndarray]:
+    """The arrays of the last state saved."""
+    return _part("state", read_arrays(folder, NAME))
+
+
 def _prefixed(name: str, record: Record | None) -> dict[str, np.ndarray]:
     return {} if record is None else {f"{name}.{key}": array for key, array in record.arrays().items()}
 
 
 def _record(name: str, kind: type[Record], arrays: dict[str, np.ndarray]) -> Record | None:
-    mine = {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}
+    mine = _part(name, arrays)
     return kind.from_arrays(mine) if mine else None
+
+
+def _part(name: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}

@@ -169,10 +169,15 @@ def _whole_lines(path: Path) -> list[dict[str, Any]]:
     return [dict(json.loads(line)) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
+def read_catalogue(folder: Path) -> Catalogue:
+    found: Catalogue = _read(folder, "catalogue.npz", lambda path: _catalogue(read_arrays(folder, path.name)))
+    return found
+
+
 def read_model(folder: Path) -> tuple[Recommender, Catalogue]:
     kind = _read(folder, "model.json", lambda path: kinds.kind(json.loads(path.read_text())["kind"]))
     model: Recommender = _read(folder, "model.npz", lambda path: kind.from_arrays(read_arrays(folder, path.name)))
-    return model, _read(folder, "catalogue.npz", lambda path: _catalogue(read_arrays(folder, path.name)))
+    return model, read_catalogue(folder)
 
 
 def read_candidates(folder: Path) -> Candidates:

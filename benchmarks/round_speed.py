@@ -1,0 +1,138 @@
+"""Milliseconds of a FedFast round, by its parts and by threads, and nanoseconds of a local sample. Prints JSON.
+
+    python benchmarks/round_speed.py [--datasets ml-100k ml-1m] [--rounds 20] [--implicit]
+    python benchmarks/round_speed.py --users 10000 100000 1000000
+
+A round is everything but evaluation: sampling, message, training on the devices, validation, sums, clusters. Client work is
+drawing samples and training. With --implicit, `implicit`'s BPR runs in the same process, one thread each, in turns with
+ours, and the ratio of a local sample to one of its triples is printed. With --users, the data is synthetic (100,000 items,
+1 % of the users a round) and the peak memory of the process is printed too; each size runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from bpr_vs_implicit import theirs
+
+from coterie import rounds
+from coterie.algorithm import Context
+from coterie.data.datasets import load
+from coterie.data.synthetic import Synthetic, generate
+from coterie.federation import Federation
+from coterie.progress import SILENT
+from coterie.registry import algorithm
+from coterie.runtime.local import LocalEngine
+from coterie.splits import split
+from coterie.types import Training
+
+WARM_UP = 10
+
+
+class Clock:
+    """Adds up the time of wrapped functions, by name."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, list[float]] = defaultdict(list)
+
+    def timed(self, name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*given: Any) -> Any:
+            began = time.perf_counter()
+            made = work(*given)
+            self.seconds[name].append(time.perf_counter() - began)
+            return made
+
+        return wrapped
+
+
+def measure(training: Training, settings: dict[str, Any], n_rounds: int, threads: int) -> dict[str, Any]:
+    """Medians over rounds after warm-up."""
+    os.environ["COTERIE_THREADS"] = str(threads)
+    chosen = algorithm("fedfast")
+    assert isinstance(chosen.train, Federation)
+    clock, federation = Clock(), chosen.train
+    exchange = replace(
+        federation.exchange,
+        answer=clock.timed("client", federation.exchange.answer),
+        reduce=clock.timed("sums", federation.exchange.reduce),
+        finish=clock.timed("finish", federation.exchange.finish),
+    )
+    federation = replace(federation, exchange=exchange, sample=clock.timed("sampling", federation.sample))
+    world = rounds.world_of(training, chosen.settings.of(settings), seed=0)
+    work = rounds.trainer_on(federation, world, LocalEngine.over(world, training, 1), Context(0, SILENT))
+    state, _ = work.start()
+    whole, per_sample = [], []
+    for n in range(1, WARM_UP + n_rounds + 1):
+        began = time.perf_counter()
+        state, tally = work.step(state, n)
+        whole.append(time.perf_counter() - began)
+        n_samples = int(training.positives.counts[tally.users].sum()) * (1 + world.settings.negatives)
+        per_sample.append(clock.seconds["client"][-1] / n_samples)
+    parts = {name: 1e3 * statistics.median(times[-n_rounds:]) for name, times in clock.seconds.items()}
+    return {
+        "threads": threads,
+        "users_a_round": len(tally.users),
+        "samples_a_round": n_samples,
+        "round_ms": round(1e3 * statistics.median(whole[WARM_UP:]), 2),
+        "parts_ms": {name: round(ms, 2) for name, ms in parts.items()},
+        "client_ns_a_sample": round(1e9 * statistics.median(per_sample[WARM_UP:]), 1),
+    }
+
+
+def on_dataset(name: str, n_rounds: int, with_implicit: bool) -> dict[str, Any]:
+    training = split(load(name), "leave-one-out", 0.2, 0).training()
+    settings = {"embedding_size": 10}
+    both, one = (measure(training, settings, n_rounds, threads) for threads in (os.cpu_count() or 1, 1))
+    speedup = one["client_ns_a_sample"] / both["client_ns_a_sample"]
+    row = {"dataset": name, "all_cores": both, "one_core": one, "client_speedup": round(speedup, 2)}
+    if not with_implicit:
+        return row
+    with warnings.catch_warnings(action="ignore"):
+        pairs = [
+            (measure(training, settings, 5, 1)["client_ns_a_sample"], 1e9 * theirs(training, 10, 2)) for _ in range(5)
+        ]
+    ratio = statistics.median(ours / other for ours, other in pairs)
+    return row | {"implicit_ns_a_triple": round(statistics.median(p[1] for p in pairs), 1), "ratio": round(ratio, 3)}
+
+
+def on_synthetic(n_users: int, n_rounds: int) -> dict[str, Any]:
+    began = time.perf_counter()
+    data = generate(Synthetic(n_users=n_users, n_items=100_000))
+    training = split(data, "leave-one-out", 0.2, 0).training()
+    made = time.perf_counter() - began
+    del data
+    row = measure(training, {"embedding_size": 16, "participation": 0.01}, n_rounds, os.cpu_count() or 1)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # KiB on Linux
+    return {"n_users": n_users, "data_s": round(made, 1), "peak_gib": round(peak, 2), **row}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--datasets", nargs="*", default=["ml-100k", "ml-1m"])
+    parser.add_argument("--users", nargs="*", type=int, default=[])
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--implicit", action="store_true")
+    options = parser.parse_args()
+    if len(options.users) == 1:
+        print(json.dumps(on_synthetic(options.users[0], options.rounds)))
+        return
+    for n_users in options.users:
+        subprocess.run([sys.executable, __file__, "--users", str(n_users), "--rounds", str(options.rounds)], check=True)
+    for name in [] if options.users else options.datasets:
+        print(json.dumps(on_dataset(name, options.rounds, options.implicit)))
+
+
+if __name__ == "__main__":
+    main()

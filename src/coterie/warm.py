@@ -1,0 +1,55 @@
+"""Reused weights: a run that goes on from another one's parameters, with people and items that may be new.
+
+FedFast, Section 5: new users and items enter by training on, from the weights there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from coterie.errors import ConfigError
+from coterie.records import Record
+from coterie.runtime import checkpoint
+from coterie.runtime.folder import Catalogue, read_catalogue
+from coterie.types import Ids, Longs
+
+BY_USER, BY_ITEM, WHOLE = ("user_rows",), ("item_rows", "item_bias"), ("dense", "output", "bias")
+
+
+def reuse(folder: Path, now: Catalogue) -> Callable[[Record], Record]:
+    """A function that puts the rows of an earlier run into a start state: by id, whatever their numbers are now."""
+    before, arrays = read_catalogue(folder), checkpoint.state_arrays(folder)
+    users, items = matched(before.user_ids, now.user_ids), matched(before.item_ids, now.item_ids)
+
+    def put(state: Record) -> Record:
+        fresh = state.arrays()
+        _refuse_unlike(folder, arrays, fresh)
+        changed = {name: arrays[name] for name in WHOLE if name in fresh}
+        for names, (there, here) in ((BY_USER, users), (BY_ITEM, items)):
+            for name in names:
+                if name in fresh:
+                    changed[name] = fresh[name].copy()
+                    changed[name][here] = arrays[name][there]
+        return replace(state, **changed)  # type: ignore[type-var]
+
+    return put
+
+
+def matched(before: Ids, now: Ids) -> tuple[Longs, Longs]:
+    """Places of the ids that both have, in the one and in the other."""
+    _, there, here = np.intersect1d(before.astype(str), now.astype(str), assume_unique=True, return_indices=True)
+    return there, here
+
+
+def _refuse_unlike(folder: Path, old: dict[str, np.ndarray], fresh: dict[str, np.ndarray]) -> None:
+    for name in (*BY_USER, *BY_ITEM, *WHOLE):
+        if name in fresh and (name not in old or old[name].shape[1:] != fresh[name].shape[1:]):
+            was = f"of width {old[name].shape[1:]}" if name in old else "missing"
+            raise ConfigError(
+                f"start_from={folder}: its {name} are {was}; expected {fresh[name].shape[1:]}. "
+                "Use a run of the same model with the same embedding_size and layers."
+            )

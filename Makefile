@@ -28,8 +28,8 @@ $(BIN)/python:
 	@touch $@ .venv/.core
 
 demo: .venv/.core
-	@echo "==> training GMF on the embedded synthetic data"
-	@$(BIN)/coterie run gmf --dataset synthetic
+	@echo "==> training FedFast across the devices of a thousand made-up people"
+	@$(BIN)/coterie run fedfast --dataset synthetic
 
 test: .venv/.all
 	@echo "==> running every test"

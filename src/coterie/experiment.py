@@ -32,7 +32,7 @@ from coterie.runtime import checkpoint
 from coterie.runtime import folder as disk
 from coterie.splits import Split
 from coterie.training import Fitted, Ruler, train
-from coterie.types import Training
+from coterie.types import Longs, Training
 from coterie.warm import reuse
 
 FIRST = (
@@ -133,7 +133,7 @@ def _carry_out(ready: Prepared, out: Path | None, since: Point | None, watch: Wa
         {key: result[key] for key in FIRST} | result, fitted.model, ready.catalogue, judged, list(fitted.journey.curve)
     )
     if out is not None:
-        save(out, finished)
+        save(out, finished, fitted.journey.selections if "selections" in result else None)
     return finished
 
 
@@ -225,11 +225,11 @@ def _write_beginning(out: Path, ready: Prepared) -> None:
         disk.write_candidates(out, ready.candidates)
 
 
-def save(out: Path, finished: Run) -> None:
+def save(out: Path, finished: Run, selections: Longs | None) -> None:
     """What a finished run leaves behind; the result comes last and says that the rest is there."""
     disk.write_model(out, finished.model)
     assert finished.evaluation is not None
-    disk.write_users(out, finished.catalogue.user_ids, finished.evaluation)
+    disk.write_users(out, finished.catalogue.user_ids, finished.evaluation, selections)
     disk.write_text(out, "report.md", markdown([finished]))
     disk.write_text(out, "report.html", page([finished]))
     disk.write_result(out, finished.result)

@@ -63,12 +63,16 @@ def trainer_on(federation: Federation, world: World, engine: Engine, context: Co
         everybody = np.flatnonzero(world.members).astype(np.int32)
         return play(world, federation.opening, state, everybody, 0, engine)
 
+    refused_before = False  # many such rounds in a row are said once
+
     def step(state: Any, n: int) -> tuple[Any, Tally]:
+        nonlocal refused_before
         cohort = federation.sample(world, state, n - 1)
         _refuse_huge(cohort)
         state, tally = play(world, federation.exchange, state, cohort, n - 1, engine, _absent(world, cohort, n - 1))
-        if not tally.accepted:
+        if not tally.accepted and not refused_before:
             context.watch.say(f"round {n}: {_why_nothing(tally)}; the model stays as it was")
+        refused_before = not tally.accepted
         return state, tally
 
     return Trainer(start, step, lambda state: federation.model(world, state))

@@ -32,7 +32,7 @@ from coterie.evaluate.candidates import Candidates
 from coterie.evaluate.evaluation import Evaluation
 from coterie.models import kinds
 from coterie.models.recommender import Recommender
-from coterie.types import Ids, Rows
+from coterie.types import Ids, Longs, Rows
 
 RESULT_KEYS = ("algorithm", "dataset", "protocol", "seed", "rounds", "seconds", "metrics", "full", "headline", "data")
 
@@ -128,10 +128,12 @@ def write_candidates(folder: Path, candidates: Candidates) -> None:
     )
 
 
-def write_users(folder: Path, user_ids: Ids, evaluation: Evaluation) -> None:
+def write_users(folder: Path, user_ids: Ids, evaluation: Evaluation, selections: Longs | None = None) -> None:
+    """Metrics of every tested user and, of a federated run, how often it was asked to train."""
     import pandas as pd
 
-    frame = pd.DataFrame({"user_id": user_ids[evaluation.users]} | evaluation.table)
+    asked = {} if selections is None else {"selections": selections[evaluation.users]}
+    frame = pd.DataFrame({"user_id": user_ids[evaluation.users]} | asked | evaluation.table)
     _write(folder / "users.csv", frame.to_csv(index=False, float_format="%.6g").encode())
 
 

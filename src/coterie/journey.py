@@ -31,7 +31,8 @@ class Journey:
 
     @classmethod
     def begin(cls, n_users: int, tally: Tally) -> Journey:
-        return cls(np.zeros(n_users, np.int64), bytes_up=tally.bytes_up, bytes_down=tally.bytes_down)
+        nobody = np.zeros(n_users, np.int64)
+        return cls(nobody, refused=tally.refused, bytes_up=tally.bytes_up, bytes_down=tally.bytes_down)
 
     def after(self, tally: Tally, seconds: float) -> Journey:
         """One step further."""

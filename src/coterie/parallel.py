@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from coterie.errors import ConfigError
 from coterie.types import Longs
 
 CORES = os.cpu_count() or 1
@@ -18,7 +19,12 @@ _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
 
 def workers() -> int:
     """How many threads work: COTERIE_THREADS, else one a core."""
-    return int(os.environ.get("COTERIE_THREADS") or CORES)
+    wanted = os.environ.get("COTERIE_THREADS") or CORES
+    if not str(wanted).isdecimal() or int(wanted) < 1:
+        raise ConfigError(
+            f"COTERIE_THREADS is {wanted!r}; expected a number of threads, at least 1. Change or unset it."
+        )
+    return int(wanted)
 
 
 def over(work: Callable[[int, int], object], load: Longs | int, smallest: int = 1) -> None:

@@ -35,7 +35,7 @@ def play(
     tally = Tally(
         cohort,
         accepted=len(updates),
-        dropped=len(cohort) - len(there.users),
+        dropped=max(len(cohort) - len(updates) - refused.total(), 0),
         refused=refused,
         bytes_up=int(reply_sizes(updates).sum()),
         bytes_down=message_size(message) * len(cohort),
@@ -61,7 +61,10 @@ def trainer_on(federation: Federation, world: World, engine: Engine, context: Co
         if federation.opening is None:
             return state, Tally()
         everybody = np.flatnonzero(world.members).astype(np.int32)
-        return play(world, federation.opening, state, everybody, 0, engine)
+        state, tally = play(world, federation.opening, state, everybody, 0, engine)
+        if not tally.accepted:
+            context.watch.say(f"before the first round: {_why_nothing(tally)}")
+        return state, tally
 
     refused_before = False  # many such rounds in a row are said once
 

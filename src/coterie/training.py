@@ -71,11 +71,11 @@ def train(
         advance(point.journey.round)
         try:
             while not over(point.journey, total, course.patience):
-                point = step(work, point)
-                note = ""
-                if point.journey.round % every == 0 or point.journey.round == total:
-                    point = measure(work, point, ruler, bool(course.patience))
-                    note = f"{ruler.part} {ruler.headline} {point.journey.curve[-1][ruler.headline]:.4f}"
+                further, note = step(work, point), ""
+                if further.journey.round % every == 0 or further.journey.round == total:
+                    further = measure(work, further, ruler, bool(course.patience))
+                    note = f"{ruler.part} {ruler.headline} {further.journey.curve[-1][ruler.headline]:.4f}"
+                point = further  # only now: what an interruption saves has its measurement
                 if keep is not None and (due.now(point.journey.round) or over(point.journey, total, course.patience)):
                     keep(point, work.model(point.state))
                 advance(note=note)

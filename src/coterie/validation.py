@@ -47,15 +47,18 @@ def validate(replies: list[Reply], expected: Expected) -> tuple[Updates, Counter
     """The updates that may be aggregated, by user, and how many were refused for what."""
     refused: Counter[str] = Counter()
     parts: list[Updates] = []
+    heard = np.empty(0, np.int32)
     for reply in replies:
         if fault := _fault_of_whole(reply, expected):
             refused[fault] += len(reply.asked)
             continue
         assert reply.columns is not None
         updates = Updates(**reply.columns)
-        faults = _faults(updates, reply.asked, expected)
+        may_answer = np.intersect1d(reply.asked, expected.users)
+        faults = _faults(updates, may_answer, heard, expected)
         refused.update(fault for fault in faults[faults != ""].tolist())
         fine = np.flatnonzero(faults == "")
+        heard = np.concatenate([heard, updates.users[fine]])  # nobody can silence another user by using its name
         parts.append(updates if len(fine) == len(updates) else updates.take(fine))
     if not any(len(part) for part in parts):
         return _nothing(expected), refused
@@ -71,6 +74,8 @@ def _fault_of_whole(reply: Reply, expected: Expected) -> str:
         return "stale round"
     if any(columns[name].dtype != dtype for name, dtype in DTYPES.items()):
         return "wrong dtype"
+    if any(column.ndim == 0 for column in columns.values()):
+        return "wrong shape"
     n, rows, offsets = len(columns["users"]), len(columns["items"]), columns["offsets"]
     item_width, user_width, dense_size = expected.widths
     shapes = {
@@ -79,13 +84,13 @@ def _fault_of_whole(reply: Reply, expected: Expected) -> str:
     }  # fmt: skip
     if any(columns[name].shape != shape for name, shape in shapes.items()):
         return "wrong shape"
-    if offsets[0] != 0 or offsets[-1] != rows or (np.diff(offsets) < 0).any():
+    if offsets[0] != 0 or offsets[-1] != rows or (offsets[1:] < offsets[:-1]).any():  # a difference could overflow
         return "wrong shape"
     return ""
 
 
-def _faults(updates: Updates, asked: Ints, expected: Expected) -> np.ndarray:
-    """What is wrong with each update; "" if nothing."""
+def _faults(updates: Updates, may_answer: Ints, heard: Ints, expected: Expected) -> np.ndarray:
+    """What is wrong with each update; "" if nothing. `heard` are users whose updates were accepted before."""
     numbers = np.zeros(len(updates), np.int8)
     check = kernels.load("sums").check
 
@@ -97,15 +102,12 @@ def _faults(updates: Updates, asked: Ints, expected: Expected) -> np.ndarray:
 
     parallel.over(part, updates.offsets)
     faults = np.array(FAULTS, dtype="U20")[numbers]
-    # nobody trains on less than nothing, and rows that changed without a sample are made up
-    rows = np.diff(updates.offsets)
-    bad_count = (updates.samples < 0) | (updates.samples > MOST_SAMPLES) | ((updates.samples == 0) & (rows > 0))
-    faults[bad_count] = "bad sample count"
+    faults[(updates.samples < 1) | (updates.samples > MOST_SAMPLES)] = "bad sample count"
     _, first = np.unique(updates.users, return_index=True)
-    again = np.ones(len(updates), bool)
-    again[first] = False
+    again = np.isin(updates.users, heard)
+    again[np.setdiff1d(np.arange(len(updates)), first)] = True
     faults[again] = "duplicate user"
-    faults[~np.isin(updates.users, asked)] = "unknown user"
+    faults[~np.isin(updates.users, may_answer)] = "unknown user"
     return faults
 
 

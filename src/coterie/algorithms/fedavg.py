@@ -51,7 +51,8 @@ def sample(world: World, state: Any, t: int) -> Ints:
 def cohort_size(world: World) -> int:
     """m <- max(ceil(alpha K), 1)"""
     alpha: float = world.settings.participation
-    return max(math.ceil(alpha * int(world.members.sum())), 1)
+    # 0.07 * 100 is a little more than 7 in binary
+    return max(math.ceil(round(alpha * int(world.members.sum()), 9)), 1)
 
 
 def ask(world: World, state: Any, cohort: Ints, t: int) -> Message:
@@ -66,7 +67,8 @@ def client_update(world: World, message: Message, node: Histories) -> Updates:
     samples = draw(world, message.users, message.round, node)
     given = Parameters(message.own["user_rows"], message.common["item_rows"], message.common["dense"])
     rated = node.training.ratings is not None
-    changes = learner(world.settings.model).train(world, given, samples, rated)
+    now = world.settings.model_copy(update={"learning_rate": world.settings.rate_at(message.round)})
+    changes = learner(now.model).train(replace(world, settings=now), given, samples, rated)
     return Updates(
         message.users, samples.counts, samples.offsets, samples.items, changes.item_rows, changes.user_rows, changes.dense
     )  # fmt: skip
@@ -129,7 +131,7 @@ ALGORITHM = Algorithm(
     Federation(start, sample, EXCHANGE, model),
     state=Parameters,
     steps=lambda settings: settings.rounds,
-    kernels=lambda settings: (*learner(settings.model).kernels, "clusters"),
+    kernels=lambda settings: (*learner(settings.model).kernels(settings), "clusters"),
     explicit=True,
     paper="McMahan et al. 2017",
 )

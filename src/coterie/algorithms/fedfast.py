@@ -47,13 +47,16 @@ from coterie.types import SCALE, Doubles, Floats, Ints, Message, Training, Updat
 N_STATISTICS = 3
 
 
-class FedFast(Federated):
+class Clustered(Federated):
     clusters: int = Field(20, ge=1, le=10_000)
     """Number of clusters (p)."""
     cluster_by: str = "embeddings"
     """What clusters are made of: embeddings (k-means), or a feature of users such as region, which stays as it is."""
     cluster_iterations: int = Field(3, ge=1)
     """Iterations of k-means a round; it goes on from the clusters of the round before."""
+
+
+class FedFast(Clustered):
     discount: Literal["exp", "inverse", "constant", "none"] = "exp"
     """How gamma falls with t: exp(-t) as in the paper, 1 / (1 + t), always 1, always 0."""
 
@@ -94,9 +97,9 @@ def profile_statistics(world: World, message: Message, node: Histories) -> Updat
     statistics = statistics_of(node.training)[node.places(message.users)]
     n, none = len(message.users), np.empty(0, np.int32)
     quantised = np.rint(statistics * SCALE).astype(np.int32)
-    nothing = np.zeros(n, np.int64)
+    counts = node.training.positives.counts[node.places(message.users)]
     return Updates(
-        message.users, nothing, np.zeros(n + 1, np.int64), none, none.reshape(0, 0), quantised, np.empty((n, 0), np.int32)
+        message.users, counts, np.zeros(n + 1, np.int64), none, none.reshape(0, 0), quantised, np.empty((n, 0), np.int32)
     )  # fmt: skip
 
 
@@ -204,10 +207,11 @@ def _mean_and_entropy(history: Training) -> tuple[Doubles, Doubles]:
     assert history.ratings is not None
     counts = np.maximum(history.positives.counts, 1)
     mean = np.bincount(history.users, history.ratings, history.n_users) / counts
-    values, which = np.unique(history.ratings, return_inverse=True)
-    given = np.bincount(history.users * np.int64(len(values)) + which, minlength=history.n_users * len(values))
-    share = given.reshape(history.n_users, -1) / counts[:, None]
-    return mean, -_x_log_x(share).sum(axis=1)
+    order = np.lexsort((history.ratings, history.users))
+    users, ratings = history.users[order], history.ratings[order]
+    begins = np.flatnonzero((np.diff(users, prepend=-1) > 0) | (np.diff(ratings, prepend=-np.inf) > 0))
+    share = np.diff(np.append(begins, len(users))) / counts[users[begins]]
+    return mean, np.abs(np.bincount(users[begins], _x_log_x(share), history.n_users).astype(np.float64))
 
 
 OPENING = Exchange(
@@ -217,7 +221,7 @@ ACTVAGG = Exchange(fedavg.ask, fedavg.client_update, weigh_by_change, actv_agg, 
 AVERAGE = Exchange(fedavg.ask, fedavg.client_update, fedavg.weigh_by_samples, average_and_recluster, fedavg.widths)
 
 
-class FedAvgActvSamp(FedFast, fedavg.FedAvg):
+class FedAvgActvSamp(Clustered, fedavg.FedAvg):
     pass
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -28,11 +29,21 @@ def read(folder: Path, kind: type[Record], data: str) -> Point | None:
     if not (folder / NAME).exists():
         return None
     arrays = read_arrays(folder, NAME)
-    about = json.loads(arrays["about"].tobytes())
+    try:
+        about = json.loads(arrays["about"].tobytes())
+        point = _point(about, kind, arrays)
+    except (KeyError, ValueError, TypeError) as error:
+        raise RunError(
+            f"{folder / NAME} is no checkpoint of this algorithm ({error}). Start again: coterie run {folder}/config.yaml"
+        ) from None
     if about["data"] != data:
         raise RunError(
             f"{folder}: the data is not what the run was trained on any more. Start it again with coterie run."
         )
+    return point
+
+
+def _point(about: dict[str, Any], kind: type[Record], arrays: dict[str, np.ndarray]) -> Point:
     state = _record("state", kind, arrays)
     return Point(state, Journey.from_json(about["journey"], arrays["selections"]), _record("best", kind, arrays))
 

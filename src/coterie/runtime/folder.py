@@ -85,6 +85,8 @@ def held(folder: Path | None) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise RunError(f"{folder} is being written by another process. Wait for it, or stop it first.") from None
+        for left in folder.glob(".*.[0-9]*"):  # half a file of a process that was killed
+            left.unlink(missing_ok=True)
         yield
 
 

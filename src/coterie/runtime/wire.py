@@ -1,6 +1,7 @@
 """The binary wire format: named arrays behind a short header. Reading it is safe on arbitrary bytes.
 
-    "COT1"  round u32  count u8      then per array  name u8  dtype u8  ndim u8  shape u32 each      then the arrays, packed
+    "COT1"  round u32  count u8      then per array  name u8  dtype u8  ndim u8  shape u32 each
+    then the arrays, each from a multiple of eight bytes on, so that they can be used where they are
 
 Nothing is pickled and nothing is trusted: every length is checked against what is there before anything is made of it.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +24,7 @@ NAMES = ("users", "samples", "offsets", "items", "item_rows", "user_rows", "dens
 DTYPES = tuple(np.dtype(d) for d in ("<i4", "<i8", "<f4", "<f8", "<u1", "<u8"))
 COMMON = 64  # added to the name of an array that is for all users of a message
 MOST_DIMENSIONS = 3
+ALIGNED = 8
 
 
 class Malformed(ValueError):
@@ -36,7 +39,9 @@ def encode(t: int, arrays: Mapping[str, np.ndarray], common: Mapping[str, np.nda
     for number, array in named:
         parts.append(ENTRY.pack(number, DTYPES.index(array.dtype), array.ndim))
         parts.append(struct.pack(f"<{array.ndim}I", *array.shape))
-    return b"".join([*parts, *(np.ascontiguousarray(a).data for _, a in named)])
+    head = b"".join(parts)
+    body = [np.ascontiguousarray(array).tobytes() for _, array in named]
+    return b"".join(part + bytes(-len(part) % ALIGNED) for part in (head, *body))
 
 
 def decode(data: bytes) -> tuple[int, dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -52,13 +57,14 @@ def decode(data: bytes) -> tuple[int, dict[str, np.ndarray], dict[str, np.ndarra
         entries.append(entry)
     own: dict[str, np.ndarray] = {}
     common: dict[str, np.ndarray] = {}
+    at += -at % ALIGNED
     for number, dtype, shape in entries:
         size = dtype.itemsize * math.prod(shape)
-        if size > len(data) - at:
+        if size + -size % ALIGNED > len(data) - at or (not size and max(shape, default=0) > len(data)):
             raise Malformed("an array is longer than the message")
         where, name = (common, NAMES[number - COMMON]) if number >= COMMON else (own, NAMES[number])
         where[name] = np.frombuffer(data, dtype, math.prod(shape), at).reshape(shape)
-        at += size
+        at += size + -size % ALIGNED
     if at != len(data) or len(own) + len(common) != count:
         raise Malformed("the message is longer than its arrays, or names one twice")
     return t, own, common
@@ -66,19 +72,28 @@ def decode(data: bytes) -> tuple[int, dict[str, np.ndarray], dict[str, np.ndarra
 
 def message_size(message: Message) -> int:
     """Bytes of the message that one user alone would get: tested equal to what `encode` makes."""
-    rows = {"users": message.users, **message.own}
-    head = HEAD.size + sum(ENTRY.size + 4 * a.ndim for a in (*rows.values(), *message.common.values()))
-    common = sum(a.nbytes for a in message.common.values())
-    return int(head + common + sum(a.dtype.itemsize * math.prod(a.shape[1:]) for a in rows.values()))
+    rows = (message.users, *message.own.values())
+    common = sum(int(padded(a.nbytes)) for a in message.common.values())
+    own = sum(int(padded(a.dtype.itemsize * math.prod(a.shape[1:]))) for a in rows)
+    return head_size((*rows, *message.common.values())) + common + own
 
 
 def reply_sizes(updates: Updates) -> np.ndarray:
     """Bytes of the reply of every user, were it alone on its node: tested equal to what `encode` makes."""
     columns = updates.columns()
-    head = HEAD.size + sum(ENTRY.size + 4 * a.ndim for a in columns.values())
-    fixed = 4 + 8 + 16 + 4 * (updates.user_rows.shape[1] + updates.dense.shape[1])  # user, samples, two offsets, rows
-    sizes: np.ndarray = head + fixed + np.diff(updates.offsets) * 4 * (1 + updates.item_rows.shape[1])
-    return sizes
+    n_rows, width = np.diff(updates.offsets), updates.item_rows.shape[1]
+    fixed = (4, 8, 16, 4 * updates.user_rows.shape[1], 4 * updates.dense.shape[1])  # user, samples, two offsets, ...
+    sizes: np.ndarray = sum(int(padded(size)) for size in fixed) + padded(4 * n_rows) + padded(4 * width * n_rows)
+    return sizes + head_size(tuple(columns.values()))
+
+
+def head_size(arrays: tuple[np.ndarray, ...]) -> int:
+    return int(padded(HEAD.size + sum(ENTRY.size + 4 * a.ndim for a in arrays)))
+
+
+def padded(size: Any) -> Any:
+    """A number of bytes (or an array of them) up to the next multiple of eight."""
+    return size + -size % ALIGNED
 
 
 def _entry(data: bytes, at: int) -> tuple[tuple[int, np.dtype, tuple[int, ...]], int]:

@@ -1,0 +1,178 @@
+"""Updates that no honest device sends, by what is wrong with them; and an engine that sends them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from coterie.federation import Exchange
+from coterie.rounds import Engine
+from coterie.types import NOT_FINITE, TOO_LARGE, Message, Updates
+from coterie.validation import MOST_SAMPLES, Reply
+
+Rng = np.random.Generator
+
+
+def reply(updates: Updates, t: int, **changes: np.ndarray) -> Reply:
+    return Reply(updates.users, t, updates.columns() | changes)
+
+
+def written(array: np.ndarray, value: int, rng: Rng) -> np.ndarray:
+    """The array with a value somewhere."""
+    new = array.copy()
+    new.reshape(-1)[rng.integers(new.size)] = value
+    return new
+
+
+def one_of(rng: Rng, *values: int) -> int:
+    return int(values[rng.integers(len(values))])
+
+
+def somewhere(u: Updates, rng: Rng, *values: int) -> dict[str, np.ndarray]:
+    name = ("item_rows", "user_rows", "dense")[rng.integers(3)]
+    return {name: written(u.columns()[name], one_of(rng, *values), rng)}
+
+
+def wrong_shape(u: Updates, rng: Rng) -> dict[str, np.ndarray]:
+    wrong = [
+        {"item_rows": np.hstack([u.item_rows, u.item_rows[:, :1]])},
+        {"item_rows": u.item_rows[:-1]},
+        {"user_rows": u.user_rows[:, :-1]},
+        {"user_rows": np.vstack([u.user_rows, u.user_rows])},
+        {"dense": u.dense[:, 1:]},
+        {"samples": u.samples[:0]},
+        {"offsets": u.offsets[:1]},
+        {"offsets": u.offsets + 1},
+        {"offsets": u.offsets[::-1].copy()},
+        {"offsets": np.array([0, len(u.items) - 1])},
+        {"offsets": np.array([0, 2**62])},
+        {"items": u.items[1:]},
+        {"users": u.users[:0]},
+    ]
+    return wrong[rng.integers(len(wrong))]
+
+
+def broadcastable(u: Updates, rng: Rng) -> dict[str, np.ndarray]:
+    """What NumPy would stretch to the right shape without a word."""
+    stretched = [
+        {"item_rows": np.ones((1, 1), np.int32)},
+        {"item_rows": u.item_rows[:, :1]},
+        {"item_rows": u.item_rows[0]},
+        {"user_rows": u.user_rows[0]},
+        {"user_rows": np.ones((1, 1), np.int32)},
+        {"dense": u.dense[0]},
+        {"dense": u.dense[:, :1]},
+        {"dense": np.array(1, np.int32)},
+        {"samples": np.array(1, np.int64)},
+        {"samples": u.samples[:, None]},
+        {"users": np.array(u.users[0])},
+        {"items": np.array(0, np.int32)},
+    ]
+    return stretched[rng.integers(len(stretched))]
+
+
+def wrong_dtype(u: Updates, rng: Rng) -> dict[str, np.ndarray]:
+    name = list(u.columns())[rng.integers(7)]
+    return {name: u.columns()[name].astype((np.float32, np.float64, np.uint8, np.uint64)[rng.integers(4)])}
+
+
+def strange_user(u: Updates, rng: Rng) -> dict[str, np.ndarray]:
+    """Nobody, or somebody else."""
+    return {"users": np.array([one_of(rng, -1, 2**31 - 1, -(2**31), int(u.users[0]) + 1)], np.int32)}
+
+
+def repeated(u: Updates, rng: Rng) -> dict[str, np.ndarray]:
+    """The same row counted twice."""
+    return {
+        "items": np.append(u.items, u.items[-1:]),
+        "item_rows": np.vstack([u.item_rows, u.item_rows[-1:]]),
+        "offsets": np.array([0, len(u.items) + 1]),
+    }
+
+
+def malformed(u: Updates, t: int, rng: Rng) -> Reply:
+    columns = u.columns()
+    lost = list(columns)[rng.integers(7)]
+    missing = {name: a for name, a in columns.items() if name != lost}
+    return Reply(u.users, t, (None, {}, missing, columns | {"more": u.dense})[rng.integers(4)])
+
+
+KINDS: dict[str, list[Callable[[Updates, int, int, Rng], Reply]]] = {
+    "wrong shape": [
+        lambda u, t, n, rng: reply(u, t, **wrong_shape(u, rng)),
+        lambda u, t, n, rng: reply(u, t, **broadcastable(u, rng)),
+    ],
+    "wrong dtype": [lambda u, t, n, rng: reply(u, t, **wrong_dtype(u, rng))],
+    "unknown item": [
+        lambda u, t, n, rng: reply(u, t, items=written(u.items, one_of(rng, n, -1, 2**31 - 1, -(2**31)), rng))
+    ],
+    "repeated item": [lambda u, t, n, rng: reply(u, t, **repeated(u, rng))],
+    "unknown user": [lambda u, t, n, rng: reply(u, t, **strange_user(u, rng))],
+    "not finite": [lambda u, t, n, rng: reply(u, t, **somewhere(u, rng, NOT_FINITE))],
+    "out of range": [
+        lambda u, t, n, rng: reply(u, t, **somewhere(u, rng, TOO_LARGE, -TOO_LARGE, 2**31 - 1, NOT_FINITE + 1))
+    ],
+    "bad sample count": [
+        lambda u, t, n, rng: reply(
+            u, t, samples=np.array([one_of(rng, -1, 0, MOST_SAMPLES + 1, 2**63 - 1, -(2**63))], np.int64)
+        )
+    ],
+    "stale round": [lambda u, t, n, rng: reply(u, t + one_of(rng, -1, 1, 7, -t - 1))],
+    "malformed": [lambda u, t, n, rng: malformed(u, t, rng)],
+}
+"""By the reason they must be refused for, given (update, round, number of items, chance)."""
+
+
+@dataclass
+class HostileEngine:
+    """Some users of every cohort answer with what no honest device sends, and some honest updates come twice.
+
+    Without `attacking` the same users are silent and nothing comes twice: the run as it must come out.
+    """
+
+    engine: Engine
+    n_items: int
+    target: Exchange
+    liars: int
+    repeats: int = 0
+    attacking: bool = True
+    sent: Counter[str] = field(default_factory=Counter)
+
+    def call(self, exchange: Exchange, message: Message) -> list[Reply]:
+        if exchange is not self.target:
+            return self.engine.call(exchange, message)
+        rng = np.random.default_rng([99, message.round])
+        lying = np.zeros(len(message.users), bool)
+        lying[rng.permutation(len(lying))[: self.liars]] = True
+        answers = self.engine.call(exchange, message)
+        everybody = Updates.joined([Updates(**a.columns) for a in answers if a.columns is not None])
+        honest = [everybody.take(np.flatnonzero(~lying))]
+        if not self.attacking:
+            return self._replies(honest, message.round)
+        replies = [self._lie(everybody.take(np.array([k])), message.round, rng) for k in np.flatnonzero(lying)]
+        return self._with_repeats(honest[0], replies, message.round, rng)
+
+    def _lie(self, one: Updates, t: int, rng: Rng) -> Reply:
+        reason = list(KINDS)[rng.integers(len(KINDS))]
+        self.sent[reason] += 1
+        return KINDS[reason][rng.integers(len(KINDS[reason]))](one, t, self.n_items, rng)
+
+    def _with_repeats(self, honest: Updates, lies: list[Reply], t: int, rng: Rng) -> list[Reply]:
+        """Half of them within a reply, half as a reply that comes again; everything in any order."""
+        again = rng.permutation(len(honest))[: self.repeats]
+        self.sent["duplicate user"] += len(again)
+        within, apart = again[: len(again) // 2], again[len(again) // 2 :]
+        several = honest.take(np.concatenate([np.arange(len(honest)), within]))
+        replies = [*self._replies([several], t), *lies]
+        replies = [replies[k] for k in rng.permutation(len(replies))]
+        return replies + self._replies([honest.take(np.array([k])) for k in apart], t)
+
+    def _replies(self, parts: list[Updates], t: int) -> list[Reply]:
+        return [Reply(np.unique(part.users), t, part.columns()) for part in parts if len(part)]
+
+
+def without_item_rows(u: Updates) -> Updates:
+    return replace(u, items=u.items[:0], item_rows=u.item_rows[:0], offsets=np.zeros_like(u.offsets))

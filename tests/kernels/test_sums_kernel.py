@@ -1,0 +1,214 @@
+"""Integer sums over users equal slow loops over Python's unbounded integers, at the very limit too; so does the check."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from cohorts import LARGEST, updates
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_up import locked
+
+from coterie import kernels
+from coterie.algorithms.fedavg import dense_sums
+from coterie.errors import ConfigError
+from coterie.rounds import MOST_USERS, trainer_on, world_of
+from coterie.types import NOT_FINITE, TOO_LARGE, Rows, Training, Updates
+from coterie.validation import MOST_SAMPLES
+
+N_ITEMS = 9
+some = settings(deadline=None, max_examples=40)
+
+
+def by_samples(u: Updates, ranges: list[tuple[int, int]], n_items: int = N_ITEMS) -> tuple[list, list]:
+    total, touched = np.zeros((n_items, u.item_rows.shape[1]), np.int64), np.zeros(n_items, np.int64)
+    for low, high in ranges:
+        kernels.load("sums").by_samples(u.offsets, u.items, u.item_rows, u.samples, low, high, total, touched)
+    return total.tolist(), touched.tolist()
+
+
+def by_change(u: Updates, ranges: list[tuple[int, int]], n_items: int = N_ITEMS) -> tuple[list, list]:
+    total, weight = (np.zeros((n_items, u.item_rows.shape[1]), np.int64) for _ in range(2))
+    for low, high in ranges:
+        kernels.load("sums").by_change(u.offsets, u.items, u.item_rows, low, high, total, weight)
+    return total.tolist(), weight.tolist()
+
+
+def slow_sums(u: Updates, width: int = 2) -> tuple[list, list, list, list]:
+    """In Python's integers: sum of n q, of n, of |q| q, of |q|."""
+    nq, n = [[0] * width for _ in range(N_ITEMS)], [0] * N_ITEMS
+    qq, q_size = [[0] * width for _ in range(N_ITEMS)], [[0] * width for _ in range(N_ITEMS)]
+    for k in range(len(u)):
+        for r in range(int(u.offsets[k]), int(u.offsets[k + 1])):
+            item = int(u.items[r])
+            n[item] += int(u.samples[k])
+            for f in range(width):
+                q = int(u.item_rows[r, f])
+                nq[item][f] += int(u.samples[k]) * q
+                qq[item][f] += abs(q) * q
+                q_size[item][f] += abs(q)
+    return nq, n, qq, q_size
+
+
+@some
+@given(updates(), st.lists(st.integers(0, N_ITEMS), max_size=4))
+def test_sums_equal_slow_loops_for_any_cut_of_the_items(u, cuts):
+    bounds = [0, *sorted(cuts), N_ITEMS]
+    ranges = list(pairwise(bounds))
+    nq, n, qq, q_size = slow_sums(u)
+    assert by_samples(u, ranges) == (nq, n)
+    assert by_change(u, ranges) == (qq, q_size)
+
+
+@some
+@given(updates(), st.randoms())
+def test_the_order_of_users_changes_nothing(u, chance):
+    order = list(range(len(u)))
+    chance.shuffle(order)
+    other = u.take(np.array(order, np.int64))
+    assert by_samples(other, [(0, N_ITEMS)]) == by_samples(u, [(0, N_ITEMS)])
+    assert by_change(other, [(0, N_ITEMS)]) == by_change(u, [(0, N_ITEMS)])
+    for name, found in dense_sums(other).items():
+        np.testing.assert_array_equal(found, dense_sums(u)[name])
+
+
+@some
+@given(updates(most=8), st.integers(0, 8))
+def test_sums_can_be_made_in_parts(u, cut):
+    """What a node or a shard sums before sending adds up to the whole."""
+    first, second = u.take(np.arange(min(cut, len(u)))), u.take(np.arange(min(cut, len(u)), len(u)))
+    for sums in (by_samples, by_change):
+        whole = [np.array(part) for part in sums(u, [(0, N_ITEMS)])]
+        parts = [[np.array(part) for part in sums(half, [(0, N_ITEMS)])] for half in (first, second)]
+        for together, one, other in zip(whole, *parts, strict=True):
+            np.testing.assert_array_equal(together, one + other)
+
+
+def extreme(n: int, q: int) -> Updates:
+    """n users who all send the largest entry that is accepted, for one item, on the most samples that are accepted."""
+    one = np.full((n, 1), q, np.int32)
+    samples = np.full(n, MOST_SAMPLES, np.int64)
+    return Updates(np.arange(n, dtype=np.int32), samples, np.arange(n + 1), np.zeros(n, np.int32), one, one, one.copy())
+
+
+@pytest.mark.parametrize("q", [LARGEST, -LARGEST])
+def test_as_many_users_as_a_round_may_have_cannot_overflow(q):
+    """2^17 users, n = 2^23, |q| < 2^23: all sums stay below 2^63, and equal Python's."""
+    users = extreme(MOST_USERS, q)
+    most = np.iinfo(np.int64).max
+    nq, qq = MOST_USERS * MOST_SAMPLES * q, MOST_USERS * abs(q) * q
+    assert abs(nq) <= most
+    assert abs(qq) <= most
+    assert by_samples(users, [(0, 1)], 1) == ([[nq]], [MOST_USERS * MOST_SAMPLES])
+    assert by_change(users, [(0, 1)], 1) == ([[qq]], [[MOST_USERS * abs(q)]])
+    sums = dense_sums(users)
+    assert (sums["dense"].tolist(), sums["samples"].tolist()) == ([nq], [MOST_USERS * MOST_SAMPLES])
+
+
+def test_the_limits_are_tight():
+    """A user, two samples or a unit more could overflow: no limit is looser than it may be, or much tighter."""
+    most = np.iinfo(np.int64).max
+    assert most < (MOST_USERS + 1) * MOST_SAMPLES * LARGEST
+    assert most < MOST_USERS * (MOST_SAMPLES + 2) * LARGEST
+    assert most < MOST_USERS * MOST_SAMPLES * TOO_LARGE
+
+
+def test_a_larger_cohort_is_refused():
+    """Nobody's arrays are made: the sampler's answer is enough."""
+    rows = Rows(np.array([0, 1]), np.zeros(1, np.int32))
+    world = world_of(Training(1, 1, rows, rows, None), None, 0)
+
+    class Sampler:
+        def __init__(self, n: int) -> None:
+            self.n = n
+
+        def sample(self, world: Any, state: Any, t: int) -> np.ndarray:
+            return np.zeros(self.n, np.int32)
+
+    steps = trainer_on(Sampler(MOST_USERS + 1), world, None, None)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"131,073 users.*at most 131,072.*participation"):
+        steps.step(None, 1)
+
+
+# The check.
+
+FINE, UNKNOWN_ITEM, REPEATED_ITEM, OUT_OF_RANGE, NOT_A_NUMBER = range(5)
+
+
+def check(u: Updates, n_items: int = N_ITEMS) -> list[int]:
+    faults = np.full(len(u), 99, np.int8)
+    args = (u.offsets, u.items, u.item_rows, u.user_rows, u.dense)
+    kernels.load("sums").check(*(locked(a.copy()) for a in args), n_items, 0, len(u), faults)
+    return faults.tolist()
+
+
+def slow_check(u: Updates, n_items: int = N_ITEMS) -> list[int]:
+    return [_slow_fault(u.take(np.array([k])), n_items) for k in range(len(u))]
+
+
+def _slow_fault(one: Updates, n_items: int) -> int:
+    items = one.items.tolist()
+    for place, item in enumerate(items):
+        if not 0 <= item < n_items:
+            return UNKNOWN_ITEM
+        if place and item <= items[place - 1]:
+            return REPEATED_ITEM
+    values = [v for block in (one.item_rows, one.user_rows, one.dense) for v in block.reshape(-1).tolist()]
+    if NOT_FINITE in values:
+        return NOT_A_NUMBER
+    return OUT_OF_RANGE if any(abs(v) >= 8 * 2**20 for v in values) else FINE
+
+
+@some
+@given(updates())
+def test_what_may_be_aggregated_is_fine(u):
+    assert check(u) == [FINE] * len(u)
+
+
+odd_values = st.sampled_from([NOT_FINITE, NOT_FINITE + 1, -TOO_LARGE, TOO_LARGE, 2**31 - 1, LARGEST, -LARGEST, 0])
+odd_items = st.sampled_from([-(2**31), -1, 0, 3, N_ITEMS - 1, N_ITEMS, 2**31 - 1])
+
+
+@settings(deadline=None, max_examples=100)
+@given(updates(), st.data())
+def test_faults_equal_a_slow_look_at_everything(u, data):
+    columns = {name: array.copy() for name, array in u.columns().items()}
+    for _ in range(data.draw(st.integers(1, 3))):
+        name = data.draw(st.sampled_from(["items", "item_rows", "user_rows", "dense"]))
+        if columns[name].size:
+            place = data.draw(st.integers(0, columns[name].size - 1))
+            columns[name].reshape(-1)[place] = data.draw(odd_items if name == "items" else odd_values)
+    hurt = Updates(**columns)
+    assert check(hurt) == slow_check(hurt)
+
+
+def test_every_fault_by_hand():
+    u = extreme(1, 5)
+    for changes, fault in [
+        ({}, FINE),
+        ({"items": [1]}, UNKNOWN_ITEM),
+        ({"items": [-1]}, UNKNOWN_ITEM),
+        ({"item_rows": [[TOO_LARGE]]}, OUT_OF_RANGE),
+        ({"user_rows": [[-TOO_LARGE]]}, OUT_OF_RANGE),
+        ({"dense": [[NOT_FINITE]]}, NOT_A_NUMBER),
+    ]:
+        assert check(replace(u, **{k: np.array(v, np.int32) for k, v in changes.items()}), 1) == [fault]
+
+
+def test_an_item_twice_is_a_fault_and_so_is_descending_order():
+    for items in ([3, 3], [4, 3]):
+        rows = np.ones((2, 1), np.int32)
+        u = Updates(
+            np.zeros(1, np.int32),
+            np.ones(1, np.int64),
+            np.array([0, 2]),
+            np.array(items, np.int32),
+            rows,
+            rows[:1],
+            rows[:1],
+        )
+        assert check(u) == [REPEATED_ITEM]

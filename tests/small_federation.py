@@ -1,0 +1,72 @@
+"""Federations small enough to be played many times over in a test."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from coterie import registry, rounds
+from coterie.algorithm import Context, Tally
+from coterie.federation import Federation, World
+from coterie.progress import SILENT, Watch
+from coterie.records import Record
+from coterie.rounds import Engine
+from coterie.runtime.local import LocalEngine
+from coterie.types import Rows, Training
+
+FEDERATED = sorted(name for name in registry.ALGORITHMS if registry.algorithm(name).federated)
+FEW = {"embedding_size": 5, "rounds": 4, "participation": 0.3, "clusters": 4}
+
+
+def few_settings(name: str, **changes: Any) -> Any:
+    settings = registry.algorithm(name).settings
+    return settings.of({key: value for key, value in FEW.items() if key in settings.model_fields} | changes)
+
+
+def histories(seed: int, n_users: int = 12, n_items: int = 15, rated: bool = False) -> Training:
+    """Random people; the last one has everything, the one before nothing."""
+    rng = np.random.default_rng(seed)
+    lists = [rng.permutation(n_items)[: rng.integers(1, n_items // 2)] for _ in range(n_users - 2)]
+    lists += [np.empty(0, int), np.arange(n_items)]
+    users = np.repeat(np.arange(n_users), [len(h) for h in lists]).astype(np.int32)
+    rows = Rows.build(users, np.concatenate(lists).astype(np.int32), n_users)
+    ratings = rng.integers(1, 6, len(users)).astype(np.float32) if rated else None
+    regions = np.array([("north", "south", "west")[u % 3] for u in range(n_users)], dtype=object)
+    return Training(n_users, n_items, rows, rows, ratings, {"region": regions})
+
+
+def world_for(name: str, training: Training, seed: int = 0, **changes: Any) -> World:
+    return rounds.world_of(training, few_settings(name, **changes), seed)
+
+
+def play(
+    name: str, world: World, engine: Engine, since: Any = None, first: int = 1, watch: Watch = SILENT
+) -> tuple[list[Any], list[Tally]]:
+    """States before the first round and after every round, and what each round was."""
+    chosen = registry.algorithm(name)
+    assert isinstance(chosen.train, Federation)
+    work = rounds.trainer_on(chosen.train, world, engine, Context(world.seed, watch))
+    states, tallies = [work.start()[0] if since is None else since], []
+    for n in range(first, world.settings.rounds + 1):
+        state, tally = work.step(states[-1], n)
+        states.append(state)
+        tallies.append(tally)
+    return states, tallies
+
+
+def play_locally(
+    name: str, training: Training, nodes: int = 1, wire: bool | None = None, seed: int = 0, **changes: Any
+) -> tuple[list[Any], list[Tally]]:
+    world = world_for(name, training, seed, **changes)
+    return play(name, world, LocalEngine.over(world, training, nodes, wire))
+
+
+def sha256(record: Record) -> str:
+    """One digest over all arrays of a state or a model, names and shapes included."""
+    digest = hashlib.sha256()
+    for name, array in sorted(record.arrays().items()):
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

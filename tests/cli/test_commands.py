@@ -17,11 +17,14 @@ from coterie.data.datasets import DATASETS
 from coterie.registry import ALGORITHMS
 
 Command = Callable[..., Done]
-COMMANDS = ["run", "evaluate", "recommend", "report", "data", "algorithms", "doctor"]
+COMMANDS = ["run", "resume", "compare", "tune", "evaluate", "recommend", "report", "data", "algorithms", "doctor"]
 PATHS = [(), *((c,) for c in COMMANDS), ("data", "list"), ("data", "fetch"), ("data", "describe")]
 # what a person must be told about an argument, next to its name
 ARGUMENTS = {
     "run": "An algorithm (coterie algorithms) or an experiment file",
+    "resume": "A run folder",
+    "compare": "Algorithms or experiment files",
+    "tune": "An algorithm",
     "evaluate": "A run folder",
     "recommend": "A run folder",
     "report": "One or more run folders",

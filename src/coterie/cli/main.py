@@ -8,6 +8,8 @@ from typing import NoReturn
 import typer
 
 from coterie.cli import algorithms, data, runs
+from coterie.cli.compare import compare
+from coterie.cli.tune import tune
 
 app = typer.Typer(
     name="coterie",
@@ -19,6 +21,8 @@ app = typer.Typer(
 )
 app.command("run")(runs.run)
 app.command("resume")(runs.resume)
+app.command("compare")(compare)
+app.command("tune")(tune)
 app.command("evaluate")(runs.evaluate)
 app.command("recommend")(runs.recommend)
 app.command("report")(runs.report)

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from html import escape
 
 from coterie.errors import MissingExtra
-from coterie.finished import Run
 from coterie.report.figure import convergence
-from coterie.report.table import all_notes, labels, shown, table
+from coterie.report.table import Reported, all_notes, labels, shown, table
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1d2733; max-width: 62rem; margin: 2.5rem auto; padding: 0 1.25rem }
 h1 { font-size: 1.6rem; margin-bottom: .2rem } h2 { font-size: 1.1rem; margin-top: 2.2rem }
 p.about { color: #5c677d; margin-top: 0 }
-.wide { overflow-x: auto }
+.wide, pre { overflow-x: auto }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 th, td { padding: .35rem .6rem; text-align: right; border-bottom: 1px solid #e3e8ee; white-space: nowrap }
 th { font-weight: 600; color: #5c677d } th:first-child, td:first-child { text-align: left }
@@ -22,7 +21,7 @@ svg { max-width: 100%; height: auto }
 """
 
 
-def page(runs: Sequence[Run]) -> str:
+def page(runs: Sequence[Reported]) -> str:
     title = (
         ", ".join(dict.fromkeys(run.result["algorithm"] for run in runs))
         + " on "
@@ -31,23 +30,28 @@ def page(runs: Sequence[Run]) -> str:
     header, rows = table(runs)
     sections = [
         f"<h1>{escape(title)}</h1><p class=about>Coterie {escape(runs[0].result['version'])}</p>",
-        _table(header, rows),
+        html_table(header, rows),
         "".join(f"<p>{escape(note)}</p>" for note in all_notes(runs)),
-        f"<h2>Convergence</h2>{_figure(runs)}",
+        f"<h2>Convergence</h2>{figure(runs)}",
         f"<h2>All metrics</h2>{_all_metrics(runs)}",
         f"<h2>Repeat</h2>{_commands(runs)}",
     ]
+    return document(title, sections)
+
+
+def document(title: str, sections: Sequence[str]) -> str:
     return (
         f'<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content="width=device-width"><title>{escape(title)}</title>'
         f"<style>{STYLE}</style></head><body>{''.join(sections)}</body></html>\n"
     )
 
 
-def _figure(runs: Sequence[Run]) -> str:
+def figure(runs: Sequence[Reported], methods: Sequence[str] | None = None) -> str:
+    """The convergence figure with what it was measured on; runs of one method share a colour."""
     if not any(len(run.curve) > 1 for run in runs):
         return "<p>Trained in one step: there is no curve.</p>"
     try:
-        drawn = convergence(runs)
+        drawn = convergence(runs, methods)
     except MissingExtra as missing:
         return f"<p>{escape(str(missing))}</p>"
     part = ", ".join(dict.fromkeys(line["part"] for run in runs for line in run.curve))
@@ -55,7 +59,7 @@ def _figure(runs: Sequence[Run]) -> str:
     return drawn + f"<p class=about>{escape(caption)}</p>"
 
 
-def _all_metrics(runs: Sequence[Run]) -> str:
+def _all_metrics(runs: Sequence[Reported]) -> str:
     names = list(dict.fromkeys(name for run in runs for name in run.result["full"]))
     header = ["metric", *(f"{name} {kind}" for name in labels(runs) for kind in ("protocol", "full ranking"))]
     rows = [
@@ -69,15 +73,15 @@ def _all_metrics(runs: Sequence[Run]) -> str:
         ]
         for name in names
     ]
-    return _table(header, rows)
+    return html_table(header, rows)
 
 
-def _commands(runs: Sequence[Run]) -> str:
+def _commands(runs: Sequence[Reported]) -> str:
     kept = [f"coterie run {run.result['run']}/config.yaml" for run in runs if run.result["run"]]
     return f"<pre>{escape(chr(10).join(kept))}</pre>" if kept else "<p>The run left no folder.</p>"
 
 
-def _table(header: list[str], rows: list[list[str]]) -> str:
+def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePath
-
-from coterie.finished import Run
+from typing import Any, Protocol
 
 WHOLE = ("IC",)
+
+
+class Reported(Protocol):
+    """What a report needs of a run, be it one with its model or a finished cell of a plan."""
+
+    @property
+    def result(self) -> dict[str, Any]: ...
+
+    @property
+    def curve(self) -> list[dict[str, Any]]: ...
 
 
 def shown(name: str, value: float) -> str:
@@ -17,7 +26,7 @@ def shown(name: str, value: float) -> str:
     return f"{value:.5f}" if 0 < abs(value) < 0.001 else f"{value:.4f}"
 
 
-def table(runs: Sequence[Run]) -> tuple[list[str], list[list[str]]]:
+def table(runs: Sequence[Reported]) -> tuple[list[str], list[list[str]]]:
     """(header, rows): the protocol's metrics and beside each the one by full ranking."""
     names = list(dict.fromkeys(name for run in runs for name in run.result["headline"]))
     told_apart = labels(runs)
@@ -34,7 +43,7 @@ def table(runs: Sequence[Run]) -> tuple[list[str], list[list[str]]]:
     return header, rows
 
 
-def notes(run: Run) -> list[str]:
+def notes(run: Reported) -> list[str]:
     """What a reader must know to judge the figures."""
     r = run.result
     lines = [
@@ -51,7 +60,7 @@ def notes(run: Run) -> list[str]:
     return lines
 
 
-def all_notes(runs: Sequence[Run]) -> list[str]:
+def all_notes(runs: Sequence[Reported]) -> list[str]:
     """Each note once, with the names of the runs it is about."""
     about: dict[str, list[str]] = {}
     for run in runs:
@@ -59,7 +68,7 @@ def all_notes(runs: Sequence[Run]) -> list[str]:
     return [f"{', '.join(dict.fromkeys(names))}: {text}" for text, names in about.items()]
 
 
-def labels(runs: Sequence[Run]) -> list[str]:
+def labels(runs: Sequence[Reported]) -> list[str]:
     """A name for every run that tells it from the others: the algorithm, then the seed, then the folder."""
     for name in (
         lambda r: r["algorithm"],
@@ -72,12 +81,17 @@ def labels(runs: Sequence[Run]) -> list[str]:
     return [f"{name} ({number})" for number, name in enumerate(names, 1)]
 
 
-def markdown(runs: Sequence[Run]) -> str:
-    header, rows = table(runs)
+def markdown(runs: Sequence[Reported]) -> str:
+    return "# Results\n\n" + markdown_table(*table(runs)) + "\n" + markdown_list(all_notes(runs))
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = ["| " + " | ".join(map(_cell, cells)) + " |" for cells in (header, ["---"] * len(header), *rows)]
-    return (
-        "# Results\n\n" + "\n".join(lines) + "\n\n" + "\n".join(f"- {_cell(note)}" for note in all_notes(runs)) + "\n"
-    )
+    return "\n".join(lines) + "\n"
+
+
+def markdown_list(items: Sequence[str]) -> str:
+    return "".join(f"- {_cell(item)}\n" for item in items)
 
 
 def _cell(text: str) -> str:

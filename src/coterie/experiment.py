@@ -119,7 +119,7 @@ def _carry_out(ready: Prepared, out: Path | None, since: Point | None, watch: Wa
 
     try:
         earlier = experiment.course.start_from
-        put = reuse(Path(earlier), ready.catalogue) if earlier else None
+        put = reuse(Path(earlier), ready.catalogue, ready.parts.test) if earlier else None
         fitted = train(experiment, ready.training, ready.ruler, watch, keep if out else None, since, put)
         judged = evaluate(fitted.model, ready.parts, experiment.protocol, ready.candidates, watch)
     except KeyboardInterrupt:

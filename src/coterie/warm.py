@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from coterie.errors import ConfigError
+from coterie.data.interactions import Interactions, contains
+from coterie.errors import ConfigError, LeakError
 from coterie.records import Record
 from coterie.runtime import checkpoint
 from coterie.runtime.folder import Catalogue, read_catalogue
@@ -20,9 +21,10 @@ from coterie.types import Ids, Longs
 BY_USER, BY_ITEM, WHOLE = ("user_rows",), ("item_rows", "item_bias"), ("dense", "output", "bias")
 
 
-def reuse(folder: Path, now: Catalogue) -> Callable[[Record], Record]:
+def reuse(folder: Path, now: Catalogue, test: Interactions) -> Callable[[Record], Record]:
     """A function that puts the rows of an earlier run into a start state: by id, whatever their numbers are now."""
     before, arrays = read_catalogue(folder), checkpoint.state_arrays(folder)
+    _refuse_leak(folder, before, test)
     users, items = matched(before.user_ids, now.user_ids), matched(before.item_ids, now.item_ids)
 
     def put(state: Record) -> Record:
@@ -43,6 +45,26 @@ def matched(before: Ids, now: Ids) -> tuple[Longs, Longs]:
     """Places of the ids that both have, in the one and in the other."""
     _, there, here = np.intersect1d(before.astype(str), now.astype(str), assume_unique=True, return_indices=True)
     return there, here
+
+
+def _refuse_leak(folder: Path, before: Catalogue, test: Interactions) -> None:
+    """What is tested now must not be what those weights were trained on."""
+    number = np.full(test.n_items, -1, np.int64)
+    there, here = matched(before.item_ids, test.item_ids)
+    number[here] = there
+    user = np.full(test.n_users, -1, np.int64)
+    there, here = matched(before.user_ids, test.user_ids)
+    user[here] = there
+    known = (user[test.users] >= 0) & (number[test.items] >= 0)
+    width = np.int64(len(before.item_ids))
+    owners = np.repeat(np.arange(len(before.user_ids)), before.seen.counts)
+    trained = owners * width + before.seen.items
+    leaked = contains(trained, user[test.users[known]] * width + number[test.items[known]]).sum()
+    if leaked:
+        raise LeakError(
+            f"start_from={folder}: {leaked:,} of {len(test):,} test interactions were training data of that run; expected none. "
+            "Test on what came later, or start afresh."
+        )
 
 
 def _refuse_unlike(folder: Path, old: dict[str, np.ndarray], fresh: dict[str, np.ndarray]) -> None:

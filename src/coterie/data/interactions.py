@@ -124,8 +124,12 @@ class Interactions:
         digest = hashlib.blake2b(digest_size=16)
         for column in (self.users, self.items, self.ratings, self.times):
             digest.update(b"-" if column is None else np.ascontiguousarray(column).tobytes())
-        for ids in (self.user_ids, self.item_ids):
-            digest.update("\x1f".join(map(str, ids)).encode(errors="surrogatepass"))
+        named: list[Ids] = [self.user_ids, self.item_ids, self.item_order]
+        for feature in sorted(self.user_features):
+            digest.update(feature.encode())
+            named.append(self.user_features[feature])
+        for ids in named:
+            digest.update("\x1f".join(map(str, ids)).encode(errors="surrogatepass") + b"\x1e")
         return digest.hexdigest()
 
     def pairs(self) -> Longs:

@@ -16,6 +16,7 @@ ALGORITHMS: dict[str, str] = {
     "popular": "coterie.baselines.popular",
     "bpr": "coterie.baselines.bpr",
     "gmf": "coterie.baselines.gmf",
+    "neumf": "coterie.baselines.neumf",
     "als": "coterie.baselines.als",
     "ease": "coterie.baselines.ease",
 }

@@ -215,6 +215,7 @@ def test_odd_people_and_items_get_finite_scores(name, histories, n_items):
 # The toy whose answer is known by eye.
 
 TOY: dict[str, dict[str, Any]] = {
+    "fedavg+actvsamp": {"rounds": 400, "participation": 0.3},
     "bpr": {"epochs": 150, "learning_rate": 0.1, "embedding_size": 8, "reg_user": 0.005},
     "gmf": {
         "epochs": 100,
@@ -224,6 +225,7 @@ TOY: dict[str, dict[str, Any]] = {
         "negatives": 1,
         "start_scale": 0.1,
     },
+    "neumf": {"epochs": 30, "learning_rate": 0.02, "embedding_size": 8, "layers": (8,), "reg": 0.02, "negatives": 2},
     "als": {"alpha": 5.0, "reg": 1.0, "embedding_size": 8},
     "ease": {"reg": 10.0},
 }

@@ -13,6 +13,7 @@ from coterie.models.factors import Factors
 from coterie.models.gmf import GMF
 from coterie.models.kinds import KINDS, kind
 from coterie.models.linear import ItemWeights
+from coterie.models.neumf import NeuMF
 from coterie.models.popular import ItemCounts
 from coterie.models.random import RandomScores
 from coterie.models.recommender import Recommender
@@ -32,7 +33,11 @@ def some_of_each() -> list[Recommender]:
         ItemWeights(
             floats([0, 1, 2], [3, 0, 4], [5, 6, 0]), np.array([0, 2, 3], np.int64), np.array([0, 2, 1], np.int32)
         ),
-    ]
+        NeuMF(  # weights, biases, h for the tower, h for GMF, b
+            floats([1, 2], [0, -1]), floats([1, 0], [0, 1], [1, 1]),
+            floats(1, 2, -1, 1, 0, 0.5, 1, 10, 3, 0.25), np.array([2, 2], np.int64),
+        ),
+    ]  # fmt: skip
 
 
 each_model = pytest.mark.parametrize("model", some_of_each(), ids=lambda m: m.kind)
@@ -45,8 +50,9 @@ each_model = pytest.mark.parametrize("model", some_of_each(), ids=lambda m: m.ki
         (some_of_each()[1], [[2.5, 6.5, 8.5], [0.5, -2.5, -2.5]]),
         (some_of_each()[2], [[5, 0, 2], [5, 0, 2]]),
         (some_of_each()[4], [[5, 7, 2], [3, 0, 4]]),
+        (some_of_each()[5], [[3 + 2 + 0.25, 4 + 0.25, 3 + 4 + 0.25], [15 + 0.25, 1 + 25 + 0.25, 1 + 25 + 0.25]]),
     ],
-    ids=["factors", "gmf", "popular", "ease"],
+    ids=["factors", "gmf", "popular", "ease", "neumf"],
 )
 def test_scores_by_hand(model, by_hand):
     users = np.array([0, 1], np.int32)
@@ -103,7 +109,10 @@ def test_start_values_have_the_scale_asked_for_and_streams_of_their_own():
 
 @pytest.mark.parametrize(
     "model",
-    [Factors.start(600, 20_000, 4, 0, 0.1), GMF.start(600, 20_000, 4, 0, 0.1), ItemCounts(np.ones(20_000, np.float32)), RandomScores(0, 20_000)],
+    [
+        Factors.start(600, 20_000, 4, 0, 0.1), GMF.start(600, 20_000, 4, 0, 0.1), NeuMF.start(600, 20_000, 4, (8, 4), 0, 0.1),
+        ItemCounts(np.ones(20_000, np.float32)), RandomScores(0, 20_000),
+    ],
     ids=lambda m: m.kind,
 )  # fmt: skip
 def test_scoring_candidates_does_not_score_everything(model):

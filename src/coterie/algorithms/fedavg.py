@@ -32,6 +32,8 @@ from coterie.learners.settings import Federated
 from coterie.models.recommender import Recommender
 from coterie.types import SCALE, Floats, Ints, Message, Updates
 
+BLOCK = 1024
+
 
 class FedAvg(Federated):
     average: Literal["all", "touched"] = "all"
@@ -94,7 +96,10 @@ def weigh_by_samples(world: World, updates: Updates) -> Sums:
 
 def dense_sums(updates: Updates) -> Sums:
     """sum_k n_k q_k[N] and n_sigma."""
-    weighted = (updates.samples[:, None] * updates.dense).sum(axis=0)
+    weighted = np.zeros(updates.dense.shape[1], np.int64)
+    for first in range(0, len(updates), BLOCK):  # in parts: many users of a large model would not fit twice
+        part = slice(first, first + BLOCK)
+        weighted += (updates.samples[part, None] * updates.dense[part]).sum(axis=0)
     return {"dense": weighted, "samples": updates.samples.sum(keepdims=True)}
 
 

@@ -37,6 +37,15 @@ def run(
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Same seed, same result.", show_default="0")] = None,
+    rounds: Annotated[
+        int | None, typer.Option("--rounds", help="Rounds of a federated algorithm.", show_default="its own")
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            "--device", help="Where a federated algorithm's devices are simulated: cpu or cuda.", show_default="cpu"
+        ),
+    ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Any setting; repeat for more.")
     ] = None,
@@ -50,7 +59,7 @@ def run(
 ) -> None:
     """Train an algorithm, evaluate it, and leave a run folder.
 
-    coterie run fedfast
+    coterie run fedfast --rounds 100
 
     coterie run bpr --dataset ml-100k --set embedding_size=32
 
@@ -67,6 +76,8 @@ def run(
         "dataset": dataset,
         "protocol": protocol,
         "seed": seed,
+        "rounds": rounds,
+        "device": device,
         "columns": parse_columns(columns) or None,
         "skip_bad_rows": skip_bad_rows or None,
     }
@@ -122,16 +133,33 @@ def evaluate(
 
 def recommend(
     folder: Folder,
-    user: Annotated[str, typer.Option("--user", "-u", help="The person's id, as in the data.", show_default=False)],
+    user: Annotated[
+        str | None, typer.Option("--user", "-u", help="The person's id, as in the data.", show_default=False)
+    ] = None,
+    history: Annotated[
+        str | None,
+        typer.Option(
+            "--history", metavar="ITEM,ITEM", help="For somebody new: the items they chose so far.", show_default=False
+        ),
+    ] = None,
     n: Annotated[int, typer.Option("-n", min=1, help="How many items.")] = 10,
     include_seen: Annotated[bool, typer.Option("--include-seen", help="Also items the person had already.")] = False,
     as_json: Json = False,
 ) -> None:
     """Recommend items to a person. While a run is training, its last checkpoint answers."""
     from coterie.cli.screen import show_table
+    from coterie.errors import ConfigError
     from coterie.finished import Run
 
-    best = Run.peek(folder).recommend(user, n, exclude_seen=not include_seen)
+    if (user is None) == (history is None):
+        given = "neither" if user is None else "both"
+        raise ConfigError(f"{given} of --user and --history is given; expected one. Name a person, or what they chose.")
+    run = Run.peek(folder)
+    if user is not None:
+        best = run.recommend(user, n, exclude_seen=not include_seen)
+    else:
+        chosen = [item.strip() for item in str(history).split(",") if item.strip()]
+        best = run.recommend_newcomer(chosen, n, exclude_seen=not include_seen)
     if as_json:
         typer.echo(json.dumps({"user": user, "items": [r._asdict() for r in best]}))
         return

@@ -7,7 +7,7 @@ import importlib
 from coterie.errors import UnknownName
 from coterie.learners.learner import Learner
 
-LEARNERS: dict[str, str] = {"gmf": "coterie.learners.gmf"}
+LEARNERS: dict[str, str] = {"gmf": "coterie.learners.gmf", "neumf": "coterie.learners.neumf"}
 
 
 def learner(model: str) -> Learner:

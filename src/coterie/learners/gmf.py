@@ -2,34 +2,46 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from coterie import kernels, parallel
 from coterie.federation import World
+from coterie.learners import batched
 from coterie.learners.learner import Changes, Learner, Parameters
 from coterie.learners.samples import Samples
 from coterie.models.gmf import GMF
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 def start(world: World) -> Parameters:
     settings = world.settings
+    if settings.device == "cuda":
+        batched.find_device(settings.device)  # say now what is missing, not in the middle of a round
     model = GMF.start(world.n_users, world.n_items, settings.embedding_size, world.seed, settings.start_scale)
     return Parameters(model.user_rows, model.item_rows, np.concatenate([model.output, model.bias]))
 
 
 def train(world: World, given: Parameters, samples: Samples, rated: bool) -> Changes:
-    settings, kernel = world.settings, kernels.load("gmf_users")
+    settings = world.settings
+    if settings.device == "cuda":
+        return batched.train(forward, world, given, samples, rated)
     n, width = given.user_rows.shape
     changes = Changes(
         np.empty((n, width), np.int32),
         np.empty((len(samples.items), width), np.int32),
         np.empty((n, width + 1), np.int32),
     )
+    how = () if settings.sample_by_sample else (settings.batch_size, settings.optimizer == "adam")
+    kernel = kernels.load("gmf_users" if settings.sample_by_sample else "gmf_batches")
 
     def part(first: int, last: int) -> None:
         kernel.train(
             samples.offsets, samples.items, samples.starts, samples.places, samples.targets,
-            given.user_rows, given.item_rows, given.dense, rated, settings.learning_rate, settings.reg, first, last,
+            given.user_rows, given.item_rows, given.dense, rated, settings.learning_rate, settings.reg, *how, first, last,
             *changes,
         )  # fmt: skip
 
@@ -37,8 +49,19 @@ def train(world: World, given: Parameters, samples: Samples, rated: bool) -> Cha
     return changes
 
 
+def forward(p: Tensor, q: Tensor, dense: Tensor) -> Tensor:
+    """h . (p * q) + b for a batch of every user, for PyTorch."""
+    return (q * (p * dense[:, :-1])[:, None, :]).sum(2) + dense[:, -1:]
+
+
 def model(world: World, parameters: Parameters) -> GMF:
     return GMF(parameters.user_rows, parameters.item_rows, parameters.dense[:-1], parameters.dense[-1:])
 
 
-LEARNER = Learner(start, train, model, kernels=("samples", "gmf_users", "sums"))
+def kernel_families(settings: Any) -> tuple[str, ...]:
+    if settings.device == "cuda":
+        return "samples", "sums"
+    return "samples", "gmf_users" if settings.sample_by_sample else "gmf_batches", "sums"
+
+
+LEARNER = Learner(start, train, model, kernel_families)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from coterie.federation import World
 from coterie.learners.samples import Samples
@@ -36,4 +36,5 @@ class Learner:
     train: Callable[[World, Parameters, Samples, bool], Changes]
     """(world, the cohort's user rows with all item rows, samples, whether targets are ratings)"""
     model: Callable[[World, Parameters], Recommender]
-    kernels: tuple[str, ...]
+    kernels: Callable[[Any], tuple[str, ...]]
+    """settings -> the kernel families it needs"""

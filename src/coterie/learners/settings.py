@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from coterie.settings import Settings
 
 
+def listed(value: Any) -> Any:
+    """32,16,8 on the command line is text, and 32 a number."""
+    if isinstance(value, str):
+        return value.split(",")
+    return (value,) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+Size = Annotated[int, Field(ge=1, le=4096)]
+Layers = Annotated[tuple[Size, ...], BeforeValidator(listed), Field(min_length=1, max_length=8)]
+
+
 class Federated(Settings):
-    model: Literal["gmf"] = "gmf"
+    model: Literal["gmf", "neumf"] = "gmf"
     """What is trained."""
     embedding_size: int = Field(16, ge=1, le=4096)
-    """Length of every user and item row."""
+    """Length of every user and item row; for neumf, of each of a row's two parts."""
+    layers: Layers = (32, 16, 8)
+    """Sizes of the layers of neumf's tower, from below; no other model has one."""
     rounds: int = Field(300, ge=1)
     """Rounds of communication."""
     participation: float = Field(0.1, gt=0, le=1)
     """Share of the users that takes part in a round (alpha)."""
     local_epochs: int = Field(1, ge=1)
     """Passes of a device over its own data in a round."""
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    """How a device takes its steps; Adam's memory begins anew every round and never leaves the device. For neumf it needs PyTorch."""
+    batch_size: int = Field(1, ge=1)
+    """Samples a step: the gradient is the mean over them. For neumf more than one needs PyTorch."""
     learning_rate: float = Field(0.05, gt=0)
     """Step size on the device."""
+    final_rate: float = Field(1.0, gt=0, le=1)
+    """Share of the learning rate that is left in the last round; it falls by the same factor every round."""
     reg: float = Field(0.01, ge=0)
     """Regularisation of user and item rows."""
     negatives: int = Field(4, ge=1)
@@ -32,3 +51,15 @@ class Federated(Settings):
     """Share of a round's users that never answer."""
     nodes: int = Field(1, ge=1, le=1000)
     """Simulated nodes that share out the users; more than one speak through the wire format."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Where devices are simulated: compiled kernels on the CPU, or batched PyTorch on a GPU."""
+
+    def rate_at(self, t: int) -> float:
+        """The learning rate of round t = 0, 1, ..."""
+        rate: float = self.learning_rate * self.final_rate ** (t / max(self.rounds - 1, 1))
+        return rate
+
+    @property
+    def sample_by_sample(self) -> bool:
+        """Whether the quickest kernels will do."""
+        return self.batch_size == 1 and self.optimizer == "sgd"

@@ -18,11 +18,11 @@ ENOUGH = 1e-8
 def fit_row(features: Floats, bias: Floats | float, history: Ints, negatives: int, reg: float) -> Floats:
     """The row p (d,) of somebody who chose `history`, given x (items, d) and b."""
     X = features.astype(np.float64)
-    target, weight = _samples(len(X), history, negatives)
+    target, weight = weigh(len(X), history, negatives)
     ridge = reg * weight.sum()  # training regularises the row at every sample
     p = np.zeros(X.shape[1])
     for _ in range(STEPS):
-        y = 1 / (1 + np.exp(-(X @ p + bias)))
+        y = np.exp(-np.logaddexp(0, -(X @ p + bias)))  # the sigmoid, without overflow
         gradient = X.T @ (weight * (y - target)) + ridge * p
         curvature = (X * (weight * y * (1 - y))[:, None]).T @ X + (ridge + 1e-9) * np.eye(len(p))
         step = np.linalg.solve(curvature, gradient)
@@ -32,7 +32,7 @@ def fit_row(features: Floats, bias: Floats | float, history: Ints, negatives: in
     return p.astype(np.float32)
 
 
-def _samples(n_items: int, history: Ints, negatives: int) -> tuple[Doubles, Doubles]:
+def weigh(n_items: int, history: Ints, negatives: int) -> tuple[Doubles, Doubles]:
     """Target and weight of every item."""
     target = np.zeros(n_items)
     target[history] = 1

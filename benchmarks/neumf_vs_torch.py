@@ -1,0 +1,193 @@
+"""A cohort's local training of NeuMF: Coterie's kernel against a loop over users in PyTorch, in one process. Prints JSON.
+
+    python benchmarks/neumf_vs_torch.py [--dataset ml-100k] [--repeats 20] [--torch-repeats 3] [--quick]
+
+Both train the same users on the same samples from the same parameters, and end with what every user changed. The loop is
+what published federated recommenders do: for each user a module with a copy of the parameters, an optimiser, and batches of
+256 samples, forward, backward, step. It is given the compact copy of the item rows a user touches, as ours is, where
+published code copies and steps the whole item table. Ours takes a step after every sample. Unless --quick is given, the loop
+is also run that way, which is the same maths and takes a minute or more: the differences printed are between what users
+changed there and here (a neuron that rounding switches on or off can set a user with thousands of samples far apart).
+PyTorch runs on the number of threads that is faster for it, which is printed. Beside wall-clock time (`ms`, `ratio`) stands
+what all threads together spent on a core (`core_ms`, `core_ratio`): it does not depend on who else uses the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from coterie import rounds
+from coterie.algorithm import Context
+from coterie.algorithms import fedavg
+from coterie.data.datasets import load
+from coterie.federation import Histories, World
+from coterie.learners import learner
+from coterie.learners.learner import Changes, Parameters
+from coterie.learners.samples import Samples, draw
+from coterie.models.neumf import taken_apart, tower_sizes
+from coterie.progress import SILENT
+from coterie.runtime.local import LocalEngine
+from coterie.splits import split
+from coterie.types import SCALE, Floats, Longs
+
+PUBLISHED_BATCH = 256
+SETTINGS = {"model": "neumf", "embedding_size": 10, "layers": (32, 16, 8), "participation": 0.1, "negatives": 4}
+
+
+class TorchNeuMF(nn.Module):
+    """One user's copy."""
+
+    def __init__(self, user_row: Floats, item_rows: Floats, dense: Floats, sizes: Longs) -> None:
+        super().__init__()
+        net, self.d = taken_apart(dense, sizes), int(sizes[0]) // 2
+        self.user = nn.Parameter(torch.tensor(user_row))
+        self.items = nn.Parameter(torch.tensor(item_rows))
+        linear = [nn.Linear(n, m) for n, m in pairwise(sizes.tolist())]
+        self.output = nn.Linear(int(sizes[-1]) + self.d, 1)
+        with torch.no_grad():
+            for module, (weights, biases) in zip(linear, net.layers, strict=True):
+                module.weight.copy_(torch.tensor(weights))
+                module.bias.copy_(torch.tensor(biases))
+            self.output.weight.copy_(torch.tensor(np.concatenate([net.tower, net.gmf])[None]))
+            self.output.bias.copy_(torch.tensor(net.bias))
+        self.tower = nn.Sequential(*(part for module in linear for part in (module, nn.ReLU())))
+
+    def forward(self, places: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits, and the penalty of the rows that were used."""
+        p, q = self.user.expand(len(places), -1), self.items[places]
+        top = self.tower(torch.cat([p[:, self.d :], q[:, self.d :]], 1))
+        logits = self.output(torch.cat([top, p[:, : self.d] * q[:, : self.d]], 1))[:, 0]
+        return logits, (p * p).sum(1) + (q * q).sum(1)
+
+    def flat(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        dense = [part.detach().numpy().ravel() for part in (*self.tower.parameters(), *self.output.parameters())]
+        return self.user.detach().numpy(), self.items.detach().numpy(), np.concatenate(dense)
+
+
+def torch_loop(world: World, given: Parameters, samples: Samples, batch: int) -> list[tuple[np.ndarray, ...]]:
+    """What every user changed, one user after the other."""
+    settings, loss = world.settings, nn.BCEWithLogitsLoss(reduction="none")
+    sizes = tower_sizes(settings.embedding_size, settings.layers)
+    places, targets = torch.tensor(samples.places, dtype=torch.int64), torch.tensor(samples.targets)
+    changes = []
+    for k in range(len(samples.starts) - 1):
+        touched = given.item_rows[samples.items[samples.offsets[k] : samples.offsets[k + 1]]]
+        model = TorchNeuMF(given.user_rows[k], touched, given.dense, sizes)
+        optimiser = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
+        for first in range(int(samples.starts[k]), int(samples.starts[k + 1]), batch):
+            some = slice(first, min(first + batch, int(samples.starts[k + 1])))
+            optimiser.zero_grad()
+            logits, penalty = model(places[some])
+            (loss(logits, targets[some]) + settings.reg / 2 * penalty).mean().backward()
+            optimiser.step()
+        before = given.user_rows[k], touched, given.dense
+        changes.append(tuple(now - was for now, was in zip(model.flat(), before, strict=True)))
+    return changes
+
+
+def differences(ours: Changes, theirs: list[tuple[np.ndarray, ...]], offsets: Longs) -> list[float]:
+    """The largest of every user."""
+    return [
+        max(
+            float(np.abs(one / SCALE - other).max())
+            for one, other in zip((ours.user_rows[k], ours.item_rows[low:high], ours.dense[k]), changes, strict=True)
+        )
+        for k, (changes, (low, high)) in enumerate(zip(theirs, pairwise(offsets.tolist()), strict=True))
+    ]
+
+
+def seconds(work: Callable[[], Any], repeats: int, warm_up: int = 0) -> tuple[float, float]:
+    """Medians of wall-clock time, and of what all threads together spent on a core."""
+    taken = []
+    for _ in range(warm_up + repeats):
+        began, spent = time.perf_counter(), time.process_time()
+        work()
+        taken.append((time.perf_counter() - began, time.process_time() - spent))
+    wall, cores = zip(*taken[warm_up:], strict=True)
+    return statistics.median(wall), statistics.median(cores)
+
+
+def milliseconds(taken: tuple[float, float]) -> dict[str, float]:
+    return {"ms": round(1e3 * taken[0], 2), "core_ms": round(1e3 * taken[1], 2)}
+
+
+def ratios(theirs: tuple[float, float], ours: tuple[float, float]) -> dict[str, float]:
+    return {"ratio": round(theirs[0] / ours[0], 1), "core_ratio": round(theirs[1] / ours[1], 1)}
+
+
+def whole_round(world: World, histories: Histories, repeats: int) -> float:
+    """Everything but evaluation, rounds one after the other."""
+    work = rounds.trainer_on(
+        fedavg.ALGORITHM.train, world, LocalEngine.over(world, histories.training, 1), Context(0, SILENT)  # type: ignore[arg-type]
+    )  # fmt: skip
+    state, times = work.start()[0], []
+    for n in range(1, repeats + 4):
+        began = time.perf_counter()
+        state, _ = work.step(state, n)
+        times.append(time.perf_counter() - began)
+    return statistics.median(times[3:])
+
+
+def faster_threads(loop: Callable[[int], Any]) -> int:
+    """One thread or all of them, whichever PyTorch is quicker with."""
+    taken = {}
+    for threads in {1, os.cpu_count() or 1}:
+        torch.set_num_threads(threads)
+        taken[threads] = seconds(lambda: loop(PUBLISHED_BATCH), 1, warm_up=1)[0]
+    return min(taken, key=lambda threads: taken[threads])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dataset", default="ml-100k")
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--torch-repeats", type=int, default=3)
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    training = split(load(options.dataset), "leave-one-out", 0.2, 0).training()
+    world = rounds.world_of(training, fedavg.FedAvg.of(SETTINGS), seed=0)
+    state, histories = fedavg.start(world), Histories(np.arange(training.n_users, dtype=np.int32), training)
+    cohort = fedavg.sample(world, state, 0)
+    samples = draw(world, cohort, 0, histories)
+    given = Parameters(state.user_rows[cohort], state.item_rows, state.dense)
+
+    def train() -> Changes:
+        return learner("neumf").train(world, given, samples, False)
+
+    def loop(batch: int) -> list[tuple[np.ndarray, ...]]:
+        return torch_loop(world, given, samples, batch)
+
+    ours = seconds(train, options.repeats, warm_up=3)
+    n_samples = len(samples.places)
+    result: dict[str, Any] = {
+        "dataset": options.dataset, "users": len(cohort), "samples": n_samples, **SETTINGS, "cores": os.cpu_count(),
+        "coterie": milliseconds(ours) | {"core_ns_a_sample": round(1e9 * ours[1] / n_samples, 1)},
+        "coterie_round_ms": round(1e3 * whole_round(world, histories, options.repeats), 2),
+    }  # fmt: skip
+    result["torch_threads"] = faster_threads(loop)
+    torch.set_num_threads(result["torch_threads"])
+    theirs = seconds(lambda: loop(PUBLISHED_BATCH), options.torch_repeats)
+    result[f"torch_batch_{PUBLISHED_BATCH}"] = milliseconds(theirs) | ratios(theirs, ours)
+    if not options.quick:
+        changes: list[list[tuple[np.ndarray, ...]]] = []
+        theirs = seconds(lambda: changes.append(loop(1)), 1)
+        apart = differences(train(), changes[0], samples.offsets)
+        result["torch_batch_1"] = milliseconds(theirs) | ratios(theirs, ours) | {
+            "difference_of_the_median_user": statistics.median(apart), "largest_difference": max(apart),
+        }  # fmt: skip
+    print(json.dumps(result, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""NeuMF: a neural tower beside generalised matrix factorisation, by binary cross-entropy or squared error.
+
+He, Liao, Zhang, Nie, Hu, Chua. Neural collaborative filtering. WWW 2017.
+
+An epoch visits every training interaction once in a new random order. Implicit feedback: label 1, then `negatives` fresh
+items outside the user's training items with label 0, cross-entropy. Explicit feedback: the rating, squared error.
+
+Deviations: both parts are trained together from the start by SGD (the paper trains each alone with Adam first), and their
+embeddings are equally long (in the paper those of the tower are half of its first layer).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from coterie import kernels, streams
+from coterie.algorithm import Algorithm, Context, stepwise
+from coterie.learners.settings import Layers
+from coterie.models.neumf import NeuMF
+from coterie.settings import Settings
+from coterie.types import Floats, Training
+
+NO_RATINGS: Floats = np.empty(0, np.float32)
+
+
+class NeuMFSettings(Settings):
+    embedding_size: int = Field(16, ge=1, le=4096)
+    """Length of each of the two parts of every user and item row."""
+    layers: Layers = (32, 16, 8)
+    """The tower above both rows, from below."""
+    epochs: int = Field(30, ge=1)
+    """Passes over the training interactions."""
+    learning_rate: float = Field(0.02, gt=0)
+    """Step size of SGD."""
+    reg: float = Field(0.01, ge=0)
+    """Regularisation of user and item rows."""
+    negatives: int = Field(4, ge=1)
+    """Negatives drawn for every positive (implicit feedback)."""
+    start_scale: float = Field(0.1, ge=0)
+    """Standard deviation of the rows' start values."""
+
+
+def start(training: Training, settings: NeuMFSettings, context: Context) -> NeuMF:
+    model = NeuMF.start(
+        training.n_users, training.n_items, settings.embedding_size, settings.layers, context.seed, settings.start_scale
+    )
+    if training.ratings is not None:  # start at the mean rating rather than learn it slowly
+        model.dense[-1] = training.ratings.mean()
+    return model
+
+
+def epoch(model: NeuMF, n: int, training: Training, settings: NeuMFSettings, context: Context) -> NeuMF:
+    model = NeuMF(model.user_rows.copy(), model.item_rows.copy(), model.dense.copy(), model.sizes)
+    kernels.load("neumf").train(
+        streams.at(context.seed, "order", n - 1).permutation(len(training)),
+        training.users, training.positives.items, NO_RATINGS if training.ratings is None else training.ratings,
+        training.excluded.offsets, training.excluded.items,
+        model.user_rows, model.item_rows, model.dense, model.sizes,
+        settings.negatives, settings.learning_rate, settings.reg,
+        np.uint64(streams.key(context.seed, "negatives", n - 1)),
+    )  # fmt: skip
+    return model
+
+
+ALGORITHM = Algorithm(
+    "matrix factorisation beside a neural tower",
+    NeuMFSettings,
+    stepwise(start, epoch),
+    state=NeuMF,
+    steps=lambda settings: settings.epochs,
+    kernels=("neumf",),
+    explicit=True,
+    paper="He et al. 2017",
+)

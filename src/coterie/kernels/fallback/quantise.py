@@ -1,0 +1,15 @@
+"""Fixed point for updates: q = rint(delta * 2^20)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from coterie.types import NOT_FINITE, SCALE, TOO_LARGE, Floats, Ints
+
+
+def quantised_change(now: Floats, before: Floats) -> Ints:
+    """What is not finite or too large becomes a value that the server refuses."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        x = np.rint((now - before) * np.float32(SCALE))
+        bad = np.where(np.abs(x) < np.inf, np.float32(TOO_LARGE), np.float32(NOT_FINITE))
+        return np.where(np.abs(x) < TOO_LARGE, x, bad).astype(np.int32)

@@ -1,0 +1,290 @@
+"""GMF by batches, with SGD and Adam: numbers by hand, PyTorch's own optimisers, the slow twin, and the kernel for single samples."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_up import locked, rows
+from small_federation import histories, world_for
+
+from coterie import kernels
+from coterie.federation import Histories
+from coterie.kernels.fallback import gmf_batches as slow_twin
+from coterie.kernels.fallback import gmf_users as slow_single_samples
+from coterie.learners import gmf
+from coterie.learners.learner import Changes, Parameters
+from coterie.learners.samples import Samples, draw
+from coterie.types import NOT_FINITE, SCALE, TOO_LARGE
+
+BATCHES = [1, 3, 8, 10**9]
+both_losses = pytest.mark.parametrize("rated", [False, True], ids=["choices", "ratings"])
+both_optimisers = pytest.mark.parametrize("by_adam", [False, True], ids=["sgd", "adam"])
+
+
+class Cohort:
+    """Twelve people, of whom one has no history and one every item, and what they train on in a round."""
+
+    def __init__(self, seed: int, d: int = 5, rated: bool = False, epochs: int = 2) -> None:
+        training = histories(seed, rated=rated)
+        users = np.arange(training.n_users, dtype=np.int32)
+        world = world_for("fedavg", training, seed, local_epochs=epochs)
+        self.rated, self.n = rated, len(users)
+        self.samples = draw(world, users, 0, Histories(users, training))
+        output = np.random.default_rng(seed).normal(1, 0.3, d)
+        self.given = Parameters(
+            locked(rows(seed, self.n, d)),
+            locked(rows(seed + 1, 15, d)),
+            locked(np.append(output, 0.2).astype(np.float32)),
+        )
+
+    def train(self, batch_size: int, by_adam: bool, family=None, cuts=None, rate=0.02, reg=0.02) -> Changes:
+        return train(
+            self.given,
+            self.samples,
+            self.rated,
+            rate,
+            reg,
+            batch_size,
+            by_adam,
+            family=family,
+            cuts=cuts or [0, self.n],
+        )
+
+
+def train(
+    given: Parameters, samples: Samples, rated: bool, rate: float, reg: float, *how, family=None, cuts=None
+) -> Changes:
+    """Straight through a kernel family or its twin."""
+    n, d = given.user_rows.shape
+    shapes = (n, d), (len(samples.items), d), (n, d + 1)
+    changes = Changes(*(np.full(shape, 123_456_789, np.int32) for shape in shapes))
+    for first, last in pairwise(cuts or [0, n]):
+        (family or kernels.load("gmf_batches")).train(
+            samples.offsets, samples.items, samples.starts, samples.places, samples.targets,
+            given.user_rows, given.item_rows, given.dense, rated, rate, reg, *how, first, last, *changes,
+        )  # fmt: skip
+    return changes
+
+
+def one_person(p, q, dense, places, targets) -> tuple[Parameters, Samples]:
+    """Somebody who touches all rows there are."""
+    given = Parameters(np.array([p], np.float32), np.array(q, np.float32), np.array(dense, np.float32))
+    samples = Samples(
+        np.array([0, len(q)]), np.arange(len(q), dtype=np.int32), np.array([0, len(places)]),
+        np.array(places, np.int32), np.array(targets, np.float32),
+    )  # fmt: skip
+    return given, samples
+
+
+def assert_within(found: Changes, expected, atol: float) -> None:
+    for one, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one / SCALE, wanted, atol=atol, rtol=0)
+
+
+# By hand: y = h p q + b with h = 1, b = 0, p = 2 and q = (1, 3) is (2, 6); both ratings are 4, so y - r is (-2, 2).
+
+BY_HAND = one_person([2], [[1], [3]], [1, 0], [0, 1], [4, 4])
+
+
+def test_a_batch_moves_by_the_mean_of_its_gradients():
+    """Means over two samples, reg 0.1: p (-2*1 + 2*3)/2 + 0.2; q (-2*2)/2 + 0.05 and (2*2)/2 + 0.15; h (-2*2 + 2*6)/2; b 0."""
+    users, items, dense = (c / SCALE for c in train(*BY_HAND, True, 0.1, 0.1, 2, False))
+    np.testing.assert_allclose(users, [[-0.22]], atol=1e-6)
+    np.testing.assert_allclose(items, [[0.195], [-0.215]], atol=1e-6)
+    np.testing.assert_allclose(dense, [[-0.4, 0]], atol=1e-6)
+
+
+def test_the_first_step_of_adam_goes_the_rate_in_the_direction_of_the_gradient():
+    """m / lack = g and v / lack = g^2: a step of rate * g / (|g| + 1e-8), and none where the gradient is zero."""
+    users, items, dense = (c / SCALE for c in train(*BY_HAND, True, 0.1, 0.1, 2, True))
+    np.testing.assert_allclose(users, [[-0.1]], atol=1e-6)
+    np.testing.assert_allclose(items, [[0.1], [-0.1]], atol=1e-6)
+    np.testing.assert_allclose(dense, [[-0.1, 0]], atol=1e-6)
+
+
+def test_an_item_that_is_twice_in_a_batch_gets_both_gradients_and_moves_once():
+    """q = 0 and y = 0: the cross-entropy pulls up by 1/2 for the 1 and down by 1/2 for the 0, which cancels."""
+    same = one_person([1], [[0]], [1, 0], [0, 0], [1, 0])
+    assert not any(c.any() for c in train(*same, False, 0.5, 0.0, 2, False))
+    assert not any(c.any() for c in train(*same, False, 0.5, 0.0, 2, True))
+    twice = one_person([1], [[0]], [1, 0], [0, 0], [1, 1])
+    assert train(*twice, False, 0.5, 0.0, 2, False).item_rows[0, 0] / SCALE == pytest.approx(0.25)
+    assert train(*twice, False, 0.5, 0.0, 2, True).item_rows[0, 0] / SCALE == pytest.approx(0.5, abs=1e-6)
+
+
+def test_a_row_outside_the_batch_rests_while_adams_clock_runs():
+    """Row 1 comes first in step 3, with g = 1: m = 0.1, v = 0.001, and what three steps' moments lack is divided out."""
+    given, samples = one_person([1], [[0], [0]], [1, 0], [0, 0, 1], [0, 0, -1])
+    change = train(given, samples, True, 0.1, 0.0, 1, True).item_rows[:, 0] / SCALE
+    m, v = 0.1 / (1 - 0.9**3), 0.001 / (1 - 0.999**3)
+    assert change.tolist() == pytest.approx([0, -0.1 * m / np.sqrt(v)], abs=1e-6)
+
+
+def test_the_last_batch_is_what_is_left():
+    """Three samples by twos are a batch of two and one of one, which is a mean over one."""
+    given, samples = one_person([1], [[0], [0], [0]], [1, 0], [0, 1, 2], [1, 0, 1])
+    change = train(given, samples, False, 0.1, 0.0, 2, False).item_rows[:, 0] / SCALE
+    assert change[0] == pytest.approx(0.1 * 0.5 / 2, abs=1e-6)
+    assert change[2] == pytest.approx(0.1 * 0.5, rel=1e-3)
+
+
+# PyTorch's optimisers on the same model.
+
+
+def by_torch(cohort: Cohort, batch_size: int, by_adam: bool, rate: float = 0.02, reg: float = 0.02):
+    """One device after the other as a module of its own, in double precision."""
+    import torch
+
+    class Device(torch.nn.Module):
+        def __init__(self, p, q, dense) -> None:
+            super().__init__()
+            p, q, dense = (torch.tensor(a.astype(float)) for a in (p[None], q, dense))
+            self.user = torch.nn.Embedding.from_pretrained(p.clone(), freeze=False, sparse=True)
+            self.items = torch.nn.Embedding.from_pretrained(q.clone(), freeze=False, sparse=True)
+            self.output = torch.nn.Linear(len(dense) - 1, 1, dtype=torch.float64)
+            self.output.load_state_dict({"weight": dense[None, :-1], "bias": dense[-1:]})
+
+        def loss(self, places, targets):
+            p, q = self.user(torch.zeros_like(places)), self.items(places)
+            y = self.output(p * q)[:, 0]
+            loss = (
+                torch.nn.BCEWithLogitsLoss(reduction="none") if not cohort.rated else torch.nn.MSELoss(reduction="none")
+            )
+            fit = loss(y, targets) * (0.5 if cohort.rated else 1)
+            return (fit + reg / 2 * ((p**2).sum(1) + (q**2).sum(1))).mean()
+
+    samples, given, found = cohort.samples, cohort.given, ([], [], [])
+    for k in range(cohort.n):
+        touched = given.item_rows[samples.items[samples.offsets[k] : samples.offsets[k + 1]]]
+        device = Device(given.user_rows[k], touched, given.dense)
+        rows = [device.user.weight, device.items.weight]
+        optimisers = [torch.optim.SGD(device.parameters(), rate)]
+        if by_adam:
+            optimisers = [torch.optim.SparseAdam(rows, rate), torch.optim.Adam(device.output.parameters(), rate)]
+        mine = slice(samples.starts[k], samples.starts[k + 1])
+        places, targets = (
+            torch.tensor(samples.places[mine].astype(int)),
+            torch.tensor(samples.targets[mine].astype(float)),
+        )
+        for t, batch in enumerate(torch.arange(len(places)).split(min(batch_size, 10**6)), 1):
+            if not len(batch):
+                continue
+            if by_adam:  # SparseAdam adds its epsilon before it corrects for the start at zero, Adam after
+                optimisers[0].param_groups[0]["eps"] = 1e-8 * (1 - 0.999**t) ** 0.5
+            device.zero_grad()
+            device.loss(places[batch], targets[batch]).backward()
+            for optimiser in optimisers:
+                optimiser.step()
+        dense = torch.cat([device.output.weight[0], device.output.bias]).detach().numpy()
+        for column, now, before in zip(
+            found,
+            (device.user.weight.detach().numpy()[0], device.items.weight.detach().numpy(), dense),
+            (given.user_rows[k], touched, given.dense),
+            strict=True,
+        ):
+            column.append(now - before)
+    return np.array(found[0]), np.concatenate(found[1]), np.array(found[2])
+
+
+@both_losses
+@both_optimisers
+@pytest.mark.parametrize("batch_size", BATCHES)
+def test_equals_pytorchs_optimisers(batch_size, by_adam, rated):
+    cohort = Cohort(batch_size % 97, d=6, rated=rated)
+    expected = by_torch(cohort, batch_size, by_adam)
+    assert min(np.abs(e).max() for e in expected) > 1e-3
+    assert_within(cohort.train(batch_size, by_adam), expected, atol=2e-5 if by_adam else 2e-6)
+
+
+# The twin, and the kernel for single samples.
+
+
+@both_losses
+@both_optimisers
+@pytest.mark.parametrize("batch_size", BATCHES)
+@pytest.mark.parametrize("d", [1, 4, 9])
+def test_equals_the_slow_twin(d, batch_size, by_adam, rated):
+    cohort = Cohort(d, d, rated, epochs=1)
+    twin = [c / SCALE for c in cohort.train(batch_size, by_adam, slow_twin)]
+    assert_within(cohort.train(batch_size, by_adam), twin, atol=2e-5 if by_adam else 1e-6)
+
+
+@both_losses
+@pytest.mark.parametrize("d", [1, 5, 8, 17])
+def test_batches_of_one_with_sgd_are_what_the_kernel_for_single_samples_does(d, rated):
+    """Within a unit of the fixed point, which is 1e-6; so is the twin."""
+    cohort = Cohort(d + 1, d, rated, epochs=1)
+    single = train(cohort.given, cohort.samples, rated, 0.02, 0.02, family=kernels.load("gmf_users"))
+    twin = train(cohort.given, cohort.samples, rated, 0.02, 0.02, family=slow_single_samples)
+    for one, other, third in zip(cohort.train(1, False), single, twin, strict=True):
+        assert np.abs(one - other).max() <= 1
+        assert np.abs(third - other).max() <= 1
+
+
+# What must not matter.
+
+
+@both_optimisers
+@pytest.mark.parametrize("cuts", [[*range(13)], [0, 5, 12], [0, 7, 7, 12]])
+def test_how_users_are_cut_into_ranges_changes_nothing(cuts, by_adam):
+    cohort = Cohort(3)
+    for found, expected in zip(cohort.train(4, by_adam, cuts=cuts), cohort.train(4, by_adam), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 10**6), st.booleans())
+def test_the_order_within_a_batch_does_not_matter(seed, rated):
+    rng = np.random.default_rng(seed)
+    places, targets, order = rng.integers(0, 4, 9), rng.integers(0, 2, 9), rng.permutation(9)
+    p, q, dense = rng.normal(0, 0.5, 3), rng.normal(0, 0.5, (4, 3)), rng.normal(0, 0.5, 4)
+    one, other = (
+        train(*one_person(p, q, dense, places[which], targets[which]), rated, 0.02, 0.1, 9, False)
+        for which in (np.arange(9), order)
+    )
+    assert_within(one, [c / SCALE for c in other], atol=2e-6)
+
+
+@both_optimisers
+def test_a_user_without_samples_changes_nothing(by_adam):
+    cohort = Cohort(4)
+    assert cohort.samples.counts[10] == 0
+    changes = cohort.train(4, by_adam)
+    assert not changes.user_rows[10].any()
+    assert not changes.dense[10].any()
+    assert changes.user_rows[[0, 9, 11]].any(axis=1).all()
+
+
+def test_training_that_runs_away_is_marked_and_leaves_others_alone():
+    cohort, usual = Cohort(5, rated=True), Cohort(5, rated=True).train(2, False)
+    wild = cohort.given.user_rows.copy()
+    wild[0] = 1e30
+    cohort.given = Parameters(wild, cohort.given.item_rows, cohort.given.dense)
+    for family in (None, slow_twin):
+        changes = cohort.train(2, False, family)
+        assert np.isin(changes.user_rows[0], [TOO_LARGE, NOT_FINITE]).all()
+        assert np.abs(changes.user_rows[1:] - usual.user_rows[1:]).max() <= 1
+
+
+# The learner picks.
+
+
+@pytest.mark.parametrize(
+    ("changes", "family", "how"),
+    [
+        ({}, "gmf_users", ()),
+        ({"batch_size": 4}, "gmf_batches", (4, False)),
+        ({"optimizer": "adam"}, "gmf_batches", (1, True)),
+        ({"optimizer": "adam", "batch_size": 6}, "gmf_batches", (6, True)),
+    ],
+)
+def test_the_learner_takes_the_quickest_kernel_that_will_do(changes, family, how):
+    cohort = Cohort(6)
+    world = world_for("fedavg", histories(6), learning_rate=0.03, reg=0.01, **changes)
+    expected = train(cohort.given, cohort.samples, False, 0.03, 0.01, *how, family=kernels.load(family))
+    for found, wanted in zip(gmf.train(world, cohort.given, cohort.samples, False), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)

@@ -29,6 +29,7 @@ from bpr_vs_implicit import theirs
 
 from coterie import rounds
 from coterie.algorithm import Context
+from coterie.algorithms import fedfast
 from coterie.data.datasets import load
 from coterie.data.synthetic import Synthetic, generate
 from coterie.federation import Federation
@@ -39,6 +40,7 @@ from coterie.splits import split
 from coterie.types import Training
 
 WARM_UP = 10
+CLUSTER_USERS = fedfast.cluster_users
 
 
 class Clock:
@@ -63,13 +65,15 @@ def measure(training: Training, settings: dict[str, Any], n_rounds: int, threads
     chosen = algorithm("fedfast")
     assert isinstance(chosen.train, Federation)
     clock, federation = Clock(), chosen.train
+    (exchange,) = federation.exchanges
     exchange = replace(
-        federation.exchange,
-        answer=clock.timed("client", federation.exchange.answer),
-        reduce=clock.timed("sums", federation.exchange.reduce),
-        finish=clock.timed("finish", federation.exchange.finish),
+        exchange,
+        answer=clock.timed("client", exchange.answer),
+        reduce=clock.timed("sums", exchange.reduce),
+        finish=clock.timed("finish", exchange.finish),
     )
-    federation = replace(federation, exchange=exchange, sample=clock.timed("sampling", federation.sample))
+    federation = replace(federation, exchanges=(exchange,), sample=clock.timed("sampling", federation.sample))
+    fedfast.cluster_users = clock.timed("clusters", CLUSTER_USERS)  # a part of finish
     world = rounds.world_of(training, chosen.settings.of(settings), seed=0)
     work = rounds.trainer_on(federation, world, LocalEngine.over(world, training, 1), Context(0, SILENT))
     state, _ = work.start()
@@ -87,6 +91,7 @@ def measure(training: Training, settings: dict[str, Any], n_rounds: int, threads
         "samples_a_round": n_samples,
         "round_ms": round(1e3 * statistics.median(whole[WARM_UP:]), 2),
         "parts_ms": {name: round(ms, 2) for name, ms in parts.items()},
+        "clusters_share": round(parts["clusters"] / (1e3 * statistics.median(whole[WARM_UP:])), 3),
         "client_ns_a_sample": round(1e9 * statistics.median(per_sample[WARM_UP:]), 1),
     }
 

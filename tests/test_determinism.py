@@ -106,8 +106,8 @@ def test_the_bytes_of_a_run_are_those_that_travelled(name, people, monkeypatch):
     """Everybody alone on a node: all messages there and back, the opening's too, add up to what the result says."""
     travelled = Counter[str]()
 
-    def counting(t: int, arrays: Any, common: Any = None) -> bytes:
-        data = wire.encode(t, arrays, common)
+    def counting(t: int, arrays: Any, common: Any = None, exchange: int = 0) -> bytes:
+        data = wire.encode(t, arrays, common, exchange)
         travelled["up" if common is None else "down"] += len(data)
         return data
 
@@ -196,10 +196,10 @@ class Disk:
     def __call__(self, point: Point, model: Recommender) -> None:
         place = self.folder / f"{point.journey.round:03d}"
         place.mkdir(exist_ok=True)
-        checkpoint.write(place, point, "data")
+        checkpoint.write(place, point, "data", {})
 
     def points(self) -> list[Point]:
-        found = [checkpoint.read(place, self.kind, "data") for place in sorted(self.folder.iterdir())]
+        found = [checkpoint.read(place, self.kind, "data", {}) for place in sorted(self.folder.iterdir())]
         return [point for point in found if point is not None]
 
 
@@ -253,7 +253,7 @@ def test_ctrl_c_within_a_round_loses_the_round_alone(name, at, people, tmp_path,
     calls = {"left": at}
 
     def call(self: LocalEngine, exchange: Exchange, message: Message) -> list[Reply]:
-        if exchange is registry.algorithm(name).train.exchange:  # type: ignore[union-attr]
+        if exchange is registry.algorithm(name).train.exchanges[0]:  # type: ignore[union-attr]
             calls["left"] -= 1
             if not calls["left"]:
                 raise KeyboardInterrupt

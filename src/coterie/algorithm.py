@@ -41,6 +41,17 @@ class Tally:
     bytes_up: int = 0
     bytes_down: int = 0
 
+    def and_then(self, later: Tally) -> Tally:
+        """With the costs of the next exchange of the same round; a user counts by the last one."""
+        return Tally(
+            later.users,
+            later.accepted,
+            max(self.dropped, later.dropped),
+            self.refused + later.refused,
+            self.bytes_up + later.bytes_up,
+            self.bytes_down + later.bytes_down,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Trainer:

@@ -88,12 +88,10 @@ def draw(labels: Ints, m: int, seed: int, t: int) -> Ints:
 def turns(sizes: Longs, m: int, seed: int, t: int) -> Longs:
     """How many users each cluster sends when clusters take turns until there are m; who is first is chance."""
     m = min(m, int(sizes.sum()))
-    rounds = np.sort(np.unique(np.concatenate([[0], sizes])))
-    sent = np.minimum(sizes[None, :], rounds[:, None]).sum(axis=1)
-    whole = int(rounds[np.searchsorted(sent, m, side="right") - 1])  # so many full turns at least
-    left = m - int(np.minimum(sizes, whole).sum())
-    able = int((sizes > whole).sum())
-    whole += left // able if able else 0
+    whole, most = 0, int(sizes.max())
+    while whole < most:  # the most full turns that m users are enough for
+        middle = (whole + most + 1) // 2
+        whole, most = (middle, most) if np.minimum(sizes, middle).sum() <= m else (whole, middle - 1)
     quotas = np.minimum(sizes, whole)
     lots = streams.keys(seed, "turns", t, last=np.arange(len(sizes)))
     waiting = np.flatnonzero(sizes > whole)

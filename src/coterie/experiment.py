@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from coterie.data.filters import rated
 from coterie.data.interactions import Interactions
 from coterie.data.options import Reading
 from coterie.data.reading import read
-from coterie.errors import Interrupted
+from coterie.errors import ConfigError, Interrupted, LeakError, MissingExtra, UnknownName
 from coterie.evaluate import candidates as sampling
 from coterie.evaluate import leaks
 from coterie.evaluate.candidates import Candidates
@@ -81,7 +82,12 @@ def run(
         if out is not None:
             disk.write_config(out, _from_anywhere(experiment.flat()))
             _write_beginning(out, ready)
-        return _carry_out(ready, out, None, watch)
+        try:
+            return _carry_out(ready, out, None, watch)
+        except (ConfigError, UnknownName, MissingExtra, LeakError):  # nothing was trained: nothing is left behind
+            if out is not None and not (out / checkpoint.NAME).exists():
+                shutil.rmtree(out, ignore_errors=True)
+            raise
 
 
 def resume(folder: Path, watch: Watch = SILENT) -> Run:
@@ -92,7 +98,8 @@ def resume(folder: Path, watch: Watch = SILENT) -> Run:
     experiment = Experiment.of(disk.read_config(folder))
     ready = prepare(experiment, None, watch)
     with disk.held(folder):
-        since = checkpoint.read(folder, algorithm(experiment.choice.algorithm).state, ready.data.fingerprint())
+        kind, data = algorithm(experiment.choice.algorithm).state, ready.data.fingerprint()
+        since = checkpoint.read(folder, kind, data, _from_anywhere(experiment.flat()))
         watch.say(f"going on after round {since.journey.round if since else 0}")
         _write_beginning(folder, ready)
         return _carry_out(ready, folder, since, watch)
@@ -115,11 +122,11 @@ def _carry_out(ready: Prepared, out: Path | None, since: Point | None, watch: Wa
         assert out is not None
         disk.write_model(out, model)
         disk.write_metrics(out, point.journey.curve)
-        checkpoint.write(out, point, data)
+        checkpoint.write(out, point, data, _from_anywhere(experiment.flat()))
 
     try:
         earlier = experiment.course.start_from
-        put = reuse(Path(earlier), ready.catalogue, ready.parts.test) if earlier else None
+        put = reuse(Path(earlier), ready.catalogue, ready.parts.test) if earlier and since is None else None
         fitted = train(experiment, ready.training, ready.ruler, watch, keep if out else None, since, put)
         judged = evaluate(fitted.model, ready.parts, experiment.protocol, ready.candidates, watch)
     except KeyboardInterrupt:
@@ -201,7 +208,8 @@ def summarise(ready: Prepared, fitted: Fitted) -> dict[str, Any]:
         "version": __version__,
         "convergence": convergence(ready, journey),
     }
-    return about | (journey.costs() if algorithm(choice.algorithm).federated else {})
+    members = training.positives.counts > 0
+    return about | (journey.costs(members) if algorithm(choice.algorithm).federated else {})
 
 
 def convergence(ready: Prepared, journey: Journey) -> dict[str, Any]:

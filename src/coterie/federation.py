@@ -17,10 +17,11 @@ Sums = dict[str, NDArray[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What everybody knows. The server gets nothing else but messages."""
+    """What the server knows beside messages; nodes know it too, but for the features of people."""
 
     settings: Any
     seed: int
+    """Of what the server decides: start values, who takes part. What devices draw has a seed of its own."""
     n_users: int
     n_items: int
     members: Bools  # (users,) who takes part: people with something to learn from
@@ -33,10 +34,15 @@ class Histories:
 
     users: Ints  # ascending
     training: Training  # its k-th user is users[k]
+    seed: int = 0
+    """Of what its devices draw. Who knew it could tell drawn negatives from what a user did."""
 
     def places(self, users: Ints) -> Longs:
         """Where users stand on this node."""
-        return np.searchsorted(self.users, users)
+        places = np.searchsorted(self.users, users)
+        if len(users) and (places[-1] >= len(self.users) or (self.users[places] != users).any()):
+            raise ValueError("a node was asked for users that it does not host")
+        return places
 
 
 class Delegates(NamedTuple):
@@ -69,7 +75,8 @@ class Federation:
     """The state before anybody said anything."""
     sample: Callable[[World, Any, int], Ints]
     """(world, state, t) -> who takes part in round t, ascending."""
-    exchange: Exchange
+    exchanges: tuple[Exchange, ...]
+    """Those of a round, one after the other, with the same users."""
     model: Callable[[World, Any], Recommender]
-    opening: Exchange | None = None
-    """An exchange with everybody before the first round."""
+    opening: Callable[[World], Exchange | None] = lambda world: None
+    """An exchange with everybody before the first round, where one is needed."""

@@ -95,7 +95,7 @@ class Run:
             scores = self.model.score_newcomer(items, settings.get("negatives", 1), settings.get("reg", 0.0))
         except NotImplementedError:
             raise ConfigError(
-                f"a run of {self.result['algorithm']} cannot serve people who were not in training. Use fedfast, fedavg, gmf, ease or popular."
+                f"a run of {self.result['algorithm']} cannot serve people who were not in training. Use fedfast, fedavg, gmf, neumf, ease or popular."
             ) from None
         return self._best(scores[None, :], items if exclude_seen else NOTHING, n)
 

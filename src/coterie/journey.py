@@ -10,7 +10,7 @@ import numpy as np
 
 from coterie.algorithm import Tally
 from coterie.records import Record
-from coterie.types import Longs
+from coterie.types import Bools, Longs
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +61,16 @@ class Journey:
         better = self.best < 0 or metrics[headline] > self.curve[self.best][headline]
         return replace(self, curve=curve, best=len(curve) - 1 if better else self.best)
 
-    def costs(self) -> dict[str, Any]:
-        """What a result says about a federated run's costs."""
-        asked = self.selections[self.selections > 0]
-        spread = {"users": len(asked), "least": int(self.selections.min()), "most": int(self.selections.max())}
+    def costs(self, members: Bools) -> dict[str, Any]:
+        """What a result says about a federated run's costs; only members can be asked."""
+        asked = self.selections[members]
+        spread = {"users": int((asked > 0).sum()), "least": int(asked.min()), "most": int(asked.max())}
         return {
+            "asked": int(asked.sum()),
             "updates": self.updates,
             "dropped": self.dropped,
             "refused": dict(self.refused),
-            "selections": spread | {"mean": float(self.selections.mean()), "deviation": float(self.selections.std())},
+            "selections": spread | {"mean": float(asked.mean()), "deviation": float(asked.std())},
         }
 
     def to_json(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,8 +14,10 @@ from coterie.federation import Delegates, Exchange, Federation, World
 from coterie.runtime.local import LocalEngine
 from coterie.runtime.wire import message_size, reply_sizes
 from coterie.types import Bools, Ints, Message, Training
-from coterie.validation import Expected, Reply, validate
+from coterie.validation import NOT_OF_THE_COHORT, Expected, Reply, validate
 
+OPENING = 255
+"""The number of the exchange before the first round."""
 MOST_USERS = 1 << 17
 """A larger cohort could overflow the integer sums."""
 
@@ -25,17 +28,25 @@ class Engine(Protocol):
 
 
 def play(
-    world: World, exchange: Exchange, state: Any, cohort: Ints, t: int, engine: Engine, absent: Bools | None = None
+    world: World,
+    exchange: Exchange,
+    state: Any,
+    cohort: Ints,
+    t: int,
+    engine: Engine,
+    number: int = 0,
+    absent: Bools | None = None,
 ) -> tuple[Any, Tally]:
-    """One exchange with a cohort. A round in which nobody's update is accepted leaves the state as it was."""
-    message = exchange.ask(world, state, cohort, t)
+    """One exchange with a cohort. If nobody's update is accepted the state stays as it was."""
+    message = replace(exchange.ask(world, state, cohort, t), exchange=number)
     there = message if absent is None or not absent.any() else message.to(~absent)
     replies = engine.call(exchange, there) if len(there.users) else []
     updates, refused = validate(replies, Expected.of(there, world.n_items, exchange.widths(world, state)))
+    own = refused.total() - sum(refused[fault] for fault in NOT_OF_THE_COHORT)
     tally = Tally(
         cohort,
         accepted=len(updates),
-        dropped=max(len(cohort) - len(updates) - refused.total(), 0),
+        dropped=max(len(cohort) - len(updates) - own, 0),
         refused=refused,
         bytes_up=int(reply_sizes(updates).sum()),
         bytes_down=message_size(message) * len(cohort),
@@ -57,11 +68,11 @@ def trainer_on(federation: Federation, world: World, engine: Engine, context: Co
     """The same on any engine."""
 
     def start() -> tuple[Any, Tally]:
-        state = federation.start(world)
-        if federation.opening is None:
+        state, opening = federation.start(world), federation.opening(world)
+        if opening is None:
             return state, Tally()
         everybody = np.flatnonzero(world.members).astype(np.int32)
-        state, tally = play(world, federation.opening, state, everybody, 0, engine)
+        state, tally = play(world, opening, state, everybody, 0, engine, OPENING)
         if not tally.accepted:
             context.watch.say(f"before the first round: {_why_nothing(tally)}")
         return state, tally
@@ -72,7 +83,10 @@ def trainer_on(federation: Federation, world: World, engine: Engine, context: Co
         nonlocal refused_before
         cohort = federation.sample(world, state, n - 1)
         _refuse_huge(cohort)
-        state, tally = play(world, federation.exchange, state, cohort, n - 1, engine, _absent(world, cohort, n - 1))
+        tally, absent = Tally(cohort), _absent(world, cohort, n - 1)
+        for number, exchange in enumerate(federation.exchanges):
+            state, costs = play(world, exchange, state, cohort, n - 1, engine, number, absent)
+            tally = tally.and_then(costs)
         if not tally.accepted and not refused_before:
             context.watch.say(f"round {n}: {_why_nothing(tally)}; the model stays as it was")
         refused_before = not tally.accepted

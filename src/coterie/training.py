@@ -26,6 +26,8 @@ from coterie.splits import Split
 from coterie.types import Rows, Training
 
 MEASUREMENTS = 20
+TOO_MANY = 0.1
+"""Refused updates for every accepted one from which on a run is warned of."""
 SECONDS_BETWEEN = 5.0
 """Saves are this far apart where no number of rounds is set."""
 
@@ -84,9 +86,25 @@ def train(
                 keep(point, work.model(point.state))
             raise
     journey = point.journey
+    if chosen.federated:
+        judge_refusals(journey, watch)
     if course.patience and point.best is not None:
         return Fitted(work.model(point.best), int(journey.curve[journey.best]["round"]), journey)
     return Fitted(work.model(point.state), journey.round, journey)
+
+
+def judge_refusals(journey: Journey, watch: Watch) -> None:
+    """A model that hardly anybody could train is no result, or needs a warning."""
+    refused, remedy = journey.refused.total(), "Lower learning_rate or raise reg."
+    reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(journey.refused.items()))
+    if refused and not journey.updates:
+        raise Diverged(
+            f"training diverged: every update was refused ({reasons}), and the model is as it began. {remedy}"
+        )
+    if refused > TOO_MANY * journey.updates:
+        watch.say(
+            f"{refused:,} updates were refused and {journey.updates:,} accepted ({reasons}): training is near diverging. {remedy}"
+        )
 
 
 class Rhythm:

@@ -109,12 +109,13 @@ class Message:
     users: Ints  # (n,) ascending
     common: dict[str, np.ndarray]
     own: dict[str, np.ndarray]  # each (n, ...)
+    exchange: int = 0
+    """Which one of the round."""
 
     def to(self, which: Bools | Longs) -> Message:
         """The same message for some of the users."""
-        return Message(
-            self.round, self.users[which], self.common, {name: rows[which] for name, rows in self.own.items()}
-        )
+        own = {name: rows[which] for name, rows in self.own.items()}
+        return Message(self.round, self.users[which], self.common, own, self.exchange)
 
 
 @dataclass(frozen=True, slots=True)

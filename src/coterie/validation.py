@@ -8,15 +8,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from coterie import kernels, parallel
-from coterie.types import Ints, Longs, Message, Updates
+from coterie.types import Bools, Ints, Longs, Message, Updates
 
 MOST_SAMPLES = 1 << 23
 """More could overflow a sum of n_k times an entry over 2^17 users."""
 DTYPES = {"users": np.int32, "samples": np.int64, "offsets": np.int64} | dict.fromkeys(
     ("items", "item_rows", "user_rows", "dense"), np.int32
 )
-FAULTS = ("", "unknown item", "repeated item", "out of range", "not finite")
-"""By the kernel's numbers."""
+FAULTS = (
+    "", "unknown item", "repeated item", "out of range", "not finite",  # as the kernel numbers them
+    "bad sample count", "duplicate user", "unknown user",
+)  # fmt: skip
+BAD_COUNT, DUPLICATE, UNKNOWN = 5, 6, 7
+NOT_OF_THE_COHORT = FAULTS[DUPLICATE], FAULTS[UNKNOWN]
+"""Refusals of what nobody of the cohort sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,7 @@ class Reply:
     round: int = -1
     columns: dict[str, np.ndarray] | None = None
     """None where the bytes were no message."""
+    exchange: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,28 +43,28 @@ class Expected:
     n_items: int
     widths: tuple[int, int, int]
     """Of item rows, user rows and dense parameters."""
+    exchange: int = 0
 
     @classmethod
     def of(cls, message: Message, n_items: int, widths: tuple[int, int, int]) -> Expected:
-        return cls(message.round, message.users, n_items, widths)
+        return cls(message.round, message.users, n_items, widths, message.exchange)
 
 
 def validate(replies: list[Reply], expected: Expected) -> tuple[Updates, Counter[str]]:
     """The updates that may be aggregated, by user, and how many were refused for what."""
     refused: Counter[str] = Counter()
     parts: list[Updates] = []
-    heard = np.empty(0, np.int32)
+    heard = np.zeros(len(expected.users), bool)
     for reply in replies:
         if fault := _fault_of_whole(reply, expected):
             refused[fault] += len(reply.asked)
             continue
         assert reply.columns is not None
         updates = Updates(**reply.columns)
-        may_answer = np.intersect1d(reply.asked, expected.users)
-        faults = _faults(updates, may_answer, heard, expected)
-        refused.update(fault for fault in faults[faults != ""].tolist())
-        fine = np.flatnonzero(faults == "")
-        heard = np.concatenate([heard, updates.users[fine]])  # nobody can silence another user by using its name
+        faults = _faults(updates, reply.asked, heard, expected)
+        refused.update(FAULTS[fault] for fault in faults[faults > 0].tolist())
+        fine = np.flatnonzero(faults == 0)
+        heard[np.searchsorted(expected.users, updates.users[fine])] = True  # no other reply in this user's name counts
         parts.append(updates if len(fine) == len(updates) else updates.take(fine))
     if not any(len(part) for part in parts):
         return _nothing(expected), refused
@@ -70,7 +76,7 @@ def _fault_of_whole(reply: Reply, expected: Expected) -> str:
     columns = reply.columns
     if columns is None or set(columns) != set(DTYPES):
         return "malformed"
-    if reply.round != expected.round:
+    if (reply.round, reply.exchange) != (expected.round, expected.exchange):
         return "stale round"
     if any(columns[name].dtype != dtype for name, dtype in DTYPES.items()):
         return "wrong dtype"
@@ -89,25 +95,24 @@ def _fault_of_whole(reply: Reply, expected: Expected) -> str:
     return ""
 
 
-def _faults(updates: Updates, may_answer: Ints, heard: Ints, expected: Expected) -> np.ndarray:
-    """What is wrong with each update; "" if nothing. `heard` are users whose updates were accepted before."""
-    numbers = np.zeros(len(updates), np.int8)
+def _faults(updates: Updates, asked: Ints, heard: Bools, expected: Expected) -> np.ndarray:
+    """What is wrong with each update, 0 if nothing. `heard` marks users of the cohort with an accepted update."""
+    faults = np.zeros(len(updates), np.int8)
     check = kernels.load("sums").check
 
     def part(first: int, last: int) -> None:
         check(
             updates.offsets, updates.items, updates.item_rows, updates.user_rows, updates.dense,
-            expected.n_items, first, last, numbers,
+            expected.n_items, first, last, faults,
         )  # fmt: skip
 
     parallel.over(part, updates.offsets)
-    faults = np.array(FAULTS, dtype="U20")[numbers]
-    faults[(updates.samples < 1) | (updates.samples > MOST_SAMPLES)] = "bad sample count"
-    _, first = np.unique(updates.users, return_index=True)
-    again = np.isin(updates.users, heard)
-    again[np.setdiff1d(np.arange(len(updates)), first)] = True
-    faults[again] = "duplicate user"
-    faults[~np.isin(updates.users, may_answer)] = "unknown user"
+    faults[(updates.samples < 1) | (updates.samples > MOST_SAMPLES)] = BAD_COUNT
+    places = np.minimum(np.searchsorted(expected.users, updates.users), len(expected.users) - 1)
+    again = heard[places]
+    again[np.setdiff1d(np.arange(len(updates)), np.unique(updates.users, return_index=True)[1])] = True
+    faults[again] = DUPLICATE
+    faults[(expected.users[places] != updates.users) | ~np.isin(updates.users, asked)] = UNKNOWN
     return faults
 
 

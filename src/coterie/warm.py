@@ -70,8 +70,7 @@ def _refuse_leak(folder: Path, before: Catalogue, test: Interactions) -> None:
 def _refuse_unlike(folder: Path, old: dict[str, np.ndarray], fresh: dict[str, np.ndarray]) -> None:
     for name in (*BY_USER, *BY_ITEM, *WHOLE):
         if name in fresh and (name not in old or old[name].shape[1:] != fresh[name].shape[1:]):
-            was = f"of width {old[name].shape[1:]}" if name in old else "missing"
+            was = f"has {name} of another size" if name in old else f"has no {name}, so it is a run of another kind"
             raise ConfigError(
-                f"start_from={folder}: its {name} are {was}; expected {fresh[name].shape[1:]}. "
-                "Use a run of the same model with the same embedding_size and layers."
+                f"start_from={folder}: it {was}; expected the same model with the same embedding_size and layers. Use such a run."
             )

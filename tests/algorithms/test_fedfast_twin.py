@@ -26,7 +26,7 @@ def weights(state: Any) -> Weights:
 
 def samples_of(world: World, cohort: np.ndarray, t: int, training: Training) -> dict[int, list[Sample]]:
     """What the devices drew: the twin trains on the same samples, in the same order."""
-    node = Histories(np.arange(training.n_users, dtype=np.int32), training)
+    (node,) = LocalEngine.over(world, training, 1).nodes
     drawn = draw(world, cohort, t, node)
     found = {}
     for place, k in enumerate(cohort.tolist()):

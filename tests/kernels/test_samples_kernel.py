@@ -23,8 +23,8 @@ def world_for(training: Training, seed: int = 0, **changes: int) -> World:
     return world_of(training, few_settings("fedavg", **changes), seed)
 
 
-def hosted(training: Training) -> Histories:
-    return Histories(np.arange(training.n_users, dtype=np.int32), training)
+def hosted(training: Training, seed: int = 0) -> Histories:
+    return Histories(np.arange(training.n_users, dtype=np.int32), training, seed)
 
 
 def of_user(samples: Samples, k: int) -> tuple[list[int], list[int], list[float]]:
@@ -70,7 +70,7 @@ def test_samples_equal_the_slow_twin(seed, negatives, epochs, t, rated):
     training = histories(seed % 50, n_users=7, n_items=150, rated=rated)
     world = world_for(training, seed, negatives=negatives, local_epochs=epochs)
     users = np.array([0, 2, 3, 5, 6], np.int32)
-    samples = draw(world, users, t, hosted(training))
+    samples = draw(world, users, t, hosted(training, seed))
     for k, u in enumerate(users.tolist()):
         mine = training.positives.of(u).tolist()
         values = [1.0] * len(mine) if not rated else training.ratings[training.positives.places(np.array([u]))].tolist()
@@ -131,7 +131,7 @@ def test_rounds_and_seeds_draw_anew():
     training = histories(2, n_items=60)
     users = np.arange(4, dtype=np.int32)
     drawn = [
-        draw(world_for(training, seed), users, t, hosted(training)).items.tolist()
+        draw(world_for(training), users, t, hosted(training, seed)).items.tolist()
         for seed, t in ((0, 0), (0, 1), (1, 0))
     ]
     assert drawn[0] != drawn[1]

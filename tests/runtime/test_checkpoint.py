@@ -70,7 +70,7 @@ def same(one: Point, other: Point) -> bool:
 
 
 def read(folder: Path, data: str = "data") -> Point | None:
-    return checkpoint.read(folder, State, data)
+    return checkpoint.read(folder, State, data, {})
 
 
 # Round trip.
@@ -79,7 +79,7 @@ def read(folder: Path, data: str = "data") -> Point | None:
 @pytest.mark.parametrize("best", [False, True])
 def test_a_point_comes_back_to_the_bit(best, tmp_path):
     """NaN, the sign of zero, numbers beyond 2^53, and floats that no decimal says exactly."""
-    checkpoint.write(tmp_path, point(best=best), "data")
+    checkpoint.write(tmp_path, point(best=best), "data", {})
     back = read(tmp_path)
     assert back is not None
     assert same(back, point(best=best))
@@ -93,7 +93,7 @@ def test_a_point_comes_back_to_the_bit(best, tmp_path):
 def test_any_journey_comes_back(tmp_path_factory, seconds, updates, refused):
     folder = tmp_path_factory.mktemp("any")
     journey = Journey(np.zeros(1, np.int64), seconds=seconds, updates=updates, refused=Counter(refused))
-    checkpoint.write(folder, Point(state(), journey), "data")
+    checkpoint.write(folder, Point(state(), journey), "data", {})
     back = read(folder)
     assert back is not None
     assert back.journey.to_json() == journey.to_json()
@@ -103,7 +103,7 @@ def test_a_journey_goes_on_from_where_it_was(tmp_path):
     """What was read can be added to like what was never written."""
     from coterie.algorithm import Tally
 
-    checkpoint.write(tmp_path, point(), "data")
+    checkpoint.write(tmp_path, point(), "data", {})
     back = read(tmp_path)
     assert back is not None
     step = Tally(np.array([0, 2], np.int32), 1, 1, Counter({"not finite": 1}), 5, 7)
@@ -119,7 +119,7 @@ def test_before_the_first_checkpoint_there_is_none(tmp_path):
 
 def test_the_last_checkpoint_counts(tmp_path):
     for n in (2, 3, 9):
-        checkpoint.write(tmp_path, point(n), "data")
+        checkpoint.write(tmp_path, point(n), "data", {})
     found = read(tmp_path)
     assert found is not None
     assert found.journey.round == 9
@@ -130,7 +130,7 @@ def test_the_last_checkpoint_counts(tmp_path):
 
 
 def test_other_data_is_refused(tmp_path):
-    checkpoint.write(tmp_path, point(), "the data it was trained on")
+    checkpoint.write(tmp_path, point(), "the data it was trained on", {})
     with pytest.raises(RunError, match="the data is not what the run was trained on"):
         read(tmp_path, "other data")
 
@@ -138,7 +138,7 @@ def test_other_data_is_refused(tmp_path):
 @pytest.mark.parametrize("cut", [0, 1, 100, -1])
 def test_a_broken_file_is_refused_and_named(cut, tmp_path):
     """Only somebody else can break it; then the error says so and no traceback does."""
-    checkpoint.write(tmp_path, point(), "data")
+    checkpoint.write(tmp_path, point(), "data", {})
     file = tmp_path / checkpoint.NAME
     file.write_bytes(file.read_bytes()[:cut])
     with pytest.raises(RunError, match=checkpoint.NAME):
@@ -153,14 +153,14 @@ def test_a_file_of_something_else_is_refused_and_named(tmp_path):
 
 @pytest.mark.parametrize("at", ["fsync", "replace"])
 def test_a_write_that_fails_leaves_the_one_before(at, tmp_path, monkeypatch):
-    checkpoint.write(tmp_path, point(2), "data")
+    checkpoint.write(tmp_path, point(2), "data", {})
 
     def fail(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(*(os, "fsync", fail) if at == "fsync" else (Path, "replace", fail))
     with pytest.raises(RunError, match="No space left on device"):
-        checkpoint.write(tmp_path, point(9), "data")
+        checkpoint.write(tmp_path, point(9), "data", {})
     monkeypatch.undo()
     found = read(tmp_path)
     assert found is not None
@@ -169,14 +169,14 @@ def test_a_write_that_fails_leaves_the_one_before(at, tmp_path, monkeypatch):
 
 
 def test_what_a_killed_process_left_half_written_is_never_seen(tmp_path):
-    checkpoint.write(tmp_path, point(2), "data")
+    checkpoint.write(tmp_path, point(2), "data", {})
     whole = (tmp_path / checkpoint.NAME).read_bytes()
     (tmp_path / f".{checkpoint.NAME}.{os.getpid()}").write_bytes(whole[: len(whole) // 2])
     (tmp_path / f".{checkpoint.NAME}.1").write_bytes(b"")
     found = read(tmp_path)
     assert found is not None
     assert same(found, point(2))
-    checkpoint.write(tmp_path, point(9), "data")  # and is in nobody's way
+    checkpoint.write(tmp_path, point(9), "data", {})  # and is in nobody's way
     again = read(tmp_path)
     assert again is not None
     assert again.journey.round == 9
@@ -188,14 +188,14 @@ def test_it_is_on_the_disk_before_it_takes_its_name(tmp_path, monkeypatch):
     fsync, replace = os.fsync, Path.replace
     monkeypatch.setattr(os, "fsync", lambda fd: (order.append("fsync"), fsync(fd))[1])
     monkeypatch.setattr(Path, "replace", lambda self, target: (order.append("replace"), replace(self, target))[1])
-    checkpoint.write(tmp_path, point(), "data")
+    checkpoint.write(tmp_path, point(), "data", {})
     assert order[:2] == ["fsync", "replace"]
 
 
 def test_whoever_reads_while_another_writes_gets_a_whole_one(tmp_path):
     """`recommend` works from any checkpoint while training goes on."""
     size = 20_000
-    checkpoint.write(tmp_path, point(4, size), "data")
+    checkpoint.write(tmp_path, point(4, size), "data", {})
     done = threading.Event()
     seen: list[int] = []
     faults: list[Exception] = []
@@ -214,7 +214,7 @@ def test_whoever_reads_while_another_writes_gets_a_whole_one(tmp_path):
     reader = threading.Thread(target=reading)
     reader.start()
     for n in range(5, 40):
-        checkpoint.write(tmp_path, point(n, size), "data")
+        checkpoint.write(tmp_path, point(n, size), "data", {})
     done.set()
     reader.join()
     assert not faults

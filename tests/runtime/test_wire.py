@@ -55,19 +55,18 @@ def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
 @settings(deadline=None, max_examples=80)
 @given(st.integers(0, 2**32 - 1), named, named)
 def test_what_goes_in_comes_out(t, own, common):
-    back_t, back_own, back_common = decode(encode(t, own, common))
+    back_t, back_own, back_common, exchange = decode(encode(t, own, common, 3))
+    assert exchange == 3
     assert back_t == t
     assert same(back_own, own)
     assert same(back_common, common)
 
 
 def test_the_bytes_of_a_message_by_hand():
-    """Magic, round, count; name 0, type <i4, one dimension of two; the two numbers."""
-    found = encode(7, {"users": np.array([1, -2], np.int32)})
-    assert (
-        found
-        == b"COT1" + b"\x07\0\0\0" + b"\x01" + b"\x00\x00\x01" + b"\x02\0\0\0" + b"\x01\0\0\0" + b"\xfe\xff\xff\xff"
-    )
+    """Magic, round, exchange, count; name 0, type <i4, one dimension of two; up to a multiple of eight; the two numbers."""
+    found = encode(7, {"users": np.array([1, -2], np.int32)}, exchange=5)
+    head = b"COT1" + b"\x07\0\0\0" + b"\x05" + b"\x01" + b"\x00\x00\x01" + b"\x02\0\0\0"
+    assert found == head + bytes(7) + b"\x01\0\0\0" + b"\xfe\xff\xff\xff"
 
 
 def test_arrays_that_are_not_contiguous_are_packed():
@@ -97,7 +96,11 @@ def exchanges() -> list[tuple[str, Exchange]]:
     for name in FEDERATED:
         federation = registry.algorithm(name).train
         assert isinstance(federation, Federation)
-        found += [(name, e) for e in (federation.exchange, federation.opening) if e is not None]
+        found += [
+            (name, e)
+            for e in (*federation.exchanges, federation.opening(world_for(name, histories(0))))
+            if e is not None
+        ]
     return found
 
 
@@ -136,7 +139,7 @@ def test_sizes_of_any_widths_equal_what_the_encoder_makes(n, item_width, user_wi
 def judged(data: bytes) -> bool:
     """Whether the bytes are a message; anything but Malformed, or memory beyond the bytes, fails the test."""
     try:
-        t, own, common = decode(data)
+        t, own, common, _ = decode(data)
     except Malformed:
         return False
     assert 0 <= t < 2**32
@@ -177,7 +180,7 @@ known_headers = st.lists(
 @example([ENTRY.pack(0, 1, 2) + struct.pack("<2I", 2**32 - 1, 2**32 - 1)], 0, b"")
 def test_headers_that_lie_are_no_message(entries, more, body):
     """Shapes whose product overflows or is nothing, unknown names and types, too many dimensions."""
-    judged(HEAD.pack(MAGIC, 3, max(len(entries) + more, 0)) + b"".join(entries) + body)
+    judged(HEAD.pack(MAGIC, 3, 0, max(len(entries) + more, 0)) + b"".join(entries) + body)
 
 
 def real_message() -> bytes:
@@ -185,7 +188,7 @@ def real_message() -> bytes:
     world = world_for("fedavg", training)
     federation = registry.algorithm("fedavg").train
     assert isinstance(federation, Federation)
-    message = federation.exchange.ask(world, federation.start(world), np.array([0, 3, 4], np.int32), 2)
+    message = federation.exchanges[0].ask(world, federation.start(world), np.array([0, 3, 4], np.int32), 2)
     return encode(2, {"users": message.users, **message.own}, message.common)
 
 
@@ -211,14 +214,14 @@ SENT = real_message()
 
 def test_a_name_twice_is_no_message():
     entry = ENTRY.pack(0, 0, 1) + struct.pack("<I", 1)
-    values = bytes(1 + 8 + 8)  # the header is 23 bytes long, and arrays begin at multiples of eight
-    assert not judged(HEAD.pack(MAGIC, 0, 2) + entry * 2 + values)
-    assert judged(HEAD.pack(MAGIC, 0, 2) + entry + ENTRY.pack(COMMON, 0, 1) + struct.pack("<I", 1) + values)
+    values = bytes(8 + 8)  # the header is 24 bytes long, and arrays begin at multiples of eight
+    assert not judged(HEAD.pack(MAGIC, 0, 0, 2) + entry * 2 + values)
+    assert judged(HEAD.pack(MAGIC, 0, 0, 2) + entry + ENTRY.pack(COMMON, 0, 1) + struct.pack("<I", 1) + values)
 
 
 def test_reading_takes_no_memory_to_speak_of():
     """Neither for a message that says it is huge nor for one that is large."""
-    huge = HEAD.pack(MAGIC, 0, 1) + ENTRY.pack(0, 1, 3) + struct.pack("<3I", 2**20, 2**10, 2**3)
+    huge = HEAD.pack(MAGIC, 0, 0, 1) + ENTRY.pack(0, 1, 3) + struct.pack("<3I", 2**20, 2**10, 2**3)
     large = encode(0, {"users": np.zeros(4_000_000, np.int32)})
     tracemalloc.start()
     try:
@@ -240,9 +243,9 @@ def expected() -> tuple[Message, Expected, Updates]:
     assert isinstance(federation, Federation)
     cohort = np.array([0, 3, 4], np.int32)
     state = federation.start(world)
-    message = federation.exchange.ask(world, state, cohort, 2)
-    honest = federation.exchange.answer(world, message, Histories(np.arange(12, dtype=np.int32), training))
-    return message, Expected.of(message, world.n_items, federation.exchange.widths(world, state)), honest
+    message = federation.exchanges[0].ask(world, state, cohort, 2)
+    honest = federation.exchanges[0].answer(world, message, Histories(np.arange(12, dtype=np.int32), training))
+    return message, Expected.of(message, world.n_items, federation.exchanges[0].widths(world, state)), honest
 
 
 ASKED, EXPECTED, HONEST = expected()

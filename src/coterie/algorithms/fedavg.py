@@ -133,7 +133,7 @@ EXCHANGE = Exchange(ask, client_update, weigh_by_samples, average, widths)
 ALGORITHM = Algorithm(
     "federated averaging",
     FedAvg,
-    Federation(start, sample, EXCHANGE, model),
+    Federation(start, sample, (EXCHANGE,), model),
     state=Parameters,
     steps=lambda settings: settings.rounds,
     kernels=lambda settings: (*learner(settings.model).kernels(settings), "clusters"),

@@ -114,10 +114,13 @@ def statistics_of(history: Training) -> Doubles:
     return np.stack([np.log1p(counts) / 8, mean / (1 + np.abs(mean)), entropy / 4], axis=1)
 
 
+def opening(world: World) -> Exchange | None:
+    """Nobody is asked for statistics that clusters are not made of."""
+    return OPENING if world.settings.cluster_by == "embeddings" else None
+
+
 def first_partition(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
     """G_0 <- ClusterUsers(K, p, P_0), line 2; statistics are brought to one scale first."""
-    if world.settings.cluster_by != "embeddings":
-        return state
     known = delegates.user_rows / SCALE
     spread = known.std(axis=0)
     rows = np.zeros((world.n_users, known.shape[1]), np.float32)
@@ -241,15 +244,15 @@ def _algorithm(summary: str, settings: type[Federated], federation: Federation) 
 ALGORITHM = _algorithm(
     "active sampling and aggregation by clusters of users",
     FedFast,
-    Federation(initialise, actv_samp, ACTVAGG, fedavg.model, OPENING),
+    Federation(initialise, actv_samp, (ACTVAGG,), fedavg.model, opening),
 )
 ACTVSAMP_ALONE = _algorithm(
     "FedFast's sampling with FedAvg's average",
     FedAvgActvSamp,
-    Federation(initialise, actv_samp, AVERAGE, fedavg.model, OPENING),
+    Federation(initialise, actv_samp, (AVERAGE,), fedavg.model, opening),
 )
 ACTVAGG_ALONE = _algorithm(
     "random sampling with FedFast's aggregation",
     FedFast,
-    Federation(initialise, fedavg.sample, ACTVAGG, fedavg.model, OPENING),
+    Federation(initialise, fedavg.sample, (ACTVAGG,), fedavg.model, opening),
 )

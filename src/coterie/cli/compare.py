@@ -13,7 +13,7 @@ from coterie.cli.options import Columns, Json, Quiet, SkipBadRows, parse_columns
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from coterie.plan import Method, Plan
+    from coterie.plan import Method, Outcome, Plan
     from coterie.report.comparison import Comparison
 
 Cells = Annotated[
@@ -85,9 +85,19 @@ def compare(
     refuse_incomparable(cells_of(plan))
     _refuse_other_folder(out)
     outcomes = carry_out(plan, cells, SILENT if quiet or as_json else ScreenWatch())
+    outcomes = _without_diverged(outcomes)
     found = comparison(outcomes)
     place = _write(found, outcomes, out, plan)
     _print(found, outcomes, place, as_json, quiet)
+
+
+def _without_diverged(outcomes: list[Outcome]) -> list[Outcome]:
+    """A method that diverged has no figures: it is named and left out, unless none is left."""
+    diverged = {o.cell.method.label: o.diverged for o in outcomes if o.diverged}
+    kept = [o for o in outcomes if o.cell.method.label not in diverged]
+    for label, why in diverged.items() if kept else ():
+        typer.echo(f"left out, diverged: {label} ({why})", err=True)
+    return kept or outcomes
 
 
 def split_settings(pairs: list[str], labels: Sequence[str]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:

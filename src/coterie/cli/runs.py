@@ -218,23 +218,5 @@ def _print(finished: Run, as_json: bool, quiet: bool) -> None:
     rounds = result["rounds"]
     best = "" if result["best_round"] == rounds else f"; the best on validation is round {result['best_round']}"
     typer.echo(f"trained {rounds} {'round' if rounds == 1 else 'rounds'} in {result['seconds']:.2f} s{best}")
-    if "updates" in result:
-        typer.echo(_costs(result))
     typer.echo(f"run:    {result['run']}")
     typer.echo(f"report: {Path(result['run']) / 'report.html'}")
-
-
-def _costs(result: dict[str, Any]) -> str:
-    """What a federated run cost its users."""
-    per_update = max(result["updates"], 1)
-    lines = [
-        f"{result['updates']:,} updates of {result['selections']['users']:,} users; "
-        f"{result['bytes_up'] / 1e6:,.1f} MB up and {result['bytes_down'] / 1e6:,.1f} MB down, "
-        f"{result['bytes_up'] / per_update / 1e3:,.1f} kB and {result['bytes_down'] / per_update / 1e3:,.1f} kB an update"
-    ]
-    if result["dropped"]:
-        lines.append(f"{result['dropped']:,} times somebody who was asked dropped out")
-    if result["refused"]:
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(result["refused"].items()))
-        lines.append(f"updates refused: {reasons}")
-    return "\n".join(lines)

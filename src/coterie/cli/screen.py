@@ -30,8 +30,8 @@ class ScreenWatch(Watch):
             BarColumn(bar_width=30),
             TextColumn("{task.percentage:>3.0f}%" if total else ""),
             TimeElapsedColumn(),
-            TextColumn("left" if total else ""),
             *((TimeRemainingColumn(),) if total else ()),
+            TextColumn("left" if total else ""),
             TextColumn("{task.fields[note]}", markup=False),
         )
         began = time.perf_counter()

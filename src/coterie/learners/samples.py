@@ -8,7 +8,7 @@ import numpy as np
 
 from coterie import kernels, parallel, streams
 from coterie.federation import Histories, World
-from coterie.types import Floats, Ints, Longs, Rows
+from coterie.types import Floats, Ints, Longs
 
 NO_RATINGS: Floats = np.empty(0, np.float32)
 
@@ -36,7 +36,7 @@ def draw(world: World, users: Ints, t: int, node: Histories) -> Samples:
     has_everything = history.excluded.counts[people] >= world.n_items
     per_positive = np.where(has_everything, 1, 1 + negatives)
     starts = _running(history.positives.counts[people] * per_positive * settings.local_epochs)
-    keys = streams.keys(world.seed, "samples", t, last=users)
+    keys = streams.keys(node.seed, "samples", t, last=users)
     n_rows = np.empty(len(users), np.int64)
     rows, places = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.int32)
     targets = np.empty(starts[-1], np.float32)
@@ -52,8 +52,7 @@ def draw(world: World, users: Ints, t: int, node: Histories) -> Samples:
 
     parallel.over(part, starts)
     offsets = _running(n_rows)
-    packed = Rows(starts, rows).items[_leading(starts, offsets)]
-    return Samples(offsets, packed, starts, places, targets)
+    return Samples(offsets, rows[_leading(starts, offsets)], starts, places, targets)
 
 
 def _running(counts: Longs) -> Longs:

@@ -55,9 +55,30 @@ def notes(run: Reported) -> list[str]:
         )
     elif "split=own" not in r["protocol"]:
         lines.append("The data has no times: what is tested was held out at random.")
+    if "updates" in r:
+        lines.append(costs(r))
+    target = r.get("convergence", {}).get("target")
+    if target is not None:
+        reached = r["convergence"]["rounds_to_target"]
+        when = f"after {reached:,} rounds, as far as measured" if reached else "never"
+        lines.append(f"{r['convergence']['metric']} of {target:g} was reached {when}.")
     if r["as_published"]:
         lines.append("Leaky on purpose: training negatives avoided the held-out items (as_published).")
     return lines
+
+
+def costs(result: dict[str, Any]) -> str:
+    """What a federated run cost its users; how often one of them was asked is `selections`."""
+    asked, sent = result["asked"], result["updates"]
+    text = f"Asked {asked:,} times ({result['selections']['users']:,} users): {sent:,} updates accepted"
+    text += f", {result['dropped']:,} never came" if result["dropped"] else ""
+    if result["refused"]:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(result["refused"].items()))
+        text += f", {sum(result['refused'].values()):,} refused ({reasons})"
+    text += f". {result['bytes_up'] / 1e6:,.1f} MB up and {result['bytes_down'] / 1e6:,.1f} MB down"
+    if asked and sent:
+        text += f", about {result['bytes_up'] / sent / 1e3:,.1f} kB an update and {result['bytes_down'] / asked / 1e3:,.1f} kB a request"
+    return text + "."
 
 
 def all_notes(runs: Sequence[Reported]) -> list[str]:

@@ -16,15 +16,15 @@ from coterie.runtime.folder import read_arrays, write_arrays
 NAME = "checkpoint.npz"
 
 
-def write(folder: Path, point: Point, data: str) -> None:
-    """Save a point of a run on the data with this fingerprint."""
+def write(folder: Path, point: Point, data: str, config: dict[str, Any]) -> None:
+    """Save a point of a run under this config, on the data with this fingerprint."""
     arrays = _prefixed("state", point.state) | _prefixed("best", point.best)
-    about = {"journey": point.journey.to_json(), "data": data}
+    about = {"journey": point.journey.to_json(), "data": data, "config": config}
     packed = np.frombuffer(json.dumps(about, allow_nan=False).encode(), np.uint8)
     write_arrays(folder / NAME, arrays | {"about": packed, "selections": point.journey.selections})
 
 
-def read(folder: Path, kind: type[Record], data: str) -> Point | None:
+def read(folder: Path, kind: type[Record], data: str, config: dict[str, Any]) -> Point | None:
     """The last point saved; None if there is none yet."""
     if not (folder / NAME).exists():
         return None
@@ -36,6 +36,13 @@ def read(folder: Path, kind: type[Record], data: str) -> Point | None:
         raise RunError(
             f"{folder / NAME} is no checkpoint of this algorithm ({error}). Start again: coterie run {folder}/config.yaml"
         ) from None
+    for key in about["config"].keys() | config.keys():
+        before, now = about["config"].get(key), config.get(key)
+        if before != now:
+            raise RunError(
+                f"{folder}/config.yaml: setting {key!r} is {now!r}, but the run began with {before!r}; expected it unchanged. "
+                "Put it back, or start a run of its own with coterie run."
+            )
     if about["data"] != data:
         raise RunError(
             f"{folder}: the data is not what the run was trained on any more. Start it again with coterie run."

@@ -214,9 +214,13 @@ def _read(folder: Path, name: str, load: Callable[[Path], Any]) -> Any:
     try:
         return load(folder / name)
     except FileNotFoundError:
-        unfinished = name == "result.json" and (folder / "config.yaml").exists()
-        remedy = f"Go on with it: coterie resume {folder}" if unfinished else _again(folder)
+        begun = (folder / "config.yaml").exists() and not (folder / "result.json").exists()
+        remedy = (
+            f"Wait for it if it is training, else go on with it: coterie resume {folder}" if begun else _again(folder)
+        )
         raise RunError(f"{folder} holds no {name}; expected the folder of a finished run. {remedy}") from None
+    except RunError:
+        raise
     except (ValueError, KeyError, TypeError, AttributeError, EOFError, OSError, BadZipFile, CoterieError) as error:
         raise RunError(f"{folder / name} cannot be read ({error}). {_again(folder)}") from None
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from coterie import streams
 from coterie.federation import Exchange, Histories, World
 from coterie.runtime.wire import Malformed, decode, encode
 from coterie.types import Message, Training
@@ -21,11 +22,12 @@ class LocalEngine:
 
     @classmethod
     def over(cls, world: World, training: Training, n_nodes: int, through_the_wire: bool | None = None) -> LocalEngine:
-        """User u lives on node u mod n."""
-        people = np.arange(training.n_users, dtype=np.int32)
+        """User u lives on node u mod n. Nodes do not learn what the server may know about people."""
+        people, seed = np.arange(training.n_users, dtype=np.int32), streams.key(world.seed, "devices")
         shares = [people[n::n_nodes] for n in range(n_nodes)]
-        nodes = tuple(Histories(users, training.of_users(users) if n_nodes > 1 else training) for users in shares)
-        return cls(world, nodes, n_nodes > 1 if through_the_wire is None else through_the_wire)
+        nodes = tuple(Histories(users, training.of_users(users) if n_nodes > 1 else training, seed) for users in shares)
+        wired = n_nodes > 1 if through_the_wire is None else through_the_wire
+        return cls(replace(world, user_features={}), nodes, wired)
 
     def call(self, exchange: Exchange, message: Message) -> list[Reply]:
         """One message to every node that hosts somebody of the cohort, one reply from each."""
@@ -39,24 +41,24 @@ class LocalEngine:
     def _call(self, exchange: Exchange, message: Message, node: Histories) -> Reply:
         if not self.through_the_wire:
             updates = exchange.answer(self.world, message, node)
-            return Reply(message.users, message.round, updates.columns())
-        there = encode(message.round, {"users": message.users, **message.own}, message.common)
+            return Reply(message.users, message.round, updates.columns(), message.exchange)
+        there = encode(message.round, {"users": message.users, **message.own}, message.common, message.exchange)
         back = receive(self.world, exchange, there, node)
         return read_reply(message, back)
 
 
 def receive(world: World, exchange: Exchange, data: bytes, node: Histories) -> bytes:
     """The node's side: bytes in, bytes out."""
-    t, own, common = decode(data)
+    t, own, common, number = decode(data)
     users = own.pop("users")
-    updates = exchange.answer(world, Message(t, users, common, own), node)
-    return encode(t, updates.columns())
+    updates = exchange.answer(world, Message(t, users, common, own, number), node)
+    return encode(t, updates.columns(), exchange=number)
 
 
 def read_reply(message: Message, data: bytes) -> Reply:
     """The server's side: whatever the bytes are, a reply that validation can judge."""
     try:
-        t, columns, common = decode(data)
+        t, columns, common, number = decode(data)
     except Malformed:
         return Reply(message.users)
-    return Reply(message.users, t, None if common else columns)
+    return Reply(message.users, t, None if common else columns, number)

@@ -1,6 +1,6 @@
 """The binary wire format: named arrays behind a short header. Reading it is safe on arbitrary bytes.
 
-    "COT1"  round u32  count u8      then per array  name u8  dtype u8  ndim u8  shape u32 each
+    "COT1"  round u32  exchange u8  count u8      then per array  name u8  dtype u8  ndim u8  shape u32 each
     then the arrays, each from a multiple of eight bytes on, so that they can be used where they are
 
 Nothing is pickled and nothing is trusted: every length is checked against what is there before anything is made of it.
@@ -11,14 +11,14 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from coterie.types import Message, Updates
 
 MAGIC = b"COT1"
-HEAD = struct.Struct("<4sIB")
+HEAD = struct.Struct("<4sIBB")
 ENTRY = struct.Struct("<BBB")
 NAMES = ("users", "samples", "offsets", "items", "item_rows", "user_rows", "dense")  # append only: a name is its place
 DTYPES = tuple(np.dtype(d) for d in ("<i4", "<i8", "<f4", "<f8", "<u1", "<u8"))
@@ -31,11 +31,13 @@ class Malformed(ValueError):
     """Bytes that are no message."""
 
 
-def encode(t: int, arrays: Mapping[str, np.ndarray], common: Mapping[str, np.ndarray] | None = None) -> bytes:
+def encode(
+    t: int, arrays: Mapping[str, np.ndarray], common: Mapping[str, np.ndarray] | None = None, exchange: int = 0
+) -> bytes:
     """The bytes of a message."""
     named = [(NAMES.index(name), a) for name, a in arrays.items()]
     named += [(NAMES.index(name) + COMMON, a) for name, a in (common or {}).items()]
-    parts = [HEAD.pack(MAGIC, t, len(named))]
+    parts = [HEAD.pack(MAGIC, t, exchange, len(named))]
     for number, array in named:
         parts.append(ENTRY.pack(number, DTYPES.index(array.dtype), array.ndim))
         parts.append(struct.pack(f"<{array.ndim}I", *array.shape))
@@ -44,11 +46,20 @@ def encode(t: int, arrays: Mapping[str, np.ndarray], common: Mapping[str, np.nda
     return b"".join(part + bytes(-len(part) % ALIGNED) for part in (head, *body))
 
 
-def decode(data: bytes) -> tuple[int, dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """(round, arrays, common arrays); the arrays are read-only views of the bytes."""
+class Decoded(NamedTuple):
+    """What bytes say; the arrays are read-only views of them."""
+
+    round: int
+    arrays: dict[str, np.ndarray]
+    common: dict[str, np.ndarray]
+    exchange: int
+
+
+def decode(data: bytes) -> Decoded:
+    """Read a message, or raise Malformed."""
     if len(data) < HEAD.size:
         raise Malformed(f"{len(data)} bytes are too few for a message")
-    magic, t, count = HEAD.unpack_from(data)
+    magic, t, exchange, count = HEAD.unpack_from(data)
     if magic != MAGIC:
         raise Malformed("the bytes do not begin as a message does")
     entries, at = [], HEAD.size
@@ -67,7 +78,7 @@ def decode(data: bytes) -> tuple[int, dict[str, np.ndarray], dict[str, np.ndarra
         at += size + -size % ALIGNED
     if at != len(data) or len(own) + len(common) != count:
         raise Malformed("the message is longer than its arrays, or names one twice")
-    return t, own, common
+    return Decoded(t, own, common, exchange)
 
 
 def message_size(message: Message) -> int:

@@ -118,7 +118,7 @@ def on_synthetic(n_users: int, n_rounds: int) -> dict[str, Any]:
     training = split(data, "leave-one-out", 0.2, 0).training()
     made = time.perf_counter() - began
     del data
-    row = measure(training, {"embedding_size": 16, "participation": 0.01}, n_rounds, os.cpu_count() or 1)
+    row = measure(training, {"embedding_size": 10, "participation": 0.01}, n_rounds, os.cpu_count() or 1)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # KiB on Linux
     return {"n_users": n_users, "data_s": round(made, 1), "peak_gib": round(peak, 2), **row}
 

@@ -42,7 +42,8 @@ def draw(
     Without ratings the targets are 1 for a positive and 0 for a negative. A user who has everything has no negatives.
     """
     taken = np.zeros(n_items, np.uint8)
-    touched = np.zeros((n_items + 63) // 64, np.uint64)
+    touched = np.zeros((n_items + 63) // 64, np.uint64)  # a bit an item
+    parts = np.zeros((len(touched) + 63) // 64, np.uint64)  # a bit a word of them: most are empty where items are many
     place = np.empty(n_items, np.int32)
     for k in range(first, last):
         u, key = people[k], keys[k]
@@ -66,31 +67,39 @@ def draw(
                 s += 1
                 for _ in range(per):
                     if crowded:
-                        item = nth_unseen(seen, low, high, below(random_word(key, drawn), free))
+                        negative = nth_unseen(seen, low, high, below(random_word(key, drawn), free))
                         drawn += 1
                     else:
-                        item = below(random_word(key, drawn), n_items)
+                        negative = below(random_word(key, drawn), n_items)
                         drawn += 1
-                        while taken[item]:
-                            item = below(random_word(key, drawn), n_items)
+                        while taken[negative]:
+                            negative = below(random_word(key, drawn), n_items)
                             drawn += 1
-                    samples[s] = item
+                    samples[s] = negative
                     targets[s] = np.float32(0.0)
                     s += 1
         for i in range(low, high):
             taken[seen[i]] = 0
         for i in range(starts[k], s):
-            touched[samples[i] >> 6] |= ONE << (np.uint64(samples[i]) & LOW_BITS)
+            item = np.uint64(samples[i])
+            w = item >> SIX
+            touched[w] |= ONE << (item & LOW_BITS)
+            parts[w >> SIX] |= ONE << (w & LOW_BITS)
         r = starts[k]
-        for w in range(len(touched)):  # ascending, and nothing is left of the order in which items came
-            word = touched[w]
-            while word:
-                item = (w << 6) + lowest_bit(word)
-                word &= word - ONE
-                place[item] = r - starts[k]
-                rows[r] = item
-                r += 1
-            touched[w] = 0
+        for part in range(len(parts)):  # ascending, and nothing is left of the order in which items came
+            words = parts[part]
+            while words:
+                at = (part << 6) + lowest_bit(words)
+                words &= words - ONE
+                word = touched[at]
+                while word:
+                    number = (at << 6) + lowest_bit(word)
+                    word &= word - ONE
+                    place[number] = r - starts[k]
+                    rows[r] = number
+                    r += 1
+                touched[at] = 0
+            parts[part] = 0
         n_rows[k] = r - starts[k]
         for i in range(starts[k], s):
             samples[i] = place[samples[i]]

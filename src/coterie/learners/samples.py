@@ -50,7 +50,7 @@ def draw(world: World, users: Ints, t: int, node: Histories) -> Samples:
             keys, starts, first, last, n_rows, rows, places, targets,
         )  # fmt: skip
 
-    parallel.over(part, starts)
+    parallel.over(part, starts, smallest=32)  # every call marks items in tables of its own
     offsets = _running(n_rows)
     return Samples(offsets, rows[_leading(starts, offsets)], starts, places, targets)
 

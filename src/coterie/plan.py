@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import metadata
+from importlib import metadata, util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -351,7 +351,7 @@ def _read_from(path: Path) -> list[Path]:
 @cache
 def code_version() -> dict[str, str]:
     """What the same settings and data may give another figure under."""
-    versions = {package: metadata.version(package) for package in ("numpy", "scipy", "numba")}
+    versions = {p: metadata.version(p) for p in ("numpy", "scipy", "numba", "torch") if util.find_spec(p)}
     return {"coterie": __version__, "source": source_hash(Path(__file__).parent)} | versions
 
 

@@ -10,7 +10,7 @@ The test part is dropped before anything is trained.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 from coterie import streams
 from coterie.config import Course, Experiment
 from coterie.errors import ConfigError, Diverged, UnknownName
-from coterie.plan import Method, Outcome, Plan, carry_out, cells
+from coterie.plan import Method, Outcome, Plan, carry_out
 from coterie.progress import SILENT, Watch
 from coterie.registry import ALGORITHMS, algorithm
 
@@ -143,10 +143,18 @@ def draw(space: Space, seed: int, trial: int) -> dict[str, Any]:
 
 def _plan(search: Search, methods: Sequence[Method], seeds: tuple[int, ...]) -> Plan:
     settings = {"validation": True, "headline": ["NDCG"]} | BUDGETS[search.steps] | dict(search.held)
-    plan = Plan((search.dataset,), tuple(methods), settings, seeds, search.protocol, part="validation")
-    if any(getattr(cell.experiment.settings, "final_rate", 1) != 1 for cell in cells(plan)):
-        return replace(plan, settings=settings | {"patience": 0})
-    return plan
+    if _rate_may_fall(search):
+        settings["patience"] = 0
+    return Plan((search.dataset,), tuple(methods), settings, seeds, search.protocol, part="validation")
+
+
+def _rate_may_fall(search: Search) -> bool:
+    """Then trials train to the end: a rate that was cut off at the best round is one that nobody can train again.
+
+    Trials and finalists of a search are judged by the same rule, whatever was drawn.
+    """
+    held: float = search.held.get("final_rate", 1)
+    return held != 1 or ("final_rate" in SPACES[search.algorithm] and "final_rate" not in search.held)
 
 
 def _ranked(search: Search, methods: Sequence[Method], outcomes: Sequence[Outcome]) -> list[tuple[Method, Tried]]:

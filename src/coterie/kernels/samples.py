@@ -24,6 +24,38 @@ def lowest_bit(word: Scalar) -> Scalar:
     return PLACES[(alone * DE_BRUIJN) >> np.uint64(58)]
 
 
+@helper
+def renumber(samples: Ints, touched: np.ndarray, parts: np.ndarray, place: Ints, rows: Ints) -> Scalar:
+    """Writes the items of `samples` into `rows`, ascending and once each, and into `samples` where each stands there.
+
+    Nothing is left of the order in which items came. `touched` has a bit an item and `parts` a bit a word of those, because
+    most are empty where items are many; both are zeros, and are so again afterwards. Returns how many rows there are.
+    """
+    for i in range(len(samples)):
+        item = np.uint64(samples[i])
+        w = item >> SIX
+        touched[w] |= ONE << (item & LOW_BITS)
+        parts[w >> SIX] |= ONE << (w & LOW_BITS)
+    r = 0
+    for part in range(len(parts)):
+        words = parts[part]
+        while words:
+            at = (part << 6) + lowest_bit(words)
+            words &= words - ONE
+            word = touched[at]
+            while word:
+                number = (at << 6) + lowest_bit(word)
+                word &= word - ONE
+                place[number] = r
+                rows[r] = number
+                r += 1
+            touched[at] = 0
+        parts[part] = 0
+    for i in range(len(samples)):
+        samples[i] = place[samples[i]]
+    return r
+
+
 @numba.njit(
     types.void(
         readonly(int64), readonly(int64), readonly(int32), readonly(float32), readonly(int64), readonly(int32),
@@ -42,8 +74,8 @@ def draw(
     Without ratings the targets are 1 for a positive and 0 for a negative. A user who has everything has no negatives.
     """
     taken = np.zeros(n_items, np.uint8)
-    touched = np.zeros((n_items + 63) // 64, np.uint64)  # a bit an item
-    parts = np.zeros((len(touched) + 63) // 64, np.uint64)  # a bit a word of them: most are empty where items are many
+    touched = np.zeros((n_items + 63) // 64, np.uint64)
+    parts = np.zeros((len(touched) + 63) // 64, np.uint64)
     place = np.empty(n_items, np.int32)
     for k in range(first, last):
         u, key = people[k], keys[k]
@@ -80,26 +112,4 @@ def draw(
                     s += 1
         for i in range(low, high):
             taken[seen[i]] = 0
-        for i in range(starts[k], s):
-            item = np.uint64(samples[i])
-            w = item >> SIX
-            touched[w] |= ONE << (item & LOW_BITS)
-            parts[w >> SIX] |= ONE << (w & LOW_BITS)
-        r = starts[k]
-        for part in range(len(parts)):  # ascending, and nothing is left of the order in which items came
-            words = parts[part]
-            while words:
-                at = (part << 6) + lowest_bit(words)
-                words &= words - ONE
-                word = touched[at]
-                while word:
-                    number = (at << 6) + lowest_bit(word)
-                    word &= word - ONE
-                    place[number] = r - starts[k]
-                    rows[r] = number
-                    r += 1
-                touched[at] = 0
-            parts[part] = 0
-        n_rows[k] = r - starts[k]
-        for i in range(starts[k], s):
-            samples[i] = place[samples[i]]
+        n_rows[k] = renumber(samples[starts[k] : s], touched, parts, place, rows[starts[k] : s])

@@ -11,7 +11,7 @@ import pytest
 from slow_fedfast import Sample, Weights, actv_agg, client_update, equation_1, equation_1_touched, lloyd
 from small_federation import histories, play, world_for
 
-from coterie.federation import Histories, World
+from coterie.federation import World
 from coterie.learners.samples import draw
 from coterie.runtime.local import LocalEngine
 from coterie.types import Training

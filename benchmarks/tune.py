@@ -20,7 +20,7 @@ from coterie.config import parse_assignments
 from coterie.tuning import SPACES, Search, tune
 
 TUNED = Path(__file__).parents[1] / "src" / "coterie" / "tuned.yaml"
-HEADER = "# Found on validation parts by benchmarks/tune.py; the defaults for these datasets.\n"
+HEADER = "# Found on validation parts, as benchmarks/tune_all.sh tells; the defaults for these datasets.\n"
 
 
 def write(dataset: str, name: str, settings: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coterie.cli.options import Columns, Json, Quiet, SkipBadRows, parse_columns
+from coterie.cli.options import Columns, Dataset, Json, Protocol, Quiet, SkipBadRows, parse_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,15 +31,8 @@ def compare(
             show_default=False,
         ),
     ],
-    dataset: Annotated[
-        str, typer.Option("--dataset", "-d", help="A dataset (coterie data list) or a path.")
-    ] = "synthetic",
-    protocol: Annotated[
-        str | None,
-        typer.Option(
-            "--protocol", "-p", help="loo-50, loo-99, loo-100, holdout or full.", show_default="the dataset's"
-        ),
-    ] = None,
+    dataset: Dataset = "synthetic",
+    protocol: Protocol = None,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many seeds: 0, 1, ...")] = 3,
     set_: Annotated[
         list[str] | None,

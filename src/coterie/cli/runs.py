@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coterie.cli.options import Columns, Json, Quiet, SkipBadRows, parse_columns
+from coterie.cli.options import Columns, Json, Protocol, Quiet, SkipBadRows, parse_columns
 
 if TYPE_CHECKING:
     from coterie.finished import Run
@@ -30,12 +30,7 @@ def run(
         str | None,
         typer.Option("--dataset", "-d", help="A dataset (coterie data list) or a path.", show_default="synthetic"),
     ] = None,
-    protocol: Annotated[
-        str | None,
-        typer.Option(
-            "--protocol", "-p", help="loo-50, loo-99, loo-100, holdout or full.", show_default="the dataset's"
-        ),
-    ] = None,
+    protocol: Protocol = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Same seed, same result.", show_default="0")] = None,
     rounds: Annotated[
         int | None, typer.Option("--rounds", help="Rounds of a federated algorithm.", show_default="its own")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coterie.cli.compare import Cells
-from coterie.cli.options import Columns, Json, Quiet, SkipBadRows, parse_columns
+from coterie.cli.options import Columns, Dataset, Json, Protocol, Quiet, SkipBadRows, parse_columns
 
 if TYPE_CHECKING:
     from coterie.tuning import Found
@@ -19,15 +19,8 @@ SHOWN = 5
 
 def tune(
     algorithm: Annotated[str, typer.Argument(help="An algorithm (coterie algorithms).", show_default=False)],
-    dataset: Annotated[
-        str, typer.Option("--dataset", "-d", help="A dataset (coterie data list) or a path.")
-    ] = "synthetic",
-    protocol: Annotated[
-        str | None,
-        typer.Option(
-            "--protocol", "-p", help="loo-50, loo-99, loo-100, holdout or full.", show_default="the dataset's"
-        ),
-    ] = None,
+    dataset: Dataset = "synthetic",
+    protocol: Protocol = None,
     trials: Annotated[int, typer.Option("--trials", min=1, help="How many settings are tried.")] = 30,
     finalists: Annotated[
         int,

@@ -29,12 +29,7 @@ def train(world: World, given: Parameters, samples: Samples, rated: bool) -> Cha
     settings = world.settings
     if settings.device == "cuda":
         return batched.train(forward, world, given, samples, rated)
-    n, width = given.user_rows.shape
-    changes = Changes(
-        np.empty((n, width), np.int32),
-        np.empty((len(samples.items), width), np.int32),
-        np.empty((n, width + 1), np.int32),
-    )
+    changes = Changes.room_for(given, samples)
     how = () if settings.sample_by_sample else (settings.batch_size, settings.optimizer == "adam")
     kernel = kernels.load("gmf_users" if settings.sample_by_sample else "gmf_batches")
 

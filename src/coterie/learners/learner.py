@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from coterie.federation import World
 from coterie.learners.samples import Samples
 from coterie.models.recommender import Recommender
@@ -28,6 +30,13 @@ class Changes(NamedTuple):
     user_rows: Ints  # (users of the cohort, width)
     item_rows: Ints  # (rows of the samples, width)
     dense: Ints  # (users of the cohort, size)
+
+    @classmethod
+    def room_for(cls, given: Parameters, samples: Samples) -> Changes:
+        """Arrays for a kernel to fill."""
+        n, width = given.user_rows.shape
+        shapes = (n, width), (len(samples.items), width), (n, len(given.dense))
+        return cls(*(np.empty(shape, np.int32) for shape in shapes))
 
 
 @dataclass(frozen=True, slots=True)

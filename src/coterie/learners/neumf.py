@@ -6,8 +6,6 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from coterie import kernels, parallel
 from coterie.federation import World
 from coterie.learners import batched
@@ -34,12 +32,7 @@ def train(world: World, given: Parameters, samples: Samples, rated: bool) -> Cha
     settings, sizes = world.settings, sizes_of(world)
     if by_torch(settings):
         return batched.train(partial(forward, sizes.tolist()), world, given, samples, rated)
-    kernel, (n, width) = kernels.load("neumf_users"), given.user_rows.shape
-    changes = Changes(
-        np.empty((n, width), np.int32),
-        np.empty((len(samples.items), width), np.int32),
-        np.empty((n, len(given.dense)), np.int32),
-    )
+    kernel, changes = kernels.load("neumf_users"), Changes.room_for(given, samples)
 
     def part(first: int, last: int) -> None:
         kernel.train(

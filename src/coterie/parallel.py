@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
 
 import numpy as np
@@ -31,12 +31,23 @@ def over(work: Callable[[int, int], object], load: Longs | int, smallest: int = 
     """Call work(first, last) on ranges that cover all rows; `load` is how many rows, or their running total of work."""
     n = workers()
     rows = load if isinstance(load, int) else len(load) - 1
-    pieces = min(n * PIECES_A_THREAD, rows // smallest)
-    if n == 1 or pieces <= 1:
+    pieces = n * PIECES_A_THREAD if rows >= n * PIECES_A_THREAD * smallest else n
+    if n == 1 or rows <= 1:
         work(0, rows)
         return
-    ranges = [(first, last) for first, last in pairwise(_cuts(load, pieces)) if first < last]
-    list(_pool(n).map(work, *zip(*ranges, strict=True)))
+    ranges = iter([(first, last) for first, last in pairwise(_cuts(load, pieces)) if first < last])
+
+    def take() -> None:
+        for first, last in ranges:  # threads share the iterator: whoever is free takes the next
+            work(first, last)
+
+    others = [_pool(n).submit(take) for _ in range(n - 1)]  # this thread works too: waking another takes long
+    try:
+        take()
+    finally:
+        wait(others)
+    for other in others:
+        other.result()
 
 
 def _cuts(load: Longs | int, pieces: int) -> list[int]:

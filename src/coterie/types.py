@@ -44,22 +44,26 @@ class Rows:
     def counts(self) -> Longs:
         return np.diff(self.offsets)
 
+    def counts_of(self, users: Ints | Longs) -> Longs:
+        """How many items the given users have, without a look at the others."""
+        return self.offsets[users + 1] - self.offsets[users]
+
     def of(self, user: int) -> Ints:
         return self.items[self.offsets[user] : self.offsets[user + 1]]
 
     def take(self, users: Ints) -> tuple[Longs, Ints]:
         """(row, item) for every item of the given users; row counts within `users`."""
-        return np.repeat(np.arange(len(users)), self.counts[users]), self.items[self.places(users)]
+        return np.repeat(np.arange(len(users)), self.counts_of(users)), self.items[self.places(users)]
 
     def places(self, users: Ints | Longs) -> Longs:
         """Where the items of the given users stand, one user after the other."""
-        counts = self.counts[users]
+        counts = self.counts_of(users)
         starts: Longs = np.repeat(self.offsets[users] - (np.cumsum(counts) - counts), counts)
         return starts + np.arange(len(starts))
 
     def of_users(self, users: Ints | Longs) -> Rows:
         """The rows of some users, numbered anew in the order given."""
-        offsets = np.concatenate([[0], np.cumsum(self.counts[users])]).astype(np.int64)
+        offsets = np.concatenate([[0], np.cumsum(self.counts_of(users))]).astype(np.int64)
         return Rows(offsets, self.items[self.places(users)])
 
 

@@ -212,3 +212,20 @@ def test_an_item_twice_is_a_fault_and_so_is_descending_order():
             rows[:1],
         )
         assert check(u) == [REPEATED_ITEM]
+
+
+@some
+@given(st.data(), st.sampled_from([1, 3]))
+def test_moved_rows_equal_exact_division_for_any_cut(data, weights_a_row):
+    numbers = st.integers(-(2**50), 2**50)
+    total = np.array(data.draw(st.lists(numbers, min_size=15, max_size=15))).reshape(5, 3)
+    weight = np.array(data.draw(st.lists(st.integers(0, 2**40), min_size=5 * weights_a_row, max_size=5 * weights_a_row)))
+    weight = weight.reshape(5, weights_a_row)
+    before = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    after, cut = np.empty_like(before), data.draw(st.integers(0, 5))
+    for low, high in ((0, cut), (cut, 5)):
+        kernels.load("sums").move(locked(before), locked(total), locked(weight), low, high, after)
+    for i in range(5):
+        for f in range(3):
+            each = max(int(weight[i, f % weights_a_row]), 1)
+            assert after[i, f] == np.float32(float(before[i, f]) + int(total[i, f]) / each / 2**20)

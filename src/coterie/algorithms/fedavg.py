@@ -30,7 +30,7 @@ from coterie.learners.learner import Parameters
 from coterie.learners.samples import draw
 from coterie.learners.settings import Federated
 from coterie.models.recommender import Recommender
-from coterie.types import SCALE, Floats, Ints, Message, Updates
+from coterie.types import SCALE, Floats, Ints, Longs, Message, Updates
 
 BLOCK = 1024
 
@@ -107,14 +107,14 @@ def average(world: World, state: Any, sums: Sums, delegates: Delegates, t: int) 
     """w <- sum_k (n_k / n_sigma) w^k, as w + sum_k n_k (w^k - w) / n_sigma: those who left a row alone add nothing."""
     n_sigma = max(int(sums["samples"][0]), 1)
     touched = world.settings.average == "touched"
-    weights = np.maximum(sums["touched"], 1)[:, None] if touched else n_sigma
+    weights = sums["touched"] if touched else np.full(world.n_items, n_sigma)
     own = 1.0 if touched else delegates.samples[:, None] / n_sigma
     user_rows = state.user_rows.copy()
     user_rows[delegates.users] = moved(user_rows[delegates.users], own * delegates.user_rows)
     return replace(
         state,
         user_rows=user_rows,
-        item_rows=moved(state.item_rows, sums["items"] / weights),
+        item_rows=move_items(state.item_rows, sums["items"], weights[:, None]),
         dense=moved(state.dense, sums["dense"] / n_sigma),
     )
 
@@ -122,6 +122,13 @@ def average(world: World, state: Any, sums: Sums, delegates: Delegates, t: int) 
 def moved(before: Floats, change: np.ndarray) -> Floats:
     """Parameters after a change in fixed point."""
     return (before + change / SCALE).astype(np.float32)
+
+
+def move_items(item_rows: Floats, total: Longs, weights: Longs) -> Floats:
+    """Item rows after weighted changes in fixed point; where nobody weighs anything they stay."""
+    after, kernel = np.empty_like(item_rows), kernels.load("sums").move
+    parallel.over(lambda low, high: kernel(item_rows, total, weights, low, high, after), len(item_rows), BLOCK)
+    return after
 
 
 def model(world: World, state: Any) -> Recommender:

@@ -97,7 +97,7 @@ def profile_statistics(world: World, message: Message, node: Histories) -> Updat
     statistics = statistics_of(node.training)[node.places(message.users)]
     n, none = len(message.users), np.empty(0, np.int32)
     quantised = np.rint(statistics * SCALE).astype(np.int32)
-    counts = node.training.positives.counts[node.places(message.users)]
+    counts = node.training.positives.counts_of(node.places(message.users))
     return Updates(
         message.users, counts, np.zeros(n + 1, np.int64), none, none.reshape(0, 0), quantised, np.empty((n, 0), np.int32)
     )  # fmt: skip
@@ -175,7 +175,7 @@ def weigh_by_change(world: World, updates: Updates) -> Sums:
 
 def actv_agg(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
     dense = fedavg.moved(state.dense, sums["dense"] / max(int(sums["samples"][0]), 1))  # line 3
-    item_rows = fedavg.moved(state.item_rows, sums["items"] / np.maximum(sums["weights"], 1))  # line 11
+    item_rows = fedavg.move_items(state.item_rows, sums["items"], sums["weights"])  # line 11
     user_rows = state.user_rows.copy()
     user_rows[delegates.users] = fedavg.moved(user_rows[delegates.users], delegates.user_rows)  # line 15
     groups = cluster_users(world, user_rows, state.clusters)  # line 18

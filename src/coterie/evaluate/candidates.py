@@ -39,7 +39,7 @@ def sample(held: Interactions, known: Rows, n_negatives: int, seed: int, part: s
     users = np.flatnonzero(wanted.counts).astype(np.int32)
     keys = streams.keys(seed, f"candidates {part}", last=users)
     negatives = unseen_items(known, users, held.n_items, n_negatives, keys)
-    counts = wanted.counts[users]
+    counts = wanted.counts_of(users)
     positives = np.full((len(users), counts.max(initial=0)), -1, np.int32)
     rows, items = wanted.take(users)
     positives[rows, np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)] = items
@@ -48,7 +48,7 @@ def sample(held: Interactions, known: Rows, n_negatives: int, seed: int, part: s
 
 def unseen_items(seen: Rows, users: Ints, n_items: int, n: int, keys: NDArray[np.uint64]) -> Ints:
     """(users, n) distinct items outside `seen`, uniformly; -1 where a user has no more."""
-    free = n_items - seen.counts[users]
+    free = n_items - seen.counts_of(users)
     ranks = _distinct(free, n, keys)
     return np.where(ranks < 0, -1, nth_unseen(seen, users, np.maximum(ranks, 0), n_items)).astype(np.int32)
 

@@ -36,7 +36,13 @@ def step(p: Floats, q: Floats, h: Floats, move: Scalar, keep: Scalar) -> None:
 
 @helper
 def gather(item_rows: Floats, items: Ints, low: Scalar, q: Floats, before: Floats) -> None:
-    """The rows a user touches, twice: to train on, and to compare with."""
+    """The rows a user touches, twice: to train on, and to compare with.
+
+    Where items are many their rows are far away: a first short loop has many of them on their way at once.
+    """
+    for r in range(len(q)):
+        row = item_rows[np.uint64(items[low + r])]
+        q[r, 0], q[r, -1] = row[0], row[-1]
     for r in range(len(q)):
         row = item_rows[np.uint64(items[low + r])]
         for f in range(len(row)):

@@ -113,3 +113,14 @@ def draw(
         for i in range(low, high):
             taken[seen[i]] = 0
         n_rows[k] = renumber(samples[starts[k] : s], touched, parts, place, rows[starts[k] : s])
+
+
+@numba.njit(
+    types.void(readonly(int64), readonly(int64), readonly(int32), int32[::1]),
+    nogil=True, cache=True, error_model="numpy",
+)  # fmt: skip
+def pack(starts: Longs, offsets: Longs, rows: Ints, out: Ints) -> None:
+    """The first offsets[k + 1] - offsets[k] rows from every starts[k] on, without the gaps between."""
+    for k in range(len(offsets) - 1):
+        for i in range(offsets[k + 1] - offsets[k]):
+            out[offsets[k] + i] = rows[starts[k] + i]

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-from numba import int8, int32, int64, types
+from numba import float32, int8, int32, int64, types
 
 from coterie.kernels.common import Scalar, helper, readonly
-from coterie.types import TOO_LARGE, Ints, Longs
+from coterie.types import SCALE, TOO_LARGE, Floats, Ints, Longs
 
 FINE, UNKNOWN_ITEM, REPEATED_ITEM, OUT_OF_RANGE, NOT_A_NUMBER = 0, 1, 2, 3, 4
 LIMIT = np.int32(TOO_LARGE)
@@ -67,6 +67,22 @@ def by_change(offsets: Longs, items: Ints, rows: Ints, low: int, high: int, tota
                 size = abs(q)
                 out[f] += size * q
                 w[f] += size
+
+
+@numba.njit(
+    types.void(readonly(float32, 2), readonly(int64, 2), readonly(int64, 2), int64, int64, float32[:, ::1]),
+    nogil=True, cache=True, error_model="numpy",
+)  # fmt: skip
+def move(before: Floats, total: Longs, weight: Longs, low: int, high: int, after: Floats) -> None:
+    """Rows low..high: after = before + total / weight, out of fixed point; a weight is one for a row or for a component.
+
+    In one pass and without large arrays in between: that is most of the server's work where items are many.
+    """
+    wide = weight.shape[1] > 1
+    for i in range(low, high):
+        for f in range(before.shape[1]):
+            each = max(weight[i, f if wide else 0], 1)
+            after[i, f] = before[i, f] + total[i, f] / each / SCALE
 
 
 @helper

@@ -33,17 +33,17 @@ def draw(world: World, users: Ints, t: int, node: Histories) -> Samples:
     settings, history = world.settings, node.training
     people = node.places(users)
     negatives = 0 if history.ratings is not None else settings.negatives
-    has_everything = history.excluded.counts[people] >= world.n_items
+    has_everything = history.excluded.counts_of(people) >= world.n_items
     per_positive = np.where(has_everything, 1, 1 + negatives)
-    starts = _running(history.positives.counts[people] * per_positive * settings.local_epochs)
+    starts = _running(history.positives.counts_of(people) * per_positive * settings.local_epochs)
     keys = streams.keys(node.seed, "samples", t, last=users)
     n_rows = np.empty(len(users), np.int64)
     rows, places = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.int32)
     targets = np.empty(starts[-1], np.float32)
-    fill = kernels.load("samples").draw
+    kernel = kernels.load("samples")
 
     def part(first: int, last: int) -> None:
-        fill(
+        kernel.draw(
             people, history.positives.offsets, history.positives.items,
             NO_RATINGS if history.ratings is None else history.ratings,
             history.excluded.offsets, history.excluded.items, world.n_items, negatives, settings.local_epochs,
@@ -52,13 +52,12 @@ def draw(world: World, users: Ints, t: int, node: Histories) -> Samples:
 
     parallel.over(part, starts, smallest=32)  # every call marks items in tables of its own
     offsets = _running(n_rows)
-    return Samples(offsets, rows[_leading(starts, offsets)], starts, places, targets)
+    items = np.empty(offsets[-1], np.int32)
+    kernel.pack(starts, offsets, rows, items)
+    return Samples(offsets, items, starts, places, targets)
 
 
 def _running(counts: Longs) -> Longs:
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-
-
-def _leading(starts: Longs, offsets: Longs) -> Longs:
-    """The first offsets[k + 1] - offsets[k] places from every starts[k] on."""
-    return np.arange(offsets[-1]) + np.repeat(starts[:-1] - offsets[:-1], np.diff(offsets))
+    total = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=total[1:])
+    return total

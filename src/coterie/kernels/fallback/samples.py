@@ -50,6 +50,11 @@ def draw(
         rows[begin : begin + len(touched)] = touched
 
 
+def pack(starts: Longs, offsets: Longs, rows: Ints, out: Ints) -> None:
+    """The first offsets[k + 1] - offsets[k] rows from every starts[k] on, without the gaps between."""
+    out[:] = rows[np.arange(offsets[-1]) + np.repeat(starts[:-1] - offsets[:-1], np.diff(offsets))]
+
+
 def shuffle(order: list[int], words: Words) -> None:
     """Fisher and Yates, from the end; writes order."""
     ends = np.arange(len(order) - 1, 0, -1)

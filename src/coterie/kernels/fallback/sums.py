@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from coterie.types import NOT_FINITE, TOO_LARGE, Bools, Ints, Longs
+from coterie.types import NOT_FINITE, SCALE, TOO_LARGE, Bools, Floats, Ints, Longs
 
 FINE, UNKNOWN_ITEM, REPEATED_ITEM, OUT_OF_RANGE, NOT_A_NUMBER = 0, 1, 2, 3, 4
 
@@ -25,6 +25,12 @@ def by_change(offsets: Longs, items: Ints, rows: Ints, low: int, high: int, tota
     q = rows[here].astype(np.int64)
     _add(total, items[here], np.abs(q) * q)
     _add(weight, items[here], np.abs(q))
+
+
+def move(before: Floats, total: Longs, weight: Longs, low: int, high: int, after: Floats) -> None:
+    """Rows low..high: after = before + total / weight, out of fixed point; a weight is one for a row or for a component."""
+    here = slice(low, high)
+    after[here] = before[here] + total[here] / np.maximum(weight[here], 1) / SCALE
 
 
 def check(

@@ -168,6 +168,11 @@ def test_another_seed_starts_elsewhere():
     assert found[0] == found[1] != found[2]
 
 
+def draw_in_turns(labels: np.ndarray, m: int, seed: int, t: int) -> np.ndarray:
+    """As ActvSAMP does."""
+    return clusters.draw(labels, clusters.turns(clusters.sizes_of(labels), m, seed, t), seed, t)
+
+
 # Same bits for any number of threads.
 
 
@@ -184,7 +189,7 @@ def test_the_number_of_threads_changes_nothing(monkeypatch):
         moved = rows.copy()
         clusters.move_along(moved, new, labels == 1, sums.astype(np.float32))
         first = clusters.first_clusters(rows, labels >= 0, 4, 1, iterations=2)
-        drawn = clusters.draw(labels, 3000, 0, 8)
+        drawn = draw_in_turns(labels, 3000, 0, 8)
         rounded, _ = clusters.totals(wild, labels, 9)
         outcomes.append([a.tobytes() for a in (new, sums, counts, moved, first, drawn, rounded)])
     assert all(outcome == outcomes[0] for outcome in outcomes)
@@ -212,7 +217,7 @@ def slow_draw(labels: list[int], m: int, seed: int, t: int) -> list[int]:
     st.integers(0, 1000),
 )
 def test_a_draw_equals_its_definition(labels, m, seed, t):
-    found = clusters.draw(np.array(labels, np.int32), m, seed, t)
+    found = draw_in_turns(np.array(labels, np.int32), m, seed, t)
     assert found.dtype == np.int32
     assert found.tolist() == slow_draw(labels, m, seed, t)
 
@@ -222,7 +227,7 @@ def test_a_draw_from_many_equals_its_definition(m):
     """Here lots above a threshold are passed over unseen."""
     labels = np.random.default_rng(m).choice(7, 20_000, p=[0.5, 0.3, 0.1, 0.05, 0.03, 0.019, 0.001]).astype(np.int32)
     for t in range(3):
-        assert clusters.draw(labels, m, 1, t).tolist() == slow_draw(labels.tolist(), m, 1, t)
+        assert draw_in_turns(labels, m, 1, t).tolist() == slow_draw(labels.tolist(), m, 1, t)
 
 
 def test_a_threshold_that_was_too_low_is_noticed(monkeypatch):
@@ -234,7 +239,7 @@ def test_a_threshold_that_was_too_low_is_noticed(monkeypatch):
 
     labels = np.random.default_rng(0).integers(0, 3, 5000).astype(np.int32)
     monkeypatch.setattr(clusters, "_lowest", unlucky)
-    assert clusters.draw(labels, 100, 1, 0).tolist() == slow_draw(labels.tolist(), 100, 1, 0)
+    assert draw_in_turns(labels, 100, 1, 0).tolist() == slow_draw(labels.tolist(), 100, 1, 0)
 
 
 def test_within_a_cluster_everybody_is_equally_likely():
@@ -243,7 +248,7 @@ def test_within_a_cluster_everybody_is_equally_likely():
     rounds, m = 3000, 21
     counts = np.zeros(len(labels))
     for t in range(rounds):
-        counts[clusters.draw(labels, m, 4, t)] += 1
+        counts[draw_in_turns(labels, m, 4, t)] += 1
     assert counts[labels < 0].sum() == 0
     np.testing.assert_array_equal(counts[labels == 2], rounds)  # five of five, every round
     for c, size in ((0, 12), (1, 30)):
@@ -256,12 +261,18 @@ def test_within_a_cluster_everybody_is_equally_likely():
 def test_rounds_are_drawn_apart_from_each_other():
     """Who was in the last round is as likely as anybody to be in the next one."""
     labels = np.zeros(100, np.int32)
-    cohorts = [set(clusters.draw(labels, 20, 0, t).tolist()) for t in range(2000)]
+    cohorts = [set(draw_in_turns(labels, 20, 0, t).tolist()) for t in range(2000)]
     again = np.mean([len(a & b) for a, b in pairwise(cohorts)])
     assert again == pytest.approx(4, abs=5 * 1.6 / np.sqrt(1999))  # 20 * 20 / 100; hypergeometric deviation 1.6
 
 
 def test_another_seed_or_round_draws_others():
     labels = np.zeros(1000, np.int32)
-    drawn = [clusters.draw(labels, 50, seed, t).tolist() for seed, t in ((0, 0), (0, 1), (1, 0))]
+    drawn = [draw_in_turns(labels, 50, seed, t).tolist() for seed, t in ((0, 0), (0, 1), (1, 0))]
     assert len({tuple(d) for d in drawn}) == 3
+
+
+def test_a_cluster_sends_all_it_has_where_more_is_wanted():
+    labels = np.array([0, 0, 1, -1, 1, 1], np.int32)
+    assert clusters.draw(labels, np.array([5, 3]), 0, 0).tolist() == [0, 1, 2, 4, 5]
+    assert len(clusters.draw(labels, np.array([0, 2]), 0, 0)) == 2

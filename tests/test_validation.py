@@ -15,7 +15,7 @@ from coterie.federation import Exchange, Federation, Histories, World
 from coterie.progress import Watch
 from coterie.runtime.local import LocalEngine
 from coterie.splits import split
-from coterie.types import Message, Training, Updates
+from coterie.types import Message, Sizes, Training, Updates
 from coterie.validation import MOST_SAMPLES, Expected, Reply, validate
 
 ASKED = np.array([0, 3, 4, 7], np.int32)
@@ -39,7 +39,7 @@ def honest() -> Updates:
     return federation.exchanges[0].answer(world, message, Histories(np.arange(12, dtype=np.int32), training))
 
 
-EXPECTED = Expected(ROUND, ASKED, 15, (5, 5, 6))
+EXPECTED = Expected(ROUND, ASKED, Sizes(15, 5, 5, 6))
 
 
 def judge(*replies: Reply) -> tuple[list[int], dict[str, int]]:

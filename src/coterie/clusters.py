@@ -71,13 +71,18 @@ def move_along(rows: Floats, labels: Ints, still: Bools, moves: Floats) -> None:
     parallel.over(lambda first, last: kernel(rows, labels, still, moves, first, last), len(rows), BLOCK)
 
 
-def draw(labels: Ints, m: int, seed: int, t: int) -> Ints:
-    """m users, one of each cluster in turn until there are enough; who it is within a cluster is chance.
+def sizes_of(labels: Ints) -> Longs:
+    """How many users each cluster has."""
+    return np.bincount(labels[labels >= 0], minlength=1)
+
+
+def draw(labels: Ints, quotas: Longs, seed: int, t: int) -> Ints:
+    """So many users of each cluster, or all it has; who it is within a cluster is chance.
 
     Everybody draws a lot, and the lowest lots of a cluster are in. One cluster is plain sampling without replacement.
     """
-    sizes = np.bincount(labels[labels >= 0], minlength=1)
-    quotas = turns(sizes, m, seed, t)
+    sizes = sizes_of(labels)
+    quotas = np.minimum(quotas, sizes)
     key = streams.key(seed, "sampling", t)
     # lots are uniform: a threshold a little above the quota's share finds nearly only those that are needed
     share = (quotas + 6 * np.sqrt(quotas) + 8) / np.maximum(sizes, 1)

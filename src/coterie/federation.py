@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.models.recommender import Recommender
-from coterie.types import Bools, Ids, Ints, Longs, Message, Training, Updates
+from coterie.types import Bools, Ids, Ints, Longs, Message, Sizes, Training, Updates
 
 Sums = dict[str, NDArray[np.int64]]
 
@@ -65,8 +65,8 @@ class Exchange:
     """Integer sums over users: they do not depend on the order, and can be made in parts or in secret."""
     finish: Callable[[World, Any, Sums, Delegates, int], Any]
     """(world, state, sums, delegates, t) -> the next state: the paper's formula."""
-    widths: Callable[[World, Any], tuple[int, int, int]]
-    """(world, state) -> how wide item rows, user rows and dense parameters of an update are."""
+    sizes: Callable[[World, Any], Sizes]
+    """(world, state) -> what an update may hold."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ def play(
     message = replace(exchange.ask(world, state, cohort, t), exchange=number)
     there = message if absent is None or not absent.any() else message.to(~absent)
     replies = engine.call(exchange, there) if len(there.users) else []
-    updates, refused = validate(replies, Expected.of(there, world.n_items, exchange.widths(world, state)))
+    updates, refused = validate(replies, Expected.of(there, exchange.sizes(world, state)))
     own = refused.total() - sum(refused[fault] for fault in NOT_OF_THE_COHORT)
     tally = Tally(
         cohort,

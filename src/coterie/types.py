@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,6 +120,15 @@ class Message:
         """The same message for some of the users."""
         own = {name: rows[which] for name, rows in self.own.items()}
         return Message(self.round, self.users[which], self.common, own, self.exchange)
+
+
+class Sizes(NamedTuple):
+    """What an update may hold: item rows with numbers below `items`, and how wide everything is."""
+
+    items: int
+    item_width: int
+    user_width: int
+    dense: int
 
 
 @dataclass(frozen=True, slots=True)

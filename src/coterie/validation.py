@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from coterie import kernels, parallel
-from coterie.types import Bools, Ints, Longs, Message, Updates
+from coterie.types import Bools, Ints, Longs, Message, Sizes, Updates
 
 MOST_SAMPLES = 1 << 23
 """More could overflow a sum of n_k times an entry over 2^17 users."""
@@ -40,14 +40,12 @@ class Reply:
 class Expected:
     round: int
     users: Ints  # ascending
-    n_items: int
-    widths: tuple[int, int, int]
-    """Of item rows, user rows and dense parameters."""
+    sizes: Sizes
     exchange: int = 0
 
     @classmethod
-    def of(cls, message: Message, n_items: int, widths: tuple[int, int, int]) -> Expected:
-        return cls(message.round, message.users, n_items, widths, message.exchange)
+    def of(cls, message: Message, sizes: Sizes) -> Expected:
+        return cls(message.round, message.users, sizes, message.exchange)
 
 
 def validate(replies: list[Reply], expected: Expected) -> tuple[Updates, Counter[str]]:
@@ -83,7 +81,7 @@ def _fault_of_whole(reply: Reply, expected: Expected) -> str:
     if any(column.ndim == 0 for column in columns.values()):
         return "wrong shape"
     n, rows, offsets = len(columns["users"]), len(columns["items"]), columns["offsets"]
-    item_width, user_width, dense_size = expected.widths
+    _, item_width, user_width, dense_size = expected.sizes
     shapes = {
         "users": (n,), "samples": (n,), "offsets": (n + 1,), "items": (rows,),
         "item_rows": (rows, item_width), "user_rows": (n, user_width), "dense": (n, dense_size),
@@ -103,7 +101,7 @@ def _faults(updates: Updates, asked: Ints, heard: Bools, expected: Expected) -> 
     def part(first: int, last: int) -> None:
         check(
             updates.offsets, updates.items, updates.item_rows, updates.user_rows, updates.dense,
-            expected.n_items, first, last, faults,
+            expected.sizes.items, first, last, faults,
         )  # fmt: skip
 
     parallel.over(part, updates.offsets)
@@ -117,7 +115,7 @@ def _faults(updates: Updates, asked: Ints, heard: Bools, expected: Expected) -> 
 
 
 def _nothing(expected: Expected) -> Updates:
-    item_width, user_width, dense_size = expected.widths
+    _, item_width, user_width, dense_size = expected.sizes
     none = np.empty(0, np.int32)
     zero: Longs = np.zeros(1, np.int64)
     return Updates(

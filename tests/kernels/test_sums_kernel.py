@@ -219,7 +219,9 @@ def test_an_item_twice_is_a_fault_and_so_is_descending_order():
 def test_moved_rows_equal_exact_division_for_any_cut(data, weights_a_row):
     numbers = st.integers(-(2**50), 2**50)
     total = np.array(data.draw(st.lists(numbers, min_size=15, max_size=15))).reshape(5, 3)
-    weight = np.array(data.draw(st.lists(st.integers(0, 2**40), min_size=5 * weights_a_row, max_size=5 * weights_a_row)))
+    weight = np.array(
+        data.draw(st.lists(st.integers(0, 2**40), min_size=5 * weights_a_row, max_size=5 * weights_a_row))
+    )
     weight = weight.reshape(5, weights_a_row)
     before = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
     after, cut = np.empty_like(before), data.draw(st.integers(0, 5))

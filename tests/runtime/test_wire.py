@@ -245,7 +245,7 @@ def expected() -> tuple[Message, Expected, Updates]:
     state = federation.start(world)
     message = federation.exchanges[0].ask(world, state, cohort, 2)
     honest = federation.exchanges[0].answer(world, message, Histories(np.arange(12, dtype=np.int32), training))
-    return message, Expected.of(message, world.n_items, federation.exchanges[0].widths(world, state)), honest
+    return message, Expected.of(message, federation.exchanges[0].sizes(world, state)), honest
 
 
 ASKED, EXPECTED, HONEST = expected()

@@ -30,7 +30,7 @@ from coterie.learners.learner import Parameters
 from coterie.learners.samples import draw
 from coterie.learners.settings import Federated
 from coterie.models.recommender import Recommender
-from coterie.types import SCALE, Floats, Ints, Longs, Message, Updates
+from coterie.types import SCALE, Floats, Ints, Longs, Message, Sizes, Updates
 
 BLOCK = 1024
 
@@ -47,7 +47,7 @@ def start(world: World) -> Parameters:
 def sample(world: World, state: Any, t: int) -> Ints:
     """S_t: m users at random."""
     everybody = np.where(world.members, 0, -1).astype(np.int32)
-    return clusters.draw(everybody, cohort_size(world), world.seed, t)
+    return clusters.draw(everybody, np.array([cohort_size(world)]), world.seed, t)
 
 
 def cohort_size(world: World) -> int:
@@ -76,8 +76,8 @@ def client_update(world: World, message: Message, node: Histories) -> Updates:
     )  # fmt: skip
 
 
-def widths(world: World, state: Any) -> tuple[int, int, int]:
-    return state.item_rows.shape[1], state.user_rows.shape[1], len(state.dense)
+def sizes(world: World, state: Any) -> Sizes:
+    return Sizes(world.n_items, state.item_rows.shape[1], state.user_rows.shape[1], len(state.dense))
 
 
 def weigh_by_samples(world: World, updates: Updates) -> Sums:
@@ -135,7 +135,7 @@ def model(world: World, state: Any) -> Recommender:
     return learner(world.settings.model).model(world, Parameters(state.user_rows, state.item_rows, state.dense))
 
 
-EXCHANGE = Exchange(ask, client_update, weigh_by_samples, average, widths)
+EXCHANGE = Exchange(ask, client_update, weigh_by_samples, average, sizes)
 
 ALGORITHM = Algorithm(
     "federated averaging",

@@ -42,7 +42,7 @@ from coterie.federation import Delegates, Exchange, Federation, Histories, Sums,
 from coterie.learners import learner
 from coterie.learners.settings import Federated
 from coterie.records import Record
-from coterie.types import SCALE, Doubles, Floats, Ints, Message, Training, Updates
+from coterie.types import SCALE, Doubles, Floats, Ints, Message, Sizes, Training, Updates
 
 N_STATISTICS = 3
 
@@ -155,7 +155,8 @@ def by_metadata(world: World) -> Ints:
 
 def actv_samp(world: World, state: State, t: int) -> Ints:
     """S_t: users at random, one of each cluster in turn, until there are m."""
-    return clusters.draw(state.clusters, fedavg.cohort_size(world), world.seed, t)
+    quotas = clusters.turns(clusters.sizes_of(state.clusters), fedavg.cohort_size(world), world.seed, t)
+    return clusters.draw(state.clusters, quotas, world.seed, t)
 
 
 # Algorithm 3
@@ -218,10 +219,10 @@ def _mean_and_entropy(history: Training) -> tuple[Doubles, Doubles]:
 
 
 OPENING = Exchange(
-    ask_for_statistics, profile_statistics, lambda world, updates: {}, first_partition, lambda w, s: (0, N_STATISTICS, 0)
+    ask_for_statistics, profile_statistics, lambda world, updates: {}, first_partition, lambda w, s: Sizes(0, 0, N_STATISTICS, 0)
 )  # fmt: skip
-ACTVAGG = Exchange(fedavg.ask, fedavg.client_update, weigh_by_change, actv_agg, fedavg.widths)
-AVERAGE = Exchange(fedavg.ask, fedavg.client_update, fedavg.weigh_by_samples, average_and_recluster, fedavg.widths)
+ACTVAGG = Exchange(fedavg.ask, fedavg.client_update, weigh_by_change, actv_agg, fedavg.sizes)
+AVERAGE = Exchange(fedavg.ask, fedavg.client_update, fedavg.weigh_by_samples, average_and_recluster, fedavg.sizes)
 
 
 class FedAvgActvSamp(Clustered, fedavg.FedAvg):

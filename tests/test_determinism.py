@@ -34,6 +34,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "plain": {},
     "drop-out": {"drop_out": 0.3, "local_epochs": 2},
     "adam": {"optimizer": "adam", "batch_size": 4, "learning_rate": 0.01},
+    "moments": {"optimizer": "adam", "batch_size": 4, "learning_rate": 0.01, "moments": "averaged"},
 }
 
 

@@ -12,6 +12,7 @@ ALGORITHMS: dict[str, str] = {
     "fedfast": "coterie.algorithms.fedfast",
     "fedavg+actvsamp": "coterie.algorithms.fedfast:ACTVSAMP_ALONE",
     "fedavg+actvagg": "coterie.algorithms.fedfast:ACTVAGG_ALONE",
+    "fedbso": "coterie.algorithms.fedbso",
     "random": "coterie.baselines.random",
     "popular": "coterie.baselines.popular",
     "bpr": "coterie.baselines.bpr",

@@ -15,7 +15,7 @@ from coterie.errors import DataError, FetchError, UnknownName
 
 
 def test_every_dataset_has_what_people_are_told() -> None:
-    assert {"synthetic", "ml-100k", "ml-1m", "foursquare-italy", "yelp", "tripadvisor"} <= set(DATASETS)
+    assert {"synthetic", "ml-100k", "ml-1m", "foursquare-italy", "yelp", "tripadvisor", "pinterest"} <= set(DATASETS)
     for name, record in DATASETS.items():
         assert record.name == name
         assert record.summary

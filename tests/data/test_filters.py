@@ -63,6 +63,16 @@ def test_users_with_too_few_interactions_go(least: int, users: str, left: int) -
     assert (data.user_ids.tolist(), len(data)) == (list(users), left)
 
 
+def test_repeated_pairs_count_as_records() -> None:
+    """a stands three times for two pairs, b twice for two, c once."""
+    data = Interactions.from_columns(list("aaabbc"), list("xxyxyx"))
+    left = {n: apply(data, Filters(min_user_records=n)).user_ids.tolist() for n in (1, 2, 3)}
+    assert left == {1: ["a", "b", "c"], 2: ["a", "b"], 3: ["a"]}
+    assert len(apply(data, Filters(min_user_records=3))) == 2
+    both = apply(apply(data, Filters(min_user_interactions=2)), Filters(min_user_records=3))
+    assert both.user_ids.tolist() == ["a"]  # counts follow their users
+
+
 def test_users_are_counted_once_and_items_not_at_all() -> None:
     data = apply(EXAMPLE, Filters(min_user_interactions=3))
     assert data.item_ids.tolist() == ["x", "y", "z"]  # each is left with one user

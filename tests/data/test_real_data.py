@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from coterie import api
-from coterie.data import tripadvisor, yelp
+from coterie.data import pinterest, tripadvisor, yelp
 from coterie.data.datasets import load
 from coterie.data.fetch import here
 from coterie.data.files import open_member
@@ -182,6 +182,39 @@ def test_tripadvisor_is_held_out_at_random_by_the_seed(place_of) -> None:
     # two draws of one of n agree with probability 1 / n
     alike = (1 / np.bincount(data.users)).sum()
     assert abs((first.items == other.items).sum() - alike) < 4 * np.sqrt(alike)
+
+
+def pins_of(place: Path) -> dict[str, list[str]]:
+    """Everybody's items in both files of lines `user item item ...`, repeats and all, read without the reader."""
+    pins: dict[str, list[str]] = {}
+    for name in (pinterest.TRAIN, pinterest.TEST):
+        for user, *items in map(str.split, text_of(place, name).splitlines()):
+            pins.setdefault(user, []).extend(items)
+    return pins
+
+
+def test_pinterest(place_of) -> None:
+    place = place_of("pinterest", pinterest.TRAIN)
+    data = read(place)
+    assert records_of(place, pinterest.TRAIN) + records_of(place, pinterest.TEST) == 1_025_709
+    assert counts(data) == (37_501, 9_836, 1_000_154)
+    assert data.notes == (f"{1_025_709 - 1_000_154:,} repeated user-item pairs merged, the newest of each kept",)
+    assert data.user_ids.tolist() == [str(n) for n in range(37_501)]
+    assert data.item_ids.tolist() == [str(n) for n in range(9_836)]
+    pins = pins_of(place)
+    assert np.bincount(data.users).tolist() == [len(set(pins[user])) for user in data.user_ids]
+    for user in (0, 8, 37_500):  # user 8 has pinned some images twice
+        assert set(data.items[data.users == user].tolist()) == set(map(int, pins[str(user)]))
+
+
+def test_pinterest_as_fedbso_filters_it(place_of) -> None:
+    """Users with 20 pins or more; an image pinned twice counts there, and is one interaction afterwards."""
+    pins = pins_of(place_of("pinterest", pinterest.TRAIN))
+    data = load("pinterest")
+    assert (data.name, *counts(data)) == ("pinterest", 37_326, 9_832, 996_983)
+    assert set(data.user_ids) == {user for user, items in pins.items() if len(items) >= 20}
+    parts = split(data, "leave-one-out", 0, seed=0)
+    assert (len(parts.test), len(parts.train)) == (37_326, 996_983 - 37_326)
 
 
 @pytest.mark.parametrize(

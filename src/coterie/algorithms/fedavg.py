@@ -27,7 +27,7 @@ from coterie.algorithm import Algorithm
 from coterie.federation import Delegates, Exchange, Federation, Histories, Sums, World
 from coterie.learners import learner
 from coterie.learners.learner import Parameters
-from coterie.learners.samples import draw
+from coterie.learners.samples import Samples, draw
 from coterie.learners.settings import Federated
 from coterie.models.recommender import Recommender
 from coterie.types import SCALE, Floats, Ints, Longs, Message, Sizes, Updates
@@ -66,7 +66,10 @@ def ask(world: World, state: Any, cohort: Ints, t: int) -> Message:
 
 def client_update(world: World, message: Message, node: Histories) -> Updates:
     """ClientUpdate(k, w_t) for all users of a node: what changed, in fixed point, and n_k."""
-    samples = draw(world, message.users, message.round, node)
+    return train_on(draw(world, message.users, message.round, node), world, message, node)
+
+
+def train_on(samples: Samples, world: World, message: Message, node: Histories) -> Updates:
     given = Parameters(message.own["user_rows"], message.common["item_rows"], message.common["dense"])
     rated = node.training.ratings is not None
     now = world.settings.model_copy(update={"learning_rate": world.settings.rate_at(message.round)})

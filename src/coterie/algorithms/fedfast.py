@@ -40,6 +40,7 @@ from coterie.algorithms import fedavg
 from coterie.errors import UnknownName
 from coterie.federation import Delegates, Exchange, Federation, Histories, Sums, World
 from coterie.learners import learner
+from coterie.learners.learner import embeddings
 from coterie.learners.settings import Federated
 from coterie.records import Record
 from coterie.types import SCALE, Doubles, Floats, Ints, Message, Sizes, Training, Updates
@@ -120,13 +121,18 @@ def opening(world: World) -> Exchange | None:
 
 
 def first_partition(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
-    """G_0 <- ClusterUsers(K, p, P_0), line 2; statistics are brought to one scale first."""
+    """G_0 <- ClusterUsers(K, p, P_0), line 2."""
+    groups = clusters.first_clusters(profiles(world, delegates), world.members, world.settings.clusters, world.seed)
+    return replace(state, clusters=groups)
+
+
+def profiles(world: World, delegates: Delegates) -> Floats:
+    """P_0 (users, statistics), brought to one scale."""
     known = delegates.user_rows / SCALE
     spread = known.std(axis=0)
     rows = np.zeros((world.n_users, known.shape[1]), np.float32)
     rows[delegates.users] = (known - known.mean(axis=0)) / np.where(spread > 0, spread, 1)
-    groups = clusters.first_clusters(rows, world.members, world.settings.clusters, world.seed)
-    return replace(state, clusters=groups)
+    return rows
 
 
 # ClusterUsers
@@ -138,7 +144,7 @@ def cluster_users(world: World, user_rows: Floats, groups: Ints) -> Ints:
     if settings.cluster_by != "embeddings":
         return groups
     n_clusters = min(settings.clusters, int(world.members.sum()))
-    return clusters.kmeans(user_rows, groups, n_clusters, settings.cluster_iterations)
+    return clusters.kmeans(embeddings(settings, user_rows), groups, n_clusters, settings.cluster_iterations)
 
 
 def by_metadata(world: World) -> Ints:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from coterie.data import foursquare, movielens, tripadvisor, yelp
+from coterie.data import foursquare, movielens, pinterest, tripadvisor, yelp
 from coterie.data.fetch import Archive, Source, Wheel
 from coterie.data.interactions import Interactions
 from coterie.data.options import Reading
@@ -120,6 +120,17 @@ DATASETS: dict[str, Dataset] = {
             terms="cite Zheng, Mobasher and Burke 2014 (WI-IAT)",
             filters=FEDFAST,
             by_hand=f"Get {tripadvisor.ARCHIVE} from the context-aware data sets of CARSKit (Zheng et al.) and put it",
+        ),
+        Dataset(  # last: others' files have telling names, so a folder with one of them and a train.txt is theirs
+            "pinterest",
+            "Pinterest: 37,501 users, 9,836 images, 1,025,709 pins, no times",
+            "loo-100",
+            read=pinterest.read,
+            signature=(pinterest.TRAIN,),
+            terms="none stated; cite Geng et al. 2015 (ICCV) and He et al. 2017 (WWW)",
+            filters={"min_user_records": 20},  # FedBSO, Section 4.1.1: at least 20 interactions (pins)
+            by_hand="Get the version with 37,501 users of Pinterest-20 (He et al. 2017, pins of Geng et al. 2015), a line per user "
+            f"and its items, from somebody who works with it and put {pinterest.TRAIN} and {pinterest.TEST}, plain or gzipped,",
         ),
     )
 }

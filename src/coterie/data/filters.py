@@ -22,6 +22,8 @@ class Filters(Settings):
     """Keep only ratings of at least this."""
     feedback: Literal["implicit", "explicit"] = "implicit"
     """Whether ratings are forgotten once filtered (implicit) or predicted (explicit)."""
+    min_user_records: int = Field(0, ge=0)
+    """Drop users who stand in the source less often, repeated pairs counted."""
     min_user_interactions: int = Field(0, ge=0)
     """Drop users with fewer interactions; counted once."""
     core: int = Field(0, ge=0)
@@ -35,8 +37,12 @@ class Filters(Settings):
 def apply(data: Interactions, filters: Filters) -> Interactions:
     """The filtered data, users and items renumbered, with a note for each filter that took something away."""
     data = rated(data, filters)
+    counts = np.bincount(data.users, minlength=data.n_users)
+    if filters.min_user_records:
+        records = counts if data.user_records is None else data.user_records
+        enough = records[data.users] >= filters.min_user_records
+        data = _keep(data, enough, f"by users with at least {filters.min_user_records} records")
     if filters.min_user_interactions:
-        counts = np.bincount(data.users, minlength=data.n_users)
         enough = counts[data.users] >= filters.min_user_interactions
         data = _keep(data, enough, f"by users with at least {filters.min_user_interactions}")
     if filters.core:

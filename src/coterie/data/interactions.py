@@ -44,6 +44,8 @@ class Interactions:
     item_categories: Ids | None = None
     """One tuple of names per item."""
     user_features: dict[str, Ids] = field(default_factory=dict)
+    user_records: Longs | None = None
+    """How often each user stands in the source, repeated pairs counted; for filters."""
     name: str = "given"
     """The dataset it is, where it is one by name."""
     notes: tuple[str, ...] = ()
@@ -78,7 +80,8 @@ class Interactions:
             )
         if merged := len(order) - len(kept):
             notes = (*notes, f"{merged:,} repeated user-item pairs merged, the {keep} of each kept")
-        data = cls(users, items, ratings, times, user_ids, item_ids, item_order, notes=notes)
+        records = np.bincount(users, minlength=len(user_ids))
+        data = cls(users, items, ratings, times, user_ids, item_ids, item_order, user_records=records, notes=notes)
         return data.select(kept)
 
     @classmethod
@@ -161,6 +164,7 @@ class Interactions:
             item_texts=None if self.item_texts is None else self.item_texts[items],
             item_categories=None if self.item_categories is None else self.item_categories[items],
             user_features={name: values[users] for name, values in self.user_features.items()},
+            user_records=None if self.user_records is None else self.user_records[users],
         )
 
     def describe_items(self, texts: Mapping[str, str], categories: Mapping[str, tuple[str, ...]]) -> Interactions:

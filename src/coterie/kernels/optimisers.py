@@ -1,7 +1,7 @@
 """How a device's copy moves after a batch, by SGD or Adam: pieces for kernels that train user by user.
 
 Adam (Kingma and Ba 2015) begins anew on every device in every round: its moments start at zero, never travel and are not
-kept, and t counts the device's own steps of this round. An item row that is not in a batch does not move and keeps its
+kept, and t counts the device's own steps of this round; `gmf_moments` is for moments that survive. An item row that is not in a batch does not move and keeps its
 moments (as PyTorch's SparseAdam does), while t goes on counting.
 """
 

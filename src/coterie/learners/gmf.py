@@ -22,7 +22,8 @@ def start(world: World) -> Parameters:
     if settings.device == "cuda":
         batched.find_device(settings.device)  # say now what is missing, not in the middle of a round
     model = GMF.start(world.n_users, world.n_items, settings.embedding_size, world.seed, settings.start_scale)
-    return Parameters(model.user_rows, model.item_rows, np.concatenate([model.output, model.bias]))
+    parameters = Parameters(model.user_rows, model.item_rows, np.concatenate([model.output, model.bias]))
+    return parameters if settings.moments == "fresh" else parameters.with_moments()
 
 
 def train(world: World, given: Parameters, samples: Samples, rated: bool) -> Changes:
@@ -30,8 +31,7 @@ def train(world: World, given: Parameters, samples: Samples, rated: bool) -> Cha
     if settings.device == "cuda":
         return batched.train(forward, world, given, samples, rated)
     changes = Changes.room_for(given, samples)
-    how = () if settings.sample_by_sample else (settings.batch_size, settings.optimizer == "adam")
-    kernel = kernels.load("gmf_users" if settings.sample_by_sample else "gmf_batches")
+    kernel, how = kernels.load(family(settings)), ways(settings, samples.round)
 
     def part(first: int, last: int) -> None:
         kernel.train(
@@ -44,19 +44,35 @@ def train(world: World, given: Parameters, samples: Samples, rated: bool) -> Cha
     return changes
 
 
+def family(settings: Any) -> str:
+    """The kernels that train it."""
+    if settings.moments == "averaged":
+        return "gmf_moments"
+    return "gmf_users" if settings.sample_by_sample else "gmf_batches"
+
+
+def ways(settings: Any, t: int) -> tuple[int, ...]:
+    """What they want to know beside rate and regularisation. Moments that survive have seen a step in every round at least."""
+    if settings.moments == "averaged":
+        return settings.batch_size, t
+    return () if settings.sample_by_sample else (settings.batch_size, settings.optimizer == "adam")
+
+
 def forward(p: Tensor, q: Tensor, dense: Tensor) -> Tensor:
     """h . (p * q) + b for a batch of every user, for PyTorch."""
     return (q * (p * dense[:, :-1])[:, None, :]).sum(2) + dense[:, -1:]
 
 
 def model(world: World, parameters: Parameters) -> GMF:
+    if world.settings.moments == "averaged":
+        parameters = parameters.without_moments()
     return GMF(parameters.user_rows, parameters.item_rows, parameters.dense[:-1], parameters.dense[-1:])
 
 
 def kernel_families(settings: Any) -> tuple[str, ...]:
     if settings.device == "cuda":
         return "samples", "sums"
-    return "samples", "gmf_users" if settings.sample_by_sample else "gmf_batches", "sums"
+    return "samples", family(settings), "sums"
 
 
 LEARNER = Learner(start, train, model, kernel_families)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,27 @@ class Parameters(Record):
     user_rows: Floats  # (users, width)
     item_rows: Floats  # (items, width)
     dense: Floats  # (size,)
+
+    def with_moments(self) -> Parameters:
+        """Each part three times as wide: room for both of Adam's moments behind the values."""
+        return Parameters(*(_widened(getattr(self, f.name)) for f in fields(self)))
+
+    def without_moments(self) -> Parameters:
+        return Parameters(*(values_of(getattr(self, f.name)) for f in fields(self)))
+
+
+def values_of(part: Floats) -> Floats:
+    """Parameters with moments, without them."""
+    return np.ascontiguousarray(part[..., : part.shape[-1] // 3])
+
+
+def _widened(part: Floats) -> Floats:
+    return np.concatenate([part, np.zeros_like(part), np.zeros_like(part)], axis=-1)
+
+
+def embeddings(settings: Any, user_rows: Floats) -> Floats:
+    """What similar people have alike."""
+    return values_of(user_rows) if settings.moments == "averaged" else user_rows
 
 
 class Changes(NamedTuple):

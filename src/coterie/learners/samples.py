@@ -22,6 +22,7 @@ class Samples:
     starts: Longs  # (n + 1,)
     places: Ints  # (samples,)
     targets: Floats  # (samples,) 1 or 0, or the rating
+    round: int = 0
 
     @property
     def counts(self) -> Longs:
@@ -54,7 +55,7 @@ def draw(world: World, users: Ints, t: int, node: Histories) -> Samples:
     offsets = _running(n_rows)
     items = np.empty(offsets[-1], np.int32)
     kernel.pack(starts, offsets, rows, items)
-    return Samples(offsets, items, starts, places, targets)
+    return Samples(offsets, items, starts, places, targets, t)
 
 
 def _running(counts: Longs) -> Longs:

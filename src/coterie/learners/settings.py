@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from coterie.settings import Settings
 
@@ -34,7 +34,10 @@ class Federated(Settings):
     local_epochs: int = Field(1, ge=1)
     """Passes of a device over its own data in a round."""
     optimizer: Literal["sgd", "adam"] = "sgd"
-    """How a device takes its steps; Adam's memory begins anew every round and never leaves the device. For neumf it needs PyTorch."""
+    """How a device takes its steps. For neumf Adam needs PyTorch."""
+    moments: Literal["fresh", "averaged"] = "fresh"
+    """Adam's memory: it begins anew every round and never leaves the device, or it survives: it is sent and averaged like the
+    parameters it belongs to, at three times the bytes (gmf on the CPU)."""
     batch_size: int = Field(1, ge=1)
     """Samples a step: the gradient is the mean over them. For neumf more than one needs PyTorch."""
     learning_rate: float = Field(0.05, gt=0)
@@ -53,6 +56,15 @@ class Federated(Settings):
     """Simulated nodes that share out the users; more than one speak through the wire format."""
     device: Literal["cpu", "cuda"] = "cpu"
     """Where devices are simulated: compiled kernels on the CPU, or batched PyTorch on a GPU."""
+
+    @model_validator(mode="after")
+    def _averaged_moments_need_adam(self) -> Federated:
+        if self.moments == "averaged" and (self.optimizer, self.model, self.device) != ("adam", "gmf", "cpu"):
+            raise ValueError(
+                f"moments=averaged is for optimizer=adam, model=gmf and device=cpu, but these are {self.optimizer}, {self.model} "
+                f"and {self.device}. Set them so, or moments=fresh"
+            )
+        return self
 
     def rate_at(self, t: int) -> float:
         """The learning rate of round t = 0, 1, ..."""

@@ -10,6 +10,7 @@ from coterie.models.recommender import Recommender
 KINDS: dict[str, tuple[str, str]] = {
     "factors": ("coterie.models.factors", "Factors"),
     "gmf": ("coterie.models.gmf", "GMF"),
+    "gmf-groups": ("coterie.models.gmf_groups", "GMFGroups"),
     "neumf": ("coterie.models.neumf", "NeuMF"),
     "random": ("coterie.models.random", "RandomScores"),
     "popular": ("coterie.models.popular", "ItemCounts"),

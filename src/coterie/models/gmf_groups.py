@@ -1,0 +1,40 @@
+"""GMF with item rows of each group's own: y = h_g . (p_u * q_gi) + b_g for a user of group g."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from coterie.models.gmf import GMF
+from coterie.models.recommender import Recommender
+from coterie.types import Floats, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class GMFGroups(Recommender):
+    kind: ClassVar[str] = "gmf-groups"
+    trained: ClassVar[tuple[str, ...]] = ("user_rows", "item_rows", "output", "bias")
+    user_rows: Floats  # (users, d)
+    item_rows: Floats  # (groups, items, d)
+    output: Floats  # (groups, d)
+    bias: Floats  # (groups,)
+    groups: Ints  # (users,)
+
+    def score(self, users: Ints, items: Ints | None = None) -> Floats:
+        n_items = self.item_rows.shape[1] if items is None else items.shape[1]
+        scores = np.empty((len(users), n_items), np.float32)
+        mine = self.groups[users]
+        for group in np.unique(mine).tolist():
+            here = np.flatnonzero(mine == group)
+            scores[here] = self._of(group).score(users[here], None if items is None else items[here])
+        return scores
+
+    def score_newcomer(self, history: Ints, negatives: int, reg: float) -> Floats:
+        """With the rows of the largest group: which one somebody new belongs to is not known."""
+        return self._of(int(np.bincount(self.groups).argmax())).score_newcomer(history, negatives, reg)
+
+    def _of(self, group: int) -> GMF:
+        """The model as this group has it."""
+        return GMF(self.user_rows, self.item_rows[group], self.output[group], self.bias[group : group + 1])

@@ -1,0 +1,344 @@
+"""FedBSO: hand-computed steps of its box, whole rounds equal to a slow twin, and what each reading changes."""
+
+from __future__ import annotations
+
+from math import exp
+from typing import Any
+
+import numpy as np
+import pytest
+import slow_fedbso as slow
+from slow_fedfast import Weights, client_update, equation_1, equation_1_touched
+from small_federation import histories, play, play_locally, sha256, world_for
+from test_fedfast_twin import CLOSE, samples_of, weights
+
+from coterie import clusters, streams
+from coterie.algorithms import fedbso
+from coterie.algorithms.fedbso import State, get_best_user, replace_center, swap_centers, users_a_cluster
+from coterie.errors import ConfigError
+from coterie.federation import World
+from coterie.registry import algorithm
+from coterie.runtime.local import LocalEngine
+from coterie.types import Training
+
+
+class Rigged:
+    """A generator that gives what it is told to."""
+
+    def __init__(self, *given: Any) -> None:
+        self.given = list(given)
+
+    def random(self) -> float:
+        return self.given.pop(0)
+
+    def integers(self, n: int) -> int:
+        assert self.given[0] < n
+        return self.given.pop(0)
+
+    def choice(self, n: int, size: int, replace: bool) -> np.ndarray:
+        assert (size, replace) == (2, False)
+        return np.array(self.given.pop(0))
+
+
+# Lines 5 to 9: replacement.
+
+
+def ints(*values: int) -> np.ndarray:
+    return np.array(values, np.int32)
+
+
+@pytest.mark.parametrize(
+    ("r1", "p5", "expected"), [(0.49, 0.5, [4, 9, 2]), (0.5, 0.5, [4, 7, 2]), (0.0, 0.0, [4, 7, 2]), (0.99, 1.0, [4, 9, 2])]
+)  # fmt: skip
+def test_a_random_user_replaces_the_centre_of_a_random_cluster(r1, p5, expected):
+    """People 3, 9 and 11 take part; the second of them and the second cluster are drawn."""
+    centres = ints(4, 7, 2)
+    found = replace_center(Rigged(r1, 1, 1), centres, ints(3, 9, 11), p5)  # type: ignore[arg-type]
+    assert found.tolist() == expected
+    assert centres.tolist() == [4, 7, 2]
+
+
+def test_replacement_happens_as_often_as_it_should_and_to_everybody_alike():
+    centres, people = ints(0, 1, 2, 3), np.arange(10, 20)
+    found = [replace_center(streams.at(0, "brain storm", t), centres, people, 0.3) for t in range(4000)]
+    changed = [(int(np.flatnonzero(f != centres)[0]), int(f.max())) for f in found if (f != centres).any()]
+    assert len(changed) / 4000 == pytest.approx(0.3, abs=0.03)
+    for side, n in ((0, 4), (1, 10)):
+        shares = np.unique([c[side] for c in changed], return_counts=True)[1] / len(changed)
+        assert shares == pytest.approx([1 / n] * n, abs=0.04)
+
+
+# Lines 10 to 14: swap.
+
+
+def test_a_swap_of_members_makes_each_the_centre_of_the_others_cluster():
+    """Clusters {0, 1}, {2, 3}, {4}: centres 1 and 4 of the first and last change places."""
+    labels, centres = swap_centers(Rigged(0.2, (0, 2)), ints(0, 0, 1, 1, 2), ints(1, 2, 4), 0.5, members=True)  # type: ignore[arg-type]
+    assert labels.tolist() == [0, 2, 1, 1, 0]
+    assert centres.tolist() == [4, 2, 1]
+
+
+def test_a_swap_of_centres_leaves_everybody_where_they_are():
+    labels, centres = swap_centers(Rigged(0.2, (0, 2)), ints(0, 0, 1, 1, 2), ints(1, 2, 4), 0.5, members=False)  # type: ignore[arg-type]
+    assert labels.tolist() == [0, 0, 1, 1, 2]
+    assert centres.tolist() == [4, 2, 1]
+
+
+@pytest.mark.parametrize(("r2", "p6", "centres"), [(0.5, 0.5, ints(1, 2)), (0.0, 0.0, ints(1, 2)), (0.0, 1.0, ints(1))])
+def test_no_swap_with_a_higher_number_or_a_single_cluster(r2, p6, centres):
+    labels, found = swap_centers(Rigged(r2), ints(0, 0, 0), centres, p6, members=True)  # type: ignore[arg-type]
+    assert labels.tolist() == [0, 0, 0]
+    assert found.tolist() == centres.tolist()
+
+
+def test_somebody_who_replaced_a_centre_and_is_swapped_ends_in_the_other_cluster():
+    """User 3 of the second cluster is the centre of the first, which it never joined; swapped, it is the second's."""
+    labels, centres = swap_centers(Rigged(0.0, (1, 0)), ints(0, 0, 1, 1), ints(3, 2), 1.0, members=True)  # type: ignore[arg-type]
+    assert labels.tolist() == [0, 0, 0, 1]
+    assert centres.tolist() == [2, 3]
+
+
+def test_swapped_centres_alone_only_rename_clusters():
+    """The next clustering starts from the same rows: the same groups of people under other numbers."""
+    rows = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+    labels, centres = np.zeros(60, np.int32), ints(5, 17, 30, 44)
+    groups = [fedbso.cluster_users_by_center(rows, labels, c, 3) for c in (centres, ints(30, 17, 5, 44))]
+    assert [set(np.flatnonzero(groups[0] == c)) for c in (0, 1, 2, 3)] == [
+        set(np.flatnonzero(groups[1] == c)) for c in (2, 1, 0, 3)
+    ]
+
+
+# Lines 3 and 4.
+
+
+def test_clustering_starts_from_the_rows_of_the_centres():
+    """On a line: users at 0, 1, 2, 10, 11; centres 2 and 3 (at 2 and 10) split them at 6."""
+    rows = np.array([[0], [1], [2], [10], [11], [5]], np.float32)
+    labels = ints(0, 0, 0, 0, 0, -1)
+    assert fedbso.cluster_users_by_center(rows, labels, ints(2, 3), 1).tolist() == [0, 0, 0, 1, 1, -1]
+    assert fedbso.cluster_users_by_center(rows, labels, ints(0, 1), 1).tolist() == [0, 1, 1, 1, 1, -1]
+    assert fedbso.cluster_users_by_center(rows, labels, ints(0, 1), 3).tolist() == [0, 0, 0, 1, 1, -1]  # Lloyd goes on
+
+
+def test_the_best_user_is_nearest_to_the_mean():
+    """Means: 3 of {0, 2, 7} and 11 of {10, 11, 12}; user 6 takes no part, and the third cluster is empty."""
+    rows = np.array([[0], [2], [7], [10], [11], [12], [3]], np.float32)
+    labels = ints(0, 0, 0, 1, 1, 1, -1)
+    assert get_best_user(rows, labels, ints(9, 9, 5)).tolist() == [1, 4, 5]
+
+
+def test_the_first_of_equals_is_best():
+    rows = np.array([[0], [2], [5], [7]], np.float32)
+    assert get_best_user(rows, ints(0, 0, 1, 1), ints(0, 0)).tolist() == [0, 2]
+
+
+def test_the_best_user_has_the_lowest_loss_that_is_known():
+    """In the first cluster nobody said a loss; in the second, users 3 and 5 did."""
+    rows = np.array([[0], [2], [7], [10], [11], [12]], np.float32)
+    losses = np.array([fedbso.UNHEARD] * 3 + [0.7, fedbso.UNHEARD, 0.3], np.float32)
+    assert get_best_user(rows, ints(0, 0, 0, 1, 1, 1), ints(0, 0), losses).tolist() == [1, 5]
+
+
+# Lines 15 to 17.
+
+
+@pytest.mark.parametrize(
+    ("sizes", "alpha", "expected"),
+    [
+        ([10, 11, 1, 0, 100], 0.1, [1, 2, 1, 0, 10]),
+        ([100], 0.07, [7]),  # 0.07 * 100 is a little more than 7 in binary
+        ([3, 3], 1.0, [3, 3]),
+        ([4, 40], 0.001, [1, 1]),
+    ],
+)
+def test_every_cluster_sends_a_share_of_its_own(sizes, alpha, expected):
+    assert users_a_cluster(np.array(sizes), alpha).tolist() == expected
+
+
+def test_a_cohort_has_so_many_of_every_cluster():
+    training = histories(1, n_users=60)
+    world = world_for("fedbso", training, participation=0.3, clusters=4)
+    states, tallies = play("fedbso", world, LocalEngine.over(world, training, 1))
+    for state, tally in zip(states, tallies, strict=False):
+        drawn = clusters.sizes_of(state.clusters[tally.users])
+        wanted = [slow.users_a_cluster(n, 0.3) for n in clusters.sizes_of(state.clusters).tolist()]
+        assert drawn.tolist() == wanted
+        assert (np.diff(tally.users) > 0).all()
+
+
+# Whole rounds.
+
+
+def storm(world: World, state: State, U: np.ndarray, heard: dict[int, float] | None, t: int) -> slow.Storm:
+    s = world.settings
+    rows = state.profiles.astype(float) if s.cluster_by == "statistics" else U
+    labels = slow.cluster_users_by_center(rows, state.clusters.tolist(), state.centres.tolist(), s.cluster_iterations)
+    return slow.lines_4_to_14(
+        rows, labels, state.centres.tolist(), heard, world.seed, t,
+        s.replacement_rate, s.swap_rate, s.new_centres == "now", s.swap == "members",
+    )  # fmt: skip
+
+
+def line_21(world: World, w: Weights, S: list[int], w_k: Any, n_k: Any, samples: Any) -> Weights:
+    if world.settings.average == "touched":
+        return equation_1_touched(S, w_k, n_k, w, {k: {item for item, _ in samples[k]} for k in S})
+    return equation_1(S, w_k, n_k)
+
+
+def tables(state: State) -> list[Weights]:
+    """A model per cluster."""
+    U = state.user_rows.astype(float)
+    return [Weights(U, i.astype(float), n.astype(float)) for i, n in zip(state.item_rows, state.dense, strict=True)]
+
+
+def compare(training: Training, **changes: Any) -> list[State]:
+    world = world_for("fedbso", training, rounds=6, participation=0.3, start_scale=0.5, learning_rate=0.1, **changes)
+    s, rated = world.settings, training.ratings is not None
+    states, tallies = play("fedbso", world, LocalEngine.over(world, training, 1))
+    heard: dict[int, float] = {}
+    for t, (before, after, tally) in enumerate(zip(states, states[1:], tallies, strict=False)):
+        cohort, samples = tally.users.tolist(), samples_of(world, tally.users, t, training)
+        of = {k: int(before.clusters[k]) if s.aggregate == "cluster" else 0 for k in cohort}
+        models = tables(before) if s.aggregate == "cluster" else [weights(before)]
+        U, trained = before.user_rows.astype(float), {}
+        for c, w in enumerate(models):
+            if S := [k for k in cohort if of[k] == c]:
+                w_k = {k: client_update(k, w, samples[k], s.learning_rate, s.reg, rated) for k in S}
+                models[c] = line_21(world, w, S, w_k, {k: len(samples[k]) for k in S}, samples)
+                U[S], trained = models[c].U[S], trained | w_k
+                heard |= {k: slow.loss_of(k, w, samples[k]) for k in S} if not rated else {}
+        gamma = {"exp": exp(-t), "constant": 1.0, "none": 0.0}[s.discount]
+        slow.follow(U, weights(before), trained, before.clusters.tolist(), gamma)
+        np.testing.assert_allclose(after.user_rows, U, atol=CLOSE, rtol=0, err_msg=f"U {t}")
+        found = tables(after) if s.aggregate == "cluster" else [weights(after)]
+        for one, other in zip(found, models, strict=True):
+            np.testing.assert_allclose(one.I, other.I, atol=CLOSE, rtol=0, err_msg=f"I {t}")
+            np.testing.assert_allclose(one.N, other.N, atol=CLOSE, rtol=0, err_msg=f"N {t}")
+        expected = storm(world, before, U, heard if s.best_user == "loss" else None, t + 1)
+        assert after.clusters.tolist() == expected.labels
+        assert after.centres.tolist() == expected.centres
+    return states
+
+
+READINGS: list[dict[str, Any]] = [
+    {},
+    {"average": "all"},
+    {"discount": "none"},
+    {"discount": "constant"},
+    {"best_user": "loss"},
+    {"new_centres": "now", "replacement_rate": 1.0},
+    {"swap": "centres", "swap_rate": 1.0},
+    {"swap": "members", "swap_rate": 1.0},
+    {"cluster_by": "statistics"},
+    {"aggregate": "cluster"},
+    {"aggregate": "cluster", "average": "all", "best_user": "loss"},
+    {"replacement_rate": 0.0, "swap_rate": 0.0},
+]
+NAMES = [" ".join(f"{k}={v}" for k, v in r.items()) or "default" for r in READINGS]
+readings = pytest.mark.parametrize("reading", READINGS, ids=NAMES)
+
+
+@readings
+def test_rounds_equal_the_twin(reading):
+    states = compare(histories(3, n_users=30), clusters=3, **reading)
+    assert np.abs(states[-1].item_rows - states[0].item_rows).max() > 100 * CLOSE
+
+
+def test_rounds_on_ratings_equal_the_twin():
+    compare(histories(4, n_users=24, rated=True), clusters=3)
+
+
+def test_every_reading_is_one_of_its_own():
+    training = histories(3, n_users=30)
+    ends = {sha256(play_locally("fedbso", training, rounds=5, clusters=3, **reading)[0][-1]) for reading in READINGS}
+    assert len(ends) == len(READINGS)
+
+
+def test_the_first_round_has_a_stirred_partition_of_the_statistics():
+    training = histories(2, n_users=40)
+    world = world_for("fedbso", training, clusters=4, replacement_rate=1.0, swap_rate=1.0)
+    (state, *_), _ = play("fedbso", world, LocalEngine.over(world, training, 1))
+    labels = clusters.first_clusters(state.profiles, world.members, 4, world.seed)
+    expected = slow.lines_4_to_14(
+        state.profiles.astype(float), labels.tolist(), [0] * 4, None, world.seed, 0, 1.0, 1.0, False, True
+    )
+    assert (state.clusters.tolist(), state.centres.tolist()) == (expected.labels, expected.centres)
+
+
+# Same bits, whatever the reading.
+
+
+@readings
+def test_nodes_and_threads_change_nothing_in_any_reading(reading, monkeypatch):
+    training, ends = histories(5, n_users=40), set()
+    for threads, nodes in ((1, 1), (2, 3), (5, 7)):
+        monkeypatch.setenv("COTERIE_THREADS", str(threads))
+        states, _ = play_locally("fedbso", training, nodes=nodes, rounds=4, clusters=3, **reading)
+        ends.add(sha256(states[-1]))
+    assert len(ends) == 1
+
+
+@readings
+def test_going_on_from_any_round_is_the_run_without_a_stop(reading):
+    training = histories(6, n_users=30)
+    world = world_for("fedbso", training, rounds=4, clusters=3, **reading)
+    states, _ = play("fedbso", world, LocalEngine.over(world, training, 1))
+    for n in range(1, 5):
+        saved = State.from_arrays(states[n - 1].arrays())
+        again, _ = play("fedbso", world, LocalEngine.over(world, training, 1), since=saved, first=n)
+        assert sha256(again[-1]) == sha256(states[-1])
+
+
+# Models of clusters' own.
+
+
+def test_people_are_scored_by_their_clusters_rows():
+    training = histories(3, n_users=20)
+    states, _ = play_locally("fedbso", training, rounds=3, clusters=3, aggregate="cluster")
+    world = world_for("fedbso", training, clusters=3, aggregate="cluster")
+    state, users = states[-1], np.arange(20, dtype=np.int32)
+    found = fedbso.model(world, state).score(users)
+    for u in range(20):
+        c = max(state.clusters[u], 0)
+        h, b = state.dense[c, :-1], state.dense[c, -1]
+        expected = (state.item_rows[c] * h) @ state.user_rows[u] + b
+        assert found[u] == pytest.approx(expected, abs=1e-5)
+    some = np.array([[3, 1], [0, 2]], np.int32)
+    assert fedbso.model(world, state).score(users[4:6], some) == pytest.approx(
+        np.take_along_axis(found[4:6], some.astype(int), axis=1), abs=1e-6
+    )
+
+
+def test_a_user_gets_its_clusters_rows_and_no_others():
+    training = histories(3, n_users=20)
+    world = world_for("fedbso", training, clusters=3, aggregate="cluster")
+    states, tallies = play("fedbso", world, LocalEngine.over(world, training, 1))
+    message = fedbso.ask(world, states[2], tallies[2].users, 2)
+    assert not message.common
+    for k, u in enumerate(tallies[2].users.tolist()):
+        np.testing.assert_array_equal(message.own["item_rows"][k], states[2].item_rows[states[2].clusters[u]])
+
+
+# Wrong input.
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"best_user": "loss", "model": "neumf"}, "best_user=loss is for model=gmf, but the model is neumf. Set model=gmf"),
+        ({"aggregate": "cluster", "model": "neumf"}, "aggregate=cluster is for model=gmf"),
+        ({"replacement_rate": 1.5}, "replacement_rate"),
+        ({"cluster_by": "region"}, "cluster_by"),
+    ],
+)  # fmt: skip
+def test_readings_that_do_not_fit_are_refused(changes, said):
+    with pytest.raises(ConfigError, match=said):
+        algorithm("fedbso").settings.of(changes)
+
+
+@pytest.mark.parametrize("clusters_wanted", [1, 2, 500])
+def test_any_number_of_clusters_trains(clusters_wanted):
+    training = histories(8, n_users=9)
+    states, tallies = play_locally("fedbso", training, rounds=6, clusters=clusters_wanted, swap_rate=1.0)
+    assert len(states[-1].centres) == min(clusters_wanted, 8)  # one of the nine has nothing to learn from
+    assert all(tally.accepted for tally in tallies)

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from statistics import mean
 from typing import Any, ClassVar
 
 import numpy as np
+from tables import of, spread, summary, tests
 
 from coterie.cli.screen import ScreenWatch
 from coterie.config import Experiment, tuned_settings
@@ -33,7 +33,6 @@ from coterie.data.datasets import load
 from coterie.evaluate.candidates import Candidates
 from coterie.evaluate.metrics import per_user
 from coterie.evaluate.ranking import rank_candidates
-from coterie.evaluate.significance import compare, holm
 from coterie.experiment import prepare
 from coterie.models.recommender import Recommender, pick
 from coterie.plan import Method, Outcome, Plan, carry_out
@@ -74,7 +73,7 @@ def table2(dataset: str, seeds: int) -> dict[str, Any]:
         Method("bpr", "bpr", settings_for(dataset, "bpr")),
     )
     outcomes = run(dataset, methods, {"embedding_size": 10} | DATA.get(dataset, {}), seeds)
-    rows = {method.label: summary(of(outcomes, method.label)) for method in methods}
+    rows = {method.label: summary(of(outcomes, method.label), (HR, NDCG)) for method in methods}
     return {
         "part": "table2",
         "dataset": dataset,
@@ -82,7 +81,7 @@ def table2(dataset: str, seeds: int) -> dict[str, Any]:
         "paper": PAPER[dataset],
         "ours": rows,
         "claims": claims(outcomes),
-        "tests": tests(outcomes, "fedfast", [m.label for m in methods[2:]]),
+        "tests": tests(outcomes, "fedfast", [m.label for m in methods[2:]], (HR, NDCG)),
     }
 
 
@@ -113,22 +112,6 @@ def claims(outcomes: list[Outcome]) -> dict[str, Any]:
             "never below": min(leads) >= 0,
         }
     return found
-
-
-def tests(outcomes: list[Outcome], first: str, others: list[str]) -> dict[str, Any]:
-    """Paired over users, their metric averaged over seeds; p corrected by Holm."""
-    found = {
-        other: {metric: compare(mean_by_user(outcomes, first, metric), mean_by_user(outcomes, other, metric)) for metric in (HR, NDCG)}
-        for other in others
-    }  # fmt: skip
-    adjusted = iter(holm([c.p_value for by_metric in found.values() for c in by_metric.values()]))
-    return {
-        other: {
-            metric: {"difference": round(c.difference, 4), "interval": [round(c.low, 4), round(c.high, 4)], "p": next(adjusted)}
-            for metric, c in by_metric.items()
-        }
-        for other, by_metric in found.items()
-    }  # fmt: skip
 
 
 def sensitivity(dataset: str, seeds: int) -> dict[str, Any]:
@@ -212,49 +195,16 @@ def hits(model: Recommender, candidates: Candidates) -> np.ndarray:
 def plain(part: str, dataset: str, seeds: int, methods: tuple[Method, ...]) -> dict[str, Any]:
     outcomes = run(dataset, methods, {}, seeds)
     found = {"part": part, "dataset": dataset, "seeds": seeds}
-    rows = {method.label: summary(of(outcomes, method.label)) for method in methods}
-    return found | {"ours": rows, "tests": tests(outcomes, methods[0].label, [m.label for m in methods[1:]])}
+    rows = {method.label: summary(of(outcomes, method.label), (HR, NDCG)) for method in methods}
+    return found | {
+        "ours": rows,
+        "tests": tests(outcomes, methods[0].label, [m.label for m in methods[1:]], (HR, NDCG)),
+    }
 
 
 def run(dataset: str, methods: tuple[Method, ...], settings: dict[str, Any], seeds: int) -> list[Outcome]:
     plan = Plan((dataset,), methods, settings, tuple(range(seeds)), "loo-50")
     return carry_out(plan, OPTIONS.cells, SILENT if OPTIONS.quiet else ScreenWatch())
-
-
-def of(outcomes: list[Outcome], label: str) -> list[Outcome]:
-    return [outcome for outcome in outcomes if outcome.cell.method.label == label]
-
-
-def summary(outcomes: list[Outcome]) -> dict[str, Any]:
-    results = [outcome.result for outcome in outcomes]
-    row: dict[str, Any] = {m: spread([r["metrics"][m] for r in results]) for m in (HR, NDCG)}
-    row |= {f"{m} full": spread([r["full"][m] for r in results]) for m in (HR, NDCG)}
-    row |= {key: results[0][key] for key in ("rounds", "parameters")}
-    row |= {key: spread([r[key] for r in results]) for key in ("seconds", "bytes_up", "bytes_down")}
-    if "updates" in results[0]:
-        row["selections"] = results[0]["selections"]
-        best = [max(outcome.curve, key=lambda line: line[HR]) for outcome in outcomes]
-        row |= {"area": spread([r["convergence"]["area"] for r in results])}
-        row |= {"best HR@10": spread([b[HR] for b in best]), "best round": [b["round"] for b in best]}
-        row |= {"rounds to 95 % of the best": [_near_best(outcome) for outcome in outcomes]}
-        row["curve"] = [[line["round"], round(line[HR], 4), round(line[NDCG], 4)] for line in outcomes[0].curve]
-    return row
-
-
-def _near_best(outcome: Outcome) -> int:
-    best = max(line[HR] for line in outcome.curve)
-    return int(next(line["round"] for line in outcome.curve if line[HR] >= 0.95 * best))
-
-
-def mean_by_user(outcomes: list[Outcome], label: str, metric: str) -> np.ndarray:
-    frames = [outcome.users()[metric] for outcome in of(outcomes, label)]
-    whole: np.ndarray = (sum(frames[1:], frames[0]) / len(frames)).sort_index().to_numpy()
-    return whole
-
-
-def spread(values: list[float]) -> dict[str, float]:
-    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
-    return {"mean": round(mean(values), 4), "sd": round(deviation, 4), "least": round(min(values), 4)}
 
 
 PARTS = {

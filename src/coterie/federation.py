@@ -61,8 +61,9 @@ class Exchange:
     """(world, state, cohort, t) -> the message."""
     answer: Callable[[World, Message, Histories], Updates]
     """What a node's users make of it, on their own histories."""
-    reduce: Callable[[World, Updates], Sums]
-    """Integer sums over users: they do not depend on the order, and can be made in parts or in secret."""
+    reduce: Callable[[World, Message, Updates], Sums]
+    """(world, what was sent, updates) -> integer sums over users: the order is nothing to them, and they can be made in parts
+    or in secret."""
     finish: Callable[[World, Any, Sums, Delegates, int], Any]
     """(world, state, sums, delegates, t) -> the next state: the paper's formula."""
     sizes: Callable[[World, Any], Sizes]

@@ -53,7 +53,7 @@ def play(
     )
     if not len(updates):
         return state, tally
-    sums = exchange.reduce(world, updates)
+    sums = exchange.reduce(world, there, updates)
     delegates = Delegates(updates.users, updates.samples, updates.user_rows)
     return exchange.finish(world, state, sums, delegates, t), tally
 

@@ -36,6 +36,7 @@ CENTRALISED: Space = {
 SPACES: dict[str, Space] = {
     "fedavg": FEDERATED,
     "fedfast": FEDERATED,
+    "fedbso": FEDERATED,
     "fedavg+actvsamp": FEDERATED,
     "fedavg+actvagg": FEDERATED,
     "gmf": CENTRALISED,

@@ -54,7 +54,7 @@ def two_delegates() -> Updates:
 
 
 def aggregate(given: World, updates: Updates, t: int = 0, state: State = W_0) -> State:
-    sums = fedfast.weigh_by_change(given, updates)
+    sums = fedfast.weigh_by_change(given, fedavg.ask(given, state, updates.users, t), updates)
     return fedfast.actv_agg(given, state, sums, Delegates(updates.users, updates.samples, updates.user_rows), t)
 
 
@@ -155,7 +155,7 @@ def average(reading: str) -> Any:
     chosen = fedavg.FedAvg.of({"average": reading})
     given_world = World(chosen, 0, 4, 2, np.ones(4, bool), {"region": values})
     updates = two_delegates()
-    sums = fedavg.weigh_by_samples(given_world, updates)
+    sums = fedavg.weigh_by_samples(given_world, fedavg.ask(given_world, W_0, updates.users, 0), updates)
     delegates = Delegates(updates.users, updates.samples, updates.user_rows)
     return fedavg.average(given_world, W_0, sums, delegates, 0)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import slow_fedbso as slow
+from hostile import HostileEngine
 from slow_fedfast import Weights, client_update, equation_1, equation_1_touched
 from small_federation import histories, play, play_locally, sha256, world_for
 from test_fedfast_twin import CLOSE, samples_of, weights
@@ -342,3 +343,20 @@ def test_any_number_of_clusters_trains(clusters_wanted):
     states, tallies = play_locally("fedbso", training, rounds=6, clusters=clusters_wanted, swap_rate=1.0)
     assert len(states[-1].centres) == min(clusters_wanted, 8)  # one of the nine has nothing to learn from
     assert all(tally.accepted for tally in tallies)
+
+
+# A model a cluster, and people who do not keep to the rules.
+
+
+@pytest.mark.parametrize("reading", [{}, {"best_user": "loss"}, {"aggregate": "cluster"}], ids=str)
+def test_hostile_updates_change_nothing_in_any_reading(reading):
+    training = histories(9, n_users=80, n_items=40)
+    world = world_for("fedbso", training, rounds=5, participation=0.5, clusters=3, **reading)
+    honest = LocalEngine.over(world, training, 2)
+    ends = []
+    for attacking in (True, False):
+        engine = HostileEngine(honest, world.n_items, algorithm("fedbso").train.exchanges[0], 12, 5, attacking)
+        states, tallies = play("fedbso", world, engine)
+        ends.append([sha256(state) for state in states])
+        assert sum(t.refused.total() for t in tallies) == (5 * 17 if attacking else 0)
+    assert ends[0] == ends[1]

@@ -78,7 +78,7 @@ def test_a_round_of_one_user_is_that_users_own_training():
     user = np.array([2], np.int32)
     message = fedavg.ask(world, start, user, 0)
     sent = fedavg.client_update(world, message, Histories(np.arange(8, dtype=np.int32), training))
-    sums = fedavg.weigh_by_samples(world, sent)
+    sums = fedavg.weigh_by_samples(world, message, sent)
     after = fedavg.average(world, start, sums, fedavg.Delegates(sent.users, sent.samples, sent.user_rows), 0)
     np.testing.assert_allclose(after.dense - start.dense, sent.dense[0] / SCALE, atol=1e-6)
     np.testing.assert_allclose(after.item_rows[sent.items] - start.item_rows[sent.items], sent.item_rows / SCALE, atol=1e-6)  # fmt: skip

@@ -83,7 +83,7 @@ def sizes(world: World, state: Any) -> Sizes:
     return Sizes(world.n_items, state.item_rows.shape[1], state.user_rows.shape[1], len(state.dense))
 
 
-def weigh_by_samples(world: World, updates: Updates) -> Sums:
+def weigh_by_samples(world: World, message: Message, updates: Updates) -> Sums:
     """sum_k n_k q_k over items and w[N], and n_sigma of all and of those who touched an item."""
     items = np.zeros((world.n_items, updates.item_rows.shape[1]), np.int64)
     touched = np.zeros(world.n_items, np.int64)

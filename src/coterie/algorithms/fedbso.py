@@ -219,8 +219,8 @@ def client_update(world: World, message: Message, node: Histories) -> Updates:
     for c in np.unique(message.own["cluster"]).tolist():
         here = message.to(message.own["cluster"] == c)
         common = {name: here.own[name][0] for name in ("item_rows", "dense")}
-        part = train_and_tell(world, replace(here, common=common, own={"user_rows": here.own["user_rows"]}), node)
-        parts.append(replace(part, items=part.items + np.int32(c * world.n_items)))
+        own = {"user_rows": here.own["user_rows"]}
+        parts.append(train_and_tell(world, replace(here, common=common, own=own), node))
     return Updates.joined(parts)
 
 
@@ -247,23 +247,21 @@ def losses(world: World, message: Message, samples: Samples, rated: bool) -> Dou
 
 
 def sizes(world: World, state: State) -> Sizes:
-    tables = len(state.item_rows) if state.item_rows.ndim == 3 else 1
     width, told = state.item_rows.shape[-1], int(world.settings.best_user == "loss")
-    return Sizes(tables * world.n_items, width, state.user_rows.shape[1] + told, state.dense.shape[-1])
+    return Sizes(world.n_items, width, state.user_rows.shape[1] + told, state.dense.shape[-1])
 
 
 # Line 21
 
 
-def weigh_by_samples(world: World, updates: Updates) -> Sums:
+def weigh_by_samples(world: World, message: Message, updates: Updates) -> Sums:
     """FedAvg's sums; one after the other for every cluster where clusters have models of their own."""
     if world.settings.aggregate == "global":
-        return fedavg.weigh_by_samples(world, updates)
-    of = updates.items[updates.offsets[:-1]] // world.n_items
-    parts = []
-    for c in range(world.settings.clusters):
-        mine = updates.take(np.flatnonzero(of == c))
-        parts.append(fedavg.weigh_by_samples(world, replace(mine, items=mine.items - np.int32(c * world.n_items))))
+        return fedavg.weigh_by_samples(world, message, updates)
+    of = message.own["cluster"][np.searchsorted(message.users, updates.users)]
+    parts = [
+        fedavg.weigh_by_samples(world, message, updates.take(np.flatnonzero(of == c))) for c in range(of.max() + 1)
+    ]
     return {name: np.stack([part[name] for part in parts]) for name in parts[0]}
 
 

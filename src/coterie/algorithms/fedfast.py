@@ -168,7 +168,7 @@ def actv_samp(world: World, state: State, t: int) -> Ints:
 # Algorithm 3
 
 
-def weigh_by_change(world: World, updates: Updates) -> Sums:
+def weigh_by_change(world: World, message: Message, updates: Updates) -> Sums:
     """Lines 5 to 12: sum_k q^k (w^k - w_0) and sum_k q^k, for every component of an item row."""
     shape = world.n_items, updates.item_rows.shape[1]
     total, weight = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
@@ -225,7 +225,7 @@ def _mean_and_entropy(history: Training) -> tuple[Doubles, Doubles]:
 
 
 OPENING = Exchange(
-    ask_for_statistics, profile_statistics, lambda world, updates: {}, first_partition, lambda w, s: Sizes(0, 0, N_STATISTICS, 0)
+    ask_for_statistics, profile_statistics, lambda world, message, updates: {}, first_partition, lambda w, s: Sizes(0, 0, N_STATISTICS, 0)
 )  # fmt: skip
 ACTVAGG = Exchange(fedavg.ask, fedavg.client_update, weigh_by_change, actv_agg, fedavg.sizes)
 AVERAGE = Exchange(fedavg.ask, fedavg.client_update, fedavg.weigh_by_samples, average_and_recluster, fedavg.sizes)

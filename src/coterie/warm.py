@@ -30,6 +30,7 @@ def reuse(folder: Path, now: Catalogue, test: Interactions) -> Callable[[Record]
     def put(state: Record) -> Record:
         fresh = state.arrays()
         _refuse_unlike(folder, arrays, fresh)
+        _refuse_many_tables(folder, fresh)
         changed = {name: arrays[name] for name in WHOLE if name in fresh}
         for names, (there, here) in ((BY_USER, users), (BY_ITEM, items)):
             for name in names:
@@ -39,6 +40,15 @@ def reuse(folder: Path, now: Catalogue, test: Interactions) -> Callable[[Record]
         return replace(state, **changed)  # type: ignore[type-var]
 
     return put
+
+
+def _refuse_many_tables(folder: Path, fresh: dict[str, np.ndarray]) -> None:
+    """Clusters are made anew: whose table was whose is lost."""
+    if any(fresh[name].ndim > 2 for name in BY_ITEM if name in fresh):
+        raise ConfigError(
+            f"start_from={folder}: aggregate=cluster keeps item rows for every cluster, which a new run cannot go on from; "
+            "expected one table. Set aggregate=global, or start afresh."
+        )
 
 
 def matched(before: Ids, now: Ids) -> tuple[Longs, Longs]:

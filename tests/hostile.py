@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from coterie.federation import Exchange
+from coterie.federation import Exchange, Federation, Kept
 from coterie.rounds import Engine
 from coterie.types import NOT_FINITE, TOO_LARGE, Message, Updates
 from coterie.validation import MOST_SAMPLES, Reply
@@ -140,6 +140,9 @@ class HostileEngine:
     repeats: int = 0
     attacking: bool = True
     sent: Counter[str] = field(default_factory=Counter)
+
+    def begin(self, federation: Federation) -> Kept:
+        return self.engine.begin(federation)
 
     def call(self, exchange: Exchange, message: Message) -> list[Reply]:
         if exchange is not self.target:

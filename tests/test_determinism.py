@@ -17,7 +17,7 @@ from coterie import experiment as story
 from coterie.config import Experiment
 from coterie.errors import RunError
 from coterie.experiment import Prepared
-from coterie.federation import Exchange
+from coterie.federation import Exchange, Federation, Kept
 from coterie.journey import Journey, Point
 from coterie.models.recommender import Recommender
 from coterie.progress import SILENT
@@ -131,6 +131,9 @@ class Shuffled:
 
     def __init__(self, engine: Engine, seed: int) -> None:
         self.engine, self.rng = engine, np.random.default_rng(seed)
+
+    def begin(self, federation: Federation) -> Kept:
+        return self.engine.begin(federation)
 
     def call(self, exchange: Exchange, message: Message) -> list[Reply]:
         replies = self.engine.call(exchange, message.to(self.rng.permutation(len(message.users))))

@@ -11,7 +11,7 @@ from hostile import KINDS, HostileEngine, reply, without_item_rows
 from small_federation import FEDERATED, histories, play, sha256, world_for
 
 from coterie import registry
-from coterie.federation import Exchange, Federation, Histories, World
+from coterie.federation import Exchange, Federation, Histories, Kept, World
 from coterie.progress import Watch
 from coterie.runtime.local import LocalEngine
 from coterie.splits import split
@@ -173,6 +173,9 @@ class Silent:
 
     def __init__(self, world: World, training: Training, target: Exchange, rounds: set[int]) -> None:
         self.engine, self.target, self.rounds = LocalEngine.over(world, training, 1), target, rounds
+
+    def begin(self, federation: Federation) -> Kept:
+        return self.engine.begin(federation)
 
     def call(self, exchange: Exchange, message: Message) -> list[Reply]:
         silent = exchange is self.target and message.round in self.rounds

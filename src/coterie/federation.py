@@ -53,14 +53,19 @@ class Delegates(NamedTuple):
     user_rows: Ints  # (n, width) change in fixed point
 
 
+Kept = dict[str, np.ndarray]
+"""What devices keep, by name: a row for every user asked."""
+Answer = Updates | tuple[Updates, Kept]
+
+
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """One message to every node of the cohort, one reply from each."""
 
     ask: Callable[[World, Any, Ints, int], Message]
     """(world, state, cohort, t) -> the message."""
-    answer: Callable[[World, Message, Histories], Updates]
-    """What a node's users make of it, on their own histories."""
+    answer: Callable[[World, Message, Histories], Answer]
+    """What a node's users make of it, on their own histories; and what their devices keep of it, where they keep anything."""
     reduce: Callable[[World, Message, Updates], Sums]
     """(world, what was sent, updates) -> integer sums over users: the order is nothing to them, and they can be made in parts
     or in secret."""
@@ -81,3 +86,5 @@ class Federation:
     model: Callable[[World, Any], Recommender]
     opening: Callable[[World], Exchange | None] = lambda world: None
     """An exchange with everybody before the first round, where one is needed."""
+    devices: Callable[[World, Histories], Kept] = lambda world, node: {}
+    """(world, node) -> what devices begin with, a row for every user of the node: the private fields of the state."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import Any, Self
+from dataclasses import fields, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -12,9 +12,22 @@ class Record:
     """A subclass is a dataclass whose fields are arrays and numbers."""
 
     __slots__ = ()
+    private: ClassVar[tuple[str, ...]] = ()
+    """Fields with a row for every user that stay on the user's device: no server has them, and they are saved apart."""
+
+    def without_private(self) -> Self:
+        """As a server has it: a look at what is private is a look at nothing."""
+        return replace(self, **dict.fromkeys(self.private)) if self.private else self  # type: ignore[type-var]
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {f.name: np.asarray(getattr(self, f.name)) for f in fields(self)}  # type: ignore[arg-type]
+
+    def shared_arrays(self) -> dict[str, np.ndarray]:
+        """Those that are not private."""
+        return {name: array for name, array in self.arrays().items() if name not in self.private}
+
+    def private_arrays(self) -> dict[str, np.ndarray]:
+        return {name: array for name, array in self.arrays().items() if name in self.private}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, Any]) -> Self:

@@ -10,7 +10,7 @@ import numpy as np
 from coterie import streams
 from coterie.algorithm import Context, Tally, Trainer
 from coterie.errors import ConfigError
-from coterie.federation import Delegates, Exchange, Federation, World
+from coterie.federation import Delegates, Exchange, Federation, Kept, World
 from coterie.runtime.local import LocalEngine
 from coterie.runtime.wire import message_size, reply_sizes
 from coterie.types import Bools, Ints, Message, Training
@@ -23,6 +23,9 @@ MOST_USERS = 1 << 17
 
 
 class Engine(Protocol):
+    def begin(self, federation: Federation) -> Kept:
+        """What all devices begin with, by user."""
+
     def call(self, exchange: Exchange, message: Message) -> list[Reply]:
         """Messages out, replies in."""
 
@@ -37,11 +40,15 @@ def play(
     number: int = 0,
     absent: Bools | None = None,
 ) -> tuple[Any, Tally]:
-    """One exchange with a cohort. If nobody's update is accepted the state stays as it was."""
-    message = replace(exchange.ask(world, state, cohort, t), exchange=number)
+    """One exchange with a cohort. If nobody's update is accepted the state stays as it was.
+
+    The server's functions never see what is private; of that, only rows of users whose update was accepted become new ones.
+    """
+    server = state.without_private()
+    message = replace(exchange.ask(world, server, cohort, t), exchange=number, kept=_kept(state, cohort))
     there = message if absent is None or not absent.any() else message.to(~absent)
     replies = engine.call(exchange, there) if len(there.users) else []
-    updates, refused = validate(replies, Expected.of(there, exchange.sizes(world, state)))
+    updates, refused = validate(replies, Expected.of(there, exchange.sizes(world, server)))
     own = refused.total() - sum(refused[fault] for fault in NOT_OF_THE_COHORT)
     tally = Tally(
         cohort,
@@ -55,7 +62,23 @@ def play(
         return state, tally
     sums = exchange.reduce(world, there, updates)
     delegates = Delegates(updates.users, updates.samples, updates.user_rows)
-    return exchange.finish(world, state, sums, delegates, t), tally
+    return _put_back(exchange.finish(world, server, sums, delegates, t), state, replies, updates.users), tally
+
+
+def _kept(state: Any, users: Ints) -> Kept:
+    return {name: getattr(state, name)[users] for name in state.private}
+
+
+def _put_back(after: Any, before: Any, replies: list[Reply], accepted: Ints) -> Any:
+    """The next state with what devices keep: of those accepted what they made of the round, of others what they had."""
+    if not before.private:
+        return after
+    private = {name: getattr(before, name).copy() for name in before.private}
+    for reply in replies:
+        good = np.isin(reply.asked, accepted)
+        for name, rows in reply.kept.items():
+            private[name][reply.asked[good]] = rows[good]
+    return replace(after, **private)
 
 
 def trainer(federation: Federation, training: Training, settings: Any, context: Context) -> Trainer:
@@ -68,7 +91,7 @@ def trainer_on(federation: Federation, world: World, engine: Engine, context: Co
     """The same on any engine."""
 
     def start() -> tuple[Any, Tally]:
-        state, opening = federation.start(world), federation.opening(world)
+        state, opening = replace(federation.start(world), **engine.begin(federation)), federation.opening(world)
         if opening is None:
             return state, Tally()
         everybody = np.flatnonzero(world.members).astype(np.int32)
@@ -81,7 +104,7 @@ def trainer_on(federation: Federation, world: World, engine: Engine, context: Co
 
     def step(state: Any, n: int) -> tuple[Any, Tally]:
         nonlocal refused_before
-        cohort = federation.sample(world, state, n - 1)
+        cohort = federation.sample(world, state.without_private(), n - 1)
         _refuse_huge(cohort)
         tally, absent = Tally(cohort), _absent(world, cohort, n - 1)
         for number, exchange in enumerate(federation.exchanges):

@@ -115,11 +115,13 @@ class Message:
     own: dict[str, np.ndarray]  # each (n, ...)
     exchange: int = 0
     """Which one of the round."""
+    kept: dict[str, np.ndarray] = field(default_factory=dict)
+    """What the users' devices kept for themselves, each (n, ...): no server sends it, the node adds it from its own store."""
 
     def to(self, which: Bools | Longs) -> Message:
         """The same message for some of the users."""
-        own = {name: rows[which] for name, rows in self.own.items()}
-        return Message(self.round, self.users[which], self.common, own, self.exchange)
+        own, kept = ({name: rows[which] for name, rows in part.items()} for part in (self.own, self.kept))
+        return Message(self.round, self.users[which], self.common, own, self.exchange, kept)
 
 
 class Sizes(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -34,6 +34,8 @@ class Reply:
     columns: dict[str, np.ndarray] | None = None
     """None where the bytes were no message."""
     exchange: int = 0
+    kept: dict[str, np.ndarray] = field(default_factory=dict)
+    """What the devices of those asked will keep if their update is accepted: it never travels."""
 
 
 @dataclass(frozen=True, slots=True)

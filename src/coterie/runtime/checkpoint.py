@@ -1,8 +1,13 @@
-"""Checkpoints: one file that holds everything to go on from, and appears whole or not at all."""
+"""Checkpoints: one file that holds everything to go on from, and appears whole or not at all.
+
+What stays on people's devices has a file of its own for every checkpoint, written before it: a crash between the two leaves the
+checkpoint before with the devices of before.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +19,22 @@ from coterie.records import Record
 from coterie.runtime.folder import read_arrays, write_arrays
 
 NAME = "checkpoint.npz"
+DEVICES = "devices-{}.npz"
 
 
 def write(folder: Path, point: Point, data: str, config: dict[str, Any]) -> None:
     """Save a point of a run under this config, on the data with this fingerprint."""
-    arrays = _prefixed("state", point.state) | _prefixed("best", point.best)
+    states = {"state": point.state, "best": point.best}
+    arrays, kept = _named(states, lambda r: r.shared_arrays()), _named(states, lambda r: r.private_arrays())
+    mine = folder / DEVICES.format(point.journey.round)
+    if kept:
+        write_arrays(mine, kept, owner_only=True)
     about = {"journey": point.journey.to_json(), "data": data, "config": config}
     packed = np.frombuffer(json.dumps(about, allow_nan=False).encode(), np.uint8)
     write_arrays(folder / NAME, arrays | {"about": packed, "selections": point.journey.selections})
+    for old in folder.glob(DEVICES.format("*")):
+        if old != mine:
+            old.unlink(missing_ok=True)
 
 
 def read(folder: Path, kind: type[Record], data: str, config: dict[str, Any]) -> Point | None:
@@ -31,7 +44,8 @@ def read(folder: Path, kind: type[Record], data: str, config: dict[str, Any]) ->
     arrays = read_arrays(folder, NAME)
     try:
         about = json.loads(arrays["about"].tobytes())
-        point = _point(about, kind, arrays)
+        kept = read_arrays(folder, DEVICES.format(about["journey"]["round"])) if kind.private else {}
+        point = _point(about, kind, arrays | kept)
     except (KeyError, ValueError, TypeError) as error:
         raise RunError(
             f"{folder / NAME} is no checkpoint of this algorithm ({error}). Start again: coterie run {folder}/config.yaml"
@@ -56,12 +70,17 @@ def _point(about: dict[str, Any], kind: type[Record], arrays: dict[str, np.ndarr
 
 
 def state_arrays(folder: Path) -> dict[str, np.ndarray]:
-    """The arrays of the last state saved."""
+    """The arrays of the last state saved, but for what devices keep."""
     return _part("state", read_arrays(folder, NAME))
 
 
-def _prefixed(name: str, record: Record | None) -> dict[str, np.ndarray]:
-    return {} if record is None else {f"{name}.{key}": array for key, array in record.arrays().items()}
+def _named(states: dict[str, Record | None], which: Callable[[Record], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    return {
+        f"{name}.{key}": array
+        for name, record in states.items()
+        if record is not None
+        for key, array in which(record).items()
+    }
 
 
 def _record(name: str, kind: type[Record], arrays: dict[str, np.ndarray]) -> Record | None:

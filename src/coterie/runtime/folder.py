@@ -34,6 +34,8 @@ from coterie.models import kinds
 from coterie.models.recommender import Recommender
 from coterie.types import Ids, Longs, Rows
 
+DEVICES = "devices.npz"
+"""What the devices of people keep: never a part of what a server has."""
 RESULT_KEYS = ("algorithm", "dataset", "protocol", "seed", "rounds", "seconds", "metrics", "full", "headline", "data")
 
 
@@ -105,7 +107,10 @@ def write_metrics(folder: Path, curve: Sequence[dict[str, Any]]) -> None:
 
 
 def write_model(folder: Path, model: Recommender) -> None:
-    write_arrays(folder / "model.npz", model.arrays())
+    """What stays on people's devices is not in the model's file but in one of its own."""
+    if kept := model.private_arrays():
+        write_arrays(folder / DEVICES, kept, owner_only=True)
+    write_arrays(folder / "model.npz", model.shared_arrays())
     about = {
         "kind": model.kind,
         "parameters": model.n_parameters,
@@ -180,7 +185,10 @@ def read_catalogue(folder: Path) -> Catalogue:
 
 def read_model(folder: Path) -> tuple[Recommender, Catalogue]:
     kind = _read(folder, "model.json", lambda path: kinds.kind(json.loads(path.read_text())["kind"]))
-    model: Recommender = _read(folder, "model.npz", lambda path: kind.from_arrays(read_arrays(folder, path.name)))
+    kept = read_arrays(folder, DEVICES) if kind.private else {}
+    model: Recommender = _read(
+        folder, "model.npz", lambda path: kind.from_arrays(read_arrays(folder, path.name) | kept)
+    )
     return model, read_catalogue(folder)
 
 
@@ -250,18 +258,18 @@ def _unpacked(values: np.ndarray) -> Ids:
     return np.array(json.loads(values.tobytes()), dtype=object) if values.dtype == np.uint8 else values
 
 
-def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+def write_arrays(path: Path, arrays: dict[str, np.ndarray], owner_only: bool = False) -> None:
     packed = BytesIO()
     np.savez(packed, **arrays)  # type: ignore[arg-type]
-    _write(path, packed.getvalue())
+    _write(path, packed.getvalue(), owner_only)
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write(path: Path, content: bytes, owner_only: bool = False) -> None:
     """A temporary file, then a rename: nobody ever reads half a file."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with scratch.open("wb") as out:
+        with open(scratch, "wb", opener=_for_owner if owner_only else None) as out:
             out.write(content)
             out.flush()
             os.fsync(out.fileno())
@@ -271,3 +279,7 @@ def _write(path: Path, content: bytes) -> None:
     finally:
         with contextlib.suppress(OSError):
             scratch.unlink(missing_ok=True)
+
+
+def _for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

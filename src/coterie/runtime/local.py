@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from coterie import streams
-from coterie.federation import Exchange, Histories, World
+from coterie.federation import Exchange, Federation, Histories, Kept, World
 from coterie.runtime.wire import Malformed, decode, encode
-from coterie.types import Message, Training
+from coterie.types import Message, Training, Updates
 from coterie.validation import Reply
 
 
@@ -29,6 +29,13 @@ class LocalEngine:
         wired = n_nodes > 1 if through_the_wire is None else through_the_wire
         return cls(replace(world, user_features={}), nodes, wired)
 
+    def begin(self, federation: Federation) -> Kept:
+        """What all devices begin with, by user; the simulator keeps it in one place."""
+        parts = [(node.users, federation.devices(self.world, node)) for node in self.nodes]
+        users = np.concatenate([people for people, _ in parts])
+        order = np.argsort(users)
+        return {name: np.concatenate([kept[name] for _, kept in parts])[order] for name in parts[0][1]}
+
     def call(self, exchange: Exchange, message: Message) -> list[Reply]:
         """One message to every node that hosts somebody of the cohort, one reply from each."""
         replies = []
@@ -40,19 +47,24 @@ class LocalEngine:
 
     def _call(self, exchange: Exchange, message: Message, node: Histories) -> Reply:
         if not self.through_the_wire:
-            updates = exchange.answer(self.world, message, node)
-            return Reply(message.users, message.round, updates.columns(), message.exchange)
+            updates, kept = answer(self.world, exchange, message, node)
+            return Reply(message.users, message.round, updates.columns(), message.exchange, kept)
         there = encode(message.round, {"users": message.users, **message.own}, message.common, message.exchange)
-        back = receive(self.world, exchange, there, node)
-        return read_reply(message, back)
+        back, kept = receive(self.world, exchange, there, node, message.kept)
+        return replace(read_reply(message, back), kept=kept)
 
 
-def receive(world: World, exchange: Exchange, data: bytes, node: Histories) -> bytes:
-    """The node's side: bytes in, bytes out."""
+def receive(world: World, exchange: Exchange, data: bytes, node: Histories, kept: Kept) -> tuple[bytes, Kept]:
+    """The node's side: bytes in, bytes out; what its devices keep stays."""
     t, own, common, number = decode(data)
     users = own.pop("users")
-    updates = exchange.answer(world, Message(t, users, common, own, number), node)
-    return encode(t, updates.columns(), exchange=number)
+    updates, after = answer(world, exchange, Message(t, users, common, own, number, kept), node)
+    return encode(t, updates.columns(), exchange=number), after
+
+
+def answer(world: World, exchange: Exchange, message: Message, node: Histories) -> tuple[Updates, Kept]:
+    made = exchange.answer(world, message, node)
+    return (made, {}) if isinstance(made, Updates) else made
 
 
 def read_reply(message: Message, data: bytes) -> Reply:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
@@ -37,7 +37,10 @@ class Settings(BaseModel):
     @classmethod
     def rows(cls) -> list[tuple[str, str, str]]:
         """(name, default, help) of every setting, for help texts and the docs."""
-        return [(name, _plain(f.default), f.description or "") for name, f in cls.model_fields.items()]
+        return [
+            (name, _plain(f.default), " ".join(filter(None, [f.description, _choices(f.annotation)])))
+            for name, f in cls.model_fields.items()
+        ]
 
 
 def split_by_owner(values: Mapping[str, Any], owners: Mapping[str, type[Settings]]) -> dict[str, dict[str, Any]]:
@@ -69,6 +72,11 @@ def _first(group: type[Settings], error: ValidationError) -> str:
     hint = group.model_fields[key].description if key in group.model_fields else None
     about = f" ({hint.splitlines()[0].rstrip('.')})" if hint else ""
     return f"setting {key!r} is {fault.get('input')!r}; {rule}{about}. Change it with --set {key}=VALUE."
+
+
+def _choices(annotation: Any) -> str:
+    """What a setting of a few words may be."""
+    return f"One of {', '.join(map(str, get_args(annotation)))}." if get_origin(annotation) is Literal else ""
 
 
 def _plain(value: object) -> str:

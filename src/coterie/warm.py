@@ -29,8 +29,8 @@ def reuse(folder: Path, now: Catalogue, test: Interactions) -> Callable[[Record]
 
     def put(state: Record) -> Record:
         fresh = state.arrays()
+        _refuse_many_tables(folder, arrays, fresh)
         _refuse_unlike(folder, arrays, fresh)
-        _refuse_many_tables(folder, fresh)
         changed = {name: arrays[name] for name in WHOLE if name in fresh}
         for names, (there, here) in ((BY_USER, users), (BY_ITEM, items)):
             for name in names:
@@ -42,9 +42,9 @@ def reuse(folder: Path, now: Catalogue, test: Interactions) -> Callable[[Record]
     return put
 
 
-def _refuse_many_tables(folder: Path, fresh: dict[str, np.ndarray]) -> None:
+def _refuse_many_tables(folder: Path, *states: dict[str, np.ndarray]) -> None:
     """Clusters are made anew: whose table was whose is lost."""
-    if any(fresh[name].ndim > 2 for name in BY_ITEM if name in fresh):
+    if any(state[name].ndim > 2 for state in states for name in BY_ITEM if name in state):
         raise ConfigError(
             f"start_from={folder}: aggregate=cluster keeps item rows for every cluster, which a new run cannot go on from; "
             "expected one table. Set aggregate=global, or start afresh."
@@ -82,5 +82,5 @@ def _refuse_unlike(folder: Path, old: dict[str, np.ndarray], fresh: dict[str, np
         if name in fresh and (name not in old or old[name].shape[1:] != fresh[name].shape[1:]):
             was = f"has {name} of another size" if name in old else f"has no {name}, so it is a run of another kind"
             raise ConfigError(
-                f"start_from={folder}: it {was}; expected the same model with the same embedding_size and layers. Use such a run."
+                f"start_from={folder}: it {was}; expected the same model with the same embedding_size, layers and moments. Use such a run."
             )

@@ -99,12 +99,12 @@ def users_a_cluster(n: int, alpha: float) -> int:
 
 
 def loss_of(k: int, w: Weights, samples: list[Sample]) -> float:
-    """The mean cross-entropy of a user's samples."""
+    """The mean cross-entropy of a user's samples, brought below one."""
     total, d = 0.0, w.U.shape[1]
     for item, target in samples:
         y = float(w.N[:d] @ (w.U[k] * w.I[item])) + w.N[d]
         total += log1p(exp(-y)) if target == 1 else log1p(exp(y))
-    return total / len(samples)
+    return total / len(samples) / (1 + total / len(samples))
 
 
 def follow(U: Doubles, w_0: Weights, w_k: dict[int, Weights], labels: list[int], gamma: float) -> None:

@@ -17,10 +17,10 @@ from coterie import clusters, streams
 from coterie.algorithms import fedbso
 from coterie.algorithms.fedbso import State, get_best_user, replace_center, swap_centers, users_a_cluster
 from coterie.errors import ConfigError
-from coterie.federation import World
+from coterie.federation import Delegates, World
 from coterie.registry import algorithm
 from coterie.runtime.local import LocalEngine
-from coterie.types import Training
+from coterie.types import SCALE, Training
 
 
 class Rigged:
@@ -343,6 +343,23 @@ def test_any_number_of_clusters_trains(clusters_wanted):
     states, tallies = play_locally("fedbso", training, rounds=6, clusters=clusters_wanted, swap_rate=1.0)
     assert len(states[-1].centres) == min(clusters_wanted, 8)  # one of the nine has nothing to learn from
     assert all(tally.accepted for tally in tallies)
+
+
+def test_a_loss_below_zero_is_none():
+    """Whoever says so would be the best of its cluster for ever."""
+    state = State(*(np.zeros((3, 2), np.float32) for _ in range(2)), np.zeros(3), *(np.zeros(3, np.int32) for _ in range(2)),
+                  np.zeros((3, 3), np.float32), np.array([0.5, 0.25, fedbso.UNHEARD], np.float32))  # fmt: skip
+    sent = np.array([[0, 0, -5], [0, 0, SCALE // 8]], np.int32)
+    after, delegates = fedbso.hear_losses(state, Delegates(ints(0, 2), np.ones(2, np.int64), sent))
+    assert after.losses.tolist() == [fedbso.UNHEARD, 0.25, 0.125]
+    assert delegates.user_rows.shape == (2, 2)
+
+
+def test_tables_that_do_not_fit_are_refused_before_they_are_made():
+    with pytest.raises(
+        ConfigError, match=r"aggregate=cluster sends everybody .* 5\.0 GiB together; expected at most 4"
+    ):
+        fedbso.refuse_huge(5 << 30)
 
 
 # A model a cluster, and people who do not keep to the rules.

@@ -34,24 +34,30 @@ from pydantic import Field, model_validator
 from coterie import clusters, streams
 from coterie.algorithm import Algorithm
 from coterie.algorithms import fedavg, fedfast
+from coterie.errors import ConfigError
 from coterie.federation import Delegates, Exchange, Federation, Histories, Sums, World
 from coterie.learners.learner import Parameters, embeddings
 from coterie.learners.samples import Samples, draw
 from coterie.models.gmf_groups import GMFGroups
 from coterie.models.recommender import Recommender
 from coterie.records import Record
-from coterie.types import SCALE, TOO_LARGE, Doubles, Floats, Ints, Message, Sizes, Updates
+from coterie.types import SCALE, Doubles, Floats, Ints, Message, Sizes, Updates
 
 UNHEARD = np.finfo(np.float32).max
+MOST_BYTES = 4 << 30
 
 
 class FedBSO(fedfast.FedFast, fedavg.FedAvg):
+    participation: float = Field(0.1, gt=0, le=1)
+    """Share of every cluster's users that takes part in a round (alpha), at least one of each."""
+    cluster_iterations: int = Field(3, ge=1)
+    """Iterations of k-means a round; it goes on from the users that are centres."""
     cluster_by: Literal["embeddings", "statistics"] = "embeddings"
     """What P is after the first round: the users' embeddings, or still the statistics that devices sent before it."""
     average: Literal["all", "touched"] = "touched"
     """Whether rows are averaged over everybody (line 21 literally) or over those users who trained on them."""
     discount: Literal["exp", "inverse", "constant", "none"] = "exp"
-    """How much those who did not train follow the delegates of their cluster: exp(-t) as FedFast, 1 / (1 + t), 1, not at all."""
+    """How much those who did not train follow the delegates of the cluster both were in: exp(-t), 1 / (1 + t), 1, not at all."""
     replacement_rate: float = Field(0.5, ge=0, le=1)
     """How often a random user replaces a centre (p5)."""
     swap_rate: float = Field(0.5, ge=0, le=1)
@@ -61,7 +67,8 @@ class FedBSO(fedfast.FedFast, fedavg.FedAvg):
     new_centres: Literal["next", "now"] = "next"
     """When a replaced centre counts: as a start of the next clustering, or at once, everybody joining the nearest centre."""
     swap: Literal["members", "centres"] = "members"
-    """What is swapped: the two users, who join each other's cluster, or only whose start the next clustering takes for whom."""
+    """What is swapped: the two users, who join each other's cluster, or only their places as starts of the next clustering, which
+    renames two clusters and changes nothing else unless each has a model of its own (aggregate=cluster)."""
     aggregate: Literal["global", "cluster"] = "global"
     """Whose model an aggregate is: everybody's, or the cluster's own (gmf)."""
 
@@ -208,6 +215,7 @@ def ask(world: World, state: State, cohort: Ints, t: int) -> Message:
     if world.settings.aggregate == "global":
         return fedavg.ask(world, state, cohort, t)
     mine = state.clusters[cohort]
+    refuse_huge(len(cohort) * state.item_rows[0].nbytes)
     own = {"user_rows": state.user_rows[cohort], "item_rows": state.item_rows[mine], "dense": state.dense[mine]}
     return Message(t, cohort, {}, own | {"cluster": mine})
 
@@ -215,13 +223,22 @@ def ask(world: World, state: State, cohort: Ints, t: int) -> Message:
 def client_update(world: World, message: Message, node: Histories) -> Updates:
     if world.settings.aggregate == "global":
         return train_and_tell(world, message, node)
-    parts = []
-    for c in np.unique(message.own["cluster"]).tolist():
-        here = message.to(message.own["cluster"] == c)
-        common = {name: here.own[name][0] for name in ("item_rows", "dense")}
-        own = {"user_rows": here.own["user_rows"]}
-        parts.append(train_and_tell(world, replace(here, common=common, own=own), node))
+    parts, of = [], message.own["cluster"]
+    for c in np.unique(of).tolist():
+        here = np.flatnonzero(of == c)
+        common = {name: message.own[name][here[0]] for name in ("item_rows", "dense")}
+        own = {"user_rows": message.own["user_rows"][here]}
+        parts.append(train_and_tell(world, Message(message.round, message.users[here], common, own), node))
     return Updates.joined(parts)
+
+
+def refuse_huge(size: int) -> None:
+    """Everybody of a round gets a table; here they are all in one place."""
+    if size > MOST_BYTES:
+        raise ConfigError(
+            f"aggregate=cluster sends everybody of a round item rows of its own, {size / 2**30:.1f} GiB together; expected at most "
+            f"{MOST_BYTES / 2**30:.0f}. Lower participation or embedding_size, or set aggregate=global."
+        )
 
 
 def train_and_tell(world: World, message: Message, node: Histories) -> Updates:
@@ -231,7 +248,9 @@ def train_and_tell(world: World, message: Message, node: Histories) -> Updates:
     if world.settings.best_user != "loss":
         return updates
     mean_losses = losses(world, message, samples, node.training.ratings is not None)
-    told = np.minimum(np.rint(mean_losses * SCALE), TOO_LARGE - 1).astype(np.int32)
+    told = np.rint(mean_losses / (1 + mean_losses) * SCALE).astype(
+        np.int32
+    )  # in the same order, and below 1 whatever the data
     return replace(updates, user_rows=np.column_stack([updates.user_rows, told]))
 
 
@@ -274,8 +293,10 @@ def finish(world: World, state: State, sums: Sums, delegates: Delegates, t: int)
 
 
 def hear_losses(state: State, delegates: Delegates) -> tuple[State, Delegates]:
-    known = state.losses.copy()
-    known[delegates.users] = delegates.user_rows[:, -1] / SCALE
+    known, told = state.losses.copy(), delegates.user_rows[:, -1]
+    known[delegates.users] = np.where(
+        told >= 0, told / SCALE, UNHEARD
+    )  # no loss is negative: whoever says so said nothing
     return replace(state, losses=known), delegates._replace(user_rows=delegates.user_rows[:, :-1])
 
 

@@ -50,20 +50,22 @@ def gather_slopes(
 @helper
 def train_by_batches(
     p: Floats, q: Floats, h: Floats, samples: Ints, targets: Floats, squared: Scalar, rate: Scalar, reg: Scalar,
-    batch_size: Scalar, by_adam: Scalar, p_moments: Floats, q_moments: Floats, h_moments: Floats, steps: Scalar,
-    q_slopes: Floats, batch_of: Longs,
+    batch_size: Scalar, by_adam: Scalar, q_slopes: Floats, batch_of: Longs,
 ) -> None:  # fmt: skip
-    """One user after so many steps; writes p, q, h and both moments of each. `batch_of` is zeros before and afterwards."""
-    p_slopes, h_slopes = np.zeros_like(p), np.zeros_like(h)
+    """One user; writes p, q and h. `batch_of` is zeros, and is so again afterwards."""
+    p_slopes, p_mean, p_square = np.zeros_like(p), np.zeros_like(p), np.zeros_like(p)
+    h_slopes, h_mean, h_square = np.zeros_like(h), np.zeros_like(h), np.zeros_like(h)
+    remembered = len(q) if by_adam else 0
+    q_mean, q_square = np.zeros_like(q[:remembered]), np.zeros_like(q[:remembered])
     for batch, begin in enumerate(range(0, len(samples), batch_size), 1):
         end = min(begin + batch_size, len(samples))
         places = samples[begin:end]
         gather_slopes(p, q, h, places, targets[begin:end], squared, reg, p_slopes, q_slopes, h_slopes, batch_of, batch)
         if by_adam:
-            lack = lacking(steps + batch)
-            adam(p, p_slopes, p_moments[0], p_moments[1], rate, lack)
-            adam(h, h_slopes, h_moments[0], h_moments[1], rate, lack)
-            adam_rows(q, q_slopes, q_moments[0], q_moments[1], places, batch_of, batch, rate, lack)
+            lack = lacking(batch)
+            adam(p, p_slopes, p_mean, p_square, rate, lack)
+            adam(h, h_slopes, h_mean, h_square, rate, lack)
+            adam_rows(q, q_slopes, q_mean, q_square, places, batch_of, batch, rate, lack)
         else:
             sgd(p, p_slopes, rate)
             sgd(h, h_slopes, rate)
@@ -96,12 +98,9 @@ def train(
         q, before = rows[: high - low], rows_before[: high - low]
         gather(item_rows, items, low, q, before)
         p, h = user_rows[k].copy(), dense.copy()
-        remembered = high - low if by_adam else 0
         train_by_batches(
-            p, q, h, samples[begin:end], targets[begin:end], squared, rate, reg, batch_size, by_adam,
-            np.zeros((2, len(p)), np.float32), np.zeros((2, remembered, len(p)), np.float32),
-            np.zeros((2, len(h)), np.float32), 0, q_slopes, batch_of,
-        )  # fmt: skip
+            p, q, h, samples[begin:end], targets[begin:end], squared, rate, reg, batch_size, by_adam, q_slopes, batch_of
+        )
         quantise_change(q.reshape(-1), before.reshape(-1), item_deltas[low:high].reshape(-1))
         quantise_change(p, user_rows[k], user_deltas[k])
         quantise_change(h, dense, dense_deltas[k])

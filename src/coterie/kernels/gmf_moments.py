@@ -1,43 +1,90 @@
 """GMF by every user of a cohort with Adam, from moments that travel with the parameters; what changed, in fixed point.
 
-A row is [values | mean | root of the mean square] of its gradient, and `dense` is three such parts too: the moments are
-averaged like the values they belong to. The root is of the size of a gradient, which fixed point can hold; a square is not.
+A row is [values | mean | root of the mean square | age] of its gradient, and `dense` is four such parts too; all of it is averaged
+like the values it belongs to. The moments are those that nothing is lacking of any more (Adam's bias correction), and the
+root is of the size of a gradient: both are numbers that fixed point can hold. An age is in steps, of which AGES are one.
 """
 
 from __future__ import annotations
+
+import math
 
 import numba
 import numpy as np
 from numba import boolean, float32, int32, int64, types
 
-from coterie.kernels.common import helper, readonly
-from coterie.kernels.gmf_batches import train_by_batches
+from coterie.kernels.common import Scalar, helper, readonly
+from coterie.kernels.gmf_batches import gather_slopes
+from coterie.kernels.optimisers import DECAY1, DECAY2, adam
 from coterie.kernels.quantise import quantise
-from coterie.types import Floats, Ints, Longs
+from coterie.types import Doubles, Floats, Ints, Longs
+
+AGES = np.float32(1024.0)
+FORGET1, FORGET2 = math.log(DECAY1), math.log(DECAY2)
+LEAST = np.float32((1 - DECAY1**2 / DECAY2) * (1 - DECAY2) / (1 - DECAY1) ** 2)
+"""No gradients whatever make a square smaller than this share of the squared mean (Cauchy and Schwarz); rounding may."""
 
 
 @helper
-def unpack(packed: Floats, values: Floats, mean: Floats, square: Floats) -> None:
+def lacking(decay: Doubles, further: Scalar) -> Scalar:
+    """What moments lack whose start is forgotten to these shares, and to these further ones since."""
+    return np.float32(1.0 - decay[0] * further[0]), np.float32(1.0 - decay[1] * further[1])
+
+
+@helper
+def unpack(packed: Floats, values: Floats, moments: Floats, decay: Doubles) -> None:
+    """Values, moments as Adam has them at that age, and how far their start is forgotten by then."""
     d = len(values)
+    steps = max(packed[3 * d], np.float32(0.0)) * AGES
+    decay[0], decay[1] = math.exp(steps * FORGET1), math.exp(steps * FORGET2)
+    lack1, lack2 = lacking(decay, (1.0, 1.0))
     for f in range(d):
-        values[f], mean[f] = packed[f], packed[d + f]
-        root = max(packed[2 * d + f], np.float32(0.0))  # rounding may leave it a little below zero
-        square[f] = root * root
+        values[f], mean, root = packed[f], packed[d + f] * lack1, packed[2 * d + f]
+        moments[0, f] = mean
+        moments[1, f] = max(root * root * lack2, LEAST * mean * mean)
 
 
 @helper
-def quantise_parts(values: Floats, mean: Floats, square: Floats, before: Floats, out: Ints) -> None:
+def pack_change(
+    values: Floats, moments: Floats, decay: Doubles, further: Scalar, n: Scalar, before: Floats, out: Ints
+) -> None:
     d = len(values)
+    lack1, lack2 = lacking(decay, further)
     for f in range(d):
         out[f] = quantise(values[f] - before[f])
-        out[d + f] = quantise(mean[f] - before[d + f])
-        out[2 * d + f] = quantise(np.sqrt(square[f]) - before[2 * d + f])
+        out[d + f] = quantise(moments[0, f] / lack1 - before[d + f])
+        out[2 * d + f] = quantise(np.sqrt(moments[1, f] / lack2) - before[2 * d + f])
+    out[3 * d] = quantise(np.float32(n) / AGES)
+
+
+@helper
+def train_by_batches(
+    p: Floats, q: Floats, h: Floats, samples: Ints, targets: Floats, squared: Scalar, rate: Scalar, reg: Scalar,
+    batch_size: Scalar, p_moments: Floats, q_moments: Floats, h_moments: Floats, p_decay: Doubles, q_decay: Doubles, h_decay: Doubles,
+    q_slopes: Floats, batch_of: Longs,
+) -> Scalar:  # fmt: skip
+    """One user; writes p, q, h and their moments. `batch_of` is zeros before and afterwards. Returns the number of steps."""
+    p_slopes, h_slopes, batch = np.zeros_like(p), np.zeros_like(h), 0
+    for begin in range(0, len(samples), batch_size):
+        batch += 1
+        end = min(begin + batch_size, len(samples))
+        places = samples[begin:end]
+        gather_slopes(p, q, h, places, targets[begin:end], squared, reg, p_slopes, q_slopes, h_slopes, batch_of, batch)
+        further = math.pow(DECAY1, batch), math.pow(DECAY2, batch)
+        adam(p, p_slopes, p_moments[0], p_moments[1], rate, lacking(p_decay, further))
+        adam(h, h_slopes, h_moments[0], h_moments[1], rate, lacking(h_decay, further))
+        for at in places:
+            r = np.uint64(at)
+            if batch_of[r] == batch:
+                batch_of[r] = 0
+                adam(q[r], q_slopes[r], q_moments[r, 0], q_moments[r, 1], rate, lacking(q_decay[r], further))
+    return batch
 
 
 @numba.njit(
     types.void(
         readonly(int64), readonly(int32), readonly(int64), readonly(int32), readonly(float32),
-        readonly(float32, 2), readonly(float32, 2), readonly(float32), boolean, float32, float32, int64, int64,
+        readonly(float32, 2), readonly(float32, 2), readonly(float32), boolean, float32, float32, int64,
         int64, int64, int32[:, ::1], int32[:, ::1], int32[:, ::1],
     ),
     nogil=True, cache=True, error_model="numpy",
@@ -45,35 +92,36 @@ def quantise_parts(values: Floats, mean: Floats, square: Floats, before: Floats,
 def train(
     offsets: Longs, items: Ints, starts: Longs, samples: Ints, targets: Floats,
     user_rows: Floats, item_rows: Floats, dense: Floats, squared: bool, rate: float, reg: float,
-    batch_size: int, steps: int, first: int, last: int,
+    batch_size: int, first: int, last: int,
     user_deltas: Ints, item_deltas: Ints, dense_deltas: Ints,
 ) -> None:  # fmt: skip
-    """Users first..last of a cohort, each after so many steps; all start from the same item rows and `dense`."""
+    """Users first..last of a cohort; all start from the same item rows and `dense`."""
     most = 0
     for k in range(first, last):
         most = max(most, offsets[k + 1] - offsets[k])
     d, size = item_rows.shape[1] // 3, len(dense) // 3
     rows, memory, slopes = (
         np.empty((most, d), np.float32),
-        np.empty((2, most, d), np.float32),
+        np.empty((most, 2, d), np.float32),
         np.empty((most, d), np.float32),
     )
     p, p_moments = np.empty(d, np.float32), np.empty((2, d), np.float32)
     h, h_moments = np.empty(size, np.float32), np.empty((2, size), np.float32)
-    batch_of = np.zeros(most, np.int64)
+    batch_of, q_decay, p_decay, h_decay = np.zeros(most, np.int64), np.empty((most, 2)), np.empty(2), np.empty(2)
     for k in range(first, last):
         low, n, begin, end = offsets[k], offsets[k + 1] - offsets[k], starts[k], starts[k + 1]
-        q, q_moments = rows[:n], memory[:, :n]
+        q, q_moments = rows[:n], memory[:n]
         for r in range(n):
-            unpack(item_rows[np.uint64(items[low + r])], q[r], q_moments[0, r], q_moments[1, r])
-        unpack(user_rows[k], p, p_moments[0], p_moments[1])
-        unpack(dense, h, h_moments[0], h_moments[1])
-        train_by_batches(
-            p, q, h, samples[begin:end], targets[begin:end], squared, rate, reg, batch_size, True,
-            p_moments, q_moments, h_moments, steps, slopes, batch_of,
+            unpack(item_rows[np.uint64(items[low + r])], q[r], q_moments[r], q_decay[r])
+        unpack(user_rows[k], p, p_moments, p_decay)
+        unpack(dense, h, h_moments, h_decay)
+        n_batches = train_by_batches(
+            p, q, h, samples[begin:end], targets[begin:end], squared, rate, reg, batch_size,
+            p_moments, q_moments, h_moments, p_decay, q_decay, h_decay, slopes, batch_of,
         )  # fmt: skip
+        further = math.pow(DECAY1, n_batches), math.pow(DECAY2, n_batches)
         for r in range(n):
-            before = item_rows[np.uint64(items[low + r])]
-            quantise_parts(q[r], q_moments[0, r], q_moments[1, r], before, item_deltas[low + r])
-        quantise_parts(p, p_moments[0], p_moments[1], user_rows[k], user_deltas[k])
-        quantise_parts(h, h_moments[0], h_moments[1], dense, dense_deltas[k])
+            before, out = item_rows[np.uint64(items[low + r])], item_deltas[low + r]
+            pack_change(q[r], q_moments[r], q_decay[r], further, n_batches, before, out)
+        pack_change(p, p_moments, p_decay, further, n_batches, user_rows[k], user_deltas[k])
+        pack_change(h, h_moments, h_decay, further, n_batches, dense, dense_deltas[k])

@@ -31,7 +31,7 @@ def train(world: World, given: Parameters, samples: Samples, rated: bool) -> Cha
     if settings.device == "cuda":
         return batched.train(forward, world, given, samples, rated)
     changes = Changes.room_for(given, samples)
-    kernel, how = kernels.load(family(settings)), ways(settings, samples.round)
+    kernel, how = kernels.load(family(settings)), ways(settings)
 
     def part(first: int, last: int) -> None:
         kernel.train(
@@ -51,10 +51,10 @@ def family(settings: Any) -> str:
     return "gmf_users" if settings.sample_by_sample else "gmf_batches"
 
 
-def ways(settings: Any, t: int) -> tuple[int, ...]:
-    """What they want to know beside rate and regularisation. Moments that survive have seen a step in every round at least."""
+def ways(settings: Any) -> tuple[int, ...]:
+    """What they want to know beside rate and regularisation."""
     if settings.moments == "averaged":
-        return settings.batch_size, t
+        return (settings.batch_size,)
     return () if settings.sample_by_sample else (settings.batch_size, settings.optimizer == "adam")
 
 

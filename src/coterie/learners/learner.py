@@ -24,7 +24,7 @@ class Parameters(Record):
     dense: Floats  # (size,)
 
     def with_moments(self) -> Parameters:
-        """Each part three times as wide: room for both of Adam's moments behind the values."""
+        """Each part three times as wide and one more: room for both of Adam's moments and their age behind the values."""
         return Parameters(*(_widened(getattr(self, f.name)) for f in fields(self)))
 
     def without_moments(self) -> Parameters:
@@ -37,7 +37,7 @@ def values_of(part: Floats) -> Floats:
 
 
 def _widened(part: Floats) -> Floats:
-    return np.concatenate([part, np.zeros_like(part), np.zeros_like(part)], axis=-1)
+    return np.concatenate([part, np.zeros((*part.shape[:-1], 2 * part.shape[-1] + 1), np.float32)], axis=-1)
 
 
 def embeddings(settings: Any, user_rows: Floats) -> Floats:

@@ -22,7 +22,6 @@ class Samples:
     starts: Longs  # (n + 1,)
     places: Ints  # (samples,)
     targets: Floats  # (samples,) 1 or 0, or the rating
-    round: int = 0
 
     @property
     def counts(self) -> Longs:
@@ -55,7 +54,7 @@ def draw(world: World, users: Ints, t: int, node: Histories) -> Samples:
     offsets = _running(n_rows)
     items = np.empty(offsets[-1], np.int32)
     kernel.pack(starts, offsets, rows, items)
-    return Samples(offsets, items, starts, places, targets, t)
+    return Samples(offsets, items, starts, places, targets)
 
 
 def _running(counts: Longs) -> Longs:

@@ -47,8 +47,8 @@ PAPER = {  # Table 2: (HR@20, NDCG@20)
     "pinterest": {"fedbso": (0.9529, 0.5603), "fedavg": (0.4604, 0.1946), "fedfast": (0.9481, 0.5512), "gmf": (0.9632, 0.5814)},
 }  # fmt: skip
 ROUNDS = {"ml-100k": 1000, "ml-1m": 1000, "pinterest": 360}
-THESIS = {  # Section 4.2; regularisation and negatives are not given
-    "embedding_size": 16, "clusters": 20, "optimizer": "adam", "learning_rate": 0.1, "batch_size": 256, "participation": 0.1,
+THESIS = {  # Section 4.2, with 20 clusters; regularisation and negatives are not given
+    "embedding_size": 16, "optimizer": "adam", "learning_rate": 0.1, "batch_size": 256, "participation": 0.1,
     "reg": 0.0, "negatives": 4,
 }  # fmt: skip
 READINGS: dict[str, dict[str, Any]] = {

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.models.recommender import Recommender
-from coterie.tally import Tally
 from coterie.types import Bools, Ids, Ints, Longs, Message, Sizes, Training, Updates
 
 Sums = dict[str, NDArray[np.int64]]
@@ -27,8 +26,6 @@ class World:
     n_items: int
     members: Bools  # (users,) who takes part: people with something to learn from
     user_features: Mapping[str, Ids]
-    n_positives: int = 0
-    """How many interactions all histories hold together (X+): all that a server knows of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +88,3 @@ class Federation:
     """An exchange with everybody before the first round, where one is needed."""
     devices: Callable[[World, Histories], Kept] = lambda world, node: {}
     """(world, node) -> what devices begin with, a row for every user of the node: the private fields of the state."""
-    rounds_a_step: Callable[[World], int] = lambda world: 1
-    """How many rounds are played between two looks at the model: an epoch, where papers count in epochs."""
-    in_turn: Callable[[World, Histories, Any, range], tuple[Any, Tally] | None] = lambda world, node, state, rounds: (
-        None
-    )
-    """(world, the only node, state, rounds) -> the state after these rounds, all in one call of a kernel, and what they were; None
-    where it cannot. The bits are those of the rounds one by one."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from coterie.algorithm import Tally
 from coterie.records import Record
-from coterie.tally import Tally
 from coterie.types import Bools, Longs
 
 
@@ -38,7 +38,8 @@ class Journey:
         """One step further."""
         selections = self.selections
         if len(tally.users):
-            selections = selections + np.bincount(tally.users, minlength=len(selections))
+            selections = selections.copy()
+            selections[tally.users] += 1
         return replace(
             self,
             selections=selections,

@@ -8,12 +8,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from coterie import streams
-from coterie.algorithm import Context, Trainer
+from coterie.algorithm import Context, Tally, Trainer
 from coterie.errors import ConfigError
 from coterie.federation import Delegates, Exchange, Federation, Kept, World
 from coterie.runtime.local import LocalEngine
 from coterie.runtime.wire import message_size, reply_sizes
-from coterie.tally import Tally
 from coterie.types import Bools, Ints, Message, Training
 from coterie.validation import NOT_OF_THE_COHORT, Expected, Reply, validate
 
@@ -83,7 +82,7 @@ def _put_back(after: Any, before: Any, replies: list[Reply], accepted: Ints) -> 
 
 
 def trainer(federation: Federation, training: Training, settings: Any, context: Context) -> Trainer:
-    """A federated algorithm as steps: step n is round t = n - 1 of the paper, or an epoch of rounds."""
+    """A federated algorithm as steps: step n is round t = n - 1 of the paper."""
     world = world_of(training, settings, context.seed)
     return trainer_on(federation, world, LocalEngine.over(world, training, settings.nodes), context)
 
@@ -101,29 +100,16 @@ def trainer_on(federation: Federation, world: World, engine: Engine, context: Co
             context.watch.say(f"before the first round: {_why_nothing(tally)}")
         return state, tally
 
-    refused_before, a_step = False, federation.rounds_a_step(world)  # many refused rounds in a row are said once
-
-    def one_round(state: Any, t: int) -> tuple[Any, Tally]:
-        cohort = federation.sample(world, state.without_private(), t)
-        _refuse_huge(cohort)
-        tally, absent = Tally(cohort), _absent(world, cohort, t)
-        for number, exchange in enumerate(federation.exchanges):
-            state, costs = play(world, exchange, state, cohort, t, engine, number, absent)
-            tally = tally.and_then(costs)
-        return state, tally
+    refused_before = False  # many such rounds in a row are said once
 
     def step(state: Any, n: int) -> tuple[Any, Tally]:
         nonlocal refused_before
-        ts = range((n - 1) * a_step, n * a_step)
-        node = getattr(engine, "alone", None)
-        at_once = federation.in_turn(world, node, state, ts) if node else None
-        if at_once is not None:
-            state, tally = at_once
-        else:
-            state, tally = one_round(state, ts[0])
-            for t in ts[1:]:
-                state, costs = one_round(state, t)
-                tally = tally.and_round(costs)
+        cohort = federation.sample(world, state.without_private(), n - 1)
+        _refuse_huge(cohort)
+        tally, absent = Tally(cohort), _absent(world, cohort, n - 1)
+        for number, exchange in enumerate(federation.exchanges):
+            state, costs = play(world, exchange, state, cohort, n - 1, engine, number, absent)
+            tally = tally.and_then(costs)
         if not tally.accepted and not refused_before:
             context.watch.say(f"round {n}: {_why_nothing(tally)}; the model stays as it was")
         refused_before = not tally.accepted
@@ -134,15 +120,7 @@ def trainer_on(federation: Federation, world: World, engine: Engine, context: Co
 
 def world_of(training: Training, settings: Any, seed: int) -> World:
     members = training.positives.counts > 0
-    return World(
-        settings,
-        seed,
-        training.n_users,
-        training.n_items,
-        members,
-        training.user_features,
-        len(training.positives.items),
-    )
+    return World(settings, seed, training.n_users, training.n_items, members, training.user_features)
 
 
 def _absent(world: World, cohort: Ints, t: int) -> Bools | None:

@@ -93,3 +93,9 @@ def test_keys_are_the_same_on_every_machine_and_in_every_version() -> None:
     """Frozen, so that a run of last year can be repeated."""
     assert streams.key(0, "synthetic") == 14150471459762297225
     assert streams.key(42, "negatives", 3, 17) == 7695309079134678265
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_nobody_draws_nothing(n):
+    """A node may host nobody."""
+    assert streams.normal(np.empty(0, np.uint64), n).shape == (0, n)

@@ -121,9 +121,8 @@ def thesis_methods(dataset: str) -> list[Method]:
 
 def tuned(dataset: str, name: str) -> dict[str, Any]:
     """Found on validation in this protocol with this embedding size: benchmarks/tune_all.sh."""
-    if name == "fedbso":
-        return tuned_settings(dataset, name) | {"evaluate_every": 20}
-    return TUNED[dataset][name] | ({"evaluate_every": 20} if name != "gmf" else {})
+    found = TUNED.get(dataset, {}).get(name) or tuned_settings(dataset, name)
+    return dict(found) if name == "gmf" else found | {"evaluate_every": 20}
 
 
 def updates_a_round(outcomes: list[Outcome]) -> float:
@@ -267,7 +266,18 @@ def run(dataset: str, methods: tuple[Method, ...], seeds: int) -> list[Outcome]:
     return carry_out(plan, OPTIONS.cells, SILENT if OPTIONS.quiet else ScreenWatch())
 
 
-TUNED: dict[str, dict[str, dict[str, Any]]] = {}
+TUNED: dict[str, dict[str, dict[str, Any]]] = {  # by benchmarks/tune_all.sh; on Pinterest they are the defaults
+    "ml-100k": {
+        "fedfast": {"learning_rate": 0.0929, "reg": 0.00793, "negatives": 8, "start_scale": 0.3, "local_epochs": 2, "final_rate": 0.1, "embedding_size": 16, "rounds": 500},
+        "fedavg": {"learning_rate": 0.237, "reg": 0.0013, "negatives": 2, "start_scale": 0.03, "local_epochs": 2, "final_rate": 0.1, "embedding_size": 16, "rounds": 500},
+        "gmf": {"learning_rate": 0.0189, "reg": 0.00145, "negatives": 8, "start_scale": 0.03, "embedding_size": 16, "epochs": 22},
+    },
+    "ml-1m": {
+        "fedfast": {"learning_rate": 0.0929, "reg": 0.00793, "negatives": 8, "start_scale": 0.3, "final_rate": 0.1, "embedding_size": 16, "rounds": 800, "local_epochs": 1},
+        "fedavg": {"learning_rate": 0.237, "reg": 0.0013, "negatives": 2, "start_scale": 0.03, "final_rate": 0.1, "embedding_size": 16, "rounds": 800, "local_epochs": 1},
+        "gmf": {"learning_rate": 0.00583, "reg": 0.00291, "negatives": 8, "start_scale": 0.1, "embedding_size": 16, "epochs": 16},
+    },
+}  # fmt: skip
 PARTS = {"table2": table2, "readings": readings, "clusters": clusters, "speed": speed}
 
 

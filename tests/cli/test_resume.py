@@ -26,7 +26,10 @@ def wait_for(file: Path, process: subprocess.Popen[str]) -> None:
 
 def stopped(process: subprocess.Popen[str], how: signal.Signals) -> Done:
     process.send_signal(how)
-    out, err = process.communicate(timeout=60)
+    try:
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()  # a shell may have told its children to ignore Ctrl-C: nothing runs on
     return Done(process.returncode, out, err)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -16,6 +16,7 @@ from made_up import locked
 from coterie import kernels
 from coterie.algorithms.fedavg import dense_sums
 from coterie.errors import ConfigError
+from coterie.records import Record
 from coterie.rounds import MOST_USERS, trainer_on, world_of
 from coterie.types import NOT_FINITE, TOO_LARGE, Rows, Training, Updates
 from coterie.validation import MOST_SAMPLES
@@ -117,6 +118,11 @@ def test_the_limits_are_tight():
     assert most < MOST_USERS * MOST_SAMPLES * TOO_LARGE
 
 
+@dataclass(frozen=True)
+class Nothing(Record):
+    pass
+
+
 def test_a_larger_cohort_is_refused():
     """Nobody's arrays are made: the sampler's answer is enough."""
     rows = Rows(np.array([0, 1]), np.zeros(1, np.int32))
@@ -131,7 +137,7 @@ def test_a_larger_cohort_is_refused():
 
     steps = trainer_on(Sampler(MOST_USERS + 1), world, None, None)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"131,073 users.*at most 131,072.*participation"):
-        steps.step(None, 1)
+        steps.step(Nothing(), 1)
 
 
 # The check.

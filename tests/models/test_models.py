@@ -11,6 +11,7 @@ from coterie.config import Choice
 from coterie.errors import ConfigError, UnknownName
 from coterie.models.factors import Factors
 from coterie.models.gmf import GMF
+from coterie.models.gmf_groups import GMFGroups
 from coterie.models.kinds import KINDS, kind
 from coterie.models.linear import ItemWeights
 from coterie.models.neumf import NeuMF
@@ -37,6 +38,10 @@ def some_of_each() -> list[Recommender]:
             floats([1, 2], [0, -1]), floats([1, 0], [0, 1], [1, 1]),
             floats(1, 2, -1, 1, 0, 0.5, 1, 10, 3, 0.25), np.array([2, 2], np.int64),
         ),
+        GMFGroups(  # the second user is of the first group, and the other way round
+            floats([1, 2], [0, -1]), floats([[1, 0], [0, 1], [1, 1]], [[2, 0], [0, 0], [1, -1]]),
+            floats([2, 3], [1, 1]), floats(0.5, -1), np.array([1, 0], np.int32),
+        ),
     ]  # fmt: skip
 
 
@@ -51,8 +56,9 @@ each_model = pytest.mark.parametrize("model", some_of_each(), ids=lambda m: m.ki
         (some_of_each()[2], [[5, 0, 2], [5, 0, 2]]),
         (some_of_each()[4], [[5, 7, 2], [3, 0, 4]]),
         (some_of_each()[5], [[3 + 2 + 0.25, 4 + 0.25, 3 + 4 + 0.25], [15 + 0.25, 1 + 25 + 0.25, 1 + 25 + 0.25]]),
+        (some_of_each()[6], [[1, -1, -2], [0.5, -2.5, -2.5]]),
     ],
-    ids=["factors", "gmf", "popular", "ease", "neumf"],
+    ids=["factors", "gmf", "popular", "ease", "neumf", "gmf-groups"],
 )
 def test_scores_by_hand(model, by_hand):
     users = np.array([0, 1], np.int32)

@@ -47,9 +47,9 @@ PAPER = {  # Table 2: (HR@20, NDCG@20)
     "pinterest": {"fedbso": (0.9529, 0.5603), "fedavg": (0.4604, 0.1946), "fedfast": (0.9481, 0.5512), "gmf": (0.9632, 0.5814)},
 }  # fmt: skip
 ROUNDS = {"ml-100k": 1000, "ml-1m": 1000, "pinterest": 360}
-THESIS = {  # Section 4.2, with 20 clusters; regularisation and negatives are not given
+THESIS = {  # Section 4.2, with 20 clusters; the second line is not given, and must not come from what was tuned for a dataset
     "embedding_size": 16, "optimizer": "adam", "learning_rate": 0.1, "batch_size": 256, "participation": 0.1,
-    "reg": 0.0, "negatives": 4,
+    "reg": 0.0, "negatives": 4, "local_epochs": 1, "start_scale": 0.1, "final_rate": 1.0,
 }  # fmt: skip
 READINGS: dict[str, dict[str, Any]] = {
     "as it is": {},

@@ -17,24 +17,20 @@ Cells that were run before are not run again.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import time
 from itertools import pairwise
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import numpy as np
-from tables import near_best, of, spread, summary, tests
+from tables import carried_out, near_best, of, print_parts, spread, summary, tests
 
 from coterie import rounds
 from coterie.algorithm import Context, Trainer
-from coterie.cli.screen import ScreenWatch
 from coterie.config import tuned_settings
 from coterie.data.datasets import load
-from coterie.plan import Method, Outcome, Plan, carry_out
+from coterie.plan import Method, Outcome, Plan
 from coterie.progress import SILENT
 from coterie.registry import algorithm
 from coterie.splits import split
@@ -173,7 +169,7 @@ def readings(dataset: str, seeds: int) -> dict[str, Any]:
     methods.append(Method("thesis: Adam's moments survive", "fedbso", thesis | {"moments": "averaged"}))
     methods += [Method(f"tuned: {label}", "fedbso", ours | way) for label, way in READINGS.items()]
     plan = Plan((dataset,), tuple(methods), {"validation": True}, tuple(range(seeds)), "loo-100", part="validation")
-    outcomes = carry_out(plan, OPTIONS.cells, SILENT if OPTIONS.quiet else ScreenWatch())
+    outcomes = carried_out(plan)
     return {
         "part": "readings",
         "dataset": dataset,
@@ -268,7 +264,7 @@ def speed(dataset: str, seeds: int) -> dict[str, Any]:
 
 def run(dataset: str, methods: tuple[Method, ...], seeds: int) -> list[Outcome]:
     plan = Plan((dataset,), methods, {"embedding_size": 16}, tuple(range(seeds)), "loo-100")
-    return carry_out(plan, OPTIONS.cells, SILENT if OPTIONS.quiet else ScreenWatch())
+    return carried_out(plan)
 
 
 TUNED: dict[str, dict[str, dict[str, Any]]] = {  # by benchmarks/tune_all.sh; on Pinterest they are the defaults
@@ -286,21 +282,5 @@ TUNED: dict[str, dict[str, dict[str, Any]]] = {  # by benchmarks/tune_all.sh; on
 PARTS = {"table2": table2, "readings": readings, "clusters": clusters, "speed": speed}
 
 
-def main() -> None:
-    global OPTIONS
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="+", choices=PARTS)
-    parser.add_argument("--datasets", nargs="*", default=["ml-100k"])
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--cells", type=Path, default=None, help="where finished runs are kept")
-    parser.add_argument("--quiet", action="store_true")
-    OPTIONS = parser.parse_args()
-    for part in OPTIONS.parts:
-        for dataset in OPTIONS.datasets:
-            print(json.dumps(PARTS[part](dataset, OPTIONS.seeds)), flush=True)
-
-
-OPTIONS: argparse.Namespace = argparse.Namespace(cells=None, quiet=True)
-
 if __name__ == "__main__":
-    main()
+    print_parts(__doc__, PARTS)

@@ -16,18 +16,14 @@ All parts but table2 are on ML-100K. Cells that were run before are not run agai
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import mean
 from typing import Any, ClassVar
 
 import numpy as np
-from tables import of, spread, summary, tests
+from tables import carried_out, of, print_parts, spread, summary, tests
 
-from coterie.cli.screen import ScreenWatch
 from coterie.config import Experiment, tuned_settings
 from coterie.data.datasets import load
 from coterie.evaluate.candidates import Candidates
@@ -35,7 +31,7 @@ from coterie.evaluate.metrics import per_user
 from coterie.evaluate.ranking import rank_candidates
 from coterie.experiment import prepare
 from coterie.models.recommender import Recommender, pick
-from coterie.plan import Method, Outcome, Plan, carry_out
+from coterie.plan import Method, Outcome, Plan
 from coterie.progress import SILENT
 from coterie.training import Ruler, train
 from coterie.types import Floats, Ints
@@ -205,7 +201,7 @@ def plain(part: str, dataset: str, seeds: int, methods: tuple[Method, ...]) -> d
 
 def run(dataset: str, methods: tuple[Method, ...], settings: dict[str, Any], seeds: int) -> list[Outcome]:
     plan = Plan((dataset,), methods, settings, tuple(range(seeds)), "loo-50")
-    return carry_out(plan, OPTIONS.cells, SILENT if OPTIONS.quiet else ScreenWatch())
+    return carried_out(plan)
 
 
 PARTS = {
@@ -218,21 +214,5 @@ PARTS = {
 }
 
 
-def main() -> None:
-    global OPTIONS
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="+", choices=PARTS)
-    parser.add_argument("--datasets", nargs="*", default=["ml-100k"])
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--cells", type=Path, default=None, help="where finished runs are kept")
-    parser.add_argument("--quiet", action="store_true")
-    OPTIONS = parser.parse_args()
-    for part in OPTIONS.parts:
-        for dataset in OPTIONS.datasets:
-            print(json.dumps(PARTS[part](dataset, OPTIONS.seeds)), flush=True)
-
-
-OPTIONS: argparse.Namespace = argparse.Namespace(cells=None, quiet=True)
-
 if __name__ == "__main__":
-    main()
+    print_parts(__doc__, PARTS)

@@ -1,16 +1,41 @@
-"""What the papers' tables have in common: rows of a plan's outcomes, and paired tests between them."""
+"""What the papers' tables have in common: a command line of parts, rows of a plan's outcomes, and paired tests between them."""
 
 from __future__ import annotations
 
+import argparse
+import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import numpy as np
 
+from coterie.cli.screen import ScreenWatch
 from coterie.evaluate.significance import compare, holm
-from coterie.plan import Outcome
+from coterie.plan import Outcome, Plan, carry_out
+from coterie.progress import SILENT
+
+OPTIONS = argparse.Namespace(cells=None, quiet=True)
+
+
+def print_parts(about: str | None, parts: Mapping[str, Callable[[str, int], dict[str, Any]]]) -> None:
+    """The command line of a paper's tables: (dataset, seeds) -> one JSON object for every part asked for."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="+", choices=parts)
+    parser.add_argument("--datasets", nargs="*", default=["ml-100k"])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--cells", type=Path, default=None, help="where finished runs are kept")
+    parser.add_argument("--quiet", action="store_true")
+    options = parser.parse_args(namespace=OPTIONS)
+    for part in options.parts:
+        for dataset in options.datasets:
+            print(json.dumps(parts[part](dataset, options.seeds)), flush=True)
+
+
+def carried_out(plan: Plan) -> list[Outcome]:
+    return carry_out(plan, OPTIONS.cells, SILENT if OPTIONS.quiet else ScreenWatch())
 
 
 def of(outcomes: Sequence[Outcome], label: str) -> list[Outcome]:

@@ -142,6 +142,9 @@ def claims(outcomes: list[Outcome]) -> dict[str, Any]:
         found[f"rounds to 95 % of its best{label}"] = {
             name: [near_best(o, HR) for o in of(outcomes, f"{name}{label}")] for name in FEDERATED
         }
+        found[f"plateau, in rounds{label}"] = {
+            name: [plateau(o) for o in of(outcomes, f"{name}{label}")] for name in FEDERATED
+        }
         found[f"area under the curve{label}"] = {
             name: spread([o.result["convergence"]["area"] for o in of(outcomes, f"{name}{label}")])
             for name in FEDERATED
@@ -154,6 +157,15 @@ def claims(outcomes: list[Outcome]) -> dict[str, Any]:
         for o, c in zip(of(outcomes, "fedbso"), of(outcomes, "gmf"), strict=True)
     ]
     return found | {"share of centralised GMF": spread(shares) | {"bar": 0.98, "holds": mean(shares) >= 0.98}}
+
+
+def plateau(outcome: Outcome) -> int:
+    """Rounds between a best one and the next better one, at most, before 95 % of the best is reached."""
+    end, since, best, longest = near_best(outcome, HR), 0, 0.0, 0
+    for line in outcome.curve:
+        if line["round"] <= end and line[HR] > best:
+            longest, since, best = max(longest, line["round"] - since), line["round"], line[HR]
+    return longest
 
 
 def late_deviation(outcome: Outcome) -> float:

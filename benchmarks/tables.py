@@ -20,11 +20,13 @@ from coterie.progress import SILENT
 OPTIONS = argparse.Namespace(cells=None, quiet=True)
 
 
-def print_parts(about: str | None, parts: Mapping[str, Callable[[str, int], dict[str, Any]]]) -> None:
+def print_parts(
+    about: str | None, parts: Mapping[str, Callable[[str, int], dict[str, Any]]], usual: str = "ml-100k"
+) -> None:
     """The command line of a paper's tables: (dataset, seeds) -> one JSON object for every part asked for."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="+", choices=parts)
-    parser.add_argument("--datasets", nargs="*", default=["ml-100k"])
+    parser.add_argument("--datasets", nargs="*", default=[usual])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--cells", type=Path, default=None, help="where finished runs are kept")
     parser.add_argument("--quiet", action="store_true")

@@ -32,8 +32,16 @@ def one_of(rng: Rng, *values: int) -> int:
 
 
 def somewhere(u: Updates, rng: Rng, *values: int) -> dict[str, np.ndarray]:
-    name = ("item_rows", "user_rows", "dense")[rng.integers(3)]
+    """In a column that has anything in it: not every algorithm sends user rows or dense parameters."""
+    names = [name for name in ("item_rows", "user_rows", "dense") if u.columns()[name].size]
+    name = names[rng.integers(len(names))]
     return {name: written(u.columns()[name], one_of(rng, *values), rng)}
+
+
+def one_that_differs(u: Updates, lies: list[dict[str, np.ndarray]], rng: Rng) -> dict[str, np.ndarray]:
+    """One of some lies; to cut a column off that has none is not one."""
+    real = [lie for lie in lies if any(not np.array_equal(lie[name], u.columns()[name]) for name in lie)]
+    return real[rng.integers(len(real))]
 
 
 def wrong_shape(u: Updates, rng: Rng) -> dict[str, np.ndarray]:
@@ -52,7 +60,7 @@ def wrong_shape(u: Updates, rng: Rng) -> dict[str, np.ndarray]:
         {"items": u.items[1:]},
         {"users": u.users[:0]},
     ]
-    return wrong[rng.integers(len(wrong))]
+    return one_that_differs(u, wrong, rng)
 
 
 def broadcastable(u: Updates, rng: Rng) -> dict[str, np.ndarray]:
@@ -71,7 +79,7 @@ def broadcastable(u: Updates, rng: Rng) -> dict[str, np.ndarray]:
         {"users": np.array(u.users[0])},
         {"items": np.array(0, np.int32)},
     ]
-    return stretched[rng.integers(len(stretched))]
+    return one_that_differs(u, stretched, rng)
 
 
 def wrong_dtype(u: Updates, rng: Rng) -> dict[str, np.ndarray]:
@@ -148,33 +156,46 @@ class HostileEngine:
         if exchange is not self.target:
             return self.engine.call(exchange, message)
         rng = np.random.default_rng([99, message.round])
-        lying = np.zeros(len(message.users), bool)
-        lying[rng.permutation(len(lying))[: self.liars]] = True
         answers = self.engine.call(exchange, message)
         everybody = Updates.joined([Updates(**a.columns) for a in answers if a.columns is not None])
-        honest = [everybody.take(np.flatnonzero(~lying))]
+        lying = np.zeros(len(everybody), bool)
+        lying[rng.permutation(len(lying))[: self.liars]] = True
+        honest, kept = everybody.take(np.flatnonzero(~lying)), Keeping(answers)
         if not self.attacking:
-            return self._replies(honest, message.round)
-        replies = [self._lie(everybody.take(np.array([k])), message.round, rng) for k in np.flatnonzero(lying)]
-        return self._with_repeats(honest[0], replies, message.round, rng)
+            return kept.replies([honest], message.round)
+        lies = [self._lie(everybody.take(np.array([k])), message.round, rng) for k in np.flatnonzero(lying)]
+        return self._with_repeats(honest, [kept.beside(lie) for lie in lies], kept, message.round, rng)
 
     def _lie(self, one: Updates, t: int, rng: Rng) -> Reply:
         reason = list(KINDS)[rng.integers(len(KINDS))]
         self.sent[reason] += 1
         return KINDS[reason][rng.integers(len(KINDS[reason]))](one, t, self.n_items, rng)
 
-    def _with_repeats(self, honest: Updates, lies: list[Reply], t: int, rng: Rng) -> list[Reply]:
+    def _with_repeats(self, honest: Updates, lies: list[Reply], kept: Keeping, t: int, rng: Rng) -> list[Reply]:
         """Half of them within a reply, half as a reply that comes again; everything in any order."""
         again = rng.permutation(len(honest))[: self.repeats]
         self.sent["duplicate user"] += len(again)
         within, apart = again[: len(again) // 2], again[len(again) // 2 :]
         several = honest.take(np.concatenate([np.arange(len(honest)), within]))
-        replies = [*self._replies([several], t), *lies]
+        replies = [*kept.replies([several], t), *lies]
         replies = [replies[k] for k in rng.permutation(len(replies))]
-        return replies + self._replies([honest.take(np.array([k])) for k in apart], t)
+        return replies + kept.replies([honest.take(np.array([k])) for k in apart], t)
 
-    def _replies(self, parts: list[Updates], t: int) -> list[Reply]:
-        return [Reply(np.unique(part.users), t, part.columns()) for part in parts if len(part)]
+
+class Keeping:
+    """What devices make of a round for themselves, a liar's too: it counts only if the update does."""
+
+    def __init__(self, answers: list[Reply]) -> None:
+        asked = np.concatenate([answer.asked for answer in answers])
+        self.place = {user: k for k, user in enumerate(asked.tolist())}
+        self.kept = {name: np.concatenate([answer.kept[name] for answer in answers]) for name in answers[0].kept}
+
+    def beside(self, reply: Reply) -> Reply:
+        places = [self.place[user] for user in reply.asked.tolist()]
+        return replace(reply, kept={name: rows[places] for name, rows in self.kept.items()})
+
+    def replies(self, parts: list[Updates], t: int) -> list[Reply]:
+        return [self.beside(Reply(np.unique(part.users), t, part.columns())) for part in parts if len(part)]
 
 
 def without_item_rows(u: Updates) -> Updates:

@@ -17,12 +17,26 @@ from coterie.runtime.local import LocalEngine
 from coterie.types import Rows, Training
 
 FEDERATED = sorted(name for name in registry.ALGORITHMS if registry.algorithm(name).federated)
-FEW = {"embedding_size": 5, "rounds": 4, "participation": 0.3, "clusters": 4}
+WITH_LEARNERS = [name for name in FEDERATED if "model" in registry.algorithm(name).settings.model_fields]
+"""Those that train any of the models; the others have one of their own."""
+FEW = {"embedding_size": 5, "participation": 0.3, "clusters": 4}
+SOME = (
+    "participation", "clusters", "local_epochs", "optimizer", "batch_size", "moments", "users_a_round", "rounds_an_epoch",
+)  # fmt: skip
+"""Settings that not every federated algorithm has: those who do not are played without."""
 
 
-def few_settings(name: str, **changes: Any) -> Any:
+def steps(name: str, n: int) -> dict[str, int]:
+    """So many steps: rounds, or epochs of five rounds where an algorithm counts in epochs."""
+    known = registry.algorithm(name).settings.model_fields
+    return {"rounds": n} if "rounds" in known else {"epochs": n, "rounds_an_epoch": 5}
+
+
+def few_settings(name: str, rounds: int = 4, **changes: Any) -> Any:
     settings = registry.algorithm(name).settings
-    return settings.of({key: value for key, value in FEW.items() if key in settings.model_fields} | changes)
+    few = {key: value for key, value in FEW.items() if key in settings.model_fields}
+    known = {key: value for key, value in changes.items() if key in settings.model_fields or key not in SOME}
+    return settings.of(few | steps(name, rounds) | known)
 
 
 def histories(seed: int, n_users: int = 12, n_items: int = 15, rated: bool = False) -> Training:
@@ -49,7 +63,7 @@ def play(
     assert isinstance(chosen.train, Federation)
     work = rounds.trainer_on(chosen.train, world, engine, Context(world.seed, watch))
     states, tallies = [work.start()[0] if since is None else since], []
-    for n in range(first, world.settings.rounds + 1):
+    for n in range(first, chosen.steps(world.settings) + 1):
         state, tally = work.step(states[-1], n)
         states.append(state)
         tallies.append(tally)

@@ -10,18 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_federation import FEDERATED, histories, play, play_locally, sha256, world_for
+from small_federation import FEDERATED, histories, play, play_locally, sha256, steps, world_for
 
 from coterie import api, registry, training
 from coterie import experiment as story
+from coterie.algorithm import Algorithm
 from coterie.config import Experiment
 from coterie.errors import RunError
 from coterie.experiment import Prepared
-from coterie.federation import Exchange, Federation, Kept
+from coterie.federation import Exchange, Federation, Histories, Kept, World
 from coterie.journey import Journey, Point
 from coterie.models.recommender import Recommender
 from coterie.progress import SILENT
-from coterie.rounds import Engine
+from coterie.rounds import Engine, world_of
 from coterie.runtime import checkpoint, local, wire
 from coterie.runtime.local import LocalEngine
 from coterie.splits import split
@@ -30,6 +31,8 @@ from coterie.types import Message, Training
 from coterie.validation import Reply
 
 federated = pytest.mark.parametrize("name", FEDERATED)
+ONE_A_ROUND = {"sfpl": 20, "sfpl+": 20}
+"""How many users four steps of five rounds ask where each asks one."""
 WAYS: dict[str, dict[str, Any]] = {
     "plain": {},
     "drop-out": {"drop_out": 0.3, "local_epochs": 2},
@@ -72,7 +75,9 @@ def test_any_number_of_nodes_is_one_run(name, way, choices):
     assert len({sha256(states[-1]) for states, _ in played}) == 1
     costs = [[(t.accepted, t.dropped, t.bytes_up, t.bytes_down) for t in tallies] for _, tallies in played]
     assert all(cost == costs[0] for cost in costs)
-    assert sum(accepted for accepted, *_ in costs[0]) > 100
+    accepted, asked = sum(accepted for accepted, *_ in costs[0]), sum(len(t.users) for t in played[0][1])
+    assert accepted > asked / 2
+    assert asked > 100 or ONE_A_ROUND.get(name) == asked
 
 
 @federated
@@ -95,7 +100,7 @@ def test_nodes_and_threads_together(name, choices, monkeypatch):
 @federated
 def test_the_number_of_nodes_is_a_setting(name, people):
     """As a person sets it, down to the bytes in the result."""
-    few = {"rounds": 3, "embedding_size": 4}
+    few = steps(name, 3) | {"embedding_size": 4}
     one, three = (api.run(name, people, nodes=n, **few) for n in (1, 3))
     assert sha256(one.model) == sha256(three.model)
     assert (one.result["bytes_up"], one.result["bytes_down"]) == (three.result["bytes_up"], three.result["bytes_down"])
@@ -113,7 +118,7 @@ def test_the_bytes_of_a_run_are_those_that_travelled(name, people, monkeypatch):
         return data
 
     monkeypatch.setattr(local, "encode", counting)
-    result = api.run(name, people, nodes=people.n_users, rounds=3, embedding_size=4).result
+    result = api.run(name, people, nodes=people.n_users, embedding_size=4, **steps(name, 3)).result
     assert (result["bytes_up"], result["bytes_down"]) == (travelled["up"], travelled["down"])
 
 
@@ -167,9 +172,9 @@ def test_a_round_can_be_played_again(name):
 
 
 def prepared(name: str, people: Any, **changes: Any) -> Prepared:
-    values = {"algorithm": name, "rounds": 6, "embedding_size": 4, "evaluate_every": 2, "checkpoint_every": 1} | changes
-    if "rounds" not in registry.algorithm(name).settings.model_fields:
-        values["epochs"] = values.pop("rounds")
+    n = changes.pop("rounds", 6)
+    length = {"epochs": n} if name == "gmf" else steps(name, n)
+    values = {"algorithm": name, "embedding_size": 4, "evaluate_every": 2, "checkpoint_every": 1} | length | changes
     return story.prepare(Experiment.of(values), people, SILENT)
 
 
@@ -248,25 +253,43 @@ def test_ctrl_c_while_measuring_loses_no_measurement(at, stopping, people, tmp_p
     assert same_end(train(ready), gone_on)
 
 
+def interrupted(name: str, step: int, world: World) -> Algorithm:
+    """The algorithm, but that somebody presses Ctrl-C within a step: in the middle of its rounds, however they are played."""
+    chosen = registry.algorithm(name)
+    assert isinstance(chosen.train, Federation)
+    a_step = chosen.train.rounds_a_step(world)
+    when = (step - 1) * a_step + a_step // 2
+
+    def at_a_message(work: Any) -> Any:
+        def stop(world: World, message: Message, node: Histories) -> Any:
+            done = work(world, message, node)
+            if done is not None and message.exchange == 0 and message.round == when:
+                raise KeyboardInterrupt
+            return done
+
+        return stop
+
+    def in_turn(world: World, node: Histories, state: Any, rounds: range) -> Any:
+        done = chosen.train.in_turn(world, node, state, rounds)  # type: ignore[union-attr]
+        if done is not None and when in rounds:
+            raise KeyboardInterrupt
+        return done
+
+    exchanges = [replace(e, answer=at_a_message(e.answer), fused=at_a_message(e.fused)) for e in chosen.train.exchanges]
+    return replace(chosen, train=replace(chosen.train, exchanges=tuple(exchanges), in_turn=in_turn))
+
+
 @federated
 @pytest.mark.parametrize("at", [1, 3, 6])
 def test_ctrl_c_within_a_round_loses_the_round_alone(name, at, people, tmp_path, monkeypatch):
+    """Or the epoch, where one is a step."""
     ready = prepared(name, people, checkpoint_every=1000)
-    straight = train(ready)
-    honest = LocalEngine.call
-    calls = {"left": at}
-
-    def call(self: LocalEngine, exchange: Exchange, message: Message) -> list[Reply]:
-        if exchange is registry.algorithm(name).train.exchanges[0]:  # type: ignore[union-attr]
-            calls["left"] -= 1
-            if not calls["left"]:
-                raise KeyboardInterrupt
-        return honest(self, exchange, message)
-
-    saved = Disk(tmp_path, name)
-    monkeypatch.setattr(LocalEngine, "call", call)
-    with pytest.raises(KeyboardInterrupt):
-        train(ready, saved)
+    straight, world = train(ready), world_of(ready.training, ready.experiment.settings, 0)
+    saved, stopped = Disk(tmp_path, name), interrupted(name, at, world)
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "algorithm", lambda name: stopped)
+        with pytest.raises(KeyboardInterrupt):
+            train(ready, saved)
     (point,) = saved.points()
     assert point.journey.round == at - 1
     assert same_end(straight, train(ready, since=point))

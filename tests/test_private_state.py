@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from small_federation import histories, sha256, world_for
+from small_federation import FEDERATED, histories, play_locally, sha256, world_for
 
-from coterie import rounds
+from coterie import registry, rounds
 from coterie.algorithm import Context, Tally
 from coterie.federation import Answer, Delegates, Exchange, Federation, Histories, Kept, Sums, World
 from coterie.journey import Journey, Point
@@ -85,11 +85,14 @@ EXCHANGE = Exchange(ask, answer, add_up, finish, sizes)
 FEDERATION = Federation(begin, everybody, (EXCHANGE,), lambda world, state: None, devices=devices)  # type: ignore[arg-type,return-value]
 
 
-def play(engine: Any = None, nodes: int = 1, wired: bool | None = None, n_rounds: int = 3, **changes: Any) -> Any:
+def play(
+    engine: Any = None, nodes: int = 1, wired: bool | None = None, n_rounds: int = 3, at_once: int = 100, **changes: Any
+) -> Any:
     training = histories(0)
     world = world_for("fedavg", training, **changes)
+    exchange = replace(EXCHANGE, at_once=lambda world, state: at_once)
     work = rounds.trainer_on(
-        FEDERATION, world, (engine or (lambda e: e))(LocalEngine.over(world, training, nodes, wired)), Context(0, SILENT)
+        replace(FEDERATION, exchanges=(exchange,)), world, (engine or (lambda e: e))(LocalEngine.over(world, training, nodes, wired)), Context(0, SILENT)
     )  # fmt: skip
     states, tallies = [work.start()[0]], []
     for n in range(1, n_rounds + 1):
@@ -146,6 +149,21 @@ def test_who_is_refused_keeps_what_it_had(nodes):
     states, tallies = play(Refusing, nodes)
     assert states[-1].times.tolist() == [3, 3, 3, 0] + [3] * 6 + [0, 3]
     assert [tally.accepted for tally in tallies] == [10, 10, 10]
+
+
+def listed(tally: Tally) -> list[Any]:
+    return [tally.users.tolist(), tally.accepted, tally.dropped, tally.refused, tally.bytes_up, tally.bytes_down]
+
+
+@pytest.mark.parametrize("at_once", [1, 4, 10, 11])
+@pytest.mark.parametrize("engine", [None, Refusing])
+@pytest.mark.parametrize("changes", [{}, {"drop_out": 0.5}])
+def test_a_cohort_heard_in_parts_is_one_heard_whole(at_once, engine, changes):
+    """Eleven people; the one who is refused is alone in its part, or not. Costs are the same too."""
+    (whole, costs), (parts, same) = play(engine, **changes), play(engine, at_once=at_once, **changes)
+    assert [sha256(state) for state in parts] == [sha256(state) for state in whole]
+    assert [listed(tally) for tally in same] == [listed(tally) for tally in costs]
+    assert sum(cost.refused["out of range"] for cost in costs) > 0 or engine is None
 
 
 def test_nothing_of_it_travels(monkeypatch):
@@ -225,3 +243,23 @@ def test_a_model_is_saved_without_what_devices_keep(tmp_path, monkeypatch):
     monkeypatch.setattr(folder, "read_catalogue", lambda place: None)
     again, _ = folder.read_model(tmp_path)
     assert sha256(again) == sha256(model)
+
+
+@pytest.mark.parametrize("name", [name for name in FEDERATED if registry.algorithm(name).state.private])
+def test_nothing_that_is_private_travels(name, monkeypatch):
+    """Neither as it is nor in fixed point, in any message between three nodes and the server."""
+    seen: list[bytes] = []
+    honest = wire.encode
+
+    def listening(*given: Any, **named: Any) -> bytes:
+        seen.append(honest(*given, **named))
+        return seen[-1]
+
+    monkeypatch.setattr(local, "encode", listening)
+    states, _ = play_locally(name, histories(4, n_users=14, n_items=12), nodes=3, start_scale=0.5)
+    assert len(seen) > 10
+    for state in states[1:]:
+        assert state.without_private().user_rows is None
+        for row in state.user_rows[np.abs(state.user_rows).max(axis=1) > 0]:
+            assert not any(row.tobytes() in data for data in seen)
+            assert not any(np.rint(row * SCALE).astype(np.int32).tobytes() in data for data in seen)

@@ -94,3 +94,25 @@ def test_tables_of_clusters_cannot_be_gone_on_from(tmp_path):
     newer = pairs(range(30, 50), range(30), seed=3)
     with pytest.raises(ConfigError, match="aggregate=cluster keeps item rows for every cluster"):
         coterie.run("fedbso", file_of(newer, tmp_path / "new.csv"), start_from=str(tmp_path / "earlier"), **kept)
+
+
+def test_devices_go_on_from_what_they_kept(tmp_path):
+    """With hardly any step size a later run of FPL ends with the rows that devices and server had."""
+    held = {"protocol": "loo-50", "candidates": 5, "embedding_size": 4, "epochs": 2}
+    old = pairs(range(20), range(30))
+    first = coterie.run("pfpl+", file_of(old, tmp_path / "old.csv"), out=tmp_path / "earlier", **held)
+    later = pairs(range(10, 20), range(30, 40), seed=2, first_time=10_000)
+    whole = pd.concat([old, later])
+    second = coterie.run(
+        "pfpl+", file_of(whole, tmp_path / "new.csv"), start_from=str(tmp_path / "earlier"), learning_rate=1e-9,
+        **held | {"split": "global-time", "fraction": 0.1},
+    )  # fmt: skip
+    np.testing.assert_allclose(second.model.user_rows, first.model.user_rows, atol=1e-6)
+    known = np.isin(second.catalogue.item_ids, first.catalogue.item_ids)
+    np.testing.assert_allclose(second.model.item_rows[known], first.model.item_rows, atol=1e-6)
+
+
+def test_an_algorithm_without_rows_has_nothing_to_go_on_from(tmp_path, earlier):
+    newer = file_of(pairs(range(30, 50), range(30), seed=3), tmp_path / "new.csv")
+    with pytest.raises(ConfigError, match="has no rows of users or items to go on from; expected one that has"):
+        coterie.run("ease", newer, protocol="loo-50", candidates=5, start_from=str(earlier))

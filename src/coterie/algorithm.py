@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from coterie.federation import Federation
 from coterie.models.recommender import Recommender
 from coterie.progress import Watch
 from coterie.records import Record
 from coterie.settings import Settings
-from coterie.types import Ints, Training
-
-NOBODY: Ints = np.empty(0, np.int32)
+from coterie.tally import Tally
+from coterie.types import Training
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,32 +21,6 @@ class Context:
 
     seed: int
     watch: Watch
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """What a step cost. Nothing travels where training is centralised."""
-
-    users: Ints = field(default_factory=lambda: NOBODY)
-    """Who was asked."""
-    accepted: int = 0
-    dropped: int = 0
-    """How many of those asked never answered."""
-    refused: Counter[str] = field(default_factory=Counter)
-    """How many answers were refused, by reason."""
-    bytes_up: int = 0
-    bytes_down: int = 0
-
-    def and_then(self, later: Tally) -> Tally:
-        """With the costs of the next exchange of the same round; a user counts by the last one."""
-        return Tally(
-            later.users,
-            later.accepted,
-            max(self.dropped, later.dropped),
-            self.refused + later.refused,
-            self.bytes_up + later.bytes_up,
-            self.bytes_down + later.bytes_down,
-        )
 
 
 @dataclass(frozen=True, slots=True)

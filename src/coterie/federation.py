@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.models.recommender import Recommender
-from coterie.types import Bools, Ids, Ints, Longs, Message, Sizes, Training, Updates
+from coterie.types import Bools, Floats, Ids, Ints, Longs, Message, Sizes, Training, Updates
 
 Sums = dict[str, NDArray[np.int64]]
 
@@ -26,6 +26,8 @@ class World:
     n_items: int
     members: Bools  # (users,) who takes part: people with something to learn from
     user_features: Mapping[str, Ids]
+    n_positives: int = 0
+    """How many interactions all histories hold together (X+): all that a server knows of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class Histories:
     def places(self, users: Ints) -> Longs:
         """Where users stand on this node."""
         places = np.searchsorted(self.users, users)
-        if len(users) and (places[-1] >= len(self.users) or (self.users[places] != users).any()):
+        if len(users) and (places.max() >= len(self.users) or (self.users[places] != users).any()):
             raise ValueError("a node was asked for users that it does not host")
         return places
 
@@ -58,6 +60,19 @@ Kept = dict[str, np.ndarray]
 Answer = Updates | tuple[Updates, Kept]
 
 
+class Fused(NamedTuple):
+    """What is left of an exchange that one kernel call answered, validated and reduced: nobody's update was ever there as a whole."""
+
+    sums: Sums
+    delegates: Delegates
+    n_rows: Longs  # (n,) item rows that each of the delegates sent
+    kept: Kept
+    """What their devices keep, a row for each of the delegates."""
+
+
+NO_LIMIT = 1 << 62
+
+
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """One message to every node of the cohort, one reply from each."""
@@ -73,6 +88,20 @@ class Exchange:
     """(world, state, sums, delegates, t) -> the next state: the paper's formula."""
     sizes: Callable[[World, Any], Sizes]
     """(world, state) -> what an update may hold."""
+    at_once: Callable[[World, Any], int] = lambda world, state: NO_LIMIT
+    """(world, state) -> how many users' updates are held at a time. A larger cohort is heard in parts, whose sums are added."""
+    fused: Callable[[World, Message, Histories], Fused | None] = lambda *given: None
+    """(world, message, the only node) -> all of it in one call of a kernel, where everybody's update would be accepted; None where
+    it cannot or one would not. The bits are those of `answer` and `reduce`."""
+
+
+class Turns(NamedTuple):
+    """Rounds of one user each: the state after them, and what each was."""
+
+    state: Any
+    users: Ints  # (rounds,)
+    n_rows: Longs  # (rounds,) item rows that were sent; 0 where nothing was
+    faults: Longs  # (rounds,) what was wrong with an update, as validation counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +117,12 @@ class Federation:
     """An exchange with everybody before the first round, where one is needed."""
     devices: Callable[[World, Histories], Kept] = lambda world, node: {}
     """(world, node) -> what devices begin with, a row for every user of the node: the private fields of the state."""
+    rounds_a_step: Callable[[World], int] = lambda world: 1
+    """How many rounds are played between two looks at the model: an epoch, where papers count in epochs."""
+    in_turn: Callable[[World, Histories, Any, range], Turns | None] = lambda *given: None
+    """(world, the only node, state, rounds) -> rounds of one user each, all in one call of a kernel; None where it cannot. The bits
+    are those of the rounds one by one."""
+    vectors: Callable[[World, Histories], float] | None = None
+    """(world, everybody) -> how many vectors travel in a step, where a paper counts costs so."""
+    people: Callable[[World, Histories, int], dict[str, Floats]] = lambda *given: {}
+    """(world, everybody, last step) -> what users differ in by their own choice: results are broken down by it."""

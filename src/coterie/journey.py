@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from coterie.algorithm import Tally
 from coterie.records import Record
+from coterie.tally import Tally
 from coterie.types import Bools, Longs
 
 
@@ -38,8 +38,7 @@ class Journey:
         """One step further."""
         selections = self.selections
         if len(tally.users):
-            selections = selections.copy()
-            selections[tally.users] += 1
+            selections = selections + np.bincount(tally.users, minlength=len(selections))
         return replace(
             self,
             selections=selections,

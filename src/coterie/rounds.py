@@ -7,14 +7,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from coterie import streams
-from coterie.algorithm import Context, Tally, Trainer
+from coterie import fusing, streams
+from coterie.algorithm import Context, Trainer
 from coterie.errors import ConfigError
-from coterie.federation import Delegates, Exchange, Federation, Kept, World
+from coterie.federation import Exchange, Federation, Histories, Kept, World
+from coterie.fusing import Heard
 from coterie.runtime.local import LocalEngine
-from coterie.runtime.wire import message_size, reply_sizes
+from coterie.tally import Tally
 from coterie.types import Bools, Ints, Message, Training
-from coterie.validation import NOT_OF_THE_COHORT, Expected, Reply, validate
+from coterie.validation import Reply
 
 OPENING = 255
 """The number of the exchange before the first round."""
@@ -47,42 +48,40 @@ def play(
     server = state.without_private()
     message = replace(exchange.ask(world, server, cohort, t), exchange=number, kept=_kept(state, cohort))
     there = message if absent is None or not absent.any() else message.to(~absent)
-    replies = engine.call(exchange, there) if len(there.users) else []
-    updates, refused = validate(replies, Expected.of(there, exchange.sizes(world, server)))
-    own = refused.total() - sum(refused[fault] for fault in NOT_OF_THE_COHORT)
-    tally = Tally(
-        cohort,
-        accepted=len(updates),
-        dropped=max(len(cohort) - len(updates) - own, 0),
-        refused=refused,
-        bytes_up=int(reply_sizes(updates).sum()),
-        bytes_down=message_size(message) * len(cohort),
-    )
-    if not len(updates):
+    node = _alone(engine)
+    fused = exchange.fused(world, there, node) if node and len(there.users) else None
+    if fused is None:
+        heard = fusing.hear(world, exchange, server, there, engine.call)
+    else:
+        heard = fusing.of_fused(fused, exchange.sizes(world, server))
+    tally = heard.tally(cohort, message)
+    if not tally.accepted:
         return state, tally
-    sums = exchange.reduce(world, there, updates)
-    delegates = Delegates(updates.users, updates.samples, updates.user_rows)
-    return _put_back(exchange.finish(world, server, sums, delegates, t), state, replies, updates.users), tally
+    return _put_back(exchange.finish(world, server, heard.sums, heard.delegates, t), state, heard), tally
 
 
 def _kept(state: Any, users: Ints) -> Kept:
     return {name: getattr(state, name)[users] for name in state.private}
 
 
-def _put_back(after: Any, before: Any, replies: list[Reply], accepted: Ints) -> Any:
+def _put_back(after: Any, before: Any, heard: Heard) -> Any:
     """The next state with what devices keep: of those accepted what they made of the round, of others what they had."""
     if not before.private:
         return after
     private = {name: getattr(before, name).copy() for name in before.private}
-    for reply in replies:
-        good = np.isin(reply.asked, accepted)
-        for name, rows in reply.kept.items():
-            private[name][reply.asked[good]] = rows[good]
+    for users, kept in heard.kept:
+        for name, rows in kept.items():
+            private[name][users] = rows
     return replace(after, **private)
 
 
+def _alone(engine: Engine) -> Histories | None:
+    """The node that hosts everybody, of an engine that has one and nothing between it and the server."""
+    return getattr(engine, "alone", None)
+
+
 def trainer(federation: Federation, training: Training, settings: Any, context: Context) -> Trainer:
-    """A federated algorithm as steps: step n is round t = n - 1 of the paper."""
+    """A federated algorithm as steps: step n is round t = n - 1 of the paper, or an epoch of rounds."""
     world = world_of(training, settings, context.seed)
     return trainer_on(federation, world, LocalEngine.over(world, training, settings.nodes), context)
 
@@ -100,16 +99,30 @@ def trainer_on(federation: Federation, world: World, engine: Engine, context: Co
             context.watch.say(f"before the first round: {_why_nothing(tally)}")
         return state, tally
 
-    refused_before = False  # many such rounds in a row are said once
+    refused_before, a_step = False, federation.rounds_a_step(world)  # many refused rounds in a row are said once
+
+    def one_round(state: Any, t: int) -> tuple[Any, Tally]:
+        cohort = federation.sample(world, state.without_private(), t)
+        _refuse_huge(cohort)
+        tally, absent = Tally(cohort), _absent(world, cohort, t)
+        for number, exchange in enumerate(federation.exchanges):
+            state, costs = play(world, exchange, state, cohort, t, engine, number, absent)
+            tally = tally.and_then(costs)
+        return state, tally
 
     def step(state: Any, n: int) -> tuple[Any, Tally]:
         nonlocal refused_before
-        cohort = federation.sample(world, state.without_private(), n - 1)
-        _refuse_huge(cohort)
-        tally, absent = Tally(cohort), _absent(world, cohort, n - 1)
-        for number, exchange in enumerate(federation.exchanges):
-            state, costs = play(world, exchange, state, cohort, n - 1, engine, number, absent)
-            tally = tally.and_then(costs)
+        ts = range((n - 1) * a_step, n * a_step)
+        node = _alone(engine)
+        turns = federation.in_turn(world, node, state, ts) if node else None
+        if turns is not None:
+            tally = fusing.tally_of(world, federation.exchanges[0], state.without_private(), turns)
+            state = turns.state
+        else:
+            state, tally = one_round(state, ts[0])
+            for t in ts[1:]:
+                state, costs = one_round(state, t)
+                tally = tally.and_round(costs)
         if not tally.accepted and not refused_before:
             context.watch.say(f"round {n}: {_why_nothing(tally)}; the model stays as it was")
         refused_before = not tally.accepted
@@ -120,7 +133,15 @@ def trainer_on(federation: Federation, world: World, engine: Engine, context: Co
 
 def world_of(training: Training, settings: Any, seed: int) -> World:
     members = training.positives.counts > 0
-    return World(settings, seed, training.n_users, training.n_items, members, training.user_features)
+    return World(
+        settings,
+        seed,
+        training.n_users,
+        training.n_items,
+        members,
+        training.user_features,
+        len(training.positives.items),
+    )
 
 
 def _absent(world: World, cohort: Ints, t: int) -> Bools | None:

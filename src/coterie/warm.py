@@ -21,14 +21,19 @@ from coterie.types import Ids, Longs
 BY_USER, BY_ITEM, WHOLE = ("user_rows",), ("item_rows", "item_bias"), ("dense", "output", "bias")
 
 
-def reuse(folder: Path, now: Catalogue, test: Interactions) -> Callable[[Record], Record]:
+def reuse(folder: Path, now: Catalogue, test: Interactions) -> Callable[[Record | None], Record]:
     """A function that puts the rows of an earlier run into a start state: by id, whatever their numbers are now."""
     before, arrays = read_catalogue(folder), checkpoint.state_arrays(folder)
     _refuse_leak(folder, before, test)
     users, items = matched(before.user_ids, now.user_ids), matched(before.item_ids, now.item_ids)
 
-    def put(state: Record) -> Record:
-        fresh = state.arrays()
+    def put(state: Record | None) -> Record:
+        fresh = {} if state is None else state.arrays()
+        if state is None or not fresh.keys() & {*BY_USER, *BY_ITEM}:
+            raise ConfigError(
+                f"start_from={folder}: the algorithm has no rows of users or items to go on from; expected one that has, such as gmf or fedfast. "
+                "Leave start_from out."
+            )
         _refuse_many_tables(folder, arrays, fresh)
         _refuse_unlike(folder, arrays, fresh)
         changed = {name: arrays[name] for name in WHOLE if name in fresh}

@@ -135,6 +135,9 @@ def test_a_larger_cohort_is_refused():
         def sample(self, world: Any, state: Any, t: int) -> np.ndarray:
             return np.zeros(self.n, np.int32)
 
+        def rounds_a_step(self, world: Any) -> int:
+            return 1
+
     steps = trainer_on(Sampler(MOST_USERS + 1), world, None, None)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"131,073 users.*at most 131,072.*participation"):
         steps.step(Nothing(), 1)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_federation import FEDERATED, few_settings, histories, play_locally, sha256, world_for
+from small_federation import WITH_LEARNERS, few_settings, histories, play_locally, sha256, world_for
 
 from coterie import api, registry
 from coterie.algorithm import Context
@@ -20,7 +20,7 @@ from coterie.splits import split
 from coterie.training import fit
 from coterie.types import SCALE, Training
 
-federated = pytest.mark.parametrize("name", FEDERATED)
+federated = pytest.mark.parametrize("name", WITH_LEARNERS)
 NEUMF = {"model": "neumf", "layers": (9, 4)}
 
 
@@ -168,7 +168,7 @@ def test_batches_and_adam_go_by_torch_repeat_and_learn(how, people):
 
 @pytest.mark.parametrize(("model", "family"), [("gmf", "gmf_users"), ("neumf", "neumf_users")])
 def test_the_kernels_that_are_compiled_first_are_those_of_the_model(model, family):
-    for name in FEDERATED:
+    for name in WITH_LEARNERS:
         chosen = registry.algorithm(name)
         families = chosen.kernels_for(few_settings(name, model=model))
         assert {f for f in families if "users" in f} == {family}

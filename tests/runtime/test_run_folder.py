@@ -11,13 +11,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from every_algorithm import HERE, two_steps
 
 import coterie
 from coterie.config import Experiment
 from coterie.errors import RunError, UserError
 from coterie.finished import Run
 from coterie.models.kinds import kind
-from coterie.registry import ALGORITHMS, algorithm
+from coterie.registry import algorithm
 from coterie.runtime import folder as disk
 
 FILES = {
@@ -40,10 +41,8 @@ FILES = {
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One run of every algorithm."""
     place = tmp_path_factory.mktemp("runs")
-    for name in ALGORITHMS:
-        fields = algorithm(name).settings.model_fields
-        quick = {key: 2 for key in ("epochs", "rounds") if key in fields}
-        coterie.run(name, out=place / name, n_users=60, n_items=90, mean_interactions=9, seed=2, **quick)
+    for name in HERE:
+        coterie.run(name, out=place / name, n_users=60, n_items=90, mean_interactions=9, seed=2, **two_steps(name))
     return place
 
 
@@ -56,9 +55,14 @@ def broken(runs: Path, tmp_path: Path) -> Path:
 # ---- what is there
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+def of_devices(name: str) -> set[str]:
+    """Files of what stays on people's devices, beside the model and beside the last checkpoint."""
+    return {disk.DEVICES, "devices-2.npz"} if algorithm(name).state.private else set()
+
+
+@pytest.mark.parametrize("name", HERE)
 def test_folder_holds_what_its_description_names_and_no_temporary_file(runs: Path, name: str) -> None:
-    assert {p.name for p in (runs / name).iterdir()} == FILES
+    assert {p.name for p in (runs / name).iterdir()} == FILES | of_devices(name)
     assert all(file in str(disk.__doc__) for file in FILES)
 
 
@@ -67,7 +71,7 @@ def test_full_ranking_has_no_candidates_to_save(tmp_path: Path) -> None:
     assert {p.name for p in (tmp_path / "r").iterdir()} == FILES - {"candidates.npz"}
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", HERE)
 def test_arrays_need_no_pickle(runs: Path, name: str) -> None:
     for file in ("model.npz", "catalogue.npz", "candidates.npz"):
         with np.load(runs / name / file, allow_pickle=False) as packed:
@@ -86,17 +90,25 @@ def test_ids_and_titles_of_any_script_survive(tmp_path: Path) -> None:
     assert set(pd.read_csv(tmp_path / "r" / "users.csv")["user_id"]) == {"Zoë", "李", "a b"}
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+def arrays_of(file: Path) -> dict[str, np.ndarray]:
+    with np.load(file) as packed:
+        return dict(packed)
+
+
+@pytest.mark.parametrize("name", HERE)
 def test_model_file_says_what_its_arrays_are(runs: Path, name: str) -> None:
     about = json.loads((runs / name / "model.json").read_text())
-    with np.load(runs / name / "model.npz") as packed:
-        assert about["shapes"] == {key: list(packed[key].shape) for key in packed.files}
-        trained = kind(about["kind"]).trained
-        assert about["parameters"] == sum(packed[k].size for k in packed.files if trained is None or k in trained)
+    arrays = arrays_of(runs / name / "model.npz")
+    assert not set(kind(about["kind"]).private) & set(arrays)
+    if kind(about["kind"]).private:
+        arrays |= arrays_of(runs / name / disk.DEVICES)
+    assert about["shapes"] == {key: list(array.shape) for key, array in arrays.items()}
+    trained = kind(about["kind"]).trained
+    assert about["parameters"] == sum(a.size for k, a in arrays.items() if trained is None or k in trained)
     assert json.loads((runs / name / "result.json").read_text())["parameters"] == about["parameters"]
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", HERE)
 def test_means_of_the_table_per_user_are_the_result(runs: Path, name: str) -> None:
     result = json.loads((runs / name / "result.json").read_text())
     users = pd.read_csv(runs / name / "users.csv")

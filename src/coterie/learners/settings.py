@@ -20,7 +20,16 @@ Size = Annotated[int, Field(ge=1, le=4096)]
 Layers = Annotated[tuple[Size, ...], BeforeValidator(listed), Field(min_length=1, max_length=8)]
 
 
-class Federated(Settings):
+class Simulated(Settings):
+    """Of every federation that is played here."""
+
+    drop_out: float = Field(0.0, ge=0, lt=1)
+    """Share of a round's users that never answer."""
+    nodes: int = Field(1, ge=1, le=1000)
+    """Simulated nodes that share out the users; more than one speak through the wire format."""
+
+
+class Federated(Simulated):
     model: Literal["gmf", "neumf"] = "gmf"
     """What is trained."""
     embedding_size: int = Field(16, ge=1, le=4096)
@@ -50,10 +59,6 @@ class Federated(Settings):
     """Negatives drawn for every positive (implicit feedback)."""
     start_scale: float = Field(0.1, ge=0)
     """Standard deviation of the start values."""
-    drop_out: float = Field(0.0, ge=0, lt=1)
-    """Share of a round's users that never answer."""
-    nodes: int = Field(1, ge=1, le=1000)
-    """Simulated nodes that share out the users; more than one speak through the wire format."""
     device: Literal["cpu", "cuda"] = "cpu"
     """Where devices are simulated: compiled kernels on the CPU, or batched PyTorch on a GPU."""
 

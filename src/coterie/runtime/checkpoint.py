@@ -70,8 +70,10 @@ def _point(about: dict[str, Any], kind: type[Record], arrays: dict[str, np.ndarr
 
 
 def state_arrays(folder: Path) -> dict[str, np.ndarray]:
-    """The arrays of the last state saved, but for what devices keep."""
-    return _part("state", read_arrays(folder, NAME))
+    """The arrays of the last state saved, with what devices kept: another run's devices go on from that."""
+    arrays = read_arrays(folder, NAME)
+    kept = DEVICES.format(json.loads(arrays["about"].tobytes())["journey"]["round"])
+    return _part("state", arrays | (read_arrays(folder, kept) if (folder / kept).exists() else {}))
 
 
 def _named(states: dict[str, Record | None], which: Callable[[Record], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

@@ -7,6 +7,7 @@ checkpoint.npz   all that is needed to go on; `coterie resume FOLDER` does
 metrics.jsonl    one line per measurement up to the last checkpoint
 model.npz        the model's arrays at the last checkpoint, then the final ones; model.json says what they are
 result.json      the result, as `--json` prints it: the run is finished
+devices.npz      what stays on people's devices, of algorithms that have such; devices-N.npz beside a checkpoint
 users.csv        metrics per user
 report.md, report.html
 .lock            held by the process that writes
@@ -18,7 +19,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -32,7 +33,7 @@ from coterie.evaluate.candidates import Candidates
 from coterie.evaluate.evaluation import Evaluation
 from coterie.models import kinds
 from coterie.models.recommender import Recommender
-from coterie.types import Ids, Longs, Rows
+from coterie.types import Ids, Rows
 
 DEVICES = "devices.npz"
 """What the devices of people keep: never a part of what a server has."""
@@ -135,12 +136,14 @@ def write_candidates(folder: Path, candidates: Candidates) -> None:
     )
 
 
-def write_users(folder: Path, user_ids: Ids, evaluation: Evaluation, selections: Longs | None = None) -> None:
-    """Metrics of every tested user and, of a federated run, how often it was asked to train."""
+def write_users(
+    folder: Path, user_ids: Ids, evaluation: Evaluation, beside: Mapping[str, np.ndarray] | None = None
+) -> None:
+    """Metrics of every tested user, and beside them what else is known of all users, such as how often each was asked."""
     import pandas as pd
 
-    asked = {} if selections is None else {"selections": selections[evaluation.users]}
-    frame = pd.DataFrame({"user_id": user_ids[evaluation.users]} | asked | evaluation.table)
+    known = {name: values[evaluation.users] for name, values in (beside or {}).items()}
+    frame = pd.DataFrame({"user_id": user_ids[evaluation.users]} | known | evaluation.table)
     _write(folder / "users.csv", frame.to_csv(index=False, float_format="%.6g").encode())
 
 

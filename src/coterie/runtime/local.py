@@ -29,6 +29,11 @@ class LocalEngine:
         wired = n_nodes > 1 if through_the_wire is None else through_the_wire
         return cls(replace(world, user_features={}), nodes, wired)
 
+    @property
+    def alone(self) -> Histories | None:
+        """The node that hosts everybody, if there is one and nothing has to become bytes."""
+        return self.nodes[0] if len(self.nodes) == 1 and not self.through_the_wire else None
+
     def begin(self, federation: Federation) -> Kept:
         """What all devices begin with, by user; the simulator keeps it in one place."""
         parts = [(node.users, federation.devices(self.world, node)) for node in self.nodes]

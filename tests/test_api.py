@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from every_algorithm import HERE, two_steps
 
 import coterie
 from coterie.data.interactions import Interactions
 from coterie.errors import ConfigError, RunError, UnknownName, UserError
-from coterie.registry import ALGORITHMS
 
 SMALL: dict[str, Any] = {"n_users": 60, "n_items": 90, "mean_interactions": 9}
 
@@ -179,10 +179,10 @@ def test_occupied_folder_is_refused(tmp_path: Path) -> None:
 # ---- recommend and score
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", HERE)
 def test_recommendations_are_the_best_unseen_items(name: str) -> None:
     """Against a list sorted here from `score`, item by item."""
-    run = coterie.run(name, **SMALL, **({"epochs": 2} if name in ("bpr", "gmf", "als") else {}))
+    run = coterie.run(name, **SMALL, **two_steps(name))
     ids = [int(i) for i in run.catalogue.item_ids]
     for user in (1, 30, 60):
         seen = {int(run.catalogue.item_ids[i]) for i in run.catalogue.seen.of(user - 1)}
@@ -234,9 +234,9 @@ def test_number_of_items_must_make_sense(bpr: coterie.Run, n: int) -> None:
 # ---- a run comes back from its folder
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", HERE)
 def test_loaded_run_is_the_run(name: str, tmp_path: Path) -> None:
-    run = coterie.run(name, out=tmp_path / "r", **SMALL, **({"epochs": 2} if name in ("bpr", "gmf", "als") else {}))
+    run = coterie.run(name, out=tmp_path / "r", **SMALL, **two_steps(name))
     loaded = coterie.Run.load(tmp_path / "r")
     assert loaded.result == run.result
     assert loaded.curve == run.curve

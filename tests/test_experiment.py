@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from every_algorithm import HERE
 
 import coterie
 from coterie.config import Experiment, changed
@@ -18,7 +19,6 @@ from coterie.data.interactions import Interactions
 from coterie.errors import ConfigError, Diverged, LeakError, RunError
 from coterie.finished import Run
 from coterie.progress import SILENT
-from coterie.registry import ALGORITHMS
 from coterie.rejudge import rejudge
 
 EPOCHS = {"bpr": 3, "gmf": 3, "als": 2}
@@ -41,7 +41,7 @@ def frame_of(data: Interactions) -> pd.DataFrame:
 # ---- same seed, same bits
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", HERE)
 def test_same_seed_same_bits(people: Interactions, name: str) -> None:
     one, other = (coterie.run(name, people, seed=4, **epochs(name)) for _ in range(2))
     assert same_model(one, other)
@@ -250,7 +250,7 @@ def test_own_split_needs_a_test_file(people: Interactions) -> None:
 # ---- judging again
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", HERE)
 def test_judging_again_agrees_with_the_run(tmp_path: Path, name: str) -> None:
     run = coterie.run(name, out=tmp_path / "r", n_users=80, n_items=70, seed=3, validation=True, **epochs(name))
     again = rejudge(tmp_path / "r", {}, SILENT)

@@ -117,7 +117,8 @@ class Experiment:
         changed = [
             f"{key}={_brief(value)}"
             for key, value in self.protocol
-            if key not in ("headline", "validation", "validation_file") and value != getattr(usual, key)
+            if key not in ("headline", "category_bias", "validation", "validation_file")
+            and value != getattr(usual, key)
         ]
         return f"{name} ({', '.join(changed)})" if changed else name
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from coterie import __version__, splits
+from coterie import splits
 from coterie.config import Experiment
 from coterie.data.datasets import load
 from coterie.data.filters import rated
@@ -21,19 +21,22 @@ from coterie.errors import ConfigError, Interrupted, LeakError, MissingExtra, Un
 from coterie.evaluate import candidates as sampling
 from coterie.evaluate import leaks
 from coterie.evaluate.candidates import Candidates
-from coterie.evaluate.evaluation import Evaluation, evaluate
+from coterie.evaluate.evaluation import evaluate
 from coterie.finished import Run
-from coterie.journey import Journey, Point, area, first_at
+from coterie.journey import Point
 from coterie.models.recommender import Recommender
 from coterie.progress import SILENT, Watch
+from coterie.protect.disclosure import Disclosing
+from coterie.protect.wishes import with_wishes
 from coterie.registry import algorithm
 from coterie.report.page import page
 from coterie.report.table import markdown
+from coterie.results import breakdowns, choices, summary, verdict
 from coterie.runtime import checkpoint
 from coterie.runtime import folder as disk
 from coterie.splits import Split
-from coterie.training import Fitted, Ruler, train
-from coterie.types import Longs, Training
+from coterie.training import Ruler, train
+from coterie.types import Training
 from coterie.warm import reuse
 
 FIRST = (
@@ -109,9 +112,17 @@ def prepare(experiment: Experiment, data: Interactions | None, watch: Watch) -> 
     """Load, split, check."""
     data = load_data(experiment, watch) if data is None else data
     parts, candidates = hold_out(experiment, data, watch)
+    training = to_learn_from(experiment, parts, watch)
+    return Prepared(experiment, data, parts, candidates, training, Ruler.of(experiment, parts, candidates))
+
+
+def to_learn_from(experiment: Experiment, parts: Split, watch: Watch) -> Training:
+    """All that training may see, checked, with what people want to keep for themselves."""
     training = parts.training(experiment.course.as_published)
     leaks.check(parts, training, experiment.course.as_published)
-    return Prepared(experiment, data, parts, candidates, training, Ruler.of(experiment, parts, candidates))
+    if isinstance(experiment.settings, Disclosing):
+        return with_wishes(training, experiment.settings, parts.train, watch)
+    return training
 
 
 def _carry_out(ready: Prepared, out: Path | None, since: Point | None, watch: Watch) -> Run:
@@ -133,14 +144,19 @@ def _carry_out(ready: Prepared, out: Path | None, since: Point | None, watch: Wa
         if out is None:
             raise
         raise Interrupted(f"{out} holds what was done so far. Go on with: coterie resume {out}") from None
+    chosen = choices(ready, fitted)
     result = (
-        summarise(ready, fitted) | verdict(experiment, ready.parts, judged) | {"run": None if out is None else str(out)}
+        summary(ready, fitted)
+        | verdict(experiment, ready.parts, judged)
+        | breakdowns(chosen, judged, experiment.protocol)
+        | {"run": None if out is None else str(out)}
     )
     finished = Run(
         {key: result[key] for key in FIRST} | result, fitted.model, ready.catalogue, judged, list(fitted.journey.curve)
     )
     if out is not None:
-        save(out, finished, fitted.journey.selections if "selections" in result else None)
+        asked = {"selections": fitted.journey.selections} if "selections" in result else {}
+        save(out, finished, asked | chosen)
     return finished
 
 
@@ -173,59 +189,6 @@ def hold_out(experiment: Experiment, data: Interactions, watch: Watch = SILENT) 
     return parts, sampling.sample(parts.test, parts.everything(), protocol.candidates, seed)
 
 
-def verdict(experiment: Experiment, parts: Split, judged: Evaluation) -> dict[str, Any]:
-    """What a result says about how the model was judged."""
-    return {
-        "protocol": experiment.judged_by,
-        "metrics": judged.metrics,
-        "full": judged.full,
-        "headline": list(experiment.protocol.shown),
-        "tested_users": len(judged.users),
-        "future_share": splits.future_share(parts),
-    }
-
-
-def summarise(ready: Prepared, fitted: Fitted) -> dict[str, Any]:
-    """What a result says about how the model was made."""
-    choice, training, journey = ready.experiment.choice, ready.training, fitted.journey
-    about = {
-        "algorithm": choice.algorithm,
-        "dataset": choice.dataset,
-        "seed": choice.seed,
-        "rounds": journey.round,
-        "best_round": fitted.best_round,
-        "seconds": round(journey.seconds, 6),
-        "bytes_up": journey.bytes_up,
-        "bytes_down": journey.bytes_down,
-        "data": ready.data.fingerprint(),
-        "users": int(np.count_nonzero(training.positives.counts)),
-        "items": training.n_items,
-        "training_interactions": len(training),
-        "parameters": fitted.model.n_parameters,
-        "feedback": ready.experiment.filters.feedback,
-        "settings": ready.experiment.settings.model_dump(mode="json"),
-        "as_published": ready.experiment.course.as_published,
-        "version": __version__,
-        "convergence": convergence(ready, journey),
-    }
-    members = training.positives.counts > 0
-    return about | (journey.costs(members) if algorithm(choice.algorithm).federated else {})
-
-
-def convergence(ready: Prepared, journey: Journey) -> dict[str, Any]:
-    """How fast: the area under the curve, and when a target was reached."""
-    headline, target = ready.ruler.headline, ready.experiment.course.target
-    found: dict[str, Any] = {"metric": headline, "part": ready.ruler.part, "area": area(journey.curve, headline)}
-    if target is None:
-        return found
-    reached = first_at(journey.curve, headline, target) or {}
-    return found | {
-        "target": target,
-        "rounds_to_target": reached.get("round"),
-        "updates_to_target": reached.get("updates"),
-    }
-
-
 def _write_beginning(out: Path, ready: Prepared) -> None:
     """What a checkpoint needs beside it, so that it can be used while training goes on."""
     disk.write_catalogue(out, ready.catalogue)
@@ -233,11 +196,11 @@ def _write_beginning(out: Path, ready: Prepared) -> None:
         disk.write_candidates(out, ready.candidates)
 
 
-def save(out: Path, finished: Run, selections: Longs | None) -> None:
+def save(out: Path, finished: Run, beside: Mapping[str, np.ndarray]) -> None:
     """What a finished run leaves behind; the result comes last and says that the rest is there."""
     disk.write_model(out, finished.model)
     assert finished.evaluation is not None
-    disk.write_users(out, finished.catalogue.user_ids, finished.evaluation, selections)
+    disk.write_users(out, finished.catalogue.user_ids, finished.evaluation, beside)
     disk.write_text(out, "report.md", markdown([finished]))
     disk.write_text(out, "report.html", page([finished]))
     disk.write_result(out, finished.result)
@@ -245,7 +208,15 @@ def save(out: Path, finished: Run, selections: Longs | None) -> None:
 
 def _from_anywhere(flat: dict[str, Any]) -> dict[str, Any]:
     """Paths made whole, so that the config works from another folder."""
-    paths = ("dataset", "test_file", "validation_file", "candidates_file", "start_from")
+    paths = (
+        "dataset",
+        "test_file",
+        "validation_file",
+        "candidates_file",
+        "start_from",
+        "disclosure_file",
+        "private_items",
+    )
     return {
         key: str(Path(value).resolve()) if key in paths and value and Path(value).exists() else value
         for key, value in flat.items()

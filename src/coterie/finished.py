@@ -11,7 +11,7 @@ import numpy as np
 from coterie.data.ids import find
 from coterie.errors import ConfigError
 from coterie.evaluate.evaluation import Evaluation
-from coterie.evaluate.ranking import finite, top_items
+from coterie.evaluate.ranking import best_items, finite
 from coterie.models.recommender import Recommender
 from coterie.runtime import folder as disk
 from coterie.runtime.folder import Catalogue
@@ -78,10 +78,10 @@ class Run:
         return [float(s) for s in finite(self.model.score(u, wanted))[0]]
 
     def recommend(self, user: object, n: int = 10, exclude_seen: bool = True) -> list[Recommendation]:
-        """The n best items for a user, best first."""
-        number = find(self.catalogue.user_ids, user, "user")
-        seen = self.catalogue.seen.of(number) if exclude_seen else NOTHING
-        return self._best(self.model.score(np.array([number], np.int32)), seen, n)
+        """The n best items for a user, best first; none for somebody whom the model does not serve."""
+        number = np.array([find(self.catalogue.user_ids, user, "user")], np.int32)
+        seen = self.catalogue.seen.of(number[0]) if exclude_seen else NOTHING
+        return self._best(self.model.score(number)[0], seen, n) if self.model.serves(number)[0] else []
 
     def recommend_newcomer(self, history: list[Any], n: int = 10, exclude_seen: bool = True) -> list[Recommendation]:
         """The n best items for a person who was not in training, from what they did: made on the spot, without a round."""
@@ -95,23 +95,19 @@ class Run:
             scores = self.model.score_newcomer(items, settings.get("negatives", 1), settings.get("reg", 0.0))
         except NotImplementedError:
             raise ConfigError(
-                f"a run of {self.result['algorithm']} cannot serve people who were not in training. Use fedfast, fedavg, gmf, neumf, ease or popular."
+                f"a run of {self.result['algorithm']} cannot serve people who were not in training. Use fedfast, fedavg, gmf, neumf, ease, userknn, itemknn, multivae or popular."
             ) from None
-        return self._best(scores[None, :], items if exclude_seen else NOTHING, n)
+        return self._best(scores, items if exclude_seen else NOTHING, n)
 
     def _best(self, scores: Floats, seen: Ints, n: int) -> list[Recommendation]:
         if n < 1:
             raise ConfigError(f"n is {n}; expected at least one item. Ask for 1 or more.")
-        scores = finite(scores)
-        scores[0, seen] = -np.inf
-        best = top_items(scores, np.sort(scores, axis=1), n)[0]
         texts, ids = self.catalogue.item_texts, self.catalogue.item_ids
         return [
             Recommendation(
                 ids[i].item() if ids.dtype.kind in "iu" else str(ids[i]),
-                float(scores[0, i]),
+                float(scores[i]),
                 "" if texts is None else str(texts[i]),
             )
-            for i in best
-            if i >= 0
+            for i in best_items(scores, seen, n)
         ]

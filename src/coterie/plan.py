@@ -28,7 +28,6 @@ from coterie.data.filters import Filters
 from coterie.data.interactions import Interactions
 from coterie.data.synthetic import Synthetic
 from coterie.errors import ConfigError, Diverged, Interrupted, RunError, did_you_mean
-from coterie.evaluate import leaks
 from coterie.evaluate.protocols import Protocol
 from coterie.paths import cache_folder
 from coterie.progress import SILENT, Advance, Watch
@@ -42,9 +41,9 @@ if TYPE_CHECKING:
 
 Part = Literal["test", "validation"]
 THE_PLANS_OWN = {"algorithm": "the methods", "dataset": "--dataset", "protocol": "--protocol", "seed": "--seeds"}
-OUTSIDE = ("test_file", "validation_file", "candidates_file", "start_from")
+OUTSIDE = ("test_file", "validation_file", "candidates_file", "start_from", "disclosure_file", "private_items")
 """Settings that name files or a run folder: what is in them counts too."""
-SHOWING = ("cli", "report", "web")
+SHOWING = ("cli", "disclosure", "report", "web")
 """Parts of the package that show figures and cannot change them: an edit there leaves finished cells as they are."""
 PAUSE = 0.2
 """Seconds between two looks at a cell that another process works on."""
@@ -229,12 +228,9 @@ def _on_test(cell: Cell, data: Interactions, place: Path, watch: Watch) -> None:
 
 def _on_validation(cell: Cell, data: Interactions, place: Path, watch: Watch) -> None:
     """Training alone, followed on validation: the test part is gone before it begins."""
-    as_published = cell.experiment.course.as_published
     parts, candidates = experiment.hold_out(cell.experiment, data, watch)
     ruler = Ruler.of(cell.experiment, parts, candidates)
-    parts = parts.for_tuning()
-    training = parts.training(as_published)
-    leaks.check(parts, training, as_published)
+    training = experiment.to_learn_from(cell.experiment, parts.for_tuning(), watch)
     fitted = train(cell.experiment, training, ruler, watch)
     journey, counts = fitted.journey, fitted.best_round  # with patience the best, without it the last
     value = next(line[ruler.headline] for line in journey.curve if line["round"] == counts)

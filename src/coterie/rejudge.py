@@ -11,9 +11,10 @@ from coterie.errors import ConfigError, RunError
 from coterie.evaluate import leaks
 from coterie.evaluate.evaluation import evaluate
 from coterie.evaluate.protocols import Protocol
-from coterie.experiment import hold_out, load_data, verdict
+from coterie.experiment import hold_out, load_data
 from coterie.finished import Run
 from coterie.progress import Watch
+from coterie.results import verdict
 from coterie.runtime.folder import read_candidates
 
 

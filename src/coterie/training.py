@@ -62,7 +62,7 @@ def train(
         raise ConfigError(
             "patience chooses a model, which only a validation part may do; there is none. Set validation=true."
         )
-    for family in chosen.kernels_for(experiment.settings):
+    for family in (*chosen.kernels_for(experiment.settings), "ranking"):  # each says that it compiles, once
         kernels.load(family, watch)
     work = trainer(chosen, training, experiment.settings, Context(experiment.choice.seed, watch))
     point = since or begin(work, training.n_users, reuse)

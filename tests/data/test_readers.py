@@ -281,9 +281,9 @@ def test_foursquare_joins_its_cities(tmp_path: Path) -> None:
     data = read(cities(tmp_path, Rome="7\tv\tGym\tThu Jan 01 00:01:40 +0000 1970\n"))
     assert data.n_items == 6
     assert data.user_ids.tolist() == ["1", "7"]
-    venues = dict(zip(data.item_ids, data.item_categories, strict=True))
-    assert venues["v"] == ("Gym",)
-    assert venues["Milan"] == ("Bar",)
+    venues = dict(zip(data.item_ids, zip(data.item_texts, data.item_categories, strict=True), strict=True))
+    assert venues["v"] == ("Gym", ("Outdoors & Recreation",))
+    assert venues["Milan"] == ("Bar", ("Nightlife Spot",))
     assert sorted(set(data.times.tolist())) == [100, 1_333_476_012]
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from coterie.models.recommender import Recommender
-from coterie.types import Ints, Rows
+from coterie.types import Bools, Ints, Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,17 @@ class Table(Recommender):
     def score(self, users: Ints, items: Ints | None = None) -> np.ndarray:
         scores = self.table[users]
         return scores if items is None else np.take_along_axis(scores, np.maximum(items, 0), axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Choosy(Table):
+    """Has a list for some people alone."""
+
+    kind: ClassVar[str] = "choosy"
+    chosen: np.ndarray  # (users,)
+
+    def serves(self, users: Ints) -> Bools:
+        return self.chosen[users]
 
 
 def histories(lists: Sequence[Sequence[int]]) -> Rows:

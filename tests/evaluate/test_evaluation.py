@@ -6,12 +6,13 @@ import dataclasses
 
 import numpy as np
 import pytest
-from score_table import Table
+from score_table import Choosy, Table
 
 from coterie import api
+from coterie.data.interactions import Interactions
 from coterie.evaluate import candidates as sampling
 from coterie.evaluate.evaluation import evaluate, quick
-from coterie.evaluate.metrics import per_user
+from coterie.evaluate.metrics import evenness, per_user
 from coterie.evaluate.protocols import Protocol
 from coterie.evaluate.ranking import rank_all
 from coterie.splits import Split, split
@@ -96,3 +97,64 @@ def test_validation_has_something_to_lose_against_when_test_lists_are_published(
     assert run.curve[-1]["part"] == "validation"
     assert run.metrics["HR@10"] < 0.7  # 10 of 21
     assert run.curve[-1]["HR@10"] < 0.7
+
+
+# Users whom a model does not serve.
+
+
+@pytest.fixture(scope="module")
+def choosy(people, model) -> Choosy:
+    return Choosy(model.table, np.arange(people.n_users) % 4 > 0)
+
+
+@pytest.mark.parametrize("protocol", [Protocol(cutoffs=(5, 10)), Protocol(candidates=20, cutoffs=(5, 10))])
+def test_whoever_is_not_served_scores_nothing(parts, model, choosy, candidates, protocol):
+    listed = candidates if protocol.candidates else None
+    everybody, some = evaluate(model, parts, protocol, listed), evaluate(choosy, parts, protocol, listed)
+    served = choosy.chosen[some.users]
+    assert some.full["UC"] == served.mean()
+    assert 0.7 < some.full["UC"] < 0.8
+    for name, values in some.table.items():
+        assert (values[~served] == 0).all(), name
+        np.testing.assert_array_equal(values[served], everybody.table[name][served], err_msg=name)
+
+
+@pytest.mark.parametrize("protocol", [Protocol(), Protocol(candidates=20)])
+def test_the_mean_over_all_is_coverage_times_the_mean_over_the_served(parts, choosy, candidates, protocol):
+    judged = evaluate(choosy, parts, protocol, candidates if protocol.candidates else None)
+    for found in (judged.metrics, judged.full):
+        beside = [name for name in found if name.startswith("served:")]
+        assert {"served:P@10", "served:R@10", "served:AUC"} <= set(beside)
+        for name in beside:
+            assert found[name.removeprefix("served:")] == pytest.approx(judged.full["UC"] * found[name]), name
+
+
+def test_three_users_by_hand():
+    """Of three users the first finds its item at once, the second has no list, the third finds nothing."""
+    scores = np.array([[0, 3, 2, 1], [0, 3, 2, 1], [0, 1, 2, 3]], np.float32)
+    data = Interactions.from_columns([0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1], None, [1, 2, 1, 2, 1, 2])
+    data = dataclasses.replace(data, item_ids=np.arange(4), item_order=np.arange(4, dtype=np.int32))
+    parts = split(data, "leave-one-out", 0.2, seed=0)
+    judged = evaluate(Choosy(scores, np.array([True, False, True])), parts, Protocol(cutoffs=(1,)), None)
+    assert judged.table["HR@1"].tolist() == [1, 0, 0]
+    assert judged.table["AUC"].tolist() == [1, 0, 0]
+    assert judged.full["UC"] == pytest.approx(2 / 3)
+    assert (judged.full["HR@1"], judged.full["served:HR@1"]) == (pytest.approx(1 / 3), 0.5)
+    assert judged.full["IC@1"] == 2  # items 1 and 3; the second user's list is not there
+
+
+def test_diversity_is_that_of_the_lists_that_are_there(parts, choosy):
+    ranks = rank_all(choosy, parts.seen(), parts.test.rows, parts.test.n_items, 10)
+    judged = evaluate(choosy, parts, Protocol(), None)
+    listed = ranks.top[choosy.chosen[ranks.users]]
+    assert judged.full["IC@10"] == len(np.unique(listed))
+    assert judged.full["Gini@10"] == evenness(listed.ravel(), parts.test.n_items)
+
+
+def test_a_model_that_serves_everybody_needs_no_second_mean(parts, model, choosy):
+    judged = evaluate(model, parts, Protocol(), None)
+    assert judged.full["UC"] == 1
+    nobody = evaluate(Choosy(model.table, np.zeros(len(model.table), bool)), parts, Protocol(), None)
+    assert (nobody.full["UC"], nobody.full["P@10"], nobody.full["IC@10"], nobody.full["Gini@10"]) == (0, 0, 0, 0)
+    assert not any(name.startswith("served:") for name in (*judged.full, *nobody.full))
+    assert not any(name.startswith("served:") for name in quick(choosy, Protocol(), parts.seen(), parts.test, None))

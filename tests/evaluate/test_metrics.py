@@ -220,8 +220,8 @@ def gini_by_differences(counts: np.ndarray) -> float:
 
 
 def lists_of(top: np.ndarray) -> Ranks:
-    none = np.zeros(0, np.int64)
-    return Ranks(np.arange(len(top), dtype=np.int32), none, none, none, none, none, top.astype(np.int32))
+    none, some = np.zeros(0, np.int64), np.ones(len(top), np.int64)
+    return Ranks(np.arange(len(top), dtype=np.int32), some, none, none, none, none, top.astype(np.int32))
 
 
 @settings(deadline=None, max_examples=200)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import tracemalloc
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from score_table import Table, histories
+from score_table import Choosy, Table, histories
 
-from coterie import api
+from coterie import api, kernels
 from coterie.data.interactions import Interactions
 from coterie.errors import Diverged, UserError
 from coterie.evaluate import ranking
 from coterie.evaluate.candidates import Candidates
 from coterie.evaluate.metrics import per_user
-from coterie.evaluate.ranking import Ranks, rank_all, rank_candidates
+from coterie.evaluate.ranking import Ranks, best_items, rank_all, rank_candidates
 from coterie.models.factors import Factors
 from coterie.types import Rows
 
@@ -154,3 +155,53 @@ def test_full_ranking_never_holds_users_times_items(monkeypatch):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < n_users * n_items * 4 / 2  # half of a float32 for every user and item
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32), st.integers(1, 40), st.integers(1, 50))
+def test_the_best_items_of_one_user_are_the_top_of_the_ranking(seed, n_items, k):
+    model, seen, wanted = random_case(6, n_items, seed)
+    if not len(wanted.items):
+        return
+    ranks = rank_all(model, seen, wanted, n_items, k)
+    for row, user in enumerate(ranks.users):
+        best = best_items(model.table[user], seen.of(user), k)
+        assert best.tolist() == [item for item in ranks.top[row].tolist() if item >= 0]
+
+
+def test_threads_do_not_change_ranks(monkeypatch):
+    model, seen, wanted = random_case(300, 50, seed=9)
+    found = []
+    for threads in ("1", "3"):
+        monkeypatch.setenv("COTERIE_THREADS", threads)
+        found.append(rank_all(model, seen, wanted, 50, 7))
+    assert_same(*found)
+
+
+def test_ranks_are_the_same_without_numba(monkeypatch):
+    model, seen, wanted = random_case(60, 30, seed=2)
+    compiled = rank_all(model, seen, wanted, 30, 7)
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.setattr(kernels, "_loaded", {})
+    assert_same(rank_all(model, seen, wanted, 30, 7), compiled)
+    assert kernels.load("ranking").__name__ == "coterie.kernels.fallback.ranking"
+
+
+def test_scores_may_lie_in_any_order_and_be_of_double_precision():
+    model, seen, wanted = random_case(20, 30, seed=3)
+    other = Table(np.asfortranarray(model.table.astype(np.float64)))
+    assert_same(rank_all(other, seen, wanted, 30, 7), rank_all(model, seen, wanted, 30, 7))
+
+
+def test_whoever_is_not_served_has_no_candidates_and_an_empty_list():
+    model, seen, wanted = random_case(40, 30, seed=5)
+    whole = rank_all(model, seen, wanted, 30, 7)
+    some = rank_all(Choosy(model.table, np.arange(40) % 3 > 0), seen, wanted, 30, 7)
+    left_out = whole.users % 3 == 0
+    assert 0 < left_out.sum() < len(left_out)
+    assert some.served.tolist() == (~left_out).tolist()
+    assert (some.top[left_out] == -1).all()
+    assert (some.candidates[left_out] == 0).all()
+    np.testing.assert_array_equal(some.top[~left_out], whole.top[~left_out])
+    np.testing.assert_array_equal(some.candidates[~left_out], whole.candidates[~left_out])
+    assert_same(rank_candidates(Choosy(model.table, np.arange(40) % 3 > 0), as_candidates(30, seen, wanted), 7), some)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from coterie.data.interactions import Interactions
+from coterie.evaluate.bias import Bias, by_category
 from coterie.evaluate.candidates import Candidates
 from coterie.evaluate.metrics import overall, per_user
 from coterie.evaluate.protocols import Protocol
@@ -14,7 +15,7 @@ from coterie.evaluate.ranking import Ranks, rank_all, rank_candidates
 from coterie.models.recommender import Recommender
 from coterie.progress import SILENT, Watch
 from coterie.splits import Split
-from coterie.types import Doubles, Ints, Rows
+from coterie.types import Bools, Doubles, Ints, Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class Evaluation:
     users: Ints
     table: dict[str, Doubles]
     """Per user: the protocol's metrics, and `full:` those of full ranking where they differ."""
+    bias: dict[str, Bias] | None = None
+    """By category of items, over the lists of full ranking at the first cut-off."""
 
 
 def evaluate(
@@ -38,12 +41,18 @@ def evaluate(
     with watch.task("Evaluating", int(np.count_nonzero(wanted.counts))) as advance:
         whole = rank_all(model, split.seen(), wanted, split.test.n_items, k, advance)
     full_table = per_user(whole, protocol.cutoffs)
-    full = means(full_table) | overall(whole, protocol.cutoffs, popularity, split.train.n_users)
+    full = (
+        means(full_table)
+        | means_of_served(full_table, whole.served)
+        | overall(whole, protocol.cutoffs, popularity, split.train.n_users)
+    )
+    bias = _bias(split.train, whole, protocol)
     if candidates is None:
-        return Evaluation(full, full, whole.users, full_table)
-    table = per_user(rank_candidates(model, candidates.by_user(), k), protocol.cutoffs)
+        return Evaluation(full, full, whole.users, full_table, bias)
+    sampled = rank_candidates(model, candidates.by_user(), k)
+    table = per_user(sampled, protocol.cutoffs)
     both = table | {f"full:{name}": values for name, values in full_table.items()}
-    return Evaluation(means(table), full, whole.users, both)
+    return Evaluation(means(table) | means_of_served(table, sampled.served), full, whole.users, both, bias)
 
 
 def quick(
@@ -61,3 +70,17 @@ def quick(
 
 def means(table: dict[str, Doubles]) -> dict[str, float]:
     return {name: float(values.mean()) for name, values in table.items()}
+
+
+def means_of_served(table: dict[str, Doubles], served: Bools) -> dict[str, float]:
+    """Beside the means over everybody, those over the users whom the model serves; nothing where it serves all, or none."""
+    if served.all() or not served.any():
+        return {}
+    return {f"served:{name}": float(values[served].mean()) for name, values in table.items()}
+
+
+def _bias(train: Interactions, whole: Ranks, protocol: Protocol) -> dict[str, Bias] | None:
+    if not protocol.category_bias or train.item_categories is None:
+        return None
+    listed = whole.top[:, : protocol.cutoffs[0]]
+    return by_category(train.items, listed[listed >= 0], train.item_categories)

@@ -5,6 +5,10 @@ per user   HR@k NDCG@k MRR@k P@k R@k F1@k AUC      averaged over the users who h
 overall    IC@k    item coverage: distinct items recommended
            Gini@k  1 - Gini index over all items, as FPL uses it: higher is more even
            Pop@k   mean share of the users who have a recommended item in training
+           UC      user coverage: share of the tested users whom the model serves
+
+Whoever is not served has an empty list and scores 0, so that the mean over everybody is UC times the mean over those who are:
+accuracy weighted by user coverage (Mesas and Bellogín 2017), as FPL's Tables 2 and 3 do for methods that skip users.
 """
 
 from __future__ import annotations
@@ -28,12 +32,12 @@ def per_user(ranks: Ranks, cutoffs: tuple[int, ...]) -> dict[str, Doubles]:
         table[f"R@{k}"] = hits / ranks.relevant
         table[f"F1@{k}"] = 2 * hits / (k + ranks.relevant)  # 2PR / (P + R) with P = h/k, R = h/n
     table["AUC"] = _auc(ranks)
-    return table
+    return {name: np.where(ranks.served, values, 0.0) for name, values in table.items()}
 
 
 def overall(ranks: Ranks, cutoffs: tuple[int, ...], popularity: Longs, n_users: int) -> dict[str, float]:
-    """Diversity of the recommended lists. `popularity` counts each item's training users, of `n_users` in all."""
-    table: dict[str, float] = {}
+    """Coverage and diversity of the recommended lists. `popularity` counts each item's training users, of `n_users` in all."""
+    table = {"UC": float(ranks.served.mean())}
     for k in cutoffs:
         listed = ranks.top[:, :k][ranks.top[:, :k] >= 0]
         table[f"IC@{k}"] = float(len(np.unique(listed)))

@@ -27,6 +27,8 @@ class Protocol(Settings):
     """Lengths of the recommendation list."""
     headline: tuple[str, ...] = Field(("HR", "NDCG"), min_length=1)
     """The metrics shown first; the first of accuracy is followed while training."""
+    category_bias: bool = False
+    """Tell which categories of items training and lists lean to, where the data has categories."""
     validation: bool = False
     """Carve a validation part out of the training part and measure on it while training."""
     test_file: str | None = None
@@ -84,7 +86,12 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "loo-50": {"split": "leave-one-out", "candidates": 50},  # FedFast, Section 4
     "loo-99": {"split": "leave-one-out", "candidates": 99},  # NCF
     "loo-100": {"split": "leave-one-out", "candidates": 100, "cutoffs": (20,)},  # FedBSO
-    "holdout": {"split": "temporal", "fraction": 0.2, "headline": ("P", "R", "IC", "Gini")},  # FPL, Section 5
+    "holdout": {  # FPL, Section 5
+        "split": "temporal",
+        "fraction": 0.2,
+        "headline": ("P", "R", "IC", "Gini"),
+        "category_bias": True,
+    },
     "full": {"split": "leave-one-out", "candidates": 0},
 }
 

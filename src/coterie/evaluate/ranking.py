@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 
+from coterie import kernels, parallel
 from coterie.errors import DataError, Diverged
 from coterie.evaluate.candidates import Candidates
 from coterie.models.recommender import Recommender
 from coterie.progress import Advance
-from coterie.types import Floats, Ints, Longs, Rows
+from coterie.types import Bools, Floats, Ints, Longs, Rows
 
 BLOCK_CELLS = 1 << 20  # scores in a block
-WAVE = 8  # blocks held at a time
+WAVE = 4  # blocks held at a time; with eight their memory comes anew from the system every time
 GATHERED = 16  # numbers a model gathers for a candidate's score, about
+UNNAMED: Ints = np.empty((0, 0), np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,23 +25,29 @@ class Ranks:
     """For every relevant item: how many candidates score higher, and how many the same (itself included)."""
 
     users: Ints  # (tested,)
-    candidates: Longs  # (tested,)
+    candidates: Longs  # (tested,) 0 for somebody whom the model does not serve
     relevant: Longs  # (tested,)
     owner: Longs  # (relevant items,) place in `users`
     above: Longs  # (relevant items,)
     tied: Longs  # (relevant items,)
     top: Ints  # (tested, k) the recommended items, -1 where the list is shorter; ties by item number
 
+    @property
+    def served(self) -> Bools:
+        return self.candidates > 0
+
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A block of users with their scores, -inf where an item is no candidate, and where the relevant ones stand."""
+    """A block of users with the scores of columns: which of them are no candidates, and which are relevant."""
 
     users: Ints
+    served: Bools
     scores: Floats
-    rows: Longs
-    columns: Longs | Ints
+    out: Rows
+    wanted: Rows
     items: Ints | None = None
+    """Which item stands in which column; without it a column is an item."""
 
 
 def rank_all(
@@ -50,9 +56,7 @@ def rank_all(
     """Rank every user's relevant items among all items that the user has not seen."""
 
     def scored(users: Ints) -> Scored:
-        scores = finite(model.score(users))
-        scores[seen.take(users)] = -np.inf
-        return Scored(users, scores, *wanted.take(users))
+        return Scored(users, model.serves(users), model.score(users), seen.of_users(users), wanted.of_users(users))
 
     return _in_blocks(scored, np.flatnonzero(wanted.counts).astype(np.int32), n_items, k, advance)
 
@@ -62,69 +66,54 @@ def rank_candidates(model: Recommender, candidates: Candidates, k: int) -> Ranks
 
     def scored(block: Ints) -> Scored:
         users, items, relevant = candidates.users[block], candidates.items[block], candidates.relevant[block]
-        scores = finite(model.score(users, items))
-        scores[items < 0] = -np.inf
-        rows = np.repeat(np.arange(len(users)), relevant)
-        columns = np.arange(len(rows)) - np.repeat(np.cumsum(relevant) - relevant, relevant)
-        return Scored(users, scores, rows, columns, items)
+        rows, columns = np.nonzero(items < 0)
+        padding = Rows.build(rows.astype(np.int32), columns.astype(np.int32), len(users))
+        first = np.flatnonzero(np.arange(items.shape[1]) < relevant[:, None]) % items.shape[1]
+        wanted = Rows(np.concatenate([[0], np.cumsum(relevant)]), first.astype(np.int32))
+        return Scored(users, model.serves(users), model.score(users, items), padding, wanted, items)
 
     return _in_blocks(scored, np.arange(len(candidates.users), dtype=np.int32), candidates.items.shape[1] * GATHERED, k)
 
 
-def top_items(scores: Floats, sorted_scores: Floats, k: int, items: Ints | None = None) -> Ints:
-    """(users, k) best items, best first, ties by item number; -1 where fewer than k are candidates.
+def best_items(scores: Floats, seen: Ints, k: int) -> Ints:
+    """The k best of all items that one user has not seen, best first, ties by item number; fewer where there are fewer.
 
-    `items` says which item stands in which column; without it a column is an item.
+    One row is sorted: loading the kernel takes a second, which somebody who asks for a recommendation would wait for.
     """
-    k_here = min(k, scores.shape[1])
-    threshold = sorted_scores[:, -k_here]
-    rows, columns = np.nonzero((scores >= threshold[:, None]) & (scores > -np.inf))
-    named = columns if items is None else items[rows, columns]
-    order = np.lexsort((named, -scores[rows, columns], rows))
-    rows, named = rows[order], named[order]
-    place = np.arange(len(rows)) - np.searchsorted(rows, rows)
-    best = np.full((len(scores), k), -1, np.int32)
-    kept = place < k_here
-    best[rows[kept], place[kept]] = named[kept]
-    return best
+    free = np.delete(np.arange(len(scores), dtype=np.int32), seen)
+    return free[np.argsort(-finite(scores)[free], kind="stable")[:k]]
 
 
 def finite(scores: Floats) -> Floats:
-    """A copy of the scores; or an error: a model that says NaN must never score a hit."""
+    """The scores; or an error: a model that says NaN must never score a hit."""
     if not np.isfinite(scores).all():
         bad = scores[~np.isfinite(scores)][0]
         raise Diverged(
             f"training diverged: the model scores {bad}; expected finite numbers. Lower learning_rate or raise reg."
         )
-    return scores.copy()
+    return scores
 
 
 def _rank_block(block: Scored, k: int) -> Ranks:
-    scores, rows = block.scores, block.rows
-    ordered = np.sort(scores, axis=1)
-    values = scores[rows, block.columns]
-    below, not_above = _count(ordered, rows, values, np.less), _count(ordered, rows, values, np.less_equal)
-    top = top_items(scores, ordered, k, block.items)
+    n, out, wanted = len(block.users), block.out, block.wanted
+    scores = np.ascontiguousarray(block.scores, np.float32)
+    names = UNNAMED if block.items is None else block.items
+    above, tied = np.empty(len(wanted.items), np.int64), np.empty(len(wanted.items), np.int64)
+    top, sound = np.empty((n, k), np.int32), np.empty(n, np.bool_)
+    kernels.load("ranking").rank(
+        scores, names, out.offsets, out.items, wanted.offsets, wanted.items, 0, n, above, tied, top, sound
+    )
+    finite(scores[~sound])
+    top[~block.served] = -1
     return Ranks(
         users=block.users,
-        candidates=np.count_nonzero(scores > -np.inf, axis=1),
-        relevant=np.bincount(rows, minlength=len(block.users)),
-        owner=rows,
-        above=scores.shape[1] - not_above,
-        tied=not_above - below,
+        candidates=np.where(block.served, scores.shape[1] - out.counts, 0),
+        relevant=wanted.counts,
+        owner=np.repeat(np.arange(n), wanted.counts),
+        above=above,
+        tied=tied,
         top=top,
     )
-
-
-def _count(ordered: Floats, rows: Longs, values: Floats, before: np.ufunc) -> Longs:
-    """How many of each row's ascending scores come before the value: binary search in many rows at once."""
-    low = np.zeros(len(rows), np.int64)
-    high = np.full(len(rows), ordered.shape[1], np.int64)
-    for _ in range(ordered.shape[1].bit_length()):
-        middle = (low + high) // 2
-        go = (low < high) & before(ordered[rows, np.minimum(middle, ordered.shape[1] - 1)], values)
-        low, high = np.where(go, middle + 1, low), np.where(go, high, middle)
-    return low
 
 
 def _in_blocks(
@@ -132,19 +121,28 @@ def _in_blocks(
 ) -> Ranks:
     """Score a wave of blocks, then rank them on all cores.
 
-    In turns, because BLAS brings threads of its own that keep spinning for a while: scoring and ranking at once took
-    0.46 s for ML-1M where this takes 0.35 s.
+    In turns, because BLAS brings threads of its own that keep spinning for a while; and in few turns, because where the
+    machine is busy each of them waits for threads to wake up.
     """
+    kernels.load("ranking")
     step = max(1, BLOCK_CELLS // max(width, 1))
     blocks = [users[i : i + step] for i in range(0, len(users), step)]
     parts: list[Ranks] = []
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for i in range(0, len(blocks), WAVE):
-            wave = blocks[i : i + WAVE]
-            parts += pool.map(lambda block: _rank_block(block, k), [scored(block) for block in wave])
-            if advance is not None:
-                advance(sum(map(len, wave)))
+    for i in range(0, len(blocks), WAVE):
+        parts += _rank_wave([scored(block) for block in blocks[i : i + WAVE]], k)
+        if advance is not None:
+            advance(sum(map(len, blocks[i : i + WAVE])))
     return _joined(parts)
+
+
+def _rank_wave(wave: list[Scored], k: int) -> list[Ranks]:
+    found: dict[int, Ranks] = {}
+
+    def work(first: int, last: int) -> None:
+        found.update({place: _rank_block(wave[place], k) for place in range(first, last)})
+
+    parallel.over(work, len(wave))
+    return [found[place] for place in range(len(wave))]
 
 
 def _joined(parts: list[Ranks]) -> Ranks:

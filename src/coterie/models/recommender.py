@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from coterie.records import Record
-from coterie.types import Floats, Ints
+from coterie.types import Bools, Floats, Ints
 
 
 class Recommender(Record, ABC):
@@ -25,6 +25,10 @@ class Recommender(Record, ABC):
     def score_newcomer(self, history: Ints, negatives: int, reg: float) -> Floats:
         """Scores of all items for a person who was not in training, from what they did: a new row, all else frozen."""
         raise NotImplementedError
+
+    def serves(self, users: Ints) -> Bools:
+        """Whom the model has anything to recommend to; everybody, unless it says otherwise."""
+        return np.ones(len(users), np.bool_)
 
     @property
     def n_parameters(self) -> int:

@@ -34,6 +34,7 @@ def page(runs: Sequence[Reported]) -> str:
         "".join(f"<p>{escape(note)}</p>" for note in all_notes(runs)),
         f"<h2>Convergence</h2>{figure(runs)}",
         f"<h2>All metrics</h2>{_all_metrics(runs)}",
+        _bias(runs),
         f"<h2>Repeat</h2>{_commands(runs)}",
     ]
     return document(title, sections)
@@ -74,6 +75,26 @@ def _all_metrics(runs: Sequence[Reported]) -> str:
         for name in names
     ]
     return html_table(header, rows)
+
+
+def _bias(runs: Sequence[Reported]) -> str:
+    """What training leans to, by category, and what lists do; nothing where no run tells."""
+    found = [(run.result.get("bias") or {}).get("categories", {}) for run in runs]
+    if not any(found):
+        return ""
+    names = dict.fromkeys(name for bias in found for name in bias)
+    columns = ("source", "recommended", "disparity")
+    header = ["category", *(f"{label} {column}" for label in labels(runs) for column in columns)]
+    rows = [
+        [name, *(_told(bias.get(name, {}).get(column)) for bias in found for column in columns)]
+        for name in sorted(names)
+    ]
+    caption = "Share of training records, and of lists, over share of items: above 1 is more than by chance. Disparity 0: lists lean as training does."
+    return f"<h2>Bias by category</h2>{html_table(header, rows)}<p class=about>{caption}</p>"
+
+
+def _told(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
 
 
 def _commands(runs: Sequence[Reported]) -> str:

@@ -49,6 +49,8 @@ def notes(run: Reported) -> list[str]:
     lines = [
         f"{r['tested_users']:,} users tested; trained on {r['training_interactions']:,} interactions of {r['users']:,} users; {r['items']:,} items to choose from."
     ]
+    if r["full"].get("UC", 1) < 1:
+        lines.append(f"{r['full']['UC']:.1%} of the tested users are served; whoever is not scores 0.")
     if r["future_share"] is not None:
         lines.append(
             f"Global-time leakage: on average {r['future_share']:.1%} of the training data is newer than a test interaction."

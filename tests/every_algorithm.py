@@ -1,0 +1,16 @@
+"""Which algorithms can be trained here, and how to train one quickly."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from coterie.registry import ALGORITHMS, algorithm
+
+NEED_PYTORCH = {"multivae"}
+HERE = [name for name in ALGORITHMS if name not in NEED_PYTORCH or find_spec("torch")]
+"""Without PyTorch (the extra `neural`), those that train with it are left out."""
+
+
+def two_steps(name: str) -> dict[str, int]:
+    known = algorithm(name).settings.model_fields
+    return {key: 2 for key in ("epochs", "rounds") if key in known}

@@ -185,9 +185,9 @@ def test_every_trial_has_the_same_budget(tmp_path: Path) -> None:
         assert config["validation"] is True
         assert result["rounds"] <= BUDGETS["epochs"]["epochs"]
     steps = {name: Search(name).steps for name in SPACES}
-    assert {name for name in SPACES if steps[name] == "rounds"} == {
-        name for name in SPACES if algorithm(name).federated
-    }
+    assert all(steps[name] in algorithm(name).settings.model_fields for name in SPACES if steps[name])
+    assert {steps[name] for name in SPACES if algorithm(name).federated} == {"rounds", "epochs"}
+    assert {name for name in SPACES if not steps[name]} == {"ease", "userknn", "itemknn"}
 
 
 def test_the_limit_being_best_is_said(tmp_path: Path) -> None:

@@ -13,6 +13,11 @@ ALGORITHMS: dict[str, str] = {
     "fedavg+actvsamp": "coterie.algorithms.fedfast:ACTVSAMP_ALONE",
     "fedavg+actvagg": "coterie.algorithms.fedfast:ACTVAGG_ALONE",
     "fedbso": "coterie.algorithms.fedbso",
+    "sfpl": "coterie.algorithms.fpl:SEQUENTIAL",
+    "sfpl+": "coterie.algorithms.fpl:SEQUENTIAL_PLUS",
+    "pfpl": "coterie.algorithms.fpl:PARALLEL",
+    "pfpl+": "coterie.algorithms.fpl:PARALLEL_PLUS",
+    "fcf": "coterie.algorithms.fcf",
     "random": "coterie.baselines.random",
     "popular": "coterie.baselines.popular",
     "bpr": "coterie.baselines.bpr",
@@ -20,6 +25,9 @@ ALGORITHMS: dict[str, str] = {
     "neumf": "coterie.baselines.neumf",
     "als": "coterie.baselines.als",
     "ease": "coterie.baselines.ease",
+    "userknn": "coterie.baselines.neighbours:BY_USERS",
+    "itemknn": "coterie.baselines.neighbours:BY_ITEMS",
+    "multivae": "coterie.baselines.multivae",
 }
 
 

@@ -33,6 +33,11 @@ CENTRALISED: Space = {
     "learning_rate": (0.005, 0.1), "reg": (1e-3, 0.1), "negatives": [2, 4, 8],
     "start_scale": [0.01, 0.03, 0.1], "embedding_size": [16, 32, 64],
 }  # fmt: skip
+RATES = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+PAIRWISE: Space = {
+    "learning_rate": (0.003, 0.5), "reg_user": (1e-4, 0.1), "reg_positive": (1e-4, 0.1), "reg_negative": (1e-4, 0.1),
+    "disclosure": RATES, "start_scale": [0.01, 0.03, 0.1], "embedding_size": [10, 20, 50],
+}  # fmt: skip
 SPACES: dict[str, Space] = {
     "fedavg": FEDERATED,
     "fedfast": FEDERATED,
@@ -47,6 +52,19 @@ SPACES: dict[str, Space] = {
     },
     "als": {"alpha": (0.3, 50.0), "reg": (0.1, 100.0), "embedding_size": [16, 32, 64]},
     "ease": {"reg": (30.0, 5000.0)},
+    "sfpl": PAIRWISE,
+    "sfpl+": PAIRWISE,
+    "pfpl": PAIRWISE,
+    "pfpl+": PAIRWISE,
+    "fcf": {
+        "learning_rate": (0.003, 0.5), "alpha": (0.3, 50.0), "reg": (0.1, 100.0), "embedding_size": [10, 20, 50],
+    },
+    "userknn": {"neighbours": [10, 20, 30, 50, 70, 100, 150, 200, 300], "shrink": [0.0, 1.0, 3.0, 10.0, 30.0]},
+    "itemknn": {"neighbours": [10, 20, 30, 50, 70, 100, 150, 200, 300], "shrink": [0.0, 1.0, 3.0, 10.0, 30.0]},
+    "multivae": {
+        "learning_rate": (3e-4, 1e-2), "beta": [0.05, 0.1, 0.2, 0.5], "dropout": [0.3, 0.5, 0.7],
+        "hidden": [200, 300, 600], "latent": [50, 100, 200], "batch_size": [100, 250, 500],
+    },
 }  # fmt: skip
 """What is searched: log-uniform between two numbers, or one of a list."""
 

@@ -14,14 +14,25 @@ from coterie.models.gmf import GMF
 from coterie.models.gmf_groups import GMFGroups
 from coterie.models.kinds import KINDS, kind
 from coterie.models.linear import ItemWeights
+from coterie.models.multivae import LOWEST, MultVAE
+from coterie.models.neighbours import ItemNeighbours, UserNeighbours
 from coterie.models.neumf import NeuMF
 from coterie.models.popular import ItemCounts
+from coterie.models.private_factors import PrivateFactors
 from coterie.models.random import RandomScores
 from coterie.models.recommender import Recommender
 
 
 def floats(*values) -> np.ndarray:
     return np.array(values, np.float32)
+
+
+def ints(*values) -> np.ndarray:
+    return np.array(values, np.int32)
+
+
+def longs(*values) -> np.ndarray:
+    return np.array(values, np.int64)
 
 
 def some_of_each() -> list[Recommender]:
@@ -42,6 +53,17 @@ def some_of_each() -> list[Recommender]:
             floats([1, 2], [0, -1]), floats([[1, 0], [0, 1], [1, 1]], [[2, 0], [0, 0], [1, -1]]),
             floats([2, 3], [1, 1]), floats(0.5, -1), np.array([1, 0], np.int32),
         ),
+        PrivateFactors(floats([1, 2], [0, -1]), floats([1, 0], [0, 1], [1, 1]), floats(0, 10, 0)),
+        UserNeighbours(  # each is the other's only neighbour; they did items 0 and 2, and item 1
+            longs(0, 1, 2), ints(1, 0), floats(0.5, 0.25), longs(0, 2, 3), ints(0, 2, 1), 3, 1, 0.0,
+        ),
+        ItemNeighbours(  # item 0 is near to 1, and 1 to 0; the same histories
+            longs(0, 1, 2, 2), ints(1, 0), floats(2, 3), longs(0, 2, 3), ints(0, 2, 1)
+        ),
+        MultVAE(  # it knows items 0 and 2; whatever goes in, one half comes out of the decoder
+            floats([1], [2]), floats(0), floats([1, 0]), floats(0, 0), floats([0]), floats(np.arctanh(0.5)),
+            floats([2], [4]), floats(0, 1), ints(0, 2), longs(0, 2, 3), ints(0, 1, 1), 3,
+        ),
     ]  # fmt: skip
 
 
@@ -57,15 +79,19 @@ each_model = pytest.mark.parametrize("model", some_of_each(), ids=lambda m: m.ki
         (some_of_each()[4], [[5, 7, 2], [3, 0, 4]]),
         (some_of_each()[5], [[3 + 2 + 0.25, 4 + 0.25, 3 + 4 + 0.25], [15 + 0.25, 1 + 25 + 0.25, 1 + 25 + 0.25]]),
         (some_of_each()[6], [[1, -1, -2], [0.5, -2.5, -2.5]]),
+        (some_of_each()[7], [[1, 12, 3], [0, 9, -1]]),
+        (some_of_each()[8], [[0, 0.5, 0], [0.25, 0, 0.25]]),
+        (some_of_each()[9], [[0, 2, 0], [3, 0, 0]]),
+        (some_of_each()[10], [[1, LOWEST, 3], [1, LOWEST, 3]]),
     ],
-    ids=["factors", "gmf", "popular", "ease", "neumf", "gmf-groups"],
+    ids=["factors", "gmf", "popular", "ease", "neumf", "gmf-groups", "private", "userknn", "itemknn", "multivae"],
 )
 def test_scores_by_hand(model, by_hand):
     users = np.array([0, 1], np.int32)
-    np.testing.assert_allclose(model.score(users), by_hand)
+    np.testing.assert_allclose(model.score(users), by_hand, rtol=1e-6)
     picked = model.score(users[::-1], np.array([[2, 0], [1, 1]], np.int32))
     first, second = by_hand
-    np.testing.assert_allclose(picked, [[second[2], second[0]], [first[1], first[1]]])
+    np.testing.assert_allclose(picked, [[second[2], second[0]], [first[1], first[1]]], rtol=1e-6)
 
 
 @each_model

@@ -12,9 +12,13 @@ KINDS: dict[str, tuple[str, str]] = {
     "gmf": ("coterie.models.gmf", "GMF"),
     "gmf-groups": ("coterie.models.gmf_groups", "GMFGroups"),
     "neumf": ("coterie.models.neumf", "NeuMF"),
+    "private-factors": ("coterie.models.private_factors", "PrivateFactors"),
     "random": ("coterie.models.random", "RandomScores"),
     "popular": ("coterie.models.popular", "ItemCounts"),
     "ease": ("coterie.models.linear", "ItemWeights"),
+    "userknn": ("coterie.models.neighbours", "UserNeighbours"),
+    "itemknn": ("coterie.models.neighbours", "ItemNeighbours"),
+    "multivae": ("coterie.models.multivae", "MultVAE"),
 }
 
 

@@ -1,0 +1,396 @@
+"""Mult-VAE: its loss, its steps and its scores against plain NumPy, and training that can be left off and taken up."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coterie import api
+from coterie.algorithm import Context, Trainer
+from coterie.baselines import multivae
+from coterie.baselines.multivae import ALGORITHM, Batch, Core, Learning, MultVAESettings
+from coterie.data.synthetic import Synthetic, generate
+from coterie.errors import ConfigError, MissingExtra
+from coterie.journey import Journey, Point
+from coterie.models.multivae import LOWEST, MultVAE
+from coterie.progress import SILENT
+from coterie.runtime import checkpoint
+from coterie.training import fit
+from coterie.types import Ints, Rows, Training
+
+torch = pytest.importorskip("torch", reason="PyTorch (the extra 'neural') is not installed")
+
+SMALL = MultVAESettings(hidden=5, latent=3, epochs=3, batch_size=8, learning_rate=0.01, beta=0.7, anneal_steps=10)
+
+
+def matrix_of(seed: int = 0, n_users: int = 20, n_items: int = 12, density: float = 0.3) -> np.ndarray:
+    X = (np.random.default_rng(seed).random((n_users, n_items)) < density).astype(int)
+    X[:, :2] |= 1 - X.any(axis=1, keepdims=True)  # nobody has nothing
+    return X
+
+
+def training_on(X: np.ndarray) -> Training:
+    users, items = np.nonzero(X)
+    rows = Rows.build(users.astype(np.int32), items.astype(np.int32), len(X))
+    return Training(*X.shape, rows, rows, None)
+
+
+def trainer(X: np.ndarray, chosen: MultVAESettings = SMALL, seed: int = 0) -> Trainer:
+    return multivae.make(training_on(X), chosen, Context(seed, SILENT))
+
+
+def trained(X: np.ndarray, chosen: MultVAESettings = SMALL, seed: int = 0) -> MultVAE:
+    model = fit(ALGORITHM, training_on(X), chosen, Context(seed, SILENT))
+    assert isinstance(model, MultVAE)
+    return model
+
+
+def stirred(X: np.ndarray, seed: int = 1) -> tuple[Core, dict[str, np.ndarray]]:
+    """A net away from its start, where biases are zero and gradients small."""
+    core = Core.of(training_on(X), SMALL)
+    flat = multivae.start(core, SMALL, seed).parameters
+    flat += np.random.default_rng(seed).normal(0, 0.5, len(flat)).astype(np.float32)
+    return core, multivae.taken_apart(flat, multivae.shapes(len(core.items), SMALL))
+
+
+def tensors(net: dict[str, np.ndarray]) -> dict[str, Any]:
+    return {name: torch.from_numpy(part.copy()) for name, part in net.items()}
+
+
+# The slow twin: Liang et al. 2018, one user at a time.
+
+
+def slow_logits(net: dict[str, np.ndarray], x: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, float]:
+    """Of all items, and the divergence from the prior."""
+    h = np.tanh(x @ net["encoder_rows"] + net["encoder_bias"])
+    code = h @ net["latent_weights"] + net["latent_bias"]
+    mu, sigma = code[: len(noise)], np.exp(code[len(noise) :] / 2)
+    divergence = sum(0.5 * (m * m + s * s - 1) - np.log(s) for m, s in zip(mu, sigma, strict=True))
+    h = np.tanh((mu + noise * sigma) @ net["decoder_weights"] + net["decoder_bias"])
+    return net["item_rows"] @ h + net["item_bias"], divergence
+
+
+def slow_loss(net: dict[str, np.ndarray], batch: Batch, beta: float) -> float:
+    net = {name: part.astype(np.float64) for name, part in net.items()}
+    total, offsets, n_items = 0.0, batch.offsets.numpy(), len(net["item_bias"])
+    for k, noise in enumerate(batch.noise.numpy().astype(np.float64)):
+        part = slice(offsets[k], offsets[k + 1])
+        did, x = batch.items.numpy()[part], np.zeros(n_items)
+        x[did] = batch.shown.numpy()[part]
+        y, divergence = slow_logits(net, x, noise)
+        probabilities = np.exp(y) / np.exp(y).sum()
+        total += beta * divergence - np.log(probabilities[did]).sum()
+    return total / (len(offsets) - 1)
+
+
+def first_batch(core: Core) -> Batch:
+    return next(iter(multivae.batches(core, 1, SMALL, 0)))
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.2, 1.0])
+def test_the_loss_of_a_batch_is_that_of_the_twin(beta):
+    core, net = stirred(matrix_of())
+    batch = first_batch(core)
+    assert float(multivae.loss(tensors(net), batch, beta)) == pytest.approx(slow_loss(net, batch, beta), rel=1e-5)
+
+
+def test_the_slope_is_that_of_the_twins_loss():
+    """By central differences, in some entries of every parameter."""
+    core, net = stirred(matrix_of())
+    batch, rng = first_batch(core), np.random.default_rng(0)
+    wide = {name: part.astype(np.float64) for name, part in net.items()}
+    for name, slope in multivae.gradients(tensors(net), batch, 0.3).items():
+        assert slope.abs().max() > 1e-3, name
+        for place in rng.integers(0, wide[name].size, 6):
+            at, ends = np.unravel_index(place, wide[name].shape), []
+            for step in (1e-5, -1e-5):
+                moved = wide[name].copy()
+                moved[at] += step
+                ends.append(slow_loss(wide | {name: moved}, batch, 0.3))
+            assert float(slope[at]) == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-3, abs=1e-5), name
+
+
+def slow_training(core: Core, chosen: MultVAESettings, epochs: int) -> np.ndarray:
+    """Adam in double precision along slopes that were checked above; one count of steps for all epochs."""
+    of = multivae.shapes(len(core.items), chosen)
+    theta = multivae.start(core, chosen, 0).parameters.astype(np.float64)
+    m, v, t = np.zeros_like(theta), np.zeros_like(theta), 0
+    for n in range(1, epochs + 1):
+        for batch in multivae.batches(core, n, chosen, 0):
+            net = tensors(multivae.taken_apart(theta.astype(np.float32), of))
+            beta = min(chosen.beta, t / chosen.anneal_steps)
+            slopes = multivae.gradients(net, batch, beta)
+            g = np.concatenate([slopes[name].numpy().ravel() for name in of]).astype(np.float64)
+            t += 1
+            m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+            theta -= chosen.learning_rate * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+    return theta
+
+
+def test_steps_are_those_of_adam():
+    X = matrix_of()
+    work, core = trainer(X), Core.of(training_on(X), SMALL)
+    state = work.start()[0]
+    for n in (1, 2, 3):
+        state = work.step(state, n)[0]
+        np.testing.assert_allclose(state.parameters, slow_training(core, SMALL, n), atol=2e-5)
+    assert np.abs(state.parameters - work.start()[0].parameters).max() > 0.03
+
+
+def test_the_weight_of_the_prior_rises_to_its_limit():
+    chosen = MultVAESettings(beta=0.2, anneal_steps=1000)
+    assert [multivae.weight_of_prior(t, chosen) for t in (0, 1, 150, 200, 5000)] == [0, 0.001, 0.15, 0.2, 0.2]
+    assert multivae.weight_of_prior(0, MultVAESettings(beta=0.2, anneal_steps=0)) == 0.2
+
+
+def test_a_strong_prior_draws_the_codes_together():
+    """At beta = 100 nothing of a history is left in the code, and everybody gets the same scores."""
+    X = matrix_of()
+    spread = {}
+    for beta in (0.0, 100.0):
+        chosen = SMALL.model_copy(update={"epochs": 60, "learning_rate": 0.03, "beta": beta, "anneal_steps": 0})
+        spread[beta] = float(trained(X, chosen).score(np.arange(20, dtype=np.int32)).std(axis=0).mean())
+    assert spread[100.0] < 0.05 < 0.5 < spread[0.0]
+
+
+# Who and what is in a batch.
+
+
+def of_epoch(core: Core, n: int, chosen: MultVAESettings = SMALL) -> Iterator[tuple[Ints, np.ndarray]]:
+    """(items, what is shown of them) user by user."""
+    for batch in multivae.batches(core, n, chosen, 0):
+        cuts = batch.offsets.numpy()[1:-1]
+        yield from zip(np.split(batch.items.numpy(), cuts), np.split(batch.shown.numpy(), cuts), strict=True)
+
+
+def test_an_epoch_visits_everybody_once_in_an_order_of_its_own():
+    X = matrix_of(n_users=37)
+    X[[3, 36]] = 0
+    core = Core.of(training_on(X), SMALL)
+    epochs = [[tuple(items.tolist()) for items, _ in of_epoch(core, n)] for n in (1, 2)]
+    everybody = Counter(tuple(core.rows.of(u).tolist()) for u in range(37) if X[u].any())
+    assert Counter(epochs[0]) == Counter(epochs[1]) == everybody
+    assert epochs[0] != epochs[1]
+    assert [len(b.noise) for b in multivae.batches(core, 1, SMALL, 0)] == [8, 8, 8, 8, 3]
+
+
+def test_dropout_hides_its_share_and_scales_the_rest():
+    X = matrix_of(n_users=400, n_items=50)
+    core = Core.of(training_on(X), SMALL)
+    chosen = SMALL.model_copy(update={"dropout": 0.4})
+    hidden = 0
+    for items, shown in of_epoch(core, 1, chosen):
+        hidden += int((shown == 0).sum())
+        np.testing.assert_allclose(shown[shown > 0], 1 / sqrt(len(items)) / 0.6, rtol=1e-6)
+    assert hidden / X.sum() == pytest.approx(0.4, abs=0.03)
+    whole = SMALL.model_copy(update={"dropout": 0.0})
+    assert all(np.linalg.norm(shown) == pytest.approx(1, rel=1e-6) for _, shown in of_epoch(core, 1, whole))
+
+
+def test_every_epoch_hides_other_things_and_draws_other_noise():
+    core = Core.of(training_on(matrix_of()), SMALL)
+    whole = SMALL.model_copy(update={"batch_size": 100})
+    one, other = (next(multivae.batches(core, n, whole, 0)) for n in (1, 2))
+    hidden = [Counter(b.items[b.shown == 0].tolist()) for b in (one, other)]
+    assert hidden[0] != hidden[1]
+    assert not np.isin(one.noise.numpy(), other.noise.numpy()).any()
+
+
+# Scores.
+
+
+def test_scores_are_those_of_pytorchs_own_layers():
+    """At the mean of the code, without dropout; the layers are torch's and the history a dense row."""
+    X = matrix_of()
+    assert X.any(axis=0).all()
+    model = trained(X)
+    x = torch.nn.functional.normalize(torch.from_numpy(X).float())
+    net = {name: torch.from_numpy(getattr(model, name)) for name in model.trained}
+
+    def layer(below: Any, weights: str, bias: str) -> Any:
+        return torch.nn.functional.linear(below, net[weights].T, net[bias])
+
+    mu = layer(torch.tanh(layer(x, "encoder_rows", "encoder_bias")), "latent_weights", "latent_bias")[:, :3]
+    top = torch.tanh(layer(mu, "decoder_weights", "decoder_bias"))
+    expected = torch.nn.functional.linear(top, net["item_rows"], net["item_bias"]).numpy()
+    np.testing.assert_allclose(model.score(np.arange(20, dtype=np.int32)), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_newcomer_is_scored_by_their_history():
+    X = matrix_of()
+    model = trained(X)
+    for user in (0, 7):
+        got = model.score_newcomer(np.flatnonzero(X[user]).astype(np.int32), 1, 0.0)
+        np.testing.assert_allclose(got, model.score(np.array([user], np.int32))[0], rtol=1e-5)
+    assert np.isfinite(model.score_newcomer(np.empty(0, np.int32), 1, 0.0)).all()
+
+
+# People and items with too little.
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.sets(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=40), st.integers(0, 4), st.integers(0, 4))
+def test_the_core_is_what_is_left_when_one_after_the_other_goes(pairs, min_user_items, min_item_users):
+    listed = sorted(pairs)
+    left = set(pairs)
+    while True:
+        users, items = Counter(u for u, _ in left), Counter(i for _, i in left)
+        going = [(u, i) for u, i in left if users[u] < min_user_items or items[i] < min_item_users]
+        if not going:
+            break
+        left.remove(going[0])
+    columns = np.array(listed, np.int32).reshape(-1, 2).T
+    kept = multivae.in_core(columns[0], columns[1], min_user_items, min_item_users)
+    assert {pair for pair, stays in zip(listed, kept, strict=True) if stays} == left
+
+
+BLOCK_AND_RIM = np.array(
+    [
+        [1, 1, 1, 0, 0, 0],
+        [1, 1, 1, 0, 0, 0],
+        [1, 1, 0, 1, 0, 0],  # item 3 goes, as one person alone has it
+        [0, 0, 1, 0, 1, 0],  # after item 4 this user has one item left, and goes too
+        [0, 0, 0, 0, 0, 0],
+    ]
+)
+RIM = SMALL.model_copy(update={"min_user_items": 2, "min_item_users": 2})
+
+
+def test_who_is_left_out_is_not_served_and_what_is_left_out_comes_last():
+    model, everybody = trained(BLOCK_AND_RIM, RIM), np.arange(5, dtype=np.int32)
+    assert model.serves(everybody).tolist() == [True, True, True, False, False]
+    assert model.serves(np.array([3, 0], np.int32)).tolist() == [False, True]
+    scores = model.score(everybody)
+    assert (scores[:, 3:] == np.float32(LOWEST)).all()
+    assert (scores[:, :3] > -100).all()
+    some = np.array([[5, 0], [1, 3], [2, 2], [4, 3], [0, 5]], np.int32)
+    np.testing.assert_allclose(model.score(everybody, some), np.take_along_axis(scores, some, axis=1), rtol=1e-5)
+    assert Rows(model.offsets, model.history).of(2).tolist() == [0, 1]
+    assert model.n_parameters == 2 * 3 * 5 + 3 + 2 * 5 + 5 * 6 + 6 + 3 * 5  # three items
+
+
+def test_what_is_left_out_says_nothing_about_a_newcomer():
+    model = trained(BLOCK_AND_RIM, RIM)
+    one, other = (model.score_newcomer(np.array(h, np.int32), 1, 0.0) for h in ([0, 2], [0, 2, 3, 5]))
+    np.testing.assert_array_equal(one, other)
+
+
+def test_unless_asked_only_items_nobody_has_are_left_out():
+    model = trained(BLOCK_AND_RIM)
+    assert model.serves(np.arange(5, dtype=np.int32)).tolist() == [True, True, True, True, False]
+    assert (model.score(np.arange(5, dtype=np.int32)) == np.float32(LOWEST)).any(axis=0).tolist() == [False] * 5 + [
+        True
+    ]
+
+
+def test_numbers_outside_do_not_matter_to_the_net():
+    """Items that are left out stand between the others, or not at all: the same is learned."""
+    apart = np.zeros((20, 24), int)
+    apart[:, 1::2] = X = matrix_of()
+    assert trained(apart).score(np.arange(20, dtype=np.int32))[:, 1::2].tobytes() == (
+        trained(X).score(np.arange(20, dtype=np.int32)).tobytes()
+    )
+
+
+def test_a_core_of_nothing_is_refused():
+    chosen = SMALL.model_copy(update={"min_user_items": 9, "min_item_users": 1})
+    with pytest.raises(
+        ConfigError, match=r"'min_user_items' 9 and 'min_item_users' 1 leave none of 11 interactions .*Lower"
+    ):
+        trainer(BLOCK_AND_RIM, chosen)
+
+
+# Same seed, same bits.
+
+
+def test_going_on_from_a_checkpoint_is_as_if_nothing_had_happened(tmp_path: Path):
+    X = matrix_of()
+    whole = trainer(X)
+    state = whole.start()[0]
+    for n in range(1, 5):
+        state = whole.step(state, n)[0]
+        if n == 2:
+            checkpoint.write(tmp_path, Point(state, Journey.begin(20, whole.start()[1])), "data", {})
+    again = checkpoint.read(tmp_path, Learning, "data", {})
+    assert again is not None
+    later, fresh = again.state, trainer(X)
+    for n in (3, 4):
+        later = fresh.step(later, n)[0]
+    assert all(later.arrays()[name].tobytes() == array.tobytes() for name, array in state.arrays().items())
+    assert fresh.model(later).score(np.arange(20, dtype=np.int32)).tobytes() == (
+        whole.model(state).score(np.arange(20, dtype=np.int32)).tobytes()
+    )
+
+
+def test_a_step_leaves_the_state_it_was_given_alone():
+    work = trainer(matrix_of())
+    state = work.start()[0]
+    before = {name: array.copy() for name, array in state.arrays().items()}
+    work.step(state, 1)
+    assert all(np.array_equal(array, before[name]) for name, array in state.arrays().items())
+
+
+def test_pytorchs_own_generator_is_neither_used_nor_moved():
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    one = trained(matrix_of())
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(2)
+    assert trained(matrix_of()).item_rows.tobytes() == one.item_rows.tobytes()
+    assert trained(matrix_of(), seed=1).item_rows.tobytes() != one.item_rows.tobytes()
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_another_number_of_threads_rounds_differently_at_most(large, monkeypatch):
+    """And a small net not even that."""
+    if large:
+        monkeypatch.setattr(multivae, "LARGE", 0)
+    X = matrix_of(n_users=300, n_items=700, density=0.05)
+    chosen = MultVAESettings(hidden=32, latent=16, epochs=1, batch_size=100)
+    threads, found = torch.get_num_threads(), []
+    try:
+        for n in (1, 2, 4):
+            torch.set_num_threads(n)
+            found.append(trained(X, chosen).score(np.arange(300, dtype=np.int32)))
+            assert torch.get_num_threads() == n
+    finally:
+        torch.set_num_threads(threads)
+    for scores in found[1:]:
+        np.testing.assert_allclose(scores, found[0], atol=1e-4 if large else 0)
+
+
+# Without PyTorch.
+
+
+def test_training_without_pytorch_names_the_remedy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtra, match=r"training multivae needs .* pip install 'coterie\[neural\]'"):
+        trainer(matrix_of())
+
+
+def test_a_trained_model_needs_no_pytorch(monkeypatch):
+    model = trained(matrix_of())
+    before = model.score(np.arange(20, dtype=np.int32))
+    monkeypatch.setitem(sys.modules, "torch", None)
+    back = MultVAE.from_arrays(model.arrays())
+    np.testing.assert_array_equal(back.score(np.arange(20, dtype=np.int32)), before)
+    assert back.score_newcomer(np.array([1], np.int32), 1, 0.0).shape == (12,)
+
+
+# Quality.
+
+
+def test_it_learns_tastes_and_not_only_what_is_popular():
+    data = generate(Synthetic(n_users=300, n_items=120, n_groups=6, mean_interactions=20))
+    popular = api.run("popular", data, protocol="full").full["NDCG@10"]
+    learned = api.run("multivae", data, protocol="full", hidden=64, latent=16, epochs=30, batch_size=50)
+    assert learned.full["NDCG@10"] > 2.5 * popular

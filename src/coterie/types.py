@@ -67,6 +67,31 @@ class Rows:
         return Rows(offsets, self.items[self.places(users)])
 
 
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What people want to keep for themselves, by person."""
+
+    since: Rows
+    """From which epochs on a person's next disclosure rate counts, ascending."""
+    rates: Floats
+    """Aligned with `since.items`."""
+    hidden: Bools
+    """Aligned with a training's positives: what is never disclosed, whatever the rate."""
+
+    def of_users(self, users: Ints | Longs, positives: Rows) -> Wishes:
+        return Wishes(
+            self.since.of_users(users), self.rates[self.since.places(users)], self.hidden[positives.places(users)]
+        )
+
+    def rates_at(self, users: Ints | Longs, epochs: Ints | Longs) -> Floats:
+        """The rate of each user in its epoch; NaN where nothing was said by then."""
+        owners = np.repeat(np.arange(len(self.since.counts)), self.since.counts)
+        keys = (owners << 32) + self.since.items
+        last = np.searchsorted(keys, (users.astype(np.int64) << 32) + epochs, side="right") - 1
+        said = last >= self.since.offsets[users]
+        return np.where(said, np.append(self.rates, np.float32(np.nan))[last], np.float32(np.nan)).astype(np.float32)
+
+
 @dataclass(frozen=True)
 class Training:
     """All that training may see. Built from the training part alone; evaluation data never enters it."""
@@ -81,6 +106,8 @@ class Training:
     """Aligned with `positives.items`; None for implicit feedback."""
     user_features: Mapping[str, Ids] = field(default_factory=dict)
     """What is known about people beside what they did, such as their region."""
+    wishes: Wishes | None = None
+    """What people said that they want to keep for themselves: devices know, the server does not."""
 
     @cached_property
     def users(self) -> Ints:
@@ -97,8 +124,9 @@ class Training:
         ratings = None
         if self.ratings is not None:
             ratings = self.ratings[self.positives.places(users)]
+        wishes = self.wishes and self.wishes.of_users(users, self.positives)
         return Training(
-            len(users), self.n_items, self.positives.of_users(users), self.excluded.of_users(users), ratings
+            len(users), self.n_items, self.positives.of_users(users), self.excluded.of_users(users), ratings, {}, wishes
         )
 
     def __len__(self) -> int:

@@ -1,0 +1,318 @@
+"""FPL, federated pair-wise learning: items live on the server, a person's vector on their device, and they decide what they disclose.
+
+Anelli, Deldjoo, Di Noia, Ferrara, Narducci. User-controlled federated matrix factorization for recommender systems. Journal of
+Intelligent Information Systems, 2022 (Section 4).
+
+    Distribution to devices    S sends Q and b to the users U- of the round
+    Federated optimisation     each draws T triples (u, i, j) of its own, i chosen and j not, and for each, by Eqs. 3 to 5,
+                                   e    = 1 / (1 + exp(x)),   x = b_i + p_u . q_i - b_j - p_u . q_j
+                                   dp_u = e (q_i - q_j) - reg_user p_u
+                                   dq_i = e p_u - reg_positive q_i     db_i = e
+                                   dq_j = -e p_u - reg_negative q_j    db_j = -e
+                               p_u <- p_u + rate dp_u (Eq. 6)
+    Transmission to server     every (dq_j, db_j); of (dq_i, db_i) only a share pi, by a coin for every triple
+    Global aggregation         Q <- Q + rate sum_u dQ_u, the same for b (Eq. 7)
+
+Two readings of Eq. 6 (`reading`): in the authors' code a user's vector moves from triple to triple while the items stay what
+they were; literally it is frozen too, and moves once by the sum. T is the same for everybody: int(X+ / |U|) in the plus modes.
+
+pi is a disclosure rate, not a privacy guarantee: the sign of an update tells liked from disliked, and what is never sent tells too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from coterie import clusters, kernels, parallel, streams
+from coterie.algorithm import Algorithm
+from coterie.federation import Answer, Delegates, Exchange, Federation, Histories, Kept, Sums, Turns, World
+from coterie.models.factors import rows
+from coterie.models.private_factors import PrivateFactors
+from coterie.protect.disclosure import Disclosing, hidden, rates
+from coterie.records import Record
+from coterie.types import Floats, Ints, Longs, Message, Sizes, Updates
+
+
+class FPL(Disclosing):
+    embedding_size: int = Field(16, ge=1, le=4096)
+    """Length of every user and item row."""
+    epochs: int = Field(50, ge=1)
+    """Epochs; each is as many rounds as give X+ triples together."""
+    users_a_round: int = Field(0, ge=0)
+    """How many users take part in a round; 0 asks everybody."""
+    triples: int = Field(0, ge=0)
+    """Triples a user trains on in a round (T); 0 takes the mean length of a history, X+ / |U|."""
+    rounds_an_epoch: int = Field(0, ge=0)
+    """Rounds in an epoch (rpe); 0 takes as many as give X+ triples."""
+    learning_rate: float = Field(0.05, gt=0)
+    """Step size, on the device and on the server."""
+    reg_user: float | None = Field(None, ge=0)
+    """Regularisation of the user's row; the paper's 1/20 of the learning rate by default."""
+    reg_positive: float | None = Field(None, ge=0)
+    """Regularisation of the row of the chosen item; 1/20 of the learning rate by default."""
+    reg_negative: float | None = Field(None, ge=0)
+    """Regularisation of the row of the other item; 1/200 of the learning rate by default."""
+    start_scale: float = Field(0.1, ge=0)
+    """Standard deviation of the start values."""
+    reading: Literal["authors", "literal"] = "authors"
+    """Whether a user's vector moves from triple to triple, as in the authors' code, or once a round, as Eq. 6 says."""
+
+    def regularisation(self) -> tuple[float, float, float]:
+        """Of user, chosen and other rows (Section 5.3)."""
+        given = (self.reg_user, 20), (self.reg_positive, 20), (self.reg_negative, 200)
+        user, positive, negative = (self.learning_rate / part if value is None else value for value, part in given)
+        return user, positive, negative
+
+
+@dataclass(frozen=True, slots=True)
+class State(Record):
+    private: ClassVar[tuple[str, ...]] = ("user_rows",)
+    item_rows: Floats  # Q
+    item_bias: Floats  # b
+    user_rows: Floats  # p, on the devices
+
+
+# Rounds and epochs (Section 5.2)
+
+
+def triples(world: World) -> int:
+    """T"""
+    return world.settings.triples or max(world.n_positives // n_members(world), 1)
+
+
+def n_members(world: World) -> int:
+    return max(int(world.members.sum()), 1)
+
+
+def users_a_round(world: World) -> int:
+    """|U-|"""
+    return min(world.settings.users_a_round or n_members(world), n_members(world))
+
+
+def rounds_an_epoch(world: World) -> int:
+    """rpe: |U-| * T * rpe = X+, with X+ / |U| not rounded where it is T."""
+    each = world.settings.triples or world.n_positives / n_members(world)
+    whole = round(world.n_positives / (users_a_round(world) * each), 9)
+    return world.settings.rounds_an_epoch or max(int(whole), 1)
+
+
+def start(world: World) -> State:
+    size, seed, scale = world.settings.embedding_size, world.seed, world.settings.start_scale
+    nobody: Any = None
+    return State(rows(world.n_items, size, seed, "items", scale), np.zeros(world.n_items, np.float32), nobody)
+
+
+def devices(world: World, node: Histories) -> Kept:
+    """Every user's vector."""
+    keys = streams.keys(node.seed, "start users", last=node.users)
+    drawn = streams.normal(keys, world.settings.embedding_size) * world.settings.start_scale
+    return {"user_rows": drawn.astype(np.float32)}
+
+
+def disclosed(world: World, node: Histories, users: Ints, rounds: Longs) -> Floats:
+    """pi of each user in its round, which everybody sets for themselves."""
+    return rates(world.settings, node, users, 1 + rounds // rounds_an_epoch(world))
+
+
+# Distribution to devices
+
+
+def sample(world: World, state: State, t: int) -> Ints:
+    """U-"""
+    n = users_a_round(world)
+    if n == 1:
+        return one_user(world, range(t, t + 1))
+    everybody = np.where(world.members, 0, -1).astype(np.int32)
+    return clusters.draw(everybody, np.array([n]), world.seed, t)
+
+
+def one_user(world: World, rounds: range) -> Ints:
+    """The only user of each of some rounds; a round does not look at everybody to find it."""
+    members = np.flatnonzero(world.members).astype(np.int32)
+    words = streams.words(streams.keys(world.seed, "one user", last=np.arange(rounds.start, rounds.stop)), 0)
+    return members[streams.below(words, np.full(len(rounds), len(members)))]
+
+
+def ask(world: World, state: State, cohort: Ints, t: int) -> Message:
+    return Message(t, cohort, {"item_rows": state.item_rows, "item_bias": state.item_bias}, {})
+
+
+# Federated optimisation and transmission to server
+
+
+def client_update(world: World, message: Message, node: Histories) -> Answer:
+    """Eqs. 3 to 6 on every device; its vector stays there, and so does what its coin keeps back."""
+    settings, history, n, T = world.settings, node.training, len(message.users), triples(world)
+    people, kernel = node.places(message.users), kernels.load("fpl")
+    keys = streams.keys(node.seed, "triples", message.round, last=message.users)
+    pi = disclosed(world, node, message.users, np.full(n, message.round))
+    n_rows, drawn = np.empty(n, np.int64), Drawn.room_for(n, T)
+    parallel.over(
+        lambda first, last: kernel.draw(
+            people, history.positives.offsets, history.positives.items, hidden(node),
+            history.excluded.offsets, history.excluded.items, world.n_items, pi, keys, first, last, n_rows, *drawn.arrays(),
+        ),
+        n, 32,
+    )  # fmt: skip
+    offsets = np.concatenate([[0], np.cumsum(n_rows)])
+    items, changes = np.empty(offsets[-1], np.int32), np.empty((offsets[-1], settings.embedding_size + 1), np.int32)
+    kernels.load("samples").pack(np.arange(n) * 2 * T, offsets, drawn.rows.reshape(-1), items)
+    after, regularisation = np.empty_like(message.kept["user_rows"]), settings.regularisation()
+    parallel.over(
+        lambda first, last: kernel.train(
+            offsets, drawn.places, drawn.liked, drawn.others, drawn.shown, message.kept["user_rows"],
+            message.common["item_rows"], message.common["item_bias"], settings.learning_rate, *regularisation,
+            settings.reading == "literal", first, last, after, changes,
+        ),
+        n, 8,
+    )  # fmt: skip
+    none = np.empty((n, 0), np.int32)
+    updates = Updates(message.users, np.full(n, T, np.int64), offsets, items, changes, none, none)
+    spoke = np.flatnonzero(n_rows > 0)  # who has everything has nothing to compare, and says nothing
+    return updates if len(spoke) == n else updates.take(spoke), {"user_rows": after}
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """The triples of a cohort, and which items each user sends."""
+
+    rows: Ints  # (users, 2 T) ascending, as many as are sent
+    places: Ints  # (users, 2 T) where the others stand in rows, then the chosen ones that are shown
+    liked: Ints  # (users, T) i
+    others: Ints  # (users, T) j
+    shown: Ints  # (users, T) whether the coin lets i be sent
+
+    @classmethod
+    def room_for(cls, n: int, T: int) -> Drawn:
+        return cls(*(np.empty((n, width), np.int32) for width in (2 * T, 2 * T, T, T, T)))
+
+    def arrays(self) -> tuple[Ints, ...]:
+        return self.rows, self.places, self.liked, self.others, self.shown
+
+
+def sizes(world: World, state: State) -> Sizes:
+    return Sizes(world.n_items, state.item_rows.shape[1] + 1, 0, 0)
+
+
+# Global aggregation
+
+
+def add_up(world: World, message: Message, updates: Updates) -> Sums:
+    """sum_u of dQ_u and db_u, over the items that somebody sent."""
+    sent = np.flatnonzero(np.bincount(updates.items, minlength=world.n_items))
+    place = np.zeros(world.n_items, np.int32)
+    place[sent] = np.arange(len(sent), dtype=np.int32)
+    total, touched = np.zeros((len(sent), updates.item_rows.shape[1]), np.int64), np.zeros(len(sent), np.int64)
+    once, places, kernel = np.ones(len(updates), np.int64), place[updates.items], kernels.load("sums").by_samples
+    parallel.over(
+        lambda low, high: kernel(updates.offsets, places, updates.item_rows, once, low, high, total, touched), len(sent)
+    )
+    return {"sent": sent, "items": total}
+
+
+def aggregate(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
+    """Eq. 7"""
+    after = replace(state, item_rows=state.item_rows.copy(), item_bias=state.item_bias.copy())
+    rate, kernel = world.settings.learning_rate, kernels.load("fpl").apply
+    parallel.over(
+        lambda low, high: kernel(sums["sent"], sums["items"], rate, low, high, after.item_rows, after.item_bias),
+        len(sums["sent"]),
+    )
+    return after
+
+
+# Rounds of one user each, all in one call
+
+
+def in_turn(world: World, node: Histories, state: State, rounds: range) -> Turns | None:
+    """The same rounds, bit for bit: what a user sends changes the rows at once that the next one is sent."""
+    settings = world.settings
+    if users_a_round(world) != 1 or settings.drop_out:
+        return None
+    users, history, ts = one_user(world, rounds), node.training, np.arange(rounds.start, rounds.stop)
+    began = streams.keys(node.seed, "triples", last=ts)
+    keys = streams.mix_array(began ^ (users.astype(np.uint64) + np.uint64(streams.GOLDEN)))
+    after = replace(
+        state, item_rows=state.item_rows.copy(), item_bias=state.item_bias.copy(), user_rows=state.user_rows.copy()
+    )
+    n_rows, faults = np.empty(len(rounds), np.int64), np.empty(len(rounds), np.int64)
+    kernels.load("fpl").in_turn(
+        node.places(users), keys, history.positives.offsets, history.positives.items, hidden(node),
+        history.excluded.offsets, history.excluded.items, disclosed(world, node, users, ts), triples(world),
+        settings.learning_rate, *settings.regularisation(), settings.reading == "literal",
+        after.user_rows, after.item_rows, after.item_bias, n_rows, faults,
+    )  # fmt: skip
+    return Turns(after, users, n_rows, faults)
+
+
+def model(world: World, state: State) -> PrivateFactors:
+    return PrivateFactors(state.user_rows, state.item_rows, state.item_bias)
+
+
+# Costs (Section 6.3)
+
+
+def vectors_an_epoch(world: World, node: Histories) -> float:
+    """CCE = rpe |U-| (|I| + T (1 + pi)), with everybody's mean pi at the start."""
+    return rounds_an_epoch(world) * users_a_round(world) * _vectors_of_a_client(world, node)
+
+
+def vectors_an_epoch_as_printed(world: World, node: Histories) -> float:
+    """What Table 4 holds for the plus modes: X+ in place of rpe |U-|, as if every triple had been a round of its own."""
+    return world.n_positives * _vectors_of_a_client(world, node)
+
+
+def _vectors_of_a_client(world: World, node: Histories) -> float:
+    everybody = np.flatnonzero(world.members).astype(np.int32)
+    pi = float(disclosed(world, node, everybody, np.zeros(len(everybody), np.int64)).mean(dtype=np.float64))
+    return world.n_items + triples(world) * (1 + pi)
+
+
+def people(world: World, node: Histories, epoch: int) -> dict[str, Floats]:
+    return {"disclosure": rates(world.settings, node, node.users, np.full(len(node.users), epoch))}
+
+
+EXCHANGE = Exchange(ask, client_update, add_up, aggregate, sizes)
+FEDERATION = Federation(
+    start, sample, (EXCHANGE,), model, devices=devices, rounds_a_step=rounds_an_epoch, in_turn=in_turn,
+    vectors=vectors_an_epoch, people=people,
+)  # fmt: skip
+
+
+class SFPL(FPL):
+    users_a_round: int = Field(1, ge=0)
+    """How many users take part in a round; 0 asks everybody."""
+    triples: int = Field(1, ge=0)
+    """Triples a user trains on in a round (T); 0 takes the mean length of a history, X+ / |U|."""
+
+
+class SFPLPlus(FPL):
+    users_a_round: int = Field(1, ge=0)
+    """How many users take part in a round; 0 asks everybody."""
+
+
+class PFPL(FPL):
+    triples: int = Field(1, ge=0)
+    """Triples a user trains on in a round (T); 0 takes the mean length of a history, X+ / |U|."""
+
+
+def _mode(summary: str, settings: type[FPL]) -> Algorithm:
+    return Algorithm(
+        summary,
+        settings,
+        FEDERATION,
+        state=State,
+        steps=lambda settings: settings.epochs,
+        kernels=("fpl", "samples", "sums", "clusters"),
+        paper="Anelli et al. 2022",
+    )
+
+
+SEQUENTIAL = _mode("pair-wise learning, one user and one triple a round", SFPL)
+SEQUENTIAL_PLUS = _mode("pair-wise learning, one user a round", SFPLPlus)
+PARALLEL = _mode("pair-wise learning, everybody in every round, one triple each", PFPL)
+PARALLEL_PLUS = _mode("pair-wise learning, everybody in every round", FPL)

@@ -1,0 +1,1 @@
+"""What keeps people's data with them, and how far."""

@@ -1,0 +1,332 @@
+"""FCF: kernels equal a plain twin, the gradient is that of the cost, and every way to play a round gives the same bits and bytes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_federation import histories, play, play_locally, sha256, world_for
+
+from coterie import api, kernels, rounds
+from coterie.algorithms import fcf
+from coterie.baselines import als
+from coterie.federation import Exchange, Federation, Kept, World
+from coterie.runtime.local import LocalEngine
+from coterie.types import SCALE, TOO_LARGE, Message, Rows, Training
+from coterie.validation import Reply
+
+FEW = {"embedding_size": 5, "rounds": 4, "alpha": 3.0, "reg": 0.2, "start_scale": 0.4, "participation": 1.0}
+
+
+def preferences(training: Training) -> np.ndarray:
+    """p (users, items)"""
+    found = np.zeros((training.n_users, training.n_items))
+    found[training.users, training.positives.items] = 1
+    return found
+
+
+# The twin: one user at a time, whole matrices and double precision.
+
+
+def solve(Y: np.ndarray, p: np.ndarray, alpha: float, reg: float) -> np.ndarray:
+    """x = (Y^T C Y + lambda I)^-1 Y^T C p"""
+    C = np.diag(1 + alpha * p)
+    return np.linalg.solve(Y.T @ C @ Y + reg * np.eye(Y.shape[1]), Y.T @ C @ p)
+
+
+def rows_sent(Y: np.ndarray, p: np.ndarray, x: np.ndarray, alpha: float) -> np.ndarray:
+    """f(u, i) of every item"""
+    return np.outer((1 + alpha * p) * (p - Y @ x), x)
+
+
+def twin(world: World, training: Training, state: fcf.State, cohort: list[int]) -> dict[str, np.ndarray]:
+    s, P = world.settings, preferences(training)
+    Y, X, total = state.item_rows.astype(float), state.user_rows.astype(float), np.zeros(state.item_rows.shape)
+    for u in cohort:
+        X[u] = solve(Y, P[u], s.alpha, s.reg)
+        total += rows_sent(Y, P[u], X[u], s.alpha)
+    g = -2 * total + 2 * s.reg * Y
+    m = s.beta1 * state.first_moment + (1 - s.beta1) * g
+    v = s.beta2 * state.second_moment + (1 - s.beta2) * g**2
+    t = state.steps + 1
+    step = (m / (1 - s.beta1**t)) / (np.sqrt(v / (1 - s.beta2**t)) + 1e-8)
+    return {"item_rows": Y - s.learning_rate * step, "user_rows": X, "first_moment": m, "second_moment": v}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"embedding_size": 8, "alpha": 0.0},
+        {"embedding_size": 17, "alpha": 40.0, "reg": 2.0},
+        {"embedding_size": 1, "participation": 0.4},
+        {"beta1": 0.1, "beta2": 0.99, "learning_rate": 0.02},
+        {"participation": 0.3, "drop_out": 0.3, "beta1": 0.0},
+    ],
+)
+def test_rounds_equal_the_twin(changes):
+    """Every round from the state before it. Users who were not heard keep the vector they had."""
+    training = histories(3, n_users=20, n_items=11)
+    world = world_for("fcf", training, **(FEW | changes))
+    absent = {t: rounds._absent(world, fcf.fedavg.sample(world, None, t), t) for t in range(4)}
+    states, tallies = play("fcf", world, LocalEngine.over(world, training, 1))
+    for t, (before, after, tally) in enumerate(zip(states, states[1:], tallies, strict=False)):
+        there = tally.users if absent[t] is None else tally.users[~absent[t]]
+        assert tally.accepted == len(there)
+        assert after.steps == t + 1
+        expected = twin(world, training, before, there.tolist())
+        for name, wanted in expected.items():
+            size = max(float(np.abs(wanted).max()), 1.0)
+            np.testing.assert_allclose(getattr(after, name), wanted, atol=2e-4 * size, rtol=0, err_msg=name)
+        assert np.abs(after.item_rows - before.item_rows).max() > 0.01
+
+
+# The cost function.
+
+
+def cost(P: np.ndarray, X: np.ndarray, Y: np.ndarray, alpha: float, reg: float) -> float:
+    """J"""
+    return float(((1 + alpha * P) * (P - X @ Y.T) ** 2).sum() + reg * ((X**2).sum() + (Y**2).sum()))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_gradient_is_that_of_the_cost(seed):
+    """A round with no memory leaves it in the first moment; against central differences, with users solving anew each time."""
+    training = histories(seed, n_users=9, n_items=7)
+    world = world_for("fcf", training, seed, **(FEW | {"rounds": 1, "beta1": 0.5, "learning_rate": 1e-9}))
+    (before, after), _ = play("fcf", world, LocalEngine.over(world, training, 1))
+    P, Y, s = preferences(training), before.item_rows.astype(float), world.settings
+    found, numerical = after.first_moment / 0.5, np.empty(Y.shape)
+
+    def best(Y: np.ndarray) -> float:
+        return cost(P, np.array([solve(Y, p, s.alpha, s.reg) for p in P]), Y, s.alpha, s.reg)
+
+    for at in np.ndindex(*Y.shape):
+        ahead, behind = Y.copy(), Y.copy()
+        ahead[at] += 1e-5
+        behind[at] -= 1e-5
+        numerical[at] = (best(ahead) - best(behind)) / 2e-5
+    np.testing.assert_allclose(found, numerical, atol=1e-3, rtol=1e-4)
+    assert np.abs(numerical).max() > 1
+
+
+def test_a_users_vector_is_the_best_there_is_for_it():
+    """No other one costs less, for any user: the system is solved, not approached."""
+    training = histories(4, n_users=15, n_items=9)
+    world = world_for("fcf", training, **(FEW | {"rounds": 1}))
+    (before, after), _ = play("fcf", world, LocalEngine.over(world, training, 1))
+    P, Y, rng, s = preferences(training), before.item_rows.astype(float), np.random.default_rng(0), world.settings
+    for p, x in zip(P, after.user_rows.astype(float), strict=True):
+        least = cost(p[None], x[None], Y, s.alpha, s.reg)
+        for _ in range(20):
+            assert cost(p[None], x[None] + rng.normal(0, 0.05, (1, 5)), Y, s.alpha, s.reg) > least
+
+
+def test_the_federation_gets_as_low_as_alternating_least_squares():
+    """The paper's claim: nothing is lost against the centralised solution of the same problem."""
+    training = histories(5, n_users=30, n_items=20)
+    P, reg = preferences(training), 1.0
+    same = {"embedding_size": 4, "alpha": 4.0, "reg": reg}
+    model = als.start(training, als.ALS(**same), rounds.Context(0, None))  # type: ignore[arg-type]
+    for n in range(60):
+        model = als.sweep(model, n, training, als.ALS(**same), None)  # type: ignore[arg-type]
+    states, _ = play_locally(
+        "fcf", training, rounds=300, learning_rate=0.03, participation=1.0, start_scale=0.3, **same
+    )
+    costs = [cost(P, s.user_rows, s.item_rows, 4.0, reg) for s in states[1::60]]
+    central = cost(P, model.user_rows, model.item_rows, 4.0, reg)
+    assert costs[0] > 1.2 * central
+    assert costs[-1] < 1.02 * central
+
+
+# Adam.
+
+
+def test_two_steps_of_adam_by_hand():
+    """One number: y = 1, reg = 0.5 and sums of 3 and -1 give gradients 2 (0.5 y - sum): -5, then about 3.1."""
+    training = Training(
+        1, 1, Rows(np.array([0, 1]), np.array([0], np.int32)), Rows(np.zeros(2, int), np.empty(0, np.int32)), None
+    )
+    world = world_for("fcf", training, embedding_size=1, alpha=1.0, reg=0.5, learning_rate=0.1, beta1=0.9, beta2=0.99)
+    one = np.ones((1, 1), np.float32)
+    state = fcf.State(one, 0 * one, 0 * one, 0, None)  # type: ignore[arg-type]
+    for total in (3, -1):  # in units of 1 + alpha = 2
+        state = fcf.descend(world, state, {"items": np.array([[total * SCALE // 2]])}, None, 0)  # type: ignore[arg-type]
+    m1, v1, y1 = -0.5, 0.25, 1.1  # g = -5, and the first step is always a whole one
+    g = 2 * (0.5 * y1 + 1)
+    m2, v2 = 0.9 * m1 + 0.1 * g, 0.99 * v1 + 0.01 * g**2
+    assert state.steps == 2
+    assert state.first_moment[0, 0] == pytest.approx(m2, rel=1e-6)
+    assert state.second_moment[0, 0] == pytest.approx(v2, rel=1e-6)
+    assert state.item_rows[0, 0] == pytest.approx(y1 - 0.1 * (m2 / 0.19) / np.sqrt(v2 / 0.0199), rel=1e-6)
+
+
+class Deaf:
+    """Nobody answers in some rounds."""
+
+    def __init__(self, engine: LocalEngine, rounds: set[int]) -> None:
+        self.engine, self.rounds = engine, rounds
+
+    def begin(self, federation: Federation) -> Kept:
+        return self.engine.begin(federation)
+
+    def call(self, exchange: Exchange, message: Message) -> list[Reply]:
+        return [] if message.round in self.rounds else self.engine.call(exchange, message)
+
+
+def test_a_round_in_which_nobody_answers_is_no_step():
+    training = histories(1)
+    world = world_for("fcf", training, **FEW)
+    states, _ = play("fcf", world, Deaf(LocalEngine.over(world, training, 1), {0, 2}))
+    assert [state.steps for state in states] == [0, 0, 1, 1, 2]
+
+
+# Kernels.
+
+
+@given(st.integers(0, 2**32), st.integers(1, 600), st.integers(1, 30), st.integers(1, 20), st.floats(0, 50))
+@settings(deadline=None, max_examples=60)
+def test_sums_are_those_of_the_rows_for_any_cut(seed, n, n_items, d, alpha):
+    """Users beyond one block, any width, and items in two ranges; rows are the twin's to a unit or two."""
+    rng = np.random.default_rng(seed)
+    X, Y = (rng.normal(0, 0.3, (size, d)).astype(np.float32) for size in (n, n_items))
+    P = rng.random((n, n_items)) < rng.random()
+    users, items = (a.astype(np.int32) for a in np.nonzero(P))
+    mine, likers = Rows.build(users, items, n), Rows.build(items, users, n_items)
+    wide, many, unit, kernel = fcf.in_lanes(X), fcf.in_lanes(Y), 1 / (1 + alpha), kernels.load("fcf")
+    sent = np.empty((n, n_items, d), np.int32)
+    kernel.changes(wide, many, mine.offsets, mine.items, unit, 0, n, sent)
+    for k in rng.integers(0, n, 5):
+        expected = rows_sent(Y.astype(float), P[k].astype(float), X[k].astype(float), alpha) * unit * SCALE
+        np.testing.assert_allclose(sent[k], expected, atol=1.01 + 2e-6 * np.abs(expected).max(), rtol=0)
+    total, cut = np.zeros((n_items, d), np.int64), int(rng.integers(0, n_items + 1))
+    for low, high in ((0, cut), (cut, n_items)):
+        assert kernel.add_up(wide, np.abs(wide).max(axis=1), many, likers.offsets, likers.items, unit, low, high, total)
+    np.testing.assert_array_equal(total, sent.sum(axis=0, dtype=np.int64))
+
+
+@pytest.mark.parametrize("worst", [np.nan, np.inf, 8.0, -9.0, 1e20])
+def test_sums_say_when_somebody_is_out_of_range(worst):
+    """Whoever it is, and wherever in a block."""
+    for k in (0, 3, 251, 252, 259):
+        X, Y = np.full((260, 8), 0.25, np.float32), np.zeros((4, 8), np.float32)
+        X[k, 5] = worst  # y = 0: a liked item's row is x itself
+        likers = Rows.build(np.zeros(260, np.int32), np.arange(260, dtype=np.int32), 4)
+        given = np.abs(X).max(axis=1), Y, likers.offsets, likers.items, 0.5
+        assert not kernels.load("fcf").add_up(X, *given, 0, 4, np.zeros((4, 8), np.int64))
+        assert kernels.load("fcf").add_up(X, *given, 1, 4, np.zeros((4, 8), np.int64)) == bool(np.isfinite(worst))
+
+
+# Every way to play a round: fused, whole, in parts, on several nodes, through the wire.
+
+
+class Apart:
+    """The local engine, without its word that it is alone, and with an ear on how many are asked at a time."""
+
+    def __init__(self, engine: LocalEngine) -> None:
+        self.begin, self.engine, self.asked = engine.begin, engine, []  # type: ignore[var-annotated]
+
+    def call(self, exchange: Exchange, message: Message) -> list[Reply]:
+        self.asked.append(len(message.users))
+        return self.engine.call(exchange, message)
+
+
+def outcome(played: tuple[list[Any], list[Any]]) -> tuple[list[str], list[Any]]:
+    """All states, and all that rounds cost."""
+    states, tallies = played
+    costs = [(t.users.tolist(), t.accepted, t.dropped, dict(t.refused), t.bytes_up, t.bytes_down) for t in tallies]
+    return [sha256(state) for state in states], costs
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"drop_out": 0.4}, {"participation": 0.5, "embedding_size": 9, "drop_out": 0.2}]
+)
+def test_fused_is_parts_is_several_nodes(changes, monkeypatch):
+    training = histories(7, n_users=40, n_items=13)
+    world = world_for("fcf", training, **(FEW | changes))
+    fused_calls, kernel = [], kernels.load("fcf")
+    honest = kernel.add_up
+    with monkeypatch.context() as patch:
+        patch.setattr(kernel, "add_up", lambda *given: fused_calls.append(1) or honest(*given))
+        fused = outcome(play("fcf", world, LocalEngine.over(world, training, 1)))
+        assert len(fused_calls) >= 4
+        fused_calls.clear()
+        whole = Apart(LocalEngine.over(world, training, 1))
+        assert outcome(play("fcf", world, whole)) == fused
+        monkeypatch.setattr(fcf, "HELD", 3 * 4 * 13 * (1 + world.settings.embedding_size))
+        for nodes, wired in ((1, False), (1, True), (3, None), (50, None)):
+            parts = Apart(LocalEngine.over(world, training, nodes, wired))
+            assert outcome(play("fcf", world, parts)) == fused
+            assert max(parts.asked) == 3
+            assert sum(parts.asked) == sum(whole.asked)
+    assert len(whole.asked) == 4
+    assert not fused_calls
+    assert all(cost[1] > 0 and cost[4] > 0 for cost in fused[1])
+
+
+def test_who_is_out_of_range_is_refused_whether_fused_or_not(monkeypatch):
+    """Vectors of some are too long for fixed point: a fused round steps back, and the others are heard as ever."""
+    training = histories(8, n_users=40, n_items=13)
+    world = world_for("fcf", training, **(FEW | {"start_scale": 0.03, "reg": 1e-3, "alpha": 1.0}))
+    played = play("fcf", world, LocalEngine.over(world, training, 1))
+    refused = played[1][0].refused
+    assert set(refused) == {"out of range"}
+    assert 0 < refused["out of range"] < 20
+    first, second = played[0][:2]
+    still = [u for u in range(40) if (first.user_rows[u] == second.user_rows[u]).all()]
+    assert len(still) == refused["out of range"] + 1  # and one without history
+    monkeypatch.setattr(fcf, "HELD", 5 * 4 * 13 * 6)
+    for nodes in (1, 3):
+        assert outcome(play("fcf", world, Apart(LocalEngine.over(world, training, nodes)))) == outcome(played)
+
+
+def test_updates_of_italy_do_not_fit_at_once():
+    """1,353 users with 25,522 rows of 50 would be seven gigabytes."""
+    world = replace(world_for("fcf", histories(0), embedding_size=50), n_items=25_522)
+    rows = np.empty((25_522, 50), np.float32)
+    at_once = fcf.at_once(world, fcf.State(rows, rows, rows, 0, rows))
+    assert at_once == 25
+    assert at_once * 25_522 * 51 * 4 < 1 << 27
+    assert fcf.at_once(replace(world, n_items=100_000_000), fcf.State(rows, rows, rows, 0, rows)) == 1
+
+
+# Private.
+
+
+def test_nobody_says_how_much_they_did():
+    """One item or all of them: a row for every item, and one sample."""
+    training = histories(2, n_users=12, n_items=9)
+    world = world_for("fcf", training, **FEW)
+    users = np.flatnonzero(world.members).astype(np.int32)
+    message = fcf.ask(world, fcf.start(world), users, 0)
+    updates, kept = fcf.client_update(world, message, LocalEngine.over(world, training, 1).nodes[0])  # type: ignore[misc]
+    assert updates.samples.tolist() == [1] * 11
+    assert np.diff(updates.offsets).tolist() == [9] * 11
+    assert kept["user_rows"].shape == (11, 5)
+    assert np.abs(updates.item_rows).max() < TOO_LARGE
+
+
+def test_who_has_no_history_has_no_vector():
+    states, _ = play_locally("fcf", histories(0), **FEW)
+    assert not states[0].user_rows.any()
+    assert not states[-1].user_rows[10].any()
+    assert np.abs(states[-1].user_rows).max(axis=1).tolist().count(0.0) == 1
+
+
+# It learns.
+
+
+def test_better_than_popular_on_planted_groups(people):
+    scores = {name: api.run(name, people, protocol="full", seed=1).full["NDCG@10"] for name in ("fcf", "popular")}
+    assert scores["fcf"] > 1.3 * scores["popular"]
+
+
+def test_quality_on_movielens(real_data):
+    real_data("ml-100k", "u.data")
+    found = api.run("fcf", "ml-100k", seed=0, evaluate_every=50)
+    assert found.metrics["HR@10"] > 0.78
+    assert found.metrics["NDCG@10"] > 0.48

@@ -17,7 +17,19 @@ from coterie.data.datasets import DATASETS
 from coterie.registry import ALGORITHMS
 
 Command = Callable[..., Done]
-COMMANDS = ["run", "resume", "compare", "tune", "evaluate", "recommend", "report", "data", "algorithms", "doctor"]
+COMMANDS = [
+    "run",
+    "resume",
+    "compare",
+    "tune",
+    "evaluate",
+    "recommend",
+    "disclosure",
+    "report",
+    "data",
+    "algorithms",
+    "doctor",
+]
 PATHS = [(), *((c,) for c in COMMANDS), ("data", "list"), ("data", "fetch"), ("data", "describe")]
 # what a person must be told about an argument, next to its name
 ARGUMENTS = {
@@ -27,6 +39,7 @@ ARGUMENTS = {
     "tune": "An algorithm",
     "evaluate": "A run folder",
     "recommend": "A run folder",
+    "disclosure": "A run folder",
     "report": "One or more run folders",
     "algorithms": "An algorithm, to see its settings",
 }

@@ -9,6 +9,7 @@ import typer
 
 from coterie.cli import algorithms, data, runs
 from coterie.cli.compare import compare
+from coterie.cli.disclosure import disclosure
 from coterie.cli.tune import tune
 
 app = typer.Typer(
@@ -26,6 +27,7 @@ app.command("tune")(tune)
 app.command("evaluate")(runs.evaluate)
 app.command("recommend")(runs.recommend)
 app.command("report")(runs.report)
+app.command("disclosure")(disclosure)
 app.add_typer(data.app, name="data")
 app.command("algorithms")(algorithms.show)
 app.command("doctor")(algorithms.doctor)

@@ -1,0 +1,40 @@
+"""Sums by user and item, over rounds: as large as what was touched, never users times items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from coterie.types import Ints, Longs
+
+
+class Ledger:
+    """Adding is cheap; what was added is sorted in once it is as much as there was before."""
+
+    def __init__(self, n_columns: int) -> None:
+        self._keys: list[Longs] = [np.empty(0, np.int64)]
+        self._columns: list[list[Ints]] = [[np.empty(0, np.int32)] for _ in range(n_columns)]
+
+    def add(self, keys: Longs, values: Sequence[Ints]) -> None:
+        """Numbers for keys that are the user times the number of items, plus the item; one array for each column."""
+        self._keys.append(keys)
+        for column, numbers in zip(self._columns, values, strict=True):
+            column.append(numbers)
+        if sum(map(len, self._keys[1:])) > len(self._keys[0]):
+            self.settled()
+
+    def settled(self) -> tuple[Longs, list[Ints]]:
+        """Every key once, ascending, and its sums."""
+        if len(self._keys) > 1:
+            keys = np.concatenate(self._keys)
+            order = np.argsort(keys, kind="stable")
+            keys = keys[order]
+            starts = np.flatnonzero(np.diff(keys, prepend=-1))
+            self._keys = [keys[starts]]
+            self._columns = [[_sums(np.concatenate(column)[order], starts)] for column in self._columns]
+        return self._keys[0], [column[0] for column in self._columns]
+
+
+def _sums(values: Ints, starts: Longs) -> Ints:
+    return np.add.reduceat(values, starts) if len(starts) else values

@@ -78,7 +78,7 @@ def dress(axis: Any, title: str, below: str, beside: str) -> None:
 
 def main(names: list[str]) -> None:
     for name in names:
-        with matplotlib.rc_context({"svg.hashsalt": "coterie", "font.size": 9}):
+        with matplotlib.rc_context({"svg.hashsalt": "coterie", "svg.fonttype": "none", "font.size": 9}):
             figure = DRAWN[name](json.loads((PAPERS / f"{name}.json").read_text()))
             figure.savefig(PAPERS / f"{name}.svg", metadata={"Date": None})
 

@@ -108,6 +108,15 @@ def test_notes_say_what_a_reader_must_know(popular: Run) -> None:
     assert "as_published" in " ".join(notes(with_result(popular, as_published=True)))
 
 
+def test_a_disclosure_rate_is_said_to_be_no_guarantee(popular: Run) -> None:
+    own = [{"from": 0.0, "to": 0.0, "users": 3, "HR@10": 0.25}, {"from": 0.9, "to": 1.0, "users": 1200, "HR@10": 0.5}]
+    mixed = replace(popular, result=popular.result | {"settings": {"disclosure": "beta(1, 2)"}, "by_disclosure": own})
+    text = " ".join(notes(mixed))
+    assert "pi = beta(1, 2); pi is a disclosure rate, not a privacy guarantee" in text
+    assert "HR@10 by the users' own rate: 0: 0.2500 (3 users), 0.9 to 1: 0.5000 (1,200 users)." in text
+    assert "guarantee" not in " ".join(notes(popular))
+
+
 def test_without_times_nothing_is_said_about_leakage_through_time(popular: Run) -> None:
     assert "leakage" not in " ".join(notes(with_result(popular, future_share=None)))
 

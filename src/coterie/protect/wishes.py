@@ -65,6 +65,8 @@ def _hidden(path: Path, training: Training, train: Interactions, watch: Watch) -
 def _table(path: Path) -> pd.DataFrame:
     import pandas as pd
 
+    if not path.exists():
+        raise DataError(f"{path}: does not exist. Check the path.")
     try:
         frame = pd.read_csv(path, sep="\t" if path.suffix == ".tsv" else ",", dtype=str, keep_default_na=False)
     except (OSError, ValueError) as error:

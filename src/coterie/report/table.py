@@ -59,6 +59,8 @@ def notes(run: Reported) -> list[str]:
         lines.append("The data has no times: what is tested was held out at random.")
     if "updates" in r:
         lines.append(costs(r))
+    if "disclosure" in r.get("settings", {}):
+        lines.append(disclosure(r))
     target = r.get("convergence", {}).get("target")
     if target is not None:
         reached = r["convergence"]["rounds_to_target"]
@@ -81,6 +83,23 @@ def costs(result: dict[str, Any]) -> str:
     if asked and sent:
         text += f", about {result['bytes_up'] / sent / 1e3:,.1f} kB an update and {result['bytes_down'] / asked / 1e3:,.1f} kB a request"
     return text + "."
+
+
+def disclosure(result: dict[str, Any]) -> str:
+    """At which rates people disclosed what they liked, whether that served those worse who kept more, and what it is not."""
+    said = result["settings"]
+    rates = said.get("disclosure_file") or f"pi = {said['disclosure']}"
+    text = f"Disclosure: {rates}; pi is a disclosure rate, not a privacy guarantee (coterie disclosure shows what a server learns)."
+    rows = result.get("by_disclosure", [])
+    if rows:
+        metric = next(key for key in rows[0] if key not in ("from", "to", "users"))
+        told = (f"{_span(row)}: {shown(metric, row[metric])} ({row['users']:,} users)" for row in rows)
+        text += f" {metric} by the users' own rate: {', '.join(told)}."
+    return text
+
+
+def _span(row: dict[str, Any]) -> str:
+    return f"{row['from']:g}" if row["from"] == row["to"] else f"{row['from']:g} to {row['to']:g}"
 
 
 def all_notes(runs: Sequence[Reported]) -> list[str]:

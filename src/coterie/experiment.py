@@ -26,7 +26,7 @@ from coterie.finished import Run
 from coterie.journey import Point
 from coterie.models.recommender import Recommender
 from coterie.progress import SILENT, Watch
-from coterie.protect.disclosure import Disclosing
+from coterie.protect.rates import Disclosing
 from coterie.protect.wishes import with_wishes
 from coterie.registry import algorithm
 from coterie.report.page import page

@@ -15,7 +15,7 @@ from coterie.data.interactions import Interactions
 from coterie.errors import ConfigError, DataError
 from coterie.federation import Histories
 from coterie.progress import SILENT
-from coterie.protect.disclosure import rates
+from coterie.protect.rates import rates
 from coterie.protect.wishes import with_wishes
 from coterie.splits import Split
 from coterie.types import Rows, Training, Wishes

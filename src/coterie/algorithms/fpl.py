@@ -32,7 +32,7 @@ from coterie.algorithm import Algorithm
 from coterie.federation import Answer, Delegates, Exchange, Federation, Histories, Kept, Sums, Turns, World
 from coterie.models.factors import rows
 from coterie.models.private_factors import PrivateFactors
-from coterie.protect.disclosure import Disclosing, hidden, rates
+from coterie.protect.rates import Disclosing, hidden, rates
 from coterie.records import Record
 from coterie.types import Floats, Ints, Longs, Message, Sizes, Updates
 

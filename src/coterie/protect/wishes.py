@@ -13,7 +13,7 @@ from coterie.data.interactions import Interactions
 from coterie.data.reading import read
 from coterie.errors import DataError
 from coterie.progress import Watch
-from coterie.protect.disclosure import Disclosing
+from coterie.protect.rates import Disclosing
 from coterie.types import Bools, Doubles, Floats, Ids, Longs, Rows, Training, Wishes
 
 if TYPE_CHECKING:

@@ -112,6 +112,14 @@ def test_devices_go_on_from_what_they_kept(tmp_path):
     np.testing.assert_allclose(second.model.item_rows[known], first.model.item_rows, atol=1e-6)
 
 
+def test_what_stayed_on_devices_does_not_come_to_a_server(tmp_path):
+    held = {"protocol": "loo-50", "candidates": 5, "embedding_size": 4, "epochs": 2}
+    coterie.run("pfpl+", file_of(pairs(range(20), range(30)), tmp_path / "old.csv"), out=tmp_path / "earlier", **held)
+    newer = file_of(pairs(range(30, 50), range(30), seed=3), tmp_path / "new.csv")
+    with pytest.raises(ConfigError, match="user_rows of that run stayed on people's devices"):
+        coterie.run("bpr", newer, start_from=str(tmp_path / "earlier"), **held)
+
+
 def test_an_algorithm_without_rows_has_nothing_to_go_on_from(tmp_path, earlier):
     newer = file_of(pairs(range(30, 50), range(30), seed=3), tmp_path / "new.csv")
     with pytest.raises(ConfigError, match="has no rows of users or items to go on from; expected one that has"):

@@ -67,6 +67,12 @@ class Prepared:
     ruler: Ruler
 
     @property
+    def fingerprint(self) -> str:
+        """Of the data and of what people want to keep for themselves."""
+        wishes = self.training.wishes
+        return self.data.fingerprint() + ("" if wishes is None else f"+{wishes.fingerprint()}")
+
+    @property
     def catalogue(self) -> disk.Catalogue:
         train = self.parts.train
         return disk.Catalogue(train.user_ids, train.item_ids, train.item_texts, self.parts.seen())
@@ -101,7 +107,7 @@ def resume(folder: Path, watch: Watch = SILENT) -> Run:
     experiment = Experiment.of(disk.read_config(folder))
     ready = prepare(experiment, None, watch)
     with disk.held(folder):
-        kind, data = algorithm(experiment.choice.algorithm).state, ready.data.fingerprint()
+        kind, data = algorithm(experiment.choice.algorithm).state, ready.fingerprint
         since = checkpoint.read(folder, kind, data, _from_anywhere(experiment.flat()))
         watch.say(f"going on after round {since.journey.round if since else 0}")
         _write_beginning(folder, ready)
@@ -127,7 +133,7 @@ def to_learn_from(experiment: Experiment, parts: Split, watch: Watch) -> Trainin
 
 def _carry_out(ready: Prepared, out: Path | None, since: Point | None, watch: Watch) -> Run:
     """Train, evaluate, report."""
-    experiment, data = ready.experiment, ready.data.fingerprint()
+    experiment, data = ready.experiment, ready.fingerprint
 
     def keep(point: Point, model: Recommender) -> None:
         assert out is not None

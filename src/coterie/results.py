@@ -38,6 +38,7 @@ def summary(ready: Prepared, fitted: Fitted) -> dict[str, Any]:
         "bytes_up": journey.bytes_up,
         "bytes_down": journey.bytes_down,
         "data": ready.data.fingerprint(),
+        "trained_on": ready.fingerprint,
         "users": int(np.count_nonzero(training.positives.counts)),
         "items": training.n_items,
         "training_interactions": len(training),

@@ -9,6 +9,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, fie
 
 from coterie.errors import ConfigError, did_you_mean
 
+STEPS = {"rounds": "epochs", "epochs": "rounds"}
+"""What one algorithm counts in is not what another does."""
+
 
 class Settings(BaseModel):
     """A group of settings. The docstring under each field is its help text everywhere."""
@@ -55,7 +58,9 @@ def split_by_owner(values: Mapping[str, Any], owners: Mapping[str, type[Settings
     shares: dict[str, dict[str, Any]] = {name: {} for name in owners}
     for key, value in values.items():
         if key not in known:
-            raise ConfigError(f"unknown setting {key!r} (value {value!r}). {did_you_mean(key, known)}")
+            other = STEPS.get(key)
+            hint = f"Did you mean {other!r}?" if other in known else did_you_mean(key, known)
+            raise ConfigError(f"unknown setting {key!r} (value {value!r}). {hint}")
         shares[known[key]][key] = value
     return shares
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -77,6 +78,13 @@ class Wishes:
     """Aligned with `since.items`."""
     hidden: Bools
     """Aligned with a training's positives: what is never disclosed, whatever the rate."""
+
+    def fingerprint(self) -> str:
+        """The same for the same wishes: a run that is gone on with must not find others."""
+        digest = hashlib.blake2b(digest_size=8)
+        for array in (self.since.offsets, self.since.items, self.rates, self.hidden):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
 
     def of_users(self, users: Ints | Longs, positives: Rows) -> Wishes:
         return Wishes(

@@ -23,7 +23,7 @@ BY_USER, BY_ITEM, WHOLE = ("user_rows",), ("item_rows", "item_bias"), ("dense", 
 
 def reuse(folder: Path, now: Catalogue, test: Interactions) -> Callable[[Record | None], Record]:
     """A function that puts the rows of an earlier run into a start state: by id, whatever their numbers are now."""
-    before, arrays = read_catalogue(folder), checkpoint.state_arrays(folder)
+    before, arrays, kept = read_catalogue(folder), checkpoint.state_arrays(folder), checkpoint.kept_names(folder)
     _refuse_leak(folder, before, test)
     users, items = matched(before.user_ids, now.user_ids), matched(before.item_ids, now.item_ids)
 
@@ -33,6 +33,11 @@ def reuse(folder: Path, now: Catalogue, test: Interactions) -> Callable[[Record 
             raise ConfigError(
                 f"start_from={folder}: the algorithm has no rows of users or items to go on from; expected one that has, such as gmf or fedfast. "
                 "Leave start_from out."
+            )
+        if taken := sorted(kept - set(type(state).private)):
+            raise ConfigError(
+                f"start_from={folder}: {taken[0]} of that run stayed on people's devices, and this algorithm would take them to the server; "
+                "expected one that leaves them there. Start afresh."
             )
         _refuse_many_tables(folder, arrays, fresh)
         _refuse_unlike(folder, arrays, fresh)

@@ -12,7 +12,7 @@ import coterie
 from coterie import disclosure
 from coterie.config import Experiment
 from coterie.disclosure.replay import Replay, by_rate
-from coterie.disclosure.tables import WARNING, brief, markdown, notes
+from coterie.disclosure.tables import EVERYTHING, WARNING, brief, markdown, notes
 from coterie.errors import ConfigError, RunError
 from coterie.experiment import prepare
 from coterie.progress import SILENT
@@ -148,7 +148,7 @@ def test_fcf_gives_everything_away_in_one_round(people, tmp_path):
     assert first.precision > 0.99
     assert first.recall > 0.99
     assert first.popular_precision < 0.6
-    assert WARNING in markdown(found)
+    assert EVERYTHING in markdown(found)
 
 
 def test_a_sequential_run_is_listened_to_round_by_round(people, tmp_path):

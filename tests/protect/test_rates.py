@@ -106,6 +106,16 @@ def test_rates_that_change(tmp_path):
     assert said == [0.25, 0.25, 1, 1]
 
 
+def test_what_people_wish_is_part_of_what_a_run_is_trained_on(tmp_path, people):
+    """A file that was edited since is another one: neither resume nor a report may take it for the old one."""
+    path = tmp_path / "pi.csv"
+    path.write_text(f"user_id,disclosure\n{people.user_ids[0]},0.5\n")
+    one, same = (api.run("pfpl+", people, epochs=1, disclosure_file=str(path)).result["trained_on"] for _ in range(2))
+    path.write_text(f"user_id,disclosure\n{people.user_ids[0]},0.25\n")
+    other = api.run("pfpl+", people, epochs=1, disclosure_file=str(path)).result["trained_on"]
+    assert one == same != other
+
+
 def test_private_items_of_a_file(tmp_path):
     found = wished(tmp_path, "user_id,item_id\nann,2\ncyd,3\nbob,3\n", "private_items")
     assert found.hidden.tolist() == [False, True, False, True, False]  # ann 1 2, bob 2 3, cyd 1; cyd never did 3
@@ -120,8 +130,13 @@ def test_private_items_of_a_file(tmp_path):
         ("user_id,disclosure,epoch\nann,1,0\n", "column 'epoch' is '0'; expected a whole number from 1"),
         ("user_id,disclosure\nann,1\nann,0.5\n", "line 3 names user ann again"),
         ("user_id,rate\nann,1\n", "Add disclosure"),
-        ("user_id,disclosure\nzed,1\n", "nobody in column 'user_id' is in the data .first: zed"),
-        ("", "cannot be read"),
+        ("user_id,disclosure\nzed,1\n", "nothing in column 'user_id' is in the data .first: zed"),
+        ("", "is empty; expected a header"),
+        ("user_id,disclosure\n", "has a header and no rows"),
+        ("user_id,disclosure\nann,0,2\n", "line 2 has 3 cells; expected 2"),
+        ("user_id,disclosure\n\n\nann,7\n", "line 4, column 'disclosure' is '7'"),
+        ("user_id;disclosure\nann;1\n", "separated by commas or tabs"),
+        ("user_id,disclosure\nann,\0\n", "line 2"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(tmp_path, rows, said):

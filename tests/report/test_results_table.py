@@ -113,7 +113,7 @@ def test_a_disclosure_rate_is_said_to_be_no_guarantee(popular: Run) -> None:
     mixed = replace(popular, result=popular.result | {"settings": {"disclosure": "beta(1, 2)"}, "by_disclosure": own})
     text = " ".join(notes(mixed))
     assert "pi = beta(1, 2); pi is a disclosure rate, not a privacy guarantee" in text
-    assert "HR@10 by the users' own rate: 0: 0.2500 (3 users), 0.9 to 1: 0.5000 (1,200 users)." in text
+    assert "HR@10 by the users' own rate at the end: 0: 0.2500 (3), 0.9 to 1: 0.5000 (1,200)." in text
     assert "guarantee" not in " ".join(notes(popular))
 
 

@@ -131,7 +131,7 @@ def test_the_last_checkpoint_counts(tmp_path):
 
 def test_other_data_is_refused(tmp_path):
     checkpoint.write(tmp_path, point(), "the data it was trained on", {})
-    with pytest.raises(RunError, match="the data is not what the run was trained on"):
+    with pytest.raises(RunError, match="the data, or what people disclose, is not what the run was trained on"):
         read(tmp_path, "other data")
 
 

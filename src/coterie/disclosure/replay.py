@@ -42,7 +42,7 @@ KNOWN: dict[str, tuple[Sequence[Attacker], Sequence[int]]] = {
 
 def report(
     run: Run | str | Path,
-    rounds: Sequence[int] | None = None,
+    rounds: Sequence[int] | int | None = None,
     data: Interactions | None = None,
     watch: Watch = SILENT,
 ) -> Disclosure:
@@ -174,9 +174,9 @@ def _refuse_other(name: str) -> None:
 
 
 def _refuse_other_data(folder: Path, ready: Prepared) -> None:
-    if (folder / "result.json").exists() and disk.read_result(folder)["data"] != ready.data.fingerprint():
+    if (folder / "result.json").exists() and disk.read_result(folder)["trained_on"] != ready.fingerprint:
         raise RunError(
-            f"{folder}: the data {ready.experiment.choice.dataset!r} is not what the run was trained on any more. Train again."
+            f"{folder}: the data {ready.experiment.choice.dataset!r}, or what people disclose, is not what the run was trained on any more. Train again."
         )
 
 
@@ -188,9 +188,10 @@ def _folder(run: Run | str | Path) -> Path:
     return Path(run.result["run"])
 
 
-def _checked(wanted: Sequence[int]) -> list[int]:
-    if not wanted or min(wanted) < 1:
+def _checked(wanted: Sequence[int] | int) -> list[int]:
+    wanted = [wanted] if isinstance(wanted, int) else list(wanted)
+    if not wanted or not all(isinstance(n, int) and n > 0 for n in wanted):
         raise ConfigError(
-            f"rounds are {list(wanted)}; expected one or more, each at least 1. Ask for example for 10 and 100."
+            f"rounds are {wanted}; expected one or more, each at least 1. Ask for example for 10 and 100."
         )
     return sorted(set(wanted))

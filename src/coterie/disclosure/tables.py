@@ -7,9 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from coterie.disclosure.scores import Figures
+from coterie.errors import ConfigError
 from coterie.report.table import markdown_list, markdown_table, shown
 
 WARNING = "pi is a disclosure rate, not a privacy guarantee."
+EVERYTHING = "Rows of all items are sent, whatever a user did: nothing is kept back, and nothing is private."
 HEADER = (
     "rounds", "attacker", "pi", "users", "claims a user",
     "precision", "popular's", "recall", "popular's", "told how many", "popular's",
@@ -45,9 +47,13 @@ class Disclosure:
 
     def of(self, attacker: str, rounds: int, pi: str = ALL) -> Figures:
         """The figures of one line."""
-        return next(
-            line.figures for line in self.lines if (line.attacker, line.rounds, line.pi) == (attacker, rounds, pi)
-        )
+        known = {(line.attacker, line.rounds, line.pi): line.figures for line in self.lines}
+        if (attacker, rounds, pi) not in known:
+            there = "; ".join(", ".join(dict.fromkeys(str(key[n]) for key in known)) for n in range(3))
+            raise ConfigError(
+                f"there are no figures of attacker {attacker!r} after {rounds} rounds for pi {pi!r}; expected one of {there}. Ask for those."
+            )
+        return known[attacker, rounds, pi]
 
     def as_json(self) -> dict[str, Any]:
         rows = [{"rounds": n.rounds, "attacker": n.attacker, "pi": n.pi} | asdict(n.figures) for n in self.lines]
@@ -87,7 +93,7 @@ def _few_cells(line: Line, mixed: bool) -> list[str]:
 def notes(found: Disclosure) -> list[str]:
     """What a reader must know to judge the figures; the warning comes first."""
     about = found.about
-    lines = [WARNING + " " + _setting(about["settings"])] if "disclosure" in about["settings"] else [WARNING]
+    lines = [WARNING + " " + _setting(about["settings"])] if "disclosure" in about["settings"] else [EVERYTHING]
     heard = {line.rounds: f"{line.figures.users:,} after {line.rounds:,}" for line in found.lines if line.pi == ALL}
     lines += [*LEGEND, f"Users heard, by rounds: {', '.join(heard.values())}."]
     if any(line.rounds > about["rounds_of_the_run"] for line in found.lines):

@@ -88,13 +88,15 @@ def costs(result: dict[str, Any]) -> str:
 def disclosure(result: dict[str, Any]) -> str:
     """At which rates people disclosed what they liked, whether that served those worse who kept more, and what it is not."""
     said = result["settings"]
-    rates = said.get("disclosure_file") or f"pi = {said['disclosure']}"
+    rates = f"pi = {said['disclosure']}"
+    rates += f" but for users in {said['disclosure_file']}" if said.get("disclosure_file") else ""
+    rates += f", never what is in {said['private_items']}" if said.get("private_items") else ""
     text = f"Disclosure: {rates}; pi is a disclosure rate, not a privacy guarantee (coterie disclosure shows what a server learns)."
     rows = result.get("by_disclosure", [])
     if rows:
         metric = next(key for key in rows[0] if key not in ("from", "to", "users"))
-        told = (f"{_span(row)}: {shown(metric, row[metric])} ({row['users']:,} users)" for row in rows)
-        text += f" {metric} by the users' own rate: {', '.join(told)}."
+        told = (f"{_span(row)}: {shown(metric, row[metric])} ({row['users']:,})" for row in rows)
+        text += f" {metric} by the users' own rate at the end: {', '.join(told)}."
     return text
 
 

@@ -59,7 +59,7 @@ def read(folder: Path, kind: type[Record], data: str, config: dict[str, Any]) ->
             )
     if about["data"] != data:
         raise RunError(
-            f"{folder}: the data is not what the run was trained on any more. Start it again with coterie run."
+            f"{folder}: the data, or what people disclose, is not what the run was trained on any more. Start it again with coterie run."
         )
     return point
 
@@ -67,6 +67,12 @@ def read(folder: Path, kind: type[Record], data: str, config: dict[str, Any]) ->
 def _point(about: dict[str, Any], kind: type[Record], arrays: dict[str, np.ndarray]) -> Point:
     state = _record("state", kind, arrays)
     return Point(state, Journey.from_json(about["journey"], arrays["selections"]), _record("best", kind, arrays))
+
+
+def kept_names(folder: Path) -> set[str]:
+    """What of the last state saved is on devices alone."""
+    files = sorted(folder.glob(DEVICES.format("*")))
+    return set(_part("state", read_arrays(folder, files[-1].name))) if files else set()
 
 
 def state_arrays(folder: Path) -> dict[str, np.ndarray]:

@@ -8,7 +8,7 @@ metrics.jsonl    one line per measurement up to the last checkpoint
 model.npz        the model's arrays at the last checkpoint, then the final ones; model.json says what they are
 result.json      the result, as `--json` prints it: the run is finished
 devices.npz      what stays on people's devices, of algorithms that have such; devices-N.npz beside a checkpoint
-users.csv        metrics per user
+users.csv        metrics per user, and what users chose for themselves: for the owner alone
 report.md, report.html
 .lock            held by the process that writes
 """
@@ -144,7 +144,7 @@ def write_users(
 
     known = {name: values[evaluation.users] for name, values in (beside or {}).items()}
     frame = pd.DataFrame({"user_id": user_ids[evaluation.users]} | known | evaluation.table)
-    _write(folder / "users.csv", frame.to_csv(index=False, float_format="%.6g").encode())
+    _write(folder / "users.csv", frame.to_csv(index=False, float_format="%.6g").encode(), owner_only=True)
 
 
 def write_text(folder: Path, name: str, text: str) -> None:

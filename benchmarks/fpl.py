@@ -32,6 +32,7 @@ from coterie import rounds
 from coterie.algorithm import Context
 from coterie.algorithms import fpl
 from coterie.config import Experiment
+from coterie.disclosure.replay import Replay
 from coterie.experiment import prepare
 from coterie.plan import Method, Outcome, Plan
 from coterie.progress import SILENT
@@ -53,7 +54,7 @@ PAPER = {  # Tables 2 and 3, Italy: P@10, R@10, IC@10, Gini@10
 BEST_PI = {"sfpl": 0.4, "sfpl+": 0.2, "pfpl": 1.0, "pfpl+": 0.1}
 RATES, SIZES, EPOCHS = (0.005, 0.05, 0.5), (10, 20, 50), (10, 20, 30, 40, 50)
 TOPOLOGIES = ((200, 100), (300, 100), (600, 200))
-TRIALS = {"foursquare-italy": 20, "ml-100k": 20, "ml-1m": 8}
+TRIALS = {"foursquare-italy": 20, "ml-100k": 20, "ml-1m": 20}
 """Of every trained method when each is tuned for itself."""
 
 
@@ -354,6 +355,29 @@ LONG = {"epochs": 400, "evaluate_every": 20, "patience": 5}
 # What it costs and what it gives away
 
 
+def attackers(dataset: str, seeds: int) -> dict[str, Any]:
+    """[precision, recall] of every attacker, and of as many claims about what is popular, for pFPL+ and FCF."""
+    found: dict[str, Any] = {
+        f"pi = {pi}": overheard("pfpl+", dataset, (10, 100), disclosure=pi) for pi in (0, 0.1, 0.5, 1)
+    }
+    return {"part": "attackers", "dataset": dataset, "pfpl+": found, "fcf": overheard("fcf", dataset, (1,))}
+
+
+def overheard(name: str, dataset: str, when: Sequence[int], **settings: Any) -> dict[str, Any]:
+    values = {"algorithm": name, "dataset": dataset, "protocol": "holdout"} | settings
+    replay = Replay.of(prepare(Experiment.of(values), None, SILENT))
+    return {
+        f"after {k}": {
+            line.attacker: {
+                "claims": [line.figures.precision, line.figures.recall],
+                "popular": [line.figures.popular_precision, line.figures.popular_recall],
+            }
+            for line in replay.lines(k)
+        }
+        for k in replay.play(when, SILENT)
+    }
+
+
 def speed(dataset: str, seeds: int) -> dict[str, Any]:
     """Seconds of an epoch, median of 20, and of the three others once each."""
     ready = prepare(Experiment.of({"algorithm": "pfpl+", "dataset": dataset, "protocol": "holdout"}), None, SILENT)
@@ -373,7 +397,7 @@ def speed(dataset: str, seeds: int) -> dict[str, Any]:
     return {"part": "speed", "dataset": dataset, "seconds an epoch": found, "bar": {"pfpl+": 0.04}}
 
 
-PARTS = {"tables": tables, "sweep": sweep, "grid": grid, "movielens": movielens, "speed": speed}
+PARTS = {"tables": tables, "sweep": sweep, "grid": grid, "movielens": movielens, "attackers": attackers, "speed": speed}
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from small_federation import FEDERATED, histories, play_locally, sha256, world_f
 
 from coterie import registry, rounds
 from coterie.algorithm import Context, Tally
+from coterie.errors import RunError
 from coterie.federation import Answer, Delegates, Exchange, Federation, Histories, Kept, Sums, World
 from coterie.journey import Journey, Point
 from coterie.models.factors import Factors
@@ -218,6 +219,14 @@ def test_a_crash_between_both_files_leaves_both_of_before(tmp_path, monkeypatch,
     again = checkpoint.read(tmp_path, State, "data", {})
     assert again is not None
     assert sha256(again.state) == sha256(states[1])
+
+
+def test_without_the_devices_nothing_goes_on_and_the_remedy_is_no_circle(tmp_path):
+    states, _ = play()
+    checkpoint.write(tmp_path, point(3, states[3]), "data", {})
+    (tmp_path / "devices-3.npz").unlink()
+    with pytest.raises(RunError, match=r"holds no devices-3\.npz.*coterie run .*config\.yaml"):
+        checkpoint.read(tmp_path, State, "data", {})
 
 
 def test_only_the_last_devices_stay(tmp_path):

@@ -18,6 +18,9 @@ from coterie.evaluate.protocols import Protocol, protocol
 from coterie.registry import algorithm
 from coterie.settings import Settings, split_by_owner
 
+NAMING_FILES = ("test_file", "validation_file", "candidates_file", "start_from", "disclosure_file", "private_items")
+"""Settings that name files or a run folder: what is in them is part of the experiment."""
+
 
 class Choice(Settings):
     """What is run."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from coterie import splits
-from coterie.config import Experiment
+from coterie.config import NAMING_FILES, Experiment
 from coterie.data.datasets import load
 from coterie.data.filters import rated
 from coterie.data.interactions import Interactions
@@ -214,15 +214,7 @@ def save(out: Path, finished: Run, beside: Mapping[str, np.ndarray]) -> None:
 
 def _from_anywhere(flat: dict[str, Any]) -> dict[str, Any]:
     """Paths made whole, so that the config works from another folder."""
-    paths = (
-        "dataset",
-        "test_file",
-        "validation_file",
-        "candidates_file",
-        "start_from",
-        "disclosure_file",
-        "private_items",
-    )
+    paths = ("dataset", *NAMING_FILES)
     return {
         key: str(Path(value).resolve()) if key in paths and value and Path(value).exists() else value
         for key, value in flat.items()

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from coterie import __version__, experiment
-from coterie.config import Choice, Course, Experiment
+from coterie.config import NAMING_FILES, Choice, Course, Experiment
 from coterie.data.filters import Filters
 from coterie.data.interactions import Interactions
 from coterie.data.synthetic import Synthetic
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 Part = Literal["test", "validation"]
 THE_PLANS_OWN = {"algorithm": "the methods", "dataset": "--dataset", "protocol": "--protocol", "seed": "--seeds"}
-OUTSIDE = ("test_file", "validation_file", "candidates_file", "start_from", "disclosure_file", "private_items")
-"""Settings that name files or a run folder: what is in them counts too."""
 SHOWING = ("cli", "disclosure", "report", "web")
 """Parts of the package that show figures and cannot change them: an edit there leaves finished cells as they are."""
 PAUSE = 0.2
@@ -334,7 +332,7 @@ def name(cell: Cell, data: str) -> str:
 
 def _ingredients(cell: Cell, data: str) -> str:
     flat = cell.experiment.flat()
-    files = {key: _digest(_read_from(Path(flat[key]))) for key in OUTSIDE if flat.get(key)}
+    files = {key: _digest(_read_from(Path(flat[key]))) for key in NAMING_FILES if flat.get(key)}
     about = {"part": cell.part, "config": flat, "data": data, "files": files, "code": code_version()}
     return json.dumps(about, indent=2, sort_keys=True)
 

@@ -176,7 +176,8 @@ def _refuse_other(name: str) -> None:
 def _refuse_other_data(folder: Path, ready: Prepared) -> None:
     if (folder / "result.json").exists() and disk.read_result(folder)["trained_on"] != ready.fingerprint:
         raise RunError(
-            f"{folder}: the data {ready.experiment.choice.dataset!r}, or what people disclose, is not what the run was trained on any more. Train again."
+            f"{folder}: the data {ready.experiment.choice.dataset!r}, or what people disclose, is not what the run was trained on any more. Train again; "
+            "for a run on interactions of your own, pass them here too (from Python: data=)."
         )
 
 

@@ -44,7 +44,7 @@ def read(folder: Path, kind: type[Record], data: str, config: dict[str, Any]) ->
     arrays = read_arrays(folder, NAME)
     try:
         about = json.loads(arrays["about"].tobytes())
-        kept = read_arrays(folder, DEVICES.format(about["journey"]["round"])) if kind.private else {}
+        kept = _kept(folder, about["journey"]["round"]) if kind.private else {}
         point = _point(about, kind, arrays | kept)
     except (KeyError, ValueError, TypeError) as error:
         raise RunError(
@@ -62,6 +62,16 @@ def read(folder: Path, kind: type[Record], data: str, config: dict[str, Any]) ->
             f"{folder}: the data, or what people disclose, is not what the run was trained on any more. Start it again with coterie run."
         )
     return point
+
+
+def _kept(folder: Path, n: int) -> dict[str, np.ndarray]:
+    name = DEVICES.format(n)
+    if not (folder / name).exists():
+        raise RunError(
+            f"{folder} holds no {name}, what was on people's devices after step {n}; without it nothing can go on from {NAME}. "
+            f"Put it back, or start again: coterie run {folder}/config.yaml"
+        )
+    return read_arrays(folder, name)
 
 
 def _point(about: dict[str, Any], kind: type[Record], arrays: dict[str, np.ndarray]) -> Point:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from coterie.federation import Exchange, Federation, Kept
+from coterie.federation import Exchange, Histories, Kept, World
 from coterie.rounds import Engine
 from coterie.types import NOT_FINITE, TOO_LARGE, Message, Updates
 from coterie.validation import MOST_SAMPLES, Reply
@@ -149,8 +149,8 @@ class HostileEngine:
     attacking: bool = True
     sent: Counter[str] = field(default_factory=Counter)
 
-    def begin(self, federation: Federation) -> Kept:
-        return self.engine.begin(federation)
+    def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
+        return self.engine.gather(make)
 
     def call(self, exchange: Exchange, message: Message) -> list[Reply]:
         if exchange is not self.target:

@@ -6,6 +6,7 @@ import hashlib
 from typing import Any
 
 import numpy as np
+from every_algorithm import HERE
 
 from coterie import registry, rounds
 from coterie.algorithm import Context, Tally
@@ -16,10 +17,12 @@ from coterie.rounds import Engine
 from coterie.runtime.local import LocalEngine
 from coterie.types import Rows, Training
 
-FEDERATED = sorted(name for name in registry.ALGORITHMS if registry.algorithm(name).federated)
+FEDERATED = sorted(name for name in HERE if registry.algorithm(name).federated)
+ON_KERNELS = [name for name in FEDERATED if "tower" not in registry.algorithm(name).settings.model_fields]
+"""Those whose bits do not depend on how users are shared out over nodes; towers in PyTorch agree in all but the last."""
 WITH_LEARNERS = [name for name in FEDERATED if "model" in registry.algorithm(name).settings.model_fields]
 """Those that train any of the models; the others have one of their own."""
-FEW = {"embedding_size": 5, "participation": 0.3, "clusters": 4}
+FEW = {"embedding_size": 5, "participation": 0.3, "clusters": 4, "inputs": 40}
 SOME = (
     "participation", "clusters", "local_epochs", "optimizer", "batch_size", "moments", "users_a_round", "rounds_an_epoch",
 )  # fmt: skip
@@ -48,11 +51,14 @@ def histories(seed: int, n_users: int = 12, n_items: int = 15, rated: bool = Fal
     rows = Rows.build(users, np.concatenate(lists).astype(np.int32), n_users)
     ratings = rng.integers(1, 6, len(users)).astype(np.float32) if rated else None
     regions = np.array([("north", "south", "west")[u % 3] for u in range(n_users)], dtype=object)
-    return Training(n_users, n_items, rows, rows, ratings, {"region": regions})
+    titles = np.array([f"Number {n} of {n % 4} kinds" for n in range(n_items)], dtype=object)
+    return Training(n_users, n_items, rows, rows, ratings, {"region": regions}, item_texts=titles)
 
 
 def world_for(name: str, training: Training, seed: int = 0, **changes: Any) -> World:
-    return rounds.world_of(training, few_settings(name, **changes), seed)
+    federation = registry.algorithm(name).train
+    assert isinstance(federation, Federation)
+    return rounds.world_of(training, few_settings(name, **changes), seed, federation)
 
 
 def play(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from small_federation import FEDERATED, histories, play, play_locally, sha256, steps, world_for
+from small_federation import FEDERATED, ON_KERNELS, histories, play, play_locally, sha256, steps, world_for
 
 from coterie import api, registry, training
 from coterie import experiment as story
@@ -31,6 +32,7 @@ from coterie.types import Message, Training
 from coterie.validation import Reply
 
 federated = pytest.mark.parametrize("name", FEDERATED)
+on_kernels = pytest.mark.parametrize("name", ON_KERNELS)
 ONE_A_ROUND = {"sfpl": 20, "sfpl+": 20}
 """How many users four steps of five rounds ask where each asks one."""
 WAYS: dict[str, dict[str, Any]] = {
@@ -66,7 +68,7 @@ def test_any_number_of_threads_is_one_run(name, way, choices, monkeypatch):
     assert len(found) == 1
 
 
-@federated
+@on_kernels
 @pytest.mark.parametrize("way", WAYS)
 def test_any_number_of_nodes_is_one_run(name, way, choices):
     """In memory, through the wire, on 3, 7 and more nodes than there are users; the bytes that travel are the same too."""
@@ -80,7 +82,7 @@ def test_any_number_of_nodes_is_one_run(name, way, choices):
     assert asked > 100 or ONE_A_ROUND.get(name) == asked
 
 
-@federated
+@on_kernels
 def test_any_number_of_nodes_is_one_run_on_ratings(name, ratings):
     played = [
         play_locally(name, ratings, nodes, wire)[0] for nodes, wire in [(1, False), (1, True), (3, None), (7, None)]
@@ -89,7 +91,7 @@ def test_any_number_of_nodes_is_one_run_on_ratings(name, ratings):
     assert sha256(played[0][0]) != sha256(played[0][-1])
 
 
-@federated
+@on_kernels
 def test_nodes_and_threads_together(name, choices, monkeypatch):
     monkeypatch.setenv("COTERIE_THREADS", "1")
     alone = play_locally(name, choices)[0][-1]
@@ -97,7 +99,7 @@ def test_nodes_and_threads_together(name, choices, monkeypatch):
     assert sha256(play_locally(name, choices, nodes=4)[0][-1]) == sha256(alone)
 
 
-@federated
+@on_kernels
 def test_the_number_of_nodes_is_a_setting(name, people):
     """As a person sets it, down to the bytes in the result."""
     few = steps(name, 3) | {"embedding_size": 4}
@@ -137,15 +139,15 @@ class Shuffled:
     def __init__(self, engine: Engine, seed: int) -> None:
         self.engine, self.rng = engine, np.random.default_rng(seed)
 
-    def begin(self, federation: Federation) -> Kept:
-        return self.engine.begin(federation)
+    def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
+        return self.engine.gather(make)
 
     def call(self, exchange: Exchange, message: Message) -> list[Reply]:
         replies = self.engine.call(exchange, message.to(self.rng.permutation(len(message.users))))
         return [replies[k] for k in self.rng.permutation(len(replies))]
 
 
-@federated
+@on_kernels
 @pytest.mark.parametrize("nodes", [1, 4])
 def test_any_order_of_users_is_one_run(name, nodes, choices):
     world = world_for(name, choices)
@@ -275,7 +277,10 @@ def interrupted(name: str, step: int, world: World) -> Algorithm:
             raise KeyboardInterrupt
         return done
 
-    exchanges = [replace(e, answer=at_a_message(e.answer), fused=at_a_message(e.fused)) for e in chosen.train.exchanges]
+    exchanges = [
+        replace(e, answer=at_a_message(e.answer), fused=at_a_message(e.fused)) if isinstance(e, Exchange) else e
+        for e in chosen.train.exchanges
+    ]
     return replace(chosen, train=replace(chosen.train, exchanges=tuple(exchanges), in_turn=in_turn))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from every_algorithm import HERE
+from every_algorithm import HERE, two_steps
 
 import coterie
 from coterie.config import Experiment, changed
@@ -19,12 +19,16 @@ from coterie.data.interactions import Interactions
 from coterie.errors import ConfigError, Diverged, LeakError, RunError
 from coterie.finished import Run
 from coterie.progress import SILENT
+from coterie.registry import algorithm
 from coterie.rejudge import rejudge
 
 EPOCHS = {"bpr": 3, "gmf": 3, "als": 2}
 
 
 def epochs(name: str) -> dict[str, int]:
+    """Few, where the defaults would take long."""
+    if "tower" in algorithm(name).settings.model_fields:
+        return two_steps(name)
     return {"epochs": EPOCHS[name]} if name in EPOCHS else {}
 
 

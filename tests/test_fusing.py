@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from small_federation import FEDERATED, histories, sha256, world_for
+from small_federation import ON_KERNELS, histories, sha256, world_for
 
 from coterie import fusing, registry, rounds
 from coterie.algorithm import Context
-from coterie.federation import Delegates, Exchange, Federation, Kept
+from coterie.federation import Delegates, Exchange, Federation, Histories, Kept, World
 from coterie.fusing import Heard
 from coterie.progress import SILENT
 from coterie.runtime.local import LocalEngine
@@ -31,8 +32,8 @@ class Counting:
         self.engine = engine
         self.asked: list[int] = []
 
-    def begin(self, federation: Federation) -> Kept:
-        return self.engine.begin(federation)
+    def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
+        return self.engine.gather(make)
 
     def call(self, exchange: Exchange, message: Message) -> list[Reply]:
         self.asked.append(len(message.users))
@@ -58,7 +59,7 @@ def play(name: str, at_once: int, nodes: int, **changes: Any) -> tuple[list[str]
     return states, tallies, engine.asked
 
 
-@pytest.mark.parametrize("name", [name for name in FEDERATED if name not in NOT_IN_PARTS])
+@pytest.mark.parametrize("name", [name for name in ON_KERNELS if name not in NOT_IN_PARTS])
 @pytest.mark.parametrize("drop_out", [0.0, 0.4])
 def test_parts_give_the_bits_and_the_costs_of_the_whole(name, drop_out):
     states, costs, asked = play(name, 1000, 1, drop_out=drop_out)

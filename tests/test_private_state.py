@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -132,8 +133,8 @@ class Refusing:
     def __init__(self, engine: LocalEngine) -> None:
         self.engine = engine
 
-    def begin(self, federation: Federation) -> Kept:
-        return self.engine.begin(federation)
+    def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
+        return self.engine.gather(make)
 
     def call(self, exchange: Exchange, message: Message) -> list[Reply]:
         replies = self.engine.call(exchange, message)

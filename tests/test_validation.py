@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from hostile import KINDS, HostileEngine, reply, without_item_rows
-from small_federation import FEDERATED, histories, play, sha256, world_for
+from small_federation import FEDERATED, ON_KERNELS, histories, play, sha256, world_for
 
 from coterie import registry
 from coterie.federation import Exchange, Federation, Histories, Kept, World
@@ -148,7 +149,7 @@ def training(people) -> Training:
     return split(people, "leave-one-out", 0.2, seed=0).training()
 
 
-@pytest.mark.parametrize("name", FEDERATED)
+@pytest.mark.parametrize("name", ON_KERNELS)
 def test_a_thousand_hostile_updates_change_nothing(name, training):
     """Ten rounds of a hundred users or a few more: sixty lie, and the updates of forty honest ones come twice."""
     world = world_for(name, training, rounds=10, **MANY)
@@ -177,8 +178,8 @@ class Silent:
     def __init__(self, world: World, training: Training, target: Exchange, rounds: set[int]) -> None:
         self.engine, self.target, self.rounds = LocalEngine.over(world, training, 1), target, rounds
 
-    def begin(self, federation: Federation) -> Kept:
-        return self.engine.begin(federation)
+    def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
+        return self.engine.gather(make)
 
     def call(self, exchange: Exchange, message: Message) -> list[Reply]:
         silent = exchange is self.target and message.round in self.rounds
@@ -193,7 +194,7 @@ class Hearing(Watch):
         self.said.append(text)
 
 
-@pytest.mark.parametrize("name", FEDERATED)
+@pytest.mark.parametrize("name", ON_KERNELS)
 def test_a_round_in_which_everybody_is_refused_changes_nothing_and_says_so(name, training):
     world = world_for(name, training, rounds=3)
     heard = Hearing()
@@ -223,7 +224,7 @@ RUNS_AWAY: dict[str, dict[str, float]] = {"fcf": {"start_scale": 1e-6, "reg": 1e
 """Where devices take no steps of a size: vectors that are solved for against next to nothing become huge."""
 
 
-@pytest.mark.parametrize("name", FEDERATED)
+@pytest.mark.parametrize("name", ON_KERNELS)
 def test_devices_whose_training_runs_away_are_refused(name, training):
     """Honest devices with an impossible step size: the model stays finite, and the reasons say why."""
     world = world_for(name, training, rounds=3, **RUNS_AWAY.get(name, {"learning_rate": 1e9}))
@@ -235,7 +236,7 @@ def test_devices_whose_training_runs_away_are_refused(name, training):
     assert all(np.isfinite(array).all() for state in states for array in state.arrays().values())
 
 
-@pytest.mark.parametrize("name", FEDERATED)
+@pytest.mark.parametrize("name", ON_KERNELS)
 def test_everybody_asked_is_accepted_dropped_or_refused(name, training):
     world = world_for(name, training, rounds=4, drop_out=0.4, **MANY)
     hostile = HostileEngine(LocalEngine.over(world, training, 1), world.n_items, exchange_of(name), liars=7)

@@ -35,7 +35,7 @@ from coterie.results import breakdowns, choices, summary, verdict
 from coterie.runtime import checkpoint
 from coterie.runtime import folder as disk
 from coterie.splits import Split
-from coterie.training import Ruler, train
+from coterie.training import Ruler, sampled, train
 from coterie.types import Training
 from coterie.warm import reuse
 
@@ -192,7 +192,7 @@ def hold_out(experiment: Experiment, data: Interactions, watch: Watch = SILENT) 
         parts = splits.with_validation(parts, seed)
     if published is not None or not protocol.candidates:
         return parts, published
-    return parts, sampling.sample(parts.test, parts.everything(), protocol.candidates, seed)
+    return parts, sampled(protocol, parts, seed)
 
 
 def _write_beginning(out: Path, ready: Prepared) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 from coterie.models.recommender import Recommender
 from coterie.types import Bools, Floats, Ids, Ints, Longs, Message, Sizes, Training, Updates
 
+if TYPE_CHECKING:
+    from coterie.content import Content
+
 Sums = dict[str, NDArray[np.int64]]
+Ask: TypeAlias = "Callable[[World, Any, Ints, int], Message]"
+"""(world, state, cohort, t) -> the message."""
+RECOMMENDATION = "recommendation"
+"""The server that has the items, where there are several servers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +35,16 @@ class World:
     user_features: Mapping[str, Ids]
     n_positives: int = 0
     """How many interactions all histories hold together (X+): all that a server knows of them."""
+    content: Content | None = None
+    """What is told about items: the server that recommends them knows it, other servers and nodes do not."""
+    on_devices: Content | None = None
+    """What devices know about items and their own user; no server does. Nodes have the part of their users."""
+
+    def seen_by(self, role: str) -> World:
+        """Of several servers one has the items, and none what devices have."""
+        if self.content is None and self.on_devices is None:
+            return self
+        return replace(self, content=self.content if role in ("", RECOMMENDATION) else None, on_devices=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +94,7 @@ NO_LIMIT = 1 << 62
 class Exchange:
     """One message to every node of the cohort, one reply from each."""
 
-    ask: Callable[[World, Any, Ints, int], Message]
-    """(world, state, cohort, t) -> the message."""
+    ask: Ask
     answer: Callable[[World, Message, Histories], Answer]
     """What a node's users make of it, on their own histories; and what their devices keep of it, where they keep anything."""
     reduce: Callable[[World, Message, Updates], Sums]
@@ -92,7 +108,23 @@ class Exchange:
     """(world, state) -> how many users' updates are held at a time. A larger cohort is heard in parts, whose sums are added."""
     fused: Callable[[World, Message, Histories], Fused | None] = lambda *given: None
     """(world, message, the only node) -> all of it in one call of a kernel, where everybody's update would be accepted; None where
-    it cannot or one would not. The bits are those of `answer` and `reduce`."""
+    it cannot or one would not. The bits are those of `answer` and `reduce`; of models in PyTorch, all but the last."""
+    role: str = ""
+    """Which server asks and hears; "" where there is but one. It sees its own part of the state."""
+    beside: tuple[tuple[str, Ask], ...] = ()
+    """(role, ask) of other servers whose part of the message comes along."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """What one server tells another; no user has a part in it."""
+
+    sender: str
+    receiver: str
+    tell: Callable[[World, Any], tuple[Any, dict[str, np.ndarray]]]
+    """(world, the sender's state) -> its state afterwards, and what is told."""
+    hear: Callable[[World, Any, dict[str, np.ndarray], int], Any]
+    """(world, the receiver's state, what was told, t) -> its state afterwards."""
 
 
 class Turns(NamedTuple):
@@ -110,7 +142,7 @@ class Federation:
     """The state before anybody said anything."""
     sample: Callable[[World, Any, int], Ints]
     """(world, state, t) -> who takes part in round t, ascending."""
-    exchanges: tuple[Exchange, ...]
+    exchanges: tuple[Exchange | Relay, ...]
     """Those of a round, one after the other, with the same users."""
     model: Callable[[World, Any], Recommender]
     opening: Callable[[World], Exchange | None] = lambda world: None
@@ -124,5 +156,9 @@ class Federation:
     are those of the rounds one by one."""
     vectors: Callable[[World, Histories], float] | None = None
     """(world, everybody) -> how many vectors travel in a step, where a paper counts costs so."""
+    told: Callable[[Training, Any], tuple[Content, Content] | None] = lambda training, settings: None
+    """(training, settings) -> what a server knows about items, and what devices know about items and people, as a model reads it."""
+    serve: Callable[[World, Any, Histories], Kept] | None = None
+    """(world, state, node) -> fields of the model that devices make for themselves, a row for every user of the node."""
     people: Callable[[World, Histories, int], dict[str, Floats]] = lambda *given: {}
     """(world, everybody, last step) -> what users differ in by their own choice: results are broken down by it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, ClassVar, Self
 
@@ -15,9 +16,23 @@ class Record:
     private: ClassVar[tuple[str, ...]] = ()
     """Fields with a row for every user that stay on the user's device: no server has them, and they are saved apart."""
 
+    roles: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Which server holds which fields, where there are several."""
+
     def without_private(self) -> Self:
         """As a server has it: a look at what is private is a look at nothing."""
         return replace(self, **dict.fromkeys(self.private)) if self.private else self  # type: ignore[type-var]
+
+    def as_seen_by(self, role: str) -> Self:
+        """As one of several servers has it: nothing that is private, and nothing of another server's."""
+        others = {name for owner, names in self.roles.items() if owner != role for name in names}
+        hidden = others - set(self.roles.get(role, ())) | set(self.private)
+        return replace(self, **dict.fromkeys(hidden)) if hidden else self  # type: ignore[type-var]
+
+    def with_part_of(self, role: str, after: Self) -> Self:
+        """With what a server made of its own fields, and no other."""
+        names = self.roles.get(role)
+        return after if names is None else replace(self, **{name: getattr(after, name) for name in names})  # type: ignore[type-var]
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {f.name: np.asarray(getattr(self, f.name)) for f in fields(self)}  # type: ignore[arg-type]

@@ -18,6 +18,10 @@ ALGORITHMS: dict[str, str] = {
     "pfpl": "coterie.algorithms.fpl:PARALLEL",
     "pfpl+": "coterie.algorithms.fpl:PARALLEL_PLUS",
     "fcf": "coterie.algorithms.fcf",
+    "fl-dssm": "coterie.algorithms.fltowers:DSSM",
+    "fl-clsm": "coterie.algorithms.fltowers:CLSM",
+    "sttfedrec-dssm": "coterie.algorithms.sttfedrec:DSSM",
+    "sttfedrec-clsm": "coterie.algorithms.sttfedrec:CLSM",
     "random": "coterie.baselines.random",
     "popular": "coterie.baselines.popular",
     "bpr": "coterie.baselines.bpr",
@@ -28,6 +32,8 @@ ALGORITHMS: dict[str, str] = {
     "userknn": "coterie.baselines.neighbours:BY_USERS",
     "itemknn": "coterie.baselines.neighbours:BY_ITEMS",
     "multivae": "coterie.baselines.multivae",
+    "dssm": "coterie.baselines.towers:DSSM",
+    "clsm": "coterie.baselines.towers:CLSM",
 }
 
 

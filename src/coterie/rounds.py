@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -10,8 +11,9 @@ import numpy as np
 from coterie import fusing, streams
 from coterie.algorithm import Context, Trainer
 from coterie.errors import ConfigError
-from coterie.federation import Exchange, Federation, Histories, Kept, World
+from coterie.federation import Exchange, Federation, Histories, Kept, Relay, World
 from coterie.fusing import Heard
+from coterie.models.recommender import Recommender
 from coterie.runtime.local import LocalEngine
 from coterie.tally import Tally
 from coterie.types import Bools, Ints, Message, Training
@@ -19,13 +21,14 @@ from coterie.validation import Reply
 
 OPENING = 255
 """The number of the exchange before the first round."""
+DEVICES = "devices"
 MOST_USERS = 1 << 17
 """A larger cohort could overflow the integer sums."""
 
 
 class Engine(Protocol):
-    def begin(self, federation: Federation) -> Kept:
-        """What all devices begin with, by user."""
+    def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
+        """What all devices make for themselves, by user."""
 
     def call(self, exchange: Exchange, message: Message) -> list[Reply]:
         """Messages out, replies in."""
@@ -45,8 +48,8 @@ def play(
 
     The server's functions never see what is private; of that, only rows of users whose update was accepted become new ones.
     """
-    server = state.without_private()
-    message = replace(exchange.ask(world, server, cohort, t), exchange=number, kept=_kept(state, cohort))
+    message = replace(_asked(world, exchange, state, cohort, t, engine), exchange=number, kept=_kept(state, cohort))
+    server, world = state.as_seen_by(exchange.role), world.seen_by(exchange.role)
     there = message if absent is None or not absent.any() else message.to(~absent)
     node = _alone(engine)
     fused = exchange.fused(world, there, node) if node and len(there.users) else None
@@ -57,7 +60,35 @@ def play(
     tally = heard.tally(cohort, message)
     if not tally.accepted:
         return state, tally
-    return _put_back(exchange.finish(world, server, heard.sums, heard.delegates, t), state, heard), tally
+    after = exchange.finish(world, server, heard.sums, heard.delegates, t)
+    return _put_back(state.with_part_of(exchange.role, after), state, heard), tally
+
+
+def _asked(world: World, exchange: Exchange, state: Any, cohort: Ints, t: int, engine: Engine) -> Message:
+    """What all servers that have something to say send the cohort."""
+    message = None
+    for role, ask in ((exchange.role, exchange.ask), *exchange.beside):
+        said = ask(world.seen_by(role), state.as_seen_by(role), cohort, t)
+        _write_down(engine, t, role, DEVICES, said.common | said.own)
+        message = said if message is None else message.and_from(said)
+    assert message is not None
+    return message
+
+
+def pass_on(world: World, relay: Relay, state: Any, t: int, engine: Engine) -> Any:
+    """One server tells another; each sees its own part of the state."""
+    before, told = relay.tell(world.seen_by(relay.sender), state.as_seen_by(relay.sender))
+    _write_down(engine, t, relay.sender, relay.receiver, told)
+    state = state.with_part_of(relay.sender, before)
+    after = relay.hear(world.seen_by(relay.receiver), state.as_seen_by(relay.receiver), told, t)
+    return state.with_part_of(relay.receiver, after)
+
+
+def _write_down(engine: Engine, t: int, sender: str, receiver: str, arrays: dict[str, np.ndarray]) -> None:
+    """Of an engine that keeps a transcript."""
+    transcript = getattr(engine, "write_down", None)
+    if transcript is not None:
+        transcript(t, sender, receiver, arrays)
 
 
 def _kept(state: Any, users: Ints) -> Kept:
@@ -82,7 +113,7 @@ def _alone(engine: Engine) -> Histories | None:
 
 def trainer(federation: Federation, training: Training, settings: Any, context: Context) -> Trainer:
     """A federated algorithm as steps: step n is round t = n - 1 of the paper, or an epoch of rounds."""
-    world = world_of(training, settings, context.seed)
+    world = world_of(training, settings, context.seed, federation)
     return trainer_on(federation, world, LocalEngine.over(world, training, settings.nodes), context)
 
 
@@ -90,7 +121,10 @@ def trainer_on(federation: Federation, world: World, engine: Engine, context: Co
     """The same on any engine."""
 
     def start() -> tuple[Any, Tally]:
-        state, opening = replace(federation.start(world), **engine.begin(federation)), federation.opening(world)
+        state, opening = (
+            replace(federation.start(world), **engine.gather(federation.devices)),
+            federation.opening(world),
+        )
         if opening is None:
             return state, Tally()
         everybody = np.flatnonzero(world.members).astype(np.int32)
@@ -106,6 +140,9 @@ def trainer_on(federation: Federation, world: World, engine: Engine, context: Co
         _refuse_huge(cohort)
         tally, absent = Tally(cohort), _absent(world, cohort, t)
         for number, exchange in enumerate(federation.exchanges):
+            if isinstance(exchange, Relay):
+                state = pass_on(world, exchange, state, t, engine)
+                continue
             state, costs = play(world, exchange, state, cohort, t, engine, number, absent)
             tally = tally.and_then(costs)
         return state, tally
@@ -116,7 +153,7 @@ def trainer_on(federation: Federation, world: World, engine: Engine, context: Co
         node = _alone(engine)
         turns = federation.in_turn(world, node, state, ts) if node else None
         if turns is not None:
-            tally = fusing.tally_of(world, federation.exchanges[0], state.without_private(), turns)
+            tally = fusing.tally_of(world, _only(federation), state.without_private(), turns)
             state = turns.state
         else:
             state, tally = one_round(state, ts[0])
@@ -128,11 +165,16 @@ def trainer_on(federation: Federation, world: World, engine: Engine, context: Co
         refused_before = not tally.accepted
         return state, tally
 
-    return Trainer(start, step, lambda state: federation.model(world, state))
+    def model(state: Any) -> Recommender:
+        made, serve = federation.model(world, state), federation.serve
+        return made if serve is None else replace(made, **engine.gather(lambda at, node: serve(at, state, node)))  # type: ignore[type-var]
+
+    return Trainer(start, step, model)
 
 
-def world_of(training: Training, settings: Any, seed: int) -> World:
-    members = training.positives.counts > 0
+def world_of(training: Training, settings: Any, seed: int, federation: Federation | None = None) -> World:
+    """What is there before a federation begins; without one, only what all have in common."""
+    members, told = training.positives.counts > 0, federation and federation.told(training, settings)
     return World(
         settings,
         seed,
@@ -141,7 +183,14 @@ def world_of(training: Training, settings: Any, seed: int) -> World:
         members,
         training.user_features,
         len(training.positives.items),
+        *(told or ()),
     )
+
+
+def _only(federation: Federation) -> Exchange:
+    (exchange,) = federation.exchanges
+    assert isinstance(exchange, Exchange)
+    return exchange
 
 
 def _absent(world: World, cohort: Ints, t: int) -> Bools | None:

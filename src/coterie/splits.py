@@ -40,7 +40,10 @@ class Split:
         if train.ratings is not None:
             ratings = np.ascontiguousarray(train.ratings[np.lexsort((train.items, train.users))])
         excluded = self.everything() if as_published else positives
-        return Training(train.n_users, train.n_items, positives, excluded, ratings, train.user_features)
+        return Training(
+            train.n_users, train.n_items, positives, excluded, ratings, train.user_features,
+            item_texts=train.item_texts, item_categories=train.item_categories, item_bodies=train.item_bodies,
+        )  # fmt: skip
 
     def seen(self) -> Rows:
         """What a recommendation leaves out when the test part is judged: training and validation."""
@@ -128,14 +131,16 @@ def _texts(ids: list[Ids]) -> Ids:
 def _described(whole: Interactions, parts: list[Interactions]) -> Interactions:
     texts: dict[str, str] = {}
     categories: dict[str, tuple[str, ...]] = {}
+    bodies: dict[str, str] = {}
     features: dict[str, dict[str, str]] = {}
     for p in reversed(parts):
         names = [str(i) for i in p.item_ids]
         texts |= {} if p.item_texts is None else dict(zip(names, p.item_texts, strict=True))
         categories |= {} if p.item_categories is None else dict(zip(names, p.item_categories, strict=True))
+        bodies |= {} if p.item_bodies is None else dict(zip(names, p.item_bodies, strict=True))
         for feature, values in p.user_features.items():
             features.setdefault(feature, {}).update(zip(map(str, p.user_ids), values, strict=True))
-    return whole.describe_items(texts, categories).describe_users(features)
+    return whole.describe_items(texts, categories, bodies).describe_users(features)
 
 
 def given(data: Interactions, users: Ints, items: Ints) -> Split:

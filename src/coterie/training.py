@@ -168,6 +168,12 @@ def fit(chosen: Algorithm, training: Training, settings: Settings, context: Cont
     return model
 
 
+def sampled(protocol: Protocol, parts: Split, seed: int, part: str = "test") -> Candidates:
+    """What the test part of a split is ranked against."""
+    for_each = protocol.candidates_for == "item"
+    return sampling.sample(parts.test, parts.everything(), protocol.candidates, seed, part, for_each)
+
+
 @dataclass(frozen=True, slots=True)
 class Ruler:
     """What a model is measured on while it trains."""
@@ -186,9 +192,9 @@ class Ruler:
         if parts.validation is None:
             return cls("test", headline, protocol, parts.seen(), parts.test, candidates)
         if candidates is not None:  # the test part stays out of sight: validation has candidates of its own
-            known = parts.for_tuning().everything()
-            n_negatives = candidates.items.shape[1] - int(candidates.relevant.max())
-            candidates = sampling.sample(parts.validation, known, n_negatives, experiment.choice.seed, "validation")
+            given = candidates.items.shape[1] - 1 if protocol.candidates_file else protocol.candidates
+            fair = protocol.model_copy(update={"candidates": given})
+            candidates = sampled(fair, parts.for_tuning(), experiment.choice.seed, "validation")
         return cls("validation", headline, protocol, parts.train.rows, parts.validation, candidates)
 
     def measure(self, model: Recommender, n: int) -> dict[str, float]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from coterie.content import Content
 
 Ints: TypeAlias = NDArray[np.int32]
 Longs: TypeAlias = NDArray[np.int64]
@@ -52,7 +55,7 @@ class Rows:
     def of(self, user: int) -> Ints:
         return self.items[self.offsets[user] : self.offsets[user + 1]]
 
-    def take(self, users: Ints) -> tuple[Longs, Ints]:
+    def take(self, users: Ints | Longs) -> tuple[Longs, Ints]:
         """(row, item) for every item of the given users; row counts within `users`."""
         return np.repeat(np.arange(len(users)), self.counts_of(users)), self.items[self.places(users)]
 
@@ -116,6 +119,11 @@ class Training:
     """What is known about people beside what they did, such as their region."""
     wishes: Wishes | None = None
     """What people said that they want to keep for themselves: devices know, the server does not."""
+    item_texts: Ids | None = None
+    item_categories: Ids | None = None
+    item_bodies: Ids | None = None
+    content: Content | None = None
+    """The same, and what people's features say, as a model reads it; only where one does."""
 
     @cached_property
     def users(self) -> Ints:
@@ -134,8 +142,9 @@ class Training:
             ratings = self.ratings[self.positives.places(users)]
         wishes = self.wishes and self.wishes.of_users(users, self.positives)
         return Training(
-            len(users), self.n_items, self.positives.of_users(users), self.excluded.of_users(users), ratings, {}, wishes
-        )
+            len(users), self.n_items, self.positives.of_users(users), self.excluded.of_users(users), ratings, {}, wishes,
+            content=self.content and self.content.of_users(users),
+        )  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.positives.items)
@@ -158,6 +167,10 @@ class Message:
         """The same message for some of the users."""
         own, kept = ({name: rows[which] for name, rows in part.items()} for part in (self.own, self.kept))
         return Message(self.round, self.users[which], self.common, own, self.exchange, kept)
+
+    def and_from(self, other: Message) -> Message:
+        """With what another server sends the same users."""
+        return replace(self, common=self.common | other.common, own=self.own | other.own)
 
 
 class Sizes(NamedTuple):

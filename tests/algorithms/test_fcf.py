@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from small_federation import histories, play, play_locally, sha256, world_for
 from coterie import api, kernels, rounds
 from coterie.algorithms import fcf
 from coterie.baselines import als
-from coterie.federation import Exchange, Federation, Kept, World
+from coterie.federation import Exchange, Histories, Kept, World
 from coterie.runtime.local import LocalEngine
 from coterie.types import SCALE, TOO_LARGE, Message, Rows, Training
 from coterie.validation import Reply
@@ -171,8 +172,8 @@ class Deaf:
     def __init__(self, engine: LocalEngine, rounds: set[int]) -> None:
         self.engine, self.rounds = engine, rounds
 
-    def begin(self, federation: Federation) -> Kept:
-        return self.engine.begin(federation)
+    def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
+        return self.engine.gather(make)
 
     def call(self, exchange: Exchange, message: Message) -> list[Reply]:
         return [] if message.round in self.rounds else self.engine.call(exchange, message)
@@ -228,7 +229,7 @@ class Apart:
     """The local engine, without its word that it is alone, and with an ear on how many are asked at a time."""
 
     def __init__(self, engine: LocalEngine) -> None:
-        self.begin, self.engine, self.asked = engine.begin, engine, []  # type: ignore[var-annotated]
+        self.gather, self.engine, self.asked = engine.gather, engine, []  # type: ignore[var-annotated]
 
     def call(self, exchange: Exchange, message: Message) -> list[Reply]:
         self.asked.append(len(message.users))

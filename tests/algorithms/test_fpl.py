@@ -99,7 +99,7 @@ class OneByOne:
     """The local engine, without its word that it is alone: every round is then played by itself."""
 
     def __init__(self, engine: LocalEngine) -> None:
-        self.begin, self.call = engine.begin, engine.call
+        self.gather, self.call = engine.gather, engine.call
 
 
 @pytest.mark.parametrize("reading", ["authors", "literal"])

@@ -28,7 +28,7 @@ from coterie.types import Rows, Training
 NAMES = sorted(HERE)
 SAME_FOR_EVERYBODY = {"random", "popular"}
 WITHOUT_CHANCE = {"popular", "ease", "userknn", "itemknn"}
-FEW_STEPS = {"epochs": 3, "rounds": 3, "embedding_size": 6, "rounds_an_epoch": 20}
+FEW_STEPS = {"epochs": 3, "rounds": 3, "embedding_size": 6, "rounds_an_epoch": 20, "inputs": 100}
 
 every_algorithm = pytest.mark.parametrize("name", NAMES)
 
@@ -62,7 +62,8 @@ def training(parts) -> Training:
 def tiny(histories: list[list[int]], n_items: int) -> Training:
     users = np.repeat(np.arange(len(histories)), [len(h) for h in histories]).astype(np.int32)
     rows = Rows.build(users, np.array([i for h in histories for i in h], np.int32), len(histories))
-    return Training(len(histories), n_items, rows, rows, None)
+    titles = np.array([f"Number {n}" for n in range(n_items)], dtype=object)
+    return Training(len(histories), n_items, rows, rows, None, item_texts=titles)
 
 
 # Determinism.
@@ -231,6 +232,10 @@ TOY: dict[str, dict[str, Any]] = {
     "ease": {"reg": 10.0},
     "multivae": {"epochs": 40, "hidden": 32, "latent": 16, "batch_size": 7, "learning_rate": 0.01},
 }
+TOWERS = {"rounds": 100, "learning_rate": 0.01, "smoothing": 10.0, "decay": "none", "inputs": 300, "users_a_round": 28}
+TOY |= {name: TOWERS | {"embedding_size": 16} for name in NAMES if name.startswith(("fl-", "sttfedrec-"))}
+ALONE = {"epochs": 100, "learning_rate": 0.01, "smoothing": 10.0, "inputs": 300, "batch_size": 28, "embedding_size": 16}
+TOY |= {"dssm": ALONE, "clsm": ALONE}
 
 
 def checkerboard(blocks: int = 4, size: int = 7) -> Interactions:
@@ -242,7 +247,9 @@ def checkerboard(blocks: int = 4, size: int = 7) -> Interactions:
         for item in range(size)
     ]
     users, items, times = zip(*columns, strict=True)
-    return Interactions.from_columns(users, items, None, times)
+    kinds = ("harbour", "mountain", "festival", "quantum")
+    titles = {str(item): f"{kinds[item // size]} number {item}" for item in range(blocks * size)}
+    return Interactions.from_columns(users, items, None, times).describe_items(titles, {})
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in SAME_FOR_EVERYBODY])

@@ -1,70 +1,18 @@
-"""What a test item is ranked against: distinct, unseen, uniform, seeded; and NCF's published lists."""
+"""What a test item is ranked against: distinct, unseen, seeded; and NCF's published lists."""
 
 from __future__ import annotations
 
-import itertools
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy.stats import chisquare
-from score_table import histories
 
-from coterie import api, splits, streams
+from coterie import api, splits
 from coterie.data.interactions import Interactions
 from coterie.errors import DataError
-from coterie.evaluate.candidates import nth_unseen, read_published, sample, unseen_items
+from coterie.evaluate.candidates import read_published, sample
 from coterie.paths import data_folder
 from coterie.splits import split
-
-some_histories = st.integers(1, 12).flatmap(
-    lambda n_items: st.tuples(st.just(n_items), st.lists(st.sets(st.integers(0, n_items - 1)), min_size=1, max_size=5))
-)
-
-
-@settings(deadline=None, max_examples=150)
-@given(some_histories, st.integers(0, 15), st.integers(0, 2**32))
-def test_negatives_are_distinct_and_unseen_and_as_many_as_there_are(case, n, seed):
-    n_items, seen = case
-    users = np.arange(len(seen), dtype=np.int32)
-    drawn = unseen_items(
-        histories([sorted(s) for s in seen]), users, n_items, n, streams.keys(seed, "test", last=users)
-    )
-    assert drawn.shape == (len(seen), n)
-    for row, had in zip(drawn.tolist(), seen, strict=True):
-        items = [item for item in row if item >= 0]
-        assert len(items) == len(set(items)) == min(n, n_items - len(had))
-        assert set(items) <= set(range(n_items)) - had
-
-
-@settings(deadline=None, max_examples=150)
-@given(some_histories)
-def test_nth_unseen_equals_a_slow_loop(case):
-    n_items, seen = case
-    rows = histories([sorted(s) for s in seen])
-    for user, had in enumerate(seen):
-        free = [item for item in range(n_items) if item not in had]
-        ranks = np.arange(len(free), dtype=np.int64)[None, :]
-        assert nth_unseen(rows, np.array([user], np.int32), ranks, n_items)[0].tolist() == free
-
-
-def test_every_unseen_item_and_every_pair_of_them_is_as_likely():
-    seen = [2, 3, 7]
-    n_users = 30_000
-    rows = histories([seen] * n_users)
-    drawn = unseen_items(
-        rows, np.arange(n_users, dtype=np.int32), 10, 2, streams.keys(0, "test", last=np.arange(n_users))
-    )
-    singles = Counter(drawn.ravel().tolist())
-    pairs = Counter(tuple(sorted(row)) for row in drawn.tolist())
-    free = [item for item in range(10) if item not in seen]
-    assert set(singles) == set(free)
-    assert set(pairs) == set(itertools.combinations(free, 2))
-    assert chisquare(list(singles.values())).pvalue > 1e-3
-    assert chisquare(list(pairs.values())).pvalue > 1e-3
 
 
 def test_a_sample_holds_the_test_items_first_and_nothing_the_user_did(people):

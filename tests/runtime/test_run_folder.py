@@ -57,7 +57,9 @@ def broken(runs: Path, tmp_path: Path) -> Path:
 
 def of_devices(name: str) -> set[str]:
     """Files of what stays on people's devices, beside the model and beside the last checkpoint."""
-    return {disk.DEVICES, "devices-2.npz"} if algorithm(name).state.private else set()
+    beside = {"devices-2.npz"} if algorithm(name).state.private else set()
+    made_there = algorithm(name).federated and "tower" in algorithm(name).settings.model_fields
+    return beside | ({disk.DEVICES} if beside or made_there else set())
 
 
 @pytest.mark.parametrize("name", HERE)

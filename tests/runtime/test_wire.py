@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from small_federation import FEDERATED, histories, world_for
+from small_federation import ON_KERNELS, histories, world_for
 
 from coterie import registry
 from coterie.federation import Exchange, Federation, Histories
@@ -93,13 +93,13 @@ def test_numbers_of_names_and_types_never_change():
 
 def exchanges() -> list[tuple[str, Exchange]]:
     found = []
-    for name in FEDERATED:
+    for name in ON_KERNELS:
         federation = registry.algorithm(name).train
         assert isinstance(federation, Federation)
         found += [
             (name, e)
             for e in (*federation.exchanges, federation.opening(world_for(name, histories(0))))
-            if e is not None
+            if isinstance(e, Exchange)
         ]
     return found
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from coterie.data import foursquare, movielens, pinterest, tripadvisor, yelp
+from coterie.data import articles, foursquare, movielens, pinterest, tripadvisor, yelp
 from coterie.data.fetch import Archive, Source, Wheel
 from coterie.data.interactions import Interactions
 from coterie.data.options import Reading
@@ -120,6 +120,17 @@ DATASETS: dict[str, Dataset] = {
             terms="cite Zheng, Mobasher and Burke 2014 (WI-IAT)",
             filters=FEDFAST,
             by_hand=f"Get {tripadvisor.ARCHIVE} from the context-aware data sets of CARSKit (Zheng et al.) and put it",
+        ),
+        Dataset(
+            "watson-articles",
+            "Article clicks on IBM Watson Studio: 5,148 users, 714 articles, 45,976 clicks, no times",
+            "holdout-10",
+            read=articles.read,
+            signature=(articles.CLICKS,),
+            terms="none stated; course data",
+            filters={"min_user_records": 20},  # STTFedRec, Section 4.1: users with less than 20 clicks are removed
+            by_hand=f"Get the clicks and texts of IBM Watson Studio's articles from somebody who works with them and put {articles.CLICKS} "
+            f"and {articles.ARTICLES}, plain or gzipped,",
         ),
         Dataset(  # last: others' files have telling names, so a folder with one of them and a train.txt is theirs
             "pinterest",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,6 +44,8 @@ class Interactions:
     item_texts: Ids | None = None
     item_categories: Ids | None = None
     """One tuple of names per item."""
+    item_bodies: Ids | None = None
+    """Long texts, where a title is not all there is to read."""
     user_features: dict[str, Ids] = field(default_factory=dict)
     user_records: Longs | None = None
     """How often each user stands in the source, repeated pairs counted; for filters."""
@@ -131,6 +134,7 @@ class Interactions:
         for feature in sorted(self.user_features):
             digest.update(feature.encode())
             named.append(self.user_features[feature])
+        named += [told for told in (self.item_texts, self.item_categories, self.item_bodies) if told is not None]
         for ids in named:
             digest.update("\x1f".join(map(str, ids)).encode(errors="surrogatepass") + b"\x1e")
         return digest.hexdigest()
@@ -163,17 +167,24 @@ class Interactions:
             item_order=_renumbered(self.item_order, items),
             item_texts=None if self.item_texts is None else self.item_texts[items],
             item_categories=None if self.item_categories is None else self.item_categories[items],
+            item_bodies=None if self.item_bodies is None else self.item_bodies[items],
             user_features={name: values[users] for name, values in self.user_features.items()},
             user_records=None if self.user_records is None else self.user_records[users],
         )
 
-    def describe_items(self, texts: Mapping[str, str], categories: Mapping[str, tuple[str, ...]]) -> Interactions:
-        """Attach texts and categories given by external id; items without one get an empty entry."""
+    def describe_items(
+        self,
+        texts: Mapping[str, str],
+        categories: Mapping[str, tuple[str, ...]],
+        bodies: Mapping[str, str] = MappingProxyType({}),
+    ) -> Interactions:
+        """Attach texts, categories and long texts given by external id; items without one get an empty entry."""
         names = [str(i) for i in self.item_ids]
         return replace(
             self,
             item_texts=objects([texts.get(n, "") for n in names]) if texts else None,
             item_categories=objects([categories.get(n, ()) for n in names]) if categories else None,
+            item_bodies=objects([bodies.get(n, "") for n in names]) if bodies else None,
         )
 
     def describe_users(self, features: dict[str, dict[str, str]]) -> Interactions:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coterie.federation import Exchange, Federation, Kept
+from coterie.federation import Exchange, Histories, Kept, World
 from coterie.rounds import Engine
 from coterie.types import TOO_LARGE, Ints, Longs, Message, Updates
 from coterie.validation import Reply
@@ -56,8 +56,8 @@ class Listening:
     def __init__(self, engine: Engine, hear: Callable[[Overheard], None]) -> None:
         self._engine, self._hear = engine, hear
 
-    def begin(self, federation: Federation) -> Kept:
-        return self._engine.begin(federation)
+    def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
+        return self._engine.gather(make)
 
     def call(self, exchange: Exchange, message: Message) -> list[Reply]:
         replies = self._engine.call(exchange, message)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coterie import streams
 from coterie.data.files import open_text
 from coterie.data.interactions import Interactions
+from coterie.draws import many_unseen_items, unseen_items
 from coterie.errors import DataError
 from coterie.types import Ints, Longs, Rows
 
@@ -30,49 +30,25 @@ class Candidates:
         return Candidates(self.users[order], self.items[order], self.relevant[order])
 
 
-def sample(held: Interactions, known: Rows, n_negatives: int, seed: int, part: str = "test") -> Candidates:
-    """`n_negatives` distinct items per user that the user never touched, or all of them where there are fewer.
+def sample(
+    held: Interactions, known: Rows, n_negatives: int, seed: int, part: str = "test", for_each_item: bool = False
+) -> Candidates:
+    """`n_negatives` distinct items per user, or per held-out item, that the user never touched; all of them where there are fewer.
 
     Every user and every part (test, validation) has a stream of its own.
     """
     wanted = held.rows
     users = np.flatnonzero(wanted.counts).astype(np.int32)
     keys = streams.keys(seed, f"candidates {part}", last=users)
-    negatives = unseen_items(known, users, held.n_items, n_negatives, keys)
     counts = wanted.counts_of(users)
+    if for_each_item:
+        negatives = many_unseen_items(known, users, held.n_items, n_negatives * counts, keys)
+    else:
+        negatives = unseen_items(known, users, held.n_items, n_negatives, keys)
     positives = np.full((len(users), counts.max(initial=0)), -1, np.int32)
     rows, items = wanted.take(users)
     positives[rows, np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)] = items
     return Candidates(users, _padding_last(np.hstack([positives, negatives])), counts)
-
-
-def unseen_items(seen: Rows, users: Ints, n_items: int, n: int, keys: NDArray[np.uint64]) -> Ints:
-    """(users, n) distinct items outside `seen`, uniformly; -1 where a user has no more."""
-    free = n_items - seen.counts_of(users)
-    ranks = _distinct(free, n, keys)
-    return np.where(ranks < 0, -1, nth_unseen(seen, users, np.maximum(ranks, 0), n_items)).astype(np.int32)
-
-
-def nth_unseen(seen: Rows, users: Ints, ranks: Longs, n_items: int) -> Longs:
-    """The item with `rank` unseen items before it: rank + (how many seen items s_j have s_j - j <= rank)."""
-    owner = np.repeat(np.arange(len(seen.counts)), seen.counts)
-    before = seen.items - (np.arange(len(seen.items)) - seen.offsets[owner])
-    passed = np.searchsorted(
-        owner * (n_items + 1) + before, users[:, None].astype(np.int64) * (n_items + 1) + ranks, side="right"
-    )
-    return ranks + passed - seen.offsets[users][:, None]
-
-
-def _distinct(limits: Longs, n: int, keys: NDArray[np.uint64]) -> Longs:
-    """(rows, n) distinct numbers below each row's limit, by Floyd's method for all rows at once; -1 past the limit."""
-    chosen = np.full((len(limits), n), -1, np.int64)
-    for j in range(n):
-        top = limits - n + j  # draw from 0..top; if that is taken, take top, which no earlier step could draw
-        drawn = streams.below(streams.words(keys, j), np.maximum(top + 1, 0))
-        chosen[:, j] = np.where((chosen[:, :j] == drawn[:, None]).any(axis=1), top, drawn)
-    short = limits < n
-    chosen[short] = np.where(np.arange(n) < limits[short, None], np.arange(n), -1)
-    return chosen
 
 
 def _padding_last(items: Ints) -> Ints:

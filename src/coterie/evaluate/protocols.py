@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -10,7 +10,8 @@ from coterie.errors import UnknownName
 from coterie.settings import Settings
 from coterie.splits import Rule
 
-ACCURACY = ("HR", "NDCG", "MRR", "P", "R", "F1")
+ACCURACY = ("HR", "NDCG", "MRR", "P", "R", "F1", "AUC")
+WITHOUT_CUTOFF = ("AUC",)
 DIVERSITY = ("IC", "Gini", "Pop")
 
 
@@ -21,6 +22,8 @@ class Protocol(Settings):
     """Share held out by temporal, global-time and random."""
     candidates: int = Field(0, ge=0)
     """Sampled negatives a test item is ranked against; 0 ranks all items."""
+    candidates_for: Literal["user", "item"] = "user"
+    """Whether so many are sampled for every user, or for every one of a user's test items."""
     candidates_file: str | None = None
     """Published test pairs and negatives in NCF's format, instead of sampled ones."""
     cutoffs: tuple[int, ...] = Field((10,), min_length=1)
@@ -74,12 +77,16 @@ class Protocol(Settings):
     @property
     def followed(self) -> str:
         """The metric that is followed while training."""
-        return f"{next((name for name in self.headline if name in ACCURACY), 'NDCG')}@{self.cutoffs[0]}"
+        return _at(next((name for name in self.headline if name in ACCURACY), "NDCG"), self.cutoffs[0])
 
     @property
     def shown(self) -> tuple[str, ...]:
         """Names of the metrics shown first, such as HR@10."""
-        return tuple(f"{name}@{k}" for k in self.cutoffs for name in self.headline)
+        return tuple(dict.fromkeys(_at(name, k) for k in self.cutoffs for name in self.headline))
+
+
+def _at(name: str, k: int) -> str:
+    return name if name in WITHOUT_CUTOFF else f"{name}@{k}"
 
 
 PROTOCOLS: dict[str, dict[str, Any]] = {
@@ -91,6 +98,13 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
         "fraction": 0.2,
         "headline": ("P", "R", "IC", "Gini"),
         "category_bias": True,
+    },
+    "holdout-10": {  # STTFedRec, Section 4.1: ten items that a user did not click for every one held out
+        "split": "temporal",
+        "fraction": 0.2,
+        "candidates": 10,
+        "candidates_for": "item",
+        "headline": ("AUC", "P", "NDCG"),
     },
     "full": {"split": "leave-one-out", "candidates": 0},
 }

@@ -10,13 +10,14 @@ import numpy as np
 from coterie import kernels, parallel
 from coterie.errors import DataError, Diverged
 from coterie.evaluate.candidates import Candidates
-from coterie.models.recommender import Recommender
+from coterie.models.recommender import Recommender, pick
 from coterie.progress import Advance
 from coterie.types import Bools, Floats, Ints, Longs, Rows
 
 BLOCK_CELLS = 1 << 20  # scores in a block
 WAVE = 4  # blocks held at a time; with eight their memory comes anew from the system every time
 GATHERED = 16  # numbers a model gathers for a candidate's score, about
+MANY = 512  # candidates
 UNNAMED: Ints = np.empty((0, 0), np.int32)
 
 
@@ -70,8 +71,10 @@ def rank_candidates(model: Recommender, candidates: Candidates, k: int) -> Ranks
         padding = Rows.build(rows.astype(np.int32), columns.astype(np.int32), len(users))
         first = np.flatnonzero(np.arange(items.shape[1]) < relevant[:, None]) % items.shape[1]
         wanted = Rows(np.concatenate([[0], np.cumsum(relevant)]), first.astype(np.int32))
-        return Scored(users, model.serves(users), model.score(users, items), padding, wanted, items)
+        scores = pick(model.score(users), items) if many else model.score(users, items)
+        return Scored(users, model.serves(users), scores, padding, wanted, items)
 
+    many = candidates.items.shape[1] > MANY  # then scoring everything, in one product, is quicker than to gather
     return _in_blocks(scored, np.arange(len(candidates.users), dtype=np.int32), candidates.items.shape[1] * GATHERED, k)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from coterie import streams
-from coterie.federation import Exchange, Federation, Histories, Kept, World
+from coterie.federation import Exchange, Histories, Kept, World
 from coterie.runtime.wire import Malformed, decode, encode
 from coterie.types import Message, Training, Updates
 from coterie.validation import Reply
@@ -24,19 +25,20 @@ class LocalEngine:
     def over(cls, world: World, training: Training, n_nodes: int, through_the_wire: bool | None = None) -> LocalEngine:
         """User u lives on node u mod n. Nodes do not learn what the server may know about people."""
         people, seed = np.arange(training.n_users, dtype=np.int32), streams.key(world.seed, "devices")
+        training = replace(training, content=world.on_devices)
         shares = [people[n::n_nodes] for n in range(n_nodes)]
         nodes = tuple(Histories(users, training.of_users(users) if n_nodes > 1 else training, seed) for users in shares)
         wired = n_nodes > 1 if through_the_wire is None else through_the_wire
-        return cls(replace(world, user_features={}), nodes, wired)
+        return cls(replace(world, user_features={}, content=None, on_devices=None), nodes, wired)
 
     @property
     def alone(self) -> Histories | None:
         """The node that hosts everybody, if there is one and nothing has to become bytes."""
         return self.nodes[0] if len(self.nodes) == 1 and not self.through_the_wire else None
 
-    def begin(self, federation: Federation) -> Kept:
-        """What all devices begin with, by user; the simulator keeps it in one place."""
-        parts = [(node.users, federation.devices(self.world, node)) for node in self.nodes]
+    def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
+        """What all devices make for themselves, by user; the simulator keeps it in one place."""
+        parts = [(node.users, make(self.world, node)) for node in self.nodes]
         users = np.concatenate([people for people, _ in parts])
         order = np.argsort(users)
         return {name: np.concatenate([kept[name] for _, kept in parts])[order] for name in parts[0][1]}

@@ -20,7 +20,10 @@ from coterie.types import Message, Updates
 MAGIC = b"COT1"
 HEAD = struct.Struct("<4sIBB")
 ENTRY = struct.Struct("<BBB")
-NAMES = ("users", "samples", "offsets", "items", "item_rows", "user_rows", "dense", "cluster", "item_bias")
+NAMES = (
+    "users", "samples", "offsets", "items", "item_rows", "user_rows", "dense", "cluster", "item_bias",
+    "tower", "item_tower", "embeddings", "slots", "cut",
+)  # fmt: skip
 """Append only: a name is its place."""
 DTYPES = tuple(np.dtype(d) for d in ("<i4", "<i8", "<f4", "<f8", "<u1", "<u8"))
 COMMON = 64  # added to the name of an array that is for all users of a message

@@ -1,0 +1,142 @@
+"""Two towers trained the naive way: a device has all items' texts and trains both towers (STTFedRec, Figure 2b; Huang et al. 2020).
+
+    foreach round
+        S sends Theta_u and Theta_v to K users
+        each draws T items as in STTFedRec and sends dL_k / dTheta_u and dL_k / dTheta_v
+        S takes a step of FedAdam with the mean of each
+
+The same seed draws the same users, items and dropout as `sttfedrec-dssm` and `sttfedrec-clsm`, which take the same steps with half the
+parameters on the way and none of the items' texts on devices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from coterie import streams
+from coterie.algorithm import Algorithm
+from coterie.algorithms import sttfedrec
+from coterie.algorithms.sttfedrec import UNIT, catalogue, drawn_by, fixed, of_items, once
+from coterie.content import Content, read
+from coterie.federation import Delegates, Exchange, Federation, Fused, Histories, Sums, World
+from coterie.models.private_factors import PrivateFactors
+from coterie.records import Record
+from coterie.towers.learning import Moved, Readers, fedadam
+from coterie.towers.requests import told_of
+from coterie.towers.settings import FederatedTowers
+from coterie.types import Floats, Ints, Message, Sizes, Training, Updates
+
+
+@dataclass(frozen=True, slots=True)
+class State(Record):
+    user_tower: Floats  # Theta_u
+    user_mean: Floats
+    user_square: Floats
+    item_tower: Floats  # Theta_v
+    item_mean: Floats
+    item_square: Floats
+
+
+def told(training: Training, settings: FederatedTowers) -> tuple[Content, Content]:
+    """Devices have downloaded everything that there is to read about items."""
+    whole = read(training, settings.kind.reads, settings.inputs, settings.most_words, settings.person)
+    return replace(whole, people=None), whole
+
+
+def start(world: World) -> State:
+    towers = Readers(world.settings)
+    user, item = (towers.start(world.seed, what) for what in ("user tower", "item tower"))
+    zeros = np.zeros_like(user)
+    return State(user, zeros, zeros, item, zeros, zeros)
+
+
+def ask(world: World, state: State, cohort: Ints, t: int) -> Message:
+    return Message(t, cohort, {"tower": state.user_tower, "item_tower": state.item_tower}, {})
+
+
+def slopes(world: World, message: Message, node: Histories) -> tuple[Floats, Floats]:
+    """The sums of dL_k / dTheta_u and dL_k / dTheta_v over all users of a message."""
+    users, t, content = message.users, message.round, node.training.content
+    assert content is not None
+    assert content.items is not None
+    drawn = drawn_by(world, node, users, t)
+    items, places = np.unique(drawn.items, return_inverse=True)  # -1 is the first where there is one
+    people = told_of(content, node.places(users), drawn.profiles)
+    return Readers(world.settings).of_both(
+        (message.common["tower"], message.common["item_tower"]),
+        (people, streams.keys(node.seed, "dropout of people", t, last=users)),
+        (content.items.take(np.maximum(items, 0)), of_items(world, items, t)),
+        content, places.reshape(drawn.items.shape).astype(np.int32), drawn,
+    )  # fmt: skip
+
+
+def client_update(world: World, message: Message, node: Histories) -> Updates:
+    """One device after the other: everybody's own gradients."""
+    found = [np.concatenate(slopes(world, message.to(np.array([k])), node)) for k in range(len(message.users))]
+    n, none = len(found), np.empty(0, np.int32)
+    dense = fixed(np.stack(found))
+    return Updates(
+        message.users, once(n), np.zeros(n + 1, np.int64), none, none.reshape(0, 0), none.reshape(n, 0), dense
+    )
+
+
+def sizes(world: World, state: State) -> Sizes:
+    return Sizes(0, 0, 0, 2 * Readers(world.settings).size)
+
+
+def add_up(world: World, message: Message, updates: Updates) -> Sums:
+    return {"towers": updates.dense.sum(axis=0, dtype=np.int64)}
+
+
+def fused(world: World, message: Message, node: Histories) -> Fused | None:
+    """All devices in one batch: the sum of everybody's gradient is the gradient of the sum."""
+    whole = np.concatenate(slopes(world, message, node)).astype(np.float64)
+    if not np.isfinite(whole).all():
+        return None
+    n = len(message.users)
+    everybody = Delegates(message.users, once(n), np.empty((n, 0), np.int32))
+    return Fused({"towers": np.rint(whole * UNIT).astype(np.int64)}, everybody, np.zeros(n, np.int64), {})
+
+
+def move(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
+    mean = (sums["towers"] / (UNIT * len(delegates.users))).astype(np.float32)
+    settings, size = world.settings, len(state.user_tower)
+    user, item = (
+        fedadam(before, by, settings, settings.rate_at(t))
+        for before, by in (
+            (Moved(state.user_tower, state.user_mean, state.user_square), mean[:size]),
+            (Moved(state.item_tower, state.item_mean, state.item_square), mean[size:]),
+        )
+    )
+    return State(user.parameters, user.mean, user.square, item.parameters, item.mean, item.square)
+
+
+def model(world: World, state: State) -> PrivateFactors:
+    """Every device would make these vectors for itself, from texts that it has."""
+    content = catalogue(world)
+    assert content.items is not None
+    rows = Readers(world.settings).directions(state.item_tower, content.items, content)
+    return PrivateFactors(np.empty((0, rows.shape[1]), np.float32), rows, np.zeros(len(rows), np.float32))
+
+
+EXCHANGE = Exchange(ask, client_update, add_up, move, sizes, fused=fused)
+FEDERATION = Federation(start, sttfedrec.sample, (EXCHANGE,), model, told=told, serve=sttfedrec.serve)
+
+
+class FLTowersCLSM(FederatedTowers):
+    tower: str = "clsm"
+    """What reads items and people: dssm or clsm."""
+
+
+def _with(tower: str, settings: type[FederatedTowers]) -> Algorithm:
+    return Algorithm(
+        f"two towers ({tower}), both trained on devices",
+        settings, FEDERATION, state=State, steps=lambda settings: settings.rounds, kernels=("sums", "clusters"),
+        paper="Huang et al. 2020",
+    )  # fmt: skip
+
+
+DSSM = _with("DSSM", FederatedTowers)
+CLSM = _with("CLSM", FLTowersCLSM)

@@ -1,0 +1,357 @@
+"""STTFedRec: two towers, of which a device trains only the one that reads its user.
+
+Qin, Zhang, Liu, Qian. Split two-tower model for efficient and privacy-preserving cross-device federated recommendation. 2022
+(Section 3.3). Three roles: devices, a recommendation server (item data, item tower) and an aggregation server (user tower).
+
+    Step 1  initialisation            both towers from N(0, 0.1); K users for the round
+    Step 2  obfuscated item request   a device asks the recommendation server for T items: a share rho of them it did not click
+                                      I_k = M_v(V_k, Theta_v)                                               (6)
+    Step 3  local training            u_k = M_u(x_k, Theta_u)                                               (7)
+                                      L_k = -1/T sum_j r_j log softmax_j(cos(u_k, i_kj))                    (8)
+                                      g_k = dL_k / dTheta_u                                                 (9)
+    Step 4  aggregation               the aggregation server learns the mean of g_k                         (12)
+    Step 5  user tower                Theta_u <- Theta_u - rate m / (sqrt(v) + tau)                         (13)
+    Step 6  item tower                the same, by what comes back from the items' vectors                  (14, 15)
+
+Deviations. The paper sends the mean of the losses back to the recommendation server, which cannot be differentiated there: a device
+sends dL_k / di_kj for the items it asked for, the aggregation server adds them up and hands on the sum, and the recommendation server
+goes back from it through its tower. That is exact: `fl-dssm` takes the same steps (a test says so). Eqs. 13 and 15 add a step along
+the slope of a loss, and put tau into the root or beside it: here the step is subtracted, and tau stands beside.
+
+The aggregation server does not learn which items it adds up: the recommendation server numbers those of a round anew (slots).
+Gradients travel in units of 2^-24, since their entries are small.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from coterie import clusters, streams
+from coterie.algorithm import Algorithm
+from coterie.content import Content, read
+from coterie.federation import (
+    RECOMMENDATION,
+    Delegates,
+    Exchange,
+    Federation,
+    Fused,
+    Histories,
+    Kept,
+    Relay,
+    Sums,
+    World,
+)  # fmt: skip
+from coterie.models.private_factors import PrivateFactors
+from coterie.records import Record
+from coterie.towers import requests
+from coterie.towers.learning import Moved, Readers, fedadam
+from coterie.towers.requests import Requests, told_of
+from coterie.towers.settings import FederatedTowers
+from coterie.types import NOT_FINITE, SCALE, TOO_LARGE, Floats, Ints, Longs, Message, Sizes, Training, Updates
+
+AGGREGATION = "aggregation"
+UNIT = 16 * SCALE
+"""One, in the fixed point of gradients."""
+
+
+class STTFedRec(FederatedTowers):
+    tower: str = "dssm"
+    """What reads items and people: dssm or clsm."""
+
+
+@dataclass(frozen=True, slots=True)
+class State(Record):
+    roles: ClassVar = {
+        RECOMMENDATION: ("item_tower", "item_mean", "item_square", "askers", "asked"),
+        AGGREGATION: ("user_tower", "user_mean", "user_square", "cut"),
+    }
+    user_tower: Floats  # Theta_u
+    user_mean: Floats
+    user_square: Floats
+    item_tower: Floats  # Theta_v
+    item_mean: Floats
+    item_square: Floats
+    askers: Ints  # (n,) who asked in this round; nobody between rounds
+    asked: Ints  # (n, T) for what, ascending; -1 first where there are fewer
+    cut: Floats  # (slots, k) the mean slope by the items' vectors; empty between rounds
+
+
+# Step 1. Initialisation
+
+
+def told(training: Training, settings: FederatedTowers) -> tuple[Content, Content]:
+    """A device knows the titles of what its user did, and its user; items' texts are the recommendation server's."""
+    whole = read(training, settings.kind.reads, settings.inputs, settings.most_words, settings.person)
+    return replace(whole, people=None), replace(whole, items=None)
+
+
+def start(world: World) -> State:
+    towers = Readers(world.settings)
+    user, item = (towers.start(world.seed, what) for what in ("user tower", "item tower"))
+    zeros, T = np.zeros_like(user), world.settings.compared
+    nobody, nothing = np.empty(0, np.int32), np.empty((0, T), np.int32)
+    return State(user, zeros, zeros, item, zeros, zeros, nobody, nothing, no_slopes(world))
+
+
+def no_slopes(world: World) -> Floats:
+    return np.empty((0, world.settings.widths[-1]), np.float32)
+
+
+def sample(world: World, state: State, t: int) -> Ints:
+    """C_k: K users at random."""
+    everybody = np.where(world.members, 0, -1).astype(np.int32)
+    return clusters.draw(everybody, np.array([world.settings.users_a_round]), world.seed, t)
+
+
+# Step 2. Obfuscated item request
+
+
+def invite(world: World, state: State, cohort: Ints, t: int) -> Message:
+    return Message(t, cohort, {}, {})
+
+
+def drawn_by(world: World, node: Histories, users: Ints, t: int) -> Requests:
+    """V_k and its labels: a device draws the same ones whenever it needs them."""
+    keys = streams.keys(node.seed, "request", t, last=users)
+    return requests.draw(node.training, node.places(users), world.settings, keys)
+
+
+def request(world: World, message: Message, node: Histories) -> Updates:
+    """Numbers of items, and nothing about them."""
+    drawn, n = drawn_by(world, node, message.users, message.round), len(message.users)
+    offsets = np.concatenate([[0], np.cumsum(drawn.there.sum(axis=1))])
+    none = np.empty((n, 0), np.int32)
+    return Updates(
+        message.users, once(n), offsets, drawn.items[drawn.there], np.empty((offsets[-1], 0), np.int32), none, none
+    )
+
+
+def once(n: int) -> Longs:
+    """Everybody counts once."""
+    return np.ones(n, np.int64)
+
+
+def sizes_of_requests(world: World, state: State) -> Sizes:
+    return Sizes(world.n_items, 0, 0, 0)
+
+
+def put_together(world: World, message: Message, updates: Updates) -> Sums:
+    """Who asks for what is what this server must know; there is nothing to add up."""
+    T, counts = world.settings.compared, np.minimum(np.diff(updates.offsets), world.settings.compared)
+    asked, row = np.full((len(updates), T), -1, np.int64), np.repeat(np.arange(len(updates)), counts)
+    place = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    asked[row, T - np.repeat(counts, counts) + place] = updates.items[np.repeat(updates.offsets[:-1], counts) + place]
+    return {"asked": asked}
+
+
+def note(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
+    return replace(state, askers=delegates.users, asked=sums["asked"].astype(np.int32))
+
+
+def slots(world: World, state: State, t: int) -> Ints:
+    """The distinct items asked for, in an order of this round's own: item of slot 0, 1, ..."""
+    items = np.unique(state.asked[state.asked >= 0])
+    return streams.at(world.seed, "slots", t).permutation(items)
+
+
+def embed(world: World, state: State, cohort: Ints, t: int) -> Message:
+    """I_k (Eq. 6): the vectors that each asked for, and their slots."""
+    chosen, T = slots(world, state, t), world.settings.compared
+    vectors = vectors_of(world, state, chosen, t)
+    slot_of = np.full(world.n_items + 1, -1, np.int32)  # the last one is -1's
+    slot_of[chosen] = np.arange(len(chosen), dtype=np.int32)
+    given = np.full((len(cohort), T), -1, np.int32)
+    given[np.searchsorted(cohort, state.askers)] = slot_of[state.asked]
+    padded = np.vstack([vectors, np.zeros((1, vectors.shape[1]), np.float32)])
+    return Message(t, cohort, {}, {"embeddings": padded[given], "slots": given})
+
+
+def vectors_of(world: World, state: State, items: Ints, t: int) -> Floats:
+    content = catalogue(world)
+    assert content.items is not None
+    return Readers(world.settings).vectors(
+        state.item_tower, content.items.take(items), content, of_items(world, items, t)
+    )
+
+
+def of_items(world: World, items: Ints, t: int) -> np.ndarray:
+    """Keys of what dropout hides in the item tower: the same for everybody who asks for an item in a round."""
+    return streams.keys(world.seed, "dropout of items", t, last=items)
+
+
+def catalogue(world: World) -> Content:
+    assert world.content is not None  # the recommendation server's own
+    return world.content
+
+
+# Step 3. Local training
+
+
+def send_tower(world: World, state: State, cohort: Ints, t: int) -> Message:
+    return Message(t, cohort, {"tower": state.user_tower}, {})
+
+
+def slopes(world: World, message: Message, node: Histories) -> tuple[Floats, Floats]:
+    """Eqs. 7 to 9 for all users of a message: the sum of g_k, and dL_k / di_kj of each."""
+    users, content = message.users, node.training.content
+    assert content is not None
+    drawn = drawn_by(world, node, users, message.round)
+    keys = streams.keys(node.seed, "dropout of people", message.round, last=users)
+    return Readers(world.settings).of_people(
+        message.common["tower"], told_of(content, node.places(users), drawn.profiles), content, keys,
+        message.own["embeddings"], drawn,
+    )  # fmt: skip
+
+
+def client_update(world: World, message: Message, node: Histories) -> Updates:
+    """One device after the other: everybody's own gradient."""
+    message = message.to(np.flatnonzero((message.own["slots"] >= 0).any(axis=1)))  # who was given nothing says nothing
+    found = [slopes(world, message.to(np.array([k])), node) for k in range(len(message.users))]
+    n, given = len(found), message.own["slots"]
+    order = np.argsort(given, axis=1, kind="stable")
+    there = np.take_along_axis(given, order, axis=1) >= 0
+    offsets = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
+    k = world.settings.widths[-1]
+    cuts = (
+        np.stack([cut[0][row] for (_, cut), row in zip(found, order, strict=True)])
+        if n
+        else np.empty((0, given.shape[1], k))
+    )
+    dense = np.stack([whole for whole, _ in found]) if n else np.empty((0, Readers(world.settings).size))
+    return Updates(
+        message.users, once(n), offsets, np.take_along_axis(given, order, axis=1)[there], fixed(cuts[there]),
+        np.empty((n, 0), np.int32), fixed(dense),
+    )  # fmt: skip
+
+
+def fixed(values: np.ndarray) -> Ints:
+    """In fixed point; what is none or too large says so, and is refused."""
+    scaled = np.rint(values * np.float32(UNIT))
+    bad = np.where(np.isnan(scaled), NOT_FINITE, TOO_LARGE)
+    return np.where(np.abs(scaled) < TOO_LARGE, scaled, bad).astype(np.int32)
+
+
+def sizes(world: World, state: State | None = None) -> Sizes:
+    settings = world.settings
+    return Sizes(settings.users_a_round * settings.compared, settings.widths[-1], 0, Readers(settings).size)
+
+
+# Step 4. Aggregation
+
+
+def add_up(world: World, message: Message, updates: Updates) -> Sums:
+    return {"tower": updates.dense.sum(axis=0, dtype=np.int64), "cut": by_slot(world, updates.items, updates.item_rows)}
+
+
+def by_slot(world: World, at: Ints, rows: Ints) -> Longs:
+    """The sum of the rows of every slot."""
+    order, n_slots = np.argsort(at, kind="stable"), sizes(world).items
+    found, firsts = np.unique(at[order], return_index=True)
+    total = np.zeros((n_slots, rows.shape[1]), np.int64)
+    if len(found):
+        total[found] = np.add.reduceat(rows[order], firsts, axis=0, dtype=np.int64)
+    return total
+
+
+def fused(world: World, message: Message, node: Histories) -> Fused | None:
+    """All devices in one batch: the sum of everybody's gradient is the gradient of the sum."""
+    given = message.own["slots"]
+    if not (given >= 0).any(axis=1).all():
+        return None
+    whole, cut = slopes(world, message, node)
+    rows = fixed(cut[given >= 0])
+    if not np.isfinite(whole).all() or np.abs(rows.astype(np.int64)).max(initial=0) >= TOO_LARGE:
+        return None
+    n = len(message.users)
+    everybody = Delegates(message.users, once(n), np.empty((n, 0), np.int32))
+    tower = np.rint(whole.astype(np.float64) * UNIT).astype(np.int64)
+    return Fused(
+        {"tower": tower, "cut": by_slot(world, given[given >= 0], rows)}, everybody, (given >= 0).sum(axis=1), {}
+    )
+
+
+# Step 5. Global user model update
+
+
+def move_user_tower(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
+    share = 1 / (UNIT * len(delegates.users))
+    mean = (sums["tower"] * share).astype(np.float32)
+    before = Moved(state.user_tower, state.user_mean, state.user_square)
+    after = fedadam(before, mean, world.settings, world.settings.rate_at(t))
+    return replace(
+        state, user_tower=after.parameters, user_mean=after.mean, user_square=after.square,
+        cut=(sums["cut"] * share).astype(np.float32),
+    )  # fmt: skip
+
+
+# Step 6. Global item model update
+
+
+def hand_on(world: World, state: State) -> tuple[State, dict[str, np.ndarray]]:
+    """What comes back to the items' vectors, by slot."""
+    return replace(state, cut=no_slopes(world)), {"cut": state.cut}
+
+
+def move_item_tower(world: World, state: State, heard: dict[str, np.ndarray], t: int) -> State:
+    """Eq. 14 by the chain rule, and Eq. 15; the round is over, and who asked for what is forgotten."""
+    items, settings = slots(world, state, t), world.settings
+    forgotten = replace(state, askers=state.askers[:0], asked=state.asked[:0])
+    if not len(heard["cut"]):  # nobody was heard
+        return forgotten
+    content = catalogue(world)
+    assert content.items is not None
+    by = Readers(settings).of_items(
+        state.item_tower, content.items.take(items), content, of_items(world, items, t), heard["cut"][: len(items)]
+    )
+    after = fedadam(Moved(state.item_tower, state.item_mean, state.item_square), by, settings, settings.rate_at(t))
+    return replace(forgotten, item_tower=after.parameters, item_mean=after.mean, item_square=after.square)
+
+
+# Online inferring
+
+
+def model(world: World, state: State) -> PrivateFactors:
+    """The items' vectors go out to devices; people's stay there."""
+    content = catalogue(world)
+    assert content.items is not None
+    rows = Readers(world.settings).directions(state.item_tower, content.items, content)
+    nobody = np.empty((0, rows.shape[1]), np.float32)
+    return PrivateFactors(nobody, rows, np.zeros(len(rows), np.float32))
+
+
+def serve(world: World, state: State, node: Histories) -> Kept:
+    """u_k, which a device makes once and keeps."""
+    content, settings = node.training.content, world.settings
+    assert content is not None
+    keys, people = streams.keys(node.seed, "profile", last=node.users), np.arange(len(node.users))
+    titles = requests.profiles(node.training, people, settings.titles, keys)
+    return {"user_rows": Readers(settings).directions(state.user_tower, told_of(content, people, titles), content)}
+
+
+REQUEST = Exchange(invite, request, put_together, note, sizes_of_requests, role=RECOMMENDATION)
+TRAIN = Exchange(
+    send_tower, client_update, add_up, move_user_tower, sizes, fused=fused, role=AGGREGATION,
+    beside=((RECOMMENDATION, embed),),
+)  # fmt: skip
+RETURN = Relay(AGGREGATION, RECOMMENDATION, hand_on, move_item_tower)
+FEDERATION = Federation(start, sample, (REQUEST, TRAIN, RETURN), model, told=told, serve=serve)
+
+
+class STTFedRecCLSM(STTFedRec):
+    tower: str = "clsm"
+    """What reads items and people: dssm or clsm."""
+
+
+def _with(tower: str, settings: type[STTFedRec]) -> Algorithm:
+    return Algorithm(
+        f"two towers ({tower}), split: devices train the user's, a server the items'",
+        settings, FEDERATION, state=State, steps=lambda settings: settings.rounds, kernels=("sums", "clusters"),
+        paper="Qin et al. 2022",
+    )  # fmt: skip
+
+
+DSSM = _with("DSSM", STTFedRec)
+CLSM = _with("CLSM", STTFedRecCLSM)

@@ -1,0 +1,112 @@
+"""Two towers trained in one place: DSSM (Huang et al. 2013) and CLSM (Shen et al. 2014), as STTFedRec compares with them.
+
+An epoch visits everybody once in a new random order, a batch at a time. Whoever is visited brings T items, some that they clicked and
+a share rho that they did not, as in a round of STTFedRec; the step is Adam's by the mean loss of the batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from pydantic import Field
+
+from coterie import content, streams
+from coterie.algorithm import Algorithm, Context, Trainer
+from coterie.content import Content
+from coterie.models.factors import Factors
+from coterie.records import Record
+from coterie.tally import Tally
+from coterie.towers import requests
+from coterie.towers.learning import Moved, Readers, fedadam
+from coterie.towers.requests import told_of
+from coterie.towers.settings import TwoTowers
+from coterie.types import Floats, Longs, Training
+
+
+class Centralised(TwoTowers):
+    epochs: int = Field(100, ge=1)
+    """Visits to everybody."""
+    batch_size: int = Field(100, ge=1)
+    """People a step."""
+
+
+class CentralisedCLSM(Centralised):
+    tower: str = "clsm"
+    """What reads items and people: dssm or clsm."""
+
+
+@dataclass(frozen=True, slots=True)
+class State(Record):
+    user_tower: Floats
+    user_mean: Floats
+    user_square: Floats
+    item_tower: Floats
+    item_mean: Floats
+    item_square: Floats
+
+
+def start(settings: Centralised, seed: int) -> State:
+    towers = Readers(settings)
+    user, item = (towers.start(seed, what) for what in ("user tower", "item tower"))
+    zeros = np.zeros_like(user)
+    return State(user, zeros, zeros, item, zeros, zeros)
+
+
+def epoch(state: State, n: int, training: Training, told: Content, settings: Centralised, seed: int) -> State:
+    everybody = streams.at(seed, "order", n).permutation(np.flatnonzero(training.positives.counts))
+    for first in range(0, len(everybody), settings.batch_size):
+        state = step(state, everybody[first : first + settings.batch_size], n, training, told, settings, seed)
+    return state
+
+
+def step(
+    state: State, people: Longs, n: int, training: Training, told: Content, settings: Centralised, seed: int
+) -> State:
+    """Adam, by the mean loss of some people."""
+    assert told.items is not None
+    drawn = requests.draw(training, people, settings, streams.keys(seed, "request", n, last=people))
+    items, places = np.unique(drawn.items, return_inverse=True)
+    slopes = Readers(settings).of_both(
+        (state.user_tower, state.item_tower),
+        (told_of(told, people, drawn.profiles), streams.keys(seed, "dropout of people", n, last=people)),
+        (told.items.take(np.maximum(items, 0)), streams.keys(seed, "dropout of items", n, int(people[0]), last=items)),
+        told, places.reshape(drawn.items.shape).astype(np.int32), drawn,
+    )  # fmt: skip
+    befores = (
+        Moved(state.user_tower, state.user_mean, state.user_square),
+        Moved(state.item_tower, state.item_mean, state.item_square),
+    )
+    user, item = (
+        fedadam(before, slope / np.float32(len(people)), settings, settings.learning_rate)
+        for before, slope in zip(befores, slopes, strict=True)
+    )
+    return State(user.parameters, user.mean, user.square, item.parameters, item.mean, item.square)
+
+
+def model(state: State, training: Training, told: Content, settings: Centralised, seed: int) -> Factors:
+    assert told.items is not None
+    people, towers = np.arange(training.n_users), Readers(settings)
+    titles = requests.profiles(training, people, settings.titles, streams.keys(seed, "profile", last=people))
+    users = towers.directions(state.user_tower, told_of(told, people, titles), told)
+    items = towers.directions(state.item_tower, told.items, told)
+    return Factors(users, items, np.zeros(len(items), np.float32))
+
+
+def make(training: Training, settings: Centralised, context: Context) -> Trainer:
+    told = content.read(training, settings.kind.reads, settings.inputs, settings.most_words, settings.person)
+    seed = context.seed
+    return Trainer(
+        lambda: (start(settings, seed), Tally()),
+        lambda state, n: (epoch(state, n, training, told, settings, seed), Tally()),
+        lambda state: model(state, training, told, settings, seed),
+    )
+
+
+def _with(tower: str, settings: type[Centralised], paper: str) -> Algorithm:
+    summary = f"two towers ({tower}) that read titles and people"
+    return Algorithm(summary, settings, make, state=State, steps=lambda settings: settings.epochs, paper=paper)
+
+
+DSSM = _with("DSSM", Centralised, "Huang et al. 2013")
+CLSM = _with("CLSM", CentralisedCLSM, "Shen et al. 2014")

@@ -1,0 +1,184 @@
+"""Texts as words, and words as letter trigrams hashed into a fixed number of inputs (Huang et al. 2013, Section 3.2).
+
+A word is put between two marks and cut into pieces of three letters: `cat` is #ca, cat, at#. Misspelt and unknown words still share
+pieces with known ones. Which input a piece switches on depends on the piece alone, so that a device and a server that never met
+read alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from coterie import streams
+from coterie.types import Floats, Ints, Longs, Rows
+
+WORD = re.compile(r"\w+")
+MARK = ord("#")
+STOP_WORDS = frozenset(
+    [
+        "a",
+        "about",
+        "after",
+        "all",
+        "also",
+        "an",
+        "and",
+        "any",
+        "are",
+        "as",
+        "at",
+        "be",
+        "because",
+        "been",
+        "but",
+        "by",
+        "can",
+        "could",
+        "did",
+        "do",
+        "does",
+        "for",
+        "from",
+        "had",
+        "has",
+        "have",
+        "he",
+        "her",
+        "here",
+        "him",
+        "his",
+        "how",
+        "i",
+        "if",
+        "in",
+        "into",
+        "is",
+        "it",
+        "its",
+        "just",
+        "like",
+        "me",
+        "more",
+        "most",
+        "my",
+        "no",
+        "not",
+        "of",
+        "on",
+        "one",
+        "only",
+        "or",
+        "other",
+        "our",
+        "out",
+        "over",
+        "she",
+        "so",
+        "some",
+        "such",
+        "than",
+        "that",
+        "the",
+        "their",
+        "them",
+        "then",
+        "there",
+        "these",
+        "they",
+        "this",
+        "those",
+        "through",
+        "to",
+        "too",
+        "up",
+        "us",
+        "very",
+        "was",
+        "we",
+        "were",
+        "what",
+        "when",
+        "where",
+        "which",
+        "who",
+        "why",
+        "will",
+        "with",
+        "would",
+        "you",
+        "your",
+    ]
+)
+"""English words that say nothing about what a long text is about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Texts as numbers of words, and every word's letters."""
+
+    texts: Rows  # text -> its words, in the order they stand in
+    letters: Rows  # word -> the inputs that its trigrams switch on, one after the other
+
+
+def words_of(texts: Iterable[str], without: frozenset[str] = frozenset()) -> list[list[str]]:
+    """Letters and digits in a row, in lower case."""
+    return [[word for word in WORD.findall(text.lower()) if word not in without] for text in texts]
+
+
+def read(texts: list[list[str]], n_inputs: int) -> Words:
+    """Number the words and hash their letters; every distinct word is looked at once."""
+    numbers: dict[str, int] = {}
+    flat = [numbers.setdefault(word, len(numbers)) for words in texts for word in words]
+    ends = np.cumsum([len(words) for words in texts], dtype=np.int64)
+    return Words(Rows(np.concatenate([[0], ends]), np.array(flat, np.int32)), trigrams(list(numbers), n_inputs))
+
+
+def trigrams(words: list[str], n_inputs: int) -> Rows:
+    """The inputs of every word's trigrams: a word of n letters has n."""
+    lengths = np.array([len(word) for word in words], np.int64)
+    marked = np.frombuffer("".join(f"#{word}#" for word in words).encode("utf-32-le", "surrogatepass"), np.uint32)
+    starts = np.repeat(np.cumsum(lengths + 2) - lengths - 2, lengths)
+    offsets: Longs = np.concatenate([[0], np.cumsum(lengths)])
+    first = starts + np.arange(len(starts)) - np.repeat(offsets[:-1], lengths)
+    a, b, c = (marked[first + k].astype(np.uint64) for k in range(3))
+    hashed = streams.mix_array(a << np.uint64(42) | b << np.uint64(21) | c)
+    return Rows(offsets, streams.below(hashed, np.full(len(hashed), n_inputs)).astype(np.int32))
+
+
+@dataclass(frozen=True, slots=True)
+class Ragged:
+    """Rows of different lengths, with a weight for every entry."""
+
+    rows: Rows
+    weights: Floats
+
+    def __len__(self) -> int:
+        return len(self.rows.counts)
+
+    def take(self, which: Ints | Longs) -> Ragged:
+        return Ragged(self.rows.of_users(which), self.weights[self.rows.places(which)])
+
+    def joined(self, which: Ints | Longs) -> Ragged:
+        """(n, m) row k is the rows of which[k] one after the other; -1 stands for none."""
+        present = which >= 0
+        flat = which[present]
+        counts = np.zeros(which.shape, np.int64)
+        counts[present] = self.rows.counts_of(flat)
+        offsets = np.concatenate([[0], np.cumsum(counts.sum(axis=1))])
+        places = self.rows.places(flat)
+        return Ragged(Rows(offsets, self.rows.items[places]), self.weights[places])
+
+
+def bags(words: Words) -> Ragged:
+    """Every text as its inputs, ascending, and how often each is switched on."""
+    per_word = words.letters.counts_of(words.texts.items)
+    owner = np.repeat(np.repeat(np.arange(len(words.texts.counts)), words.texts.counts), per_word)
+    inputs = words.letters.items[words.letters.places(words.texts.items)]
+    width = int(words.letters.items.max(initial=0)) + 1
+    pairs, counts = np.unique(owner * width + inputs, return_counts=True)
+    offsets = np.searchsorted(pairs, np.arange(len(words.texts.counts) + 1) * width)
+    return Ragged(Rows(offsets.astype(np.int64), (pairs % width).astype(np.int32)), counts.astype(np.float32))

@@ -1,0 +1,62 @@
+"""What a device draws for a round: which clicks to learn from, what to compare them with, and which titles tell of its user."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from coterie import draws, streams
+from coterie.content import Content
+from coterie.draws import Keys
+from coterie.texts import Ragged
+from coterie.towers.settings import TwoTowers
+from coterie.types import Bools, Ints, Longs, Training
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """A row for every user."""
+
+    items: Ints  # (n, T) ascending: places tell nothing; -1 first where there are fewer
+    clicked: Bools  # (n, T)
+    profiles: (
+        Ints  # (n, titles) items whose titles tell of the user, never one of the clicks above; -1 where there are fewer
+    )
+
+    @property
+    def there(self) -> Bools:
+        return self.items >= 0
+
+
+def draw(training: Training, people: Ints | Longs, settings: TwoTowers, keys: Keys) -> Requests:
+    """Some clicks at random, other clicks for the profile, and items outside the history; each from the user's own stream."""
+    mine, clicks = training.positives.of_users(people), settings.clicks
+    places = draws.in_turn(mine.counts, clicks + settings.titles, keys)
+    drawn = np.where(places < 0, -1, _at(mine.items, mine.offsets[:-1, None] + places)).astype(np.int32)
+    seen = training.excluded.of_users(people)
+    others = draws.unseen_items(
+        seen, np.arange(len(people)), training.n_items, settings.compared - clicks, streams.mix_array(keys)
+    )
+    items = np.hstack([drawn[:, :clicks], others])
+    order = np.argsort(items, axis=1, kind="stable")
+    return Requests(
+        np.take_along_axis(items, order, axis=1), (order < clicks) & (np.sort(items, axis=1) >= 0), drawn[:, clicks:]
+    )
+
+
+def profiles(training: Training, people: Ints | Longs, n: int, keys: Keys) -> Ints:
+    """(n, titles) what tells of users when they are recommended something."""
+    mine = training.positives.of_users(people)
+    places = draws.in_turn(mine.counts, n, keys)
+    return np.where(places < 0, -1, _at(mine.items, mine.offsets[:-1, None] + places)).astype(np.int32)
+
+
+def told_of(content: Content, people: Ints | Longs, titles: Ints) -> Ragged:
+    """What is read about some users: their features, or those titles."""
+    return content.people.take(people) if content.people is not None else content.titles.joined(titles)
+
+
+def _at(values: Ints, places: Longs) -> Ints:
+    """Places beyond the end, which nobody looks at, are read from the last one."""
+    return values[np.clip(places, 0, max(len(values) - 1, 0))] if len(values) else np.zeros(places.shape, np.int32)

@@ -1,0 +1,284 @@
+"""STTFedRec: the split changes nothing, each role sees its own, and devices say what the paper says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from small_federation import few_settings, histories, play, play_locally, sha256, world_for
+
+pytest.importorskip("torch")
+
+from coterie import registry, rounds, streams
+from coterie.algorithm import Context
+from coterie.algorithms import sttfedrec
+from coterie.federation import RECOMMENDATION, Exchange, Federation, Kept, World
+from coterie.progress import SILENT
+from coterie.runtime.local import LocalEngine
+from coterie.runtime.transcript import DEVICES, Transcript
+from coterie.splits import split
+from coterie.towers import requests
+from coterie.towers.settings import TwoTowers
+from coterie.types import TOO_LARGE, Message, Rows, Training
+from coterie.validation import Reply
+
+TOWERS = ("dssm", "clsm")
+SPLIT = [f"sttfedrec-{tower}" for tower in TOWERS]
+AGGREGATION = sttfedrec.AGGREGATION
+PARTS = ("user_tower", "item_tower", "user_mean", "item_mean")
+
+
+@pytest.fixture(scope="module")
+def choices(people) -> Training:
+    return split(people, "temporal", 0.2, seed=0).training()
+
+
+def near(one: Any, other: Any, within: float = 1e-5) -> bool:
+    return all(np.abs(getattr(one, name) - getattr(other, name)).max() < within for name in PARTS)
+
+
+# The split is exact.
+
+
+@pytest.mark.parametrize("tower", TOWERS)
+@pytest.mark.parametrize("person", ["features", "titles"])
+@pytest.mark.parametrize("share", [0.9, 0.5])
+def test_a_round_of_the_split_is_a_round_of_the_naive_model(tower, person, share, choices):
+    changes = {"person": person, "negative_share": share, "inputs": 300, "embedding_size": 32}
+    naive, split_ = (play_locally(f"{kind}-{tower}", choices, rounds=1, **changes)[0] for kind in ("fl", "sttfedrec"))
+    assert near(naive[0], split_[0], 1e-12)
+    assert near(naive[1], split_[1])
+    for name in ("user_tower", "item_tower"):  # and it was a round: whatever was read took its step
+        moved = np.abs(getattr(split_[1], name) - getattr(split_[0], name))
+        assert (moved > 5e-5).mean() > 0.1
+
+
+@pytest.mark.parametrize("name", ["fl-dssm", "fl-clsm", *SPLIT])
+def test_a_batch_of_devices_is_one_device_after_the_other(name, choices):
+    """Fused, on one node through the wire, and on seven nodes: one round from one state agrees within 1e-5, and costs the same."""
+    changes = {"inputs": 60, "embedding_size": 8, "users_a_round": 20}
+    runs = [
+        play_locally(name, choices, nodes, wire, rounds=1, **changes)
+        for nodes, wire in [(1, False), (1, True), (7, None)]
+    ]
+    fused, wired, apart = (states[-1] for states, _ in runs)
+    assert near(fused, wired)
+    assert near(wired, apart)
+    assert len({(t.accepted, t.bytes_up, t.bytes_down) for _, (t,) in runs}) == 1
+
+
+@pytest.mark.parametrize("name", SPLIT)
+def test_devices_need_no_items_texts(name, choices):
+    world = world_for(name, choices)
+    assert world.on_devices is not None
+    assert world.on_devices.items is None
+    engine = LocalEngine.over(world, choices, 3)
+    assert engine.world.content is None
+    assert all(node.training.content is not None and node.training.content.items is None for node in engine.nodes)
+
+
+# What each role sees.
+
+
+def transcript(name: str, training: Training, **changes: Any) -> tuple[World, Transcript, list[Any]]:
+    world = world_for(name, training, **changes)
+    heard = Transcript(LocalEngine.over(world, training, 2))
+    return world, heard, play(name, world, heard)[0]
+
+
+@pytest.mark.parametrize("name", SPLIT)
+def test_who_says_what_to_whom(name, choices):
+    _, heard, _ = transcript(name, choices, rounds=2, users_a_round=9)
+    said = {(line.sender, line.receiver): set() for line in heard.lines}
+    for line in heard.lines:
+        said[line.sender, line.receiver] |= {key for key, array in line.arrays.items() if array.size}
+    columns = {"users", "samples", "offsets", "items"}
+    assert said == {
+        (RECOMMENDATION, DEVICES): {"embeddings", "slots"},
+        (DEVICES, RECOMMENDATION): columns,
+        (AGGREGATION, DEVICES): {"tower"},
+        (DEVICES, AGGREGATION): columns | {"item_rows", "dense"},
+        (AGGREGATION, RECOMMENDATION): {"cut"},
+    }
+    assert all(line.bytes > 0 for line in heard.lines)
+
+
+@pytest.mark.parametrize("name", SPLIT)
+def test_the_recommendation_server_hears_numbers_of_items_and_no_labels(name, choices):
+    world, heard, _ = transcript(name, choices, rounds=2, users_a_round=9)
+    asked = [line for line in heard.seen_by(RECOMMENDATION) if line.sender == DEVICES]
+    assert sum(len(line.arrays["users"]) for line in asked) == 18
+    for line in asked:
+        rows = Rows(line.arrays["offsets"], line.arrays["items"])
+        assert (rows.counts == world.settings.compared).all()
+        assert all((np.diff(rows.of(k)) > 0).all() for k in range(len(rows.counts)))  # in the order of their numbers
+        clicked = [np.isin(rows.of(k), choices.positives.of(u)).sum() for k, u in enumerate(line.arrays["users"])]
+        assert clicked == [1] * len(clicked)
+        assert line.arrays["item_rows"].size == line.arrays["dense"].size == 0
+
+
+@pytest.mark.parametrize("name", SPLIT)
+def test_the_aggregation_server_hears_slots_and_no_items(name, choices):
+    """What it is told about a slot is summed over users, and which item it is changes from round to round."""
+    _, heard, _ = transcript(name, choices, rounds=3, users_a_round=9)
+    slots = [line.arrays["items"] for line in heard.seen_by(AGGREGATION)]
+    assert max(map(np.max, slots)) < 90
+    assert {key for line in heard.seen_by(AGGREGATION) for key in line.arrays} <= {
+        "users", "samples", "offsets", "items", "item_rows", "user_rows", "dense",
+    }  # fmt: skip
+    requests_of = [line.arrays for line in heard.seen_by(RECOMMENDATION) if line.sender == DEVICES]
+    items = np.concatenate([arrays["items"] for arrays in requests_of])
+    assert not np.array_equal(np.sort(np.concatenate(slots)), np.sort(items))
+
+
+def test_a_role_sees_its_own_part_of_the_state(choices):
+    world = world_for("sttfedrec-dssm", choices)
+    state = sttfedrec.start(world)
+    mine, theirs = state.as_seen_by(RECOMMENDATION), state.as_seen_by(AGGREGATION)
+    assert mine.user_tower is None
+    assert mine.cut is None
+    assert mine.item_tower is state.item_tower
+    assert theirs.item_tower is None
+    assert theirs.asked is None
+    assert theirs.user_tower is state.user_tower
+    assert world.seen_by(AGGREGATION).content is None
+    assert world.seen_by(RECOMMENDATION).content is world.content
+    assert world.seen_by(RECOMMENDATION).on_devices is None
+    meddling = replace(theirs, user_tower=theirs.user_tower + 1, item_tower=np.zeros(3, np.float32))
+    after = state.with_part_of(AGGREGATION, meddling)
+    assert after.item_tower is state.item_tower
+    assert np.array_equal(after.user_tower, state.user_tower + 1)
+
+
+# What devices draw.
+
+
+@pytest.mark.parametrize(("titles", "share"), [(5, 0.9), (3, 0.5), (20, 0.7)])
+def test_requests_are_clicks_and_others_and_profiles_never_hold_the_target(titles, share, choices):
+    chosen = TwoTowers.of({"titles": titles, "negative_share": share})
+    people, own = np.arange(choices.n_users), set()
+    for t in range(5):
+        drawn = requests.draw(choices, people, chosen, streams.keys(0, "request", t, last=people))
+        for k in people:
+            mine = set(choices.positives.of(k).tolist())
+            clicked, others = (
+                set(drawn.items[k][drawn.clicked[k]]),
+                set(drawn.items[k][~drawn.clicked[k] & drawn.there[k]]),
+            )
+            profile = [item for item in drawn.profiles[k].tolist() if item >= 0]
+            assert clicked <= mine
+            assert len(clicked) == min(chosen.clicks, len(mine))
+            assert not others & mine
+            assert len(others) == 10 - chosen.clicks
+            assert len(set(profile)) == len(profile) == min(titles, max(len(mine) - chosen.clicks, 0))
+            assert set(profile) <= mine - clicked
+            own.add((k, *sorted(clicked)))
+    assert len(own) > 2 * len(people)  # other rounds, other clicks
+
+
+def test_who_has_everything_or_too_little_asks_for_what_there_is():
+    small = histories(3, n_users=8, n_items=6)
+    drawn = requests.draw(small, np.arange(8), TwoTowers.of({}), streams.keys(0, "r", last=np.arange(8)))
+    for k in range(8):
+        mine = small.positives.of(k)
+        wanted = min(1, len(mine)) + min(9, 6 - len(mine))
+        assert drawn.there[k].sum() == wanted
+        assert (np.diff(drawn.items[k][drawn.there[k]]) > 0).all()
+        assert drawn.clicked[k].sum() == min(1, len(mine))
+
+
+# Devices that say nonsense, or nothing.
+
+
+class Lying:
+    """The first user of every cohort answers the aggregation server with a gradient that cannot be."""
+
+    def __init__(self, engine: LocalEngine, silent: bool) -> None:
+        self.engine, self.silent = engine, silent
+
+    def gather(self, make: Any) -> Kept:
+        return self.engine.gather(make)
+
+    def call(self, exchange: Exchange, message: Message) -> list[Reply]:
+        if exchange.role != AGGREGATION:
+            return self.engine.call(exchange, message)
+        honest = self.engine.call(exchange, message.to(np.arange(1, len(message.users))))
+        if self.silent:
+            return honest
+        (lie,) = self.engine.call(exchange, message.to(np.arange(1)))
+        assert lie.columns is not None
+        rows = lie.columns["item_rows"].copy()
+        rows[0, 0] = TOO_LARGE
+        return [*honest, replace(lie, columns=lie.columns | {"item_rows": rows})]
+
+
+@pytest.mark.parametrize("name", SPLIT)
+def test_a_refused_device_is_as_if_it_had_been_silent(name, choices):
+    world = world_for(name, choices, rounds=2, users_a_round=6, embedding_size=32)
+    engine = LocalEngine.over(world, choices, 1)
+    (lied, costs), (silent, _) = (play(name, world, Lying(engine, quiet)) for quiet in (False, True))
+    assert [sha256(state) for state in lied] == [sha256(state) for state in silent]
+    assert [dict(tally.refused) for tally in costs] == [{"out of range": 1}] * 2
+
+
+@pytest.mark.parametrize("name", SPLIT)
+def test_between_rounds_nobody_remembers_who_asked_for_what(name, choices):
+    for state in play_locally(name, choices, rounds=3, drop_out=0.5)[0]:
+        assert len(state.askers) == len(state.asked) == len(state.cut) == 0
+
+
+# Eqs. 13 and 15.
+
+
+def test_fedadam_by_hand():
+    from coterie.towers.learning import Moved, fedadam
+
+    chosen = TwoTowers.of({"beta1": 0.9, "beta2": 0.99, "tau": 0.5})
+    zeros = np.zeros(2, np.float32)
+    once = fedadam(Moved(np.ones(2, np.float32), zeros, zeros), np.array([2, -4], np.float32), chosen, 0.1)
+    np.testing.assert_allclose(once.mean, [0.2, -0.4], rtol=1e-6)
+    np.testing.assert_allclose(once.square, [0.04, 0.16], rtol=1e-6)
+    np.testing.assert_allclose(once.parameters, [1 - 0.1 * 0.2 / 0.7, 1 + 0.1 * 0.4 / 0.9], rtol=1e-6)
+    twice = fedadam(once, np.array([1, 1], np.float32), chosen, 0.1)
+    np.testing.assert_allclose(twice.mean, [0.28, -0.26], rtol=1e-6)
+    np.testing.assert_allclose(twice.square, [0.0496, 0.1684], rtol=1e-6)
+
+
+def test_the_loss_by_hand():
+    import torch
+
+    from coterie.towers.matching import losses
+
+    people, items = torch.tensor([[3.0, 4.0]]), torch.tensor([[[6.0, 8.0], [-8.0, 6.0], [-3.0, -4.0]]])
+    clicked, there = torch.tensor([[True, False, False]]), torch.tensor([[True, True, True]])
+    chances = np.exp([1, 0, -1]) / np.exp([1, 0, -1]).sum()
+    assert losses(people, items, clicked, there, 1.0).item() == pytest.approx(-np.log(chances[0]) / 3)
+    chances = np.exp([5, 0]) / np.exp([5, 0]).sum()
+    there = torch.tensor([[True, True, False]])
+    assert losses(people, items, clicked, there, 5.0).item() == pytest.approx(-np.log(chances[0]) / 2)
+
+
+@pytest.mark.parametrize("name", SPLIT)
+def test_training_lowers_the_loss(name, choices):
+    """Sixty rounds on people whose titles tell their group: their clicks come to stand above others."""
+    chosen = registry.algorithm(name)
+    assert isinstance(chosen.train, Federation)
+    wanted = few_settings(
+        name, rounds=60, inputs=200, embedding_size=16, learning_rate=0.01, smoothing=5.0, decay="none", person="titles"
+    )
+    work = rounds.trainer(chosen.train, choices, wanted, Context(0, SILENT))
+    state, _ = work.start()
+    before = margin(work.model(state), choices)
+    for n in range(1, 61):
+        state, _ = work.step(state, n)
+    assert margin(work.model(state), choices) > before + 0.03
+
+
+def margin(model: Any, training: Training) -> float:
+    """How much better clicks match than the rest, on average."""
+    scores = model.score(np.arange(training.n_users, dtype=np.int32))
+    clicked = np.zeros(scores.shape, bool)
+    clicked[training.users, training.positives.items] = True
+    return float(scores[clicked].mean() - scores[~clicked].mean())

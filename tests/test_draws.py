@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from coterie import streams
+from coterie import draws, streams
 from coterie.data.interactions import Interactions
-from coterie.draws import CHUNK, Keys, a_set, in_turn, many_unseen_items, nth_unseen, unseen_items
+from coterie.draws import Keys, a_set, in_turn, many_unseen_items, nth_unseen, unseen_items
 from coterie.evaluate.candidates import Candidates, sample
 from coterie.splits import split
 from coterie.types import Longs, Rows
@@ -228,12 +228,14 @@ def test_nobody_draws_nothing() -> None:
     assert in_turn(longs([]), 3, keys_of(0)).shape == a_set(longs([]), 3, keys_of(0)).shape == (0, 3)
 
 
-def test_everybody_draws_alike_alone_and_in_a_crowd_of_several_chunks() -> None:
-    n_users, n_items, rng = 2 * CHUNK + 50, 9, np.random.default_rng(1)
+def test_everybody_draws_alike_alone_and_in_a_crowd_of_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    chunk = 40
+    n_users, n_items, rng = 2 * chunk + 50, 9, np.random.default_rng(1)
+    monkeypatch.setattr(draws, "CELLS", chunk * n_items)
     rows = histories([rng.permutation(n_items)[: rng.integers(0, n_items + 1)].tolist() for _ in range(n_users)])
     wanted, keys = rng.integers(0, n_items, n_users), keys_of(n_users)
     crowd = many_unseen_items(rows, np.arange(n_users), n_items, wanted, keys)
-    for user in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK - 1, 2 * CHUNK, n_users - 1]:
+    for user in [0, 1, chunk - 1, chunk, chunk + 1, 2 * chunk - 1, 2 * chunk, n_users - 1]:
         alone = many_unseen_items(rows, longs([user]), n_items, wanted[[user]], keys[[user]])
         assert present(alone[0]) == present(crowd[user])
     backwards = many_unseen_items(rows, np.arange(n_users)[::-1], n_items, wanted[::-1], keys[::-1])

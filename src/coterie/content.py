@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,9 +30,10 @@ class Content:
     """Features of every person; None where people are told by titles of what they did."""
     letters: Rows
     """The inputs of every word, for towers that read words."""
+    reading: Reading
 
     def of_users(self, users: Ints | Longs) -> Content:
-        return Content(self.items, self.titles, self.people and self.people.take(users), self.letters)
+        return Content(self.items, self.titles, self.people and self.people.take(users), self.letters, self.reading)
 
 
 def read(training: Training, reading: Reading, n_inputs: int, most_words: int, person: Person) -> Content:
@@ -50,7 +52,7 @@ def read(training: Training, reading: Reading, n_inputs: int, most_words: int, p
         nothing if training.item_categories is None else tuple(" ".join(c) for c in training.item_categories),
         nothing if training.item_bodies is None else tuple(training.item_bodies),
         tuple(features(training)) if told else None,
-        reading, n_inputs, most_words,
+        reading, n_inputs, most_words if reading == "words" else 0,
     )  # fmt: skip
 
 
@@ -61,7 +63,7 @@ def features(training: Training) -> list[tuple[str, ...]]:
 
 
 def _word(name: str, value: object) -> str:
-    return "".join(texts.WORD.findall(f"{name}{value}".lower()))
+    return re.sub(r"\W", "_", f"{name}_{value}".lower())
 
 
 @lru_cache(maxsize=2)
@@ -80,7 +82,7 @@ def _read(
     encoded = texts.bags(words) if reading == "bags" else _first(words, most_words)
     n = len(titles)
     parts = [encoded.take(np.arange(first, last)) for first, last in ((0, n), (n, 2 * n), (2 * n, len(encoded)))]
-    return Content(parts[1], parts[0], None if people is None else parts[2], words.letters)
+    return Content(parts[1], parts[0], None if people is None else parts[2], words.letters, reading)
 
 
 def _first(words: Words, most: int) -> Ragged:

@@ -9,7 +9,7 @@ from coterie import streams
 from coterie.types import Ints, Longs, Rows
 
 Keys = NDArray[np.uint64]
-CHUNK = 256
+CELLS = 1 << 20
 
 
 def unseen_items(seen: Rows, users: Ints | Longs, n_items: int, n: int, keys: Keys) -> Ints:
@@ -23,13 +23,16 @@ def many_unseen_items(seen: Rows, users: Ints | Longs, n_items: int, n: Longs, k
     """The same with a number for each user and no limit to it: everything draws a lot, and the lowest are in."""
     n = np.minimum(n, n_items - seen.counts_of(users))
     found = np.full((len(users), int(n.max(initial=0))), -1, np.int32)
-    lots = np.arange(1, n_items + 1, dtype=np.uint64) * np.uint64(streams.GOLDEN)
-    for first in range(0, len(users), CHUNK):
-        part = users[first : first + CHUNK]
-        drawn = streams.mix_array(keys[first : first + CHUNK, None] + lots)
-        drawn[seen.take(part)] = np.iinfo(np.uint64).max
-        ordered = np.argsort(drawn, axis=1, kind="stable")[:, : found.shape[1]]
-        found[first : first + CHUNK] = np.where(np.arange(found.shape[1]) < n[first : first + CHUNK, None], ordered, -1)
+    numbers, bits = np.arange(n_items, dtype=np.uint64), np.uint64(max(n_items - 1, 1).bit_length())
+    step = max(1, CELLS // n_items)
+    for first in range(0, len(users), step):
+        part = slice(first, first + step)
+        lots = streams.mix_array(keys[part, None] + (numbers + np.uint64(1)) * np.uint64(streams.GOLDEN))
+        lots = lots >> bits << bits | numbers  # sorting numbers is quicker than sorting places
+        lots[seen.take(users[part])] = np.iinfo(np.uint64).max
+        lots.sort(axis=1)
+        items = (lots[:, : found.shape[1]] & ((np.uint64(1) << bits) - np.uint64(1))).astype(np.int32)
+        found[part] = np.where(np.arange(found.shape[1]) < n[part, None], items, -1)
     return found
 
 

@@ -10,110 +10,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from string import ascii_lowercase
+from unicodedata import normalize
 
 import numpy as np
 
 from coterie import streams
 from coterie.types import Floats, Ints, Longs, Rows
 
-WORD = re.compile(r"\w+")
-MARK = ord("#")
-STOP_WORDS = frozenset(
-    [
-        "a",
-        "about",
-        "after",
-        "all",
-        "also",
-        "an",
-        "and",
-        "any",
-        "are",
-        "as",
-        "at",
-        "be",
-        "because",
-        "been",
-        "but",
-        "by",
-        "can",
-        "could",
-        "did",
-        "do",
-        "does",
-        "for",
-        "from",
-        "had",
-        "has",
-        "have",
-        "he",
-        "her",
-        "here",
-        "him",
-        "his",
-        "how",
-        "i",
-        "if",
-        "in",
-        "into",
-        "is",
-        "it",
-        "its",
-        "just",
-        "like",
-        "me",
-        "more",
-        "most",
-        "my",
-        "no",
-        "not",
-        "of",
-        "on",
-        "one",
-        "only",
-        "or",
-        "other",
-        "our",
-        "out",
-        "over",
-        "she",
-        "so",
-        "some",
-        "such",
-        "than",
-        "that",
-        "the",
-        "their",
-        "them",
-        "then",
-        "there",
-        "these",
-        "they",
-        "this",
-        "those",
-        "through",
-        "to",
-        "too",
-        "up",
-        "us",
-        "very",
-        "was",
-        "we",
-        "were",
-        "what",
-        "when",
-        "where",
-        "which",
-        "who",
-        "why",
-        "will",
-        "with",
-        "would",
-        "you",
-        "your",
-    ]
-)
-"""English words that say nothing about what a long text is about."""
+WORD = re.compile(r"[\w\u0300-\u036f\u0900-\u0dff\u0e00-\u0eff]+")
+"""Letters, digits and underscores in a row; also marks above and below letters, at which \\w alone would cut words."""
+SAY_LITTLE = """
+    about after all also an and any are as at be because been but by can could did do does doesn don for from had has have he her
+    here him his how if in into is isn it its just like ll me more most my no not of on one only or other our out over re she so
+    some such than that the their them then there these they this those through to too up us ve very was we were what when where
+    which who why will with would you your
+"""
+STOP_WORDS = frozenset(SAY_LITTLE.split()) | frozenset(ascii_lowercase)
+"""English words, and what an apostrophe leaves of them, that do not tell what a long text is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +39,8 @@ class Words:
 
 
 def words_of(texts: Iterable[str], without: frozenset[str] = frozenset()) -> list[list[str]]:
-    """Letters and digits in a row, in lower case."""
-    return [[word for word in WORD.findall(text.lower()) if word not in without] for text in texts]
+    """In lower case, and each letter with its marks as one where there is such a letter."""
+    return [[word for word in WORD.findall(normalize("NFC", text.lower())) if word not in without] for text in texts]
 
 
 def read(texts: list[list[str]], n_inputs: int) -> Words:
@@ -140,7 +54,7 @@ def read(texts: list[list[str]], n_inputs: int) -> Words:
 def trigrams(words: list[str], n_inputs: int) -> Rows:
     """The inputs of every word's trigrams: a word of n letters has n."""
     lengths = np.array([len(word) for word in words], np.int64)
-    marked = np.frombuffer("".join(f"#{word}#" for word in words).encode("utf-32-le", "surrogatepass"), np.uint32)
+    marked = np.frombuffer("".join(f"#{word}#" for word in words).encode("utf-32-le", "surrogatepass"), "<u4")
     starts = np.repeat(np.cumsum(lengths + 2) - lengths - 2, lengths)
     offsets: Longs = np.concatenate([[0], np.cumsum(lengths)])
     first = starts + np.arange(len(starts)) - np.repeat(offsets[:-1], lengths)
@@ -172,13 +86,18 @@ class Ragged:
         places = self.rows.places(flat)
         return Ragged(Rows(offsets, self.rows.items[places]), self.weights[places])
 
+    def merged(self) -> Ragged:
+        """With each entry once in its row, ascending, its weights added up."""
+        owner, width = np.repeat(np.arange(len(self)), self.rows.counts), int(self.rows.items.max(initial=0)) + 1
+        pairs, place = np.unique(owner * width + self.rows.items, return_inverse=True)
+        offsets = np.searchsorted(pairs, np.arange(len(self) + 1) * width).astype(np.int64)
+        weights = np.bincount(place, self.weights, len(pairs)).astype(np.float32)
+        return Ragged(Rows(offsets, (pairs % width).astype(np.int32)), weights)
+
 
 def bags(words: Words) -> Ragged:
     """Every text as its inputs, ascending, and how often each is switched on."""
-    per_word = words.letters.counts_of(words.texts.items)
-    owner = np.repeat(np.repeat(np.arange(len(words.texts.counts)), words.texts.counts), per_word)
-    inputs = words.letters.items[words.letters.places(words.texts.items)]
-    width = int(words.letters.items.max(initial=0)) + 1
-    pairs, counts = np.unique(owner * width + inputs, return_counts=True)
-    offsets = np.searchsorted(pairs, np.arange(len(words.texts.counts) + 1) * width)
-    return Ragged(Rows(offsets.astype(np.int64), (pairs % width).astype(np.int32)), counts.astype(np.float32))
+    letters = words.letters.places(words.texts.items)
+    ends = np.concatenate([[0], np.cumsum(words.letters.counts_of(words.texts.items))])
+    rows = Rows(ends[words.texts.offsets], words.letters.items[letters])
+    return Ragged(rows, np.ones(len(letters), np.float32)).merged()

@@ -443,7 +443,7 @@ def test_the_real_clicks_by_name(real: Path) -> None:
     clicks = [(row["email"], row["article_id"]) for row in plainly(real, articles.CLICKS) if row["email"]]
     per_user = Counter(user for user, _ in clicks)
     assert set(data.user_ids) == {user for user, n in per_user.items() if n >= 20}
-    assert (data.name, data.n_users, data.n_items, len(data)) == ("articles", 602, 642, 16_558)
+    assert (data.name, data.n_users, data.n_items, len(data)) == ("watson-articles", 602, 642, 16_558)
     assert int(data.user_records.sum()) == 25_479
     assert sum(map(bool, data.item_bodies)) == 407
     per_user = Counter(user for user, _ in set(clicks))

@@ -54,7 +54,10 @@ def profiles(training: Training, people: Ints | Longs, n: int, keys: Keys) -> In
 
 def told_of(content: Content, people: Ints | Longs, titles: Ints) -> Ragged:
     """What is read about some users: their features, or those titles."""
-    return content.people.take(people) if content.people is not None else content.titles.joined(titles)
+    if content.people is not None:
+        return content.people.take(people)
+    joined = content.titles.joined(titles)
+    return joined.merged() if content.reading == "bags" else joined
 
 
 def _at(values: Ints, places: Longs) -> Ints:

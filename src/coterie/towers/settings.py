@@ -31,7 +31,7 @@ class TwoTowers(Settings):
     """What cosines are multiplied by in the softmax; the paper's is 1, that of Huang et al. (2013) was searched."""
     negative_share: float = Field(0.9, gt=0, lt=1)
     """Share of the items that a click is compared in that were not clicked (rho)."""
-    compared: int = Field(10, ge=2, le=1000)
+    compared: int = Field(10, ge=2, le=200)
     """How many items are compared at a time (T)."""
     learning_rate: float = Field(1e-4, gt=0)
     """Step size of Adam."""

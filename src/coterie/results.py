@@ -15,6 +15,7 @@ from coterie.evaluate.evaluation import Evaluation
 from coterie.evaluate.protocols import Protocol
 from coterie.federation import Federation, Histories, World
 from coterie.journey import Journey, area, first_at
+from coterie.models.directions import Directions
 from coterie.registry import algorithm
 from coterie.runtime.local import LocalEngine
 from coterie.splits import Split
@@ -49,6 +50,8 @@ def summary(ready: Prepared, fitted: Fitted) -> dict[str, Any]:
         "version": __version__,
         "convergence": convergence(ready, journey),
     }
+    if isinstance(fitted.model, Directions):
+        about["download"] = fitted.model.download
     members = training.positives.counts > 0
     return about | (journey.costs(members) | vectors(ready, fitted) if algorithm(choice.algorithm).federated else {})
 

@@ -48,7 +48,7 @@ def play(
 
     The server's functions never see what is private; of that, only rows of users whose update was accepted become new ones.
     """
-    message = replace(_asked(world, exchange, state, cohort, t, engine), exchange=number, kept=_kept(state, cohort))
+    message = replace(asked(world, exchange, state, cohort, t, engine), exchange=number, kept=_kept(state, cohort))
     server, world = state.as_seen_by(exchange.role), world.seen_by(exchange.role)
     there = message if absent is None or not absent.any() else message.to(~absent)
     node = _alone(engine)
@@ -64,7 +64,7 @@ def play(
     return _put_back(state.with_part_of(exchange.role, after), state, heard), tally
 
 
-def _asked(world: World, exchange: Exchange, state: Any, cohort: Ints, t: int, engine: Engine) -> Message:
+def asked(world: World, exchange: Exchange, state: Any, cohort: Ints, t: int, engine: Engine) -> Message:
     """What all servers that have something to say send the cohort."""
     message = None
     for role, ask in ((exchange.role, exchange.ask), *exchange.beside):

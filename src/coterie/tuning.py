@@ -38,6 +38,10 @@ PAIRWISE: Space = {
     "learning_rate": (0.003, 0.5), "reg_user": (1e-4, 0.1), "reg_positive": (1e-4, 0.1), "reg_negative": (1e-4, 0.1),
     "disclosure": RATES, "start_scale": [0.01, 0.03, 0.1], "embedding_size": [10, 20, 50],
 }  # fmt: skip
+TOWERS: Space = {
+    "learning_rate": (1e-4, 3e-2), "smoothing": [1.0, 3.0, 10.0, 30.0], "dropout": [0.0, 0.2], "person": ["auto", "titles"],
+    "negative_share": [0.5, 0.7, 0.9],
+}  # fmt: skip
 SPACES: dict[str, Space] = {
     "fedavg": FEDERATED,
     "fedfast": FEDERATED,
@@ -59,6 +63,8 @@ SPACES: dict[str, Space] = {
     "fcf": {
         "learning_rate": (0.003, 0.5), "alpha": (0.3, 50.0), "reg": (0.1, 100.0), "embedding_size": [10, 20, 50],
     },
+    **dict.fromkeys(("dssm", "clsm"), TOWERS),
+    **dict.fromkeys(("fl-dssm", "fl-clsm", "sttfedrec-dssm", "sttfedrec-clsm"), TOWERS),
     "userknn": {"neighbours": [10, 20, 30, 50, 70, 100, 150, 200, 300], "shrink": [0.0, 1.0, 3.0, 10.0, 30.0]},
     "itemknn": {"neighbours": [10, 20, 30, 50, 70, 100, 150, 200, 300], "shrink": [0.0, 1.0, 3.0, 10.0, 30.0]},
     "multivae": {

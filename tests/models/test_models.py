@@ -9,6 +9,7 @@ import pytest
 
 from coterie.config import Choice
 from coterie.errors import ConfigError, UnknownName
+from coterie.models.directions import Directions
 from coterie.models.factors import Factors
 from coterie.models.gmf import GMF
 from coterie.models.gmf_groups import GMFGroups
@@ -64,6 +65,7 @@ def some_of_each() -> list[Recommender]:
             floats([1], [2]), floats(0), floats([1, 0]), floats(0, 0), floats([0]), floats(np.arctanh(0.5)),
             floats([2], [4]), floats(0, 1), ints(0, 2), longs(0, 2, 3), ints(0, 1, 1), 3,
         ),
+        Directions(floats([0.6, 0.8], [1, 0]), np.array([[127, 0], [0, -127], [64, 32]], np.int8), floats(1 / 127, 1 / 127, 0.01)),
     ]  # fmt: skip
 
 
@@ -83,8 +85,21 @@ each_model = pytest.mark.parametrize("model", some_of_each(), ids=lambda m: m.ki
         (some_of_each()[8], [[0, 0.5, 0], [0.25, 0, 0.25]]),
         (some_of_each()[9], [[0, 2, 0], [3, 0, 0]]),
         (some_of_each()[10], [[1, LOWEST, 3], [1, LOWEST, 3]]),
+        (some_of_each()[11], [[0.6, -0.8, 0.384 + 0.256], [1, 0, 0.64]]),
     ],
-    ids=["factors", "gmf", "popular", "ease", "neumf", "gmf-groups", "private", "userknn", "itemknn", "multivae"],
+    ids=[
+        "factors",
+        "gmf",
+        "popular",
+        "ease",
+        "neumf",
+        "gmf-groups",
+        "private",
+        "userknn",
+        "itemknn",
+        "multivae",
+        "directions",
+    ],
 )
 def test_scores_by_hand(model, by_hand):
     users = np.array([0, 1], np.int32)

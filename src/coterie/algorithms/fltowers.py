@@ -18,10 +18,9 @@ import numpy as np
 from coterie import streams
 from coterie.algorithm import Algorithm
 from coterie.algorithms import sttfedrec
-from coterie.algorithms.sttfedrec import UNIT, catalogue, drawn_by, fixed, of_items, once
+from coterie.algorithms.sttfedrec import UNIT, drawn_by, fixed, of_items, once
 from coterie.content import Content, read
 from coterie.federation import Delegates, Exchange, Federation, Fused, Histories, Sums, World
-from coterie.models.private_factors import PrivateFactors
 from coterie.records import Record
 from coterie.towers.learning import Moved, Readers, fedadam
 from coterie.towers.requests import told_of
@@ -113,16 +112,8 @@ def move(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -
     return State(user.parameters, user.mean, user.square, item.parameters, item.mean, item.square)
 
 
-def model(world: World, state: State) -> PrivateFactors:
-    """Every device would make these vectors for itself, from texts that it has."""
-    content = catalogue(world)
-    assert content.items is not None
-    rows = Readers(world.settings).directions(state.item_tower, content.items, content)
-    return PrivateFactors(np.empty((0, rows.shape[1]), np.float32), rows, np.zeros(len(rows), np.float32))
-
-
 EXCHANGE = Exchange(ask, client_update, add_up, move, sizes, fused=fused)
-FEDERATION = Federation(start, sttfedrec.sample, (EXCHANGE,), model, told=told, serve=sttfedrec.serve)
+FEDERATION = Federation(start, sttfedrec.sample, (EXCHANGE,), sttfedrec.model, told=told, serve=sttfedrec.serve)
 
 
 class FLTowersCLSM(FederatedTowers):

@@ -25,7 +25,7 @@ Gradients travel in units of 2^-24, since their entries are small.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -44,7 +44,7 @@ from coterie.federation import (
     Sums,
     World,
 )  # fmt: skip
-from coterie.models.private_factors import PrivateFactors
+from coterie.models.directions import Directions, packed
 from coterie.records import Record
 from coterie.towers import requests
 from coterie.towers.learning import Moved, Readers, fedadam
@@ -313,16 +313,16 @@ def move_item_tower(world: World, state: State, heard: dict[str, np.ndarray], t:
 # Online inferring
 
 
-def model(world: World, state: State) -> PrivateFactors:
+def model(world: World, state: Any) -> Directions:
     """The items' vectors go out to devices; people's stay there."""
     content = catalogue(world)
     assert content.items is not None
     rows = Readers(world.settings).directions(state.item_tower, content.items, content)
     nobody = np.empty((0, rows.shape[1]), np.float32)
-    return PrivateFactors(nobody, rows, np.zeros(len(rows), np.float32))
+    return Directions(nobody, *packed(rows, world.settings.precision))
 
 
-def serve(world: World, state: State, node: Histories) -> Kept:
+def serve(world: World, state: Any, node: Histories) -> Kept:
     """u_k, which a device makes once and keeps."""
     content, settings = node.training.content, world.settings
     assert content is not None

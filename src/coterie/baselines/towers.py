@@ -14,7 +14,7 @@ from pydantic import Field
 from coterie import content, streams
 from coterie.algorithm import Algorithm, Context, Trainer
 from coterie.content import Content
-from coterie.models.factors import Factors
+from coterie.models.directions import Directions, packed
 from coterie.records import Record
 from coterie.tally import Tally
 from coterie.towers import requests
@@ -84,13 +84,13 @@ def step(
     return State(user.parameters, user.mean, user.square, item.parameters, item.mean, item.square)
 
 
-def model(state: State, training: Training, told: Content, settings: Centralised, seed: int) -> Factors:
+def model(state: State, training: Training, told: Content, settings: Centralised, seed: int) -> Directions:
     assert told.items is not None
     people, towers = np.arange(training.n_users), Readers(settings)
     titles = requests.profiles(training, people, settings.titles, streams.keys(seed, "profile", last=people))
     users = towers.directions(state.user_tower, told_of(told, people, titles), told)
     items = towers.directions(state.item_tower, told.items, told)
-    return Factors(users, items, np.zeros(len(items), np.float32))
+    return Directions(users, *packed(items, settings.precision))
 
 
 def make(training: Training, settings: Centralised, context: Context) -> Trainer:

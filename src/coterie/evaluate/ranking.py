@@ -84,7 +84,11 @@ def best_items(scores: Floats, seen: Ints, k: int) -> Ints:
     One row is sorted: loading the kernel takes a second, which somebody who asks for a recommendation would wait for.
     """
     free = np.delete(np.arange(len(scores), dtype=np.int32), seen)
-    return free[np.argsort(-finite(scores)[free], kind="stable")[:k]]
+    of_free = finite(scores)[free]
+    if k < len(free):  # of many items only those that can be among the best are sorted
+        enough = of_free >= np.partition(of_free, len(free) - k)[len(free) - k]
+        free, of_free = free[enough], of_free[enough]
+    return free[np.argsort(-of_free, kind="stable")[:k]]
 
 
 def finite(scores: Floats) -> Floats:

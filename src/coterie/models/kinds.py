@@ -19,6 +19,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "userknn": ("coterie.models.neighbours", "UserNeighbours"),
     "itemknn": ("coterie.models.neighbours", "ItemNeighbours"),
     "multivae": ("coterie.models.multivae", "MultVAE"),
+    "directions": ("coterie.models.directions", "Directions"),
 }
 
 

@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from coterie.content import Person
 from coterie.learners.settings import Layers, Simulated
+from coterie.models.directions import Precision
 from coterie.settings import Settings
 from coterie.towers import TOWERS, Tower, tower
 
@@ -45,6 +46,8 @@ class TwoTowers(Settings):
     """Share of hidden units that are hidden in training."""
     start_scale: float = Field(0.1, ge=0)
     """Standard deviation of the start values of weights and biases."""
+    precision: Precision = "float32"
+    """How items' vectors travel to whoever ranks with them: float16 is half the bytes, int8 a quarter."""
     device: Literal["cpu", "cuda"] = "cpu"
     """Where towers are computed."""
 

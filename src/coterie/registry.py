@@ -18,6 +18,7 @@ ALGORITHMS: dict[str, str] = {
     "pfpl": "coterie.algorithms.fpl:PARALLEL",
     "pfpl+": "coterie.algorithms.fpl:PARALLEL_PLUS",
     "fcf": "coterie.algorithms.fcf",
+    "fedmvmf": "coterie.algorithms.fedmvmf",
     "fl-dssm": "coterie.algorithms.fltowers:DSSM",
     "fl-clsm": "coterie.algorithms.fltowers:CLSM",
     "sttfedrec-dssm": "coterie.algorithms.sttfedrec:DSSM",

@@ -63,6 +63,10 @@ SPACES: dict[str, Space] = {
     "fcf": {
         "learning_rate": (0.003, 0.5), "alpha": (0.3, 50.0), "reg": (0.1, 100.0), "embedding_size": [10, 20, 50],
     },
+    "fedmvmf": {
+        "learning_rate": (0.003, 0.5), "alpha": (0.3, 50.0), "reg": (0.1, 100.0), "side": (0.03, 30.0),
+        "embedding_size": [10, 20, 50],
+    },
     **dict.fromkeys(("dssm", "clsm"), TOWERS),
     **dict.fromkeys(("fl-dssm", "fl-clsm", "sttfedrec-dssm", "sttfedrec-clsm"), TOWERS),
     "userknn": {"neighbours": [10, 20, 30, 50, 70, 100, 150, 200, 300], "shrink": [0.0, 1.0, 3.0, 10.0, 30.0]},

@@ -9,6 +9,9 @@ from slow_twins import als_rows
 
 from coterie import kernels
 
+NONE = np.empty((0, 1))
+"""Nothing extra."""
+
 
 def gram(Y: np.ndarray) -> np.ndarray:
     G = np.full((Y.shape[1], Y.shape[1]), 7.0)  # what was there before must not show
@@ -29,7 +32,7 @@ def test_rows_equal_numpys_solver(d, alpha, reg):
     people = crowd(d, n_users=12, n_items=20)
     Y = locked(rows(d, 20, d))
     X = np.empty((12, d), np.float32)
-    kernels.load("als").solve_rows(people.offsets, people.items, Y, locked(gram(Y)), alpha, reg, 0, 12, X)
+    kernels.load("als").solve_rows(people.offsets, people.items, Y, locked(gram(Y)), NONE, alpha, reg, 0, 12, X)
     np.testing.assert_allclose(X, als_rows(people.histories, Y, alpha, reg), rtol=1e-5, atol=1e-5)
     assert not X[10].any()  # did nothing: zero is the ridge solution
 
@@ -37,7 +40,7 @@ def test_rows_equal_numpys_solver(d, alpha, reg):
 def test_a_range_of_rows_leaves_the_others_alone():
     people, Y = crowd(1, n_users=12, n_items=20), rows(1, 20, 3)
     X = np.full((12, 3), np.nan, np.float32)
-    kernels.load("als").solve_rows(people.offsets, people.items, Y, gram(Y), 1.0, 1.0, 4, 7, X)
+    kernels.load("als").solve_rows(people.offsets, people.items, Y, gram(Y), NONE, 1.0, 1.0, 4, 7, X)
     assert np.isnan(X[:4]).all()
     assert np.isnan(X[7:]).all()
     np.testing.assert_allclose(X[4:7], als_rows(people.histories[4:7], Y, 1.0, 1.0), rtol=1e-5, atol=1e-5)
@@ -47,5 +50,5 @@ def test_a_singular_system_gives_no_number_rather_than_a_crash():
     """What is not finite is reported as diverged training when it is scored; a kernel does not raise."""
     people, Y = crowd(2, n_users=5, n_items=6), np.zeros((6, 3), np.float32)
     X = np.empty((5, 3), np.float32)
-    kernels.load("als").solve_rows(people.offsets, people.items, Y, gram(Y), 1.0, 0.0, 0, 5, X)
+    kernels.load("als").solve_rows(people.offsets, people.items, Y, gram(Y), NONE, 1.0, 0.0, 0, 5, X)
     assert not np.isfinite(X).any()

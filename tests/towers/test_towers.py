@@ -13,7 +13,7 @@ from coterie import content, streams  # noqa: E402
 from coterie.texts import Ragged  # noqa: E402
 from coterie.towers import TOWERS, tower  # noqa: E402
 from coterie.towers.learning import Readers  # noqa: E402
-from coterie.towers.reading import dropout  # noqa: E402
+from coterie.towers.reading import dropout, mixed  # noqa: E402
 from coterie.towers.settings import FederatedTowers, TwoTowers  # noqa: E402
 from coterie.types import Rows, Training  # noqa: E402
 
@@ -104,6 +104,12 @@ def test_slopes_are_differences_of_the_vectors(name):
             moved[place] += step
             ends.append(float((readers.vectors(moved, told.items, told, keys).astype(np.float64) * cut).sum()))
         assert slopes[place] == pytest.approx((ends[0] - ends[1]) / 2e-3, abs=2e-3)
+
+
+def test_words_are_mixed_as_streams_mix_them():
+    words = np.random.default_rng(0).integers(0, 2**64, 1000, np.uint64)
+    found = mixed(torch.from_numpy(words.view(np.int64))).numpy().view(np.uint64)
+    np.testing.assert_array_equal(found, streams.mix_array(words))
 
 
 def test_a_row_hides_the_same_units_whoever_stands_beside_it():

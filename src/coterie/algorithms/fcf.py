@@ -27,7 +27,7 @@ validation part of MovieLens-100K, of 1, 5, 20 and 0.02, 0.05, 0.1, 0.2. The pap
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -40,7 +40,7 @@ from coterie.learners.settings import Simulated
 from coterie.models.factors import rows
 from coterie.models.private_factors import PrivateFactors
 from coterie.records import Record
-from coterie.types import SCALE, Floats, Ints, Longs, Message, Rows, Sizes, Updates
+from coterie.types import SCALE, Doubles, Floats, Ints, Longs, Message, Rows, Sizes, Updates
 
 EPSILON = 1e-8
 HELD = 1 << 27
@@ -101,34 +101,57 @@ def ask(world: World, state: State, cohort: Ints, t: int) -> Message:
 # Each solves for its own vector, and sends a row for every item
 
 
-def solve(world: World, message: Message, node: Histories) -> tuple[Rows, Floats]:
+class More(NamedTuple):
+    """What stands in everybody's system beside what they did, where more is known of people."""
+
+    left: Doubles  # (d, d) everybody's
+    right: Doubles  # (n, d) each user's own
+
+
+def solve(world: World, message: Message, node: Histories, more: More | None = None) -> tuple[Rows, Floats]:
     """What the users of a message did, and x_u: Y^T C_u Y is Y^T Y, which is everybody's, and a little for each own item."""
     Y, settings, kernel = message.common["item_rows"], world.settings, kernels.load("als")
-    mine = node.training.positives.of_users(node.places(message.users))
-    gram, X = np.empty((Y.shape[1], Y.shape[1])), np.empty((len(message.users), Y.shape[1]), np.float32)
-    kernel.gram(Y, gram)
+    mine, d = node.training.positives.of_users(node.places(message.users)), Y.shape[1]
+    X, (left, right) = np.empty((len(message.users), d), np.float32), more or (0.0, np.empty((0, d)))
+    system = gram(Y) + left
     parallel.over(
         lambda first, last: kernel.solve_rows(
-            mine.offsets, mine.items, Y, gram, settings.alpha, settings.reg, first, last, X
+            mine.offsets, mine.items, Y, system, right, settings.alpha, settings.reg, first, last, X
         ),
         mine.offsets,
     )
     return mine, X
 
 
+def gram(Y: Floats) -> Doubles:
+    """Y^T Y"""
+    made = np.empty((Y.shape[1], Y.shape[1]))
+    kernels.load("als").gram(Y, made)
+    return made
+
+
 def client_update(world: World, message: Message, node: Histories) -> Answer:
     """f(u, i) for every item, as rows in fixed point."""
     mine, X = solve(world, message, node)
-    n, kernel, unit = len(X), kernels.load("fcf"), lowest_confidence(world)
-    wide, items = in_lanes(X), in_lanes(message.common["item_rows"])
-    changes = np.empty((n, world.n_items, X.shape[1]), np.int32)
-    parallel.over(
-        lambda first, last: kernel.changes(wide, items, mine.offsets, mine.items, unit, first, last, changes), n
-    )
+    return update(world, message, mine, X, np.empty((len(X), 0), np.int32)), {"user_rows": X}
+
+
+def update(world: World, message: Message, mine: Rows, X: Floats, dense: Ints) -> Updates:
+    changes = changed(X, mine, message.common["item_rows"], lowest_confidence(world))
+    n, d = X.shape
     everything, none = np.tile(np.arange(world.n_items, dtype=np.int32), n), np.empty((n, 0), np.int32)
     offsets = np.arange(n + 1) * world.n_items
-    updates = Updates(message.users, once(n), offsets, everything, changes.reshape(-1, X.shape[1]), none, none)
-    return updates, {"user_rows": X}
+    return Updates(message.users, once(n), offsets, everything, changes.reshape(-1, d), none, dense)
+
+
+def changed(X: Floats, liked: Rows, Y: Floats, unit: float) -> Ints:
+    """(users, items, d) c (p - x . y) x in fixed point; c is one where something is liked, and `unit` elsewhere."""
+    wide, items, kernel = in_lanes(X), in_lanes(Y), kernels.load("fcf").changes
+    changes = np.empty((len(X), *Y.shape), np.int32)
+    parallel.over(
+        lambda first, last: kernel(wide, items, liked.offsets, liked.items, unit, first, last, changes), len(X)
+    )
+    return changes
 
 
 def in_lanes(numbers: Floats) -> Floats:
@@ -175,18 +198,38 @@ def add_up(world: World, message: Message, updates: Updates) -> Sums:
 
 def descend(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
     """dJ/dY out of fixed point, and Adam."""
-    settings, kernel, step = world.settings, kernels.load("fcf").adam, state.steps + 1
-    before = state.item_rows, state.first_moment, state.second_moment
-    after = Y, m, v = np.empty_like(before[0]), np.empty_like(before[1]), np.empty_like(before[2])
-    unit = (1.0 + settings.alpha) / SCALE
+    before, step = Moved(state.item_rows, state.first_moment, state.second_moment), state.steps + 1
+    after = adam(world, before, sums["items"], unit_of_rows(world), step)
+    return State(after.rows, after.first_moment, after.second_moment, step, state.user_rows)
+
+
+def unit_of_rows(world: World) -> float:
+    """What one is in the fixed point of f(u, i)."""
+    return (1.0 + float(world.settings.alpha)) / SCALE
+
+
+class Moved(NamedTuple):
+    """Rows that Adam moves, and what it remembers of them."""
+
+    rows: Floats
+    first_moment: Floats
+    second_moment: Floats
+
+    @classmethod
+    def begin(cls, rows: Floats) -> Moved:
+        return cls(rows, np.zeros_like(rows), np.zeros_like(rows))
+
+
+def adam(world: World, before: Moved, total: Longs, unit: float, step: int) -> Moved:
+    """A step down the slope 2 (lambda rows - unit total)."""
+    s, kernel, after = world.settings, kernels.load("fcf").adam, Moved(*(np.empty_like(part) for part in before))
     parallel.over(
         lambda low, high: kernel(
-            *before, sums["items"], unit, settings.reg, settings.learning_rate, settings.beta1, settings.beta2, EPSILON, step,
-            low, high, *after,
+            *before, total, unit, s.reg, s.learning_rate, s.beta1, s.beta2, EPSILON, step, low, high, *after
         ),
-        world.n_items, BLOCK,
+        len(total), BLOCK,
     )  # fmt: skip
-    return State(Y, m, v, step, state.user_rows)
+    return after
 
 
 # All of it in one call
@@ -195,21 +238,27 @@ def descend(world: World, state: State, sums: Sums, delegates: Delegates, t: int
 def fused(world: World, message: Message, node: Histories) -> Fused | None:
     """The same sums, bit for bit, without a row of them: 34 million rows a round on Foursquare-Italy stay unwritten."""
     mine, X = solve(world, message, node)
-    wide, items, kernel = in_lanes(X), in_lanes(message.common["item_rows"]), kernels.load("fcf").add_up
-    likers = Rows.build(mine.items, np.repeat(np.arange(len(X), dtype=np.int32), mine.counts), world.n_items)
-    largest, unit = np.abs(wide).max(axis=1), lowest_confidence(world)
-    total, fine = np.zeros((world.n_items, X.shape[1]), np.int64), []
+    total = summed(X, mine, message.common["item_rows"], lowest_confidence(world))
+    return None if total is None else of_everybody(world, message, {"items": total}, X)
+
+
+def summed(X: Floats, liked: Rows, Y: Floats, unit: float) -> Longs | None:
+    """(items, d) what `changed` has, added up over users; None where somebody may be out of range."""
+    wide, items, kernel = in_lanes(X), in_lanes(Y), kernels.load("fcf").add_up
+    likers = Rows.build(liked.items, np.repeat(np.arange(len(X), dtype=np.int32), liked.counts), len(Y))
+    largest, total, fine = np.abs(wide).max(axis=1), np.zeros(Y.shape, np.int64), []
     parallel.over(
         lambda low, high: fine.append(
             kernel(wide, largest, items, likers.offsets, likers.items, unit, low, high, total)
         ),
-        world.n_items,
+        len(Y),
     )
-    if not all(fine):
-        return None
+    return total if all(fine) else None
+
+
+def of_everybody(world: World, message: Message, sums: Sums, X: Floats) -> Fused:
     n, none = len(X), np.empty((len(X), 0), np.int32)
-    everybody = Delegates(message.users, once(n), none)
-    return Fused({"items": total}, everybody, np.full(n, world.n_items), {"user_rows": X})
+    return Fused(sums, Delegates(message.users, once(n), none), np.full(n, world.n_items), {"user_rows": X})
 
 
 def model(world: World, state: State) -> PrivateFactors:

@@ -248,12 +248,12 @@ def add_up(world: World, message: Message, updates: Updates) -> Sums:
 
 def by_slot(world: World, at: Ints, rows: Ints) -> Longs:
     """The sum of the rows of every slot."""
-    order, n_slots = np.argsort(at, kind="stable"), sizes(world).items
-    found, firsts = np.unique(at[order], return_index=True)
-    total = np.zeros((n_slots, rows.shape[1]), np.int64)
-    if len(found):
-        total[found] = np.add.reduceat(rows[order], firsts, axis=0, dtype=np.int64)
-    return total
+    import torch
+
+    total = torch.zeros((sizes(world).items, rows.shape[1]), dtype=torch.int64)
+    total.index_add_(0, torch.tensor(at, dtype=torch.int64), torch.tensor(rows, dtype=torch.int64))
+    whole: Longs = total.numpy()
+    return whole
 
 
 def fused(world: World, message: Message, node: Histories) -> Fused | None:

@@ -48,10 +48,12 @@ def solve(rows: Rows, fixed: Floats, settings: ALS) -> Floats:
     d = fixed.shape[1]
     G = np.empty((d, d))
     kernel.gram(fixed, G)
-    solved = np.empty((len(rows.counts), d), np.float32)
+    solved, no_extra = np.empty((len(rows.counts), d), np.float32), np.empty((0, d))
 
     def part(first: int, last: int) -> None:
-        kernel.solve_rows(rows.offsets, rows.items, fixed, G, settings.alpha, settings.reg, first, last, solved)
+        kernel.solve_rows(
+            rows.offsets, rows.items, fixed, G, no_extra, settings.alpha, settings.reg, first, last, solved
+        )
 
     parallel.over(part, rows.offsets)
     return solved

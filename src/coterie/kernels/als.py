@@ -28,19 +28,26 @@ def gram(Y: Floats, G: Doubles) -> None:
 
 
 @numba.njit(
-    types.void(readonly(int64), readonly(int32), readonly(float32, 2), readonly(float64, 2), float64, float64, int64, int64, float32[:, ::1]),
+    types.void(
+        readonly(int64), readonly(int32), readonly(float32, 2), readonly(float64, 2), readonly(float64, 2), float64, float64,
+        int64, int64, float32[:, ::1],
+    ),
     nogil=True, cache=True, error_model="numpy",
 )  # fmt: skip
 def solve_rows(
-    offsets: Longs, columns: Ints, Y: Floats, G: Doubles, alpha: float, reg: float, first: int, last: int, X: Floats
-) -> None:
-    """For rows first..last: x = (G + reg I + alpha sum_i y_i y_i^T)^-1 (1 + alpha) sum_i y_i, by Cholesky. Writes X."""
+    offsets: Longs, columns: Ints, Y: Floats, G: Doubles, extra: Doubles, alpha: float, reg: float, first: int, last: int,
+    X: Floats,
+) -> None:  # fmt: skip
+    """For rows first..last: x = (G + reg I + alpha sum_i y_i y_i^T)^-1 (extra + (1 + alpha) sum_i y_i), by Cholesky. Writes X.
+
+    `extra` has a row for every row of X, or none at all, which stands for zeros.
+    """
     d = Y.shape[1]
     A = np.empty((d, d))
     v = np.empty(d)
     for r in range(first, last):
         for a in range(d):
-            v[a] = 0.0
+            v[a] = extra[r, a] if len(extra) else 0.0
             for c in range(a + 1):
                 A[a, c] = G[a, c]
             A[a, a] += reg

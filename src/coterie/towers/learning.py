@@ -53,7 +53,7 @@ class Readers:
 
     def vectors(self, parameters: Floats, read: Ragged, content: Content, keys: Keys | None = None) -> Floats:
         """(n, k) of everything read; with keys, units are hidden as in training."""
-        with self._at_work() as device:
+        with at_work(self.settings.device) as device:
             import torch
 
             net = self._net(parameters, device)
@@ -75,7 +75,7 @@ class Readers:
         self, parameters: Floats, read: Ragged, content: Content, keys: Keys, items: Floats, drawn: Requests
     ) -> tuple[Floats, Floats]:
         """Of the sum of everybody's loss: by the user tower (size,), and by the item vectors that each was given (n, T, k)."""
-        with self._at_work() as device:
+        with at_work(self.settings.device) as device:
             import torch
 
             given = torch.tensor(items, device=device, requires_grad=True)
@@ -87,7 +87,7 @@ class Readers:
 
     def of_items(self, parameters: Floats, read: Ragged, content: Content, keys: Keys, cut: Floats) -> Floats:
         """Back from the slopes by the items' vectors (n, k) through the item tower."""
-        with self._at_work() as device:
+        with at_work(self.settings.device) as device:
             import torch
 
             net, flat = self._followed(parameters, device)
@@ -106,7 +106,7 @@ class Readers:
         drawn: Requests,
     ) -> tuple[Floats, Floats]:
         """Of the sum of everybody's loss by both towers; places[k, j] is the row of items that k is given as its j-th."""
-        with self._at_work() as device:
+        with at_work(self.settings.device) as device:
             import torch
 
             (user_net, user_flat), (item_net, item_flat) = (self._followed(flat, device) for flat in towers)
@@ -148,20 +148,6 @@ class Readers:
         whole = torch.tensor(flat, device=device, requires_grad=True)
         return self._net(whole, device), whole
 
-    @contextmanager
-    def _at_work(self) -> Iterator[torch.device]:
-        """Matrix products sum in another order with more threads: with one, any setting gives the same bits."""
-        device = find_device(self.settings.device)
-        import torch
-
-        before = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
-            with torch.enable_grad():
-                yield device
-        finally:
-            torch.set_num_threads(before)
-
 
 @dataclass(frozen=True, slots=True)
 class Moved:
@@ -174,8 +160,26 @@ class Moved:
 
 def fedadam(before: Moved, slopes: Floats, settings: TwoTowers, rate: float) -> Moved:
     """Reddi et al. 2021 as in Eqs. 13 and 15, but *down* the slope, and with sqrt(v) + tau as in Eq. 15."""
-    b1, b2 = np.float32(settings.beta1), np.float32(settings.beta2)
-    mean = b1 * before.mean + (1 - b1) * slopes
-    square = b2 * before.square + (1 - b2) * slopes * slopes
-    step = np.float32(rate) * mean / (np.sqrt(square) + np.float32(settings.tau))
-    return Moved((before.parameters - step).astype(np.float32), mean, square)
+    with at_work(settings.device) as device:
+        import torch
+
+        arrays = before.parameters, before.mean, before.square, slopes
+        parameters, mean, square, by = (torch.tensor(array, device=device) for array in arrays)
+        mean.mul_(settings.beta1).add_(by, alpha=1 - settings.beta1)
+        square.mul_(settings.beta2).addcmul_(by, by, value=1 - settings.beta2)
+        parameters.addcdiv_(mean, square.sqrt().add_(settings.tau), value=-rate)
+        return Moved(*(moved.cpu().numpy() for moved in (parameters, mean, square)))
+
+
+@contextmanager
+def at_work(name: str) -> Iterator[torch.device]:
+    """Matrix products sum in another order with more threads: with one, any setting gives the same bits."""
+    device = find_device(name)
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield device
+    finally:
+        torch.set_num_threads(before)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from coterie import streams
 from coterie.texts import Ragged
-from coterie.types import Bools, Rows
+from coterie.types import Rows
 
 if TYPE_CHECKING:
     import torch
@@ -51,11 +51,19 @@ def dropout(keys: NDArray[np.uint64], units: int, share: float, device: torch.de
 
     if not share:
         return None
-    drawn = streams.mix_array(keys[:, None] + _steps(-(-units // 4)))
-    stay: Bools = drawn.view(np.uint16)[:, :units] >= np.uint16(round(share * 65536))
-    left = torch.from_numpy(stay).to(device)
-    return left.to(torch.float32) / (1 - round(share * 65536) / 65536)
+    steps = np.arange(1, -(-units // 4) + 1, dtype=np.uint64) * np.uint64(streams.GOLDEN)
+    mine, at = (torch.from_numpy(words.view(np.int64)).to(device) for words in (keys, steps))
+    sixteen = mixed(mine[:, None] + at).view(torch.int16)[:, :units].to(torch.int32) & 0xFFFF
+    hidden = round(share * 65536)
+    return (sixteen >= hidden).to(torch.float32) / (1 - hidden / 65536)
 
 
-def _steps(n: int) -> NDArray[np.uint64]:
-    return (np.arange(1, n + 1, dtype=np.uint64)) * np.uint64(streams.GOLDEN)
+def mixed(words: Tensor) -> Tensor:
+    """`streams.mix_array` on any device: PyTorch has no unsigned words, so that what a shift brings in is cut off."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        words = (words ^ _shifted(words, shift)) * (factor - (1 << 64))
+    return words ^ _shifted(words, 31)
+
+
+def _shifted(words: Tensor, by: int) -> Tensor:
+    return (words >> by) & ((1 << (64 - by)) - 1)

@@ -1,0 +1,314 @@
+"""FedMVMF: federated collaborative filtering that also knows features of people, which stay on devices, and of items.
+
+Flanagan, Oyomno, Grigorievskiy, Tan, Khan, Ammad-ud-din. Federated multi-view matrix factorization for personalized
+recommendations. ECML PKDD 2020, arXiv:2004.04256. Three views share their factors: R ~ P Q^T, X ~ P U^T and Y ~ Q V^T, where R is
+what people did, X are their features and Y those of items:
+
+    J = sum_ui c_ui (r_ui - p_u . q_i)^2 + lambda1 [sum_ud (x_ud - p_u . u_d)^2 + sum_id (y_id - q_i . v_d)^2]
+        + lambda2 (|P|^2 + |Q|^2 + |U|^2 + |V|^2),            c_ui = 1 + alpha r_ui,  r_ui = 1 if u did i, else 0
+
+    foreach round
+        S sends Q and U to the users of the round
+        each solves for its own vector, exactly    p_u = (Q^T C_u Q + lambda1 U^T U + lambda2 I)^-1 (Q^T C_u r_u + lambda1 U^T x_u)
+        and sends for every item                   f(u, i) = c_ui (r_ui - p_u . q_i) p_u
+        and for every feature of people            f(u, d) = (x_ud - p_u . u_d) p_u
+        S takes a step of Adam on U                dJ/du_d = -2 lambda1 sum_u f(u, d) + 2 lambda2 u_d
+        S sends Q to I, the server that has Y and V
+        I sends back for every item                f(i)    = lambda1 sum_d (y_id - q_i . v_d) v_d
+        and takes a step of Adam on V              dJ/dv_d = -2 lambda1 sum_i (y_id - q_i . v_d) q_i + 2 lambda2 v_d
+        S takes a step of Adam on Q                dJ/dq_i = -2 (sum_u f(u, i) + f(i)) + 2 lambda2 q_i
+
+All slopes of a round are those at its beginning. p_u and x_u never leave the device, Y never the server I, which in turn hears no
+device. But what devices send gives both away: rows of features one has are other multiples of p_u than those of the rest, as FCF's are
+of items. Do not call this private. S knows which features there are, not who has them.
+
+Deviations. The paper is open about how features are made. Here a person's are one-hot, a word for each name and value (an age of 25), without
+those of more than `most_values` values (zip codes); an item's are the letter trigrams that towers read (title, categories, body), scaled to
+length one. Without features of people or texts of items that view is empty, and the rest works as it is. With fewer users than all, a
+round's slopes are those of the users there, and of all of Y and lambda2.
+
+Fixed point. f(u, i) is sent as FCF's is, in units of 1 + alpha. f(u, d) is sent as it is, without lambda1: it is what the row of an item with
+confidence one would be, so that it fits where FCF's rows do. f(i) is in the units of f(u, i), so that it is added to them.
+
+Settings. Where FCF has the same one, FCF's default. The authors searched for their own, lambda1 among them, and we could not confirm their
+numbers; STTFedRec says only that it took theirs. `side` (lambda1): SIDE_NOTE. `inputs` are those of the towers beside which STTFedRec
+compares this; `most_values` is ours, and leaves out the zip codes of MovieLens alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+from scipy import sparse
+
+from coterie.algorithm import Algorithm
+from coterie.algorithms import fcf, fedavg
+from coterie.algorithms.fcf import Moved
+from coterie.content import Content, features, read
+from coterie.federation import (
+    RECOMMENDATION,
+    Answer,
+    Delegates,
+    Exchange,
+    Federation,
+    Fused,
+    Histories,
+    Relay,
+    Sums,
+    World,
+)  # fmt: skip
+from coterie.models.factors import rows
+from coterie.models.private_factors import PrivateFactors
+from coterie.records import Record
+from coterie.texts import Ragged
+from coterie.types import SCALE, Doubles, Floats, Ints, Longs, Message, Rows, Sizes, Training, Updates
+
+AGGREGATION = "aggregation"
+"""S: the server that devices speak with. I is the one that has the items."""
+FINE = 2.0**-40
+"""The unit of slopes by V, of which no device makes a part: far below what single precision keeps of them."""
+LARGEST = 2.0**62
+"""More than that is no slope that anybody could learn from; sums with it still fit."""
+
+
+class FedMVMF(fcf.FCF):
+    side: float = Field(1.0, ge=0)
+    """Weight of features of people and items beside what people did (lambda1)."""
+    inputs: int = Field(1100, ge=1, le=1 << 20)
+    """How many inputs letter trigrams of items' texts are hashed into."""
+    most_values: int = Field(100, ge=1)
+    """Features of people with more distinct values are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class State(Record):
+    private: ClassVar[tuple[str, ...]] = ("user_rows",)
+    roles: ClassVar = {
+        AGGREGATION: (
+            "item_rows", "first_moment", "second_moment", "user_view", "user_view_first", "user_view_second", "steps", "heard",
+        ),
+        RECOMMENDATION: ("item_view", "item_view_first", "item_view_second", "item_view_steps", "answer"),
+    }  # fmt: skip
+    item_rows: Floats  # Q (items, k)
+    first_moment: Floats  # Adam's, as Q
+    second_moment: Floats
+    user_view: Floats  # U (features of people, k)
+    user_view_first: Floats
+    user_view_second: Floats
+    steps: int  # of Adam on Q and U
+    heard: Longs  # (items, k) sum_u f(u, i); empty between rounds, and where nobody was heard
+    item_view: Floats  # V (inputs, k)
+    item_view_first: Floats
+    item_view_second: Floats
+    item_view_steps: int
+    answer: Longs  # (items, k) f(i); empty between rounds
+    user_rows: Floats  # P, on the devices
+
+
+# X, which devices have, and Y, which the server I has
+
+
+def told(training: Training, settings: FedMVMF) -> tuple[Content, Content]:
+    """Texts of items, and features of people: each is a word of its own."""
+    nothing = Ragged(Rows(np.zeros(1, np.int64), np.empty(0, np.int32)), np.empty(0, np.float32))
+    people, n = one_hot(training, settings.most_values)
+    words = Rows(np.arange(n + 1), np.arange(n, dtype=np.int32))
+    return (
+        Content(bags(training, settings.inputs), nothing, None, nothing.rows, "bags"),
+        Content(None, nothing, people, words, "bags"),
+    )
+
+
+def bags(training: Training, n_inputs: int) -> Ragged | None:
+    """Trigrams of every item's texts, of length one; None where items have none."""
+    if training.item_texts is None:
+        return None
+    found = read(training, "bags", n_inputs, 0, "titles").items
+    assert found is not None
+    owner = np.repeat(np.arange(len(found)), found.rows.counts)
+    lengths = np.sqrt(np.bincount(owner, found.weights.astype(np.float64) ** 2, len(found)))
+    return Ragged(found.rows, (found.weights / lengths[owner]).astype(np.float32))
+
+
+def one_hot(training: Training, most_values: int) -> tuple[Ragged, int]:
+    """Everybody's features out of all that there are, and how many there are."""
+    found = [np.unique(column, return_inverse=True) for column in zip(*features(training), strict=True)]
+    kept = [(len(values), place) for values, place in found if len(values) <= most_values]
+    first = np.cumsum([0, *(n for n, _ in kept)])
+    mine = [start + place for start, (_, place) in zip(first, kept, strict=False)]
+    flat = np.stack(mine, axis=1).ravel().astype(np.int32) if mine else np.empty(0, np.int32)
+    offsets = np.arange(training.n_users + 1) * len(mine)
+    return Ragged(Rows(offsets, flat), np.ones(len(flat), np.float32)), int(first[-1])
+
+
+def start(world: World) -> State:
+    s, Q = world.settings, fcf.start(world).item_rows
+    n_features = 0 if world.on_devices is None else len(world.on_devices.letters.counts)
+    n_inputs = 0 if world.content is None or world.content.items is None else s.inputs
+    U = rows(n_features, s.embedding_size, world.seed, "features of people", s.start_scale)
+    V = rows(n_inputs, s.embedding_size, world.seed, "features of items", s.start_scale)
+    nobody: Any = None
+    return State(*Moved.begin(Q), *Moved.begin(U), 0, none_of(Q), *Moved.begin(V), 0, none_of(Q), nobody)
+
+
+def none_of(Q: Floats) -> Longs:
+    """No slopes."""
+    return np.empty((0, Q.shape[1]), np.int64)
+
+
+# S sends Q and U
+
+
+def ask(world: World, state: State, cohort: Ints, t: int) -> Message:
+    return Message(t, cohort, {"item_rows": state.item_rows, "dense": state.user_view}, {})
+
+
+# Each solves for its own vector, and sends a row for every item and every feature
+
+
+def solve(world: World, message: Message, node: Histories) -> tuple[Rows, Rows, Floats]:
+    """What the users of a message did, their features, and p_u."""
+    U, side, own = message.common["dense"], world.settings.side, features_of(message, node)
+    x = sparse.csr_array((np.ones(len(own.items)), own.items, own.offsets), (len(message.users), len(U)))
+    more = fcf.More(side * fcf.gram(U), side * (x @ U.astype(np.float64)))
+    return own, *fcf.solve(world, message, node, more)
+
+
+def features_of(message: Message, node: Histories) -> Rows:
+    """x_u of every user of a message; who has not told its device anything has none."""
+    content = node.training.content
+    if content is None or content.people is None:
+        return Rows(np.zeros(len(message.users) + 1, np.int64), np.empty(0, np.int32))
+    return content.people.rows.of_users(node.places(message.users))
+
+
+def client_update(world: World, message: Message, node: Histories) -> Answer:
+    """f(u, i) for every item as rows, and f(u, d) for every feature one after the other."""
+    own, mine, P = solve(world, message, node)
+    dense = fcf.changed(P, own, message.common["dense"], 1.0).reshape(len(P), -1)
+    return fcf.update(world, message, mine, P, dense), {"user_rows": P}
+
+
+def sizes(world: World, state: State) -> Sizes:
+    return Sizes(world.n_items, state.item_rows.shape[1], 0, state.user_view.size)
+
+
+def at_once(world: World, state: State) -> int:
+    """An update is as large as the catalogue and all features: all of them together can be more than a machine has."""
+    one: int = 4 * (world.n_items * (1 + state.item_rows.shape[1]) + state.user_view.size)
+    return max(fcf.HELD // one, 1)
+
+
+# S adds up, and takes a step of Adam on U
+
+
+def add_up(world: World, message: Message, updates: Updates) -> Sums:
+    """sum_u f(u, i) and sum_u f(u, d)"""
+    U = message.common["dense"]
+    return fcf.add_up(world, message, updates) | {"dense": fedavg.dense_sums(updates)["dense"].reshape(U.shape)}
+
+
+def fused(world: World, message: Message, node: Histories) -> Fused | None:
+    """The same sums, bit for bit, without a row of them."""
+    own, mine, P = solve(world, message, node)
+    of_items = fcf.summed(P, mine, message.common["item_rows"], fcf.lowest_confidence(world))
+    of_features = fcf.summed(P, own, message.common["dense"], 1.0)
+    if of_items is None or of_features is None:
+        return None
+    return fcf.of_everybody(world, message, {"items": of_items, "dense": of_features}, P)
+
+
+def move_user_view(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
+    """Q has to wait for what I says."""
+    U = Moved(state.user_view, state.user_view_first, state.user_view_second)
+    after = fcf.adam(world, U, sums["dense"], world.settings.side / SCALE, state.steps + 1)
+    return replace(
+        state, user_view=after.rows, user_view_first=after.first_moment, user_view_second=after.second_moment,
+        heard=sums["items"],
+    )  # fmt: skip
+
+
+# S sends Q to I, which takes a step of Adam on V
+
+
+def send_items(world: World, state: State) -> tuple[State, dict[str, np.ndarray]]:
+    """Nothing of a round in which nobody was heard, which is none."""
+    return state, {"item_rows": state.item_rows if len(state.heard) else state.item_rows[:0]}
+
+
+def move_item_view(world: World, state: State, heard: dict[str, np.ndarray], t: int) -> State:
+    """f(i) and the step on V, both at V as it was."""
+    Q, V, Y = heard["item_rows"], state.item_view, features_of_items(world)
+    if not len(Q):
+        return state
+    by_items, by_view = side_slopes(Q, V, Y)
+    side, step = world.settings.side, state.item_view_steps + 1
+    before = Moved(V, state.item_view_first, state.item_view_second)
+    after = fcf.adam(world, before, fixed(side * by_view, FINE), FINE, step)
+    return replace(
+        state, item_view=after.rows, item_view_first=after.first_moment, item_view_second=after.second_moment,
+        item_view_steps=step, answer=fixed(side * by_items, fcf.unit_of_rows(world)),
+    )  # fmt: skip
+
+
+def side_slopes(Q: Floats, V: Floats, Y: sparse.csr_array) -> tuple[Doubles, Doubles]:
+    """(Y - Q V^T) V and (Y - Q V^T)^T Q, without Q V^T; and without BLAS, whose bits depend on the number of threads."""
+    q, v = Q.astype(np.float64), V.astype(np.float64)
+    by_items = Y @ v - np.einsum("ik,kl->il", q, fcf.gram(V), optimize=False)
+    by_view = Y.T @ q - np.einsum("dk,kl->dl", v, fcf.gram(Q), optimize=False)
+    return by_items, by_view
+
+
+def features_of_items(world: World) -> sparse.csr_array:
+    """Y (items, inputs); without texts there are no inputs."""
+    found = None if world.content is None else world.content.items
+    if found is None:
+        return sparse.csr_array((world.n_items, 0))
+    shape = world.n_items, world.settings.inputs
+    return sparse.csr_array((found.weights.astype(np.float64), found.rows.items, found.rows.offsets), shape)
+
+
+def fixed(slopes: Doubles, unit: float) -> Longs:
+    """In fixed point, as sums over devices are."""
+    return np.clip(np.rint(slopes / unit), -LARGEST, LARGEST).astype(np.int64)
+
+
+# I answers, and S takes a step of Adam on Q
+
+
+def send_answer(world: World, state: State) -> tuple[State, dict[str, np.ndarray]]:
+    return replace(state, answer=state.answer[:0]), {"cut": state.answer}
+
+
+def move_items(world: World, state: State, heard: dict[str, np.ndarray], t: int) -> State:
+    """The round is over, and what devices said is forgotten."""
+    if not len(heard["cut"]):
+        return state
+    Q, step = Moved(state.item_rows, state.first_moment, state.second_moment), state.steps + 1
+    after = fcf.adam(world, Q, state.heard + heard["cut"], fcf.unit_of_rows(world), step)
+    return replace(
+        state, item_rows=after.rows, first_moment=after.first_moment, second_moment=after.second_moment, steps=step,
+        heard=none_of(after.rows),
+    )  # fmt: skip
+
+
+def model(world: World, state: State) -> PrivateFactors:
+    return PrivateFactors(state.user_rows, state.item_rows, np.zeros(world.n_items, np.float32))
+
+
+TRAIN = Exchange(ask, client_update, add_up, move_user_view, sizes, at_once, fused, role=AGGREGATION)
+SEND_ITEMS = Relay(AGGREGATION, RECOMMENDATION, send_items, move_item_view)
+SEND_ANSWER = Relay(RECOMMENDATION, AGGREGATION, send_answer, move_items)
+
+ALGORITHM = Algorithm(
+    "federated multi-view matrix factorisation: FCF that also knows features of people and items",
+    FedMVMF,
+    Federation(start, fedavg.sample, (TRAIN, SEND_ITEMS, SEND_ANSWER), model, devices=fcf.devices, told=told),
+    state=State,
+    steps=lambda settings: settings.rounds,
+    kernels=("fcf", "als", "sums", "clusters"),
+    paper="Flanagan et al. 2020",
+)

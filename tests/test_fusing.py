@@ -46,7 +46,9 @@ def play(name: str, at_once: int, nodes: int, **changes: Any) -> tuple[list[str]
     world = world_for(name, training, participation=0.7, **changes)
     federation = registry.algorithm(name).train
     assert isinstance(federation, Federation)
-    exchanges = tuple(replace(e, at_once=lambda world, state: at_once) for e in federation.exchanges)
+    exchanges = tuple(
+        replace(e, at_once=lambda world, state: at_once) if isinstance(e, Exchange) else e for e in federation.exchanges
+    )
     engine = Counting(LocalEngine.over(world, training, nodes))
     work = rounds.trainer_on(replace(federation, exchanges=exchanges), world, engine, Context(0, SILENT))
     state, _ = work.start()

@@ -220,7 +220,7 @@ def test_rounds_in_which_nobody_answers_change_nothing_and_are_said(name, traini
     assert heard.said == [f"round {n}: nobody of the cohort answered; the model stays as it was" for n in (1, 4)]
 
 
-RUNS_AWAY: dict[str, dict[str, float]] = {"fcf": {"start_scale": 1e-6, "reg": 1e-12}}
+RUNS_AWAY: dict[str, dict[str, float]] = {name: {"start_scale": 1e-6, "reg": 1e-12} for name in ("fcf", "fedmvmf")}
 """Where devices take no steps of a size: vectors that are solved for against next to nothing become huge."""
 
 

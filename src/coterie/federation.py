@@ -20,6 +20,8 @@ Ask: TypeAlias = "Callable[[World, Any, Ints, int], Message]"
 """(world, state, cohort, t) -> the message."""
 RECOMMENDATION = "recommendation"
 """The server that has the items, where there are several servers."""
+AGGREGATION = "aggregation"
+"""The one that hears what devices learned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +44,10 @@ class World:
 
     def seen_by(self, role: str) -> World:
         """Of several servers one has the items, and none what devices have."""
-        if self.content is None and self.on_devices is None:
+        if not role and self.on_devices is None:
             return self
-        return replace(self, content=self.content if role in ("", RECOMMENDATION) else None, on_devices=None)
+        known = self.content if role in ("", RECOMMENDATION) else None
+        return replace(self, content=known, on_devices=None, user_features=self.user_features if not role else {})
 
 
 @dataclass(frozen=True, slots=True)

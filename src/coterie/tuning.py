@@ -64,7 +64,7 @@ SPACES: dict[str, Space] = {
         "learning_rate": (0.003, 0.5), "alpha": (0.3, 50.0), "reg": (0.1, 100.0), "embedding_size": [10, 20, 50],
     },
     "fedmvmf": {
-        "learning_rate": (0.003, 0.5), "alpha": (0.3, 50.0), "reg": (0.1, 100.0), "side": (0.03, 30.0),
+        "learning_rate": (0.003, 0.5), "alpha": (0.3, 50.0), "reg": (0.1, 100.0), "side": (0.1, 100.0),
         "embedding_size": [10, 20, 50],
     },
     **dict.fromkeys(("dssm", "clsm"), TOWERS),

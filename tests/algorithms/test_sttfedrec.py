@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 from coterie import registry, rounds, streams
 from coterie.algorithm import Context
 from coterie.algorithms import sttfedrec
-from coterie.federation import RECOMMENDATION, Exchange, Federation, Kept, World
+from coterie.federation import AGGREGATION, RECOMMENDATION, Exchange, Federation, Kept, World
 from coterie.progress import SILENT
 from coterie.runtime.local import LocalEngine
 from coterie.runtime.transcript import DEVICES, Transcript
@@ -26,7 +26,6 @@ from coterie.validation import Reply
 
 TOWERS = ("dssm", "clsm")
 SPLIT = [f"sttfedrec-{tower}" for tower in TOWERS]
-AGGREGATION = sttfedrec.AGGREGATION
 PARTS = ("user_tower", "item_tower", "user_mean", "item_mean")
 
 
@@ -233,15 +232,15 @@ def test_between_rounds_nobody_remembers_who_asked_for_what(name, choices):
 
 
 def test_fedadam_by_hand():
-    from coterie.towers.learning import Moved, fedadam
+    from coterie.towers.learning import UNIT, Moved, fedadam
 
     chosen = TwoTowers.of({"beta1": 0.9, "beta2": 0.99, "tau": 0.5})
     zeros = np.zeros(2, np.float32)
-    once = fedadam(Moved(np.ones(2, np.float32), zeros, zeros), np.array([2, -4], np.float32), chosen, 0.1)
+    once = fedadam(Moved(np.ones(2, np.float32), zeros, zeros), np.array([4, -8], np.float32), 2, chosen, 0.1)
     np.testing.assert_allclose(once.mean, [0.2, -0.4], rtol=1e-6)
     np.testing.assert_allclose(once.square, [0.04, 0.16], rtol=1e-6)
     np.testing.assert_allclose(once.parameters, [1 - 0.1 * 0.2 / 0.7, 1 + 0.1 * 0.4 / 0.9], rtol=1e-6)
-    twice = fedadam(once, np.array([1, 1], np.float32), chosen, 0.1)
+    twice = fedadam(once, np.array([UNIT, UNIT]), 1, chosen, 0.1)
     np.testing.assert_allclose(twice.mean, [0.28, -0.26], rtol=1e-6)
     np.testing.assert_allclose(twice.square, [0.0496, 0.1684], rtol=1e-6)
 

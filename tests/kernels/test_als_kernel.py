@@ -37,6 +37,27 @@ def test_rows_equal_numpys_solver(d, alpha, reg):
     assert not X[10].any()  # did nothing: zero is the ridge solution
 
 
+@pytest.mark.parametrize("d", [1, 2, 5, 16])
+def test_what_is_extra_on_the_right_is_added(d):
+    """A row for each; the left side comes with what belongs to it. Zeros are as good as no rows, to the last bit."""
+    people, Y, alpha, reg = crowd(d, n_users=12, n_items=20), locked(rows(d, 20, d)), 3.0, 0.7
+    U, weights = rows(d + 1, 6, d).astype(float), np.random.default_rng(d).normal(size=(12, 6))
+    extra, left = locked(2 * weights @ U), locked(gram(Y) + 2 * U.T @ U)
+    X = np.empty((12, d), np.float32)
+    kernels.load("als").solve_rows(people.offsets, people.items, Y, left, extra, alpha, reg, 0, 12, X)
+    for r, history in enumerate(people.histories):
+        C, did = np.ones(20), np.zeros(20)
+        C[history], did[history] = 1 + alpha, 1
+        system = Y.T.astype(float) @ np.diag(C) @ Y + 2 * U.T @ U + reg * np.eye(d)
+        wanted = np.linalg.solve(system, Y.T.astype(float) @ (C * did) + extra[r])
+        np.testing.assert_allclose(X[r], wanted, rtol=1e-5, atol=1e-5)
+    assert np.abs(X[10]).max() > 0.01  # did nothing, and is known all the same
+    with_zeros, with_none = np.empty((2, 12, d), np.float32)
+    for right, out in ((np.zeros((12, d)), with_zeros), (NONE, with_none)):
+        kernels.load("als").solve_rows(people.offsets, people.items, Y, gram(Y), right, alpha, reg, 0, 12, out)
+    assert with_zeros.tobytes() == with_none.tobytes()
+
+
 def test_a_range_of_rows_leaves_the_others_alone():
     people, Y = crowd(1, n_users=12, n_items=20), rows(1, 20, 3)
     X = np.full((12, 3), np.nan, np.float32)

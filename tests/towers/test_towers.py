@@ -12,12 +12,13 @@ torch = pytest.importorskip("torch")
 from coterie import content, streams  # noqa: E402
 from coterie.texts import Ragged  # noqa: E402
 from coterie.towers import TOWERS, tower  # noqa: E402
-from coterie.towers.learning import Readers  # noqa: E402
+from coterie.towers.learning import Read, Readers  # noqa: E402
 from coterie.towers.reading import dropout, mixed  # noqa: E402
 from coterie.towers.settings import FederatedTowers, TwoTowers  # noqa: E402
 from coterie.types import Rows, Training  # noqa: E402
 
 TITLES = ["The cat", "A dog and the cat and the dog", "", "ox", "One two three four five six seven", "cat"]
+everything = np.arange(len(TITLES))
 
 
 def items(reads: Any, n_inputs: int = 30) -> content.Content:
@@ -73,7 +74,7 @@ def test_dssm_equals_its_slow_twin(hiding):
     kept = dropout(keys, 12, hiding, torch.device("cpu"))
     masks = np.ones((len(TITLES), 12)) if kept is None else kept.numpy()
     expected = [slow_dssm(taken_apart(readers, flat), told.items, k, masks[k]) for k in range(len(TITLES))]
-    np.testing.assert_allclose(readers.vectors(flat, told.items, told, keys), expected, atol=1e-6)
+    np.testing.assert_allclose(readers.vectors(flat, Read(told.items, everything, keys), told), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("hiding", [0.0, 0.4])
@@ -85,7 +86,7 @@ def test_clsm_equals_its_slow_twin(hiding):
     kept = dropout(keys, 6, hiding, torch.device("cpu"))
     masks = np.ones((len(TITLES), 6)) if kept is None else kept.numpy()
     expected = [slow_clsm(taken_apart(readers, flat), told, k, masks[k]) for k in range(len(TITLES))]
-    np.testing.assert_allclose(readers.vectors(flat, told.items, told, keys), expected, atol=1e-6)
+    np.testing.assert_allclose(readers.vectors(flat, Read(told.items, everything, keys), told), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", TOWERS)
@@ -96,13 +97,15 @@ def test_slopes_are_differences_of_the_vectors(name):
     assert told.items is not None
     flat, keys = readers.start(1, "tower"), streams.keys(1, "rows", last=np.arange(len(TITLES)))
     cut = rng.normal(size=(len(TITLES), 4)).astype(np.float32)
-    slopes = readers.of_items(flat, told.items, told, keys, cut)
+    slopes = readers.of_items(flat, Read(told.items, everything, keys), told, cut)
     for place in rng.choice(len(flat), 60, replace=False):
         ends = []
         for step in (1e-3, -1e-3):
             moved = flat.copy()
             moved[place] += step
-            ends.append(float((readers.vectors(moved, told.items, told, keys).astype(np.float64) * cut).sum()))
+            ends.append(
+                float((readers.vectors(moved, Read(told.items, everything, keys), told).astype(np.float64) * cut).sum())
+            )
         assert slopes[place] == pytest.approx((ends[0] - ends[1]) / 2e-3, abs=2e-3)
 
 

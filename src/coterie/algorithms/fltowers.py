@@ -15,17 +15,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from coterie import streams
 from coterie.algorithm import Algorithm
 from coterie.algorithms import sttfedrec
-from coterie.algorithms.sttfedrec import UNIT, drawn_by, fixed, of_items, once
+from coterie.algorithms.sttfedrec import drawn_by, fixed, of_items, once, own_content, people_read
 from coterie.content import Content, read
 from coterie.federation import Delegates, Exchange, Federation, Fused, Histories, Sums, World
 from coterie.records import Record
-from coterie.towers.learning import Moved, Readers, fedadam
-from coterie.towers.requests import told_of
+from coterie.towers.learning import Moved, Read, Readers, Slopes, fedadam
 from coterie.towers.settings import FederatedTowers
-from coterie.types import Floats, Ints, Message, Sizes, Training, Updates
+from coterie.types import TOO_LARGE, Floats, Ints, Message, Sizes, Training, Updates
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,27 +53,23 @@ def ask(world: World, state: State, cohort: Ints, t: int) -> Message:
     return Message(t, cohort, {"tower": state.user_tower, "item_tower": state.item_tower}, {})
 
 
-def slopes(world: World, message: Message, node: Histories) -> tuple[Floats, Floats]:
-    """The sums of dL_k / dTheta_u and dL_k / dTheta_v over all users of a message."""
-    users, t, content = message.users, message.round, node.training.content
-    assert content is not None
+def slopes(world: World, message: Message, node: Histories) -> Slopes:
+    """The sums of dL_k / dTheta_u and dL_k / dTheta_v over all users of a message, in fixed point."""
+    content, t = own_content(node), message.round
     assert content.items is not None
-    drawn = drawn_by(world, node, users, t)
+    drawn = drawn_by(world, node, message.users, t)
     items, places = np.unique(drawn.items, return_inverse=True)  # -1 is the first where there is one
-    people = told_of(content, node.places(users), drawn.profiles)
     return Readers(world.settings).of_both(
-        (message.common["tower"], message.common["item_tower"]),
-        (people, streams.keys(node.seed, "dropout of people", t, last=users)),
-        (content.items.take(np.maximum(items, 0)), of_items(world, items, t)),
-        content, places.reshape(drawn.items.shape).astype(np.int32), drawn,
+        (message.common["tower"], message.common["item_tower"]), people_read(node, message, drawn),
+        Read(content.items, np.maximum(items, 0), of_items(world, items, t)), content, np.reshape(places, drawn.items.shape), drawn,
     )  # fmt: skip
 
 
 def client_update(world: World, message: Message, node: Histories) -> Updates:
     """One device after the other: everybody's own gradients."""
-    found = [np.concatenate(slopes(world, message.to(np.array([k])), node)) for k in range(len(message.users))]
+    found = [slopes(world, message.to(np.array([k])), node) for k in range(len(message.users))]
     n, none = len(found), np.empty(0, np.int32)
-    dense = fixed(np.stack(found))
+    dense = fixed(np.stack([np.concatenate([by.first, by.second]) for by in found]))
     return Updates(
         message.users, once(n), np.zeros(n + 1, np.int64), none, none.reshape(0, 0), none.reshape(n, 0), dense
     )
@@ -86,27 +80,26 @@ def sizes(world: World, state: State) -> Sizes:
 
 
 def add_up(world: World, message: Message, updates: Updates) -> Sums:
-    return {"towers": updates.dense.sum(axis=0, dtype=np.int64)}
+    user, item = np.split(updates.dense.sum(axis=0, dtype=np.int64), 2)
+    return {"user": user, "item": item}
 
 
 def fused(world: World, message: Message, node: Histories) -> Fused | None:
     """All devices in one batch: the sum of everybody's gradient is the gradient of the sum."""
-    whole = np.concatenate(slopes(world, message, node)).astype(np.float64)
-    if not np.isfinite(whole).all():
+    by, n = slopes(world, message, node), len(message.users)
+    if max(by.largest) >= n * TOO_LARGE:
         return None
-    n = len(message.users)
     everybody = Delegates(message.users, once(n), np.empty((n, 0), np.int32))
-    return Fused({"towers": np.rint(whole * UNIT).astype(np.int64)}, everybody, np.zeros(n, np.int64), {})
+    return Fused({"user": by.first, "item": by.second}, everybody, np.zeros(n, np.int64), {})
 
 
 def move(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
-    mean = (sums["towers"] / (UNIT * len(delegates.users))).astype(np.float32)
-    settings, size = world.settings, len(state.user_tower)
+    settings, n = world.settings, len(delegates.users)
     user, item = (
-        fedadam(before, by, settings, settings.rate_at(t))
+        fedadam(before, by, n, settings, settings.rate_at(t))
         for before, by in (
-            (Moved(state.user_tower, state.user_mean, state.user_square), mean[:size]),
-            (Moved(state.item_tower, state.item_mean, state.item_square), mean[size:]),
+            (Moved(state.user_tower, state.user_mean, state.user_square), sums["user"]),
+            (Moved(state.item_tower, state.item_mean, state.item_square), sums["item"]),
         )
     )
     return State(user.parameters, user.mean, user.square, item.parameters, item.mean, item.square)

@@ -33,6 +33,7 @@ from coterie import clusters, streams
 from coterie.algorithm import Algorithm
 from coterie.content import Content, read
 from coterie.federation import (
+    AGGREGATION,
     RECOMMENDATION,
     Delegates,
     Exchange,
@@ -47,14 +48,10 @@ from coterie.federation import (
 from coterie.models.directions import Directions, packed
 from coterie.records import Record
 from coterie.towers import requests
-from coterie.towers.learning import Moved, Readers, fedadam
+from coterie.towers.learning import NO_NUMBER, UNIT, Moved, Read, Readers, Slopes, fedadam
 from coterie.towers.requests import Requests, told_of
 from coterie.towers.settings import FederatedTowers
-from coterie.types import NOT_FINITE, SCALE, TOO_LARGE, Floats, Ints, Longs, Message, Sizes, Training, Updates
-
-AGGREGATION = "aggregation"
-UNIT = 16 * SCALE
-"""One, in the fixed point of gradients."""
+from coterie.types import NOT_FINITE, TOO_LARGE, Floats, Ints, Longs, Message, Sizes, Training, Updates
 
 
 class STTFedRec(FederatedTowers):
@@ -170,11 +167,13 @@ def embed(world: World, state: State, cohort: Ints, t: int) -> Message:
 
 
 def vectors_of(world: World, state: State, items: Ints, t: int) -> Floats:
+    return Readers(world.settings).vectors(state.item_tower, items_read(world, items, t), catalogue(world))
+
+
+def items_read(world: World, items: Ints, t: int) -> Read:
     content = catalogue(world)
     assert content.items is not None
-    return Readers(world.settings).vectors(
-        state.item_tower, content.items.take(items), content, of_items(world, items, t)
-    )
+    return Read(content.items, items, of_items(world, items, t))
 
 
 def of_items(world: World, items: Ints, t: int) -> np.ndarray:
@@ -194,44 +193,50 @@ def send_tower(world: World, state: State, cohort: Ints, t: int) -> Message:
     return Message(t, cohort, {"tower": state.user_tower}, {})
 
 
-def slopes(world: World, message: Message, node: Histories) -> tuple[Floats, Floats]:
-    """Eqs. 7 to 9 for all users of a message: the sum of g_k, and dL_k / di_kj of each."""
-    users, content = message.users, node.training.content
-    assert content is not None
-    drawn = drawn_by(world, node, users, message.round)
-    keys = streams.keys(node.seed, "dropout of people", message.round, last=users)
+def slopes(world: World, message: Message, node: Histories) -> Slopes:
+    """Eqs. 7 to 9 for all users of a message: the sum of g_k, and dL_k / di_kj of each, in fixed point."""
+    drawn = drawn_by(world, node, message.users, message.round)
     return Readers(world.settings).of_people(
-        message.common["tower"], told_of(content, node.places(users), drawn.profiles), content, keys,
-        message.own["embeddings"], drawn,
-    )  # fmt: skip
+        message.common["tower"], people_read(node, message, drawn), own_content(node), message.own["embeddings"], drawn
+    )
+
+
+def people_read(node: Histories, message: Message, drawn: Requests) -> Read:
+    told = told_of(own_content(node), node.places(message.users), drawn.profiles)
+    keys = streams.keys(node.seed, "dropout of people", message.round, last=message.users)
+    return Read(told, np.arange(len(message.users)), keys)
+
+
+def own_content(node: Histories) -> Content:
+    assert node.training.content is not None  # what devices were told
+    return node.training.content
 
 
 def client_update(world: World, message: Message, node: Histories) -> Updates:
     """One device after the other: everybody's own gradient."""
     message = message.to(np.flatnonzero((message.own["slots"] >= 0).any(axis=1)))  # who was given nothing says nothing
     found = [slopes(world, message.to(np.array([k])), node) for k in range(len(message.users))]
-    n, given = len(found), message.own["slots"]
+    n, given, k = len(found), message.own["slots"], world.settings.widths[-1]
+    cuts = np.concatenate([np.empty((0, given.shape[1], k), np.int64), *(by.second for by in found)])
+    dense = np.concatenate([np.empty((0, Readers(world.settings).size), np.int64), *(by.first[None] for by in found)])
     order = np.argsort(given, axis=1, kind="stable")
-    there = np.take_along_axis(given, order, axis=1) >= 0
-    offsets = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
-    k = world.settings.widths[-1]
-    cuts = (
-        np.stack([cut[0][row] for (_, cut), row in zip(found, order, strict=True)])
-        if n
-        else np.empty((0, given.shape[1], k))
-    )
-    dense = np.stack([whole for whole, _ in found]) if n else np.empty((0, Readers(world.settings).size))
+    slots, cuts = np.take_along_axis(given, order, axis=1), np.take_along_axis(cuts, order[:, :, None], axis=1)
+    offsets = np.concatenate([[0], np.cumsum((slots >= 0).sum(axis=1))])
     return Updates(
-        message.users, once(n), offsets, np.take_along_axis(given, order, axis=1)[there], fixed(cuts[there]),
-        np.empty((n, 0), np.int32), fixed(dense),
-    )  # fmt: skip
+        message.users,
+        once(n),
+        offsets,
+        slots[slots >= 0],
+        fixed(cuts[slots >= 0]),
+        np.empty((n, 0), np.int32),
+        fixed(dense),
+    )
 
 
-def fixed(values: np.ndarray) -> Ints:
-    """In fixed point; what is none or too large says so, and is refused."""
-    scaled = np.rint(values * np.float32(UNIT))
-    bad = np.where(np.isnan(scaled), NOT_FINITE, TOO_LARGE)
-    return np.where(np.abs(scaled) < TOO_LARGE, scaled, bad).astype(np.int32)
+def fixed(units: Longs) -> Ints:
+    """As they travel; what is no number or too large says so, and is refused."""
+    bad = np.where(np.abs(units) == NO_NUMBER, NOT_FINITE, TOO_LARGE)
+    return np.where(np.abs(units) < TOO_LARGE, units, bad).astype(np.int32)
 
 
 def sizes(world: World, state: State | None = None) -> Sizes:
@@ -246,7 +251,7 @@ def add_up(world: World, message: Message, updates: Updates) -> Sums:
     return {"tower": updates.dense.sum(axis=0, dtype=np.int64), "cut": by_slot(world, updates.items, updates.item_rows)}
 
 
-def by_slot(world: World, at: Ints, rows: Ints) -> Longs:
+def by_slot(world: World, at: Ints, rows: np.ndarray) -> Longs:
     """The sum of the rows of every slot."""
     import torch
 
@@ -258,32 +263,27 @@ def by_slot(world: World, at: Ints, rows: Ints) -> Longs:
 
 def fused(world: World, message: Message, node: Histories) -> Fused | None:
     """All devices in one batch: the sum of everybody's gradient is the gradient of the sum."""
-    given = message.own["slots"]
+    given, n = message.own["slots"], len(message.users)
     if not (given >= 0).any(axis=1).all():
         return None
-    whole, cut = slopes(world, message, node)
-    rows = fixed(cut[given >= 0])
-    if not np.isfinite(whole).all() or np.abs(rows.astype(np.int64)).max(initial=0) >= TOO_LARGE:
+    by = slopes(world, message, node)
+    if by.largest[0] >= n * TOO_LARGE or by.largest[1] >= TOO_LARGE:
         return None
-    n = len(message.users)
     everybody = Delegates(message.users, once(n), np.empty((n, 0), np.int32))
-    tower = np.rint(whole.astype(np.float64) * UNIT).astype(np.int64)
-    return Fused(
-        {"tower": tower, "cut": by_slot(world, given[given >= 0], rows)}, everybody, (given >= 0).sum(axis=1), {}
-    )
+    sums = {"tower": by.first, "cut": by_slot(world, given[given >= 0], by.second[given >= 0])}
+    return Fused(sums, everybody, (given >= 0).sum(axis=1), {})
 
 
 # Step 5. Global user model update
 
 
 def move_user_tower(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
-    share = 1 / (UNIT * len(delegates.users))
-    mean = (sums["tower"] * share).astype(np.float32)
+    settings, n = world.settings, len(delegates.users)
     before = Moved(state.user_tower, state.user_mean, state.user_square)
-    after = fedadam(before, mean, world.settings, world.settings.rate_at(t))
+    after = fedadam(before, sums["tower"], n, settings, settings.rate_at(t))
     return replace(
         state, user_tower=after.parameters, user_mean=after.mean, user_square=after.square,
-        cut=(sums["cut"] * share).astype(np.float32),
+        cut=(sums["cut"] / (UNIT * n)).astype(np.float32),
     )  # fmt: skip
 
 
@@ -301,12 +301,10 @@ def move_item_tower(world: World, state: State, heard: dict[str, np.ndarray], t:
     forgotten = replace(state, askers=state.askers[:0], asked=state.asked[:0])
     if not len(heard["cut"]):  # nobody was heard
         return forgotten
-    content = catalogue(world)
-    assert content.items is not None
     by = Readers(settings).of_items(
-        state.item_tower, content.items.take(items), content, of_items(world, items, t), heard["cut"][: len(items)]
+        state.item_tower, items_read(world, items, t), catalogue(world), heard["cut"][: len(items)]
     )
-    after = fedadam(Moved(state.item_tower, state.item_mean, state.item_square), by, settings, settings.rate_at(t))
+    after = fedadam(Moved(state.item_tower, state.item_mean, state.item_square), by, 1, settings, settings.rate_at(t))
     return replace(forgotten, item_tower=after.parameters, item_mean=after.mean, item_square=after.square)
 
 
@@ -324,8 +322,7 @@ def model(world: World, state: Any) -> Directions:
 
 def serve(world: World, state: Any, node: Histories) -> Kept:
     """u_k, which a device makes once and keeps."""
-    content, settings = node.training.content, world.settings
-    assert content is not None
+    content, settings = own_content(node), world.settings
     keys, people = streams.keys(node.seed, "profile", last=node.users), np.arange(len(node.users))
     titles = requests.profiles(node.training, people, settings.titles, keys)
     return {"user_rows": Readers(settings).directions(state.user_tower, told_of(content, people, titles), content)}

@@ -18,7 +18,7 @@ from coterie.models.directions import Directions, packed
 from coterie.records import Record
 from coterie.tally import Tally
 from coterie.towers import requests
-from coterie.towers.learning import Moved, Readers, fedadam
+from coterie.towers.learning import Moved, Read, Readers, fedadam
 from coterie.towers.requests import told_of
 from coterie.towers.settings import TwoTowers
 from coterie.types import Floats, Longs, Training
@@ -67,19 +67,22 @@ def step(
     assert told.items is not None
     drawn = requests.draw(training, people, settings, streams.keys(seed, "request", n, last=people))
     items, places = np.unique(drawn.items, return_inverse=True)
-    slopes = Readers(settings).of_both(
-        (state.user_tower, state.item_tower),
-        (told_of(told, people, drawn.profiles), streams.keys(seed, "dropout of people", n, last=people)),
-        (told.items.take(np.maximum(items, 0)), streams.keys(seed, "dropout of items", n, int(people[0]), last=items)),
-        told, places.reshape(drawn.items.shape).astype(np.int32), drawn,
+    told_of_people, keys = (
+        told_of(told, people, drawn.profiles),
+        streams.keys(seed, "dropout of people", n, last=people),
+    )
+    hidden = streams.keys(seed, "dropout of items", n, int(people[0]), last=items)
+    by = Readers(settings).of_both(
+        (state.user_tower, state.item_tower), Read(told_of_people, np.arange(len(people)), keys),
+        Read(told.items, np.maximum(items, 0), hidden), told, np.reshape(places, drawn.items.shape), drawn,
     )  # fmt: skip
     befores = (
         Moved(state.user_tower, state.user_mean, state.user_square),
         Moved(state.item_tower, state.item_mean, state.item_square),
     )
     user, item = (
-        fedadam(before, slope / np.float32(len(people)), settings, settings.learning_rate)
-        for before, slope in zip(befores, slopes, strict=True)
+        fedadam(before, slope, len(people), settings, settings.learning_rate)
+        for before, slope in zip(befores, (by.first, by.second), strict=True)
     )
     return State(user.parameters, user.mean, user.square, item.parameters, item.mean, item.square)
 

@@ -44,8 +44,8 @@ def parts(window: Tensor, batch: Batch) -> Tensor:
     from torch.nn.functional import embedding_bag
 
     assert batch.words is not None
-    letters, offsets = (torch.from_numpy(a).to(window.device) for a in (batch.words.items, batch.words.offsets))
-    made = embedding_bag(letters.long(), window, offsets[:-1], mode="sum")
+    offsets, letters = batch.words
+    made = embedding_bag(letters, window, offsets[:-1], mode="sum")
     made = torch.cat([made, made.new_zeros((1, made.shape[1]))])
     return made.reshape(len(made), WINDOW, -1).transpose(0, 1)
 
@@ -56,17 +56,33 @@ def strongest(made: Tensor, batch: Batch) -> Tensor:
 
     around = neighbours(batch, nothing=made.shape[1] - 1)  # (3, n, places)
     with torch.no_grad():
-        best = made.new_full((len(batch), made.shape[2]), -torch.inf)
-        where = torch.zeros(best.shape, dtype=torch.int64, device=best.device)
-        for place in range(around.shape[2]):  # seven times as fast as all places at once and argmax
-            sums = made[0][around[0, :, place]]
-            sums += made[1][around[1, :, place]]
-            sums += made[2][around[2, :, place]]
-            better = (sums > best) & (around[1, :, place, None] != made.shape[1] - 1)
-            best = torch.where(better, sums, best)
-            where.masked_fill_(better, place)
+        where = places_at_once(made, around) if made.is_cuda else place_by_place(made, around)
     left, middle, right = (made[k].gather(0, around[k].gather(1, where)) for k in range(WINDOW))
     return left + middle + right
+
+
+def place_by_place(made: Tensor, around: Tensor) -> Tensor:
+    """(n, pooled) where the largest sums are: on a CPU seven times as fast as all places at once, which leave its caches."""
+    import torch
+
+    best = made.new_full((around.shape[1], made.shape[2]), -torch.inf)
+    where = torch.zeros(best.shape, dtype=torch.int64, device=best.device)
+    for place in range(around.shape[2]):
+        sums = made[0][around[0, :, place]]
+        sums += made[1][around[1, :, place]]
+        sums += made[2][around[2, :, place]]
+        better = (sums > best) & (around[1, :, place, None] != made.shape[1] - 1)
+        best = torch.where(better, sums, best)
+        where.masked_fill_(better, place)
+    return where
+
+
+def places_at_once(made: Tensor, around: Tensor) -> Tensor:
+    """The same for a GPU, where starting a step takes longer than the step."""
+    import torch
+
+    sums = made[0][around[0]] + made[1][around[1]] + made[2][around[2]]  # (n, places, pooled)
+    return sums.masked_fill_((around[1] == made.shape[1] - 1).unsqueeze(2), -torch.inf).argmax(dim=1)
 
 
 def neighbours(batch: Batch, nothing: int) -> Tensor:

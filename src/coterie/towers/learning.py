@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,15 +18,16 @@ from coterie.towers import Net, Shapes
 from coterie.towers.matching import losses
 from coterie.towers.reading import Batch, batch, dropout
 from coterie.towers.requests import Requests
+from coterie.towers.resident import back, there
 from coterie.towers.settings import TwoTowers
-from coterie.types import Floats, Ints
+from coterie.types import SCALE, Floats, Ints, Longs
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-CHUNK = 512
-"""Rows at a time where a whole catalogue is embedded."""
+CHUNK = {"cpu": 512, "cuda": 1 << 14}
+"""Rows at a time where a whole catalogue is embedded: few stay in a CPU's caches, and a GPU wants many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,102 +52,126 @@ class Readers:
 
     # Vectors
 
-    def vectors(self, parameters: Floats, read: Ragged, content: Content, keys: Keys | None = None) -> Floats:
+    def vectors(self, parameters: Floats, read: Read, content: Content) -> Floats:
         """(n, k) of everything read; with keys, units are hidden as in training."""
         with at_work(self.settings.device) as device:
             import torch
 
-            net = self._net(parameters, device)
+            net = self._net(there(parameters, device))
             with torch.no_grad():
-                made = [self.settings.kind.embed(net, part) for part in self._batches(read, content, keys, device)]
-            whole: Floats = torch.cat(made).cpu().numpy()
-        return whole
+                made = [
+                    self.settings.kind.embed(net, self._batch(part, content, device))
+                    for part in read.parts(CHUNK[device.type])
+                ]
+            return back(torch.cat(made))
 
     def directions(self, parameters: Floats, read: Ragged, content: Content) -> Floats:
-        """The same, of length one: their product is the cosine."""
-        made = self.vectors(parameters, read, content)
+        """Of all rows, and of length one: their product is the cosine."""
+        made = self.vectors(parameters, Read(read, np.arange(len(read))), content)
         lengths = np.sqrt((made * made).sum(axis=1, keepdims=True))
         whole: Floats = (made / np.maximum(lengths, 1e-8)).astype(np.float32)
         return whole
 
     # Slopes
 
-    def of_people(
-        self, parameters: Floats, read: Ragged, content: Content, keys: Keys, items: Floats, drawn: Requests
-    ) -> tuple[Floats, Floats]:
+    def of_people(self, parameters: Floats, read: Read, content: Content, items: Floats, drawn: Requests) -> Slopes:
         """Of the sum of everybody's loss: by the user tower (size,), and by the item vectors that each was given (n, T, k)."""
         with at_work(self.settings.device) as device:
             import torch
 
             given = torch.tensor(items, device=device, requires_grad=True)
             net, flat = self._followed(parameters, device)
-            people = self.settings.kind.embed(net, self._batch(read, content, keys, device))
-            by = torch.autograd.grad(self._loss(people, given, drawn), (flat, given))
-            slopes, cut = (slope.cpu().numpy() for slope in by)
-        return slopes, cut
+            people = self.settings.kind.embed(net, self._batch(read, content, device))
+            return Slopes.of(torch.autograd.grad(self._loss(people, given, drawn), (flat, given)))
 
-    def of_items(self, parameters: Floats, read: Ragged, content: Content, keys: Keys, cut: Floats) -> Floats:
+    def of_items(self, parameters: Floats, read: Read, content: Content, cut: Floats) -> Floats:
         """Back from the slopes by the items' vectors (n, k) through the item tower."""
         with at_work(self.settings.device) as device:
             import torch
 
             net, flat = self._followed(parameters, device)
-            made = self.settings.kind.embed(net, self._batch(read, content, keys, device))
-            (slopes,) = torch.autograd.grad(made, (flat,), torch.tensor(cut, device=device))
-            whole: Floats = slopes.cpu().numpy()
-        return whole
+            made = self.settings.kind.embed(net, self._batch(read, content, device))
+            (slopes,) = torch.autograd.grad(made, (flat,), there(cut, device))
+            return back(slopes)
 
     def of_both(
         self,
         towers: tuple[Floats, Floats],
-        people: tuple[Ragged, Keys],
-        items: tuple[Ragged, Keys],
+        people: Read,
+        items: Read,
         content: Content,
-        places: Ints,
+        places: Ints | Longs,
         drawn: Requests,
-    ) -> tuple[Floats, Floats]:
+    ) -> Slopes:
         """Of the sum of everybody's loss by both towers; places[k, j] is the row of items that k is given as its j-th."""
         with at_work(self.settings.device) as device:
             import torch
 
             (user_net, user_flat), (item_net, item_flat) = (self._followed(flat, device) for flat in towers)
-            u = self.settings.kind.embed(user_net, self._batch(people[0], content, people[1], device))
-            v = self.settings.kind.embed(item_net, self._batch(items[0], content, items[1], device))
-            loss = self._loss(u, v[torch.from_numpy(places.astype(np.int64)).to(device)], drawn)
-            by = torch.autograd.grad(loss, (user_flat, item_flat))
-            of_users, of_items = (slope.cpu().numpy() for slope in by)
-        return of_users, of_items
+            u = self.settings.kind.embed(user_net, self._batch(people, content, device))
+            v = self.settings.kind.embed(item_net, self._batch(items, content, device))
+            loss = self._loss(u, v[there(places.astype(np.int64), device)], drawn)
+            return Slopes.of(torch.autograd.grad(loss, (user_flat, item_flat)))
 
     def _loss(self, people: Tensor, items: Tensor, drawn: Requests) -> Tensor:
-        import torch
+        clicked, asked = (there(array, people.device) for array in (drawn.clicked, drawn.there))
+        return losses(people, items, clicked, asked, self.settings.smoothing).sum()
 
-        clicked, there = (torch.from_numpy(a).to(people.device) for a in (drawn.clicked, drawn.there))
-        return losses(people, items, clicked, there, self.settings.smoothing).sum()
-
-    def _batches(self, read: Ragged, content: Content, keys: Keys | None, device: torch.device) -> Iterator[Batch]:
-        for first in range(0, max(len(read), 1), CHUNK):
-            rows = np.arange(first, min(first + CHUNK, len(read)))
-            yield self._batch(read.take(rows), content, None if keys is None else keys[rows], device)
-
-    def _batch(self, read: Ragged, content: Content, keys: Keys | None, device: torch.device) -> Batch:
-        kind, settings = self.settings.kind, self.settings
+    def _batch(self, read: Read, content: Content, device: torch.device) -> Batch:
+        kind, settings, keys = self.settings.kind, self.settings, read.keys
         kept = None if keys is None else dropout(keys, kind.hidden(settings.widths), settings.dropout, device)
-        return batch(read, content.letters if kind.reads == "words" else None, kept, device)
+        return batch(read.whole, read.rows, content.letters if kind.reads == "words" else None, kept, device)
 
-    def _net(self, flat: Any, device: torch.device) -> Net:
-        import torch
-
-        whole = flat if isinstance(flat, torch.Tensor) else torch.tensor(flat, device=device)
+    def _net(self, flat: Tensor) -> Net:
         sizes = [int(np.prod(shape)) for shape in self.shapes.values()]
-        named = zip(self.shapes.items(), torch.split(whole, sizes), strict=True)
+        named = zip(self.shapes.items(), flat.split(sizes), strict=True)  # type: ignore[no-untyped-call]
         return {name: part.reshape(shape) for (name, shape), part in named}
 
     def _followed(self, flat: Floats, device: torch.device) -> tuple[Net, Tensor]:
         """The parameters by name, and the array that slopes are asked for."""
-        import torch
+        whole = there(flat, device).detach().requires_grad_()
+        return self._net(whole), whole
 
-        whole = torch.tensor(flat, device=device, requires_grad=True)
-        return self._net(whole, device), whole
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Some rows of all that there is to read, and the keys of what dropout hides of each."""
+
+    whole: Ragged
+    rows: Ints | Longs
+    keys: Keys | None = None
+
+    def parts(self, most: int) -> Iterator[Read]:
+        for first in range(0, max(len(self.rows), 1), most):
+            part = slice(first, first + most)
+            yield Read(self.whole, self.rows[part], None if self.keys is None else self.keys[part])
+
+
+UNIT = 16 * SCALE
+"""One, in the fixed point of gradients: their entries are small."""
+NO_NUMBER = 1 << 62
+
+
+def in_units(slopes: Tensor) -> Tensor:
+    """Whole numbers of units; what is no number becomes one that is far out of range."""
+    import torch
+
+    return torch.nan_to_num((slopes.double() * UNIT).round_(), NO_NUMBER, NO_NUMBER, -NO_NUMBER).long()
+
+
+@dataclass(frozen=True, slots=True)
+class Slopes:
+    """By two things, in fixed point."""
+
+    first: Longs
+    second: Longs
+    largest: tuple[int, int]
+    """The size of the largest entry of each."""
+
+    @classmethod
+    def of(cls, slopes: Sequence[Tensor]) -> Slopes:
+        first, second = (in_units(slope) for slope in slopes)
+        return cls(back(first), back(second), (int(first.abs().max()), int(second.abs().max())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,17 +183,18 @@ class Moved:
     square: Floats
 
 
-def fedadam(before: Moved, slopes: Floats, settings: TwoTowers, rate: float) -> Moved:
-    """Reddi et al. 2021 as in Eqs. 13 and 15, but *down* the slope, and with sqrt(v) + tau as in Eq. 15."""
-    with at_work(settings.device) as device:
-        import torch
+def fedadam(before: Moved, slopes: Floats | Longs, n: int, settings: TwoTowers, rate: float) -> Moved:
+    """Reddi et al. 2021 as in Eqs. 13 and 15, but *down* the slope, and with sqrt(v) + tau as in Eq. 15.
 
-        arrays = before.parameters, before.mean, before.square, slopes
-        parameters, mean, square, by = (torch.tensor(array, device=device) for array in arrays)
-        mean.mul_(settings.beta1).add_(by, alpha=1 - settings.beta1)
-        square.mul_(settings.beta2).addcmul_(by, by, value=1 - settings.beta2)
-        parameters.addcdiv_(mean, square.sqrt().add_(settings.tau), value=-rate)
-        return Moved(*(moved.cpu().numpy() for moved in (parameters, mean, square)))
+    Slopes are those of n users together, as numbers or in units.
+    """
+    with at_work(settings.device) as device:
+        by = there(slopes, device)
+        by = by.double().mul_(1 / (UNIT * n)).float() if slopes.dtype == np.int64 else by / n
+        mean = there(before.mean, device).mul(settings.beta1).add_(by, alpha=1 - settings.beta1)
+        square = there(before.square, device).mul(settings.beta2).addcmul_(by, by, value=1 - settings.beta2)
+        parameters = there(before.parameters, device).addcdiv(mean, square.sqrt().add_(settings.tau), value=-rate)
+        return Moved(back(parameters), back(mean), back(square))
 
 
 @contextmanager

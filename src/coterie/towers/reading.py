@@ -6,6 +6,7 @@ same units.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 
 from coterie import streams
 from coterie.texts import Ragged
-from coterie.types import Rows
+from coterie.towers.resident import there
+from coterie.types import Ints, Longs, Rows
 
 if TYPE_CHECKING:
     import torch
@@ -24,25 +26,39 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Batch:
     offsets: Tensor  # (n + 1,) row k is from offsets[k] on
-    entries: Tensor  # inputs, or places in `words`
+    entries: Tensor  # inputs, or places among the distinct words of the batch
     weights: Tensor  # aligned with the entries
-    words: Rows | None  # the distinct words of the batch, as letters; None where entries are inputs
+    words: tuple[Tensor, Tensor] | None  # (offsets, letters) of the distinct words; None where entries are inputs
     kept: Tensor | None  # (n, hidden) what is left of hidden units: 0 or 1 / (1 - dropout); None leaves all
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
 
-def batch(read: Ragged, letters: Rows | None, kept: Tensor | None, device: torch.device) -> Batch:
-    """`letters` are those of all words, for a tower that reads words."""
+def batch(read: Ragged, rows: Ints | Longs, letters: Rows | None, kept: Tensor | None, device: torch.device) -> Batch:
+    """Some rows of all that there is to read; `letters` are those of all words, for a tower that reads words."""
     import torch
 
-    entries, words = read.rows.items.astype(np.int64), None
-    if letters is not None:
-        distinct, entries = np.unique(entries, return_inverse=True)
-        words = letters.of_users(distinct)
-    offsets, places, weights = (torch.from_numpy(a).to(device) for a in (read.rows.offsets, entries, read.weights))
-    return Batch(offsets, places, weights, words, kept)
+    which = there(rows.astype(np.int64), device)
+    offsets, entries, weights = gathered(read.rows, (read.rows.items, read.weights), which)
+    if letters is None:
+        return Batch(offsets, entries.long(), weights, None, kept)
+    distinct, places = torch.unique(entries.long(), return_inverse=True)
+    first, spelt = gathered(letters, (letters.items,), distinct)
+    return Batch(offsets, places, weights, (first, spelt.long()), kept)
+
+
+def gathered(rows: Rows, aligned: Sequence[np.ndarray], which: Tensor) -> tuple[Tensor, ...]:
+    """The offsets of some rows numbered anew, and what is aligned with their items."""
+    import torch
+
+    starts = there(rows.offsets, which.device)
+    counts = starts[which + 1] - starts[which]
+    offsets = torch.nn.functional.pad(counts.cumsum(0), (1, 0))
+    total = int(offsets[-1])
+    shifts = torch.repeat_interleave(starts[which] - offsets[:-1], counts, output_size=total)
+    places = shifts + torch.arange(total, device=which.device)
+    return offsets, *(there(array, which.device)[places] for array in aligned)
 
 
 def dropout(keys: NDArray[np.uint64], units: int, share: float, device: torch.device) -> Tensor | None:

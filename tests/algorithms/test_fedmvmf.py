@@ -1,0 +1,450 @@
+"""FedMVMF: rounds equal a plain twin, slopes are those of the cost, and servers hear what they should and nothing else."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_federation import histories, play, play_locally, sha256, world_for
+
+from coterie import api, content
+from coterie.algorithms import fcf, fedmvmf
+from coterie.data.synthetic import Synthetic, generate
+from coterie.federation import AGGREGATION, RECOMMENDATION, World
+from coterie.runtime.local import LocalEngine
+from coterie.runtime.transcript import DEVICES, Transcript
+from coterie.types import TOO_LARGE, Rows, Training
+
+FEW = {
+    "embedding_size": 5, "rounds": 3, "alpha": 3.0, "reg": 0.2, "side": 0.7, "start_scale": 0.4, "participation": 1.0,
+    "inputs": 17,
+}  # fmt: skip
+
+
+def people_with_features(seed: int, n_users: int = 12, n_items: int = 15) -> Training:
+    """Regions as everybody has them, a few ages, and a name that is everybody's own."""
+    made = histories(seed, n_users, n_items)
+    ages = np.array([str(18 + 7 * (u % 5)) for u in range(n_users)], dtype=object)
+    names = np.array([f"name {u}" for u in range(n_users)], dtype=object)
+    return replace(made, user_features=dict(made.user_features) | {"age": ages, "name": names})
+
+
+def without(training: Training, *names: str) -> Training:
+    """The same people and items, about whom less is told."""
+    return replace(training, **{name: {} if name == "user_features" else None for name in names})
+
+
+# The twin: one user after the other, whole matrices and double precision.
+
+
+class Problem:
+    """R, X and Y written out, and the cost with all that follows from it."""
+
+    def __init__(self, training: Training, world: World, most_values: int = 8) -> None:
+        self.s = world.settings
+        self.R = np.zeros((training.n_users, training.n_items))
+        self.R[training.users, training.positives.items] = 1
+        self.X, self.Y = features_of_people(training, most_values), features_of_items(training, self.s.inputs)
+
+    def of(self, users: np.ndarray) -> Problem:
+        """That of some people: who did nothing never takes part."""
+        part = copy(self)
+        part.R, part.X = self.R[users], self.X[users]
+        return part
+
+    def solve(self, Q: np.ndarray, U: np.ndarray, u: int) -> np.ndarray:
+        C, side, reg = np.diag(1 + self.s.alpha * self.R[u]), self.s.side, self.s.reg
+        left = Q.T @ C @ Q + side * U.T @ U + reg * np.eye(Q.shape[1])
+        return np.linalg.solve(left, Q.T @ C @ self.R[u] + side * U.T @ self.X[u])
+
+    def cost(self, P: np.ndarray, Q: np.ndarray, U: np.ndarray, V: np.ndarray) -> float:
+        """J"""
+        did = ((1 + self.s.alpha * self.R) * (self.R - P @ Q.T) ** 2).sum()
+        views = ((self.X - P @ U.T) ** 2).sum() + ((self.Y - Q @ V.T) ** 2).sum()
+        return float(did + self.s.side * views + self.s.reg * sum((part**2).sum() for part in (P, Q, U, V)))
+
+    def best(self, Q: np.ndarray, U: np.ndarray, V: np.ndarray) -> float:
+        """The cost when everybody has solved."""
+        return self.cost(np.array([self.solve(Q, U, u) for u in range(len(self.R))]), Q, U, V)
+
+    def slopes(self, P: dict[int, np.ndarray], Q: np.ndarray, U: np.ndarray, V: np.ndarray) -> list[np.ndarray]:
+        """By Q, U and V, of the users there."""
+        s, of_items, of_people = self.s, self.s.side * (self.Y - Q @ V.T) @ V, np.zeros_like(U)
+        for u, p in P.items():
+            of_items += np.outer((1 + s.alpha * self.R[u]) * (self.R[u] - Q @ p), p)
+            of_people += s.side * np.outer(self.X[u] - U @ p, p)
+        of_view = s.side * (self.Y - Q @ V.T).T @ Q
+        return [-2 * total + 2 * s.reg * part for total, part in ((of_items, Q), (of_people, U), (of_view, V))]
+
+
+def features_of_people(training: Training, most_values: int) -> np.ndarray:
+    """X: a column for every name and value, names in order, and values in order within."""
+    columns = []
+    for _, values in sorted(training.user_features.items()):
+        distinct = sorted(set(values))
+        if len(distinct) <= most_values:
+            columns += [[float(value == one) for value in values] for one in distinct]
+    return np.array(columns).T.reshape(training.n_users, len(columns))
+
+
+def features_of_items(training: Training, n_inputs: int) -> np.ndarray:
+    """Y"""
+    if training.item_texts is None:
+        return np.zeros((training.n_items, 0))
+    bags, Y = content.read(training, "bags", n_inputs, 0, "titles").items, np.zeros((training.n_items, n_inputs))
+    assert bags is not None
+    for item in range(training.n_items):
+        Y[item, bags.rows.of(item)] = bags.weights[bags.rows.offsets[item] : bags.rows.offsets[item + 1]]
+    return Y / np.maximum(np.linalg.norm(Y, axis=1, keepdims=True), 1e-12)
+
+
+NAMES = (
+    ("item_rows", "first_moment", "second_moment"),
+    ("user_view", "user_view_first", "user_view_second"),
+    ("item_view", "item_view_first", "item_view_second"),
+)
+
+
+def as_doubles(state: fedmvmf.State) -> dict[str, np.ndarray]:
+    return {name: getattr(state, name).astype(float) for name in ("user_rows", *sum(NAMES, ()))}
+
+
+def twin(problem: Problem, before: dict[str, np.ndarray], cohort: list[int], t: int) -> dict[str, np.ndarray]:
+    """Round t = 1, 2, ..."""
+    s, after = problem.s, {name: values.copy() for name, values in before.items()}
+    Q, U, V = (before[name] for name, _, _ in NAMES)
+    P = {u: problem.solve(Q, U, u) for u in cohort}
+    for u, p in P.items():
+        after["user_rows"][u] = p
+    for (rows, first, second), g in zip(NAMES, problem.slopes(P, Q, U, V), strict=True):
+        after[first] = s.beta1 * before[first] + (1 - s.beta1) * g
+        after[second] = s.beta2 * before[second] + (1 - s.beta2) * g**2
+        mean, square = after[first] / (1 - s.beta1**t), after[second] / (1 - s.beta2**t)
+        after[rows] = before[rows] - s.learning_rate * mean / (np.sqrt(square) + 1e-8)
+    return after
+
+
+def assert_near(found: fedmvmf.State, wanted: dict[str, np.ndarray], within: float) -> None:
+    for name, values in wanted.items():
+        size = max(float(np.abs(values).max(initial=0)), 1.0)
+        np.testing.assert_allclose(getattr(found, name), values, atol=within * size, rtol=0, err_msg=name)
+
+
+WAYS: list[dict[str, Any]] = [
+    {},
+    {"embedding_size": 8, "alpha": 0.0, "side": 4.0},
+    {"embedding_size": 17, "alpha": 40.0, "reg": 2.0},
+    {"embedding_size": 1, "participation": 0.4},
+    {"beta1": 0.1, "beta2": 0.99, "learning_rate": 0.02, "inputs": 300},
+    {"participation": 0.5, "beta1": 0.0, "nodes": 3},
+]
+
+
+@pytest.mark.parametrize("changes", WAYS)
+def test_rounds_equal_the_twin(changes):
+    """Every round from the state before it, and three rounds from the start."""
+    training = people_with_features(3, n_users=20, n_items=11)
+    world = world_for("fedmvmf", training, **(FEW | {"most_values": 8} | changes))
+    problem = Problem(training, world)
+    assert problem.X.shape == (20, 8)  # three regions and five ages: names are too many
+    states, tallies = play("fedmvmf", world, LocalEngine.over(world, training, world.settings.nodes))
+    alone = as_doubles(states[0])
+    for t, (before, after, tally) in enumerate(zip(states, states[1:], tallies, strict=False), 1):
+        assert (after.steps, after.item_view_steps) == (t, t)
+        assert_near(after, twin(problem, as_doubles(before), tally.users.tolist(), t), 1e-4)
+        alone = twin(problem, alone, tally.users.tolist(), t)
+    assert len(states) == 4
+    assert_near(states[-1], alone, 1e-3)
+    for name, _, _ in NAMES:
+        assert np.abs(getattr(states[-1], name) - getattr(states[0], name)).max() > 0.03
+
+
+# The cost function.
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_slopes_are_those_of_the_cost(seed):
+    """A round with half a memory leaves half of them in the first moments; against central differences, with users solving anew."""
+    training = people_with_features(seed, n_users=9, n_items=7)
+    world = world_for(
+        "fedmvmf", training, seed, **(FEW | {"rounds": 1, "beta1": 0.5, "learning_rate": 1e-9, "most_values": 8})
+    )
+    (before, after), _ = play("fedmvmf", world, LocalEngine.over(world, training, 1))
+    problem, whole = Problem(training, world).of(world.members), as_doubles(before)
+    parts = [whole[name] for name, _, _ in NAMES]
+    for number, (_, first, _) in enumerate(NAMES):
+        numerical = np.empty(parts[number].shape)
+        for at in np.ndindex(*numerical.shape):
+            ahead, behind = ([part.copy() for part in parts] for _ in range(2))
+            ahead[number][at] += 1e-5
+            behind[number][at] -= 1e-5
+            numerical[at] = (problem.best(*ahead) - problem.best(*behind)) / 2e-5
+        np.testing.assert_allclose(getattr(after, first) / 0.5, numerical, atol=1e-3, rtol=1e-4)
+        assert np.abs(numerical).max() > 0.5
+
+
+def test_a_users_vector_is_the_best_there_is_for_it():
+    """No other one costs less: the system with both views is solved, not approached."""
+    training, rng = people_with_features(4, n_users=15, n_items=9), np.random.default_rng(0)
+    world = world_for("fedmvmf", training, **(FEW | {"rounds": 1, "most_values": 8}))
+    (before, after), _ = play("fedmvmf", world, LocalEngine.over(world, training, 1))
+    problem, whole = Problem(training, world), as_doubles(before)
+    Q, U, V = (whole[name] for name, _, _ in NAMES)
+    P = after.user_rows.astype(float)
+    least = problem.cost(P, Q, U, V)
+    for u in np.flatnonzero(world.members):
+        for _ in range(10):
+            other = P.copy()
+            other[u] += rng.normal(0, 0.05, 5)
+            assert problem.cost(other, Q, U, V) > least
+
+
+def test_the_federation_gets_as_low_as_alternating_least_squares():
+    """All four parts solved in turn in one place, each exactly, until nothing moves any more."""
+    training = people_with_features(5, n_users=30, n_items=20)
+    changes = {"rounds": 400, "learning_rate": 0.03, "alpha": 4.0, "reg": 1.0, "embedding_size": 4, "start_scale": 0.3}
+    world = world_for("fedmvmf", training, **(FEW | changes | {"most_values": 8}))
+    problem, side = Problem(training, world).of(world.members), world.settings.side
+    states, _ = play("fedmvmf", world, LocalEngine.over(world, training, 1))
+    Q, U, V = (as_doubles(states[0])[name] for name, _, _ in NAMES)
+    ridge = np.eye(4)
+    for _ in range(100):
+        P = np.array([problem.solve(Q, U, u) for u in range(len(problem.R))])
+        for i, r in enumerate(problem.R.T):
+            C = np.diag(1 + 4.0 * r)
+            left = P.T @ C @ P + side * V.T @ V + ridge
+            Q[i] = np.linalg.solve(left, P.T @ C @ r + side * V.T @ problem.Y[i])
+        U = np.linalg.solve(side * P.T @ P + ridge, side * P.T @ problem.X).T
+        V = np.linalg.solve(side * Q.T @ Q + ridge, side * Q.T @ problem.Y).T
+    central, costs = problem.best(Q, U, V), [of_state(problem, state) for state in (states[1], states[-1])]
+    assert costs[0] > 1.1 * central
+    assert costs[1] < 1.02 * central
+
+
+def of_state(problem: Problem, state: fedmvmf.State) -> float:
+    return problem.best(*(as_doubles(state)[name] for name, _, _ in NAMES))
+
+
+# FCF is what is left without features.
+
+
+@pytest.mark.parametrize(
+    ("left_out", "side"), [((), 0.0), (("user_features", "item_texts"), 0.7), (("user_features",), 0.0)]
+)
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_without_features_it_is_fcf_bit_for_bit(left_out, side, nodes):
+    """Without their weight, or without any: items and people, and what Adam remembers of items."""
+    training = without(people_with_features(6, n_users=25), *left_out)
+    same = {key: value for key, value in FEW.items() if key in fcf.FCF.model_fields}
+    plain, _ = play_locally("fcf", training, nodes, **same)
+    views, _ = play_locally("fedmvmf", training, nodes, **(FEW | {"side": side}))
+    for one, other in zip(plain, views, strict=True):
+        for name in ("item_rows", "first_moment", "second_moment", "user_rows"):
+            assert getattr(one, name).tobytes() == getattr(other, name).tobytes(), name
+    assert sha256(plain[0]) != sha256(plain[-1])
+
+
+@pytest.mark.parametrize("left_out", ["user_features", "item_texts"])
+def test_one_view_alone_is_enough(left_out):
+    """The other is empty, and the rest equals the twin."""
+    training = without(people_with_features(7, n_users=14), left_out)
+    world = world_for("fedmvmf", training, **(FEW | {"most_values": 8}))
+    states, tallies = play("fedmvmf", world, LocalEngine.over(world, training, 2))
+    empty = states[-1].user_view if left_out == "user_features" else states[-1].item_view
+    assert empty.shape == (0, 5)
+    wanted = twin(Problem(training, world), as_doubles(states[0]), tallies[0].users.tolist(), 1)
+    assert_near(states[1], wanted, 1e-4)
+    plain, _ = play_locally("fcf", training, **{key: FEW[key] for key in FEW if key in fcf.FCF.model_fields})
+    assert not np.array_equal(plain[1].item_rows, states[1].item_rows)
+
+
+# What features are.
+
+
+def test_features_by_hand():
+    did = Rows(np.array([0, 1, 2, 2]), np.array([0, 1], np.int32))
+    training = Training(
+        3, 2, did, did, None,
+        {"sex": np.array(["F", "m", "f"], object), "age": np.array([25, 1, 25]), "zip": np.array(["a", "b", "c"], object)},
+        item_texts=np.array(["aaaa", "..."], object),
+    )  # fmt: skip
+    items, people = fedmvmf.told(training, fedmvmf.FedMVMF.of({"most_values": 2, "inputs": 1000}))
+    assert people.people is not None
+    assert [people.people.rows.of(u).tolist() for u in range(3)] == [[1, 2], [0, 3], [1, 2]]  # ages 1, 25; f, m
+    assert len(people.letters.counts) == 4
+    assert items.items is not None
+    assert items.items.rows.counts.tolist() == [3, 0]  # #aa, aaa twice, aa#; and no words
+    np.testing.assert_allclose(np.sort(items.items.weights), np.array([1, 1, 2]) / np.sqrt(6), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "expected"), [("ml-100k", 61 + 2 + 21), ("ml-1m", 7 + 2 + 21)])
+def test_movielens_has_these_features_but_for_zip_codes(name, expected, real_data):
+    import coterie
+    from coterie.splits import split
+
+    real_data(name)
+    training = split(coterie.load(name), "temporal", 0.2, seed=0).training()
+    assert set(training.user_features) == {"age", "gender", "occupation", "zip_code"}
+    assert fedmvmf.one_hot(training, 100)[1] == expected
+
+
+# Every way to play a round.
+
+
+@given(
+    st.integers(0, 2**32), st.integers(3, 40), st.integers(4, 20), st.integers(1, 12), st.floats(0, 20), st.floats(0, 9)
+)
+@settings(deadline=None, max_examples=30)
+def test_fused_is_answered_and_added_up(seed, n_users, n_items, d, alpha, side):
+    """The same sums and the same vectors, bit for bit; or else nothing is fused, and somebody would be refused or nearly so."""
+    training = people_with_features(seed, n_users, n_items)
+    world = world_for("fedmvmf", training, embedding_size=d, alpha=alpha, side=side, inputs=9, start_scale=0.3)
+    node, users = LocalEngine.over(world, training, 1).nodes[0], np.flatnonzero(world.members).astype(np.int32)
+    message = fedmvmf.ask(world, fedmvmf.start(world), users, 0)
+    fused = fedmvmf.fused(world, message, node)
+    updates, kept = fedmvmf.client_update(world, message, node)  # type: ignore[misc]
+    largest = max(np.abs(updates.item_rows).max(initial=0), np.abs(updates.dense).max(initial=0))
+    if fused is None:
+        assert largest > 0.9 * TOO_LARGE
+        return
+    apart = fedmvmf.add_up(world, message, updates)
+    assert fused.sums.keys() == apart.keys() == {"items", "dense"}
+    for name, total in apart.items():
+        np.testing.assert_array_equal(fused.sums[name], total)
+    assert fused.kept["user_rows"].tobytes() == kept["user_rows"].tobytes()
+    assert fused.sums["items"].any()
+
+
+def test_who_is_out_of_range_by_features_alone_is_refused_whether_fused_or_not(monkeypatch):
+    """Long rows of features that weigh nothing: p_u . u_d is far from x_ud, and for some beyond what fixed point holds."""
+    training = people_with_features(8, n_users=40, n_items=13)
+    world = world_for("fedmvmf", training, **(FEW | {"side": 1e-9, "rounds": 2}))
+    before = play("fedmvmf", world, LocalEngine.over(world, training, 1))[0][0]
+    before, outcomes = replace(before, user_view=9 * before.user_view), []
+    for nodes in (1, 3):
+        monkeypatch.setattr(fcf, "HELD", 1 << 27 if nodes == 1 else 5 * 4 * 13 * 6)
+        states, tallies = play("fedmvmf", world, LocalEngine.over(world, training, nodes), before)
+        outcomes.append(([sha256(state) for state in states], [(t.accepted, dict(t.refused)) for t in tallies]))
+    assert outcomes[0] == outcomes[1]
+    accepted, refused = outcomes[0][1][0]
+    assert set(refused) == {"out of range"}
+    assert accepted + refused["out of range"] == 39
+    assert accepted > 5
+    usual = replace(before, user_view=before.user_view / 9)
+    assert play("fedmvmf", world, LocalEngine.over(world, training, 1), usual)[1][0].accepted == 39
+
+
+def test_updates_hold_a_row_for_every_item_and_feature_whoever_one_is():
+    """One item or all of them, and one sample: nobody says how much they did."""
+    training = people_with_features(2, n_items=9)
+    world = world_for("fedmvmf", training, **FEW)
+    state = fedmvmf.start(world)
+    users = np.flatnonzero(world.members).astype(np.int32)
+    message = fedmvmf.ask(world, state, users, 0)
+    updates, _ = fedmvmf.client_update(world, message, LocalEngine.over(world, training, 1).nodes[0])  # type: ignore[misc]
+    assert updates.samples.tolist() == [1] * 11
+    assert np.diff(updates.offsets).tolist() == [9] * 11
+    assert updates.dense.shape == (11, (3 + 5 + 12) * 5) == (11, fedmvmf.sizes(world, state).dense)
+    assert fedmvmf.at_once(world, state) == (1 << 27) // (4 * (9 * 6 + 100))
+
+
+# Who hears what.
+
+
+def heard_in(training: Training, nodes: int = 2, **changes: Any) -> tuple[World, Transcript, list[Any]]:
+    world = world_for("fedmvmf", training, **(FEW | changes))
+    heard = Transcript(LocalEngine.over(world, training, nodes))
+    return world, heard, play("fedmvmf", world, heard)[0]
+
+
+def test_who_says_what_to_whom():
+    _, heard, _ = heard_in(people_with_features(1))
+    said: dict[tuple[str, str], set[str]] = {(line.sender, line.receiver): set() for line in heard.lines}
+    for line in heard.lines:
+        said[line.sender, line.receiver] |= {key for key, array in line.arrays.items() if array.size}
+    columns = {"users", "samples", "offsets", "items", "item_rows", "dense"}
+    assert said == {
+        (AGGREGATION, DEVICES): {"item_rows", "dense"},
+        (DEVICES, AGGREGATION): columns,
+        (AGGREGATION, RECOMMENDATION): {"item_rows"},
+        (RECOMMENDATION, AGGREGATION): {"cut"},
+    }
+    assert len(heard.lines) == 3 * (1 + 2 + 1 + 1)
+    assert all(line.bytes > 0 for line in heard.lines)
+
+
+def test_the_server_of_items_hears_no_device_and_no_feature_of_people():
+    """Of what it hears, nothing is about features: as many rows as items, and those are Q."""
+    training = people_with_features(1)
+    _, heard, states = heard_in(training)
+    lines = heard.seen_by(RECOMMENDATION)
+    assert {line.sender for line in lines} == {AGGREGATION}
+    assert [set(line.arrays) for line in lines] == [{"item_rows"}] * 3
+    for line, before in zip(lines, states, strict=False):
+        np.testing.assert_array_equal(line.arrays["item_rows"], before.item_rows)
+
+
+def test_the_aggregation_server_hears_no_feature_of_items():
+    """Items of other texts change what it hears, but neither how much nor anything else of the first round."""
+    training = people_with_features(1)
+    others = replace(training, item_texts=np.array([f"Other {n * n}" for n in range(15)], object))
+    one, other = (heard_in(t)[1].seen_by(AGGREGATION) for t in (training, others))
+    assert [line.sender for line in one[:3]] == [DEVICES, DEVICES, RECOMMENDATION]
+    for mine, theirs in zip(one, other, strict=True):
+        assert {name: a.shape for name, a in mine.arrays.items()} == {
+            name: a.shape for name, a in theirs.arrays.items()
+        }
+        assert 17 not in {n for array in mine.arrays.values() for n in array.shape}
+    for mine, theirs in zip(one[:2], other[:2], strict=True):
+        assert all(np.array_equal(mine.arrays[name], theirs.arrays[name]) for name in mine.arrays)
+    assert not np.array_equal(one[2].arrays["cut"], other[2].arrays["cut"])
+
+
+def test_roles_see_their_own_part_and_features_stay_where_they_are():
+    training = people_with_features(1)
+    world = world_for("fedmvmf", training, **FEW)
+    state = fedmvmf.start(world)
+    of_items, of_devices = state.as_seen_by(RECOMMENDATION), state.as_seen_by(AGGREGATION)
+    assert of_items.item_rows is of_items.user_view is of_items.heard is of_items.user_rows is None
+    assert of_devices.item_view is of_devices.answer is of_devices.user_rows is None
+    assert of_devices.item_rows is state.item_rows
+    assert of_items.item_view is state.item_view
+    assert world.content is not None
+    assert world.content.people is None
+    assert world.seen_by(AGGREGATION).content is None
+    assert world.seen_by(AGGREGATION).on_devices is world.seen_by(RECOMMENDATION).on_devices is None
+    engine = LocalEngine.over(world, training, 3)
+    assert engine.world.content is None
+    for number, node in enumerate(engine.nodes):
+        assert node.training.content is not None
+        assert node.training.content.items is None
+        assert node.training.content.people is not None
+        assert world.on_devices is not None
+        assert world.on_devices.people is not None
+        mine = world.on_devices.people.take(node.users)
+        np.testing.assert_array_equal(node.training.content.people.rows.items, mine.rows.items)
+        assert len(mine) == len(range(number, 12, 3))
+
+
+def test_between_rounds_nothing_of_a_round_is_left():
+    for state in play_locally("fedmvmf", people_with_features(2), **(FEW | {"drop_out": 0.5}))[0]:
+        assert len(state.heard) == len(state.answer) == 0
+
+
+# It learns.
+
+
+def test_features_help_where_people_did_little():
+    """Planted groups that titles and regions tell of, and seven clicks a person."""
+    data = generate(Synthetic(n_users=300, n_items=200, n_groups=4, mean_interactions=7))
+
+    def quality(side: float) -> float:
+        same = {"protocol": "full", "rounds": 40, "inputs": 300, "side": side}
+        return float(np.mean([api.run("fedmvmf", data, seed=seed, **same).full["NDCG@10"] for seed in (1, 2)]))
+
+    assert quality(30.0) > 1.3 * quality(0.0)

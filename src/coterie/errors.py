@@ -77,5 +77,5 @@ def did_you_mean(name: str, known: Iterable[str], limit: int = 12) -> str:
         return f"Did you mean {by_lower[close[0]]!r}?"
     if not names:
         return "There are none."
-    shown = names if len(names) <= 2 * limit else names[:limit]
+    shown = names if len(names) <= 3 * limit else names[:limit]
     return f"Known: {', '.join(shown)}" + (f" and {len(names) - len(shown)} more." if len(names) > len(shown) else ".")

@@ -15,6 +15,7 @@ from coterie.evaluate.protocols import PROTOCOLS, Protocol, protocol
         ("loo-99", "leave-one-out", 99, (10,), ("HR@10", "NDCG@10")),
         ("loo-100", "leave-one-out", 100, (20,), ("HR@20", "NDCG@20")),
         ("holdout", "temporal", 0, (10,), ("P@10", "R@10", "IC@10", "Gini@10")),
+        ("holdout-10", "temporal", 10, (10,), ("AUC", "P@10", "NDCG@10")),
         ("full", "leave-one-out", 0, (10,), ("HR@10", "NDCG@10")),
     ],
 )
@@ -24,7 +25,7 @@ def test_the_named_protocols(name, split, candidates, cutoffs, shown):
 
 
 def test_every_protocol_is_pinned_above():
-    assert set(PROTOCOLS) == {"loo-50", "loo-99", "loo-100", "holdout", "full"}
+    assert set(PROTOCOLS) == {"loo-50", "loo-99", "loo-100", "holdout", "holdout-10", "full"}
 
 
 def test_an_unknown_protocol_gets_a_suggestion():

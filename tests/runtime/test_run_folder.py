@@ -58,7 +58,7 @@ def broken(runs: Path, tmp_path: Path) -> Path:
 def of_devices(name: str) -> set[str]:
     """Files of what stays on people's devices, beside the model and beside the last checkpoint."""
     beside = {"devices-2.npz"} if algorithm(name).state.private else set()
-    made_there = algorithm(name).federated and "tower" in algorithm(name).settings.model_fields
+    made_there = "tower" in algorithm(name).settings.model_fields  # vectors of people: those stay where they are made
     return beside | ({disk.DEVICES} if beside or made_there else set())
 
 

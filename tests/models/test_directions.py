@@ -57,4 +57,4 @@ def test_a_hundred_thousand_items_take_milliseconds():
         began = time.perf_counter()
         best_items(model.score(nobody)[0], seen, 10)
         times.append(time.perf_counter() - began)
-    assert sorted(times)[3] < 0.1  # 4 ms on an idle core
+    assert sorted(times)[3] < 0.1  # 3.6 ms on an idle core

@@ -62,7 +62,8 @@ def strongest(made: Tensor, batch: Batch) -> Tensor:
 
 
 def place_by_place(made: Tensor, around: Tensor) -> Tensor:
-    """(n, pooled) where the largest sums are: on a CPU seven times as fast as all places at once, which leave its caches."""
+    """(n, pooled) where the largest sums are: on a CPU twice as fast for titles as all places at once, and a
+    quarter faster for articles."""
     import torch
 
     best = made.new_full((around.shape[1], made.shape[2]), -torch.inf)

@@ -40,9 +40,7 @@ def back(tensor: Tensor) -> np.ndarray:
 
     if tensor.device.type == "cpu":
         return tensor.numpy()
-    host = torch.empty(
-        tensor.shape, dtype=tensor.dtype, pin_memory=True
-    )  # copies to other memory take four times as long
+    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)  # the GPU writes it without a copy between
     host.copy_(tensor)
     array: np.ndarray = host.numpy()
     _remember(array, tensor)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from itertools import pairwise
 
 import numpy as np
@@ -64,3 +65,17 @@ def _pool(n: int) -> ThreadPoolExecutor:
     if key not in _pools:
         _pools[key] = ThreadPoolExecutor(n, thread_name_prefix="coterie")
     return _pools[key]
+
+
+@contextmanager
+def one_torch_thread(really: bool = True) -> Iterator[None]:
+    """PyTorch on a single thread; afterwards on as many as before."""
+    import torch
+
+    before = torch.get_num_threads()
+    try:
+        if really:
+            torch.set_num_threads(1)
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -154,6 +154,22 @@ def test_a_role_sees_its_own_part_of_the_state(choices):
 # What devices draw.
 
 
+def test_a_device_that_remembers_its_draw_draws_it_again_when_anything_changed(choices):
+    world, others = world_for("sttfedrec-dssm", choices), world_for("sttfedrec-dssm", choices, compared=4)
+    (node,) = LocalEngine.over(world, choices, 1).nodes
+    users = np.array([1, 5, 7], np.int32)
+
+    def drawn(world: World, users: Any, t: int) -> np.ndarray:
+        return sttfedrec.drawn_by(world, node, users, t).items
+
+    first = drawn(world, users, 0)
+    assert drawn(world, users, 0) is first
+    assert drawn(others, users, 0).shape == (3, 4)
+    assert (drawn(world, users, 1) != first).any()
+    np.testing.assert_array_equal(drawn(world, users[:2], 0), first[:2])
+    np.testing.assert_array_equal(drawn(world, users, 0), first)
+
+
 @pytest.mark.parametrize(("titles", "share"), [(5, 0.9), (3, 0.5), (20, 0.7)])
 def test_requests_are_clicks_and_others_and_profiles_never_hold_the_target(titles, share, choices):
     chosen = TwoTowers.of({"titles": titles, "negative_share": share})

@@ -41,7 +41,7 @@ def taken_apart(readers: Readers, flat: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def slow_dssm(net: dict[str, np.ndarray], read: Ragged, k: int, kept: np.ndarray) -> np.ndarray:
-    x = np.zeros(30)
+    x = np.zeros(len(net["weights1"]))
     for place in range(read.rows.offsets[k], read.rows.offsets[k + 1]):
         x[read.rows.items[place]] += read.weights[place]
     x /= max(np.linalg.norm(x), 1e-6)
@@ -65,9 +65,13 @@ def slow_clsm(net: dict[str, np.ndarray], told: content.Content, k: int, kept: n
     return np.tanh(pooled @ net["weights"] + net["out"])
 
 
+@pytest.mark.parametrize("n_inputs", [30, 600])  # one in four is on, or one in ninety: two ways to multiply
 @pytest.mark.parametrize("hiding", [0.0, 0.4])
-def test_dssm_equals_its_slow_twin(hiding):
-    chosen, told = settings("dssm", layers=(7, 5), dropout=hiding), items("bags")
+def test_dssm_equals_its_slow_twin(hiding, n_inputs):
+    chosen, told = (
+        settings("dssm", layers=(7, 5), dropout=hiding, inputs=n_inputs),
+        items("bags", n_inputs),
+    )
     readers = Readers(chosen)
     assert told.items is not None
     flat, keys = readers.start(3, "tower"), streams.keys(1, "rows", last=np.arange(len(TITLES)))
@@ -107,6 +111,31 @@ def test_slopes_are_differences_of_the_vectors(name):
                 float((readers.vectors(moved, Read(told.items, everything, keys), told).astype(np.float64) * cut).sum())
             )
         assert slopes[place] == pytest.approx((ends[0] - ends[1]) / 2e-3, abs=2e-3)
+
+
+@pytest.mark.parametrize("name", TOWERS)
+def test_what_a_server_remembers_of_its_tower_changes_nothing(name):
+    """It may have made the same vectors before, others, or none."""
+    readers, told = Readers(settings(name, dropout=0.3)), items(tower(name).reads)
+    assert told.items is not None
+    keys, cut = (
+        streams.keys(1, "rows", last=everything),
+        np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32),
+    )
+    wanted, flat = Read(told.items, everything, keys), readers.start(1, "tower")
+    expected = readers.of_items(flat, wanted, told, cut)
+    others = [
+        Read(told.items, everything, keys + np.uint64(1)),
+        Read(told.items, everything[::-1], keys),
+        Read(told.items, everything),
+        Read(told.items, everything[:3], keys[:3]),
+    ]
+    for before in (wanted, *others):
+        readers.vectors(flat, before, told)
+        np.testing.assert_array_equal(readers.of_items(flat, wanted, told, cut), expected)
+    moved = flat + np.float32(0.1)
+    readers.vectors(flat, wanted, told)
+    assert (readers.of_items(moved, wanted, told, cut) != expected).any()
 
 
 def test_words_are_mixed_as_streams_mix_them():

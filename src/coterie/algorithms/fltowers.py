@@ -11,29 +11,18 @@ parameters on the way and none of the items' texts on devices.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from coterie.algorithm import Algorithm
 from coterie.algorithms import sttfedrec
-from coterie.algorithms.sttfedrec import drawn_by, fixed, of_items, once, own_content, people_read
+from coterie.algorithms.sttfedrec import as_algorithm, drawn_by, fixed, of_items, once, own_content, people_read
 from coterie.content import Content, read
 from coterie.federation import Delegates, Exchange, Federation, Fused, Histories, Sums, World
-from coterie.records import Record
-from coterie.towers.learning import Moved, Read, Readers, Slopes, fedadam
+from coterie.towers.learning import Read, Readers, Slopes
+from coterie.towers.pair import Pair
 from coterie.towers.settings import FederatedTowers
-from coterie.types import TOO_LARGE, Floats, Ints, Message, Sizes, Training, Updates
-
-
-@dataclass(frozen=True, slots=True)
-class State(Record):
-    user_tower: Floats  # Theta_u
-    user_mean: Floats
-    user_square: Floats
-    item_tower: Floats  # Theta_v
-    item_mean: Floats
-    item_square: Floats
+from coterie.types import TOO_LARGE, Ints, Message, Sizes, Training, Updates
 
 
 def told(training: Training, settings: FederatedTowers) -> tuple[Content, Content]:
@@ -42,14 +31,11 @@ def told(training: Training, settings: FederatedTowers) -> tuple[Content, Conten
     return replace(whole, people=None), whole
 
 
-def start(world: World) -> State:
-    towers = Readers(world.settings)
-    user, item = (towers.start(world.seed, what) for what in ("user tower", "item tower"))
-    zeros = np.zeros_like(user)
-    return State(user, zeros, zeros, item, zeros, zeros)
+def start(world: World) -> Pair:
+    return Pair.start(world.settings, world.seed)
 
 
-def ask(world: World, state: State, cohort: Ints, t: int) -> Message:
+def ask(world: World, state: Pair, cohort: Ints, t: int) -> Message:
     return Message(t, cohort, {"tower": state.user_tower, "item_tower": state.item_tower}, {})
 
 
@@ -75,7 +61,7 @@ def client_update(world: World, message: Message, node: Histories) -> Updates:
     )
 
 
-def sizes(world: World, state: State) -> Sizes:
+def sizes(world: World, state: Pair) -> Sizes:
     return Sizes(0, 0, 0, 2 * Readers(world.settings).size)
 
 
@@ -93,16 +79,9 @@ def fused(world: World, message: Message, node: Histories) -> Fused | None:
     return Fused({"user": by.first, "item": by.second}, everybody, np.zeros(n, np.int64), {})
 
 
-def move(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
-    settings, n = world.settings, len(delegates.users)
-    user, item = (
-        fedadam(before, by, n, settings, settings.rate_at(t))
-        for before, by in (
-            (Moved(state.user_tower, state.user_mean, state.user_square), sums["user"]),
-            (Moved(state.item_tower, state.item_mean, state.item_square), sums["item"]),
-        )
-    )
-    return State(user.parameters, user.mean, user.square, item.parameters, item.mean, item.square)
+def move(world: World, state: Pair, sums: Sums, delegates: Delegates, t: int) -> Pair:
+    settings = world.settings
+    return state.moved(sums["user"], sums["item"], len(delegates.users), settings, settings.rate_at(t))
 
 
 EXCHANGE = Exchange(ask, client_update, add_up, move, sizes, fused=fused)
@@ -114,13 +93,7 @@ class FLTowersCLSM(FederatedTowers):
     """What reads items and people: dssm or clsm."""
 
 
-def _with(tower: str, settings: type[FederatedTowers]) -> Algorithm:
-    return Algorithm(
-        f"two towers ({tower}), both trained on devices",
-        settings, FEDERATION, state=State, steps=lambda settings: settings.rounds, kernels=("sums", "clusters"),
-        paper="Huang et al. 2020",
-    )  # fmt: skip
-
-
-DSSM = _with("DSSM", FederatedTowers)
-CLSM = _with("CLSM", FLTowersCLSM)
+DSSM = as_algorithm(
+    "two towers (DSSM), both trained on devices", FederatedTowers, FEDERATION, Pair, "Huang et al. 2020"
+)
+CLSM = as_algorithm("two towers (CLSM), both trained on devices", FLTowersCLSM, FEDERATION, Pair, "Huang et al. 2020")

@@ -48,8 +48,9 @@ from coterie.federation import (
 from coterie.models.directions import Directions, packed
 from coterie.records import Record
 from coterie.towers import requests
-from coterie.towers.learning import NO_NUMBER, UNIT, Moved, Read, Readers, Slopes, fedadam
+from coterie.towers.learning import NO_NUMBER, Moved, Read, Readers, Slopes, fedadam, mean_of, summed_at
 from coterie.towers.requests import Requests, told_of
+from coterie.towers.resident import Beside
 from coterie.towers.settings import FederatedTowers
 from coterie.types import NOT_FINITE, TOO_LARGE, Floats, Ints, Longs, Message, Sizes, Training, Updates
 
@@ -110,10 +111,20 @@ def invite(world: World, state: State, cohort: Ints, t: int) -> Message:
     return Message(t, cohort, {}, {})
 
 
+DRAWN = Beside()
+"""What a node's devices drew last."""
+
+
 def drawn_by(world: World, node: Histories, users: Ints, t: int) -> Requests:
-    """V_k and its labels: a device draws the same ones whenever it needs them."""
+    """V_k and its labels: a device draws the same ones whenever it needs them, and need not draw them twice in a round."""
+    what, last = (world.settings, node.seed, t, users.tobytes()), DRAWN.get(node.users)
+    if last is not None and last[0] == what:
+        drawn: Requests = last[1]
+        return drawn
     keys = streams.keys(node.seed, "request", t, last=users)
-    return requests.draw(node.training, node.places(users), world.settings, keys)
+    drawn = requests.draw(node.training, node.places(users), world.settings, keys)
+    DRAWN.put(node.users, (what, drawn))
+    return drawn
 
 
 def request(world: World, message: Message, node: Histories) -> Updates:
@@ -150,8 +161,9 @@ def note(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -
 
 def slots(world: World, state: State, t: int) -> Ints:
     """The distinct items asked for, in an order of this round's own: item of slot 0, 1, ..."""
-    items = np.unique(state.asked[state.asked >= 0])
-    return streams.at(world.seed, "slots", t).permutation(items)
+    wanted = np.zeros(world.n_items + 1, bool)
+    wanted[state.asked] = True
+    return streams.at(world.seed, "slots", t).permutation(np.flatnonzero(wanted[:-1]))  # the last one is -1's
 
 
 def embed(world: World, state: State, cohort: Ints, t: int) -> Message:
@@ -253,12 +265,7 @@ def add_up(world: World, message: Message, updates: Updates) -> Sums:
 
 def by_slot(world: World, at: Ints, rows: np.ndarray) -> Longs:
     """The sum of the rows of every slot."""
-    import torch
-
-    total = torch.zeros((sizes(world).items, rows.shape[1]), dtype=torch.int64)
-    total.index_add_(0, torch.tensor(at, dtype=torch.int64), torch.tensor(rows, dtype=torch.int64))
-    whole: Longs = total.numpy()
-    return whole
+    return summed_at(at, rows, sizes(world).items, world.settings.device)
 
 
 def fused(world: World, message: Message, node: Histories) -> Fused | None:
@@ -270,7 +277,8 @@ def fused(world: World, message: Message, node: Histories) -> Fused | None:
     if by.largest[0] >= n * TOO_LARGE or by.largest[1] >= TOO_LARGE:
         return None
     everybody = Delegates(message.users, once(n), np.empty((n, 0), np.int32))
-    sums = {"tower": by.first, "cut": by_slot(world, given[given >= 0], by.second[given >= 0])}
+    at, rows = (given, by.second) if (given >= 0).all() else (given[given >= 0], by.second[given >= 0])
+    sums = {"tower": by.first, "cut": by_slot(world, at, rows)}
     return Fused(sums, everybody, (given >= 0).sum(axis=1), {})
 
 
@@ -283,7 +291,7 @@ def move_user_tower(world: World, state: State, sums: Sums, delegates: Delegates
     after = fedadam(before, sums["tower"], n, settings, settings.rate_at(t))
     return replace(
         state, user_tower=after.parameters, user_mean=after.mean, user_square=after.square,
-        cut=(sums["cut"] / (UNIT * n)).astype(np.float32),
+        cut=mean_of(sums["cut"], n, settings.device),
     )  # fmt: skip
 
 
@@ -342,13 +350,14 @@ class STTFedRecCLSM(STTFedRec):
     """What reads items and people: dssm or clsm."""
 
 
-def _with(tower: str, settings: type[STTFedRec]) -> Algorithm:
+def as_algorithm(
+    summary: str, settings: type[FederatedTowers], federation: Federation, state: type[Record], paper: str
+) -> Algorithm:
     return Algorithm(
-        f"two towers ({tower}), split: devices train the user's, a server the items'",
-        settings, FEDERATION, state=State, steps=lambda settings: settings.rounds, kernels=("sums", "clusters"),
-        paper="Qin et al. 2022",
-    )  # fmt: skip
+        summary, settings, federation, state, lambda settings: settings.rounds, ("sums", "clusters"), paper=paper
+    )
 
 
-DSSM = _with("DSSM", STTFedRec)
-CLSM = _with("CLSM", STTFedRecCLSM)
+SPLIT = "split: devices train the user's, a server the items'"
+DSSM = as_algorithm(f"two towers (DSSM), {SPLIT}", STTFedRec, FEDERATION, State, "Qin et al. 2022")
+CLSM = as_algorithm(f"two towers (CLSM), {SPLIT}", STTFedRecCLSM, FEDERATION, State, "Qin et al. 2022")

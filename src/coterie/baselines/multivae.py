@@ -20,7 +20,6 @@ threads may sum matrix products in another order, and the last digits differ.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod, sqrt
 from typing import TYPE_CHECKING, Any
@@ -33,6 +32,7 @@ from coterie.algorithm import Algorithm, Context, Trainer
 from coterie.errors import ConfigError, MissingExtra
 from coterie.learners.batched import DECAY1, DECAY2, EPSILON
 from coterie.models.multivae import MultVAE, scaled
+from coterie.parallel import one_torch_thread
 from coterie.records import Record
 from coterie.settings import Settings
 from coterie.tally import Tally
@@ -192,25 +192,12 @@ def epoch(state: Learning, n: int, core: Core, settings: MultVAESettings, seed: 
     of = shapes(len(core.items), settings)
     net, mean, square = (taken_apart(torch.from_numpy(flat), of) for flat in state.arrays().values())
     before = (n - 1) * -(-len(core.users) // settings.batch_size)
-    with threads_for(min(settings.batch_size, len(core.users)) * len(core.items) * settings.hidden):
+    multiplications = min(settings.batch_size, len(core.users)) * len(core.items) * settings.hidden
+    with one_torch_thread(multiplications < LARGE):
         for t, batch in enumerate(batches(core, n, settings, seed), before):
             for name, slope in gradients(net, batch, weight_of_prior(t, settings)).items():
                 adam(net[name], slope, mean[name], square[name], t + 1, settings.learning_rate)
     return state
-
-
-@contextmanager
-def threads_for(multiplications: int) -> Iterator[None]:
-    """One thread for a small net; afterwards as many as there were."""
-    import torch
-
-    threads = torch.get_num_threads()
-    try:
-        if multiplications < LARGE:
-            torch.set_num_threads(1)
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def weight_of_prior(t: int, settings: MultVAESettings) -> float:

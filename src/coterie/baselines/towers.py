@@ -6,8 +6,6 @@ a share rho that they did not, as in a round of STTFedRec; the step is Adam's by
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from pydantic import Field
 
@@ -15,13 +13,13 @@ from coterie import content, streams
 from coterie.algorithm import Algorithm, Context, Trainer
 from coterie.content import Content
 from coterie.models.directions import Directions, packed
-from coterie.records import Record
 from coterie.tally import Tally
 from coterie.towers import requests
-from coterie.towers.learning import Moved, Read, Readers, fedadam
+from coterie.towers.learning import Read, Readers
+from coterie.towers.pair import Pair
 from coterie.towers.requests import told_of
 from coterie.towers.settings import TwoTowers
-from coterie.types import Floats, Longs, Training
+from coterie.types import Longs, Training
 
 
 class Centralised(TwoTowers):
@@ -36,24 +34,7 @@ class CentralisedCLSM(Centralised):
     """What reads items and people: dssm or clsm."""
 
 
-@dataclass(frozen=True, slots=True)
-class State(Record):
-    user_tower: Floats
-    user_mean: Floats
-    user_square: Floats
-    item_tower: Floats
-    item_mean: Floats
-    item_square: Floats
-
-
-def start(settings: Centralised, seed: int) -> State:
-    towers = Readers(settings)
-    user, item = (towers.start(seed, what) for what in ("user tower", "item tower"))
-    zeros = np.zeros_like(user)
-    return State(user, zeros, zeros, item, zeros, zeros)
-
-
-def epoch(state: State, n: int, training: Training, told: Content, settings: Centralised, seed: int) -> State:
+def epoch(state: Pair, n: int, training: Training, told: Content, settings: Centralised, seed: int) -> Pair:
     everybody = streams.at(seed, "order", n).permutation(np.flatnonzero(training.positives.counts))
     for first in range(0, len(everybody), settings.batch_size):
         state = step(state, everybody[first : first + settings.batch_size], n, training, told, settings, seed)
@@ -61,8 +42,8 @@ def epoch(state: State, n: int, training: Training, told: Content, settings: Cen
 
 
 def step(
-    state: State, people: Longs, n: int, training: Training, told: Content, settings: Centralised, seed: int
-) -> State:
+    state: Pair, people: Longs, n: int, training: Training, told: Content, settings: Centralised, seed: int
+) -> Pair:
     """Adam, by the mean loss of some people."""
     assert told.items is not None
     drawn = requests.draw(training, people, settings, streams.keys(seed, "request", n, last=people))
@@ -76,18 +57,10 @@ def step(
         (state.user_tower, state.item_tower), Read(told_of_people, np.arange(len(people)), keys),
         Read(told.items, np.maximum(items, 0), hidden), told, np.reshape(places, drawn.items.shape), drawn,
     )  # fmt: skip
-    befores = (
-        Moved(state.user_tower, state.user_mean, state.user_square),
-        Moved(state.item_tower, state.item_mean, state.item_square),
-    )
-    user, item = (
-        fedadam(before, slope, len(people), settings, settings.learning_rate)
-        for before, slope in zip(befores, (by.first, by.second), strict=True)
-    )
-    return State(user.parameters, user.mean, user.square, item.parameters, item.mean, item.square)
+    return state.moved(by.first, by.second, len(people), settings, settings.learning_rate)
 
 
-def model(state: State, training: Training, told: Content, settings: Centralised, seed: int) -> Directions:
+def model(state: Pair, training: Training, told: Content, settings: Centralised, seed: int) -> Directions:
     assert told.items is not None
     people, towers = np.arange(training.n_users), Readers(settings)
     titles = requests.profiles(training, people, settings.titles, streams.keys(seed, "profile", last=people))
@@ -100,7 +73,7 @@ def make(training: Training, settings: Centralised, context: Context) -> Trainer
     told = content.read(training, settings.kind.reads, settings.inputs, settings.most_words, settings.person)
     seed = context.seed
     return Trainer(
-        lambda: (start(settings, seed), Tally()),
+        lambda: (Pair.start(settings, seed), Tally()),
         lambda state, n: (epoch(state, n, training, told, settings, seed), Tally()),
         lambda state: model(state, training, told, settings, seed),
     )
@@ -108,7 +81,7 @@ def make(training: Training, settings: Centralised, context: Context) -> Trainer
 
 def _with(tower: str, settings: type[Centralised], paper: str) -> Algorithm:
     summary = f"two towers ({tower}) that read titles and people"
-    return Algorithm(summary, settings, make, state=State, steps=lambda settings: settings.epochs, paper=paper)
+    return Algorithm(summary, settings, make, state=Pair, steps=lambda settings: settings.epochs, paper=paper)
 
 
 DSSM = _with("DSSM", Centralised, "Huang et al. 2013")

@@ -3,7 +3,7 @@
     l_1 = tanh(W_1 x + b_1),    l_2 = tanh(W_2 l_1 + b_2),    y = tanh(W_3 l_2 + b_3),    256, 128 and 128 wide
 
 x is scaled to length one: an article of three thousand words would drive every unit of l_1 to its end, a title none. The first
-product looks only at the inputs that are on. Dropout hides units of l_1 and l_2.
+product looks only at the inputs that are on, where they are few. Dropout hides units of l_1 and l_2.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from coterie.towers.reading import Batch
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+MANY = 8
+"""From one input in so many on, a CPU is faster with the whole matrix; a GPU always is."""
 
 
 def shapes(n_inputs: int, widths: tuple[int, ...]) -> Shapes:
@@ -50,7 +53,10 @@ def product(weights: Tensor, batch: Batch) -> Tensor:
     owner = torch.repeat_interleave(batch.offsets.diff(), output_size=len(batch.entries))
     squares.index_add_(0, owner, batch.weights * batch.weights)
     scaled = batch.weights / squares.clamp(min=1e-12).sqrt()[owner]
-    return embedding_bag(batch.entries, weights, batch.offsets[:-1], mode="sum", per_sample_weights=scaled)
+    if len(batch.entries) * MANY < len(batch) * len(weights) and not weights.is_cuda:
+        return embedding_bag(batch.entries, weights, batch.offsets[:-1], mode="sum", per_sample_weights=scaled)
+    whole = torch.zeros((len(batch), len(weights)), device=weights.device)
+    return whole.index_put_((owner, batch.entries), scaled) @ weights  # an input stands but once in a row
 
 
 TOWER = Tower("bags", (256, 128), shapes, hidden, embed)

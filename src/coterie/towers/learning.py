@@ -13,12 +13,13 @@ from coterie import streams
 from coterie.content import Content
 from coterie.draws import Keys
 from coterie.learners.batched import find_device
+from coterie.parallel import one_torch_thread
 from coterie.texts import Ragged
 from coterie.towers import Net, Shapes
 from coterie.towers.matching import losses
 from coterie.towers.reading import Batch, batch, dropout
 from coterie.towers.requests import Requests
-from coterie.towers.resident import back, there
+from coterie.towers.resident import Beside, back, there
 from coterie.towers.settings import TwoTowers
 from coterie.types import SCALE, Floats, Ints, Longs
 
@@ -53,21 +54,25 @@ class Readers:
     # Vectors
 
     def vectors(self, parameters: Floats, read: Read, content: Content) -> Floats:
-        """(n, k) of everything read; with keys, units are hidden as in training."""
+        """(n, k) of everything read, as in training. The way there is remembered: `of_items` will want to go back on it."""
         with at_work(self.settings.device) as device:
-            import torch
-
-            net = self._net(there(parameters, device))
-            with torch.no_grad():
-                made = [
-                    self.settings.kind.embed(net, self._batch(part, content, device))
-                    for part in read.parts(CHUNK[device.type])
-                ]
-            return back(torch.cat(made))
+            net, flat = self._followed(parameters, device)
+            made = self.settings.kind.embed(net, self._batch(read, content, device))
+            WAYS.put(parameters, Way(read, made, flat))
+            return back(made.detach())
 
     def directions(self, parameters: Floats, read: Ragged, content: Content) -> Floats:
         """Of all rows, and of length one: their product is the cosine."""
-        made = self.vectors(parameters, Read(read, np.arange(len(read))), content)
+        with at_work(self.settings.device) as device:
+            import torch
+
+            net, rows = self._net(there(parameters, device)), Read(read, np.arange(len(read)))
+            with torch.no_grad():
+                parts = [
+                    self.settings.kind.embed(net, self._batch(part, content, device))
+                    for part in rows.parts(CHUNK[device.type])
+                ]
+            made = back(torch.cat(parts))
         lengths = np.sqrt((made * made).sum(axis=1, keepdims=True))
         whole: Floats = (made / np.maximum(lengths, 1e-8)).astype(np.float32)
         return whole
@@ -86,12 +91,16 @@ class Readers:
 
     def of_items(self, parameters: Floats, read: Read, content: Content, cut: Floats) -> Floats:
         """Back from the slopes by the items' vectors (n, k) through the item tower."""
+        way: Way | None = WAYS.get(parameters)
+        if way is None or not way.read.same_as(read):
+            self.vectors(parameters, read, content)
+            way = WAYS.get(parameters)
         with at_work(self.settings.device) as device:
             import torch
 
-            net, flat = self._followed(parameters, device)
-            made = self.settings.kind.embed(net, self._batch(read, content, device))
-            (slopes,) = torch.autograd.grad(made, (flat,), there(cut, device))
+            assert way is not None
+            WAYS.forget(parameters)
+            (slopes,) = torch.autograd.grad(way.made, (way.parameters,), there(cut, device))
             return back(slopes)
 
     def of_both(
@@ -146,6 +155,25 @@ class Read:
             part = slice(first, first + most)
             yield Read(self.whole, self.rows[part], None if self.keys is None else self.keys[part])
 
+    def same_as(self, other: Read) -> bool:
+        same = self.whole is other.whole and np.array_equal(self.rows, other.rows)
+        if self.keys is None or other.keys is None:
+            return same and self.keys is other.keys
+        return same and np.array_equal(self.keys, other.keys)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How vectors were made of parameters, for going back."""
+
+    read: Read
+    made: Tensor
+    parameters: Tensor
+
+
+WAYS = Beside()
+"""The last one from each parameters: a server keeps what its tower computed until it hears of the slopes."""
+
 
 UNIT = 16 * SCALE
 """One, in the fixed point of gradients: their entries are small."""
@@ -174,6 +202,26 @@ class Slopes:
         return cls(back(first), back(second), (int(first.abs().max()), int(second.abs().max())))
 
 
+def summed_at(at: Ints, rows: np.ndarray, n: int, name: str) -> Longs:
+    """(n, k) of rows (..., k) of whole numbers the sum at every place (...)."""
+    with at_work(name) as device:
+        import torch
+
+        total = torch.zeros((n, rows.shape[-1]), dtype=torch.int64, device=device)
+        places, values = there(at, device).reshape(-1), there(rows, device).reshape(-1, rows.shape[-1])
+        return back(total.index_add_(0, places.long(), values.long()))
+
+
+def mean_of(slopes: Longs, n: int, name: str) -> Floats:
+    """Of n users, as numbers; slopes are their sum in units."""
+    with at_work(name) as device:
+        return back(_mean_of(there(slopes, device), n))
+
+
+def _mean_of(slopes: Tensor, n: int) -> Tensor:
+    return slopes.double().mul_(1 / (UNIT * n)).float()
+
+
 @dataclass(frozen=True, slots=True)
 class Moved:
     """A tower, and what Adam remembers of its slopes."""
@@ -190,7 +238,7 @@ def fedadam(before: Moved, slopes: Floats | Longs, n: int, settings: TwoTowers, 
     """
     with at_work(settings.device) as device:
         by = there(slopes, device)
-        by = by.double().mul_(1 / (UNIT * n)).float() if slopes.dtype == np.int64 else by / n
+        by = _mean_of(by, n) if slopes.dtype == np.int64 else by / n
         mean = there(before.mean, device).mul(settings.beta1).add_(by, alpha=1 - settings.beta1)
         square = there(before.square, device).mul(settings.beta2).addcmul_(by, by, value=1 - settings.beta2)
         parameters = there(before.parameters, device).addcdiv(mean, square.sqrt().add_(settings.tau), value=-rate)
@@ -201,11 +249,5 @@ def fedadam(before: Moved, slopes: Floats | Longs, n: int, settings: TwoTowers, 
 def at_work(name: str) -> Iterator[torch.device]:
     """Matrix products sum in another order with more threads: with one, any setting gives the same bits."""
     device = find_device(name)
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_torch_thread():
         yield device
-    finally:
-        torch.set_num_threads(before)

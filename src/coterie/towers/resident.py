@@ -1,6 +1,6 @@
 """Arrays where towers are computed. What was sent to a GPU once, or was made there, is not sent again.
 
-Arrays of states, messages and content are never written into, so that a copy of one stays true as long as the array lives.
+Arrays of states, messages and content are never written into, so that what was made of one stays true as long as the array lives.
 """
 
 from __future__ import annotations
@@ -16,7 +16,27 @@ if TYPE_CHECKING:
 
 WORTH_IT = 1 << 15
 """Bytes from which on a copy is kept."""
-_copies: dict[int, tuple[weakref.ref[np.ndarray], Any]] = {}
+
+
+class Beside:
+    """Something beside an array, for as long as the array lives."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[weakref.ref[np.ndarray], Any]] = {}
+
+    def get(self, array: np.ndarray) -> Any:
+        known = self._kept.get(id(array))
+        return known[1] if known is not None and known[0]() is array else None
+
+    def put(self, array: np.ndarray, value: Any) -> None:
+        key = id(array)
+        self._kept[key] = weakref.ref(array, lambda _: self._kept.pop(key, None)), value
+
+    def forget(self, array: np.ndarray) -> None:
+        self._kept.pop(id(array), None)
+
+
+_copies = Beside()
 
 
 def there(array: np.ndarray, device: torch.device) -> Tensor:
@@ -25,10 +45,9 @@ def there(array: np.ndarray, device: torch.device) -> Tensor:
 
     if device.type == "cpu":
         return torch.from_numpy(array) if array.flags.writeable else torch.tensor(array)
-    known = _copies.get(id(array))
-    if known is not None and known[0]() is array:
-        tensor: Tensor = known[1]
-        return tensor
+    known: Tensor | None = _copies.get(array)
+    if known is not None:
+        return known
     tensor = torch.tensor(array, device=device)
     _remember(array, tensor)
     return tensor
@@ -49,5 +68,4 @@ def back(tensor: Tensor) -> np.ndarray:
 
 def _remember(array: np.ndarray, tensor: Tensor) -> None:
     if array.nbytes >= WORTH_IT:
-        key = id(array)
-        _copies[key] = weakref.ref(array, lambda _: _copies.pop(key, None)), tensor
+        _copies.put(array, tensor)

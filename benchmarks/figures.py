@@ -1,9 +1,10 @@
 """The figures beside docs/papers/*.md, drawn from the figures in docs/papers/*.json.
 
-python benchmarks/figures.py fedbso fpl
+python benchmarks/figures.py fedbso fpl sttfedrec
 
-fedbso   HR@20 by round, one panel a dataset: tuned settings dashed, the thesis' (moments surviving) solid
-fpl      F1 by pi; precision by item coverage and by Gini as pi rises; bias disparity; precision by cost (Figures 2 to 4)
+fedbso      HR@20 by round, one panel a dataset: tuned settings dashed, the thesis' (moments surviving) solid
+fpl         F1 by pi; precision by item coverage and by Gini as pi rises; bias disparity; precision by cost (Figures 2 to 4)
+sttfedrec   AUC and NDCG@10 by rho (Figure 4); AUC by round for K = 25, 50, 100, 200 (Figures 5 and 6)
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from matplotlib.figure import Figure
 PAPERS = Path(__file__).parents[1] / "docs" / "papers"
 COLOURS = {
     "fedbso": "#2a6f97", "fedfast": "#e07a5f", "fedavg": "#5c677d",
-    "sfpl": "#1d3557", "sfpl+": "#2d6a4f", "pfpl": "#4ea8de", "pfpl+": "#74c69d",
+    "sfpl": "#1d3557", "sfpl+": "#2d6a4f", "pfpl": "#4ea8de", "pfpl+": "#74c69d", "dssm": "#2a6f97", "clsm": "#e07a5f",
 }  # fmt: skip
 MARKS = {"sfpl": "s", "sfpl+": "s", "pfpl": "o", "pfpl+": "o"}
 
@@ -68,6 +69,30 @@ def fpl(found: dict[str, Any]) -> Figure:
     return figure
 
 
+def sttfedrec(found: dict[str, Any]) -> Figure:
+    figure = Figure(figsize=(11, 6), layout="constrained")
+    by_share, by_share_too, *by_round = figure.subplots(2, 2).ravel()
+    for panel, metric in ((by_share, "AUC"), (by_share_too, "NDCG@10")):
+        for tower in ("dssm", "clsm"):
+            rows = {
+                float(key.split()[1]): row[metric] for key, row in found["rho"]["rows"].items() if key.startswith(tower)
+            }
+            middle, spread = ([row[key] for row in rows.values()] for key in ("mean", "sd"))
+            panel.errorbar(
+                list(rows), middle, spread, color=COLOURS[tower], marker="o", ms=4, lw=1.2, capsize=2, label=tower
+            )
+        dress(panel, f"{metric} by the share of negatives (Figure 4)", "rho", metric)
+    for panel, number, tower in zip(by_round, (5, 6), ("dssm", "clsm"), strict=True):
+        for darkness, size in zip((0.3, 0.5, 0.75, 1.0), (25, 50, 100, 200), strict=True):
+            curve = found["cohort"]["curves"][f"{tower} {size}"]
+            times, values = [line[0] for line in curve], [line[1] for line in curve]
+            panel.plot(times, values, color=COLOURS[tower], alpha=darkness, lw=1.4, label=f"K = {size}")
+        dress(panel, f"{tower}, by users a round (Figure {number})", "round", "AUC")
+        panel.legend(frameon=False, fontsize=8)
+    by_share.legend(frameon=False, fontsize=8)
+    return figure
+
+
 def dress(axis: Any, title: str, below: str, beside: str) -> None:
     axis.set_title(title, loc="left", fontweight="bold", fontsize=10)
     axis.set_xlabel(below)
@@ -83,7 +108,7 @@ def main(names: list[str]) -> None:
             figure.savefig(PAPERS / f"{name}.svg", metadata={"Date": None})
 
 
-DRAWN = {"fedbso": fedbso, "fpl": fpl}
+DRAWN = {"fedbso": fedbso, "fpl": fpl, "sttfedrec": sttfedrec}
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,6 +80,16 @@ Kept = dict[str, np.ndarray]
 Answer = Updates | tuple[Updates, Kept]
 
 
+class Asked(Protocol):
+    """Something that nodes are asked: an exchange, or a stage of a ring."""
+
+    @property
+    def role(self) -> str: ...
+
+    @property
+    def answer(self) -> Callable[[World, Message, Histories], Answer | tuple[dict[str, np.ndarray], Kept]]: ...
+
+
 class Fused(NamedTuple):
     """What is left of an exchange that one kernel call answered, validated and reduced: nobody's update was ever there as a whole."""
 
@@ -91,6 +101,20 @@ class Fused(NamedTuple):
 
 
 NO_LIMIT = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class InRing:
+    """How the sums of an exchange are made of numbers that are added up in secret."""
+
+    by_item: tuple[str, ...] = ()
+    """Sums with a row for every item."""
+    table: Callable[[World, Sums], Sums] = lambda world, sums: sums
+    """(world, sums) -> with a row for every item, where the exchange adds up fewer."""
+    back: Callable[[World, Sums], Sums] = lambda world, sums: sums
+    """And back again."""
+    rows: Callable[[World, int], Ints] | None = None
+    """(world, number of the ring) -> the rows that its members can touch, where those are not all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +140,10 @@ class Exchange:
     """Which server asks and hears; "" where there is but one. It sees its own part of the state."""
     beside: tuple[tuple[str, Ask], ...] = ()
     """(role, ask) of other servers whose part of the message comes along."""
+    ring: InRing | None = None
+    """How a ring adds it up; None where it cannot, since the server has to know who said what."""
+    clear: str = ""
+    """What the server hears of everybody in the clear all the same; "" if nothing, or where a ring would be no protection at all."""
 
 
 @dataclass(frozen=True, slots=True)

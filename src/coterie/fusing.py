@@ -27,6 +27,8 @@ class Heard:
     refused: Counter[str]
     kept: tuple[tuple[Ints, Kept], ...]
     """What devices keep, row by row for some of the delegates at a time."""
+    bytes_down: int = 0
+    """What was sent beside the message, to all together."""
 
     def and_part(self, later: Heard) -> Heard:
         """With those of the cohort who were heard after; of a part in which nobody was accepted there are no sums."""
@@ -45,6 +47,7 @@ class Heard:
             self.bytes_up + later.bytes_up,
             self.refused + later.refused,
             self.kept + later.kept,
+            self.bytes_down + later.bytes_down,
         )
 
     def tally(self, cohort: Ints, message: Message) -> Tally:
@@ -57,7 +60,7 @@ class Heard:
             dropped=max(len(cohort) - accepted - own, 0),
             refused=self.refused,
             bytes_up=self.bytes_up,
-            bytes_down=message_size(message) * len(cohort),
+            bytes_down=message_size(message) * len(cohort) + self.bytes_down,
         )
 
 

@@ -11,9 +11,12 @@ import numpy as np
 from coterie import fusing, streams
 from coterie.algorithm import Context, Trainer
 from coterie.errors import ConfigError
-from coterie.federation import Exchange, Federation, Histories, Kept, Relay, World
+from coterie.federation import Asked, Exchange, Federation, Histories, Kept, Relay, World
 from coterie.fusing import Heard
 from coterie.models.recommender import Recommender
+from coterie.protect import rings
+from coterie.protect.masks import Lock
+from coterie.protect.ring import FEWEST
 from coterie.runtime.local import LocalEngine
 from coterie.tally import Tally
 from coterie.types import Bools, Ints, Message, Training
@@ -30,7 +33,7 @@ class Engine(Protocol):
     def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
         """What all devices make for themselves, by user."""
 
-    def call(self, exchange: Exchange, message: Message) -> list[Reply]:
+    def call(self, exchange: Asked, message: Message) -> list[Reply]:
         """Messages out, replies in."""
 
 
@@ -52,8 +55,10 @@ def play(
     server, world = state.as_seen_by(exchange.role), world.seen_by(exchange.role)
     there = message if absent is None or not absent.any() else message.to(~absent)
     node = _alone(engine)
-    fused = exchange.fused(world, there, node) if node and len(there.users) else None
-    if fused is None:
+    fused = exchange.fused(world, there, node) if node and len(there.users) and not in_rings(world, exchange) else None
+    if in_rings(world, exchange):
+        heard = rings.hear(world, exchange, server, message, engine.call, absent)
+    elif fused is None:
         heard = fusing.hear(world, exchange, server, there, engine.call)
     else:
         heard = fusing.of_fused(fused, exchange.sizes(world, server))
@@ -62,6 +67,10 @@ def play(
         return state, tally
     after = exchange.finish(world, server, heard.sums, heard.delegates, t)
     return _put_back(state.with_part_of(exchange.role, after), state, heard), tally
+
+
+def in_rings(world: World, exchange: Exchange) -> bool:
+    return world.settings.protect == "ring" and exchange.ring is not None
 
 
 def asked(world: World, exchange: Exchange, state: Any, cohort: Ints, t: int, engine: Engine) -> Message:
@@ -119,6 +128,7 @@ def trainer(federation: Federation, training: Training, settings: Any, context: 
 
 def trainer_on(federation: Federation, world: World, engine: Engine, context: Context) -> Trainer:
     """The same on any engine."""
+    _say_what_rings_leave_open(federation, world, context)
 
     def start() -> tuple[Any, Tally]:
         state, opening = (
@@ -137,7 +147,7 @@ def trainer_on(federation: Federation, world: World, engine: Engine, context: Co
 
     def one_round(state: Any, t: int) -> tuple[Any, Tally]:
         cohort = federation.sample(world, state.without_private(), t)
-        _refuse_huge(cohort)
+        _refuse_cohort(world, cohort)
         tally, absent = Tally(cohort), _absent(world, cohort, t)
         for number, exchange in enumerate(federation.exchanges):
             if isinstance(exchange, Relay):
@@ -151,7 +161,7 @@ def trainer_on(federation: Federation, world: World, engine: Engine, context: Co
         nonlocal refused_before
         ts = range((n - 1) * a_step, n * a_step)
         node = _alone(engine)
-        turns = federation.in_turn(world, node, state, ts) if node else None
+        turns = federation.in_turn(world, node, state, ts) if node and world.settings.protect == "none" else None
         if turns is not None:
             tally = fusing.tally_of(world, _only(federation), state.without_private(), turns)
             state = turns.state
@@ -210,8 +220,31 @@ def _why_nothing(tally: Tally) -> str:
     return f"every update was refused ({reasons})"
 
 
-def _refuse_huge(cohort: Ints) -> None:
+def _refuse_cohort(world: World, cohort: Ints) -> None:
     if len(cohort) > MOST_USERS:
         raise ConfigError(
             f"a round of {len(cohort):,} users could overflow integer sums; expected at most {MOST_USERS:,}. Lower participation."
         )
+    if world.settings.protect == "ring" and len(cohort) < FEWEST:
+        raise ConfigError(
+            f"protect is 'ring', and a round of {len(cohort)} {'user' if len(cohort) == 1 else 'users'} cannot hide any of them; "
+            f"expected at least {FEWEST}. Let more users take part in a round, or set protect=none."
+        )
+
+
+def _say_what_rings_leave_open(federation: Federation, world: World, context: Context) -> None:
+    """Of a run in rings: nothing that is said in the clear goes unsaid."""
+    if world.settings.protect == "none":
+        return
+    opening = federation.opening(world)
+    exchanges = [e for e in (opening, *federation.exchanges) if isinstance(e, Exchange)]
+    if not any(e.ring for e in exchanges) or any(not e.ring and not e.clear for e in exchanges):
+        raise ConfigError(
+            "protect is 'ring', but this algorithm's server has to know everybody's own update; expected one that needs only sums "
+            "(fedavg, fedfast, fcf, fedmvmf, pfpl, pfpl+, fl-dssm, fl-clsm, sttfedrec-dssm, sttfedrec-clsm). Set protect=none."
+        )
+    Lock.fresh()  # what is not installed is better missed now than in the first round
+    for said in dict.fromkeys(e.clear for e in exchanges if e.clear):
+        context.watch.say(f"rings hide sums; a server still hears of every user: {said}")
+    if world.settings.ring_rows == "union" and any(e.ring and e.ring.by_item for e in exchanges):
+        context.watch.say("rings hide sums; with ring_rows=union a server still hears which items every user touched")

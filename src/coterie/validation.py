@@ -67,7 +67,7 @@ def validate(replies: list[Reply], expected: Expected) -> tuple[Updates, Counter
         heard[np.searchsorted(expected.users, updates.users[fine])] = True  # no other reply in this user's name counts
         parts.append(updates if len(fine) == len(updates) else updates.take(fine))
     if not any(len(part) for part in parts):
-        return _nothing(expected), refused
+        return nothing(expected), refused
     return Updates.joined(parts), refused
 
 
@@ -116,7 +116,8 @@ def _faults(updates: Updates, asked: Ints, heard: Bools, expected: Expected) -> 
     return faults
 
 
-def _nothing(expected: Expected) -> Updates:
+def nothing(expected: Expected) -> Updates:
+    """The updates of nobody."""
     _, item_width, user_width, dense_size = expected.sizes
     none = np.empty(0, np.int32)
     zero: Longs = np.zeros(1, np.int64)

@@ -78,6 +78,34 @@ def test_devices_need_no_items_texts(name, choices):
     assert all(node.training.content is not None and node.training.content.items is None for node in engine.nodes)
 
 
+@pytest.mark.parametrize("name", SPLIT)
+def test_asking_for_everything_trains_the_same_model(name, choices):
+    """Whoever gets all vectors learns from the same items as one who asks for some; only the item tower reads more at a time."""
+    some, everything = (
+        play_locally(name, choices, rounds=1, requests=mode, inputs=60, embedding_size=8)[0]
+        for mode in ("resampled", "whole")
+    )
+    assert near(some[-1], everything[-1])
+    wired = play_locally(name, choices, 3, rounds=1, requests="whole", inputs=60, embedding_size=8)[0]
+    assert near(everything[-1], wired[-1])
+
+
+def test_kept_decoys_are_outside_the_history_and_the_same_in_every_round(choices):
+    world = world_for("sttfedrec-dssm", choices, requests="sticky")
+    (node,) = LocalEngine.over(world, choices, 1).nodes
+    users = np.flatnonzero(choices.positives.counts > 2)[:20].astype(np.int32)
+    asked = {user: set() for user in users.tolist()}
+    for t in range(60):
+        drawn = sttfedrec.drawn_by(world, node, users, t)
+        for user, items, clicked in zip(users.tolist(), drawn.items, drawn.clicked, strict=True):
+            assert set(items[clicked]) <= set(choices.positives.of(user).tolist())
+            assert not set(items[~clicked & (items >= 0)]) & set(choices.excluded.of(user).tolist())
+            asked[user] |= set(items[~clicked & (items >= 0)].tolist())
+    for user, decoys in asked.items():
+        free = choices.n_items - len(choices.excluded.of(user))
+        assert len(decoys) <= min(9 * len(choices.positives.of(user)), free)
+
+
 # What each role sees.
 
 
@@ -99,7 +127,7 @@ def test_who_says_what_to_whom(name, choices):
         (DEVICES, RECOMMENDATION): columns,
         (AGGREGATION, DEVICES): {"tower"},
         (DEVICES, AGGREGATION): columns | {"item_rows", "dense"},
-        (AGGREGATION, RECOMMENDATION): {"cut"},
+        (AGGREGATION, RECOMMENDATION): {"cut", "samples"},
     }
     assert all(line.bytes > 0 for line in heard.lines)
 
@@ -116,6 +144,13 @@ def test_the_recommendation_server_hears_numbers_of_items_and_no_labels(name, ch
         clicked = [np.isin(rows.of(k), choices.positives.of(u)).sum() for k, u in enumerate(line.arrays["users"])]
         assert clicked == [1] * len(clicked)
         assert line.arrays["item_rows"].size == line.arrays["dense"].size == 0
+
+
+@pytest.mark.parametrize("name", SPLIT)
+def test_who_asks_for_everything_says_nothing(name, choices):
+    _, heard, _ = transcript(name, choices, rounds=2, users_a_round=9, requests="whole", protect="ring")
+    assert all(not line.arrays["items"].size for line in heard.seen_by(RECOMMENDATION) if line.sender == DEVICES)
+    assert not {"items", "slots"} & {key for line in heard.seen_by(AGGREGATION) for key in line.arrays}
 
 
 @pytest.mark.parametrize("name", SPLIT)

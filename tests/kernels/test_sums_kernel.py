@@ -16,6 +16,7 @@ from made_up import locked
 from coterie import kernels
 from coterie.algorithms.fedavg import dense_sums
 from coterie.errors import ConfigError
+from coterie.learners.settings import Simulated
 from coterie.records import Record
 from coterie.rounds import MOST_USERS, trainer_on, world_of
 from coterie.types import NOT_FINITE, TOO_LARGE, Rows, Training, Updates
@@ -126,7 +127,7 @@ class Nothing(Record):
 def test_a_larger_cohort_is_refused():
     """Nobody's arrays are made: the sampler's answer is enough."""
     rows = Rows(np.array([0, 1]), np.zeros(1, np.int32))
-    world = world_of(Training(1, 1, rows, rows, None), None, 0)
+    world = world_of(Training(1, 1, rows, rows, None), Simulated(), 0)
 
     class Sampler:
         def __init__(self, n: int) -> None:

@@ -114,7 +114,7 @@ def test_sizes_equal_what_the_encoder_makes(name, exchange):
     cohort, node = np.array([0, 3, 4, 11], np.int32), Histories(np.arange(12, dtype=np.int32), training)
     kept = {key: rows[cohort] for key, rows in federation.devices(world, node).items()}
     message = replace(exchange.ask(world, federation.start(world), cohort, 2), kept=kept)
-    updates, _ = answer(world, exchange, message, node)
+    updates = Updates(**answer(world, exchange, message, node)[0])
     assert len(updates) >= 3  # the last user has everything, and may have nothing to say
     up = [len(encode(2, updates.take(np.array([k])).columns())) for k in range(len(updates))]
     assert reply_sizes(updates).tolist() == up

@@ -35,7 +35,7 @@ from pydantic import Field
 from coterie import kernels, parallel
 from coterie.algorithm import Algorithm
 from coterie.algorithms import fedavg
-from coterie.federation import Answer, Delegates, Exchange, Federation, Fused, Histories, Kept, Sums, World
+from coterie.federation import Answer, Delegates, Exchange, Federation, Fused, Histories, InRing, Kept, Sums, World
 from coterie.learners.settings import Simulated
 from coterie.models.factors import rows
 from coterie.models.private_factors import PrivateFactors
@@ -265,7 +265,7 @@ def model(world: World, state: State) -> PrivateFactors:
     return PrivateFactors(state.user_rows, state.item_rows, np.zeros(world.n_items, np.float32))
 
 
-EXCHANGE = Exchange(ask, client_update, add_up, descend, sizes, at_once, fused)
+EXCHANGE = Exchange(ask, client_update, add_up, descend, sizes, at_once, fused, ring=InRing(("items",)))
 
 ALGORITHM = Algorithm(
     "federated collaborative filtering: own vectors solved on devices, gradients of all items sent",

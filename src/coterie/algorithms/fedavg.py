@@ -24,7 +24,7 @@ import numpy as np
 
 from coterie import clusters, kernels, parallel
 from coterie.algorithm import Algorithm
-from coterie.federation import Delegates, Exchange, Federation, Histories, Sums, World
+from coterie.federation import Delegates, Exchange, Federation, Histories, InRing, Sums, World
 from coterie.learners import learner
 from coterie.learners.learner import Parameters
 from coterie.learners.samples import Samples, draw
@@ -138,7 +138,10 @@ def model(world: World, state: Any) -> Recommender:
     return learner(world.settings.model).model(world, Parameters(state.user_rows, state.item_rows, state.dense))
 
 
-EXCHANGE = Exchange(ask, client_update, weigh_by_samples, average, sizes)
+OPEN = "their row of the model, and how many samples they have"
+"""What the server has to know of everybody, whatever hides the rest."""
+IN_RING = InRing(("items", "touched"))
+EXCHANGE = Exchange(ask, client_update, weigh_by_samples, average, sizes, ring=IN_RING, clear=OPEN)
 
 ALGORITHM = Algorithm(
     "federated averaging",

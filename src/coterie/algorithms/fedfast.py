@@ -38,7 +38,7 @@ from coterie import clusters, kernels, parallel
 from coterie.algorithm import Algorithm
 from coterie.algorithms import fedavg
 from coterie.errors import UnknownName
-from coterie.federation import Delegates, Exchange, Federation, Histories, Sums, World
+from coterie.federation import Delegates, Exchange, Federation, Histories, InRing, Sums, World
 from coterie.learners import learner
 from coterie.learners.learner import embeddings
 from coterie.learners.settings import Federated
@@ -225,10 +225,19 @@ def _mean_and_entropy(history: Training) -> tuple[Doubles, Doubles]:
 
 
 OPENING = Exchange(
-    ask_for_statistics, profile_statistics, lambda world, message, updates: {}, first_partition, lambda w, s: Sizes(0, 0, N_STATISTICS, 0)
+    ask_for_statistics, profile_statistics, lambda world, message, updates: {}, first_partition, lambda w, s: Sizes(0, 0, N_STATISTICS, 0),
+    clear="statistics of their history, once",
 )  # fmt: skip
-ACTVAGG = Exchange(fedavg.ask, fedavg.client_update, weigh_by_change, actv_agg, fedavg.sizes)
-AVERAGE = Exchange(fedavg.ask, fedavg.client_update, fedavg.weigh_by_samples, average_and_recluster, fedavg.sizes)
+ACTVAGG = Exchange(
+    fedavg.ask,
+    fedavg.client_update,
+    weigh_by_change,
+    actv_agg,
+    fedavg.sizes,
+    ring=InRing(("items", "weights")),
+    clear=fedavg.OPEN,
+)
+AVERAGE = replace(fedavg.EXCHANGE, finish=average_and_recluster)
 
 
 class FedAvgActvSamp(Clustered, fedavg.FedAvg):

@@ -60,6 +60,7 @@ from coterie.federation import (
     Federation,
     Fused,
     Histories,
+    InRing,
     Relay,
     Sums,
     World,
@@ -302,7 +303,9 @@ def model(world: World, state: State) -> PrivateFactors:
     return PrivateFactors(state.user_rows, state.item_rows, np.zeros(world.n_items, np.float32))
 
 
-TRAIN = Exchange(ask, client_update, add_up, move_user_view, sizes, at_once, fused, role=AGGREGATION)
+TRAIN = Exchange(
+    ask, client_update, add_up, move_user_view, sizes, at_once, fused, role=AGGREGATION, ring=InRing(("items",))
+)
 SEND_ITEMS = Relay(AGGREGATION, RECOMMENDATION, send_items, move_item_view)
 SEND_ANSWER = Relay(RECOMMENDATION, AGGREGATION, send_answer, move_items)
 

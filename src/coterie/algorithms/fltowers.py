@@ -18,7 +18,7 @@ import numpy as np
 from coterie.algorithms import sttfedrec
 from coterie.algorithms.sttfedrec import as_algorithm, drawn_by, fixed, of_items, once, own_content, people_read
 from coterie.content import Content, read
-from coterie.federation import Delegates, Exchange, Federation, Fused, Histories, Sums, World
+from coterie.federation import Delegates, Exchange, Federation, Fused, Histories, InRing, Sums, World
 from coterie.towers.learning import Read, Readers, Slopes
 from coterie.towers.pair import Pair
 from coterie.towers.settings import FederatedTowers
@@ -84,7 +84,7 @@ def move(world: World, state: Pair, sums: Sums, delegates: Delegates, t: int) ->
     return state.moved(sums["user"], sums["item"], len(delegates.users), settings, settings.rate_at(t))
 
 
-EXCHANGE = Exchange(ask, client_update, add_up, move, sizes, fused=fused)
+EXCHANGE = Exchange(ask, client_update, add_up, move, sizes, fused=fused, ring=InRing())
 FEDERATION = Federation(start, sttfedrec.sample, (EXCHANGE,), sttfedrec.model, told=told, serve=sttfedrec.serve)
 
 

@@ -29,7 +29,7 @@ from pydantic import Field
 
 from coterie import clusters, kernels, parallel, streams
 from coterie.algorithm import Algorithm
-from coterie.federation import Answer, Delegates, Exchange, Federation, Histories, Kept, Sums, Turns, World
+from coterie.federation import Answer, Delegates, Exchange, Federation, Histories, InRing, Kept, Sums, Turns, World
 from coterie.models.factors import rows
 from coterie.models.private_factors import PrivateFactors
 from coterie.protect.rates import Disclosing, hidden, rates
@@ -225,6 +225,20 @@ def aggregate(world: World, state: State, sums: Sums, delegates: Delegates, t: i
     return after
 
 
+# In a ring, where nobody may know which items were sent
+
+
+def of_all_items(world: World, sums: Sums) -> Sums:
+    items = np.zeros((world.n_items, sums["items"].shape[1]), np.int64)
+    items[sums["sent"]] = sums["items"]
+    return {"items": items}
+
+
+def of_those_that_moved(world: World, sums: Sums) -> Sums:
+    sent = np.flatnonzero(sums["items"].any(axis=1))
+    return {"sent": sent, "items": sums["items"][sent]}
+
+
 # Rounds of one user each, all in one call
 
 
@@ -276,7 +290,9 @@ def people(world: World, node: Histories, epoch: int) -> dict[str, Floats]:
     return {"disclosure": rates(world.settings, node, node.users, np.full(len(node.users), epoch))}
 
 
-EXCHANGE = Exchange(ask, client_update, add_up, aggregate, sizes)
+EXCHANGE = Exchange(
+    ask, client_update, add_up, aggregate, sizes, ring=InRing(("items",), of_all_items, of_those_that_moved)
+)
 FEDERATION = Federation(
     start, sample, (EXCHANGE,), model, devices=devices, rounds_a_step=rounds_an_epoch, in_turn=in_turn,
     vectors=vectors_an_epoch, people=people,

@@ -25,12 +25,13 @@ Gradients travel in units of 2^-24, since their entries are small.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from coterie import clusters, streams
 from coterie.algorithm import Algorithm
+from coterie.beside import Beside
 from coterie.content import Content, read
 from coterie.federation import (
     AGGREGATION,
@@ -40,17 +41,18 @@ from coterie.federation import (
     Federation,
     Fused,
     Histories,
+    InRing,
     Kept,
     Relay,
     Sums,
     World,
 )  # fmt: skip
 from coterie.models.directions import Directions, packed
+from coterie.protect.rings import of_cohort as rings_of
 from coterie.records import Record
 from coterie.towers import requests
 from coterie.towers.learning import NO_NUMBER, Moved, Read, Readers, Slopes, fedadam, mean_of, summed_at
 from coterie.towers.requests import Requests, told_of
-from coterie.towers.resident import Beside
 from coterie.towers.settings import FederatedTowers
 from coterie.types import NOT_FINITE, TOO_LARGE, Floats, Ints, Longs, Message, Sizes, Training, Updates
 
@@ -58,13 +60,16 @@ from coterie.types import NOT_FINITE, TOO_LARGE, Floats, Ints, Longs, Message, S
 class STTFedRec(FederatedTowers):
     tower: str = "dssm"
     """What reads items and people: dssm or clsm."""
+    requests: Literal["resampled", "sticky", "whole"] = "resampled"
+    """How a device hides clicks when it asks for vectors: among items drawn anew every round, as in the paper; among items that
+    it keeps; or by asking for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class State(Record):
     roles: ClassVar = {
         RECOMMENDATION: ("item_tower", "item_mean", "item_square", "askers", "asked"),
-        AGGREGATION: ("user_tower", "user_mean", "user_square", "cut"),
+        AGGREGATION: ("user_tower", "user_mean", "user_square", "cut", "heard"),
     }
     user_tower: Floats  # Theta_u
     user_mean: Floats
@@ -74,7 +79,8 @@ class State(Record):
     item_square: Floats
     askers: Ints  # (n,) who asked in this round; nobody between rounds
     asked: Ints  # (n, T) for what, ascending; -1 first where there are fewer
-    cut: Floats  # (slots, k) the mean slope by the items' vectors; empty between rounds
+    cut: Longs  # (slots, k) the sum of slopes by the items' vectors, in units; empty between rounds
+    heard: int  # of how many users
 
 
 # Step 1. Initialisation
@@ -91,11 +97,11 @@ def start(world: World) -> State:
     user, item = (towers.start(world.seed, what) for what in ("user tower", "item tower"))
     zeros, T = np.zeros_like(user), world.settings.compared
     nobody, nothing = np.empty(0, np.int32), np.empty((0, T), np.int32)
-    return State(user, zeros, zeros, item, zeros, zeros, nobody, nothing, no_slopes(world))
+    return State(user, zeros, zeros, item, zeros, zeros, nobody, nothing, no_slopes(world), 0)
 
 
-def no_slopes(world: World) -> Floats:
-    return np.empty((0, world.settings.widths[-1]), np.float32)
+def no_slopes(world: World) -> Longs:
+    return np.empty((0, world.settings.widths[-1]), np.int64)
 
 
 def sample(world: World, state: State, t: int) -> Ints:
@@ -122,18 +128,25 @@ def drawn_by(world: World, node: Histories, users: Ints, t: int) -> Requests:
         drawn: Requests = last[1]
         return drawn
     keys = streams.keys(node.seed, "request", t, last=users)
-    drawn = requests.draw(node.training, node.places(users), world.settings, keys)
+    kept = streams.keys(node.seed, "decoys", last=users) if asks(world) == "sticky" else None
+    drawn = requests.draw(node.training, node.places(users), world.settings, keys, kept)
     DRAWN.put(node.users, (what, drawn))
     return drawn
 
 
+def asks(world: World) -> str:
+    """How devices ask; the naive federation, in which they ask nobody, draws as the paper does."""
+    return world.settings.requests if isinstance(world.settings, STTFedRec) else "resampled"
+
+
 def request(world: World, message: Message, node: Histories) -> Updates:
-    """Numbers of items, and nothing about them."""
+    """Numbers of items, and nothing about them; or not even those."""
     drawn, n = drawn_by(world, node, message.users, message.round), len(message.users)
-    offsets = np.concatenate([[0], np.cumsum(drawn.there.sum(axis=1))])
+    there = drawn.there & (asks(world) != "whole")
+    offsets = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
     none = np.empty((n, 0), np.int32)
     return Updates(
-        message.users, once(n), offsets, drawn.items[drawn.there], np.empty((offsets[-1], 0), np.int32), none, none
+        message.users, once(n), offsets, drawn.items[there], np.empty((offsets[-1], 0), np.int32), none, none
     )
 
 
@@ -159,23 +172,73 @@ def note(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -
     return replace(state, askers=delegates.users, asked=sums["asked"].astype(np.int32))
 
 
-def slots(world: World, state: State, t: int) -> Ints:
-    """The distinct items asked for, in an order of this round's own: item of slot 0, 1, ..."""
-    wanted = np.zeros(world.n_items + 1, bool)
-    wanted[state.asked] = True
-    return streams.at(world.seed, "slots", t).permutation(np.flatnonzero(wanted[:-1]))  # the last one is -1's
+class Numbered(NamedTuple):
+    """Slots of a round."""
+
+    items: Ints  # (slots,) the item of each; -1 where there is none
+    asked: Ints  # (n, T) of every asker, in the order of what it asked for
+
+
+def numbered(world: World, state: State, t: int) -> Numbered:
+    """The distinct items asked for, in an order of this round's own. A ring has slots of its own: it adds up no more than those."""
+    items, asked = np.full(sizes(world).items, -1, np.int32), np.full(state.asked.shape, -1, np.int32)
+    rng = streams.at(world.seed, "slots", t)
+    if asks(world) == "whole":
+        return Numbered(rng.permutation(world.n_items).astype(np.int32), asked)
+    for number, members in enumerate(groups(world, state, t)):
+        slot_of, wanted = (
+            np.full(world.n_items + 1, -1, np.int32),
+            np.zeros(world.n_items + 1, bool),
+        )  # the last is -1's
+        wanted[state.asked[members]] = True
+        chosen = rng.permutation(np.flatnonzero(wanted[:-1]))
+        first = slots_of(world, number)[0]
+        slot_of[chosen] = np.arange(first, first + len(chosen), dtype=np.int32)
+        items[first : first + len(chosen)] = chosen
+        asked[members] = slot_of[state.asked[members]]
+    return Numbered(items, asked)
+
+
+def groups(world: World, state: State, t: int) -> list[np.ndarray]:
+    """Which askers are in which ring; without rings all together."""
+    if world.settings.protect == "none":
+        return [np.arange(len(state.askers))]
+    rings = rings_of(sample(world, state, t), world.settings.ring_size, world.seed, t)
+    return [np.flatnonzero(np.isin(state.askers, ring)) for ring in rings]
+
+
+def slots_of(world: World, number: int) -> Ints:
+    """The slots of a ring."""
+    if asks(world) == "whole":
+        return np.arange(world.n_items, dtype=np.int32)
+    width = min(world.settings.users_a_round, most_together(world)) * world.settings.compared
+    return np.arange(number * width, (number + 1) * width, dtype=np.int32)
+
+
+def most_together(world: World) -> int:
+    most: int = world.settings.users_a_round if world.settings.protect == "none" else world.settings.ring_size
+    return most
 
 
 def embed(world: World, state: State, cohort: Ints, t: int) -> Message:
     """I_k (Eq. 6): the vectors that each asked for, and their slots."""
-    chosen, T = slots(world, state, t), world.settings.compared
-    vectors = vectors_of(world, state, chosen, t)
-    slot_of = np.full(world.n_items + 1, -1, np.int32)  # the last one is -1's
-    slot_of[chosen] = np.arange(len(chosen), dtype=np.int32)
-    given = np.full((len(cohort), T), -1, np.int32)
-    given[np.searchsorted(cohort, state.askers)] = slot_of[state.asked]
+    slots, T = numbered(world, state, t), world.settings.compared
+    distinct, place = distinct_items(slots)
+    vectors = vectors_of(world, state, distinct, t)
+    if asks(world) == "whole":
+        return Message(t, cohort, {"embeddings": vectors, "slots": np.argsort(slots.items).astype(np.int32)}, {})
+    given, places = np.full((len(cohort), T), -1, np.int32), np.full((len(cohort), T), -1, np.int64)
+    askers = np.searchsorted(cohort, state.askers)
+    given[askers], places[askers] = slots.asked, np.where(slots.asked < 0, -1, place[slots.asked])
     padded = np.vstack([vectors, np.zeros((1, vectors.shape[1]), np.float32)])
-    return Message(t, cohort, {}, {"embeddings": padded[given], "slots": given})
+    return Message(t, cohort, {}, {"embeddings": padded[places], "slots": given})
+
+
+def distinct_items(slots: Numbered) -> tuple[Ints, Longs]:
+    """Ascending, and the place of every slot's item among them; -1 where a slot has none."""
+    distinct = np.unique(slots.items[slots.items >= 0])
+    place = np.where(slots.items < 0, -1, np.searchsorted(distinct, slots.items)).astype(np.int64)
+    return distinct, place
 
 
 def vectors_of(world: World, state: State, items: Ints, t: int) -> Floats:
@@ -205,6 +268,23 @@ def send_tower(world: World, state: State, cohort: Ints, t: int) -> Message:
     return Message(t, cohort, {"tower": state.user_tower}, {})
 
 
+def with_what_they_need(world: World, message: Message, node: Histories) -> Message:
+    """Devices that were given all vectors look up those that they need."""
+    if "slots" in message.own:
+        return message
+    drawn = drawn_by(world, node, message.users, message.round)
+    vectors, slots = (np.concatenate([message.common[name], none]) for name, none in nothing_more(world).items())
+    own = {"embeddings": vectors[drawn.items], "slots": slots[drawn.items]}  # -1 reads the last: nothing
+    return replace(message, own=own)
+
+
+def nothing_more(world: World) -> dict[str, np.ndarray]:
+    return {
+        "embeddings": np.zeros((1, world.settings.widths[-1]), np.float32),
+        "slots": np.full(1, -1, np.int32),
+    }
+
+
 def slopes(world: World, message: Message, node: Histories) -> Slopes:
     """Eqs. 7 to 9 for all users of a message: the sum of g_k, and dL_k / di_kj of each, in fixed point."""
     drawn = drawn_by(world, node, message.users, message.round)
@@ -226,6 +306,7 @@ def own_content(node: Histories) -> Content:
 
 def client_update(world: World, message: Message, node: Histories) -> Updates:
     """One device after the other: everybody's own gradient."""
+    message = with_what_they_need(world, message, node)
     message = message.to(np.flatnonzero((message.own["slots"] >= 0).any(axis=1)))  # who was given nothing says nothing
     found = [slopes(world, message.to(np.array([k])), node) for k in range(len(message.users))]
     n, given, k = len(found), message.own["slots"], world.settings.widths[-1]
@@ -252,8 +333,8 @@ def fixed(units: Longs) -> Ints:
 
 
 def sizes(world: World, state: State | None = None) -> Sizes:
-    settings = world.settings
-    return Sizes(settings.users_a_round * settings.compared, settings.widths[-1], 0, Readers(settings).size)
+    settings, last = world.settings, -(-world.settings.users_a_round // most_together(world)) - 1
+    return Sizes(int(slots_of(world, last)[-1]) + 1, settings.widths[-1], 0, Readers(settings).size)
 
 
 # Step 4. Aggregation
@@ -270,6 +351,7 @@ def by_slot(world: World, at: Ints, rows: np.ndarray) -> Longs:
 
 def fused(world: World, message: Message, node: Histories) -> Fused | None:
     """All devices in one batch: the sum of everybody's gradient is the gradient of the sum."""
+    message = with_what_they_need(world, message, node)
     given, n = message.own["slots"], len(message.users)
     if not (given >= 0).any(axis=1).all():
         return None
@@ -291,7 +373,7 @@ def move_user_tower(world: World, state: State, sums: Sums, delegates: Delegates
     after = fedadam(before, sums["tower"], n, settings, settings.rate_at(t))
     return replace(
         state, user_tower=after.parameters, user_mean=after.mean, user_square=after.square,
-        cut=mean_of(sums["cut"], n, settings.device),
+        cut=sums["cut"], heard=n,
     )  # fmt: skip
 
 
@@ -300,18 +382,21 @@ def move_user_tower(world: World, state: State, sums: Sums, delegates: Delegates
 
 def hand_on(world: World, state: State) -> tuple[State, dict[str, np.ndarray]]:
     """What comes back to the items' vectors, by slot."""
-    return replace(state, cut=no_slopes(world)), {"cut": state.cut}
+    told = {"cut": state.cut, "samples": np.array([state.heard], np.int64)}
+    return replace(state, cut=no_slopes(world), heard=0), told
 
 
 def move_item_tower(world: World, state: State, heard: dict[str, np.ndarray], t: int) -> State:
     """Eq. 14 by the chain rule, and Eq. 15; the round is over, and who asked for what is forgotten."""
-    items, settings = slots(world, state, t), world.settings
+    settings, n = world.settings, int(heard["samples"][0])
     forgotten = replace(state, askers=state.askers[:0], asked=state.asked[:0])
-    if not len(heard["cut"]):  # nobody was heard
+    if not n:
         return forgotten
-    by = Readers(settings).of_items(
-        state.item_tower, items_read(world, items, t), catalogue(world), heard["cut"][: len(items)]
-    )
+    slots = numbered(world, state, t)
+    items, place = distinct_items(slots)
+    used = place >= 0
+    cut = mean_of(summed_at(place[used], heard["cut"][used], len(items), settings.device), n, settings.device)
+    by = Readers(settings).of_items(state.item_tower, items_read(world, items, t), catalogue(world), cut)
     after = fedadam(Moved(state.item_tower, state.item_mean, state.item_square), by, 1, settings, settings.rate_at(t))
     return replace(forgotten, item_tower=after.parameters, item_mean=after.mean, item_square=after.square)
 
@@ -336,10 +421,13 @@ def serve(world: World, state: Any, node: Histories) -> Kept:
     return {"user_rows": Readers(settings).directions(state.user_tower, told_of(content, people, titles), content)}
 
 
-REQUEST = Exchange(invite, request, put_together, note, sizes_of_requests, role=RECOMMENDATION)
+REQUEST = Exchange(
+    invite, request, put_together, note, sizes_of_requests, role=RECOMMENDATION,
+    clear="the numbers of the items they ask for, clicked ones among others (with requests=whole none)",
+)  # fmt: skip
 TRAIN = Exchange(
     send_tower, client_update, add_up, move_user_tower, sizes, fused=fused, role=AGGREGATION,
-    beside=((RECOMMENDATION, embed),),
+    beside=((RECOMMENDATION, embed),), ring=InRing(("cut",), rows=slots_of),
 )  # fmt: skip
 RETURN = Relay(AGGREGATION, RECOMMENDATION, hand_on, move_item_tower)
 FEDERATION = Federation(start, sample, (REQUEST, TRAIN, RETURN), model, told=told, serve=serve)

@@ -9,7 +9,9 @@ import typer
 Dataset = Annotated[str, typer.Option("--dataset", "-d", help="A dataset (coterie data list) or a path.")]
 Protocol = Annotated[
     str | None,
-    typer.Option("--protocol", "-p", help="loo-50, loo-99, loo-100, holdout or full.", show_default="the dataset's"),
+    typer.Option(
+        "--protocol", "-p", help="loo-50, loo-99, loo-100, holdout, holdout-10 or full.", show_default="the dataset's"
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress; only the result.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output and nothing else there.")]

@@ -41,6 +41,12 @@ def run(
             "--device", help="Where a federated algorithm's devices are simulated: cpu or cuda.", show_default="cpu"
         ),
     ] = None,
+    protect: Annotated[
+        str | None,
+        typer.Option(
+            "--protect", help="What hides single users' updates from servers: none or ring.", show_default="none"
+        ),
+    ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Any setting; repeat for more.")
     ] = None,
@@ -73,6 +79,7 @@ def run(
         "seed": seed,
         "rounds": rounds,
         "device": device,
+        "protect": protect,
         "columns": parse_columns(columns) or None,
         "skip_bad_rows": skip_bad_rows or None,
     }

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coterie.federation import Exchange, Histories, Kept, World
+from coterie.federation import Asked, Histories, Kept, World
 from coterie.rounds import Engine
 from coterie.types import TOO_LARGE, Ints, Longs, Message, Updates
-from coterie.validation import Reply
+from coterie.validation import DTYPES, Reply
 
 MOST_ROWS = 1 << 18
 """Rounds are read in parts of about so many rows, which bounds the memory that reading takes."""
@@ -59,9 +59,9 @@ class Listening:
     def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
         return self._engine.gather(make)
 
-    def call(self, exchange: Exchange, message: Message) -> list[Reply]:
+    def call(self, exchange: Asked, message: Message) -> list[Reply]:
         replies = self._engine.call(exchange, message)
-        parts = [Updates(**reply.columns) for reply in replies if reply.columns is not None]
+        parts = [Updates(**reply.columns) for reply in replies if reply.columns and set(reply.columns) == set(DTYPES)]
         if parts:
             self._hear(overheard(message, Updates.joined(parts)))
         return replies

@@ -27,6 +27,14 @@ class Simulated(Settings):
     """Share of a round's users that never answer."""
     nodes: int = Field(1, ge=1, le=1000)
     """Simulated nodes that share out the users; more than one speak through the wire format."""
+    protect: Literal["none", "ring"] = "none"
+    """What keeps single updates from servers: nothing, or rings in which users add up theirs in secret."""
+    ring_size: int = Field(50, ge=3, le=50)
+    """Most users of a ring: what a device has to do does not grow with the cohort."""
+    ring_rows: Literal["all", "union"] = "all"
+    """Item rows that a ring adds up: all, or those that somebody in it touched, which the server then knows of everybody."""
+    ring_way: Literal["seed", "numbers"] = "seed"
+    """What members of a ring pass on: a seed of 32 bytes, or the numbers it grows into, as in the paper."""
 
 
 class Federated(Simulated):

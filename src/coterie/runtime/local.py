@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from coterie import streams
-from coterie.federation import Exchange, Histories, Kept, World
+from coterie.federation import Asked, Histories, Kept, World
 from coterie.runtime.wire import Malformed, decode, encode
 from coterie.types import Message, Training, Updates
 from coterie.validation import Reply
@@ -43,7 +43,7 @@ class LocalEngine:
         order = np.argsort(users)
         return {name: np.concatenate([kept[name] for _, kept in parts])[order] for name in parts[0][1]}
 
-    def call(self, exchange: Exchange, message: Message) -> list[Reply]:
+    def call(self, exchange: Asked, message: Message) -> list[Reply]:
         """One message to every node that hosts somebody of the cohort, one reply from each."""
         replies = []
         for number, node in enumerate(self.nodes):
@@ -52,26 +52,27 @@ class LocalEngine:
                 replies.append(self._call(exchange, part, node))
         return replies
 
-    def _call(self, exchange: Exchange, message: Message, node: Histories) -> Reply:
+    def _call(self, exchange: Asked, message: Message, node: Histories) -> Reply:
         if not self.through_the_wire:
-            updates, kept = answer(self.world, exchange, message, node)
-            return Reply(message.users, message.round, updates.columns(), message.exchange, kept)
+            columns, kept = answer(self.world, exchange, message, node)
+            return Reply(message.users, message.round, columns, message.exchange, kept)
         there = encode(message.round, {"users": message.users, **message.own}, message.common, message.exchange)
         back, kept = receive(self.world, exchange, there, node, message.kept)
         return replace(read_reply(message, back), kept=kept)
 
 
-def receive(world: World, exchange: Exchange, data: bytes, node: Histories, kept: Kept) -> tuple[bytes, Kept]:
+def receive(world: World, exchange: Asked, data: bytes, node: Histories, kept: Kept) -> tuple[bytes, Kept]:
     """The node's side: bytes in, bytes out; what its devices keep stays."""
     t, own, common, number = decode(data)
     users = own.pop("users")
-    updates, after = answer(world, exchange, Message(t, users, common, own, number, kept), node)
-    return encode(t, updates.columns(), exchange=number), after
+    columns, after = answer(world, exchange, Message(t, users, common, own, number, kept), node)
+    return encode(t, columns, exchange=number), after
 
 
-def answer(world: World, exchange: Exchange, message: Message, node: Histories) -> tuple[Updates, Kept]:
+def answer(world: World, exchange: Asked, message: Message, node: Histories) -> tuple[dict[str, np.ndarray], Kept]:
     made = exchange.answer(world, message, node)
-    return (made, {}) if isinstance(made, Updates) else made
+    said, kept = made if isinstance(made, tuple) else (made, {})
+    return said.columns() if isinstance(said, Updates) else said, kept
 
 
 def read_reply(message: Message, data: bytes) -> Reply:

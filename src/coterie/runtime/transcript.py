@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coterie.federation import Exchange, Histories, Kept, World
+from coterie.federation import Asked, Histories, Kept, World
 from coterie.rounds import DEVICES, Engine
 from coterie.runtime.wire import encode
 from coterie.types import Message
@@ -37,7 +37,7 @@ class Transcript:
     def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
         return self.engine.gather(make)
 
-    def call(self, exchange: Exchange, message: Message) -> list[Reply]:
+    def call(self, exchange: Asked, message: Message) -> list[Reply]:
         replies = self.engine.call(exchange, message)
         for reply in replies:
             self.write_down(message.round, DEVICES, exchange.role, reply.columns or {})

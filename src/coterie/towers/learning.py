@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coterie import streams
+from coterie.beside import Beside
 from coterie.content import Content
 from coterie.draws import Keys
 from coterie.learners.batched import find_device
@@ -19,7 +20,7 @@ from coterie.towers import Net, Shapes
 from coterie.towers.matching import losses
 from coterie.towers.reading import Batch, batch, dropout
 from coterie.towers.requests import Requests
-from coterie.towers.resident import Beside, back, there
+from coterie.towers.resident import back, there
 from coterie.towers.settings import TwoTowers
 from coterie.types import SCALE, Floats, Ints, Longs
 
@@ -202,7 +203,7 @@ class Slopes:
         return cls(back(first), back(second), (int(first.abs().max()), int(second.abs().max())))
 
 
-def summed_at(at: Ints, rows: np.ndarray, n: int, name: str) -> Longs:
+def summed_at(at: Ints | Longs, rows: np.ndarray, n: int, name: str) -> Longs:
     """(n, k) of rows (..., k) of whole numbers the sum at every place (...)."""
     with at_work(name) as device:
         import torch

@@ -29,15 +29,24 @@ class Requests:
         return self.items >= 0
 
 
-def draw(training: Training, people: Ints | Longs, settings: TwoTowers, keys: Keys) -> Requests:
-    """Some clicks at random, other clicks for the profile, and items outside the history; each from the user's own stream."""
+def draw(
+    training: Training, people: Ints | Longs, settings: TwoTowers, keys: Keys, sticky: Keys | None = None
+) -> Requests:
+    """Some clicks at random, other clicks for the profile, and items outside the history; each from the user's own stream.
+
+    With sticky keys, which a user keeps, those items come from a set that the user keeps too: as often as a click is asked for, so
+    often is any of them, and who sees all requests cannot tell one from the other.
+    """
     mine, clicks = training.positives.of_users(people), settings.clicks
     places = draws.in_turn(mine.counts, clicks + settings.titles, keys)
     drawn = np.where(places < 0, -1, _at(mine.items, mine.offsets[:-1, None] + places)).astype(np.int32)
-    seen = training.excluded.of_users(people)
-    others = draws.unseen_items(
-        seen, np.arange(len(people)), training.n_items, settings.compared - clicks, streams.mix_array(keys)
-    )
+    seen, everybody, n = training.excluded.of_users(people), np.arange(len(people)), settings.compared - clicks
+    if sticky is None:
+        others = draws.unseen_items(seen, everybody, training.n_items, n, streams.mix_array(keys))
+    else:
+        decoys = draws.many_unseen_items(seen, everybody, training.n_items, -(-mine.counts * n // clicks), sticky)
+        which = draws.a_set((decoys >= 0).sum(axis=1), n, streams.mix_array(keys))
+        others = np.where(which < 0, -1, np.take_along_axis(decoys, np.maximum(which, 0), axis=1))
     items = np.hstack([drawn[:, :clicks], others])
     order = np.argsort(items, axis=1, kind="stable")
     return Requests(

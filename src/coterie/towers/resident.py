@@ -5,10 +5,11 @@ Arrays of states, messages and content are never written into, so that what was 
 
 from __future__ import annotations
 
-import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from coterie.beside import Beside
 
 if TYPE_CHECKING:
     import torch
@@ -16,26 +17,6 @@ if TYPE_CHECKING:
 
 WORTH_IT = 1 << 15
 """Bytes from which on a copy is kept."""
-
-
-class Beside:
-    """Something beside an array, for as long as the array lives."""
-
-    def __init__(self) -> None:
-        self._kept: dict[int, tuple[weakref.ref[np.ndarray], Any]] = {}
-
-    def get(self, array: np.ndarray) -> Any:
-        known = self._kept.get(id(array))
-        return known[1] if known is not None and known[0]() is array else None
-
-    def put(self, array: np.ndarray, value: Any) -> None:
-        key = id(array)
-        self._kept[key] = weakref.ref(array, lambda _: self._kept.pop(key, None)), value
-
-    def forget(self, array: np.ndarray) -> None:
-        self._kept.pop(id(array), None)
-
-
 _copies = Beside()
 
 

@@ -1,0 +1,157 @@
+"""What hiding costs, and what it hides (STTFedRec, Figures 5 and 6). Prints one JSON object per part.
+
+python benchmarks/ring.py device cohort attack
+python benchmarks/ring.py attack --datasets ml-1m watson-articles
+
+device    milliseconds and bytes of one device's part in a ring: DSSM's user tower alone, and with the slopes of a ring's items;
+          passing on seeds, and numbers as the paper does
+cohort    a round of K = 25, 50, 100, 200 devices, naive and split, plain and in rings: bytes of a device both ways, milliseconds
+          of a device and of the servers
+attack    precision and recall of who intersects requests, after 1, 5 and 20 of a person's rounds, for the three ways to ask
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sttfedrec import prepared
+from tables import print_parts
+
+from coterie import rounds
+from coterie.algorithm import Context
+from coterie.algorithms import sttfedrec
+from coterie.disclosure.requests import Request, repeated, told
+from coterie.federation import Asked, Histories, Kept, World
+from coterie.progress import SILENT
+from coterie.protect.masks import Words
+from coterie.protect.member import Member, Neighbour, Terms, Way
+from coterie.towers.learning import Readers
+from coterie.types import Message, Rows
+from coterie.validation import Reply
+
+K = (25, 50, 100, 200)
+NAMES = ("fl-dssm", "sttfedrec-dssm", "fl-clsm", "sttfedrec-clsm")
+AFTER = (1, 5, 20)
+
+
+def device(dataset: str, seeds: int) -> dict[str, Any]:
+    _, _, world, _ = prepared("sttfedrec-dssm", dataset)
+    tower = Readers(world.settings).size
+    lengths = {"user tower": tower, "user tower and slopes of 500 items": tower + 500 * world.settings.widths[-1]}
+    ways: tuple[Way, ...] = ("seed", "numbers")
+    return {
+        "part": "device", "dataset": dataset, "bar ms": 20,
+        "ms": {name: {way: member_ms(length, way) for way in ways} for name, length in lengths.items()},
+        "bytes": {name: {way: passed_bytes(length, way) for way in ways} for name, length in lengths.items()},
+    }  # fmt: skip
+
+
+def member_ms(length: int, way: Way, times: int = 20) -> float:
+    """All stages of one member whose neighbours stay; its numbers are there."""
+    found = []
+    numbers: Words = np.random.default_rng(0).integers(0, 2**64, length, np.uint64)
+    for t in range(times):
+        before, me, after = (Member(user, Terms(t, 0, 0, length, way), lambda: numbers) for user in range(3))
+        there = [Neighbour(member.user, member.announce()) for member in (before, me, after)]
+        forward, back = before.deal(0, there[2], there[1])[0], after.deal(0, there[1], there[0])[1]
+        began = time.perf_counter()
+        me.announce()
+        me.deal(0, there[0], there[2])
+        me.upload(forward, back)
+        me.close(True, True, there[2])
+        found.append(time.perf_counter() - began)
+    return round(statistics.median(found) * 1e3, 2)
+
+
+def passed_bytes(length: int, way: Way) -> dict[str, int]:
+    """What a member passes to its neighbours, and what it uploads."""
+    before, me, after = (
+        Member(user, Terms(0, 0, 0, length, way), lambda: np.zeros(length, np.uint64)) for user in range(3)
+    )
+    there = [Neighbour(member.user, member.announce()) for member in (before, me, after)]
+    forward, back = me.deal(0, there[0], there[2])
+    return {"passed on": len(forward) + len(back), "uploaded": 8 * length}
+
+
+def cohort(dataset: str, seeds: int) -> dict[str, Any]:
+    rows = {
+        f"{name}, K = {size}, {protect}": a_round(name, dataset, users_a_round=size, protect=protect)
+        for name in NAMES
+        for size in K
+        for protect in ("none", "ring")
+    }
+    return {"part": "cohort", "dataset": dataset, "rows": rows}
+
+
+def a_round(name: str, dataset: str, times: int = 3, **more: Any) -> dict[str, float]:
+    """Medians of some rounds; devices answer one after the other."""
+    _, federation, world, engine = prepared(name, dataset, **more)
+    timed = Timed(engine)
+    work = rounds.trainer_on(federation, world, timed, Context(0, SILENT))
+    state, found = work.start()[0], []
+    for n in range(1, times + 2):
+        timed.seconds, began = 0.0, time.perf_counter()
+        state, tally = work.step(state, n)
+        whole, size = time.perf_counter() - began, len(tally.users)
+        assert tally.accepted == size
+        found.append((timed.seconds / size, whole - timed.seconds, tally.bytes_up / size, tally.bytes_down / size))
+    of_device, of_servers, up, down = (statistics.median(column) for column in zip(*found[1:], strict=True))
+    return {
+        "device ms": round(of_device * 1e3, 2), "servers ms": round(of_servers * 1e3, 1),
+        "up MB": round(up / 1e6, 3), "down MB": round(down / 1e6, 3),
+    }  # fmt: skip
+
+
+@dataclass
+class Timed:
+    """An engine that knows how long devices took. It is not `alone`: everybody's own update is made."""
+
+    engine: Any
+    seconds: float = field(default=0.0)
+
+    def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
+        made: Kept = self.engine.gather(make)
+        return made
+
+    def call(self, exchange: Asked, message: Message) -> list[Reply]:
+        began = time.perf_counter()
+        replies: list[Reply] = self.engine.call(exchange, message)
+        self.seconds += time.perf_counter() - began
+        return replies
+
+
+def attack(dataset: str, seeds: int) -> dict[str, Any]:
+    return {
+        "part": "attack", "dataset": dataset,
+        "rows": {mode: attacked(dataset, mode) for mode in ("resampled", "sticky", "whole")},
+    }  # fmt: skip
+
+
+def attacked(dataset: str, mode: str) -> dict[str, Any]:
+    """Everybody takes part in twenty rounds, so that as much is heard of each."""
+    ready, _, world, engine = prepared("sttfedrec-dssm", dataset, requests=mode)
+    training, (node,) = ready.training, engine.nodes
+    users = np.flatnonzero(training.positives.counts).astype(np.int32)
+    requests: list[Request] = []
+    for t in range(max(AFTER)):
+        updates = sttfedrec.request(world, Message(t, users, {}, {}), node)
+        requests.append(Request(users, Rows(updates.offsets, updates.items)))
+    found = {
+        n: told(repeated(requests[:n], training.n_users, training.n_items), training.positives, users) for n in AFTER
+    }
+    return {
+        n: {"precision": None if np.isnan(f.precision) else round(f.precision, 3), "recall": round(f.recall, 4), "claims": round(f.claims, 2)}
+        for n, f in found.items()
+    }  # fmt: skip
+
+
+PARTS = {"device": device, "cohort": cohort, "attack": attack}
+
+
+if __name__ == "__main__":
+    print_parts(__doc__, PARTS, "ml-1m")

@@ -1,0 +1,74 @@
+"""The intersection of requests: by hand, and against the three ways to ask."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from coterie.disclosure.requests import Request, not_by_chance, repeated, told
+from coterie.types import Message, Rows
+
+
+def rows(*lists: list[int]) -> Rows:
+    offsets = np.concatenate([[0], np.cumsum([len(part) for part in lists])]).astype(np.int64)
+    return Rows(offsets, np.concatenate([np.array(part, np.int32) for part in lists]))
+
+
+def test_how_often_is_too_often_by_hand():
+    """Of 100 items ten are asked for in each of 3 rounds: twice 100 * (3 * 0.01 * 0.9 + 0.001) = 2.8 by chance, thrice 0.1."""
+    assert not_by_chance(1, 0.1, 100) == 1
+    assert not_by_chance(3, 0.1, 100) == 3
+    assert not_by_chance(3, 0.01, 100) == 2
+
+
+def test_claims_by_hand():
+    users = np.array([0, 2])
+    requests = [
+        Request(users, rows([1, 3], [0, 4])),
+        Request(users, rows([1, 2], [3, 5])),
+        Request(np.array([0]), rows([2, 5])),
+    ]
+    one = repeated(requests[:1], 3, 600)
+    assert [np.flatnonzero(row).tolist() for row in one] == [[1, 3], [], [0, 4]]
+    several = repeated(requests, 3, 600)
+    assert [np.flatnonzero(row).tolist() for row in several] == [[1, 2], [], []]
+    found = told(several, rows([1, 4], [0], [0, 3]), users)
+    assert found == (0.5, 0.25, 1.0)  # one of two claims; one of the four that the two did; two claims of two people
+    nothing = told(np.zeros((3, 6), bool), rows([1], [0], [0]), users)
+    assert math.isnan(nothing.precision)
+    assert (nothing.recall, nothing.claims) == (0, 0)
+
+
+@pytest.mark.parametrize("mode", ["resampled", "sticky", "whole"])
+def test_decoys_that_are_kept_hide_clicks_and_decoys_drawn_anew_do_not(mode):
+    pytest.importorskip("torch")
+    from small_federation import world_for
+
+    from coterie.algorithms import sttfedrec
+    from coterie.runtime.local import LocalEngine
+    from coterie.types import Training
+
+    rng, n_users, n_items = np.random.default_rng(0), 60, 2000
+    lists = [np.sort(rng.choice(n_items, 12, replace=False)) for _ in range(n_users)]
+    positives = rows(*(part.tolist() for part in lists))
+    titles = np.array([f"Number {n}" for n in range(n_items)], dtype=object)
+    training = Training(n_users, n_items, positives, positives, None, item_texts=titles)
+    world = world_for("sttfedrec-dssm", training, requests=mode, users_a_round=n_users)
+    (node,) = LocalEngine.over(world, training, 1).nodes
+    users = np.arange(n_users, dtype=np.int32)
+    requests = []
+    for t in range(20):
+        updates = sttfedrec.request(world, Message(t, users, {}, {}), node)
+        requests.append(Request(users, Rows(updates.offsets, updates.items)))
+    after = {n: told(repeated(requests[:n], n_users, n_items), positives, users) for n in (1, 20)}
+    if mode == "whole":
+        assert after[20].claims == 0
+        return
+    assert after[1].precision == pytest.approx(0.1)
+    if mode == "resampled":
+        assert after[20].precision > 0.7
+        assert after[20].recall > 0.2
+    else:
+        assert after[20].precision == pytest.approx(0.1, abs=0.02)

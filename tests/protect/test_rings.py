@@ -1,0 +1,166 @@
+"""Whole federations in rings: the same models, bit for bit, and servers that hear nobody's update."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from small_federation import FEDERATED, few_settings, play, play_locally, sha256, world_for
+
+pytest.importorskip("cryptography")
+
+from coterie import registry, rounds
+from coterie.errors import ConfigError
+from coterie.federation import AGGREGATION, Exchange, Federation
+from coterie.progress import Watch
+from coterie.protect import rings
+from coterie.runtime.local import LocalEngine
+from coterie.runtime.transcript import DEVICES, SERVER, Transcript
+from coterie.splits import split
+from coterie.types import Training
+
+ONE_BY_ONE = ("sfpl", "sfpl+")
+"""A round of one user cannot hide anybody."""
+
+
+def in_ring(name: str) -> bool:
+    train = registry.algorithm(name).train
+    assert isinstance(train, Federation)
+    return any(isinstance(e, Exchange) and e.ring for e in train.exchanges) and name not in ONE_BY_ONE
+
+
+OFFERED = [name for name in FEDERATED if in_ring(name)]
+TOWERS = [name for name in OFFERED if "tower" in registry.algorithm(name).settings.model_fields]
+
+
+@pytest.fixture(scope="module")
+def choices(people) -> Training:
+    return split(people, "temporal", 0.2, seed=0).training()
+
+
+def smaller(name: str, **changes: Any) -> dict[str, Any]:
+    return (
+        {"rounds": 2, "users_a_round": 14} | ({"inputs": 20, "embedding_size": 4} if name in TOWERS else {}) | changes
+    )
+
+
+def test_who_offers_rings():
+    assert set(OFFERED) == {
+        "fedavg", "fedfast", "fedavg+actvsamp", "fedavg+actvagg", "fcf", "fedmvmf", "pfpl", "pfpl+",
+        "fl-dssm", "fl-clsm", "sttfedrec-dssm", "sttfedrec-clsm",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OFFERED)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"ring_size": 4},
+        {"ring_rows": "union", "ring_size": 6},
+        {"ring_way": "numbers"},
+        {"drop_out": 0.2, "ring_size": 20},
+    ],
+    ids=str,
+)
+def test_models_are_those_of_plain_sums(name, changes, choices):
+    """Through the wire, so that towers too are computed device by device."""
+    plain = {key: value for key, value in changes.items() if key == "drop_out"}
+    expected, _ = play_locally(name, choices, 1, True, **smaller(name, **plain))
+    states, tallies = play_locally(name, choices, 1, True, **smaller(name, protect="ring", **changes))
+    assert [sha256(state) for state in states] == [sha256(state) for state in expected]
+    assert all(tally.accepted >= 7 for tally in tallies)
+
+
+@pytest.mark.parametrize("name", ["fedfast", "pfpl+", "fcf", "sttfedrec-dssm"])
+def test_members_may_live_on_many_nodes(name, choices):
+    one, many = (play_locally(name, choices, nodes, True, **smaller(name, protect="ring"))[0] for nodes in (1, 5))
+    assert sha256(one[-1]) == sha256(many[-1])
+
+
+@pytest.mark.parametrize("name", OFFERED)
+def test_no_update_leaves_a_device_in_the_clear(name, choices):
+    """What servers hear of updates: numbers that look drawn at random, and of single users what the algorithm says it reveals."""
+    world = world_for(name, choices, **smaller(name, protect="ring"))
+    heard = Transcript(LocalEngine.over(world, choices, 2))
+    play(name, world, heard)
+    lines = [line for role in (SERVER, AGGREGATION) for line in heard.seen_by(role) if line.sender == DEVICES]
+    named = {key for line in lines for key in line.arrays}
+    assert "numbers" in named
+    open_ = {"samples", "user_rows"} if name.startswith("fed") and name != "fedmvmf" else set()
+    opening = {"offsets", "items", "item_rows", "dense"} if "fast" in name or "actv" in name else set()
+    assert named <= {"users", "key", "forward", "back", "numbers", "veil"} | open_ | opening
+    numbers = np.concatenate([line.arrays["numbers"].ravel() for line in lines if "numbers" in line.arrays])
+    assert len(np.unique(numbers)) == len(numbers)  # an update has thousands of noughts
+    assert abs(np.mean(numbers / 2.0**64) - 0.5) < 5 / np.sqrt(12 * len(numbers))
+
+
+def test_bytes_are_counted_for_both_ways_and_both_choices_of_rows(choices):
+    up = {}
+    for rows, way in (("all", "seed"), ("union", "seed"), ("all", "numbers")):
+        _, tallies = play_locally("pfpl", choices, **smaller("pfpl", protect="ring", ring_rows=rows, ring_way=way))
+        up[rows, way] = sum(tally.bytes_up for tally in tallies)
+    _, plain = play_locally("pfpl", choices, **smaller("pfpl"))
+    assert up["union", "seed"] < up["all", "seed"] < up["all", "numbers"]
+    assert sum(tally.bytes_up for tally in plain) < up["union", "seed"]
+
+
+def test_rings_are_as_even_as_can_be_and_none_is_too_large():
+    for n in (3, 50, 51, 120, 200):
+        parts = rings.of_cohort(np.arange(n, dtype=np.int32), 50, 1, 2)
+        assert sorted(np.concatenate(parts).tolist()) == list(range(n))
+        assert max(map(len, parts)) <= 50
+        assert max(map(len, parts)) - min(map(len, parts)) <= 1
+    assert not np.array_equal(rings.of_cohort(np.arange(20), 50, 1, 2)[0], rings.of_cohort(np.arange(20), 50, 1, 3)[0])
+
+
+def test_a_round_whose_rings_are_all_given_up_changes_nothing_and_says_so(choices):
+    """Nine in ten drop out: half of a ring is never left."""
+    states, tallies = play_locally("fcf", choices, **smaller("fcf", protect="ring", drop_out=0.9, participation=0.2))
+    assert all(tally.accepted == 0 and tally.refused == {rings.GIVEN_UP: len(tally.users)} for tally in tallies)
+    assert len({sha256(state) for state in states}) == 1
+
+
+@pytest.mark.parametrize("name", ["fedbso", *ONE_BY_ONE])
+def test_what_cannot_be_hidden_is_refused(name, choices):
+    with pytest.raises(ConfigError, match="protect is 'ring'"):
+        play_locally(name, choices, rounds=1, protect="ring")
+
+
+def test_what_a_ring_leaves_open_is_said(choices):
+    class Listener(Watch):
+        def __init__(self) -> None:
+            self.said: list[str] = []
+
+        def say(self, text: str) -> None:
+            self.said.append(text)
+
+    for name, words in (
+        ("fedfast", "their row"),
+        ("fedfast", "statistics"),
+        ("sttfedrec-dssm", "items they ask for"),
+        ("fcf", ""),
+    ):
+        watch = Listener()
+        world = world_for(name, choices, **smaller(name, protect="ring"))
+        play(name, world, LocalEngine.over(world, choices, 1), watch=watch)
+        assert any(words in text for text in watch.said) if words else not watch.said
+
+
+@pytest.mark.parametrize("n", [1, 50])
+def test_sums_cannot_overflow(n):
+    """The largest entries that a device may send, of as many users as may take part, stay below 2^63."""
+    from coterie.types import TOO_LARGE
+    from coterie.validation import MOST_SAMPLES
+
+    assert n * (TOO_LARGE - 1) * MOST_SAMPLES < 2**63
+    assert rounds.MOST_USERS * (TOO_LARGE - 1) * (TOO_LARGE - 1) < 2**63
+
+
+def test_settings_of_rings_are_checked():
+    from coterie.errors import UserError
+
+    for changes in ({"protect": "rings"}, {"ring_size": 2}, {"ring_size": 51}, {"ring_rows": "some"}):
+        with pytest.raises((UserError, ValueError)):
+            few_settings("fcf", **changes)

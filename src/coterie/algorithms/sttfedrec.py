@@ -25,7 +25,7 @@ Gradients travel in units of 2^-24, since their entries are small.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -48,21 +48,14 @@ from coterie.federation import (
     World,
 )  # fmt: skip
 from coterie.models.directions import Directions, packed
-from coterie.protect.rings import of_cohort as rings_of
+from coterie.protect.rings import of_cohort
 from coterie.records import Record
-from coterie.towers import requests
+from coterie.towers import requests, slots
 from coterie.towers.learning import NO_NUMBER, Moved, Read, Readers, Slopes, fedadam, mean_of, summed_at
 from coterie.towers.requests import Requests, told_of
-from coterie.towers.settings import FederatedTowers
+from coterie.towers.settings import FederatedTowers, SplitTowers
+from coterie.towers.slots import Slots
 from coterie.types import NOT_FINITE, TOO_LARGE, Floats, Ints, Longs, Message, Sizes, Training, Updates
-
-
-class STTFedRec(FederatedTowers):
-    tower: str = "dssm"
-    """What reads items and people: dssm or clsm."""
-    requests: Literal["resampled", "sticky", "whole"] = "resampled"
-    """How a device hides clicks when it asks for vectors: among items drawn anew every round, as in the paper; among items that
-    it keeps; or by asking for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,21 +121,16 @@ def drawn_by(world: World, node: Histories, users: Ints, t: int) -> Requests:
         drawn: Requests = last[1]
         return drawn
     keys = streams.keys(node.seed, "request", t, last=users)
-    kept = streams.keys(node.seed, "decoys", last=users) if asks(world) == "sticky" else None
+    kept = streams.keys(node.seed, "decoys", last=users) if world.settings.asks == "sticky" else None
     drawn = requests.draw(node.training, node.places(users), world.settings, keys, kept)
     DRAWN.put(node.users, (what, drawn))
     return drawn
 
 
-def asks(world: World) -> str:
-    """How devices ask; the naive federation, in which they ask nobody, draws as the paper does."""
-    return world.settings.requests if isinstance(world.settings, STTFedRec) else "resampled"
-
-
 def request(world: World, message: Message, node: Histories) -> Updates:
     """Numbers of items, and nothing about them; or not even those."""
     drawn, n = drawn_by(world, node, message.users, message.round), len(message.users)
-    there = drawn.there & (asks(world) != "whole")
+    there = drawn.there & (world.settings.asks != "whole")
     offsets = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
     none = np.empty((n, 0), np.int32)
     return Updates(
@@ -172,73 +160,27 @@ def note(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -
     return replace(state, askers=delegates.users, asked=sums["asked"].astype(np.int32))
 
 
-class Numbered(NamedTuple):
-    """Slots of a round."""
-
-    items: Ints  # (slots,) the item of each; -1 where there is none
-    asked: Ints  # (n, T) of every asker, in the order of what it asked for
-
-
-def numbered(world: World, state: State, t: int) -> Numbered:
-    """The distinct items asked for, in an order of this round's own. A ring has slots of its own: it adds up no more than those."""
-    items, asked = np.full(sizes(world).items, -1, np.int32), np.full(state.asked.shape, -1, np.int32)
-    rng = streams.at(world.seed, "slots", t)
-    if asks(world) == "whole":
-        return Numbered(rng.permutation(world.n_items).astype(np.int32), asked)
-    for number, members in enumerate(groups(world, state, t)):
-        slot_of, wanted = (
-            np.full(world.n_items + 1, -1, np.int32),
-            np.zeros(world.n_items + 1, bool),
-        )  # the last is -1's
-        wanted[state.asked[members]] = True
-        chosen = rng.permutation(np.flatnonzero(wanted[:-1]))
-        first = slots_of(world, number)[0]
-        slot_of[chosen] = np.arange(first, first + len(chosen), dtype=np.int32)
-        items[first : first + len(chosen)] = chosen
-        asked[members] = slot_of[state.asked[members]]
-    return Numbered(items, asked)
-
-
-def groups(world: World, state: State, t: int) -> list[np.ndarray]:
-    """Which askers are in which ring; without rings all together."""
-    if world.settings.protect == "none":
-        return [np.arange(len(state.askers))]
-    rings = rings_of(sample(world, state, t), world.settings.ring_size, world.seed, t)
-    return [np.flatnonzero(np.isin(state.askers, ring)) for ring in rings]
-
-
-def slots_of(world: World, number: int) -> Ints:
-    """The slots of a ring."""
-    if asks(world) == "whole":
-        return np.arange(world.n_items, dtype=np.int32)
-    width = min(world.settings.users_a_round, most_together(world)) * world.settings.compared
-    return np.arange(number * width, (number + 1) * width, dtype=np.int32)
-
-
-def most_together(world: World) -> int:
-    most: int = world.settings.users_a_round if world.settings.protect == "none" else world.settings.ring_size
-    return most
+def numbered(world: World, state: State, t: int) -> Slots:
+    """The items asked for, numbered anew; for each ring apart, where there are rings."""
+    rings = [state.askers]
+    if world.settings.protect == "ring":
+        rings = of_cohort(sample(world, state, t), world.settings.ring_size, world.seed, t)
+    askers = [np.flatnonzero(np.isin(state.askers, ring)) for ring in rings]
+    return slots.numbered(world, state.asked, askers, streams.at(world.seed, "slots", t))
 
 
 def embed(world: World, state: State, cohort: Ints, t: int) -> Message:
     """I_k (Eq. 6): the vectors that each asked for, and their slots."""
-    slots, T = numbered(world, state, t), world.settings.compared
-    distinct, place = distinct_items(slots)
+    numbers, T = numbered(world, state, t), world.settings.compared
+    distinct, place = numbers.distinct()
     vectors = vectors_of(world, state, distinct, t)
-    if asks(world) == "whole":
-        return Message(t, cohort, {"embeddings": vectors, "slots": np.argsort(slots.items).astype(np.int32)}, {})
+    if world.settings.asks == "whole":
+        return Message(t, cohort, {"embeddings": vectors, "slots": np.argsort(numbers.items).astype(np.int32)}, {})
     given, places = np.full((len(cohort), T), -1, np.int32), np.full((len(cohort), T), -1, np.int64)
     askers = np.searchsorted(cohort, state.askers)
-    given[askers], places[askers] = slots.asked, np.where(slots.asked < 0, -1, place[slots.asked])
+    given[askers], places[askers] = numbers.asked, np.where(numbers.asked < 0, -1, place[numbers.asked])
     padded = np.vstack([vectors, np.zeros((1, vectors.shape[1]), np.float32)])
     return Message(t, cohort, {}, {"embeddings": padded[places], "slots": given})
-
-
-def distinct_items(slots: Numbered) -> tuple[Ints, Longs]:
-    """Ascending, and the place of every slot's item among them; -1 where a slot has none."""
-    distinct = np.unique(slots.items[slots.items >= 0])
-    place = np.where(slots.items < 0, -1, np.searchsorted(distinct, slots.items)).astype(np.int64)
-    return distinct, place
 
 
 def vectors_of(world: World, state: State, items: Ints, t: int) -> Floats:
@@ -333,8 +275,7 @@ def fixed(units: Longs) -> Ints:
 
 
 def sizes(world: World, state: State | None = None) -> Sizes:
-    settings, last = world.settings, -(-world.settings.users_a_round // most_together(world)) - 1
-    return Sizes(int(slots_of(world, last)[-1]) + 1, settings.widths[-1], 0, Readers(settings).size)
+    return Sizes(slots.how_many(world), world.settings.widths[-1], 0, Readers(world.settings).size)
 
 
 # Step 4. Aggregation
@@ -392,8 +333,7 @@ def move_item_tower(world: World, state: State, heard: dict[str, np.ndarray], t:
     forgotten = replace(state, askers=state.askers[:0], asked=state.asked[:0])
     if not n:
         return forgotten
-    slots = numbered(world, state, t)
-    items, place = distinct_items(slots)
+    items, place = numbered(world, state, t).distinct()
     used = place >= 0
     cut = mean_of(summed_at(place[used], heard["cut"][used], len(items), settings.device), n, settings.device)
     by = Readers(settings).of_items(state.item_tower, items_read(world, items, t), catalogue(world), cut)
@@ -427,13 +367,13 @@ REQUEST = Exchange(
 )  # fmt: skip
 TRAIN = Exchange(
     send_tower, client_update, add_up, move_user_tower, sizes, fused=fused, role=AGGREGATION,
-    beside=((RECOMMENDATION, embed),), ring=InRing(("cut",), rows=slots_of),
+    beside=((RECOMMENDATION, embed),), ring=InRing(("cut",), rows=slots.of_ring),
 )  # fmt: skip
 RETURN = Relay(AGGREGATION, RECOMMENDATION, hand_on, move_item_tower)
 FEDERATION = Federation(start, sample, (REQUEST, TRAIN, RETURN), model, told=told, serve=serve)
 
 
-class STTFedRecCLSM(STTFedRec):
+class STTFedRecCLSM(SplitTowers):
     tower: str = "clsm"
     """What reads items and people: dssm or clsm."""
 
@@ -447,5 +387,5 @@ def as_algorithm(
 
 
 SPLIT = "split: devices train the user's, a server the items'"
-DSSM = as_algorithm(f"two towers (DSSM), {SPLIT}", STTFedRec, FEDERATION, State, "Qin et al. 2022")
+DSSM = as_algorithm(f"two towers (DSSM), {SPLIT}", SplitTowers, FEDERATION, State, "Qin et al. 2022")
 CLSM = as_algorithm(f"two towers (CLSM), {SPLIT}", STTFedRecCLSM, FEDERATION, State, "Qin et al. 2022")

@@ -94,3 +94,18 @@ class FederatedTowers(TwoTowers, Simulated):
         factor = {"gentle": 0.99, "literal": 0.01, "none": 1.0}[self.decay]
         rate: float = self.learning_rate * factor ** (t // 10)
         return rate
+
+    @property
+    def asks(self) -> str:
+        """How items that nobody clicked are chosen: drawn anew every round."""
+        return "resampled"
+
+
+class SplitTowers(FederatedTowers):
+    requests: Literal["resampled", "sticky", "whole"] = "resampled"
+    """How a device hides clicks when it asks for vectors: among items drawn anew every round, as in the paper; among items that
+    it keeps; or by asking for all."""
+
+    @property
+    def asks(self) -> str:
+        return self.requests

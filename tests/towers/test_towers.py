@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from coterie import content, streams  # noqa: E402
+from coterie.baselines.towers import batches  # noqa: E402
 from coterie.texts import Ragged  # noqa: E402
 from coterie.towers import TOWERS, tower  # noqa: E402
 from coterie.towers.learning import Read, Readers  # noqa: E402
@@ -176,3 +177,12 @@ def test_the_papers_megabytes():
     for inputs, megabytes in ((1130, 5.42), (1924, 8.68)):
         towers = Readers(TwoTowers.of({"inputs": inputs}))
         assert 2 * 2 * 4 * towers.size / 1e6 == pytest.approx(megabytes, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("n", "most", "sizes"), [(602, 150, {120, 121}), (6022, 50, {49, 50}), (3, 10, {3}), (0, 5, {0})]
+)
+def test_no_batch_is_what_is_left_over(n, most, sizes):
+    found = batches(np.arange(n), most)
+    assert {len(part) for part in found} == sizes
+    np.testing.assert_array_equal(np.concatenate(found), np.arange(n))

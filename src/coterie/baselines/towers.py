@@ -1,7 +1,8 @@
 """Two towers trained in one place: DSSM (Huang et al. 2013) and CLSM (Shen et al. 2014), as STTFedRec compares with them.
 
-An epoch visits everybody once in a new random order, a batch at a time. Whoever is visited brings T items, some that they clicked and
-a share rho that they did not, as in a round of STTFedRec; the step is Adam's by the mean loss of the batch.
+An epoch visits everybody once in a new random order, in batches of about the same size: Adam's step is as long for two people left over
+as for a hundred. Whoever is visited brings T items, some that they clicked and a share rho that they did not, as in a round of
+STTFedRec; the step is Adam's by the mean loss of the batch.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Centralised(TwoTowers):
     epochs: int = Field(100, ge=1)
     """Visits to everybody."""
     batch_size: int = Field(100, ge=1)
-    """People a step."""
+    """Most people a step."""
 
 
 class CentralisedCLSM(Centralised):
@@ -36,9 +37,13 @@ class CentralisedCLSM(Centralised):
 
 def epoch(state: Pair, n: int, training: Training, told: Content, settings: Centralised, seed: int) -> Pair:
     everybody = streams.at(seed, "order", n).permutation(np.flatnonzero(training.positives.counts))
-    for first in range(0, len(everybody), settings.batch_size):
-        state = step(state, everybody[first : first + settings.batch_size], n, training, told, settings, seed)
+    for people in batches(everybody, settings.batch_size):
+        state = step(state, people, n, training, told, settings, seed)
     return state
+
+
+def batches(everybody: Longs, most: int) -> list[Longs]:
+    return np.array_split(everybody, max(-(-len(everybody) // most), 1))
 
 
 def step(

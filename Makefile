@@ -5,7 +5,7 @@ BIN := .venv/bin
 .PHONY: help demo test quick lint clean
 help:
 	@echo "make demo   own .venv, install coterie with its report extra, train on embedded data, show the result (about 2 minutes)"
-	@echo "make test   own .venv, install everything, run every test (about 10 minutes; PyTorch is a download of several GB where no small CPU build is offered)"
+	@echo "make test   own .venv, install everything, run every test on two cores (about 6 minutes; PyTorch is a download of several GB where no small CPU build is offered)"
 	@echo "make quick  the same without the tests marked slow"
 	@echo "make lint   ruff and mypy"
 	@echo "make clean  remove the environment and everything built"
@@ -33,7 +33,7 @@ demo: .venv/.core
 
 test: .venv/.all
 	@echo "==> running every test"
-	@$(BIN)/python -m pytest -m ""
+	@$(BIN)/python -m pytest -m "" -n 2
 
 quick: .venv/.all
 	@$(BIN)/python -m pytest

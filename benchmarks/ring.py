@@ -88,7 +88,7 @@ def cohort(dataset: str, seeds: int) -> dict[str, Any]:
     return {"part": "cohort", "dataset": dataset, "rows": rows}
 
 
-def a_round(name: str, dataset: str, times: int = 3, **more: Any) -> dict[str, float]:
+def a_round(name: str, dataset: str, times: int = 2, **more: Any) -> dict[str, float]:
     """Medians of some rounds; devices answer one after the other."""
     _, federation, world, engine = prepared(name, dataset, **more)
     timed = Timed(engine)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from small_federation import FEDERATED, few_settings, play, play_locally, sha256, world_for
+from small_federation import FEDERATED, few_settings, histories, play, play_locally, sha256, world_for
 
 pytest.importorskip("cryptography")
 
@@ -15,10 +16,11 @@ from coterie.errors import ConfigError
 from coterie.federation import AGGREGATION, Exchange, Federation
 from coterie.progress import Watch
 from coterie.protect import rings
+from coterie.protect.answers import About, Stage, length_of
 from coterie.runtime.local import LocalEngine
 from coterie.runtime.transcript import DEVICES, SERVER, Transcript
 from coterie.splits import split
-from coterie.types import Training
+from coterie.types import Message, Training
 
 ONE_BY_ONE = ("sfpl", "sfpl+")
 """A round of one user cannot hide anybody."""
@@ -57,7 +59,7 @@ def test_who_offers_rings():
     "changes",
     [
         {},
-        {"ring_size": 4},
+        {"ring_size": 5},
         {"ring_rows": "union", "ring_size": 6},
         {"ring_way": "numbers"},
         {"drop_out": 0.2, "ring_size": 20},
@@ -90,7 +92,7 @@ def test_no_update_leaves_a_device_in_the_clear(name, choices):
     assert "numbers" in named
     open_ = {"samples", "user_rows"} if name.startswith("fed") and name != "fedmvmf" else set()
     opening = {"offsets", "items", "item_rows", "dense"} if "fast" in name or "actv" in name else set()
-    assert named <= {"users", "key", "forward", "back", "numbers", "veil"} | open_ | opening
+    assert named <= {"users", "stage", "key", "forward", "back", "numbers", "veil"} | open_ | opening
     numbers = np.concatenate([line.arrays["numbers"].ravel() for line in lines if "numbers" in line.arrays])
     assert len(np.unique(numbers)) == len(numbers)  # an update has thousands of noughts
     assert abs(np.mean(numbers / 2.0**64) - 0.5) < 5 / np.sqrt(12 * len(numbers))
@@ -107,10 +109,11 @@ def test_bytes_are_counted_for_both_ways_and_both_choices_of_rows(choices):
 
 
 def test_rings_are_as_even_as_can_be_and_none_is_too_large():
-    for n in (3, 50, 51, 120, 200):
-        parts = rings.of_cohort(np.arange(n, dtype=np.int32), 50, 1, 2)
+    for n, size in ((3, 50), (50, 50), (51, 50), (120, 50), (200, 50), *((n, 5) for n in range(3, 40))):
+        parts = rings.of_cohort(np.arange(n, dtype=np.int32), size, 1, 2)
         assert sorted(np.concatenate(parts).tolist()) == list(range(n))
-        assert max(map(len, parts)) <= 50
+        assert min(map(len, parts)) >= 3
+        assert max(map(len, parts)) <= size
         assert max(map(len, parts)) - min(map(len, parts)) <= 1
     assert not np.array_equal(rings.of_cohort(np.arange(20), 50, 1, 2)[0], rings.of_cohort(np.arange(20), 50, 1, 3)[0])
 
@@ -161,6 +164,125 @@ def test_sums_cannot_overflow(n):
 def test_settings_of_rings_are_checked():
     from coterie.errors import UserError
 
-    for changes in ({"protect": "rings"}, {"ring_size": 2}, {"ring_size": 51}, {"ring_rows": "some"}):
+    for changes in ({"protect": "rings"}, {"ring_size": 4}, {"ring_size": 51}, {"ring_rows": "some"}):
         with pytest.raises((UserError, ValueError)):
             few_settings("fcf", **changes)
+
+
+# Whatever comes in
+
+
+def ring_of(name: str, training: Training) -> tuple[Any, Any, Any]:
+    """A node whose users have announced themselves, the stage they are at, and what they were sent."""
+    world = world_for(name, training, **smaller(name, protect="ring"))
+    federation = registry.algorithm(name).train
+    assert isinstance(federation, Federation)
+    (node,) = LocalEngine.over(world, training, 1).nodes
+    exchange = next(e for e in federation.exchanges if isinstance(e, Exchange))
+    state = replace(federation.start(world), **federation.devices(world, node))
+    users = federation.sample(world, state.without_private(), 0)
+    sizes = exchange.sizes(world, state)
+    about = About(0, 0, 0, *sizes)
+    message = exchange.ask(world, state.without_private(), users, 0)
+    kept = {key: getattr(state, key)[users] for key in state.private}
+    message = replace(message, common=message.common | {"ring": np.array(about, np.int64)}, kept=kept)
+    said, _ = Stage("announce", exchange).answer(world, message, node)
+    assert len(said["users"]) == len(users)
+    return world, node, (exchange, users, about, message, said["key"])
+
+
+GOOD = {
+    "attempt": np.zeros(3, np.int32), "before": np.arange(3, dtype=np.int32), "after": np.arange(3, dtype=np.int32),
+    "before_key": np.ones((3, 32), np.uint8), "after_key": np.ones((3, 32), np.uint8),
+}  # fmt: skip
+STRANGE = [
+    {"attempt": np.zeros((3, 2), np.int32)}, {"attempt": np.zeros(2, np.int32)}, {"attempt": np.full(3, np.nan)},
+    {"before_key": np.ones((3, 31), np.uint8)}, {"after": np.zeros(3, np.int64)}, {"more": np.zeros(3)},
+    {"after_key": np.array(3, np.uint8)},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "change", STRANGE, ids=lambda change: f"{next(iter(change))} {next(iter(change.values())).shape}"
+)
+def test_nobody_answers_to_strange_columns(change, choices):
+    world, node, (exchange, users, about, message, _) = ring_of("fcf", choices)
+    length = length_of(world, exchange, message, about.sizes, np.arange(about.items, dtype=np.int32))
+    told = {"ring": np.array(about._replace(length=length), np.int64)}
+    stage, three = Stage("deal", exchange), users[:3]
+    assert len(stage.answer(world, Message(0, three, told, GOOD), node)[0]["users"]) == 3
+    assert not len(stage.answer(world, Message(0, three, told, GOOD | change), node)[0]["users"])
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        None, np.zeros(3, np.int64), np.zeros(8), np.full(8, -1, np.int64), np.array([0, 7, 0, 1, 1, 1, 1, 1]),
+        np.array([0, 0, 0, 1 << 40, 1, 1, 1, 1]),
+    ],
+)  # fmt: skip
+def test_nobody_answers_to_what_is_no_ring(row, choices):
+    world, node, (exchange, users, _, _, _) = ring_of("fcf", choices)
+    told = {} if row is None else {"ring": row}
+    for name in ("announce", "deal", "upload"):
+        assert not len(Stage(name, exchange).answer(world, Message(0, users, told, {}), node)[0]["users"])
+
+
+@pytest.mark.parametrize("change", [{"length": 5}, {"length": 1 << 50}, {"items": 3}, {"dense": 9}, {"number": 1}])
+def test_nobody_deals_on_other_terms(change, choices):
+    world, node, (exchange, users, about, message, _) = ring_of("fcf", choices)
+    length = length_of(world, exchange, message, about.sizes, np.arange(about.items, dtype=np.int32))
+    told = {"ring": np.array(about._replace(length=length)._replace(**change), np.int64)}
+    assert not len(Stage("deal", exchange).answer(world, Message(0, users[:3], told, GOOD), node)[0]["users"])
+
+
+@pytest.mark.parametrize(
+    "users", [np.array(3, np.int32), np.zeros((2, 2), np.int32), np.zeros(2), np.array([99, 98], np.int32)], ids=lambda u: str(u.shape)
+)  # fmt: skip
+def test_replies_that_are_none_are_as_if_they_had_not_come(users, choices):
+    world = world_for("fcf", choices, **smaller("fcf", protect="ring"))
+    engine = LocalEngine.over(world, choices, 2)
+
+    class Garbled:
+        def gather(self, make: Any) -> Any:
+            return engine.gather(make)
+
+        def call(self, exchange: Any, message: Any) -> Any:
+            first, *rest = engine.call(exchange, message)
+            columns = {**first.columns, "users": users} if isinstance(exchange, Stage) else first.columns
+            return [replace(first, columns=columns), *rest]
+
+    _, tallies = play("fcf", world, Garbled())
+    assert all(tally.accepted + tally.refused[rings.GIVEN_UP] > 0 for tally in tallies)
+
+
+def test_what_was_said_at_one_stage_is_no_answer_at_another(choices):
+    """An upload, kept and sent again in place of a mending: the same columns, another stage."""
+    world = world_for("fcf", choices, **smaller("fcf", protect="ring", drop_out=0.2, rounds=3))
+    engine = LocalEngine.over(world, choices, 1)
+    kept: dict[str, Any] = {}
+
+    class Replaying:
+        def gather(self, make: Any) -> Any:
+            return engine.gather(make)
+
+        def call(self, exchange: Any, message: Any) -> Any:
+            replies = engine.call(exchange, message)
+            if isinstance(exchange, Stage) and exchange.name == "upload":
+                kept["upload"] = replies[0]
+            if isinstance(exchange, Stage) and exchange.name == "mend":
+                kept["used"] = True
+                return [replace(kept["upload"], asked=message.users)]
+            return replies
+
+    _, tallies = play("fcf", world, Replaying())
+    assert kept.get("used")
+    assert any(tally.refused[rings.GIVEN_UP] for tally in tallies)
+
+
+@pytest.mark.parametrize("mode", ["sticky", "resampled", "whole"])
+def test_somebody_who_has_everything_may_ask(mode):
+    states, _ = play_locally(
+        "sttfedrec-dssm", histories(1, 30, 15), 3, rounds=2, users_a_round=30, requests=mode, protect="ring"
+    )
+    assert np.isfinite(states[-1].user_tower).all()

@@ -53,9 +53,11 @@ def slopes(world: World, message: Message, node: Histories) -> Slopes:
 
 def client_update(world: World, message: Message, node: Histories) -> Updates:
     """One device after the other: everybody's own gradients."""
-    found = [slopes(world, message.to(np.array([k])), node) for k in range(len(message.users))]
-    n, none = len(found), np.empty(0, np.int32)
-    dense = fixed(np.stack([np.concatenate([by.first, by.second]) for by in found]))
+    n, none, size = len(message.users), np.empty(0, np.int32), Readers(world.settings).size
+    dense = np.empty((n, 2 * size), np.int32)
+    for k in range(n):
+        by = slopes(world, message.to(np.array([k])), node)
+        dense[k, :size], dense[k, size:] = fixed(by.first), fixed(by.second)
     return Updates(
         message.users, once(n), np.zeros(n + 1, np.int64), none, none.reshape(0, 0), none.reshape(n, 0), dense
     )
@@ -84,7 +86,7 @@ def move(world: World, state: Pair, sums: Sums, delegates: Delegates, t: int) ->
     return state.moved(sums["user"], sums["item"], len(delegates.users), settings, settings.rate_at(t))
 
 
-EXCHANGE = Exchange(ask, client_update, add_up, move, sizes, fused=fused, ring=InRing())
+EXCHANGE = Exchange(ask, client_update, add_up, move, sizes, sttfedrec.at_once, fused, ring=InRing())
 FEDERATION = Federation(start, sttfedrec.sample, (EXCHANGE,), sttfedrec.model, told=told, serve=sttfedrec.serve)
 
 

@@ -110,6 +110,8 @@ def invite(world: World, state: State, cohort: Ints, t: int) -> Message:
     return Message(t, cohort, {}, {})
 
 
+HELD = 1 << 28
+"""Bytes of updates that are held at a time."""
 DRAWN = Beside()
 """What a node's devices drew last."""
 
@@ -250,22 +252,16 @@ def client_update(world: World, message: Message, node: Histories) -> Updates:
     """One device after the other: everybody's own gradient."""
     message = with_what_they_need(world, message, node)
     message = message.to(np.flatnonzero((message.own["slots"] >= 0).any(axis=1)))  # who was given nothing says nothing
-    found = [slopes(world, message.to(np.array([k])), node) for k in range(len(message.users))]
-    n, given, k = len(found), message.own["slots"], world.settings.widths[-1]
-    cuts = np.concatenate([np.empty((0, given.shape[1], k), np.int64), *(by.second for by in found)])
-    dense = np.concatenate([np.empty((0, Readers(world.settings).size), np.int64), *(by.first[None] for by in found)])
+    given, k, size = message.own["slots"], world.settings.widths[-1], Readers(world.settings).size
+    n, cuts, dense = len(given), np.empty((*given.shape, k), np.int32), np.empty((len(given), size), np.int32)
+    for one in range(n):
+        by = slopes(world, message.to(np.array([one])), node)
+        cuts[one], dense[one] = fixed(by.second[0]), fixed(by.first)
     order = np.argsort(given, axis=1, kind="stable")
     slots, cuts = np.take_along_axis(given, order, axis=1), np.take_along_axis(cuts, order[:, :, None], axis=1)
     offsets = np.concatenate([[0], np.cumsum((slots >= 0).sum(axis=1))])
-    return Updates(
-        message.users,
-        once(n),
-        offsets,
-        slots[slots >= 0],
-        fixed(cuts[slots >= 0]),
-        np.empty((n, 0), np.int32),
-        fixed(dense),
-    )
+    none = np.empty((n, 0), np.int32)
+    return Updates(message.users, once(n), offsets, slots[slots >= 0], cuts[slots >= 0], none, dense)
 
 
 def fixed(units: Longs) -> Ints:
@@ -276,6 +272,12 @@ def fixed(units: Longs) -> Ints:
 
 def sizes(world: World, state: State | None = None) -> Sizes:
     return Sizes(slots.how_many(world), world.settings.widths[-1], 0, Readers(world.settings).size)
+
+
+def at_once(world: World, state: Any) -> int:
+    """An update is as large as a tower: those of a large cohort together can be more than a machine has."""
+    one: int = 4 * (sizes(world).dense + world.settings.compared * world.settings.widths[-1])
+    return max(HELD // one, 1)
 
 
 # Step 4. Aggregation
@@ -363,10 +365,11 @@ def serve(world: World, state: Any, node: Histories) -> Kept:
 
 REQUEST = Exchange(
     invite, request, put_together, note, sizes_of_requests, role=RECOMMENDATION,
-    clear="the numbers of the items they ask for, clicked ones among others (with requests=whole none)",
+    clear="the numbers of the items they ask for, and what comes back to the vectors of an item that only one asked for, which tells "
+    "whether it was clicked (with requests=whole neither)",
 )  # fmt: skip
 TRAIN = Exchange(
-    send_tower, client_update, add_up, move_user_tower, sizes, fused=fused, role=AGGREGATION,
+    send_tower, client_update, add_up, move_user_tower, sizes, at_once, fused, role=AGGREGATION,
     beside=((RECOMMENDATION, embed),), ring=InRing(("cut",), rows=slots.of_ring),
 )  # fmt: skip
 RETURN = Relay(AGGREGATION, RECOMMENDATION, hand_on, move_item_tower)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from coterie.beside import Beside
 from coterie.federation import Exchange, Histories, Kept, World
-from coterie.protect.masks import Refused, Words
+from coterie.protect.masks import KEY_BYTES, Refused, Words
 from coterie.protect.member import Member, Neighbour, Terms
 from coterie.protect.ring import Columns
 from coterie.types import Ints, Message, Sizes, Updates
-from coterie.validation import Expected, Reply, validate
+from coterie.validation import Expected, Reply, nothing, validate
 
 
 class Held(NamedTuple):
@@ -26,11 +27,39 @@ class Held(NamedTuple):
     message: Message
     updates: Updates
     kept: Kept
+    sizes: Sizes
 
 
 HELD = Beside()
 """By node: the last ring. No server ever sees it."""
 WAYS = ("seed", "numbers")
+MOST = 1 << 31
+
+
+class About(NamedTuple):
+    """What a server says about a ring at every stage, as one row of numbers."""
+
+    number: int
+    way: int
+    union: int
+    items: int
+    item_width: int
+    user_width: int
+    dense: int
+    length: int = 0
+    """Known when all have announced themselves."""
+
+    @classmethod
+    def read(cls, row: np.ndarray | None) -> About | None:
+        """None where it is no such row."""
+        if row is None or row.dtype != np.int64 or row.shape != (len(cls._fields),) or (row < 0).any():
+            return None
+        about = cls(*row.tolist())
+        return about if about.way < len(WAYS) and max(about.sizes) < MOST else None
+
+    @property
+    def sizes(self) -> Sizes:
+        return Sizes(*self[3:7])
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +75,18 @@ class Stage:
         return self.exchange.role
 
     def answer(self, world: World, message: Message, node: Histories) -> tuple[Columns, Kept]:
-        """The answers of those of a node's users who give one."""
-        ring, common = message.common["ring"].tolist(), {k: v for k, v in message.common.items() if k != "ring"}
-        which = message.round, message.exchange, ring[0]
+        """The answers of those of a node's users who give one; of nobody to what is no message of this stage."""
+        about, common = About.read(message.common.get("ring")), {k: v for k, v in message.common.items() if k != "ring"}
+        if about is None:
+            return NOBODY, {}
+        which = message.round, message.exchange, about.number
         if self.name == "announce":
-            return begin(world, self.exchange, replace(message, common=common), node, which, ring), {}
+            return begin(world, self.exchange, replace(message, common=common), node, which, about), {}
         held: Held | None = HELD.get(node.users)
-        if held is None or held.ring != which:
-            return {"users": np.empty(0, np.int32)}, {}
-        if self.name == "deal":
-            agree(world, self.exchange, held, ring, common)
+        if held is None or held.ring != which or not fits(self.name, len(message.users), message.own):
+            return NOBODY, {}
+        if self.name == "deal" and not agree(world, self.exchange, held, about, common.get("rows")):
+            return NOBODY, {}
         said = answer(self.name, held.members, message.users.tolist(), message.own)
         if self.name != "upload" or not len(said["users"]):
             return said, {}
@@ -66,20 +97,22 @@ class Stage:
         return said, {name: rows[asked] for name, rows in held.kept.items()}
 
 
+NOBODY: Columns = {"users": np.empty(0, np.int32)}
+
+
 def begin(
-    world: World, exchange: Exchange, message: Message, node: Histories, which: tuple[int, int, int], ring: list[int]
+    world: World, exchange: Exchange, message: Message, node: Histories, which: tuple[int, int, int], about: About
 ) -> Columns:
     """Users make their updates; whose is as it should be becomes a member."""
     made = exchange.answer(world, message, node)
     updates, kept = (made, {}) if isinstance(made, Updates) else made
-    sizes, (way, by_union) = Sizes(*ring[3:7]), ring[1:3]
     reply = Reply(message.users, message.round, updates.columns(), message.exchange)
-    updates, _ = validate([reply], Expected.of(message, sizes))
-    terms = Terms(*which, 0, WAYS[way])  # type: ignore[arg-type]
+    updates, _ = validate([reply], Expected.of(message, about.sizes))
+    terms = Terms(*which, 0, WAYS[about.way])  # type: ignore[arg-type]
     members = {user: Member(user, terms, _nothing) for user in updates.users.tolist()}
-    HELD.put(node.users, Held(which, members, message, updates, kept))
+    HELD.put(node.users, Held(which, members, message, updates, kept, about.sizes))
     said = answer("announce", members, updates.users.tolist(), {})
-    return said | ({"touched": touched(updates, sizes.items)} if by_union and len(updates) else {})
+    return said | ({"touched": touched(updates, about.items)} if about.union and len(updates) else {})
 
 
 def touched(updates: Updates, n_items: int) -> np.ndarray:
@@ -89,16 +122,34 @@ def touched(updates: Updates, n_items: int) -> np.ndarray:
     return np.packbits(found, axis=1)
 
 
-def agree(world: World, exchange: Exchange, held: Held, ring: list[int], common: Columns) -> None:
-    """Members learn which rows are added up."""
-    rows = rows_of(world, exchange, ring[0], ring[3], common.get("rows"))
+def agree(world: World, exchange: Exchange, held: Held, about: About, union: np.ndarray | None) -> bool:
+    """Members learn which rows are added up; whether what they are told fits together."""
+    if about.sizes != held.sizes or not (union is None or _is(union[None], 1, np.uint8, -(-about.items // 8))):
+        return False
+    rows = rows_of(world, exchange, about.number, about.items, union)
+    if about.length != length_of(world, exchange, held.message, held.sizes, rows):
+        return False
+    digest = hashlib.sha256(rows.tobytes()).hexdigest()
     for k, (user, member) in enumerate(held.members.items()):
+        if member.given is not None:
+            continue
         alone = np.array([k])
         message = held.message.to(np.searchsorted(held.message.users, np.array([user])))
-        member.terms = member.terms._replace(length=ring[7])
+        member.terms = member.terms._replace(length=about.length, rows=digest)
         member.numbers = lambda message=message, alone=alone: numbers_of(  # type: ignore[misc]
             world, exchange, message, held.updates.take(alone), rows
         )
+    return True
+
+
+def length_of(world: World, exchange: Exchange, message: Message, sizes: Sizes, rows: Ints) -> int:
+    """How many numbers a member adds."""
+    return sum(part.size for part in parts_of_nobody(world, exchange, message, sizes, rows).values())
+
+
+def parts_of_nobody(world: World, exchange: Exchange, message: Message, sizes: Sizes, rows: Ints) -> Columns:
+    none = message.to(np.empty(0, np.int64))
+    return parts_of(world, exchange, none, nothing(Expected.of(none, sizes)), rows)
 
 
 def rows_of(world: World, exchange: Exchange, number: int, n_items: int, union: np.ndarray | None) -> Ints:
@@ -128,18 +179,52 @@ def _nothing() -> Words:
     return np.empty(0, np.uint64)
 
 
+RECEIVED: dict[str, dict[str, tuple[Any, int | None]]] = {
+    "announce": {},
+    "deal": {
+        "attempt": (np.int32, None), "before": (np.int32, None), "before_key": (np.uint8, KEY_BYTES), "after": (np.int32, None),
+        "after_key": (np.uint8, KEY_BYTES),
+    },
+    "upload": {"forward": (np.uint8, 0), "back": (np.uint8, 0)},
+    "close": {
+        "before_counts": (np.uint8, None), "after_counts": (np.uint8, None), "after": (np.int32, None),
+        "after_key": (np.uint8, KEY_BYTES),
+    },
+    "reveal before": {},
+    "reveal after": {},
+    "mend": {"before": (np.int32, None), "before_key": (np.uint8, KEY_BYTES), "forward": (np.uint8, 0)},
+}  # fmt: skip
+"""What members are sent at each stage: dtype, and how many bytes; None is a number, 0 any number of bytes."""
+ORDER = tuple(RECEIVED)
+
+
+def fits(stage: str, n: int, own: Columns) -> bool:
+    """Whether columns are what n members are sent at a stage."""
+    expected = RECEIVED[stage]
+    return set(own) == set(expected) and all(_is(own[name], n, *expected[name]) for name in expected)
+
+
+def _is(column: np.ndarray, n: int, dtype: Any, size: int | None) -> bool:
+    shape = (n,) if size is None else (n, size or column.shape[-1] if column.ndim else 0)
+    return column.dtype == dtype and column.shape == shape
+
+
 def answer(stage: str, members: dict[int, Member], users: Iterable[int], own: Columns) -> Columns:
-    """What some members say to what each was sent; who refuses says nothing."""
-    said: dict[str, list[np.ndarray]] = {"users": []}
+    """What some members say to what each was sent; who refuses, or is none, says nothing."""
+    spoke, spoken = [], []
     for k, user in enumerate(users):
         try:
-            spoken = STAGES[stage](members[user], {name: column[k] for name, column in own.items()})
+            said = STAGES[stage](members[user], {name: column[k] for name, column in own.items()})
         except (Refused, KeyError):
             continue
-        said["users"].append(np.int32(user))  # type: ignore[arg-type]
-        for name, value in spoken.items():
-            said.setdefault(name, []).append(value)
-    return {name: np.stack(values) if values else np.empty(0, np.int32) for name, values in said.items()}
+        spoke.append(user)
+        spoken.append(said)
+    if not spoke:
+        return NOBODY
+    columns = {name: np.stack([said[name] for said in spoken]) for name in spoken[0]}
+    tag = np.full(len(spoke), ORDER.index(stage), np.uint8)  # what was said at one stage is no answer at another
+    columns |= {"users": np.array(spoke, np.int32), "stage": tag}
+    return columns
 
 
 def announce(member: Member, sent: Columns) -> Columns:
@@ -160,8 +245,12 @@ def close(member: Member, sent: Columns) -> Columns:
     return {"veil": _array(veil), "forward": _array(box)}
 
 
-def reveal(member: Member, sent: Columns) -> Columns:
-    return {"veil": _array(member.reveal("after" if sent["which"] else "before"))}
+def reveal_before(member: Member, sent: Columns) -> Columns:
+    return {"veil": _array(member.reveal("before"))}
+
+
+def reveal_after(member: Member, sent: Columns) -> Columns:
+    return {"veil": _array(member.reveal("after"))}
 
 
 def mend(member: Member, sent: Columns) -> Columns:
@@ -169,7 +258,8 @@ def mend(member: Member, sent: Columns) -> Columns:
 
 
 STAGES: dict[str, Callable[[Member, Columns], Columns]] = {
-    "announce": announce, "deal": deal, "upload": upload, "close": close, "reveal": reveal, "mend": mend,
+    "announce": announce, "deal": deal, "upload": upload, "close": close, "reveal before": reveal_before,
+    "reveal after": reveal_after, "mend": mend,
 }  # fmt: skip
 
 

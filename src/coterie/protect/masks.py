@@ -36,7 +36,7 @@ def grown(seed: Seed, n: int) -> Words:
     from cryptography.hazmat.primitives.ciphers import Cipher
     from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
-    stream = Cipher(ChaCha20(seed, bytes(16)), mode=None).encryptor()  # a seed grows but once: the nonce may be nought
+    stream = Cipher(ChaCha20(seed, bytes(16)), mode=None).encryptor()  # a seed has one stream: the nonce may be nought
     return np.frombuffer(stream.update(bytes(8 * n)), "<u8").astype(np.uint64, copy=False)
 
 
@@ -53,6 +53,13 @@ class Lock:
         except ModuleNotFoundError:
             raise MissingExtra("protect=ring", "ring") from None
         return cls(X25519PrivateKey.generate())
+
+    def fits(self, public: bytes) -> bool:
+        """Whether some bytes are a key that can be used."""
+        try:
+            return bool(self._key(public, b"trial"))
+        except Refused:
+            return False
 
     @property
     def public(self) -> bytes:

@@ -7,8 +7,8 @@
     reveal     the v of a neighbour that counts and has gone since
     mend       S(s_p) - S(s_g), where the member before it (g) has gone and the nearest one before that which counts is p
 
-v_k keeps an upload secret that comes too late: who was left out is not counted, and nobody says its v. A member says of a neighbour
-either v or what heals the ring without it, and never both.
+v_k keeps an upload from the server that comes too late: who was left out is not counted, and nobody says its v. A member says of a
+neighbour either v or what heals the ring without it, and never both.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ class Terms(NamedTuple):
     length: int
     """How many numbers are added up."""
     way: Way = "seed"
+    rows: str = ""
+    """A digest of which rows of item tables are added up."""
 
     def about(self, attempt: int, purpose: str, sender: int, receiver: int) -> bytes:
         """What a box is for: it can be opened for nothing else."""
-        return (
-            f"{purpose} {self.round} {self.exchange} {self.ring} {self.length} {attempt} {sender} {receiver}".encode()
-        )
+        ring = f"{self.round} {self.exchange} {self.ring} {self.length} {self.rows}"
+        return f"{purpose} {ring} {attempt} {sender} {receiver}".encode()
 
 
 class Neighbour(NamedTuple):

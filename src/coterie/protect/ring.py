@@ -8,8 +8,8 @@ passed is a seed; and who vanishes is healed around:
     before it uploaded      the nearest members on both sides that did take its place: one passes on its share, one mends the sum
     after it uploaded       it counts, and a neighbour says its veil
 
-or the ring is given up and nobody of it counts: never a wrong sum. That is so when fewer members are left than `fewest`, or when somebody
-vanishes whom there is nobody to stand in for.
+or the ring is given up and nobody of it counts. That is so when fewer members are left than `fewest`, when somebody vanishes whom there is
+nobody to stand in for, and when masks do not cancel: a sum that is larger than it can be.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from coterie.protect.masks import KEY_BYTES, SEED_BYTES, TAG_BYTES, Seed, Words, grown
+from coterie.protect.masks import KEY_BYTES, SEED_BYTES, TAG_BYTES, Lock, Seed, Words, grown
 from coterie.protect.member import Terms
 from coterie.types import Bools, Ints
 
@@ -28,6 +28,8 @@ FEWEST = 3
 """Of two, each could tell what the other added."""
 ATTEMPTS = 3
 """How often a ring is dealt."""
+LARGEST = 1 << 46
+"""What one member adds is smaller: a change times a number of samples, or times itself."""
 
 Columns = dict[str, np.ndarray]
 Ask = Callable[[str, Ints, Columns], dict[int, Columns]]
@@ -57,7 +59,8 @@ def fewest(n: int) -> int:
 
 def announced(ask: Ask, users: Ints, beside: Expected) -> dict[int, Columns]:
     """The keys of those who want to be in a ring, and what they say beside."""
-    said = heard(ask, "announce", users, {}, {"key": (np.uint8, (KEY_BYTES,))} | beside)
+    said, trial = heard(ask, "announce", users, {}, {"key": (np.uint8, (KEY_BYTES,))} | beside), Lock.fresh()
+    said = {user: answer for user, answer in said.items() if trial.fits(answer["key"].tobytes())}
     enough(len(said), fewest(len(users)), "announced themselves")
     return said
 
@@ -72,6 +75,7 @@ class Ring:
     """How many have to stay."""
     beside: Expected = field(default_factory=dict)
     """What members upload in the clear."""
+    largest: int = LARGEST
 
     def add_up(self, keys: dict[int, bytes]) -> Added:
         """The sum over those who stay long enough; keys are in the order of the ring."""
@@ -88,6 +92,8 @@ class Ring:
         for numbers in self._mended(users, counts, keys, closed):
             total += numbers
         there = np.sort(users[counts])
+        if (np.abs(total.view(np.int64).astype(np.float64)) > float(len(there) * self.largest)).any():
+            raise GivenUp("the sum is larger than it can be: something was changed on its way")
         return Added(total, there, {name: _rows(uploads, there, name) for name in self.beside})
 
     def _dealt(self, keys: dict[int, bytes]) -> tuple[Ints, np.ndarray, np.ndarray]:
@@ -128,11 +134,10 @@ class Ring:
     def _veils(self, users: Ints, counts: Bools, closed: dict[int, Columns]) -> list[Seed]:
         """Of everybody who counts: from itself, or from a neighbour that is still there."""
         known = {user: Seed(said["veil"].tobytes()) for user, said in closed.items()}
-        for which, neighbours in (("before", np.roll(users, -1)), ("after", np.roll(users, 1))):
+        for stage, neighbours in (("reveal before", np.roll(users, -1)), ("reveal after", np.roll(users, 1))):
             lost = counts & ~np.isin(users, list(known)) & np.isin(neighbours, list(closed))
             if lost.any():
-                own = {"which": np.full(int(lost.sum()), which == "after", np.uint8)}
-                said = self._said("reveal", neighbours[lost], own, veil=(np.uint8, (SEED_BYTES,)))
+                said = self._said(stage, neighbours[lost], {}, veil=(np.uint8, (SEED_BYTES,)))
                 known |= {
                     user: Seed(said[by]["veil"].tobytes())
                     for user, by in zip(users[lost].tolist(), neighbours[lost].tolist(), strict=True)

@@ -11,20 +11,17 @@ import numpy as np
 from coterie import streams
 from coterie.federation import Asked, Delegates, Exchange, InRing, Kept, Sums, World
 from coterie.fusing import Heard
-from coterie.protect.answers import WAYS, Stage, parts_of, rows_of
+from coterie.protect.answers import ORDER, WAYS, About, Stage, length_of, parts_of_nobody, rows_of
 from coterie.protect.member import Terms
 from coterie.protect.ring import Added, Columns, Expected, GivenUp, Ring, announced, fewest
 from coterie.runtime.wire import message_size
 from coterie.types import Bools, Ints, Message, Sizes
-from coterie.validation import Expected as ExpectedUpdates
-from coterie.validation import Reply, nothing
+from coterie.validation import Reply
 
 GIVEN_UP = "ring given up"
 VANISHING = ("announce", "deal", "upload")
 """The stages before which whoever drops out is gone."""
 Call = Callable[[Asked, Message], list[Reply]]
-Tell = Callable[[str, str, Columns], None]
-"""(sender, receiver, what) -> written down, where there is a transcript."""
 
 
 def hear(
@@ -34,7 +31,8 @@ def hear(
     ring, sizes = exchange.ring, exchange.sizes(world, server)
     assert ring is not None
     gone = leaving(world, message, absent)
-    total, parts = tables_of(world, exchange, message, sizes), []
+    every = np.arange(sizes.items, dtype=np.int32)
+    total, parts = parts_of_nobody(world, exchange, message, sizes, every), []
     for number, users in enumerate(of_cohort(message.users, world.settings.ring_size, world.seed, message.round)):
         talk = Talk(exchange, message, call, gone)
         try:
@@ -70,35 +68,25 @@ def leaving(world: World, message: Message, absent: Bools | None) -> dict[int, i
     return dict(zip(users.tolist(), stages.tolist(), strict=True))
 
 
-def tables_of(world: World, exchange: Exchange, message: Message, sizes: Sizes) -> Sums:
-    """The sums over nobody, with a row for every item."""
-    none = message.to(np.empty(0, np.int64))
-    return parts_of(
-        world, exchange, none, nothing(ExpectedUpdates.of(none, sizes)), np.arange(sizes.items, dtype=np.int32)
-    )
-
-
 def added_up(
     world: World, exchange: Exchange, sizes: Sizes, number: int, users: Ints, talk: Talk
 ) -> tuple[Ints, Added]:
     """One ring: the rows that it adds up, and their sum."""
-    settings, message = world.settings, talk.message
-    union = settings.ring_rows == "union" and bool(sizes.items)
-    about = [number, WAYS.index(settings.ring_way), int(union), *sizes]
+    settings, message, ring = world.settings, talk.message, exchange.ring
+    assert ring is not None
+    union = settings.ring_rows == "union" and bool(sizes.items) and ring.rows is None
+    about = About(number, WAYS.index(settings.ring_way), int(union), *sizes)
     talk.common = {"ring": np.array(about, np.int64)}
     beside: Expected = {"touched": (np.uint8, (-(-sizes.items // 8),))} if union else {}
     said = announced(talk.ask, users, beside)
     touched = np.bitwise_or.reduce([answer["touched"] for answer in said.values()]) if union else None
     rows = rows_of(world, exchange, number, sizes.items, touched)
-    none = message.to(np.empty(0, np.int64))
-    length = sum(
-        part.size for part in parts_of(world, exchange, none, nothing(ExpectedUpdates.of(none, sizes)), rows).values()
-    )
-    talk.common = {"ring": np.array([*about, length], np.int64)} | ({} if touched is None else {"rows": touched})
+    about = about._replace(length=length_of(world, exchange, message, sizes, rows))
+    talk.common = {"ring": np.array(about, np.int64)} | ({} if touched is None else {"rows": touched})
     clear: Expected = (
         {"samples": (np.int64, ()), "user_rows": (np.int32, (sizes.user_width,))} if exchange.clear else {}
     )
-    terms = Terms(message.round, message.exchange, number, length, settings.ring_way)
+    terms = Terms(message.round, message.exchange, number, about.length, settings.ring_way)
     keys = {user: answer["key"].tobytes() for user, answer in said.items()}
     return rows, Ring(terms, talk.ask, fewest(len(users)), clear).add_up(keys)
 
@@ -141,15 +129,15 @@ class Talk:
 
     def _read(self, reply: Reply, stage: str) -> dict[int, Columns]:
         """The answers in a reply, by user; nobody speaks for others."""
-        columns = reply.columns
-        if (
-            columns is None
-            or "users" not in columns
-            or (reply.round, reply.exchange) != (self.message.round, self.message.exchange)
-        ):
+        columns, tag = reply.columns, ORDER.index(stage)
+        if columns is None or (reply.round, reply.exchange) != (self.message.round, self.message.exchange):
             return {}
+        if any(name not in columns or columns[name].ndim != 1 for name in ("users", "stage")):
+            return {}  # of nobody, or nonsense
         n = len(columns["users"])
-        if any(not column.ndim or len(column) != n for column in columns.values()):
+        if columns["users"].dtype != np.int32 or any(
+            not column.ndim or len(column) != n for column in columns.values()
+        ):
             return {}
         self.up += (
             message_size(Message(reply.round, columns["users"], {}, {k: v for k, v in columns.items() if k != "users"}))
@@ -158,10 +146,11 @@ class Talk:
         if stage == "upload" and reply.kept:
             self.kept.append((reply.asked, reply.kept))
         mine = set(reply.asked.tolist())
+        said = {name: column for name, column in columns.items() if name not in ("users", "stage")}
         return {
-            user: {name: column[k] for name, column in columns.items() if name != "users"}
+            user: {name: column[k] for name, column in said.items()}
             for k, user in enumerate(columns["users"].tolist())
-            if user in mine
+            if user in mine and columns["stage"][k] == tag
         }
 
     def kept_by(self, users: Ints) -> tuple[tuple[Ints, Kept], ...]:

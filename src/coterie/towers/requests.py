@@ -45,6 +45,7 @@ def draw(
         others = draws.unseen_items(seen, everybody, training.n_items, n, streams.mix_array(keys))
     else:
         decoys = draws.many_unseen_items(seen, everybody, training.n_items, -(-mine.counts * n // clicks), sticky)
+        decoys = np.pad(decoys, ((0, 0), (0, 1)), constant_values=-1)  # somebody may have nothing left to ask for
         which = draws.a_set((decoys >= 0).sum(axis=1), n, streams.mix_array(keys))
         others = np.where(which < 0, -1, np.take_along_axis(decoys, np.maximum(which, 0), axis=1))
     items = np.hstack([drawn[:, :clicks], others])

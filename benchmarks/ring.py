@@ -25,7 +25,7 @@ from tables import print_parts
 from coterie import rounds
 from coterie.algorithm import Context
 from coterie.algorithms import sttfedrec
-from coterie.disclosure.requests import Request, repeated, told
+from coterie.disclosure.requests import Request, by_slopes, repeated, told
 from coterie.federation import Asked, Histories, Kept, World
 from coterie.progress import SILENT
 from coterie.protect.masks import Words
@@ -126,10 +126,27 @@ class Timed:
 
 
 def attack(dataset: str, seeds: int) -> dict[str, Any]:
+    modes = ("resampled", "sticky", "whole")
     return {
-        "part": "attack", "dataset": dataset,
-        "rows": {mode: attacked(dataset, mode) for mode in ("resampled", "sticky", "whole")},
+        "part": "attack", "dataset": dataset, "requests": {mode: attacked(dataset, mode) for mode in modes},
+        "slopes": {f"{mode}, {protect}": slopes_read(dataset, mode, protect) for mode in modes for protect in ("none", "ring")},
     }  # fmt: skip
+
+
+def slopes_read(dataset: str, mode: str, protect: str, n_rounds: int = 5) -> dict[str, float | None]:
+    """Of all requests of some rounds, which share is claimed, and how much of that is right."""
+    ready, federation, world, engine = prepared("sttfedrec-dssm", dataset, requests=mode, protect=protect)
+    state, positives, claims, right, n = federation.start(world), ready.training.positives, 0, 0, 0
+    for t in range(n_rounds):
+        cohort = federation.sample(world, state, t)
+        state, _ = rounds.play(world, sttfedrec.REQUEST, state, cohort, t, engine, 0)
+        askers, asked, numbers = state.askers, state.asked, sttfedrec.numbered(world, state, t)
+        state, _ = rounds.play(world, sttfedrec.TRAIN, state, cohort, t, engine, 1)
+        found = by_slopes(asked, numbers.asked, state.cut)
+        claims, n = claims + int((found >= 0).sum()), n + len(askers)
+        right += sum(item in positives.of(user) for user, item in zip(askers.tolist(), found.tolist(), strict=True))
+        state = rounds.pass_on(world, sttfedrec.RETURN, state, t, engine)
+    return {"claimed": round(claims / n, 3), "precision": round(right / claims, 3) if claims else None}
 
 
 def attacked(dataset: str, mode: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from coterie.disclosure.requests import Request, not_by_chance, repeated, told
+from coterie.disclosure.requests import Request, by_slopes, not_by_chance, repeated, told
 from coterie.types import Message, Rows
 
 
@@ -72,3 +72,41 @@ def test_decoys_that_are_kept_hide_clicks_and_decoys_drawn_anew_do_not(mode):
         assert after[20].recall > 0.2
     else:
         assert after[20].precision == pytest.approx(0.1, abs=0.02)
+
+
+def test_slopes_of_one_asker_by_hand():
+    """The first asked for slots 0 to 4, of which 4 is not theirs alone; the second for 4 to 6: too few."""
+    asked, slots = (
+        np.array([[10, 11, 12, 13, 14], [14, 15, 16, -1, -1]]),
+        np.array([[0, 1, 2, 3, 4], [4, 5, 6, -1, -1]]),
+    )
+    cut = np.array([[1, 0], [1, 1], [-4, -1], [1, 0], [9, 9], [1, 1], [-3, 0]])
+    assert by_slopes(asked, slots, cut).tolist() == [12, -1]
+    cut[2] = [4, 1]  # as long, but it points where the others do
+    assert by_slopes(asked, slots, cut).tolist() == [-1, -1]
+
+
+@pytest.mark.parametrize("protect", ["none", "ring"])
+def test_slopes_that_come_back_tell_clicks_whatever_hides_the_sums(protect):
+    """The limit of the split: who knows who asked, and hears the sum by item, hears single users where only one asked."""
+    pytest.importorskip("torch")
+    pytest.importorskip("cryptography")
+    from small_federation import world_for
+
+    from coterie import rounds
+    from coterie.algorithms import sttfedrec
+    from coterie.runtime.local import LocalEngine
+    from coterie.types import Training
+
+    rng, n_users, n_items = np.random.default_rng(0), 40, 3000
+    positives = rows(*(np.sort(rng.choice(n_items, 12, replace=False)).tolist() for _ in range(n_users)))
+    titles = np.array([f"Number {n}" for n in range(n_items)], dtype=object)
+    training = Training(n_users, n_items, positives, positives, None, item_texts=titles)
+    world = world_for("sttfedrec-dssm", training, users_a_round=n_users, protect=protect)
+    engine, cohort = LocalEngine.over(world, training, 1), np.arange(n_users, dtype=np.int32)
+    state, _ = rounds.play(world, sttfedrec.REQUEST, sttfedrec.start(world), cohort, 0, engine)
+    asked, numbers = state.asked, sttfedrec.numbered(world, state, 0)
+    state, _ = rounds.play(world, sttfedrec.TRAIN, state, cohort, 0, engine, 1)
+    claims = by_slopes(asked, numbers.asked, state.cut)
+    assert (claims >= 0).mean() > 0.8
+    assert np.mean([item in positives.of(user) for user, item in enumerate(claims.tolist()) if item >= 0]) > 0.95

@@ -1,7 +1,9 @@
-"""What a recommendation server can tell from requests alone: an item that somebody asks for again and again is one that they clicked.
+"""What a recommendation server can tell from requests, and from the slopes that come back to what it sent.
 
-Of items drawn anew every round hardly one comes twice, while clicks are drawn from a short history: intersecting two requests of one
-person finds clicks (STTFedRec's obfuscation does not hold). Items that a person keeps as decoys come as often as clicks do.
+An item that somebody asks for again and again is one that they clicked: of items drawn anew every round hardly one comes twice, while
+clicks are drawn from a short history (STTFedRec's obfuscation does not hold). Items that a person keeps as decoys come as often as
+clicks do. But slopes are summed by item, and where only one person asked for an item their slope is the sum: a click's is the longest
+of a request, and points against the others'.
 """
 
 from __future__ import annotations
@@ -57,6 +59,25 @@ def not_by_chance(rounds: int, share: float, n_items: int) -> int:
 
     times = np.arange(2, rounds + 2)
     return int(times[np.argmax(n_items * binom.sf(times - 1, rounds, share) < 0.5)]) if rounds > 1 else 1
+
+
+FEW = 4
+"""Slopes of one person alone that are needed to tell one from the others."""
+
+
+def by_slopes(asked: Ints, slots: Ints, cut: np.ndarray) -> Ints:
+    """(n,) the item that each asker clicked, as what came back to the slots that nobody else asked for says; -1 where it does not."""
+    askers = np.bincount(slots[slots >= 0], minlength=len(cut))
+    claims = np.full(len(asked), -1, np.int32)
+    for k, (items, mine) in enumerate(zip(asked, slots, strict=True)):
+        alone = (mine >= 0) & (askers[np.maximum(mine, 0)] == 1)
+        slopes = cut[mine[alone]].astype(np.float64)
+        if len(slopes) < FEW:
+            continue
+        longest = int(np.argmax((slopes * slopes).sum(axis=1)))
+        if slopes[longest] @ (slopes.sum(axis=0) - slopes[longest]) < 0:
+            claims[k] = items[alone][longest]
+    return claims
 
 
 def told(claimed: Bools, positives: Rows, users: Ints | Longs) -> Told:

@@ -16,11 +16,14 @@ from coterie.errors import ConfigError
 from coterie.federation import AGGREGATION, Exchange, Federation
 from coterie.progress import Watch
 from coterie.protect import rings
-from coterie.protect.answers import About, Stage, length_of
+from coterie.protect.answers import About, Stage, answer, length_of
+from coterie.protect.member import Member, Terms
+from coterie.protect.ring import Ring, announced
 from coterie.runtime.local import LocalEngine
 from coterie.runtime.transcript import DEVICES, SERVER, Transcript
 from coterie.splits import split
-from coterie.types import Message, Training
+from coterie.types import TOO_LARGE, Message, Training
+from coterie.validation import MOST_SAMPLES
 
 ONE_BY_ONE = ("sfpl", "sfpl+")
 """A round of one user cannot hide anybody."""
@@ -151,14 +154,26 @@ def test_what_a_ring_leaves_open_is_said(choices):
         assert any(words in text for text in watch.said) if words else not watch.said
 
 
-@pytest.mark.parametrize("n", [1, 50])
-def test_sums_cannot_overflow(n):
-    """The largest entries that a device may send, of as many users as may take part, stay below 2^63."""
-    from coterie.types import TOO_LARGE
-    from coterie.validation import MOST_SAMPLES
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_largest_updates_of_a_full_ring_are_added_up_exactly(sign):
+    """As large as a device may send them and weighed as heavily as may be; and as many as may take part stay below 2^63."""
+    largest = sign * (TOO_LARGE - 1) * MOST_SAMPLES
+    members = {
+        user: Member(user, Terms(0, 0, 0, 3), lambda: np.full(3, largest, np.int64).view(np.uint64))
+        for user in range(50)
+    }
 
-    assert n * (TOO_LARGE - 1) * MOST_SAMPLES < 2**63
-    assert rounds.MOST_USERS * (TOO_LARGE - 1) * (TOO_LARGE - 1) < 2**63
+    def ask(stage: str, users: Any, own: Any) -> dict[int, Any]:
+        said = answer(stage, members, users.tolist(), own)
+        told = {name: column for name, column in said.items() if name not in ("users", "stage")}
+        return {
+            user: {name: column[k] for name, column in told.items()} for k, user in enumerate(said["users"].tolist())
+        }
+
+    keys = {user: said["key"].tobytes() for user, said in announced(ask, np.arange(50, dtype=np.int32), {}).items()}
+    added = Ring(Terms(0, 0, 0, 3), ask, 25).add_up(keys)
+    assert added.numbers.view(np.int64).tolist() == [50 * largest] * 3
+    assert rounds.MOST_USERS * (TOO_LARGE - 1) * max(TOO_LARGE - 1, MOST_SAMPLES) < 2**63
 
 
 def test_settings_of_rings_are_checked():

@@ -133,6 +133,13 @@ def attack(dataset: str, seeds: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def slots_asked(world: World, state: Any, t: int) -> np.ndarray:
+    """What every asker asked for, as the aggregation server numbers it when it hands slopes on."""
+    asked = sttfedrec.numbered(world, state, t).asked
+    numbers: np.ndarray = np.where(asked < 0, -1, sttfedrec.merged(world, state, t)[0][asked])
+    return numbers
+
+
 def slopes_read(dataset: str, mode: str, protect: str, n_rounds: int = 5) -> dict[str, float | None]:
     """Of all requests of some rounds, which share is claimed, and how much of that is right."""
     ready, federation, world, engine = prepared("sttfedrec-dssm", dataset, requests=mode, protect=protect)
@@ -140,9 +147,10 @@ def slopes_read(dataset: str, mode: str, protect: str, n_rounds: int = 5) -> dic
     for t in range(n_rounds):
         cohort = federation.sample(world, state, t)
         state, _ = rounds.play(world, sttfedrec.REQUEST, state, cohort, t, engine, 0)
-        askers, asked, numbers = state.askers, state.asked, sttfedrec.numbered(world, state, t)
+        askers, asked, numbers = state.askers, state.asked, slots_asked(world, state, t)
+        state = rounds.pass_on(world, sttfedrec.SLOTS, state, t, engine)
         state, _ = rounds.play(world, sttfedrec.TRAIN, state, cohort, t, engine, 1)
-        found = by_slopes(asked, numbers.asked, state.cut)
+        found = by_slopes(asked, numbers, state.cut)
         claims, n = claims + int((found >= 0).sum()), n + len(askers)
         right += sum(item in positives.of(user) for user, item in zip(askers.tolist(), found.tolist(), strict=True))
         state = rounds.pass_on(world, sttfedrec.RETURN, state, t, engine)

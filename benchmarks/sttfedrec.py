@@ -233,6 +233,7 @@ def on_a_device(name: str, dataset: str, devices: int = 20) -> dict[str, float]:
     times, up, down, alone = [], 0.0, 0.0, np.arange(1)
     for exchange in federation.exchanges:
         if not isinstance(exchange, Exchange):
+            state = rounds.pass_on(world, exchange, state, 0, engine)
             continue
         message = rounds.asked(world, exchange, state, cohort, 0, engine)
         for k in range(len(cohort)):

@@ -152,8 +152,8 @@ class Relay:
 
     sender: str
     receiver: str
-    tell: Callable[[World, Any], tuple[Any, dict[str, np.ndarray]]]
-    """(world, the sender's state) -> its state afterwards, and what is told."""
+    tell: Callable[[World, Any, int], tuple[Any, dict[str, np.ndarray]]]
+    """(world, the sender's state, t) -> its state afterwards, and what is told."""
     hear: Callable[[World, Any, dict[str, np.ndarray], int], Any]
     """(world, the receiver's state, what was told, t) -> its state afterwards."""
 

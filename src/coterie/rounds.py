@@ -86,7 +86,7 @@ def asked(world: World, exchange: Exchange, state: Any, cohort: Ints, t: int, en
 
 def pass_on(world: World, relay: Relay, state: Any, t: int, engine: Engine) -> Any:
     """One server tells another; each sees its own part of the state."""
-    before, told = relay.tell(world.seen_by(relay.sender), state.as_seen_by(relay.sender))
+    before, told = relay.tell(world.seen_by(relay.sender), state.as_seen_by(relay.sender), t)
     _write_down(engine, t, relay.sender, relay.receiver, told)
     state = state.with_part_of(relay.sender, before)
     after = relay.hear(world.seen_by(relay.receiver), state.as_seen_by(relay.receiver), told, t)

@@ -127,6 +127,7 @@ def test_who_says_what_to_whom(name, choices):
         (DEVICES, RECOMMENDATION): columns,
         (AGGREGATION, DEVICES): {"tower"},
         (DEVICES, AGGREGATION): columns | {"item_rows", "dense"},
+        (RECOMMENDATION, AGGREGATION): {"slots"},
         (AGGREGATION, RECOMMENDATION): {"cut", "samples"},
     }
     assert all(line.bytes > 0 for line in heard.lines)
@@ -147,19 +148,33 @@ def test_the_recommendation_server_hears_numbers_of_items_and_no_labels(name, ch
 
 
 @pytest.mark.parametrize("name", SPLIT)
+def test_no_sum_of_one_ring_is_handed_on(name, choices):
+    """What comes back to items is the same whether a cohort was heard in one piece or in rings."""
+    handed = []
+    for changes in ({}, {"protect": "ring", "ring_size": 5}):
+        _, heard, _ = transcript(name, choices, rounds=2, users_a_round=18, inputs=20, embedding_size=4, **changes)
+        handed.append([line.arrays["cut"] for line in heard.seen_by(RECOMMENDATION) if "cut" in line.arrays])
+    for plain, ring in zip(*handed, strict=True):
+        assert plain.shape == ring.shape
+        np.testing.assert_array_equal(np.sort(plain, axis=0), np.sort(ring, axis=0))
+
+
+@pytest.mark.parametrize("name", SPLIT)
 def test_who_asks_for_everything_says_nothing(name, choices):
     _, heard, _ = transcript(name, choices, rounds=2, users_a_round=9, requests="whole", protect="ring")
     assert all(not line.arrays["items"].size for line in heard.seen_by(RECOMMENDATION) if line.sender == DEVICES)
-    assert not {"items", "slots"} & {key for line in heard.seen_by(AGGREGATION) for key in line.arrays}
+    of_devices = [line for line in heard.seen_by(AGGREGATION) if line.sender == DEVICES]
+    assert not {"items", "slots"} & {key for line in of_devices for key in line.arrays}
 
 
 @pytest.mark.parametrize("name", SPLIT)
 def test_the_aggregation_server_hears_slots_and_no_items(name, choices):
     """What it is told about a slot is summed over users, and which item it is changes from round to round."""
     _, heard, _ = transcript(name, choices, rounds=3, users_a_round=9)
-    slots = [line.arrays["items"] for line in heard.seen_by(AGGREGATION)]
+    of_devices = [line for line in heard.seen_by(AGGREGATION) if line.sender == DEVICES]
+    slots = [line.arrays["items"] for line in of_devices]
     assert max(map(np.max, slots)) < 90
-    assert {key for line in heard.seen_by(AGGREGATION) for key in line.arrays} <= {
+    assert {key for line in of_devices for key in line.arrays} <= {
         "users", "samples", "offsets", "items", "item_rows", "user_rows", "dense",
     }  # fmt: skip
     requests_of = [line.arrays for line in heard.seen_by(RECOMMENDATION) if line.sender == DEVICES]

@@ -105,8 +105,10 @@ def test_slopes_that_come_back_tell_clicks_whatever_hides_the_sums(protect):
     world = world_for("sttfedrec-dssm", training, users_a_round=n_users, protect=protect)
     engine, cohort = LocalEngine.over(world, training, 1), np.arange(n_users, dtype=np.int32)
     state, _ = rounds.play(world, sttfedrec.REQUEST, sttfedrec.start(world), cohort, 0, engine)
-    asked, numbers = state.asked, sttfedrec.numbered(world, state, 0)
+    asked, slots = state.asked, sttfedrec.numbered(world, state, 0).asked
+    numbers = sttfedrec.merged(world, state, 0)[0][slots]
+    state = rounds.pass_on(world, sttfedrec.SLOTS, state, 0, engine)
     state, _ = rounds.play(world, sttfedrec.TRAIN, state, cohort, 0, engine, 1)
-    claims = by_slopes(asked, numbers.asked, state.cut)
+    claims = by_slopes(asked, numbers, state.cut)
     assert (claims >= 0).mean() > 0.8
     assert np.mean([item in positives.of(user) for user, item in enumerate(claims.tolist()) if item >= 0]) > 0.95

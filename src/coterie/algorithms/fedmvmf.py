@@ -238,7 +238,7 @@ def move_user_view(world: World, state: State, sums: Sums, delegates: Delegates,
 # S sends Q to I, which takes a step of Adam on V
 
 
-def send_items(world: World, state: State) -> tuple[State, dict[str, np.ndarray]]:
+def send_items(world: World, state: State, t: int) -> tuple[State, dict[str, np.ndarray]]:
     """Nothing of a round in which nobody was heard, which is none."""
     return state, {"item_rows": state.item_rows if len(state.heard) else state.item_rows[:0]}
 
@@ -283,7 +283,7 @@ def fixed(slopes: Doubles, unit: float) -> Longs:
 # I answers, and S takes a step of Adam on Q
 
 
-def send_answer(world: World, state: State) -> tuple[State, dict[str, np.ndarray]]:
+def send_answer(world: World, state: State, t: int) -> tuple[State, dict[str, np.ndarray]]:
     return replace(state, answer=state.answer[:0]), {"cut": state.answer}
 
 

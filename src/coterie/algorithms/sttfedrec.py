@@ -62,7 +62,7 @@ from coterie.types import NOT_FINITE, TOO_LARGE, Floats, Ints, Longs, Message, S
 class State(Record):
     roles: ClassVar = {
         RECOMMENDATION: ("item_tower", "item_mean", "item_square", "askers", "asked"),
-        AGGREGATION: ("user_tower", "user_mean", "user_square", "cut", "heard"),
+        AGGREGATION: ("user_tower", "user_mean", "user_square", "cut", "heard", "merged"),
     }
     user_tower: Floats  # Theta_u
     user_mean: Floats
@@ -74,6 +74,7 @@ class State(Record):
     asked: Ints  # (n, T) for what, ascending; -1 first where there are fewer
     cut: Longs  # (slots, k) the sum of slopes by the items' vectors, in units; empty between rounds
     heard: int  # of how many users
+    merged: Ints  # (slots,) one number for an item whatever ring asked for it; empty between rounds
 
 
 # Step 1. Initialisation
@@ -90,7 +91,7 @@ def start(world: World) -> State:
     user, item = (towers.start(world.seed, what) for what in ("user tower", "item tower"))
     zeros, T = np.zeros_like(user), world.settings.compared
     nobody, nothing = np.empty(0, np.int32), np.empty((0, T), np.int32)
-    return State(user, zeros, zeros, item, zeros, zeros, nobody, nothing, no_slopes(world), 0)
+    return State(user, zeros, zeros, item, zeros, zeros, nobody, nothing, no_slopes(world), 0, nobody)
 
 
 def no_slopes(world: World) -> Longs:
@@ -183,6 +184,20 @@ def embed(world: World, state: State, cohort: Ints, t: int) -> Message:
     given[askers], places[askers] = numbers.asked, np.where(numbers.asked < 0, -1, place[numbers.asked])
     padded = np.vstack([vectors, np.zeros((1, vectors.shape[1]), np.float32)])
     return Message(t, cohort, {}, {"embeddings": padded[places], "slots": given})
+
+
+def tell_slots(world: World, state: State, t: int) -> tuple[State, dict[str, np.ndarray]]:
+    """Which slots of different rings are one item; not which item."""
+    return state, {"slots": merged(world, state, t)[0]}
+
+
+def merged(world: World, state: State, t: int) -> tuple[Ints, Ints]:
+    """One number for an item whatever ring asked for it: of every slot, and the item of each number."""
+    return numbered(world, state, t).merged(streams.at(world.seed, "merged slots", t))
+
+
+def hear_slots(world: World, state: State, told: dict[str, np.ndarray], t: int) -> State:
+    return replace(state, merged=told["slots"])
 
 
 def vectors_of(world: World, state: State, items: Ints, t: int) -> Floats:
@@ -316,17 +331,23 @@ def move_user_tower(world: World, state: State, sums: Sums, delegates: Delegates
     after = fedadam(before, sums["tower"], n, settings, settings.rate_at(t))
     return replace(
         state, user_tower=after.parameters, user_mean=after.mean, user_square=after.square,
-        cut=sums["cut"], heard=n,
+        cut=by_item(world, state, sums["cut"]), heard=n,
     )  # fmt: skip
+
+
+def by_item(world: World, state: State, cut: Longs) -> Longs:
+    """The sums of all rings by item, whichever it is."""
+    used = state.merged >= 0
+    return summed_at(state.merged[used], cut[used], int(state.merged.max()) + 1, world.settings.device)
 
 
 # Step 6. Global item model update
 
 
-def hand_on(world: World, state: State) -> tuple[State, dict[str, np.ndarray]]:
-    """What comes back to the items' vectors, by slot."""
+def hand_on(world: World, state: State, t: int) -> tuple[State, dict[str, np.ndarray]]:
+    """What comes back to the items' vectors."""
     told = {"cut": state.cut, "samples": np.array([state.heard], np.int64)}
-    return replace(state, cut=no_slopes(world), heard=0), told
+    return replace(state, cut=no_slopes(world), heard=0, merged=state.merged[:0]), told
 
 
 def move_item_tower(world: World, state: State, heard: dict[str, np.ndarray], t: int) -> State:
@@ -335,10 +356,10 @@ def move_item_tower(world: World, state: State, heard: dict[str, np.ndarray], t:
     forgotten = replace(state, askers=state.askers[:0], asked=state.asked[:0])
     if not n:
         return forgotten
-    items, place = numbered(world, state, t).distinct()
-    used = place >= 0
-    cut = mean_of(summed_at(place[used], heard["cut"][used], len(items), settings.device), n, settings.device)
-    by = Readers(settings).of_items(state.item_tower, items_read(world, items, t), catalogue(world), cut)
+    items = merged(world, state, t)[1]
+    order = np.argsort(items)
+    cut = mean_of(heard["cut"][order], n, settings.device)
+    by = Readers(settings).of_items(state.item_tower, items_read(world, items[order], t), catalogue(world), cut)
     after = fedadam(Moved(state.item_tower, state.item_mean, state.item_square), by, 1, settings, settings.rate_at(t))
     return replace(forgotten, item_tower=after.parameters, item_mean=after.mean, item_square=after.square)
 
@@ -372,8 +393,9 @@ TRAIN = Exchange(
     send_tower, client_update, add_up, move_user_tower, sizes, at_once, fused, role=AGGREGATION,
     beside=((RECOMMENDATION, embed),), ring=InRing(("cut",), rows=slots.of_ring),
 )  # fmt: skip
+SLOTS = Relay(RECOMMENDATION, AGGREGATION, tell_slots, hear_slots)
 RETURN = Relay(AGGREGATION, RECOMMENDATION, hand_on, move_item_tower)
-FEDERATION = Federation(start, sample, (REQUEST, TRAIN, RETURN), model, told=told, serve=serve)
+FEDERATION = Federation(start, sample, (REQUEST, SLOTS, TRAIN, RETURN), model, told=told, serve=serve)
 
 
 class STTFedRecCLSM(SplitTowers):

@@ -1,6 +1,7 @@
 """Slots: what a recommendation server calls items when it speaks to an aggregation server, numbered anew in every round.
 
 A ring has slots of its own, for no more items than its members ask for: what a device has to add up does not grow with the cohort.
+The aggregation server is told which slots of different rings are one item, so that it hands on no ring's sum by itself.
 """
 
 from __future__ import annotations
@@ -22,6 +23,12 @@ class Slots(NamedTuple):
         """The items, ascending, and the place of every slot's item among them; -1 where a slot has none."""
         found = np.unique(self.items[self.items >= 0])
         return found, np.where(self.items < 0, -1, np.searchsorted(found, self.items)).astype(np.int64)
+
+    def merged(self, rng: np.random.Generator) -> tuple[Ints, Ints]:
+        """One number for an item whatever ring asked for it: of every slot, -1 where it has no item; and the item of each number."""
+        found, place = self.distinct()
+        order = rng.permutation(len(found))
+        return np.where(place < 0, -1, np.argsort(order)[place]).astype(np.int32), found[order]
 
 
 def numbered(world: World, asked: Ints, rings: Sequence[Longs], rng: np.random.Generator) -> Slots:

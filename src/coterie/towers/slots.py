@@ -28,7 +28,7 @@ class Slots(NamedTuple):
         """One number for an item whatever ring asked for it: of every slot, -1 where it has no item; and the item of each number."""
         found, place = self.distinct()
         order = rng.permutation(len(found))
-        return np.where(place < 0, -1, np.argsort(order)[place]).astype(np.int32), found[order]
+        return np.append(np.argsort(order), -1)[place].astype(np.int32), found[order]
 
 
 def numbered(world: World, asked: Ints, rings: Sequence[Longs], rng: np.random.Generator) -> Slots:

@@ -92,11 +92,11 @@ def _part(world: World, exchange: Exchange, sizes: Sizes, message: Message, call
         Delegates(updates.users.copy(), updates.samples.copy(), updates.user_rows.copy()),
         int(reply_sizes(updates).sum()),
         refused,
-        tuple(_kept(reply, updates.users) for reply in replies if reply.kept),
+        tuple(kept_of(reply, updates.users) for reply in replies if reply.kept),
     )
 
 
-def _kept(reply: Reply, accepted: Ints) -> tuple[Ints, Kept]:
+def kept_of(reply: Reply, accepted: Ints) -> tuple[Ints, Kept]:
     """What devices keep of those accepted."""
     good = np.isin(reply.asked, accepted)
     return reply.asked[good], {name: rows[good] for name, rows in reply.kept.items()}

@@ -241,10 +241,12 @@ def _say_what_rings_leave_open(federation: Federation, world: World, context: Co
     if not any(e.ring for e in exchanges) or any(not e.ring and not e.clear for e in exchanges):
         raise ConfigError(
             "protect is 'ring', but this algorithm's server has to know everybody's own update; expected one that needs only sums "
-            "(fedavg, fedfast, fcf, fedmvmf, pfpl, pfpl+, fl-dssm, fl-clsm, sttfedrec-dssm, sttfedrec-clsm). Set protect=none."
+            "(docs/privacy.md has a table). Set protect=none."
         )
     Lock.fresh()  # what is not installed is better missed now than in the first round
     for said in dict.fromkeys(e.clear for e in exchanges if e.clear):
-        context.watch.say(f"rings hide sums; a server still hears of every user: {said}")
+        context.watch.say(f"rings hide single updates, but a server still hears of every user: {said}")
     if world.settings.ring_rows == "union" and any(e.ring and e.ring.by_item for e in exchanges):
-        context.watch.say("rings hide sums; with ring_rows=union a server still hears which items every user touched")
+        context.watch.say(
+            "rings hide single updates, but with ring_rows=union a server still hears which items every user touched"
+        )

@@ -20,6 +20,7 @@ from coterie.federation import Federation
 from coterie.journey import Journey, Point
 from coterie.models.recommender import Recommender
 from coterie.progress import Watch
+from coterie.protect.rings import GIVEN_UP
 from coterie.registry import algorithm
 from coterie.settings import Settings
 from coterie.splits import Split
@@ -95,8 +96,15 @@ def train(
 
 def judge_refusals(journey: Journey, watch: Watch) -> None:
     """A model that hardly anybody could train is no result, or needs a warning."""
-    refused, remedy = journey.refused.total(), "Lower learning_rate or raise reg."
-    reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(journey.refused.items()))
+    given_up, remedy = journey.refused[GIVEN_UP], "Lower learning_rate or raise reg."
+    if given_up:
+        watch.say(
+            f"{given_up:,} updates were lost with rings that were given up, since too many of their users vanished. Lower drop_out."
+        )
+    refused = journey.refused.total() - given_up
+    reasons = ", ".join(
+        f"{reason} {count:,}" for reason, count in sorted(journey.refused.items()) if reason != GIVEN_UP
+    )
     if refused and not journey.updates:
         raise Diverged(
             f"training diverged: every update was refused ({reasons}), and the model is as it began. {remedy}"

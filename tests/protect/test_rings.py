@@ -301,3 +301,25 @@ def test_somebody_who_has_everything_may_ask(mode):
         "sttfedrec-dssm", histories(1, 30, 15), 3, rounds=2, users_a_round=30, requests=mode, protect="ring"
     )
     assert np.isfinite(states[-1].user_tower).all()
+
+
+def test_lost_rings_are_no_divergence():
+    """Whoever loses rings to drop-out is told of drop-out, and not to lower the learning rate."""
+    from collections import Counter
+
+    from coterie.journey import Journey
+    from coterie.training import judge_refusals
+    from coterie.types import Ints
+
+    class Listener(Watch):
+        said = ""
+
+        def say(self, text: str) -> None:
+            self.said += text
+
+    nobody: Ints = np.zeros(3, np.int32)
+    watch = Listener()
+    judge_refusals(Journey(nobody, refused=Counter({rings.GIVEN_UP: 90})), watch)
+    assert "90 updates were lost with rings" in watch.said
+    assert "drop_out" in watch.said
+    assert "diverg" not in watch.said

@@ -10,7 +10,7 @@ import numpy as np
 
 from coterie import streams
 from coterie.federation import Asked, Delegates, Exchange, InRing, Kept, Sums, World
-from coterie.fusing import Heard
+from coterie.fusing import Heard, kept_of
 from coterie.protect.answers import ORDER, WAYS, About, Stage, length_of, parts_of_nobody, rows_of
 from coterie.protect.member import Terms
 from coterie.protect.ring import Added, Columns, Expected, GivenUp, Ring, announced, fewest
@@ -102,7 +102,8 @@ class Talk:
     common: Columns = field(default_factory=dict)
     up: int = 0
     down: int = 0
-    kept: list[tuple[Ints, Kept]] = field(default_factory=list)
+    kept: list[Reply] = field(default_factory=list)
+    """Replies with what devices keep."""
 
     def ask(self, stage: str, users: Ints, own: Columns) -> dict[int, Columns]:
         order = np.argsort(users)
@@ -144,7 +145,7 @@ class Talk:
             * n
         )
         if stage == "upload" and reply.kept:
-            self.kept.append((reply.asked, reply.kept))
+            self.kept.append(reply)
         mine = set(reply.asked.tolist())
         said = {name: column for name, column in columns.items() if name not in ("users", "stage")}
         return {
@@ -155,11 +156,7 @@ class Talk:
 
     def kept_by(self, users: Ints) -> tuple[tuple[Ints, Kept], ...]:
         """What the devices of some users keep."""
-        found = []
-        for asked, kept in self.kept:
-            good = np.isin(asked, users)
-            found.append((asked[good], {name: rows[good] for name, rows in kept.items()}))
-        return tuple(found)
+        return tuple(kept_of(reply, users) for reply in self.kept)
 
 
 def split(total: Sums, ring: InRing, rows: Ints, added: Added) -> Sums:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MANY = 8
-"""From one input in so many on, a CPU is faster with the whole matrix; a GPU always is."""
+"""From one input in so many on, a CPU is faster with the whole matrix; a GPU gets it always."""
 
 
 def shapes(n_inputs: int, widths: tuple[int, ...]) -> Shapes:

@@ -10,11 +10,13 @@ from typing import Any
 
 from pydantic import Field
 
+from coterie.algorithm import Algorithm
 from coterie.data.datasets import as_usual, dataset
 from coterie.data.filters import Filters
 from coterie.data.synthetic import Synthetic
 from coterie.errors import ConfigError
 from coterie.evaluate.protocols import Protocol, protocol
+from coterie.learners.settings import Simulated
 from coterie.registry import algorithm
 from coterie.settings import Settings, split_by_owner
 
@@ -85,6 +87,7 @@ class Experiment:
         }
         if made:
             owners["synthetic"] = Synthetic
+        _refuse_federated_settings(values, chosen)
         shares = split_by_owner(values, owners)
         choice = Choice.of(shares["choice"])
         course = Course.of(shares["course"])
@@ -131,6 +134,16 @@ class Experiment:
         if self.choice.dataset == "synthetic":
             groups.append(self.synthetic)
         return {key: value for group in groups for key, value in group.model_dump(mode="json").items()}
+
+
+def _refuse_federated_settings(values: Mapping[str, Any], chosen: Algorithm) -> None:
+    """Of an algorithm that is trained in one place."""
+    meant = [key for key in values if key in Simulated.model_fields]
+    if meant and not chosen.federated:
+        raise ConfigError(
+            f"setting {meant[0]!r} is {values[meant[0]]!r}, but {values['algorithm']} is trained in one place, without devices; "
+            "expected a federated algorithm (coterie algorithms). Leave it out."
+        )
 
 
 def changed(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

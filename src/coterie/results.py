@@ -53,7 +53,9 @@ def summary(ready: Prepared, fitted: Fitted) -> dict[str, Any]:
     if isinstance(fitted.model, Directions):
         about["download"] = fitted.model.download
     members = training.positives.counts > 0
-    return about | (journey.costs(members) | vectors(ready, fitted) if algorithm(choice.algorithm).federated else {})
+    if not algorithm(choice.algorithm).federated:
+        return about
+    return about | journey.costs(members) | vectors(ready, fitted) | in_the_clear(ready)
 
 
 def vectors(ready: Prepared, fitted: Fitted) -> dict[str, Any]:
@@ -68,6 +70,14 @@ def vectors(ready: Prepared, fitted: Fitted) -> dict[str, Any]:
         "to_best": each * (fitted.best_round or fitted.journey.round),
     }
     return {"vectors": counted}
+
+
+def in_the_clear(ready: Prepared) -> dict[str, Any]:
+    """Of a run in rings: what a server heard of everybody all the same."""
+    federation, world, _ = _federation(ready)
+    if federation is None or world.settings.protect == "none":
+        return {}
+    return {"in_the_clear": rounds.in_the_clear(federation, world)}
 
 
 def choices(ready: Prepared, fitted: Fitted) -> dict[str, Floats]:

@@ -236,17 +236,25 @@ def _say_what_rings_leave_open(federation: Federation, world: World, context: Co
     """Of a run in rings: nothing that is said in the clear goes unsaid."""
     if world.settings.protect == "none":
         return
-    opening = federation.opening(world)
-    exchanges = [e for e in (opening, *federation.exchanges) if isinstance(e, Exchange)]
+    exchanges = _exchanges(federation, world)
     if not any(e.ring for e in exchanges) or any(not e.ring and not e.clear for e in exchanges):
         raise ConfigError(
             "protect is 'ring', but this algorithm's server has to know everybody's own update; expected one that needs only sums "
             "(docs/privacy.md has a table). Set protect=none."
         )
     Lock.fresh()  # what is not installed is better missed now than in the first round
-    for said in dict.fromkeys(e.clear for e in exchanges if e.clear):
+    for said in in_the_clear(federation, world):
         context.watch.say(f"rings hide single updates, but a server still hears of every user: {said}")
+
+
+def in_the_clear(federation: Federation, world: World) -> list[str]:
+    """What a server still hears of every user of a run in rings."""
+    exchanges = _exchanges(federation, world)
+    heard = list(dict.fromkeys(e.clear for e in exchanges if e.clear))
     if world.settings.ring_rows == "union" and any(e.ring and e.ring.by_item for e in exchanges):
-        context.watch.say(
-            "rings hide single updates, but with ring_rows=union a server still hears which items every user touched"
-        )
+        heard.append("which items they touched (ring_rows=union)")
+    return heard
+
+
+def _exchanges(federation: Federation, world: World) -> list[Exchange]:
+    return [e for e in (federation.opening(world), *federation.exchanges) if isinstance(e, Exchange)]

@@ -75,7 +75,7 @@ def _first(group: type[Settings], error: ValidationError) -> str:
     rule = fault["msg"].removeprefix("Value error, ")
     rule = rule[0].lower() + rule[1:]
     hint = group.model_fields[key].description if key in group.model_fields else None
-    about = f" ({hint.splitlines()[0].rstrip('.')})" if hint else ""
+    about = f" ({' '.join(hint.split()).split('. ')[0].rstrip('.')})" if hint else ""
     return f"setting {key!r} is {fault.get('input')!r}; {rule}{about}. Change it with --set {key}=VALUE."
 
 

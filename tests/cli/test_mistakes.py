@@ -87,6 +87,18 @@ def test_set_without_an_assignment(coterie: Command, assignment: str) -> None:
     assert "--set embedding_size=16" in line
 
 
+@pytest.mark.parametrize("value", ["ring", "none"])
+def test_rings_without_devices(coterie: Command, value: str) -> None:
+    line = coterie("run", "bpr", "--protect", value).error
+    for part in ("'protect'", repr(value), "bpr is trained in one place", "Leave it out"):
+        assert part in line, line
+
+
+def test_a_hint_ends_with_its_sentence(coterie: Command) -> None:
+    line = coterie("run", "sttfedrec-dssm", "--set", "requests=some").error
+    assert "or by asking for all)" in line, line
+
+
 def test_columns_that_are_not_pairs(coterie: Command) -> None:
     assert "--columns user_id=userId" in coterie("run", "gmf", "--columns", "userId").error
 

@@ -16,7 +16,16 @@ from dataclasses import replace
 import numpy as np
 
 from coterie.algorithms import sttfedrec
-from coterie.algorithms.sttfedrec import as_algorithm, drawn_by, fixed, of_items, once, own_content, people_read
+from coterie.algorithms.sttfedrec import (
+    as_algorithm,
+    drawn_by,
+    fixed,
+    held_at_once,
+    of_items,
+    once,
+    own_content,
+    people_read,
+)
 from coterie.content import Content, read
 from coterie.federation import Delegates, Exchange, Federation, Fused, Histories, InRing, Sums, World
 from coterie.towers.learning import Read, Readers, Slopes
@@ -67,6 +76,10 @@ def sizes(world: World, state: Pair) -> Sizes:
     return Sizes(0, 0, 0, 2 * Readers(world.settings).size)
 
 
+def at_once(world: World, state: Pair) -> int:
+    return held_at_once(sizes(world, state).dense)
+
+
 def add_up(world: World, message: Message, updates: Updates) -> Sums:
     user, item = np.split(updates.dense.sum(axis=0, dtype=np.int64), 2)
     return {"user": user, "item": item}
@@ -86,7 +99,7 @@ def move(world: World, state: Pair, sums: Sums, delegates: Delegates, t: int) ->
     return state.moved(sums["user"], sums["item"], len(delegates.users), settings, settings.rate_at(t))
 
 
-EXCHANGE = Exchange(ask, client_update, add_up, move, sizes, sttfedrec.at_once, fused, ring=InRing())
+EXCHANGE = Exchange(ask, client_update, add_up, move, sizes, at_once, fused, ring=InRing())
 FEDERATION = Federation(start, sttfedrec.sample, (EXCHANGE,), sttfedrec.model, told=told, serve=sttfedrec.serve)
 
 

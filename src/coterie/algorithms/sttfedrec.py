@@ -291,8 +291,12 @@ def sizes(world: World, state: State | None = None) -> Sizes:
 
 def at_once(world: World, state: Any) -> int:
     """An update is as large as a tower: those of a large cohort together can be more than a machine has."""
-    one: int = 4 * (sizes(world).dense + world.settings.compared * world.settings.widths[-1])
-    return max(HELD // one, 1)
+    return held_at_once(sizes(world).dense + world.settings.compared * world.settings.widths[-1])
+
+
+def held_at_once(size: int) -> int:
+    """How many updates of so many numbers."""
+    return max(HELD // (4 * size), 1)
 
 
 # Step 4. Aggregation

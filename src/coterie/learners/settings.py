@@ -30,7 +30,7 @@ class Simulated(Settings):
     protect: Literal["none", "ring"] = "none"
     """What keeps single updates from servers: nothing, or rings in which users add up theirs in secret."""
     ring_size: int = Field(50, ge=5, le=50)
-    """Most users of a ring: what a device has to do does not grow with the cohort."""
+    """Most users of a ring, 5 to 50: what a device has to do does not grow with the cohort."""
     ring_rows: Literal["all", "union"] = "all"
     """Item rows that a ring adds up: all, or those that somebody in it touched, which the server then knows of everybody."""
     ring_way: Literal["seed", "numbers"] = "seed"

@@ -38,7 +38,8 @@ def hear(
         try:
             rows, added = added_up(world, exchange, sizes, number, users, talk)
         except GivenUp:
-            parts.append(Heard({}, nobody(sizes), talk.up, Counter({GIVEN_UP: len(users)}), (), talk.down))
+            stayed = sum(user not in gone for user in users.tolist())
+            parts.append(Heard({}, nobody(sizes), talk.up, +Counter({GIVEN_UP: stayed}), (), talk.down))
             continue
         for name, numbers in split(total, ring, rows, added).items():
             if name in ring.by_item:

@@ -59,6 +59,10 @@ def notes(run: Reported) -> list[str]:
         lines.append("The data has no times: what is tested was held out at random.")
     if "updates" in r:
         lines.append(costs(r))
+    if "in_the_clear" in r:
+        lines.append(
+            f"In rings; in the clear a server heard of every user: {'; '.join(r['in_the_clear']) or 'nothing'}."
+        )
     if "disclosure" in r.get("settings", {}):
         lines.append(disclosure(r))
     target = r.get("convergence", {}).get("target")

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 Part = Literal["test", "validation"]
 THE_PLANS_OWN = {"algorithm": "the methods", "dataset": "--dataset", "protocol": "--protocol", "seed": "--seeds"}
-SHOWING = ("cli", "disclosure", "report", "web")
+SHOWING = ("cli", "disclosure", "papers", "report", "reproduce", "web")
 """Parts of the package that show figures and cannot change them: an edit there leaves finished cells as they are."""
 PAUSE = 0.2
 """Seconds between two looks at a cell that another process works on."""
@@ -170,16 +170,21 @@ def _refuse_impossible(plan: Plan, methods: Sequence[Method]) -> None:
 
 def carry_out(plan: Plan, folder: Path | None = None, watch: Watch = SILENT) -> list[Outcome]:
     """Run what is missing and return every cell, in the plan's order. Several processes may share a plan and a folder."""
+    return carry_out_all([plan], folder, watch)[0]
+
+
+def carry_out_all(plans: Sequence[Plan], folder: Path | None = None, watch: Watch = SILENT) -> list[list[Outcome]]:
+    """The same of several plans as one: a cell that several of them have is run once."""
     folder = folder or cache_folder() / "cells"
     data = _Loaded(watch)
-    wanted = [(cell, folder / name(cell, data.of(cell)[1])) for cell in cells(plan)]
-    missing = {place: cell for cell, place in wanted if not _is_finished(place)}
-    runs = len({place for _, place in wanted})
-    if len(missing) < runs:
-        watch.say(f"{runs - len(missing)} of {runs} runs are there already")
+    wanted = [[(cell, folder / name(cell, data.of(cell)[1])) for cell in cells(plan)] for plan in plans]
+    places = {place: cell for of_plan in wanted for cell, place in of_plan}
+    missing = {place: cell for place, cell in places.items() if not _is_finished(place)}
+    if len(missing) < len(places):
+        watch.say(f"{len(places) - len(missing)} of {len(places)} runs are there already")
     if missing:
         _work_off(missing, data, watch)
-    return [_read(cell, place) for cell, place in wanted]
+    return [[_read(cell, place) for cell, place in of_plan] for of_plan in wanted]
 
 
 def _work_off(missing: dict[Path, Cell], data: _Loaded, watch: Watch) -> None:

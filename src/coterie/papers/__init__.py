@@ -1,0 +1,17 @@
+"""The papers that this library repeats: each a list of tables and figures, with its numbers and its claims, as data."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from coterie.errors import UnknownName
+from coterie.reproduce.items import Paper
+
+NAMES = ("fedfast", "fpl", "fedbso", "sttfedrec")
+
+
+def paper(name: str) -> Paper:
+    if name not in NAMES:
+        raise UnknownName("paper", name, NAMES)
+    found: Paper = import_module(f"coterie.papers.{name}").PAPER
+    return found

@@ -1,0 +1,179 @@
+"""A paper's experiments, run: what is missing is run, what is there is read, and every claim gets its verdict."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from coterie.config import Experiment
+from coterie.data.catalogue import DATASETS
+from coterie.data.fetch import is_here
+from coterie.errors import ConfigError, Interrupted, UnknownName
+from coterie.paths import cache_folder
+from coterie.plan import Method, Plan, carry_out_all, code_version
+from coterie.progress import SILENT, Watch
+from coterie.reproduce import found as findings
+from coterie.reproduce.checks import together
+from coterie.reproduce.items import Claim, Item, Measurement, Paper, Rows, Trial, Verdict
+from coterie.runtime import folder as disk
+
+NOT_AT_HAND = "not at hand (coterie data list says how to get {name})"
+
+
+def reproduce(
+    paper: Paper, quick: bool = False, only: Sequence[str] = (), folder: Path | None = None, watch: Watch = SILENT
+) -> dict[str, Any]:
+    """Everything that a report needs, as plain data."""
+    folder = folder or cache_folder() / "cells"
+    items = [at_hand(item, quick, paper.quick) for item in chosen(paper, only)]
+    trials = [trial for item, _ in items for trial in item.trials if isinstance(trial, Trial)]
+    outcomes = iter(carry_out_all([plan_of(trial) for trial in trials], folder, watch))
+    told = [_of_item(item, left_out, outcomes, folder, watch) for item, left_out in items]
+    return {
+        "paper": paper.name,
+        "title": paper.title,
+        "reference": paper.reference,
+        "quick": quick,
+        "items": told,
+        "machine": machine(),
+        "code": code_version(),
+    }
+
+
+def chosen(paper: Paper, only: Sequence[str]) -> list[Item]:
+    known = {item.key: item for item in paper.items}
+    for key in only:
+        if key not in known:
+            raise UnknownName("item", key, known, f" of {paper.name}")
+    return [item for key, item in known.items() if not only or key in only]
+
+
+def plan_of(trial: Trial) -> Plan:
+    return Plan((trial.dataset,), trial.methods, trial.settings, tuple(range(trial.seeds)), trial.protocol, trial.part)
+
+
+# What can be run here
+
+
+def at_hand(item: Item, quick: bool, limits: Mapping[str, float]) -> tuple[Item, dict[str, str]]:
+    """The item without trials whose data is not there, and why each was left out; of a quick look the first trial alone."""
+    left_out = {t.dataset: NOT_AT_HAND.format(name=t.dataset) for t in item.trials if not is_at_hand(t.dataset)}
+    there = [t for t in item.trials if t.dataset not in left_out]
+    if quick:
+        left_out |= {t.dataset: "not part of a quick look" for t in there[1:]}
+        there = [quicker(t, limits) for t in there[:1]]
+    return replace(item, trials=tuple(there)), left_out
+
+
+def is_at_hand(name: str) -> bool:
+    dataset = DATASETS[name]
+    return dataset.made_up or is_here(name, dataset.signature)
+
+
+def quicker(trial: Trial | Measurement, limits: Mapping[str, float]) -> Trial | Measurement:
+    """One seed, and no setting above its limit."""
+    if isinstance(trial, Measurement):
+        return trial
+    return replace(trial, seeds=1, methods=tuple(_limited(trial, method, limits) for method in trial.methods))
+
+
+def _limited(trial: Trial, method: Method, limits: Mapping[str, float]) -> Method:
+    named = {"algorithm": method.algorithm, "dataset": trial.dataset}
+    judged_by = {"protocol": trial.protocol} if trial.protocol else {}
+    settings = Experiment.of(named | judged_by | dict(method.settings)).settings
+    less = {
+        key: type(now)(min(now, limit))
+        for key, limit in limits.items()
+        if isinstance(now := getattr(settings, key, None), (int, float))
+    }
+    return method._replace(settings=dict(method.settings) | less)
+
+
+# What was found
+
+
+def _of_item(item: Item, left_out: Mapping[str, str], outcomes: Any, folder: Path, watch: Watch) -> dict[str, Any]:
+    tables = []
+    for trial in item.trials:
+        if isinstance(trial, Measurement):
+            table = findings.of_measurement(item, trial, measured(item, trial, folder, watch))
+        else:
+            table = findings.of_trial(item, trial, next(outcomes))
+        tables.append(table | {"paper": {k: list(v) for k, v in trial.paper.items()}})
+    return {
+        "key": item.key,
+        "title": item.title,
+        "about": item.about,
+        "by": item.by,
+        "tables": tables,
+        "claims": [judged(claim, tables, left_out) for claim in item.claims],
+        "absent": [*item.absent, *(f"{name}: {why}." for name, why in left_out.items())],
+    }
+
+
+def judged(claim: Claim, tables: Sequence[Mapping[str, Any]], left_out: Mapping[str, str]) -> dict[str, Any]:
+    """A claim's verdict on every dataset that it is about, and over them all."""
+    verdicts: dict[str, Verdict] = {}
+    for table in tables:
+        if not claim.datasets or table["dataset"] in claim.datasets:
+            verdicts[table["dataset"]] = claim.check(table)
+    for name, why in left_out.items():
+        if not claim.datasets or name in claim.datasets:
+            verdicts[name] = Verdict("cannot be tested", why)
+    return {
+        "name": claim.name,
+        "said": claim.said,
+        "where": claim.where,
+        "verdict": together([v.verdict for v in verdicts.values()]),
+        "by": {name: list(verdict) for name, verdict in verdicts.items()},
+    }
+
+
+def measured(item: Item, measurement: Measurement, folder: Path, watch: Watch) -> Rows:
+    """Measured once by the same code on the same machine, and kept beside the cells."""
+    about = [item.key, measurement.dataset, code_version(), machine()]
+    digest = hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=12).hexdigest()
+    place = folder / f"measured-{item.key}-{digest}"
+    try:
+        rows: Rows = json.loads((place / "rows.json").read_text())
+        return rows
+    except (OSError, ValueError):
+        pass
+    try:
+        with watch.task(f"Measuring {item.title} on {measurement.dataset}", None):
+            rows = measurement.measure()
+    except KeyboardInterrupt:
+        raise Interrupted("runs that were finished are kept. Go on with the same command.") from None
+    disk.write_text(place, "rows.json", json.dumps(rows))
+    return rows
+
+
+def machine() -> dict[str, Any]:
+    return {
+        "system": platform.platform(terse=True),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def refuse_unknown(names: Sequence[str], known: Sequence[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise UnknownName("paper", name, known)
+    if not names:
+        raise ConfigError(f"no paper is named; expected one or more of {', '.join(known)}, or all. Name one.")

@@ -10,6 +10,7 @@ import typer
 from coterie.cli import algorithms, data, runs
 from coterie.cli.compare import compare
 from coterie.cli.disclosure import disclosure
+from coterie.cli.reproduce import reproduce
 from coterie.cli.tune import tune
 
 app = typer.Typer(
@@ -24,6 +25,7 @@ app.command("run")(runs.run)
 app.command("resume")(runs.resume)
 app.command("compare")(compare)
 app.command("tune")(tune)
+app.command("reproduce")(reproduce)
 app.command("evaluate")(runs.evaluate)
 app.command("recommend")(runs.recommend)
 app.command("report")(runs.report)

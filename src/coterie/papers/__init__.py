@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from importlib import import_module, resources
 
 from coterie.errors import UnknownName
 from coterie.reproduce.items import Paper
@@ -15,3 +15,9 @@ def paper(name: str) -> Paper:
         raise UnknownName("paper", name, NAMES)
     found: Paper = import_module(f"coterie.papers.{name}").PAPER
     return found
+
+
+def prose(name: str) -> str:
+    """What is decided where the paper is silent, and what we make of it; written by hand."""
+    text = resources.files("coterie.papers").joinpath(f"{name}.md")
+    return text.read_text() if text.is_file() else ""

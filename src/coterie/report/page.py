@@ -17,7 +17,7 @@ p.about { color: #5c677d; margin-top: 0 }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 th, td { padding: .35rem .6rem; text-align: right; border-bottom: 1px solid #e3e8ee; white-space: nowrap }
 th { font-weight: 600; color: #5c677d } th:first-child, td:first-child { text-align: left }
-svg { max-width: 100%; height: auto }
+body > svg { max-width: 100%; height: auto }
 """
 
 

@@ -1,6 +1,6 @@
 """What runs of an item say, as plain data: everything that reports and verdicts need, and nothing that is not kept in JSON.
 
-    {"dataset", "protocol", "seeds", "tested_users", "data", "metrics", "rows", "tests", "diverged"}
+    {"dataset", "protocol", "seeds", "tested_users", "data", "metrics", "spread of", "rows", "tests", "diverged"}
 
 A row has `series` and `x` (its place in a figure), `metrics` and `full` (seed by seed), `costs`, `curve`, `users` (how figures
 are spread over people) and `settings`; of measurements it has `metrics` alone.
@@ -34,6 +34,7 @@ def of_trial(item: Item, trial: Trial, outcomes: Sequence[Outcome]) -> dict[str,
         "tested_users": first.get("tested_users"),
         "data": first.get("data"),
         "metrics": list(item.metrics),
+        "spread of": told_apart(item.metrics),
         "rows": {label: row(item, runs) for label, runs in by_method.items() if runs},
         "tests": tests(item, by_method, pairs_of(item, trial)),
         "diverged": {o.cell.name: o.diverged for o in outcomes if o.diverged},
@@ -58,9 +59,14 @@ def row(item: Item, runs: Sequence[Outcome]) -> dict[str, Any]:
         "full": {m: [r["full"][m] for r in results] for m in item.metrics if m in results[0]["full"]},
         "costs": {c: float(np.mean([r[c] for r in results])) for c in COSTS if c in results[0]},
         "settings": {k: v for k, v in settings.items() if k in method.settings},
-        "users": spread_over_users(runs, item.metrics[0]),
+        "users": spread_over_users(runs, told_apart(item.metrics)),
     }
     return found | ({"curve": curve(runs, item.metrics)} if any(len(run.curve) > 1 for run in runs) else {})
+
+
+def told_apart(metrics: Sequence[str]) -> str:
+    """The metric that people are told apart by: a hit is there or not, and says little of one person."""
+    return next((metric for metric in metrics if metric.startswith("NDCG")), metrics[0])
 
 
 def _of(result: Mapping[str, Any], metric: str) -> float:

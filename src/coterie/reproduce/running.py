@@ -14,7 +14,7 @@ from typing import Any
 from coterie.config import Experiment
 from coterie.data.catalogue import DATASETS
 from coterie.data.fetch import is_here
-from coterie.errors import ConfigError, Interrupted, UnknownName
+from coterie.errors import Interrupted, UnknownName
 from coterie.paths import cache_folder
 from coterie.plan import Method, Plan, carry_out_all, code_version
 from coterie.progress import SILENT, Watch
@@ -169,11 +169,3 @@ def _processor() -> str:
     except OSError:
         return platform.processor()
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
-def refuse_unknown(names: Sequence[str], known: Sequence[str]) -> None:
-    for name in names:
-        if name not in known:
-            raise UnknownName("paper", name, known)
-    if not names:
-        raise ConfigError(f"no paper is named; expected one or more of {', '.join(known)}, or all. Name one.")

@@ -1,0 +1,80 @@
+"""Figures for papers and for places without scripts: SVG and PNG by matplotlib."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from coterie.errors import MissingExtra
+from coterie.report.figures import COLOURS, Figure
+
+LOOKS: Any = {"svg.hashsalt": "coterie", "font.family": "sans-serif", "font.size": 9, "svg.fonttype": "none"}
+DENSITY = 160
+
+
+def write(figures: Sequence[Figure], folder: Path) -> None:
+    """Each figure as NAME.svg and NAME.png."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for figure in figures:
+        for kind in ("svg", "png"):
+            (folder / f"{figure.key}.{kind}").write_bytes(drawn([figure], kind))
+
+
+def drawn(figures: Sequence[Figure], kind: str, columns: int = 2) -> bytes:
+    """One or more figures as one picture."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise MissingExtra("A figure", "report") from None
+    from matplotlib.figure import Figure as Canvas
+
+    across = min(columns, len(figures))
+    down = -(-len(figures) // across)
+    with matplotlib.rc_context(LOOKS):
+        canvas = Canvas(figsize=(5.4 * across, 3.6 * down), layout="constrained")
+        panels = canvas.subplots(down, across, squeeze=False).ravel()
+        for panel, figure in zip(panels, figures, strict=False):
+            _draw(panel, figure)
+        for panel in panels[len(figures) :]:
+            panel.set_visible(False)
+        picture = io.BytesIO()
+        about = {"metadata": {"Date": None}} if kind == "svg" else {"dpi": DENSITY}
+        canvas.savefig(picture, format=kind, **about)
+    return picture.getvalue()
+
+
+def _draw(panel: Any, figure: Figure) -> None:
+    axis = figure.axes[0] if figure.axes else ""
+    for number, series in enumerate(figure.series):
+        colour, label = COLOURS[number % len(COLOURS)], series.name.replace("$", r"\$")
+        if series.level:
+            panel.axhline(series.y[0], color=colour, linestyle="--", linewidth=1.2, label=label)
+            continue
+        x = list(series.xs[axis])
+        few = len(x) <= 25
+        panel.plot(
+            x, series.y, color=colour, label=label, linewidth=1.5 if series.line else 0,
+            marker="o" if few or not series.line else None, markersize=3.5 if series.line else 5,
+        )  # fmt: skip
+        if series.low:
+            panel.fill_between(x, series.low, series.high, color=colour, alpha=0.15, linewidth=0)
+        for at, value, text in zip(x, series.y, series.labels, strict=False):
+            panel.annotate(
+                text.replace("$", r"\$"),
+                (at, value),
+                fontsize=7,
+                xytext=(0, 4),
+                textcoords="offset points",
+                ha="center",
+            )
+    if figure.log_x:
+        panel.set_xscale("log")
+    panel.set_title(figure.title.replace("$", r"\$"), loc="left", fontweight="bold", fontsize=10)
+    panel.set_xlabel(axis)
+    panel.set_ylabel(figure.y_label)
+    panel.grid(alpha=0.25)
+    panel.spines[["top", "right"]].set_visible(False)
+    if len(figure.series) > 1:
+        panel.legend(frameon=False, fontsize=7)

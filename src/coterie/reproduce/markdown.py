@@ -1,0 +1,43 @@
+"""The report of a paper as Markdown, for the docs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from coterie.report.table import markdown_list, markdown_table
+from coterie.reproduce import figures, tables
+from coterie.reproduce.page import QUICK, about
+
+
+def markdown(found: Mapping[str, Any], prose: str = "", command: str = "", pictures: str = "figures") -> str:
+    """What `running.reproduce` returns; figures are linked as PICTURES/NAME.svg."""
+    counts = ", ".join(f"{verdict} {n}" for verdict, n in tables.verdicts(found["items"]).items() if n)
+    parts = [
+        f"# {found['title']}\n",
+        f"{found['reference']}\n",
+        f"**{QUICK}**\n" if found["quick"] else "",
+        f"```\n{command}\n```\n" if command else "",
+        f"## What the paper claims, and what holds\n\nClaims: {counts}.\n",
+    ]
+    for item in found["items"]:
+        if item["claims"]:
+            parts.append(f"### {item['title']}\n\n{markdown_table(*tables.claims(item))}")
+    for item in found["items"]:
+        parts += _section(item, pictures)
+    return "\n".join(part for part in [*parts, prose, _how(found)] if part)
+
+
+def _section(item: Mapping[str, Any], pictures: str) -> list[str]:
+    parts = [f"## {item['title']}, theirs beside ours\n\n{item['about']}\n"]
+    for table in item["tables"]:
+        parts.append(f"**{table['dataset']}.** {about(table)}\n\n{markdown_table(*tables.theirs_beside_ours(table))}")
+    parts += [f"![{figure.title}]({pictures}/{figure.key}.svg)\n" for figure in figures.of_item(item) if figure.series]
+    if item["absent"]:
+        parts.append(f"Not repeated:\n\n{markdown_list(item['absent'])}")
+    return parts
+
+
+def _how(found: Mapping[str, Any]) -> str:
+    told = ", ".join(f"{key} {value}" for key, value in (found["machine"] | found["code"]).items())
+    return f"## How\n\n{told}.\n"

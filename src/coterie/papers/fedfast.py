@@ -175,5 +175,5 @@ PAPER = Paper(
     title="FedFast: going beyond average for faster training of federated recommender systems",
     reference="Muhammad, Wang, O'Reilly-Morgan, Tragos, Smyth, Hurley, Geraci, Lawlor. KDD 2020.",
     items=(TABLE2, FIGURE4, FIGURE5, SIZES, DROP_OUT),
-    quick={"rounds": 120, "epochs": 20},
+    quick={"rounds": 100, "epochs": 15},
 )

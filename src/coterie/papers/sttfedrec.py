@@ -191,5 +191,5 @@ PAPER = Paper(
     title="Split two-tower model for efficient and privacy-preserving cross-device federated recommendation",
     reference="Qin, Zhang, Liu, Qian. 2022.",
     items=(TABLE2, TABLE3, FIGURE4, FIGURE5, PRECISION),
-    quick={"rounds": 20, "epochs": 5, "evaluate_every": 2},
+    quick={"rounds": 12, "epochs": 4, "evaluate_every": 2},
 )

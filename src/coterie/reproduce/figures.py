@@ -84,7 +84,7 @@ def by_cost(name: str, table: Mapping[str, Any]) -> Figure | None:
     points = {
         label: ((row["costs"]["bytes_up"] + row["costs"]["bytes_down"]) / 1e6, mean(row["metrics"][metric]))
         for label, row in table["rows"].items()
-        if row.get("costs", {}).get("bytes_down")
+        if metric in row["metrics"] and row.get("costs", {}).get("bytes_down")
     }
     if len(points) < 3:
         return None

@@ -55,7 +55,7 @@ def row(item: Item, runs: Sequence[Outcome]) -> dict[str, Any]:
     found = {
         "series": method.algorithm if item.by else method.label,
         "x": settings.get(item.by) if item.by else None,
-        "metrics": {m: [_of(r, m) for r in results] for m in item.metrics},
+        "metrics": {m: values for m in item.metrics if (values := _all_of(results, m))},
         "full": {m: [r["full"][m] for r in results] for m in item.metrics if m in results[0]["full"]},
         "costs": {c: float(np.mean([r[c] for r in results])) for c in COSTS if c in results[0]},
         "settings": {k: v for k, v in settings.items() if k in method.settings},
@@ -69,13 +69,19 @@ def told_apart(metrics: Sequence[str]) -> str:
     return next((metric for metric in metrics if metric.startswith("NDCG")), metrics[0])
 
 
-def _of(result: Mapping[str, Any], metric: str) -> float:
+def _all_of(results: Sequence[Mapping[str, Any]], metric: str) -> list[float]:
+    """A metric seed by seed; nothing where it does not exist."""
+    values = [_of(result, metric) for result in results]
+    return [] if None in values else [float(value) for value in values if value is not None]
+
+
+def _of(result: Mapping[str, Any], metric: str) -> Any:
     """By the protocol where it says so, else by full ranking; of bias a category's disparity, of costs what travelled."""
     if metric.startswith("BD "):
-        return float(result["bias"]["categories"][metric.removeprefix("BD ")]["disparity"])
+        return ((result.get("bias") or {}).get("categories", {}).get(metric.removeprefix("BD ")) or {}).get("disparity")
     if metric.startswith("vectors"):
-        return float(result["vectors"]["step" if metric == "vectors an epoch" else "total"])
-    return float(result["metrics"].get(metric, result["full"].get(metric, float("nan"))))
+        return result.get("vectors", {}).get("step" if metric == "vectors an epoch" else "total")
+    return result["metrics"].get(metric, result["full"].get(metric))
 
 
 def curve(runs: Sequence[Outcome], metrics: Sequence[str]) -> dict[str, Any]:

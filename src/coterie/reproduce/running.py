@@ -13,8 +13,8 @@ from typing import Any
 
 from coterie.config import Experiment
 from coterie.data.catalogue import DATASETS
-from coterie.data.fetch import is_here
-from coterie.errors import Interrupted, UnknownName
+from coterie.data.fetch import bring, is_here
+from coterie.errors import FetchError, Interrupted, UnknownName
 from coterie.paths import cache_folder
 from coterie.plan import Method, Plan, carry_out_all, code_version
 from coterie.progress import SILENT, Watch
@@ -23,7 +23,8 @@ from coterie.reproduce.checks import together
 from coterie.reproduce.items import Claim, Item, Measurement, Paper, Rows, Trial, Verdict
 from coterie.runtime import folder as disk
 
-NOT_AT_HAND = "not at hand (coterie data list says how to get {name})"
+MADE_UP = {"n_users": 200, "n_items": 300, "mean_interactions": 25}
+"""What stands in where a quick look has no data."""
 
 
 def reproduce(
@@ -31,7 +32,7 @@ def reproduce(
 ) -> dict[str, Any]:
     """Everything that a report needs, as plain data."""
     folder = folder or cache_folder() / "cells"
-    items = [at_hand(item, quick, paper.quick) for item in chosen(paper, only)]
+    items = [at_hand(item, quick, paper.quick, watch) for item in chosen(paper, only)]
     trials = [trial for item, _ in items for trial in item.trials if isinstance(trial, Trial)]
     outcomes = iter(carry_out_all([plan_of(trial) for trial in trials], folder, watch))
     told = [_of_item(item, left_out, outcomes, folder, watch) for item, left_out in items]
@@ -61,19 +62,35 @@ def plan_of(trial: Trial) -> Plan:
 # What can be run here
 
 
-def at_hand(item: Item, quick: bool, limits: Mapping[str, float]) -> tuple[Item, dict[str, str]]:
-    """The item without trials whose data is not there, and why each was left out; of a quick look the first trial alone."""
-    left_out = {t.dataset: NOT_AT_HAND.format(name=t.dataset) for t in item.trials if not is_at_hand(t.dataset)}
+def at_hand(item: Item, quick: bool, limits: Mapping[str, float], watch: Watch) -> tuple[Item, dict[str, str]]:
+    """The item with the trials that can be run, and why each of the others was left out.
+
+    A quick look is at the first trial alone, fetches nothing, and has made-up data stand in where there is no other.
+    """
+    left_out = {t.dataset: why for t in item.trials if (why := missing(t.dataset, quick, watch))}
     there = [t for t in item.trials if t.dataset not in left_out]
     if quick:
         left_out |= {t.dataset: "not part of a quick look" for t in there[1:]}
-        there = [quicker(t, limits) for t in there[:1]]
+        there = [quicker(t, limits) for t in (there or stand_ins(item))[:1]]
     return replace(item, trials=tuple(there)), left_out
 
 
-def is_at_hand(name: str) -> bool:
-    dataset = DATASETS[name]
-    return dataset.made_up or is_here(name, dataset.signature)
+def missing(name: str, quick: bool, watch: Watch) -> str:
+    """Why a dataset cannot be had; "" if it can."""
+    wanted = DATASETS[name]
+    if wanted.made_up or is_here(name, wanted.signature):
+        return ""
+    if quick or not wanted.sources:
+        return f"not at hand (coterie data list says how to get {name})"
+    try:
+        bring(name, wanted.signature, wanted.sources, wanted.by_hand, watch)
+    except FetchError as error:
+        return str(error)
+    return ""
+
+
+def stand_ins(item: Item) -> list[Trial | Measurement]:
+    return [replace(t, dataset="synthetic", settings=MADE_UP, paper={}) for t in item.trials if isinstance(t, Trial)]
 
 
 def quicker(trial: Trial | Measurement, limits: Mapping[str, float]) -> Trial | Measurement:

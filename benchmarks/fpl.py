@@ -1,20 +1,15 @@
-"""FPL's experiments (Sections 5 and 6 of the paper) on our side of the comparison. Prints one JSON object per part.
+"""FPL beside its tables: how settings were found, rounds to a target, what a curious server learns. Prints one JSON object per part.
 
-    python benchmarks/fpl.py tables --seeds 3
-    python benchmarks/fpl.py sweep --seeds 3
+    python benchmarks/fpl.py search --datasets foursquare-italy ml-100k ml-1m
     python benchmarks/fpl.py grid attackers speed
-    python benchmarks/fpl.py movielens --datasets ml-100k ml-1m --seeds 3
 
-    tables      the eleven rows of Tables 2 and 3 (and of Table 6) with the paper's search, and with every method tuned for itself;
-                paired tests, and what each sentence of Sections 6.1 to 6.4 says beside what was found
-    sweep       the four modes at pi = 0, 0.1 ... 1: accuracy, coverage, Gini, bias, epochs to the best, costs (Table 4) and which modes
-                nobody beats in both
+    search      the settings of the paper's tables: by the paper's search, and with every method tuned for itself
     grid        rounds to a target over clients a round and triples a client (Section 4.3)
-    movielens   pFPL+ at the pi that validation chose, against BPR-MF
     attackers   what a curious server learns at pi = 0, 0.1, 0.5, 1 after 10 and 100 rounds
     speed       an epoch of pFPL+ with 50 factors
 
-On Foursquare-Italy unless datasets are named. Everything is chosen on validation, by precision at ten. Cells that were run before are not run again.
+The paper's tables and figures are `coterie reproduce fpl`. On Foursquare-Italy unless datasets are named; everything is chosen on validation,
+by precision at ten. Cells that were run before are not run again.
 """
 
 from __future__ import annotations
@@ -26,7 +21,7 @@ from dataclasses import replace
 from statistics import mean
 from typing import Any
 
-from tables import OPTIONS, carried_out, of, print_parts, spread, tests
+from tables import OPTIONS, carried_out, of, print_parts, spread
 
 from coterie import rounds
 from coterie.algorithm import Context
@@ -34,24 +29,13 @@ from coterie.algorithms import fpl
 from coterie.config import Experiment
 from coterie.disclosure.replay import Replay
 from coterie.experiment import prepare
+from coterie.papers.fpl import MODES, PIS
 from coterie.plan import Method, Outcome, Plan
 from coterie.progress import SILENT
 from coterie.registry import algorithm
-from coterie.runtime.local import LocalEngine
 from coterie.tuning import Search, tune
 
-P, R, F1, IC, GINI = "P@10", "R@10", "F1@10", "IC@10", "Gini@10"
-MODES = ("sfpl", "sfpl+", "pfpl", "pfpl+")
-PIS = tuple(n / 10 for n in range(11))
-PAPER = {  # Tables 2 and 3, Italy: P@10, R@10, IC@10, Gini@10
-    "random": (0.00030, 0.00029, 10478, 0.28914), "popular": (0.04634, 0.05506, 19, 0.00035),
-    "userknn": (0.06881, 0.07833, 577, 0.00282), "itemknn": (0.04663, 0.05356, 3241, 0.03293),
-    "multivae": (0.10421, 0.21324, 165, 0.02336), "bpr": (0.04560, 0.05458, 19, 0.00036),
-    "fcf": (0.03126, 0.03708, 403, 0.00158), "sfpl": (0.04701, 0.05600, 18, 0.00036),
-    "sfpl+": (0.05595, 0.06229, 932, 0.00789), "pfpl": (0.04642, 0.05465, 96, 0.00056),
-    "pfpl+": (0.05565, 0.06291, 936, 0.00725),
-}  # fmt: skip
-BEST_PI = {"sfpl": 0.4, "sfpl+": 0.2, "pfpl": 1.0, "pfpl+": 0.1}
+P = "P@10"
 RATES, SIZES, EPOCHS = (0.005, 0.05, 0.5), (10, 20, 50), (10, 20, 30, 40, 50)
 TOPOLOGIES = ((200, 100), (300, 100), (600, 200))
 TRIALS = {"foursquare-italy": 20, "ml-100k": 20, "ml-1m": 40}
@@ -148,126 +132,30 @@ def searched(dataset: str, name: str, **held: Any) -> dict[str, Any]:
     return dict(tune(replace(search, held=held), OPTIONS.cells).best.settings)
 
 
-# Tables 2, 3 and 6, and the claims about them
+# What `coterie reproduce fpl` runs
 
 
-def tables(dataset: str, seeds: int) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "part": "tables",
-        "dataset": dataset,
-        "seeds": seeds,
-        "paper": PAPER,
-        "paper's best pi": BEST_PI,
-    }
-    for label, chosen in (("paper's search", papers_choice(dataset)), ("own search", own_choice(dataset))):
-        methods = tuple(chosen.values())
-        outcomes = tested(dataset, methods, seeds)
-        found[label] = {
-            "settings": {m.label: dict(m.settings) for m in methods},
-            "rows": {m.label: row(of(outcomes, m.label)) for m in methods},
-            "tests": {
-                mode: tests(outcomes, mode, [m.label for m in methods if m.label not in (mode, "random")], (P, R))
-                for mode in MODES
-            },
-        }
-    return found
-
-
-def tested(dataset: str, methods: Sequence[Method], seeds: int) -> list[Outcome]:
-    return carried_out(Plan((dataset,), tuple(methods), {"evaluate_every": 1000}, tuple(range(seeds)), "holdout"))
-
-
-def row(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    results = [outcome.result for outcome in outcomes]
-    shown: dict[str, Any] = {
-        name: fine([r["full"][name] for r in results])
-        for name in (P, R, F1, IC, GINI, "UC")
-        if name in results[0]["full"]
-    }
-    shown |= {
-        name: fine([r["full"][name] for r in results]) for name in results[0]["full"] if name.startswith("served:")
-    }
-    if results[0].get("bias"):
-        shown["bias"] = disparity(results)
-    if "vectors" in results[0]:
-        shown["vectors"] = results[0]["vectors"]
-    return shown | {
-        "seconds": spread([r["seconds"] for r in results]),
-        "bytes_up": mean(r["bytes_up"] for r in results),
-        "bytes_down": mean(r["bytes_down"] for r in results),
-    }
-
-
-def fine(values: Sequence[float]) -> dict[str, float]:
-    """Precision on a large catalogue needs five digits."""
-    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
-    return {"mean": round(mean(values), 5), "sd": round(deviation, 5)}
-
-
-def disparity(results: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Bias disparity of every category, averaged over seeds."""
-    told = [r["bias"]["categories"] for r in results]
-    return {name: round(mean(t[name]["disparity"] for t in told), 3) for name in told[0]}
-
-
-# pi from 0 to 1
-
-
-def sweep(dataset: str, seeds: int) -> dict[str, Any]:
-    """Rate and size as BPR-MF chose them; epochs by validation for each mode and pi."""
+def search(dataset: str, seeds: int) -> dict[str, Any]:
+    """Of Italy both searches and epochs by pi; of MovieLens BPR-MF and pFPL+, tuned with as many trials."""
+    if dataset != "foursquare-italy":
+        methods = {"bpr": searched(dataset, "bpr"), "pfpl+": searched(dataset, "pfpl+", **LONG)}
+        return {"part": "search", "dataset": dataset, "settings": methods}
     bpr = papers_choice_of_bpr(dataset)
     rate, size = bpr.settings["learning_rate"], bpr.settings["embedding_size"]
-    chosen = {
-        (mode, pi): best_of(dataset, f"{mode} {pi}", [disclosing(mode, rate, size, pi)], range(5, 51, 5))
+    epochs = {
+        mode: {
+            pi: best_of(dataset, mode, [disclosing(mode, rate, size, pi)], range(5, 51, 5)).settings["epochs"]
+            for pi in PIS
+        }
         for mode in MODES
-        for pi in PIS
     }
-    outcomes = tested(dataset, list(chosen.values()), seeds)
-    rows = {
-        key: row(of(outcomes, method.label)) | {"epochs": method.settings["epochs"]} for key, method in chosen.items()
-    }
-    costs = {key: vectors(dataset, method) for key, method in chosen.items()}
-    found = {mode: {str(pi): rows[mode, pi] | costs[mode, pi] for pi in PIS} for mode in MODES}
-    best = {mode: max(PIS, key=lambda pi: rows[mode, pi][P]["mean"]) for mode in MODES}
-    return {
-        "part": "sweep",
-        "dataset": dataset,
-        "seeds": seeds,
-        "rate": rate,
-        "size": size,
-        "modes": found,
-        "best pi": best,
-        "nobody beats": pareto(
-            {mode: (rows[mode, best[mode]][P]["mean"], costs[mode, best[mode]]["TCC"]) for mode in MODES}
-        ),
-        "against pi = 1": {
-            mode: tests(outcomes, f"{mode} {best[mode]}", [f"{mode} 1.0"], (P,)) for mode in MODES if best[mode] != 1
-        },
-    }
+    found = {"paper": papers_choice(dataset), "own": own_choice(dataset)}
+    settings = {way: {name: dict(m.settings) for name, m in chosen.items()} for way, chosen in found.items()}
+    return {"part": "search", "dataset": dataset, "settings": settings | {"epochs by pi": epochs}}
 
 
-def vectors(dataset: str, method: Method) -> dict[str, float]:
-    """CCE, and TCC up to the best epoch, as defined and as Table 4 counts."""
-    ready = prepare(
-        Experiment.of(
-            {"algorithm": method.algorithm, "dataset": dataset, "protocol": "holdout"} | dict(method.settings)
-        ),
-        None,
-        SILENT,
-    )
-    world = rounds.world_of(ready.training, ready.experiment.settings, 0)
-    node, epochs = LocalEngine.over(world, ready.training, 1).nodes[0], method.settings["epochs"]
-    CCE, printed = fpl.vectors_an_epoch(world, node), fpl.vectors_an_epoch_as_printed(world, node)
-    return {"CCE": CCE, "TCC": CCE * epochs, "TCC as printed": printed * epochs}
-
-
-def pareto(points: dict[str, tuple[float, float]]) -> list[str]:
-    """Those that nobody is at least as precise as for less."""
-    return [
-        name
-        for name, (gain, cost) in points.items()
-        if not any(g >= gain and c <= cost and (g, c) != (gain, cost) for g, c in points.values())
-    ]
+LONG = {"epochs": 400, "evaluate_every": 20, "patience": 5}
+"""One round an epoch moves every item once: pFPL+ needs more of them on dense data."""
 
 
 # Section 4.3
@@ -320,40 +208,6 @@ def rounds_in_an_epoch(experiment: Experiment) -> int:
     return fpl.rounds_an_epoch(rounds.world_of(ready.parts.for_tuning().training(), experiment.settings, 0))
 
 
-# MovieLens
-
-
-def movielens(dataset: str, seeds: int) -> dict[str, Any]:
-    """Both tuned on validation with as many trials."""
-    methods = [
-        Method("bpr", "bpr", searched(dataset, "bpr")),
-        Method("pfpl+", "pfpl+", searched(dataset, "pfpl+", **LONG)),
-    ]
-    outcomes = tested(dataset, methods, seeds)
-    shares = {
-        metric: [
-            o.result["full"][metric] / b.result["full"][metric]
-            for o, b in zip(of(outcomes, "pfpl+"), of(outcomes, "bpr"), strict=True)
-        ]
-        for metric in (P, R)
-    }
-    return {
-        "part": "movielens",
-        "dataset": dataset,
-        "seeds": seeds,
-        "settings": {m.label: dict(m.settings) for m in methods},
-        "rows": {m.label: row(of(outcomes, m.label)) for m in methods},
-        "share of BPR-MF": {
-            metric: spread(values) | {"bar": 0.98, "holds": mean(values) >= 0.98} for metric, values in shares.items()
-        },
-        "tests": tests(outcomes, "pfpl+", ["bpr"], (P, R)),
-    }
-
-
-LONG = {"epochs": 400, "evaluate_every": 20, "patience": 5}
-"""One round an epoch moves every item once: pFPL+ needs more of them on dense data."""
-
-
 # What it costs and what it gives away
 
 
@@ -399,7 +253,7 @@ def speed(dataset: str, seeds: int) -> dict[str, Any]:
     return {"part": "speed", "dataset": dataset, "seconds an epoch": found, "bar": {"pfpl+": 0.04}}
 
 
-PARTS = {"tables": tables, "sweep": sweep, "grid": grid, "movielens": movielens, "attackers": attackers, "speed": speed}
+PARTS = {"search": search, "grid": grid, "attackers": attackers, "speed": speed}
 
 
 if __name__ == "__main__":

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 def reproduce(
     papers: Annotated[
         list[str],
-        typer.Argument(metavar="PAPER...", help="fedfast, fpl, fedbso, sttfedrec, or all.", show_default=False),
+        typer.Argument(
+            metavar="PAPER...", help="fedfast, fpl, fedbso, sttfedrec, leaks (our own), or all.", show_default=False
+        ),
     ],
     quick: Annotated[
         bool, typer.Option("--quick", help="One seed, the smallest data, few rounds: minutes, not hours.")

@@ -1,4 +1,4 @@
-"""The papers that this library repeats: each a list of tables and figures, with its numbers and its claims, as data."""
+"""The papers that this library repeats, and a comparison of our own: each a list of tables and figures, with its numbers and its claims, as data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib import import_module, resources
 from coterie.errors import UnknownName
 from coterie.reproduce.items import Paper
 
-NAMES = ("fedfast", "fpl", "fedbso", "sttfedrec")
+NAMES = ("fedfast", "fpl", "fedbso", "sttfedrec", "leaks")
 
 
 def paper(name: str) -> Paper:

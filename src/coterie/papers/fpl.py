@@ -6,7 +6,19 @@ from collections.abc import Mapping
 
 from coterie.papers.found import found
 from coterie.plan import Method
-from coterie.reproduce.checks import Ahead, All, BestBelow, Flat, Level, Ordered, Pareto, Rises, ShareOf, Untestable
+from coterie.reproduce.checks import (
+    Ahead,
+    All,
+    BestBelow,
+    Every,
+    Flat,
+    Level,
+    Ordered,
+    Pareto,
+    Rises,
+    ShareOf,
+    Untestable,
+)
 from coterie.reproduce.items import Claim, Item, Paper, Trial
 
 P, R, F1, IC, GINI = "P@10", "R@10", "F1@10", "IC@10", "Gini@10"
@@ -52,6 +64,11 @@ def pair(one: str, other: str, metric: str = P, tuned: bool = True) -> All:
     return All(tuple(Ahead(one + way, other + (way if other not in METHODS[:2] else ""), metric) for way in ways))
 
 
+def ahead_of_all(one: str, *others: str) -> All:
+    """Of every other method, with the paper's search and with each tuned for itself."""
+    return All(tuple(Every(tuple(Ahead(one + way, other + way, P) for other in others)) for way in ("", TUNED)))
+
+
 def level(one: str, other: str) -> All:
     """Within 0.002 of P@10, a twentieth of the best there is."""
     return All(tuple(Level(one + way, other + way, P, 0.002) for way in ("", TUNED)))
@@ -65,8 +82,8 @@ TABLE2 = Item(
     metrics=(P, R),
     trials=(chosen(ACCURACY),),
     claims=(
-        Claim("vae-is-best", "the variational autoencoder is ahead of all others", "6.1", All((pair("multivae", "userknn"), pair("multivae", "pfpl+")))),
-        Claim("userknn-is-next", "User-kNN is ahead of all but that", "6.1", All((pair("userknn", "bpr"), pair("userknn", "fcf"), pair("userknn", "pfpl+")))),
+        Claim("vae-is-best", "the variational autoencoder is ahead of all others", "6.1", ahead_of_all("multivae", "userknn", "itemknn", "bpr", "fcf", *MODES)),
+        Claim("userknn-is-next", "User-kNN is ahead of all but that", "6.1", ahead_of_all("userknn", "itemknn", "bpr", "fcf", *MODES)),
         Claim("itemknn-like-bpr", "Item-kNN and BPR-MF are about the same", "6.1", level("itemknn", "bpr")),
         Claim("sfpl-slightly-ahead-of-bpr", "sFPL is slightly ahead of BPR-MF with a small pi", "6.1", pair("sfpl", "bpr")),
         Claim("sfplplus-ahead-of-bpr", "sFPL+ is significantly ahead of BPR-MF", "6.1", pair("sfpl+", "bpr")),
@@ -86,7 +103,7 @@ TABLE3 = Item(
     metrics=(IC, GINI),
     trials=(chosen(DIVERSITY),),
     claims=(
-        Claim("sfpl-like-bpr", "sFPL is as diverse as BPR-MF (bar: coverage within a fifth)", "6.1", All((ShareOf("sfpl", "bpr", IC, 0.8), ShareOf("bpr", "sfpl", IC, 0.8)))),
+        Claim("sfpl-like-bpr", "sFPL is as diverse as BPR-MF (bar: coverage within a fifth)", "6.1", Every((ShareOf("sfpl", "bpr", IC, 0.8), ShareOf("bpr", "sfpl", IC, 0.8)))),
         Claim("diversity-rises-with-computation", "local computation raises coverage and Gini", "6.2",
               All(tuple(Ordered(two, m) for two in (("sfpl+", "sfpl"), ("pfpl+", "pfpl")) for m in (IC, GINI)))),
         Claim("more-diverse-than-bpr", "FPL's lists are more diverse than BPR-MF's", "6.2", All(tuple(Ordered((mode, "bpr"), IC) for mode in MODES))),
@@ -134,7 +151,7 @@ TABLE4 = Item(
     by="disclosure",
     trials=(Trial(dataset=ITALY, methods=SWEEP, protocol="holdout", seeds=3),),
     claims=(
-        Claim("pi-hardly-changes-costs", "pi does not change what is sent in an epoch (bar: a tenth of a percent)", "6.3", All(tuple(Flat("vectors an epoch", 0.001, mode, relative=True) for mode in MODES))),
+        Claim("pi-hardly-changes-costs", "pi does not change what is sent in an epoch (bar: half a percent)", "6.3", All(tuple(Flat("vectors an epoch", 0.005, mode, relative=True) for mode in MODES))),
         Claim("pi-changes-precision", "precision depends much on pi", "6.3", All(tuple(Rises(mode, P, 0.001, above=0.05) for mode in MODES))),
         Claim("pfplplus-is-optimal", "pFPL+ is the best mode in precision and cost together: nobody is at least as precise for less", "6.3", Pareto("pfpl+", MODES, P, "vectors")),
         Claim("no-trade-off", "saving communication costs no accuracy (bar: the plus modes' best precision is not below)", "6.3",

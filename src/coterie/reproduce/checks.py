@@ -318,6 +318,15 @@ class All:
 
 
 @dataclass(frozen=True, slots=True)
+class Every(All):
+    """Several checks of which none may fail: what is ahead of all is behind nobody."""
+
+    def __call__(self, found: Found) -> Verdict:
+        verdict, told = All.__call__(self, found)
+        return Verdict("does not hold" if verdict == "holds in part" else verdict, told)
+
+
+@dataclass(frozen=True, slots=True)
 class Untestable:
     why: str
 

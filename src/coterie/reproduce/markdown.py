@@ -7,7 +7,7 @@ from typing import Any
 
 from coterie.report.table import markdown_list, markdown_table
 from coterie.reproduce import figures, tables
-from coterie.reproduce.page import QUICK, about
+from coterie.reproduce.page import QUICK, about, machines, told
 
 
 def markdown(found: Mapping[str, Any], prose: str = "", command: str = "", pictures: str = "figures") -> str:
@@ -39,5 +39,4 @@ def _section(item: Mapping[str, Any], pictures: str) -> list[str]:
 
 
 def _how(found: Mapping[str, Any]) -> str:
-    told = ", ".join(f"{key} {value}" for key, value in (found["machine"] | found["code"]).items())
-    return f"## How\n\n{told}.\n"
+    return f"## How\n\n{markdown_list([told(found['code']), *machines(found)])}"

@@ -117,7 +117,7 @@ def rendered(text: str, inline: bool = False) -> str:
 
 
 def _how(found: Mapping[str, Any], command: str) -> str:
-    rows: list[Sequence[str]] = [[key, str(value)] for key, value in (found["machine"] | found["code"]).items()]
+    rows: list[Sequence[str]] = [["code", told(found["code"])], *(["machine", text] for text in machines(found))]
     settings = "".join(
         f"<details><summary>{escape(item['title'])}, {escape(table['dataset'])}</summary><pre>{escape(_settings(table))}</pre></details>"
         for item in found["items"]
@@ -125,6 +125,18 @@ def _how(found: Mapping[str, Any], command: str) -> str:
         if any("settings" in row for row in table["rows"].values())
     )
     return f"<h2 id=how>How</h2><pre>{escape(command)}</pre>{html_table(['', ''], rows)}<h3>Settings</h3>{settings}"
+
+
+def machines(found: Mapping[str, Any]) -> list[str]:
+    """What items were run on, and which where those differ."""
+    by_machine: dict[str, list[str]] = {}
+    for item in found["items"]:
+        by_machine.setdefault(told(item["machine"]), []).append(item["title"].split(":")[0])
+    return [text if len(by_machine) == 1 else f"{text} ({', '.join(names)})" for text, names in by_machine.items()]
+
+
+def told(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in values.items())
 
 
 def _settings(table: Mapping[str, Any]) -> str:

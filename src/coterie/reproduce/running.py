@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import platform
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +43,6 @@ def reproduce(
         "reference": paper.reference,
         "quick": quick,
         "items": told,
-        "machine": machine(),
         "code": code_version(),
     }
 
@@ -130,6 +130,7 @@ def _of_item(item: Item, left_out: Mapping[str, str], outcomes: Any, folder: Pat
         "by": item.by,
         "tables": tables,
         "claims": [judged(claim, tables, left_out) for claim in item.claims],
+        "machine": machine(),
         "absent": [*item.absent, *(f"{name}: {why}." for name, why in left_out.items())],
     }
 
@@ -172,12 +173,14 @@ def measured(item: Item, measurement: Measurement, folder: Path, watch: Watch) -
 
 
 def machine() -> dict[str, Any]:
-    return {
+    about = {
         "system": platform.platform(terse=True),
         "processor": _processor(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
     }
+    torch = sys.modules.get("torch")
+    return about | ({"gpu": torch.cuda.get_device_name()} if torch is not None and torch.cuda.is_available() else {})
 
 
 def _processor() -> str:

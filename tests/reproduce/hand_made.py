@@ -1,0 +1,74 @@
+"""What was found on one dataset, made by hand: three seeds of `good` and `weak`, and a sweep over p."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def row(
+    values: list[float], curve: list[list[float]] | None = None, x: float | None = None, series: str = ""
+) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "series": series, "x": x, "metrics": {"HR@10": values}, "full": {"HR@10": [v / 10 for v in values]},
+        "costs": {"rounds": 30.0, "seconds": 1.5, "bytes_up": 2e6, "bytes_down": 4e6}, "users": [0.0, 0.5, 1.0] * 7, "settings": {"reg": 0.1},
+    }  # fmt: skip
+    if curve:
+        rounds = [10, 20, 30]
+        found["curve"] = {
+            "part": "test", "rounds": rounds, "MB": [2.0, 4.0, 6.0], "seconds": [0.5, 1.0, 1.5], "values": {"HR@10": curve},
+        }  # fmt: skip
+    return found
+
+
+def paired(first: str, other: str, difference: float, low: float, high: float, p: float) -> dict[str, Any]:
+    return {
+        "first": first,
+        "other": other,
+        "metric": "HR@10",
+        "difference": difference,
+        "low": low,
+        "high": high,
+        "p": p,
+    }
+
+
+def table(**more: Any) -> dict[str, Any]:
+    rows = {
+        "good": row([0.8, 0.9], [[0.5, 0.8, 0.8], [0.6, 0.9, 0.9]]),
+        "weak": row([0.4, 0.5], [[0.2, 0.3, 0.4], [0.3, 0.5, 0.45]]),
+    }
+    tests = [paired("good", "weak", 0.4, 0.3, 0.5, 0.001), paired("weak", "good", -0.4, -0.5, -0.3, 0.001)]
+    found = {
+        "dataset": "made-up", "protocol": "loo-50", "seeds": 2, "tested_users": 100, "data": "abc", "metrics": ["HR@10"], "spread of": "HR@10",
+        "rows": rows, "tests": tests, "diverged": {}, "paper": {"good": [0.9]},
+    }  # fmt: skip
+    return found | more
+
+
+def sweep(values: dict[float, list[float]], series: str = "ours") -> dict[str, Any]:
+    return table(rows={f"p = {x:g}": row(v, x=x, series=series) for x, v in values.items()}, tests=[])
+
+
+def report(**more: Any) -> dict[str, Any]:
+    """What `running.reproduce` returns."""
+    claim = {
+        "name": "ahead",
+        "said": "good is <b>ahead</b> of weak",
+        "where": "4.1",
+        "verdict": "holds",
+        "by": {"made-up": ["holds", "0.85 against 0.45 & more"]},
+    }
+    item = {
+        "key": "table2",
+        "title": "Table 2: accuracy",
+        "about": "See `good`.",
+        "by": "",
+        "tables": [table()],
+        "claims": [claim],
+        "absent": ["Nothing <i>else</i>."],
+        "machine": {"cores": 2},
+    }
+    return {
+        "paper": "made-up", "title": "A paper", "reference": "Nobody. 2026.", "quick": False, "items": [item],
+        "code": {"coterie": "0.1.0"},
+    } | more  # fmt: skip

@@ -1,0 +1,120 @@
+"""Verdicts by hand-made figures: every check holds where it should, and does not where it should not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from reproduce.hand_made import paired, row, sweep, table
+
+from coterie.reproduce import checks
+from coterie.reproduce.checks import (
+    Ahead,
+    All,
+    BestBelow,
+    Flat,
+    GainsMore,
+    Level,
+    NeverBelow,
+    Ordered,
+    Pareto,
+    Reaches,
+    Rises,
+    Settles,
+    ShareOf,
+    Sooner,
+    Steadier,
+    Times,
+    TimesSooner,
+    Untestable,
+)  # fmt: skip
+from coterie.reproduce.items import Pair
+
+HR = "HR@10"
+GOOD = [
+    (Ahead("good", "weak", HR), "+0.4000 [+0.3000, +0.5000], p = 0.001"),
+    (Ahead("good", "weak", HR, by=0.39), "0.85 against 0.45"),
+    (Level("good", "weak", HR, 0.5), "bar ±0.5"),
+    (ShareOf("good", "weak", HR, 1.9), "1.900 of weak (least seed 1.800)"),
+    (Reaches("good", "weak", HR, 10), "0.450 is reached at round 10, 10"),
+    (NeverBelow("good", "weak", (HR,), 10), "after round 10: +0.400"),
+    (Steadier("good", "weak", HR, 20), "0.0000, weak 0.0375"),
+    (Sooner("good", "weak", HR), "at round 20, 20; weak at 30, 20"),
+    (Settles("good", HR, 0.95, 0.5), "from round 10, 10 of 30 on"),
+    (TimesSooner("good", "weak", HR, 2), "3.0, 2.0 times sooner"),
+    (Ordered(("good", "weak"), HR), "good 0.85, weak 0.45"),
+    (Times("good", "weak", HR, 1.5, 2), "1.89 times weak"),
+    (All((Ahead("good", "weak", HR), Ordered(("good", "weak"), HR))), "0.45"),
+]
+BAD = [
+    Ahead("weak", "good", HR), Ahead("good", "weak", HR, by=0.5), Ahead("good", "weak", HR, p=0.0001), Level("good", "weak", HR, 0.4),
+    ShareOf("good", "weak", HR, 1.95), Reaches("good", "weak", HR, 9), Reaches("weak", "good", HR, 30), NeverBelow("weak", "good", (HR,), 0),
+    Steadier("weak", "good", HR, 20), Sooner("weak", "good", HR), Settles("weak", HR, 0.95, 0.5), TimesSooner("good", "weak", HR, 3),
+    TimesSooner("weak", "good", HR, 1), Ordered(("weak", "good"), HR), Times("weak", "good", HR, 2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("check", "told"), GOOD, ids=lambda value: str(value)[:40])
+def test_holds(check: Any, told: str):
+    verdict = check(table())
+    assert verdict.verdict == "holds"
+    assert told in verdict.found
+
+
+@pytest.mark.parametrize("check", BAD, ids=str)
+def test_does_not_hold(check: Any):
+    assert check(table()).verdict == "does not hold"
+
+
+@pytest.mark.parametrize("check", [check for check, _ in GOOD[:-1]], ids=str)
+def test_what_was_not_run_cannot_be_tested(check: Any):
+    verdict = check(table(rows={}, tests=[]))
+    assert verdict.verdict == "cannot be tested"
+    assert "not run here" in verdict.found
+
+
+def test_half_as_much_as_the_paper_has_is_a_part():
+    assert Times("good", "weak", HR, 5)(table()).verdict == "holds in part"
+
+
+def test_sweeps():
+    rising, flat = sweep({1: [0.1, 0.3], 2: [0.3], 3: [0.5]}), sweep({1: [0.30], 2: [0.31], 3: [0.30]})
+    assert Rises("ours", HR)(rising).verdict == "holds"
+    assert Rises("ours", HR)(flat).verdict == "does not hold"
+    assert Rises("ours", HR, above=1)(sweep({1: [0.9], 2: [0.3], 3: [0.5]})).verdict == "holds"
+    assert Rises("ours", HR, slack=0.2)(sweep({1: [0.1], 2: [0.3], 3: [0.2]})).verdict == "holds"
+    assert Flat(HR, 0.011)(flat).verdict == "holds"
+    assert Flat(HR, 0.011)(rising).verdict == "does not hold"
+    assert Flat(HR, 0.04, relative=True)(flat).verdict == "holds"
+    assert BestBelow("ours", HR, 3)(flat).verdict == "holds"
+    assert BestBelow("ours", HR, 3)(rising).verdict == "does not hold"
+
+
+def test_nobody_beats_in_both():
+    def point(series: str, gain: float, cost: float) -> dict[str, Any]:
+        made = row([gain], x=1.0, series=series)
+        made["metrics"]["vectors"] = [cost]
+        return made
+
+    found = table(rows={"a": point("a", 0.5, 10), "b": point("b", 0.6, 10), "c": point("c", 0.4, 1)}, tests=[])
+    assert Pareto("b", ("a", "b", "c"), HR, "vectors")(found).verdict == "holds"
+    assert Pareto("a", ("a", "b", "c"), HR, "vectors")(found).verdict == "does not hold"
+
+
+def test_gains_of_two_pairs():
+    found = table(rows={"a": row([6.0]), "b": row([1.0]), "c": row([4.0]), "d": row([2.0])}, tests=[])
+    assert GainsMore(Pair("a", "b"), Pair("c", "d"), HR)(found).verdict == "holds"
+    assert GainsMore(Pair("c", "d"), Pair("a", "b"), HR)(found).verdict == "does not hold"
+
+
+def test_over_several_datasets():
+    assert checks.together(["holds", "cannot be tested", "holds"]) == "holds"
+    assert checks.together(["holds", "does not hold"]) == "holds in part"
+    assert checks.together(["cannot be tested"]) == "cannot be tested"
+    assert checks.together([]) == "cannot be tested"
+    assert Untestable("no data")(table()) == ("cannot be tested", "no data")
+
+
+def test_a_lead_that_chance_explains_does_not_hold():
+    found = table(tests=[paired("good", "weak", 0.4, -0.1, 0.9, 0.2)])
+    assert Ahead("good", "weak", HR)(found).verdict == "does not hold"

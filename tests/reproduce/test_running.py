@@ -1,0 +1,122 @@
+"""A small paper from declaration to verdicts: nothing is run twice, what is missing is named, quick is short."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coterie.errors import Interrupted, UnknownName
+from coterie.plan import Method
+from coterie.progress import Watch
+from coterie.reproduce.checks import Ahead, Untestable
+from coterie.reproduce.items import Claim, Item, Measurement, Paper, Trial
+from coterie.reproduce.running import at_hand, reproduce
+
+SMALL = {"n_users": 60, "n_items": 90, "mean_interactions": 9}
+TABLE = Item(
+    key="table1",
+    title="Table 1: accuracy",
+    metrics=("HR@10", "NDCG@10"),
+    trials=(
+        Trial(
+            dataset="synthetic",
+            methods=(Method("bpr", "bpr", {"epochs": 12}), Method("popular", "popular"), Method("random", "random")),
+            settings=SMALL,
+            seeds=2,
+            paper={"bpr": (0.5, 0.3)},
+        ),
+        Trial(dataset="ml-100k", methods=(Method("popular", "popular"),)),
+    ),
+    claims=(
+        Claim("ahead", "BPR is ahead of chance", "4.1", Ahead("bpr", "random", "HR@10")),
+        Claim("others", "what is popular is ahead of chance", "4.1", Ahead("popular", "random", "HR@10")),
+        Claim("vague", "it is good", "5", Untestable("no measure is named"), ("synthetic",)),
+    ),
+)
+MEASURED = Item(
+    key="table2",
+    title="Table 2: times",
+    metrics=("ms",),
+    trials=(Measurement(dataset="synthetic", measure=lambda: {"ours": {"ms": 2.0}}, paper={"ours": (4.0,)}),),
+)
+PAPER = Paper(name="small", title="A small paper", reference="Nobody.", items=(TABLE, MEASURED), quick={"epochs": 2})
+
+
+@pytest.fixture(autouse=True)
+def no_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("COTERIE_DATA", str(tmp_path / "nowhere"))
+
+
+class Counting(Watch):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.tasks: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def task(self, label: str, total: float | None) -> Any:
+        self.tasks.append(label)
+        return super().task(label, total)
+
+
+def test_from_declaration_to_verdicts(tmp_path: Path):
+    found = reproduce(PAPER, quick=True, folder=tmp_path)
+    table, measured = found["items"]
+    rows = table["tables"][0]["rows"]
+    assert list(rows) == ["bpr", "popular", "random"]
+    assert rows["bpr"]["settings"]["epochs"] == 2, "a quick look is short"
+    assert len(rows["bpr"]["metrics"]["HR@10"]) == 1, "and has one seed"
+    assert len(rows["bpr"]["users"]) == 21
+    tests = {(t["first"], t["other"], t["metric"]) for t in table["tables"][0]["tests"]}
+    assert ("popular", "random", "HR@10") in tests, "a claim's pair is tested though its first method is not the item's"
+    assert {c["name"]: c["verdict"] for c in table["claims"]}["vague"] == "cannot be tested"
+    assert any("ml-100k" in text and "not at hand" in text for text in table["absent"])
+    assert measured["tables"][0]["rows"]["ours"]["metrics"] == {"ms": [2.0]}
+    json.dumps(found, allow_nan=False)
+
+
+def test_a_second_run_trains_nothing_and_says_the_same(tmp_path: Path):
+    first = reproduce(PAPER, quick=True, folder=tmp_path)
+    watch = Counting()
+    assert reproduce(PAPER, quick=True, folder=tmp_path, watch=watch) == first
+    assert not [label for label in watch.tasks if "run" in label or "Measuring" in label]
+    assert "3 of 3 runs are there already" in watch.said
+
+
+def test_all_seeds_of_a_full_run(tmp_path: Path):
+    found = reproduce(replace(PAPER, items=(replace(TABLE, trials=TABLE.trials[:1]),)), folder=tmp_path)
+    rows = found["items"][0]["tables"][0]["rows"]
+    assert len(rows["bpr"]["metrics"]["HR@10"]) == 2
+    curve = rows["bpr"]["curve"]
+    assert len(curve["values"]["HR@10"]) == 2
+    assert curve["rounds"][-1] == 12
+
+
+def test_one_item(tmp_path: Path):
+    assert [item["key"] for item in reproduce(PAPER, True, ["table2"], tmp_path)["items"]] == ["table2"]
+    with pytest.raises(UnknownName, match="unknown item 'table9' of small"):
+        reproduce(PAPER, True, ["table9"], tmp_path)
+
+
+def test_made_up_data_stands_in_for_a_quick_look_only():
+    only_real = replace(TABLE, trials=TABLE.trials[1:])
+    quick, left_out = at_hand(only_real, True, {}, Watch())
+    assert [trial.dataset for trial in quick.trials] == ["synthetic"]
+    assert "ml-100k" in left_out
+    unfetchable = replace(TABLE, trials=(replace(TABLE.trials[1], dataset="watson-articles"),))  # type: ignore[arg-type]
+    assert at_hand(unfetchable, False, {}, Watch())[0].trials == ()
+
+
+def test_an_interrupted_measurement_is_no_measurement(tmp_path: Path):
+    def stop() -> Any:
+        raise KeyboardInterrupt
+
+    broken = replace(MEASURED, trials=(Measurement(dataset="synthetic", measure=stop),))
+    with pytest.raises(Interrupted, match="same command"):
+        reproduce(replace(PAPER, items=(broken,)), folder=tmp_path)
+    assert reproduce(replace(PAPER, items=(MEASURED,)), folder=tmp_path)["items"][0]["tables"][0]["rows"]

@@ -1,7 +1,7 @@
 """The docs' pages of papers, from full runs: docs/papers/NAME.json in, docs/papers/NAME.md and its figures out.
 
     coterie reproduce fedfast --out fedfast && cp fedfast/found.json docs/papers/fedfast.json
-    python benchmarks/paper_pages.py
+    python benchmarks/paper_pages.py fedfast
 
 Prose (what was decided where a paper is silent, and what we make of it) is src/coterie/papers/NAME.md.
 """
@@ -9,6 +9,7 @@ Prose (what was decided where a paper is silent, and what we make of it) is src/
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 from coterie.papers import NAMES, prose
@@ -19,8 +20,8 @@ from coterie.reproduce.markdown import markdown
 PAPERS = Path(__file__).parents[1] / "docs" / "papers"
 
 
-def main() -> None:
-    for name in NAMES:
+def main(names: list[str]) -> None:
+    for name in names:
         found = json.loads((PAPERS / f"{name}.json").read_text())
         (PAPERS / f"{name}.md").write_text(markdown(found, prose(name), f"coterie reproduce {name}", f"figures/{name}"))
         folder = PAPERS / "figures" / name
@@ -32,4 +33,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:] or list(NAMES))

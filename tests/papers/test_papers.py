@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ import pytest
 from coterie.papers import NAMES, paper, prose
 from coterie.plan import cells
 from coterie.reproduce.items import Item, Pair, Trial
+from coterie.reproduce.markdown import markdown
 from coterie.reproduce.running import plan_of
 
 pytest.importorskip("torch")
@@ -70,3 +74,20 @@ def test_names_are_told_apart(one: Any):
         assert len({claim.name for claim in item.claims}) == len(item.claims)
     assert one.quick
     assert "## " in prose(one.name), "what was decided where the paper is silent"
+
+
+DOCS = Path(__file__).parents[2] / "docs" / "papers"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pages_are_made_of_full_runs(name: str):
+    """No figure of a page was typed in: it is what its JSON and its prose give."""
+    kept = DOCS / f"{name}.json"
+    found = json.loads(kept.read_text()) if kept.exists() else {}
+    if "items" not in found:
+        pytest.skip(f"{name} has no full run in this form yet")
+    assert not found["quick"]
+    text = markdown(found, prose(name), f"coterie reproduce {name}", f"figures/{name}")
+    assert (DOCS / f"{name}.md").read_text() == text
+    for picture in re.findall(r"\]\((figures/[^)]+)\)", text):
+        assert (DOCS / picture).exists(), picture

@@ -30,7 +30,7 @@ def reproduce(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="The folder of the reports.", show_default="runs/reproduce-PAPER-N"),
+        typer.Option("--out", "-o", help="The folder of the reports.", show_default="runs/reproduce-PAPER"),
     ] = None,
     cells: Cells = None,
     quiet: Quiet = False,
@@ -47,13 +47,11 @@ def reproduce(
     from coterie.progress import SILENT
     from coterie.report.interactive import script
     from coterie.reproduce.running import reproduce as carry_out
-    from coterie.runtime.folder import new_folder
 
     script()  # what is not installed is better missed now than after hours
     names = list(NAMES) if "all" in papers else list(dict.fromkeys(papers))
     chosen = [paper(name) for name in names]
     _refuse_unknown(only or [], chosen)
-    place = out or new_folder(None, f"reproduce-{'all' if len(names) > 1 else names[0]}")
     watch = SILENT if quiet or as_json else ScreenWatch()
     told = {}
     for one in chosen:
@@ -61,10 +59,11 @@ def reproduce(
         if only and not keys:
             continue
         found = carry_out(one, quick, keys, cells, watch)
-        _write(found, place / one.name if len(chosen) > 1 else place)
+        place = _place(out, one.name, quick, len(chosen) > 1)
+        _write(found, place)
         told[one.name] = found
         if not as_json:
-            _print(found, place / one.name if len(chosen) > 1 else place, quiet)
+            _print(found, place, quiet)
     if as_json:
         typer.echo(json.dumps(told, allow_nan=False))
 
@@ -78,7 +77,15 @@ def _refuse_unknown(only: Sequence[str], papers: Sequence[Any]) -> None:
             raise UnknownName("item", key, known, " in --only")
 
 
+def _place(out: Path | None, name: str, quick: bool, several: bool) -> Path:
+    """The same for the same command: a report is written over an earlier one."""
+    if out is None:
+        return Path("runs") / f"reproduce-{name}{'-quick' if quick else ''}"
+    return out / name if several else out
+
+
 def _write(found: dict[str, Any], place: Path) -> None:
+    """The report; not again where the same one is there."""
     import shlex
     import sys
 
@@ -90,10 +97,13 @@ def _write(found: dict[str, Any], place: Path) -> None:
     from coterie.runtime.folder import write_text
 
     command, text = shlex.join(["coterie", *sys.argv[1:]]), prose(found["paper"])
+    whole = json.dumps(found, allow_nan=False) + "\n"
+    if (place / "found.json").exists() and (place / "found.json").read_text() == whole:
+        return
     write_text(place, "report.html", page(found, text, command))
     write_text(place, "report.md", markdown(found, text, command))
-    write_text(place, "found.json", json.dumps(found, allow_nan=False) + "\n")
     write([figure for figure in shared(found["items"]) if figure.series], place / "figures")
+    write_text(place, "found.json", whole)  # last: it says that the rest is there
 
 
 def _print(found: dict[str, Any], place: Path, quiet: bool) -> None:

@@ -104,10 +104,10 @@ def beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
 
 def over_people(name: str, table: Mapping[str, Any]) -> Figure | None:
     """Quantiles of a metric over people: who is served worse than the mean says."""
-    metric = table["spread of"]
     rows = {label: row["users"] for label, row in table["rows"].items() if row.get("users")}
     if not len(rows) >= 2:
         return None
+    metric = table["spread of"]
     series = [
         Series(label, values, {"people, in percent": list(QUANTILES)}) for label, values in list(rows.items())[:MOST]
     ]

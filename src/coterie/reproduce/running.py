@@ -9,6 +9,7 @@ import platform
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from coterie.data.catalogue import DATASETS
 from coterie.data.fetch import bring, is_here
 from coterie.errors import FetchError, Interrupted, UnknownName
 from coterie.paths import cache_folder
-from coterie.plan import Method, Plan, carry_out_all, code_version
+from coterie.plan import Method, Outcome, Plan, carry_out_all, code_version
 from coterie.progress import SILENT, Watch
 from coterie.reproduce import found as findings
 from coterie.reproduce.checks import together
@@ -121,7 +122,7 @@ def _of_item(item: Item, left_out: Mapping[str, str], outcomes: Any, folder: Pat
         if isinstance(trial, Measurement):
             table = findings.of_measurement(item, trial, measured(item, trial, folder, watch))
         else:
-            table = findings.of_trial(item, trial, next(outcomes))
+            table = found_by(item, trial, next(outcomes), folder)
         tables.append(table | {"paper": {k: list(v) for k, v in trial.paper.items()}})
     return {
         "key": item.key,
@@ -153,23 +154,50 @@ def judged(claim: Claim, tables: Sequence[Mapping[str, Any]], left_out: Mapping[
     }
 
 
+def found_by(item: Item, trial: Trial, outcomes: Sequence[Outcome], folder: Path) -> dict[str, Any]:
+    """What cells say, kept beside them: reading and testing thousands of users again takes a minute."""
+    pairs = [[pair.first, pair.other] for pair in findings.pairs_of(item, trial)]
+    about = [[o.cell.method.label, o.folder.name] for o in outcomes], item.metrics, item.by, pairs, source()
+    place = _place(folder, f"found-{item.key}", about)
+    kept: dict[str, Any] | None = _kept(place)
+    if kept is None:
+        kept = findings.of_trial(item, trial, outcomes)
+        disk.write_text(place, "kept.json", json.dumps(kept, allow_nan=False))
+    return kept
+
+
 def measured(item: Item, measurement: Measurement, folder: Path, watch: Watch) -> Rows:
     """Measured once by the same code on the same machine, and kept beside the cells."""
-    about = [item.key, measurement.dataset, code_version(), machine()]
-    digest = hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=12).hexdigest()
-    place = folder / f"measured-{item.key}-{digest}"
-    try:
-        rows: Rows = json.loads((place / "rows.json").read_text())
+    place = _place(folder, f"measured-{item.key}", [measurement.dataset, code_version(), machine()])
+    rows: Rows | None = _kept(place)
+    if rows is not None:
         return rows
-    except (OSError, ValueError):
-        pass
     try:
         with watch.task(f"Measuring {item.title} on {measurement.dataset}", None):
             rows = measurement.measure()
     except KeyboardInterrupt:
         raise Interrupted("runs that were finished are kept. Go on with the same command.") from None
-    disk.write_text(place, "rows.json", json.dumps(rows))
+    disk.write_text(place, "kept.json", json.dumps(rows))
     return rows
+
+
+def _place(folder: Path, name: str, about: object) -> Path:
+    digest = hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=12).hexdigest()
+    return folder / f"{name}-{digest}"
+
+
+def _kept(place: Path) -> Any:
+    """What was kept there and can be read; None where nothing was."""
+    try:
+        return json.loads((place / "kept.json").read_text())
+    except (OSError, ValueError):
+        return None
+
+
+@cache
+def source() -> str:
+    """Of what turns cells into figures."""
+    return hashlib.blake2b(Path(findings.__file__).read_bytes(), digest_size=12).hexdigest()
 
 
 def machine() -> dict[str, Any]:

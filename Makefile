@@ -2,12 +2,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test quick lint clean
+.PHONY: help demo test quick lint docs clean
 help:
 	@echo "make demo   own .venv, install coterie with its report extra, train on embedded data, show the result (about 2 minutes)"
 	@echo "make test   own .venv, install everything, run every test on two cores (about 6 minutes; PyTorch is a download of several GB where no small CPU build is offered)"
 	@echo "make quick  the same without the tests marked slow"
 	@echo "make lint   ruff and mypy"
+	@echo "make docs   the site, in build/site/index.html"
 	@echo "make clean  remove the environment and everything built"
 
 $(BIN)/python:
@@ -42,6 +43,10 @@ lint: .venv/.all
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+
+docs: .venv/.all
+	@$(BIN)/sphinx-build -q -W --keep-going -b html docs build/site
+	@echo "==> build/site/index.html"
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

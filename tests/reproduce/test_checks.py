@@ -7,28 +7,11 @@ from typing import Any
 import pytest
 from reproduce.hand_made import paired, row, sweep, table
 
-from coterie.reproduce import checks
-from coterie.reproduce.checks import (
-    Ahead,
-    All,
-    BestBelow,
-    Flat,
-    GainsMore,
-    Level,
-    NeverBelow,
-    Ordered,
-    Pareto,
-    Reaches,
-    Rises,
-    Settles,
-    ShareOf,
-    Sooner,
-    Steadier,
-    Times,
-    TimesSooner,
-    Untestable,
-)  # fmt: skip
+from coterie.reproduce.checks import Ahead, All, GainsMore, Level, Ordered, ShareOf, Times, Untestable
+from coterie.reproduce.curve_checks import NeverBelow, Reaches, Settles, Sooner, Steadier, TimesSooner
 from coterie.reproduce.items import Pair
+from coterie.reproduce.reading import together
+from coterie.reproduce.sweep_checks import BestBelow, Flat, Pareto, Rises
 
 HR = "HR@10"
 GOOD = [
@@ -108,10 +91,10 @@ def test_gains_of_two_pairs():
 
 
 def test_over_several_datasets():
-    assert checks.together(["holds", "cannot be tested", "holds"]) == "holds"
-    assert checks.together(["holds", "does not hold"]) == "holds in part"
-    assert checks.together(["cannot be tested"]) == "cannot be tested"
-    assert checks.together([]) == "cannot be tested"
+    assert together(["holds", "cannot be tested", "holds"]) == "holds"
+    assert together(["holds", "does not hold"]) == "holds in part"
+    assert together(["cannot be tested"]) == "cannot be tested"
+    assert together([]) == "cannot be tested"
     assert Untestable("no data")(table()) == ("cannot be tested", "no data")
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from coterie.papers.found import found
 from coterie.plan import Method
-from coterie.reproduce.checks import Ahead, All, Reaches, ShareOf, Sooner, Steadier, Untestable
+from coterie.reproduce.checks import Ahead, All, ShareOf, Untestable
+from coterie.reproduce.curve_checks import Reaches, Sooner, Steadier
 from coterie.reproduce.items import Claim, Item, Paper, Trial
 
 HR, NDCG = "HR@20", "NDCG@20"

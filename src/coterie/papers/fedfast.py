@@ -7,20 +7,10 @@ from typing import Any
 from coterie.config import tuned_settings
 from coterie.papers.found import found
 from coterie.plan import Method
-from coterie.reproduce.checks import (
-    Ahead,
-    All,
-    Flat,
-    Level,
-    NeverBelow,
-    Reaches,
-    Settles,
-    ShareOf,
-    Sooner,
-    TimesSooner,
-    Untestable,
-)
+from coterie.reproduce.checks import Ahead, All, Level, ShareOf, Untestable
+from coterie.reproduce.curve_checks import NeverBelow, Reaches, Settles, Sooner, TimesSooner
 from coterie.reproduce.items import Claim, Item, Paper, Trial
+from coterie.reproduce.sweep_checks import Flat
 
 HR, NDCG = "HR@10", "NDCG@10"
 BOTH = (HR, NDCG)

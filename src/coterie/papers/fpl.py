@@ -6,20 +6,9 @@ from collections.abc import Mapping
 
 from coterie.papers.found import found
 from coterie.plan import Method
-from coterie.reproduce.checks import (
-    Ahead,
-    All,
-    BestBelow,
-    Every,
-    Flat,
-    Level,
-    Ordered,
-    Pareto,
-    Rises,
-    ShareOf,
-    Untestable,
-)
+from coterie.reproduce.checks import Ahead, All, Every, Level, Ordered, ShareOf, Untestable
 from coterie.reproduce.items import Claim, Item, Paper, Trial
+from coterie.reproduce.sweep_checks import BestBelow, Flat, Pareto, Rises
 
 P, R, F1, IC, GINI = "P@10", "R@10", "F1@10", "IC@10", "Gini@10"
 ITALY = "foursquare-italy"

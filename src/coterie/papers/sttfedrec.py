@@ -9,9 +9,11 @@ from coterie.errors import ConfigError, MissingExtra
 from coterie.learners.batched import find_device
 from coterie.papers.found import found
 from coterie.plan import Method
-from coterie.reproduce.checks import Ahead, All, GainsMore, Level, Ordered, Reaches, Rises, ShareOf, Times
+from coterie.reproduce.checks import Ahead, All, GainsMore, Level, Ordered, ShareOf, Times
+from coterie.reproduce.curve_checks import Reaches
 from coterie.reproduce.items import Claim, Item, Measurement, Pair, Paper, Trial
 from coterie.reproduce.on_a_device import costs
+from coterie.reproduce.sweep_checks import Rises
 
 METRICS = ("AUC", "P@10", "NDCG@10")
 TOWERS = ("dssm", "clsm")

@@ -21,8 +21,8 @@ from coterie.paths import cache_folder
 from coterie.plan import Method, Outcome, Plan, carry_out_all, code_version
 from coterie.progress import SILENT, Watch
 from coterie.reproduce import found as findings
-from coterie.reproduce.checks import together
 from coterie.reproduce.items import Claim, Item, Measurement, Paper, Rows, Trial, Verdict
+from coterie.reproduce.reading import together
 from coterie.runtime import folder as disk
 
 MADE_UP = {"n_users": 200, "n_items": 300, "mean_interactions": 25}

@@ -1,0 +1,77 @@
+"""`coterie reproduce` as a person uses it: quick, interrupted, again, and with wrong names."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from cli.calling import call_apart, start
+
+pytest.importorskip("plotly")
+
+
+@pytest.mark.parametrize(("name", "right"), [("fedfasst", "fedfast"), ("stfedrec", "sttfedrec")])
+def test_unknown_paper(tmp_path: Path, name: str, right: str) -> None:
+    line = call_apart("reproduce", name, cwd=tmp_path).error
+    assert line.startswith(f"unknown paper {name!r}")
+    assert line.endswith(f"Did you mean {right!r}?")
+
+
+def test_unknown_item(tmp_path: Path) -> None:
+    line = call_apart("reproduce", "fedfast", "--only", "table3", cwd=tmp_path).error
+    assert line.startswith("unknown item 'table3' in --only")
+    assert "table2" in line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "item"),
+    [
+        ("fedfast", "section5"),
+        ("fedbso", "table2"),
+        ("fpl", "movielens"),
+        ("sttfedrec", "figure5"),
+        ("leaks", "negatives"),
+    ],
+)
+def test_a_quick_look(tmp_path: Path, name: str, item: str) -> None:
+    """Without any data: made-up people stand in, and the report says so."""
+    if name == "sttfedrec":
+        pytest.importorskip("torch")
+    arguments = ("reproduce", name, "--quick", "--only", item, "--cells", "cells", "-q")
+    process = start(*arguments, cwd=tmp_path)
+    out, err = process.communicate(timeout=180)
+    assert process.returncode == 0, err
+    place = tmp_path / "runs" / f"reproduce-{name}-quick"
+    assert str(place.relative_to(tmp_path)) in out
+    found = json.loads((place / "found.json").read_text())
+    assert found["quick"]
+    (table,) = found["items"][0]["tables"]
+    assert table["dataset"] == "synthetic"
+    assert len(table["rows"]) >= 2
+    assert any("not at hand" in text for text in found["items"][0]["absent"])
+    assert "A quick look" in (place / "report.html").read_text()
+    assert "synthetic" in (place / "report.md").read_text()
+    assert len(list((place / "figures").glob("*.png"))) == len(list((place / "figures").glob("*.svg"))) > 0
+    began = time.monotonic()
+    assert call_apart(*arguments, cwd=tmp_path).out == out
+    assert time.monotonic() - began < 30, "a second run reads what there is"
+
+
+@pytest.mark.slow
+def test_what_was_interrupted_goes_on_with_the_same_command(tmp_path: Path) -> None:
+    arguments = ("reproduce", "leaks", "--quick", "--cells", "cells")
+    process = start(*arguments, cwd=tmp_path)
+    while not list((tmp_path / "cells").glob("*/result.json")):
+        time.sleep(0.05)
+        assert process.poll() is None, process.communicate()
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "cells").glob("*/result.json")}
+    done = call_apart(*arguments, cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert f"{len(kept)} of 6 runs are there already" in done.err
+    assert all(path.stat().st_mtime_ns == then for path, then in kept.items()), "no finished run is run again"

@@ -26,23 +26,22 @@ def of_item(item: Mapping[str, Any]) -> list[Figure]:
 
 
 def has_curves(table: Mapping[str, Any], metric: str) -> bool:
-    return any(metric in row.get("curve", {}).get("values", {}) for row in table["rows"].values())
+    """Of at least two methods: one line has nothing to be compared with."""
+    return sum(metric in row.get("curve", {}).get("values", {}) for row in table["rows"].values()) > 1
 
 
 def convergence(name: str, table: Mapping[str, Any], metric: str) -> Figure:
     """A metric by round, by what had travelled, and by time; a band is one deviation over seeds to either side."""
-    series = []
-    for label, row in list(table["rows"].items()):
-        curve = row.get("curve")
-        if curve and metric in curve["values"]:
-            series.append(_line(label, curve, metric))
-        elif metric in row["metrics"]:
-            series.append(Series(label, [mean(row["metrics"][metric])], {}, level=True))
+    rows = table["rows"]
+    moving = {label: row["curve"] for label, row in rows.items() if metric in row.get("curve", {}).get("values", {})}
+    still = [label for label, row in rows.items() if label not in moving and metric in row["metrics"]]
+    series = [_line(label, curve, metric) for label, curve in moving.items()]
+    series += [
+        Series(label, [mean(rows[label]["metrics"][metric])], {}, level=True) for label in still[: max(MOST - len(series), 0)]
+    ]
     part = next((row["curve"]["part"] for row in table["rows"].values() if "curve" in row), "test")
     seen = "" if part != "test" else "Measured on test, for the eye only: nothing is chosen by it."
-    return Figure(
-        f"{name}-{_file(metric)}", f"{metric} on {table['dataset']}", metric, series[: MOST + 4], caption=seen
-    )
+    return Figure(f"{name}-{_file(metric)}", f"{metric} on {table['dataset']}", metric, series, caption=seen)
 
 
 def _line(label: str, curve: Mapping[str, Any], metric: str) -> Series:

@@ -10,6 +10,8 @@ from typing import Any
 from coterie.errors import MissingExtra
 from coterie.report.figures import COLOURS, Figure, Series
 
+HEIGHT, ROW = 340, 20
+"""Pixels of a figure, and of a row of its legend."""
 CONFIG = {"responsive": True, "displayModeBar": False}
 DRAW = "<script>addEventListener('load', () => FIGURES.forEach(([id, data, layout]) => Plotly.newPlot(id, data, layout, %s)))</script>"
 
@@ -48,7 +50,7 @@ def traces(figure: Figure) -> list[dict[str, Any]]:
             {
                 "type": "scatter", "name": series.name, "x": x, "y": list(series.y), "legendgroup": series.name,
                 "mode": "lines+markers" if series.line and len(x) <= 25 else "lines" if series.line else "markers+text" if series.labels else "markers",
-                "line": {"color": colour, "width": 2}, "marker": {"color": colour, "size": 6},
+                "line": {"color": colour, "width": 2, "dash": "dot" if number >= len(COLOURS) else "solid"}, "marker": {"color": colour, "size": 6},
                 **({"text": list(series.labels), "textposition": "top center"} if series.labels else {}),
             }
         )  # fmt: skip
@@ -75,13 +77,15 @@ def _level(figure: Figure, series: Series, colour: str, axis: str) -> dict[str, 
 
 def layout(figure: Figure) -> dict[str, Any]:
     axes = figure.axes
+    top = 80 if len(axes) > 1 else 45
+    below = ROW * -(-len(figure.series) // 3)  # the legend's rows
     found: dict[str, Any] = {
         "title": {"text": figure.title, "x": 0, "y": 0.98, "yanchor": "top", "font": {"size": 15}},
-"margin": {"l": 55, "r": 10, "t": 80 if len(axes) > 1 else 45, "b": 45},
-        "height": 380, "hovermode": "closest", "plot_bgcolor": "#fff",
+"margin": {"l": 55, "r": 10, "t": top, "b": 60 + below},
+        "height": HEIGHT + below, "hovermode": "closest", "plot_bgcolor": "#fff",
         "xaxis": {"title": {"text": axes[0] if axes else ""}, "gridcolor": "#eef1f4", **({"type": "log"} if figure.log_x else {})},
         "yaxis": {"title": {"text": figure.y_label}, "gridcolor": "#eef1f4"},
-        "legend": {"orientation": "h", "y": -0.22, "font": {"size": 11}},
+        "legend": {"orientation": "h", "y": -58 / (HEIGHT - top - 60), "yanchor": "top", "font": {"size": 11}},
         "font": {"family": "system-ui, sans-serif", "size": 12},
     }  # fmt: skip
     if len(axes) > 1:

@@ -55,7 +55,7 @@ def _draw(panel: Any, figure: Figure) -> None:
         x = list(series.xs[axis])
         few = len(x) <= 25
         panel.plot(
-            x, series.y, color=colour, label=label, linewidth=1.5 if series.line else 0,
+            x, series.y, color=colour, label=label, linewidth=1.5 if series.line else 0, linestyle=":" if number >= len(COLOURS) else "-",
             marker="o" if few or not series.line else None, markersize=3.5 if series.line else 5,
         )  # fmt: skip
         if series.low:

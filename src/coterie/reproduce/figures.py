@@ -37,7 +37,8 @@ def convergence(name: str, table: Mapping[str, Any], metric: str) -> Figure:
     still = [label for label, row in rows.items() if label not in moving and metric in row["metrics"]]
     series = [_line(label, curve, metric) for label, curve in moving.items()]
     series += [
-        Series(label, [mean(rows[label]["metrics"][metric])], {}, level=True) for label in still[: max(MOST - len(series), 0)]
+        Series(label, [mean(rows[label]["metrics"][metric])], {}, level=True)
+        for label in still[: max(MOST - len(series), 0)]
     ]
     part = next((row["curve"]["part"] for row in table["rows"].values() if "curve" in row), "test")
     seen = "" if part != "test" else "Measured on test, for the eye only: nothing is chosen by it."

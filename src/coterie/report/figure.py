@@ -1,64 +1,52 @@
-"""The convergence figure, as SVG text that needs nothing else."""
+"""The convergence figure of runs: one panel for every headline metric."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
+from statistics import stdev
 from typing import Any
 
-from coterie.errors import MissingExtra
+from coterie.report import static
+from coterie.report.figures import Figure, Series
 from coterie.report.table import Reported, labels
-
-COLOURS = ("#2a6f97", "#e07a5f", "#3d8361", "#8e5ea2", "#c9a227", "#5c677d")
-
 
 Curve = Sequence[dict[str, Any]]
 
 
 def convergence(runs: Sequence[Reported], methods: Sequence[str] | None = None) -> str:
-    """One panel per headline metric. `methods` names the method of every run: its runs share a colour and a mean line."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise MissingExtra("The convergence figure", "report") from None
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
-    names = [n for n in runs[0].result["headline"] if all(n in line for run in runs for line in run.curve)][:3]
-    if not names or not any(run.curve for run in runs):
+    """As SVG text that needs nothing else; "" where nothing was measured."""
+    drawn = panels(runs, methods)
+    if not drawn:
         return ""
+    text = static.drawn(drawn, "svg", columns=len(drawn)).decode()
+    return text[text.index("<svg") :]
+
+
+def panels(runs: Sequence[Reported], methods: Sequence[str] | None = None) -> list[Figure]:
+    """`methods` names the method of every run: its runs are one line, with a band of one deviation to either side."""
+    names = [n for n in runs[0].result["headline"] if all(n in line for run in runs for line in run.curve)][:3]
+    if not any(run.curve for run in runs):
+        return []
     curves: dict[str, list[Curve]] = {}
     for run, method in zip(runs, methods or labels(runs), strict=True):
         curves.setdefault(method, []).append(run.curve)
-    with matplotlib.rc_context(
-        {"svg.hashsalt": "coterie", "font.family": "sans-serif", "font.size": 10, "svg.fonttype": "none"}
-    ):
-        figure = Figure(figsize=(4.2 * len(names), 3.2), layout="constrained")
-        for axis, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
-            for number, (method, mine) in enumerate(curves.items()):
-                label = method.replace("$", r"\$")  # no formula
-                _draw(axis, mine, name, COLOURS[number % len(COLOURS)], label)
-            axis.set_title(name, loc="left", fontweight="bold")
-            axis.set_xlabel("round")
-            axis.grid(alpha=0.25)
-            axis.spines[["top", "right"]].set_visible(False)
-            axis.legend(frameon=False, fontsize=8)
-        text = io.StringIO()
-        FigureCanvasSVG(figure).print_svg(text, metadata={"Date": None})  # type: ignore[no-untyped-call]
-    return text.getvalue()[text.getvalue().index("<svg") :]
+    return [
+        Figure(name, name, name, [line for method, mine in curves.items() if (line := _line(method, mine, name))])
+        for name in names
+    ]
 
 
-def _draw(axis: Any, curves: Sequence[Curve], name: str, colour: str, label: str) -> None:
-    """The mean of a method's runs, and the runs themselves as thin lines; a single measurement is a dashed level."""
+def _line(method: str, curves: Sequence[Curve], name: str) -> Series | None:
+    """The mean of a method's runs; a single measurement is a level."""
     rounds, values = mean_curve(curves, name)
-    if len(rounds) > 1:
-        axis.plot(rounds, values, color=colour, label=label, linewidth=1.8)
-    elif rounds:
-        axis.axhline(values[0], color=colour, label=label, linestyle="--", linewidth=1.4)
-    for curve in curves if len(curves) > 1 and len(rounds) > 1 else ():
-        axis.plot(
-            [line["round"] for line in curve], [line[name] for line in curve], color=colour, linewidth=0.7, alpha=0.4
-        )
+    if not rounds:
+        return None
+    if len(rounds) == 1:
+        return Series(method, values, {}, level=True)
+    spread = _spread(curves, name, rounds) if len(curves) > 1 else []
+    low = [value - s for value, s in zip(values, spread, strict=False)]
+    high = [value + s for value, s in zip(values, spread, strict=False)]
+    return Series(method, values, {"round": rounds}, low, high)
 
 
 def mean_curve(curves: Sequence[Curve], name: str) -> tuple[list[int], list[float]]:
@@ -66,3 +54,8 @@ def mean_curve(curves: Sequence[Curve], name: str) -> tuple[list[int], list[floa
     found = [{line["round"]: line[name] for line in curve} for curve in curves]
     rounds = sorted(set.intersection(*(set(values) for values in found)))
     return rounds, [sum(values[n] for values in found) / len(found) for n in rounds]
+
+
+def _spread(curves: Sequence[Curve], name: str, rounds: Sequence[int]) -> list[float]:
+    found = [{line["round"]: line[name] for line in curve} for curve in curves]
+    return [stdev(values[n] for values in found) for n in rounds]

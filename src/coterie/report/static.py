@@ -76,5 +76,5 @@ def _draw(panel: Any, figure: Figure) -> None:
     panel.set_ylabel(figure.y_label)
     panel.grid(alpha=0.25)
     panel.spines[["top", "right"]].set_visible(False)
-    if len(figure.series) > 1:
+    if figure.series:
         panel.legend(frameon=False, fontsize=7)

@@ -1,4 +1,4 @@
-"""The docs' pages of papers, from full runs: docs/papers/NAME.json in, docs/papers/NAME.md and its figures out.
+"""The docs' pages of papers, from full runs: docs/papers/NAME.json in, docs/papers/NAME.md, its figures and README's table out.
 
     coterie reproduce fedfast --out fedfast && cp fedfast/found.json docs/papers/fedfast.json
     python benchmarks/paper_pages.py fedfast
@@ -15,9 +15,10 @@ from pathlib import Path
 from coterie.papers import NAMES, prose
 from coterie.report import static
 from coterie.reproduce.figures import shared
-from coterie.reproduce.markdown import markdown
+from coterie.reproduce.markdown import BEGIN, END, markdown, summary
 
 PAPERS = Path(__file__).parents[1] / "docs" / "papers"
+README = Path(__file__).parents[1] / "README.md"
 
 
 def main(names: list[str]) -> None:
@@ -30,6 +31,14 @@ def main(names: list[str]) -> None:
             if figure.series:
                 (folder / f"{figure.key}.svg").write_bytes(static.drawn([figure], "svg"))
         print(f"{name}: {len(list(folder.glob('*.svg')))} figures")
+    text = README.read_text()
+    before, after = text.split(BEGIN)[0], text.split(END)[1]
+    runs = {
+        name: json.loads((PAPERS / f"{name}.json").read_text()) for name in NAMES if (PAPERS / f"{name}.json").exists()
+    }
+    README.write_text(
+        before + BEGIN + summary({name: found for name, found in runs.items() if "items" in found}) + END + after
+    )
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import pytest
 from coterie.papers import NAMES, paper, prose
 from coterie.plan import cells
 from coterie.reproduce.items import Item, Pair, Trial
-from coterie.reproduce.markdown import markdown
+from coterie.reproduce.markdown import BEGIN, END, markdown, summary
 from coterie.reproduce.running import plan_of
 
 pytest.importorskip("torch")
@@ -91,3 +91,9 @@ def test_pages_are_made_of_full_runs(name: str):
     assert (DOCS / f"{name}.md").read_text() == text
     for picture in re.findall(r"\]\((figures/[^)]+)\)", text):
         assert (DOCS / picture).exists(), picture
+
+
+def test_the_readmes_table_is_made_of_them() -> None:
+    readme = (DOCS.parents[1] / "README.md").read_text()
+    runs = {name: json.loads((DOCS / f"{name}.json").read_text()) for name in NAMES if (DOCS / f"{name}.json").exists()}
+    assert BEGIN + summary({name: found for name, found in runs.items() if "items" in found}) + END in readme

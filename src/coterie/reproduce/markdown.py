@@ -10,6 +10,19 @@ from coterie.reproduce import figures, tables
 from coterie.reproduce.page import QUICK, about, machines, told
 
 
+BEGIN, END = "<!-- papers -->\n", "<!-- end of papers -->\n"
+
+
+def summary(papers: Mapping[str, Mapping[str, Any]]) -> str:
+    """One line a paper: how many of its claims came out how."""
+    rows = []
+    for name, found in papers.items():
+        data = dict.fromkeys(table["dataset"] for item in found["items"] for table in item["tables"])
+        counts = [str(n) for n in tables.verdicts(found["items"]).values()]
+        rows.append([f"[{name}](docs/papers/{name}.md)", ", ".join(data), *counts])
+    return markdown_table(["paper", "run on", *tables.ORDER], rows)
+
+
 def markdown(found: Mapping[str, Any], prose: str = "", command: str = "", pictures: str = "figures") -> str:
     """What `running.reproduce` returns; figures are linked as PICTURES/NAME.svg."""
     counts = ", ".join(f"{verdict} {n}" for verdict, n in tables.verdicts(found["items"]).items() if n)

@@ -9,7 +9,6 @@ from coterie.report.table import markdown_list, markdown_table
 from coterie.reproduce import figures, tables
 from coterie.reproduce.page import QUICK, about, machines, told
 
-
 BEGIN, END = "<!-- papers -->\n", "<!-- end of papers -->\n"
 
 

@@ -144,6 +144,8 @@ class Exchange:
     """How a ring adds it up; None where it cannot, since the server has to know who said what."""
     clear: str = ""
     """What the server hears of everybody in the clear all the same; "" if nothing, or where a ring would be no protection at all."""
+    unheard: Callable[[World], bool] = lambda world: False
+    """Whether settings keep even that from the server."""
 
 
 @dataclass(frozen=True, slots=True)

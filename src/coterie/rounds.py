@@ -228,7 +228,7 @@ def _refuse_cohort(world: World, cohort: Ints) -> None:
     if world.settings.protect == "ring" and len(cohort) < FEWEST:
         raise ConfigError(
             f"protect is 'ring', and a round of {len(cohort)} {'user' if len(cohort) == 1 else 'users'} cannot hide any of them; "
-            f"expected at least {FEWEST}. Let more users take part in a round, or set protect=none."
+            f"expected at least {FEWEST}. Raise users_a_round or participation, or set protect=none."
         )
 
 
@@ -250,7 +250,7 @@ def _say_what_rings_leave_open(federation: Federation, world: World, context: Co
 def in_the_clear(federation: Federation, world: World) -> list[str]:
     """What a server still hears of every user of a run in rings."""
     exchanges = _exchanges(federation, world)
-    heard = list(dict.fromkeys(e.clear for e in exchanges if e.clear))
+    heard = list(dict.fromkeys(e.clear for e in exchanges if e.clear and not e.unheard(world)))
     if world.settings.ring_rows == "union" and any(e.ring and e.ring.by_item for e in exchanges):
         heard.append("which items they touched (ring_rows=union)")
     return heard

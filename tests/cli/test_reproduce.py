@@ -45,7 +45,7 @@ def test_a_quick_look(tmp_path: Path, name: str, item: str) -> None:
     process = start(*arguments, cwd=tmp_path)
     out, err = process.communicate(timeout=180)
     assert process.returncode == 0, err
-    place = tmp_path / "runs" / f"reproduce-{name}-quick"
+    place = tmp_path / "runs" / f"reproduce-{name}-{item}-quick"
     assert str(place.relative_to(tmp_path)) in out
     found = json.loads((place / "found.json").read_text())
     assert found["quick"]

@@ -326,3 +326,16 @@ def test_lost_rings_are_no_divergence():
     assert "90 updates were lost with rings" in watch.said
     assert "drop_out" in watch.said
     assert "diverg" not in watch.said
+
+
+def test_what_nobody_asks_for_one_by_one_is_not_said_to_be_heard():
+    """With requests of everything a recommendation server hears of no user what it is after."""
+    for mode, heard in (("resampled", 1), ("whole", 0)):
+        world = world_for("sttfedrec-dssm", histories(1, 30, 15), protect="ring", requests=mode)
+        assert len(rounds.in_the_clear(registry.algorithm("sttfedrec-dssm").train, world)) == heard
+
+
+def test_rings_are_asked_for_or_not_set():
+    with pytest.raises(ConfigError, match="'ring_size' is 10, but protect is 'none'"):
+        registry.algorithm("fcf").settings.of({"ring_size": 10})
+    assert registry.algorithm("fcf").settings.of({"ring_size": 10, "protect": "ring"}).ring_size == 10

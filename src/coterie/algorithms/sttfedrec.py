@@ -392,6 +392,7 @@ REQUEST = Exchange(
     invite, request, put_together, note, sizes_of_requests, role=RECOMMENDATION,
     clear="the numbers of the items they ask for, and what comes back to the vectors of an item that only one asked for, which tells "
     "whether it was clicked (with requests=whole neither)",
+    unheard=lambda world: world.settings.requests == "whole",
 )  # fmt: skip
 TRAIN = Exchange(
     send_tower, client_update, add_up, move_user_tower, sizes, at_once, fused, role=AGGREGATION,

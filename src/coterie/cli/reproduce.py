@@ -57,9 +57,10 @@ def reproduce(
     for one in chosen:
         keys = [key for key in only or [] if key in {item.key for item in one.items}]
         if only and not keys:
+            typer.echo(f"left out: {one.name} has no item {', '.join(only)}", err=True)
             continue
         found = carry_out(one, quick, keys, cells, watch)
-        place = _place(out, one.name, quick, len(chosen) > 1)
+        place = _place(out, one.name, [*keys, *(["quick"] if quick else [])], len(chosen) > 1)
         _write(found, place)
         told[one.name] = found
         if not as_json:
@@ -77,10 +78,10 @@ def _refuse_unknown(only: Sequence[str], papers: Sequence[Any]) -> None:
             raise UnknownName("item", key, known, " in --only")
 
 
-def _place(out: Path | None, name: str, quick: bool, several: bool) -> Path:
+def _place(out: Path | None, name: str, less: Sequence[str], several: bool) -> Path:
     """The same for the same command: a report is written over an earlier one."""
     if out is None:
-        return Path("runs") / f"reproduce-{name}{'-quick' if quick else ''}"
+        return Path("runs") / "-".join(["reproduce", name, *less])
     return out / name if several else out
 
 
@@ -96,8 +97,9 @@ def _write(found: dict[str, Any], place: Path) -> None:
     from coterie.reproduce.page import page
     from coterie.runtime.folder import write_text
 
-    command, text = shlex.join(["coterie", *sys.argv[1:]]), prose(found["paper"])
-    whole = json.dumps(found, allow_nan=False) + "\n"
+    command = shlex.join(["coterie", *sys.argv[1:]])
+    text = "" if found["quick"] else prose(found["paper"])  # it is about full runs
+    whole = json.dumps(found | {"command": command}, allow_nan=False) + "\n"
     if (place / "found.json").exists() and (place / "found.json").read_text() == whole:
         return
     write_text(place, "report.html", page(found, text, command))

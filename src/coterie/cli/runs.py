@@ -33,7 +33,12 @@ def run(
     protocol: Protocol = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Same seed, same result.", show_default="0")] = None,
     rounds: Annotated[
-        int | None, typer.Option("--rounds", help="Rounds of a federated algorithm.", show_default="its own")
+        int | None,
+        typer.Option(
+            "--rounds",
+            help="Rounds of a federated algorithm; FPL counts epochs: --set epochs=N.",
+            show_default="its own",
+        ),
     ] = None,
     device: Annotated[
         str | None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -35,6 +35,17 @@ class Simulated(Settings):
     """Item rows that a ring adds up: all, or those that somebody in it touched, which the server then knows of everybody."""
     ring_way: Literal["seed", "numbers"] = "seed"
     """What members of a ring pass on: a seed of 32 bytes, or the numbers it grows into, as in the paper."""
+
+    @model_validator(mode="after")
+    def _rings_are_asked_for(self) -> Self:
+        """Nobody should think that a ring protects a run which has none."""
+        fields = type(self).model_fields
+        for name in ("ring_size", "ring_rows", "ring_way"):
+            if self.protect == "none" and getattr(self, name) != fields[name].default:
+                raise ValueError(
+                    f"setting {name!r} is {getattr(self, name)!r}, but protect is 'none'; expected rings. Set protect=ring, or leave it out"
+                )
+        return self
 
 
 class Federated(Simulated):

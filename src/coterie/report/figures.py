@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 Numbers = Sequence[float | None]
+GREY = "#9aa5b1"
 COLOURS = ("#2a6f97", "#e07a5f", "#3d8361", "#8e5ea2", "#c9a227", "#5c677d", "#b5446e", "#4ea8de", "#7f5539", "#1d3557")
 
 
@@ -22,8 +23,8 @@ class Series:
     """Points are joined."""
     level: bool = False
     """One figure for all x: a method that is trained in one step."""
-    labels: Sequence[str] = ()
-    """What each point is, where that is no number."""
+    beneath: bool = False
+    """A thin grey line that others lie upon."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from coterie.errors import MissingExtra
-from coterie.report.figures import COLOURS, Figure, Series
+from coterie.report.figures import COLOURS, GREY, Figure, Series
 
 HEIGHT, ROW = 340, 20
 """Pixels of a figure, and of a row of its legend."""
@@ -46,12 +46,24 @@ def traces(figure: Figure) -> list[dict[str, Any]]:
         x = list(series.xs[axis])
         if series.low:
             found += _band(series, x, colour)
+        if series.beneath:
+            found.insert(
+                0,
+                {
+                    "type": "scatter",
+                    "name": series.name,
+                    "x": x,
+                    "y": list(series.y),
+                    "mode": "lines",
+                    "line": {"color": GREY, "width": 1},
+                },
+            )
+            continue
         found.append(
             {
                 "type": "scatter", "name": series.name, "x": x, "y": list(series.y), "legendgroup": series.name,
-                "mode": "lines+markers" if series.line and len(x) <= 25 else "lines" if series.line else "markers+text" if series.labels else "markers",
-                "line": {"color": colour, "width": 2, "dash": "dot" if number >= len(COLOURS) else "solid"}, "marker": {"color": colour, "size": 6},
-                **({"text": list(series.labels), "textposition": "top center"} if series.labels else {}),
+                "mode": "lines+markers" if series.line and len(x) <= 25 else "lines" if series.line else "markers",
+                "line": {"color": colour, "width": 2, "dash": "dot" if number >= len(COLOURS) else "solid"}, "marker": {"color": colour, "size": 7},
             }
         )  # fmt: skip
     return found
@@ -83,7 +95,7 @@ def layout(figure: Figure) -> dict[str, Any]:
         "title": {"text": figure.title, "x": 0, "y": 0.98, "yanchor": "top", "font": {"size": 15}},
 "margin": {"l": 55, "r": 10, "t": top, "b": 60 + below},
         "height": HEIGHT + below, "hovermode": "closest", "plot_bgcolor": "#fff",
-        "xaxis": {"title": {"text": axes[0] if axes else ""}, "gridcolor": "#eef1f4", **({"type": "log"} if figure.log_x else {})},
+        "xaxis": {"title": {"text": axes[0] if axes else ""}, "gridcolor": "#eef1f4", **({"type": "log", "dtick": 1, "minor": {"ticks": "outside"}} if figure.log_x else {})},
         "yaxis": {"title": {"text": figure.y_label}, "gridcolor": "#eef1f4"},
         "legend": {"orientation": "h", "y": -58 / (HEIGHT - top - 60), "yanchor": "top", "font": {"size": 11}},
         "font": {"family": "system-ui, sans-serif", "size": 12},

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie.errors import MissingExtra
-from coterie.report.figures import COLOURS, Figure
+from coterie.report.figures import COLOURS, GREY, Figure
 
 LOOKS: Any = {"svg.hashsalt": "coterie", "font.family": "sans-serif", "font.size": 9, "svg.fonttype": "none"}
 DENSITY = 160
@@ -53,6 +53,9 @@ def _draw(panel: Any, figure: Figure) -> None:
             panel.axhline(series.y[0], color=colour, linestyle="--", linewidth=1.2, label=label)
             continue
         x = list(series.xs[axis])
+        if series.beneath:
+            panel.plot(x, series.y, color=GREY, label=label, linewidth=1, zorder=1)
+            continue
         few = len(x) <= 25
         panel.plot(
             x, series.y, color=colour, label=label, linewidth=1.5 if series.line else 0, linestyle=":" if number >= len(COLOURS) else "-",
@@ -60,15 +63,6 @@ def _draw(panel: Any, figure: Figure) -> None:
         )  # fmt: skip
         if series.low:
             panel.fill_between(x, series.low, series.high, color=colour, alpha=0.15, linewidth=0)
-        for at, value, text in zip(x, series.y, series.labels, strict=False):
-            panel.annotate(
-                text.replace("$", r"\$"),
-                (at, value),
-                fontsize=7,
-                xytext=(0, 4),
-                textcoords="offset points",
-                ha="center",
-            )
     if figure.log_x:
         panel.set_xscale("log")
     panel.set_title(figure.title.replace("$", r"\$"), loc="left", fontweight="bold", fontsize=10)

@@ -93,7 +93,9 @@ def by_cost(name: str, table: Mapping[str, Any]) -> Figure | None:
     if len(points) > MOST:
         xs, ys = zip(*points.values(), strict=True)
         series = [Series("methods", ys, {"megabytes": xs}, line=False)]
-    series.append(Series("nobody beats in both", [y for _, y in front], {"megabytes": [x for x, _ in front]}))
+    series.append(
+        Series("nobody beats in both", [y for _, y in front], {"megabytes": [x for x, _ in front]}, beneath=True)
+    )
     return Figure(f"{name}-cost", f"{metric} by what travelled, {table['dataset']}", metric, series, log_x=True)
 
 

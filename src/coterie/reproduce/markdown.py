@@ -30,7 +30,7 @@ def markdown(found: Mapping[str, Any], prose: str = "", command: str = "", pictu
         f"{found['reference']}\n",
         f"**{QUICK}**\n" if found["quick"] else "",
         f"```\n{command}\n```\n" if command else "",
-        f"## What the paper claims, and what holds\n\nClaims: {counts}.\n",
+        f"## What is claimed, and what holds\n\nClaims: {counts}.\n",
     ]
     for item in found["items"]:
         if item["claims"]:

@@ -24,6 +24,7 @@ nav a { margin-right: 1rem; color: #2a6f97; text-decoration: none }
 .claim { border-bottom: 1px solid #e3e8ee; padding: .5rem 0 } .claim summary { cursor: pointer; list-style: none; display: grid; grid-template-columns: 9.5rem 1fr; gap: .8rem; align-items: start }
 .claim summary::-webkit-details-marker { display: none } .claim summary .where { color: #5c677d; font-size: .85rem }
 .claim dl { margin: .4rem 0 .2rem 10.3rem; font-size: .92rem } .claim dt { font-weight: 600; float: left; clear: left; margin-right: .5rem } .claim dd { margin: 0 0 .3rem 0 }
+#notes td, #notes th { text-align: left; white-space: normal }
 .figure { width: 100%; min-height: 380px } .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); gap: 1rem }
 .figures > div { min-width: 0 } .quick { background: #fdf1d3; padding: .7rem 1rem; border-radius: .5rem } td { vertical-align: top }
 @media (max-width: 40rem) { .claim summary { grid-template-columns: 1fr } .claim dl { margin-left: 0 } body { margin: 1rem auto } }
@@ -59,7 +60,7 @@ def _head(found: Mapping[str, Any]) -> str:
     return (
         f"<h1>{escape(found['title'])}</h1><p class=about>{escape(found['reference'])} Repeated with Coterie {escape(found['code']['coterie'])}.</p>"
         f"<nav><a href=#verdicts>Verdicts</a>{links}<a href=#how>How</a></nav>{quick}"
-        f"<h2 id=verdicts>What the paper claims, and what holds</h2><div class=counts>{counts}</div>{claims}"
+        f"<h2 id=verdicts>What is claimed, and what holds</h2><div class=counts>{counts}</div>{claims}"
     )
 
 

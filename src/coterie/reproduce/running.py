@@ -72,6 +72,10 @@ def at_hand(item: Item, quick: bool, limits: Mapping[str, float], watch: Watch) 
     there = [t for t in item.trials if t.dataset not in left_out]
     if quick:
         left_out |= {t.dataset: "not part of a quick look" for t in there[1:]}
+        if not there:
+            watch.say(
+                f"{item.title}: {', '.join(left_out)} not at hand; made-up data stands in, and says nothing about the claims"
+            )
         there = [quicker(t, limits) for t in (there or stand_ins(item))[:1]]
     return replace(item, trials=tuple(there)), left_out
 

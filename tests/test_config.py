@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field
 
-from coterie.config import Choice, Course, Experiment, parse_assignments, read_file
+from coterie.config import Choice, Course, Experiment, as_yaml, parse_assignments, read_file
 from coterie.data.filters import Filters
 from coterie.data.synthetic import Synthetic
 from coterie.errors import ConfigError, UnknownName, UserError, did_you_mean
@@ -83,8 +83,7 @@ def test_flat_keys_make_the_same_experiment_again(values: dict[str, Any]) -> Non
 @given(choices())
 def test_yaml_keeps_every_setting(values: dict[str, Any]) -> None:
     experiment = Experiment.of(values)
-    text = yaml.safe_dump(experiment.flat(), allow_unicode=True)
-    assert Experiment.of(yaml.safe_load(text)) == experiment
+    assert Experiment.of(yaml.safe_load(as_yaml(experiment.flat()))) == experiment
 
 
 @quickly
@@ -331,3 +330,9 @@ def test_file_that_cannot_be_opened(tmp_path: Path) -> None:
     for name in ("none.yaml", "folder.yaml"):
         with pytest.raises(ConfigError, match=name):
             read_file(str(tmp_path / name))
+
+
+def test_yaml_keeps_what_is_read_as_the_end_of_a_line() -> None:
+    values = {"columns": {"user_id": "\x85"}, "dataset": "é.csv"}
+    assert yaml.safe_load(as_yaml(values)) == values
+    assert "é.csv" in as_yaml({"dataset": "é.csv"}), "names stay readable"

@@ -196,6 +196,14 @@ def parse_assignments(pairs: list[str]) -> dict[str, Any]:
     return values
 
 
+def as_yaml(values: Mapping[str, Any]) -> str:
+    """Text that reads back as it was: U+0085 as it is would be read as the end of a line."""
+    import yaml
+
+    text = yaml.safe_dump(dict(values), sort_keys=False, allow_unicode=True)
+    return yaml.safe_dump(dict(values), sort_keys=False) if "\x85" in text else text
+
+
 def read_file(path: str) -> dict[str, Any]:
     """Flat keys of a YAML experiment file."""
     from pathlib import Path

@@ -31,9 +31,8 @@ def test_unknown_item(tmp_path: Path) -> None:
     ("name", "item"),
     [
         ("fedfast", "section5"),
-        ("fedbso", "table2"),
         ("fpl", "movielens"),
-        ("sttfedrec", "figure5"),
+        ("sttfedrec", "precision"),
         ("leaks", "negatives"),
     ],
 )

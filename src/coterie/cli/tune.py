@@ -78,12 +78,11 @@ def _refuse_no_file(write: Path | None) -> None:
 
 
 def _write(path: Path, found: Found) -> None:
-    import yaml
-
+    from coterie.config import as_yaml
     from coterie.runtime.folder import write_text
 
     about = f"# Found on the validation part: {found.metric} {found.best.value:.4f}, {found.search.trials} trials.\n"
-    text = about + yaml.safe_dump(found.experiment(), sort_keys=False, allow_unicode=True)
+    text = about + as_yaml(found.experiment())
     write_text(path.parent, path.name, text)
 
 

@@ -94,9 +94,9 @@ def held(folder: Path | None) -> Iterator[None]:
 
 
 def write_config(folder: Path, flat: dict[str, Any]) -> None:
-    import yaml
+    from coterie.config import as_yaml
 
-    _write(folder / "config.yaml", yaml.safe_dump(flat, sort_keys=False, allow_unicode=True).encode())
+    _write(folder / "config.yaml", as_yaml(flat).encode())
 
 
 def write_result(folder: Path, result: dict[str, Any]) -> None:

@@ -93,7 +93,7 @@ def layout(figure: Figure) -> dict[str, Any]:
     below = ROW * -(-len(figure.series) // 3)  # the legend's rows
     found: dict[str, Any] = {
         "title": {"text": figure.title, "x": 0, "y": 0.98, "yanchor": "top", "font": {"size": 15}},
-"margin": {"l": 55, "r": 10, "t": top, "b": 60 + below},
+        "margin": {"l": 55, "r": 10, "t": top, "b": 60 + below},
         "height": HEIGHT + below, "hovermode": "closest", "plot_bgcolor": "#fff",
         "xaxis": {"title": {"text": axes[0] if axes else ""}, "gridcolor": "#eef1f4", **({"type": "log", "dtick": 1, "minor": {"ticks": "outside"}} if figure.log_x else {})},
         "yaxis": {"title": {"text": figure.y_label}, "gridcolor": "#eef1f4"},

@@ -15,18 +15,24 @@ SURE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Ahead:
-    """The first method is ahead of the other, and that is no chance."""
+class Paired:
+    """Of two methods, user by user."""
 
     first: str
     other: str
     metric: str
-    by: float = 0.0
-    p: float = SURE
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
         return (Pair(self.first, self.other),)
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead(Paired):
+    """The first method is ahead of the other, and that is no chance."""
+
+    by: float = 0.0
+    p: float = SURE
 
     def __call__(self, found: Found) -> Verdict:
         test = tested(found, self.first, self.other, self.metric)
@@ -37,17 +43,10 @@ class Ahead:
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class Level(Paired):
     """Two methods differ by at most so much, with the whole interval."""
 
-    first: str
-    other: str
-    metric: str
     within: float
-
-    @property
-    def pairs(self) -> tuple[Pair, ...]:
-        return (Pair(self.first, self.other),)
 
     def __call__(self, found: Found) -> Verdict:
         test = tested(found, self.first, self.other, self.metric)

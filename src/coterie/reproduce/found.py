@@ -85,7 +85,7 @@ def _of(result: Mapping[str, Any], metric: str) -> Any:
 
 
 def curve(runs: Sequence[Outcome], metrics: Sequence[str]) -> dict[str, Any]:
-    """Figures by round, seed by seed; what rounds had cost by then is a mean over seeds."""
+    """Figures by round, seed by seed; what rounds had cost by then is that of the first seed."""
     rounds = sorted({line["round"] for run in runs for line in run.curve})
     if len(rounds) > CURVE_POINTS:  # the first half of the points as measured, for claims about early rounds
         early, late = rounds[: CURVE_POINTS // 2], rounds[CURVE_POINTS // 2 :]

@@ -73,9 +73,7 @@ def at_hand(item: Item, quick: bool, limits: Mapping[str, float], watch: Watch) 
     if quick:
         left_out |= {t.dataset: "not part of a quick look" for t in there[1:]}
         if not there:
-            watch.say(
-                f"{item.title}: {', '.join(left_out)} not at hand; made-up data stands in, and says nothing about the claims"
-            )
+            watch.say(f"{item.title}: {', '.join(left_out)} not at hand; made-up data stands in, which tests no claim")
         there = [quicker(t, limits) for t in (there or stand_ins(item))[:1]]
     return replace(item, trials=tuple(there)), left_out
 
@@ -95,7 +93,11 @@ def missing(name: str, quick: bool, watch: Watch) -> str:
 
 
 def stand_ins(item: Item) -> list[Trial | Measurement]:
-    return [replace(t, dataset="synthetic", settings=MADE_UP, paper={}) for t in item.trials if isinstance(t, Trial)]
+    return [
+        replace(t, dataset="synthetic", settings=MADE_UP, paper={}, stand_in=True)
+        for t in item.trials
+        if isinstance(t, Trial)
+    ]
 
 
 def quicker(trial: Trial | Measurement, limits: Mapping[str, float]) -> Trial | Measurement:
@@ -127,7 +129,8 @@ def _of_item(item: Item, left_out: Mapping[str, str], outcomes: Any, folder: Pat
             table = findings.of_measurement(item, trial, measured(item, trial, folder, watch))
         else:
             table = found_by(item, trial, next(outcomes), folder)
-        tables.append(table | {"paper": {k: list(v) for k, v in trial.paper.items()}})
+        told = {"paper": {k: list(v) for k, v in trial.paper.items()}, "stand_in": getattr(trial, "stand_in", False)}
+        tables.append(table | told)
     return {
         "key": item.key,
         "title": item.title,
@@ -145,7 +148,7 @@ def judged(claim: Claim, tables: Sequence[Mapping[str, Any]], left_out: Mapping[
     verdicts: dict[str, Verdict] = {}
     for table in tables:
         if not claim.datasets or table["dataset"] in claim.datasets:
-            verdicts[table["dataset"]] = claim.check(table)
+            verdicts[table["dataset"]] = _on_made_up(claim.check(table)) if table["stand_in"] else claim.check(table)
     for name, why in left_out.items():
         if not claim.datasets or name in claim.datasets:
             verdicts[name] = Verdict("cannot be tested", why)
@@ -156,6 +159,10 @@ def judged(claim: Claim, tables: Sequence[Mapping[str, Any]], left_out: Mapping[
         "verdict": together([v.verdict for v in verdicts.values()]),
         "by": {name: list(verdict) for name, verdict in verdicts.items()},
     }
+
+
+def _on_made_up(verdict: Verdict) -> Verdict:
+    return Verdict("cannot be tested", f"made-up data stands in: {verdict.found}")
 
 
 def found_by(item: Item, trial: Trial, outcomes: Sequence[Outcome], folder: Path) -> dict[str, Any]:

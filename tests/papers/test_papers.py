@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import fields, is_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,8 @@ def test_claims_are_about_what_is_run(item: Item):
         if isinstance(trial, Trial):
             known |= {name for method in trial.methods for name in (method.label, method.algorithm)}
         else:
-            known |= set(trial.paper)
+            assert isinstance(trial.measure, partial)
+            known |= set(trial.measure.args[0])
     for claim in item.claims:
         assert named(claim.check) <= known, claim.name
         assert set(claim.datasets) <= {trial.dataset for trial in item.trials}, claim.name

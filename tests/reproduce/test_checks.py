@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from reproduce.hand_made import paired, row, sweep, table
 
-from coterie.reproduce.checks import Ahead, All, GainsMore, Level, Ordered, ShareOf, Times, Untestable
-from coterie.reproduce.curve_checks import NeverBelow, Reaches, Settles, Sooner, Steadier, TimesSooner
+from coterie.reproduce.checks import Ahead, All, AtMost, GainsMore, Level, Ordered, ShareOf, Times, Untestable
+from coterie.reproduce.curve_checks import NeverBelow, Reaches, Settles, Sooner, Stalls, Steadier, TimesSooner
 from coterie.reproduce.items import Pair
 from coterie.reproduce.reading import together
 from coterie.reproduce.sweep_checks import BestBelow, Flat, Pareto, Rises
@@ -23,6 +23,8 @@ GOOD = [
     (NeverBelow("good", "weak", (HR,), 10), "after round 10: +0.400"),
     (Steadier("good", "weak", HR, 20), "0.0000, weak 0.0375"),
     (Sooner("good", "weak", HR), "at round 20, 20; weak at 30, 20"),
+    (Stalls("good", HR, 10), "10, 10 rounds; bar 10"),
+    (AtMost("weak", "good", HR), "0.45, good 0.85"),
     (Settles("good", HR, 0.95, 0.5), "from round 10, 10 of 30 on"),
     (TimesSooner("good", "weak", HR, 2), "3.0, 2.0 times sooner"),
     (Ordered(("good", "weak"), HR), "good 0.85, weak 0.45"),
@@ -34,6 +36,7 @@ BAD = [
     ShareOf("good", "weak", HR, 1.95), Reaches("good", "weak", HR, 9), Reaches("weak", "good", HR, 30), NeverBelow("weak", "good", (HR,), 0),
     Steadier("weak", "good", HR, 20), Sooner("weak", "good", HR), Settles("weak", HR, 0.95, 0.5), TimesSooner("good", "weak", HR, 3),
     TimesSooner("weak", "good", HR, 1), Ordered(("weak", "good"), HR), Times("weak", "good", HR, 2),
+    Stalls("good", HR, 11), AtMost("good", "weak", HR),
 ]  # fmt: skip
 
 
@@ -58,6 +61,12 @@ def test_what_was_not_run_cannot_be_tested(check: Any):
 
 def test_half_as_much_as_the_paper_has_is_a_part():
     assert Times("good", "weak", HR, 5)(table()).verdict == "holds in part"
+
+
+def test_a_plateau_is_before_the_best():
+    found = table(rows={"slow": row([0.9], [[0.5, 0.4, 0.9]]), "late": row([0.9], [[0.9, 0.2, 0.2]])}, tests=[])
+    assert Stalls("slow", HR, 20)(found).verdict == "holds"
+    assert Stalls("late", HR, 20)(found).verdict == "does not hold"
 
 
 def test_sweeps():

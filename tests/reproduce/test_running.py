@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from coterie.errors import Interrupted, UnknownName
+from coterie.papers import paper
 from coterie.plan import Method
 from coterie.progress import Watch
 from coterie.reproduce.checks import Ahead, Untestable
 from coterie.reproduce.items import Claim, Item, Measurement, Paper, Trial
-from coterie.reproduce.running import at_hand, reproduce
+from coterie.reproduce.running import at_hand, reproduce, thinner
 
 SMALL = {"n_users": 60, "n_items": 90, "mean_interactions": 9}
 TABLE = Item(
@@ -110,6 +111,14 @@ def test_made_up_data_stands_in_for_a_quick_look_only():
     assert "ml-100k" in left_out
     unfetchable = replace(TABLE, trials=(replace(TABLE.trials[1], dataset="watson-articles"),))  # type: ignore[arg-type]
     assert at_hand(unfetchable, False, {}, Watch())[0].trials == ()
+
+
+def test_a_quick_look_is_at_some_points_of_a_sweep():
+    item = next(item for item in paper("fpl").items if item.by)
+    trial = thinner(item, item.trials[0])
+    assert isinstance(trial, Trial)
+    assert {method.settings[item.by] for method in trial.methods} == set(item.quick_at)
+    assert len(trial.methods) == 4 * len(item.quick_at)
 
 
 def test_an_interrupted_measurement_is_no_measurement(tmp_path: Path):

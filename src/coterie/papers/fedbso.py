@@ -7,7 +7,7 @@ from typing import Any
 from coterie.papers.found import found
 from coterie.plan import Method
 from coterie.reproduce.checks import Ahead, All, ShareOf, Untestable
-from coterie.reproduce.curve_checks import Reaches, Sooner, Steadier
+from coterie.reproduce.curve_checks import Reaches, Sooner, Stalls, Steadier
 from coterie.reproduce.items import Claim, Item, Paper, Trial
 
 HR, NDCG = "HR@20", "NDCG@20"
@@ -68,6 +68,7 @@ TABLE2 = Item(
         Claim("fedfast-accelerates", "FedFast reaches FedAvg's best far sooner (bar: in a fifth of the rounds)", "4.3.1", Reaches("fedfast", "fedavg", HR, 200), ("ml-100k", "ml-1m")),
         Claim("steadier-late", "late in training FedBSO varies less than FedFast", "4.3.2, 5.1.3", All(tuple(Steadier("fedbso", "fedfast", m, 200) for m in BOTH))),
         Claim("steadier-late-tuned", "the same, tuned", "5.1.3", All(tuple(Steadier("fedbso, tuned", "fedfast, tuned", m, 200) for m in BOTH))),
+        Claim("plateau", "FedBSO has a small plateau on its way (bar: 30 rounds without a better model)", "5.1.4", All(tuple(Stalls("fedbso", m, 30) for m in BOTH))),
         Claim("fedavg-cannot-learn", "FedAvg does not learn enough, however many rounds (bar: averaged by rows and tuned, it stays 2 points behind FedBSO)", "4.3.2",
               Ahead("fedbso, tuned", "fedavg, touched, tuned", HR, by=0.02)),
         Claim("local-optima", "FedBSO escapes local optima and reaches the global optimum", "abstract, 1.2, 5.1.3", Untestable("neither is defined, and no loss is given")),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from coterie.config import tuned_settings
 from coterie.papers.found import found
 from coterie.plan import Method
-from coterie.reproduce.checks import Ahead, All, Level, ShareOf, Untestable
+from coterie.reproduce.checks import Ahead, All, AtMost, Level, ShareOf, Untestable
 from coterie.reproduce.curve_checks import NeverBelow, Reaches, Settles, Sooner, TimesSooner
-from coterie.reproduce.items import Claim, Item, Paper, Trial
+from coterie.reproduce.how_often import how_often
+from coterie.reproduce.items import Claim, Item, Measurement, Paper, Trial
 from coterie.reproduce.sweep_checks import Flat
 
 HR, NDCG = "HR@10", "NDCG@10"
@@ -160,10 +162,19 @@ DROP_OUT = Item(
     ),
 )  # fmt: skip
 
+LOAD = Item(
+    key="load",
+    title="Section 5: how often users are asked",
+    about="ML-100K, one seed: over all rounds of a run, how often the users asked least and most were asked, and the deviation over users. FedAvg draws at random.",
+    metrics=("least", "most", "deviation"),
+    trials=(Measurement(dataset="ml-100k", measure=partial(how_often, ("fedfast", "fedavg"), "ml-100k", tuned_settings("ml-100k", "fedfast"))),),
+    claims=(Claim("even-load", "ActvSAMP distributes the load evenly (bar: as evenly as drawing at random)", "5", AtMost("fedfast", "fedavg", "deviation")),),
+)  # fmt: skip
+
 PAPER = Paper(
     name="fedfast",
     title="FedFast: going beyond average for faster training of federated recommender systems",
     reference="Muhammad, Wang, O'Reilly-Morgan, Tragos, Smyth, Hurley, Geraci, Lawlor. KDD 2020.",
-    items=(TABLE2, FIGURE4, FIGURE5, SIZES, DROP_OUT),
+    items=(TABLE2, FIGURE4, FIGURE5, SIZES, DROP_OUT, LOAD),
     quick={"rounds": 100, "epochs": 15},
 )

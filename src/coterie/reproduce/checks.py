@@ -113,6 +113,22 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
+class AtMost:
+    """One row is not above another in a column."""
+
+    first: str
+    other: str
+    column: str
+
+    def __call__(self, found: Found) -> Verdict:
+        a, b = values(found, self.first, self.column), values(found, self.other, self.column)
+        if not a or not b:
+            return not_run(self.first, self.other)
+        text = f"{self.column} {mean(a):.4g}, {self.other} {mean(b):.4g}"
+        return Verdict("holds" if mean(a) <= mean(b) else "does not hold", text)
+
+
+@dataclass(frozen=True, slots=True)
 class GainsMore:
     """One pair of rows differs by a larger factor than another."""
 

@@ -129,6 +129,33 @@ class Settles:
 
 
 @dataclass(frozen=True, slots=True)
+class Stalls:
+    """On its way to a share of its best a method has a stretch of so many rounds without a better one, with every seed."""
+
+    method: str
+    metric: str
+    stretch: int
+    share: float = 0.95
+
+    def __call__(self, found: Found) -> Verdict:
+        runs = curves(found, self.method, self.metric)
+        if not runs:
+            return not_run(self.method)
+        longest = [self._longest(run) for run in runs]
+        text = f"longest stretch without a better {self.metric} before {self.share:.0%} of the best: {', '.join(map(str, longest))} rounds; bar {self.stretch}"
+        return Verdict("holds" if min(longest) >= self.stretch else "does not hold", text)
+
+    def _longest(self, run: Sequence[tuple[int, float]]) -> int:
+        bar, best, since, longest = self.share * max(value for _, value in run), -1.0, 0, 0
+        for n, value in run:
+            if value > best:
+                longest, best, since = max(longest, n - since), value, n
+            if value >= bar:
+                break
+        return longest
+
+
+@dataclass(frozen=True, slots=True)
 class Steadier:
     """The first method varies less over the last rounds than the other."""
 

@@ -82,6 +82,8 @@ class Item:
     trials: tuple[Trial | Measurement, ...]
     by: str = ""
     """The setting that its figure is drawn over; without one, its figure is drawn over rounds."""
+    quick_at: tuple[float, ...] = ()
+    """What of that setting a quick look is at; everything where nothing is named."""
     claims: tuple[Claim, ...] = ()
     absent: tuple[str, ...] = ()
     """What of it cannot be repeated, and why."""

@@ -41,7 +41,8 @@ def markdown(found: Mapping[str, Any], prose: str = "", command: str = "", pictu
 
 
 def _section(item: Mapping[str, Any], pictures: str) -> list[str]:
-    parts = [f"## {item['title']}, theirs beside ours\n\n{item['about']}\n"]
+    beside = ", theirs beside ours" if any(table["paper"] for table in item["tables"]) else ""
+    parts = [f"## {item['title']}{beside}\n\n{item['about']}\n"]
     for table in item["tables"]:
         parts.append(f"**{table['dataset']}.** {about(table)}\n\n{markdown_table(*tables.theirs_beside_ours(table))}")
     parts += [f"![{figure.title}]({pictures}/{figure.key}.svg)\n" for figure in figures.of_item(item) if figure.series]

@@ -74,7 +74,7 @@ def at_hand(item: Item, quick: bool, limits: Mapping[str, float], watch: Watch) 
         left_out |= {t.dataset: "not part of a quick look" for t in there[1:]}
         if not there:
             watch.say(f"{item.title}: {', '.join(left_out)} not at hand; made-up data stands in, which tests no claim")
-        there = [quicker(t, limits) for t in (there or stand_ins(item))[:1]]
+        there = [quicker(thinner(item, t), limits) for t in (there or stand_ins(item))[:1]]
     return replace(item, trials=tuple(there)), left_out
 
 
@@ -98,6 +98,13 @@ def stand_ins(item: Item) -> list[Trial | Measurement]:
         for t in item.trials
         if isinstance(t, Trial)
     ]
+
+
+def thinner(item: Item, trial: Trial | Measurement) -> Trial | Measurement:
+    """What of an item's setting a quick look is at."""
+    if isinstance(trial, Measurement) or not item.quick_at:
+        return trial
+    return replace(trial, methods=tuple(m for m in trial.methods if m.settings.get(item.by) in item.quick_at))
 
 
 def quicker(trial: Trial | Measurement, limits: Mapping[str, float]) -> Trial | Measurement:

@@ -21,10 +21,10 @@ def how_often(names: Sequence[str], dataset: str, values: Mapping[str, Any]) -> 
 
 def times_asked(name: str, dataset: str, values: Mapping[str, Any]) -> Ints:
     """By user, over a whole run."""
-    ready, federation, world, engine = prepared(name, dataset, values)
-    trainer, times = rounds.trainer_on(federation, world, engine, Context(0, SILENT)), np.zeros(world.n_users, np.int64)
+    _, federation, world, engine = prepared(name, dataset, values)
+    trainer, times = rounds.trainer_on(federation, world, engine, Context(0, SILENT)), np.zeros(world.n_users, np.int32)
     state, _ = trainer.start()
-    for n in range(1, ready.experiment.settings.rounds + 1):
+    for n in range(1, world.settings.rounds + 1):
         state, tally = trainer.step(state, n)
         np.add.at(times, tally.users, 1)
     return times[world.members]

@@ -145,7 +145,7 @@ SIZES = Item(
 
 DROP_OUT = Item(
     key="section5",
-    title="Section 5: drop-out",
+    title="Section 5, drop-out: users who never answer",
     about="ML-100K: so many of a round's users never answer. The paper claims it without an experiment.",
     metrics=BOTH,
     by="drop_out",
@@ -164,7 +164,7 @@ DROP_OUT = Item(
 
 LOAD = Item(
     key="load",
-    title="Section 5: how often users are asked",
+    title="Section 5, load: how often users are asked",
     about="ML-100K, one seed: over all rounds of a run, how often the users asked least and most were asked, and the deviation over users. FedAvg draws at random.",
     metrics=("least", "most", "deviation"),
     trials=(Measurement(dataset="ml-100k", measure=partial(how_often, ("fedfast", "fedavg"), "ml-100k", tuned_settings("ml-100k", "fedfast"))),),

@@ -96,7 +96,9 @@ def by_cost(name: str, table: Mapping[str, Any]) -> Figure | None:
     series.append(
         Series("nobody beats in both", [y for _, y in front], {"megabytes": [x for x, _ in front]}, beneath=True)
     )
-    return Figure(f"{name}-cost", f"{metric} by what travelled, {table['dataset']}", metric, series, log_x=True)
+    costs = [x for x, _ in points.values()]
+    wide = max(costs) > 10 * min(costs)  # a decade has ticks of its own
+    return Figure(f"{name}-cost", f"{metric} by what travelled, {table['dataset']}", metric, series, log_x=wide)
 
 
 def beats(one: tuple[float, float], other: tuple[float, float]) -> bool:

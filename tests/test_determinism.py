@@ -24,7 +24,7 @@ from coterie.journey import Journey, Point
 from coterie.models.recommender import Recommender
 from coterie.progress import SILENT
 from coterie.rounds import Engine, world_of
-from coterie.runtime import checkpoint, local, wire
+from coterie.runtime import checkpoint, nodes, wire
 from coterie.runtime.local import LocalEngine
 from coterie.splits import split
 from coterie.training import Fitted, Ruler
@@ -119,7 +119,7 @@ def test_the_bytes_of_a_run_are_those_that_travelled(name, people, monkeypatch):
         travelled["up" if common is None else "down"] += len(data)
         return data
 
-    monkeypatch.setattr(local, "encode", counting)
+    monkeypatch.setattr(nodes, "encode", counting)
     result = api.run(name, people, nodes=people.n_users, embedding_size=4, **steps(name, 3)).result
     assert (result["bytes_up"], result["bytes_down"]) == (travelled["up"], travelled["down"])
 

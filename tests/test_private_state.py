@@ -19,7 +19,7 @@ from coterie.journey import Journey, Point
 from coterie.models.factors import Factors
 from coterie.progress import SILENT
 from coterie.records import Record
-from coterie.runtime import checkpoint, folder, local, wire
+from coterie.runtime import checkpoint, folder, nodes, wire
 from coterie.runtime.local import LocalEngine
 from coterie.types import SCALE, Floats, Ints, Message, Sizes, Updates
 from coterie.validation import Reply
@@ -177,7 +177,7 @@ def test_nothing_of_it_travels(monkeypatch):
         seen.append(honest(*given, **named))
         return seen[-1]
 
-    monkeypatch.setattr(local, "encode", listening)
+    monkeypatch.setattr(nodes, "encode", listening)
     play(nodes=3)
     assert len(seen) == 2 * 3 * 3
     assert not any(np.float32(SECRET).tobytes() in data for data in seen)
@@ -265,7 +265,7 @@ def test_nothing_that_is_private_travels(name, monkeypatch):
         seen.append(honest(*given, **named))
         return seen[-1]
 
-    monkeypatch.setattr(local, "encode", listening)
+    monkeypatch.setattr(nodes, "encode", listening)
     states, _ = play_locally(name, histories(4, n_users=14, n_items=12), nodes=3, start_scale=0.5)
     assert len(seen) > 10
     for state in states[1:]:

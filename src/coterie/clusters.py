@@ -71,6 +71,11 @@ def move_along(rows: Floats, labels: Ints, still: Bools, moves: Floats) -> None:
     parallel.over(lambda first, last: kernel(rows, labels, still, moves, first, last), len(rows), BLOCK)
 
 
+def of_those(present: Bools, labels: Ints) -> Ints:
+    """The clusters of those who are there; -1 for others."""
+    return labels if present.all() else np.where(present, labels, -1).astype(np.int32)
+
+
 def sizes_of(labels: Ints) -> Longs:
     """How many users each cluster has."""
     return np.bincount(labels[labels >= 0], minlength=1)

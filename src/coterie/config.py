@@ -20,7 +20,15 @@ from coterie.learners.settings import Simulated
 from coterie.registry import algorithm
 from coterie.settings import Settings, split_by_owner
 
-NAMING_FILES = ("test_file", "validation_file", "candidates_file", "start_from", "disclosure_file", "private_items")
+NAMING_FILES = (
+    "test_file",
+    "validation_file",
+    "candidates_file",
+    "start_from",
+    "disclosure_file",
+    "private_items",
+    "availability",
+)
 """Settings that name files or a run folder: what is in them is part of the experiment."""
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from coterie import splits
+from coterie.availability import with_presence
 from coterie.config import NAMING_FILES, Experiment
 from coterie.data.datasets import load
 from coterie.data.filters import rated
@@ -24,6 +25,7 @@ from coterie.evaluate.candidates import Candidates
 from coterie.evaluate.evaluation import evaluate
 from coterie.finished import Run
 from coterie.journey import Point
+from coterie.learners.settings import Simulated
 from coterie.models.recommender import Recommender
 from coterie.progress import SILENT, Watch
 from coterie.protect.rates import Disclosing
@@ -127,7 +129,9 @@ def to_learn_from(experiment: Experiment, parts: Split, watch: Watch) -> Trainin
     training = parts.training(experiment.course.as_published)
     leaks.check(parts, training, experiment.course.as_published)
     if isinstance(experiment.settings, Disclosing):
-        return with_wishes(training, experiment.settings, parts.train, watch)
+        training = with_wishes(training, experiment.settings, parts.train, watch)
+    if isinstance(experiment.settings, Simulated):
+        training = with_presence(training, experiment.settings, parts.train, watch)
     return training
 
 

@@ -41,6 +41,14 @@ class World:
     """What is told about items: the server that recommends them knows it, other servers and nodes do not."""
     on_devices: Content | None = None
     """What devices know about items and their own user; no server does. Nodes have the part of their users."""
+    presence: Longs | None = None
+    """A trace of devices: see `Training`."""
+    here: Bools | None = None  # (users,) who can be asked in this round; None where everybody can
+
+    @property
+    def present(self) -> Bools:
+        """Whom a round's users are drawn from."""
+        return self.members if self.here is None else self.members & self.here
 
     def seen_by(self, role: str) -> World:
         """Of several servers one has the items, and none what devices have."""
@@ -117,6 +125,11 @@ class InRing:
     """(world, number of the ring) -> the rows that its members can touch, where those are not all."""
 
 
+def added(first: Sums, second: Sums) -> Sums:
+    """Sums over some users, and over others, as sums over all of them."""
+    return {name: total + second[name] for name, total in first.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """One message to every node of the cohort, one reply from each."""
@@ -136,6 +149,9 @@ class Exchange:
     fused: Callable[[World, Message, Histories], Fused | None] = lambda *given: None
     """(world, message, the only node) -> all of it in one call of a kernel, where everybody's update would be accepted; None where
     it cannot or one would not. The bits are those of `answer` and `reduce`; of models in PyTorch, all but the last."""
+    together: Callable[[Sums, Sums], Sums] | None = added
+    """What sums over two parts of a cohort are as sums over both; None where there is nothing to add up, and the server has to know who
+    said what."""
     role: str = ""
     """Which server asks and hears; "" where there is but one. It sees its own part of the state."""
     beside: tuple[tuple[str, Ask], ...] = ()

@@ -1,14 +1,17 @@
-"""What a server hears of an exchange, in one of three ways that give the same bits: all at once, in parts, or fused into a kernel."""
+"""What a server hears of an exchange, in ways that give the same bits: all at once, in parts, fused into a kernel, or added up by nodes."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 
-from coterie.federation import Delegates, Exchange, Fused, Kept, Sums, Turns, World
+from coterie.federation import Delegates, Exchange, Fused, Histories, Kept, Sums, Turns, World, added
+from coterie.runtime.nodes import answer
 from coterie.runtime.wire import message_size, reply_sizes
 from coterie.tally import Tally
 from coterie.types import Ints, Longs, Message, Sizes, Updates
@@ -30,12 +33,10 @@ class Heard:
     bytes_down: int = 0
     """What was sent beside the message, to all together."""
 
-    def and_part(self, later: Heard) -> Heard:
+    def and_part(self, later: Heard, together: Callable[[Sums, Sums], Sums] | None = added) -> Heard:
         """With those of the cohort who were heard after; of a part in which nobody was accepted there are no sums."""
-        if not later.sums or not self.sums:
-            sums = self.sums or later.sums
-        else:
-            sums = {name: total + later.sums[name] for name, total in self.sums.items()}
+        assert together is not None  # else all is heard at once
+        sums = together(self.sums, later.sums) if later.sums and self.sums else self.sums or later.sums
         mine, theirs = self.delegates, later.delegates
         return Heard(
             sums,
@@ -64,14 +65,45 @@ class Heard:
         )
 
 
-def hear(world: World, exchange: Exchange, server: object, message: Message, call: Call) -> Heard:
+class Limits(NamedTuple):
+    """What an update may hold, and how many users' updates are held at a time."""
+
+    sizes: Sizes
+    at_once: int
+
+    @classmethod
+    def of(cls, world: World, exchange: Exchange, server: object) -> Limits:
+        return cls(exchange.sizes(world, server), exchange.at_once(world, server))
+
+
+def hear(world: World, exchange: Exchange, message: Message, call: Call, limits: Limits) -> Heard:
     """Everybody's updates, so many users at a time as may be held."""
-    sizes = exchange.sizes(world, server)
-    parts = (_part(world, exchange, sizes, part, call) for part in _parts(message, exchange.at_once(world, server)))
-    heard = next(parts)
-    for part in parts:
-        heard = heard.and_part(part)
-    return heard
+    parts = _parts(message, limits.at_once)
+    return joined(exchange, (_part(world, exchange, limits.sizes, part, call) for part in parts))
+
+
+def joined(exchange: Exchange, parts: Iterable[Heard]) -> Heard:
+    return reduce(lambda heard, part: heard.and_part(part, exchange.together), parts)
+
+
+def hear_own(world: World, exchange: Exchange, message: Message, node: Histories, limits: Limits) -> Heard:
+    """What a node hears of its own users, where it is trusted to validate and to add up."""
+    fused = exchange.fused(world, message, node)
+    if fused is not None:
+        return of_fused(fused, limits.sizes)
+
+    def call(asked: Exchange, part: Message) -> list[Reply]:
+        columns, kept = answer(world, asked, part, node)
+        return [Reply(part.users, part.round, columns, part.exchange, kept)]
+
+    return hear(world, exchange, message, call, limits)
+
+
+def added_up(exchange: Exchange, parts: Iterable[Heard]) -> Heard:
+    """What several nodes heard of their own users, in the order of users."""
+    heard = joined(exchange, parts)
+    order, whose = np.argsort(heard.delegates.users), heard.delegates
+    return replace(heard, delegates=Delegates(whose.users[order], whose.samples[order], whose.user_rows[order]))
 
 
 def _parts(message: Message, most: int) -> Iterator[Message]:

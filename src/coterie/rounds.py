@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from coterie import fusing, streams
+from coterie import availability, fusing, streams
 from coterie.algorithm import Context, Trainer
 from coterie.errors import ConfigError
 from coterie.federation import Asked, Exchange, Federation, Histories, Kept, Relay, World
-from coterie.fusing import Heard
+from coterie.fusing import Heard, Limits
 from coterie.models.recommender import Recommender
 from coterie.protect import rings
 from coterie.protect.masks import Lock
@@ -53,20 +53,30 @@ def play(
     """
     message = replace(asked(world, exchange, state, cohort, t, engine), exchange=number, kept=_kept(state, cohort))
     server, world = state.as_seen_by(exchange.role), world.seen_by(exchange.role)
-    there = message if absent is None or not absent.any() else message.to(~absent)
-    node = _alone(engine)
-    fused = exchange.fused(world, there, node) if node and len(there.users) and not in_rings(world, exchange) else None
     if in_rings(world, exchange):
         heard = rings.hear(world, exchange, server, message, engine.call, absent)
-    elif fused is None:
-        heard = fusing.hear(world, exchange, server, there, engine.call)
     else:
-        heard = fusing.of_fused(fused, exchange.sizes(world, server))
+        there = message if absent is None or not absent.any() else message.to(~absent)
+        heard = _heard(world, exchange, there, engine, Limits.of(world, exchange, server))
     tally = heard.tally(cohort, message)
     if not tally.accepted:
         return state, tally
     after = exchange.finish(world, server, heard.sums, heard.delegates, t)
     return _put_back(state.with_part_of(exchange.role, after), state, heard), tally
+
+
+def _heard(world: World, exchange: Exchange, message: Message, engine: Engine, limits: Limits) -> Heard:
+    """In the quickest way that the engine has; all have the same bits."""
+    node, added_up = _alone(engine), getattr(engine, "added_up", None)
+    if not len(message.users):
+        return fusing.hear(world, exchange, message, engine.call, limits)
+    if added_up is not None and exchange.together is not None:
+        heard: Heard = added_up(exchange, message, limits)
+        return heard
+    fused = exchange.fused(world, message, node) if node else None
+    if fused is not None:
+        return fusing.of_fused(fused, limits.sizes)
+    return fusing.hear(world, exchange, message, engine.call, limits)
 
 
 def in_rings(world: World, exchange: Exchange) -> bool:
@@ -123,7 +133,16 @@ def _alone(engine: Engine) -> Histories | None:
 def trainer(federation: Federation, training: Training, settings: Any, context: Context) -> Trainer:
     """A federated algorithm as steps: step n is round t = n - 1 of the paper, or an epoch of rounds."""
     world = world_of(training, settings, context.seed, federation)
-    return trainer_on(federation, world, LocalEngine.over(world, training, settings.nodes), context)
+    return trainer_on(federation, world, engine_for(world, training, context), context)
+
+
+def engine_for(world: World, training: Training, context: Context) -> Engine:
+    """Nodes in this process, or actors of a cluster."""
+    if world.settings.engine == "local":
+        return LocalEngine.over(world, training, world.settings.nodes or 1)
+    from coterie.runtime.ray import RayEngine
+
+    return RayEngine.over(world, training, context.watch)
 
 
 def trainer_on(federation: Federation, world: World, engine: Engine, context: Context) -> Trainer:
@@ -144,16 +163,20 @@ def trainer_on(federation: Federation, world: World, engine: Engine, context: Co
         return state, tally
 
     refused_before, a_step = False, federation.rounds_a_step(world)  # many refused rounds in a row are said once
+    total = a_step * _steps(world)
 
     def one_round(state: Any, t: int) -> tuple[Any, Tally]:
-        cohort = federation.sample(world, state.without_private(), t)
+        here = availability.those_here(world, t, total)
+        cohort, absent = _cohort(federation, here, state.without_private(), t)
+        if not len(cohort):
+            return state, Tally()
         _refuse_cohort(world, cohort)
-        tally, absent = Tally(cohort), _absent(world, cohort, t)
+        tally, here = Tally(cohort), availability.generous(here)
         for number, exchange in enumerate(federation.exchanges):
             if isinstance(exchange, Relay):
-                state = pass_on(world, exchange, state, t, engine)
+                state = pass_on(here, exchange, state, t, engine)
                 continue
-            state, costs = play(world, exchange, state, cohort, t, engine, number, absent)
+            state, costs = play(here, exchange, state, cohort, t, engine, number, absent)
             tally = tally.and_then(costs)
         return state, tally
 
@@ -161,7 +184,8 @@ def trainer_on(federation: Federation, world: World, engine: Engine, context: Co
         nonlocal refused_before
         ts = range((n - 1) * a_step, n * a_step)
         node = _alone(engine)
-        turns = federation.in_turn(world, node, state, ts) if node and world.settings.protect == "none" else None
+        plain = world.settings.protect == "none" and availability.always(world)
+        turns = federation.in_turn(world, node, state, ts) if node and plain else None
         if turns is not None:
             tally = fusing.tally_of(world, _only(federation), state.without_private(), turns)
             state = turns.state
@@ -193,7 +217,9 @@ def world_of(training: Training, settings: Any, seed: int, federation: Federatio
         members,
         training.user_features,
         len(training.positives.items),
-        *(told or ()),
+        content=told[0] if told else None,
+        on_devices=told[1] if told else None,
+        presence=training.presence,
     )
 
 
@@ -201,6 +227,24 @@ def _only(federation: Federation) -> Exchange:
     (exchange,) = federation.exchanges
     assert isinstance(exchange, Exchange)
     return exchange
+
+
+def _cohort(federation: Federation, world: World, state: Any, t: int) -> tuple[Ints, Bools | None]:
+    """Who is asked in a round, and who of them is not heard."""
+    if not world.present.any():
+        return np.empty(0, np.int32), None
+    cohort = federation.sample(availability.generous(world), state, t)
+    enough = len(federation.sample(world, state, t)) if world.settings.over_select else len(cohort)
+    unheard = [
+        gone for gone in (_absent(world, cohort, t), availability.late(world, cohort, t, enough)) if gone is not None
+    ]
+    return cohort, np.logical_or.reduce(unheard) if unheard else None
+
+
+def _steps(world: World) -> int:
+    settings = world.settings
+    steps: int = settings.rounds if hasattr(settings, "rounds") else settings.epochs
+    return steps
 
 
 def _absent(world: World, cohort: Ints, t: int) -> Bools | None:

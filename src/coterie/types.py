@@ -124,6 +124,8 @@ class Training:
     item_bodies: Ids | None = None
     content: Content | None = None
     """The same, and what people's features say, as a model reads it; only where one does."""
+    presence: Longs | None = None
+    """(rows, 3) user, and the first and last round of a stretch in which they are there; of a trace of devices."""
 
     @cached_property
     def users(self) -> Ints:

@@ -152,7 +152,7 @@ def test_rounds_equal_the_twin(changes):
     world = world_for("fedmvmf", training, **(FEW | {"most_values": 8} | changes))
     problem = Problem(training, world)
     assert problem.X.shape == (20, 8)  # three regions and five ages: names are too many
-    states, tallies = play("fedmvmf", world, LocalEngine.over(world, training, world.settings.nodes))
+    states, tallies = play("fedmvmf", world, LocalEngine.over(world, training, world.settings.nodes or 1))
     alone = as_doubles(states[0])
     for t, (before, after, tally) in enumerate(zip(states, states[1:], tallies, strict=False), 1):
         assert (after.steps, after.item_view_steps) == (t, t)

@@ -19,7 +19,7 @@ from small_federation import ON_KERNELS, histories, world_for
 
 from coterie import registry
 from coterie.federation import Exchange, Federation, Histories
-from coterie.runtime.local import answer, read_reply
+from coterie.runtime.nodes import answer, read_reply
 from coterie.runtime.wire import (
     COMMON,
     DTYPES,

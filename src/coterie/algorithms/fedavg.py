@@ -46,7 +46,7 @@ def start(world: World) -> Parameters:
 
 def sample(world: World, state: Any, t: int) -> Ints:
     """S_t: m users at random."""
-    everybody = np.where(world.members, 0, -1).astype(np.int32)
+    everybody = np.where(world.present, 0, -1).astype(np.int32)
     return clusters.draw(everybody, np.array([cohort_size(world)]), world.seed, t)
 
 

@@ -200,8 +200,9 @@ def swap_centers(rng: np.random.Generator, labels: Ints, centres: Ints, p6: floa
 
 def sample(world: World, state: State, t: int) -> Ints:
     """C of every cluster."""
+    groups = clusters.of_those(world.present, state.clusters)
     return clusters.draw(
-        state.clusters, users_a_cluster(clusters.sizes_of(state.clusters), world.settings.participation), world.seed, t
+        groups, users_a_cluster(clusters.sizes_of(groups), world.settings.participation), world.seed, t
     )
 
 

@@ -161,8 +161,9 @@ def by_metadata(world: World) -> Ints:
 
 def actv_samp(world: World, state: State, t: int) -> Ints:
     """S_t: users at random, one of each cluster in turn, until there are m."""
-    quotas = clusters.turns(clusters.sizes_of(state.clusters), fedavg.cohort_size(world), world.seed, t)
-    return clusters.draw(state.clusters, quotas, world.seed, t)
+    groups = clusters.of_those(world.present, state.clusters)
+    quotas = clusters.turns(clusters.sizes_of(groups), fedavg.cohort_size(world), world.seed, t)
+    return clusters.draw(groups, quotas, world.seed, t)
 
 
 # Algorithm 3

@@ -126,13 +126,13 @@ def sample(world: World, state: State, t: int) -> Ints:
     n = users_a_round(world)
     if n == 1:
         return one_user(world, range(t, t + 1))
-    everybody = np.where(world.members, 0, -1).astype(np.int32)
+    everybody = np.where(world.present, 0, -1).astype(np.int32)
     return clusters.draw(everybody, np.array([n]), world.seed, t)
 
 
 def one_user(world: World, rounds: range) -> Ints:
     """The only user of each of some rounds; a round does not look at everybody to find it."""
-    members = np.flatnonzero(world.members).astype(np.int32)
+    members = np.flatnonzero(world.present).astype(np.int32)
     words = streams.words(streams.keys(world.seed, "one user", last=np.arange(rounds.start, rounds.stop)), 0)
     return members[streams.below(words, np.full(len(rounds), len(members)))]
 
@@ -214,6 +214,15 @@ def add_up(world: World, message: Message, updates: Updates) -> Sums:
     return {"sent": sent, "items": total}
 
 
+def together(some: Sums, others: Sums) -> Sums:
+    """The same over more users: an item that only some of them sent has a row, too."""
+    sent = np.union1d(some["sent"], others["sent"])
+    total = np.zeros((len(sent), some["items"].shape[1]), np.int64)
+    for part in (some, others):
+        total[np.searchsorted(sent, part["sent"])] += part["items"]
+    return {"sent": sent, "items": total}
+
+
 def aggregate(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
     """Eq. 7"""
     after = replace(state, item_rows=state.item_rows.copy(), item_bias=state.item_bias.copy())
@@ -291,7 +300,13 @@ def people(world: World, node: Histories, epoch: int) -> dict[str, Floats]:
 
 
 EXCHANGE = Exchange(
-    ask, client_update, add_up, aggregate, sizes, ring=InRing(("items",), of_all_items, of_those_that_moved)
+    ask,
+    client_update,
+    add_up,
+    aggregate,
+    sizes,
+    together=together,
+    ring=InRing(("items",), of_all_items, of_those_that_moved),
 )
 FEDERATION = Federation(
     start, sample, (EXCHANGE,), model, devices=devices, rounds_a_step=rounds_an_epoch, in_turn=in_turn,

@@ -100,7 +100,7 @@ def no_slopes(world: World) -> Longs:
 
 def sample(world: World, state: State, t: int) -> Ints:
     """C_k: K users at random."""
-    everybody = np.where(world.members, 0, -1).astype(np.int32)
+    everybody = np.where(world.present, 0, -1).astype(np.int32)
     return clusters.draw(everybody, np.array([world.settings.users_a_round]), world.seed, t)
 
 
@@ -389,7 +389,7 @@ def serve(world: World, state: Any, node: Histories) -> Kept:
 
 
 REQUEST = Exchange(
-    invite, request, put_together, note, sizes_of_requests, role=RECOMMENDATION,
+    invite, request, put_together, note, sizes_of_requests, together=None, role=RECOMMENDATION,
     clear="the numbers of the items they ask for, and what comes back to the vectors of an item that only one asked for, which tells "
     "whether it was clicked (with requests=whole neither)",
     unheard=lambda world: world.settings.requests == "whole",

@@ -52,6 +52,10 @@ def run(
             "--protect", help="What hides single users' updates from servers: none or ring.", show_default="none"
         ),
     ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option("--engine", help="Where a federated algorithm's nodes run: local or ray.", show_default="local"),
+    ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Any setting; repeat for more.")
     ] = None,
@@ -85,6 +89,7 @@ def run(
         "rounds": rounds,
         "device": device,
         "protect": protect,
+        "engine": engine,
         "columns": parse_columns(columns) or None,
         "skip_bad_rows": skip_bad_rows or None,
     }

@@ -90,7 +90,7 @@ class Replay:
         federation = algorithm(choice.algorithm).train
         assert isinstance(federation, Federation)
         world = rounds.world_of(training, settings, choice.seed)
-        engine = LocalEngine.over(world, training, world.settings.nodes)
+        engine = LocalEngine.over(world, training, world.settings.nodes or 1)
         against, _ = KNOWN[_file(choice.algorithm)]
         return cls(ready, federation, world, engine, against, Dossier(server_of(world), against))
 

@@ -45,7 +45,7 @@ def test_everybody_is_away_for_one_stretch(choices):
 
 def test_a_trace_says_who_is_there(choices):
     traced = replace(choices, presence=np.array([[3, 1, 5], [3, 9, 9], [7, 2, 2]]))
-    world = world_for("fedavg", traced, availability="trace.csv")
+    world = world_for("fedavg", traced, availability_file="trace.csv")
     found = [sorted(np.flatnonzero(availability.those_here(world, t, 10).here[[3, 7, 8]])) for t in range(10)]
     assert found == [[0, 2], [0, 1, 2], [0, 2], [0, 2], [0, 2], [2], [2], [2], [0, 2], [2]]
 
@@ -98,7 +98,7 @@ def test_any_number_of_nodes_is_one_run(name, choices):
 
 def test_a_round_for_nobody_changes_nothing(choices):
     nobody = replace(choices, presence=np.array([[u, 2, 9] for u in range(choices.n_users)]))
-    states, tallies = play_locally("fedfast", nobody, availability="trace.csv")
+    states, tallies = play_locally("fedfast", nobody, availability_file="trace.csv")
     assert sha256(states[0]) == sha256(states[1]) != sha256(states[2])
     assert (len(tallies[0].users), tallies[0].bytes_down) == (0, 0)
 
@@ -106,7 +106,7 @@ def test_a_round_for_nobody_changes_nothing(choices):
 def test_from_a_file(tmp_path: Path):
     trace = tmp_path / "trace.csv"
     trace.write_text("user_id,from_round,to_round\n" + "".join(f"{u},1,2\n" for u in range(2, 61, 2)))
-    run = api.run("fedavg", n_users=60, n_items=50, rounds=3, participation=1.0, availability=str(trace))
+    run = api.run("fedavg", n_users=60, n_items=50, rounds=3, participation=1.0, availability_file=str(trace))
     assert run.result["asked"] == 60 + 60 + 30
 
 
@@ -122,12 +122,17 @@ def test_what_is_wrong_with_a_trace_is_said(tmp_path: Path, text: str, told: str
     trace = tmp_path / "trace.csv"
     trace.write_text(text)
     with pytest.raises(DataError, match=told):
-        api.run("fedavg", n_users=30, n_items=30, rounds=1, availability=str(trace))
+        api.run("fedavg", n_users=30, n_items=30, rounds=1, availability_file=str(trace))
 
 
-def test_a_pattern_that_there_is_not_is_a_file_that_there_is_not():
-    with pytest.raises(DataError, match="sometimes: does not exist"):
-        api.run("fedavg", n_users=30, n_items=30, rounds=1, availability="sometimes")
+def test_a_file_that_there_is_not():
+    with pytest.raises(DataError, match=r"nowhere\.csv: does not exist"):
+        api.run("fedavg", n_users=30, n_items=30, rounds=1, availability_file="nowhere.csv")
+
+
+def test_a_pattern_or_a_trace():
+    with pytest.raises(ConfigError, match="expected one of the two"):
+        api.run("fedavg", n_users=30, n_items=30, availability="diurnal", availability_file="trace.csv")
 
 
 def test_a_ring_cannot_close_early():

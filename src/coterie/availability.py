@@ -32,10 +32,10 @@ DEVICES, MOMENTS = 0.6, 0.3
 
 def with_presence(training: Training, settings: Any, train: Interactions, watch: Watch) -> Training:
     """The training data with what a trace says about its people: rows of user_id, from_round and to_round, in which a user is there."""
-    if settings.availability in PATTERNS:
+    if settings.availability_file is None:
         return training
     table = small_table(
-        Path(settings.availability), ("user_id", "from_round", "to_round"), "user_id, from_round and to_round"
+        Path(settings.availability_file), ("user_id", "from_round", "to_round"), "user_id, from_round and to_round"
     )
     rule, fits = "a whole number from 1", lambda v: (v >= 1) & (v == np.floor(v)) & (v < 2**31)
     begin, end = (table.numbers(name, rule, fits).astype(np.int64) for name in ("from_round", "to_round"))
@@ -46,12 +46,13 @@ def with_presence(training: Training, settings: Any, train: Interactions, watch:
 def always(world: World) -> bool:
     """Whether everybody is there and heard in every round, but for drop-out."""
     settings = world.settings
-    return settings.availability == "always" and not settings.deadline and not settings.over_select
+    known = settings.availability == "always" and world.presence is None
+    return known and not settings.deadline and not settings.over_select
 
 
 def those_here(world: World, t: int, rounds: int) -> World:
     """The world of round t of so many, which knows who is there."""
-    pattern = PATTERNS.get(world.settings.availability, _traced)
+    pattern = PATTERNS[world.settings.availability] if world.presence is None else _traced
     return world if pattern is None else replace(world, here=pattern(world, t, rounds))
 
 

@@ -27,7 +27,7 @@ NAMING_FILES = (
     "start_from",
     "disclosure_file",
     "private_items",
-    "availability",
+    "availability_file",
 )
 """Settings that name files or a run folder: what is in them is part of the experiment."""
 

@@ -51,7 +51,9 @@ def play(
 
     The server's functions never see what is private; of that, only rows of users whose update was accepted become new ones.
     """
-    message = replace(asked(world, exchange, state, cohort, t, engine), exchange=number, kept=_kept(state, cohort))
+    keep_it = getattr(engine, "keeps", False)  # nodes do: what is private is not here
+    kept = {} if keep_it else _kept(state, cohort)
+    message = replace(asked(world, exchange, state, cohort, t, engine), exchange=number, kept=kept)
     server, world = state.as_seen_by(exchange.role), world.seen_by(exchange.role)
     if in_rings(world, exchange):
         heard = rings.hear(world, exchange, server, message, engine.call, absent)
@@ -61,8 +63,11 @@ def play(
     tally = heard.tally(cohort, message)
     if not tally.accepted:
         return state, tally
-    after = exchange.finish(world, server, heard.sums, heard.delegates, t)
-    return _put_back(state.with_part_of(exchange.role, after), state, heard), tally
+    after = state.with_part_of(exchange.role, exchange.finish(world, server, heard.sums, heard.delegates, t))
+    if not keep_it:
+        return _put_back(after, state, heard), tally
+    engine.settle(t, number, heard.delegates.users)  # type: ignore[attr-defined]
+    return after, tally
 
 
 def _heard(world: World, exchange: Exchange, message: Message, engine: Engine, limits: Limits) -> Heard:

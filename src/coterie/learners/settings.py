@@ -25,9 +25,10 @@ class Simulated(Settings):
 
     drop_out: float = Field(0.0, ge=0, lt=1)
     """Share of a round's users that never answer."""
-    availability: str = "always"
-    """Who can be asked in a round: always (everybody), diurnal (by the time of day), stretches (everybody is away for a third
-    of the run), or a file of user_id, from_round and to_round, in which a user is there."""
+    availability: Literal["always", "diurnal", "stretches"] = "always"
+    """Who can be asked in a round: everybody, whoever is there at that time of day, or everybody but a third of the run."""
+    availability_file: str | None = None
+    """A trace of devices in place of a pattern: a file of user_id, from_round and to_round, in which a user is there."""
     rounds_a_day: int = Field(24, ge=2)
     """Rounds in a day, where availability is diurnal."""
     deadline: float = Field(0.0, ge=0)
@@ -48,6 +49,14 @@ class Simulated(Settings):
     """Item rows that a ring adds up: all, or those that somebody in it touched, which the server then knows of everybody."""
     ring_way: Literal["seed", "numbers"] = "seed"
     """What members of a ring pass on: a seed of 32 bytes, or the numbers it grows into, as in the paper."""
+
+    @model_validator(mode="after")
+    def _a_pattern_or_a_trace(self) -> Self:
+        if self.availability_file is not None and self.availability != "always":
+            raise ValueError(
+                f"setting 'availability' is {self.availability!r}, and availability_file names a trace; expected one of the two. Leave one out"
+            )
+        return self
 
     @model_validator(mode="after")
     def _a_ring_waits_for_its_members(self) -> Self:

@@ -143,7 +143,7 @@ class GainsMore:
             if not a or not b:
                 return not_run(pair.first, pair.other)
             factors.append(mean(a) / mean(b))
-        text = f"{self.column}: {factors[0]:.2f} times for {self.more.other}, {factors[1]:.2f} for {self.less.other}"
+        text = f"{self.column}: {factors[0]:.3f} times for {self.more.other}, {factors[1]:.3f} for {self.less.other}"
         return Verdict("holds" if factors[0] > factors[1] else "does not hold", text)
 
 

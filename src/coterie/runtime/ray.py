@@ -107,6 +107,7 @@ class RayEngine:
 def joined(address: str, watch: Watch) -> Any:
     """Ray, with a cluster: the one named, the one of this process, or a new one on this machine, on loopback alone."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # else it warns of restarts that need what `known` keeps
     try:
         import ray
     except ImportError:

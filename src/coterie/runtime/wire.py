@@ -24,7 +24,7 @@ NAMES = (
     "users", "samples", "offsets", "items", "item_rows", "user_rows", "dense", "cluster", "item_bias",
     "tower", "item_tower", "embeddings", "slots", "cut",
     "ring", "rows", "key", "touched", "attempt", "before", "before_key", "after", "after_key", "forward", "back", "numbers",
-    "before_counts", "after_counts", "veil", "stage",
+    "before_counts", "after_counts", "veil", "stage", "accepted",
 )  # fmt: skip
 """Append only: a name is its place."""
 DTYPES = tuple(np.dtype(d) for d in ("<i4", "<i8", "<f4", "<f8", "<u1", "<u8"))

@@ -1,0 +1,108 @@
+"""A federation between parties: nodes that keep their people to themselves, and the server's engine that speaks to them.
+
+A message says of every user it is for which of their updates the server accepted last. By that a node knows what its devices' rows are:
+what was refused, late or lost is as if it had never been, and a round that a server plays again after a crash finds
+devices as they were. How bytes get from one to the other is a transport's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from coterie.federation import Asked, Exchange, Federation, Histories, Kept, World
+from coterie.rounds import OPENING
+from coterie.runtime.nodes import answer, read_message, read_reply, write_message
+from coterie.runtime.store import NEVER, Store
+from coterie.runtime.wire import Malformed, encode
+from coterie.types import Ints, Longs, Message
+from coterie.validation import Reply
+
+Transport = Callable[[Mapping[int, bytes]], Mapping[int, bytes]]
+"""Bytes to nodes by their numbers; what came back from whom in time."""
+EXCHANGES = 256
+
+
+def tag(t: int, exchange: int) -> int:
+    """One number for an exchange of a round; the opening is before all of them."""
+    return 0 if exchange == OPENING else 1 + t * EXCHANGES + exchange
+
+
+@dataclass(frozen=True, slots=True)
+class Party:
+    """A node: bytes in, bytes out."""
+
+    federation: Federation
+    world: World
+    node: Histories
+    store: Store
+
+    def begin(self) -> None:
+        """Devices make what they begin with, once."""
+        persons = self.store.numbers()
+        self.store.begin([persons[u] for u in self.node.users.tolist()], self.federation.devices(self.world, self.node))
+
+    def receive(self, data: bytes) -> bytes:
+        """The answer to a message; to what is none of this federation's, nothing."""
+        message, persons = self._read(data), self.store.numbers()
+        accepted = message.own.pop("accepted")
+        asked = [persons[user] for user in message.users.tolist()]
+        known = self.store.settle(
+            asked, accepted
+        )  # of others what the server builds on is not here: they have no part in it
+        message, asked = message.to(known), [person for person, fine in zip(asked, known, strict=True) if fine]
+        message = replace(message, kept=self.store.kept(asked))
+        columns, after = answer(self.world, self._exchange(message.exchange), message, self.node)
+        if after:
+            self.store.made(asked, after, tag(message.round, message.exchange))
+        return encode(message.round, columns, exchange=message.exchange)
+
+    def _read(self, data: bytes) -> Message:
+        message = read_message(data)
+        accepted, users = message.own.get("accepted"), message.users
+        if accepted is None or accepted.dtype != np.int64 or accepted.shape != users.shape:
+            raise Malformed("the message does not say what was accepted")
+        if users.dtype != np.int32 or users.ndim != 1 or not np.isin(users, self.node.users).all():
+            raise Malformed("the message is for people who are not here")
+        return message
+
+    def _exchange(self, number: int) -> Exchange:
+        found = self.federation.opening(self.world) if number == OPENING else None
+        if number < len(self.federation.exchanges):
+            listed = self.federation.exchanges[number]
+            found = listed if isinstance(listed, Exchange) else None
+        if found is None:
+            raise Malformed(f"there is no exchange {number}")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class PartyEngine:
+    """The server's side."""
+
+    homes: Ints  # (users,) the node of each; -1 of nobody's
+    transport: Transport
+    accepted: Longs  # (users,) which of their updates was accepted last
+    keeps = True
+    """What is private never comes here."""
+
+    @classmethod
+    def over(cls, homes: Ints, transport: Transport) -> PartyEngine:
+        return cls(homes, transport, np.full(len(homes), NEVER, np.int64))
+
+    def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
+        """Devices make it, and it stays with them."""
+        return {}
+
+    def call(self, exchange: Asked, message: Message) -> list[Reply]:
+        own = message.own | {"accepted": self.accepted[message.users]}
+        message, homes = replace(message, own=own), self.homes[message.users]
+        parts = {int(node): message.to(homes == node) for node in np.unique(homes[homes >= 0])}
+        back = self.transport({node: write_message(part) for node, part in parts.items()})
+        return [read_reply(part, back[node]) for node, part in parts.items() if node in back]
+
+    def settle(self, t: int, exchange: int, users: Ints) -> None:
+        """The updates of these users were accepted."""
+        self.accepted[users] = tag(t, exchange)

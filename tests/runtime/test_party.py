@@ -163,9 +163,7 @@ def test_a_store_from_an_earlier_day_has_no_part_in_a_round(choices, tmp_path):
     made = parties("pfpl+", world, choices, tmp_path, 1)
     engine = PartyEngine.over(np.zeros(choices.n_users, np.int32), between(made))
     engine.accepted[:50] = 12345
-    _, (tally,) = play(
-        "pfpl+", replace(world, settings=world.settings.model_copy(update={"rounds_an_epoch": 1})), engine
-    )
+    _, (tally,) = play("pfpl+", world, engine)
     members = int(world.members[50:].sum())
     assert tally.accepted == members
 

@@ -1,0 +1,106 @@
+"""From files on nodes to a federation: the world and the histories are those of a simulation over all the data in one place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_federation import play
+
+from coterie import rounds
+from coterie.config import Experiment
+from coterie.data.interactions import Interactions
+from coterie.errors import ConfigError, DataError
+from coterie.experiment import prepare
+from coterie.federation import Federation
+from coterie.progress import SILENT
+from coterie.registry import algorithm
+from coterie.runtime.enrolment import Numbers, Roll, Terms, histories, roll, simulated_seed, take_up, world_of
+from coterie.runtime.local import LocalEngine
+from coterie.runtime.party import Party, PartyEngine
+from coterie.runtime.store import Store
+
+
+def stores(people: Interactions, folder: Path, n: int) -> list[Store]:
+    made = []
+    for node in range(n):
+        mine = people.select(people.users % n == node).compact()
+        made.append(Store.create(folder / f"{node}.db"))
+        made[-1].put_interactions(mine)
+    return made
+
+
+def terms_of(people: Interactions, name: str, **settings) -> Terms:
+    few = {"algorithm": name, "embedding_size": 5, "dataset": "given.csv"} | settings
+    return Terms(Experiment.of(few).flat(), [str(item) for item in people.item_ids])
+
+
+def through_json(said):
+    return type(said).from_json(said.to_json())
+
+
+@pytest.mark.parametrize("name", ["fedfast", "pfpl+"])
+@pytest.mark.parametrize(("n", "split"), [(1, "leave-one-out"), (4, "leave-one-out"), (3, "temporal"), (3, "random")])
+def test_a_federation_from_files_is_the_simulation(name, n, split, people, tmp_path):
+    few = {"rounds": 2} if name == "fedfast" else {"epochs": 2}
+    terms = through_json(terms_of(people, name, split=split, **few))
+    made = stores(people, tmp_path, n)
+    told, homes = take_up({node: through_json(roll(terms, store)) for node, store in enumerate(made)})
+    federation = algorithm(name).train
+    assert isinstance(federation, Federation)
+    parties = []
+    for node, store in enumerate(made):
+        numbers = through_json(told[node])
+        store.put_numbers(numbers.numbers)
+        mine = histories(terms, numbers, store, simulated_seed(terms))
+        parties.append(Party(federation, world_of(terms, numbers), mine, store))
+        parties[-1].begin()
+    world = world_of(terms, told[0])
+    engine = PartyEngine.over(homes, lambda out: {at: parties[at].receive(data) for at, data in out.items()})
+    there = play(name, world, engine)[0][-1]
+
+    ready = prepare(terms.experiment, people, SILENT)
+    whole = rounds.world_of(ready.training, terms.experiment.settings, 0, federation)
+    assert (whole.n_users, whole.n_items, whole.n_positives) == (world.n_users, world.n_items, world.n_positives)
+    assert np.array_equal(whole.members, world.members)
+    here = play(name, whole, LocalEngine.over(whole, ready.training, 1))[0][-1]
+    for field, array in here.shared_arrays().items():
+        assert np.array_equal(there.shared_arrays()[field], array), field
+
+
+def test_the_server_learns_who_there_is_and_no_more(people, tmp_path):
+    (store,) = stores(people, tmp_path, 1)
+    said = roll(terms_of(people, "fedfast"), store)
+    assert set(said.__dataclass_fields__) == {"people", "learning", "positives"}
+    held_out = int((people.rows.counts > 1).sum())
+    assert said.positives == len(people) - held_out
+    assert said.people == [str(u) for u in people.user_ids]
+
+
+def test_everybody_is_on_one_node():
+    with pytest.raises(DataError, match="user ann is on nodes 1, 2; expected everybody on one node"):
+        take_up({1: Roll(["ann", "bob"], [True, True], 4), 2: Roll(["cem", "ann"], [True, True], 2)})
+
+
+def test_numbers_go_by_ids_whatever_the_nodes():
+    told, homes = take_up({7: Roll(["10", "9"], [True, False], 3), 8: Roll(["100"], [True], 2)})
+    assert told[7] == Numbers({"10": 1, "9": 0}, 3, [1, 2], 5)
+    assert told[8].numbers == {"100": 2}
+    assert homes.tolist() == [7, 7, 8]
+
+
+def test_items_of_nobodys_catalogue_are_left_out(tmp_path):
+    data = Interactions.from_columns(["ann"] * 3 + ["bob"] * 2, ["x", "y", "strange", "x", "y"], None, [1, 2, 3, 1, 2])
+    store = Store.create(tmp_path / "node.db")
+    store.put_interactions(data)
+    terms = terms_of(data, "fedavg")
+    assert roll(Terms(terms.config, ["x", "y"]), store).positives == 2
+    with pytest.raises(DataError, match="nobody has any of the federation's 1 items"):
+        roll(Terms(terms.config, ["z"]), store)
+
+
+def test_a_split_that_needs_everybody_is_refused(people, tmp_path):
+    (store,) = stores(people, tmp_path, 1)
+    with pytest.raises(ConfigError, match="'global-time', which needs everybody's interactions in one place"):
+        roll(terms_of(people, "fedavg", split="global-time"), store)

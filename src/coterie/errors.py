@@ -2,6 +2,7 @@
 
 CoterieError
 ├── Interrupted        somebody pressed Ctrl-C; exit code 130
+├── NoQuorum           too few nodes of a federation answered; exit code 3
 └── UserError          the user's mistake: one line, exit code 2, no traceback
     ├── ConfigError    an unknown or impossible setting
     ├── DataError      a file that cannot be read as interactions
@@ -31,6 +32,10 @@ class UserError(CoterieError):
 
 class Interrupted(CoterieError):
     exit_code = 130
+
+
+class NoQuorum(CoterieError):
+    exit_code = 3
 
 
 class ConfigError(UserError):

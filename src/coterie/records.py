@@ -35,7 +35,9 @@ class Record:
         return after if names is None else replace(self, **{name: getattr(after, name) for name in names})  # type: ignore[type-var]
 
     def arrays(self) -> dict[str, np.ndarray]:
-        return {f.name: np.asarray(getattr(self, f.name)) for f in fields(self)}  # type: ignore[arg-type]
+        """All that is here: a server has nothing that is private."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        return {name: np.asarray(value) for name, value in values.items() if value is not None}
 
     def shared_arrays(self) -> dict[str, np.ndarray]:
         """Those that are not private."""
@@ -46,4 +48,11 @@ class Record:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, Any]) -> Self:
-        return cls(**{f.name: arrays[f.name] if arrays[f.name].ndim else arrays[f.name].item() for f in fields(cls)})  # type: ignore[arg-type]
+        elsewhere = dict.fromkeys(set(cls.private) - arrays.keys())
+        return cls(**elsewhere, **{name: a if a.ndim else a.item() for name, a in _of(cls, arrays).items()})
+
+
+def _of(kind: type[Record], arrays: dict[str, Any]) -> dict[str, Any]:
+    """A record's own arrays; all but what is private must be there."""
+    names = [f.name for f in fields(kind)]  # type: ignore[arg-type]
+    return {name: arrays[name] for name in names if name in arrays or name not in kind.private}

@@ -37,14 +37,16 @@ def write(folder: Path, point: Point, data: str, config: dict[str, Any]) -> None
             old.unlink(missing_ok=True)
 
 
-def read(folder: Path, kind: type[Record], data: str, config: dict[str, Any]) -> Point | None:
-    """The last point saved; None if there is none yet."""
+def read(
+    folder: Path, kind: type[Record], data: str, config: dict[str, Any], with_devices: bool = True
+) -> Point | None:
+    """The last point saved; None if there is none yet. Without devices, what they keep is elsewhere."""
     if not (folder / NAME).exists():
         return None
     arrays = read_arrays(folder, NAME)
     try:
         about = json.loads(arrays["about"].tobytes())
-        kept = _kept(folder, about["journey"]["round"]) if kind.private else {}
+        kept = _kept(folder, about["journey"]["round"]) if kind.private and with_devices else {}
         point = _point(about, kind, arrays | kept)
     except (KeyError, ValueError, TypeError) as error:
         raise RunError(

@@ -44,6 +44,8 @@ class Terms(Said):
 
     config: dict[str, Any]
     items: list[str]
+    run: str = ""
+    """Which federation this is: another one begins afresh, the same one goes on."""
 
     @property
     def experiment(self) -> Experiment:

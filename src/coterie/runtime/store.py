@@ -157,6 +157,17 @@ class Store:
 
     # What devices keep
 
+    def start_over(self) -> None:
+        """Another federation begins: nothing that devices kept for the one before is left, nor what it sent."""
+        with self.all_or_nothing():
+            for statement in (
+                "delete from kept",
+                "delete from received",
+                "delete from about where key = 'layout'",
+                "update person set number = null",
+            ):
+                self.connection.execute(statement)
+
     @property
     def layout(self) -> dict[str, tuple[str, list[int]]]:
         """Type and shape of what is kept under a name."""

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import typer
 
-from coterie.cli import algorithms, data, runs
+from coterie.cli import algorithms, data, federation, node, runs
 from coterie.cli.compare import compare
 from coterie.cli.disclosure import disclosure
 from coterie.cli.reproduce import reproduce
@@ -30,6 +30,11 @@ app.command("evaluate")(runs.evaluate)
 app.command("recommend")(runs.recommend)
 app.command("report")(runs.report)
 app.command("disclosure")(disclosure)
+app.command("serve")(federation.serve)
+app.command("join")(federation.join)
+app.command("status")(federation.status)
+app.add_typer(federation.app, name="federation")
+app.add_typer(node.app, name="node")
 app.add_typer(data.app, name="data")
 app.command("algorithms")(algorithms.show)
 app.command("doctor")(algorithms.doctor)

@@ -16,6 +16,7 @@ from coterie.evaluate.protocols import Protocol
 from coterie.federation import Federation, Histories, World
 from coterie.journey import Journey, area, first_at
 from coterie.models.directions import Directions
+from coterie.protect import clear
 from coterie.registry import algorithm
 from coterie.runtime.local import LocalEngine
 from coterie.splits import Split
@@ -77,7 +78,7 @@ def in_the_clear(ready: Prepared) -> dict[str, Any]:
     federation, world, _ = _federation(ready)
     if federation is None or world.settings.protect == "none":
         return {}
-    return {"in_the_clear": rounds.in_the_clear(federation, world)}
+    return {"in_the_clear": clear.in_the_clear(federation, world)}
 
 
 def choices(ready: Prepared, fitted: Fitted) -> dict[str, Floats]:

@@ -14,8 +14,7 @@ from coterie.errors import ConfigError
 from coterie.federation import Asked, Exchange, Federation, Histories, Kept, Relay, World
 from coterie.fusing import Heard, Limits
 from coterie.models.recommender import Recommender
-from coterie.protect import rings
-from coterie.protect.masks import Lock
+from coterie.protect import clear, rings
 from coterie.protect.ring import FEWEST
 from coterie.runtime.local import LocalEngine
 from coterie.tally import Tally
@@ -152,7 +151,7 @@ def engine_for(world: World, training: Training, context: Context) -> Engine:
 
 def trainer_on(federation: Federation, world: World, engine: Engine, context: Context) -> Trainer:
     """The same on any engine."""
-    _say_what_rings_leave_open(federation, world, context)
+    clear.say(federation, world, context.watch)
 
     def start() -> tuple[Any, Tally]:
         state, opening = (
@@ -279,31 +278,3 @@ def _refuse_cohort(world: World, cohort: Ints) -> None:
             f"protect is 'ring', and a round of {len(cohort)} {'user' if len(cohort) == 1 else 'users'} cannot hide any of them; "
             f"expected at least {FEWEST}. Raise users_a_round or participation, or set protect=none."
         )
-
-
-def _say_what_rings_leave_open(federation: Federation, world: World, context: Context) -> None:
-    """Of a run in rings: nothing that is said in the clear goes unsaid."""
-    if world.settings.protect == "none":
-        return
-    exchanges = _exchanges(federation, world)
-    if not any(e.ring for e in exchanges) or any(not e.ring and not e.clear for e in exchanges):
-        raise ConfigError(
-            "protect is 'ring', but this algorithm's server has to know everybody's own update; expected one that needs only sums "
-            "(docs/privacy.md has a table). Set protect=none."
-        )
-    Lock.fresh()  # what is not installed is better missed now than in the first round
-    for said in in_the_clear(federation, world):
-        context.watch.say(f"rings hide single updates, but a server still hears of every user: {said}")
-
-
-def in_the_clear(federation: Federation, world: World) -> list[str]:
-    """What a server still hears of every user of a run in rings."""
-    exchanges = _exchanges(federation, world)
-    heard = list(dict.fromkeys(e.clear for e in exchanges if e.clear and not e.unheard(world)))
-    if world.settings.ring_rows == "union" and any(e.ring and e.ring.by_item for e in exchanges):
-        heard.append("which items they touched (ring_rows=union)")
-    return heard
-
-
-def _exchanges(federation: Federation, world: World) -> list[Exchange]:
-    return [e for e in (federation.opening(world), *federation.exchanges) if isinstance(e, Exchange)]

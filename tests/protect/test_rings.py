@@ -15,7 +15,7 @@ from coterie import registry, rounds
 from coterie.errors import ConfigError
 from coterie.federation import AGGREGATION, Exchange, Federation
 from coterie.progress import Watch
-from coterie.protect import rings
+from coterie.protect import clear, rings
 from coterie.protect.answers import About, Stage, answer, length_of
 from coterie.protect.member import Member, Terms
 from coterie.protect.ring import Ring, announced
@@ -332,7 +332,7 @@ def test_what_nobody_asks_for_one_by_one_is_not_said_to_be_heard():
     """With requests of everything a recommendation server hears of no user what it is after."""
     for mode, heard in (("resampled", 1), ("whole", 0)):
         world = world_for("sttfedrec-dssm", histories(1, 30, 15), protect="ring", requests=mode)
-        assert len(rounds.in_the_clear(registry.algorithm("sttfedrec-dssm").train, world)) == heard
+        assert len(clear.in_the_clear(registry.algorithm("sttfedrec-dssm").train, world)) == heard
 
 
 def test_rings_are_asked_for_or_not_set():

@@ -25,6 +25,7 @@ from coterie.runtime.flower.processes import (
     running,
     submit,
     wait_for,
+    wait_until_free,
 )
 from coterie.runtime.service import Service
 
@@ -42,13 +43,15 @@ def serve(config: Path, server: str, out: Path | None, keys: Path | None, insecu
     ended_by_signals()
     command = [
         program("flower-superlink"), *trust(keys), "--host", address.host, "--port", str(address.port),
-        "--disable-runtime-dependency-installation",
+        "--disable-runtime-dependency-installation", "--database", str(home / "link.db"),
     ]  # fmt: skip
+    home.mkdir(exist_ok=True)
+    wait_until_free(address)
     with disk.held(folder), running(command, log, home) as link:
         wait_for(address, link, log)
         name_link(home, address, keys and keys / "ca.pem")
         for key in sorted((keys / "nodes").glob("*.pub")) if keys else ():
-            flwr(home, "supernode", "register", str(key), "here")
+            flwr(home, "supernode", "register", str(key), "here", but="already")
         submit(folder, home)
         watch.say(
             f"{folder}: serving at {address}. Nodes join with: coterie join --data FILE --store FILE --server {address}"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
-from coterie.errors import CoterieError, NoQuorum
+from coterie.errors import CoterieError, NoQuorum, RunError
 from coterie.runtime import folder as disk
 from coterie.runtime.enrolment import Terms
 from coterie.runtime.flower.client import BODY, BYTES, body
@@ -69,14 +70,31 @@ def waited_for(grid: Grid, service: Service) -> tuple[int, ...]:
     return tuple(found)
 
 
+@contextmanager
+def alone(folder: Path, seconds: float = 60) -> Iterator[None]:
+    """Nobody else writes down rounds: a server whose SuperLink was killed may take a while to notice."""
+    until = time.monotonic() + seconds
+    with ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(disk.held(folder))
+                break
+            except RunError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(PAUSE)
+        yield
+
+
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     folder = Path(str(context.run_config["folder"]))
     service = Service.of(json.loads((folder / "service.json").read_text()))
     terms = Terms.from_json((folder / "terms.json").read_text())
     try:
-        nodes = Reached(grid, waited_for(grid, service), service.round_seconds)
-        serve(folder, terms, nodes, service.quorum)
+        with alone(folder / "flower"):
+            nodes = Reached(grid, waited_for(grid, service), service.round_seconds)
+            serve(folder, terms, nodes, service.quorum)
     except CoterieError as error:
         disk.write_text(folder, "failed.json", json.dumps({"exit_code": error.exit_code, "error": str(error)}))
         raise

@@ -2,11 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test quick lint docs clean
+.PHONY: help demo test quick long lint docs clean
 help:
 	@echo "make demo   own .venv, install coterie with its report extra, train on embedded data, show the result (about 2 minutes)"
-	@echo "make test   own .venv, install everything, run every test on two cores (about 6 minutes; PyTorch is a download of several GB where no small CPU build is offered)"
+	@echo "make test   own .venv, install everything, run the tests on two cores (about 9 minutes; PyTorch is a download of several GB where no small CPU build is offered)"
 	@echo "make quick  the same without the tests marked slow"
+	@echo "make long   what make test leaves out: clusters and federations of processes (about 20 minutes)"
 	@echo "make lint   ruff and mypy"
 	@echo "make docs   the site, in build/site/index.html"
 	@echo "make clean  remove the environment and everything built"
@@ -33,8 +34,12 @@ demo: .venv/.core
 	@$(BIN)/coterie run fedfast --dataset synthetic
 
 test: .venv/.all
-	@echo "==> running every test"
-	@$(BIN)/python -m pytest -m "" -n 2
+	@echo "==> running every test but those of make long"
+	@$(BIN)/python -m pytest -m "not long" -n 2
+
+long: .venv/.all
+	@echo "==> running clusters and federations of processes, about twenty minutes"
+	@$(BIN)/python -m pytest -m long
 
 quick: .venv/.all
 	@$(BIN)/python -m pytest

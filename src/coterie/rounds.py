@@ -151,7 +151,7 @@ def engine_for(world: World, training: Training, context: Context) -> Engine:
 
 def trainer_on(federation: Federation, world: World, engine: Engine, context: Context) -> Trainer:
     """The same on any engine."""
-    clear.say(federation, world, context.watch)
+    clear.say(federation, world, context)
 
     def start() -> tuple[Any, Tally]:
         state, opening = (
@@ -246,8 +246,8 @@ def _cohort(federation: Federation, world: World, state: Any, t: int) -> tuple[I
 
 
 def _steps(world: World) -> int:
-    settings = world.settings
-    steps: int = settings.rounds if hasattr(settings, "rounds") else settings.epochs
+    """Rounds, or epochs of an algorithm that counts in epochs."""
+    steps: int = getattr(world.settings, "rounds", 0) or getattr(world.settings, "epochs", 1)
     return steps
 
 

@@ -20,7 +20,7 @@ from coterie.data.interactions import Interactions
 from coterie.runtime.enrolment import Terms
 
 pytest.importorskip("flwr")
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 COTERIE = [sys.executable, "-m", "coterie.cli.main"]
 
 

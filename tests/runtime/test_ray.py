@@ -38,7 +38,7 @@ def on_ray(name: str, training: Training, nodes: int, **changes: Any) -> tuple[l
     return play(name, world, RayEngine.over(world, training, SILENT))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ON_KERNELS)
 def test_two_actors_are_one_run(name, choices, cluster):
     here, there = play_locally(name, choices, rounds=2), on_ray(name, choices, 2, rounds=2)
@@ -47,14 +47,14 @@ def test_two_actors_are_one_run(name, choices, cluster):
     assert costs[0] == costs[1]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["fedfast", "pfpl+"])
 @pytest.mark.parametrize("nodes", [1, 4])
 def test_any_number_of_actors_is_one_run(name, nodes, choices, cluster):
     assert sha256(play_locally(name, choices)[0][-1]) == sha256(on_ray(name, choices, nodes)[0][-1])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("changes", [{"drop_out": 0.3}, {"protect": "ring"}, {"model": "neumf"}], ids=str)
 def test_what_else_a_run_may_have(changes, choices, cluster):
     if "protect" in changes:
@@ -63,7 +63,7 @@ def test_what_else_a_run_may_have(changes, choices, cluster):
     assert sha256(here[0][-1]) == sha256(there[0][-1])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", WITH_PYTORCH)
 def test_a_round_in_pytorch_is_the_same_but_for_the_last_bits(name, choices, cluster):
     here, there = play_locally(name, choices, rounds=1), on_ray(name, choices, 2, rounds=1)
@@ -71,6 +71,7 @@ def test_a_round_in_pytorch_is_the_same_but_for_the_last_bits(name, choices, clu
         assert np.allclose(array, there[0][-1].arrays()[field], rtol=1e-5, atol=1e-6), field
 
 
+@pytest.mark.long
 def test_an_actor_that_dies_is_started_again(choices, cluster):
     """Killed before every round: the shard comes back, and the run is the one without."""
     world = world_for("fedfast", choices, engine="ray", nodes=2)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from coterie.algorithm import Context
 from coterie.errors import ConfigError
 from coterie.federation import Exchange, Federation, World
-from coterie.progress import Watch
 from coterie.protect.masks import Lock
 
 
-def say(federation: Federation, world: World, watch: Watch) -> None:
+def say(federation: Federation, world: World, context: Context) -> None:
     """Of a run in rings: nothing that is said in the clear goes unsaid."""
     if world.settings.protect == "none":
         return
@@ -20,7 +20,7 @@ def say(federation: Federation, world: World, watch: Watch) -> None:
         )
     Lock.fresh()  # what is not installed is better missed now than in the first round
     for said in in_the_clear(federation, world):
-        watch.say(f"rings hide single updates, but a server still hears of every user: {said}")
+        context.watch.say(f"rings hide single updates, but a server still hears of every user: {said}")
 
 
 def in_the_clear(federation: Federation, world: World) -> list[str]:

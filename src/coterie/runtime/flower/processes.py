@@ -76,9 +76,18 @@ class Address:
             )
 
 
+def environment(home: Path) -> dict[str, str]:
+    """Quiet, with a home of its own, and with this environment's programs: Flower's look for each other."""
+    return os.environ | QUIET | {"FLWR_HOME": str(home), "PATH": _path()}
+
+
+def _path() -> str:
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+
+
 def program(name: str) -> str:
     """One of Flower's programs, of this environment."""
-    found = shutil.which(name, path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
+    found = shutil.which(name, path=_path())
     if found is None:
         raise MissingExtra("a federation", "federation")
     return found
@@ -90,7 +99,7 @@ def running(command: Sequence[str], log: Path, home: Path) -> Iterator[subproces
     home.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as out:
         child = subprocess.Popen(
-            command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=os.environ | QUIET | {"FLWR_HOME": str(home)},
+            command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=environment(home),
             start_new_session=True, preexec_fn=_end_with_parent if sys.platform == "linux" else None,
         )  # fmt: skip
         try:
@@ -178,7 +187,7 @@ def flwr(home: Path, *command: str, but: str = "") -> None:
     """One of Flower's commands; it ends with 0 where it fails, so what it says counts. A failure that says `but` is none."""
     done = subprocess.run(
         [program("flwr"), *command, "--format", "json"], capture_output=True, text=True, check=False,
-        env=os.environ | QUIET | {"FLWR_HOME": str(home)},
+        env=environment(home),
     )  # fmt: skip
     said = done.stdout[done.stdout.find("{") :]
     try:

@@ -38,7 +38,7 @@ test: .venv/.all
 	@$(BIN)/python -m pytest -m "not long" -n 2
 
 long: .venv/.all
-	@echo "==> running clusters and federations of processes, about twenty minutes"
+	@echo "==> running what takes minutes, clusters and federations of processes among it: about half an hour"
 	@$(BIN)/python -m pytest -m long
 
 quick: .venv/.all

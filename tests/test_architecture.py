@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -255,6 +256,15 @@ def test_import_takes_under_half_a_second() -> None:
 
 def test_help_takes_under_half_a_second() -> None:
     assert seconds("-m", "coterie.cli.main", "--help") < 0.5
+
+
+def test_the_front_page_cuts_no_sentence_short() -> None:
+    call = [sys.executable, "-m", "coterie.cli.main", "--help"]
+    done = subprocess.run(
+        call, env={**os.environ, "COLUMNS": "80"}, capture_output=True, text=True, timeout=30, check=True
+    )
+    assert "Start with" in done.stdout
+    assert "..." not in done.stdout.replace("COMMAND [ARGS]...", "")
 
 
 @pytest.mark.parametrize("statement", ["import coterie", "import coterie.cli.main"])

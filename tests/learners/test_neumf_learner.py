@@ -154,6 +154,7 @@ def test_layers_that_make_no_sense_are_refused_by_name(name, given):
         registry.algorithm(name).settings.of({"layers": given})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "how", [{"batch_size": 8}, {"optimizer": "adam", "batch_size": 32, "learning_rate": 0.02}], ids=str
 )

@@ -127,7 +127,7 @@ def test_any_two_may_vanish_at_any_stages():
     assert frozenset({"upload", "close"}) in given_up
 
 
-@pytest.mark.parametrize("cases", [40, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cases", [40, pytest.param(1000, marks=pytest.mark.long)])
 def test_random_cases_in_a_ring_of_fifty(cases):
     rng, exactly = np.random.default_rng(3), 0
     for case in range(cases):

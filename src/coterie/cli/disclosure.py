@@ -22,7 +22,9 @@ def disclosure(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Play a run's first rounds again, listen in on the server, and say what it can tell about users. FPL and FCF.
+    """Measure what a run's server can tell about users (FPL, FCF).
+
+    Plays the run's first rounds again and listens in on the server.
 
     coterie disclosure runs/pfpl+-synthetic-1 --rounds 10,100
 

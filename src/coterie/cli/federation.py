@@ -25,7 +25,7 @@ def serve(
     ] = None,
     insecure: Insecure = False,
 ) -> None:
-    """Serve a federation: nodes join, train on what they have, and send updates.
+    """Serve a federation: nodes join, train and send updates.
 
     coterie serve --config federation.yaml --keys federation --server 10.0.0.5:8000
 
@@ -71,7 +71,10 @@ def status(
     folder: Annotated[Path, typer.Argument(help="The run folder of a federation.", show_default=False)],
     as_json: Json = False,
 ) -> None:
-    """What a federation's server is at: round, nodes, updates, what was refused, bytes."""
+    """Show what a federation's server is at.
+
+    Round, nodes, updates, what was refused, bytes.
+    """
     import json
 
     from coterie.errors import RunError

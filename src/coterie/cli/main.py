@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from coterie.cli import algorithms, data, federation, node, runs
 from coterie.cli.compare import compare
@@ -13,10 +14,21 @@ from coterie.cli.disclosure import disclosure
 from coterie.cli.reproduce import reproduce
 from coterie.cli.tune import tune
 
+if TYPE_CHECKING:
+    import click
+
+
+class Front(TyperGroup):
+    """The list of commands, plain: boxes take longer to import than all commands together."""
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super(TyperGroup, self).format_help(ctx, formatter)
+
+
 app = typer.Typer(
     name="coterie",
+    cls=Front,
     help="Recommenders that learn across people's devices while what people did stays with them.\n\nStart with: coterie run fedfast",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
@@ -41,12 +53,17 @@ app.command("doctor")(algorithms.doctor)
 
 
 @app.callback(invoke_without_command=True)
-def _options(version: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
+def _options(
+    ctx: typer.Context, version: bool = typer.Option(False, "--version", help="Show the version and exit.")
+) -> None:
     if version:
         from coterie import __version__
 
         typer.echo(__version__)
         raise typer.Exit
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+        raise typer.Exit(2)
 
 
 def main() -> None:

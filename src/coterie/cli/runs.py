@@ -107,7 +107,10 @@ def run(
 
 
 def resume(folder: Folder, quiet: Quiet = False, as_json: Json = False) -> None:
-    """Go on with a run that was interrupted: the result is the one without the interruption."""
+    """Go on with a run that was interrupted.
+
+    The result is the one without the interruption.
+    """
     from coterie import experiment as story
     from coterie.cli.screen import ScreenWatch
     from coterie.progress import SILENT
@@ -132,7 +135,10 @@ def evaluate(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Judge a run's model again, by another protocol, cut-offs or candidates."""
+    """Judge a run's model again, by another protocol or cut-offs.
+
+    Or by other candidates.
+    """
     from coterie.cli.screen import ScreenWatch
     from coterie.config import parse_assignments
     from coterie.progress import SILENT
@@ -188,7 +194,10 @@ def report(
         typer.Option("--out", "-o", help="Where the page goes.", show_default="report.html, of one run in its folder"),
     ] = None,
 ) -> None:
-    """Put runs side by side: a Markdown table here, an HTML page with the convergence figure beside the runs."""
+    """Put runs side by side: a table here, a page beside the runs.
+
+    The table is Markdown; the page is HTML, with the convergence figure.
+    """
     from coterie.finished import Run
     from coterie.report.page import page
     from coterie.report.table import markdown

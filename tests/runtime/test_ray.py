@@ -82,7 +82,8 @@ def test_an_actor_that_dies_is_started_again(choices, cluster):
         gather, call = engine.gather, engine.call
 
         def added_up(self, *given: Any) -> Any:
-            pid = ray.get(engine.shards[1].pid.remote())
+            _, there = ray.get(engine.shards[1].make.remote(lambda world, node: {"pid": os.getpid()}))
+            pid = there["pid"]
             victims.append(pid)
             os.kill(pid, signal.SIGKILL)
             return engine.added_up(*given)

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from coterie.errors import ConfigError, DataError, NoQuorum, RunError
+from coterie.errors import ConfigError, CoterieError, DataError, NoQuorum, RunError
 from coterie.progress import SILENT
 from coterie.runtime.enrolment import Terms
+from coterie.runtime.flower.join import join
 from coterie.runtime.flower.processes import Address
-from coterie.runtime.flower.serve import follow, prepared
+from coterie.runtime.flower.serve import follow, forget_revoked, prepared
 
 
 @pytest.fixture
@@ -66,6 +67,36 @@ def test_the_servers_failure_is_ours(tmp_path: Path):
     (tmp_path / "failed.json").unlink()
     with pytest.raises(RunError, match="stopped with code 9"):
         follow(tmp_path, lambda: 9, SILENT)
+
+
+def test_a_fault_of_ours_is_no_users_mistake(tmp_path: Path):
+    (tmp_path / "failed.json").write_text('{"exit_code": 1, "error": "KeyError()"}')
+    with pytest.raises(CoterieError, match="KeyError") as raised:
+        follow(tmp_path, lambda: None, SILENT)
+    assert raised.value.exit_code == 1
+
+
+def test_a_revoked_key_is_not_remembered(tmp_path: Path):
+    """The SuperLink's memory goes with a key that was taken away, and not with one that came."""
+    home, nodes = tmp_path / "flower", tmp_path / "keys" / "nodes"
+    home.mkdir()
+    nodes.mkdir(parents=True)
+    (nodes / "ann.pub").write_text("ann's")
+    left = []
+    for change in (lambda: None, lambda: (nodes / "bob.pub").write_text("bob's"), (nodes / "ann.pub").unlink):
+        (home / "link.db").write_text("all who were let in")
+        change()
+        forget_revoked(home, tmp_path / "keys")
+        left.append((home / "link.db").exists())
+    assert left == [True, True, False]
+
+
+@pytest.mark.parametrize(("key", "ca"), [("a.key", None), (None, "ca.pem")])
+def test_a_node_shows_who_it_is_and_knows_whom_it_trusts(tmp_path: Path, key: str | None, ca: str | None):
+    proof = key and tmp_path / key, ca and tmp_path / ca
+    with pytest.raises(ConfigError, match="expected both"):
+        join(tmp_path / "mine.csv", tmp_path / "node.db", "127.0.0.1:8000", {}, False, proof, True, SILENT)  # type: ignore[arg-type]
+    assert not (tmp_path / "node.db").exists()
 
 
 @pytest.mark.parametrize(("text", "told"), [("nowhere", "expected HOST:PORT"), ("host:99999", "expected HOST:PORT")])

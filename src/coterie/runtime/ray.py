@@ -45,9 +45,6 @@ class Shard:
     def answer(self, asked: Asked, data: bytes, kept: Kept) -> tuple[bytes, Kept]:
         return receive(self.world, asked, data, self.node, kept)
 
-    def pid(self) -> int:
-        return os.getpid()
-
     def make(self, make: Callable[[World, Histories], Kept]) -> tuple[np.ndarray, Kept]:
         return self.node.users, make(self.world, self.node)
 

@@ -28,7 +28,6 @@ create table person (id text primary key, number integer);
 create table did (person text not null, item text not null, rating real, time integer, primary key (person, item)) without rowid;
 create table kept (person text not null, name text not null, pending integer not null, tag integer not null, value blob not null,
                    primary key (person, name, pending)) without rowid;
-create table received (name text primary key, value blob not null);
 """
 VERSION = 1
 NEVER = -1
@@ -158,11 +157,10 @@ class Store:
     # What devices keep
 
     def start_over(self) -> None:
-        """Another federation begins: nothing that devices kept for the one before is left, nor what it sent."""
+        """Another federation begins: nothing that devices kept for the one before is left."""
         with self.all_or_nothing():
             for statement in (
                 "delete from kept",
-                "delete from received",
                 "delete from about where key = 'layout'",
                 "update person set number = null",
             ):
@@ -222,15 +220,7 @@ class Store:
             else _row(b"", (layout[0], [0, *layout[1]]))
         )
 
-    # What was received
-
-    def put_received(self, tables: Mapping[str, bytes]) -> None:
-        with self.all_or_nothing():
-            self.connection.executemany("insert or replace into received values (?, ?)", tables.items())
-
-    def received(self, name: str) -> bytes | None:
-        found = self.connection.execute("select value from received where name = ?", (name,)).fetchone()
-        return found[0] if found else None
+    # A few words about the store itself
 
     def about(self, key: str) -> str | None:
         found = self.connection.execute("select value from about where key = ?", (key,)).fetchone()

@@ -22,7 +22,11 @@ def join(
 ) -> None:  # fmt: skip
     """`proof`: this node's key, and the certificate of the authority that vouches for the server."""
     address, (key, ca) = Address.of(server), proof
-    if key is None or ca is None:
+    if (key is None) != (ca is None):
+        raise ConfigError(
+            f"{'--key' if ca is None else '--ca'} is named without the other; expected both: a node shows who it is, and knows whom it trusts. Name {'--ca' if ca is None else '--key'}, too."
+        )
+    if key is None:
         address.refuse_in_the_clear(insecure, "--key NAME.key and --ca ca.pem")
     for given in filter(None, proof):
         if not given.is_file():

@@ -11,7 +11,7 @@ from typing import Any
 
 from coterie.config import Experiment, read_file
 from coterie.data.small import small_table
-from coterie.errors import ConfigError, NoQuorum, RunError
+from coterie.errors import ConfigError, CoterieError, NoQuorum, RunError
 from coterie.progress import Watch
 from coterie.registry import algorithm
 from coterie.runtime import folder as disk
@@ -30,6 +30,7 @@ from coterie.runtime.flower.processes import (
 from coterie.runtime.service import Service
 
 PAUSE = 0.3
+FAULTS = {RunError.exit_code: RunError, NoQuorum.exit_code: NoQuorum}
 NO_DATA = "federation.csv"
 """What stands for a dataset: a server reads none."""
 
@@ -47,6 +48,7 @@ def serve(config: Path, server: str, out: Path | None, keys: Path | None, insecu
     ]  # fmt: skip
     home.mkdir(exist_ok=True)
     wait_until_free(address)
+    forget_revoked(home, keys)
     with disk.held(folder), running(command, log, home) as link:
         wait_for(address, link, log)
         name_link(home, address, keys and keys / "ca.pem")
@@ -70,6 +72,17 @@ def trust(keys: Path | None) -> list[str]:
         "--ssl-ca-certfile", str(keys / "ca.pem"), "--ssl-certfile", str(keys / "server.pem"), "--ssl-keyfile", str(keys / "server.key"),
         "--enable-supernode-auth",
     ]  # fmt: skip
+
+
+def forget_revoked(home: Path, keys: Path | None) -> None:
+    """The SuperLink remembers keys that it let in. Where one of them was revoked since, it forgets them all: those that are left are
+    registered again, and their nodes join again."""
+    now = sorted(key.read_text() for key in (keys / "nodes").glob("*.pub")) if keys else []
+    known = home / "admitted.json"
+    if known.exists() and not set(json.loads(known.read_text())) <= set(now):
+        for left in home.glob("link.db*"):
+            left.unlink()
+    disk.write_text(home, known.name, json.dumps(now))
 
 
 def prepared(config: Path, out: Path | None) -> Path:
@@ -129,7 +142,7 @@ def _said(folder: Path, name: str, ended: Callable[[], int | None]) -> dict[str,
     while True:
         if (folder / "failed.json").exists():
             fault = json.loads((folder / "failed.json").read_text())
-            raise (NoQuorum if fault["exit_code"] == NoQuorum.exit_code else RunError)(fault["error"])
+            raise FAULTS.get(fault["exit_code"], CoterieError)(fault["error"])
         if (code := ended()) is not None:
             raise RunError(f"the server stopped with code {code}; {folder / 'server.log'} says why.")
         if (folder / name).exists():

@@ -95,6 +95,7 @@ def main(grid: Grid, context: Context) -> None:
         with alone(folder / "flower"):
             nodes = Reached(grid, waited_for(grid, service), service.round_seconds)
             serve(folder, terms, nodes, service.quorum)
-    except CoterieError as error:
-        disk.write_text(folder, "failed.json", json.dumps({"exit_code": error.exit_code, "error": str(error)}))
+    except Exception as error:  # whatever it is, whoever waits for this server has to hear of it
+        code, text = (error.exit_code, str(error)) if isinstance(error, CoterieError) else (1, repr(error))
+        disk.write_text(folder, "failed.json", json.dumps({"exit_code": code, "error": text}))
         raise

@@ -209,5 +209,7 @@ class Federation:
     """(training, settings) -> what a server knows about items, and what devices know about items and people, as a model reads it."""
     serve: Callable[[World, Any, Histories], Kept] | None = None
     """(world, state, node) -> fields of the model that devices make for themselves, a row for every user of the node."""
+    served: tuple[str, ...] = ()
+    """Fields of the state that they need for it."""
     people: Callable[[World, Histories, int], dict[str, Floats]] = lambda *given: {}
     """(world, everybody, last step) -> what users differ in by their own choice: results are broken down by it."""

@@ -149,8 +149,10 @@ def engine_for(world: World, training: Training, context: Context) -> Engine:
     return RayEngine.over(world, training, context.watch)
 
 
-def trainer_on(federation: Federation, world: World, engine: Engine, context: Context) -> Trainer:
-    """The same on any engine."""
+def trainer_on(
+    federation: Federation, world: World, engine: Engine, context: Context, by_round: bool = False
+) -> Trainer:
+    """The same on any engine. `by_round`: a step is a round, whatever the algorithm counts in."""
     clear.say(federation, world, context)
 
     def start() -> tuple[Any, Tally]:
@@ -166,8 +168,8 @@ def trainer_on(federation: Federation, world: World, engine: Engine, context: Co
             context.watch.say(f"before the first round: {_why_nothing(tally)}")
         return state, tally
 
-    refused_before, a_step = False, federation.rounds_a_step(world)  # many refused rounds in a row are said once
-    total = a_step * _steps(world)
+    refused_before, total = False, n_rounds(federation, world)  # many refused rounds in a row are said once
+    a_step = 1 if by_round else federation.rounds_a_step(world)
 
     def one_round(state: Any, t: int) -> tuple[Any, Tally]:
         here = availability.those_here(world, t, total)
@@ -245,10 +247,10 @@ def _cohort(federation: Federation, world: World, state: Any, t: int) -> tuple[I
     return cohort, np.logical_or.reduce(unheard) if unheard else None
 
 
-def _steps(world: World) -> int:
-    """Rounds, or epochs of an algorithm that counts in epochs."""
+def n_rounds(federation: Federation, world: World) -> int:
+    """All of a training; of an algorithm that counts in epochs, those of all epochs."""
     steps: int = getattr(world.settings, "rounds", 0) or getattr(world.settings, "epochs", 1)
-    return steps
+    return steps * federation.rounds_a_step(world)
 
 
 def _absent(world: World, cohort: Ints, t: int) -> Bools | None:

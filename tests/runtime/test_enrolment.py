@@ -16,10 +16,11 @@ from coterie.experiment import prepare
 from coterie.federation import Federation
 from coterie.progress import SILENT
 from coterie.registry import algorithm
-from coterie.runtime.enrolment import Numbers, Roll, Terms, histories, roll, simulated_seed, take_up, world_of
+from coterie.runtime.enrolment import Members, Numbers, Roll, Terms, Told, histories, roll, simulated_seed, world_of
 from coterie.runtime.local import LocalEngine
 from coterie.runtime.party import Party, PartyEngine
 from coterie.runtime.store import Store
+from coterie.runtime.wire import Malformed
 
 
 def stores(people: Interactions, folder: Path, n: int) -> list[Store]:
@@ -46,7 +47,12 @@ def test_a_federation_from_files_is_the_simulation(name, n, split, people, tmp_p
     few = {"rounds": 2} if name == "fedfast" else {"epochs": 2}
     terms = through_json(terms_of(people, name, split=split, **few))
     made = stores(people, tmp_path, n)
-    told, homes = take_up({node: through_json(roll(terms, store)) for node, store in enumerate(made)})
+    rolls = {str(node): through_json(roll(terms, store)) for node, store in enumerate(made)}
+    members = through_json(Members.of(rolls))
+    told = [members.told(said.people) for said in rolls.values()]
+    homes = np.empty(len(members.people), np.int32)
+    for node, each in enumerate(told):
+        homes[list(each.numbers.values())] = node
     federation = algorithm(name).train
     assert isinstance(federation, Federation)
     parties = []
@@ -56,7 +62,7 @@ def test_a_federation_from_files_is_the_simulation(name, n, split, people, tmp_p
         mine = histories(terms, numbers, store, simulated_seed(terms))
         parties.append(Party(federation, world_of(terms, numbers), mine, store))
         parties[-1].begin()
-    world = world_of(terms, told[0])
+    world = world_of(terms, told[0], Told())
     engine = PartyEngine.over(homes, lambda out: {at: parties[at].receive(data) for at, data in out.items()})
     there = play(name, world, engine)[0][-1]
 
@@ -79,15 +85,31 @@ def test_the_server_learns_who_there_is_and_no_more(people, tmp_path):
 
 
 def test_everybody_is_on_one_node():
-    with pytest.raises(DataError, match="user ann is on nodes 1, 2; expected everybody on one node"):
-        take_up({1: Roll(["ann", "bob"], [True, True], 4), 2: Roll(["cem", "ann"], [True, True], 2)})
+    with pytest.raises(DataError, match="user ann is on nodes x, y; expected everybody on one node"):
+        Members.of({"x": Roll(["ann", "bob"], [True, True], 4), "y": Roll(["cem", "ann"], [True, True], 2)})
 
 
 def test_numbers_go_by_ids_whatever_the_nodes():
-    told, homes = take_up({7: Roll(["10", "9"], [True, False], 3), 8: Roll(["100"], [True], 2)})
-    assert told[7] == Numbers({"10": 1, "9": 0}, 3, [1, 2], 5)
-    assert told[8].numbers == {"100": 2}
-    assert homes.tolist() == [7, 7, 8]
+    members = Members.of({"x": Roll(["10", "9"], [True, False], 3), "y": Roll(["100"], [True], 2)})
+    assert members.told(["10", "9", "stranger"]) == Numbers({"10": 1, "9": 0}, 3, [1, 2], 5)
+    assert members.told(["100"]).numbers == {"100": 2}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"", b"[]", b"{}", b"nonsense", b"\xff\xfe", b"[" * 100_000, b'{"people": 3, "learning": [], "positives": 0}',
+        b'{"people": ["ann"], "learning": [true], "positives": 1, "more": 2}'[:-20],
+        b'{"people": ["ann"], "learning": [true, true], "positives": 3}', b'{"people": ["ann"], "learning": [1], "positives": 3}',
+        b'{"people": ["ann", "ann"], "learning": [true, true], "positives": 3}', b'{"people": [""], "learning": [true], "positives": 3}',
+        b'{"people": ["ann"], "learning": [true], "positives": -1}', b'{"people": ["ann"], "learning": [true], "positives": 1e30}',
+        b'{"people": ["ann"], "learning": [true], "positives": 0}', b'{"people": [], "learning": [], "positives": 0}',
+        b'{"people": ["ann"], "learning": [true], "positives": 9999999999999999999}',
+    ],
+)  # fmt: skip
+def test_what_is_no_roll(said):
+    with pytest.raises(Malformed):
+        Roll.heard(said)
 
 
 def test_items_of_nobodys_catalogue_are_left_out(tmp_path):

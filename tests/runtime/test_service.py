@@ -9,10 +9,10 @@ import pytest
 
 from coterie.errors import ConfigError, CoterieError, DataError, NoQuorum, RunError
 from coterie.progress import SILENT
-from coterie.runtime.enrolment import Terms
-from coterie.runtime.flower.join import join
+from coterie.runtime.enrolment import Terms, Told
+from coterie.runtime.flower.join import People, join
 from coterie.runtime.flower.processes import Address
-from coterie.runtime.flower.serve import follow, forget_revoked, prepared
+from coterie.runtime.flower.serve import follow, prepared
 
 
 @pytest.fixture
@@ -36,9 +36,10 @@ def test_a_folder_to_serve_from(config: Path, tmp_path: Path):
     ("change", "told"),
     [
         ("algorithm: gmf", "gmf is trained in one place"),
-        ("algorithm: sttfedrec-dssm", "reads texts, which nodes cannot yet"),
         ("protect: ring", "protect is 'ring', which nodes cannot yet"),
-        ("algorithm: pfpl", "'rounds_an_epoch' is 0; expected 1"),
+        ("drop_out: 0.1", "'drop_out' is 0.1, which is for simulations"),
+        ("validation: true\npatience: 3", "'patience' is 3, which a federation of nodes cannot do yet"),
+        ("cluster_by: region", "features of people stay with them"),
         ("quorum: 2", "'quorum' is 2"),
         ("lest_nodes: 2", "unknown setting 'lest_nodes'"),
         ("split: global-time", "needs everybody's interactions in one place"),
@@ -47,11 +48,25 @@ def test_a_folder_to_serve_from(config: Path, tmp_path: Path):
 def test_what_cannot_be_served(config: Path, tmp_path: Path, change: str, told: str):
     key = change.partition(":")[0]
     lines = [line for line in config.read_text().splitlines() if not line.startswith(f"{key}:")]
-    own_steps = change in ("algorithm: gmf", "algorithm: pfpl")
+    own_steps = change == "algorithm: gmf"
     config.write_text("\n".join([*(line for line in lines if not (own_steps and "rounds" in line)), change]))
     with pytest.raises(ConfigError, match=told):
         prepared(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_towers_need_titles(config: Path, tmp_path: Path):
+    config.write_text(config.read_text().replace("fedfast", "sttfedrec-dssm"))
+    with pytest.raises(DataError, match=r"items\.csv: has no column title, and sttfedrec-dssm reads"):
+        prepared(config, tmp_path / "run")
+    (tmp_path / "items.csv").write_text(
+        "item_id,title,categories,body\nx,Heat,crime|city,\ny,Alien,space,long\nx,Heat!,crime,\n"
+    )
+    folder = prepared(config, tmp_path / "run")
+    terms = Terms.from_json((folder / "terms.json").read_text())
+    assert (terms.items, terms.titles) == (["x", "y"], ["Heat!", "Alien"])
+    told = Told.from_json((folder / "told.json").read_text())
+    assert (told.categories, told.bodies) == ([["crime"], ["space"]], ["", "long"])
 
 
 def test_items_have_to_be_somewhere(config: Path, tmp_path: Path):
@@ -76,26 +91,11 @@ def test_a_fault_of_ours_is_no_users_mistake(tmp_path: Path):
     assert raised.value.exit_code == 1
 
 
-def test_a_revoked_key_is_not_remembered(tmp_path: Path):
-    """The SuperLink's memory goes with a key that was taken away, and not with one that came."""
-    home, nodes = tmp_path / "flower", tmp_path / "keys" / "nodes"
-    home.mkdir()
-    nodes.mkdir(parents=True)
-    (nodes / "ann.pub").write_text("ann's")
-    left = []
-    for change in (lambda: None, lambda: (nodes / "bob.pub").write_text("bob's"), (nodes / "ann.pub").unlink):
-        (home / "link.db").write_text("all who were let in")
-        change()
-        forget_revoked(home, tmp_path / "keys")
-        left.append((home / "link.db").exists())
-    assert left == [True, True, False]
-
-
 @pytest.mark.parametrize(("key", "ca"), [("a.key", None), (None, "ca.pem")])
 def test_a_node_shows_who_it_is_and_knows_whom_it_trusts(tmp_path: Path, key: str | None, ca: str | None):
     proof = key and tmp_path / key, ca and tmp_path / ca
     with pytest.raises(ConfigError, match="expected both"):
-        join(tmp_path / "mine.csv", tmp_path / "node.db", "127.0.0.1:8000", {}, False, proof, True, SILENT)  # type: ignore[arg-type]
+        join(People(tmp_path / "mine.csv", {}), tmp_path / "node.db", "127.0.0.1:8000", proof, True, SILENT)  # type: ignore[arg-type]
     assert not (tmp_path / "node.db").exists()
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,11 +18,14 @@ from coterie.data.interactions import Interactions
 from coterie.errors import NoQuorum
 from coterie.experiment import prepare
 from coterie.federation import Federation
+from coterie.journey import Point
 from coterie.progress import SILENT
 from coterie.registry import algorithm
+from coterie.runtime.attendance import Nodes
 from coterie.runtime.enrolment import Terms
 from coterie.runtime.host import SIMULATED, Host
 from coterie.runtime.local import LocalEngine
+from coterie.runtime.service import Service
 from coterie.runtime.serving import serve
 from coterie.runtime.store import Store
 
@@ -31,36 +35,37 @@ ROUNDS = 4
 class Together:
     """Nodes in this process; every call opens a store anew. `fails` may stop a call, or lose an answer."""
 
+    keyed = False
+
     def __init__(self, paths: list[Path], fails: Callable[[str, int, int], bool] = lambda *call: False) -> None:
         self.paths, self.fails, self.calls = paths, fails, 0
 
-    def joined(self) -> list[int]:
-        return list(range(len(self.paths)))
+    def joined(self) -> list[str]:
+        return [str(node) for node in range(len(self.paths))]
 
-    def send(self, kind: str, out: Mapping[int, bytes]) -> dict[int, bytes]:
+    def send(self, kind: str, out: Mapping[str, bytes]) -> dict[str, bytes]:
         self.calls += 1
         back = {}
-        for node, data in out.items():
-            answer = self._call(kind, node, data)
-            if not self.fails(kind, node, self.calls):
-                back[node] = answer
+        for name, data in out.items():
+            answer = self._call(kind, int(name), data)
+            if answer is not None and not self.fails(kind, int(name), self.calls):
+                back[name] = answer
         return back
 
-    def _call(self, kind: str, node: int, data: bytes) -> bytes:
+    def _call(self, kind: str, node: int, data: bytes) -> bytes | None:
         store = Store.open(self.paths[node])
-        host = Host(store)
-        if kind == "ask":
-            said = host.ask(data)
-        elif kind == "enrol":
-            said = host.enrol(data.decode()).encode()
-        else:
-            said = host.begin(*json.loads(data)).encode()
-        store.close()
-        return said
+        try:
+            return Host(store).answer(kind, data)
+        finally:
+            store.close()
+
+
+def served(folder: Path, terms: Terms, nodes: Nodes, **how: Any) -> Point:
+    return serve(folder, terms, nodes, Service(**{"items": "items.csv", "wait_seconds": 1.0} | how))
 
 
 def beginning(name: str, people: Interactions, folder: Path, n: int) -> tuple[Terms, list[Path]]:
-    few = {"rounds": ROUNDS} if name == "fedfast" else {"epochs": ROUNDS, "rounds_an_epoch": 1}
+    few = {"rounds": ROUNDS} if name == "fedfast" else {"epochs": 2, "rounds_an_epoch": ROUNDS // 2}
     terms = replace(terms_of(people, name, **few), run="a run")
     made = stores(people, folder, n)
     for store in made:
@@ -86,7 +91,7 @@ def same(state, expected: dict[str, np.ndarray]) -> bool:
 @pytest.mark.parametrize("n", [1, 2, 5])
 def test_a_federation_is_the_simulation(name, n, people, tmp_path):
     terms, paths = beginning(name, people, tmp_path, n)
-    point = serve(tmp_path, terms, Together(paths))
+    point = served(tmp_path, terms, Together(paths))
     assert same(point.state, simulated(terms, people))
     status = json.loads((tmp_path / "status.json").read_text())
     assert (status["state"], status["round"], status["nodes"]) == ("finished", ROUNDS, n)
@@ -110,18 +115,18 @@ def test_a_server_that_dies_goes_on_where_it_stood(name, at, people, tmp_path):
 
     terms, paths = beginning(name, people, tmp_path, 2)
     try:
-        point = serve(tmp_path, terms, Together(paths, die))
+        point = served(tmp_path, terms, Together(paths, die))
     except Stop:
-        point = serve(tmp_path, terms, Together(paths))
+        point = served(tmp_path, terms, Together(paths))
     assert same(point.state, simulated(terms, people))
 
 
 def test_too_few_answers_are_an_error_and_nothing_is_lost(people, tmp_path):
     terms, paths = beginning("fedfast", people, tmp_path, 3)
-    with pytest.raises(NoQuorum, match="1 of 3 nodes answered \\(ask\\) before the deadline; expected at least 50%"):
-        serve(tmp_path, terms, Together(paths, lambda kind, node, call: call == 6 and node > 0))
+    with pytest.raises(NoQuorum, match="1 of 3 nodes answered before the deadline; expected at least 50%"):
+        served(tmp_path, terms, Together(paths, lambda kind, node, call: call == 6 and node > 0))
     assert json.loads((tmp_path / "status.json").read_text())["round"] == 2
-    assert same(serve(tmp_path, terms, Together(paths)).state, simulated(terms, people))
+    assert same(served(tmp_path, terms, Together(paths)).state, simulated(terms, people))
 
 
 def test_another_federation_begins_afresh(people, tmp_path):
@@ -129,7 +134,7 @@ def test_another_federation_begins_afresh(people, tmp_path):
     terms, paths = beginning("pfpl+", people, tmp_path, 2)
     for run in ("first", "second"):
         (tmp_path / run).mkdir()
-        point = serve(tmp_path / run, replace(terms, run=run), Together(paths))
+        point = served(tmp_path / run, replace(terms, run=run), Together(paths))
         assert same(point.state, simulated(terms, people))
 
 

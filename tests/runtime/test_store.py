@@ -116,6 +116,7 @@ def test_all_of_a_person_can_be_had(store: Store):
             {"item_id": "x", "rating": 5.0, "timestamp": 10}, {"item_id": "y", "rating": 3.0, "timestamp": 20},
         ],
         "kept on the device": {"user_rows": [1.0, -1.0]},
+        "given by the server": {},
     }  # fmt: skip
 
 

@@ -100,7 +100,9 @@ def move(world: World, state: Pair, sums: Sums, delegates: Delegates, t: int) ->
 
 
 EXCHANGE = Exchange(ask, client_update, add_up, move, sizes, at_once, fused, ring=InRing())
-FEDERATION = Federation(start, sttfedrec.sample, (EXCHANGE,), sttfedrec.model, told=told, serve=sttfedrec.serve)
+FEDERATION = Federation(
+    start, sttfedrec.sample, (EXCHANGE,), sttfedrec.model, told=told, serve=sttfedrec.serve, served=("user_tower",)
+)
 
 
 class FLTowersCLSM(FederatedTowers):

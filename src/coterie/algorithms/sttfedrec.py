@@ -400,7 +400,9 @@ TRAIN = Exchange(
 )  # fmt: skip
 SLOTS = Relay(RECOMMENDATION, AGGREGATION, tell_slots, hear_slots)
 RETURN = Relay(AGGREGATION, RECOMMENDATION, hand_on, move_item_tower)
-FEDERATION = Federation(start, sample, (REQUEST, SLOTS, TRAIN, RETURN), model, told=told, serve=serve)
+FEDERATION = Federation(
+    start, sample, (REQUEST, SLOTS, TRAIN, RETURN), model, told=told, serve=serve, served=("user_tower",)
+)
 
 
 class STTFedRecCLSM(SplitTowers):

@@ -48,6 +48,12 @@ def join(
             "--as-simulated", help="Draw what a simulation draws, to repeat one; the server could repeat it, too."
         ),
     ] = False,
+    least_group: Annotated[
+        int,
+        typer.Option(
+            "--least-group", min=2, help="How well the model serves people is told in sums over so many or more."
+        ),
+    ] = 10,
     key: Annotated[Path | None, typer.Option("--key", help="This node's key, NAME.key.", show_default=False)] = None,
     ca: Annotated[
         Path | None,
@@ -62,9 +68,11 @@ def join(
     coterie join --data mine.csv --store node.db --insecure
     """
     from coterie.cli.screen import ScreenWatch
+    from coterie.runtime.flower.join import People
     from coterie.runtime.flower.join import join as start
 
-    start(data, store, server, parse_columns(columns), simulated, (key, ca), insecure, ScreenWatch())
+    about = People(data, parse_columns(columns), simulated, least_group)
+    start(about, store, server, (key, ca), insecure, ScreenWatch())
 
 
 def status(
@@ -119,7 +127,7 @@ def init(
 
 @app.command()
 def add(folder: Folder, name: Name) -> None:
-    """A key for one more node; it is admitted when the server is started next."""
+    """A key for one more node; a server that runs lets it in at once."""
     from coterie.runtime import certificates
 
     typer.echo(certificates.add(folder, name))
@@ -127,7 +135,7 @@ def add(folder: Folder, name: Name) -> None:
 
 @app.command()
 def revoke(folder: Folder, name: Name) -> None:
-    """Admit a node no more, from when the server is started next."""
+    """Let a node in no more; a server that runs does so at once."""
     from coterie.runtime import certificates
 
     certificates.revoke(folder, name)

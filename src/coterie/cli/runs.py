@@ -12,7 +12,7 @@ import typer
 from coterie.cli.options import Columns, Json, Protocol, Quiet, SkipBadRows, parse_columns
 
 if TYPE_CHECKING:
-    from coterie.finished import Run
+    from coterie.finished import Recommendation, Run
 
 Folder = Annotated[Path, typer.Argument(help="A run folder, as `coterie run` printed it.", show_default=False)]
 
@@ -150,7 +150,11 @@ def evaluate(
 
 
 def recommend(
-    folder: Folder,
+    folder: Annotated[Path | None, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)] = None,
+    node: Annotated[
+        Path | None,
+        typer.Option("--node", metavar="STORE", help="In place of a run: a node's own store.", show_default=False),
+    ] = None,
     user: Annotated[
         str | None, typer.Option("--user", "-u", help="The person's id, as in the data.", show_default=False)
     ] = None,
@@ -164,25 +168,51 @@ def recommend(
     include_seen: Annotated[bool, typer.Option("--include-seen", help="Also items the person had already.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Recommend items to a person. While a run is training, its last checkpoint answers."""
+    """Recommend items to a person.
+
+    While a run is training, its last checkpoint answers. A node's store answers by itself, by the last model that came.
+
+    coterie recommend runs/fedfast-synthetic-1 --user 42
+
+    coterie recommend --node mine.db --user 42
+    """
     from coterie.cli.screen import show_table
     from coterie.errors import ConfigError
-    from coterie.finished import Run
 
+    if (folder is None) == (node is None):
+        given = "neither" if node is None else "both"
+        raise ConfigError(f"{given} of a run folder and --node is given; expected one. Name a run, or a node's store.")
     if (user is None) == (history is None):
         given = "neither" if user is None else "both"
         raise ConfigError(f"{given} of --user and --history is given; expected one. Name a person, or what they chose.")
-    run = Run.peek(folder)
-    if user is not None:
-        best = run.recommend(user, n, exclude_seen=not include_seen)
+    if folder is not None:
+        best = _from_run(folder, user, history, n, not include_seen)
+    elif user is not None and node is not None:
+        best = _from_node(node, user, n, not include_seen)
     else:
-        chosen = [item.strip() for item in str(history).split(",") if item.strip()]
-        best = run.recommend_newcomer(chosen, n, exclude_seen=not include_seen)
+        raise ConfigError("--history is given for a node's store; expected --user, one of its people. Name a person.")
     if as_json:
         typer.echo(json.dumps({"user": user, "items": [r._asdict() for r in best]}))
         return
     rows = [[str(place), str(r.item), r.text, f"{r.score:.4f}"] for place, r in enumerate(best, 1)]
     show_table(["", "item", "text", "score"], rows, left=3)
+
+
+def _from_run(folder: Path, user: str | None, history: str | None, n: int, exclude_seen: bool) -> list[Recommendation]:
+    from coterie.finished import Run
+
+    run = Run.peek(folder)
+    if user is not None:
+        return run.recommend(user, n, exclude_seen)
+    chosen = [item.strip() for item in str(history).split(",") if item.strip()]
+    return run.recommend_newcomer(chosen, n, exclude_seen)
+
+
+def _from_node(place: Path, user: str, n: int, exclude_seen: bool) -> list[Recommendation]:
+    from coterie.runtime.host import Host
+    from coterie.runtime.store import Store
+
+    return Host(Store.open(place)).recommend(user, n, exclude_seen)
 
 
 def report(

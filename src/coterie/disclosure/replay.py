@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -97,17 +97,15 @@ class Replay:
     @property
     def n_rounds(self) -> int:
         """Of the run itself."""
-        steps: int = algorithm(self.ready.experiment.choice.algorithm).steps(self.world.settings)
-        return steps * self.federation.rounds_a_step(self.world)
+        return rounds.n_rounds(self.federation, self.world)
 
     def play(self, when: Sequence[int], watch: Watch) -> Iterator[int]:
         """The rounds one by one; yields at each of those asked for, ascending."""
         choice = self.ready.experiment.choice
         for family in algorithm(choice.algorithm).kernels_for(self.world.settings):
             kernels.load(family, watch)
-        federation = replace(self.federation, rounds_a_step=lambda world: 1)
         heard = Listening(self.engine, self.dossier.hear)
-        work = rounds.trainer_on(federation, self.world, heard, Context(choice.seed, watch))
+        work = rounds.trainer_on(self.federation, self.world, heard, Context(choice.seed, watch), by_round=True)
         state = begin(work, self.world.n_users, self._earlier()).state
         with watch.task(f"Listening to {choice.algorithm}", when[-1]) as advance:
             for n in range(1, when[-1] + 1):

@@ -59,13 +59,18 @@ def quick(
     model: Recommender, protocol: Protocol, seen: Rows, held: Interactions, candidates: Candidates | None
 ) -> dict[str, float]:
     """The protocol's accuracy alone, for a curve while training."""
+    return means(by_person(model, protocol, seen, held.rows, held.n_items, candidates))
+
+
+def by_person(
+    model: Recommender, protocol: Protocol, seen: Rows, wanted: Rows, n_items: int, candidates: Candidates | None
+) -> dict[str, Doubles]:
+    """The protocol's accuracy for everybody who is tested: among candidates, or all items where there are none."""
     k = max(protocol.cutoffs)
     ranks: Ranks = (
-        rank_all(model, seen, held.rows, held.n_items, k)
-        if candidates is None
-        else rank_candidates(model, candidates, k)
+        rank_all(model, seen, wanted, n_items, k) if candidates is None else rank_candidates(model, candidates, k)
     )
-    return means(per_user(ranks, protocol.cutoffs))
+    return per_user(ranks, protocol.cutoffs)
 
 
 def means(table: dict[str, Doubles]) -> dict[str, float]:

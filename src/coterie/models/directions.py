@@ -23,6 +23,7 @@ MOST = 127
 @dataclass(frozen=True, slots=True)
 class Directions(Recommender):
     kind: ClassVar[str] = "directions"
+    of_users: ClassVar[tuple[str, ...]] = ("user_rows",)
     private: ClassVar[tuple[str, ...]] = ("user_rows",)
     user_rows: Floats  # (users, k), each of length one
     item_rows: NDArray[Any]  # (items, k) as they travel

@@ -15,6 +15,7 @@ from coterie.types import Floats, Ints
 @dataclass(frozen=True, slots=True)
 class Factors(Recommender):
     kind: ClassVar[str] = "factors"
+    of_users: ClassVar[tuple[str, ...]] = ("user_rows",)
     user_rows: Floats  # (users, d)
     item_rows: Floats  # (items, d)
     item_bias: Floats  # (items,)

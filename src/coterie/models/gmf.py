@@ -16,6 +16,7 @@ from coterie.types import Floats, Ints
 @dataclass(frozen=True, slots=True)
 class GMF(Recommender):
     kind: ClassVar[str] = "gmf"
+    of_users: ClassVar[tuple[str, ...]] = ("user_rows",)
     user_rows: Floats  # (users, d)
     item_rows: Floats  # (items, d)
     output: Floats  # (d,)

@@ -15,6 +15,7 @@ from coterie.types import Floats, Ints
 @dataclass(frozen=True, slots=True)
 class GMFGroups(Recommender):
     kind: ClassVar[str] = "gmf-groups"
+    of_users: ClassVar[tuple[str, ...]] = ("user_rows", "groups")
     trained: ClassVar[tuple[str, ...]] = ("user_rows", "item_rows", "output", "bias")
     user_rows: Floats  # (users, d)
     item_rows: Floats  # (groups, items, d)

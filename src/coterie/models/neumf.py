@@ -44,6 +44,7 @@ class Net(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class NeuMF(Recommender):
     kind: ClassVar[str] = "neumf"
+    of_users: ClassVar[tuple[str, ...]] = ("user_rows",)
     trained: ClassVar[tuple[str, ...] | None] = ("user_rows", "item_rows", "dense")
     user_rows: Floats  # (users, 2d)
     item_rows: Floats  # (items, 2d)

@@ -17,6 +17,8 @@ class Recommender(Record, ABC):
     kind: ClassVar[str]
     trained: ClassVar[tuple[str, ...] | None] = None
     """Which fields were trained; all of them by default."""
+    of_users: ClassVar[tuple[str, ...]] = ()
+    """Fields with a row for every user, of a model that a federation trains: a node gets those of its own people."""
 
     @abstractmethod
     def score(self, users: Ints, items: Ints | None = None) -> Floats:

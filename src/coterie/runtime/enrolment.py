@@ -7,24 +7,30 @@ many interactions all of a node's people have together. What each person did sta
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from typing import Any, Self, cast
 
 import numpy as np
+from pydantic import TypeAdapter
 
-from coterie import splits, streams
+from coterie import rounds, splits, streams
 from coterie.config import Experiment
 from coterie.data.filters import rated
 from coterie.data.ids import number
-from coterie.data.interactions import Interactions, canonical_order
+from coterie.data.interactions import Interactions, canonical_order, objects
 from coterie.errors import ConfigError, DataError
-from coterie.federation import Histories, World
+from coterie.federation import Federation, Histories, World
+from coterie.registry import algorithm
 from coterie.runtime.store import Store
-from coterie.types import Ints, Training
+from coterie.runtime.wire import Malformed
+from coterie.splits import Split
+from coterie.types import Ids, Ints, Rows, Training
 
 RULES = ("leave-one-out", "temporal", "random")
 """Splits that a node can make of its own people without knowing of others."""
+MOST_POSITIVES = 1 << 40
 
 
 class Said:
@@ -34,8 +40,25 @@ class Said:
         return json.dumps(asdict(self), allow_nan=False)  # type: ignore[call-overload]
 
     @classmethod
-    def from_json(cls, text: str) -> Self:
-        return cls(**json.loads(text))
+    def from_json(cls, text: str | bytes) -> Self:
+        """Whatever the text is, this or Malformed."""
+        try:
+            return cast(Self, _adapter(cls).validate_json(text, strict=True))  # type: ignore[arg-type]
+        except ValueError as error:
+            raise Malformed(f"no {cls.__name__.lower()}: {str(error)[:200]}") from None
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Told(Said):
+    """What the server alone knows about items, beside their titles."""
+
+    categories: list[list[str]] | None = None
+    bodies: list[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +69,19 @@ class Terms(Said):
     items: list[str]
     run: str = ""
     """Which federation this is: another one begins afresh, the same one goes on."""
+    titles: list[str] | None = None
 
     @property
     def experiment(self) -> Experiment:
         return Experiment.of(self.config)
+
+    @property
+    def federation(self) -> Federation:
+        return cast(Federation, algorithm(self.experiment.choice.algorithm).train)
+
+    @property
+    def texts(self) -> Ids | None:
+        return None if self.titles is None else objects(self.titles)
 
     def refuse_split(self) -> None:
         rule = self.experiment.protocol.split
@@ -67,6 +99,17 @@ class Roll(Said):
     learning: list[bool]
     positives: int
 
+    @classmethod
+    def heard(cls, data: bytes) -> Roll:
+        """Of a node that may be anybody's."""
+        said = cls.from_json(data)
+        people = set(said.people)
+        if not people or "" in people or len(people) < len(said.people) or len(said.learning) != len(said.people):
+            raise Malformed("a roll of people who are nobody, or not told apart")
+        if not sum(said.learning) <= said.positives < MOST_POSITIVES:
+            raise Malformed("people cannot have so many interactions together")
+        return said
+
 
 @dataclass(frozen=True, slots=True)
 class Numbers(Said):
@@ -78,6 +121,35 @@ class Numbers(Said):
     n_positives: int
 
 
+@dataclass(frozen=True, slots=True)
+class Members(Said):
+    """Who belongs to a federation, from its beginning to its end: a person's number is their place."""
+
+    people: list[str]
+    learning: list[int]
+    n_positives: int
+
+    @classmethod
+    def of(cls, rolls: Mapping[str, Roll]) -> Members:
+        homes = [(person, node) for node, said in rolls.items() for person in said.people]
+        people, places, _ = number([person for person, _ in homes], "user_id")
+        if len(people) < len(homes):
+            twice = people[np.flatnonzero(np.bincount(places) > 1)[0]]
+            nodes = ", ".join(node for person, node in homes if person == twice)
+            raise DataError(
+                f"user {twice} is on nodes {nodes}; expected everybody on one node. Remove them from the others."
+            )
+        learning = [learns for said in rolls.values() for learns in said.learning]
+        positives = sum(said.positives for said in rolls.values())
+        return cls([str(person) for person in people], np.sort(places[np.flatnonzero(learning)]).tolist(), positives)
+
+    def told(self, people: Iterable[str]) -> Numbers:
+        """What a node hears that hosts these; of others there are no numbers."""
+        place = {person: number for number, person in enumerate(self.people)}
+        known = {person: place[person] for person in people if person in place}
+        return Numbers(known, len(self.people), self.learning, self.n_positives)
+
+
 def roll(terms: Terms, store: Store) -> Roll:
     data = own_data(terms, store)
     training = splits.split(data, *_rule(terms)).training()
@@ -85,51 +157,53 @@ def roll(terms: Terms, store: Store) -> Roll:
     return Roll([str(person) for person in data.user_ids], learning.tolist(), int(training.positives.counts.sum()))
 
 
-def take_up(rolls: Mapping[int, Roll]) -> tuple[dict[int, Numbers], Ints]:
-    """What each node is told, and the node of every person."""
-    homes_of = [(person, node) for node, said in rolls.items() for person in said.people]
-    people, places, _ = number([person for person, _ in homes_of], "user_id")
-    if len(people) < len(homes_of):
-        twice = people[np.flatnonzero(np.bincount(places) > 1)[0]]
-        nodes = ", ".join(str(node) for person, node in homes_of if person == twice)
-        raise DataError(
-            f"user {twice} is on nodes {nodes}; expected everybody on one node. Remove them from the others."
-        )
-    homes = np.empty(len(people), np.int32)
-    homes[places] = [node for _, node in homes_of]
-    learning = [learns for said in rolls.values() for learns in said.learning]
-    members = np.sort(places[np.flatnonzero(learning)]).tolist()
-    numbers = dict(zip((person for person, _ in homes_of), places.tolist(), strict=True))
-    positives = sum(said.positives for said in rolls.values())
-    told = {
-        node: Numbers({person: numbers[person] for person in said.people}, len(people), members, positives)
-        for node, said in rolls.items()
-    }
-    return told, homes
-
-
-def world_of(terms: Terms, numbers: Numbers) -> World:
-    experiment, members = terms.experiment, np.zeros(numbers.n_users, bool)
+def world_of(terms: Terms, numbers: Numbers, told: Told | None = None) -> World:
+    """As a server knows it, which has something to tell about items; or a node, which has not."""
+    experiment, n = terms.experiment, numbers.n_users
+    catalogue = catalogue_of(terms, n, told) if told else Training(n, len(terms.items), *_nobodys(n), None)
+    world = rounds.world_of(catalogue, experiment.settings, experiment.choice.seed, terms.federation if told else None)
+    members = np.zeros(n, bool)
     members[numbers.members] = True
-    return World(
-        experiment.settings, experiment.choice.seed, numbers.n_users, len(terms.items), members, {}, numbers.n_positives
-    )
+    return replace(world, members=members, n_positives=numbers.n_positives, on_devices=None)
 
 
-def histories(terms: Terms, numbers: Numbers, store: Store, seed: int) -> Histories:
-    """What a node has, numbered as everywhere; its devices draw from a seed that no server has."""
+def catalogue_of(terms: Terms, n_users: int, told: Told) -> Training:
+    """What there is before anybody did anything."""
+    categories = None if told.categories is None else objects([tuple(names) for names in told.categories])
+    bodies = None if told.bodies is None else objects(told.bodies)
+    return Training(
+        n_users, len(terms.items), *_nobodys(n_users), None,
+        item_texts=terms.texts, item_categories=categories, item_bodies=bodies,
+    )  # fmt: skip
+
+
+def _nobodys(n_users: int) -> tuple[Rows, Rows]:
+    nothing = Rows(np.zeros(n_users + 1, np.int64), np.empty(0, np.int32))
+    return nothing, nothing
+
+
+def parts(terms: Terms, numbers: Numbers, store: Store) -> tuple[Ints, Split]:
+    """A node's people who have a number, and what they did, numbered as everywhere: what is trained on and what is held out."""
     data = own_data(terms, store)
-    own = np.array([numbers.numbers[str(person)] for person in data.user_ids], np.int32)
+    known = np.array([numbers.numbers.get(str(person), -1) for person in data.user_ids], np.int32)
+    data, own = data.select(known[data.users] >= 0), known[known >= 0]
     everybody = np.full(numbers.n_users, "", object)
-    everybody[own] = data.user_ids
-    users = own[data.users]
+    everybody[own] = data.user_ids[known >= 0]
+    users = known[data.users]
     order = canonical_order(users, data.items, data.times)
     placed = Interactions(
         users[order], data.items[order], None if data.ratings is None else data.ratings[order],
-        None if data.times is None else data.times[order], everybody, data.item_ids, data.item_order,
+        None if data.times is None else data.times[order], everybody, data.item_ids, data.item_order, item_texts=terms.texts,
     )  # fmt: skip
-    training: Training = splits.split(placed, *_rule(terms)).training()
-    return Histories(np.sort(own), training.of_users(np.sort(own)), seed)
+    return np.sort(own), splits.split(placed, *_rule(terms))
+
+
+def histories(terms: Terms, numbers: Numbers, store: Store, seed: int) -> Histories:
+    """What a node has; its devices draw from a seed that no server has."""
+    own, split = parts(terms, numbers, store)
+    training = split.training()
+    told = terms.federation.told(training, terms.experiment.settings)
+    return Histories(own, replace(training, content=told and told[1]).of_users(own), seed)
 
 
 def simulated_seed(terms: Terms) -> int:

@@ -46,7 +46,9 @@ def receive(world: World, exchange: Asked, data: bytes, node: Histories, kept: K
 
 def read_message(data: bytes) -> Message:
     t, own, common, number = decode(data)
-    users = own.pop("users")
+    users = own.pop("users", None)
+    if users is None:
+        raise Malformed("the message is for nobody")
     return Message(t, users, common, own, number)
 
 

@@ -46,26 +46,36 @@ class Party:
 
     def receive(self, data: bytes) -> bytes:
         """The answer to a message; to what is none of this federation's, nothing."""
-        message, persons = self._read(data), self.store.numbers()
-        accepted = message.own.pop("accepted")
-        asked = [persons[user] for user in message.users.tolist()]
-        known = self.store.settle(
-            asked, accepted
-        )  # of others what the server builds on is not here: they have no part in it
-        message, asked = message.to(known), [person for person, fine in zip(asked, known, strict=True) if fine]
+        message, asked = self.settled(data)
+        exchange = self._exchange(message.exchange)
         message = replace(message, kept=self.store.kept(asked))
-        columns, after = answer(self.world, self._exchange(message.exchange), message, self.node)
+        columns, after = answer(self.world, exchange, message, self.node)
         if after:
             self.store.made(asked, after, tag(message.round, message.exchange))
         return encode(message.round, columns, exchange=message.exchange)
+
+    def settled(self, data: bytes) -> tuple[Message, list[str]]:
+        """A message for those it finds as the server thinks they are; of what counts, the store knows now.
+
+        Who was forgotten, or put back to an earlier day, has no part in it.
+        """
+        message, persons = self._read(data), self.store.numbers()
+        accepted = message.own.pop("accepted")
+        here = np.isin(message.users, self.node.users)
+        message, accepted = message.to(here), accepted[here]
+        asked = [persons[user] for user in message.users.tolist()]
+        known = self.store.settle(asked, accepted)
+        return message.to(known), [person for person, fine in zip(asked, known, strict=True) if fine]
 
     def _read(self, data: bytes) -> Message:
         message = read_message(data)
         accepted, users = message.own.get("accepted"), message.users
         if accepted is None or accepted.dtype != np.int64 or accepted.shape != users.shape:
             raise Malformed("the message does not say what was accepted")
-        if users.dtype != np.int32 or users.ndim != 1 or not np.isin(users, self.node.users).all():
-            raise Malformed("the message is for people who are not here")
+        if users.dtype != np.int32 or users.ndim != 1 or (np.diff(users) <= 0).any():
+            raise Malformed("the message does not say whom it is for")
+        if any(rows.ndim == 0 or len(rows) != len(users) for rows in message.own.values()):
+            raise Malformed("the message has not one row for everybody")
         return message
 
     def _exchange(self, number: int) -> Exchange:
@@ -97,11 +107,15 @@ class PartyEngine:
         return {}
 
     def call(self, exchange: Asked, message: Message) -> list[Reply]:
-        own = message.own | {"accepted": self.accepted[message.users]}
-        message, homes = replace(message, own=own), self.homes[message.users]
-        parts = {int(node): message.to(homes == node) for node in np.unique(homes[homes >= 0])}
+        parts = self.parts(message)
         back = self.transport({node: write_message(part) for node, part in parts.items()})
         return [read_reply(part, back[node]) for node, part in parts.items() if node in back]
+
+    def parts(self, message: Message) -> dict[int, Message]:
+        """What every node hears of it, and of its people what was accepted."""
+        own = message.own | {"accepted": self.accepted[message.users]}
+        message, homes = replace(message, own=own), self.homes[message.users]
+        return {int(node): message.to(homes == node) for node in np.unique(homes[homes >= 0])}
 
     def settle(self, t: int, exchange: int, users: Ints) -> None:
         """The updates of these users were accepted."""

@@ -1,4 +1,4 @@
-"""The server of a federation between parties, whatever carries its bytes: who there is, rounds with deadlines and a quorum, commits.
+"""The server of a federation between parties, whatever carries its bytes: rounds with deadlines and a quorum, commits, measurements.
 
 A round counts when it is written down, before the next one begins: a server that is started again goes on after the last such round.
 """
@@ -6,94 +6,69 @@ A round counts when it is written down, before the next one begins: a server tha
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, cast
-
-import numpy as np
+from typing import Any
 
 from coterie import training
 from coterie.algorithm import Algorithm, Context
-from coterie.errors import NoQuorum
-from coterie.federation import Federation, World
+from coterie.federation import World
 from coterie.journey import Point
 from coterie.progress import SILENT, Watch
 from coterie.registry import algorithm
-from coterie.rounds import trainer_on
-from coterie.runtime import checkpoint
+from coterie.rounds import n_rounds, trainer_on
+from coterie.runtime import checkpoint, judging
 from coterie.runtime import folder as disk
-from coterie.runtime.enrolment import Roll, Terms, take_up, world_of
+from coterie.runtime.attendance import Attendance, Counted, Nodes
+from coterie.runtime.enrolment import Terms, Told, world_of
+from coterie.runtime.nodes import write_message
 from coterie.runtime.party import PartyEngine
-from coterie.types import Ints
+from coterie.runtime.service import Service
 
 ACCEPTED = "accepted-{}.npz"
 
 
-class Nodes(Protocol):
-    """Those who joined, and a way to reach them."""
-
-    def joined(self) -> list[int]:
-        """Who is there now."""
-
-    def send(self, kind: str, out: Mapping[int, bytes]) -> Mapping[int, bytes]:
-        """What came back from whom before the deadline; errors are no answers."""
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """Nodes with a count of what travels, and a quorum: too few answers are an error, never a round of nobody."""
-
-    nodes: Nodes
-    quorum: float
-    bytes_up: list[int] = field(default_factory=list)
-    bytes_down: list[int] = field(default_factory=list)
-
-    def ask(self, out: Mapping[int, bytes]) -> Mapping[int, bytes]:
-        return self.send("ask", out)
-
-    def send(self, kind: str, out: Mapping[int, bytes]) -> Mapping[int, bytes]:
-        back = self.nodes.send(kind, out)
-        self.bytes_down.append(sum(map(len, out.values())))
-        self.bytes_up.append(sum(map(len, back.values())))
-        if len(back) < self.quorum * len(out):
-            raise NoQuorum(
-                f"{len(back)} of {len(out)} nodes answered ({kind}) before the deadline; expected at least {self.quorum:.0%} of them. "
-                "Start those that are missing and serve again: the federation goes on after the last round that was written down."
-            )
-        return back
-
-
-def serve(folder: Path, terms: Terms, nodes: Nodes, quorum: float = 0.5, watch: Watch = SILENT) -> Point:
+def serve(
+    folder: Path, terms: Terms, nodes: Nodes, service: Service, told: Told | None = None, watch: Watch = SILENT
+) -> Point:
     """Train to the end, or go on from where the folder says that training stands."""
-    counted, chosen = Counted(nodes, quorum), algorithm(terms.experiment.choice.algorithm)
-    homes, world = enrol(terms, counted)
-    engine = PartyEngine.over(homes, counted.ask)
-    federation = cast(Federation, chosen.train)
-    work = trainer_on(federation, world, engine, Context(world.seed, watch))
+    federation, experiment, counted = terms.federation, terms.experiment, Counted(nodes)
+    present = Attendance.taken(folder, terms, counted, service)
+    world = world_of(terms, present.members.told(()), told or Told())
+    engine = PartyEngine.over(present.homes, present.ask)
+    work = trainer_on(federation, world, engine, Context(world.seed, watch), by_round=True)
+    chosen = algorithm(experiment.choice.algorithm)
     point = going_on(folder, chosen, terms, engine) or training.begin(work, world.n_users)
-    total = chosen.steps(terms.experiment.settings)
+    total, every = n_rounds(federation, world), experiment.course.evaluate_every
     tell(folder, point, counted, total, "training")
-    with watch.task(
-        f"Training {terms.experiment.choice.algorithm} with {len(set(homes.tolist()))} nodes", total
-    ) as advance:
-        advance(point.journey.round)
-        while point.journey.round < total:
-            point = training.step(work, point)
+    while point.journey.round < total:
+        present.greet()
+        point = training.step(work, point)
+        commit(folder, point, terms, engine)
+        if every and point.journey.round % every == 0 and point.journey.round < total:
+            point = measured(point, world, present, engine, final=False)
             commit(folder, point, terms, engine)
-            tell(folder, point, counted, total, "training")
-            advance()
+        tell(folder, point, counted, total, "training")
+    present.greet()
+    point = measured(point, world, present, engine, final=True)
+    commit(folder, point, terms, engine)
+    disk.write_model(folder, federation.model(world, point.state))
+    disk.write_metrics(folder, point.journey.curve)
     tell(folder, point, counted, total, "finished")
     return point
 
 
-def enrol(terms: Terms, counted: Counted) -> tuple[Ints, World]:
-    """Everybody who is there, numbered, and told so."""
-    said = terms.to_json().encode()
-    rolls = counted.send("enrol", dict.fromkeys(counted.nodes.joined(), said))
-    told, homes = take_up({node: Roll.from_json(text.decode()) for node, text in rolls.items()})
-    counted.send("begin", {node: json.dumps([terms.to_json(), each.to_json()]).encode() for node, each in told.items()})
-    return homes, world_of(terms, next(iter(told.values())))
+def measured(point: Point, world: World, present: Attendance, engine: PartyEngine, final: bool) -> Point:
+    """Nodes get the model, keep it for their people, and say what it is worth. Whoever is not there is not counted."""
+    letter = judging.letter(present.terms.federation, world, point.state, point.journey.round)
+    parts = {present.names[n]: write_message(part) for n, part in engine.parts(letter).items()}
+    back = present.counted.send("show" if final else "measure", parts)
+    said = list(present.counted.heard("worth", back, judging.Worth.heard).values())
+    metrics, headline = judging.put_together(said), present.terms.experiment.protocol.followed
+    if headline not in metrics:
+        return point
+    part = next(worth.part for worth in said if worth.people)
+    return replace(point, journey=point.journey.measured(part, metrics, headline))
 
 
 def commit(folder: Path, point: Point, terms: Terms, engine: PartyEngine) -> None:
@@ -117,10 +92,18 @@ def going_on(folder: Path, chosen: Algorithm, terms: Terms, engine: PartyEngine)
 
 def tell(folder: Path, point: Point, counted: Counted, total: int, state: str) -> None:
     """What `coterie status` shows."""
-    journey = point.journey
+    journey, counts = point.journey, counted.counts
     about: dict[str, Any] = {
         "state": state, "round": journey.round, "rounds": total, "nodes": len(counted.nodes.joined()),
-        "updates": journey.updates, "dropped": journey.dropped, "refused": dict(journey.refused),
-        "bytes_up": int(np.sum(counted.bytes_up)), "bytes_down": int(np.sum(counted.bytes_down)),
+        "updates": journey.updates, "dropped": journey.dropped, "refused": dict(journey.refused + counted.refused),
+        "unanswered": counts["unanswered"], "bytes_up": counts["bytes_up"], "bytes_down": counts["bytes_down"],
+        "bytes_beside": counts["bytes_beside"], "metrics": _last(point),
     }  # fmt: skip
     disk.write_text(folder, "status.json", json.dumps(about, allow_nan=False) + "\n")
+
+
+def _last(point: Point) -> dict[str, Any]:
+    """The last measurement, and of which round and part it is."""
+    curve = point.journey.curve
+    costs = ("seconds", "updates", "bytes_up", "bytes_down")
+    return {name: value for name, value in curve[-1].items() if name not in costs} if curve else {}

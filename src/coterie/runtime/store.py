@@ -26,6 +26,8 @@ TABLES = """
 create table about (key text primary key, value text not null);
 create table person (id text primary key, number integer);
 create table did (person text not null, item text not null, rating real, time integer, primary key (person, item)) without rowid;
+create table given (person text not null, name text not null, value blob not null, primary key (person, name)) without rowid;
+create table model (name text primary key, value blob not null) without rowid;
 create table kept (person text not null, name text not null, pending integer not null, tag integer not null, value blob not null,
                    primary key (person, name, pending)) without rowid;
 """
@@ -128,13 +130,14 @@ class Store:
             "user_id": person,
             "interactions": [{"item_id": item, "rating": rating, "timestamp": time} for item, rating, time in did],
             "kept on the device": {name: _row(value, layout[name]).tolist() for name, _, value in kept},
+            "given by the server": {name: row.tolist() for name, row in self.given(person).items()},
         }
 
     def forget(self, person: str) -> None:
         """Erase a person: the bytes are written over, not only let go."""
         self._refuse_unknown(person)
         with self.all_or_nothing():
-            for table, column in (("did", "person"), ("kept", "person"), ("person", "id")):
+            for table, column in (("did", "person"), ("kept", "person"), ("given", "person"), ("person", "id")):
                 self.connection.execute(f"delete from {table} where {column} = ?", (person,))
         self.connection.execute("vacuum")
 
@@ -161,7 +164,9 @@ class Store:
         with self.all_or_nothing():
             for statement in (
                 "delete from kept",
-                "delete from about where key = 'layout'",
+                "delete from given",
+                "delete from model",
+                "delete from about where key in ('layout', 'given')",
                 "update person set number = null",
             ):
                 self.connection.execute(statement)
@@ -212,13 +217,35 @@ class Store:
                 ((p, name, pending, tag, value) for p, tag, value in zip(persons, tags.tolist(), values, strict=True)),
             )
 
+    # The model, as it came last
+
+    def put_model(self, persons: Sequence[str], own: Kept, common: bytes) -> None:
+        """What the server gave every one of these people, and all of them together."""
+        about = json.dumps({name: (rows.dtype.str, list(rows.shape[1:])) for name, rows in own.items()})
+        with self.all_or_nothing():
+            self.connection.execute("delete from given")
+            self.connection.execute("insert or replace into model values ('common', ?)", (common,))
+            self.put_about(given=about)
+            for name, rows in own.items():
+                values = (np.ascontiguousarray(row).tobytes() for row in rows)
+                self.connection.executemany(
+                    "insert into given values (?, ?, ?)",
+                    ((person, name, value) for person, value in zip(persons, values, strict=True)),
+                )
+
+    def model(self) -> bytes | None:
+        found = self.connection.execute("select value from model where name = 'common'").fetchone()
+        return found[0] if found else None
+
+    def given(self, person: str) -> Kept:
+        """A person's own rows of it."""
+        layouts: dict[str, tuple[str, list[int]]] = json.loads(self.about("given") or "{}")
+        held = self.connection.execute("select name, value from given where person = ?", (person,))
+        return {name: _row(value, layouts[name]) for name, value in held}
+
     def _read(self, name: str, persons: Sequence[str], layout: tuple[str, list[int]]) -> np.ndarray:
         held = dict(self.connection.execute("select person, value from kept where name = ? and not pending", (name,)))
-        return (
-            np.stack([_row(held[person], layout) for person in persons])
-            if len(persons)
-            else _row(b"", (layout[0], [0, *layout[1]]))
-        )
+        return _stacked([held[person] for person in persons], layout)
 
     # A few words about the store itself
 
@@ -234,6 +261,11 @@ def _connected(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=30, isolation_level=None)
     connection.execute("pragma secure_delete = on")  # what is forgotten is written over
     return connection
+
+
+def _stacked(values: Sequence[bytes], layout: tuple[str, list[int]]) -> np.ndarray:
+    dtype, shape = layout
+    return np.frombuffer(b"".join(values), np.dtype(dtype)).reshape(len(values), *shape)
 
 
 def _row(value: bytes, layout: Iterable[Any]) -> np.ndarray:

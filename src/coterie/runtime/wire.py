@@ -24,10 +24,11 @@ NAMES = (
     "users", "samples", "offsets", "items", "item_rows", "user_rows", "dense", "cluster", "item_bias",
     "tower", "item_tower", "embeddings", "slots", "cut",
     "ring", "rows", "key", "touched", "attempt", "before", "before_key", "after", "after_key", "forward", "back", "numbers",
-    "before_counts", "after_counts", "veil", "stage", "accepted",
+    "before_counts", "after_counts", "veil", "stage", "accepted", "kind", "output", "bias", "groups", "units", "sizes", "user_tower",
 )  # fmt: skip
 """Append only: a name is its place."""
-DTYPES = tuple(np.dtype(d) for d in ("<i4", "<i8", "<f4", "<f8", "<u1", "<u8"))
+DTYPES = tuple(np.dtype(d) for d in ("<i4", "<i8", "<f4", "<f8", "<u1", "<u8", "<f2", "<i1"))
+"""Append only, too."""
 COMMON = 64  # added to the name of an array that is for all users of a message
 MOST_DIMENSIONS = 3
 ALIGNED = 8

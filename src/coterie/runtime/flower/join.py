@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import ssl
+from dataclasses import dataclass
 from pathlib import Path
 
 from coterie.data.options import Reading
@@ -13,13 +14,29 @@ from coterie.errors import ConfigError, RunError
 from coterie.progress import Watch
 from coterie.runtime.flower.processes import Address, ended_by_signals, program, running
 from coterie.runtime.host import SIMULATED, Host
+from coterie.runtime.judging import LEAST_GROUP
 from coterie.runtime.store import Store
 
 
+@dataclass(frozen=True, slots=True)
+class People:
+    """Whom a node takes part for, and how."""
+
+    data: Path
+    columns: dict[str, str]
+    simulated: bool = False
+    """Whether devices draw what a simulation draws."""
+    least_group: int = LEAST_GROUP
+
+    def put(self, store: Store) -> None:
+        store.put_interactions(read(self.data, Reading(self.columns)))
+        store.put_about(least_group=str(self.least_group))
+        Host(store).draw_from(SIMULATED if self.simulated else "")
+
+
 def join(
-    data: Path, place: Path, server: str, columns: dict[str, str], simulated: bool, proof: tuple[Path | None, Path | None], insecure: bool,
-    watch: Watch,
-) -> None:  # fmt: skip
+    people: People, place: Path, server: str, proof: tuple[Path | None, Path | None], insecure: bool, watch: Watch
+) -> None:
     """`proof`: this node's key, and the certificate of the authority that vouches for the server."""
     address, (key, ca) = Address.of(server), proof
     if (key is None) != (ca is None):
@@ -38,9 +55,8 @@ def join(
         refuse_stranger(address, ca, watch)
     ended_by_signals()
     store = Store.open(place) if place.exists() else Store.create(place)
-    store.put_interactions(read(data, Reading(columns)))
-    Host(store).draw_from(SIMULATED if simulated else "")
-    people = len(store.people())
+    people.put(store)
+    here = len(store.people())
     store.close()
     command = [
         program("flower-supernode"), *secured, "--superlink", str(address), "--host", "127.0.0.1", "--port", str(free_port()),
@@ -48,7 +64,7 @@ def join(
     ]  # fmt: skip
     log = place.with_suffix(".log")
     with running(command, log, place.with_suffix(".flower")) as node:
-        watch.say(f"{place}: {people:,} people take part in what {address} serves. Stop with Ctrl-C.")
+        watch.say(f"{place}: {here:,} people take part in what {address} serves. Stop with Ctrl-C.")
         if code := node.wait():
             raise RunError(
                 f"the node was not let in, or stopped with code {code}: {told(log)}. Is its key registered, and is it in no other node?"

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from coterie.errors import ConfigError, MissingExtra, RunError
 
@@ -35,6 +36,7 @@ clientapp = "coterie.runtime.flower.client:app"
 
 [tool.flwr.app.config]
 folder = {folder}
+keyed = {keyed}
 """
 LINK = """[superlink]
 default = "here"
@@ -168,11 +170,11 @@ def wait_for(address: Address, child: subprocess.Popen[bytes], log: Path, second
     raise RunError(f"nothing listens at {address} after {seconds:g} seconds; {log} says why. Is the port taken?")
 
 
-def submit(folder: Path, home: Path) -> None:
+def submit(folder: Path, home: Path, keyed: bool) -> None:
     """Hand our two apps to a SuperLink."""
     app = home / "app"
     app.mkdir(parents=True, exist_ok=True)
-    (app / "pyproject.toml").write_text(APP.format(folder=json.dumps(str(folder.resolve()))))
+    (app / "pyproject.toml").write_text(APP.format(folder=json.dumps(str(folder.resolve())), keyed=json.dumps(keyed)))
     flwr(home, "run", str(app), "here")
 
 
@@ -183,16 +185,18 @@ def name_link(home: Path, address: Address, ca: Path | None) -> None:
     (home / "config.toml").write_text(LINK.format(address=address, trust=trust))
 
 
-def flwr(home: Path, *command: str, but: str = "") -> None:
-    """One of Flower's commands; it ends with 0 where it fails, so what it says counts. A failure that says `but` is none."""
+def flwr(home: Path, *command: str, but: str = "") -> dict[str, Any]:
+    """What one of Flower's commands says; it ends with 0 where it fails, so what it says counts. A failure that says `but` is none."""
     done = subprocess.run(
         [program("flwr"), *command, "--format", "json"], capture_output=True, text=True, check=False,
         env=environment(home),
     )  # fmt: skip
-    said = done.stdout[done.stdout.find("{") :]
+    text = done.stdout[done.stdout.find("{") :]
     try:
-        fine = bool(json.loads(said)["success"])
+        said: dict[str, Any] = json.loads(text)
+        fine = bool(said["success"])
     except (ValueError, KeyError):
-        fine = False
-    if not fine and not (but and but in said + done.stderr):
-        raise RunError(f"flwr {' '.join(command[:2])} failed: {(said or done.stderr).strip()[:300]}")
+        said, fine = {}, False
+    if not fine and not (but and but in text + done.stderr):
+        raise RunError(f"flwr {' '.join(command[:2])} failed: {(text or done.stderr).strip()[:300]}")
+    return said

@@ -9,17 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from coterie.config import Experiment, read_file
+from coterie.config import NAMING_FILES, Experiment, read_file
 from coterie.data.small import small_table
-from coterie.errors import ConfigError, CoterieError, NoQuorum, RunError
+from coterie.errors import ConfigError, CoterieError, DataError, NoQuorum, RunError
+from coterie.learners.settings import Simulated
 from coterie.progress import Watch
 from coterie.registry import algorithm
 from coterie.runtime import folder as disk
-from coterie.runtime.enrolment import Terms
+from coterie.runtime.enrolment import Terms, Told
+from coterie.runtime.flower.admission import Admission
 from coterie.runtime.flower.processes import (
     Address,
     ended_by_signals,
-    flwr,
     name_link,
     program,
     running,
@@ -48,17 +49,17 @@ def serve(config: Path, server: str, out: Path | None, keys: Path | None, insecu
     ]  # fmt: skip
     home.mkdir(exist_ok=True)
     wait_until_free(address)
-    forget_revoked(home, keys)
+    admission = Admission(home, keys)
+    admission.forget_unnamed()
     with disk.held(folder), running(command, log, home) as link:
         wait_for(address, link, log)
         name_link(home, address, keys and keys / "ca.pem")
-        for key in sorted((keys / "nodes").glob("*.pub")) if keys else ():
-            flwr(home, "supernode", "register", str(key), "here", but="already")
-        submit(folder, home)
+        admission.refresh()
+        submit(folder, home, keyed=keys is not None)
         watch.say(
             f"{folder}: serving at {address}. Nodes join with: coterie join --data FILE --store FILE --server {address}"
         )
-        follow(folder, link.poll, watch)
+        follow(folder, link.poll, watch, admission.refresh)
 
 
 def trust(keys: Path | None) -> list[str]:
@@ -74,17 +75,6 @@ def trust(keys: Path | None) -> list[str]:
     ]  # fmt: skip
 
 
-def forget_revoked(home: Path, keys: Path | None) -> None:
-    """The SuperLink remembers keys that it let in. Where one of them was revoked since, it forgets them all: those that are left are
-    registered again, and their nodes join again."""
-    now = sorted(key.read_text() for key in (keys / "nodes").glob("*.pub")) if keys else []
-    known = home / "admitted.json"
-    if known.exists() and not set(json.loads(known.read_text())) <= set(now):
-        for left in home.glob("link.db*"):
-            left.unlink()
-    disk.write_text(home, known.name, json.dumps(now))
-
-
 def prepared(config: Path, out: Path | None) -> Path:
     """The run folder; one that was served before goes on."""
     values = {"dataset": NO_DATA} | read_file(str(config))
@@ -94,47 +84,90 @@ def prepared(config: Path, out: Path | None) -> Path:
     if out is not None and (out / "terms.json").exists():
         (out / "failed.json").unlink(missing_ok=True)
         return out
-    items = small_table(Path(service.items), ("item_id",), "item_id").columns["item_id"]
-    terms = Terms(experiment.flat(), list(dict.fromkeys(items)), secrets.token_hex(8))
+    terms, told = catalogue(Path(service.items), experiment)
     terms.refuse_split()
     folder = disk.new_folder(out, f"{experiment.choice.algorithm}-federation")
     disk.write_config(folder, experiment.flat())
-    disk.write_text(folder, "service.json", service.model_dump_json())
-    disk.write_text(folder, "terms.json", terms.to_json())
+    for name, text in (("service", service.model_dump_json()), ("told", told.to_json()), ("terms", terms.to_json())):
+        disk.write_text(folder, f"{name}.json", text)
     return folder
 
 
+def catalogue(path: Path, experiment: Experiment) -> tuple[Terms, Told]:
+    """What nodes are told of items, and what the server keeps to itself."""
+    table = small_table(path, ("item_id",), "item_id").columns
+    rows = {item: row for row, item in enumerate(table["item_id"])}  # the last line of an item counts
+
+    def column(name: str) -> list[str] | None:
+        return [table[name][row] for row in rows.values()] if name in table else None
+
+    titles, categories = column("title"), column("categories")
+    if titles is None and "tower" in type(experiment.settings).model_fields:
+        raise DataError(
+            f"{path}: has no column title, and {experiment.choice.algorithm} reads what is told of items; expected item_id, title and, if "
+            "there are any, categories (separated by |) and body. Add title."
+        )
+    terms = Terms(experiment.flat(), list(rows), secrets.token_hex(8), titles)
+    return terms, Told(None if categories is None else [names.split("|") for names in categories], column("body"))
+
+
 def refuse_unserved(experiment: Experiment) -> None:
-    """What parties cannot train together, or not yet."""
-    name, settings = experiment.choice.algorithm, experiment.settings
-    chosen = algorithm(name)
-    if not chosen.federated:
+    """What parties cannot train together, and what is a simulator's alone."""
+    name, settings, course = experiment.choice.algorithm, experiment.settings, experiment.course
+    if not algorithm(name).federated:
         raise ConfigError(
             f"{name} is trained in one place; expected a federated algorithm (coterie algorithms). Name another."
         )
-    if "tower" in type(settings).model_fields:
-        raise ConfigError(
-            f"{name} reads texts, which nodes cannot yet; expected a factor model such as fedfast or pfpl+. Name another."
-        )
     if getattr(settings, "protect", "none") != "none":
         raise ConfigError("protect is 'ring', which nodes cannot yet; expected none. Leave it out.")
-    if "rounds_an_epoch" in type(settings).model_fields and settings.rounds_an_epoch != 1:  # type: ignore[attr-defined]
+    told, usual = experiment.flat(), Simulated()
+    for key in ("drop_out", "availability", "deadline", "over_select", "engine", "nodes"):
+        if told[key] != getattr(usual, key):
+            raise ConfigError(
+                f"setting {key!r} is {told[key]!r}, which is for simulations; expected {getattr(usual, key)!r}, since nodes are real here. Leave it out."
+            )
+    for key in (*NAMING_FILES, "patience"):
+        if told.get(key):
+            raise ConfigError(
+                f"setting {key!r} is {told[key]!r}, which a federation of nodes cannot do yet; expected none. Leave it out."
+            )
+    if course.as_published:
+        raise ConfigError("setting 'as_published' is true, which a federation of nodes cannot do. Leave it out.")
+    if (
+        getattr(settings, "person", "titles") == "features"
+        or getattr(settings, "cluster_by", "embeddings") != "embeddings"
+    ):
         raise ConfigError(
-            f"setting 'rounds_an_epoch' is {settings.rounds_an_epoch}; expected 1, since a server writes down every round. Set rounds_an_epoch: 1."  # type: ignore[attr-defined]
+            "features of people stay with them: a federation of nodes is told none. Leave the setting out."
         )
 
 
-def follow(folder: Path, ended: Callable[[], int | None], watch: Watch) -> None:
-    """Show what the server is at until it is at its end."""
-    about, done = _said(folder, "status.json", ended), 0
+def follow(
+    folder: Path, ended: Callable[[], int | None], watch: Watch, meanwhile: Callable[[], None] = lambda: None
+) -> None:
+    """Show what the server is at until it is at its end; `meanwhile` is done at every look."""
+
+    def look() -> dict[str, Any]:
+        meanwhile()
+        time.sleep(PAUSE)
+        return _said(folder, "status.json", ended)
+
+    about, done = look(), 0
+    if about["state"] == "waiting":
+        with watch.task("Waiting for nodes", about["least_nodes"]) as advance:
+            while about["state"] == "waiting":
+                advance(about["nodes"] - done)
+                about, done = look(), about["nodes"]
+        done = 0
     with watch.task(f"Training with {about['nodes']} nodes", about["rounds"]) as advance:
         while True:
             advance(about["round"] - done, f"{about['nodes']} nodes, {about['updates']:,} updates")
             done = about["round"]
             if about["state"] == "finished":
-                return
-            time.sleep(PAUSE)
-            about = _said(folder, "status.json", ended)
+                break
+            about = look()
+    for name, value in about["metrics"].items():
+        watch.say(f"{name:14} {value:.4f}" if isinstance(value, float) else f"{name:14} {value}")
 
 
 def _said(folder: Path, name: str, ended: Callable[[], int | None]) -> dict[str, Any]:

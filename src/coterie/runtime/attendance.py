@@ -1,0 +1,190 @@
+"""Who belongs to a federation, and which node hosts them. The first is settled at its beginning; nodes come and go.
+
+A person stays with the node that brought them. Where nodes show keys, nobody else can speak for that person; where they do not, a node
+that was started again has another name, and the last who says to host a person is believed.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from coterie.errors import NoQuorum
+from coterie.runtime import folder as disk
+from coterie.runtime.enrolment import Members, Roll, Terms
+from coterie.runtime.service import Service
+from coterie.runtime.wire import Malformed
+from coterie.types import Ints
+
+MEMBERS, HOMES = "members.json", "homes.json"
+PAUSE = 0.05
+AGAIN = 5
+T = TypeVar("T")
+
+
+class Nodes(Protocol):
+    """Those who joined, and a way to reach them."""
+
+    @property
+    def keyed(self) -> bool:
+        """Whether a node's name is its own for good, since it shows a key."""
+
+    def joined(self) -> Sequence[str]:
+        """The names of those who are there now."""
+
+    def send(self, kind: str, out: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """What came back from whom before the deadline; errors are no answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Nodes with a count of what travels."""
+
+    nodes: Nodes
+    counts: Counter[str] = field(default_factory=Counter)
+    """Bytes of training, up and down; those beside it; answers that never came."""
+    refused: Counter[str] = field(default_factory=Counter)
+    """What nodes said about themselves and was nonsense."""
+
+    def send(self, kind: str, out: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """To those who are there."""
+        there = set(self.nodes.joined())
+        sent = {name: data for name, data in out.items() if name in there}
+        back = self.nodes.send(kind, sent) if sent else {}
+        up, down = ("bytes_up", "bytes_down") if kind == "ask" else ("bytes_beside", "bytes_beside")
+        self.counts[down] += sum(map(len, sent.values()))
+        self.counts[up] += sum(map(len, back.values()))
+        self.counts["unanswered"] += len(out) - len(back)
+        return back
+
+    def heard(self, kind: str, back: Mapping[str, bytes], read: Callable[[bytes], T]) -> dict[str, T]:
+        """What answers say; nonsense is refused and counted."""
+        found = {}
+        for name, data in back.items():
+            try:
+                found[name] = read(data)
+            except Malformed:
+                self.refused[f"malformed {kind}"] += 1
+        return found
+
+
+@dataclass(slots=True)
+class Attendance:
+    folder: Path
+    terms: Terms
+    counted: Counted
+    quorum: float
+    members: Members
+    names: list[str]
+    """Of nodes, by number."""
+    homes: Ints  # (people,) the number of a node; -1 of a person whose node has not come since the server was started
+    greeted: set[str] = field(default_factory=set)
+    silent: dict[str, int] = field(default_factory=dict)
+    """Those who did not answer when they were greeted, and for how many rounds they are left alone: each takes a deadline."""
+
+    @classmethod
+    def taken(cls, folder: Path, terms: Terms, counted: Counted, service: Service) -> Attendance:
+        """As many nodes as are needed to begin; of a federation that goes on, with the people it had."""
+        if (folder / MEMBERS).exists():
+            members = Members.from_json((folder / MEMBERS).read_text())
+            begun = cls.of(folder, terms, counted, service, members)
+            _wait(folder, service, lambda: len(begun.greet()))
+            return begun
+        rolls: dict[str, Roll] = {}
+
+        def come() -> int:
+            rolls.update(enrolled(terms, counted, [name for name in counted.nodes.joined() if name not in rolls]))
+            return len(rolls)
+
+        _wait(folder, service, come)
+        members = Members.of(rolls)
+        disk.write_text(folder, MEMBERS, members.to_json())  # before anybody hears a number
+        begun = cls.of(folder, terms, counted, service, members)
+        begun.settle(rolls)
+        return begun
+
+    @classmethod
+    def of(cls, folder: Path, terms: Terms, counted: Counted, service: Service, members: Members) -> Attendance:
+        return cls(folder, terms, counted, service.quorum, members, [], np.full(len(members.people), -1, np.int32))
+
+    def greet(self) -> set[str]:
+        """Nodes that came since the last time are asked whom they host; returns all that are there."""
+        there = set(self.counted.nodes.joined())
+        self.greeted &= there  # who left and comes back may have been started anew
+        self.silent = {name: left - 1 for name, left in self.silent.items() if name in there and left}
+        if new := sorted(there - self.greeted - self.silent.keys()):
+            self.settle(enrolled(self.terms, self.counted, new))
+            self.silent |= dict.fromkeys(set(new) - self.greeted, AGAIN)
+        return self.greeted
+
+    def settle(self, rolls: Mapping[str, Roll]) -> None:
+        """Give people their numbers, and nodes their people."""
+        allowed = {name: self._own(name, said.people) for name, said in rolls.items()}
+        terms = self.terms.to_json()
+        told = {name: self.members.told(people) for name, people in allowed.items()}
+        letters = {name: json.dumps([terms, each.to_json()]).encode() for name, each in told.items()}
+        for name in self.counted.send("begin", letters):
+            if name not in self.names:
+                self.names.append(name)
+            self.homes[list(told[name].numbers.values())] = self.names.index(name)
+            self.greeted.add(name)
+        self._write()
+
+    def _own(self, name: str, people: Iterable[str]) -> list[str]:
+        """Those whom this node may speak for."""
+        if not self.counted.nodes.keyed:
+            return list(people)
+        brought, own = self._read(), []
+        for person in people:
+            if brought.get(person, name) == name:
+                own.append(person)
+            else:
+                self.counted.refused["another node's person"] += 1
+        return own
+
+    def _read(self) -> dict[str, str]:
+        """Who brought whom, since the federation began."""
+        place = self.folder / HOMES
+        known: dict[str, str] = json.loads(place.read_text()) if place.exists() else {}
+        return known
+
+    def _write(self) -> None:
+        known = self._read()
+        known |= {p: self.names[n] for p, n in zip(self.members.people, self.homes.tolist(), strict=True) if n >= 0}
+        disk.write_text(self.folder, HOMES, json.dumps(known))
+
+    def ask(self, out: Mapping[int, bytes]) -> dict[int, bytes]:
+        """Nodes by their numbers; too few answers are an error, never a round of nobody."""
+        back = self.counted.send("ask", {self.names[number]: data for number, data in out.items()})
+        if len(back) < self.quorum * len(out):
+            raise NoQuorum(
+                f"{len(back)} of {len(out)} nodes answered before the deadline; expected at least {self.quorum:.0%} of them. "
+                "Start those that are missing and serve again: the federation goes on after the last round that was written down."
+            )
+        return {self.names.index(name): data for name, data in back.items()}
+
+
+def enrolled(terms: Terms, counted: Counted, names: Iterable[str]) -> dict[str, Roll]:
+    """Whom these nodes host, of those that say so."""
+    back = counted.send("enrol", dict.fromkeys(names, terms.to_json().encode()))
+    return counted.heard("roll", back, Roll.heard)
+
+
+def _wait(folder: Path, service: Service, come: Callable[[], int]) -> None:
+    until = time.monotonic() + service.wait_seconds
+    while (found := come()) < service.least_nodes:
+        about = {"state": "waiting", "nodes": found, "least_nodes": service.least_nodes}
+        disk.write_text(folder, "status.json", json.dumps(about) + "\n")
+        if time.monotonic() > until:
+            raise NoQuorum(
+                f"{found} of {service.least_nodes} nodes joined within {service.wait_seconds:g} seconds; expected all of them. "
+                "Start the others (coterie join), or lower least_nodes, and serve again."
+            )
+        time.sleep(PAUSE)

@@ -107,7 +107,8 @@ def keyed(name: str, folder: str = "keys") -> Sequence[str]:
 
 
 def test_tls_and_keys(place: Place):
-    """Strangers are refused one way or another; those with a key train, and the model is that of the simulation."""
+    """Strangers are refused one way or another, who say to host the second node's people; those with a key train, and the model is
+    that of the simulation."""
     place.files(2, FEDFAST)
     for folder, names in (("keys", ("a", "b")), ("others", ("c",))):
         nodes = [part for name in names for part in ("--node", name)]
@@ -115,6 +116,7 @@ def test_tls_and_keys(place: Place):
     server = place.serve("--keys", "keys")
     place.wait(lambda: "serving at" in place.said(server), 60)
     place.join(0, *keyed("a"))
+    place.join(1, *keyed("b"))
     unregistered = place.join(1, "--key", "others/nodes/c.key", "--ca", "keys/ca.pem", store="x.db")
     wrong_ca = place.join(1, "--key", "keys/nodes/b.key", "--ca", "others/ca.pem", store="y.db")
     in_the_clear = place.join(1, "--insecure", store="z.db")
@@ -122,12 +124,10 @@ def test_tls_and_keys(place: Place):
     assert (unregistered.returncode, wrong_ca.returncode) == (2, 2)
     assert "was not let in" in place.said(unregistered)
     assert "cannot be trusted by others/ca.pem" in place.said(wrong_ca)
-    assert not place.status()
     in_the_clear.send_signal(signal.SIGTERM)
-    place.join(1, *keyed("b"))
     place.wait(lambda: server.poll() is not None)
     assert server.returncode == 0, place.said(server)
-    assert place.status()["state"] == "finished"
+    assert (place.status()["state"], place.status()["nodes"], place.status()["refused"]) == ("finished", 2, {})
     assert place.is_the_simulation()
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from coterie.errors import NoQuorum
 from coterie.runtime import folder as disk
 from coterie.runtime.enrolment import Members, Roll, Terms
+from coterie.runtime.host import beginning
 from coterie.runtime.service import Service
 from coterie.runtime.wire import Malformed
 from coterie.types import Ints
@@ -26,6 +27,7 @@ from coterie.types import Ints
 MEMBERS, HOMES = "members.json", "homes.json"
 PAUSE = 0.05
 AGAIN = 5
+NOTHING: Mapping[str, bytes] = {}
 T = TypeVar("T")
 
 
@@ -53,13 +55,14 @@ class Counted:
     refused: Counter[str] = field(default_factory=Counter)
     """What nodes said about themselves and was nonsense."""
 
-    def send(self, kind: str, out: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """To those who are there."""
+    def send(self, kind: str, out: Mapping[str, bytes], before: Mapping[str, bytes] = NOTHING) -> Mapping[str, bytes]:
+        """To those who are there; what stands before a message is none of it."""
         there = set(self.nodes.joined())
-        sent = {name: data for name, data in out.items() if name in there}
+        sent = {name: before.get(name, b"") + data for name, data in out.items() if name in there}
         back = self.nodes.send(kind, sent) if sent else {}
         up, down = ("bytes_up", "bytes_down") if kind == "ask" else ("bytes_beside", "bytes_beside")
-        self.counts[down] += sum(map(len, sent.values()))
+        self.counts[down] += sum(len(out[name]) for name in sent)
+        self.counts["bytes_beside"] += sum(len(before.get(name, b"")) for name in sent)
         self.counts[up] += sum(map(len, back.values()))
         self.counts["unanswered"] += len(out) - len(back)
         return back
@@ -86,6 +89,8 @@ class Attendance:
     """Of nodes, by number."""
     homes: Ints  # (people,) the number of a node; -1 of a person whose node has not come since the server was started
     greeted: set[str] = field(default_factory=set)
+    before: dict[str, bytes] = field(default_factory=dict)
+    """What nodes have to be told with the next message."""
     silent: dict[str, int] = field(default_factory=dict)
     """Those who did not answer when they were greeted, and for how many rounds they are left alone: each takes a deadline."""
 
@@ -100,7 +105,10 @@ class Attendance:
         rolls: dict[str, Roll] = {}
 
         def come() -> int:
-            rolls.update(enrolled(terms, counted, [name for name in counted.nodes.joined() if name not in rolls]))
+            there = counted.nodes.joined()
+            if len(there) < service.least_nodes:
+                return len(there)
+            rolls.update(enrolled(terms, counted, [name for name in there if name not in rolls]))  # all at once
             return len(rolls)
 
         _wait(folder, service, come)
@@ -126,16 +134,21 @@ class Attendance:
 
     def settle(self, rolls: Mapping[str, Roll]) -> None:
         """Give people their numbers, and nodes their people."""
-        allowed = {name: self._own(name, said.people) for name, said in rolls.items()}
-        terms = self.terms.to_json()
-        told = {name: self.members.told(people) for name, people in allowed.items()}
-        letters = {name: json.dumps([terms, each.to_json()]).encode() for name, each in told.items()}
-        for name in self.counted.send("begin", letters):
+        for name, said in rolls.items():
+            told = self.members.told(self._own(name, said.people))
             if name not in self.names:
                 self.names.append(name)
-            self.homes[list(told[name].numbers.values())] = self.names.index(name)
+            self.homes[list(told.numbers.values())] = self.names.index(name)
+            self.before[name] = beginning(self.terms, told)
             self.greeted.add(name)
         self._write()
+
+    def send(self, kind: str, out: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """What nodes answer, who hear how it begins until they did."""
+        back = self.counted.send(kind, out, self.before)
+        for name in back:
+            self.before.pop(name, None)
+        return back
 
     def _own(self, name: str, people: Iterable[str]) -> list[str]:
         """Those whom this node may speak for."""
@@ -162,7 +175,7 @@ class Attendance:
 
     def ask(self, out: Mapping[int, bytes]) -> dict[int, bytes]:
         """Nodes by their numbers; too few answers are an error, never a round of nobody."""
-        back = self.counted.send("ask", {self.names[number]: data for number, data in out.items()})
+        back = self.send("ask", {self.names[number]: data for number, data in out.items()})
         if len(back) < self.quorum * len(out):
             raise NoQuorum(
                 f"{len(back)} of {len(out)} nodes answered before the deadline; expected at least {self.quorum:.0%} of them. "

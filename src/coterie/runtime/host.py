@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import json
 import secrets
+import struct
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from coterie.data.interactions import objects
 from coterie.errors import RunError, UnknownName
-from coterie.finished import Recommendation, Run
-from coterie.runtime import judging
 from coterie.runtime.enrolment import Numbers, Terms, histories, parts, roll, simulated_seed, world_of
 from coterie.runtime.folder import Catalogue
 from coterie.runtime.party import Party
 from coterie.runtime.store import Store
 from coterie.runtime.wire import Malformed
 
-KINDS = "enrol", "begin", "ask", "measure", "show"
+KINDS = "enrol", "ask", "measure", "show"
 """Messages that there are."""
+BEGIN = struct.Struct("<4sI")
+MARK = b"COTB"
+if TYPE_CHECKING:
+    from coterie.finished import Recommendation
+
 SIMULATED = "simulated"
 """In place of a seed: devices draw what those of a simulation draw, which a server can repeat."""
 
@@ -34,35 +39,39 @@ class Host:
             self.store.put_about(seed=seed or str(secrets.randbits(63)))
 
     def answer(self, kind: str, data: bytes) -> bytes:
-        """To a message of one of the kinds that there are."""
-        if kind == "ask":
-            return self.party().receive(data)
+        """To a message of one of the kinds that there are. The first of a federation says how it begins."""
         if kind == "enrol":
             return roll(Terms.from_json(data), self.store).to_json().encode()
-        if kind == "begin":
-            return self.begin(*_two(data)).encode()
+        beginning, data = opened(data)
+        if beginning is not None:
+            self.begin(*beginning)
+        if kind == "ask":
+            return self.party().receive(data)
         if kind in ("measure", "show"):
             return self.measure(data, final=kind == "show").encode()
         raise Malformed(f"there is nothing to answer to {kind!r}")
 
-    def begin(self, terms: str, numbers: str) -> str:
+    def begin(self, terms: Terms, numbers: Numbers) -> None:
         """A federation begins, or goes on: of another one, nothing that devices kept is left."""
-        known, run = Numbers.from_json(numbers), Terms.from_json(terms).run
-        if self.store.about("run") != run:
+        if self.store.about("run") != terms.run:
             self.store.start_over()
-        self.store.put_numbers(known.numbers)
+        self.store.put_numbers(numbers.numbers)
         # people's ids are in one place: who is forgotten there is forgotten
-        self.store.put_about(run=run, terms=terms, numbers=replace(known, numbers={}).to_json())
+        self.store.put_about(run=terms.run, terms=terms.to_json(), numbers=replace(numbers, numbers={}).to_json())
         self.party().begin()
-        return run
 
     def measure(self, data: bytes, final: bool) -> str:
+        from coterie.runtime import judging  # what evaluates is not needed for any other answer
+
         party = self.party()
         terms, numbers = self._known()
         return judging.worth(terms, numbers, self.store, *judging.take(party, data), final).to_json()
 
     def recommend(self, person: str, n: int = 10, exclude_seen: bool = True) -> list[Recommendation]:
         """The n best items for one of this node's people, by the last model that came; nobody is asked."""
+        from coterie.finished import Run
+        from coterie.runtime import judging
+
         if person not in self.store.people():
             raise UnknownName("user", person, self.store.people(), f" in {self.store.path}")
         if self.store.about("terms") is None or self.store.model() is None:
@@ -97,9 +106,19 @@ class Host:
         return Terms.from_json(said), replace(Numbers.from_json(given), numbers=people)
 
 
-def _two(data: bytes) -> tuple[str, str]:
+def beginning(terms: Terms, numbers: Numbers) -> bytes:
+    """What stands before the first message that a node gets, so that it need not be asked twice."""
+    text = json.dumps([terms.to_json(), numbers.to_json()]).encode()
+    return BEGIN.pack(MARK, len(text)) + text
+
+
+def opened(data: bytes) -> tuple[tuple[Terms, Numbers] | None, bytes]:
+    """The beginning, if there is one, and the message."""
+    if data[: len(MARK)] != MARK or len(data) < BEGIN.size:
+        return None, data
+    end = BEGIN.size + BEGIN.unpack_from(data)[1]
     try:
-        first, second = json.loads(data)
+        terms, numbers = json.loads(data[BEGIN.size : end])
     except (ValueError, TypeError, RecursionError):
-        raise Malformed("the message is no pair") from None
-    return str(first), str(second)
+        raise Malformed("the message does not say how the federation begins") from None
+    return (Terms.from_json(str(terms)), Numbers.from_json(str(numbers))), data[end:]

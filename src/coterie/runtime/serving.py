@@ -62,7 +62,7 @@ def measured(point: Point, world: World, present: Attendance, engine: PartyEngin
     """Nodes get the model, keep it for their people, and say what it is worth. Whoever is not there is not counted."""
     letter = judging.letter(present.terms.federation, world, point.state, point.journey.round)
     parts = {present.names[n]: write_message(part) for n, part in engine.parts(letter).items()}
-    back = present.counted.send("show" if final else "measure", parts)
+    back = present.send("show" if final else "measure", parts)
     said = list(present.counted.heard("worth", back, judging.Worth.heard).values())
     metrics, headline = judging.put_together(said), present.terms.experiment.protocol.followed
     if headline not in metrics:

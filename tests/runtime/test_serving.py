@@ -64,9 +64,9 @@ def served(folder: Path, terms: Terms, nodes: Nodes, **how: Any) -> Point:
     return serve(folder, terms, nodes, Service(**{"items": "items.csv", "wait_seconds": 1.0} | how))
 
 
-def beginning(name: str, people: Interactions, folder: Path, n: int) -> tuple[Terms, list[Path]]:
+def beginning(name: str, people: Interactions, folder: Path, n: int, **settings: Any) -> tuple[Terms, list[Path]]:
     few = {"rounds": ROUNDS} if name == "fedfast" else {"epochs": 2, "rounds_an_epoch": ROUNDS // 2}
-    terms = replace(terms_of(people, name, **few), run="a run")
+    terms = replace(terms_of(people, name, **few | settings), run="a run")
     made = stores(people, folder, n)
     for store in made:
         Host(store).draw_from(SIMULATED)

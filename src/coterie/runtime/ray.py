@@ -102,7 +102,7 @@ class RayEngine:
 
 
 def joined(address: str, watch: Watch) -> Any:
-    """Ray, with a cluster: the one named, the one of this process, or a new one on this machine, on loopback alone."""
+    """Ray, with a cluster: the one named, the one of this process, or a new one on this machine."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # else it warns of restarts that need what `known` keeps
     try:
@@ -117,7 +117,7 @@ def joined(address: str, watch: Watch) -> Any:
         if address or os.environ.get("RAY_ADDRESS"):
             ray.init(address or None, **quiet)
         else:
-            ray.init(include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
+            ray.init(include_dashboard=False, **quiet)
     return ray
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from runtime.test_party import Losing
-from runtime.test_serving import Together, beginning, same, served, simulated
+from runtime.test_serving import IN_RING, Together, beginning, same, served, simulated
 from small_federation import play
 
 from coterie import rounds
@@ -57,6 +57,17 @@ def test_a_node_that_dies_in_a_round_was_absent_and_comes_back(name, again, peop
     nodes = Changing(paths, lambda asks: {"0": 0, "1" if asks < second else again: 1}, dies=second)
     point = served(tmp_path, terms, nodes, quorum=0.3)
     assert same(point.state, without(terms, people, 1, 2, 1))
+    assert not same(point.state, simulated(terms, people))
+
+
+@pytest.mark.parametrize("stage", ["announce", "deal", "upload"])
+def test_a_node_that_dies_in_a_ring_was_absent(stage, people, tmp_path):
+    """Its people vanish at a stage of the second round's ring, which heals; private rows and all are those of a round without them."""
+    terms, paths = beginning("fcf", people, tmp_path, 3, **IN_RING)
+    call = 1 + 4 + 1 + ["announce", "deal", "upload"].index(stage)  # enrolment, a round of four stages, and then
+    nodes = Together(paths, lambda kind, node, number: kind == "ask" and node == 1 and number == call)
+    point = served(tmp_path, terms, nodes)
+    assert same(point.state, without(terms, people, 1, 3, 1))
     assert not same(point.state, simulated(terms, people))
 
 

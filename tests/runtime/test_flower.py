@@ -189,6 +189,7 @@ def place(tmp_path: Path, people) -> Iterator[Place]:
 
 FEDFAST = "algorithm: fedfast\nembedding_size: 5\nrounds: 2\nparticipation: 0.3\nclusters: 4\n"
 PFPL = "algorithm: pfpl+\nembedding_size: 5\nepochs: 1\nrounds_an_epoch: 2\n"
+RING = "algorithm: fcf\nembedding_size: 5\nrounds: 1\nparticipation: 0.2\nprotect: ring\n"
 TOWERS = "algorithm: sttfedrec-dssm\nrounds: 2\nusers_a_round: 40\ninputs: 60\ntitles: 3\n"
 
 
@@ -221,7 +222,7 @@ def test_tls_and_keys(place: Place):
     assert place.is_the_simulation()
 
 
-@pytest.mark.parametrize(("n", "settings"), [(1, FEDFAST), (5, FEDFAST), (1, PFPL), (2, PFPL), (5, PFPL)])
+@pytest.mark.parametrize(("n", "settings"), [(1, FEDFAST), (5, FEDFAST), (1, PFPL), (2, PFPL), (5, PFPL), (2, RING)])
 def test_any_number_of_nodes_is_the_simulation(place: Place, n: int, settings: str):
     place.files(n, settings)
     server = place.serve("--insecure")

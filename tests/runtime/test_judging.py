@@ -61,6 +61,8 @@ def bare(people) -> Interactions:
 KINDS = [
     ("fedfast", {"model": "neumf"}), ("fedbso", {"aggregate": "cluster"}), ("sttfedrec-dssm", {"precision": "int8"}),
     ("fedfast", {"protocol": "loo-50"}), ("fedfast", {"protocol": "holdout-10"}),
+    ("fedavg", {"protect": "ring", "ring_rows": "union"}), ("fcf", {"protect": "ring", "ring_size": 7}), ("pfpl+", {"protect": "ring"}),
+    ("sttfedrec-dssm", {"protect": "ring", "ring_way": "numbers"}), ("fl-dssm", {"protect": "ring"}),
 ]  # fmt: skip
 """Other kinds of models than the usual ones, and other protocols."""
 

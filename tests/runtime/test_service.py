@@ -12,7 +12,8 @@ from coterie.progress import SILENT
 from coterie.runtime.enrolment import Terms, Told
 from coterie.runtime.flower.join import People, join
 from coterie.runtime.flower.processes import Address
-from coterie.runtime.flower.serve import follow, prepared
+from coterie.runtime.flower.serve import follow
+from coterie.runtime.service import prepared
 
 
 @pytest.fixture
@@ -24,11 +25,11 @@ def config(tmp_path: Path) -> Path:
 
 
 def test_a_folder_to_serve_from(config: Path, tmp_path: Path):
-    folder = prepared(config, tmp_path / "run")
+    folder = prepared(config, tmp_path / "run", SILENT)
     terms = Terms.from_json((folder / "terms.json").read_text())
     assert (terms.items, terms.experiment.settings.rounds) == (["x", "y"], 3)  # type: ignore[attr-defined]
     assert json.loads((folder / "service.json").read_text())["least_nodes"] == 2
-    assert prepared(config, tmp_path / "run") == folder
+    assert prepared(config, tmp_path / "run", SILENT) == folder
     assert Terms.from_json((folder / "terms.json").read_text()).run == terms.run
 
 
@@ -36,7 +37,7 @@ def test_a_folder_to_serve_from(config: Path, tmp_path: Path):
     ("change", "told"),
     [
         ("algorithm: gmf", "gmf is trained in one place"),
-        ("protect: ring", "protect is 'ring', which nodes cannot yet"),
+        ("algorithm: fedbso\nprotect: ring", "has to know everybody's own update"),
         ("drop_out: 0.1", "'drop_out' is 0.1, which is for simulations"),
         ("validation: true\npatience: 3", "'patience' is 3, which a federation of nodes cannot do yet"),
         ("cluster_by: region", "features of people stay with them"),
@@ -51,18 +52,18 @@ def test_what_cannot_be_served(config: Path, tmp_path: Path, change: str, told: 
     own_steps = change == "algorithm: gmf"
     config.write_text("\n".join([*(line for line in lines if not (own_steps and "rounds" in line)), change]))
     with pytest.raises(ConfigError, match=told):
-        prepared(config, tmp_path / "run")
+        prepared(config, tmp_path / "run", SILENT)
     assert not (tmp_path / "run").exists()
 
 
 def test_towers_need_titles(config: Path, tmp_path: Path):
     config.write_text(config.read_text().replace("fedfast", "sttfedrec-dssm"))
     with pytest.raises(DataError, match=r"items\.csv: has no column title, and sttfedrec-dssm reads"):
-        prepared(config, tmp_path / "run")
+        prepared(config, tmp_path / "run", SILENT)
     (tmp_path / "items.csv").write_text(
         "item_id,title,categories,body\nx,Heat,crime|city,\ny,Alien,space,long\nx,Heat!,crime,\n"
     )
-    folder = prepared(config, tmp_path / "run")
+    folder = prepared(config, tmp_path / "run", SILENT)
     terms = Terms.from_json((folder / "terms.json").read_text())
     assert (terms.items, terms.titles) == (["x", "y"], ["Heat!", "Alien"])
     told = Told.from_json((folder / "told.json").read_text())
@@ -72,7 +73,7 @@ def test_towers_need_titles(config: Path, tmp_path: Path):
 def test_items_have_to_be_somewhere(config: Path, tmp_path: Path):
     (tmp_path / "items.csv").unlink()
     with pytest.raises(DataError, match=r"items\.csv: does not exist"):
-        prepared(config, tmp_path / "run")
+        prepared(config, tmp_path / "run", SILENT)
 
 
 def test_the_servers_failure_is_ours(tmp_path: Path):

@@ -65,7 +65,11 @@ def served(folder: Path, terms: Terms, nodes: Nodes, **how: Any) -> Point:
 
 
 def beginning(name: str, people: Interactions, folder: Path, n: int, **settings: Any) -> tuple[Terms, list[Path]]:
-    few = {"rounds": ROUNDS} if name == "fedfast" else {"epochs": 2, "rounds_an_epoch": ROUNDS // 2}
+    few = (
+        {"rounds": ROUNDS}
+        if "rounds" in algorithm(name).settings.model_fields
+        else {"epochs": 2, "rounds_an_epoch": ROUNDS // 2}
+    )
     terms = replace(terms_of(people, name, **few | settings), run="a run")
     made = stores(people, folder, n)
     for store in made:
@@ -103,17 +107,25 @@ class Stop(Exception):
     pass
 
 
-@pytest.mark.parametrize("name", ["fedfast", "pfpl+"])
-@pytest.mark.parametrize("at", range(1, 8))
-def test_a_server_that_dies_goes_on_where_it_stood(name, at, people, tmp_path):
-    """Killed after nodes have answered its call number `at`: at enrolment, the opening, or any round."""
+IN_RING = {"protect": "ring", "rounds": ROUNDS, "participation": 0.2}
+
+
+@pytest.mark.parametrize(
+    ("name", "how", "at"),
+    [
+        *(("fedfast", {}, at) for at in range(1, 7)), *(("pfpl+", {}, at) for at in range(1, 7)),
+        *(("fcf", IN_RING, at) for at in range(5, 13)),
+    ],
+)  # fmt: skip
+def test_a_server_that_dies_goes_on_where_it_stood(name, how, at, people, tmp_path):
+    """Killed after nodes have answered its call number `at`: at enrolment, the opening, any round, any stage of a ring."""
 
     def die(kind: str, node: int, call: int) -> bool:
         if call == at and node == 1:
             raise Stop
         return False
 
-    terms, paths = beginning(name, people, tmp_path, 2)
+    terms, paths = beginning(name, people, tmp_path, 2, **how)
     try:
         point = served(tmp_path, terms, Together(paths, die))
     except Stop:

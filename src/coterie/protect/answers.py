@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +29,8 @@ class Held(NamedTuple):
     updates: Updates
     kept: Kept
     sizes: Sizes
+    rows: Ints | None = None
+    """Those of item tables that are added up, once the server has said so."""
 
 
 HELD = Beside()
@@ -85,8 +88,12 @@ class Stage:
         held: Held | None = HELD.get(node.users)
         if held is None or held.ring != which or not fits(self.name, len(message.users), message.own):
             return NOBODY, {}
-        if self.name == "deal" and not agree(world, self.exchange, held, about, common.get("rows")):
-            return NOBODY, {}
+        if self.name == "deal":
+            rows = agreed(world, self.exchange, held, about, common.get("rows"))
+            if rows is None:
+                return NOBODY, {}
+            held = armed(world, self.exchange, held._replace(rows=rows))
+            HELD.put(node.users, held)
         said = answer(self.name, held.members, message.users.tolist(), message.own)
         if self.name != "upload" or not len(said["users"]):
             return said, {}
@@ -122,24 +129,27 @@ def touched(updates: Updates, n_items: int) -> np.ndarray:
     return np.packbits(found, axis=1)
 
 
-def agree(world: World, exchange: Exchange, held: Held, about: About, union: np.ndarray | None) -> bool:
-    """Members learn which rows are added up; whether what they are told fits together."""
+def agreed(world: World, exchange: Exchange, held: Held, about: About, union: np.ndarray | None) -> Ints | None:
+    """Members learn which rows are added up; None where what they are told does not fit together."""
     if about.sizes != held.sizes or not (union is None or _is(union[None], 1, np.uint8, -(-about.items // 8))):
-        return False
+        return None
     rows = rows_of(world, exchange, about.number, about.items, union)
     if about.length != length_of(world, exchange, held.message, held.sizes, rows):
-        return False
+        return None
     digest = hashlib.sha256(rows.tobytes()).hexdigest()
+    for member in held.members.values():
+        if member.given is None:
+            member.terms = member.terms._replace(length=about.length, rows=digest)
+    return rows
+
+
+def armed(world: World, exchange: Exchange, held: Held) -> Held:
+    """With members who can say their numbers, when they are needed."""
+    assert held.rows is not None
     for k, (user, member) in enumerate(held.members.items()):
-        if member.given is not None:
-            continue
-        alone = np.array([k])
         message = held.message.to(np.searchsorted(held.message.users, np.array([user])))
-        member.terms = member.terms._replace(length=about.length, rows=digest)
-        member.numbers = lambda message=message, alone=alone: numbers_of(  # type: ignore[misc]
-            world, exchange, message, held.updates.take(alone), rows
-        )
-    return True
+        member.numbers = partial(numbers_of, world, exchange, message, held.updates.take(np.array([k])), held.rows)
+    return held
 
 
 def length_of(world: World, exchange: Exchange, message: Message, sizes: Sizes, rows: Ints) -> int:

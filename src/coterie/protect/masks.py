@@ -54,6 +54,17 @@ class Lock:
             raise MissingExtra("protect=ring", "ring") from None
         return cls(X25519PrivateKey.generate())
 
+    @classmethod
+    def of(cls, secret: bytes) -> Lock:
+        """The one with this secret."""
+        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+        return cls(X25519PrivateKey.from_private_bytes(secret))
+
+    @property
+    def secret(self) -> bytes:
+        return self.private.private_bytes_raw()
+
     def fits(self, public: bytes) -> bool:
         """Whether some bytes are a key that can be used."""
         try:

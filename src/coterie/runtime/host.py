@@ -74,7 +74,7 @@ class Host:
 
         if person not in self.store.people():
             raise UnknownName("user", person, self.store.people(), f" in {self.store.path}")
-        if self.store.about("terms") is None or self.store.model() is None:
+        if self.store.about("terms") is None or self.store.held("model") is None:
             raise RunError(
                 f"{self.store.path} has had no model yet; expected one, which comes when a federation measures or ends. Join one and wait."
             )

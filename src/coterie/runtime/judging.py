@@ -89,7 +89,7 @@ def take(party: Party, data: bytes) -> tuple[Ints, Recommender]:
 
 def of_person(party: Party, person: str) -> Recommender | None:
     """The last model that came, for one person; None where none did, or not for them."""
-    data = party.store.model()
+    data = party.store.held("model")
     user = next((number for number, name in party.store.numbers().items() if name == person), None)
     if data is None or user is None or user not in party.node.users:
         return None

@@ -13,9 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from coterie.federation import Asked, Exchange, Federation, Histories, Kept, World
+from coterie.protect.answers import HELD, ORDER, Stage
+from coterie.protect.keeping import packed, unpacked
 from coterie.rounds import OPENING
 from coterie.runtime.nodes import answer, read_message, read_reply, write_message
-from coterie.runtime.store import NEVER, Store
+from coterie.runtime.store import NEVER, RING, Store
 from coterie.runtime.wire import Malformed, encode
 from coterie.types import Ints, Longs, Message
 from coterie.validation import Reply
@@ -23,11 +25,20 @@ from coterie.validation import Reply
 Transport = Callable[[Mapping[int, bytes]], Mapping[int, bytes]]
 """Bytes to nodes by their numbers; what came back from whom in time."""
 EXCHANGES = 256
+STAGE = "stage"
+"""Where a message is for members of a ring, at which stage of it."""
 
 
 def tag(t: int, exchange: int) -> int:
     """One number for an exchange of a round; the opening is before all of them."""
     return 0 if exchange == OPENING else 1 + t * EXCHANGES + exchange
+
+
+def stage_of(message: Message) -> str:
+    place = message.common[STAGE]
+    if place.shape != (1,) or place.dtype != np.uint8 or place[0] >= len(ORDER):
+        raise Malformed("there is no such stage of a ring")
+    return ORDER[int(place[0])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +59,25 @@ class Party:
         """The answer to a message; to what is none of this federation's, nothing."""
         message, asked = self.settled(data)
         exchange = self._exchange(message.exchange)
-        message = replace(message, kept=self.store.kept(asked))
-        columns, after = answer(self.world, exchange, message, self.node)
+        message, kept_by = replace(message, kept=self.store.kept(asked)), tag(message.round, message.exchange)
+        if STAGE in message.common:
+            columns, after = self._in_ring(exchange, message)
+        else:
+            columns, after = answer(self.world, exchange, message, self.node)
         if after:
-            self.store.made(asked, after, tag(message.round, message.exchange))
+            self.store.made(asked, after, kept_by)
         return encode(message.round, columns, exchange=message.exchange)
+
+    def _in_ring(self, exchange: Exchange, message: Message) -> tuple[dict[str, np.ndarray], Kept]:
+        """A stage of a ring; what members keep to themselves until the next one is in the store."""
+        stage, left = stage_of(message), self.store.held(RING)
+        if stage != ORDER[0] and left is not None:
+            HELD.put(self.node.users, unpacked(left, self.world, exchange))
+        common = {name: array for name, array in message.common.items() if name != STAGE}
+        columns, after = answer(self.world, Stage(stage, exchange), replace(message, common=common), self.node)
+        if (held := HELD.get(self.node.users)) is not None:
+            self.store.put_held(RING, packed(held))
+        return columns, after
 
     def settled(self, data: bytes) -> tuple[Message, list[str]]:
         """A message for those it finds as the server thinks they are; of what counts, the store knows now.
@@ -64,6 +89,8 @@ class Party:
         here = np.isin(message.users, self.node.users)
         message, accepted = message.to(here), accepted[here]
         asked = [persons[user] for user in message.users.tolist()]
+        if STAGE in message.common and stage_of(message) != ORDER[0]:
+            return message, asked  # in the middle of an exchange nothing is settled
         known = self.store.settle(asked, accepted)
         return message.to(known), [person for person, fine in zip(asked, known, strict=True) if fine]
 
@@ -107,6 +134,10 @@ class PartyEngine:
         return {}
 
     def call(self, exchange: Asked, message: Message) -> list[Reply]:
+        if isinstance(exchange, Stage):
+            message = replace(
+                message, common=message.common | {STAGE: np.array([ORDER.index(exchange.name)], np.uint8)}
+            )
         parts = self.parts(message)
         back = self.transport({node: write_message(part) for node, part in parts.items()})
         return [read_reply(part, back[node]) for node, part in parts.items() if node in back]

@@ -27,11 +27,13 @@ create table about (key text primary key, value text not null);
 create table person (id text primary key, number integer);
 create table did (person text not null, item text not null, rating real, time integer, primary key (person, item)) without rowid;
 create table given (person text not null, name text not null, value blob not null, primary key (person, name)) without rowid;
-create table model (name text primary key, value blob not null) without rowid;
+create table held (name text primary key, value blob not null) without rowid;
 create table kept (person text not null, name text not null, pending integer not null, tag integer not null, value blob not null,
                    primary key (person, name, pending)) without rowid;
 """
 VERSION = 1
+RING = "ring"
+"""What members of the last ring keep to themselves."""
 NEVER = -1
 """The tag of what a device began with."""
 OF_OTHERS = 0o077
@@ -137,6 +139,7 @@ class Store:
         """Erase a person: the bytes are written over, not only let go."""
         self._refuse_unknown(person)
         with self.all_or_nothing():
+            self.connection.execute("delete from held where name = ?", (RING,))
             for table, column in (("did", "person"), ("kept", "person"), ("given", "person"), ("person", "id")):
                 self.connection.execute(f"delete from {table} where {column} = ?", (person,))
         self.connection.execute("vacuum")
@@ -165,7 +168,7 @@ class Store:
             for statement in (
                 "delete from kept",
                 "delete from given",
-                "delete from model",
+                "delete from held",
                 "delete from about where key in ('layout', 'given')",
                 "update person set number = null",
             ):
@@ -224,7 +227,7 @@ class Store:
         about = json.dumps({name: (rows.dtype.str, list(rows.shape[1:])) for name, rows in own.items()})
         with self.all_or_nothing():
             self.connection.execute("delete from given")
-            self.connection.execute("insert or replace into model values ('common', ?)", (common,))
+            self.put_held("model", common)
             self.put_about(given=about)
             for name, rows in own.items():
                 values = (np.ascontiguousarray(row).tobytes() for row in rows)
@@ -232,10 +235,6 @@ class Store:
                     "insert into given values (?, ?, ?)",
                     ((person, name, value) for person, value in zip(persons, values, strict=True)),
                 )
-
-    def model(self) -> bytes | None:
-        found = self.connection.execute("select value from model where name = 'common'").fetchone()
-        return found[0] if found else None
 
     def given(self, person: str) -> Kept:
         """A person's own rows of it."""
@@ -246,6 +245,15 @@ class Store:
     def _read(self, name: str, persons: Sequence[str], layout: tuple[str, list[int]]) -> np.ndarray:
         held = dict(self.connection.execute("select person, value from kept where name = ? and not pending", (name,)))
         return _stacked([held[person] for person in persons], layout)
+
+    # Bytes of no single person, by name
+
+    def held(self, name: str) -> bytes | None:
+        found = self.connection.execute("select value from held where name = ?", (name,)).fetchone()
+        return found[0] if found else None
+
+    def put_held(self, name: str, value: bytes) -> None:
+        self.connection.execute("insert or replace into held values (?, ?)", (name, value))
 
     # A few words about the store itself
 

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from coterie.config import NAMING_FILES, Experiment, read_file
-from coterie.data.small import small_table
-from coterie.errors import ConfigError, CoterieError, DataError, NoQuorum, RunError
-from coterie.learners.settings import Simulated
+from coterie.errors import CoterieError, NoQuorum, RunError
 from coterie.progress import Watch
-from coterie.registry import algorithm
 from coterie.runtime import folder as disk
-from coterie.runtime.enrolment import Terms, Told
 from coterie.runtime.flower.admission import Admission
 from coterie.runtime.flower.processes import (
     Address,
@@ -28,19 +22,17 @@ from coterie.runtime.flower.processes import (
     wait_for,
     wait_until_free,
 )
-from coterie.runtime.service import Service
+from coterie.runtime.service import prepared
 
 PAUSE = 0.3
 FAULTS = {RunError.exit_code: RunError, NoQuorum.exit_code: NoQuorum}
-NO_DATA = "federation.csv"
-"""What stands for a dataset: a server reads none."""
 
 
 def serve(config: Path, server: str, out: Path | None, keys: Path | None, insecure: bool, watch: Watch) -> None:
     address = Address.of(server)
     if keys is None:
         address.refuse_in_the_clear(insecure, "--keys FOLDER")
-    folder = prepared(config, out)
+    folder = prepared(config, out, watch)
     home, log = folder / "flower", folder / "server.log"
     ended_by_signals()
     command = [
@@ -73,73 +65,6 @@ def trust(keys: Path | None) -> list[str]:
         "--ssl-ca-certfile", str(keys / "ca.pem"), "--ssl-certfile", str(keys / "server.pem"), "--ssl-keyfile", str(keys / "server.key"),
         "--enable-supernode-auth",
     ]  # fmt: skip
-
-
-def prepared(config: Path, out: Path | None) -> Path:
-    """The run folder; one that was served before goes on."""
-    values = {"dataset": NO_DATA} | read_file(str(config))
-    service = Service.of({key: values.pop(key) for key in list(values) if key in Service.model_fields})
-    experiment = Experiment.of(values)
-    refuse_unserved(experiment)
-    if out is not None and (out / "terms.json").exists():
-        (out / "failed.json").unlink(missing_ok=True)
-        return out
-    terms, told = catalogue(Path(service.items), experiment)
-    terms.refuse_split()
-    folder = disk.new_folder(out, f"{experiment.choice.algorithm}-federation")
-    disk.write_config(folder, experiment.flat())
-    for name, text in (("service", service.model_dump_json()), ("told", told.to_json()), ("terms", terms.to_json())):
-        disk.write_text(folder, f"{name}.json", text)
-    return folder
-
-
-def catalogue(path: Path, experiment: Experiment) -> tuple[Terms, Told]:
-    """What nodes are told of items, and what the server keeps to itself."""
-    table = small_table(path, ("item_id",), "item_id").columns
-    rows = {item: row for row, item in enumerate(table["item_id"])}  # the last line of an item counts
-
-    def column(name: str) -> list[str] | None:
-        return [table[name][row] for row in rows.values()] if name in table else None
-
-    titles, categories = column("title"), column("categories")
-    if titles is None and "tower" in type(experiment.settings).model_fields:
-        raise DataError(
-            f"{path}: has no column title, and {experiment.choice.algorithm} reads what is told of items; expected item_id, title and, if "
-            "there are any, categories (separated by |) and body. Add title."
-        )
-    terms = Terms(experiment.flat(), list(rows), secrets.token_hex(8), titles)
-    return terms, Told(None if categories is None else [names.split("|") for names in categories], column("body"))
-
-
-def refuse_unserved(experiment: Experiment) -> None:
-    """What parties cannot train together, and what is a simulator's alone."""
-    name, settings, course = experiment.choice.algorithm, experiment.settings, experiment.course
-    if not algorithm(name).federated:
-        raise ConfigError(
-            f"{name} is trained in one place; expected a federated algorithm (coterie algorithms). Name another."
-        )
-    if getattr(settings, "protect", "none") != "none":
-        raise ConfigError("protect is 'ring', which nodes cannot yet; expected none. Leave it out.")
-    told, usual = experiment.flat(), Simulated()
-    for key in ("drop_out", "availability", "deadline", "over_select", "engine", "nodes"):
-        if told[key] != getattr(usual, key):
-            raise ConfigError(
-                f"setting {key!r} is {told[key]!r}, which is for simulations; expected {getattr(usual, key)!r}, since nodes are real here. Leave it out."
-            )
-    for key in (*NAMING_FILES, "patience"):
-        if told.get(key):
-            raise ConfigError(
-                f"setting {key!r} is {told[key]!r}, which a federation of nodes cannot do yet; expected none. Leave it out."
-            )
-    if course.as_published:
-        raise ConfigError("setting 'as_published' is true, which a federation of nodes cannot do. Leave it out.")
-    if (
-        getattr(settings, "person", "titles") == "features"
-        or getattr(settings, "cluster_by", "embeddings") != "embeddings"
-    ):
-        raise ConfigError(
-            "features of people stay with them: a federation of nodes is told none. Leave the setting out."
-        )
 
 
 def follow(

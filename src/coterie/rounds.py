@@ -83,6 +83,22 @@ def _heard(world: World, exchange: Exchange, message: Message, engine: Engine, l
     return fusing.hear(world, exchange, message, engine.call, limits)
 
 
+def play_round(federation: Federation, here: World, state: Any, t: int, engine: Engine) -> tuple[Any, Tally]:
+    """All exchanges of a round, with those who are there."""
+    cohort, absent = _cohort(federation, here, state.without_private(), t)
+    if not len(cohort):
+        return state, Tally()
+    _refuse_cohort(here, cohort)
+    tally, here = Tally(cohort), availability.generous(here)
+    for number, exchange in enumerate(federation.exchanges):
+        if isinstance(exchange, Relay):
+            state = pass_on(here, exchange, state, t, engine)
+            continue
+        state, costs = play(here, exchange, state, cohort, t, engine, number, absent)
+        tally = tally.and_then(costs)
+    return state, tally
+
+
 def in_rings(world: World, exchange: Exchange) -> bool:
     return world.settings.protect == "ring" and exchange.ring is not None
 
@@ -171,21 +187,6 @@ def trainer_on(
     refused_before, total = False, n_rounds(federation, world)  # many refused rounds in a row are said once
     a_step = 1 if by_round else federation.rounds_a_step(world)
 
-    def one_round(state: Any, t: int) -> tuple[Any, Tally]:
-        here = availability.those_here(world, t, total)
-        cohort, absent = _cohort(federation, here, state.without_private(), t)
-        if not len(cohort):
-            return state, Tally()
-        _refuse_cohort(world, cohort)
-        tally, here = Tally(cohort), availability.generous(here)
-        for number, exchange in enumerate(federation.exchanges):
-            if isinstance(exchange, Relay):
-                state = pass_on(here, exchange, state, t, engine)
-                continue
-            state, costs = play(here, exchange, state, cohort, t, engine, number, absent)
-            tally = tally.and_then(costs)
-        return state, tally
-
     def step(state: Any, n: int) -> tuple[Any, Tally]:
         nonlocal refused_before
         ts = range((n - 1) * a_step, n * a_step)
@@ -196,9 +197,9 @@ def trainer_on(
             tally = fusing.tally_of(world, _only(federation), state.without_private(), turns)
             state = turns.state
         else:
-            state, tally = one_round(state, ts[0])
+            state, tally = play_round(federation, availability.those_here(world, ts[0], total), state, ts[0], engine)
             for t in ts[1:]:
-                state, costs = one_round(state, t)
+                state, costs = play_round(federation, availability.those_here(world, t, total), state, t, engine)
                 tally = tally.and_round(costs)
         if not tally.accepted and not refused_before:
             context.watch.say(f"round {n}: {_why_nothing(tally)}; the model stays as it was")

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -152,6 +153,17 @@ class Place:
     def is_the_simulation(self) -> bool:
         return self.equals(simulated(self.terms, self.people))
 
+    def twin(self, n: int) -> dict[str, Any]:
+        """The status of the same federation in this process, once more."""
+        (self.folder / "twin").mkdir()
+        served(
+            self.folder / "twin",
+            replace(self.terms, run="a twin"),
+            Together([self.folder / f"{k}.db" for k in range(n)]),
+            least_nodes=n,
+        )
+        return json.loads((self.folder / "twin" / "status.json").read_text())
+
     def equals(self, expected: Mapping[str, np.ndarray]) -> bool:
         return all(np.array_equal(array, expected[name]) for name, array in self.state().items())
 
@@ -232,6 +244,10 @@ def test_any_number_of_nodes_is_the_simulation(place: Place, n: int, settings: s
     place.wait(lambda: server.poll() is not None, 240)
     assert server.returncode == 0, place.said(server)
     assert place.is_the_simulation()
+    twin = place.twin(n)
+    assert [place.status()[way] for way in ("bytes_up", "bytes_down")] == [
+        twin[way] for way in ("bytes_up", "bytes_down")
+    ]
 
 
 def test_a_server_that_is_killed_goes_on(place: Place):

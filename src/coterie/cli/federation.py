@@ -97,9 +97,15 @@ def status(
         typer.echo(text.strip())
         return
     for key, value in json.loads(text).items():
-        typer.echo(
-            f"{key.replace('_', ' '):12} {value:,}" if isinstance(value, int) else f"{key.replace('_', ' '):12} {value}"
-        )
+        lines = {f"{key}, {name}": each for name, each in value.items()} if isinstance(value, dict) else {key: value}
+        for label, each in (lines or {key: "none"}).items():
+            typer.echo(f"{label.replace('_', ' '):24} {_shown(each)}")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 app = typer.Typer(help="Certificates and keys: who may serve and join.", no_args_is_help=True)

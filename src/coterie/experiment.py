@@ -18,7 +18,7 @@ from coterie.data.filters import rated
 from coterie.data.interactions import Interactions
 from coterie.data.options import Reading
 from coterie.data.reading import read
-from coterie.errors import ConfigError, Interrupted, LeakError, MissingExtra, UnknownName
+from coterie.errors import ConfigError, Interrupted, LeakError, MissingExtra, RunError, UnknownName
 from coterie.evaluate import candidates as sampling
 from coterie.evaluate import leaks
 from coterie.evaluate.candidates import Candidates
@@ -106,6 +106,10 @@ def resume(folder: Path, watch: Watch = SILENT) -> Run:
     if (folder / "result.json").exists():
         watch.say(f"{folder} is finished; nothing is left to do")
         return Run.load(folder)
+    if (folder / "terms.json").exists():
+        raise RunError(
+            f"{folder} is a federation's; expected a run of one machine. Go on with: coterie serve --config FILE --out {folder}"
+        )
     experiment = Experiment.of(disk.read_config(folder))
     ready = prepare(experiment, None, watch)
     with disk.held(folder):

@@ -84,3 +84,19 @@ def test_an_authority_is_not_written_over(keys: Path, tmp_path: Path):
         certificates.init(keys, ["127.0.0.1"], [])
     with pytest.raises(RunError, match="has no authority"):
         certificates.add(tmp_path, "ann")
+
+
+@pytest.mark.parametrize("host", ["", "x" * 300, "two words", "a/b"])
+def test_hosts_that_are_none(host: str, tmp_path: Path):
+    with pytest.raises(ConfigError, match="expected a name or an address by which nodes reach the server"):
+        certificates.init(tmp_path / "keys", [host], [])
+    assert not (tmp_path / "keys").exists()
+
+
+def test_a_name_can_be_used_again_once_it_was_revoked(tmp_path: Path):
+    certificates.init(tmp_path / "keys", ["x" * 100 + ".example", "::1"], ["ann"])
+    assert certificates.hosts_of(tmp_path / "keys" / "server.pem") == ["x" * 100 + ".example", "::1"]
+    before = (tmp_path / "keys" / "nodes" / "ann.pub").read_text()
+    certificates.revoke(tmp_path / "keys", "ann")
+    certificates.add(tmp_path / "keys", "ann")
+    assert (tmp_path / "keys" / "nodes" / "ann.pub").read_text() != before

@@ -352,9 +352,29 @@ def test_a_key_that_is_taken_away_while_the_server_runs(place: Place):
     place.wait(lambda: server.poll() is not None, 240)
     assert server.returncode == 0, place.said(server)
     assert place.status()["round"] == 6
-    again = place.status()["updates"]
-    assert again > 0
-    out.send_signal(signal.SIGTERM)
+    assert out.wait(60) == 2
+    assert "keys/nodes/b.key is not registered there, was revoked" in place.said(out)
+
+
+def test_nodes_stay_for_the_next_federation_and_say_what_is_wrong(place: Place):
+    place.files(2, FEDFAST.replace("rounds: 2", "rounds: 1"))
+    (place.folder / "7.csv").write_text("user_id,item_id,timestamp\nzoe,nowhere-to-be-found,1\n")
+    server = place.serve("--insecure")
+    place.wait(lambda: "serving at" in place.said(server), 60)
+    nodes = [place.join(node, "--insecure") for node in (0, 1, 7)]
+    place.wait(lambda: server.poll() is not None, 150)
+    assert server.returncode == 0, place.said(server)
+    assert "HR@10" in place.said(server)
+    for node in nodes[:2]:
+        place.wait(lambda node=node: "the federation is over, and its model is here" in place.said(node), 20)
+    assert "nobody has any of the federation's" in place.said(nodes[2])
+    following = place.start("serve", "--config", "fed.yaml", "--out", "next", "--server", place.server, "--insecure")
+    place.wait(lambda: following.poll() is not None, 200)
+    assert following.returncode == 0, place.said(following)
+    assert [node.poll() for node in nodes] == [None] * 3
+    call = [*COTERIE, "status", "next", "--json"]
+    done = subprocess.run(call, cwd=place.folder, check=True, capture_output=True)
+    assert json.loads(done.stdout)["state"] == "finished"
 
 
 def test_two_towers_and_what_a_node_recommends(place: Place):

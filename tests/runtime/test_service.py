@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
 
+from coterie import experiment
 from coterie.errors import ConfigError, CoterieError, DataError, NoQuorum, RunError
-from coterie.progress import SILENT
+from coterie.finished import Run
+from coterie.progress import SILENT, Watch
+from coterie.runtime import certificates
+from coterie.runtime import folder as disk
 from coterie.runtime.enrolment import Terms, Told
 from coterie.runtime.flower.join import People, join
 from coterie.runtime.flower.processes import Address
-from coterie.runtime.flower.serve import follow
+from coterie.runtime.flower.serve import follow, serve
 from coterie.runtime.service import prepared
 
 
@@ -68,6 +73,87 @@ def test_towers_need_titles(config: Path, tmp_path: Path):
     assert (terms.items, terms.titles) == (["x", "y"], ["Heat!", "Alien"])
     told = Told.from_json((folder / "told.json").read_text())
     assert (told.categories, told.bodies) == ([["crime"], ["space"]], ["", "long"])
+
+
+def test_a_federation_goes_on_as_it_began(config: Path, tmp_path: Path):
+    """How long it waits for nodes may change, and nothing that is trained."""
+    folder = prepared(config, tmp_path / "run", SILENT)
+    config.write_text(config.read_text() + "quorum: 0.9\n")
+    assert prepared(config, folder, SILENT) == folder
+    assert json.loads((folder / "service.json").read_text())["quorum"] == 0.9
+    config.write_text(config.read_text().replace("rounds: 3", "rounds: 4"))
+    with pytest.raises(ConfigError, match="setting 'rounds' is 4, but the federation began with 3"):
+        prepared(config, folder, SILENT)
+
+
+def test_a_finished_federation_is_finished(config: Path, tmp_path: Path):
+    folder = prepared(config, tmp_path / "run", SILENT)
+    (folder / "status.json").write_text('{"state": "finished"}')
+    said = Said()
+    serve(config, "127.0.0.1:8017", folder, None, True, said)
+    assert said.lines == [f"{folder} is finished; nothing is left to do"]
+
+
+class Said(Watch):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def test_faults_are_to_be_changed_where_they_stand(config: Path, tmp_path: Path):
+    config.write_text(config.read_text() + "quorum: 7\n")
+    with pytest.raises(ConfigError, match=r"'quorum' is 7.*Change it in .*federation\.yaml\.$"):
+        prepared(config, tmp_path / "run", SILENT)
+    config.write_text("algorithm: fedfast\n")
+    with pytest.raises(ConfigError, match="names no items; expected `items: FILE`"):
+        prepared(config, tmp_path / "run", SILENT)
+
+
+def test_what_is_no_run_of_one_machine(config: Path, tmp_path: Path):
+    folder = prepared(config, tmp_path / "run", SILENT)
+    with pytest.raises(RunError, match="is a federation's; expected a run of one machine"):
+        experiment.resume(folder)
+    with pytest.raises(RunError, match="whose people are on nodes: coterie recommend --node STORE"):
+        Run.peek(folder)
+
+
+@pytest.mark.parametrize(
+    ("server", "insecure", "told"),
+    [
+        ("10.0.0.9:8000", False, r"the certificate in .* is for 127\.0\.0\.1, server\.example; expected one of those"),
+        ("127.0.0.1:8000", True, "--keys and --insecure are both given"),
+    ],
+)
+def test_who_a_server_is(config: Path, tmp_path: Path, server: str, insecure: bool, told: str):
+    certificates.init(tmp_path / "keys", ["127.0.0.1", "server.example"], [])
+    with pytest.raises(ConfigError, match=told):
+        serve(config, server, tmp_path / "run", tmp_path / "keys", insecure, SILENT)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_port_that_is_taken(config: Path, tmp_path: Path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(ConfigError, match="cannot be used"):
+            serve(config, f"127.0.0.1:{taken.getsockname()[1]}", tmp_path / "run", None, True, SILENT)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_store_is_one_nodes(tmp_path: Path):
+    (tmp_path / "mine.csv").write_text("user_id,item_id\nann,x\n")
+    with (
+        disk.held(made(tmp_path / "node.flower")),
+        pytest.raises(RunError, match=r"node\.db is in use by another coterie join"),
+    ):
+        join(People(tmp_path / "mine.csv", {}), tmp_path / "node.db", "127.0.0.1:9", (None, None), True, SILENT)
+
+
+def made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
 
 
 def test_items_have_to_be_somewhere(config: Path, tmp_path: Path):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.options import Columns, Json, parse_columns
+from coterie.cli.options import Columns, Json, SkipBadRows, parse_columns
 
 Insecure = Annotated[bool, typer.Option("--insecure", help="Without TLS; on loopback alone.")]
 Server = Annotated[str, typer.Option("--server", help="Where the server listens, HOST:PORT.")]
@@ -42,6 +42,7 @@ def join(
     store: Annotated[Path, typer.Option("--store", help="The node's own store; made where there is none.")],
     server: Server = DEFAULT,
     columns: Columns = None,
+    skip_bad_rows: SkipBadRows = False,
     simulated: Annotated[
         bool,
         typer.Option(
@@ -71,7 +72,7 @@ def join(
     from coterie.runtime.flower.join import People
     from coterie.runtime.flower.join import join as start
 
-    about = People(data, parse_columns(columns), simulated, least_group)
+    about = People(data, parse_columns(columns), simulated, least_group, skip_bad_rows)
     start(about, store, server, (key, ca), insecure, ScreenWatch())
 
 
@@ -145,3 +146,4 @@ def revoke(folder: Folder, name: Name) -> None:
     from coterie.runtime import certificates
 
     certificates.revoke(folder, name)
+    typer.echo(f"{name} is let in no more")

@@ -35,9 +35,12 @@ def export(store: Place, user: User) -> None:
 def forget(store: Place, user: User) -> None:
     """Erase a person from a node: what they did, and what their device kept.
 
-    Stop the node first. What a model learned from them stays in the model.
+    What a model learned from them stays in the model, and the server keeps the id that it was told. Take them out of the file that the
+    node joins with, too.
     """
     from coterie.runtime.store import Store
 
     Store.open(store).forget(user)
-    typer.echo(f"{user} is erased from {store}")
+    typer.echo(
+        f"{user} is erased from {store}; a file that still holds them brings them back with the next coterie join"
+    )

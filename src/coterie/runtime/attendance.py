@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -24,7 +24,8 @@ from coterie.runtime.service import Service
 from coterie.runtime.wire import Malformed
 from coterie.types import Ints
 
-MEMBERS, HOMES = "members.json", "homes.json"
+MEMBERS, HOMES, STATUS = "members.json", "homes.json", "status.json"
+BYTES = "bytes_up", "bytes_down", "bytes_beside", "unanswered"
 PAUSE = 0.05
 AGAIN = 5
 NOTHING: Mapping[str, bytes] = {}
@@ -54,6 +55,12 @@ class Counted:
     """Bytes of training, up and down; those beside it; answers that never came."""
     refused: Counter[str] = field(default_factory=Counter)
     """What nodes said about themselves and was nonsense."""
+
+    @classmethod
+    def since(cls, nodes: Nodes, folder: Path) -> Counted:
+        """With what was counted before the server was started again."""
+        before = status(folder)
+        return cls(nodes, Counter({key: before.get(key, 0) for key in BYTES}))
 
     def send(self, kind: str, out: Mapping[str, bytes], before: Mapping[str, bytes] = NOTHING) -> Mapping[str, bytes]:
         """To those who are there; what stands before a message is none of it."""
@@ -190,11 +197,18 @@ def enrolled(terms: Terms, counted: Counted, names: Iterable[str]) -> dict[str, 
     return counted.heard("roll", back, Roll.heard)
 
 
+def status(folder: Path) -> dict[str, Any]:
+    """What was told last; nothing where nothing was."""
+    place = folder / STATUS
+    found: dict[str, Any] = json.loads(place.read_text()) if place.exists() else {}
+    return found
+
+
 def _wait(folder: Path, service: Service, come: Callable[[], int]) -> None:
     until = time.monotonic() + service.wait_seconds
     while (found := come()) < service.least_nodes:
-        about = {"state": "waiting", "nodes": found, "least_nodes": service.least_nodes}
-        disk.write_text(folder, "status.json", json.dumps(about) + "\n")
+        about = status(folder) | {"state": "waiting", "nodes": found, "least_nodes": service.least_nodes}
+        disk.write_text(folder, STATUS, json.dumps(about) + "\n")
         if time.monotonic() > until:
             raise NoQuorum(
                 f"{found} of {service.least_nodes} nodes joined within {service.wait_seconds:g} seconds; expected all of them. "

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
 
+HOST = re.compile(r"[0-9A-Za-z_.:-]{1,253}")
 DAYS = 825
 """How long certificates last; what most programs accept."""
 
@@ -29,21 +31,29 @@ def init(folder: Path, hosts: Sequence[str], nodes: Sequence[str]) -> None:
         raise RunError(
             f"{folder} has an authority already; expected a new folder. For another node: coterie federation add {folder} NAME"
         )
+    for host in hosts:
+        if not HOST.fullmatch(host):
+            raise ConfigError(
+                f"a host is {host!r}; expected a name or an address by which nodes reach the server, such as 10.0.0.5. Change --host."
+            )
+    for name in nodes:
+        _refuse_name(name)
     (folder / "nodes").mkdir(parents=True, exist_ok=True)
     authority, own = _key(), _key()
     issuer = _name("Coterie federation")
     _write(folder / "ca.key", _private(authority), secret=True)
     _write(folder / "ca.pem", _pem(_signed(authority, issuer, authority, issuer, [], authority=True)))
     _write(folder / "server.key", _private(own), secret=True)
-    _write(folder / "server.pem", _pem(_signed(own, _name(hosts[0]), authority, issuer, hosts, authority=False)))
+    _write(
+        folder / "server.pem", _pem(_signed(own, _name("Coterie server"), authority, issuer, hosts, authority=False))
+    )
     for name in nodes:
         add(folder, name)
 
 
 def add(folder: Path, name: str) -> Path:
     """A key for one more node."""
-    if not name or any(c in name for c in "/\\") or name.startswith("."):
-        raise ConfigError(f"the node's name is {name!r}; expected one that can be a file's. Change it.")
+    _refuse_name(name)
     place = folder / "nodes" / f"{name}.key"
     if place.exists() or place.with_suffix(".pub").exists():
         raise RunError(f"{place} exists already; expected a new name. Choose another, or revoke it first.")
@@ -60,13 +70,29 @@ def add(folder: Path, name: str) -> Path:
     return place
 
 
+def _refuse_name(name: str) -> None:
+    if not name or any(c in name for c in "/\\") or name.startswith("."):
+        raise ConfigError(f"the node's name is {name!r}; expected one that can be a file's. Change it.")
+
+
+def hosts_of(certificate: Path) -> list[str]:
+    """The names and addresses that a certificate is for."""
+    _serialization()
+    from cryptography import x509
+
+    found = x509.load_pem_x509_certificate(certificate.read_bytes())
+    names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return [str(name.value) for name in names]
+
+
 def revoke(folder: Path, name: str) -> None:
-    """A node whose public key is gone is not admitted when the server is started next."""
+    """A node whose public key is gone is let in no more."""
     place = folder / "nodes" / f"{name}.pub"
     if not place.exists():
         known = ", ".join(sorted(path.stem for path in (folder / "nodes").glob("*.pub"))) or "nobody"
         raise RunError(f"{place} does not exist; expected a node that is admitted ({known}). Check the name.")
     place.unlink()
+    place.with_suffix(".key").unlink(missing_ok=True)  # else the name could never be used again
 
 
 def _serialization() -> Any:

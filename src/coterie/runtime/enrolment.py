@@ -135,9 +135,9 @@ class Members(Said):
         people, places, _ = number([person for person, _ in homes], "user_id")
         if len(people) < len(homes):
             twice = people[np.flatnonzero(np.bincount(places) > 1)[0]]
-            nodes = ", ".join(node for person, node in homes if person == twice)
+            n = sum(person == twice for person, _ in homes)
             raise DataError(
-                f"user {twice} is on nodes {nodes}; expected everybody on one node. Remove them from the others."
+                f"user {twice} is on {n} nodes; expected everybody on one node. Take them out of the files of the others, and serve again."
             )
         learning = [learns for said in rolls.values() for learns in said.learning]
         positives = sum(said.positives for said in rolls.values())

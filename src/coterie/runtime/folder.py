@@ -225,7 +225,8 @@ def _read(folder: Path, name: str, load: Callable[[Path], Any]) -> Any:
     try:
         return load(folder / name)
     except FileNotFoundError:
-        begun = (folder / "config.yaml").exists() and not (folder / "result.json").exists()
+        names = {path.name for path in folder.iterdir()}
+        begun = "config.yaml" in names and not names & {"result.json", "terms.json"}
         remedy = (
             f"Wait for it if it is training, else go on with it: coterie resume {folder}" if begun else _again(folder)
         )
@@ -237,6 +238,8 @@ def _read(folder: Path, name: str, load: Callable[[Path], Any]) -> Any:
 
 
 def _again(folder: Path) -> str:
+    if (folder / "terms.json").exists():
+        return "It is a federation's, whose people are on nodes: coterie recommend --node STORE --user ID, or coterie status for its metrics."
     if not (folder / "config.yaml").exists():
         return "Name the folder that `coterie run` printed."
     return f"Run it again: coterie run {folder}/config.yaml"

@@ -58,6 +58,10 @@ class Host:
         self.store.put_numbers(numbers.numbers)
         # people's ids are in one place: who is forgotten there is forgotten
         self.store.put_about(run=terms.run, terms=terms.to_json(), numbers=replace(numbers, numbers={}).to_json())
+        if not numbers.numbers:
+            self.store.say(
+                "nobody of this node belongs to the federation that is trained now; they wait for the next one"
+            )
         self.party().begin()
 
     def measure(self, data: bytes, final: bool) -> str:
@@ -65,7 +69,12 @@ class Host:
 
         party = self.party()
         terms, numbers = self._known()
-        return judging.worth(terms, numbers, self.store, *judging.take(party, data), final).to_json()
+        users, model = judging.take(party, data)
+        if final:
+            self.store.say(
+                f"the federation is over, and its model is here: coterie recommend --node {self.store.path} --user ID"
+            )
+        return judging.worth(terms, numbers, self.store, users, model, final).to_json()
 
     def recommend(self, person: str, n: int = 10, exclude_seen: bool = True) -> list[Recommendation]:
         """The n best items for one of this node's people, by the last model that came; nobody is asked."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 import secrets
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +14,7 @@ from pydantic import Field
 from coterie.algorithm import Context
 from coterie.config import NAMING_FILES, Experiment, read_file
 from coterie.data.small import small_table
-from coterie.errors import ConfigError, DataError
+from coterie.errors import ConfigError, DataError, MissingExtra
 from coterie.federation import Federation, World
 from coterie.learners.settings import Simulated
 from coterie.progress import Watch
@@ -44,14 +47,14 @@ class Service(Settings):
 
 def prepared(config: Path, out: Path | None, watch: Watch) -> Path:
     """The run folder; one that was served before goes on."""
-    values = {"dataset": NO_DATA} | read_file(str(config))
-    service = Service.of({key: values.pop(key) for key in list(values) if key in Service.model_fields})
-    experiment = Experiment.of(values)
+    service, experiment = asked(config)
     refuse_unserved(experiment, watch)
     if out is not None and (out / "terms.json").exists():
+        refuse_changed(config, experiment, Terms.from_json((out / "terms.json").read_text()))
         (out / "failed.json").unlink(missing_ok=True)
+        disk.write_text(out, "service.json", service.model_dump_json())
         return out
-    terms, told = catalogue(Path(service.items), experiment)
+    terms, told = catalogue(Path(service.items), experiment, watch)
     terms.refuse_split()
     folder = disk.new_folder(out, f"{experiment.choice.algorithm}-federation")
     disk.write_config(folder, experiment.flat())
@@ -60,10 +63,37 @@ def prepared(config: Path, out: Path | None, watch: Watch) -> Path:
     return folder
 
 
-def catalogue(path: Path, experiment: Experiment) -> tuple[Terms, Told]:
+def asked(config: Path) -> tuple[Service, Experiment]:
+    """What a file asks for; faults are to be changed there."""
+    values = {"dataset": NO_DATA} | read_file(str(config))
+    if not values.get("items"):
+        raise ConfigError(
+            f"{config} names no items; expected `items: FILE`, a table with a column item_id of what there is to recommend. Add it."
+        )
+    try:
+        service = Service.of({key: values.pop(key) for key in list(values) if key in Service.model_fields})
+        return service, Experiment.of(values)
+    except ConfigError as error:
+        raise ConfigError(re.sub(r"Change it with --set \w+=VALUE\.", f"Change it in {config}.", str(error))) from None
+
+
+def refuse_changed(config: Path, experiment: Experiment, terms: Terms) -> None:
+    """A federation goes on as it began; how long it waits for nodes may change."""
+    for key, now in experiment.flat().items():
+        before = terms.config.get(key)
+        if json.loads(json.dumps(now)) != before:
+            raise ConfigError(
+                f"{config}: setting {key!r} is {now!r}, but the federation began with {before!r}; expected it unchanged. Put it back, or serve "
+                "into a folder of its own."
+            )
+
+
+def catalogue(path: Path, experiment: Experiment, watch: Watch) -> tuple[Terms, Told]:
     """What nodes are told of items, and what the server keeps to itself."""
     table = small_table(path, ("item_id",), "item_id").columns
-    rows = {item: row for row, item in enumerate(table["item_id"])}  # the last line of an item counts
+    rows = {item: row for row, item in enumerate(table["item_id"])}
+    if again := len(table["item_id"]) - len(rows):
+        watch.say(f"{path}: {again:,} lines are about items that come again further down, and are passed over")
 
     def column(name: str) -> list[str] | None:
         return [table[name][row] for row in rows.values()] if name in table else None
@@ -104,5 +134,7 @@ def refuse_unserved(experiment: Experiment, watch: Watch) -> None:
         raise ConfigError(
             "features of people stay with them: a federation of nodes is told none. Leave the setting out."
         )
+    if "tower" in type(settings).model_fields and find_spec("torch") is None:
+        raise MissingExtra(name, "neural")
     nobody = World(settings, 0, 0, 0, np.zeros(0, bool), {})
     clear.say(federation, nobody, Context(0, watch))

@@ -19,7 +19,7 @@ from coterie.registry import algorithm
 from coterie.rounds import n_rounds, trainer_on
 from coterie.runtime import checkpoint, judging
 from coterie.runtime import folder as disk
-from coterie.runtime.attendance import Attendance, Counted, Nodes
+from coterie.runtime.attendance import STATUS, Attendance, Counted, Nodes
 from coterie.runtime.enrolment import Terms, Told, world_of
 from coterie.runtime.nodes import write_message
 from coterie.runtime.party import PartyEngine
@@ -32,7 +32,7 @@ def serve(
     folder: Path, terms: Terms, nodes: Nodes, service: Service, told: Told | None = None, watch: Watch = SILENT
 ) -> Point:
     """Train to the end, or go on from where the folder says that training stands."""
-    federation, experiment, counted = terms.federation, terms.experiment, Counted(nodes)
+    federation, experiment, counted = terms.federation, terms.experiment, Counted.since(nodes, folder)
     present = Attendance.taken(folder, terms, counted, service)
     world = world_of(terms, present.members.told(()), told or Told())
     engine = PartyEngine.over(present.homes, present.ask)
@@ -99,7 +99,7 @@ def tell(folder: Path, point: Point, counted: Counted, total: int, state: str) -
         "unanswered": counts["unanswered"], "bytes_up": counts["bytes_up"], "bytes_down": counts["bytes_down"],
         "bytes_beside": counts["bytes_beside"], "metrics": _last(point),
     }  # fmt: skip
-    disk.write_text(folder, "status.json", json.dumps(about, allow_nan=False) + "\n")
+    disk.write_text(folder, STATUS, json.dumps(about, allow_nan=False) + "\n")
 
 
 def _last(point: Point) -> dict[str, Any]:

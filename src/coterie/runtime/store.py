@@ -37,6 +37,7 @@ RING = "ring"
 NEVER = -1
 """The tag of what a device began with."""
 OF_OTHERS = 0o077
+SQLITE = b"SQLite format 3"
 
 
 class Store:
@@ -63,6 +64,9 @@ class Store:
     def open(cls, path: Path) -> Store:
         if not path.is_file():
             raise RunError(f"{path} does not exist; expected the store of a node. `coterie join` makes one.")
+        with path.open("rb") as begins:
+            if begins.read(len(SQLITE)) != SQLITE:
+                raise RunError(f"{path} is no store of a node. Name another file.")
         if path.stat().st_mode & OF_OTHERS:
             raise RunError(
                 f"{path} can be read by others (mode {path.stat().st_mode & 0o777:o}); expected 600. Run: chmod 600 {path}"
@@ -140,6 +144,7 @@ class Store:
         self._refuse_unknown(person)
         with self.all_or_nothing():
             self.connection.execute("delete from held where name = ?", (RING,))
+            self.connection.execute("delete from about where key = 'said'")
             for table, column in (("did", "person"), ("kept", "person"), ("given", "person"), ("person", "id")):
                 self.connection.execute(f"delete from {table} where {column} = ?", (person,))
         self.connection.execute("vacuum")
@@ -260,6 +265,11 @@ class Store:
     def about(self, key: str) -> str | None:
         found = self.connection.execute("select value from about where key = ?", (key,)).fetchone()
         return found[0] if found else None
+
+    def say(self, text: str) -> None:
+        """A line for whoever runs the node; the number tells it from the one before."""
+        number = int((self.about("said") or "0 ").partition(" ")[0]) + 1
+        self.put_about(said=f"{number} {text}")
 
     def put_about(self, **values: str) -> None:
         self.connection.executemany("insert or replace into about values (?, ?)", values.items())

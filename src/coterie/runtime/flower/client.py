@@ -7,6 +7,7 @@ from pathlib import Path
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from coterie.errors import CoterieError
 from coterie.runtime.host import KINDS, Host
 from coterie.runtime.store import Store
 
@@ -23,10 +24,14 @@ def body(message: Message) -> bytes:
 
 
 def answered(message: Message, context: Context) -> Message:
-    """What the node's store makes of the bytes; an error travels back as Flower's own, without a word about people."""
+    """What the node's store makes of the bytes. An error travels back as Flower's own, without a word about people; whoever runs the node
+    reads it on their screen."""
     store = Store.open(Path(str(context.node_config["store"])))
     try:
         said = Host(store).answer(message.metadata.message_type.partition(".")[2], body(message))
+    except Exception as error:
+        store.say(str(error) if isinstance(error, CoterieError) else repr(error))
+        raise
     finally:
         store.close()
     return Message(RecordDict({BODY: ConfigRecord({BYTES: said})}), reply_to=message)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import socket
 import ssl
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,10 +15,13 @@ from coterie.data.options import Reading
 from coterie.data.reading import read
 from coterie.errors import ConfigError, RunError
 from coterie.progress import Watch
+from coterie.runtime import folder as disk
 from coterie.runtime.flower.processes import Address, ended_by_signals, program, running
 from coterie.runtime.host import SIMULATED, Host
 from coterie.runtime.judging import LEAST_GROUP
 from coterie.runtime.store import Store
+
+PAUSE, AGAIN = 0.5, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +33,10 @@ class People:
     simulated: bool = False
     """Whether devices draw what a simulation draws."""
     least_group: int = LEAST_GROUP
+    skip_bad_rows: bool = False
 
     def put(self, store: Store) -> None:
-        store.put_interactions(read(self.data, Reading(self.columns)))
+        store.put_interactions(read(self.data, Reading(self.columns, self.skip_bad_rows)))
         store.put_about(least_group=str(self.least_group))
         Host(store).draw_from(SIMULATED if self.simulated else "")
 
@@ -51,38 +58,64 @@ def join(
     secured = (
         ["--insecure"] if key is None else ["--root-certificates", str(ca), "--auth-supernode-private-key", str(key)]
     )
-    if ca is not None:
-        refuse_stranger(address, ca, watch)
+    refuse_stranger(address, ca, watch)
     ended_by_signals()
-    store = Store.open(place) if place.exists() else Store.create(place)
-    people.put(store)
-    here = len(store.people())
-    store.close()
-    command = [
-        program("flower-supernode"), *secured, "--superlink", str(address), "--host", "127.0.0.1", "--port", str(free_port()),
-        "--node-config", f"store={json.dumps(str(place.resolve()))}",
-    ]  # fmt: skip
-    log = place.with_suffix(".log")
-    with running(command, log, place.with_suffix(".flower")) as node:
-        watch.say(f"{place}: {here:,} people take part in what {address} serves. Stop with Ctrl-C.")
-        if code := node.wait():
+    home = place.with_suffix(".flower")
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with used_by_nobody_else(home, place):
+        store = Store.open(place) if place.exists() else Store.create(place)
+        people.put(store)
+        watch.say(f"{place}: {len(store.people()):,} people are here for what {address} serves. Stop with Ctrl-C.")
+        while True:
+            command = [
+                program("flower-supernode"), *secured, "--superlink", str(address), "--host", "127.0.0.1", "--port", str(free_port()),
+                "--node-config", f"store={json.dumps(str(place.resolve()))}",
+            ]  # fmt: skip
+            stay(command, place.with_suffix(".log"), home, store, key, watch)
+            watch.say(f"{address} does not know this node any more; joining again")
+            time.sleep(AGAIN)
+
+
+def stay(command: Sequence[str], log: Path, home: Path, store: Store, key: Path | None, watch: Watch) -> None:
+    """Run a SuperNode until it is sent away, and show what it has to say. A server that is started anew sends everybody away."""
+    said = store.about("said")
+    with running(command, log, home) as node:
+        while node.poll() is None:
+            if (now := store.about("said")) != said:
+                watch.say((now or "").partition(" ")[2])
+                said = now
+            time.sleep(PAUSE)
+        if node.returncode:
+            shown = (
+                f"{key} is not registered there, was revoked, or is used by another node"
+                if key
+                else "the server would not have it"
+            )
             raise RunError(
-                f"the node was not let in, or stopped with code {code}: {told(log)}. Is its key registered, and is it in no other node?"
+                f"the node was not let in (code {node.returncode}): {shown}. Ask whoever serves; {log} has Flower's own words."
             )
 
 
-def told(log: Path) -> str:
-    """What Flower said was wrong."""
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
-    return next((line for line in reversed(lines) if "ERROR" in line), f"see {log}")
+@contextmanager
+def used_by_nobody_else(home: Path, place: Path) -> Iterator[None]:
+    try:
+        with disk.held(home):
+            yield
+    except RunError as error:
+        if "another process" not in str(error):
+            raise
+        raise RunError(
+            f"{place} is in use by another coterie join; expected a store of its own for every node. Stop that one, or name another."
+        ) from None
 
 
-def refuse_stranger(address: Address, ca: Path, watch: Watch) -> None:
+def refuse_stranger(address: Address, ca: Path | None, watch: Watch) -> None:
     """A server that another authority vouches for is told at once; one that is not there yet is waited for."""
     try:
-        context = ssl.create_default_context(cafile=str(ca))
         with socket.create_connection((address.host, address.port), timeout=5) as plain:
-            context.wrap_socket(plain, server_hostname=address.host).close()
+            if ca is not None:
+                context = ssl.create_default_context(cafile=str(ca))
+                context.wrap_socket(plain, server_hostname=address.host).close()
     except ssl.SSLError as error:
         raise ConfigError(
             f"{address} cannot be trusted by {ca} ({error.reason or error}); expected a server of the same federation. "

@@ -99,7 +99,7 @@ def program(name: str) -> str:
 def running(command: Sequence[str], log: Path, home: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A child process with a log; it ends with us, on Linux also where we are killed."""
     home.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as out:
+    with os.fdopen(os.open(log, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600), "ab") as out:
         child = subprocess.Popen(
             command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=environment(home),
             start_new_session=True, preexec_fn=_end_with_parent if sys.platform == "linux" else None,

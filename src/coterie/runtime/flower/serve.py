@@ -8,9 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from coterie.errors import CoterieError, NoQuorum, RunError
+from coterie.errors import ConfigError, CoterieError, Interrupted, NoQuorum, RunError
 from coterie.progress import Watch
 from coterie.runtime import folder as disk
+from coterie.runtime.attendance import STATUS, status
+from coterie.runtime.certificates import hosts_of
 from coterie.runtime.flower.admission import Admission
 from coterie.runtime.flower.processes import (
     Address,
@@ -32,35 +34,62 @@ def serve(config: Path, server: str, out: Path | None, keys: Path | None, insecu
     address = Address.of(server)
     if keys is None:
         address.refuse_in_the_clear(insecure, "--keys FOLDER")
+    elif insecure:
+        raise ConfigError("--keys and --insecure are both given; expected one of them. Leave --insecure out.")
+    secured, again = trust(keys, address), out is not None and (out / "terms.json").exists()
+    wait_until_free(address, 30 if again else 2)  # a server that was killed takes a while to let go of its port
     folder = prepared(config, out, watch)
+    if status(folder).get("state") == "finished":
+        watch.say(f"{folder} is finished; nothing is left to do")
+        return
+    try:
+        run(folder, address, secured, keys, watch)
+    except BaseException as stopped:
+        tell(folder, state="stopped")
+        if isinstance(stopped, KeyboardInterrupt):
+            how = "--insecure" if keys is None else f"--keys {keys} --server {address}"
+            raise Interrupted(
+                f"{folder} holds all rounds so far. Go on with: coterie serve --config {config} {how} --out {folder}"
+            ) from None
+        raise
+
+
+def run(folder: Path, address: Address, secured: list[str], keys: Path | None, watch: Watch) -> None:
+    """Flower's SuperLink, with our server on it, to the end."""
     home, log = folder / "flower", folder / "server.log"
     ended_by_signals()
     command = [
-        program("flower-superlink"), *trust(keys), "--host", address.host, "--port", str(address.port),
+        program("flower-superlink"), *secured, "--host", address.host, "--port", str(address.port),
         "--disable-runtime-dependency-installation", "--database", str(home / "link.db"),
     ]  # fmt: skip
     home.mkdir(exist_ok=True)
-    wait_until_free(address)
     admission = Admission(home, keys)
     admission.forget_unnamed()
+    tell(folder, state="starting")
     with disk.held(folder), running(command, log, home) as link:
         wait_for(address, link, log)
         name_link(home, address, keys and keys / "ca.pem")
         admission.refresh()
         submit(folder, home, keyed=keys is not None)
+        proof = "--insecure" if keys is None else "--key NAME.key --ca ca.pem"
         watch.say(
-            f"{folder}: serving at {address}. Nodes join with: coterie join --data FILE --store FILE --server {address}"
+            f"{folder}: serving at {address}. Nodes join with: coterie join --data FILE --store FILE --server {address} {proof}"
         )
         follow(folder, link.poll, watch, admission.refresh)
 
 
-def trust(keys: Path | None) -> list[str]:
+def trust(keys: Path | None, address: Address) -> list[str]:
     """How the SuperLink shows who it is, and whom it lets in."""
     if keys is None:
         return ["--insecure"]
     for name in ("ca.pem", "server.pem", "server.key"):
         if not (keys / name).exists():
             raise RunError(f"{keys} holds no {name}; expected a folder of coterie federation init. Check the path.")
+    if address.host not in (known := hosts_of(keys / "server.pem")):
+        raise ConfigError(
+            f"--server is {address}, and the certificate in {keys} is for {', '.join(known)}; expected one of those. Name it, or make another "
+            f"folder: coterie federation init FOLDER --host {address.host}"
+        )
     return [
         "--ssl-ca-certfile", str(keys / "ca.pem"), "--ssl-certfile", str(keys / "server.pem"), "--ssl-keyfile", str(keys / "server.key"),
         "--enable-supernode-auth",
@@ -75,9 +104,11 @@ def follow(
     def look() -> dict[str, Any]:
         meanwhile()
         time.sleep(PAUSE)
-        return _said(folder, "status.json", ended)
+        return _said(folder, STATUS, ended)
 
     about, done = look(), 0
+    while about["state"] == "starting":
+        about = look()
     if about["state"] == "waiting":
         with watch.task("Waiting for nodes", about["least_nodes"]) as advance:
             while about["state"] == "waiting":
@@ -93,6 +124,11 @@ def follow(
             about = look()
     for name, value in about["metrics"].items():
         watch.say(f"{name:14} {value:.4f}" if isinstance(value, float) else f"{name:14} {value}")
+    if not about["metrics"]:
+        watch.say(
+            "no metrics: no node was there at the end with enough people to speak of (coterie join --least-group)"
+        )
+    watch.say(f"{folder} holds the model; nodes have it, too: coterie recommend --node STORE --user ID")
 
 
 def _said(folder: Path, name: str, ended: Callable[[], int | None]) -> dict[str, Any]:
@@ -107,3 +143,7 @@ def _said(folder: Path, name: str, ended: Callable[[], int | None]) -> dict[str,
             found: dict[str, Any] = json.loads((folder / name).read_text())
             return found
         time.sleep(PAUSE)
+
+
+def tell(folder: Path, **changes: Any) -> None:
+    disk.write_text(folder, STATUS, json.dumps(status(folder) | changes) + "\n")

@@ -20,6 +20,7 @@ from coterie.registry import algorithm
 from coterie.runtime.enrolment import Terms
 from coterie.runtime.host import SIMULATED, Host
 from coterie.runtime.judging import Worth, put_together
+from coterie.runtime.nodes import read_message, write_message
 from coterie.runtime.store import Store
 from coterie.runtime.wire import Malformed
 
@@ -132,6 +133,24 @@ def test_fewer_than_a_least_group_say_nothing(bare, tmp_path):
     point = served(tmp_path / "again", replace(terms, run="another"), Together(paths))
     assert point.journey.curve == ()
     assert json.loads((tmp_path / "again" / "status.json").read_text())["metrics"] == {}
+
+
+def test_sums_over_some_and_over_some_more_are_told_to_nobody(bare, tmp_path):
+    terms, paths = federation("fedfast", bare, tmp_path)
+
+    class Prying(Together):
+        """A server that sends the model to all people of a node but one."""
+
+        def send(self, kind, out):
+            if kind == "show":
+                out = {name: self.but_one(data) for name, data in out.items()}
+            return super().send(kind, out)
+
+        def but_one(self, data: bytes) -> bytes:
+            message = read_message(data)
+            return write_message(message.to(np.arange(1, len(message.users))))
+
+    assert served(tmp_path, terms, Prying(paths)).journey.curve == ()
 
 
 @pytest.mark.parametrize(

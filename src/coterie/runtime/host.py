@@ -74,6 +74,8 @@ class Host:
             self.store.say(
                 f"the federation is over, and its model is here: coterie recommend --node {self.store.path} --user ID"
             )
+        if not judging.is_for_all(party, data):
+            return judging.Worth(0, "", {}).to_json()
         return judging.worth(terms, numbers, self.store, users, model, final).to_json()
 
     def recommend(self, person: str, n: int = 10, exclude_seen: bool = True) -> list[Recommendation]:

@@ -99,7 +99,7 @@ def test_a_server_that_goes_on_knows_who_belongs(people, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         served(tmp_path, terms, Changing(paths, stop), least_nodes=2)
     assert json.loads((tmp_path / "status.json").read_text())["round"] >= 1
-    point = served(tmp_path, terms, Changing(paths, lambda asks: {"0": 0, "2": 2}), least_nodes=2)
+    point = served(tmp_path, terms, Changing(paths, lambda asks: {"0": 0, "2": 2}), least_nodes=2, round_seconds=0.2)
     assert len(point.state.user_rows) == people.n_users
     assert point.journey.round == 4
 
@@ -125,3 +125,33 @@ def test_a_node_that_does_not_answer_is_left_alone_for_a_while(people, tmp_path)
 
     served(tmp_path, terms, Deaf(paths, lambda asks: {"0": 0, "1": 1, "deaf": 0}), least_nodes=2)
     assert 2 <= len(asked) <= 4
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_whose_people_they_are_when_it_begins(keyed, people, tmp_path):
+    """Two nodes say that they host the same people: with keys who came first does; without, one of them."""
+    terms, paths = beginning("fedfast", people, tmp_path, 2)
+    there = {"0": 0, "1": 1, "2 again": 1}
+    served(tmp_path, terms, Changing(paths, lambda asks: there, keyed=keyed), least_nodes=2)
+    homes = json.loads((tmp_path / "homes.json").read_text())
+    assert set(homes.values()) in ([{"0", "1"}] if keyed else [{"0", "1"}, {"0", "2 again"}])
+    refused = json.loads((tmp_path / "status.json").read_text())["refused"]
+    assert bool(refused.get("another node's person")) == keyed
+
+
+def test_nobody_is_left(people, tmp_path):
+    """A federation goes on, and those who are there host nobody of it: that is no round, and no end."""
+    terms, paths = beginning("fedfast", people, tmp_path, 2)
+    with pytest.raises(KeyboardInterrupt):
+        served(tmp_path, terms, Changing(paths, stop_after(2), keyed=True))
+    with pytest.raises(NoQuorum, match="nobody who belongs to the federation is on a node"):
+        served(tmp_path, terms, Changing(paths, lambda asks: {"thief": 0}, keyed=True), round_seconds=0.1)
+
+
+def stop_after(n: int) -> There:
+    def there(asks: int) -> dict[str, int]:
+        if asks > n:
+            raise KeyboardInterrupt
+        return {"0": 0, "1": 1}
+
+    return there

@@ -52,8 +52,9 @@ def test_and_no_other(keys: Path, tmp_path: Path):
 
 def test_a_server_of_another_name_is_refused(tmp_path: Path):
     certificates.init(tmp_path / "elsewhere", ["10.0.0.5"], [])
+    there = listening(tmp_path / "elsewhere")
     with pytest.raises(ConfigError, match="cannot be trusted by"):
-        refuse_stranger(listening(tmp_path / "elsewhere"), tmp_path / "elsewhere" / "ca.pem", SILENT)
+        refuse_stranger(Address("localhost", there.port), tmp_path / "elsewhere" / "ca.pem", SILENT)
 
 
 def test_secrets_are_for_their_owner(keys: Path):
@@ -95,7 +96,7 @@ def test_hosts_that_are_none(host: str, tmp_path: Path):
 
 def test_a_name_can_be_used_again_once_it_was_revoked(tmp_path: Path):
     certificates.init(tmp_path / "keys", ["x" * 100 + ".example", "::1"], ["ann"])
-    assert certificates.hosts_of(tmp_path / "keys" / "server.pem") == ["x" * 100 + ".example", "::1"]
+    assert certificates.hosts_of(tmp_path / "keys" / "server.pem") == ["x" * 100 + ".example", "::1", "127.0.0.1"]
     before = (tmp_path / "keys" / "nodes" / "ann.pub").read_text()
     certificates.revoke(tmp_path / "keys", "ann")
     certificates.add(tmp_path / "keys", "ann")

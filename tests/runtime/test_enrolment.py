@@ -105,6 +105,7 @@ def test_numbers_go_by_ids_whatever_the_nodes():
         b'{"people": ["ann"], "learning": [true], "positives": -1}', b'{"people": ["ann"], "learning": [true], "positives": 1e30}',
         b'{"people": ["ann"], "learning": [true], "positives": 0}', b'{"people": [], "learning": [], "positives": 0}',
         b'{"people": ["ann"], "learning": [true], "positives": 9999999999999999999}',
+        b'{"people": ["' + b"x" * 300 + b'"], "learning": [true], "positives": 3}',
     ],
 )  # fmt: skip
 def test_what_is_no_roll(said):

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -209,6 +210,22 @@ def keyed(name: str, folder: str = "keys") -> Sequence[str]:
     return "--key", f"{folder}/nodes/{name}.key", "--ca", f"{folder}/ca.pem"
 
 
+def commands(place: Place) -> set[int]:
+    """What Flower's own commands are answered, such as to run a program or to let a node in: who has ca.pem, as all nodes do, must not."""
+    import httpx
+
+    trust = ssl.create_default_context(cafile=str(place.folder / "keys" / "ca.pem"))
+    with httpx.Client(verify=trust, base_url=f"https://{place.server}", timeout=10) as client:
+        calls = (
+            "control/start-run",
+            "control/register-node",
+            "control/list-nodes",
+            "runtime/pull-task-input",
+            "fleet/../control/start-run",
+        )
+        return {client.post(f"/v1/{call}", content=b"").status_code for call in calls}
+
+
 def test_tls_and_keys(place: Place):
     """Strangers are refused one way or another, who say to host the second node's people; those with a key train, and the model is
     that of the simulation."""
@@ -220,6 +237,7 @@ def test_tls_and_keys(place: Place):
     place.wait(lambda: "serving at" in place.said(server), 60)
     place.join(0, *keyed("a"))
     place.join(1, *keyed("b"))
+    assert commands(place) == {404}
     unregistered = place.join(1, "--key", "others/nodes/c.key", "--ca", "keys/ca.pem", store="x.db")
     wrong_ca = place.join(1, "--key", "keys/nodes/b.key", "--ca", "others/ca.pem", store="y.db")
     in_the_clear = place.join(1, "--insecure", store="z.db")

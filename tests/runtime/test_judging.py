@@ -19,7 +19,7 @@ from coterie.finished import Run
 from coterie.registry import algorithm
 from coterie.runtime.enrolment import Terms
 from coterie.runtime.host import SIMULATED, Host
-from coterie.runtime.judging import Worth, put_together
+from coterie.runtime.judging import Worth, measures, put_together
 from coterie.runtime.nodes import read_message, write_message
 from coterie.runtime.store import Store
 from coterie.runtime.wire import Malformed
@@ -120,7 +120,9 @@ def test_fewer_than_a_least_group_say_nothing(bare, tmp_path):
         def send(self, kind, out):
             back = super().send(kind, out)
             if kind == "show":
-                said.update({name: Worth.heard(data) for name, data in back.items()})
+                said.update(
+                    {name: Worth.heard(data, 200, measures(terms.experiment.protocol)) for name, data in back.items()}
+                )
             return back
 
     point = served(tmp_path, terms, Heard(paths))
@@ -157,12 +159,13 @@ def test_sums_over_some_and_over_some_more_are_told_to_nobody(bare, tmp_path):
     "said",
     [
         Worth(3, "test", {"HR@10": 4.0}), Worth(3, "test", {"HR@10": -1.0}), Worth(0, "test", {"HR@10": 0.0}), Worth(3, "test", {}),
-        Worth(-1, "test", {}),
+        Worth(-1, "test", {}), Worth(6, "test", {"HR@10": 1.0}), Worth(10**400, "test", {"HR@10": 1.0}), Worth(3, "x", {"HR@10": 1.0}),
+        Worth(3, "test", {"made up": 1.0}),
     ],
 )  # fmt: skip
 def test_sums_that_nobody_can_have(said):
     with pytest.raises(Malformed):
-        Worth.heard(said.to_json().encode())
+        Worth.heard(said.to_json().encode(), 5, {"HR@10"})
 
 
 @pytest.mark.parametrize(
@@ -170,7 +173,7 @@ def test_sums_that_nobody_can_have(said):
 )
 def test_what_is_no_worth(text):
     with pytest.raises(Malformed):
-        Worth.heard(text)
+        Worth.heard(text, 5, {"HR@10"})
 
 
 def test_means_are_over_all_people():

@@ -121,6 +121,26 @@ def test_a_server_that_crashed_plays_its_round_again(name, choices, tmp_path):
         assert np.array_equal(array, here.private_arrays()[field]), field
 
 
+def test_a_message_of_an_earlier_round_is_late(choices, tmp_path):
+    """A process that took longer than its deadline: what a later round made stays."""
+    world = world_for("pfpl+", choices, rounds=1, rounds_an_epoch=3)
+    made = parties("pfpl+", world, choices, tmp_path, 1)
+    sent: list[bytes] = []
+
+    def transport(out: Mapping[int, bytes]) -> dict[int, bytes]:
+        sent.append(out[0])
+        return {0: made[0].receive(out[0])}
+
+    engine = PartyEngine.over(np.zeros(choices.n_users, np.int32), transport)
+    state = play("pfpl+", world, engine)[0][-1]
+    with pytest.raises(Malformed, match="a message of round 1 after one of round 2"):
+        made[0].receive(sent[1])
+    found = private_rows(made, engine)
+    here = play_locally("pfpl+", choices, rounds=1, rounds_an_epoch=3)[0][-1]
+    assert np.array_equal(found["user_rows"], here.user_rows)
+    assert np.array_equal(state.item_rows, here.item_rows)
+
+
 class Losing:
     """A local engine whose node `lost` is not heard in one round."""
 

@@ -154,3 +154,24 @@ def test_what_is_no_store(tmp_path: Path):
         Store.open(other)
     with pytest.raises(RunError, match="exists already"):
         Store.create(other)
+
+
+def test_a_process_that_is_late_brings_nobody_back(store: Store):
+    """Somebody was forgotten while a message was answered."""
+    store.begin(WHO, rows(1, 2, 3))
+    store.forget("bob")
+    store.made(WHO, rows(4, 5, 6), tag=1)
+    store.put_model(WHO, rows(7, 8, 9), b"model")
+    assert store.settle(["ann", "cem"], np.array([1, 1])).all()
+    assert store.kept(["ann", "cem"])["user_rows"][:, 0].tolist() == [4, 6]
+    assert store.given("bob") == {}
+    assert store.given("cem")["user_rows"].tolist() == [9, -9]
+    for table in ("kept", "given", "did"):
+        assert not store.connection.execute(f"select 1 from {table} where person = 'bob'").fetchall()
+
+
+def test_what_is_no_store_at_all(tmp_path: Path):
+    table = tmp_path / "mine.csv"
+    table.write_text("user_id,item_id")
+    with pytest.raises(RunError, match="is no store of a node"):
+        Store.open(table)

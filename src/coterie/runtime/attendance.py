@@ -74,12 +74,12 @@ class Counted:
         self.counts["unanswered"] += len(out) - len(back)
         return back
 
-    def heard(self, kind: str, back: Mapping[str, bytes], read: Callable[[bytes], T]) -> dict[str, T]:
+    def heard(self, kind: str, back: Mapping[str, bytes], read: Callable[[str, bytes], T]) -> dict[str, T]:
         """What answers say; nonsense is refused and counted."""
         found = {}
         for name, data in back.items():
             try:
-                found[name] = read(data)
+                found[name] = read(name, data)
             except Malformed:
                 self.refused[f"malformed {kind}"] += 1
         return found
@@ -105,24 +105,28 @@ class Attendance:
     def taken(cls, folder: Path, terms: Terms, counted: Counted, service: Service) -> Attendance:
         """As many nodes as are needed to begin; of a federation that goes on, with the people it had."""
         if (folder / MEMBERS).exists():
-            members = Members.from_json((folder / MEMBERS).read_text())
-            begun = cls.of(folder, terms, counted, service, members)
+            begun = cls.of(folder, terms, counted, service, Members.from_json((folder / MEMBERS).read_text()))
             _wait(folder, service, lambda: len(begun.greet()))
+            until, before = time.monotonic() + service.round_seconds, len(set(begun.brought().values()))
+            while len(begun.greet()) < before and time.monotonic() < until:  # as many as before may be on their way
+                time.sleep(PAUSE)
             return begun
         rolls: dict[str, Roll] = {}
 
         def come() -> int:
             there = counted.nodes.joined()
+            for gone in rolls.keys() - set(there):
+                del rolls[gone]
             if len(there) < service.least_nodes:
                 return len(there)
-            rolls.update(enrolled(terms, counted, [name for name in there if name not in rolls]))  # all at once
+            for name, said in enrolled(terms, counted, [name for name in there if name not in rolls]).items():
+                admit(rolls, name, said, counted)
             return len(rolls)
 
         _wait(folder, service, come)
-        members = Members.of(rolls)
-        disk.write_text(folder, MEMBERS, members.to_json())  # before anybody hears a number
-        begun = cls.of(folder, terms, counted, service, members)
+        begun = cls.of(folder, terms, counted, service, Members.of(rolls))
         begun.settle(rolls)
+        disk.write_text(folder, MEMBERS, begun.members.to_json())  # when it is known who brought whom
         return begun
 
     @classmethod
@@ -148,7 +152,11 @@ class Attendance:
             self.homes[list(told.numbers.values())] = self.names.index(name)
             self.before[name] = beginning(self.terms, told)
             self.greeted.add(name)
-        self._write()
+            self._write()
+
+    def hosted(self) -> dict[str, int]:
+        """How many people every node hosts."""
+        return {name: int((self.homes == number).sum()) for number, name in enumerate(self.names)}
 
     def send(self, kind: str, out: Mapping[str, bytes]) -> Mapping[str, bytes]:
         """What nodes answer, who hear how it begins until they did."""
@@ -161,7 +169,7 @@ class Attendance:
         """Those whom this node may speak for."""
         if not self.counted.nodes.keyed:
             return list(people)
-        brought, own = self._read(), []
+        brought, own = self.brought(), []
         for person in people:
             if brought.get(person, name) == name:
                 own.append(person)
@@ -169,19 +177,23 @@ class Attendance:
                 self.counted.refused["another node's person"] += 1
         return own
 
-    def _read(self) -> dict[str, str]:
+    def brought(self) -> dict[str, str]:
         """Who brought whom, since the federation began."""
         place = self.folder / HOMES
         known: dict[str, str] = json.loads(place.read_text()) if place.exists() else {}
         return known
 
     def _write(self) -> None:
-        known = self._read()
+        known = self.brought()
         known |= {p: self.names[n] for p, n in zip(self.members.people, self.homes.tolist(), strict=True) if n >= 0}
         disk.write_text(self.folder, HOMES, json.dumps(known))
 
     def ask(self, out: Mapping[int, bytes]) -> dict[int, bytes]:
         """Nodes by their numbers; too few answers are an error, never a round of nobody."""
+        if not (self.homes >= 0).any():
+            raise NoQuorum(
+                "nobody who belongs to the federation is on a node that is there. Start their nodes, and serve again."
+            )
         back = self.send("ask", {self.names[number]: data for number, data in out.items()})
         if len(back) < self.quorum * len(out):
             raise NoQuorum(
@@ -191,10 +203,22 @@ class Attendance:
         return {self.names.index(name): data for name, data in back.items()}
 
 
+def admit(rolls: dict[str, Roll], name: str, said: Roll, counted: Counted) -> None:
+    """Everybody is on one node. With keys, who came first hosts a person; without, a node with just the same people was started again."""
+    rivals = [other for other, known in rolls.items() if not set(known.people).isdisjoint(said.people)]
+    if rivals and counted.nodes.keyed:
+        counted.refused["another node's person"] += 1
+        return
+    for other in rivals:
+        if set(rolls[other].people) == set(said.people):
+            del rolls[other]
+    rolls[name] = said
+
+
 def enrolled(terms: Terms, counted: Counted, names: Iterable[str]) -> dict[str, Roll]:
     """Whom these nodes host, of those that say so."""
     back = counted.send("enrol", dict.fromkeys(names, terms.to_json().encode()))
-    return counted.heard("roll", back, Roll.heard)
+    return counted.heard("roll", back, lambda name, data: Roll.heard(data))
 
 
 def status(folder: Path) -> dict[str, Any]:

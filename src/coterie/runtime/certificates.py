@@ -38,6 +38,7 @@ def init(folder: Path, hosts: Sequence[str], nodes: Sequence[str]) -> None:
             )
     for name in nodes:
         _refuse_name(name)
+    hosts = list(dict.fromkeys([*hosts, "127.0.0.1"]))  # the server's own programs speak to each other there
     (folder / "nodes").mkdir(parents=True, exist_ok=True)
     authority, own = _key(), _key()
     issuer = _name("Coterie federation")

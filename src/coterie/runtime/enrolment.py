@@ -31,6 +31,8 @@ from coterie.types import Ids, Ints, Rows, Training
 RULES = ("leave-one-out", "temporal", "random")
 """Splits that a node can make of its own people without knowing of others."""
 MOST_POSITIVES = 1 << 40
+MOST_PEOPLE, MOST_LETTERS = 1 << 22, 256
+"""Of one node, and of an id."""
 
 
 class Said:
@@ -106,6 +108,8 @@ class Roll(Said):
         people = set(said.people)
         if not people or "" in people or len(people) < len(said.people) or len(said.learning) != len(said.people):
             raise Malformed("a roll of people who are nobody, or not told apart")
+        if len(people) > MOST_PEOPLE or max(map(len, people)) > MOST_LETTERS:
+            raise Malformed("more people, or longer ids, than there can be")
         if not sum(said.learning) <= said.positives < MOST_POSITIVES:
             raise Malformed("people cannot have so many interactions together")
         return said
@@ -132,7 +136,7 @@ class Members(Said):
     @classmethod
     def of(cls, rolls: Mapping[str, Roll]) -> Members:
         homes = [(person, node) for node, said in rolls.items() for person in said.people]
-        people, places, _ = number([person for person, _ in homes], "user_id")
+        people, places, _ = number(objects([person for person, _ in homes]), "user_id")
         if len(people) < len(homes):
             twice = people[np.flatnonzero(np.bincount(places) > 1)[0]]
             n = sum(person == twice for person, _ in homes)

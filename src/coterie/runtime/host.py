@@ -14,7 +14,7 @@ from coterie.data.interactions import objects
 from coterie.errors import RunError, UnknownName
 from coterie.runtime.enrolment import Numbers, Terms, histories, parts, roll, simulated_seed, world_of
 from coterie.runtime.folder import Catalogue
-from coterie.runtime.party import Party
+from coterie.runtime.party import NEWEST, Party
 from coterie.runtime.store import Store
 from coterie.runtime.wire import Malformed
 
@@ -57,7 +57,8 @@ class Host:
             self.store.start_over()
         self.store.put_numbers(numbers.numbers)
         # people's ids are in one place: who is forgotten there is forgotten
-        self.store.put_about(run=terms.run, terms=terms.to_json(), numbers=replace(numbers, numbers={}).to_json())
+        about = {"run": terms.run, "terms": terms.to_json(), "numbers": replace(numbers, numbers={}).to_json()}
+        self.store.put_about(**about, **{NEWEST: "-1"})  # a server that was started again may play a round again
         if not numbers.numbers:
             self.store.say(
                 "nobody of this node belongs to the federation that is trained now; they wait for the next one"

@@ -7,7 +7,7 @@ it in from their store. How well the model serves somebody never leaves the node
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 
 from coterie.evaluate.candidates import Candidates
 from coterie.evaluate.evaluation import by_person
+from coterie.evaluate.protocols import ACCURACY, WITHOUT_CUTOFF, Protocol
 from coterie.federation import Federation, Kept, World
 from coterie.models.kinds import kind
 from coterie.models.recommender import Recommender
@@ -30,6 +31,7 @@ from coterie.types import Ints, Message
 LEAST_GROUP = 10
 """Sums over fewer people are told to nobody, unless whoever runs a node says otherwise."""
 KIND = "kind"
+PARTS = "test", "validation", ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +43,12 @@ class Worth(Said):
     sums: dict[str, float]
 
     @classmethod
-    def heard(cls, data: bytes) -> Worth:
-        """Of a node that may be anybody's: every measure is between nothing and one."""
+    def heard(cls, data: bytes, hosted: int, names: Container[str]) -> Worth:
+        """Of a node that may be anybody's: every measure is one that was asked for, and between nothing and one for each of its people."""
         said = cls.from_json(data)
-        fine = all(math.isfinite(total) and 0 <= total <= said.people * (1 + 1e-9) for total in said.sums.values())
-        if said.people < 0 or not fine or bool(said.sums) != bool(said.people):
+        if not 0 <= said.people <= hosted or bool(said.sums) != bool(said.people) or said.part not in PARTS:
+            raise Malformed("sums over people who are not there")
+        if not all(name in names and 0 <= total <= said.people * (1 + 1e-9) for name, total in said.sums.items()):
             raise Malformed("sums that no people have together")
         return said
 
@@ -61,6 +64,12 @@ def letter(federation: Federation, world: World, state: Any, t: int) -> Message:
     common = arrays | {name: getattr(state, name) for name in federation.served}
     named = np.frombuffer(model.kind.encode(), np.uint8)
     return Message(t, np.arange(world.n_users, dtype=np.int32), common | {KIND: named}, own)
+
+
+def measures(protocol: Protocol) -> set[str]:
+    """What nodes may say."""
+    names = {name if name in WITHOUT_CUTOFF else f"{name}@{k}" for name in ACCURACY for k in protocol.cutoffs}
+    return names | {f"full:{name}" for name in names}
 
 
 def put_together(said: Iterable[Worth]) -> dict[str, float]:

@@ -25,6 +25,8 @@ from coterie.validation import Reply
 Transport = Callable[[Mapping[int, bytes]], Mapping[int, bytes]]
 """Bytes to nodes by their numbers; what came back from whom in time."""
 EXCHANGES = 256
+NEWEST = "newest"
+"""The round that was asked for last."""
 STAGE = "stage"
 """Where a message is for members of a ring, at which stage of it."""
 
@@ -57,6 +59,7 @@ class Party:
 
     def receive(self, data: bytes) -> bytes:
         """The answer to a message; to what is none of this federation's, nothing."""
+        self.refuse_late(data)
         message, asked = self.settled(data)
         exchange = self._exchange(message.exchange)
         message, kept_by = replace(message, kept=self.store.kept(asked)), tag(message.round, message.exchange)
@@ -75,9 +78,19 @@ class Party:
             HELD.put(self.node.users, unpacked(left, self.world, exchange))
         common = {name: array for name, array in message.common.items() if name != STAGE}
         columns, after = answer(self.world, Stage(stage, exchange), replace(message, common=common), self.node)
-        if (held := HELD.get(self.node.users)) is not None:
+        persons, held = self.store.numbers(), HELD.get(self.node.users)
+        if held is not None and all(
+            user in persons for user in message.users.tolist()
+        ):  # nobody was forgotten meanwhile
             self.store.put_held(RING, packed(held))
         return columns, after
+
+    def refuse_late(self, data: bytes) -> None:
+        """A process that was slower than its deadline must not undo what a later one did."""
+        t, newest = read_message(data).round, int(self.store.about(NEWEST) or -1)
+        if t < newest:
+            raise Malformed(f"a message of round {t} after one of round {newest}")
+        self.store.put_about(**{NEWEST: str(t)})
 
     def settled(self, data: bytes) -> tuple[Message, list[str]]:
         """A message for those it finds as the server thinks they are; of what counts, the store knows now.

@@ -13,7 +13,7 @@ from typing import Any
 from coterie import training
 from coterie.algorithm import Algorithm, Context
 from coterie.federation import World
-from coterie.journey import Point
+from coterie.journey import Journey, Point
 from coterie.progress import SILENT, Watch
 from coterie.registry import algorithm
 from coterie.rounds import n_rounds, trainer_on
@@ -40,22 +40,28 @@ def serve(
     chosen = algorithm(experiment.choice.algorithm)
     point = going_on(folder, chosen, terms, engine) or training.begin(work, world.n_users)
     total, every = n_rounds(federation, world), experiment.course.evaluate_every
-    tell(folder, point, counted, total, "training")
-    while point.journey.round < total:
+    while True:
+        tell(folder, point, counted, total, "training")
+        if is_due(point.journey, every, total):
+            present.greet()
+            point = measured(point, world, present, engine, final=point.journey.round == total)
+            commit(folder, point, terms, engine)
+        if point.journey.round >= total:
+            break
         present.greet()
         point = training.step(work, point)
         commit(folder, point, terms, engine)
-        if every and point.journey.round % every == 0 and point.journey.round < total:
-            point = measured(point, world, present, engine, final=False)
-            commit(folder, point, terms, engine)
-        tell(folder, point, counted, total, "training")
-    present.greet()
-    point = measured(point, world, present, engine, final=True)
-    commit(folder, point, terms, engine)
     disk.write_model(folder, federation.model(world, point.state))
     disk.write_metrics(folder, point.journey.curve)
     tell(folder, point, counted, total, "finished")
     return point
+
+
+def is_due(journey: Journey, every: int, total: int) -> bool:
+    """Whether the model has to be measured, and was not: a server may have died before it wrote down what it heard."""
+    last = journey.curve[-1]["round"] if journey.curve else 0
+    n = journey.round
+    return n > last and (n == total or bool(every and n % every == 0))
 
 
 def measured(point: Point, world: World, present: Attendance, engine: PartyEngine, final: bool) -> Point:
@@ -63,8 +69,12 @@ def measured(point: Point, world: World, present: Attendance, engine: PartyEngin
     letter = judging.letter(present.terms.federation, world, point.state, point.journey.round)
     parts = {present.names[n]: write_message(part) for n, part in engine.parts(letter).items()}
     back = present.send("show" if final else "measure", parts)
-    said = list(present.counted.heard("worth", back, judging.Worth.heard).values())
-    metrics, headline = judging.put_together(said), present.terms.experiment.protocol.followed
+    protocol, hosted = present.terms.experiment.protocol, present.hosted()
+    names = judging.measures(protocol)
+    said = list(
+        present.counted.heard("worth", back, lambda name, data: judging.Worth.heard(data, hosted[name], names)).values()
+    )
+    metrics, headline = judging.put_together(said), protocol.followed
     if headline not in metrics:
         return point
     part = next(worth.part for worth in said if worth.people)

@@ -194,8 +194,11 @@ class Store:
         return {name: self._read(name, persons, layout) for name, layout in self.layout.items()}
 
     def made(self, persons: Sequence[str], kept: Kept, tag: int) -> None:
-        """What an exchange made of it, which does not count yet."""
+        """What an exchange made of it, which does not count yet. Of those who were forgotten meanwhile nothing is kept."""
         with self.all_or_nothing():
+            there = set(self.people())
+            which = np.array([person in there for person in persons], bool)
+            persons, kept = [p for p in persons if p in there], {name: rows[which] for name, rows in kept.items()}
             self._write(persons, kept, np.full(len(persons), tag), pending=True, over=True)
 
     def settle(self, persons: Sequence[str], accepted: Longs) -> Bools:
@@ -231,6 +234,7 @@ class Store:
         """What the server gave every one of these people, and all of them together."""
         about = json.dumps({name: (rows.dtype.str, list(rows.shape[1:])) for name, rows in own.items()})
         with self.all_or_nothing():
+            there = set(self.people())
             self.connection.execute("delete from given")
             self.put_held("model", common)
             self.put_about(given=about)
@@ -238,7 +242,7 @@ class Store:
                 values = (np.ascontiguousarray(row).tobytes() for row in rows)
                 self.connection.executemany(
                     "insert into given values (?, ?, ?)",
-                    ((person, name, value) for person, value in zip(persons, values, strict=True)),
+                    ((person, name, value) for person, value in zip(persons, values, strict=True) if person in there),
                 )
 
     def given(self, person: str) -> Kept:

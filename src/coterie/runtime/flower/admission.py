@@ -6,7 +6,10 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from coterie.errors import RunError
+from coterie.progress import Watch
 from coterie.runtime import folder as disk
+from coterie.runtime.attendance import HOMES
 from coterie.runtime.flower.processes import flwr
 
 
@@ -35,11 +38,18 @@ class Admission:
             flwr(self.home, "supernode", "unregister", known.pop(key), "here", but="not found")
             self._write(known)
 
+    def look(self, watch: Watch) -> None:
+        """The same while a server runs, which a key that cannot be read must not stop."""
+        try:
+            self.refresh()
+        except (RunError, OSError, UnicodeDecodeError) as error:
+            watch.say(f"{self.keys}: {error}; looked at again in a moment")
+
     def forget_unnamed(self) -> None:
         """Before the SuperLink starts: where a key was taken away whose id nobody wrote down, it forgets everybody, and all register anew."""
         here = {place.read_text() for place in (self.keys / "nodes").glob("*.pub")} if self.keys else set()
         if any(key not in here for key, name in self._known().items() if not name):
-            for left in (*self.home.glob("link.db*"), self.book):
+            for left in (*self.home.glob("link.db*"), self.book, self.home.parent / HOMES):  # ids will be others
                 left.unlink(missing_ok=True)
 
     def _known(self) -> dict[str, str]:

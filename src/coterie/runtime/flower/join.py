@@ -16,7 +16,7 @@ from coterie.data.reading import read
 from coterie.errors import ConfigError, RunError
 from coterie.progress import Watch
 from coterie.runtime import folder as disk
-from coterie.runtime.flower.processes import Address, ended_by_signals, program, running
+from coterie.runtime.flower.processes import Address, ended_by_signals, free_port, program, running
 from coterie.runtime.host import SIMULATED, Host
 from coterie.runtime.judging import LEAST_GROUP
 from coterie.runtime.store import Store
@@ -123,9 +123,3 @@ def refuse_stranger(address: Address, ca: Path | None, watch: Watch) -> None:
         ) from None
     except OSError:
         watch.say(f"nobody listens at {address} yet; waiting")
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])

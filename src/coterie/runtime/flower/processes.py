@@ -155,6 +155,12 @@ def wait_until_free(address: Address, seconds: float = 30) -> None:
     )
 
 
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
 def wait_for(address: Address, child: subprocess.Popen[bytes], log: Path, seconds: float = 60) -> None:
     """Until somebody listens there."""
     until = time.monotonic() + seconds
@@ -187,10 +193,13 @@ def name_link(home: Path, address: Address, ca: Path | None) -> None:
 
 def flwr(home: Path, *command: str, but: str = "") -> dict[str, Any]:
     """What one of Flower's commands says; it ends with 0 where it fails, so what it says counts. A failure that says `but` is none."""
-    done = subprocess.run(
-        [program("flwr"), *command, "--format", "json"], capture_output=True, text=True, check=False,
-        env=environment(home),
-    )  # fmt: skip
+    try:
+        done = subprocess.run(
+            [program("flwr"), *command, "--format", "json"], capture_output=True, text=True, check=False,
+            env=environment(home), timeout=120,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise RunError(f"flwr {' '.join(command[:2])} did not end within two minutes") from None
     text = done.stdout[done.stdout.find("{") :]
     try:
         said: dict[str, Any] = json.loads(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +16,10 @@ from coterie.runtime.attendance import STATUS, status
 from coterie.runtime.certificates import hosts_of
 from coterie.runtime.flower.admission import Admission
 from coterie.runtime.flower.processes import (
+    LOOPBACK,
     Address,
     ended_by_signals,
+    free_port,
     name_link,
     program,
     running,
@@ -55,11 +58,11 @@ def serve(config: Path, server: str, out: Path | None, keys: Path | None, insecu
 
 
 def run(folder: Path, address: Address, secured: list[str], keys: Path | None, watch: Watch) -> None:
-    """Flower's SuperLink, with our server on it, to the end."""
-    home, log = folder / "flower", folder / "server.log"
+    """Flower's SuperLink on loopback, with our server on it and a gate before it, to the end."""
+    home, log, inside = folder / "flower", folder / "server.log", Address(LOOPBACK[0], free_port())
     ended_by_signals()
     command = [
-        program("flower-superlink"), *secured, "--host", address.host, "--port", str(address.port),
+        program("flower-superlink"), *secured, "--host", inside.host, "--port", str(inside.port),
         "--disable-runtime-dependency-installation", "--database", str(home / "link.db"),
     ]  # fmt: skip
     home.mkdir(exist_ok=True)
@@ -67,15 +70,28 @@ def run(folder: Path, address: Address, secured: list[str], keys: Path | None, w
     admission.forget_unnamed()
     tell(folder, state="starting")
     with disk.held(folder), running(command, log, home) as link:
-        wait_for(address, link, log)
-        name_link(home, address, keys and keys / "ca.pem")
+        wait_for(inside, link, log)
+        name_link(home, inside, keys and keys / "ca.pem")
         admission.refresh()
         submit(folder, home, keyed=keys is not None)
-        proof = "--insecure" if keys is None else "--key NAME.key --ca ca.pem"
-        watch.say(
-            f"{folder}: serving at {address}. Nodes join with: coterie join --data FILE --store FILE --server {address} {proof}"
-        )
-        follow(folder, link.poll, watch, admission.refresh)
+        with running(gate(address, inside, keys), log, home) as door:
+            wait_for(address, door, log)
+            proof = "--insecure" if keys is None else "--key NAME.key --ca ca.pem"
+            watch.say(
+                f"{folder}: serving at {address}. Nodes join with: coterie join --data FILE --store FILE --server {address} {proof}"
+            )
+            follow(
+                folder,
+                lambda: link.poll() if door.poll() is None else door.poll(),
+                watch,
+                lambda: admission.look(watch),
+            )
+
+
+def gate(address: Address, inside: Address, keys: Path | None) -> list[str]:
+    """What others reach in place of the SuperLink."""
+    trusted = [] if keys is None else [str(keys / name) for name in ("server.pem", "server.key", "ca.pem")]
+    return [sys.executable, "-m", "coterie.runtime.flower.gate", str(address), str(inside.port), *trusted]
 
 
 def trust(keys: Path | None, address: Address) -> list[str]:

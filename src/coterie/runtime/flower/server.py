@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from coterie.runtime.flower.client import BODY, BYTES, CALL, body
 from coterie.runtime.service import Service
 from coterie.runtime.serving import serve
 
-PAUSE = 0.05
+PAUSE, STALLED = 0.05, 10.0
 app = ServerApp()
 
 
@@ -45,14 +46,25 @@ class Reached:
         ]  # fmt: skip
         waiting = dict(zip(self.grid.push_messages(sent), out, strict=True))
         back: dict[str, bytes] = {}
-        until = time.monotonic() + self.deadline
+        until, pool = time.monotonic() + self.deadline, ThreadPoolExecutor(1 + len(out))
         while waiting and time.monotonic() < until:
-            for reply in self.grid.pull_messages(list(waiting)):
+            for reply in pulled(pool, self.grid, list(waiting)):
                 name = waiting.pop(reply.metadata.reply_to_message_id, None)
                 if name is not None and not reply.has_error():
                     back[name] = body(reply)
             time.sleep(PAUSE)
+        pool.shutdown(wait=False, cancel_futures=True)
         return back
+
+
+def pulled(pool: ThreadPoolExecutor, grid: Grid, ids: list[str]) -> list[Message]:
+    """Replies that are there. A node that dies while it sends one blocks Flower for minutes: then each is asked for alone."""
+    try:
+        return list(pool.submit(grid.pull_messages, ids).result(STALLED))
+    except Exception:  # of whatever a reply is made
+        asked = [pool.submit(grid.pull_messages, [one]) for one in ids]
+        done, _ = wait(asked, STALLED)
+        return [reply for each in done if each.exception() is None for reply in each.result()]
 
 
 @contextmanager

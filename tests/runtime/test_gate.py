@@ -1,4 +1,4 @@
-"""The gate before a SuperLink: nodes' calls pass as they are, others do not, and neither do bodies without end."""
+"""Gates: nodes' calls pass as they are, others do not, and neither do bodies without end; to a node, no program but ours passes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from io import BytesIO
+from zipfile import ZipFile
 
 import pytest
 
 pytest.importorskip("flwr")
 import httpx
+from flwr.proto.fab_pb2 import Fab, GetFabResponse
 
 from coterie.runtime.flower import gate
+from coterie.runtime.flower.processes import APP, CLIENT
 
 
 class Link(BaseHTTPRequestHandler):
@@ -41,7 +45,12 @@ def link() -> Iterator[str]:
 
 
 def called(
-    link: str, path: str, content: bytes | list[bytes] = b"", method: str = "POST", **headers: str
+    link: str,
+    path: str,
+    content: bytes | list[bytes] = b"",
+    method: str = "POST",
+    programs=lambda data: True,
+    **headers: str,
 ) -> httpx.Response:
     async def parts() -> AsyncIterator[bytes]:
         for part in content:
@@ -49,7 +58,7 @@ def called(
 
     async def go() -> httpx.Response:
         async with httpx.AsyncClient(
-            transport=httpx.ASGITransport(gate.app(link, None)), base_url="http://gate"
+            transport=httpx.ASGITransport(gate.app(link, None, programs)), base_url="http://gate"
         ) as client:
             body = content if isinstance(content, bytes) else parts()
             return await client.request(
@@ -86,8 +95,46 @@ def test_a_body_that_says_gigabytes_is_refused_before_it_is_read(link: str):
 def test_a_body_without_end_is_refused(link: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(gate, "MOST_BYTES", 1000)
     assert called(link, "/v1/fleet/push-object", [b"x" * 300] * 5).status_code == 413
-    assert called(link, "/v1/fleet/push-object", b"x" * 1000).status_code == 200
+    assert called(link, "/v1/fleet/push-object", b"x" * 900).status_code == 200
 
 
 def test_where_no_link_is():
     assert called("http://127.0.0.1:9", "/v1/fleet/get-run").status_code == 503
+
+
+OURS = APP.format(client=CLIENT, folder='"/somewhere"', keyed="true")
+
+
+def fab(files: dict[str, str]) -> bytes:
+    packed = BytesIO()
+    with ZipFile(packed, "w") as out:
+        for name, text in files.items():
+            out.writestr(name, text)
+    return GetFabResponse(fab=Fab(hash_str="x", content=packed.getvalue())).SerializeToString()
+
+
+def test_our_program_passes():
+    assert gate.is_ours(fab({"pyproject.toml": OURS, ".info/CONTENT": "pyproject.toml,abc,1"}))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        fab({"pyproject.toml": OURS, ".info/CONTENT": "", "evil.py": "import os"}),
+        fab({"pyproject.toml": OURS, ".info/CONTENT": "", "coterie/__init__.py": ""}),
+        fab({"pyproject.toml": OURS, ".info/../evil.py": ""}),
+        fab({"pyproject.toml": OURS.replace(CLIENT, "os:system"), ".info/CONTENT": ""}),
+        fab({"pyproject.toml": OURS.replace("dependencies = []", 'dependencies = ["evil"]'), ".info/CONTENT": ""}),
+        fab({"pyproject.toml": OURS + "x" * (1 << 17), ".info/CONTENT": ""}),
+        fab({"pyproject.toml": "project = 3", ".info/CONTENT": ""}),
+        fab({"pyproject.toml": "[", ".info/CONTENT": ""}),
+        fab({}), b"", b"garbage", GetFabResponse(fab=Fab(content=b"no archive")).SerializeToString(),
+    ],
+)  # fmt: skip
+def test_and_no_other(data: bytes):
+    assert not gate.is_ours(data)
+
+
+def test_a_node_is_not_even_shown_another_program(link: str):
+    assert called(link, "/v1/fleet/get-fab", b"a program", programs=lambda data: False).status_code == 403
+    assert called(link, "/v1/fleet/get-run", b"no program", programs=lambda data: False).status_code == 200

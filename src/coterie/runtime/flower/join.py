@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import ssl
 import time
@@ -15,8 +16,18 @@ from coterie.data.options import Reading
 from coterie.data.reading import read
 from coterie.errors import ConfigError, RunError
 from coterie.progress import Watch
+from coterie.runtime import certificates
 from coterie.runtime import folder as disk
-from coterie.runtime.flower.processes import Address, ended_by_signals, free_port, program, running
+from coterie.runtime.flower.processes import (
+    LOOPBACK,
+    Address,
+    ended_by_signals,
+    free_port,
+    gate,
+    program,
+    running,
+    wait_for,
+)
 from coterie.runtime.host import SIMULATED, Host
 from coterie.runtime.judging import LEAST_GROUP
 from coterie.runtime.store import Store
@@ -55,9 +66,6 @@ def join(
     for given in filter(None, proof):
         if not given.is_file():
             raise ConfigError(f"{given} does not exist. Check the path.")
-    secured = (
-        ["--insecure"] if key is None else ["--root-certificates", str(ca), "--auth-supernode-private-key", str(key)]
-    )
     refuse_stranger(address, ca, watch)
     ended_by_signals()
     home = place.with_suffix(".flower")
@@ -66,14 +74,28 @@ def join(
         store = Store.open(place) if place.exists() else Store.create(place)
         people.put(store)
         watch.say(f"{place}: {len(store.people()):,} people are here for what {address} serves. Stop with Ctrl-C.")
-        while True:
-            command = [
-                program("flower-supernode"), *secured, "--superlink", str(address), "--host", "127.0.0.1", "--port", str(free_port()),
-                "--node-config", f"store={json.dumps(str(place.resolve()))}",
-            ]  # fmt: skip
-            stay(command, place.with_suffix(".log"), home, store, key, watch)
-            watch.say(f"{address} does not know this node any more; joining again")
-            time.sleep(AGAIN)
+        log, inside = place.with_suffix(".log"), Address(LOOPBACK[0], free_port())
+        trusted, proven = passage(home / "inside", key, ca)
+        with running(gate("node", inside, address.url(ca is not None), *trusted), log, home) as door:
+            wait_for(inside, door, log)
+            while True:
+                command = [
+                    program("flower-supernode"), *proven, "--superlink", str(inside), "--host", inside.host, "--port", str(free_port()),
+                    "--node-config", f"store={json.dumps(str(place.resolve()))}",
+                ]  # fmt: skip
+                stay(command, log, home, store, key, watch)
+                watch.say(f"{address} does not know this node any more; joining again")
+                time.sleep(AGAIN)
+
+
+def passage(folder: Path, key: Path | None, ca: Path | None) -> tuple[list[Path], list[str]]:
+    """What the gate trusts and shows, and what the SuperNode behind it: Flower shows a key to nobody without TLS, so the gate has some, too."""
+    if key is None or ca is None:
+        return [], ["--insecure"]
+    shutil.rmtree(folder, ignore_errors=True)
+    certificates.init(folder, [LOOPBACK[0]], [])
+    proven = ["--root-certificates", str(folder / "ca.pem"), "--auth-supernode-private-key", str(key)]
+    return [ca, folder / "server.pem", folder / "server.key"], proven
 
 
 def stay(command: Sequence[str], log: Path, home: Path, store: Store, key: Path | None, watch: Watch) -> None:

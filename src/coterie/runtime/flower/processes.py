@@ -20,6 +20,7 @@ from typing import Any
 from coterie.errors import ConfigError, MissingExtra, RunError
 
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+CLIENT = "coterie.runtime.flower.client:app"
 APP = """[project]
 name = "coterie-federation"
 version = "1.0.0"
@@ -32,7 +33,7 @@ publisher = "coterie"
 
 [tool.flwr.app.components]
 serverapp = "coterie.runtime.flower.server:app"
-clientapp = "coterie.runtime.flower.client:app"
+clientapp = "{client}"
 
 [tool.flwr.app.config]
 folder = {folder}
@@ -63,6 +64,9 @@ class Address:
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
+
+    def url(self, secured: bool) -> str:
+        return f"{'https' if secured else 'http'}://{self}"
 
     def refuse_in_the_clear(self, insecure: bool, certificates: str) -> None:
         """TLS, unless it is asked to do without, on loopback."""
@@ -176,11 +180,18 @@ def wait_for(address: Address, child: subprocess.Popen[bytes], log: Path, second
     raise RunError(f"nothing listens at {address} after {seconds:g} seconds; {log} says why. Is the port taken?")
 
 
+def gate(side: str, address: Address, link: str, *trust: Path) -> list[str]:
+    """The command of a gate."""
+    return [sys.executable, "-m", "coterie.runtime.flower.gate", side, str(address), link, *map(str, trust)]
+
+
 def submit(folder: Path, home: Path, keyed: bool) -> None:
     """Hand our two apps to a SuperLink."""
     app = home / "app"
     app.mkdir(parents=True, exist_ok=True)
-    (app / "pyproject.toml").write_text(APP.format(folder=json.dumps(str(folder.resolve())), keyed=json.dumps(keyed)))
+    (app / "pyproject.toml").write_text(
+        APP.format(client=CLIENT, folder=json.dumps(str(folder.resolve())), keyed=json.dumps(keyed))
+    )
     flwr(home, "run", str(app), "here")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +19,7 @@ from coterie.runtime.flower.processes import (
     Address,
     ended_by_signals,
     free_port,
+    gate,
     name_link,
     program,
     running,
@@ -74,7 +74,8 @@ def run(folder: Path, address: Address, secured: list[str], keys: Path | None, w
         name_link(home, inside, keys and keys / "ca.pem")
         admission.refresh()
         submit(folder, home, keyed=keys is not None)
-        with running(gate(address, inside, keys), log, home) as door:
+        trusted = [keys / name for name in ("ca.pem", "server.pem", "server.key")] if keys else []
+        with running(gate("server", address, inside.url(bool(keys)), *trusted), log, home) as door:
             wait_for(address, door, log)
             proof = "--insecure" if keys is None else "--key NAME.key --ca ca.pem"
             watch.say(
@@ -86,12 +87,6 @@ def run(folder: Path, address: Address, secured: list[str], keys: Path | None, w
                 watch,
                 lambda: admission.look(watch),
             )
-
-
-def gate(address: Address, inside: Address, keys: Path | None) -> list[str]:
-    """What others reach in place of the SuperLink."""
-    trusted = [] if keys is None else [str(keys / name) for name in ("server.pem", "server.key", "ca.pem")]
-    return [sys.executable, "-m", "coterie.runtime.flower.gate", str(address), str(inside.port), *trusted]
 
 
 def trust(keys: Path | None, address: Address) -> list[str]:

@@ -23,6 +23,7 @@ from coterie.runtime.judging import Worth, measures, put_together
 from coterie.runtime.nodes import read_message, write_message
 from coterie.runtime.store import Store
 from coterie.runtime.wire import Malformed
+from coterie.types import Message
 
 FEW = {
     "embedding_size": 5,
@@ -137,20 +138,27 @@ def test_fewer_than_a_least_group_say_nothing(bare, tmp_path):
     assert json.loads((tmp_path / "again" / "status.json").read_text())["metrics"] == {}
 
 
-def test_sums_over_some_and_over_some_more_are_told_to_nobody(bare, tmp_path):
-    terms, paths = federation("fedfast", bare, tmp_path)
+def but_one(message: Message) -> Message:
+    """To all people of a node but one."""
+    return message.to(np.arange(1, len(message.users)))
+
+
+def other_tag(message: Message) -> Message:
+    """To all, and one of them is told that something was accepted which never was."""
+    accepted = message.own["accepted"].copy()
+    accepted[0] += 1
+    return replace(message, own=message.own | {"accepted": accepted})
+
+
+@pytest.mark.parametrize("pry", [but_one, other_tag])
+def test_sums_over_some_and_over_some_more_are_told_to_nobody(pry, bare, tmp_path):
+    terms, paths = federation("pfpl+", bare, tmp_path)
 
     class Prying(Together):
-        """A server that sends the model to all people of a node but one."""
-
         def send(self, kind, out):
             if kind == "show":
-                out = {name: self.but_one(data) for name, data in out.items()}
+                out = {name: write_message(pry(read_message(data))) for name, data in out.items()}
             return super().send(kind, out)
-
-        def but_one(self, data: bytes) -> bytes:
-            message = read_message(data)
-            return write_message(message.to(np.arange(1, len(message.users))))
 
     assert served(tmp_path, terms, Prying(paths)).journey.curve == ()
 

@@ -75,7 +75,7 @@ class Host:
             self.store.say(
                 f"the federation is over, and its model is here: coterie recommend --node {self.store.path} --user ID"
             )
-        if not judging.is_for_all(party, data):
+        if len(users) < len(party.node.users):  # sums over some people and over some more would tell of single ones
             return judging.Worth(0, "", {}).to_json()
         return judging.worth(terms, numbers, self.store, users, model, final).to_json()
 

@@ -21,7 +21,6 @@ from coterie.federation import Federation, Kept, World
 from coterie.models.kinds import kind
 from coterie.models.recommender import Recommender
 from coterie.runtime.enrolment import Numbers, Said, Terms, parts
-from coterie.runtime.nodes import read_message
 from coterie.runtime.party import Party
 from coterie.runtime.store import Store
 from coterie.runtime.wire import Malformed, decode, encode
@@ -118,11 +117,6 @@ def whole(party: Party, common: Kept, own: Kept, persons: list[str], places: np.
         return model.from_arrays(dict(common) | own | kept)
     except (KeyError, TypeError) as error:
         raise Malformed(f"the model lacks something ({error})") from None
-
-
-def is_for_all(party: Party, data: bytes) -> bool:
-    """Whether a message is for everybody here: sums over some and over some more would tell of single people."""
-    return bool(np.isin(party.node.users, read_message(data).users).all())
 
 
 def worth(terms: Terms, numbers: Numbers, store: Store, users: Ints, model: Recommender, final: bool) -> Worth:

@@ -14,8 +14,8 @@ import sys
 from typing import Any
 
 import coterie
+from coterie.algorithms.registry import ALGORITHMS
 from coterie.errors import ConfigError
-from coterie.registry import ALGORITHMS
 
 
 def row(algorithm: str, data: coterie.Interactions, seeds: int, **settings: Any) -> dict[str, Any]:

@@ -17,11 +17,12 @@ import warnings
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from coterie import kernels, streams
+from coterie import kernels
+from coterie.core import streams
 from coterie.data.datasets import load
+from coterie.data.splits import split
+from coterie.data.training_set import Training
 from coterie.models.factors import Factors
-from coterie.splits import split
-from coterie.types import Training
 
 SIZES = (10, 16, 64, 100)
 

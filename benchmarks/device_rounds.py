@@ -14,16 +14,16 @@ import statistics
 import time
 from typing import Any
 
-from coterie import rounds
-from coterie.algorithm import Context
+from coterie.algorithms.local.batched import find_device
+from coterie.algorithms.registry import algorithm
+from coterie.core.progress import SILENT
 from coterie.data.datasets import load
+from coterie.data.splits import split
+from coterie.data.training_set import Training
+from coterie.engines import select
 from coterie.errors import UserError
-from coterie.federation import Federation
-from coterie.learners.batched import find_device
-from coterie.progress import SILENT
-from coterie.registry import algorithm
-from coterie.splits import split
-from coterie.types import Training
+from coterie.federated.federation import Federation
+from coterie.federated.trainer import Context
 
 WARM_UP = 3
 
@@ -31,7 +31,7 @@ WARM_UP = 3
 def round_ms(training: Training, settings: dict[str, Any], n_rounds: int) -> float:
     chosen = algorithm("fedfast")
     assert isinstance(chosen.train, Federation)
-    work = rounds.trainer(chosen.train, training, chosen.settings.of(settings), Context(0, SILENT))
+    work = select.trainer(chosen.train, training, chosen.settings.of(settings), Context(0, SILENT))
     state, _ = work.start()
     took = []
     for n in range(1, WARM_UP + n_rounds + 1):

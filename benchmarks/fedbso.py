@@ -22,17 +22,17 @@ from typing import Any
 import numpy as np
 from tables import carried_out, of, print_parts, spread
 
-from coterie import rounds
-from coterie.algorithm import Context, Trainer
-from coterie.config import tuned_settings
+from coterie.algorithms.registry import algorithm
+from coterie.core.progress import SILENT
 from coterie.data.datasets import load
-from coterie.papers.fedbso import THESIS as DECLARED
-from coterie.papers.fedbso import tuned
-from coterie.plan import Method, Plan
-from coterie.progress import SILENT
-from coterie.registry import algorithm
-from coterie.splits import split
-from coterie.types import Training
+from coterie.data.splits import split
+from coterie.data.training_set import Training
+from coterie.engines import select
+from coterie.experiments.config import tuned_settings
+from coterie.experiments.plan import Method, Plan
+from coterie.federated.trainer import Context, Trainer
+from coterie.reproduce.papers.fedbso import THESIS as DECLARED
+from coterie.reproduce.papers.fedbso import tuned
 
 HR, NDCG = "HR@20", "NDCG@20"
 ROUNDS = {"ml-100k": 1000, "ml-1m": 1000, "pinterest": 360}
@@ -117,7 +117,7 @@ def stability(dataset: str, name: str, settings: dict[str, Any], seeds: int) -> 
 
 def trainer_of(training: Training, name: str, settings: dict[str, Any], seed: int = 0) -> Trainer:
     chosen = algorithm(name)
-    return rounds.trainer(chosen.train, training, chosen.settings.of(settings), Context(seed, SILENT))  # type: ignore[arg-type]
+    return select.trainer(chosen.train, training, chosen.settings.of(settings), Context(seed, SILENT))  # type: ignore[arg-type]
 
 
 def speed(dataset: str, seeds: int) -> dict[str, Any]:

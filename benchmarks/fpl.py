@@ -23,17 +23,18 @@ from typing import Any
 
 from tables import OPTIONS, carried_out, of, print_parts, spread
 
-from coterie import rounds
-from coterie.algorithm import Context
 from coterie.algorithms import fpl
-from coterie.config import Experiment
-from coterie.disclosure.replay import Replay
-from coterie.experiment import prepare
-from coterie.papers.fpl import MODES, PIS
-from coterie.plan import Method, Outcome, Plan
-from coterie.progress import SILENT
-from coterie.registry import algorithm
-from coterie.tuning import Search, tune
+from coterie.algorithms.registry import algorithm
+from coterie.attacks.replay import Replay
+from coterie.core.progress import SILENT
+from coterie.engines import select
+from coterie.experiments.config import Experiment
+from coterie.experiments.plan import Method, Outcome, Plan
+from coterie.experiments.preparation import prepare
+from coterie.experiments.tuning import Search, tune
+from coterie.federated import rounds
+from coterie.federated.trainer import Context
+from coterie.reproduce.papers.fpl import MODES, PIS
 
 P = "P@10"
 RATES, SIZES, EPOCHS = (0.005, 0.05, 0.5), (10, 20, 50), (10, 20, 30, 40, 50)
@@ -240,7 +241,7 @@ def speed(dataset: str, seeds: int) -> dict[str, Any]:
     found = {}
     for mode in MODES:
         chosen = algorithm(mode)
-        work = rounds.trainer(
+        work = select.trainer(
             chosen.train, ready.training, chosen.settings.of({"embedding_size": 50}), Context(0, SILENT)
         )  # type: ignore[arg-type]
         state, _ = work.start()

@@ -13,8 +13,8 @@ import tracemalloc
 
 import numpy as np
 
-from coterie.evaluate.metrics import overall, per_user
-from coterie.evaluate.ranking import rank_all
+from coterie.evaluation.metrics import overall, per_user
+from coterie.evaluation.ranking import rank_all
 from coterie.models.factors import Factors
 from coterie.types import Rows
 

@@ -27,18 +27,18 @@ import numpy as np
 import torch
 from torch import nn
 
-from coterie import rounds
-from coterie.algorithm import Context
 from coterie.algorithms import fedavg
+from coterie.algorithms.local import learner
+from coterie.algorithms.local.learner import Changes, Parameters
+from coterie.algorithms.local.samples import Samples, draw
+from coterie.core.progress import SILENT
 from coterie.data.datasets import load
-from coterie.federation import Histories, World
-from coterie.learners import learner
-from coterie.learners.learner import Changes, Parameters
-from coterie.learners.samples import Samples, draw
+from coterie.data.splits import split
+from coterie.engines.local import LocalEngine
+from coterie.federated import rounds
+from coterie.federated.federation import Histories, World
+from coterie.federated.trainer import Context
 from coterie.models.neumf import taken_apart, tower_sizes
-from coterie.progress import SILENT
-from coterie.runtime.local import LocalEngine
-from coterie.splits import split
 from coterie.types import SCALE, Floats, Longs
 
 PUBLISHED_BATCH = 256

@@ -12,15 +12,15 @@ from typing import Any, ClassVar
 import numpy as np
 from tables import print_parts, spread
 
-from coterie.config import Experiment
+from coterie.core.progress import SILENT
 from coterie.data.datasets import load
-from coterie.evaluate.candidates import Candidates
-from coterie.evaluate.metrics import per_user
-from coterie.evaluate.ranking import rank_candidates
-from coterie.experiment import prepare
+from coterie.evaluation.candidates import Candidates
+from coterie.evaluation.metrics import per_user
+from coterie.evaluation.ranking import rank_candidates
+from coterie.experiments.config import Experiment
+from coterie.experiments.preparation import prepare
+from coterie.experiments.training import Ruler, train
 from coterie.models.recommender import Recommender, pick
-from coterie.progress import SILENT
-from coterie.training import Ruler, train
 from coterie.types import Floats, Ints
 
 

@@ -12,10 +12,10 @@ import json
 import sys
 from pathlib import Path
 
-from coterie.papers import NAMES, prose
 from coterie.report import static
 from coterie.reproduce.figures import shared
 from coterie.reproduce.markdown import BEGIN, END, markdown, summary
+from coterie.reproduce.papers import NAMES, prose
 
 PAPERS = Path(__file__).parents[1] / "docs" / "papers"
 README = Path(__file__).parents[1] / "README.md"

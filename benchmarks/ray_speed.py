@@ -15,15 +15,16 @@ import statistics
 import time
 from typing import Any
 
-from coterie import rounds
-from coterie.algorithm import Context
+from coterie.algorithms.registry import algorithm
+from coterie.core.progress import SILENT
 from coterie.data.datasets import load
+from coterie.data.splits import split
 from coterie.data.synthetic import Synthetic, generate
-from coterie.federation import Federation
-from coterie.progress import SILENT
-from coterie.registry import algorithm
-from coterie.splits import split
-from coterie.types import Training
+from coterie.data.training_set import Training
+from coterie.engines import select
+from coterie.federated import rounds
+from coterie.federated.federation import Federation
+from coterie.federated.trainer import Context
 
 WARM_UP = 5
 
@@ -36,7 +37,7 @@ class Turn:
         assert isinstance(chosen.train, Federation)
         world = rounds.world_of(training, chosen.settings.of(settings | {"engine": engine}), 0, chosen.train)
         context = Context(0, SILENT)
-        self.work = rounds.trainer_on(chosen.train, world, rounds.engine_for(world, training, context), context)
+        self.work = rounds.trainer_on(chosen.train, world, select.engine_for(world, training, context), context)
         self.state, _ = self.work.start()
         self.times: list[float] = []
 

@@ -22,17 +22,17 @@ import numpy as np
 from sttfedrec import prepared
 from tables import print_parts
 
-from coterie import rounds
-from coterie.algorithm import Context
 from coterie.algorithms import sttfedrec
-from coterie.disclosure.requests import Request, by_slopes, repeated, told
-from coterie.federation import Asked, Histories, Kept, World
-from coterie.progress import SILENT
-from coterie.protect.masks import Words
-from coterie.protect.member import Member, Neighbour, Terms, Way
-from coterie.towers.learning import Readers
+from coterie.algorithms.two_tower.learning import Readers
+from coterie.attacks.requests import Request, by_slopes, repeated, told
+from coterie.core.progress import SILENT
+from coterie.federated import rounds
+from coterie.federated.federation import Asked, Histories, Kept, World
+from coterie.federated.secagg.crypto import Words
+from coterie.federated.secagg.member import Member, Neighbour, Terms, Way
+from coterie.federated.trainer import Context
+from coterie.federated.validation import Reply
 from coterie.types import Message, Rows
-from coterie.validation import Reply
 
 K = (25, 50, 100, 200)
 NAMES = ("fl-dssm", "sttfedrec-dssm", "fl-clsm", "sttfedrec-clsm")

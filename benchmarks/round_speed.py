@@ -27,17 +27,17 @@ from typing import Any
 
 from bpr_vs_implicit import theirs
 
-from coterie import rounds
-from coterie.algorithm import Context
 from coterie.algorithms import fedfast
+from coterie.algorithms.registry import algorithm
+from coterie.core.progress import SILENT
 from coterie.data.datasets import load
+from coterie.data.splits import split
 from coterie.data.synthetic import Synthetic, generate
-from coterie.federation import Federation
-from coterie.progress import SILENT
-from coterie.registry import algorithm
-from coterie.runtime.local import LocalEngine
-from coterie.splits import split
-from coterie.types import Training
+from coterie.data.training_set import Training
+from coterie.engines.local import LocalEngine
+from coterie.federated import rounds
+from coterie.federated.federation import Federation
+from coterie.federated.trainer import Context
 
 WARM_UP = 10
 CLUSTER_USERS = fedfast.cluster_users

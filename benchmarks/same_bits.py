@@ -17,14 +17,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from coterie import rounds
-from coterie.algorithm import Context
+from coterie.algorithms.registry import algorithm
+from coterie.core.progress import SILENT
 from coterie.data.datasets import load
-from coterie.federation import Federation
-from coterie.progress import SILENT
-from coterie.registry import algorithm
-from coterie.runtime.local import LocalEngine
-from coterie.splits import split
+from coterie.data.splits import split
+from coterie.engines.local import LocalEngine
+from coterie.federated import rounds
+from coterie.federated.federation import Federation
+from coterie.federated.trainer import Context
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from hostile import HostileEngine

@@ -19,16 +19,16 @@ from typing import Any
 
 from tables import OPTIONS, print_parts
 
-from coterie import rounds
-from coterie.algorithm import Context
-from coterie.experiment import Prepared
-from coterie.federation import Federation, World
-from coterie.papers.sttfedrec import CUT, INPUTS, TOWERS, K, centralised, device, federated
-from coterie.progress import SILENT
-from coterie.reproduce import on_a_device
-from coterie.runtime.local import LocalEngine
-from coterie.runtime.transcript import DEVICES, Transcript
-from coterie.tuning import Search, tune
+from coterie.core.progress import SILENT
+from coterie.engines.local import LocalEngine
+from coterie.experiments.preparation import Prepared
+from coterie.experiments.tuning import Search, tune
+from coterie.federated import rounds
+from coterie.federated.federation import Federation, World
+from coterie.federated.trainer import Context
+from coterie.federated.transcript import DEVICES, Transcript
+from coterie.reproduce import device_costs as on_a_device
+from coterie.reproduce.papers.sttfedrec import CUT, INPUTS, TOWERS, K, centralised, device, federated
 
 LOOKS = {"ml-1m": 2, "watson-articles": 25}
 """Epochs from one look at validation to the next: a hundred steps or two, as with the federations."""

@@ -11,8 +11,8 @@ from statistics import mean
 from typing import Any
 
 from coterie.cli.screen import ScreenWatch
-from coterie.plan import Outcome, Plan, carry_out
-from coterie.progress import SILENT
+from coterie.core.progress import SILENT
+from coterie.experiments.plan import Outcome, Plan, carry_out
 
 OPTIONS = argparse.Namespace(cells=None, quiet=True)
 

@@ -14,17 +14,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from coterie import registry, streams
-from coterie.algorithm import Context
-from coterie.config import tuned_settings
+from coterie.algorithms import registry
+from coterie.core import streams
+from coterie.core.progress import SILENT
 from coterie.data.datasets import load
 from coterie.data.interactions import Interactions
-from coterie.evaluate import candidates
-from coterie.evaluate.evaluation import quick
-from coterie.evaluate.protocols import protocol
-from coterie.progress import SILENT
-from coterie.splits import Split, given
-from coterie.training import fit
+from coterie.data.splits import Split, given
+from coterie.evaluation import candidates
+from coterie.evaluation.evaluation import quick
+from coterie.evaluation.protocols import protocol
+from coterie.experiments.config import tuned_settings
+from coterie.experiments.training import fit
+from coterie.federated.trainer import Context
 
 RULES: dict[str, Callable[[Interactions], np.ndarray]] = {
     "highest item number": lambda data: data.items,

@@ -2,7 +2,7 @@
 
     python benchmarks/tune.py ml-100k gmf --trials 30 --finalists 5 --set embedding_size=10 --write
 
-`--write` puts the winner into src/coterie/tuned.yaml. benchmarks/tune_all.sh holds the commands behind every entry of that
+`--write` puts the winner into src/coterie/experiments/tuned.yaml. benchmarks/tune_all.sh holds the commands behind every entry of that
 file. How the search works is said in src/coterie/tuning.py; a search that was interrupted goes on.
 """
 
@@ -16,10 +16,10 @@ from typing import Any
 import yaml
 
 from coterie.cli.screen import ScreenWatch
-from coterie.config import parse_assignments
-from coterie.tuning import SPACES, Search, tune
+from coterie.experiments.config import parse_assignments
+from coterie.experiments.tuning import SPACES, Search, tune
 
-TUNED = Path(__file__).parents[1] / "src" / "coterie" / "tuned.yaml"
+TUNED = Path(__file__).parents[1] / "src" / "coterie" / "experiments" / "tuned.yaml"
 HEADER = "# Found on validation parts, as benchmarks/tune_all.sh tells; the defaults for these datasets.\n"
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The searches behind src/coterie/tuned.yaml: the same number of trials for all centralised methods on a dataset, and for all
+# The searches behind src/coterie/experiments/tuned.yaml: the same number of trials for all centralised methods on a dataset, and for all
 # federated ones. Trials are kept where they are finished: a search that was interrupted goes on.
 # Not from here: fedfast and fedavg on ml-1m, where 27 and eight settings were tried by hand on the validation part.
 set -euo pipefail

@@ -1,7 +1,7 @@
 """Train two recommenders on your own table, compare them over the same people, recommend to one of them."""
 
 import coterie
-from coterie.evaluate.significance import compare
+from coterie.evaluation.significance import compare
 
 # A data frame, a csv file or a dataset's name would do as well.
 data = coterie.load("synthetic")

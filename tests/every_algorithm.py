@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from coterie.registry import ALGORITHMS, algorithm
+from coterie.algorithms.registry import ALGORITHMS, algorithm
 
 NEED_PYTORCH = {"multivae", "dssm", "clsm", "fl-dssm", "fl-clsm", "sttfedrec-dssm", "sttfedrec-clsm"}
 HERE = [name for name in ALGORITHMS if name not in NEED_PYTORCH or find_spec("torch")]

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from coterie.federation import Exchange, Histories, Kept, World
-from coterie.rounds import Engine
+from coterie.federated.federation import Exchange, Histories, Kept, World
+from coterie.federated.rounds import Engine
+from coterie.federated.validation import MOST_SAMPLES, Reply
 from coterie.types import NOT_FINITE, TOO_LARGE, Message, Updates
-from coterie.validation import MOST_SAMPLES, Reply
 
 Rng = np.random.Generator
 

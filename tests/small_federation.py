@@ -8,14 +8,17 @@ from typing import Any
 import numpy as np
 from every_algorithm import HERE
 
-from coterie import registry, rounds
-from coterie.algorithm import Context, Tally
-from coterie.federation import Federation, World
-from coterie.progress import SILENT, Watch
-from coterie.records import Record
-from coterie.rounds import Engine
-from coterie.runtime.local import LocalEngine
-from coterie.types import Rows, Training
+from coterie.algorithms import registry
+from coterie.algorithms.algorithm import Tally
+from coterie.core.progress import SILENT, Watch
+from coterie.core.records import Record
+from coterie.data.training_set import Training
+from coterie.engines.local import LocalEngine
+from coterie.federated import rounds
+from coterie.federated.federation import Federation, World
+from coterie.federated.rounds import Engine
+from coterie.federated.trainer import Context
+from coterie.types import Rows
 
 FEDERATED = sorted(name for name in HERE if registry.algorithm(name).federated)
 ON_KERNELS = [name for name in FEDERATED if "tower" not in registry.algorithm(name).settings.model_fields]

@@ -162,8 +162,8 @@ def test_frame_in_place_of_data_is_taken_or_refused_in_one_line() -> None:
 
 def test_run_folder_of_data_from_python_says_what_is_missing(tmp_path: Path, people: Interactions) -> None:
     """Its config cannot name the data; who runs it must be told so, not that a file `given` does not exist."""
-    from coterie.config import Experiment, read_file
-    from coterie.experiment import load_data
+    from coterie.experiments.config import Experiment, read_file
+    from coterie.experiments.preparation import load_data
 
     coterie.run("popular", people, out=tmp_path / "r")
     with pytest.raises(UserError, match=r"(?i)python|--dataset"):

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from coterie.version import __version__
+
 if TYPE_CHECKING:
     from coterie.api import load, run
     from coterie.data.interactions import Interactions
     from coterie.errors import CoterieError
-    from coterie.finished import Recommendation, Run
+    from coterie.experiments.run import Recommendation, Run
 
-__version__ = "0.1.0"
 __all__ = ["CoterieError", "Interactions", "Recommendation", "Run", "__version__", "load", "run"]
 
 _HOMES = {
     "CoterieError": "coterie.errors",
     "Interactions": "coterie.data.interactions",
-    "Recommendation": "coterie.finished",
-    "Run": "coterie.finished",
+    "Recommendation": "coterie.experiments.run",
+    "Run": "coterie.experiments.run",
     "load": "coterie.api",
     "run": "coterie.api",
 }

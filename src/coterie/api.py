@@ -6,18 +6,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coterie import experiment
-from coterie.config import Experiment
+from coterie.core.progress import SILENT, Watch
+from coterie.core.settings import Settings, split_by_owner
 from coterie.data import datasets
 from coterie.data.filters import Filters, apply
 from coterie.data.interactions import Interactions
 from coterie.data.options import Reading
 from coterie.data.synthetic import Synthetic
 from coterie.errors import ConfigError
-from coterie.finished import Run
-from coterie.progress import SILENT, Watch
-from coterie.runtime.folder import new_folder
-from coterie.settings import Settings, split_by_owner
+from coterie.experiments import experiment
+from coterie.experiments.config import Experiment
+from coterie.experiments.folder import new_folder
+from coterie.experiments.run import Run
 
 if TYPE_CHECKING:
     import pandas as pd

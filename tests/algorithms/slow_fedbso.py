@@ -12,7 +12,7 @@ from math import ceil, exp, log1p
 import numpy as np
 from slow_fedfast import Sample, Weights
 
-from coterie import streams
+from coterie.core import streams
 from coterie.types import Doubles
 
 

@@ -12,12 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_federation import histories, play_locally, world_for
 
-from coterie import clusters, streams
+from coterie.algorithms import clustering as clusters
 from coterie.algorithms import fedavg, fedfast
 from coterie.algorithms.fedfast import FedFast, State
+from coterie.core import streams
+from coterie.data.training_set import Training
 from coterie.errors import ConfigError, UnknownName
-from coterie.federation import Delegates, Histories, World
-from coterie.types import SCALE, Rows, Training, Updates
+from coterie.federated.federation import Delegates, Histories, World
+from coterie.types import SCALE, Rows, Updates
 
 # Four users, two items, d = 2. All numbers are quarters, so that fixed point holds them exactly.
 

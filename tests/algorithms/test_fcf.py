@@ -12,13 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_federation import histories, play, play_locally, sha256, world_for
 
-from coterie import api, kernels, rounds
+from coterie import api, kernels
 from coterie.algorithms import fcf
 from coterie.baselines import als
-from coterie.federation import Exchange, Histories, Kept, World
-from coterie.runtime.local import LocalEngine
-from coterie.types import SCALE, TOO_LARGE, Message, Rows, Training
-from coterie.validation import Reply
+from coterie.data.training_set import Training
+from coterie.engines.local import LocalEngine
+from coterie.federated import rounds
+from coterie.federated.federation import Exchange, Histories, Kept, World
+from coterie.federated.validation import Reply
+from coterie.types import SCALE, TOO_LARGE, Message, Rows
 
 FEW = {"embedding_size": 5, "rounds": 4, "alpha": 3.0, "reg": 0.2, "start_scale": 0.4, "participation": 1.0}
 

@@ -13,14 +13,16 @@ from slow_fedfast import Weights, client_update, equation_1, equation_1_touched
 from small_federation import histories, play, play_locally, sha256, world_for
 from test_fedfast_twin import CLOSE, samples_of, weights
 
-from coterie import clusters, streams
+from coterie.algorithms import clustering as clusters
 from coterie.algorithms import fedbso
 from coterie.algorithms.fedbso import State, get_best_user, replace_center, swap_centers, users_a_cluster
+from coterie.algorithms.registry import algorithm
+from coterie.core import streams
+from coterie.data.training_set import Training
+from coterie.engines.local import LocalEngine
 from coterie.errors import ConfigError
-from coterie.federation import Delegates, World
-from coterie.registry import algorithm
-from coterie.runtime.local import LocalEngine
-from coterie.types import SCALE, Training
+from coterie.federated.federation import Delegates, World
+from coterie.types import SCALE
 
 
 class Rigged:

@@ -11,10 +11,10 @@ import pytest
 from slow_fedfast import Sample, Weights, actv_agg, client_update, equation_1, equation_1_touched, lloyd
 from small_federation import histories, play, world_for
 
-from coterie.federation import World
-from coterie.learners.samples import draw
-from coterie.runtime.local import LocalEngine
-from coterie.types import Training
+from coterie.algorithms.local.samples import draw
+from coterie.data.training_set import Training
+from coterie.engines.local import LocalEngine
+from coterie.federated.federation import World
 
 ROUNDS = 5
 CLOSE = 1e-5

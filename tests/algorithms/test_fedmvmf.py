@@ -12,13 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_federation import histories, play, play_locally, sha256, world_for
 
-from coterie import api, content
+from coterie import api
 from coterie.algorithms import fcf, fedmvmf
+from coterie.data import text_features
 from coterie.data.synthetic import Synthetic, generate
-from coterie.federation import AGGREGATION, RECOMMENDATION, World
-from coterie.runtime.local import LocalEngine
-from coterie.runtime.transcript import DEVICES, Transcript
-from coterie.types import TOO_LARGE, Rows, Training
+from coterie.data.training_set import Training
+from coterie.engines.local import LocalEngine
+from coterie.federated.federation import AGGREGATION, RECOMMENDATION, World
+from coterie.federated.transcript import DEVICES, Transcript
+from coterie.types import TOO_LARGE, Rows
 
 FEW = {
     "embedding_size": 5, "rounds": 3, "alpha": 3.0, "reg": 0.2, "side": 0.7, "start_scale": 0.4, "participation": 1.0,
@@ -96,7 +98,7 @@ def features_of_items(training: Training, n_inputs: int) -> np.ndarray:
     """Y"""
     if training.item_texts is None:
         return np.zeros((training.n_items, 0))
-    bags, Y = content.read(training, "bags", n_inputs, 0, "titles").items, np.zeros((training.n_items, n_inputs))
+    bags, Y = text_features.read(training, "bags", n_inputs, 0, "titles").items, np.zeros((training.n_items, n_inputs))
     assert bags is not None
     for item in range(training.n_items):
         Y[item, bags.rows.of(item)] = bags.weights[bags.rows.offsets[item] : bags.rows.offsets[item + 1]]
@@ -285,7 +287,7 @@ def test_features_by_hand():
 @pytest.mark.parametrize(("name", "expected"), [("ml-100k", 61 + 2 + 21), ("ml-1m", 7 + 2 + 21)])
 def test_movielens_has_these_features_but_for_zip_codes(name, expected, real_data):
     import coterie
-    from coterie.splits import split
+    from coterie.data.splits import split
 
     real_data(name)
     training = split(coterie.load(name), "temporal", 0.2, seed=0).training()

@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 from small_federation import histories, play, play_locally, sha256, world_for
 
-from coterie import api, rounds, streams
+from coterie import api
 from coterie.algorithms import fpl
-from coterie.federation import Histories, World
-from coterie.runtime.local import LocalEngine
-from coterie.types import Rows, Training, Wishes
+from coterie.core import streams
+from coterie.data.training_set import Training, Wishes
+from coterie.engines.local import LocalEngine
+from coterie.federated import rounds
+from coterie.federated.federation import Histories, World
+from coterie.types import Rows
 
 MODES = ["sfpl", "sfpl+", "pfpl", "pfpl+"]
 CLOSE = 2e-5

@@ -11,18 +11,20 @@ from small_federation import few_settings, histories, play, play_locally, sha256
 
 pytest.importorskip("torch")
 
-from coterie import registry, rounds, streams
-from coterie.algorithm import Context
-from coterie.algorithms import sttfedrec
-from coterie.federation import AGGREGATION, RECOMMENDATION, Exchange, Federation, Kept, World
-from coterie.progress import SILENT
-from coterie.runtime.local import LocalEngine
-from coterie.runtime.transcript import DEVICES, Transcript
-from coterie.splits import split
-from coterie.towers import requests
-from coterie.towers.settings import TwoTowers
-from coterie.types import TOO_LARGE, Message, Rows, Training
-from coterie.validation import Reply
+from coterie.algorithms import registry, sttfedrec
+from coterie.algorithms.two_tower import requests
+from coterie.algorithms.two_tower.settings import TwoTowers
+from coterie.core import streams
+from coterie.core.progress import SILENT
+from coterie.data.splits import split
+from coterie.data.training_set import Training
+from coterie.engines import select
+from coterie.engines.local import LocalEngine
+from coterie.federated.federation import AGGREGATION, RECOMMENDATION, Exchange, Federation, Kept, World
+from coterie.federated.trainer import Context
+from coterie.federated.transcript import DEVICES, Transcript
+from coterie.federated.validation import Reply
+from coterie.types import TOO_LARGE, Message, Rows
 
 TOWERS = ("dssm", "clsm")
 SPLIT = [f"sttfedrec-{tower}" for tower in TOWERS]
@@ -298,7 +300,7 @@ def test_between_rounds_nobody_remembers_who_asked_for_what(name, choices):
 
 
 def test_fedadam_by_hand():
-    from coterie.towers.learning import UNIT, Moved, fedadam
+    from coterie.algorithms.two_tower.learning import UNIT, Moved, fedadam
 
     chosen = TwoTowers.of({"beta1": 0.9, "beta2": 0.99, "tau": 0.5})
     zeros = np.zeros(2, np.float32)
@@ -314,7 +316,7 @@ def test_fedadam_by_hand():
 def test_the_loss_by_hand():
     import torch
 
-    from coterie.towers.matching import losses
+    from coterie.algorithms.two_tower.matching import losses
 
     people, items = torch.tensor([[3.0, 4.0]]), torch.tensor([[[6.0, 8.0], [-8.0, 6.0], [-3.0, -4.0]]])
     clicked, there = torch.tensor([[True, False, False]]), torch.tensor([[True, True, True]])
@@ -333,7 +335,7 @@ def test_training_lowers_the_loss(name, choices):
     wanted = few_settings(
         name, rounds=60, inputs=200, embedding_size=16, learning_rate=0.01, smoothing=5.0, decay="none", person="titles"
     )
-    work = rounds.trainer(chosen.train, choices, wanted, Context(0, SILENT))
+    work = select.trainer(chosen.train, choices, wanted, Context(0, SILENT))
     state, _ = work.start()
     before = margin(work.model(state), choices)
     for n in range(1, 61):

@@ -11,19 +11,21 @@ import numpy as np
 import pytest
 from every_algorithm import HERE
 
-from coterie import api, registry
-from coterie import training as steps
-from coterie.algorithm import Context
-from coterie.config import Experiment
+from coterie import api
+from coterie.algorithms import registry
+from coterie.core.progress import SILENT
+from coterie.core.settings import Settings
 from coterie.data.interactions import Interactions
+from coterie.data.splits import Split, split
+from coterie.data.training_set import Training
 from coterie.errors import ConfigError
+from coterie.experiments import training as steps
+from coterie.experiments.config import Experiment
+from coterie.experiments.training import fit, models
+from coterie.federated.trainer import Context
 from coterie.models.kinds import kind
 from coterie.models.recommender import Recommender
-from coterie.progress import SILENT
-from coterie.settings import Settings
-from coterie.splits import Split, split
-from coterie.training import fit, models
-from coterie.types import Rows, Training
+from coterie.types import Rows
 
 NAMES = sorted(HERE)
 SAME_FOR_EVERYBODY = {"random", "popular"}

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from coterie import api
-from coterie.algorithm import Context
 from coterie.baselines import bpr, gmf
+from coterie.core.progress import SILENT
 from coterie.data.interactions import Interactions
+from coterie.data.splits import Split, split
+from coterie.data.training_set import Training
 from coterie.errors import Diverged
+from coterie.experiments.training import models
+from coterie.federated.trainer import Context
 from coterie.models.gmf import GMF
-from coterie.progress import SILENT
-from coterie.splits import Split, split
-from coterie.training import models
-from coterie.types import Training
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coterie.algorithm import Context
 from coterie.baselines import als, ease
+from coterie.core.progress import SILENT
+from coterie.data.training_set import Training
 from coterie.errors import ConfigError
-from coterie.progress import SILENT
-from coterie.training import fit, models
-from coterie.types import Rows, Training
+from coterie.experiments.training import fit, models
+from coterie.federated.trainer import Context
+from coterie.types import Rows
 
 
 def matrix_of(seed: int, n_users: int, n_items: int, density: float = 0.3) -> np.ndarray:

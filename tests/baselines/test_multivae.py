@@ -15,17 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie import api
-from coterie.algorithm import Context, Trainer
 from coterie.baselines import multivae
 from coterie.baselines.multivae import ALGORITHM, Batch, Core, Learning, MultVAESettings
+from coterie.core.progress import SILENT
 from coterie.data.synthetic import Synthetic, generate
+from coterie.data.training_set import Training
 from coterie.errors import ConfigError, MissingExtra
-from coterie.journey import Journey, Point
+from coterie.experiments import checkpoint
+from coterie.experiments.history import Journey, Point
+from coterie.experiments.training import fit
+from coterie.federated.trainer import Context, Trainer
 from coterie.models.multivae import LOWEST, MultVAE
-from coterie.progress import SILENT
-from coterie.runtime import checkpoint
-from coterie.training import fit
-from coterie.types import Ints, Rows, Training
+from coterie.types import Ints, Rows
 
 torch = pytest.importorskip("torch", reason="PyTorch (the extra 'neural') is not installed")
 

@@ -11,13 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from coterie.algorithm import Context
 from coterie.baselines import neighbours
 from coterie.baselines.neighbours import BY_ITEMS, BY_USERS, Neighbours
+from coterie.core.progress import SILENT
+from coterie.data.training_set import Training
+from coterie.experiments.training import fit
+from coterie.federated.trainer import Context
 from coterie.models.neighbours import ItemNeighbours, UserNeighbours
-from coterie.progress import SILENT
-from coterie.training import fit
-from coterie.types import Rows, Training
+from coterie.types import Rows
 
 HALF, ROOT = 0.5, 1 / np.sqrt(2)
 FAR, NEAR = 1 / np.sqrt(6), 2 / np.sqrt(6)

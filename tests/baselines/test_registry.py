@@ -11,14 +11,16 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from coterie import registry
-from coterie.algorithm import Algorithm, Context, stepwise
+from coterie.algorithms import registry
+from coterie.algorithms.algorithm import Algorithm, stepwise
+from coterie.core.progress import SILENT
+from coterie.core.settings import Settings
+from coterie.data.training_set import Training
 from coterie.errors import UnknownName
+from coterie.experiments.training import fit
+from coterie.federated.trainer import Context
 from coterie.models.recommender import Recommender
-from coterie.progress import SILENT
-from coterie.settings import Settings
-from coterie.training import fit
-from coterie.types import Rows, Training
+from coterie.types import Rows
 
 
 def test_the_first_baselines_are_there():
@@ -40,7 +42,7 @@ def test_an_unknown_algorithm_gets_the_list():
 
 def test_naming_algorithms_imports_none_of_them():
     code = (
-        "import sys, coterie.registry; "
+        "import sys, coterie.algorithms.registry; "
         "print([m for m in sys.modules if m.split('.')[0] in ('numba', 'scipy') or m.startswith('coterie.baselines')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

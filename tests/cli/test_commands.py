@@ -13,8 +13,8 @@ import yaml
 from calling import SMALL, Done
 
 from coterie import __version__
+from coterie.algorithms.registry import ALGORITHMS
 from coterie.data.datasets import DATASETS
-from coterie.registry import ALGORITHMS
 
 Command = Callable[..., Done]
 COMMANDS = [
@@ -372,7 +372,7 @@ def test_algorithms_lists_all(coterie: Command) -> None:
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_algorithm_shows_every_setting_that_run_takes(coterie: Command, name: str) -> None:
-    from coterie.config import Experiment
+    from coterie.experiments.config import Experiment
 
     shown = {row[0] for row in rows_of(coterie("algorithms", name).out)}
     options = {"algorithm", "dataset", "protocol", "seed", "columns", "skip_bad_rows"}  # options of `run` themselves

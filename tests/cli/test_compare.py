@@ -17,7 +17,7 @@ import yaml
 from calling import SMALL, Done, start
 from scipy import stats
 
-from coterie import plan
+from coterie.experiments import plan
 
 Command = Callable[..., Done]
 KEPT = ["--cells", "cells"]

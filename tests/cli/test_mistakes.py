@@ -235,7 +235,7 @@ def test_interrupt_before_training_says_so(coterie: Command, monkeypatch: pytest
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("coterie.experiment.load_data", interrupt)
+    monkeypatch.setattr("coterie.experiments.preparation.load_data", interrupt)
     done = coterie("run", "gmf", *SMALL)
     assert done.code == 130
     assert "interrupted" in done.err

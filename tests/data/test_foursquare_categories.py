@@ -13,8 +13,8 @@ from coterie.data.datasets import load
 from coterie.data.fetch import here
 from coterie.data.files import open_member
 from coterie.data.reading import read
-from coterie.evaluate.bias import by_category
-from coterie.splits import split
+from coterie.data.splits import split
+from coterie.evaluation.bias import by_category
 
 TABLE_5 = {  # FPL, the row of Italy
     "Arts & Entertainment": 1.4130,

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import coterie
-from coterie import streams
+from coterie.core import streams
 from coterie.data.ids import find, number
 from coterie.data.interactions import Interactions, canonical_order
 from coterie.errors import DataError, UnknownName

@@ -19,8 +19,8 @@ from coterie.data.datasets import load
 from coterie.data.interactions import Interactions
 from coterie.data.options import Reading
 from coterie.data.reading import read
+from coterie.data.splits import split
 from coterie.errors import DataError, FetchError
-from coterie.splits import split
 
 TRAIN = "0 2 4 0\n1 38 25\n10 4\n"
 TEST = "0 12 2\n2 9 38\n"

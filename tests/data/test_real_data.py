@@ -18,7 +18,7 @@ from coterie.data.filters import Filters, apply
 from coterie.data.interactions import Interactions
 from coterie.data.options import Reading
 from coterie.data.reading import read
-from coterie.splits import split
+from coterie.data.splits import split
 
 SAME = ("users", "items", "ratings", "times", "item_order")
 

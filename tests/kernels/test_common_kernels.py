@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 from slow_twins import WORD, number_below, splitmix64, unseen
 
-from coterie import streams
+from coterie.core import streams
 from coterie.kernels import common
 
 words = st.integers(0, WORD)

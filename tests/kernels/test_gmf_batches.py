@@ -12,12 +12,12 @@ from made_up import locked, rows
 from small_federation import histories, world_for
 
 from coterie import kernels
-from coterie.federation import Histories
+from coterie.algorithms.local import gmf
+from coterie.algorithms.local.learner import Changes, Parameters
+from coterie.algorithms.local.samples import Samples, draw
+from coterie.federated.federation import Histories
 from coterie.kernels.fallback import gmf_batches as slow_twin
 from coterie.kernels.fallback import gmf_users as slow_single_samples
-from coterie.learners import gmf
-from coterie.learners.learner import Changes, Parameters
-from coterie.learners.samples import Samples, draw
 from coterie.types import NOT_FINITE, SCALE, TOO_LARGE
 
 BATCHES = [1, 3, 8, 10**9]

@@ -9,9 +9,9 @@ from test_gmf_batches import Cohort, one_person
 
 from coterie import kernels
 from coterie.algorithms import fedavg
+from coterie.algorithms.local.learner import Changes, Parameters, values_of
+from coterie.algorithms.registry import algorithm
 from coterie.errors import ConfigError
-from coterie.learners.learner import Changes, Parameters, values_of
-from coterie.registry import algorithm
 from coterie.types import SCALE
 
 

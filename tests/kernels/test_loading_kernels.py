@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from coterie import kernels
-from coterie.progress import Watch
+from coterie.core.progress import Watch
 
 
 class Listener(Watch):

@@ -12,11 +12,12 @@ from scipy.stats import chisquare
 from slow_twins import number_below, splitmix64, unseen
 from small_federation import few_settings, histories
 
-from coterie import streams
-from coterie.federation import Histories, World
-from coterie.learners.samples import Samples, draw
-from coterie.rounds import world_of
-from coterie.types import Rows, Training
+from coterie.algorithms.local.samples import Samples, draw
+from coterie.core import streams
+from coterie.data.training_set import Training
+from coterie.federated.federation import Histories, World
+from coterie.federated.rounds import world_of
+from coterie.types import Rows
 
 
 def world_for(training: Training, seed: int = 0, **changes: int) -> World:

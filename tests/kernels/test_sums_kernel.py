@@ -15,12 +15,13 @@ from made_up import locked
 
 from coterie import kernels
 from coterie.algorithms.fedavg import dense_sums
+from coterie.core.records import Record
+from coterie.data.training_set import Training
 from coterie.errors import ConfigError
-from coterie.learners.settings import Simulated
-from coterie.records import Record
-from coterie.rounds import MOST_USERS, trainer_on, world_of
-from coterie.types import NOT_FINITE, TOO_LARGE, Rows, Training, Updates
-from coterie.validation import MOST_SAMPLES
+from coterie.federated.rounds import MOST_USERS, trainer_on, world_of
+from coterie.federated.settings import Simulated
+from coterie.federated.validation import MOST_SAMPLES
+from coterie.types import NOT_FINITE, TOO_LARGE, Rows, Updates
 
 N_ITEMS = 9
 some = settings(deadline=None, max_examples=40)

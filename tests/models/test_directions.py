@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from coterie.evaluate.ranking import best_items
+from coterie.evaluation.ranking import best_items
 from coterie.models.directions import Directions, packed
 from coterie.types import Floats
 

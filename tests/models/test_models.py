@@ -7,8 +7,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from coterie.config import Choice
 from coterie.errors import ConfigError, UnknownName
+from coterie.experiments.config import Choice
 from coterie.models.directions import Directions
 from coterie.models.factors import Factors
 from coterie.models.gmf import GMF

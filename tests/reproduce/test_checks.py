@@ -10,7 +10,7 @@ from reproduce.hand_made import paired, row, sweep, table
 from coterie.reproduce.checks import Ahead, All, AtMost, GainsMore, Level, Ordered, ShareOf, Times, Untestable
 from coterie.reproduce.curve_checks import NeverBelow, Reaches, Settles, Sooner, Stalls, Steadier, TimesSooner
 from coterie.reproduce.items import Pair
-from coterie.reproduce.reading import together
+from coterie.reproduce.lookup import together
 from coterie.reproduce.sweep_checks import BestBelow, Flat, Pareto, Rises
 
 HR = "HR@10"

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from coterie.core.progress import Watch
 from coterie.errors import Interrupted, UnknownName
-from coterie.papers import paper
-from coterie.plan import Method
-from coterie.progress import Watch
+from coterie.experiments.plan import Method
 from coterie.reproduce.checks import Ahead, Untestable
 from coterie.reproduce.items import Claim, Item, Measurement, Paper, Trial
+from coterie.reproduce.papers import paper
 from coterie.reproduce.running import at_hand, reproduce, thinner
 
 SMALL = {"n_users": 60, "n_items": 90, "mean_interactions": 9}

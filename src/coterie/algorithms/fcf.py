@@ -32,14 +32,26 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from coterie import kernels, parallel
-from coterie.algorithm import Algorithm
+from coterie import kernels
 from coterie.algorithms import fedavg
-from coterie.federation import Answer, Delegates, Exchange, Federation, Fused, Histories, InRing, Kept, Sums, World
-from coterie.learners.settings import Simulated
+from coterie.algorithms.algorithm import Algorithm
+from coterie.core import parallel
+from coterie.core.records import Record
+from coterie.federated.federation import (
+    Answer,
+    Delegates,
+    Exchange,
+    Federation,
+    Fused,
+    Histories,
+    InRing,
+    Kept,
+    Sums,
+    World,
+)
+from coterie.federated.settings import Simulated
 from coterie.models.factors import rows
 from coterie.models.private_factors import PrivateFactors
-from coterie.records import Record
 from coterie.types import SCALE, Doubles, Floats, Ints, Longs, Message, Rows, Sizes, Updates
 
 EPSILON = 1e-8

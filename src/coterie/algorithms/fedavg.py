@@ -22,13 +22,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from coterie import clusters, kernels, parallel
-from coterie.algorithm import Algorithm
-from coterie.federation import Delegates, Exchange, Federation, Histories, InRing, Sums, World
-from coterie.learners import learner
-from coterie.learners.learner import Parameters
-from coterie.learners.samples import Samples, draw
-from coterie.learners.settings import Federated
+from coterie import kernels
+from coterie.algorithms import clustering as clusters
+from coterie.algorithms.algorithm import Algorithm
+from coterie.algorithms.local import learner
+from coterie.algorithms.local.learner import Parameters
+from coterie.algorithms.local.samples import Samples, draw
+from coterie.algorithms.local.settings import Federated
+from coterie.core import parallel
+from coterie.federated.federation import Delegates, Exchange, Federation, Histories, InRing, Sums, World
 from coterie.models.recommender import Recommender
 from coterie.types import SCALE, Floats, Ints, Longs, Message, Sizes, Updates
 

@@ -31,16 +31,17 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from coterie import clusters, streams
-from coterie.algorithm import Algorithm
+from coterie.algorithms import clustering as clusters
 from coterie.algorithms import fedavg, fedfast
+from coterie.algorithms.algorithm import Algorithm
+from coterie.algorithms.local.learner import Parameters, embeddings
+from coterie.algorithms.local.samples import Samples, draw
+from coterie.core import streams
+from coterie.core.records import Record
 from coterie.errors import ConfigError
-from coterie.federation import Delegates, Exchange, Federation, Histories, Sums, World
-from coterie.learners.learner import Parameters, embeddings
-from coterie.learners.samples import Samples, draw
+from coterie.federated.federation import Delegates, Exchange, Federation, Histories, Sums, World
 from coterie.models.gmf_groups import GMFGroups
 from coterie.models.recommender import Recommender
-from coterie.records import Record
 from coterie.types import SCALE, Doubles, Floats, Ints, Message, Sizes, Updates
 
 UNHEARD = np.finfo(np.float32).max

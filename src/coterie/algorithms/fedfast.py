@@ -34,16 +34,19 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from coterie import clusters, kernels, parallel
-from coterie.algorithm import Algorithm
+from coterie import kernels
+from coterie.algorithms import clustering as clusters
 from coterie.algorithms import fedavg
+from coterie.algorithms.algorithm import Algorithm
+from coterie.algorithms.local import learner
+from coterie.algorithms.local.learner import embeddings
+from coterie.algorithms.local.settings import Federated
+from coterie.core import parallel
+from coterie.core.records import Record
+from coterie.data.training_set import Training
 from coterie.errors import UnknownName
-from coterie.federation import Delegates, Exchange, Federation, Histories, InRing, Sums, World
-from coterie.learners import learner
-from coterie.learners.learner import embeddings
-from coterie.learners.settings import Federated
-from coterie.records import Record
-from coterie.types import SCALE, Doubles, Floats, Ints, Message, Sizes, Training, Updates
+from coterie.federated.federation import Delegates, Exchange, Federation, Histories, InRing, Sums, World
+from coterie.types import SCALE, Doubles, Floats, Ints, Message, Sizes, Updates
 
 N_STATISTICS = 3
 

@@ -47,11 +47,15 @@ import numpy as np
 from pydantic import Field
 from scipy import sparse
 
-from coterie.algorithm import Algorithm
 from coterie.algorithms import fcf, fedavg
+from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.fcf import Moved
-from coterie.content import Content, features, read
-from coterie.federation import (
+from coterie.core.records import Record
+from coterie.data.content import Content
+from coterie.data.text import Ragged
+from coterie.data.text_features import features, read
+from coterie.data.training_set import Training
+from coterie.federated.federation import (
     AGGREGATION,
     RECOMMENDATION,
     Answer,
@@ -64,12 +68,10 @@ from coterie.federation import (
     Relay,
     Sums,
     World,
-)  # fmt: skip
+)
 from coterie.models.factors import rows
 from coterie.models.private_factors import PrivateFactors
-from coterie.records import Record
-from coterie.texts import Ragged
-from coterie.types import SCALE, Doubles, Floats, Ints, Longs, Message, Rows, Sizes, Training, Updates
+from coterie.types import SCALE, Doubles, Floats, Ints, Longs, Message, Rows, Sizes, Updates
 
 """S: the server that devices speak with. I is the one that has the items."""
 FINE = 2.0**-40

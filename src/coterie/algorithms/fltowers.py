@@ -26,12 +26,14 @@ from coterie.algorithms.sttfedrec import (
     own_content,
     people_read,
 )
-from coterie.content import Content, read
-from coterie.federation import Delegates, Exchange, Federation, Fused, Histories, InRing, Sums, World
-from coterie.towers.learning import Read, Readers, Slopes
-from coterie.towers.pair import Pair
-from coterie.towers.settings import FederatedTowers
-from coterie.types import TOO_LARGE, Ints, Message, Sizes, Training, Updates
+from coterie.algorithms.two_tower.learning import Read, Readers, Slopes
+from coterie.algorithms.two_tower.pair import Pair
+from coterie.algorithms.two_tower.settings import FederatedTowers
+from coterie.data.content import Content
+from coterie.data.text_features import read
+from coterie.data.training_set import Training
+from coterie.federated.federation import Delegates, Exchange, Federation, Fused, Histories, InRing, Sums, World
+from coterie.types import TOO_LARGE, Ints, Message, Sizes, Updates
 
 
 def told(training: Training, settings: FederatedTowers) -> tuple[Content, Content]:

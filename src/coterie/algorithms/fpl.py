@@ -27,13 +27,26 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from coterie import clusters, kernels, parallel, streams
-from coterie.algorithm import Algorithm
-from coterie.federation import Answer, Delegates, Exchange, Federation, Histories, InRing, Kept, Sums, Turns, World
+from coterie import kernels
+from coterie.algorithms import clustering as clusters
+from coterie.algorithms.algorithm import Algorithm
+from coterie.core import parallel, streams
+from coterie.core.records import Record
+from coterie.federated.disclosure import Disclosing, hidden, rates
+from coterie.federated.federation import (
+    Answer,
+    Delegates,
+    Exchange,
+    Federation,
+    Histories,
+    InRing,
+    Kept,
+    Sums,
+    Turns,
+    World,
+)
 from coterie.models.factors import rows
 from coterie.models.private_factors import PrivateFactors
-from coterie.protect.rates import Disclosing, hidden, rates
-from coterie.records import Record
 from coterie.types import Floats, Ints, Longs, Message, Sizes, Updates
 
 

@@ -29,11 +29,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from coterie import clusters, streams
-from coterie.algorithm import Algorithm
-from coterie.beside import Beside
-from coterie.content import Content, read
-from coterie.federation import (
+from coterie.algorithms import clustering as clusters
+from coterie.algorithms.algorithm import Algorithm
+from coterie.algorithms.two_tower import requests, slots
+from coterie.algorithms.two_tower.learning import NO_NUMBER, Moved, Read, Readers, Slopes, fedadam, mean_of, summed_at
+from coterie.algorithms.two_tower.requests import Requests, told_of
+from coterie.algorithms.two_tower.settings import FederatedTowers, SplitTowers
+from coterie.algorithms.two_tower.slots import Slots
+from coterie.core import streams
+from coterie.core.records import Record
+from coterie.core.weak_cache import Beside
+from coterie.data.content import Content
+from coterie.data.text_features import read
+from coterie.data.training_set import Training
+from coterie.federated.federation import (
     AGGREGATION,
     RECOMMENDATION,
     Delegates,
@@ -46,16 +55,10 @@ from coterie.federation import (
     Relay,
     Sums,
     World,
-)  # fmt: skip
+)
+from coterie.federated.secagg.server import of_cohort
 from coterie.models.directions import Directions, packed
-from coterie.protect.rings import of_cohort
-from coterie.records import Record
-from coterie.towers import requests, slots
-from coterie.towers.learning import NO_NUMBER, Moved, Read, Readers, Slopes, fedadam, mean_of, summed_at
-from coterie.towers.requests import Requests, told_of
-from coterie.towers.settings import FederatedTowers, SplitTowers
-from coterie.towers.slots import Slots
-from coterie.types import NOT_FINITE, TOO_LARGE, Floats, Ints, Longs, Message, Sizes, Training, Updates
+from coterie.types import NOT_FINITE, TOO_LARGE, Floats, Ints, Longs, Message, Sizes, Updates
 
 
 @dataclass(frozen=True, slots=True)

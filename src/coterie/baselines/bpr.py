@@ -14,11 +14,13 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from coterie import kernels, streams
-from coterie.algorithm import Algorithm, Context, stepwise
+from coterie import kernels
+from coterie.algorithms.algorithm import Algorithm, stepwise
+from coterie.core import streams
+from coterie.core.settings import Settings
+from coterie.data.training_set import Training
+from coterie.federated.trainer import Context
 from coterie.models.factors import Factors
-from coterie.settings import Settings
-from coterie.types import Training
 
 
 class BPR(Settings):

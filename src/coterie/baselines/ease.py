@@ -11,11 +11,13 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from coterie.algorithm import Algorithm, Context, at_once
+from coterie.algorithms.algorithm import Algorithm, at_once
+from coterie.core.settings import Settings
+from coterie.data.training_set import Training
 from coterie.errors import ConfigError
+from coterie.federated.trainer import Context
 from coterie.models.linear import ItemWeights
-from coterie.settings import Settings
-from coterie.types import Floats, Training
+from coterie.types import Floats
 
 
 class EASE(Settings):

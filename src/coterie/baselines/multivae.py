@@ -27,16 +27,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import Field
 
-from coterie import streams
-from coterie.algorithm import Algorithm, Context, Trainer
+from coterie.algorithms.algorithm import Algorithm
+from coterie.algorithms.local.batched import DECAY1, DECAY2, EPSILON
+from coterie.core import streams
+from coterie.core.parallel import one_torch_thread
+from coterie.core.records import Record
+from coterie.core.settings import Settings
+from coterie.data.training_set import Training
 from coterie.errors import ConfigError, MissingExtra
-from coterie.learners.batched import DECAY1, DECAY2, EPSILON
+from coterie.federated.costs import Tally
+from coterie.federated.trainer import Context, Trainer
 from coterie.models.multivae import MultVAE, scaled
-from coterie.parallel import one_torch_thread
-from coterie.records import Record
-from coterie.settings import Settings
-from coterie.tally import Tally
-from coterie.types import Bools, Floats, Ints, Rows, Training
+from coterie.types import Bools, Floats, Ints, Rows
 
 if TYPE_CHECKING:
     from torch import Tensor

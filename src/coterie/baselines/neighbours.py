@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import Field
 
-from coterie import parallel
-from coterie.algorithm import Algorithm, Context, at_once
+from coterie.algorithms.algorithm import Algorithm, at_once
+from coterie.core import parallel
+from coterie.core.settings import Settings
+from coterie.data.training_set import Training
+from coterie.federated.trainer import Context
 from coterie.models.neighbours import ItemNeighbours, UserNeighbours, matrix, nearest, similarity
-from coterie.settings import Settings
-from coterie.types import Floats, Ints, Longs, Rows, Training
+from coterie.types import Floats, Ints, Longs, Rows
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

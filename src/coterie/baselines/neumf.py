@@ -14,12 +14,15 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from coterie import kernels, streams
-from coterie.algorithm import Algorithm, Context, stepwise
-from coterie.learners.settings import Layers
+from coterie import kernels
+from coterie.algorithms.algorithm import Algorithm, stepwise
+from coterie.algorithms.local.settings import Layers
+from coterie.core import streams
+from coterie.core.settings import Settings
+from coterie.data.training_set import Training
+from coterie.federated.trainer import Context
 from coterie.models.neumf import NeuMF
-from coterie.settings import Settings
-from coterie.types import Floats, Training
+from coterie.types import Floats
 
 NO_RATINGS: Floats = np.empty(0, np.float32)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from coterie.algorithm import Algorithm, Context, at_once
+from coterie.algorithms.algorithm import Algorithm, at_once
+from coterie.core.settings import Settings
+from coterie.data.training_set import Training
+from coterie.federated.trainer import Context
 from coterie.models.random import RandomScores
-from coterie.settings import Settings
-from coterie.types import Training
 
 
 class Random(Settings):

@@ -10,17 +10,20 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from coterie import content, streams
-from coterie.algorithm import Algorithm, Context, Trainer
-from coterie.content import Content
+from coterie.algorithms.algorithm import Algorithm
+from coterie.algorithms.two_tower import requests
+from coterie.algorithms.two_tower.learning import Read, Readers
+from coterie.algorithms.two_tower.pair import Pair
+from coterie.algorithms.two_tower.requests import told_of
+from coterie.algorithms.two_tower.settings import TwoTowers
+from coterie.core import streams
+from coterie.data import text_features
+from coterie.data.content import Content
+from coterie.data.training_set import Training
+from coterie.federated.costs import Tally
+from coterie.federated.trainer import Context, Trainer
 from coterie.models.directions import Directions, packed
-from coterie.tally import Tally
-from coterie.towers import requests
-from coterie.towers.learning import Read, Readers
-from coterie.towers.pair import Pair
-from coterie.towers.requests import told_of
-from coterie.towers.settings import TwoTowers
-from coterie.types import Longs, Training
+from coterie.types import Longs
 
 
 class Centralised(TwoTowers):
@@ -75,7 +78,7 @@ def model(state: Pair, training: Training, told: Content, settings: Centralised,
 
 
 def make(training: Training, settings: Centralised, context: Context) -> Trainer:
-    told = content.read(training, settings.kind.reads, settings.inputs, settings.most_words, settings.person)
+    told = text_features.read(training, settings.kind.reads, settings.inputs, settings.most_words, settings.person)
     seed = context.seed
     return Trainer(
         lambda: (Pair.start(settings, seed), Tally()),

@@ -23,8 +23,8 @@ def show(
     name: Annotated[str | None, typer.Argument(help="An algorithm, to see its settings.", show_default=False)] = None,
 ) -> None:
     """The algorithms by name, or one algorithm's settings."""
+    from coterie.algorithms.registry import ALGORITHMS, algorithm
     from coterie.cli.screen import show_table
-    from coterie.registry import ALGORITHMS, algorithm
 
     if name is None:
         rows = [
@@ -34,10 +34,10 @@ def show(
         show_table(["name", "what", "kind", "paper"], rows, left=4)
         typer.echo("settings of one: coterie algorithms NAME")
         return
-    from coterie.config import Course, tuned_for
     from coterie.data.filters import Filters
     from coterie.data.synthetic import Synthetic
-    from coterie.evaluate.protocols import Protocol
+    from coterie.evaluation.protocols import Protocol
+    from coterie.experiments.config import Course, tuned_for
 
     chosen = algorithm(name)
     typer.echo(f"{name}: {chosen.summary}" + (f" ({chosen.paper})" if chosen.paper else ""))
@@ -64,11 +64,11 @@ def doctor() -> None:
     import sys
     from importlib import metadata, util
 
-    from coterie import __version__
     from coterie.cli.screen import show_table
+    from coterie.core.paths import cache_folder, data_folder
     from coterie.data.datasets import DATASETS
     from coterie.data.fetch import is_here
-    from coterie.paths import cache_folder, data_folder
+    from coterie.version import __version__
 
     def version(package: str) -> str:
         names = {"yaml": "PyYAML", "dp_accounting": "dp-accounting"}

@@ -13,8 +13,8 @@ from coterie.cli.options import Columns, Dataset, Json, Protocol, Quiet, SkipBad
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from coterie.plan import Method, Outcome, Plan
-    from coterie.report.comparison import Comparison
+    from coterie.experiments.comparison import Comparison
+    from coterie.experiments.plan import Method, Outcome, Plan
 
 Cells = Annotated[
     Path | None,
@@ -66,10 +66,10 @@ def compare(
     coterie compare fedfast few=fedfast --set few.clusters=5 --set rounds=200
     """
     from coterie.cli.screen import ScreenWatch
-    from coterie.plan import Plan, carry_out
-    from coterie.plan import cells as cells_of
-    from coterie.progress import SILENT
-    from coterie.report.comparison import comparison, refuse_incomparable
+    from coterie.core.progress import SILENT
+    from coterie.experiments.comparison import comparison, refuse_incomparable
+    from coterie.experiments.plan import Plan, carry_out
+    from coterie.experiments.plan import cells as cells_of
 
     common, own = split_settings(set_ or [], [_label(text) for text in methods])
     given = {"target": target, "columns": parse_columns(columns) or None, "skip_bad_rows": skip_bad_rows or None}
@@ -95,8 +95,8 @@ def _without_diverged(outcomes: list[Outcome]) -> list[Outcome]:
 
 def split_settings(pairs: list[str], labels: Sequence[str]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """(settings for all, settings by method); `fedfast.clusters=40` is for fedfast alone."""
-    from coterie.config import parse_assignments
     from coterie.errors import UnknownName
+    from coterie.experiments.config import parse_assignments
 
     common: dict[str, Any] = {}
     own: dict[str, dict[str, Any]] = {label: {} for label in labels}
@@ -116,9 +116,9 @@ def _label(text: str) -> str:
 
 def _method(text: str, own: dict[str, dict[str, Any]]) -> Method:
     """An algorithm by name, or of an experiment file the algorithm and the settings that are its own."""
-    from coterie.config import Experiment, read_file
-    from coterie.plan import Method
-    from coterie.registry import algorithm
+    from coterie.algorithms.registry import algorithm
+    from coterie.experiments.config import Experiment, read_file
+    from coterie.experiments.plan import Method
 
     label, name = _label(text), text.rpartition("=")[2]
     if not name.endswith((".yaml", ".yml")):
@@ -131,7 +131,7 @@ def _method(text: str, own: dict[str, dict[str, Any]]) -> Method:
 
 def _refuse_other_folder(out: Path | None) -> None:
     """A comparison may be written over an earlier one, and over nothing else."""
-    from coterie.runtime.folder import refuse_occupied
+    from coterie.experiments.folder import refuse_occupied
 
     if out is None or not (out / "comparison.json").exists():
         refuse_occupied(out)
@@ -141,8 +141,8 @@ def _write(found: Comparison, outcomes: Sequence[Any], out: Path | None, plan: P
     import shlex
     import sys
 
-    from coterie.report.side_by_side import markdown, page
-    from coterie.runtime.folder import new_folder, write_text
+    from coterie.experiments.comparison_report import markdown, page
+    from coterie.experiments.folder import new_folder, write_text
 
     name = f"compare-{Path(plan.datasets[0]).name.split('.')[0]}"
     place = new_folder(None, name) if out is None else out
@@ -159,7 +159,7 @@ def _print(found: Comparison, outcomes: Sequence[Any], place: Path, as_json: boo
         typer.echo(json.dumps(found.to_json() | {"runs": runs, "report": str(place)}, allow_nan=False))
         return
     from coterie.cli.screen import show_table
-    from coterie.report.side_by_side import notes, sections
+    from coterie.experiments.comparison_report import notes, sections
 
     for section in sections(found):
         show_table(section.header, section.rows, section.left, section.title)

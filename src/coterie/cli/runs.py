@@ -12,7 +12,7 @@ import typer
 from coterie.cli.options import Columns, Json, Protocol, Quiet, SkipBadRows, parse_columns
 
 if TYPE_CHECKING:
-    from coterie.finished import Recommendation, Run
+    from coterie.experiments.run import Recommendation, Run
 
 Folder = Annotated[Path, typer.Argument(help="A run folder, as `coterie run` printed it.", show_default=False)]
 
@@ -75,11 +75,11 @@ def run(
 
     coterie run experiment.yaml --seed 3
     """
-    from coterie import experiment as story
     from coterie.cli.screen import ScreenWatch
-    from coterie.config import Experiment, changed, parse_assignments, read_file
-    from coterie.progress import SILENT
-    from coterie.runtime.folder import new_folder, refuse_occupied
+    from coterie.core.progress import SILENT
+    from coterie.experiments import experiment as story
+    from coterie.experiments.config import Experiment, changed, parse_assignments, read_file
+    from coterie.experiments.folder import new_folder, refuse_occupied
 
     values = read_file(target) if target.endswith((".yaml", ".yml")) else {"algorithm": target}
     given = {
@@ -111,9 +111,9 @@ def resume(folder: Folder, quiet: Quiet = False, as_json: Json = False) -> None:
 
     The result is the one without the interruption.
     """
-    from coterie import experiment as story
     from coterie.cli.screen import ScreenWatch
-    from coterie.progress import SILENT
+    from coterie.core.progress import SILENT
+    from coterie.experiments import experiment as story
 
     watch = SILENT if quiet or as_json else ScreenWatch()
     _print(story.resume(folder, watch), as_json, quiet)
@@ -140,9 +140,9 @@ def evaluate(
     Or by other candidates.
     """
     from coterie.cli.screen import ScreenWatch
-    from coterie.config import parse_assignments
-    from coterie.progress import SILENT
-    from coterie.rejudge import rejudge
+    from coterie.core.progress import SILENT
+    from coterie.experiments.config import parse_assignments
+    from coterie.experiments.reevaluation import rejudge
 
     changes: dict[str, Any] = parse_assignments(set_ or [])
     changes |= {k: v for k, v in {"protocol": protocol, "seed": seed}.items() if v is not None}
@@ -199,7 +199,7 @@ def recommend(
 
 
 def _from_run(folder: Path, user: str | None, history: str | None, n: int, exclude_seen: bool) -> list[Recommendation]:
-    from coterie.finished import Run
+    from coterie.experiments.run import Run
 
     run = Run.peek(folder)
     if user is not None:
@@ -209,8 +209,8 @@ def _from_run(folder: Path, user: str | None, history: str | None, n: int, exclu
 
 
 def _from_node(place: Path, user: str, n: int, exclude_seen: bool) -> list[Recommendation]:
-    from coterie.runtime.host import Host
-    from coterie.runtime.store import Store
+    from coterie.deployment.node_service import Host
+    from coterie.deployment.node_store import Store
 
     return Host(Store.open(place)).recommend(user, n, exclude_seen)
 
@@ -228,10 +228,10 @@ def report(
 
     The table is Markdown; the page is HTML, with the convergence figure.
     """
-    from coterie.finished import Run
+    from coterie.experiments.folder import write_text
+    from coterie.experiments.run import Run
     from coterie.report.page import page
     from coterie.report.table import markdown
-    from coterie.runtime.folder import write_text
 
     unfinished = [folder for folder in folders if folder.is_dir() and not (folder / "result.json").exists()]
     if unfinished and len(unfinished) < len(folders):  # `coterie report runs/*` meets what was interrupted

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from coterie.progress import Advance, Watch
+from coterie.core.progress import Advance, Watch
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)

@@ -12,7 +12,7 @@ from coterie.cli.compare import Cells
 from coterie.cli.options import Columns, Dataset, Json, Protocol, Quiet, SkipBadRows, parse_columns
 
 if TYPE_CHECKING:
-    from coterie.tuning import Found
+    from coterie.experiments.tuning import Found
 
 SHOWN = 5
 
@@ -54,10 +54,10 @@ def tune(
     coterie run fedfast.yaml
     """
     from coterie.cli.screen import ScreenWatch
-    from coterie.config import parse_assignments
-    from coterie.progress import SILENT
-    from coterie.tuning import Search
-    from coterie.tuning import tune as search
+    from coterie.core.progress import SILENT
+    from coterie.experiments.config import parse_assignments
+    from coterie.experiments.tuning import Search
+    from coterie.experiments.tuning import tune as search
 
     given = {"columns": parse_columns(columns) or None, "skip_bad_rows": skip_bad_rows or None}
     held = {key: value for key, value in given.items() if value is not None} | parse_assignments(set_ or [])
@@ -78,8 +78,8 @@ def _refuse_no_file(write: Path | None) -> None:
 
 
 def _write(path: Path, found: Found) -> None:
-    from coterie.config import as_yaml
-    from coterie.runtime.folder import write_text
+    from coterie.experiments.config import as_yaml
+    from coterie.experiments.folder import write_text
 
     about = f"# Found on the validation part: {found.metric} {found.best.value:.4f}, {found.search.trials} trials.\n"
     text = about + as_yaml(found.experiment())

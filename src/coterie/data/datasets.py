@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from coterie.core.progress import SILENT, Watch
 from coterie.data import reading
 from coterie.data.catalogue import DATASETS, Dataset
 from coterie.data.fetch import bring
@@ -13,7 +14,6 @@ from coterie.data.interactions import Interactions
 from coterie.data.options import Reading
 from coterie.data.synthetic import Synthetic, generate
 from coterie.errors import DataError, UnknownName
-from coterie.progress import SILENT, Watch
 
 __all__ = ["DATASETS", "Dataset", "as_usual", "dataset", "load"]
 

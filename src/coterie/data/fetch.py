@@ -20,10 +20,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from coterie.core.paths import data_folder
+from coterie.core.progress import SILENT, Watch
 from coterie.data.files import exists
 from coterie.errors import DataError, FetchError
-from coterie.paths import data_folder
-from coterie.progress import SILENT, Watch
 
 TIMEOUT = 20  # seconds without a byte
 BLOCK = 1 << 16

@@ -8,10 +8,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from coterie import streams
+from coterie.core import streams
+from coterie.core.settings import Settings
 from coterie.data.interactions import Interactions
 from coterie.errors import ConfigError
-from coterie.settings import Settings
 from coterie.types import Bools
 
 

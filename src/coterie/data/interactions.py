@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coterie import streams
+from coterie.core import streams
 from coterie.data.ids import number
 from coterie.data.table import LATEST, seconds_of
 from coterie.errors import DataError, UnknownName

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from coterie.core.progress import Watch
 from coterie.errors import DataError
-from coterie.progress import Watch
 from coterie.types import Bools, Doubles, Ids, Longs
 
 

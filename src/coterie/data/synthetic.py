@@ -12,9 +12,9 @@ from dataclasses import replace
 import numpy as np
 from pydantic import Field
 
-from coterie import streams
+from coterie.core import streams
+from coterie.core.settings import Settings
 from coterie.data.interactions import Interactions, canonical_order, objects
-from coterie.settings import Settings
 from coterie.types import Doubles, Ints, Longs
 
 START = 1_577_836_800  # 2020-01-01

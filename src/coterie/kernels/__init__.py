@@ -13,8 +13,8 @@ import importlib
 from pathlib import Path
 from types import ModuleType
 
-from coterie.paths import cache_folder
-from coterie.progress import SILENT, Watch
+from coterie.core.paths import cache_folder
+from coterie.core.progress import SILENT, Watch
 
 _loaded: dict[str, ModuleType] = {}
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from coterie import streams
+from coterie.core import streams
 from coterie.models.recommender import Recommender
 from coterie.types import Floats, Ints
 

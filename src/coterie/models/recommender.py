@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from coterie.records import Record
+from coterie.core.records import Record
 from coterie.types import Bools, Floats, Ints
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import mean
 
 from coterie.reproduce.items import Pair, Verdict
-from coterie.reproduce.reading import Found, not_run, said, tested, together, values
+from coterie.reproduce.lookup import Found, not_run, said, tested, together, values
 
 SURE = 0.05
 """The p that a difference is taken for real below, corrected by Holm over all tests of the dataset."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import mean, pstdev
 
 from coterie.reproduce.items import Verdict
-from coterie.reproduce.reading import Found, curves, not_run
+from coterie.reproduce.lookup import Found, curves, not_run
 
 
 @dataclass(frozen=True, slots=True)

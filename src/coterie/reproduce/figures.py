@@ -7,7 +7,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from coterie.report.figures import Figure, Series
-from coterie.reproduce.found import QUANTILES
+from coterie.reproduce.findings import QUANTILES
 
 MOST = 10
 """More lines than this cannot be told apart."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from coterie.plan import Method
+from coterie.experiments.plan import Method
 
 Holds = Literal["holds", "holds in part", "does not hold", "cannot be tested"]
 Rows = dict[str, dict[str, Any]]

@@ -13,17 +13,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from coterie.config import Experiment
+from coterie.core.paths import cache_folder
+from coterie.core.progress import SILENT, Watch
 from coterie.data.catalogue import DATASETS
 from coterie.data.fetch import bring, is_here
 from coterie.errors import FetchError, Interrupted, UnknownName
-from coterie.paths import cache_folder
-from coterie.plan import Method, Outcome, Plan, carry_out_all, code_version
-from coterie.progress import SILENT, Watch
-from coterie.reproduce import found as findings
+from coterie.experiments import folder as disk
+from coterie.experiments.config import Experiment
+from coterie.experiments.plan import Method, Outcome, Plan, carry_out_all, code_version
+from coterie.reproduce import findings
 from coterie.reproduce.items import Claim, Item, Measurement, Paper, Rows, Trial, Verdict
-from coterie.reproduce.reading import together
-from coterie.runtime import folder as disk
+from coterie.reproduce.lookup import together
 
 MADE_UP = {"n_users": 200, "n_items": 300, "mean_interactions": 25}
 """What stands in where a quick look has no data."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from coterie.reproduce.items import Verdict
-from coterie.reproduce.reading import Found, along, not_run
+from coterie.reproduce.lookup import Found, along, not_run
 
 
 @dataclass(frozen=True, slots=True)

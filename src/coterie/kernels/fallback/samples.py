@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from coterie import streams
+from coterie.core import streams
 from coterie.types import Floats, Ints, Longs
 
 

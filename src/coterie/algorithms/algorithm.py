@@ -1,0 +1,65 @@
+"""An algorithm is a value: a typed config, and how to train step by step from one saved state to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from coterie.core.records import Record
+from coterie.core.settings import Settings
+from coterie.data.training_set import Training
+from coterie.federated.costs import Tally
+from coterie.federated.federation import Federation
+from coterie.federated.trainer import Context, Trainer
+from coterie.models.recommender import Recommender
+
+Make = Callable[[Training, Any, Context], Trainer]
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    summary: str
+    settings: type[Settings]
+    train: Make | Federation
+    """How it is trained: on all data in one place, or as a federation."""
+    state: type[Record]
+    """What is carried from step to step."""
+    steps: Callable[..., int]
+    """settings -> how many steps there are."""
+    kernels: tuple[str, ...] | Callable[..., tuple[str, ...]] = ()
+    """Kernel families it needs, compiled before the clock starts; or settings -> families, where it depends on them."""
+    explicit: bool = False
+    """Whether it can learn from ratings, not only from what was chosen."""
+    paper: str = ""
+
+    @property
+    def federated(self) -> bool:
+        return isinstance(self.train, Federation)
+
+    def kernels_for(self, settings: Any) -> tuple[str, ...]:
+        return self.kernels(settings) if callable(self.kernels) else self.kernels
+
+
+def stepwise(start: Callable[..., Recommender], step: Callable[..., Recommender]) -> Make:
+    """Centralised training whose state is the model: start(training, settings, context), step(model, n, ...)."""
+
+    def make(training: Training, settings: Any, context: Context) -> Trainer:
+        return Trainer(
+            lambda: (start(training, settings, context), Tally()),
+            lambda model, n: (step(model, n, training, settings, context), Tally()),
+            lambda model: model,
+        )
+
+    return make
+
+
+def at_once(solve: Callable[..., Recommender]) -> Make:
+    """Centralised training in a single step."""
+
+    def make(training: Training, settings: Any, context: Context) -> Trainer:
+        return Trainer(
+            lambda: (None, Tally()), lambda _, n: (solve(training, settings, context), Tally()), lambda model: model
+        )
+
+    return make

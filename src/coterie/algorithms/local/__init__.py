@@ -1,0 +1,19 @@
+"""What a device does with its copy of a model, one file per model."""
+
+from __future__ import annotations
+
+import importlib
+
+from coterie.algorithms.local.learner import Learner
+from coterie.errors import UnknownName
+
+LEARNERS: dict[str, str] = {"gmf": "coterie.algorithms.local.gmf", "neumf": "coterie.algorithms.local.neumf"}
+
+
+def learner(model: str) -> Learner:
+    """The learner of a model by name."""
+    if model not in LEARNERS:
+        raise UnknownName("model", model, LEARNERS)
+    found = importlib.import_module(LEARNERS[model]).LEARNER
+    assert isinstance(found, Learner)
+    return found

@@ -1,0 +1,79 @@
+"""GMF on the device: w[N] is the output layer and, last, the bias."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coterie import kernels
+from coterie.algorithms.local import batched
+from coterie.algorithms.local.learner import Changes, Learner, Parameters
+from coterie.algorithms.local.samples import Samples
+from coterie.core import parallel
+from coterie.federated.federation import World
+from coterie.models.gmf import GMF
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def start(world: World) -> Parameters:
+    settings = world.settings
+    if settings.device == "cuda":
+        batched.find_device(settings.device)  # say now what is missing, not in the middle of a round
+    model = GMF.start(world.n_users, world.n_items, settings.embedding_size, world.seed, settings.start_scale)
+    parameters = Parameters(model.user_rows, model.item_rows, np.concatenate([model.output, model.bias]))
+    return parameters if settings.moments == "fresh" else parameters.with_moments()
+
+
+def train(world: World, given: Parameters, samples: Samples, rated: bool) -> Changes:
+    settings = world.settings
+    if settings.device == "cuda":
+        return batched.train(forward, world, given, samples, rated)
+    changes = Changes.room_for(given, samples)
+    kernel, how = kernels.load(family(settings)), ways(settings)
+
+    def part(first: int, last: int) -> None:
+        kernel.train(
+            samples.offsets, samples.items, samples.starts, samples.places, samples.targets,
+            given.user_rows, given.item_rows, given.dense, rated, settings.learning_rate, settings.reg, *how, first, last,
+            *changes,
+        )  # fmt: skip
+
+    parallel.over(part, samples.starts)
+    return changes
+
+
+def family(settings: Any) -> str:
+    """The kernels that train it."""
+    if settings.moments == "averaged":
+        return "gmf_moments"
+    return "gmf_users" if settings.sample_by_sample else "gmf_batches"
+
+
+def ways(settings: Any) -> tuple[int, ...]:
+    """What they want to know beside rate and regularisation."""
+    if settings.moments == "averaged":
+        return (settings.batch_size,)
+    return () if settings.sample_by_sample else (settings.batch_size, settings.optimizer == "adam")
+
+
+def forward(p: Tensor, q: Tensor, dense: Tensor) -> Tensor:
+    """h . (p * q) + b for a batch of every user, for PyTorch."""
+    return (q * (p * dense[:, :-1])[:, None, :]).sum(2) + dense[:, -1:]
+
+
+def model(world: World, parameters: Parameters) -> GMF:
+    if world.settings.moments == "averaged":
+        parameters = parameters.without_moments()
+    return GMF(parameters.user_rows, parameters.item_rows, parameters.dense[:-1], parameters.dense[-1:])
+
+
+def kernel_families(settings: Any) -> tuple[str, ...]:
+    if settings.device == "cuda":
+        return "samples", "sums"
+    return "samples", family(settings), "sums"
+
+
+LEARNER = Learner(start, train, model, kernel_families)

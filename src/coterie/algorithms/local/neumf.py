@@ -1,0 +1,82 @@
+"""NeuMF on the device: w[N] is everything but the rows, and a row holds both parts, so users are clustered on both together."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from coterie import kernels
+from coterie.algorithms.local import batched
+from coterie.algorithms.local.learner import Changes, Learner, Parameters
+from coterie.algorithms.local.samples import Samples
+from coterie.core import parallel
+from coterie.federated.federation import World
+from coterie.models.neumf import NeuMF, tower_sizes
+from coterie.types import Longs
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def start(world: World) -> Parameters:
+    settings = world.settings
+    if by_torch(settings):
+        batched.find_device(settings.device)  # say now what is missing, not in the middle of a round
+    made = NeuMF.start(
+        world.n_users, world.n_items, settings.embedding_size, settings.layers, world.seed, settings.start_scale
+    )
+    return Parameters(made.user_rows, made.item_rows, made.dense)
+
+
+def train(world: World, given: Parameters, samples: Samples, rated: bool) -> Changes:
+    settings, sizes = world.settings, sizes_of(world)
+    if by_torch(settings):
+        return batched.train(partial(forward, sizes.tolist()), world, given, samples, rated)
+    kernel, changes = kernels.load("neumf_users"), Changes.room_for(given, samples)
+
+    def part(first: int, last: int) -> None:
+        kernel.train(
+            samples.offsets, samples.items, samples.starts, samples.places, samples.targets,
+            given.user_rows, given.item_rows, given.dense, sizes,
+            rated, settings.learning_rate, settings.reg, first, last,
+            *changes,
+        )  # fmt: skip
+
+    parallel.over(part, samples.starts)
+    return changes
+
+
+def by_torch(settings: Any) -> bool:
+    """On a GPU, and where steps are not sample by sample: the kernel knows no batches."""
+    return bool(settings.device == "cuda" or not settings.sample_by_sample)
+
+
+def forward(sizes: list[int], p: Tensor, q: Tensor, dense: Tensor) -> Tensor:
+    """A batch of every user, for PyTorch: layers over one half of both rows, GMF over the other; `models.neumf` says where."""
+    import torch
+
+    (n, batch, width), at = q.shape, 0
+    half = width // 2
+    x = torch.cat([p[:, None, half:].expand(n, batch, half), q[:, :, half:]], 2)
+    for inner, outer in pairwise(sizes):
+        weights = dense[:, at : at + outer * inner].view(n, outer, inner)
+        biases = dense[:, None, at + outer * inner : at + outer * inner + outer]
+        x, at = torch.relu(torch.baddbmm(biases, x, weights.transpose(1, 2))), at + outer * inner + outer
+    top = torch.cat([x, p[:, None, :half] * q[:, :, :half]], 2)
+    return (top * dense[:, None, at:-1]).sum(2) + dense[:, -1:]
+
+
+def model(world: World, parameters: Parameters) -> NeuMF:
+    return NeuMF(parameters.user_rows, parameters.item_rows, parameters.dense, sizes_of(world))
+
+
+def sizes_of(world: World) -> Longs:
+    return tower_sizes(world.settings.embedding_size, world.settings.layers)
+
+
+def kernel_families(settings: Any) -> tuple[str, ...]:
+    return ("samples", "sums") if by_torch(settings) else ("samples", "neumf_users", "sums")
+
+
+LEARNER = Learner(start, train, model, kernel_families)

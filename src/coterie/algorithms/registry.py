@@ -1,0 +1,48 @@
+"""Every algorithm by name. A line here puts a file into the command line, the docs and the conformance tests."""
+
+from __future__ import annotations
+
+import importlib
+
+from coterie.algorithms.algorithm import Algorithm
+from coterie.errors import UnknownName
+
+ALGORITHMS: dict[str, str] = {
+    "fedavg": "coterie.algorithms.fedavg",
+    "fedfast": "coterie.algorithms.fedfast",
+    "fedavg+actvsamp": "coterie.algorithms.fedfast:ACTVSAMP_ALONE",
+    "fedavg+actvagg": "coterie.algorithms.fedfast:ACTVAGG_ALONE",
+    "fedbso": "coterie.algorithms.fedbso",
+    "sfpl": "coterie.algorithms.fpl:SEQUENTIAL",
+    "sfpl+": "coterie.algorithms.fpl:SEQUENTIAL_PLUS",
+    "pfpl": "coterie.algorithms.fpl:PARALLEL",
+    "pfpl+": "coterie.algorithms.fpl:PARALLEL_PLUS",
+    "fcf": "coterie.algorithms.fcf",
+    "fedmvmf": "coterie.algorithms.fedmvmf",
+    "fl-dssm": "coterie.algorithms.fltowers:DSSM",
+    "fl-clsm": "coterie.algorithms.fltowers:CLSM",
+    "sttfedrec-dssm": "coterie.algorithms.sttfedrec:DSSM",
+    "sttfedrec-clsm": "coterie.algorithms.sttfedrec:CLSM",
+    "random": "coterie.baselines.random",
+    "popular": "coterie.baselines.popular",
+    "bpr": "coterie.baselines.bpr",
+    "gmf": "coterie.baselines.gmf",
+    "neumf": "coterie.baselines.neumf",
+    "als": "coterie.baselines.als",
+    "ease": "coterie.baselines.ease",
+    "userknn": "coterie.baselines.neighbours:BY_USERS",
+    "itemknn": "coterie.baselines.neighbours:BY_ITEMS",
+    "multivae": "coterie.baselines.multivae",
+    "dssm": "coterie.baselines.towers:DSSM",
+    "clsm": "coterie.baselines.towers:CLSM",
+}
+
+
+def algorithm(name: str) -> Algorithm:
+    """The algorithm; its file is imported now and not before."""
+    if name not in ALGORITHMS:
+        raise UnknownName("algorithm", name, ALGORITHMS)
+    module, _, value = ALGORITHMS[name].partition(":")
+    found = getattr(importlib.import_module(module), value or "ALGORITHM")
+    assert isinstance(found, Algorithm)
+    return found

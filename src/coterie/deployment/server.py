@@ -1,0 +1,120 @@
+"""The server of a federation between parties, whatever carries its bytes: rounds with deadlines and a quorum, commits, measurements.
+
+A round counts when it is written down, before the next one begins: a server that is started again goes on after the last such round.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from coterie.algorithms.algorithm import Algorithm
+from coterie.algorithms.registry import algorithm
+from coterie.core.progress import SILENT, Watch
+from coterie.deployment import node_evaluation as judging
+from coterie.deployment.enrolment import Terms, Told, world_of
+from coterie.deployment.membership import STATUS, Attendance, Counted, Nodes
+from coterie.deployment.node import PartyEngine
+from coterie.deployment.server_config import Service
+from coterie.experiments import checkpoint, training
+from coterie.experiments import folder as disk
+from coterie.experiments.history import Journey, Point
+from coterie.federated.federation import World
+from coterie.federated.nodes import write_message
+from coterie.federated.rounds import n_rounds, trainer_on
+from coterie.federated.trainer import Context
+
+ACCEPTED = "accepted-{}.npz"
+
+
+def serve(
+    folder: Path, terms: Terms, nodes: Nodes, service: Service, told: Told | None = None, watch: Watch = SILENT
+) -> Point:
+    """Train to the end, or go on from where the folder says that training stands."""
+    federation, experiment, counted = terms.federation, terms.experiment, Counted.since(nodes, folder)
+    present = Attendance.taken(folder, terms, counted, service)
+    world = world_of(terms, present.members.told(()), told or Told())
+    engine = PartyEngine.over(present.homes, present.ask)
+    work = trainer_on(federation, world, engine, Context(world.seed, watch), by_round=True)
+    chosen = algorithm(experiment.choice.algorithm)
+    point = going_on(folder, chosen, terms, engine) or training.begin(work, world.n_users)
+    total, every = n_rounds(federation, world), experiment.course.evaluate_every
+    while True:
+        tell(folder, point, counted, total, "training")
+        if is_due(point.journey, every, total):
+            present.greet()
+            point = measured(point, world, present, engine, final=point.journey.round == total)
+            commit(folder, point, terms, engine)
+        if point.journey.round >= total:
+            break
+        present.greet()
+        point = training.step(work, point)
+        commit(folder, point, terms, engine)
+    disk.write_model(folder, federation.model(world, point.state))
+    disk.write_metrics(folder, point.journey.curve)
+    tell(folder, point, counted, total, "finished")
+    return point
+
+
+def is_due(journey: Journey, every: int, total: int) -> bool:
+    """Whether the model has to be measured, and was not: a server may have died before it wrote down what it heard."""
+    last = journey.curve[-1]["round"] if journey.curve else 0
+    n = journey.round
+    return n > last and (n == total or bool(every and n % every == 0))
+
+
+def measured(point: Point, world: World, present: Attendance, engine: PartyEngine, final: bool) -> Point:
+    """Nodes get the model, keep it for their people, and say what it is worth. Whoever is not there is not counted."""
+    letter = judging.letter(present.terms.federation, world, point.state, point.journey.round)
+    parts = {present.names[n]: write_message(part) for n, part in engine.parts(letter).items()}
+    back = present.send("show" if final else "measure", parts)
+    protocol, hosted = present.terms.experiment.protocol, present.hosted()
+    names = judging.measures(protocol)
+    said = list(
+        present.counted.heard("worth", back, lambda name, data: judging.Worth.heard(data, hosted[name], names)).values()
+    )
+    metrics, headline = judging.put_together(said), protocol.followed
+    if headline not in metrics:
+        return point
+    part = next(worth.part for worth in said if worth.people)
+    return replace(point, journey=point.journey.measured(part, metrics, headline))
+
+
+def commit(folder: Path, point: Point, terms: Terms, engine: PartyEngine) -> None:
+    """Write down that a round counts, and whose updates it was made of."""
+    mine = folder / ACCEPTED.format(point.journey.round)
+    disk.write_arrays(mine, {"accepted": engine.accepted})
+    checkpoint.write(folder, point, terms.run, terms.config)
+    for old in folder.glob(ACCEPTED.format("*")):
+        if old != mine:
+            old.unlink(missing_ok=True)
+
+
+def going_on(folder: Path, chosen: Algorithm, terms: Terms, engine: PartyEngine) -> Point | None:
+    """Where a server that was started before stands."""
+    point = checkpoint.read(folder, chosen.state, terms.run, terms.config, with_devices=False)
+    if point is not None:
+        name = ACCEPTED.format(point.journey.round)
+        engine.accepted[:] = disk.read_arrays(folder, name)["accepted"]
+    return point
+
+
+def tell(folder: Path, point: Point, counted: Counted, total: int, state: str) -> None:
+    """What `coterie status` shows."""
+    journey, counts = point.journey, counted.counts
+    about: dict[str, Any] = {
+        "state": state, "round": journey.round, "rounds": total, "nodes": len(counted.nodes.joined()),
+        "updates": journey.updates, "dropped": journey.dropped, "refused": dict(journey.refused + counted.refused),
+        "unanswered": counts["unanswered"], "bytes_up": counts["bytes_up"], "bytes_down": counts["bytes_down"],
+        "bytes_beside": counts["bytes_beside"], "metrics": _last(point),
+    }  # fmt: skip
+    disk.write_text(folder, STATUS, json.dumps(about, allow_nan=False) + "\n")
+
+
+def _last(point: Point) -> dict[str, Any]:
+    """The last measurement, and of which round and part it is."""
+    curve = point.journey.curve
+    costs = ("seconds", "updates", "bytes_up", "bytes_down")
+    return {name: value for name, value in curve[-1].items() if name not in costs} if curve else {}

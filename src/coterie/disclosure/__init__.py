@@ -1,8 +1,0 @@
-"""The disclosure report: what a curious server learns about the users of a run. pi is a disclosure rate, not a privacy guarantee."""
-
-from __future__ import annotations
-
-from coterie.disclosure.replay import report, save
-from coterie.disclosure.tables import Disclosure
-
-__all__ = ["Disclosure", "report", "save"]

@@ -1,0 +1,136 @@
+"""The Ray engine: shards of users on the actors of a cluster. What travels is one message a shard, and sums back.
+
+An actor has the histories of its users and nothing that changes: what devices keep travels with the message, as in this process.
+One that dies is started again on its shard, asked again, and the round goes on. Shards belong to whoever runs the
+simulation and are trusted to validate and to add up; a federation between parties is `runtime/flower`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from coterie.core.progress import Watch
+from coterie.data.training_set import Training
+from coterie.errors import ConfigError, MissingExtra
+from coterie.federated import aggregation as fusing
+from coterie.federated.aggregation import Heard, Limits
+from coterie.federated.federation import Asked, Exchange, Histories, Kept, World
+from coterie.federated.nodes import by_user, parts_of, read_message, read_reply, receive, share_out, write_message
+from coterie.federated.validation import Reply
+from coterie.types import Message
+
+Table = np.ndarray
+"""Bytes in the object store: shards on one machine read them where they are."""
+
+
+class Shard:
+    """What an actor is: a node and its users."""
+
+    def __init__(self, known: Sequence[Any], threads: int) -> None:
+        import ray
+
+        os.environ["COTERIE_THREADS"] = str(threads)
+        self.world, self.node = ray.get(list(known))
+
+    def add_up(self, exchange: Exchange, common: Table, own: bytes, kept: Kept, limits: Limits) -> Heard:
+        shared, mine = read_message(memoryview(common)), read_message(own)  # type: ignore[arg-type]
+        return fusing.hear_own(self.world, exchange, replace(mine, common=shared.common, kept=kept), self.node, limits)
+
+    def answer(self, asked: Asked, data: bytes, kept: Kept) -> tuple[bytes, Kept]:
+        return receive(self.world, asked, data, self.node, kept)
+
+    def make(self, make: Callable[[World, Histories], Kept]) -> tuple[np.ndarray, Kept]:
+        return self.node.users, make(self.world, self.node)
+
+
+@dataclass(frozen=True, slots=True)
+class RayEngine:
+    shards: Sequence[Any]
+    """Handles of actors, each a `Shard`."""
+    known: Sequence[Any]
+    """What they know, in the object store for as long as one of them may have to be started again."""
+
+    @classmethod
+    def over(cls, world: World, training: Training, watch: Watch) -> RayEngine:
+        ray, settings = joined(world.settings.cluster, watch), world.settings
+        has = ray.cluster_resources()
+        cores, gpus = int(has.get("CPU", 1)), has.get("GPU", 0) if getattr(settings, "device", "cpu") == "cuda" else 0
+        n = settings.nodes or cores
+        seen, nodes = share_out(world, training, n)
+        actor = ray.remote(Shard).options(
+            num_cpus=min(1, cores / n), num_gpus=min(1, gpus / n), max_restarts=-1, max_task_retries=-1,
+            scheduling_strategy="SPREAD",
+        )  # fmt: skip
+        whole = ray.put(seen)
+        known = [(whole, ray.put(node)) for node in nodes]
+        return cls([actor.remote(each, max(1, cores // n)) for each in known], known)
+
+    def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
+        import ray
+
+        return by_user(ray.get([shard.make.remote(make) for shard in self.shards]))
+
+    def call(self, exchange: Asked, message: Message) -> list[Reply]:
+        import ray
+
+        parts = list(parts_of(message, len(self.shards)))
+        asked = [self.shards[n].answer.remote(exchange, write_message(part), part.kept) for n, part in parts]
+        said = zip(parts, ray.get(asked), strict=True)
+        return [replace(read_reply(part, back), kept=kept) for (_, part), (back, kept) in said]
+
+    def added_up(self, exchange: Exchange, message: Message, limits: Limits) -> Heard:
+        """What shards heard of their own users: sums travel in place of updates."""
+        import ray
+
+        nobody = Message(message.round, message.users[:0], message.common, {}, message.exchange)
+        common = ray.put(np.frombuffer(write_message(nobody), np.uint8))
+        return fusing.added_up(
+            exchange,
+            ray.get([
+                self.shards[n].add_up.remote(
+                    exchange, common, write_message(replace(part, common={})), part.kept, limits
+                )
+                for n, part in parts_of(message, len(self.shards))
+            ]),
+        )  # fmt: skip
+
+
+def joined(address: str, watch: Watch) -> Any:
+    """Ray, with a cluster: the one named, the one of this process, or a new one on this machine."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # else it warns of restarts that need what `known` keeps
+    try:
+        import ray
+    except ImportError:
+        raise MissingExtra("engine=ray", "cluster") from None
+    if ray.is_initialized():
+        return ray
+    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    refuse_unreachable(address)
+    with watch.task("Starting Ray" if not address else f"Joining the cluster at {address}", None):
+        if address or os.environ.get("RAY_ADDRESS"):
+            ray.init(address or None, **quiet)
+        else:
+            ray.init(include_dashboard=False, **quiet)
+    return ray
+
+
+def refuse_unreachable(address: str) -> None:
+    """Ray itself tries for two minutes, and then ends the process."""
+    host, found, port = address.rpartition(":")
+    if not found or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.rpartition("/")[2], int(port)), timeout=5).close()
+    except OSError as error:
+        raise ConfigError(
+            f"setting 'cluster' is {address!r}, where no Ray cluster can be reached ({error.strerror or error}); "
+            "expected an address such as 10.0.0.5:6379. Start one with `ray start --head`, or leave it out."
+        ) from None

@@ -1,0 +1,91 @@
+"""A model judged by a protocol, and beside it by full ranking."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from coterie.core.progress import SILENT, Watch
+from coterie.data.interactions import Interactions
+from coterie.data.splits import Split
+from coterie.evaluation.bias import Bias, by_category
+from coterie.evaluation.candidates import Candidates
+from coterie.evaluation.metrics import overall, per_user
+from coterie.evaluation.protocols import Protocol
+from coterie.evaluation.ranking import Ranks, rank_all, rank_candidates
+from coterie.models.recommender import Recommender
+from coterie.types import Bools, Doubles, Ints, Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    metrics: dict[str, float]
+    """By the protocol."""
+    full: dict[str, float]
+    """By full ranking."""
+    users: Ints
+    table: dict[str, Doubles]
+    """Per user: the protocol's metrics, and `full:` those of full ranking where they differ."""
+    bias: dict[str, Bias] | None = None
+    """By category of items, over the lists of full ranking at the first cut-off."""
+
+
+def evaluate(
+    model: Recommender, split: Split, protocol: Protocol, candidates: Candidates | None, watch: Watch = SILENT
+) -> Evaluation:
+    """Judge on the test part; items of the training and validation parts are not recommended again."""
+    k = max(protocol.cutoffs)
+    popularity = np.bincount(split.train.items, minlength=split.train.n_items)
+    wanted = split.test.rows
+    with watch.task("Evaluating", int(np.count_nonzero(wanted.counts))) as advance:
+        whole = rank_all(model, split.seen(), wanted, split.test.n_items, k, advance)
+    full_table = per_user(whole, protocol.cutoffs)
+    full = (
+        means(full_table)
+        | means_of_served(full_table, whole.served)
+        | overall(whole, protocol.cutoffs, popularity, split.train.n_users)
+    )
+    bias = _bias(split.train, whole, protocol)
+    if candidates is None:
+        return Evaluation(full, full, whole.users, full_table, bias)
+    sampled = rank_candidates(model, candidates.by_user(), k)
+    table = per_user(sampled, protocol.cutoffs)
+    both = table | {f"full:{name}": values for name, values in full_table.items()}
+    return Evaluation(means(table) | means_of_served(table, sampled.served), full, whole.users, both, bias)
+
+
+def quick(
+    model: Recommender, protocol: Protocol, seen: Rows, held: Interactions, candidates: Candidates | None
+) -> dict[str, float]:
+    """The protocol's accuracy alone, for a curve while training."""
+    return means(by_person(model, protocol, seen, held.rows, held.n_items, candidates))
+
+
+def by_person(
+    model: Recommender, protocol: Protocol, seen: Rows, wanted: Rows, n_items: int, candidates: Candidates | None
+) -> dict[str, Doubles]:
+    """The protocol's accuracy for everybody who is tested: among candidates, or all items where there are none."""
+    k = max(protocol.cutoffs)
+    ranks: Ranks = (
+        rank_all(model, seen, wanted, n_items, k) if candidates is None else rank_candidates(model, candidates, k)
+    )
+    return per_user(ranks, protocol.cutoffs)
+
+
+def means(table: dict[str, Doubles]) -> dict[str, float]:
+    return {name: float(values.mean()) for name, values in table.items()}
+
+
+def means_of_served(table: dict[str, Doubles], served: Bools) -> dict[str, float]:
+    """Beside the means over everybody, those over the users whom the model serves; nothing where it serves all, or none."""
+    if served.all() or not served.any():
+        return {}
+    return {f"served:{name}": float(values[served].mean()) for name, values in table.items()}
+
+
+def _bias(train: Interactions, whole: Ranks, protocol: Protocol) -> dict[str, Bias] | None:
+    if not protocol.category_bias or train.item_categories is None:
+        return None
+    listed = whole.top[:, : protocol.cutoffs[0]]
+    return by_category(train.items, listed[listed >= 0], train.item_categories)

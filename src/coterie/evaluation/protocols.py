@@ -1,0 +1,116 @@
+"""Protocols by name: how data is split, what a test item is ranked against, and at which cut-offs."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from coterie.core.settings import Settings
+from coterie.data.splits import Rule
+from coterie.errors import UnknownName
+
+ACCURACY = ("HR", "NDCG", "MRR", "P", "R", "F1", "AUC")
+WITHOUT_CUTOFF = ("AUC",)
+DIVERSITY = ("IC", "Gini", "Pop")
+
+
+class Protocol(Settings):
+    split: Rule = "leave-one-out"
+    """What is held out: leave-one-out, temporal, global-time, random, or own (files)."""
+    fraction: float = Field(0.2, gt=0, lt=1)
+    """Share held out by temporal, global-time and random."""
+    candidates: int = Field(0, ge=0)
+    """Sampled negatives a test item is ranked against; 0 ranks all items."""
+    candidates_for: Literal["user", "item"] = "user"
+    """Whether so many are sampled for every user, or for every one of a user's test items."""
+    candidates_file: str | None = None
+    """Published test pairs and negatives in NCF's format, instead of sampled ones."""
+    cutoffs: tuple[int, ...] = Field((10,), min_length=1)
+    """Lengths of the recommendation list."""
+    headline: tuple[str, ...] = Field(("HR", "NDCG"), min_length=1)
+    """The metrics shown first; the first of accuracy is followed while training."""
+    category_bias: bool = False
+    """Tell which categories of items training and lists lean to, where the data has categories."""
+    validation: bool = False
+    """Carve a validation part out of the training part and measure on it while training."""
+    test_file: str | None = None
+    """The test part of split=own."""
+    validation_file: str | None = None
+    """The validation part of split=own."""
+
+    @field_validator("cutoffs", "headline", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            value = value.split(",")
+        return value if isinstance(value, (list, tuple)) else (value,)
+
+    @field_validator("cutoffs")
+    @classmethod
+    def _positive(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if min(value) < 1:
+            raise ValueError("cut-offs are list lengths, at least 1")
+        return tuple(sorted(set(value)))
+
+    @field_validator("headline")
+    @classmethod
+    def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := set(value) - {*ACCURACY, *DIVERSITY}:
+            raise ValueError(f"{min(unknown)!r} is none of {', '.join((*ACCURACY, *DIVERSITY))}")
+        return value
+
+    @model_validator(mode="after")
+    def _files_belong_to_their_split(self) -> Protocol:
+        if self.split == "own" and self.candidates_file:
+            raise ValueError(
+                "split=own and candidates_file both say what is tested; expected one of them. Leave one out"
+            )
+        if self.split == "own" and not self.test_file:
+            raise ValueError("split=own needs a test part, and test_file is not set. Pass --set test_file=PATH")
+        if self.split != "own" and (self.test_file or self.validation_file):
+            raise ValueError(
+                f"test_file and validation_file belong to split=own; split is {self.split}. Pass --set split=own"
+            )
+        return self
+
+    @property
+    def followed(self) -> str:
+        """The metric that is followed while training."""
+        return _at(next((name for name in self.headline if name in ACCURACY), "NDCG"), self.cutoffs[0])
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Names of the metrics shown first, such as HR@10."""
+        return tuple(dict.fromkeys(_at(name, k) for k in self.cutoffs for name in self.headline))
+
+
+def _at(name: str, k: int) -> str:
+    return name if name in WITHOUT_CUTOFF else f"{name}@{k}"
+
+
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "loo-50": {"split": "leave-one-out", "candidates": 50},  # FedFast, Section 4
+    "loo-99": {"split": "leave-one-out", "candidates": 99},  # NCF
+    "loo-100": {"split": "leave-one-out", "candidates": 100, "cutoffs": (20,)},  # FedBSO
+    "holdout": {  # FPL, Section 5
+        "split": "temporal",
+        "fraction": 0.2,
+        "headline": ("P", "R", "IC", "Gini"),
+        "category_bias": True,
+    },
+    "holdout-10": {  # STTFedRec, Section 4.1: ten items that a user did not click for every one held out
+        "split": "temporal",
+        "fraction": 0.2,
+        "candidates": 10,
+        "candidates_for": "item",
+        "headline": ("AUC", "P", "NDCG"),
+    },
+    "full": {"split": "leave-one-out", "candidates": 0},
+}
+
+
+def protocol(name: str, changes: dict[str, Any]) -> Protocol:
+    if name not in PROTOCOLS:
+        raise UnknownName("protocol", name, PROTOCOLS)
+    return Protocol.of(PROTOCOLS[name] | changes)

@@ -1,0 +1,271 @@
+"""One round on one screen: sample, ask, answer, validate, reduce, finish."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from coterie.core import streams
+from coterie.data.training_set import Training
+from coterie.errors import ConfigError
+from coterie.federated import aggregation as fusing
+from coterie.federated import availability
+from coterie.federated.aggregation import Heard, Limits
+from coterie.federated.costs import Tally
+from coterie.federated.federation import Asked, Exchange, Federation, Histories, Kept, Relay, World
+from coterie.federated.secagg import exposure as clear
+from coterie.federated.secagg import server as rings
+from coterie.federated.secagg.ring import FEWEST
+from coterie.federated.trainer import Context, Trainer
+from coterie.federated.validation import Reply
+from coterie.models.recommender import Recommender
+from coterie.types import Bools, Ints, Message
+
+OPENING = 255
+"""The number of the exchange before the first round."""
+DEVICES = "devices"
+MOST_USERS = 1 << 17
+"""A larger cohort could overflow the integer sums."""
+
+
+class Engine(Protocol):
+    def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
+        """What all devices make for themselves, by user."""
+
+    def call(self, exchange: Asked, message: Message) -> list[Reply]:
+        """Messages out, replies in."""
+
+
+def play(
+    world: World,
+    exchange: Exchange,
+    state: Any,
+    cohort: Ints,
+    t: int,
+    engine: Engine,
+    number: int = 0,
+    absent: Bools | None = None,
+) -> tuple[Any, Tally]:
+    """One exchange with a cohort. If nobody's update is accepted the state stays as it was.
+
+    The server's functions never see what is private; of that, only rows of users whose update was accepted become new ones.
+    """
+    keep_it = getattr(engine, "keeps", False)  # nodes do: what is private is not here
+    kept = {} if keep_it else _kept(state, cohort)
+    message = replace(asked(world, exchange, state, cohort, t, engine), exchange=number, kept=kept)
+    server, world = state.as_seen_by(exchange.role), world.seen_by(exchange.role)
+    if in_rings(world, exchange):
+        heard = rings.hear(world, exchange, server, message, engine.call, absent)
+    else:
+        there = message if absent is None or not absent.any() else message.to(~absent)
+        heard = _heard(world, exchange, there, engine, Limits.of(world, exchange, server))
+    tally = heard.tally(cohort, message)
+    if not tally.accepted:
+        return state, tally
+    after = state.with_part_of(exchange.role, exchange.finish(world, server, heard.sums, heard.delegates, t))
+    if not keep_it:
+        return _put_back(after, state, heard), tally
+    engine.settle(t, number, heard.delegates.users)  # type: ignore[attr-defined]
+    return after, tally
+
+
+def _heard(world: World, exchange: Exchange, message: Message, engine: Engine, limits: Limits) -> Heard:
+    """In the quickest way that the engine has; all have the same bits."""
+    node, added_up = _alone(engine), getattr(engine, "added_up", None)
+    if not len(message.users):
+        return fusing.hear(world, exchange, message, engine.call, limits)
+    if added_up is not None and exchange.together is not None:
+        heard: Heard = added_up(exchange, message, limits)
+        return heard
+    fused = exchange.fused(world, message, node) if node else None
+    if fused is not None:
+        return fusing.of_fused(fused, limits.sizes)
+    return fusing.hear(world, exchange, message, engine.call, limits)
+
+
+def play_round(federation: Federation, here: World, state: Any, t: int, engine: Engine) -> tuple[Any, Tally]:
+    """All exchanges of a round, with those who are there."""
+    cohort, absent = _cohort(federation, here, state.without_private(), t)
+    if not len(cohort):
+        return state, Tally()
+    _refuse_cohort(here, cohort)
+    tally, here = Tally(cohort), availability.generous(here)
+    for number, exchange in enumerate(federation.exchanges):
+        if isinstance(exchange, Relay):
+            state = pass_on(here, exchange, state, t, engine)
+            continue
+        state, costs = play(here, exchange, state, cohort, t, engine, number, absent)
+        tally = tally.and_then(costs)
+    return state, tally
+
+
+def in_rings(world: World, exchange: Exchange) -> bool:
+    return world.settings.protect == "ring" and exchange.ring is not None
+
+
+def asked(world: World, exchange: Exchange, state: Any, cohort: Ints, t: int, engine: Engine) -> Message:
+    """What all servers that have something to say send the cohort."""
+    message = None
+    for role, ask in ((exchange.role, exchange.ask), *exchange.beside):
+        said = ask(world.seen_by(role), state.as_seen_by(role), cohort, t)
+        _write_down(engine, t, role, DEVICES, said.common | said.own)
+        message = said if message is None else message.and_from(said)
+    assert message is not None
+    return message
+
+
+def pass_on(world: World, relay: Relay, state: Any, t: int, engine: Engine) -> Any:
+    """One server tells another; each sees its own part of the state."""
+    before, told = relay.tell(world.seen_by(relay.sender), state.as_seen_by(relay.sender), t)
+    _write_down(engine, t, relay.sender, relay.receiver, told)
+    state = state.with_part_of(relay.sender, before)
+    after = relay.hear(world.seen_by(relay.receiver), state.as_seen_by(relay.receiver), told, t)
+    return state.with_part_of(relay.receiver, after)
+
+
+def _write_down(engine: Engine, t: int, sender: str, receiver: str, arrays: dict[str, np.ndarray]) -> None:
+    """Of an engine that keeps a transcript."""
+    transcript = getattr(engine, "write_down", None)
+    if transcript is not None:
+        transcript(t, sender, receiver, arrays)
+
+
+def _kept(state: Any, users: Ints) -> Kept:
+    return {name: getattr(state, name)[users] for name in state.private}
+
+
+def _put_back(after: Any, before: Any, heard: Heard) -> Any:
+    """The next state with what devices keep: of those accepted what they made of the round, of others what they had."""
+    if not before.private:
+        return after
+    private = {name: getattr(before, name).copy() for name in before.private}
+    for users, kept in heard.kept:
+        for name, rows in kept.items():
+            private[name][users] = rows
+    return replace(after, **private)
+
+
+def _alone(engine: Engine) -> Histories | None:
+    """The node that hosts everybody, of an engine that has one and nothing between it and the server."""
+    return getattr(engine, "alone", None)
+
+
+def trainer_on(
+    federation: Federation, world: World, engine: Engine, context: Context, by_round: bool = False
+) -> Trainer:
+    """The same on any engine. `by_round`: a step is a round, whatever the algorithm counts in."""
+    clear.say(federation, world, context)
+
+    def start() -> tuple[Any, Tally]:
+        state, opening = (
+            replace(federation.start(world), **engine.gather(federation.devices)),
+            federation.opening(world),
+        )
+        if opening is None:
+            return state, Tally()
+        everybody = np.flatnonzero(world.members).astype(np.int32)
+        state, tally = play(world, opening, state, everybody, 0, engine, OPENING)
+        if not tally.accepted:
+            context.watch.say(f"before the first round: {_why_nothing(tally)}")
+        return state, tally
+
+    refused_before, total = False, n_rounds(federation, world)  # many refused rounds in a row are said once
+    a_step = 1 if by_round else federation.rounds_a_step(world)
+
+    def step(state: Any, n: int) -> tuple[Any, Tally]:
+        nonlocal refused_before
+        ts = range((n - 1) * a_step, n * a_step)
+        node = _alone(engine)
+        plain = world.settings.protect == "none" and availability.always(world)
+        turns = federation.in_turn(world, node, state, ts) if node and plain else None
+        if turns is not None:
+            tally = fusing.tally_of(world, _only(federation), state.without_private(), turns)
+            state = turns.state
+        else:
+            state, tally = play_round(federation, availability.those_here(world, ts[0], total), state, ts[0], engine)
+            for t in ts[1:]:
+                state, costs = play_round(federation, availability.those_here(world, t, total), state, t, engine)
+                tally = tally.and_round(costs)
+        if not tally.accepted and not refused_before:
+            context.watch.say(f"round {n}: {_why_nothing(tally)}; the model stays as it was")
+        refused_before = not tally.accepted
+        return state, tally
+
+    def model(state: Any) -> Recommender:
+        made, serve = federation.model(world, state), federation.serve
+        return made if serve is None else replace(made, **engine.gather(lambda at, node: serve(at, state, node)))  # type: ignore[type-var]
+
+    return Trainer(start, step, model)
+
+
+def world_of(training: Training, settings: Any, seed: int, federation: Federation | None = None) -> World:
+    """What is there before a federation begins; without one, only what all have in common."""
+    members, told = training.positives.counts > 0, federation and federation.told(training, settings)
+    return World(
+        settings,
+        seed,
+        training.n_users,
+        training.n_items,
+        members,
+        training.user_features,
+        len(training.positives.items),
+        content=told[0] if told else None,
+        on_devices=told[1] if told else None,
+        presence=training.presence,
+    )
+
+
+def _only(federation: Federation) -> Exchange:
+    (exchange,) = federation.exchanges
+    assert isinstance(exchange, Exchange)
+    return exchange
+
+
+def _cohort(federation: Federation, world: World, state: Any, t: int) -> tuple[Ints, Bools | None]:
+    """Who is asked in a round, and who of them is not heard."""
+    if not world.present.any():
+        return np.empty(0, np.int32), None
+    cohort = federation.sample(availability.generous(world), state, t)
+    enough = len(federation.sample(world, state, t)) if world.settings.over_select else len(cohort)
+    unheard = [
+        gone for gone in (_absent(world, cohort, t), availability.late(world, cohort, t, enough)) if gone is not None
+    ]
+    return cohort, np.logical_or.reduce(unheard) if unheard else None
+
+
+def n_rounds(federation: Federation, world: World) -> int:
+    """All of a training; of an algorithm that counts in epochs, those of all epochs."""
+    steps: int = getattr(world.settings, "rounds", 0) or getattr(world.settings, "epochs", 1)
+    return steps * federation.rounds_a_step(world)
+
+
+def _absent(world: World, cohort: Ints, t: int) -> Bools | None:
+    """Who of the cohort drops out this round: everybody tosses a coin of its own."""
+    rate = world.settings.drop_out
+    if not rate:
+        return None
+    coins = streams.words(streams.keys(world.seed, "drop-out", t, last=cohort), 0) >> np.uint64(11)
+    gone: Bools = coins < np.uint64(rate * 2.0**53)
+    return gone
+
+
+def _why_nothing(tally: Tally) -> str:
+    if not tally.refused:
+        return "nobody of the cohort answered"
+    reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(tally.refused.items()))
+    return f"every update was refused ({reasons})"
+
+
+def _refuse_cohort(world: World, cohort: Ints) -> None:
+    if len(cohort) > MOST_USERS:
+        raise ConfigError(
+            f"a round of {len(cohort):,} users could overflow integer sums; expected at most {MOST_USERS:,}. Lower participation."
+        )
+    if world.settings.protect == "ring" and len(cohort) < FEWEST:
+        raise ConfigError(
+            f"protect is 'ring', and a round of {len(cohort)} {'user' if len(cohort) == 1 else 'users'} cannot hide any of them; "
+            f"expected at least {FEWEST}. Raise users_a_round or participation, or set protect=none."
+        )

@@ -1,0 +1,182 @@
+"""A cohort heard in rings: every ring adds up its members' numbers in secret, and the server has the sum of the rings' sums."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from coterie.core import streams
+from coterie.federated.aggregation import Heard, kept_of
+from coterie.federated.federation import Asked, Delegates, Exchange, InRing, Kept, Sums, World
+from coterie.federated.secagg.client import ORDER, WAYS, About, Stage, length_of, parts_of_nobody, rows_of
+from coterie.federated.secagg.member import Terms
+from coterie.federated.secagg.ring import Added, Columns, Expected, GivenUp, Ring, announced, fewest
+from coterie.federated.validation import Reply
+from coterie.federated.wire import message_size
+from coterie.types import Bools, Ints, Message, Sizes
+
+GIVEN_UP = "ring given up"
+VANISHING = ("announce", "deal", "upload")
+"""The stages before which whoever drops out is gone."""
+Call = Callable[[Asked, Message], list[Reply]]
+
+
+def hear(
+    world: World, exchange: Exchange, server: object, message: Message, call: Call, absent: Bools | None = None
+) -> Heard:
+    """What is left of an exchange: sums over everybody who stayed, and nothing of anybody."""
+    ring, sizes = exchange.ring, exchange.sizes(world, server)
+    assert ring is not None
+    gone = leaving(world, message, absent)
+    every = np.arange(sizes.items, dtype=np.int32)
+    total, parts = parts_of_nobody(world, exchange, message, sizes, every), []
+    for number, users in enumerate(of_cohort(message.users, world.settings.ring_size, world.seed, message.round)):
+        talk = Talk(exchange, message, call, gone)
+        try:
+            rows, added = added_up(world, exchange, sizes, number, users, talk)
+        except GivenUp:
+            stayed = sum(user not in gone for user in users.tolist())
+            parts.append(Heard({}, nobody(sizes), talk.up, +Counter({GIVEN_UP: stayed}), (), talk.down))
+            continue
+        for name, numbers in split(total, ring, rows, added).items():
+            if name in ring.by_item:
+                total[name][rows] += numbers
+            else:
+                total[name] += numbers
+        parts.append(Heard({}, delegates(added, sizes), talk.up, Counter(), talk.kept_by(added.users), talk.down))
+    heard = parts[0]
+    for part in parts[1:]:
+        heard = heard.and_part(part)
+    return replace(heard, sums=ring.back(world, total))
+
+
+def of_cohort(users: Ints, size: int, seed: int, t: int) -> list[Ints]:
+    """Rings of about the same size in a random order, none larger than `size`."""
+    n = -(-len(users) // size)
+    return np.array_split(streams.at(seed, "rings", t).permutation(users), n) if n else []
+
+
+def leaving(world: World, message: Message, absent: Bools | None) -> dict[int, int]:
+    """Before which stage each of those leaves who drop out."""
+    if absent is None:
+        return {}
+    users = message.users[absent]
+    words = streams.words(streams.keys(world.seed, "leaves", message.round, last=users), 0)
+    stages = streams.below(words, np.full(len(users), len(VANISHING)))
+    return dict(zip(users.tolist(), stages.tolist(), strict=True))
+
+
+def added_up(
+    world: World, exchange: Exchange, sizes: Sizes, number: int, users: Ints, talk: Talk
+) -> tuple[Ints, Added]:
+    """One ring: the rows that it adds up, and their sum."""
+    settings, message, ring = world.settings, talk.message, exchange.ring
+    assert ring is not None
+    union = settings.ring_rows == "union" and bool(sizes.items) and ring.rows is None
+    about = About(number, WAYS.index(settings.ring_way), int(union), *sizes)
+    talk.common = {"ring": np.array(about, np.int64)}
+    beside: Expected = {"touched": (np.uint8, (-(-sizes.items // 8),))} if union else {}
+    said = announced(talk.ask, users, beside)
+    touched = np.bitwise_or.reduce([answer["touched"] for answer in said.values()]) if union else None
+    rows = rows_of(world, exchange, number, sizes.items, touched)
+    about = about._replace(length=length_of(world, exchange, message, sizes, rows))
+    talk.common = {"ring": np.array(about, np.int64)} | ({} if touched is None else {"rows": touched})
+    clear: Expected = (
+        {"samples": (np.int64, ()), "user_rows": (np.int32, (sizes.user_width,))} if exchange.clear else {}
+    )
+    terms = Terms(message.round, message.exchange, number, about.length, settings.ring_way)
+    keys = {user: answer["key"].tobytes() for user, answer in said.items()}
+    return rows, Ring(terms, talk.ask, fewest(len(users)), clear).add_up(keys)
+
+
+@dataclass(slots=True)
+class Talk:
+    """What a server and the members of a ring say to each other through an engine, and what it weighs."""
+
+    exchange: Exchange
+    message: Message
+    call: Call
+    gone: dict[int, int]
+    common: Columns = field(default_factory=dict)
+    up: int = 0
+    down: int = 0
+    kept: list[Reply] = field(default_factory=list)
+    """Replies with what devices keep."""
+
+    def ask(self, stage: str, users: Ints, own: Columns) -> dict[int, Columns]:
+        order = np.argsort(users)
+        sent = self._message(stage, users[order], {name: column[order] for name, column in own.items()})
+        self.down += message_size(sent) * len(users) - (message_size(self.message) if stage == "announce" else 0) * len(
+            users
+        )
+        there = np.array([self._is_there(user, stage) for user in sent.users.tolist()], bool)
+        replies = self.call(Stage(stage, self.exchange), sent.to(there)) if there.any() else []
+        found: dict[int, Columns] = {}
+        for reply in replies:
+            found |= self._read(reply, stage)
+        return found
+
+    def _message(self, stage: str, users: Ints, own: Columns) -> Message:
+        if stage == "announce":  # with all that an update is made of
+            part = self.message.to(np.searchsorted(self.message.users, users))
+            return replace(part, common=part.common | self.common)
+        return Message(self.message.round, users, self.common, own, self.message.exchange)
+
+    def _is_there(self, user: int, stage: str) -> bool:
+        before = VANISHING.index(stage) if stage in VANISHING else len(VANISHING)
+        return user not in self.gone or before < self.gone[user]
+
+    def _read(self, reply: Reply, stage: str) -> dict[int, Columns]:
+        """The answers in a reply, by user; nobody speaks for others."""
+        columns, tag = reply.columns, ORDER.index(stage)
+        if columns is None or (reply.round, reply.exchange) != (self.message.round, self.message.exchange):
+            return {}
+        if any(name not in columns or columns[name].ndim != 1 for name in ("users", "stage")):
+            return {}  # of nobody, or nonsense
+        n = len(columns["users"])
+        if columns["users"].dtype != np.int32 or any(
+            not column.ndim or len(column) != n for column in columns.values()
+        ):
+            return {}
+        self.up += (
+            message_size(Message(reply.round, columns["users"], {}, {k: v for k, v in columns.items() if k != "users"}))
+            * n
+        )
+        if stage == "upload" and reply.kept:
+            self.kept.append(reply)
+        mine = set(reply.asked.tolist())
+        said = {name: column for name, column in columns.items() if name not in ("users", "stage")}
+        return {
+            user: {name: column[k] for name, column in said.items()}
+            for k, user in enumerate(columns["users"].tolist())
+            if user in mine and columns["stage"][k] == tag
+        }
+
+    def kept_by(self, users: Ints) -> tuple[tuple[Ints, Kept], ...]:
+        """What the devices of some users keep."""
+        return tuple(kept_of(reply, users) for reply in self.kept)
+
+
+def split(total: Sums, ring: InRing, rows: Ints, added: Added) -> Sums:
+    """The sums that a row of numbers stands for; of item tables some rows."""
+    found, at, numbers = {}, 0, added.numbers.view(np.int64)
+    for name, whole in total.items():
+        shape = (len(rows), *whole.shape[1:]) if name in ring.by_item else whole.shape
+        size = int(np.prod(shape))
+        found[name] = numbers[at : at + size].reshape(shape)
+        at += size
+    return found
+
+
+def delegates(added: Added, sizes: Sizes) -> Delegates:
+    """Who counts, and what they said in the clear."""
+    n = len(added.users)
+    rows = added.beside.get("user_rows", np.empty((n, sizes.user_width), np.int32))
+    return Delegates(added.users, added.beside.get("samples", np.ones(n, np.int64)), rows)
+
+
+def nobody(sizes: Sizes) -> Delegates:
+    return Delegates(np.empty(0, np.int32), np.empty(0, np.int64), np.empty((0, sizes.user_width), np.int32))

@@ -1,0 +1,197 @@
+"""The report of a run: its own rounds once more, figures by pi, and the words that must stand in it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import coterie
+from coterie import attacks as disclosure
+from coterie.attacks.replay import Replay, by_rate
+from coterie.attacks.tables import EVERYTHING, WARNING, brief, markdown, notes
+from coterie.core.progress import SILENT
+from coterie.errors import ConfigError, RunError
+from coterie.experiments.config import Experiment
+from coterie.experiments.folder import read_config
+from coterie.experiments.preparation import prepare
+
+SMALL = {"embedding_size": 6, "epochs": 3}
+
+
+class Recorder:
+    """A server that only keeps what it sent out."""
+
+    def __init__(self) -> None:
+        self.sent: list[np.ndarray] = []
+
+    def hear(self, heard) -> None:
+        self.sent.append(heard.sent["item_rows"].copy())
+
+
+def pfpl(people, out, **changes):
+    return coterie.run("pfpl+", people, out=out, **(SMALL | changes))
+
+
+@pytest.mark.parametrize(("name", "rounds"), [("pfpl+", 3), ("fcf", 3)])
+def test_the_rounds_are_those_of_the_run(people, tmp_path, name, rounds):
+    """What goes out in the round after the last is the run's model, bit for bit."""
+    length = {"epochs": 3} if name == "pfpl+" else {"rounds": 3}
+    run = coterie.run(name, people, out=tmp_path / "run", embedding_size=6, seed=4, **length)
+    ready = prepare(Experiment.of(read_config(tmp_path / "run")), people, SILENT)
+    recorder = Recorder()
+    replay = replace(Replay.of(ready), dossier=recorder)
+    assert list(replay.play([2, rounds + 1], SILENT)) == [2, rounds + 1]
+    assert recorder.sent[-1].tobytes() == run.model.item_rows.tobytes()
+    assert recorder.sent[0].tobytes() != run.model.item_rows.tobytes()
+
+
+def test_report_of_a_run(people, tmp_path):
+    run = pfpl(people, tmp_path / "run")
+    found = disclosure.report(run, (2, 20), data=people)
+    for k in (2, 20):
+        assert found.of("bias-sign", k).precision == 1.0
+    recalls = [found.of("bias-sign", k).recall for k in (2, 20)]
+    assert recalls[0] < recalls[1]
+    assert recalls[1] > 0.95
+    assert found.of("bias-sign", 20).popular_precision < 0.6
+    assert found.of("factor-sign", 20).precision > 0.95
+    assert {line.rounds for line in found.lines} == {2, 20}
+    assert {line.pi for line in found.lines} == {"all"}
+    assert found.about["rounds_of_the_run"] == 3
+    assert "Users heard, by rounds: 200 after 2, 200 after 20." in notes(found)
+    assert "The run itself ends after round 3; later ones are as if it had gone on." in notes(found)
+    assert disclosure.report(tmp_path / "run", (2,), data=people).lines == tuple(
+        n for n in found.lines if n.rounds == 2
+    )
+
+
+def test_the_words_stand_in_the_report(people, tmp_path):
+    pfpl(people, tmp_path / "run", disclosure=0.5)
+    found = disclosure.report(tmp_path / "run", (1,), data=people)
+    disclosure.save(found, tmp_path / "run")
+    assert WARNING == "pi is a disclosure rate, not a privacy guarantee."
+    text = (tmp_path / "run" / "disclosure.md").read_text()
+    assert text == markdown(found)
+    assert f"{WARNING} Here disclosure=0.5." in text
+    saved = json.loads((tmp_path / "run" / "disclosure.json").read_text())
+    assert saved["warning"] == WARNING
+    assert saved["figures"][0]["attacker"] == "bias-sign"
+    assert saved["figures"][0]["precision"] == 1.0
+    for attacker in found.attackers:
+        assert sum(f"| {attacker} |" in line for line in text.splitlines()) == 2  # its figures, and what it uses
+
+
+def test_users_are_told_apart_by_their_own_rate(people, tmp_path):
+    pfpl(people, tmp_path / "run", disclosure="choice(0, 1)")
+    found = disclosure.report(tmp_path / "run", (10,), data=people)
+    assert {line.pi for line in found.lines} == {"all", "0", "1"}
+    header, rows = brief(found)
+    assert header[2:4] == ["pi", "claims"]
+    assert [row[2] for row in rows[:3]] == ["all", "0", "1"]
+    assert rows[1][3:5] == ["0.0", "-/-"]
+    nothing, everything, whole = (found.of("bias-sign", 10, pi) for pi in ("0", "1", "all"))
+    assert (nothing.claims, nothing.precision, nothing.recall) == (0.0, None, 0.0)
+    assert (everything.precision, everything.claimed_users) == (1.0, everything.users)
+    assert nothing.users + everything.users == whole.users
+    assert everything.recall > 0.9
+    shared = everything.recall * everything.users / whole.users
+    assert whole.recall == pytest.approx(shared)
+
+
+def test_many_rates_are_put_into_tenths():
+    pi = np.array([0.0, 0.05, 0.1, 0.19, *np.linspace(0.5, 0.59, 9), 1.0, 0.95, 0.3])
+    heard = np.ones(len(pi), bool)
+    heard[-1] = False
+    groups = by_rate(pi, heard)
+    assert {name: int(who.sum()) for name, who in groups.items()} == {
+        "0 to 0.1": 2,
+        "0.1 to 0.2": 2,
+        "0.5 to 0.6": 9,
+        "0.9 to 1": 2,
+    }
+    assert by_rate(np.array([0.3, 0.3, 0.7]), np.array([True, True, False])) == {}
+    assert by_rate(None, heard) == {}
+
+
+def test_rates_that_change_count_on_average(people, tmp_path):
+    """Everybody discloses nothing, then from the second epoch on everything: on average over four rounds 3/4."""
+    lines = [f"{user},0,1\n{user},1,2\n" for user in people.user_ids[:150]]
+    (tmp_path / "rates.csv").write_text("user_id,disclosure,epoch\n" + "".join(lines))
+    pfpl(people, tmp_path / "run", disclosure=0.25, disclosure_file=str(tmp_path / "rates.csv"))
+    found = disclosure.report(tmp_path / "run", (1, 4), data=people)
+    assert {line.pi for line in found.lines if line.rounds == 1} == {"all", "0", "0.25"}
+    assert {line.pi for line in found.lines if line.rounds == 4} == {"all", "0.25", "0.75"}
+    assert found.of("bias-sign", 1, "0").claims == 0
+
+
+def test_private_items_are_told_by_no_sign_but_are_left_over(people, tmp_path):
+    """All that the first hundred people did is private, though their rate is 1: to a server it is as if it were 0."""
+    frame = people.to_frame()
+    some = frame[frame["user_id"].isin(people.user_ids[:100])]
+    some[["user_id", "item_id"]].to_csv(tmp_path / "private.csv", index=False)
+    pfpl(people, tmp_path / "run", private_items=str(tmp_path / "private.csv"))
+    found = disclosure.report(tmp_path / "run", (60,), data=people)
+    signs, left = found.of("bias-sign", 60), found.of("never-down", 60)
+    assert (signs.users, signs.claimed_users, signs.precision) == (200, 100, 1.0)
+    assert left.precision > 0.95
+    assert left.recall == 1.0
+
+
+def test_fcf_gives_everything_away_in_one_round(people, tmp_path):
+    coterie.run("fcf", people, out=tmp_path / "run", rounds=2, embedding_size=6)
+    found = disclosure.report(tmp_path / "run", data=people)
+    assert {line.rounds for line in found.lines} == {1}
+    first = found.of("fcf", 1)
+    assert first.precision > 0.99
+    assert first.recall > 0.99
+    assert first.popular_precision < 0.6
+    assert EVERYTHING in markdown(found)
+
+
+def test_a_sequential_run_is_listened_to_round_by_round(people, tmp_path):
+    coterie.run("sfpl+", people, out=tmp_path / "run", epochs=1, embedding_size=6)
+    figures = disclosure.report(tmp_path / "run", (40,), data=people).of("bias-sign", 40)
+    assert 20 < figures.users <= 40
+    assert (figures.precision, figures.claimed_users) == (1.0, figures.users)
+
+
+def test_a_run_that_began_with_another_ones_weights(people, tmp_path):
+    pfpl(people, tmp_path / "first")
+    run = pfpl(people, tmp_path / "second", start_from=str(tmp_path / "first"), epochs=1)
+    ready, recorder = prepare(Experiment.of(read_config(tmp_path / "second")), people, SILENT), Recorder()
+    list(replace(Replay.of(ready), dossier=recorder).play([2], SILENT))
+    assert recorder.sent[1].tobytes() == run.model.item_rows.tobytes()
+    fresh = pfpl(people, tmp_path / "fresh", epochs=1)
+    assert fresh.model.item_rows.tobytes() != run.model.item_rows.tobytes()
+
+
+# Mistakes
+
+
+def test_other_algorithms_are_refused_by_name(people, tmp_path):
+    coterie.run("popular", people, out=tmp_path / "run")
+    with pytest.raises(ConfigError, match="one of popular, which no attacker") as refused:
+        disclosure.report(tmp_path / "run", data=people)
+    assert all(name in str(refused.value) for name in ("sfpl,", "sfpl+", "pfpl,", "pfpl+", "fcf"))
+
+
+def test_a_run_without_a_folder_is_refused(people):
+    with pytest.raises(RunError, match=r"left no folder.*out="):
+        disclosure.report(coterie.run("pfpl+", people, **SMALL), data=people)
+
+
+def test_other_data_is_refused(people, tmp_path):
+    pfpl(people, tmp_path / "run")
+    fewer = people.select(np.arange(len(people) - 3))
+    with pytest.raises(RunError, match="not what the run was trained on"):
+        disclosure.report(tmp_path / "run", (1,), data=fewer)
+
+
+@pytest.mark.parametrize("rounds", [(), (0,), (5, -1)])
+def test_impossible_rounds_are_refused(people, tmp_path, rounds):
+    pfpl(people, tmp_path / "run", epochs=1)
+    with pytest.raises(ConfigError, match=r"rounds are .*at least 1"):
+        disclosure.report(tmp_path / "run", rounds, data=people)

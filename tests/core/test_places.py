@@ -1,0 +1,91 @@
+"""Where things are kept, and how work tells about itself."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from coterie.cli import screen
+from coterie.core.paths import cache_folder, data_folder
+from coterie.core.progress import SILENT
+
+
+def test_cache_folder_of_each_platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "local"))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    for platform, expected in (
+        ("linux", tmp_path / ".cache" / "coterie"),
+        ("darwin", tmp_path / "Library" / "Caches" / "coterie"),
+        ("win32", tmp_path / "local" / "coterie"),
+    ):
+        monkeypatch.setattr(sys, "platform", platform)
+        assert cache_folder() == expected
+
+
+def test_cache_folder_follows_the_usual_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "c"))
+    assert cache_folder() == tmp_path / "c" / "coterie"
+
+
+def test_data_folder_is_the_one_named_else_in_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("COTERIE_DATA", "~/my data")
+    assert data_folder() == tmp_path / "my data"
+    monkeypatch.setenv("COTERIE_DATA", "")
+    assert data_folder() == cache_folder() / "data"
+    monkeypatch.delenv("COTERIE_DATA")
+    assert data_folder() == cache_folder() / "data"
+
+
+def test_silence(capsys: pytest.CaptureFixture[str]) -> None:
+    SILENT.say("nothing")
+    with SILENT.task("work", 3) as advance:
+        advance()
+        advance(2, note="done")
+    assert capsys.readouterr() == ("", "")
+
+
+def drawn(monkeypatch: pytest.MonkeyPatch, total: float | None, terminal: bool) -> str:
+    """What a task of two steps leaves on a screen."""
+    console = Console(force_terminal=terminal, width=120, record=True, stderr=True)
+    monkeypatch.setattr(screen, "err", console)
+    with screen.ScreenWatch().task("Training gmf", total) as advance:
+        advance()
+        advance(note="test HR@10 0.1234")
+    return console.export_text()
+
+
+def test_bar_shows_label_share_and_metric(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = drawn(monkeypatch, total=2, terminal=True)
+    assert "Training gmf" in text
+    assert "100%" in text
+    assert "test HR@10 0.1234" in text
+
+
+def test_work_of_unknown_length_has_no_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = drawn(monkeypatch, total=None, terminal=True)
+    assert "Training gmf" in text
+    assert "%" not in text
+
+
+def test_log_file_gets_a_line_and_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert drawn(monkeypatch, total=2, terminal=False).strip() == "Training gmf ..."
+
+
+def test_brackets_in_a_label_are_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(width=120, record=True, stderr=True)
+    monkeypatch.setattr(screen, "err", console)
+    screen.ScreenWatch().say("[red]a[/red] file [0]")
+    assert console.export_text().strip() == "[red]a[/red] file [0]"
+
+
+def test_brackets_in_a_table_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    screen.show_table(["item", "text"], [["1", "Alien [Director's cut]"], ["2", "[bold]x[/nonsense]"]])
+    text = capsys.readouterr().out
+    assert "Alien [Director's cut]" in text
+    assert "[bold]x[/nonsense]" in text

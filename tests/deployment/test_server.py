@@ -1,0 +1,161 @@
+"""A server and its nodes, every call of a node in a process of its own as far as it can tell: crashes, quorums, what is written down."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from deployment.test_enrolment import stores, terms_of
+from small_federation import play
+
+from coterie.algorithms.registry import algorithm
+from coterie.core.progress import SILENT
+from coterie.data.interactions import Interactions
+from coterie.deployment.enrolment import Terms
+from coterie.deployment.membership import Nodes
+from coterie.deployment.node_service import SIMULATED, Host
+from coterie.deployment.node_store import Store
+from coterie.deployment.server import serve
+from coterie.deployment.server_config import Service
+from coterie.engines.local import LocalEngine
+from coterie.errors import NoQuorum
+from coterie.experiments.history import Point
+from coterie.experiments.preparation import prepare
+from coterie.federated import rounds
+from coterie.federated.federation import Federation
+
+ROUNDS = 4
+
+
+class Together:
+    """Nodes in this process; every call opens a store anew. `fails` may stop a call, or lose an answer."""
+
+    keyed = False
+
+    def __init__(self, paths: list[Path], fails: Callable[[str, int, int], bool] = lambda *call: False) -> None:
+        self.paths, self.fails, self.calls = paths, fails, 0
+
+    def joined(self) -> list[str]:
+        return [str(node) for node in range(len(self.paths))]
+
+    def send(self, kind: str, out: Mapping[str, bytes]) -> dict[str, bytes]:
+        self.calls += 1
+        back = {}
+        for name, data in out.items():
+            answer = self._call(kind, int(name), data)
+            if answer is not None and not self.fails(kind, int(name), self.calls):
+                back[name] = answer
+        return back
+
+    def _call(self, kind: str, node: int, data: bytes) -> bytes | None:
+        store = Store.open(self.paths[node])
+        try:
+            return Host(store).answer(kind, data)
+        finally:
+            store.close()
+
+
+def served(folder: Path, terms: Terms, nodes: Nodes, **how: Any) -> Point:
+    return serve(folder, terms, nodes, Service(**{"items": "items.csv", "wait_seconds": 1.0} | how))
+
+
+def beginning(name: str, people: Interactions, folder: Path, n: int, **settings: Any) -> tuple[Terms, list[Path]]:
+    few = (
+        {"rounds": ROUNDS}
+        if "rounds" in algorithm(name).settings.model_fields
+        else {"epochs": 2, "rounds_an_epoch": ROUNDS // 2}
+    )
+    terms = replace(terms_of(people, name, **few | settings), run="a run")
+    made = stores(people, folder, n)
+    for store in made:
+        Host(store).draw_from(SIMULATED)
+        store.close()
+    return terms, [store.path for store in made]
+
+
+def simulated(terms: Terms, people: Interactions) -> dict[str, np.ndarray]:
+    federation = algorithm(terms.experiment.choice.algorithm).train
+    assert isinstance(federation, Federation)
+    ready = prepare(terms.experiment, people, SILENT)
+    world = rounds.world_of(ready.training, terms.experiment.settings, 0, federation)
+    name = terms.experiment.choice.algorithm
+    return play(name, world, LocalEngine.over(world, ready.training, 1))[0][-1].arrays()
+
+
+def same(state, expected: dict[str, np.ndarray]) -> bool:
+    return all(np.array_equal(array, expected[name]) for name, array in state.shared_arrays().items())
+
+
+@pytest.mark.parametrize("name", ["fedfast", "pfpl+"])
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_a_federation_is_the_simulation(name, n, people, tmp_path):
+    terms, paths = beginning(name, people, tmp_path, n)
+    point = served(tmp_path, terms, Together(paths))
+    assert same(point.state, simulated(terms, people))
+    status = json.loads((tmp_path / "status.json").read_text())
+    assert (status["state"], status["round"], status["nodes"]) == ("finished", ROUNDS, n)
+    assert status["bytes_up"] > 0 < status["bytes_down"]
+    assert not list(tmp_path.glob("devices*"))
+
+
+class Stop(Exception):
+    pass
+
+
+IN_RING = {"protect": "ring", "rounds": ROUNDS, "participation": 0.2}
+
+
+@pytest.mark.parametrize(
+    ("name", "how", "at"),
+    [
+        *(("fedfast", {}, at) for at in range(1, 7)), *(("pfpl+", {}, at) for at in range(1, 7)),
+        *(("fcf", IN_RING, at) for at in range(5, 13)),
+    ],
+)  # fmt: skip
+def test_a_server_that_dies_goes_on_where_it_stood(name, how, at, people, tmp_path):
+    """Killed after nodes have answered its call number `at`: at enrolment, the opening, any round, any stage of a ring."""
+
+    def die(kind: str, node: int, call: int) -> bool:
+        if call == at and node == 1:
+            raise Stop
+        return False
+
+    terms, paths = beginning(name, people, tmp_path, 2, **how)
+    try:
+        point = served(tmp_path, terms, Together(paths, die))
+    except Stop:
+        point = served(tmp_path, terms, Together(paths))
+    assert same(point.state, simulated(terms, people))
+
+
+def test_too_few_answers_are_an_error_and_nothing_is_lost(people, tmp_path):
+    terms, paths = beginning("fedfast", people, tmp_path, 3)
+    with pytest.raises(NoQuorum, match="1 of 3 nodes answered before the deadline; expected at least 50%"):
+        served(tmp_path, terms, Together(paths, lambda kind, node, call: call == 5 and node > 0))
+    assert json.loads((tmp_path / "status.json").read_text())["round"] == 2
+    assert same(served(tmp_path, terms, Together(paths)).state, simulated(terms, people))
+
+
+def test_another_federation_begins_afresh(people, tmp_path):
+    """Nothing that devices kept for one is used in another: the second run is as if it were the first."""
+    terms, paths = beginning("pfpl+", people, tmp_path, 2)
+    for run in ("first", "second"):
+        (tmp_path / run).mkdir()
+        point = served(tmp_path / run, replace(terms, run=run), Together(paths))
+        assert same(point.state, simulated(terms, people))
+
+
+def test_a_seed_of_its_own(people, tmp_path):
+    (store,) = stores(people, tmp_path, 1)
+    host = Host(store)
+    host.draw_from()
+    seed = store.about("seed")
+    host.draw_from()
+    assert store.about("seed") == seed
+    assert seed is not None
+    assert int(seed) > 2**30

@@ -1,0 +1,99 @@
+"""The Ray engine: the same bits as in this process, however many actors there are and whoever of them dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from small_federation import FEDERATED, ON_KERNELS, play, play_locally, sha256, world_for
+
+from coterie.core.progress import SILENT
+from coterie.data.splits import split
+from coterie.data.training_set import Training
+from coterie.engines.ray import RayEngine, joined, refuse_unreachable
+from coterie.errors import ConfigError
+
+ray = pytest.importorskip("ray")
+WITH_PYTORCH = [name for name in FEDERATED if name not in ON_KERNELS]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    joined("", SILENT)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def choices(people) -> Training:
+    return split(people, "leave-one-out", 0.2, seed=0).training()
+
+
+def on_ray(name: str, training: Training, nodes: int, **changes: Any) -> tuple[list[Any], list[Any]]:
+    world = world_for(name, training, engine="ray", nodes=nodes, **changes)
+    return play(name, world, RayEngine.over(world, training, SILENT))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ON_KERNELS)
+def test_two_actors_are_one_run(name, choices, cluster):
+    here, there = play_locally(name, choices, rounds=2), on_ray(name, choices, 2, rounds=2)
+    assert sha256(here[0][-1]) == sha256(there[0][-1])
+    costs = [[(t.accepted, t.dropped, t.bytes_up, t.bytes_down) for t in tallies] for _, tallies in (here, there)]
+    assert costs[0] == costs[1]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["fedfast", "pfpl+"])
+@pytest.mark.parametrize("nodes", [1, 4])
+def test_any_number_of_actors_is_one_run(name, nodes, choices, cluster):
+    assert sha256(play_locally(name, choices)[0][-1]) == sha256(on_ray(name, choices, nodes)[0][-1])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("changes", [{"drop_out": 0.3}, {"protect": "ring"}, {"model": "neumf"}], ids=str)
+def test_what_else_a_run_may_have(changes, choices, cluster):
+    if "protect" in changes:
+        pytest.importorskip("cryptography")
+    here, there = play_locally("fedfast", choices, **changes), on_ray("fedfast", choices, 3, **changes)
+    assert sha256(here[0][-1]) == sha256(there[0][-1])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", WITH_PYTORCH)
+def test_a_round_in_pytorch_is_the_same_but_for_the_last_bits(name, choices, cluster):
+    here, there = play_locally(name, choices, rounds=1), on_ray(name, choices, 2, rounds=1)
+    for field, array in here[0][-1].arrays().items():
+        assert np.allclose(array, there[0][-1].arrays()[field], rtol=1e-5, atol=1e-6), field
+
+
+@pytest.mark.long
+def test_an_actor_that_dies_is_started_again(choices, cluster):
+    """Killed before every round: the shard comes back, and the run is the one without."""
+    world = world_for("fedfast", choices, engine="ray", nodes=2)
+    engine = RayEngine.over(world, choices, SILENT)
+    victims = []
+
+    class Deadly:
+        gather, call = engine.gather, engine.call
+
+        def added_up(self, *given: Any) -> Any:
+            _, there = ray.get(engine.shards[1].make.remote(lambda world, node: {"pid": os.getpid()}))
+            pid = there["pid"]
+            victims.append(pid)
+            os.kill(pid, signal.SIGKILL)
+            return engine.added_up(*given)
+
+    states, _ = play("fedfast", world, Deadly())
+    assert len(set(victims)) == len(victims) > 2
+    assert sha256(states[-1]) == sha256(play_locally("fedfast", choices)[0][-1])
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1"])
+def test_a_cluster_that_is_not_there_is_the_users_mistake(address):
+    with pytest.raises(ConfigError, match="no Ray cluster can be reached"):
+        refuse_unreachable(address)

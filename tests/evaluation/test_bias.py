@@ -1,0 +1,159 @@
+"""Bias by category: figures by hand, items of several categories, and what a model without an opinion shows."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from score_table import Choosy, Table
+
+from coterie import api
+from coterie.data.interactions import Interactions, objects
+from coterie.data.splits import split
+from coterie.data.synthetic import Synthetic, generate
+from coterie.evaluation.bias import Bias, by_category
+from coterie.evaluation.evaluation import evaluate
+from coterie.evaluation.protocols import Protocol
+from coterie.report.page import page
+from coterie.report.table import markdown
+
+
+def items(*numbers: int) -> np.ndarray:
+    return np.array(numbers, np.int32)
+
+
+def test_by_hand():
+    """Half of the four items are bars, a quarter is a park. Of five records four are in bars: 0.8 / 0.5."""
+    categories = objects([("bar",), ("bar",), ("park",), ()])
+    found = by_category(items(0, 0, 1, 1, 2), items(0, 2, 2, 3), categories)
+    assert found["bar"] == Bias(pytest.approx(1.6), pytest.approx(0.5), pytest.approx((0.5 - 1.6) / 1.6))
+    assert found["park"] == Bias(pytest.approx(0.8), pytest.approx(2.0), pytest.approx(1.5))
+    assert list(found) == ["bar", "park"]
+
+
+def test_an_item_counts_in_each_of_its_categories():
+    """Two of three films are funny, two sad; one is both. A category that is written twice counts once."""
+    categories = objects([("funny", "funny"), ("funny", "sad"), ("sad",)])
+    found = by_category(items(1, 1, 0, 2), items(2, 2), categories)
+    assert found["funny"] == Bias(pytest.approx((3 / 4) / (2 / 3)), 0.0, -1.0)
+    assert found["sad"] == Bias(pytest.approx((3 / 4) / (2 / 3)), pytest.approx(1.5), pytest.approx(1 / 3))
+
+
+def test_what_nobody_had_in_training_has_no_disparity():
+    found = by_category(items(0), items(1), objects([("old",), ("new",)]))
+    assert found["new"] == Bias(0.0, 2.0, None)
+    assert found["old"] == Bias(2.0, 0.0, -1.0)
+
+
+def test_no_lists_and_no_categories():
+    assert by_category(items(0, 1), items(), objects([("a",), ("b",)]))["a"] == Bias(1.0, 0.0, -1.0)
+    assert by_category(items(0, 1), items(0), objects([(), ()])) == {}
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32), st.integers(1, 12), st.integers(1, 40))
+def test_equals_plain_loops(seed, n_items, n_records):
+    rng = np.random.default_rng(seed)
+    categories = objects([tuple(f"c{c}" for c in np.flatnonzero(rng.random(4) < 0.4)) for _ in range(n_items)])
+    trained, listed = rng.integers(0, n_items, (2, n_records)).astype(np.int32)
+    found = by_category(trained, listed, categories)
+    assert set(found) == {name for own in categories for name in own}
+    for name, bias in found.items():
+        held = sum(name in own for own in categories) / n_items
+        for records, value in ((trained, bias.source), (listed, bias.recommended)):
+            assert value == pytest.approx(sum(name in categories[item] for item in records) / n_records / held)
+
+
+def test_lists_that_are_the_training_part_have_no_disparity():
+    found = by_category(items(0, 0, 1, 2), items(0, 0, 1, 2), objects([("a",), ("b",), ("b",)]))
+    assert [bias.disparity for bias in found.values()] == [0.0, 0.0]
+
+
+# In an evaluation.
+
+
+@pytest.fixture(scope="module")
+def leaning() -> Interactions:
+    """People who lean to some of eight groups of items; lists of ten are a small part of all items."""
+    return generate(Synthetic(n_users=800, n_items=1_500, n_groups=8, mean_interactions=20))
+
+
+def test_chance_undoes_what_people_lean_to(leaning):
+    """B_R is 1 whatever people like, and BD is 1 / B_T - 1."""
+    told = api.run("random", leaning, protocol="holdout").result["bias"]
+    bias = told["categories"]
+    assert (told["k"], len(bias)) == (10, 8)
+    assert max(abs(told["source"] - 1) for told in bias.values()) > 0.1
+    for told in bias.values():
+        assert told["recommended"] == pytest.approx(1, abs=0.15)  # 1,000 of 8,000 places: four standard errors are 0.12
+        assert told["disparity"] == pytest.approx(1 / told["source"] - 1, abs=0.15 / told["source"])
+
+
+def test_chance_on_foursquare_italy(real_data):
+    real_data("foursquare-italy", "Bologna.tsv")
+    told = api.run("random", "foursquare-italy").result["bias"]["categories"]
+    assert len(told) == 9
+    for found in told.values():
+        assert found["disparity"] == pytest.approx(1 / found["source"] - 1, abs=0.2 / found["source"])
+
+
+def test_what_is_most_popular_is_what_lists_lean_to(leaning):
+    bias = api.run("popular", leaning, protocol="holdout").result["bias"]["categories"]
+    best = max(bias, key=lambda name: bias[name]["recommended"])
+    assert bias[best]["disparity"] > 0.2
+
+
+@pytest.fixture(scope="module")
+def six() -> Interactions:
+    """Two users with three of six items each, newest last: 0 1 2 and 0 1 3; even items are plain, odd ones fancy."""
+    data = Interactions.from_columns([0, 0, 0, 1, 1, 1, 2], [0, 1, 2, 0, 1, 3, 5], None, [1, 2, 3, 1, 2, 3, 9])
+    data = dataclasses.replace(data, item_ids=np.arange(6), item_order=np.arange(6, dtype=np.int32))
+    data = dataclasses.replace(data, items=np.array([0, 1, 2, 0, 1, 3, 5], np.int32))
+    return dataclasses.replace(data, item_categories=objects([("plain",), ("fancy",)] * 3))
+
+
+def test_an_evaluation_by_hand(six):
+    """Trained on 0 1, 0 1 and 5: two of five are plain, half of the items are. Lists of two: 4 2 and 4 2, all plain."""
+    parts = split(six, "leave-one-out", 0.2, seed=0)
+    assert sorted(parts.train.items.tolist()) == [0, 0, 1, 1, 5]
+    model = Table(np.tile(np.array([0, 0, 5, 1, 9, 2], np.float32), (3, 1)))
+    found = evaluate(model, parts, Protocol(cutoffs=(2, 3), category_bias=True), None).bias
+    assert found["plain"] == Bias(pytest.approx(0.8), 2.0, pytest.approx(1.5))
+    assert found["fancy"] == Bias(pytest.approx(1.2), 0.0, -1.0)
+    one = Choosy(np.array([[0, 0, 1, 5, 0, 4]] * 3, np.float32), np.array([True, False, True]))
+    skipped = evaluate(one, parts, Protocol(cutoffs=(2,), category_bias=True), None).bias
+    assert skipped["fancy"].recommended == 2.0  # 3 and 5 for the first user, and no list for the second
+
+
+def test_told_where_it_is_asked_for_and_the_data_has_categories(six):
+    parts = split(six, "leave-one-out", 0.2, seed=0)
+    model = Table(np.zeros((3, 6), np.float32))
+    assert evaluate(model, parts, Protocol(), None).bias is None
+    plain = dataclasses.replace(parts, train=dataclasses.replace(parts.train, item_categories=None))
+    assert evaluate(model, plain, Protocol(category_bias=True), None).bias is None
+    asked, not_asked = (
+        api.run("popular", dataset="synthetic", n_users=60, n_items=80, category_bias=asked) for asked in (True, False)
+    )
+    assert asked.result["bias"]["k"] == 10
+    assert not_asked.result["bias"] is None
+    assert asked.metrics == not_asked.metrics
+
+
+def test_reports_show_it(leaning):
+    run = api.run("popular", leaning, protocol="holdout")
+    name, told = next(iter(run.result["bias"]["categories"].items()))
+    shown = page([run])
+    assert f"<td>{name}</td><td>{told['source']:.3f}</td><td>{told['recommended']:.3f}</td>" in shown
+    without = dataclasses.replace(run, result={k: v for k, v in run.result.items() if k != "bias"})
+    assert "Bias by category" in page([run, without])
+    assert "Bias by category" not in page([without])
+
+
+def test_reports_say_how_many_are_served(leaning):
+    run = api.run("popular", leaning)
+    skipping = dataclasses.replace(run, result=run.result | {"full": run.result["full"] | {"UC": 0.9375}})
+    assert "93.8% of the tested users are served; whoever is not scores 0." in markdown([skipping])
+    assert "served" not in markdown([run])

@@ -1,0 +1,55 @@
+"""Protocols are the papers'; a setting that makes no sense is refused with its name."""
+
+from __future__ import annotations
+
+import pytest
+
+from coterie.errors import ConfigError, UnknownName
+from coterie.evaluation.protocols import PROTOCOLS, Protocol, protocol
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "candidates", "cutoffs", "shown"),
+    [
+        ("loo-50", "leave-one-out", 50, (10,), ("HR@10", "NDCG@10")),
+        ("loo-99", "leave-one-out", 99, (10,), ("HR@10", "NDCG@10")),
+        ("loo-100", "leave-one-out", 100, (20,), ("HR@20", "NDCG@20")),
+        ("holdout", "temporal", 0, (10,), ("P@10", "R@10", "IC@10", "Gini@10")),
+        ("holdout-10", "temporal", 10, (10,), ("AUC", "P@10", "NDCG@10")),
+        ("full", "leave-one-out", 0, (10,), ("HR@10", "NDCG@10")),
+    ],
+)
+def test_the_named_protocols(name, split, candidates, cutoffs, shown):
+    found = protocol(name, {})
+    assert (found.split, found.candidates, found.cutoffs, found.shown) == (split, candidates, cutoffs, shown)
+
+
+def test_every_protocol_is_pinned_above():
+    assert set(PROTOCOLS) == {"loo-50", "loo-99", "loo-100", "holdout", "holdout-10", "full"}
+
+
+def test_an_unknown_protocol_gets_a_suggestion():
+    with pytest.raises(UnknownName, match=r"unknown protocol 'loo50'\. Did you mean 'loo-50'\?"):
+        protocol("loo50", {})
+
+
+@pytest.mark.parametrize(
+    ("given", "cutoffs"), [(5, (5,)), ("20,5", (5, 20)), ([10, 5, 10], (5, 10)), ("7", (7,)), ((3, 1), (1, 3))]
+)
+def test_cutoffs_may_be_written_in_several_ways(given, cutoffs):
+    assert protocol("full", {"cutoffs": given}).cutoffs == cutoffs
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("cutoffs", 0), ("cutoffs", [5, -1]), ("cutoffs", []), ("cutoffs", "ten"), ("cutoffs", 2.5), ("cutoffs", True),
+        ("fraction", 0), ("fraction", 1), ("fraction", float("nan")), ("candidates", -1), ("candidates", "many"),
+        ("split", "newest"), ("headline", ["HRR"]), ("headline", []),
+    ],
+)  # fmt: skip
+def test_nonsense_is_refused_with_the_key_and_the_way_out(key, value):
+    with pytest.raises(ConfigError) as error:
+        Protocol.of({key: value})
+    assert f"setting {key!r} is " in str(error.value)
+    assert f"--set {key}=" in str(error.value)

@@ -1,0 +1,255 @@
+"""Checkpoints come back as they were, are whole or not there, and belong to one run on one set of data."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coterie.core.records import Record
+from coterie.errors import RunError
+from coterie.experiments import checkpoint
+from coterie.experiments.folder import held
+from coterie.experiments.history import Journey, Point
+
+
+@dataclass(frozen=True, slots=True)
+class State(Record):
+    rows: np.ndarray
+    labels: np.ndarray
+    step: int
+
+
+def state(n: int = 0, size: int = 3) -> State:
+    rows = np.full((size, 2), n, np.float32)
+    rows[0] = np.nan, -0.0
+    return State(rows, np.arange(size, dtype=np.int32) - 1, n)
+
+
+def point(n: int = 4, size: int = 3, best: bool = True) -> Point:
+    curve = (
+        {"round": 2, "part": "test", "HR@10": 0.1 + 0.2, "seconds": 1e-300},
+        {"round": 4, "part": "test", "HR@10": 1 / 3},
+    )
+    journey = Journey(
+        np.arange(size, dtype=np.int64) * 2**40,
+        round=n, seconds=0.1, updates=17, dropped=3, refused=Counter({"stale round": 2, "not finite": 1}),
+        bytes_up=2**53 + 1, bytes_down=2**60 + 7, curve=curve, best=1,
+    )  # fmt: skip
+    return Point(state(n, size), journey, state(n - 2, size) if best else None)
+
+
+def same_record(one: Any, other: Any) -> bool:
+    return (one is None) == (other is None) and (
+        one is None
+        or all(
+            (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes())
+            for a, b in zip(one.arrays().values(), other.arrays().values(), strict=True)
+        )
+    )
+
+
+def same(one: Point, other: Point) -> bool:
+    return (
+        same_record(one.state, other.state)
+        and same_record(one.best, other.best)
+        and one.journey.to_json() == other.journey.to_json()
+        and one.journey.selections.tolist() == other.journey.selections.tolist()
+    )
+
+
+def read(folder: Path, data: str = "data") -> Point | None:
+    return checkpoint.read(folder, State, data, {})
+
+
+# Round trip.
+
+
+@pytest.mark.parametrize("best", [False, True])
+def test_a_point_comes_back_to_the_bit(best, tmp_path):
+    """NaN, the sign of zero, numbers beyond 2^53, and floats that no decimal says exactly."""
+    checkpoint.write(tmp_path, point(best=best), "data", {})
+    back = read(tmp_path)
+    assert back is not None
+    assert same(back, point(best=best))
+    assert isinstance(back.state.step, int)
+    assert isinstance(back.journey.refused, Counter)
+    assert back.journey.curve[0]["HR@10"] == 0.1 + 0.2
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.floats(0, 1e9), st.integers(0, 2**62), st.dictionaries(st.text(max_size=9), st.integers(1, 99)))
+def test_any_journey_comes_back(tmp_path_factory, seconds, updates, refused):
+    folder = tmp_path_factory.mktemp("any")
+    journey = Journey(np.zeros(1, np.int64), seconds=seconds, updates=updates, refused=Counter(refused))
+    checkpoint.write(folder, Point(state(), journey), "data", {})
+    back = read(folder)
+    assert back is not None
+    assert back.journey.to_json() == journey.to_json()
+
+
+def test_a_journey_goes_on_from_where_it_was(tmp_path):
+    """What was read can be added to like what was never written."""
+    from coterie.algorithms.algorithm import Tally
+
+    checkpoint.write(tmp_path, point(), "data", {})
+    back = read(tmp_path)
+    assert back is not None
+    step = Tally(np.array([0, 2], np.int32), 1, 1, Counter({"not finite": 1}), 5, 7)
+    one, other = (j.after(step, 0.5).measured("test", {"HR@10": 0.4}, "HR@10") for j in (back.journey, point().journey))
+    assert one.to_json() == other.to_json()
+    assert one.selections.tolist() == other.selections.tolist() == [1, 2**40, 2**41 + 1]
+    assert one.best == 2
+
+
+def test_before_the_first_checkpoint_there_is_none(tmp_path):
+    assert read(tmp_path) is None
+
+
+def test_the_last_checkpoint_counts(tmp_path):
+    for n in (2, 3, 9):
+        checkpoint.write(tmp_path, point(n), "data", {})
+    found = read(tmp_path)
+    assert found is not None
+    assert found.journey.round == 9
+    assert [file.name for file in tmp_path.iterdir()] == [checkpoint.NAME]
+
+
+# Whole or not there.
+
+
+def test_other_data_is_refused(tmp_path):
+    checkpoint.write(tmp_path, point(), "the data it was trained on", {})
+    with pytest.raises(RunError, match="the data, or what people disclose, is not what the run was trained on"):
+        read(tmp_path, "other data")
+
+
+@pytest.mark.parametrize("cut", [0, 1, 100, -1])
+def test_a_broken_file_is_refused_and_named(cut, tmp_path):
+    """Only somebody else can break it; then the error says so and no traceback does."""
+    checkpoint.write(tmp_path, point(), "data", {})
+    file = tmp_path / checkpoint.NAME
+    file.write_bytes(file.read_bytes()[:cut])
+    with pytest.raises(RunError, match=checkpoint.NAME):
+        read(tmp_path)
+
+
+def test_a_file_of_something_else_is_refused_and_named(tmp_path):
+    np.savez(tmp_path / checkpoint.NAME, rows=np.zeros(3))
+    with pytest.raises(RunError, match=checkpoint.NAME):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("at", ["fsync", "replace"])
+def test_a_write_that_fails_leaves_the_one_before(at, tmp_path, monkeypatch):
+    checkpoint.write(tmp_path, point(2), "data", {})
+
+    def fail(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(*(os, "fsync", fail) if at == "fsync" else (Path, "replace", fail))
+    with pytest.raises(RunError, match="No space left on device"):
+        checkpoint.write(tmp_path, point(9), "data", {})
+    monkeypatch.undo()
+    found = read(tmp_path)
+    assert found is not None
+    assert same(found, point(2))
+    assert [file.name for file in tmp_path.iterdir()] == [checkpoint.NAME]
+
+
+def test_what_a_killed_process_left_half_written_is_never_seen(tmp_path):
+    checkpoint.write(tmp_path, point(2), "data", {})
+    whole = (tmp_path / checkpoint.NAME).read_bytes()
+    (tmp_path / f".{checkpoint.NAME}.{os.getpid()}").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / f".{checkpoint.NAME}.1").write_bytes(b"")
+    found = read(tmp_path)
+    assert found is not None
+    assert same(found, point(2))
+    checkpoint.write(tmp_path, point(9), "data", {})  # and is in nobody's way
+    again = read(tmp_path)
+    assert again is not None
+    assert again.journey.round == 9
+
+
+def test_it_is_on_the_disk_before_it_takes_its_name(tmp_path, monkeypatch):
+    """Else a power cut could leave the name without the content."""
+    order = []
+    fsync, replace = os.fsync, Path.replace
+    monkeypatch.setattr(os, "fsync", lambda fd: (order.append("fsync"), fsync(fd))[1])
+    monkeypatch.setattr(Path, "replace", lambda self, target: (order.append("replace"), replace(self, target))[1])
+    checkpoint.write(tmp_path, point(), "data", {})
+    assert order[:2] == ["fsync", "replace"]
+
+
+def test_whoever_reads_while_another_writes_gets_a_whole_one(tmp_path):
+    """`recommend` works from any checkpoint while training goes on."""
+    size = 20_000
+    checkpoint.write(tmp_path, point(4, size), "data", {})
+    done = threading.Event()
+    seen: list[int] = []
+    faults: list[Exception] = []
+
+    def reading() -> None:
+        while not done.is_set():
+            try:
+                found = read(tmp_path)
+                assert found is not None
+                assert same(found, point(found.journey.round, size))
+                seen.append(found.journey.round)
+            except Exception as fault:
+                faults.append(fault)
+                return
+
+    reader = threading.Thread(target=reading)
+    reader.start()
+    for n in range(5, 40):
+        checkpoint.write(tmp_path, point(n, size), "data", {})
+    done.set()
+    reader.join()
+    assert not faults
+    assert seen == sorted(seen)
+    assert len(set(seen)) > 1
+
+
+# One writer at a time.
+
+
+def test_two_cannot_write_into_one_folder(tmp_path):
+    with held(tmp_path), pytest.raises(RunError, match="is being written by another process"), held(tmp_path):
+        pytest.fail("both hold it")
+    with held(tmp_path):
+        pass
+
+
+def test_without_a_folder_there_is_nothing_to_hold():
+    with held(None), held(None):
+        pass
+
+
+def test_a_hold_ends_with_the_process_however_that_ends(tmp_path):
+    script = (
+        "import sys, time; from pathlib import Path; from coterie.experiments.folder import held\n"
+        "with held(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        with pytest.raises(RunError, match="another process"), held(tmp_path):
+            pytest.fail("both hold it")
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    with held(tmp_path):
+        pass

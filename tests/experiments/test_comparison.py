@@ -1,0 +1,231 @@
+"""Comparisons by hand: two methods, two seeds, four people whose every number is known."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy import stats
+
+from coterie.errors import ConfigError, Diverged
+from coterie.experiments.comparison import comparison
+from coterie.experiments.comparison_report import markdown, page, sections
+from coterie.experiments.plan import Outcome, Plan, cells
+from coterie.report.figure import convergence, mean_curve
+from coterie.report.figures import COLOURS
+from coterie.report.table import markdown_table
+
+# hits of the people a, b, c, d with seeds 0 and 1
+HITS = {"popular": ([1, 1, 0, 1], [1, 1, 1, 1]), "random": ([0, 1, 0, 0], [0, 0, 1, 0])}
+BYTES = {"popular": (0, 0), "random": (2_000_000, 4_000_000)}
+AREAS = {"popular": (None, None), "random": (0.2, 0.4)}
+REACHED = {"popular": ((1, None), (None, None)), "random": ((20, 40), (200, 400))}
+
+
+def outcome(place: Path, cell: Any, target: float | None = None, people: str = "abcd") -> Outcome:
+    label, seed = cell.method.label, cell.experiment.choice.seed
+    hits = HITS[cell.method.algorithm][seed]
+    rows = {who: hit for who, hit in zip("abcd", hits, strict=True) if who in people}
+    mean = sum(rows.values()) / len(rows)
+    folder = place / f"{label}-{seed}"
+    folder.mkdir()
+    lines = ["user_id,HR@10,full:HR@10", *(f"{who},{rows[who]},{rows[who] / 2}" for who in people)]
+    (folder / "users.csv").write_text("\n".join(lines) + "\n")
+    aim = {"target": target} | dict(
+        zip(
+            ("rounds_to_target", "updates_to_target"),
+            (times[seed] for times in REACHED[cell.method.algorithm]),
+            strict=True,
+        )
+    )
+    result = {
+        "algorithm": cell.method.algorithm,
+        "dataset": "synthetic",
+        "protocol": "loo-50",
+        "seed": seed,
+        "data": "x",
+        "metrics": {"HR@10": mean},
+        "full": {"HR@10": mean / 2, "IC@10": 12.0},
+        "headline": ["HR@10", "IC@10"],
+        "rounds": 10 * (seed + 1),
+        "seconds": 1.5 + seed,
+        "bytes_up": BYTES[cell.method.algorithm][seed],
+        "bytes_down": BYTES[cell.method.algorithm][seed],
+        "tested_users": len(rows),
+        "training_interactions": 30,
+        "users": 4,
+        "items": 9,
+        "future_share": None,
+        "as_published": False,
+        "version": "0",
+        "convergence": {"metric": "HR@10", "part": "test", "area": AREAS[cell.method.algorithm][seed]}
+        | (aim if target is not None else {}),
+    }
+    curve = [{"round": n, "part": "test", "HR@10": mean * n / 3} for n in (1, 2, 3)]
+    return Outcome(cell, folder, result, curve)
+
+
+def outcomes(place: Path, *methods: Any, **changes: Any) -> list[Outcome]:
+    declared = Plan(("synthetic",), methods or ("popular", "random"), seeds=(0, 1))
+    return [outcome(place, cell, **changes) for cell in cells(declared)]
+
+
+def test_means_and_deviations_over_seeds(tmp_path: Path) -> None:
+    popular, rand = comparison(outcomes(tmp_path)).standings
+    assert (popular.metrics["HR@10"].mean, rand.metrics["HR@10"].mean) == (0.875, 0.25)
+    assert popular.metrics["HR@10"].deviation == pytest.approx(math.sqrt(2 * 0.125**2))  # 0.75 and 1
+    assert rand.metrics["HR@10"].deviation == 0  # a quarter with either seed
+    assert (popular.full["HR@10"].mean, popular.full["IC@10"].mean) == (0.4375, 12)
+    assert (popular.costs["rounds"].mean, popular.costs["seconds"].mean) == (15, 2)
+    assert popular.costs["rounds"].deviation == pytest.approx(math.sqrt(50))
+    assert (rand.costs["bytes_up"].mean, rand.area.mean) == (3_000_000, pytest.approx(0.3))
+    assert popular.area is None
+
+
+def test_differences_are_paired_over_people_averaged_over_seeds(tmp_path: Path) -> None:
+    """Means over seeds: popular (1, 1, .5, 1), random (0, .5, .5, 0); differences (1, .5, 0, 1)."""
+    found = comparison(outcomes(tmp_path))
+    sampled, full = found.tests
+    assert (sampled.metric, full.metric, sampled.other) == ("HR@10", "full:HR@10", "random")
+    assert (sampled.difference, full.difference) == (0.625, 0.3125)
+    expected = stats.ttest_rel([1, 1, 0.5, 1], [0, 0.5, 0.5, 0]).pvalue
+    assert (sampled.p, full.p) == (pytest.approx(expected), pytest.approx(expected))
+    assert (sampled.p_holm, full.p_holm) == (pytest.approx(2 * expected), pytest.approx(2 * expected))
+    assert 0 <= sampled.low < 0.625 < sampled.high <= 1
+    assert (sampled.seeds_ahead, found.seeds) == (2, [0, 1])
+
+
+def test_the_first_method_is_the_one_that_is_tested(tmp_path: Path) -> None:
+    found = comparison(outcomes(tmp_path, "random", "popular"))
+    assert (found.tests[0].difference, found.tests[0].other, found.tests[0].seeds_ahead) == (-0.625, "popular", 0)
+
+
+def test_order_of_people_in_a_file_does_not_matter(tmp_path: Path) -> None:
+    """One cell lists c before a; pairing goes by id."""
+    mixed = outcomes(tmp_path)
+    header, a, b, c, d = (mixed[0].folder / "users.csv").read_text().splitlines()
+    (mixed[0].folder / "users.csv").write_text("\n".join([header, c, b, a, d]) + "\n")
+    assert comparison(mixed).tests[0].difference == 0.625
+    assert comparison(mixed).tests[0].p == pytest.approx(stats.ttest_rel([1, 1, 0.5, 1], [0, 0.5, 0.5, 0]).pvalue)
+
+
+@pytest.mark.parametrize("which", range(4))
+def test_only_those_who_were_tested_everywhere_count(tmp_path: Path, which: int) -> None:
+    """Without d the differences are (1, .5, 0)."""
+    runs = outcomes(tmp_path)
+    path = runs[which].folder / "users.csv"
+    path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if not line.startswith("d")))
+    assert comparison(runs).tests[0].difference == 0.5
+
+
+def test_one_person_is_no_test(tmp_path: Path) -> None:
+    assert comparison(outcomes(tmp_path, people="a")).tests == []
+
+
+def test_one_method_is_a_table_without_tests(tmp_path: Path) -> None:
+    found = comparison(outcomes(tmp_path, "popular"))
+    assert found.tests == []
+    assert [section.title for section in sections(found)] == ["By loo-50", "Cost and speed"]
+
+
+def test_tables_say_what_was_computed(tmp_path: Path) -> None:
+    accuracy, cost, tests = sections(comparison(outcomes(tmp_path, target=0.5)))
+    assert accuracy.header == ["method", "HR@10", "IC@10", "HR@10 full", "IC@10 full"]
+    assert accuracy.rows == [
+        ["popular", "0.8750 ±0.1768", "", "0.4375 ±0.0884", "12"],
+        ["random", "0.2500", "", "0.1250", "12"],
+    ]
+    assert cost.header[-3:] == ["area under HR@10", "rounds to 0.5", "updates to 0.5"]
+    assert cost.rows == [
+        ["popular", "15 ±7.1", "2.00 ±0.71", "0.0", "0.0", "", "1 (1 of 2 seeds)", ""],
+        ["random", "15 ±7.1", "2.00 ±0.71", "3.0 ±1.4", "3.0 ±1.4", "0.3000 ±0.1414", "30", "300"],
+    ]
+    assert [row[:3] for row in tests.rows] == [["random", "HR@10", "+0.6250"], ["random", "HR@10 full", "+0.3125"]]
+    assert tests.rows[0][-1] == "2/2"
+
+
+def test_a_target_nobody_reached_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(REACHED, "random", ((None, None), (None, None)))
+    cost = sections(comparison(outcomes(tmp_path, target=0.9)))[1]
+    assert cost.rows[1][-2:] == ["not reached", "not reached"]
+
+
+def test_json_is_plain(tmp_path: Path) -> None:
+    found = comparison(outcomes(tmp_path, target=0.5)).to_json()
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert found["standings"][1]["rounds_to_target"] == [20, 40]
+
+
+def test_markdown_has_every_table(tmp_path: Path) -> None:
+    runs = outcomes(tmp_path)
+    found = comparison(runs)
+    text = markdown(found, runs)
+    for section in sections(found):
+        assert markdown_table(section.header, section.rows) in text
+    assert "standard deviation over 2 seeds" in text
+    assert "Holm for 2 tests" in text
+
+
+def test_the_page_trusts_no_label(tmp_path: Path) -> None:
+    runs = outcomes(tmp_path, ("<script>x", "popular", {}), "random")
+    text = page(comparison(runs), runs, "coterie compare '<script>x=popular' random")
+    assert "<script" not in text
+    assert text.count("&lt;script&gt;x") >= 3
+
+
+# ---- what cannot be compared
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("candidates", 9), ("core", 2), ("n_users", 9), ("validation", True), ("skip_bad_rows", True)]
+)
+def test_methods_judged_otherwise_are_refused(tmp_path: Path, key: str, value: Any) -> None:
+    complaint = (
+        rf"setting '{key}' is {value} for other and .* for popular; expected one value for all.*--set {key}=VALUE"
+    )
+    with pytest.raises(ConfigError, match=complaint):
+        comparison(outcomes(tmp_path, "popular", ("other", "random", {key: value})))
+
+
+def test_how_a_method_trains_is_its_own_affair(tmp_path: Path) -> None:
+    comparison(outcomes(tmp_path, "popular", ("other", "random", {"evaluate_every": 2, "as_published": True})))
+
+
+def test_a_diverged_run_is_named(tmp_path: Path) -> None:
+    runs = outcomes(tmp_path)
+    runs[3].result["diverged"] = "training diverged at round 4: lower it."
+    with pytest.raises(Diverged, match=r"^random on synthetic, seed 1: training diverged at round 4"):
+        comparison(runs)
+
+
+# ---- the figure
+
+
+def test_the_mean_curve_goes_as_far_as_all_were_measured() -> None:
+    curves = [
+        [{"round": n, "HR": v} for n, v in ((1, 0.2), (2, 0.4), (3, 0.8))],
+        [{"round": n, "HR": v} for n, v in ((1, 0.4), (3, 0.4), (4, 0.9))],
+    ]
+    rounds, means = mean_curve(curves, "HR")
+    assert rounds == [1, 3]
+    assert means == pytest.approx([0.3, 0.6])
+
+
+def test_runs_of_one_method_share_a_colour(tmp_path: Path) -> None:
+    runs = outcomes(tmp_path)
+    drawn = convergence(runs, [run.cell.method.label for run in runs])
+    strokes = re.findall(r"stroke: (#\w+)", drawn)
+    assert {colour for colour in COLOURS if colour in strokes} == set(COLOURS[:2])
+    # per method its mean and the mark in the legend; marks of points have strokes of their own
+    assert all(strokes.count(colour) >= 2 for colour in COLOURS[:2])
+    text = re.sub(r"<[^>]+>", " ", drawn)
+    assert (text.count("popular"), text.count("random")) == (1, 1)
+
+
+def test_a_label_is_no_formula(tmp_path: Path) -> None:
+    runs = outcomes(tmp_path, (r"$\nothing$", "popular", {}))
+    assert "$\\nothing$" in convergence(runs, [run.cell.method.label for run in runs])

@@ -1,0 +1,307 @@
+"""Tuning: the test part is never touched, budgets are equal, and the winner is the one the numbers name."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import statistics
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_plan import Recorder, Stopper, interrupt
+
+from coterie import api
+from coterie.algorithms.registry import algorithm
+from coterie.data.interactions import Interactions
+from coterie.errors import ConfigError, Diverged, Interrupted, UnknownName
+from coterie.experiments.config import Experiment
+from coterie.experiments.plan import Plan, carry_out
+from coterie.experiments.tuning import BUDGETS, SPACES, Search, draw, points, tune
+
+DATA = {"n_users": 60, "n_items": 90, "mean_interactions": 9}
+QUICK = {**DATA, "embedding_size": 4, "epochs": 8, "evaluate_every": 2}
+
+
+def cells_in(folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """(config, result) of every cell, read as anybody could."""
+    return [
+        (json.loads((path.parent / "cell.json").read_text())["config"], json.loads(path.read_text()))
+        for path in sorted(folder.rglob("result.json"))
+    ]
+
+
+# ---- the space
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_every_point_of_a_space_is_a_possible_setting(name: str) -> None:
+    known = algorithm(name).settings.model_fields
+    assert SPACES[name].keys() <= known.keys()
+    for point in points(Search(name, trials=20)):
+        Experiment.of({"algorithm": name} | point)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.floats(-4, 2).map(lambda x: float(f"{10**x:.3g}")),
+    st.floats(1.1, 1000),
+    st.integers(0, 2**32),
+    st.integers(0, 100),
+)
+def test_a_draw_lies_in_its_space_and_is_the_same_every_time(low: float, ratio: float, seed: int, trial: int) -> None:
+    high = float(f"{low * ratio:.3g}")
+    space = {"rate": (low, high), "size": [2, 4, 8]}
+    point = draw(space, seed, trial)
+    assert low <= point["rate"] <= high
+    assert point["size"] in (2, 4, 8)
+    assert draw(space, seed, trial) == point
+
+
+def test_numbers_are_drawn_evenly_over_orders_of_magnitude() -> None:
+    drawn = [draw({"rate": (0.001, 1.0), "size": [1, 2]}, 0, n) for n in range(900)]
+    decades = np.bincount([int(np.floor(np.log10(point["rate"]))) + 3 for point in drawn], minlength=3)
+    assert all(250 < n < 350 for n in decades), decades
+    assert 400 < sum(point["size"] == 1 for point in drawn) < 500
+
+
+def test_what_is_held_is_not_drawn_and_leaves_the_rest_of_the_space() -> None:
+    held = points(Search("gmf", trials=5, held={"embedding_size": 10}))
+    assert all(point.keys() == SPACES["gmf"].keys() - {"embedding_size"} for point in held)
+    assert len({json.dumps(point) for point in held}) == 5
+
+
+# ---- the test part stays out of it
+
+
+def likes(path: Path, other_newest: bool) -> str:
+    """Forty people; everybody's newest item, which is what is tested, is another one if that is asked for."""
+    rng = np.random.default_rng(5)
+    rows = []
+    for user in range(40):
+        chosen = rng.permutation(30)[:9]
+        if other_newest:
+            chosen[8] = next(item for item in range(30) if item not in chosen)
+        rows += [f"u{user},i{item},{user * 100 + n}" for n, item in enumerate(chosen)]
+    rows += [f"u{user},i{item},{9000 + item}" for user in (40, 41) for item in range(30)]  # every item is in both
+    path.write_text("\n".join(["user_id,item_id,timestamp", *rows]) + "\n")
+    return str(path)
+
+
+def pairs(data: Interactions) -> set[tuple[str, str]]:
+    return {(str(data.user_ids[u]), str(data.item_ids[i])) for u, i in zip(data.users, data.items, strict=True)}
+
+
+@pytest.mark.parametrize("name", ["gmf", "ease", "fedfast"])
+@pytest.mark.parametrize("protocol", ["full", "loo-50"])
+def test_tuning_does_not_notice_another_test_part(tmp_path: Path, name: str, protocol: str) -> None:
+    files = [likes(tmp_path / "before.csv", False), likes(tmp_path / "after.csv", True)]
+    assert len(pairs(api.load(files[0])) ^ pairs(api.load(files[1]))) == 80, "forty interactions are others"
+    short = {} if name == "ease" else {"embedding_size": 4, ("rounds" if name == "fedfast" else "epochs"): 6}
+    held = {"candidates": 10} if protocol == "loo-50" else {}
+    search = Search(name, protocol=protocol, trials=2, finalists=2, seeds=2, held=short | held)
+    found = [tune(_on(search, file), tmp_path / "cells") for file in files]
+    assert found[0].ranking == found[1].ranking
+    tested = [
+        carry_out(Plan((file,), (name,), {"validation": True} | short | held, protocol=protocol), tmp_path / "cells")[0]
+        for file in files
+    ]
+    assert tested[0].result["metrics"] != tested[1].result["metrics"], "a run that tests does notice"
+
+
+def _on(search: Search, dataset: str) -> Search:
+    kept = {name: getattr(search, name) for name in search.__dataclass_fields__ if name != "dataset"}
+    return Search(dataset=dataset, **kept)
+
+
+# ---- what is found
+
+
+def test_the_best_trial_wins_with_its_best_epoch(tmp_path: Path) -> None:
+    found = tune(Search("gmf", trials=4, held=QUICK), tmp_path)
+    trials = cells_in(tmp_path)
+    assert len(trials) == 4
+    config, result = max(trials, key=lambda trial: trial[1]["value"])
+    keys = [*SPACES["gmf"], "epochs"]
+    assert found.best.settings == {key: config[key] for key in keys} | {"epochs": result["best_round"]}
+    assert (found.metric, found.best.value) == ("NDCG@10", result["value"])
+    assert [tried.value for tried in found.ranking] == sorted((r["value"] for _, r in trials), reverse=True)
+
+
+def test_finalists_are_judged_by_their_mean_over_other_seeds(tmp_path: Path) -> None:
+    held = QUICK | {"evaluate_every": 1, "epochs": 30, "patience": 30}
+    found = tune(Search("gmf", trials=4, finalists=2, seeds=3, held=held, seed=5), tmp_path)
+    cells = cells_in(tmp_path)
+    trials = sorted((r["value"] for c, r in cells if c["seed"] == 5), reverse=True)
+    rates = {c["learning_rate"] for c, r in cells if c["seed"] == 5 and r["value"] in trials[:2]}
+    finals = {rate: [r for c, r in cells if c["seed"] != 5 and c["learning_rate"] == rate] for rate in rates}
+    assert {c["seed"] for c, _ in cells} == {5, 6, 7, 8}
+    assert (len(cells), [len(results) for results in finals.values()]) == (4 + 2 * 3, [3, 3])
+    best = max(finals, key=lambda rate: statistics.mean(r["value"] for r in finals[rate]))
+    assert found.best.value == pytest.approx(statistics.mean(r["value"] for r in finals[best]), abs=1e-12)
+    assert found.best.settings["learning_rate"] == best
+    epochs = [r["best_round"] for r in finals[best]]
+    assert min(epochs) < statistics.median(epochs) < max(epochs), "the case is one where it matters"
+    assert found.best.settings["epochs"] == statistics.median(epochs)
+    assert len(found.ranking) == 2
+
+
+def test_rounds_of_federated_methods_are_found_like_epochs(tmp_path: Path) -> None:
+    held = {**DATA, "embedding_size": 4, "rounds": 30, "evaluate_every": 3, "patience": 2, "final_rate": 1.0}
+    found = tune(Search("fedavg", trials=2, held=held), tmp_path)
+    config, best = max(cells_in(tmp_path), key=lambda trial: trial[1]["value"])
+    assert found.best.settings["rounds"] == best["best_round"] < best["rounds"] < config["rounds"]
+    assert found.best.settings["embedding_size"] == 4
+    assert "epochs" not in found.best.settings
+
+
+def test_a_rate_that_falls_towards_the_last_round_is_followed_to_the_end(tmp_path: Path) -> None:
+    """The model of round 3 of 9 is not the one of round 3 of 3: stopping there would find what nobody can train."""
+    held = {**DATA, "embedding_size": 4, "rounds": 9, "evaluate_every": 3, "final_rate": 0.1}
+    watch = Recorder()
+    found = tune(Search("fedavg", trials=3, held=held), tmp_path, watch)
+    assert found.best.settings["rounds"] == 9
+    curves = [path.read_text().splitlines() for path in tmp_path.rglob("metrics.jsonl")]
+    assert [len(lines) for lines in curves] == [3, 3, 3]
+    assert found.best.value == max(json.loads(lines[-1])["NDCG@10"] for lines in curves)
+    assert not [text for text in watch.said if "allowed" in text]
+
+
+def test_a_method_of_one_step_has_none_to_find(tmp_path: Path) -> None:
+    assert tune(Search("ease", trials=3, held=DATA), tmp_path).best.settings.keys() == {"reg"}
+
+
+def test_every_trial_has_the_same_budget(tmp_path: Path) -> None:
+    """Whatever is drawn; and the budget is one for all methods whose steps have one name."""
+    tune(Search("gmf", trials=3, held={**DATA, "embedding_size": 4}), tmp_path / "gmf")
+    for config, result in cells_in(tmp_path / "gmf"):
+        assert {key: config[key] for key in BUDGETS["epochs"]} == BUDGETS["epochs"]
+        assert config["validation"] is True
+        assert result["rounds"] <= BUDGETS["epochs"]["epochs"]
+    steps = {name: Search(name).steps for name in SPACES}
+    assert all(steps[name] in algorithm(name).settings.model_fields for name in SPACES if steps[name])
+    assert {steps[name] for name in SPACES if algorithm(name).federated} == {"rounds", "epochs"}
+    assert {name for name in SPACES if not steps[name]} == {"ease", "userknn", "itemknn"}
+
+
+def test_the_limit_being_best_is_said(tmp_path: Path) -> None:
+    watch = Recorder()
+    held = QUICK | {"epochs": 2, "learning_rate": 0.001}
+    assert tune(Search("gmf", trials=1, held=held), tmp_path, watch).best.settings["epochs"] == 2
+    assert "the best is the last that was allowed, epochs=2; --set epochs=N allows more" in watch.said
+
+
+# ---- going on
+
+
+def test_an_interrupted_search_goes_on(tmp_path: Path) -> None:
+    search = Search("gmf", trials=4, finalists=2, seeds=2, held=QUICK)
+    watch = Stopper(3, interrupt)
+    with pytest.raises(Interrupted, match="2 of 4 runs"):
+        tune(search, tmp_path, watch)
+    watch = Recorder()
+    found = tune(search, tmp_path, watch)
+    assert watch.began[:2] == ["trial 3 on synthetic, seed 0", "trial 4 on synthetic, seed 0"]
+    assert len(watch.began) == 2 + 2 * 2
+    watch = Recorder()
+    assert tune(search, tmp_path, watch).ranking == found.ranking
+    assert watch.began == []
+    longer = Search("gmf", trials=6, held=QUICK)
+    watch = Recorder()
+    tune(longer, tmp_path, watch)
+    assert len(watch.began) == 2, "more trials go on where fewer ended"
+
+
+# ---- the winner as an experiment
+
+
+def test_the_winner_is_an_experiment_that_trains_on_all_that_is_not_test(tmp_path: Path) -> None:
+    search = Search("gmf", protocol="loo-99", trials=2, held=QUICK | {"cutoffs": 5, "patience": 1})
+    found = tune(search, tmp_path)
+    flat = found.experiment()
+    assert not {"patience", "validation", "evaluate_every", "seed"} & flat.keys()
+    chosen = Experiment.of(flat)
+    assert {key: getattr(chosen.settings, key) for key in found.best.settings} == found.best.settings
+    assert flat.keys() >= chosen.settings.model_dump().keys(), "also what was not searched: defaults may change"
+    assert (chosen.choice.protocol, chosen.protocol.cutoffs, chosen.synthetic.n_users) == ("loo-99", (5,), 60)
+    run = api.run("gmf", **{key: value for key, value in flat.items() if key not in ("algorithm", "dataset")})
+    assert run.result["rounds"] == found.best.settings["epochs"]
+    assert run.result["training_interactions"] == len(api.load("synthetic", **DATA)) - run.result["tested_users"]
+
+
+# ---- mistakes
+
+
+def test_an_unknown_algorithm_gets_a_suggestion() -> None:
+    with pytest.raises(UnknownName, match="Did you mean 'fedfast'"):
+        tune(Search("fedfsat"))
+
+
+@pytest.mark.parametrize(
+    ("search", "complaint"),
+    [
+        (Search("popular"), r"'popular' has no search space; expected one of fedavg, .*tuning\.py"),
+        (Search("gmf", trials=0), "trials is 0; expected at least 1.*--trials"),
+        (Search("gmf", finalists=-1), "finalists is -1; expected at least 0.*--finalists"),
+        (Search("gmf", seeds=0), "seeds is 0; expected at least 1.*--seeds"),
+        (Search("gmf", held={"negativs": 3}), "unknown setting 'negativs'.*Did you mean 'negatives'"),
+        (Search("gmf", held={"embedding_size": 0}), "setting 'embedding_size' is 0"),
+        (Search("gmf", held={"validation": False}), "validation=true"),
+    ],
+)
+def test_an_impossible_search_is_refused(search: Search, complaint: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        tune(search, tmp_path)
+    assert not list(tmp_path.rglob("result.json"))
+
+
+def test_trials_that_diverge_lose_and_a_search_of_nothing_else_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SPACES, "gmf", {"learning_rate": [0.02, 1e30]})
+    search = Search("gmf", trials=6, held=QUICK)
+    assert {point["learning_rate"] for point in points(search)} == {0.02, 1e30}
+    found = tune(search, tmp_path)
+    assert {tried.settings["learning_rate"] for tried in found.ranking} == {0.02}
+    with pytest.raises(Diverged, match=r"every trial of gmf diverged \(training diverged at round 2:.*learning_rate"):
+        tune(Search("gmf", trials=2, held=QUICK | {"learning_rate": 1e30}), tmp_path)
+
+
+# ---- the script behind tuned.yaml
+
+
+def script() -> ModuleType:
+    path = Path(__file__).parents[2] / "benchmarks" / "tune.py"
+    spec = importlib.util.spec_from_file_location("tune_script", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_script_writes_the_winner_beside_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = script()
+    tuned = tmp_path / "tuned.yaml"
+    tuned.write_text(yaml.safe_dump({"synthetic": {"als": {"reg": 3.0}}, "ml-1m": {"gmf": {"epochs": 1}}}))
+    monkeypatch.setattr(module, "TUNED", tuned)
+    held = [part for key, value in QUICK.items() for part in ("--set", f"{key}={value}")]
+    arguments = ["synthetic", "gmf", "--trials", "2", "--cells", str(tmp_path / "cells"), *held, "--write"]
+    monkeypatch.setattr(sys, "argv", ["tune.py", *arguments])
+    module.main()
+    printed = json.loads(capsys.readouterr().out)
+    best = max((result for _, result in cells_in(tmp_path / "cells")), key=lambda result: result["value"])
+    assert printed["ndcg"] == best["value"]
+    assert printed["settings"]["epochs"] == best["best_round"]
+    assert yaml.safe_load(tuned.read_text()) == {
+        "synthetic": {"als": {"reg": 3.0}, "gmf": printed["settings"]},
+        "ml-1m": {"gmf": {"epochs": 1}},
+    }

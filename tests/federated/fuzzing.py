@@ -1,0 +1,47 @@
+"""Bytes that nobody means: a real message with something done to it, or none at all."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+
+from coterie.federated.wire import COMMON, ENTRY, HEAD, MAGIC, NAMES
+
+GIGABYTES = HEAD.pack(MAGIC, 0, 0, 1) + ENTRY.pack(0, 1, 2) + struct.pack("<2I", 1 << 20, 1 << 12)
+
+
+BEYOND_DOUBT = (0, 1, 2, 5)
+"""Ways after which it is no message at all."""
+
+
+def mangled(data: bytes, rng: np.random.Generator, ways: tuple[int, ...] = tuple(range(9))) -> bytes:
+    """One of some ways to break a message."""
+    way, made = rng.choice(ways), bytearray(data)
+    if way == 0:
+        return rng.bytes(int(rng.integers(0, 300)))
+    if way == 1:
+        return data[: rng.integers(len(data))]
+    if way == 2:
+        return data + rng.bytes(int(rng.integers(1, 64)))
+    if way == 3:  # numbers of arrays, their shapes and names
+        made[int(rng.integers(4, min(80, len(made))))] = int(rng.integers(256))
+    elif way == 4:  # anywhere
+        for _ in range(rng.integers(1, 20)):
+            made[rng.integers(len(made))] ^= 1 << int(rng.integers(8))
+    elif way == 5:
+        return GIGABYTES + rng.bytes(int(rng.integers(0, 64)))
+    elif way == 6:  # a header of its own making
+        entries = [
+            ENTRY.pack(int(rng.integers(len(NAMES))) + int(rng.integers(2)) * COMMON, int(rng.integers(9)), 2)
+            + struct.pack("<2I", *rng.choice([0, 1, 3, 1 << 16, 1 << 31, (1 << 32) - 1], 2).tolist())
+            for _ in range(rng.integers(1, 5))
+        ]
+        return HEAD.pack(MAGIC, 1, 0, len(entries)) + b"".join(entries) + rng.bytes(int(rng.integers(0, 200)))
+    elif way == 7:  # a piece of it twice
+        at, n = int(rng.integers(len(data))), int(rng.integers(1, 100))
+        return data[:at] + data[at : at + n] + data[at:]
+    else:  # zeros, or all ones, in a row
+        at, n = int(rng.integers(len(data))), int(rng.integers(1, 64))
+        made[at : at + n] = (b"\0", b"\xff")[rng.integers(2)] * len(made[at : at + n])
+    return bytes(made)

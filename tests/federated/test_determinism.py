@@ -1,0 +1,362 @@
+"""Same seed, same bits: for any number of threads and nodes, any order of users, and after any interruption."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_federation import FEDERATED, ON_KERNELS, histories, play, play_locally, sha256, steps, world_for
+
+from coterie import api
+from coterie.algorithms import registry
+from coterie.algorithms.algorithm import Algorithm
+from coterie.core.progress import SILENT
+from coterie.data.splits import split
+from coterie.data.training_set import Training
+from coterie.engines.local import LocalEngine
+from coterie.errors import RunError
+from coterie.experiments import checkpoint, preparation, training
+from coterie.experiments import experiment as story
+from coterie.experiments.config import Experiment
+from coterie.experiments.history import Journey, Point
+from coterie.experiments.preparation import Prepared
+from coterie.experiments.training import Fitted, Ruler
+from coterie.federated import nodes, wire
+from coterie.federated.federation import Exchange, Federation, Histories, Kept, World
+from coterie.federated.rounds import Engine, world_of
+from coterie.federated.validation import Reply
+from coterie.models.recommender import Recommender
+from coterie.types import Message
+
+federated = pytest.mark.parametrize("name", FEDERATED)
+on_kernels = pytest.mark.parametrize("name", ON_KERNELS)
+ONE_A_ROUND = {"sfpl": 20, "sfpl+": 20}
+"""How many users four steps of five rounds ask where each asks one."""
+WAYS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "drop-out": {"drop_out": 0.3, "local_epochs": 2},
+    "adam": {"optimizer": "adam", "batch_size": 4, "learning_rate": 0.01},
+    "moments": {"optimizer": "adam", "batch_size": 4, "learning_rate": 0.01, "moments": "averaged"},
+}
+
+
+@pytest.fixture(scope="module")
+def choices(people) -> Training:
+    return split(people, "leave-one-out", 0.2, seed=0).training()
+
+
+@pytest.fixture(scope="module")
+def ratings(choices) -> Training:
+    """Ratings of so many different values that no two nodes have the same ones."""
+    drawn = np.random.default_rng(0).normal(3, 1, len(choices)).astype(np.float32)
+    return replace(choices, ratings=drawn)
+
+
+# Threads and nodes.
+
+
+@federated
+@pytest.mark.parametrize("way", WAYS)
+def test_any_number_of_threads_is_one_run(name, way, choices, monkeypatch):
+    found = set()
+    for threads in (1, 2, 5):
+        monkeypatch.setenv("COTERIE_THREADS", str(threads))
+        found.add(sha256(play_locally(name, choices, **WAYS[way])[0][-1]))
+    assert len(found) == 1
+
+
+@on_kernels
+@pytest.mark.parametrize("way", WAYS)
+def test_any_number_of_nodes_is_one_run(name, way, choices):
+    """In memory, through the wire, on 3, 7 and more nodes than there are users; the bytes that travel are the same too."""
+    runs = [(1, False), (1, True), (3, None), (7, None), (300, None)]
+    played = [play_locally(name, choices, nodes, wire, **WAYS[way]) for nodes, wire in runs]
+    assert len({sha256(states[-1]) for states, _ in played}) == 1
+    costs = [[(t.accepted, t.dropped, t.bytes_up, t.bytes_down) for t in tallies] for _, tallies in played]
+    assert all(cost == costs[0] for cost in costs)
+    accepted, asked = sum(accepted for accepted, *_ in costs[0]), sum(len(t.users) for t in played[0][1])
+    assert accepted > asked / 2
+    assert asked > 100 or ONE_A_ROUND.get(name) == asked
+
+
+@on_kernels
+def test_any_number_of_nodes_is_one_run_on_ratings(name, ratings):
+    played = [
+        play_locally(name, ratings, nodes, wire)[0] for nodes, wire in [(1, False), (1, True), (3, None), (7, None)]
+    ]
+    assert len({sha256(states[-1]) for states in played}) == 1
+    assert sha256(played[0][0]) != sha256(played[0][-1])
+
+
+@on_kernels
+def test_nodes_and_threads_together(name, choices, monkeypatch):
+    monkeypatch.setenv("COTERIE_THREADS", "1")
+    alone = play_locally(name, choices)[0][-1]
+    monkeypatch.setenv("COTERIE_THREADS", "3")
+    assert sha256(play_locally(name, choices, nodes=4)[0][-1]) == sha256(alone)
+
+
+@on_kernels
+def test_the_number_of_nodes_is_a_setting(name, people):
+    """As a person sets it, down to the bytes in the result."""
+    few = steps(name, 3) | {"embedding_size": 4}
+    one, three = (api.run(name, people, nodes=n, **few) for n in (1, 3))
+    assert sha256(one.model) == sha256(three.model)
+    assert (one.result["bytes_up"], one.result["bytes_down"]) == (three.result["bytes_up"], three.result["bytes_down"])
+    assert one.metrics == three.metrics
+
+
+@federated
+def test_the_bytes_of_a_run_are_those_that_travelled(name, people, monkeypatch):
+    """Everybody alone on a node: all messages there and back, the opening's too, add up to what the result says."""
+    travelled = Counter[str]()
+
+    def counting(t: int, arrays: Any, common: Any = None, exchange: int = 0) -> bytes:
+        data = wire.encode(t, arrays, common, exchange)
+        travelled["up" if common is None else "down"] += len(data)
+        return data
+
+    monkeypatch.setattr(nodes, "encode", counting)
+    result = api.run(name, people, nodes=people.n_users, embedding_size=4, **steps(name, 3)).result
+    assert (result["bytes_up"], result["bytes_down"]) == (travelled["up"], travelled["down"])
+
+
+@federated
+def test_another_seed_is_another_run(name, choices):
+    """Else all of the above would hold for a run that does nothing."""
+    assert len({sha256(play_locally(name, choices, seed=seed)[0][-1]) for seed in range(3)}) == 3
+
+
+# Order.
+
+
+class Shuffled:
+    """Asks a node for its users in any order, and hands over replies in any order."""
+
+    def __init__(self, engine: Engine, seed: int) -> None:
+        self.engine, self.rng = engine, np.random.default_rng(seed)
+
+    def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
+        return self.engine.gather(make)
+
+    def call(self, exchange: Exchange, message: Message) -> list[Reply]:
+        replies = self.engine.call(exchange, message.to(self.rng.permutation(len(message.users))))
+        return [replies[k] for k in self.rng.permutation(len(replies))]
+
+
+@on_kernels
+@pytest.mark.parametrize("nodes", [1, 4])
+def test_any_order_of_users_is_one_run(name, nodes, choices):
+    world = world_for(name, choices)
+    engine = LocalEngine.over(world, choices, nodes)
+    expected = [sha256(state) for state in play(name, world, engine)[0]]
+    for seed in range(3):
+        assert [sha256(state) for state in play(name, world, Shuffled(engine, seed))[0]] == expected
+
+
+@federated
+def test_a_round_can_be_played_again(name):
+    """From the same state a round gives the same next state: nothing is kept anywhere else, and no state is written into."""
+    small = histories(5, n_users=30)
+    world = world_for(name, small)
+    states, _ = play(name, world, LocalEngine.over(world, small, 2))
+    before = [sha256(state) for state in states]
+    for n in (1, 2, 4):
+        again, _ = play(name, world, LocalEngine.over(world, small, 2), since=states[n - 1], first=n)
+        assert [sha256(state) for state in again] == before[n - 1 :]
+    assert [sha256(state) for state in states] == before
+
+
+# Resuming.
+
+
+def prepared(name: str, people: Any, **changes: Any) -> Prepared:
+    n = changes.pop("rounds", 6)
+    length = {"epochs": n} if name == "gmf" else steps(name, n)
+    values = {"algorithm": name, "embedding_size": 4, "evaluate_every": 2, "checkpoint_every": 1} | length | changes
+    return preparation.prepare(Experiment.of(values), people, SILENT)
+
+
+def train(ready: Prepared, keep: Any = None, since: Point | None = None, ruler: Any = None) -> Fitted:
+    return training.train(ready.experiment, ready.training, ruler or ready.ruler, SILENT, keep, since)
+
+
+def without_time(journey: Journey) -> dict[str, Any]:
+    """Everything but how long it took."""
+    curve = [{key: value for key, value in line.items() if key != "seconds"} for line in journey.curve]
+    return journey.to_json() | {"curve": curve, "seconds": 0, "selections": journey.selections.tolist()}
+
+
+def same_end(one: Fitted, other: Fitted) -> bool:
+    return (
+        sha256(one.model) == sha256(other.model)
+        and one.best_round == other.best_round
+        and without_time(one.journey) == without_time(other.journey)
+    )
+
+
+class Disk:
+    """Checkpoints as files, one folder a round."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, self.kind = folder, registry.algorithm(name).state
+
+    def __call__(self, point: Point, model: Recommender) -> None:
+        place = self.folder / f"{point.journey.round:03d}"
+        place.mkdir(exist_ok=True)
+        checkpoint.write(place, point, "data", {})
+
+    def points(self) -> list[Point]:
+        found = [checkpoint.read(place, self.kind, "data", {}) for place in sorted(self.folder.iterdir())]
+        return [point for point in found if point is not None]
+
+
+STOPPING = {"validation": True, "patience": 2, "rounds": 12, "evaluate_every": 1, "learning_rate": 0.3}
+
+
+@pytest.mark.parametrize("name", [*FEDERATED, "gmf"])
+@pytest.mark.parametrize("stopping", [False, True], ids=["to the end", "with patience"])
+def test_going_on_from_every_checkpoint_is_the_run_without_interruption(name, stopping, people, tmp_path):
+    ready = prepared(name, people, **STOPPING if stopping else {})
+    saved = Disk(tmp_path, name)
+    straight = train(ready, saved)
+    assert same_end(straight, train(ready))  # saving changes nothing
+    points = saved.points()
+    assert [p.journey.round for p in points] == list(range(1, straight.journey.round + 1))
+    assert all(same_end(straight, train(ready, since=point)) for point in points)
+
+
+class CtrlC:
+    """A ruler during whose measurement of one round somebody presses Ctrl-C."""
+
+    def __init__(self, ruler: Ruler, at: int) -> None:
+        self.ruler, self.at, self.part, self.headline = ruler, at, ruler.part, ruler.headline
+
+    def measure(self, model: Recommender, n: int) -> dict[str, float]:
+        if n == self.at:
+            raise KeyboardInterrupt
+        return self.ruler.measure(model, n)
+
+
+@pytest.mark.parametrize("at", [2, 4, 6])
+@pytest.mark.parametrize("stopping", [False, True], ids=["to the end", "with patience"])
+def test_ctrl_c_while_measuring_loses_no_measurement(at, stopping, people, tmp_path):
+    """A point without its measurement would make another curve and, with patience, choose another model."""
+    ready = prepared("fedfast", people, **STOPPING if stopping else {})
+    saved = Disk(tmp_path, "fedfast")
+    with pytest.raises(KeyboardInterrupt):
+        train(ready, saved, ruler=CtrlC(ready.ruler, at))
+    gone_on = train(ready, since=saved.points()[-1])
+    rounds = [line["round"] for line in gone_on.journey.curve]
+    assert rounds == ([2, 4, 6] if not stopping else list(range(1, len(rounds) + 1)))
+    assert same_end(train(ready), gone_on)
+
+
+def interrupted(name: str, step: int, world: World) -> Algorithm:
+    """The algorithm, but that somebody presses Ctrl-C within a step: in the middle of its rounds, however they are played."""
+    chosen = registry.algorithm(name)
+    assert isinstance(chosen.train, Federation)
+    a_step = chosen.train.rounds_a_step(world)
+    when = (step - 1) * a_step + a_step // 2
+
+    def at_a_message(work: Any) -> Any:
+        def stop(world: World, message: Message, node: Histories) -> Any:
+            done = work(world, message, node)
+            if done is not None and message.exchange == 0 and message.round == when:
+                raise KeyboardInterrupt
+            return done
+
+        return stop
+
+    def in_turn(world: World, node: Histories, state: Any, rounds: range) -> Any:
+        done = chosen.train.in_turn(world, node, state, rounds)  # type: ignore[union-attr]
+        if done is not None and when in rounds:
+            raise KeyboardInterrupt
+        return done
+
+    exchanges = [
+        replace(e, answer=at_a_message(e.answer), fused=at_a_message(e.fused)) if isinstance(e, Exchange) else e
+        for e in chosen.train.exchanges
+    ]
+    return replace(chosen, train=replace(chosen.train, exchanges=tuple(exchanges), in_turn=in_turn))
+
+
+@federated
+@pytest.mark.parametrize("at", [1, 3, 6])
+def test_ctrl_c_within_a_round_loses_the_round_alone(name, at, people, tmp_path, monkeypatch):
+    """Or the epoch, where one is a step."""
+    ready = prepared(name, people, checkpoint_every=1000)
+    straight, world = train(ready), world_of(ready.training, ready.experiment.settings, 0)
+    saved, stopped = Disk(tmp_path, name), interrupted(name, at, world)
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "algorithm", lambda name: stopped)
+        with pytest.raises(KeyboardInterrupt):
+            train(ready, saved)
+    (point,) = saved.points()
+    assert point.journey.round == at - 1
+    assert same_end(straight, train(ready, since=point))
+
+
+# A crash at every single write.
+
+SMALL = {"n_users": 60, "n_items": 90, "mean_interactions": 9, "n_groups": 3}
+
+
+class Killed(BaseException):
+    """Nothing catches it, as nothing catches kill -9."""
+
+
+def small_run(folder: Path) -> None:
+    values = {"algorithm": "fedfast", "rounds": 3, "evaluate_every": 2, "checkpoint_every": 1, "embedding_size": 4}
+    story.run(Experiment.of(values | SMALL), make_folder=lambda: folder)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """The files whose bytes do not depend on the clock."""
+    return {name: (folder / name).read_bytes() for name in ("model.npz", "model.json", "users.csv", "config.yaml")}
+
+
+def crashing_at(n: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The n-th file is written beside its place and never gets there; returns what is written, in order."""
+    written: list[str] = []
+    honest = Path.replace
+
+    def replace_file(self: Path, target: Path) -> Path:
+        written.append(Path(target).name)
+        if len(written) == n:
+            raise Killed
+        return honest(self, target)
+
+    monkeypatch.setattr(Path, "replace", replace_file)
+    return written
+
+
+def test_a_crash_at_any_write_and_going_on_is_the_run_without_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)  # drawing is most of what a small run takes
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "straight").mkdir()
+    with monkeypatch.context() as patch:
+        written = crashing_at(-1, patch)
+        small_run(tmp_path / "straight")
+    expected = files(tmp_path / "straight")
+    assert written.count("checkpoint.npz") == 3
+    for n in range(1, len(written) + 1):
+        folder = tmp_path / f"crash {n}"
+        folder.mkdir()
+        with monkeypatch.context() as patch:
+            crashing_at(n, patch)
+            with pytest.raises(Killed):
+                small_run(folder)
+        if n == 1:  # before there is a config there is nothing to go on with, and that is said
+            with pytest.raises(RunError, match=r"config\.yaml"):
+                story.resume(folder)
+            continue
+        assert not (folder / "result.json").exists()
+        story.resume(folder)
+        assert files(folder) == expected, f"crash before {written[n - 1]} was there"

@@ -1,0 +1,277 @@
+"""What stays on people's devices: servers never see it, only accepted rounds change it, and it is saved apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from small_federation import FEDERATED, histories, play_locally, sha256, world_for
+
+from coterie.algorithms import registry
+from coterie.algorithms.algorithm import Tally
+from coterie.core.progress import SILENT
+from coterie.core.records import Record
+from coterie.engines.local import LocalEngine
+from coterie.errors import RunError
+from coterie.experiments import checkpoint, folder
+from coterie.experiments.history import Journey, Point
+from coterie.federated import nodes, rounds, wire
+from coterie.federated.federation import Answer, Delegates, Exchange, Federation, Histories, Kept, Sums, World
+from coterie.federated.trainer import Context
+from coterie.federated.validation import Reply
+from coterie.models.factors import Factors
+from coterie.types import SCALE, Floats, Ints, Message, Sizes, Updates
+
+SECRET = 1234.56789  # nothing else in a run looks like it
+
+
+@dataclass(frozen=True, slots=True)
+class State(Record):
+    private: ClassVar[tuple[str, ...]] = ("secrets", "times")
+    total: Floats  # (1,)
+    secrets: Floats  # (users, 2)
+    times: Ints  # (users,) how often each was accepted
+
+
+# A federation in which everybody keeps a secret, counts its rounds and tells the server that there was one.
+
+
+def begin(world: World) -> State:
+    return State(np.zeros(1, np.float32), None, None)  # type: ignore[arg-type]
+
+
+def devices(world: World, node: Histories) -> Kept:
+    own = np.stack([np.full(len(node.users), SECRET), node.users], axis=1).astype(np.float32)
+    return {"secrets": own, "times": np.zeros(len(node.users), np.int32)}
+
+
+def everybody(world: World, state: State, t: int) -> Ints:
+    assert state.secrets is None
+    return np.flatnonzero(world.members).astype(np.int32)
+
+
+def ask(world: World, state: State, cohort: Ints, t: int) -> Message:
+    assert state.secrets is None
+    assert state.times is None
+    return Message(t, cohort, {"dense": state.total}, {})
+
+
+def answer(world: World, message: Message, node: Histories) -> Answer:
+    assert (message.kept["secrets"][:, 0] == np.float32(SECRET)).all()
+    assert message.kept["secrets"][:, 1].tolist() == message.users.tolist()  # everybody's own, whatever the order
+    n, none = len(message.users), np.empty(0, np.int32)
+    updates = Updates(
+        message.users, np.ones(n, np.int64), np.zeros(n + 1, np.int64), none, none.reshape(0, 0),
+        np.empty((n, 0), np.int32), np.full((n, 1), SCALE // 4, np.int32),
+    )  # fmt: skip
+    return updates, {"secrets": message.kept["secrets"], "times": message.kept["times"] + 1}
+
+
+def add_up(world: World, message: Message, updates: Updates) -> Sums:
+    return {"dense": updates.dense.sum(axis=0, dtype=np.int64)}
+
+
+def finish(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
+    assert state.secrets is None
+    return replace(state, total=state.total + (sums["dense"] / SCALE).astype(np.float32))
+
+
+def sizes(world: World, state: State) -> Sizes:
+    assert state.secrets is None
+    return Sizes(0, 0, 0, 1)
+
+
+EXCHANGE = Exchange(ask, answer, add_up, finish, sizes)
+FEDERATION = Federation(begin, everybody, (EXCHANGE,), lambda world, state: None, devices=devices)  # type: ignore[arg-type,return-value]
+
+
+def play(
+    engine: Any = None, nodes: int = 1, wired: bool | None = None, n_rounds: int = 3, at_once: int = 100, **changes: Any
+) -> Any:
+    training = histories(0)
+    world = world_for("fedavg", training, **changes)
+    exchange = replace(EXCHANGE, at_once=lambda world, state: at_once)
+    work = rounds.trainer_on(
+        replace(FEDERATION, exchanges=(exchange,)), world, (engine or (lambda e: e))(LocalEngine.over(world, training, nodes, wired)), Context(0, SILENT)
+    )  # fmt: skip
+    states, tallies = [work.start()[0]], []
+    for n in range(1, n_rounds + 1):
+        state, tally = work.step(states[-1], n)
+        states.append(state)
+        tallies.append(tally)
+    return states, tallies
+
+
+def test_devices_keep_what_they_made_of_every_round():
+    states, _ = play()
+    assert [state.times.max() for state in states] == [0, 1, 2, 3]
+    assert states[-1].times.tolist() == [3] * 10 + [0, 3]  # one has no history and is never asked
+    assert states[-1].total == np.float32(3 * 11 / 4)
+
+
+@pytest.mark.parametrize(("nodes", "wired"), [(1, True), (3, None), (7, None)])
+def test_any_number_of_nodes_keeps_the_same(nodes, wired):
+    assert sha256(play(nodes=nodes, wired=wired)[0][-1]) == sha256(play()[0][-1])
+
+
+def test_a_state_is_not_written_into():
+    states, _ = play()
+    assert states[0].times.sum() == 0
+    assert len({sha256(state) for state in states}) == 4
+
+
+def test_who_drops_out_keeps_what_it_had():
+    states, tallies = play(drop_out=0.5, n_rounds=6)
+    assert states[-1].times.sum() == sum(tally.accepted for tally in tallies) < 6 * 11
+
+
+class Refusing:
+    """User 3's update comes with a number out of range."""
+
+    def __init__(self, engine: LocalEngine) -> None:
+        self.engine = engine
+
+    def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
+        return self.engine.gather(make)
+
+    def call(self, exchange: Exchange, message: Message) -> list[Reply]:
+        replies = self.engine.call(exchange, message)
+        for reply in replies:
+            assert reply.columns is not None
+            dense = reply.columns["dense"].copy()
+            dense[reply.columns["users"] == 3] = np.iinfo(np.int32).max
+            reply.columns["dense"] = dense
+        return replies
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_who_is_refused_keeps_what_it_had(nodes):
+    states, tallies = play(Refusing, nodes)
+    assert states[-1].times.tolist() == [3, 3, 3, 0] + [3] * 6 + [0, 3]
+    assert [tally.accepted for tally in tallies] == [10, 10, 10]
+
+
+def listed(tally: Tally) -> list[Any]:
+    return [tally.users.tolist(), tally.accepted, tally.dropped, tally.refused, tally.bytes_up, tally.bytes_down]
+
+
+@pytest.mark.parametrize("at_once", [1, 4, 10, 11])
+@pytest.mark.parametrize("engine", [None, Refusing])
+@pytest.mark.parametrize("changes", [{}, {"drop_out": 0.5}])
+def test_a_cohort_heard_in_parts_is_one_heard_whole(at_once, engine, changes):
+    """Eleven people; the one who is refused is alone in its part, or not. Costs are the same too."""
+    (whole, costs), (parts, same) = play(engine, **changes), play(engine, at_once=at_once, **changes)
+    assert [sha256(state) for state in parts] == [sha256(state) for state in whole]
+    assert [listed(tally) for tally in same] == [listed(tally) for tally in costs]
+    assert sum(cost.refused["out of range"] for cost in costs) > 0 or engine is None
+
+
+def test_nothing_of_it_travels(monkeypatch):
+    """What is private is nowhere in the bytes between server and nodes, in either direction."""
+    seen = []
+    honest = wire.encode
+
+    def listening(*given: Any, **named: Any) -> bytes:
+        seen.append(honest(*given, **named))
+        return seen[-1]
+
+    monkeypatch.setattr(nodes, "encode", listening)
+    play(nodes=3)
+    assert len(seen) == 2 * 3 * 3
+    assert not any(np.float32(SECRET).tobytes() in data for data in seen)
+
+
+# On disk.
+
+
+def point(round_: int, state: State, best: State | None = None) -> Point:
+    return Point(state, replace(Journey.begin(12, Tally()), round=round_), best)
+
+
+def test_a_checkpoint_keeps_it_apart_and_for_its_owner(tmp_path):
+    states, _ = play()
+    checkpoint.write(tmp_path, point(3, states[3], states[2]), "data", {})
+    assert np.float32(SECRET).tobytes() not in (tmp_path / "checkpoint.npz").read_bytes()
+    (apart,) = tmp_path.glob("devices-*.npz")
+    assert np.float32(SECRET).tobytes() in apart.read_bytes()
+    assert apart.stat().st_mode & 0o777 == 0o600
+    again = checkpoint.read(tmp_path, State, "data", {})
+    assert again is not None
+    assert again.best is not None
+    assert (sha256(again.state), sha256(again.best)) == (sha256(states[3]), sha256(states[2]))
+
+
+@pytest.mark.parametrize("crash_at", ["devices-2.npz", "checkpoint.npz"])
+def test_a_crash_between_both_files_leaves_both_of_before(tmp_path, monkeypatch, crash_at):
+    states, _ = play()
+    checkpoint.write(tmp_path, point(1, states[1]), "data", {})
+    honest = checkpoint.write_arrays
+
+    def crashing(path: Path, *given: Any, **named: Any) -> None:
+        if path.name == crash_at:
+            raise KeyboardInterrupt
+        honest(path, *given, **named)
+
+    monkeypatch.setattr(checkpoint, "write_arrays", crashing)
+    with pytest.raises(KeyboardInterrupt):
+        checkpoint.write(tmp_path, point(2, states[2]), "data", {})
+    again = checkpoint.read(tmp_path, State, "data", {})
+    assert again is not None
+    assert sha256(again.state) == sha256(states[1])
+
+
+def test_without_the_devices_nothing_goes_on_and_the_remedy_is_no_circle(tmp_path):
+    states, _ = play()
+    checkpoint.write(tmp_path, point(3, states[3]), "data", {})
+    (tmp_path / "devices-3.npz").unlink()
+    with pytest.raises(RunError, match=r"holds no devices-3\.npz.*coterie run .*config\.yaml"):
+        checkpoint.read(tmp_path, State, "data", {})
+
+
+def test_only_the_last_devices_stay(tmp_path):
+    states, _ = play()
+    for n in (1, 2, 3):
+        checkpoint.write(tmp_path, point(n, states[n]), "data", {})
+    assert [path.name for path in tmp_path.glob("devices-*")] == ["devices-3.npz"]
+
+
+@dataclass(frozen=True, slots=True)
+class OnDevices(Factors):
+    kind: ClassVar[str] = "factors"
+    private: ClassVar[tuple[str, ...]] = ("user_rows",)
+
+
+def test_a_model_is_saved_without_what_devices_keep(tmp_path, monkeypatch):
+    rows = np.full((3, 2), SECRET, np.float32)
+    model = OnDevices(rows, np.ones((4, 2), np.float32), np.zeros(4, np.float32))
+    folder.write_model(tmp_path, model)
+    assert np.float32(SECRET).tobytes() not in (tmp_path / "model.npz").read_bytes()
+    assert (tmp_path / folder.DEVICES).stat().st_mode & 0o777 == 0o600
+    monkeypatch.setattr(folder.kinds, "kind", lambda name: OnDevices)
+    monkeypatch.setattr(folder, "read_catalogue", lambda place: None)
+    again, _ = folder.read_model(tmp_path)
+    assert sha256(again) == sha256(model)
+
+
+@pytest.mark.parametrize("name", [name for name in FEDERATED if registry.algorithm(name).state.private])
+def test_nothing_that_is_private_travels(name, monkeypatch):
+    """Neither as it is nor in fixed point, in any message between three nodes and the server."""
+    seen: list[bytes] = []
+    honest = wire.encode
+
+    def listening(*given: Any, **named: Any) -> bytes:
+        seen.append(honest(*given, **named))
+        return seen[-1]
+
+    monkeypatch.setattr(nodes, "encode", listening)
+    states, _ = play_locally(name, histories(4, n_users=14, n_items=12), nodes=3, start_scale=0.5)
+    assert len(seen) > 10
+    for state in states[1:]:
+        assert state.without_private().user_rows is None
+        for row in state.user_rows[np.abs(state.user_rows).max(axis=1) > 0]:
+            assert not any(row.tobytes() in data for data in seen)
+            assert not any(np.rint(row * SCALE).astype(np.int32).tobytes() in data for data in seen)

@@ -1,0 +1,327 @@
+"""The wire format: what goes in comes out, sizes are exact, and no bytes whatever can do harm."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import sys
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from small_federation import ON_KERNELS, histories, world_for
+
+from coterie.algorithms import registry
+from coterie.federated.federation import Exchange, Federation, Histories
+from coterie.federated.nodes import answer, read_reply
+from coterie.federated.validation import Expected, validate
+from coterie.federated.wire import (
+    COMMON,
+    DTYPES,
+    ENTRY,
+    HEAD,
+    MAGIC,
+    NAMES,
+    Malformed,
+    decode,
+    encode,
+    message_size,
+    reply_sizes,
+)
+from coterie.types import Message, Updates
+
+shapes = arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5)
+some_arrays = st.sampled_from(DTYPES).flatmap(lambda dtype: arrays.arrays(dtype, shapes))
+named = st.dictionaries(st.sampled_from(NAMES), some_arrays)
+
+
+def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+    """Names, types, shapes and bytes, NaN included."""
+    return one.keys() == other.keys() and all(
+        (a.dtype, a.shape, a.tobytes()) == (other[name].dtype, other[name].shape, other[name].tobytes())
+        for name, a in one.items()
+    )
+
+
+# Round trip.
+
+
+@settings(deadline=None, max_examples=80)
+@given(st.integers(0, 2**32 - 1), named, named)
+def test_what_goes_in_comes_out(t, own, common):
+    back_t, back_own, back_common, exchange = decode(encode(t, own, common, 3))
+    assert exchange == 3
+    assert back_t == t
+    assert same(back_own, own)
+    assert same(back_common, common)
+
+
+def test_the_bytes_of_a_message_by_hand():
+    """Magic, round, exchange, count; name 0, type <i4, one dimension of two; up to a multiple of eight; the two numbers."""
+    found = encode(7, {"users": np.array([1, -2], np.int32)}, exchange=5)
+    head = b"COT1" + b"\x07\0\0\0" + b"\x05" + b"\x01" + b"\x00\x00\x01" + b"\x02\0\0\0"
+    assert found == head + bytes(7) + b"\x01\0\0\0" + b"\xfe\xff\xff\xff"
+
+
+def test_arrays_that_are_not_contiguous_are_packed():
+    grid = np.arange(12, dtype=np.int32).reshape(3, 4)
+    for view in (grid.T, grid[::2], grid[:, 1:3]):
+        np.testing.assert_array_equal(decode(encode(0, {"items": view}))[1]["items"], view)
+
+
+def test_what_was_read_cannot_be_written_into():
+    read = decode(encode(0, {"users": np.arange(3, dtype=np.int32)}))[1]["users"]
+    with pytest.raises(ValueError, match="read-only"):
+        read[0] = 1
+
+
+def test_numbers_of_names_and_types_never_change():
+    """An old node must be understood: both lists may only grow at the end."""
+    assert NAMES[:7] == ("users", "samples", "offsets", "items", "item_rows", "user_rows", "dense")
+    assert [d.str for d in DTYPES[:6]] == ["<i4", "<i8", "<f4", "<f8", "|u1", "<u8"]
+    assert len(NAMES) <= COMMON
+
+
+# Sizes.
+
+
+def exchanges() -> list[tuple[str, Exchange]]:
+    found = []
+    for name in ON_KERNELS:
+        federation = registry.algorithm(name).train
+        assert isinstance(federation, Federation)
+        found += [
+            (name, e)
+            for e in (*federation.exchanges, federation.opening(world_for(name, histories(0))))
+            if isinstance(e, Exchange)
+        ]
+    return found
+
+
+@pytest.mark.parametrize(("name", "exchange"), exchanges(), ids=lambda v: v if isinstance(v, str) else "")
+def test_sizes_equal_what_the_encoder_makes(name, exchange):
+    """For every user of a real cohort, alone on its node: down and up."""
+    training = histories(1)
+    world = world_for(name, training)
+    federation = registry.algorithm(name).train
+    assert isinstance(federation, Federation)
+    cohort, node = np.array([0, 3, 4, 11], np.int32), Histories(np.arange(12, dtype=np.int32), training)
+    kept = {key: rows[cohort] for key, rows in federation.devices(world, node).items()}
+    message = replace(exchange.ask(world, federation.start(world), cohort, 2), kept=kept)
+    updates = Updates(**answer(world, exchange, message, node)[0])
+    assert len(updates) >= 3  # the last user has everything, and may have nothing to say
+    up = [len(encode(2, updates.take(np.array([k])).columns())) for k in range(len(updates))]
+    assert reply_sizes(updates).tolist() == up
+    for k in range(4):
+        one = message.to(np.array([k]))
+        assert message_size(message) == message_size(one) == len(encode(2, {"users": one.users, **one.own}, one.common))
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 6), st.integers(0, 4), st.integers(0, 4), st.integers(0, 4), st.integers(0, 2**32 - 1))
+def test_sizes_of_any_widths_equal_what_the_encoder_makes(n, item_width, user_width, dense, seed):
+    counts = np.random.default_rng(seed).integers(0, 5, n)
+    rows = int(counts.sum())
+    updates = Updates(
+        np.arange(n, dtype=np.int32), np.ones(n, np.int64), np.cumsum([0, *counts]).astype(np.int64), np.zeros(rows, np.int32),
+        np.ones((rows, item_width), np.int32), np.ones((n, user_width), np.int32), np.ones((n, dense), np.int32),
+    )  # fmt: skip
+    assert reply_sizes(updates).tolist() == [len(encode(0, updates.take(np.array([k])).columns())) for k in range(n)]
+
+
+# Hostile bytes.
+
+
+def judged(data: bytes) -> bool:
+    """Whether the bytes are a message; anything but Malformed, or memory beyond the bytes, fails the test."""
+    try:
+        t, own, common, _ = decode(data)
+    except Malformed:
+        return False
+    assert 0 <= t < 2**32
+    found = [*own.values(), *common.values()]
+    assert sum(a.nbytes for a in found) <= len(data)
+    whole = np.frombuffer(data, np.uint8)
+    assert all(not a.flags.owndata and (a.size == 0 or np.shares_memory(a, whole)) for a in found)
+    return True
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.binary(max_size=200) | st.binary(max_size=200).map(lambda tail: MAGIC + tail))
+def test_random_bytes_are_no_message(data):
+    judged(data)
+
+
+sides = st.sampled_from([0, 1, 2, 3, 255, 2**16, 2**31 - 1, 2**31, 2**32 - 1])
+headers = st.lists(
+    st.tuples(st.integers(0, 255), st.integers(0, 8), st.lists(sides, max_size=5)).map(
+        lambda e: ENTRY.pack(e[0], e[1], len(e[2])) + struct.pack(f"<{len(e[2])}I", *e[2])
+    ),
+    max_size=4,
+)
+known_headers = st.lists(
+    st.tuples(st.sampled_from([*range(7), *range(64, 71)]), st.integers(0, 5), st.lists(sides, max_size=3)).map(
+        lambda e: ENTRY.pack(e[0], e[1], len(e[2])) + struct.pack(f"<{len(e[2])}I", *e[2])
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+@settings(deadline=None, max_examples=200)
+@given(headers | known_headers, st.integers(-1, 1), st.binary(max_size=40))
+@example([ENTRY.pack(0, 1, 3) + struct.pack("<3I", 0, 2**32 - 1, 2**32 - 1)], 0, b"")
+@example([ENTRY.pack(0, 0, 3) + struct.pack("<3I", 2**32 - 1, 2**32 - 1, 0)], 0, b"")
+@example([ENTRY.pack(0, 1, 3) + struct.pack("<3I", 2**31, 2**31, 2**31)], 0, b"")
+@example([ENTRY.pack(0, 1, 2) + struct.pack("<2I", 2**32 - 1, 2**32 - 1)], 0, b"")
+def test_headers_that_lie_are_no_message(entries, more, body):
+    """Shapes whose product overflows or is nothing, unknown names and types, too many dimensions."""
+    judged(HEAD.pack(MAGIC, 3, 0, max(len(entries) + more, 0)) + b"".join(entries) + body)
+
+
+def real_message() -> bytes:
+    training = histories(1)
+    world = world_for("fedavg", training)
+    federation = registry.algorithm("fedavg").train
+    assert isinstance(federation, Federation)
+    message = federation.exchanges[0].ask(world, federation.start(world), np.array([0, 3, 4], np.int32), 2)
+    return encode(2, {"users": message.users, **message.own}, message.common)
+
+
+def test_a_message_cut_off_anywhere_is_no_message():
+    data = real_message()
+    assert judged(data)
+    assert not any(judged(data[:length]) for length in range(len(data)))
+    assert not judged(data + b"\0")
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.data())
+def test_a_message_with_flipped_bits_is_another_message_or_none(data):
+    sent = bytearray(SENT)
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, 80) | st.integers(0, len(sent) - 1))
+        sent[place] ^= 1 << data.draw(st.integers(0, 7))
+    judged(bytes(sent))
+
+
+SENT = real_message()
+
+
+def test_a_name_twice_is_no_message():
+    entry = ENTRY.pack(0, 0, 1) + struct.pack("<I", 1)
+    values = bytes(8 + 8)  # the header is 24 bytes long, and arrays begin at multiples of eight
+    assert not judged(HEAD.pack(MAGIC, 0, 0, 2) + entry * 2 + values)
+    assert judged(HEAD.pack(MAGIC, 0, 0, 2) + entry + ENTRY.pack(COMMON, 0, 1) + struct.pack("<I", 1) + values)
+
+
+def test_reading_takes_no_memory_to_speak_of():
+    """Neither for a message that says it is huge nor for one that is large."""
+    huge = HEAD.pack(MAGIC, 0, 0, 1) + ENTRY.pack(0, 1, 3) + struct.pack("<3I", 2**20, 2**10, 2**3)
+    large = encode(0, {"users": np.zeros(4_000_000, np.int32)})
+    tracemalloc.start()
+    try:
+        assert not judged(huge)
+        decode(large)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1_000_000
+
+
+# What a server makes of hostile bytes.
+
+
+def expected() -> tuple[Message, Expected, Updates]:
+    training = histories(1)
+    world = world_for("fedavg", training)
+    federation = registry.algorithm("fedavg").train
+    assert isinstance(federation, Federation)
+    cohort = np.array([0, 3, 4], np.int32)
+    state = federation.start(world)
+    message = federation.exchanges[0].ask(world, state, cohort, 2)
+    honest = federation.exchanges[0].answer(world, message, Histories(np.arange(12, dtype=np.int32), training))
+    return message, Expected.of(message, federation.exchanges[0].sizes(world, state)), honest
+
+
+ASKED, EXPECTED, HONEST = expected()
+REPLY = encode(2, HONEST.columns())
+
+
+def test_an_honest_reply_is_accepted():
+    updates, refused = validate([read_reply(ASKED, REPLY)], EXPECTED)
+    assert not refused
+    assert same(updates.columns(), HONEST.columns())
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.data())
+def test_no_bytes_get_the_server_into_trouble(data):
+    """Whatever comes, validation ends; what it accepts is in range, from asked users, each once."""
+    sent = bytearray(REPLY)
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, 90) | st.integers(0, len(sent) - 1))
+        sent[place] ^= 1 << data.draw(st.integers(0, 7))
+    check_server(bytes(sent[: data.draw(st.just(len(sent)) | st.integers(0, len(sent)))]))
+
+
+def check_server(data: bytes) -> None:
+    updates, _ = validate([read_reply(ASKED, data)], EXPECTED)
+    assert set(updates.users.tolist()) <= {0, 3, 4}
+    assert len(set(updates.users.tolist())) == len(updates)
+    assert ((updates.items >= 0) & (updates.items < 15)).all()
+    for block in (updates.item_rows, updates.user_rows, updates.dense):
+        assert (np.abs(block.astype(np.int64)) < 8 << 20).all()
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.sampled_from(NAMES), some_arrays)
+def test_no_array_in_place_of_another_gets_the_server_into_trouble(name, array):
+    check_server(encode(2, HONEST.columns() | {name: array}))
+
+
+@pytest.mark.parametrize("name", HONEST.columns())
+def test_a_number_in_place_of_an_array_is_refused(name):
+    """The format can say zero dimensions."""
+    alone = np.array(3, HONEST.columns()[name].dtype)
+    updates, refused = validate([read_reply(ASKED, encode(2, HONEST.columns() | {name: alone}))], EXPECTED)
+    assert (len(updates), dict(refused)) == (0, {"wrong shape": 3})
+
+
+# Offsets say where kernels read: those that lie are tried in a process of their own, for a mistake there ends it.
+
+AROUND = ([2**63 - 1, -(2**63)], [2**63 - 1, -2], [2**63 - 1, -(2**61)], [2**62, -(2**62)], [1, -1], [2**40, 2**41])
+"""With some of these each step is ahead by 64-bit arithmetic, once around the circle."""
+
+
+def try_offsets() -> None:
+    rng = np.random.default_rng(0)
+    tries = [list(pair) for pair in AROUND]
+    tries += [rng.integers(-(2**63), 2**63 - 1, 2, endpoint=True).tolist() for _ in range(300)]
+    tries += [[int(rng.integers(2**62, 2**63)), int(rng.integers(-60, 60))] for _ in range(300)]
+    for middle in tries:
+        offsets = np.array([0, *middle, len(HONEST.items)], np.int64)
+        updates, refused = validate(
+            [read_reply(ASKED, encode(2, replace(HONEST, offsets=offsets).columns()))], EXPECTED
+        )
+        if (len(updates), dict(refused)) != (0, {"wrong shape": 3}):
+            sys.exit(f"{offsets.tolist()}: {updates.users.tolist()} accepted, refused {dict(refused)}")
+
+
+def test_offsets_that_lie_are_refused_before_anything_reads_by_them():
+    paths = os.pathsep.join([*sys.path, str(Path(__file__).parent), str(Path(__file__).parents[1])])
+    done = subprocess.run(
+        [sys.executable, "-c", "import test_wire; test_wire.try_offsets()"],
+        env=os.environ | {"PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]

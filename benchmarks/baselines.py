@@ -29,9 +29,12 @@ def row(algorithm: str, data: coterie.Interactions, seeds: int, **settings: Any)
     }
     for kind in ("metrics", "full"):
         have = [name for name in names if name in runs[0].result[kind]]
-        found[kind] = {name: round(statistics.mean(r.result[kind][name] for r in runs), 5) for name in have}
+        found[kind] = {
+            name: round(statistics.mean(r.result[kind][name] for r in runs), 5) for name in have
+        }
         found[f"{kind}_range"] = {
-            name: [round(f(r.result[kind][name] for r in runs), 5) for f in (min, max)] for name in have
+            name: [round(f(r.result[kind][name] for r in runs), 5) for f in (min, max)]
+            for name in have
         }
     found["seconds"] = round(statistics.median(r.result["seconds"] for r in runs), 2)
     print(json.dumps(found), file=sys.stderr)
@@ -39,7 +42,9 @@ def row(algorithm: str, data: coterie.Interactions, seeds: int, **settings: Any)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--datasets", default="ml-100k,ml-1m,foursquare-italy")
     parser.add_argument("--ncf", help="NCF's test negatives of ML-1M")

@@ -30,13 +30,26 @@ SIZES = (10, 16, 64, 100)
 def ours(training: Training, size: int, epochs: int) -> float:
     kernel = kernels.load("bpr")
     model = Factors.start(training.n_users, training.n_items, size, 0, 0.1)
-    users, seen = training.users, training.positives
+    users = training.users
+    seen = training.positives
     start = time.perf_counter()
     for epoch in range(epochs):
         kernel.train_triples(
-            users, seen.items, seen.offsets, seen.items, model.user_rows, model.item_rows, model.item_bias,
-            0.05, 0.01, 0.01, 0.01, 0.01, np.uint64(streams.key(0, "triples", epoch)), len(training),
-        )  # fmt: skip
+            users,
+            seen.items,
+            seen.offsets,
+            seen.items,
+            model.user_rows,
+            model.item_rows,
+            model.item_bias,
+            0.05,
+            0.01,
+            0.01,
+            0.01,
+            0.01,
+            np.uint64(streams.key(0, "triples", epoch)),
+            len(training),
+        )
     return (time.perf_counter() - start) / (epochs * len(training))
 
 
@@ -50,7 +63,9 @@ def theirs(training: Training, size: int, epochs: int) -> float:
     )
 
     def seconds(iterations: int) -> float:
-        model = BayesianPersonalizedRanking(factors=size, iterations=iterations, num_threads=1, random_state=0)
+        model = BayesianPersonalizedRanking(
+            factors=size, iterations=iterations, num_threads=1, random_state=0
+        )
         start = time.perf_counter()
         model.fit(matrix, show_progress=False)
         return time.perf_counter() - start
@@ -73,7 +88,8 @@ def main() -> None:
                 (ours(training, size, options.epochs), theirs(training, size, options.epochs))
                 for _ in range(options.repeats)
             ]
-            a, b = statistics.median(p[0] for p in pairs), statistics.median(p[1] for p in pairs)
+            a = statistics.median(p[0] for p in pairs)
+            b = statistics.median(p[1] for p in pairs)
             ratio = statistics.median(p[0] / p[1] for p in pairs)
             rows.append(
                 {
@@ -85,7 +101,13 @@ def main() -> None:
             )
     print(
         json.dumps(
-            {"dataset": options.dataset, "triples": len(training), "repeats": options.repeats, "rows": rows}, indent=2
+            {
+                "dataset": options.dataset,
+                "triples": len(training),
+                "repeats": options.repeats,
+                "rows": rows,
+            },
+            indent=2,
         )
     )
 

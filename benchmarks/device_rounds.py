@@ -50,7 +50,9 @@ def devices() -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--datasets", nargs="*", default=["ml-100k", "ml-1m"])
     parser.add_argument("--rounds", type=int, default=20)
     options = parser.parse_args()
@@ -59,7 +61,9 @@ def main() -> None:
         for model in ("gmf", "neumf"):
             for batch_size in (1, 256):
                 how = {"model": model, "embedding_size": 10, "batch_size": batch_size}
-                found = {d: round_ms(training, how | {"device": d}, options.rounds) for d in devices()}
+                found = {
+                    d: round_ms(training, how | {"device": d}, options.rounds) for d in devices()
+                }
                 print(json.dumps({"dataset": dataset, **how, "round_ms": found}), flush=True)
 
 

@@ -34,7 +34,8 @@ from coterie.federated.trainer import Context, Trainer
 from coterie.reproduce.papers.fedbso import THESIS as DECLARED
 from coterie.reproduce.papers.fedbso import tuned
 
-HR, NDCG = "HR@20", "NDCG@20"
+HR = "HR@20"
+NDCG = "NDCG@20"
 ROUNDS = {"ml-100k": 1000, "ml-1m": 1000, "pinterest": 360}
 THESIS = {key: value for key, value in DECLARED.items() if key not in ("moments", "evaluate_every")}
 """Section 4.2, with moments that begin anew."""
@@ -58,17 +59,31 @@ def readings(dataset: str, seeds: int) -> dict[str, Any]:
     """On validation: what was found here decided the defaults."""
     thesis = THESIS | {"rounds": ROUNDS[dataset], "evaluate_every": ROUNDS[dataset]}
     ours = tuned_settings(dataset, "fedbso") | {"evaluate_every": 1000}
-    methods = [Method(f"thesis: {label}", "fedbso", thesis | way) for label, way in READINGS.items()]
-    methods.append(Method("thesis: Adam's moments survive", "fedbso", thesis | {"moments": "averaged"}))
+    methods = [
+        Method(f"thesis: {label}", "fedbso", thesis | way) for label, way in READINGS.items()
+    ]
+    methods.append(
+        Method("thesis: Adam's moments survive", "fedbso", thesis | {"moments": "averaged"})
+    )
     methods += [Method(f"tuned: {label}", "fedbso", ours | way) for label, way in READINGS.items()]
-    plan = Plan((dataset,), tuple(methods), {"validation": True}, tuple(range(seeds)), "loo-100", part="validation")
+    plan = Plan(
+        (dataset,),
+        tuple(methods),
+        {"validation": True},
+        tuple(range(seeds)),
+        "loo-100",
+        part="validation",
+    )
     outcomes = carried_out(plan)
     return {
         "part": "readings",
         "dataset": dataset,
         "seeds": seeds,
         "validation": {
-            m.label: {metric: spread([o.curve[-1][metric] for o in of(outcomes, m.label)]) for metric in (HR, NDCG)}
+            m.label: {
+                metric: spread([o.curve[-1][metric] for o in of(outcomes, m.label)])
+                for metric in (HR, NDCG)
+            }
             for m in methods
         },
     }
@@ -89,14 +104,17 @@ def clusters(dataset: str, seeds: int) -> dict[str, Any]:
     return {
         "part": "clusters",
         "dataset": dataset,
-        "ours": {label: stability(dataset, name, way, seeds) for label, (name, way) in ways.items()},
+        "ours": {
+            label: stability(dataset, name, way, seeds) for label, (name, way) in ways.items()
+        },
     }
 
 
 def stability(dataset: str, name: str, settings: dict[str, Any], seeds: int) -> dict[str, Any]:
     from sklearn.metrics import adjusted_rand_score
 
-    near, far = [], []
+    near = []
+    far = []
     for seed in range(seeds):
         training = split(load(dataset), "leave-one-out", 0.2, seed).training()
         work = trainer_of(training, name, settings, seed)
@@ -106,7 +124,9 @@ def stability(dataset: str, name: str, settings: dict[str, Any], seeds: int) -> 
             state, _ = work.step(state, n)
             labels.append(state.clusters)
         near.append([adjusted_rand_score(a, b) for a, b in pairwise(labels)])
-        far.append([adjusted_rand_score(labels[i], labels[i + 50]) for i in range(0, len(labels) - 50, 10)])
+        far.append(
+            [adjusted_rand_score(labels[i], labels[i + 50]) for i in range(0, len(labels) - 50, 10)]
+        )
     thirds = np.array_split(np.mean(near, axis=0), 3)
     return {
         "one round to the next": spread([mean(each) for each in near]),
@@ -117,7 +137,9 @@ def stability(dataset: str, name: str, settings: dict[str, Any], seeds: int) -> 
 
 def trainer_of(training: Training, name: str, settings: dict[str, Any], seed: int = 0) -> Trainer:
     chosen = algorithm(name)
-    return select.trainer(chosen.train, training, chosen.settings.of(settings), Context(seed, SILENT))  # type: ignore[arg-type]
+    return select.trainer(
+        chosen.train, training, chosen.settings.of(settings), Context(seed, SILENT)
+    )  # type: ignore[arg-type]
 
 
 def speed(dataset: str, seeds: int) -> dict[str, Any]:

@@ -37,7 +37,9 @@ from coterie.federated.trainer import Context
 from coterie.reproduce.papers.fpl import MODES, PIS
 
 P = "P@10"
-RATES, SIZES, EPOCHS = (0.005, 0.05, 0.5), (10, 20, 50), (10, 20, 30, 40, 50)
+RATES = (0.005, 0.05, 0.5)
+SIZES = (10, 20, 50)
+EPOCHS = (10, 20, 30, 40, 50)
 TOPOLOGIES = ((200, 100), (300, 100), (600, 200))
 TRIALS = {"foursquare-italy": 20, "ml-100k": 20, "ml-1m": 40}
 """Of every trained method when each is tuned for itself."""
@@ -51,19 +53,32 @@ FINALISTS = {"ml-1m": 4}
 def papers_choice(dataset: str) -> dict[str, Method]:
     """Section 5.3: rate and size by BPR-MF, and handed on to FPL and FCF; epochs, pi, k and topology for each."""
     bpr = papers_choice_of_bpr(dataset)
-    rate, size = bpr.settings["learning_rate"], bpr.settings["embedding_size"]
+    rate = bpr.settings["learning_rate"]
+    size = bpr.settings["embedding_size"]
     chosen = {"random": Method("random", "random"), "popular": Method("popular", "popular")}
     for name in ("userknn", "itemknn"):
         chosen[name] = best_of(
-            dataset, name, [Method(f"{name} {k}", name, {"neighbours": k, "shrink": 0.0}) for k in range(10, 101, 10)]
+            dataset,
+            name,
+            [
+                Method(f"{name} {k}", name, {"neighbours": k, "shrink": 0.0})
+                for k in range(10, 101, 10)
+            ],
         )
-    chosen["multivae"] = best_of(dataset, "multivae", [autoencoder(*layers) for layers in TOPOLOGIES], (50, 100, 200))
+    chosen["multivae"] = best_of(
+        dataset, "multivae", [autoencoder(*layers) for layers in TOPOLOGIES], (50, 100, 200)
+    )
     chosen["bpr"] = bpr
     chosen["fcf"] = best_of(
-        dataset, "fcf", [Method("fcf", "fcf", FCF | {"learning_rate": rate, "embedding_size": size})], EPOCHS
+        dataset,
+        "fcf",
+        [Method("fcf", "fcf", FCF | {"learning_rate": rate, "embedding_size": size})],
+        EPOCHS,
     )
     for mode in MODES:
-        chosen[mode] = best_of(dataset, mode, [disclosing(mode, rate, size, pi) for pi in PIS], EPOCHS)
+        chosen[mode] = best_of(
+            dataset, mode, [disclosing(mode, rate, size, pi) for pi in PIS], EPOCHS
+        )
     return chosen
 
 
@@ -82,7 +97,9 @@ def pairwise(name: str, rate: float, size: int) -> Method:
     return Method(
         f"{name} {rate} {size}",
         name,
-        {"learning_rate": rate, "embedding_size": size, "start_scale": 0.1, "epochs": 50} | reg | more,
+        {"learning_rate": rate, "embedding_size": size, "start_scale": 0.1, "epochs": 50}
+        | reg
+        | more,
     )
 
 
@@ -91,14 +108,23 @@ def disclosing(mode: str, rate: float, size: int, pi: float) -> Method:
 
 
 def autoencoder(hidden: int, latent: int) -> Method:
-    return Method(f"multivae {hidden}-{latent}", "multivae", {"hidden": hidden, "latent": latent, "epochs": 200})
+    return Method(
+        f"multivae {hidden}-{latent}",
+        "multivae",
+        {"hidden": hidden, "latent": latent, "epochs": 200},
+    )
 
 
 def best_of(dataset: str, label: str, methods: Sequence[Method], at: Sequence[int] = ()) -> Method:
     """The method, and the number of epochs among some, with the best precision on validation."""
     every = {"evaluate_every": at[0]} if at else {}
     plan = Plan(
-        (dataset,), tuple(methods), {"validation": True, "headline": ["P"]} | every, (0,), "holdout", part="validation"
+        (dataset,),
+        tuple(methods),
+        {"validation": True, "headline": ["P"]} | every,
+        (0,),
+        "holdout",
+        part="validation",
     )
     found = [
         (line[P], outcome.cell.method, line["round"])
@@ -108,8 +134,17 @@ def best_of(dataset: str, label: str, methods: Sequence[Method], at: Sequence[in
         if not at or line["round"] in at
     ]
     _, method, steps = max(found, key=lambda each: each[0])
-    key = next((key for key in ("epochs", "rounds") if key in algorithm(method.algorithm).settings.model_fields), None)
-    return Method(label, method.algorithm, dict(method.settings) | ({key: steps} if key and at else {}))
+    key = next(
+        (
+            key
+            for key in ("epochs", "rounds")
+            if key in algorithm(method.algorithm).settings.model_fields
+        ),
+        None,
+    )
+    return Method(
+        label, method.algorithm, dict(method.settings) | ({key: steps} if key and at else {})
+    )
 
 
 # Every method tuned for itself
@@ -128,7 +163,9 @@ def searched(dataset: str, name: str, **held: Any) -> dict[str, Any]:
         "epochs": {"epochs": 200, "evaluate_every": 5, "patience": 4},
         "rounds": {"rounds": 100, "evaluate_every": 5, "patience": 4},
     }
-    search = Search(name, dataset, "holdout", TRIALS[dataset], finalists=FINALISTS.get(dataset, 0), seeds=2)
+    search = Search(
+        name, dataset, "holdout", TRIALS[dataset], finalists=FINALISTS.get(dataset, 0), seeds=2
+    )
     held = {"headline": ["P"]} | limits.get(search.steps, {}) | held
     return dict(tune(replace(search, held=held), OPTIONS.cells).best.settings)
 
@@ -142,16 +179,21 @@ def search(dataset: str, seeds: int) -> dict[str, Any]:
         methods = {"bpr": searched(dataset, "bpr"), "pfpl+": searched(dataset, "pfpl+", **LONG)}
         return {"part": "search", "dataset": dataset, "settings": methods}
     bpr = papers_choice_of_bpr(dataset)
-    rate, size = bpr.settings["learning_rate"], bpr.settings["embedding_size"]
+    rate = bpr.settings["learning_rate"]
+    size = bpr.settings["embedding_size"]
     epochs = {
         mode: {
-            pi: best_of(dataset, mode, [disclosing(mode, rate, size, pi)], range(5, 51, 5)).settings["epochs"]
+            pi: best_of(
+                dataset, mode, [disclosing(mode, rate, size, pi)], range(5, 51, 5)
+            ).settings["epochs"]
             for pi in PIS
         }
         for mode in MODES
     }
     found = {"paper": papers_choice(dataset), "own": own_choice(dataset)}
-    settings = {way: {name: dict(m.settings) for name, m in chosen.items()} for way, chosen in found.items()}
+    settings = {
+        way: {name: dict(m.settings) for name, m in chosen.items()} for way, chosen in found.items()
+    }
     return {"part": "search", "dataset": dataset, "settings": settings | {"epochs by pi": epochs}}
 
 
@@ -165,7 +207,8 @@ LONG = {"epochs": 400, "evaluate_every": 20, "patience": 5}
 def grid(dataset: str, seeds: int) -> dict[str, Any]:
     """Rounds until 95 % of the best precision that any of them reaches within 50 epochs, with pi = 1."""
     bpr = papers_choice_of_bpr(dataset)
-    rate, size = bpr.settings["learning_rate"], bpr.settings["embedding_size"]
+    rate = bpr.settings["learning_rate"]
+    size = bpr.settings["embedding_size"]
     ways = [(clients, triples) for clients in (10, 100, 400, 0) for triples in (1, 5, 20, 39, 100)]
     methods = [
         Method(
@@ -184,7 +227,9 @@ def grid(dataset: str, seeds: int) -> dict[str, Any]:
         part="validation",
     )
     outcomes = [outcome for outcome in carried_out(plan) if not outcome.diverged]
-    target = 0.95 * max(mean(max(line[P] for line in o.curve) for o in of(outcomes, m.label)) for m in methods)
+    target = 0.95 * max(
+        mean(max(line[P] for line in o.curve) for o in of(outcomes, m.label)) for m in methods
+    )
     return {
         "part": "grid",
         "dataset": dataset,
@@ -196,7 +241,10 @@ def grid(dataset: str, seeds: int) -> dict[str, Any]:
 
 def reached(outcomes: Sequence[Outcome], target: float, dataset: str) -> dict[str, Any]:
     each = rounds_in_an_epoch(outcomes[0].cell.experiment)
-    when = [next((line["round"] * each for line in o.curve if line[P] >= target), None) for o in outcomes]
+    when = [
+        next((line["round"] * each for line in o.curve if line[P] >= target), None)
+        for o in outcomes
+    ]
     return {
         "rounds": when,
         "rounds an epoch": each,
@@ -206,7 +254,9 @@ def reached(outcomes: Sequence[Outcome], target: float, dataset: str) -> dict[st
 
 def rounds_in_an_epoch(experiment: Experiment) -> int:
     ready = prepare(experiment, None, SILENT)
-    return fpl.rounds_an_epoch(rounds.world_of(ready.parts.for_tuning().training(), experiment.settings, 0))
+    return fpl.rounds_an_epoch(
+        rounds.world_of(ready.parts.for_tuning().training(), experiment.settings, 0)
+    )
 
 
 # What it costs and what it gives away
@@ -215,9 +265,15 @@ def rounds_in_an_epoch(experiment: Experiment) -> int:
 def attackers(dataset: str, seeds: int) -> dict[str, Any]:
     """[precision, recall] of every attacker, and of as many claims about what is popular, for pFPL+ and FCF."""
     found: dict[str, Any] = {
-        f"pi = {pi}": overheard("pfpl+", dataset, (10, 100), disclosure=pi) for pi in (0, 0.1, 0.5, 1)
+        f"pi = {pi}": overheard("pfpl+", dataset, (10, 100), disclosure=pi)
+        for pi in (0, 0.1, 0.5, 1)
     }
-    return {"part": "attackers", "dataset": dataset, "pfpl+": found, "fcf": overheard("fcf", dataset, (1,))}
+    return {
+        "part": "attackers",
+        "dataset": dataset,
+        "pfpl+": found,
+        "fcf": overheard("fcf", dataset, (1,)),
+    }
 
 
 def overheard(name: str, dataset: str, when: Sequence[int], **settings: Any) -> dict[str, Any]:
@@ -237,12 +293,19 @@ def overheard(name: str, dataset: str, when: Sequence[int], **settings: Any) -> 
 
 def speed(dataset: str, seeds: int) -> dict[str, Any]:
     """Seconds of an epoch, median of 20, and of the three others once each."""
-    ready = prepare(Experiment.of({"algorithm": "pfpl+", "dataset": dataset, "protocol": "holdout"}), None, SILENT)
+    ready = prepare(
+        Experiment.of({"algorithm": "pfpl+", "dataset": dataset, "protocol": "holdout"}),
+        None,
+        SILENT,
+    )
     found = {}
     for mode in MODES:
         chosen = algorithm(mode)
         work = select.trainer(
-            chosen.train, ready.training, chosen.settings.of({"embedding_size": 50}), Context(0, SILENT)
+            chosen.train,
+            ready.training,
+            chosen.settings.of({"embedding_size": 50}),
+            Context(0, SILENT),
         )  # type: ignore[arg-type]
         state, _ = work.start()
         times = []

@@ -18,11 +18,16 @@ from coterie.evaluation.ranking import rank_all
 from coterie.models.factors import Factors
 from coterie.types import Rows
 
-USERS, ITEMS, SIZE, SEEN = 6_040, 3_706, 16, 165
+USERS = 6_040
+ITEMS = 3_706
+SIZE = 16
+SEEN = 165
 
 
 def pairs(rng: np.random.Generator, per_user: int) -> Rows:
-    wanted = np.unique(np.repeat(np.arange(USERS), per_user) * ITEMS + rng.integers(0, ITEMS, USERS * per_user))
+    wanted = np.unique(
+        np.repeat(np.arange(USERS), per_user) * ITEMS + rng.integers(0, ITEMS, USERS * per_user)
+    )
     return Rows.build((wanted // ITEMS).astype(np.int32), (wanted % ITEMS).astype(np.int32), USERS)
 
 
@@ -35,7 +40,10 @@ def main() -> None:
     seen = pairs(rng, SEEN)
     popularity = np.bincount(seen.items, minlength=ITEMS)
     result = {"users": USERS, "items": ITEMS, "embedding_size": SIZE}
-    for name, relevant in (("one relevant item", pairs(rng, 1)), ("33 relevant items", pairs(rng, 33))):
+    for name, relevant in (
+        ("one relevant item", pairs(rng, 1)),
+        ("33 relevant items", pairs(rng, 33)),
+    ):
 
         def judge(wanted: Rows = relevant) -> None:
             ranks = rank_all(model, seen, wanted, ITEMS, 10)
@@ -51,7 +59,10 @@ def main() -> None:
         judge()
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        result[name] = {"seconds": round(statistics.median(times), 3), "peak_mib": round(peak / 2**20, 1)}
+        result[name] = {
+            "seconds": round(statistics.median(times), 3),
+            "peak_mib": round(peak / 2**20, 1),
+        }
     result["users_times_items_mib"] = round(USERS * ITEMS * 4 / 2**20, 1)
     print(json.dumps(result, indent=2))
 

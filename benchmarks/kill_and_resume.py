@@ -24,8 +24,23 @@ COTERIE = (sys.executable, "-m", "coterie.cli.main")
 
 
 def command(options: argparse.Namespace, out: Path) -> list[str]:
-    settings = ["--set", f"rounds={options.rounds}", "--set", f"checkpoint_every={options.checkpoint_every}"]
-    return [*COTERIE, "run", options.algorithm, "-d", options.dataset, *settings, "--out", str(out), "-q"]
+    settings = [
+        "--set",
+        f"rounds={options.rounds}",
+        "--set",
+        f"checkpoint_every={options.checkpoint_every}",
+    ]
+    return [
+        *COTERIE,
+        "run",
+        options.algorithm,
+        "-d",
+        options.dataset,
+        *settings,
+        "--out",
+        str(out),
+        "-q",
+    ]
 
 
 def fingerprint(folder: Path) -> str:
@@ -34,7 +49,9 @@ def fingerprint(folder: Path) -> str:
 
 def killed(options: argparse.Namespace, out: Path, after: float) -> str:
     """Start a run, kill it, and say how far it had come."""
-    process = subprocess.Popen(command(options, out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command(options, out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     time.sleep(after)
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -42,11 +59,15 @@ def killed(options: argparse.Namespace, out: Path, after: float) -> str:
         return "before the folder"
     if (out / "result.json").exists():
         return "after the result"
-    return "with a checkpoint" if (out / "checkpoint.npz").exists() else "before the first checkpoint"
+    return (
+        "with a checkpoint" if (out / "checkpoint.npz").exists() else "before the first checkpoint"
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--dataset", default="ml-100k")
     parser.add_argument("--algorithm", default="fedfast")
@@ -58,17 +79,32 @@ def main() -> None:
     began = time.perf_counter()
     subprocess.run(command(options, place / "whole"), check=True, stdout=subprocess.DEVNULL)
     life = time.perf_counter() - began
-    wanted, same, stages = fingerprint(place / "whole"), 0, []
+    wanted = fingerprint(place / "whole")
+    same = 0
+    stages = []
     for moment in np.random.default_rng(options.seed).uniform(0, life, options.kills):
         out = place / "killed"
         stages.append(killed(options, out, float(moment)))
-        again = [*COTERIE, "resume", str(out), "-q"] if (out / "config.yaml").exists() else command(options, out)
+        again = (
+            [*COTERIE, "resume", str(out), "-q"]
+            if (out / "config.yaml").exists()
+            else command(options, out)
+        )
         subprocess.run(again, check=True, stdout=subprocess.DEVNULL)
         same += fingerprint(out) == wanted
         shutil.rmtree(out)
     shutil.rmtree(place)
-    found = {"kills": options.kills, "identical": same, "sha256": wanted, "undisturbed_s": round(life, 1)}
-    print(json.dumps(found | {"killed": {stage: stages.count(stage) for stage in dict.fromkeys(stages)}}))
+    found = {
+        "kills": options.kills,
+        "identical": same,
+        "sha256": wanted,
+        "undisturbed_s": round(life, 1),
+    }
+    print(
+        json.dumps(
+            found | {"killed": {stage: stages.count(stage) for stage in dict.fromkeys(stages)}}
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -42,7 +42,13 @@ from coterie.models.neumf import taken_apart, tower_sizes
 from coterie.types import SCALE, Floats, Longs
 
 PUBLISHED_BATCH = 256
-SETTINGS = {"model": "neumf", "embedding_size": 10, "layers": (32, 16, 8), "participation": 0.1, "negatives": 4}
+SETTINGS = {
+    "model": "neumf",
+    "embedding_size": 10,
+    "layers": (32, 16, 8),
+    "participation": 0.1,
+    "negatives": 4,
+}
 
 
 class TorchNeuMF(nn.Module):
@@ -50,7 +56,8 @@ class TorchNeuMF(nn.Module):
 
     def __init__(self, user_row: Floats, item_rows: Floats, dense: Floats, sizes: Longs) -> None:
         super().__init__()
-        net, self.d = taken_apart(dense, sizes), int(sizes[0]) // 2
+        net = taken_apart(dense, sizes)
+        self.d = int(sizes[0]) // 2
         self.user = nn.Parameter(torch.tensor(user_row))
         self.items = nn.Parameter(torch.tensor(item_rows))
         linear = [nn.Linear(n, m) for n, m in pairwise(sizes.tolist())]
@@ -65,21 +72,29 @@ class TorchNeuMF(nn.Module):
 
     def forward(self, places: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Logits, and the penalty of the rows that were used."""
-        p, q = self.user.expand(len(places), -1), self.items[places]
+        p = self.user.expand(len(places), -1)
+        q = self.items[places]
         top = self.tower(torch.cat([p[:, self.d :], q[:, self.d :]], 1))
         logits = self.output(torch.cat([top, p[:, : self.d] * q[:, : self.d]], 1))[:, 0]
         return logits, (p * p).sum(1) + (q * q).sum(1)
 
     def flat(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        dense = [part.detach().numpy().ravel() for part in (*self.tower.parameters(), *self.output.parameters())]
+        dense = [
+            part.detach().numpy().ravel()
+            for part in (*self.tower.parameters(), *self.output.parameters())
+        ]
         return self.user.detach().numpy(), self.items.detach().numpy(), np.concatenate(dense)
 
 
-def torch_loop(world: World, given: Parameters, samples: Samples, batch: int) -> list[tuple[np.ndarray, ...]]:
+def torch_loop(
+    world: World, given: Parameters, samples: Samples, batch: int
+) -> list[tuple[np.ndarray, ...]]:
     """What every user changed, one user after the other."""
-    settings, loss = world.settings, nn.BCEWithLogitsLoss(reduction="none")
+    settings = world.settings
+    loss = nn.BCEWithLogitsLoss(reduction="none")
     sizes = tower_sizes(settings.embedding_size, settings.layers)
-    places, targets = torch.tensor(samples.places, dtype=torch.int64), torch.tensor(samples.targets)
+    places = torch.tensor(samples.places, dtype=torch.int64)
+    targets = torch.tensor(samples.targets)
     changes = []
     for k in range(len(samples.starts) - 1):
         touched = given.item_rows[samples.items[samples.offsets[k] : samples.offsets[k + 1]]]
@@ -101,9 +116,13 @@ def differences(ours: Changes, theirs: list[tuple[np.ndarray, ...]], offsets: Lo
     return [
         max(
             float(np.abs(one / SCALE - other).max())
-            for one, other in zip((ours.user_rows[k], ours.item_rows[low:high], ours.dense[k]), changes, strict=True)
+            for one, other in zip(
+                (ours.user_rows[k], ours.item_rows[low:high], ours.dense[k]), changes, strict=True
+            )
         )
-        for k, (changes, (low, high)) in enumerate(zip(theirs, pairwise(offsets.tolist()), strict=True))
+        for k, (changes, (low, high)) in enumerate(
+            zip(theirs, pairwise(offsets.tolist()), strict=True)
+        )
     ]
 
 
@@ -111,7 +130,8 @@ def seconds(work: Callable[[], Any], repeats: int, warm_up: int = 0) -> tuple[fl
     """Medians of wall-clock time, and of what all threads together spent on a core."""
     taken = []
     for _ in range(warm_up + repeats):
-        began, spent = time.perf_counter(), time.process_time()
+        began = time.perf_counter()
+        spent = time.process_time()
         work()
         taken.append((time.perf_counter() - began, time.process_time() - spent))
     wall, cores = zip(*taken[warm_up:], strict=True)
@@ -129,9 +149,13 @@ def ratios(theirs: tuple[float, float], ours: tuple[float, float]) -> dict[str, 
 def whole_round(world: World, histories: Histories, repeats: int) -> float:
     """Everything but evaluation, rounds one after the other."""
     work = rounds.trainer_on(
-        fedavg.ALGORITHM.train, world, LocalEngine.over(world, histories.training, 1), Context(0, SILENT)  # type: ignore[arg-type]
-    )  # fmt: skip
-    state, times = work.start()[0], []
+        fedavg.ALGORITHM.train,
+        world,
+        LocalEngine.over(world, histories.training, 1),
+        Context(0, SILENT),  # type: ignore[arg-type]
+    )
+    state = work.start()[0]
+    times = []
     for n in range(1, repeats + 4):
         began = time.perf_counter()
         state, _ = work.step(state, n)
@@ -149,7 +173,9 @@ def faster_threads(loop: Callable[[int], Any]) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--dataset", default="ml-100k")
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--torch-repeats", type=int, default=3)
@@ -157,7 +183,8 @@ def main() -> None:
     options = parser.parse_args()
     training = split(load(options.dataset), "leave-one-out", 0.2, 0).training()
     world = rounds.world_of(training, fedavg.FedAvg.of(SETTINGS), seed=0)
-    state, histories = fedavg.start(world), Histories(np.arange(training.n_users, dtype=np.int32), training)
+    state = fedavg.start(world)
+    histories = Histories(np.arange(training.n_users, dtype=np.int32), training)
     cohort = fedavg.sample(world, state, 0)
     samples = draw(world, cohort, 0, histories)
     given = Parameters(state.user_rows[cohort], state.item_rows, state.dense)
@@ -171,10 +198,14 @@ def main() -> None:
     ours = seconds(train, options.repeats, warm_up=3)
     n_samples = len(samples.places)
     result: dict[str, Any] = {
-        "dataset": options.dataset, "users": len(cohort), "samples": n_samples, **SETTINGS, "cores": os.cpu_count(),
+        "dataset": options.dataset,
+        "users": len(cohort),
+        "samples": n_samples,
+        **SETTINGS,
+        "cores": os.cpu_count(),
         "coterie": milliseconds(ours) | {"core_ns_a_sample": round(1e9 * ours[1] / n_samples, 1)},
         "coterie_round_ms": round(1e3 * whole_round(world, histories, options.repeats), 2),
-    }  # fmt: skip
+    }
     result["torch_threads"] = faster_threads(loop)
     torch.set_num_threads(result["torch_threads"])
     theirs = seconds(lambda: loop(PUBLISHED_BATCH), options.torch_repeats)
@@ -183,9 +214,14 @@ def main() -> None:
         changes: list[list[tuple[np.ndarray, ...]]] = []
         theirs = seconds(lambda: changes.append(loop(1)), 1)
         apart = differences(train(), changes[0], samples.offsets)
-        result["torch_batch_1"] = milliseconds(theirs) | ratios(theirs, ours) | {
-            "difference_of_the_median_user": statistics.median(apart), "largest_difference": max(apart),
-        }  # fmt: skip
+        result["torch_batch_1"] = (
+            milliseconds(theirs)
+            | ratios(theirs, ours)
+            | {
+                "difference_of_the_median_user": statistics.median(apart),
+                "largest_difference": max(apart),
+            }
+        )
     print(json.dumps(result, indent=2))
 
 

@@ -28,7 +28,9 @@ def newcomers(dataset: str, seeds: int) -> dict[str, Any]:
     """A tenth of the people is left out of training; each then gets a row from their history, all else frozen."""
     rows = [_newcomers(dataset, seed) for seed in range(seeds)]
     keys = [key for key in rows[0] if key != "seed"]
-    return {"part": "newcomers", "dataset": dataset, "seeds": seeds} | {k: spread([r[k] for r in rows]) for k in keys}
+    return {"part": "newcomers", "dataset": dataset, "seeds": seeds} | {
+        k: spread([r[k] for r in rows]) for k in keys
+    }
 
 
 def _newcomers(dataset: str, seed: int) -> dict[str, Any]:
@@ -39,7 +41,12 @@ def _newcomers(dataset: str, seed: int) -> dict[str, Any]:
     known = ready.parts.train.select(~np.isin(ready.parts.train.users, new))
     without = type(ready.parts)(ready.parts.rule, known, ready.parts.test)
     ruler = Ruler(
-        ready.ruler.part, ready.ruler.headline, chosen.protocol, known.rows, ready.parts.test, ready.candidates
+        ready.ruler.part,
+        ready.ruler.headline,
+        chosen.protocol,
+        known.rows,
+        ready.parts.test,
+        ready.candidates,
     )
     model = train(chosen, without.training(), ruler, SILENT).model
     by_user = ready.candidates.by_user()

@@ -24,7 +24,9 @@ README = Path(__file__).parents[1] / "README.md"
 def main(names: list[str]) -> None:
     for name in names:
         found = json.loads((PAPERS / f"{name}.json").read_text())
-        (PAPERS / f"{name}.md").write_text(markdown(found, prose(name), f"coterie reproduce {name}", f"figures/{name}"))
+        (PAPERS / f"{name}.md").write_text(
+            markdown(found, prose(name), f"coterie reproduce {name}", f"figures/{name}")
+        )
         folder = PAPERS / "figures" / name
         folder.mkdir(parents=True, exist_ok=True)
         for figure in shared(found["items"]):
@@ -32,12 +34,19 @@ def main(names: list[str]) -> None:
                 (folder / f"{figure.key}.svg").write_bytes(static.drawn([figure], "svg"))
         print(f"{name}: {len(list(folder.glob('*.svg')))} figures")
     text = README.read_text()
-    before, after = text.split(BEGIN)[0], text.split(END)[1]
+    before = text.split(BEGIN)[0]
+    after = text.split(END)[1]
     runs = {
-        name: json.loads((PAPERS / f"{name}.json").read_text()) for name in NAMES if (PAPERS / f"{name}.json").exists()
+        name: json.loads((PAPERS / f"{name}.json").read_text())
+        for name in NAMES
+        if (PAPERS / f"{name}.json").exists()
     }
     README.write_text(
-        before + BEGIN + summary({name: found for name, found in runs.items() if "items" in found}) + END + after
+        before
+        + BEGIN
+        + summary({name: found for name, found in runs.items() if "items" in found})
+        + END
+        + after
     )
 
 

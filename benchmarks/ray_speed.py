@@ -35,9 +35,13 @@ class Turn:
     def __init__(self, training: Training, engine: str, settings: dict[str, Any]) -> None:
         chosen = algorithm("fedfast")
         assert isinstance(chosen.train, Federation)
-        world = rounds.world_of(training, chosen.settings.of(settings | {"engine": engine}), 0, chosen.train)
+        world = rounds.world_of(
+            training, chosen.settings.of(settings | {"engine": engine}), 0, chosen.train
+        )
         context = Context(0, SILENT)
-        self.work = rounds.trainer_on(chosen.train, world, select.engine_for(world, training, context), context)
+        self.work = rounds.trainer_on(
+            chosen.train, world, select.engine_for(world, training, context), context
+        )
         self.state, _ = self.work.start()
         self.times: list[float] = []
 
@@ -57,25 +61,38 @@ def against_local(training: Training, participation: float, n_rounds: int) -> di
     for _ in range(WARM_UP + n_rounds):
         here.take()
         there.take()
-    ratio = statistics.median(a / b for a, b in zip(here.times[WARM_UP:], there.times[WARM_UP:], strict=True))
+    ratio = statistics.median(
+        a / b for a, b in zip(here.times[WARM_UP:], there.times[WARM_UP:], strict=True)
+    )
     return {
-        "participation": participation, "local_ms": round(here.milliseconds, 1), "ray_ms": round(there.milliseconds, 1),
-        "ray_speed_of_local": round(ratio, 3), "same_bits": bool((here.state.item_rows == there.state.item_rows).all()),
-    }  # fmt: skip
+        "participation": participation,
+        "local_ms": round(here.milliseconds, 1),
+        "ray_ms": round(there.milliseconds, 1),
+        "ray_speed_of_local": round(ratio, 3),
+        "same_bits": bool((here.state.item_rows == there.state.item_rows).all()),
+    }
 
 
 def million() -> dict[str, Any]:
-    training = split(generate(Synthetic(n_users=1_000_000, n_items=100_000)), "leave-one-out", 0.2, 0).training()
+    training = split(
+        generate(Synthetic(n_users=1_000_000, n_items=100_000)), "leave-one-out", 0.2, 0
+    ).training()
     began = time.perf_counter()
     run = Turn(training, "ray", {"embedding_size": 10, "participation": 0.01})
     started = time.perf_counter() - began
     for _ in range(WARM_UP + 10):
         run.take()
-    return {"n_users": 1_000_000, "start_s": round(started, 1), "round_ms": round(run.milliseconds, 1)}
+    return {
+        "n_users": 1_000_000,
+        "start_s": round(started, 1),
+        "round_ms": round(run.milliseconds, 1),
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=["speed", "million"])
     parser.add_argument("--dataset", default="ml-1m")
     parser.add_argument("--rounds", type=int, default=20)
@@ -85,7 +102,12 @@ def main() -> None:
         return
     training = split(load(options.dataset), "leave-one-out", 0.2, 0).training()
     for participation in (0.1, 1.0):
-        print(json.dumps({"dataset": options.dataset} | against_local(training, participation, options.rounds)))
+        print(
+            json.dumps(
+                {"dataset": options.dataset}
+                | against_local(training, participation, options.rounds)
+            )
+        )
 
 
 if __name__ == "__main__":

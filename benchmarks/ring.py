@@ -42,13 +42,23 @@ AFTER = (1, 5, 20)
 def device(dataset: str, seeds: int) -> dict[str, Any]:
     _, _, world, _ = prepared("sttfedrec-dssm", dataset)
     tower = Readers(world.settings).size
-    lengths = {"user tower": tower, "user tower and slopes of 500 items": tower + 500 * world.settings.widths[-1]}
+    lengths = {
+        "user tower": tower,
+        "user tower and slopes of 500 items": tower + 500 * world.settings.widths[-1],
+    }
     ways: tuple[Way, ...] = ("seed", "numbers")
     return {
-        "part": "device", "dataset": dataset, "bar ms": 20,
-        "ms": {name: {way: member_ms(length, way) for way in ways} for name, length in lengths.items()},
-        "bytes": {name: {way: passed_bytes(length, way) for way in ways} for name, length in lengths.items()},
-    }  # fmt: skip
+        "part": "device",
+        "dataset": dataset,
+        "bar ms": 20,
+        "ms": {
+            name: {way: member_ms(length, way) for way in ways} for name, length in lengths.items()
+        },
+        "bytes": {
+            name: {way: passed_bytes(length, way) for way in ways}
+            for name, length in lengths.items()
+        },
+    }
 
 
 def member_ms(length: int, way: Way, times: int = 20) -> float:
@@ -56,9 +66,12 @@ def member_ms(length: int, way: Way, times: int = 20) -> float:
     found = []
     numbers: Words = np.random.default_rng(0).integers(0, 2**64, length, np.uint64)
     for t in range(times):
-        before, me, after = (Member(user, Terms(t, 0, 0, length, way), lambda: numbers) for user in range(3))
+        before, me, after = (
+            Member(user, Terms(t, 0, 0, length, way), lambda: numbers) for user in range(3)
+        )
         there = [Neighbour(member.user, member.announce()) for member in (before, me, after)]
-        forward, back = before.deal(0, there[2], there[1])[0], after.deal(0, there[1], there[0])[1]
+        forward = before.deal(0, there[2], there[1])[0]
+        back = after.deal(0, there[1], there[0])[1]
         began = time.perf_counter()
         me.announce()
         me.deal(0, there[0], there[2])
@@ -71,7 +84,8 @@ def member_ms(length: int, way: Way, times: int = 20) -> float:
 def passed_bytes(length: int, way: Way) -> dict[str, int]:
     """What a member passes to its neighbours, and what it uploads."""
     before, me, after = (
-        Member(user, Terms(0, 0, 0, length, way), lambda: np.zeros(length, np.uint64)) for user in range(3)
+        Member(user, Terms(0, 0, 0, length, way), lambda: np.zeros(length, np.uint64))
+        for user in range(3)
     )
     there = [Neighbour(member.user, member.announce()) for member in (before, me, after)]
     forward, back = me.deal(0, there[0], there[2])
@@ -80,7 +94,9 @@ def passed_bytes(length: int, way: Way) -> dict[str, int]:
 
 def cohort(dataset: str, seeds: int) -> dict[str, Any]:
     rows = {
-        f"{name}, K = {size}, {protect}": a_round(name, dataset, users_a_round=size, protect=protect)
+        f"{name}, K = {size}, {protect}": a_round(
+            name, dataset, users_a_round=size, protect=protect
+        )
         for name in NAMES
         for size in K
         for protect in ("none", "ring")
@@ -93,18 +109,32 @@ def a_round(name: str, dataset: str, times: int = 2, **more: Any) -> dict[str, f
     _, federation, world, engine = prepared(name, dataset, **more)
     timed = Timed(engine)
     work = rounds.trainer_on(federation, world, timed, Context(0, SILENT))
-    state, found = work.start()[0], []
+    state = work.start()[0]
+    found = []
     for n in range(1, times + 2):
-        timed.seconds, began = 0.0, time.perf_counter()
+        timed.seconds = 0.0
+        began = time.perf_counter()
         state, tally = work.step(state, n)
-        whole, size = time.perf_counter() - began, len(tally.users)
+        whole = time.perf_counter() - began
+        size = len(tally.users)
         assert tally.accepted == size
-        found.append((timed.seconds / size, whole - timed.seconds, tally.bytes_up / size, tally.bytes_down / size))
-    of_device, of_servers, up, down = (statistics.median(column) for column in zip(*found[1:], strict=True))
+        found.append(
+            (
+                timed.seconds / size,
+                whole - timed.seconds,
+                tally.bytes_up / size,
+                tally.bytes_down / size,
+            )
+        )
+    of_device, of_servers, up, down = (
+        statistics.median(column) for column in zip(*found[1:], strict=True)
+    )
     return {
-        "device ms": round(of_device * 1e3, 2), "servers ms": round(of_servers * 1e3, 1),
-        "up MB": round(up / 1e6, 3), "down MB": round(down / 1e6, 3),
-    }  # fmt: skip
+        "device ms": round(of_device * 1e3, 2),
+        "servers ms": round(of_servers * 1e3, 1),
+        "up MB": round(up / 1e6, 3),
+        "down MB": round(down / 1e6, 3),
+    }
 
 
 @dataclass
@@ -128,9 +158,15 @@ class Timed:
 def attack(dataset: str, seeds: int) -> dict[str, Any]:
     modes = ("resampled", "sticky", "whole")
     return {
-        "part": "attack", "dataset": dataset, "requests": {mode: attacked(dataset, mode) for mode in modes},
-        "slopes": {f"{mode}, {protect}": slopes_read(dataset, mode, protect) for mode in modes for protect in ("none", "ring")},
-    }  # fmt: skip
+        "part": "attack",
+        "dataset": dataset,
+        "requests": {mode: attacked(dataset, mode) for mode in modes},
+        "slopes": {
+            f"{mode}, {protect}": slopes_read(dataset, mode, protect)
+            for mode in modes
+            for protect in ("none", "ring")
+        },
+    }
 
 
 def slots_asked(world: World, state: Any, t: int) -> np.ndarray:
@@ -140,39 +176,64 @@ def slots_asked(world: World, state: Any, t: int) -> np.ndarray:
     return numbers
 
 
-def slopes_read(dataset: str, mode: str, protect: str, n_rounds: int = 5) -> dict[str, float | None]:
+def slopes_read(
+    dataset: str, mode: str, protect: str, n_rounds: int = 5
+) -> dict[str, float | None]:
     """Of all requests of some rounds, which share is claimed, and how much of that is right."""
-    ready, federation, world, engine = prepared("sttfedrec-dssm", dataset, requests=mode, protect=protect)
-    state, positives, claims, right, n = federation.start(world), ready.training.positives, 0, 0, 0
+    ready, federation, world, engine = prepared(
+        "sttfedrec-dssm", dataset, requests=mode, protect=protect
+    )
+    state = federation.start(world)
+    positives = ready.training.positives
+    claims = 0
+    right = 0
+    n = 0
     for t in range(n_rounds):
         cohort = federation.sample(world, state, t)
         state, _ = rounds.play(world, sttfedrec.REQUEST, state, cohort, t, engine, 0)
-        askers, asked, numbers = state.askers, state.asked, slots_asked(world, state, t)
+        askers = state.askers
+        asked = state.asked
+        numbers = slots_asked(world, state, t)
         state = rounds.pass_on(world, sttfedrec.SLOTS, state, t, engine)
         state, _ = rounds.play(world, sttfedrec.TRAIN, state, cohort, t, engine, 1)
         found = by_slopes(asked, numbers, state.cut)
-        claims, n = claims + int((found >= 0).sum()), n + len(askers)
-        right += sum(item in positives.of(user) for user, item in zip(askers.tolist(), found.tolist(), strict=True))
+        claims = claims + int((found >= 0).sum())
+        n = n + len(askers)
+        right += sum(
+            item in positives.of(user)
+            for user, item in zip(askers.tolist(), found.tolist(), strict=True)
+        )
         state = rounds.pass_on(world, sttfedrec.RETURN, state, t, engine)
-    return {"claimed": round(claims / n, 3), "precision": round(right / claims, 3) if claims else None}
+    return {
+        "claimed": round(claims / n, 3),
+        "precision": round(right / claims, 3) if claims else None,
+    }
 
 
 def attacked(dataset: str, mode: str) -> dict[str, Any]:
     """Everybody takes part in twenty rounds, so that as much is heard of each."""
     ready, _, world, engine = prepared("sttfedrec-dssm", dataset, requests=mode)
-    training, (node,) = ready.training, engine.nodes
+    training = ready.training
+    (node,) = engine.nodes
     users = np.flatnonzero(training.positives.counts).astype(np.int32)
     requests: list[Request] = []
     for t in range(max(AFTER)):
         updates = sttfedrec.request(world, Message(t, users, {}, {}), node)
         requests.append(Request(users, Rows(updates.offsets, updates.items)))
     found = {
-        n: told(repeated(requests[:n], training.n_users, training.n_items), training.positives, users) for n in AFTER
+        n: told(
+            repeated(requests[:n], training.n_users, training.n_items), training.positives, users
+        )
+        for n in AFTER
     }
     return {
-        n: {"precision": None if np.isnan(f.precision) else round(f.precision, 3), "recall": round(f.recall, 4), "claims": round(f.claims, 2)}
+        n: {
+            "precision": None if np.isnan(f.precision) else round(f.precision, 3),
+            "recall": round(f.recall, 4),
+            "claims": round(f.claims, 2),
+        }
         for n, f in found.items()
-    }  # fmt: skip
+    }
 
 
 PARTS = {"device": device, "cohort": cohort, "attack": attack}

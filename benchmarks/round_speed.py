@@ -59,12 +59,15 @@ class Clock:
         return wrapped
 
 
-def measure(training: Training, settings: dict[str, Any], n_rounds: int, threads: int) -> dict[str, Any]:
+def measure(
+    training: Training, settings: dict[str, Any], n_rounds: int, threads: int
+) -> dict[str, Any]:
     """Medians over rounds after warm-up."""
     os.environ["COTERIE_THREADS"] = str(threads)
     chosen = algorithm("fedfast")
     assert isinstance(chosen.train, Federation)
-    clock, federation = Clock(), chosen.train
+    clock = Clock()
+    federation = chosen.train
     (exchange,) = federation.exchanges
     exchange = replace(
         exchange,
@@ -72,19 +75,28 @@ def measure(training: Training, settings: dict[str, Any], n_rounds: int, threads
         reduce=clock.timed("sums", exchange.reduce),
         finish=clock.timed("finish", exchange.finish),
     )
-    federation = replace(federation, exchanges=(exchange,), sample=clock.timed("sampling", federation.sample))
+    federation = replace(
+        federation, exchanges=(exchange,), sample=clock.timed("sampling", federation.sample)
+    )
     fedfast.cluster_users = clock.timed("clusters", CLUSTER_USERS)  # a part of finish
     world = rounds.world_of(training, chosen.settings.of(settings), seed=0)
-    work = rounds.trainer_on(federation, world, LocalEngine.over(world, training, 1), Context(0, SILENT))
+    work = rounds.trainer_on(
+        federation, world, LocalEngine.over(world, training, 1), Context(0, SILENT)
+    )
     state, _ = work.start()
-    whole, per_sample = [], []
+    whole = []
+    per_sample = []
     for n in range(1, WARM_UP + n_rounds + 1):
         began = time.perf_counter()
         state, tally = work.step(state, n)
         whole.append(time.perf_counter() - began)
-        n_samples = int(training.positives.counts[tally.users].sum()) * (1 + world.settings.negatives)
+        n_samples = int(training.positives.counts[tally.users].sum()) * (
+            1 + world.settings.negatives
+        )
         per_sample.append(clock.seconds["client"][-1] / n_samples)
-    parts = {name: 1e3 * statistics.median(times[-n_rounds:]) for name, times in clock.seconds.items()}
+    parts = {
+        name: 1e3 * statistics.median(times[-n_rounds:]) for name, times in clock.seconds.items()
+    }
     return {
         "threads": threads,
         "users_a_round": len(tally.users),
@@ -99,17 +111,23 @@ def measure(training: Training, settings: dict[str, Any], n_rounds: int, threads
 def on_dataset(name: str, n_rounds: int, with_implicit: bool) -> dict[str, Any]:
     training = split(load(name), "leave-one-out", 0.2, 0).training()
     settings = {"embedding_size": 10}
-    both, one = (measure(training, settings, n_rounds, threads) for threads in (os.cpu_count() or 1, 1))
+    both, one = (
+        measure(training, settings, n_rounds, threads) for threads in (os.cpu_count() or 1, 1)
+    )
     speedup = one["client_ns_a_sample"] / both["client_ns_a_sample"]
     row = {"dataset": name, "all_cores": both, "one_core": one, "client_speedup": round(speedup, 2)}
     if not with_implicit:
         return row
     with warnings.catch_warnings(action="ignore"):
         pairs = [
-            (measure(training, settings, 5, 1)["client_ns_a_sample"], 1e9 * theirs(training, 10, 2)) for _ in range(5)
+            (measure(training, settings, 5, 1)["client_ns_a_sample"], 1e9 * theirs(training, 10, 2))
+            for _ in range(5)
         ]
     ratio = statistics.median(ours / other for ours, other in pairs)
-    return row | {"implicit_ns_a_triple": round(statistics.median(p[1] for p in pairs), 1), "ratio": round(ratio, 3)}
+    return row | {
+        "implicit_ns_a_triple": round(statistics.median(p[1] for p in pairs), 1),
+        "ratio": round(ratio, 3),
+    }
 
 
 def on_synthetic(n_users: int, n_rounds: int) -> dict[str, Any]:
@@ -118,13 +136,17 @@ def on_synthetic(n_users: int, n_rounds: int) -> dict[str, Any]:
     training = split(data, "leave-one-out", 0.2, 0).training()
     made = time.perf_counter() - began
     del data
-    row = measure(training, {"embedding_size": 10, "participation": 0.01}, n_rounds, os.cpu_count() or 1)
+    row = measure(
+        training, {"embedding_size": 10, "participation": 0.01}, n_rounds, os.cpu_count() or 1
+    )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # KiB on Linux
     return {"n_users": n_users, "data_s": round(made, 1), "peak_gib": round(peak, 2), **row}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--datasets", nargs="*", default=["ml-100k", "ml-1m"])
     parser.add_argument("--users", nargs="*", type=int, default=[])
     parser.add_argument("--rounds", type=int, default=20)
@@ -134,7 +156,10 @@ def main() -> None:
         print(json.dumps(on_synthetic(options.users[0], options.rounds)))
         return
     for n_users in options.users:
-        subprocess.run([sys.executable, __file__, "--users", str(n_users), "--rounds", str(options.rounds)], check=True)
+        subprocess.run(
+            [sys.executable, __file__, "--users", str(n_users), "--rounds", str(options.rounds)],
+            check=True,
+        )
     for name in [] if options.users else options.datasets:
         print(json.dumps(on_dataset(name, options.rounds, options.implicit)))
 

@@ -40,7 +40,9 @@ def sha256(state: Any) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--dataset", default="ml-100k")
     parser.add_argument("--rounds", type=int, default=50)
     options = parser.parse_args()
@@ -48,10 +50,17 @@ def main() -> None:
     for name in NAMES:
         chosen = algorithm(name)
         assert isinstance(chosen.train, Federation)
-        world = rounds.world_of(training, chosen.settings.of({"embedding_size": 10, "rounds": options.rounds}), 0)
+        world = rounds.world_of(
+            training, chosen.settings.of({"embedding_size": 10, "rounds": options.rounds}), 0
+        )
         refused: Counter[str] = Counter()
 
-        def play(engine: Any, federation: Federation = chosen.train, world: Any = world, into: Any = refused) -> str:
+        def play(
+            engine: Any,
+            federation: Federation = chosen.train,
+            world: Any = world,
+            into: Any = refused,
+        ) -> str:
             work = rounds.trainer_on(federation, world, engine, Context(0, SILENT))
             state, _ = work.start()
             for n in range(1, world.settings.rounds + 1):
@@ -67,17 +76,36 @@ def main() -> None:
                 found[f"{nodes} nodes, {threads} threads"] = play(engine)
         liars = -(-1000 // options.rounds)
         attacked, spared = (
-            HostileEngine(LocalEngine.over(world, training, 1), world.n_items, chosen.train.exchanges[0], liars, 0, on)
+            HostileEngine(
+                LocalEngine.over(world, training, 1),
+                world.n_items,
+                chosen.train.exchanges[0],
+                liars,
+                0,
+                on,
+            )
             for on in (True, False)
         )
         refused.clear()
         same = play(attacked) == play(spared)
-        print(json.dumps({
-            "algorithm": name, "dataset": options.dataset, "rounds": options.rounds,
-            "sha256": sorted(set(found.values())), "ways": len(found),
-            "hostile": {"sent": attacked.sent.total(), "refused": refused.total(), "model is that without them": same},
-            "reasons": dict(refused),
-        }), flush=True)  # fmt: skip
+        print(
+            json.dumps(
+                {
+                    "algorithm": name,
+                    "dataset": options.dataset,
+                    "rounds": options.rounds,
+                    "sha256": sorted(set(found.values())),
+                    "ways": len(found),
+                    "hostile": {
+                        "sent": attacked.sent.total(),
+                        "refused": refused.total(),
+                        "model is that without them": same,
+                    },
+                    "reasons": dict(refused),
+                }
+            ),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -18,10 +18,14 @@ OPTIONS = argparse.Namespace(cells=None, quiet=True)
 
 
 def print_parts(
-    about: str | None, parts: Mapping[str, Callable[[str, int], dict[str, Any]]], usual: str = "ml-100k"
+    about: str | None,
+    parts: Mapping[str, Callable[[str, int], dict[str, Any]]],
+    usual: str = "ml-100k",
 ) -> None:
     """The command line of a paper's tables: (dataset, seeds) -> one JSON object for every part asked for."""
-    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("parts", nargs="+", choices=parts)
     parser.add_argument("--datasets", nargs="*", default=[usual])
     parser.add_argument("--seeds", type=int, default=5)
@@ -43,4 +47,8 @@ def of(outcomes: Sequence[Outcome], label: str) -> list[Outcome]:
 
 def spread(values: Sequence[float]) -> dict[str, float]:
     deviation = statistics.stdev(values) if len(values) > 1 else 0.0
-    return {"mean": round(mean(values), 4), "sd": round(deviation, 4), "least": round(min(values), 4)}
+    return {
+        "mean": round(mean(values), 4),
+        "sd": round(deviation, 4),
+        "least": round(min(values), 4),
+    }

@@ -65,7 +65,9 @@ def main() -> None:
             "ratings of the test item": round(float(popularity[parts.test.items].mean()), 1),
         }
         for method in options.algorithms:
-            rates = [hit_rate(options.dataset, method, parts, seed) for seed in range(options.seeds)]
+            rates = [
+                hit_rate(options.dataset, method, parts, seed) for seed in range(options.seeds)
+            ]
             row[method] = round(float(np.mean(rates)), 4)
         rows.append(row)
     print(json.dumps(rows, indent=2))

@@ -30,11 +30,15 @@ def write(dataset: str, name: str, settings: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("dataset")
     parser.add_argument("algorithm", choices=SPACES)
     parser.add_argument("--trials", type=int, default=30)
-    parser.add_argument("--finalists", type=int, default=0, help="train so many of the best again with other seeds")
+    parser.add_argument(
+        "--finalists", type=int, default=0, help="train so many of the best again with other seeds"
+    )
     parser.add_argument("--seeds", type=int, default=4, help="how many other seeds")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(

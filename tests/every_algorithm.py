@@ -6,7 +6,15 @@ from importlib.util import find_spec
 
 from coterie.algorithms.registry import ALGORITHMS, algorithm
 
-NEED_PYTORCH = {"multivae", "dssm", "clsm", "fl-dssm", "fl-clsm", "sttfedrec-dssm", "sttfedrec-clsm"}
+NEED_PYTORCH = {
+    "multivae",
+    "dssm",
+    "clsm",
+    "fl-dssm",
+    "fl-clsm",
+    "sttfedrec-dssm",
+    "sttfedrec-clsm",
+}
 HERE = [name for name in ALGORITHMS if name not in NEED_PYTORCH or find_spec("torch")]
 """Without PyTorch (the extra `neural`), those that train with it are left out."""
 

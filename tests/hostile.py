@@ -38,9 +38,13 @@ def somewhere(u: Updates, rng: Rng, *values: int) -> dict[str, np.ndarray]:
     return {name: written(u.columns()[name], one_of(rng, *values), rng)}
 
 
-def one_that_differs(u: Updates, lies: list[dict[str, np.ndarray]], rng: Rng) -> dict[str, np.ndarray]:
+def one_that_differs(
+    u: Updates, lies: list[dict[str, np.ndarray]], rng: Rng
+) -> dict[str, np.ndarray]:
     """One of some lies; to cut a column off that has none is not one."""
-    real = [lie for lie in lies if any(not np.array_equal(lie[name], u.columns()[name]) for name in lie)]
+    real = [
+        lie for lie in lies if any(not np.array_equal(lie[name], u.columns()[name]) for name in lie)
+    ]
     return real[rng.integers(len(real))]
 
 
@@ -84,12 +88,18 @@ def broadcastable(u: Updates, rng: Rng) -> dict[str, np.ndarray]:
 
 def wrong_dtype(u: Updates, rng: Rng) -> dict[str, np.ndarray]:
     name = list(u.columns())[rng.integers(7)]
-    return {name: u.columns()[name].astype((np.float32, np.float64, np.uint8, np.uint64)[rng.integers(4)])}
+    return {
+        name: u.columns()[name].astype(
+            (np.float32, np.float64, np.uint8, np.uint64)[rng.integers(4)]
+        )
+    }
 
 
 def strange_user(u: Updates, rng: Rng) -> dict[str, np.ndarray]:
     """Nobody, or somebody else."""
-    return {"users": np.array([one_of(rng, -1, 2**31 - 1, -(2**31), int(u.users[0]) + 1)], np.int32)}
+    return {
+        "users": np.array([one_of(rng, -1, 2**31 - 1, -(2**31), int(u.users[0]) + 1)], np.int32)
+    }
 
 
 def repeated(u: Updates, rng: Rng) -> dict[str, np.ndarray]:
@@ -115,17 +125,23 @@ KINDS: dict[str, list[Callable[[Updates, int, int, Rng], Reply]]] = {
     ],
     "wrong dtype": [lambda u, t, n, rng: reply(u, t, **wrong_dtype(u, rng))],
     "unknown item": [
-        lambda u, t, n, rng: reply(u, t, items=written(u.items, one_of(rng, n, -1, 2**31 - 1, -(2**31)), rng))
+        lambda u, t, n, rng: reply(
+            u, t, items=written(u.items, one_of(rng, n, -1, 2**31 - 1, -(2**31)), rng)
+        )
     ],
     "repeated item": [lambda u, t, n, rng: reply(u, t, **repeated(u, rng))],
     "unknown user": [lambda u, t, n, rng: reply(u, t, **strange_user(u, rng))],
     "not finite": [lambda u, t, n, rng: reply(u, t, **somewhere(u, rng, NOT_FINITE))],
     "out of range": [
-        lambda u, t, n, rng: reply(u, t, **somewhere(u, rng, TOO_LARGE, -TOO_LARGE, 2**31 - 1, NOT_FINITE + 1))
+        lambda u, t, n, rng: reply(
+            u, t, **somewhere(u, rng, TOO_LARGE, -TOO_LARGE, 2**31 - 1, NOT_FINITE + 1)
+        )
     ],
     "bad sample count": [
         lambda u, t, n, rng: reply(
-            u, t, samples=np.array([one_of(rng, -1, 0, MOST_SAMPLES + 1, 2**63 - 1, -(2**63))], np.int64)
+            u,
+            t,
+            samples=np.array([one_of(rng, -1, 0, MOST_SAMPLES + 1, 2**63 - 1, -(2**63))], np.int64),
         )
     ],
     "stale round": [lambda u, t, n, rng: reply(u, t + one_of(rng, -1, 1, 7, -t - 1))],
@@ -160,22 +176,31 @@ class HostileEngine:
         everybody = Updates.joined([Updates(**a.columns) for a in answers if a.columns is not None])
         lying = np.zeros(len(everybody), bool)
         lying[rng.permutation(len(lying))[: self.liars]] = True
-        honest, kept = everybody.take(np.flatnonzero(~lying)), Keeping(answers)
+        honest = everybody.take(np.flatnonzero(~lying))
+        kept = Keeping(answers)
         if not self.attacking:
             return kept.replies([honest], message.round)
-        lies = [self._lie(everybody.take(np.array([k])), message.round, rng) for k in np.flatnonzero(lying)]
-        return self._with_repeats(honest, [kept.beside(lie) for lie in lies], kept, message.round, rng)
+        lies = [
+            self._lie(everybody.take(np.array([k])), message.round, rng)
+            for k in np.flatnonzero(lying)
+        ]
+        return self._with_repeats(
+            honest, [kept.beside(lie) for lie in lies], kept, message.round, rng
+        )
 
     def _lie(self, one: Updates, t: int, rng: Rng) -> Reply:
         reason = list(KINDS)[rng.integers(len(KINDS))]
         self.sent[reason] += 1
         return KINDS[reason][rng.integers(len(KINDS[reason]))](one, t, self.n_items, rng)
 
-    def _with_repeats(self, honest: Updates, lies: list[Reply], kept: Keeping, t: int, rng: Rng) -> list[Reply]:
+    def _with_repeats(
+        self, honest: Updates, lies: list[Reply], kept: Keeping, t: int, rng: Rng
+    ) -> list[Reply]:
         """Half of them within a reply, half as a reply that comes again; everything in any order."""
         again = rng.permutation(len(honest))[: self.repeats]
         self.sent["duplicate user"] += len(again)
-        within, apart = again[: len(again) // 2], again[len(again) // 2 :]
+        within = again[: len(again) // 2]
+        apart = again[len(again) // 2 :]
         several = honest.take(np.concatenate([np.arange(len(honest)), within]))
         replies = [*kept.replies([several], t), *lies]
         replies = [replies[k] for k in rng.permutation(len(replies))]
@@ -188,15 +213,24 @@ class Keeping:
     def __init__(self, answers: list[Reply]) -> None:
         asked = np.concatenate([answer.asked for answer in answers])
         self.place = {user: k for k, user in enumerate(asked.tolist())}
-        self.kept = {name: np.concatenate([answer.kept[name] for answer in answers]) for name in answers[0].kept}
+        self.kept = {
+            name: np.concatenate([answer.kept[name] for answer in answers])
+            for name in answers[0].kept
+        }
 
     def beside(self, reply: Reply) -> Reply:
         places = [self.place[user] for user in reply.asked.tolist()]
         return replace(reply, kept={name: rows[places] for name, rows in self.kept.items()})
 
     def replies(self, parts: list[Updates], t: int) -> list[Reply]:
-        return [self.beside(Reply(np.unique(part.users), t, part.columns())) for part in parts if len(part)]
+        return [
+            self.beside(Reply(np.unique(part.users), t, part.columns()))
+            for part in parts
+            if len(part)
+        ]
 
 
 def without_item_rows(u: Updates) -> Updates:
-    return replace(u, items=u.items[:0], item_rows=u.item_rows[:0], offsets=np.zeros_like(u.offsets))
+    return replace(
+        u, items=u.items[:0], item_rows=u.item_rows[:0], offsets=np.zeros_like(u.offsets)
+    )

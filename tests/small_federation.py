@@ -21,14 +21,25 @@ from coterie.federated.trainer import Context
 from coterie.types import Rows
 
 FEDERATED = sorted(name for name in HERE if registry.algorithm(name).federated)
-ON_KERNELS = [name for name in FEDERATED if "tower" not in registry.algorithm(name).settings.model_fields]
+ON_KERNELS = [
+    name for name in FEDERATED if "tower" not in registry.algorithm(name).settings.model_fields
+]
 """Those whose bits do not depend on how users are shared out over nodes; towers in PyTorch agree in all but the last."""
-WITH_LEARNERS = [name for name in FEDERATED if "model" in registry.algorithm(name).settings.model_fields]
+WITH_LEARNERS = [
+    name for name in FEDERATED if "model" in registry.algorithm(name).settings.model_fields
+]
 """Those that train any of the models; the others have one of their own."""
 FEW = {"embedding_size": 5, "participation": 0.3, "clusters": 4, "inputs": 40}
 SOME = (
-    "participation", "clusters", "local_epochs", "optimizer", "batch_size", "moments", "users_a_round", "rounds_an_epoch",
-)  # fmt: skip
+    "participation",
+    "clusters",
+    "local_epochs",
+    "optimizer",
+    "batch_size",
+    "moments",
+    "users_a_round",
+    "rounds_an_epoch",
+)
 """Settings that not every federated algorithm has: those who do not are played without."""
 
 
@@ -41,7 +52,11 @@ def steps(name: str, n: int) -> dict[str, int]:
 def few_settings(name: str, rounds: int = 4, **changes: Any) -> Any:
     settings = registry.algorithm(name).settings
     few = {key: value for key, value in FEW.items() if key in settings.model_fields}
-    known = {key: value for key, value in changes.items() if key in settings.model_fields or key not in SOME}
+    known = {
+        key: value
+        for key, value in changes.items()
+        if key in settings.model_fields or key not in SOME
+    }
     return settings.of(few | steps(name, rounds) | known)
 
 
@@ -65,13 +80,19 @@ def world_for(name: str, training: Training, seed: int = 0, **changes: Any) -> W
 
 
 def play(
-    name: str, world: World, engine: Engine, since: Any = None, first: int = 1, watch: Watch = SILENT
+    name: str,
+    world: World,
+    engine: Engine,
+    since: Any = None,
+    first: int = 1,
+    watch: Watch = SILENT,
 ) -> tuple[list[Any], list[Tally]]:
     """States before the first round and after every round, and what each round was."""
     chosen = registry.algorithm(name)
     assert isinstance(chosen.train, Federation)
     work = rounds.trainer_on(chosen.train, world, engine, Context(world.seed, watch))
-    states, tallies = [work.start()[0] if since is None else since], []
+    states = [work.start()[0] if since is None else since]
+    tallies = []
     for n in range(first, chosen.steps(world.settings) + 1):
         state, tally = work.step(states[-1], n)
         states.append(state)
@@ -80,7 +101,12 @@ def play(
 
 
 def play_locally(
-    name: str, training: Training, nodes: int = 1, wire: bool | None = None, seed: int = 0, **changes: Any
+    name: str,
+    training: Training,
+    nodes: int = 1,
+    wire: bool | None = None,
+    seed: int = 0,
+    **changes: Any,
 ) -> tuple[list[Any], list[Tally]]:
     world = world_for(name, training, seed, **changes)
     return play(name, world, LocalEngine.over(world, training, nodes, wire))

@@ -18,7 +18,9 @@ from coterie.errors import ConfigError, RunError, UnknownName, UserError
 SMALL: dict[str, Any] = {"n_users": 60, "n_items": 90, "mean_interactions": 9}
 
 
-def frame(rows: str = "ann tea, ann jam, bob tea, bob rye, cat jam, cat rye, cat tea") -> pd.DataFrame:
+def frame(
+    rows: str = "ann tea, ann jam, bob tea, bob rye, cat jam, cat rye, cat tea",
+) -> pd.DataFrame:
     pairs = [pair.split() for pair in rows.split(", ")]
     return pd.DataFrame(pairs, columns=["user_id", "item_id"]).assign(timestamp=range(len(pairs)))
 
@@ -81,7 +83,8 @@ def test_load_with_filters() -> None:
 
 def test_frame_obeys_the_policy_for_repeated_pairs() -> None:
     twice = pd.concat([frame(), frame().head(1).assign(timestamp=99)])
-    newest, oldest = coterie.load(twice), coterie.load(twice, duplicates="oldest")
+    newest = coterie.load(twice)
+    oldest = coterie.load(twice, duplicates="oldest")
     assert (newest.times.max(), oldest.times.max()) == (99, 6)
     with pytest.raises(UserError, match="ann"):
         coterie.load(twice, duplicates="error")
@@ -118,7 +121,8 @@ def test_run_takes_the_settings_of_the_command_line(bpr: coterie.Run) -> None:
 
 
 def test_run_on_loaded_data_equals_run_by_name() -> None:
-    by_name, by_data = coterie.run("popular"), coterie.run("popular", coterie.load("synthetic"))
+    by_name = coterie.run("popular")
+    by_data = coterie.run("popular", coterie.load("synthetic"))
     assert by_data.result["dataset"] == "synthetic"
     assert by_name.metrics == by_data.metrics
 
@@ -160,7 +164,9 @@ def test_frame_in_place_of_data_is_taken_or_refused_in_one_line() -> None:
         assert run.result["users"] == 3
 
 
-def test_run_folder_of_data_from_python_says_what_is_missing(tmp_path: Path, people: Interactions) -> None:
+def test_run_folder_of_data_from_python_says_what_is_missing(
+    tmp_path: Path, people: Interactions
+) -> None:
     """Its config cannot name the data; who runs it must be told so, not that a file `given` does not exist."""
     from coterie.experiments.config import Experiment, read_file
     from coterie.experiments.preparation import load_data

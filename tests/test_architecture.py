@@ -77,7 +77,9 @@ def imported(name: str, inside_functions: bool = True) -> set[str]:
             found |= {f"coterie.{alias.name}" for alias in node.names}
         else:
             deeper = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= {d if d.removeprefix("coterie.") in modules() else str(node.module) for d in deeper}
+            found |= {
+                d if d.removeprefix("coterie.") in modules() else str(node.module) for d in deeper
+            }
     return found
 
 
@@ -130,7 +132,7 @@ def test_loose_modules_are_these_four() -> None:
     assert loose == LOOSE
 
 
-@pytest.mark.parametrize("part", FLOOR)
+@pytest.mark.parametrize("part", sorted(FLOOR))
 def test_imports_go_down(part: str) -> None:
     """Also through other modules, and inside functions: what a package reaches lies below it."""
     for name in (n for n in modules() if room(n) == part):
@@ -145,7 +147,9 @@ def test_only_the_command_line_draws() -> None:
 
 def test_only_the_command_line_prints() -> None:
     for name in (n for n in modules() if n.split(".")[0] != "cli"):
-        calls = [n for n in ast.walk(ast.parse(modules()[name].read_text())) if isinstance(n, ast.Call)]
+        calls = [
+            n for n in ast.walk(ast.parse(modules()[name].read_text())) if isinstance(n, ast.Call)
+        ]
         assert not [c for c in calls if isinstance(c.func, ast.Name) and c.func.id == "print"], name
 
 
@@ -156,7 +160,16 @@ def test_heavy_frameworks_are_never_imported_at_module_level() -> None:
 
 
 def test_optional_packages_are_never_imported_at_module_level() -> None:
-    optional = {"matplotlib", "plotly", "pyarrow", "cryptography", "fastapi", "uvicorn", "optuna", "dp_accounting"}
+    optional = {
+        "matplotlib",
+        "plotly",
+        "pyarrow",
+        "cryptography",
+        "fastapi",
+        "uvicorn",
+        "optuna",
+        "dp_accounting",
+    }
     for name in modules():
         assert not outside(imported(name, inside_functions=False)) & optional, name
 
@@ -183,14 +196,18 @@ def test_command_line_starts_without_the_library() -> None:
 
 
 def test_no_import_goes_round_in_a_circle() -> None:
-    graph = {name: own(imported(name, inside_functions=False)) & modules().keys() for name in modules()}
+    graph = {
+        name: own(imported(name, inside_functions=False)) & modules().keys() for name in modules()
+    }
     assert len(list(TopologicalSorter(graph).static_order())) >= len(modules())
 
 
 def test_randomness_comes_through_one_door() -> None:
     for name, path in modules().items():
         if name != "core.streams":
-            assert not re.search(r"default_rng|np\.random\.(?!Generator\b)|import random\b", path.read_text()), name
+            assert not re.search(
+                r"default_rng|np\.random\.(?!Generator\b)|import random\b", path.read_text()
+            ), name
 
 
 def test_nothing_is_pickled() -> None:
@@ -222,17 +239,24 @@ def test_tree_of_errors_is_the_one_drawn() -> None:
     trail: list[tuple[int, str]] = []
     for line in str(errors.__doc__).splitlines():
         if found := re.match(r"([ │├└─]*)([A-Z]\w+)(?:\s|$)", line):
-            depth, name = len(found[1]), found[2]
+            depth = len(found[1])
+            name = found[2]
             if name.endswith(("Error", "Name", "Extra", "Diverged", "Interrupted", "Quorum")):
                 trail = [t for t in trail if t[0] < depth]
                 drawn[name] = trail[-1][1] if trail else None
                 trail.append((depth, name))
-    classes = {n: c for n, c in vars(errors).items() if isinstance(c, type) and issubclass(c, Exception)}
-    assert drawn == {n: None if c.__base__ is Exception else c.__base__.__name__ for n, c in classes.items()}
+    classes = {
+        n: c for n, c in vars(errors).items() if isinstance(c, type) and issubclass(c, Exception)
+    }
+    assert drawn == {
+        n: None if c.__base__ is Exception else c.__base__.__name__ for n, c in classes.items()
+    }
 
 
 def test_mistakes_of_users_end_with_code_2() -> None:
-    classes = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.UserError)]
+    classes = [
+        c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.UserError)
+    ]
     assert {c.exit_code for c in classes} == {2}
     assert errors.CoterieError.exit_code == 1
 
@@ -260,7 +284,12 @@ def test_help_takes_under_half_a_second() -> None:
 def test_the_front_page_cuts_no_sentence_short() -> None:
     call = [sys.executable, "-m", "coterie.cli.main", "--help"]
     done = subprocess.run(
-        call, env={**os.environ, "COLUMNS": "80"}, capture_output=True, text=True, timeout=30, check=True
+        call,
+        env={**os.environ, "COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
     )
     assert "Start with" in done.stdout
     assert "..." not in done.stdout.replace("COMMAND [ARGS]...", "")
@@ -270,7 +299,9 @@ def test_the_front_page_cuts_no_sentence_short() -> None:
 def test_import_brings_nothing_heavy(statement: str) -> None:
     heavy = "numpy", "pandas", "numba", "scipy", "torch", "pydantic", "yaml", "matplotlib"
     program = f"{statement}; import sys; print(*[m for m in {heavy} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30
+    )
     assert done.stdout.split() == []
 
 
@@ -279,7 +310,9 @@ def test_import_brings_nothing_heavy(statement: str) -> None:
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_readme_names_every_algorithm(name: str) -> None:
-    assert re.search(rf"^\|.*`{re.escape(name)}`", README.read_text(), re.MULTILINE), "a row of the table of algorithms"
+    assert re.search(rf"^\|.*`{re.escape(name)}`", README.read_text(), re.MULTILINE), (
+        "a row of the table of algorithms"
+    )
 
 
 @pytest.mark.parametrize("name", DATASETS)

@@ -11,7 +11,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem
+)
 def test_examples_are_short_and_run(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(path.read_text().splitlines()) < 80
     runpy.run_path(str(path), run_name="__main__")

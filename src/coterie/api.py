@@ -43,7 +43,9 @@ def load(
     shares = split_by_owner(settings, owners)
     filters = Filters.of(datasets.dataset(name).filters | shares["filters"])
     made = Synthetic.of(shares.get("made", {}))
-    return datasets.load(name, filters, Reading(columns, skip_bad_rows, filters.duplicates), made, watch)
+    return datasets.load(
+        name, filters, Reading(columns, skip_bad_rows, filters.duplicates), made, watch
+    )
 
 
 def run(
@@ -62,13 +64,23 @@ def run(
     given = None if named else data if isinstance(data, Interactions) else load(data)
     if given is not None:
         _refuse_late(settings)
-    chosen = Experiment.of({"algorithm": algorithm, "dataset": str(data) if given is None else given.name} | settings)
-    return experiment.run(chosen, given, partial(new_folder, Path(out), algorithm) if out else None, watch)
+    chosen = Experiment.of(
+        {"algorithm": algorithm, "dataset": str(data) if given is None else given.name} | settings
+    )
+    return experiment.run(
+        chosen, given, partial(new_folder, Path(out), algorithm) if out else None, watch
+    )
 
 
 def _refuse_late(settings: dict[str, Any]) -> None:
     """What shapes the data must be said when it is loaded."""
-    for key in {*Filters.model_fields, *Synthetic.model_fields, "dataset", "columns", "skip_bad_rows"} & set(settings):
+    for key in {
+        *Filters.model_fields,
+        *Synthetic.model_fields,
+        "dataset",
+        "columns",
+        "skip_bad_rows",
+    } & set(settings):
         raise ConfigError(
             f"setting {key!r} is {settings[key]!r}, but the data is loaded already. Pass it to coterie.load."
         )

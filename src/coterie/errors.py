@@ -54,7 +54,9 @@ class UnknownName(UserError):
 
 class MissingExtra(UserError):
     def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs packages that are not installed. Run: pip install 'coterie[{extra}]'")
+        super().__init__(
+            f"{feature} needs packages that are not installed. Run: pip install 'coterie[{extra}]'"
+        )
 
 
 class RunError(UserError):
@@ -83,4 +85,6 @@ def did_you_mean(name: str, known: Iterable[str], limit: int = 12) -> str:
     if not names:
         return "There are none."
     shown = names if len(names) <= 3 * limit else names[:limit]
-    return f"Known: {', '.join(shown)}" + (f" and {len(names) - len(shown)} more." if len(names) > len(shown) else ".")
+    return f"Known: {', '.join(shown)}" + (
+        f" and {len(names) - len(shown)} more." if len(names) > len(shown) else "."
+    )

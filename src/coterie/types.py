@@ -36,7 +36,9 @@ class Rows:
 
     @classmethod
     def build(cls, users: Ints, items: Ints, n_users: int) -> Rows:
-        packed = users.astype(np.int64) << 32 | items  # one number sorts four times faster than two columns
+        packed = (
+            users.astype(np.int64) << 32 | items
+        )  # one number sorts four times faster than two columns
         packed.sort()
         counts = np.bincount(users, minlength=n_users)
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
@@ -55,7 +57,9 @@ class Rows:
 
     def take(self, users: Ints | Longs) -> tuple[Longs, Ints]:
         """(row, item) for every item of the given users; row counts within `users`."""
-        return np.repeat(np.arange(len(users)), self.counts_of(users)), self.items[self.places(users)]
+        return np.repeat(np.arange(len(users)), self.counts_of(users)), self.items[
+            self.places(users)
+        ]
 
     def places(self, users: Ints | Longs) -> Longs:
         """Where the items of the given users stand, one user after the other."""
@@ -84,7 +88,9 @@ class Message:
 
     def to(self, which: Bools | Longs) -> Message:
         """The same message for some of the users."""
-        own, kept = ({name: rows[which] for name, rows in part.items()} for part in (self.own, self.kept))
+        own, kept = (
+            {name: rows[which] for name, rows in part.items()} for part in (self.own, self.kept)
+        )
         return Message(self.round, self.users[which], self.common, own, self.exchange, kept)
 
     def and_from(self, other: Message) -> Message:
@@ -128,9 +134,14 @@ class Updates:
         places = rows.places(which)
         kept = rows.of_users(which)
         return Updates(
-            self.users[which], self.samples[which], kept.offsets, kept.items,
-            self.item_rows[places], self.user_rows[which], self.dense[which],
-        )  # fmt: skip
+            self.users[which],
+            self.samples[which],
+            kept.offsets,
+            kept.items,
+            self.item_rows[places],
+            self.user_rows[which],
+            self.dense[which],
+        )
 
     @classmethod
     def joined(cls, parts: Sequence[Updates]) -> Updates:

@@ -28,7 +28,9 @@ def far(a: Doubles, b: Doubles) -> float:
     return float(((a - b) ** 2).sum())
 
 
-def cluster_users_by_center(rows: Doubles, labels: list[int], centres: list[int], iterations: int) -> list[int]:
+def cluster_users_by_center(
+    rows: Doubles, labels: list[int], centres: list[int], iterations: int
+) -> list[int]:
     """Line 3."""
     nearest = [
         -1 if c < 0 else min(range(len(centres)), key=lambda j: far(rows[u], rows[centres[j]]))
@@ -37,7 +39,8 @@ def cluster_users_by_center(rows: Doubles, labels: list[int], centres: list[int]
     for _ in range(iterations - 1):
         means = means_of(rows, nearest, len(centres))
         new = [
-            -1 if c < 0 else min(range(len(means)), key=lambda j: far(rows[u], means[j])) for u, c in enumerate(nearest)
+            -1 if c < 0 else min(range(len(means)), key=lambda j: far(rows[u], means[j]))
+            for u, c in enumerate(nearest)
         ]
         if new == nearest:
             break
@@ -48,15 +51,22 @@ def cluster_users_by_center(rows: Doubles, labels: list[int], centres: list[int]
 def means_of(rows: Doubles, labels: list[int], n_clusters: int) -> list[Doubles]:
     """An empty cluster, as a user who is the centre of two leaves one, begins anew at the user farthest from its own mean."""
     members = [[u for u, c in enumerate(labels) if c == wanted] for wanted in range(n_clusters)]
-    means = [sum(rows[u] for u in group) / len(group) if group else np.zeros(rows.shape[1]) for group in members]
-    outside = sorted((u for u, c in enumerate(labels) if c >= 0), key=lambda u: -far(rows[u], means[labels[u]]))
+    means = [
+        sum(rows[u] for u in group) / len(group) if group else np.zeros(rows.shape[1])
+        for group in members
+    ]
+    outside = sorted(
+        (u for u, c in enumerate(labels) if c >= 0), key=lambda u: -far(rows[u], means[labels[u]])
+    )
     for c, group in enumerate(members):
         if not group:
             means[c] = rows[outside.pop(0)]
     return means
 
 
-def get_best_user(rows: Doubles, labels: list[int], centres: list[int], losses: dict[int, float] | None) -> list[int]:
+def get_best_user(
+    rows: Doubles, labels: list[int], centres: list[int], losses: dict[int, float] | None
+) -> list[int]:
     """Line 4."""
     best = list(centres)
     for c in range(len(centres)):
@@ -64,20 +74,34 @@ def get_best_user(rows: Doubles, labels: list[int], centres: list[int], losses: 
         if not members:
             continue
         mean = sum(rows[u] for u in members) / len(members)
-        best[c] = min(members, key=lambda u: np.float32(far(rows[u], mean)))  # two alone are equally near
+        best[c] = min(
+            members, key=lambda u: np.float32(far(rows[u], mean))
+        )  # two alone are equally near
         if losses is not None and any(u in losses for u in members):
             best[c] = min((u for u in members if u in losses), key=lambda u: losses[u])
     return best
 
 
 def lines_4_to_14(
-    rows: Doubles, labels: list[int], centres: list[int], losses: dict[int, float] | None, seed: int, t: int,
-    p5: float, p6: float, now: bool, members: bool,
-) -> Storm:  # fmt: skip
-    rng, labels = streams.at(seed, "brain storm", t), list(labels)
+    rows: Doubles,
+    labels: list[int],
+    centres: list[int],
+    losses: dict[int, float] | None,
+    seed: int,
+    t: int,
+    p5: float,
+    p6: float,
+    now: bool,
+    members: bool,
+) -> Storm:
+    rng = streams.at(seed, "brain storm", t)
+    labels = list(labels)
     centres = get_best_user(rows, labels, centres, losses)  # 4
     people = [u for u, c in enumerate(labels) if c >= 0]
-    r_1, u, c = rng.random(), people[rng.integers(len(people))], int(rng.integers(len(centres)))  # 5, 7, 8
+    # 5, 7, 8
+    r_1 = rng.random()
+    u = people[rng.integers(len(people))]
+    c = int(rng.integers(len(centres)))
     if r_1 < p5:  # 6
         changed = centres[c] != u
         centres[c] = u
@@ -100,16 +124,21 @@ def users_a_cluster(n: int, alpha: float) -> int:
 
 def loss_of(k: int, w: Weights, samples: list[Sample]) -> float:
     """The mean cross-entropy of a user's samples, brought below one."""
-    total, d = 0.0, w.U.shape[1]
+    total = 0.0
+    d = w.U.shape[1]
     for item, target in samples:
         y = float(w.N[:d] @ (w.U[k] * w.I[item])) + w.N[d]
         total += log1p(exp(-y)) if target == 1 else log1p(exp(y))
     return total / len(samples) / (1 + total / len(samples))
 
 
-def follow(U: Doubles, w_0: Weights, w_k: dict[int, Weights], labels: list[int], gamma: float) -> None:
+def follow(
+    U: Doubles, w_0: Weights, w_k: dict[int, Weights], labels: list[int], gamma: float
+) -> None:
     """Those who did not train move by gamma times the mean of what the devices of their cluster's delegates changed."""
     for s, c in enumerate(labels):
         delegates = [k for k in w_k if labels[k] == c]
         if c >= 0 and s not in w_k and delegates:
-            U[s] = w_0.U[s] + gamma * sum(w_k[k].U[k] - w_0.U[k] for k in delegates) / len(delegates)
+            U[s] = w_0.U[s] + gamma * sum(w_k[k].U[k] - w_0.U[k] for k in delegates) / len(
+                delegates
+            )

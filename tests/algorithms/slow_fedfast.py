@@ -30,12 +30,16 @@ class Weights:
         return Weights(self.U.copy(), self.I.copy(), self.N.copy())
 
 
-def client_update(k: int, w: Weights, samples: list[Sample], rate: float, reg: float, rated: bool) -> Weights:
+def client_update(
+    k: int, w: Weights, samples: list[Sample], rate: float, reg: float, rated: bool
+) -> Weights:
     """Section 3.1 on one client: SGD on binary cross-entropy (implicit) or half the squared error (explicit)."""
     w = w.copy()
     d = w.U.shape[1]
     for item, target in samples:
-        p, q, h = w.U[k].copy(), w.I[item].copy(), w.N[:d].copy()
+        p = w.U[k].copy()
+        q = w.I[item].copy()
+        h = w.N[:d].copy()
         y = float(h @ (p * q)) + w.N[d]
         error = (y if rated else 1 / (1 + exp(-y))) - target
         w.U[k] = p - rate * (error * h * q + reg * p)
@@ -56,7 +60,11 @@ def equation_1(S: list[int], w_k: dict[int, Weights], n_k: dict[int, int]) -> We
 
 
 def equation_1_touched(
-    S: list[int], w_k: dict[int, Weights], n_k: dict[int, int], w_0: Weights, touched: dict[int, set[int]]
+    S: list[int],
+    w_k: dict[int, Weights],
+    n_k: dict[int, int],
+    w_0: Weights,
+    touched: dict[int, set[int]],
 ) -> Weights:
     """The second reading: a row is averaged over those who trained on it; nobody else trains on a user's row."""
     w = w_0.copy()
@@ -114,7 +122,9 @@ def lloyd(rows: Doubles, labels: list[int], n_clusters: int, iterations: int) ->
         members = [[u for u, c in enumerate(labels) if c == wanted] for wanted in range(n_clusters)]
         centres = [sum(rows[u] for u in group) / len(group) for group in members]
         new = [
-            -1 if c < 0 else min(range(n_clusters), key=lambda j: float(((rows[u] - centres[j]) ** 2).sum()))
+            -1
+            if c < 0
+            else min(range(n_clusters), key=lambda j: float(((rows[u] - centres[j]) ** 2).sum()))
             for u, c in enumerate(labels)
         ]
         if new == labels:

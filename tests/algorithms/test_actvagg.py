@@ -57,12 +57,16 @@ def two_delegates() -> Updates:
 
 def aggregate(given: World, updates: Updates, t: int = 0, state: State = W_0) -> State:
     sums = fedfast.weigh_by_change(given, fedavg.ask(given, state, updates.users, t), updates)
-    return fedfast.actv_agg(given, state, sums, Delegates(updates.users, updates.samples, updates.user_rows), t)
+    return fedfast.actv_agg(
+        given, state, sums, Delegates(updates.users, updates.samples, updates.user_rows), t
+    )
 
 
 def test_line_3_other_parameters_are_averaged_by_samples():
     """1 + (0.25 - 3 * 0.25) / 4, 1 + 3 * 1 / 4, 0 + 0.5 / 4."""
-    np.testing.assert_array_equal(aggregate(world(), two_delegates()).dense, np.float32([0.875, 1.75, 0.125]))
+    np.testing.assert_array_equal(
+        aggregate(world(), two_delegates()).dense, np.float32([0.875, 1.75, 0.125])
+    )
 
 
 def test_line_11_items_are_weighed_by_how_far_each_component_moved():
@@ -73,7 +77,9 @@ def test_line_11_items_are_weighed_by_how_far_each_component_moved():
 
 def test_line_11_leaves_alone_what_nobody_moved():
     updates = replace(two_delegates(), item_rows=fixed([[0, 0], [0, 0.5], [0, 0]]))
-    np.testing.assert_array_equal(aggregate(world(), updates).item_rows, np.float32([[1, 2], [3, 4.5]]))
+    np.testing.assert_array_equal(
+        aggregate(world(), updates).item_rows, np.float32([[1, 2], [3, 4.5]])
+    )
 
 
 def test_line_11_opposite_moves_of_equal_size_cancel():
@@ -94,26 +100,34 @@ def test_line_28_subordinates_move_with_the_mean_of_their_clusters_delegates():
 
 
 def test_a_cluster_without_a_delegate_stays():
-    np.testing.assert_array_equal(aggregate(world(), two_delegates()).user_rows[3], np.float32([3, 3]))
+    np.testing.assert_array_equal(
+        aggregate(world(), two_delegates()).user_rows[3], np.float32([3, 3])
+    )
 
 
 def test_delegates_of_two_clusters_move_their_own_subordinates_only():
     regions = ["north", "south", "north", "south"]
     state = replace(W_0, clusters=np.array([0, 1, 0, 1], np.int32))
     found = aggregate(world(regions), two_delegates(), state=state).user_rows
-    np.testing.assert_array_equal(found, np.float32([[0.5, -0.5], [2, 1.25], [2.5, 1.5], [4, 3.25]]))
+    np.testing.assert_array_equal(
+        found, np.float32([[0.5, -0.5], [2, 1.25], [2.5, 1.5], [4, 3.25]])
+    )
 
 
 def test_who_takes_no_part_does_not_move():
     state = replace(W_0, clusters=np.array([0, 0, -1, 1], np.int32))
-    np.testing.assert_array_equal(aggregate(world(), two_delegates(), state=state).user_rows[2], np.float32([2, 2]))
+    np.testing.assert_array_equal(
+        aggregate(world(), two_delegates(), state=state).user_rows[2], np.float32([2, 2])
+    )
 
 
 @pytest.mark.parametrize("t", [1, 2, 7])
 def test_gamma_falls_like_exp(t):
     found = aggregate(world(), two_delegates(), t).user_rows
     np.testing.assert_allclose(found[2], [2 + exp(-t) * 0.75, 2 - exp(-t) * 0.125], rtol=1e-6)
-    np.testing.assert_array_equal(found[:2], np.float32([[0.5, -0.5], [2, 1.25]]))  # delegates are not discounted
+    np.testing.assert_array_equal(
+        found[:2], np.float32([[0.5, -0.5], [2, 1.25]])
+    )  # delegates are not discounted
 
 
 @pytest.mark.parametrize(
@@ -127,14 +141,18 @@ def test_gamma_falls_like_exp(t):
 )
 def test_discount_schedules(schedule, gammas):
     given_world = world(discount=schedule)
-    assert [fedfast.discount(given_world, t) for t in (0, 1, 2, 10)] == pytest.approx(gammas, rel=1e-15)
+    assert [fedfast.discount(given_world, t) for t in (0, 1, 2, 10)] == pytest.approx(
+        gammas, rel=1e-15
+    )
     found = aggregate(given_world, two_delegates(), 2).user_rows[2]
     np.testing.assert_allclose(found, [2 + gammas[2] * 0.75, 2 - gammas[2] * 0.125], rtol=1e-6)
 
 
 def test_gamma_may_vanish():
     assert fedfast.discount(world(), 100_000) == 0.0
-    np.testing.assert_array_equal(aggregate(world(), two_delegates(), 100_000).user_rows[2], np.float32([2, 2]))
+    np.testing.assert_array_equal(
+        aggregate(world(), two_delegates(), 100_000).user_rows[2], np.float32([2, 2])
+    )
 
 
 def test_an_unknown_schedule_is_refused():
@@ -157,7 +175,9 @@ def average(reading: str) -> Any:
     chosen = fedavg.FedAvg.of({"average": reading})
     given_world = World(chosen, 0, 4, 2, np.ones(4, bool), {"region": values})
     updates = two_delegates()
-    sums = fedavg.weigh_by_samples(given_world, fedavg.ask(given_world, W_0, updates.users, 0), updates)
+    sums = fedavg.weigh_by_samples(
+        given_world, fedavg.ask(given_world, W_0, updates.users, 0), updates
+    )
     delegates = Delegates(updates.users, updates.samples, updates.user_rows)
     return fedavg.average(given_world, W_0, sums, delegates, 0)
 
@@ -167,14 +187,18 @@ def test_equation_1_averages_everything_over_everybody():
     found = average("all")
     np.testing.assert_array_equal(found.dense, np.float32([0.875, 1.75, 0.125]))
     np.testing.assert_array_equal(found.item_rows, np.float32([[1.3125, 1.25], [2.9375, 4.125]]))
-    np.testing.assert_array_equal(found.user_rows, np.float32([[0.125, -0.125], [1.75, 1.1875], [2, 2], [3, 3]]))
+    np.testing.assert_array_equal(
+        found.user_rows, np.float32([[0.125, -0.125], [1.75, 1.1875], [2, 2], [3, 3]])
+    )
 
 
 def test_the_second_reading_averages_a_row_over_those_who_trained_on_it():
     found = average("touched")
     np.testing.assert_array_equal(found.dense, np.float32([0.875, 1.75, 0.125]))
     np.testing.assert_array_equal(found.item_rows, np.float32([[1.3125, 1.25], [2.75, 4.5]]))
-    np.testing.assert_array_equal(found.user_rows, np.float32([[0.5, -0.5], [2, 1.25], [2, 2], [3, 3]]))
+    np.testing.assert_array_equal(
+        found.user_rows, np.float32([[0.5, -0.5], [2, 1.25], [2, 2], [3, 3]])
+    )
 
 
 # ActvSAMP: clusters take turns.
@@ -225,7 +249,12 @@ def slow_turns(sizes: list[int], m: int, seed: int, t: int) -> list[int]:
 
 
 @settings(deadline=None, max_examples=200)
-@given(st.lists(st.integers(0, 12), min_size=1, max_size=9), st.integers(0, 60), st.integers(0, 9), st.integers(0, 9))
+@given(
+    st.lists(st.integers(0, 12), min_size=1, max_size=9),
+    st.integers(0, 60),
+    st.integers(0, 9),
+    st.integers(0, 9),
+)
 def test_turns_equal_taking_turns(sizes, m, seed, t):
     found = clusters.turns(np.array(sizes, np.int64), m, seed, t).tolist()
     assert found == slow_turns(sizes, m, seed, t)
@@ -249,7 +278,9 @@ def test_the_other_ablation_samples_without_regard_to_clusters():
     assert [t.users.tolist() for t in with_clusters] == [t.users.tolist() for t in without]
 
 
-@pytest.mark.parametrize(("alpha", "k", "m"), [(0.1, 943, 95), (0.5, 4, 2), (0.001, 4, 1), (1.0, 4, 4), (0.07, 100, 7)])
+@pytest.mark.parametrize(
+    ("alpha", "k", "m"), [(0.1, 943, 95), (0.5, 4, 2), (0.001, 4, 1), (1.0, 4, 4), (0.07, 100, 7)]
+)
 def test_line_4_the_size_of_a_cohort(alpha, k, m):
     """max(ceil(alpha K), 1); 0.07 * 100 is 7 for people, and 7.000000000000001 for computers."""
     given_world = World(FedFast.of({"participation": alpha}), 0, k, 2, np.ones(k, bool), {})
@@ -260,13 +291,22 @@ def test_line_4_the_size_of_a_cohort(alpha, k, m):
 
 
 def test_clusters_of_a_feature_are_its_values():
-    given_world = replace(world(["west", "east", "west", "north", "east"]), members=np.array([1, 1, 1, 1, 0], bool))
+    given_world = replace(
+        world(["west", "east", "west", "north", "east"]), members=np.array([1, 1, 1, 1, 0], bool)
+    )
     assert fedfast.by_metadata(given_world).tolist() == [2, 0, 2, 1, -1]
 
 
 def test_any_value_can_be_a_group():
     mixed = [1, "1", 2.5, None, ""]
-    given_world = World(FedFast.of({"cluster_by": "age"}), 0, 5, 2, np.ones(5, bool), {"age": np.array(mixed, object)})
+    given_world = World(
+        FedFast.of({"cluster_by": "age"}),
+        0,
+        5,
+        2,
+        np.ones(5, bool),
+        {"age": np.array(mixed, object)},
+    )
     found = fedfast.by_metadata(given_world)
     assert found[0] == found[1]
     assert len(set(found.tolist())) == 4
@@ -298,21 +338,27 @@ def test_groups_of_a_feature_never_change(name):
 def of_lists(lists: list[list[int]], n_items: int, ratings: list[float] | None = None) -> Training:
     users = np.repeat(np.arange(len(lists)), [len(h) for h in lists]).astype(np.int32)
     rows = Rows.build(users, np.array([i for h in lists for i in h], np.int32), len(lists))
-    return Training(len(lists), n_items, rows, rows, None if ratings is None else np.array(ratings, np.float32))
+    return Training(
+        len(lists), n_items, rows, rows, None if ratings is None else np.array(ratings, np.float32)
+    )
 
 
 def test_statistics_of_choices_by_hand():
     """Two of eight items: the 0/1 row has mean 1/4 and the entropy of a coin that falls so."""
     found = fedfast.statistics_of(of_lists([[0, 5], list(range(8)), []], 8))
     coin = -(0.25 * log(0.25) + 0.75 * log(0.75))
-    np.testing.assert_allclose(found, [[log(3) / 8, 0.2, coin / 4], [log(9) / 8, 0.5, 0], [0, 0, 0]], rtol=1e-12)
+    np.testing.assert_allclose(
+        found, [[log(3) / 8, 0.2, coin / 4], [log(9) / 8, 0.5, 0], [0, 0, 0]], rtol=1e-12
+    )
 
 
 def test_statistics_of_ratings_by_hand():
     """Ratings 1, 1, 5: mean 7/3, and the entropy of two thirds and one third."""
     found = fedfast.statistics_of(of_lists([[0, 3, 7], [2], []], 8, [1, 1, 5, 4]))
     entropy = -(2 / 3 * log(2 / 3) + 1 / 3 * log(1 / 3))
-    np.testing.assert_allclose(found, [[log(4) / 8, 0.7, entropy / 4], [log(2) / 8, 0.8, 0], [0, 0, 0]], rtol=1e-7)
+    np.testing.assert_allclose(
+        found, [[log(4) / 8, 0.7, entropy / 4], [log(2) / 8, 0.8, 0], [0, 0, 0]], rtol=1e-7
+    )
 
 
 def test_statistics_stay_in_range_whatever_the_data():
@@ -329,7 +375,9 @@ def test_a_users_statistics_do_not_depend_on_who_shares_its_node():
     continuous = np.random.default_rng(0).normal(3, 1, len(training)).astype(np.float32)
     for history in (training, replace(training, ratings=continuous)):
         together = fedfast.statistics_of(history)
-        alone = [fedfast.statistics_of(history.of_users(np.array([u], np.int32)))[0] for u in range(60)]
+        alone = [
+            fedfast.statistics_of(history.of_users(np.array([u], np.int32)))[0] for u in range(60)
+        ]
         np.testing.assert_array_equal(np.rint(together * SCALE), np.rint(np.array(alone) * SCALE))
 
 

@@ -42,7 +42,9 @@ def test_labels_equal_those_of_scikit_learn_from_the_same_start(seed, iterations
 
     rows, labels = blobs(seed)
     there = labels >= 0
-    oracle = KMeans(5, init=means(rows, labels, 5), n_init=1, max_iter=iterations - 1, tol=0, algorithm="lloyd")
+    oracle = KMeans(
+        5, init=means(rows, labels, 5), n_init=1, max_iter=iterations - 1, tol=0, algorithm="lloyd"
+    )
     expected = oracle.fit_predict(rows[there].astype(float))
     found = clusters.kmeans(rows, labels, 5, iterations)
     np.testing.assert_array_equal(found[there], expected)
@@ -131,7 +133,8 @@ def test_totals_equal_a_slow_loop(case):
 
 def test_move_along_moves_whom_it_should():
     rows = np.zeros((5, 2), np.float32)
-    labels, still = np.array([0, 1, -1, 1, 0], np.int32), np.array([0, 0, 0, 1, 1], bool)
+    labels = np.array([0, 1, -1, 1, 0], np.int32)
+    still = np.array([0, 0, 0, 1, 1], bool)
     clusters.move_along(rows, labels, still, np.array([[1, 2], [3, 4]], np.float32))
     assert rows.tolist() == [[1, 2], [3, 4], [0, 0], [0, 0], [0, 0]]
 
@@ -158,14 +161,18 @@ def test_the_first_clusters_leave_out_who_takes_no_part():
 @pytest.mark.parametrize("people", [1, 2, 7])
 def test_more_clusters_than_people_or_different_rows(people):
     rows = np.random.default_rng(people).normal(0, 1, (people, 3)).astype(np.float32)
-    assert sorted(clusters.first_clusters(rows, np.ones(people, bool), 50, 0).tolist()) == list(range(people))
+    assert sorted(clusters.first_clusters(rows, np.ones(people, bool), 50, 0).tolist()) == list(
+        range(people)
+    )
     equal = np.ones((people, 3), np.float32)
     assert clusters.first_clusters(equal, np.ones(people, bool), 50, 0).tolist() == [0] * people
 
 
 def test_another_seed_starts_elsewhere():
     rows = np.random.default_rng(1).normal(0, 1, (500, 3)).astype(np.float32)
-    found = [clusters.first_clusters(rows, np.ones(500, bool), 8, seed).tolist() for seed in (0, 0, 1)]
+    found = [
+        clusters.first_clusters(rows, np.ones(500, bool), 8, seed).tolist() for seed in (0, 0, 1)
+    ]
     assert found[0] == found[1] != found[2]
 
 
@@ -206,7 +213,9 @@ def slow_draw(labels: list[int], m: int, seed: int, t: int) -> list[int]:
     quotas = clusters.turns(np.array([len(group) for group in members], np.int64), m, seed, t)
     lots = streams.keys(seed, "sampling", t, last=np.arange(len(labels)))
     return sorted(
-        u for group, n in zip(members, quotas, strict=True) for u in sorted(group, key=lambda u: int(lots[u]))[:n]
+        u
+        for group, n in zip(members, quotas, strict=True)
+        for u in sorted(group, key=lambda u: int(lots[u]))[:n]
     )
 
 
@@ -226,7 +235,11 @@ def test_a_draw_equals_its_definition(labels, m, seed, t):
 @pytest.mark.parametrize("m", [1, 40, 700, 5000, 19_000])
 def test_a_draw_from_many_equals_its_definition(m):
     """Here lots above a threshold are passed over unseen."""
-    labels = np.random.default_rng(m).choice(7, 20_000, p=[0.5, 0.3, 0.1, 0.05, 0.03, 0.019, 0.001]).astype(np.int32)
+    labels = (
+        np.random.default_rng(m)
+        .choice(7, 20_000, p=[0.5, 0.3, 0.1, 0.05, 0.03, 0.019, 0.001])
+        .astype(np.int32)
+    )
     for t in range(3):
         assert draw_in_turns(labels, m, 1, t).tolist() == slow_draw(labels.tolist(), m, 1, t)
 
@@ -246,7 +259,8 @@ def test_a_threshold_that_was_too_low_is_noticed(monkeypatch):
 def test_within_a_cluster_everybody_is_equally_likely():
     """Pearson's statistic for draws without replacement: its sum shrinks by 1 - n / size."""
     labels = np.array([0] * 12 + [1] * 30 + [2] * 5 + [-1] * 3, np.int32)
-    rounds, m = 3000, 21
+    rounds = 3000
+    m = 21
     counts = np.zeros(len(labels))
     for t in range(rounds):
         counts[draw_in_turns(labels, m, 4, t)] += 1
@@ -255,7 +269,9 @@ def test_within_a_cluster_everybody_is_equally_likely():
     for c, size in ((0, 12), (1, 30)):
         mine = counts[labels == c]
         share = mine.sum() / rounds / size
-        statistic = ((mine - mine.mean()) ** 2).sum() / (rounds * share * (1 - share)) * (size - 1) / size
+        statistic = (
+            ((mine - mine.mean()) ** 2).sum() / (rounds * share * (1 - share)) * (size - 1) / size
+        )
         assert 1e-4 < chi2.sf(statistic, size - 1) < 1 - 1e-4
 
 
@@ -264,7 +280,9 @@ def test_rounds_are_drawn_apart_from_each_other():
     labels = np.zeros(100, np.int32)
     cohorts = [set(draw_in_turns(labels, 20, 0, t).tolist()) for t in range(2000)]
     again = np.mean([len(a & b) for a, b in pairwise(cohorts)])
-    assert again == pytest.approx(4, abs=5 * 1.6 / np.sqrt(1999))  # 20 * 20 / 100; hypergeometric deviation 1.6
+    assert again == pytest.approx(
+        4, abs=5 * 1.6 / np.sqrt(1999)
+    )  # 20 * 20 / 100; hypergeometric deviation 1.6
 
 
 def test_another_seed_or_round_draws_others():

@@ -22,7 +22,14 @@ from coterie.federated.federation import Exchange, Histories, Kept, World
 from coterie.federated.validation import Reply
 from coterie.types import SCALE, TOO_LARGE, Message, Rows
 
-FEW = {"embedding_size": 5, "rounds": 4, "alpha": 3.0, "reg": 0.2, "start_scale": 0.4, "participation": 1.0}
+FEW = {
+    "embedding_size": 5,
+    "rounds": 4,
+    "alpha": 3.0,
+    "reg": 0.2,
+    "start_scale": 0.4,
+    "participation": 1.0,
+}
 
 
 def preferences(training: Training) -> np.ndarray:
@@ -46,9 +53,14 @@ def rows_sent(Y: np.ndarray, p: np.ndarray, x: np.ndarray, alpha: float) -> np.n
     return np.outer((1 + alpha * p) * (p - Y @ x), x)
 
 
-def twin(world: World, training: Training, state: fcf.State, cohort: list[int]) -> dict[str, np.ndarray]:
-    s, P = world.settings, preferences(training)
-    Y, X, total = state.item_rows.astype(float), state.user_rows.astype(float), np.zeros(state.item_rows.shape)
+def twin(
+    world: World, training: Training, state: fcf.State, cohort: list[int]
+) -> dict[str, np.ndarray]:
+    s = world.settings
+    P = preferences(training)
+    Y = state.item_rows.astype(float)
+    X = state.user_rows.astype(float)
+    total = np.zeros(state.item_rows.shape)
     for u in cohort:
         X[u] = solve(Y, P[u], s.alpha, s.reg)
         total += rows_sent(Y, P[u], X[u], s.alpha)
@@ -57,7 +69,12 @@ def twin(world: World, training: Training, state: fcf.State, cohort: list[int]) 
     v = s.beta2 * state.second_moment + (1 - s.beta2) * g**2
     t = state.steps + 1
     step = (m / (1 - s.beta1**t)) / (np.sqrt(v / (1 - s.beta2**t)) + 1e-8)
-    return {"item_rows": Y - s.learning_rate * step, "user_rows": X, "first_moment": m, "second_moment": v}
+    return {
+        "item_rows": Y - s.learning_rate * step,
+        "user_rows": X,
+        "first_moment": m,
+        "second_moment": v,
+    }
 
 
 @pytest.mark.parametrize(
@@ -84,7 +101,9 @@ def test_rounds_equal_the_twin(changes):
         expected = twin(world, training, before, there.tolist())
         for name, wanted in expected.items():
             size = max(float(np.abs(wanted).max()), 1.0)
-            np.testing.assert_allclose(getattr(after, name), wanted, atol=2e-4 * size, rtol=0, err_msg=name)
+            np.testing.assert_allclose(
+                getattr(after, name), wanted, atol=2e-4 * size, rtol=0, err_msg=name
+            )
         assert np.abs(after.item_rows - before.item_rows).max() > 0.01
 
 
@@ -100,16 +119,22 @@ def cost(P: np.ndarray, X: np.ndarray, Y: np.ndarray, alpha: float, reg: float) 
 def test_the_gradient_is_that_of_the_cost(seed):
     """A round with no memory leaves it in the first moment; against central differences, with users solving anew each time."""
     training = histories(seed, n_users=9, n_items=7)
-    world = world_for("fcf", training, seed, **(FEW | {"rounds": 1, "beta1": 0.5, "learning_rate": 1e-9}))
+    world = world_for(
+        "fcf", training, seed, **(FEW | {"rounds": 1, "beta1": 0.5, "learning_rate": 1e-9})
+    )
     (before, after), _ = play("fcf", world, LocalEngine.over(world, training, 1))
-    P, Y, s = preferences(training), before.item_rows.astype(float), world.settings
-    found, numerical = after.first_moment / 0.5, np.empty(Y.shape)
+    P = preferences(training)
+    Y = before.item_rows.astype(float)
+    s = world.settings
+    found = after.first_moment / 0.5
+    numerical = np.empty(Y.shape)
 
     def best(Y: np.ndarray) -> float:
         return cost(P, np.array([solve(Y, p, s.alpha, s.reg) for p in P]), Y, s.alpha, s.reg)
 
     for at in np.ndindex(*Y.shape):
-        ahead, behind = Y.copy(), Y.copy()
+        ahead = Y.copy()
+        behind = Y.copy()
         ahead[at] += 1e-5
         behind[at] -= 1e-5
         numerical[at] = (best(ahead) - best(behind)) / 2e-5
@@ -122,7 +147,10 @@ def test_a_users_vector_is_the_best_there_is_for_it():
     training = histories(4, n_users=15, n_items=9)
     world = world_for("fcf", training, **(FEW | {"rounds": 1}))
     (before, after), _ = play("fcf", world, LocalEngine.over(world, training, 1))
-    P, Y, rng, s = preferences(training), before.item_rows.astype(float), np.random.default_rng(0), world.settings
+    P = preferences(training)
+    Y = before.item_rows.astype(float)
+    rng = np.random.default_rng(0)
+    s = world.settings
     for p, x in zip(P, after.user_rows.astype(float), strict=True):
         least = cost(p[None], x[None], Y, s.alpha, s.reg)
         for _ in range(20):
@@ -132,7 +160,8 @@ def test_a_users_vector_is_the_best_there_is_for_it():
 def test_the_federation_gets_as_low_as_alternating_least_squares():
     """The paper's claim: nothing is lost against the centralised solution of the same problem."""
     training = histories(5, n_users=30, n_items=20)
-    P, reg = preferences(training), 1.0
+    P = preferences(training)
+    reg = 1.0
     same = {"embedding_size": 4, "alpha": 4.0, "reg": reg}
     model = als.start(training, als.ALS(**same), rounds.Context(0, None))  # type: ignore[arg-type]
     for n in range(60):
@@ -152,27 +181,47 @@ def test_the_federation_gets_as_low_as_alternating_least_squares():
 def test_two_steps_of_adam_by_hand():
     """One number: y = 1, reg = 0.5 and sums of 3 and -1 give gradients 2 (0.5 y - sum): -5, then about 3.1."""
     training = Training(
-        1, 1, Rows(np.array([0, 1]), np.array([0], np.int32)), Rows(np.zeros(2, int), np.empty(0, np.int32)), None
+        1,
+        1,
+        Rows(np.array([0, 1]), np.array([0], np.int32)),
+        Rows(np.zeros(2, int), np.empty(0, np.int32)),
+        None,
     )
-    world = world_for("fcf", training, embedding_size=1, alpha=1.0, reg=0.5, learning_rate=0.1, beta1=0.9, beta2=0.99)
+    world = world_for(
+        "fcf",
+        training,
+        embedding_size=1,
+        alpha=1.0,
+        reg=0.5,
+        learning_rate=0.1,
+        beta1=0.9,
+        beta2=0.99,
+    )
     one = np.ones((1, 1), np.float32)
     state = fcf.State(one, 0 * one, 0 * one, 0, None)  # type: ignore[arg-type]
     for total in (3, -1):  # in units of 1 + alpha = 2
         state = fcf.descend(world, state, {"items": np.array([[total * SCALE // 2]])}, None, 0)  # type: ignore[arg-type]
-    m1, v1, y1 = -0.5, 0.25, 1.1  # g = -5, and the first step is always a whole one
+    # g = -5, and the first step is always a whole one
+    m1 = -0.5
+    v1 = 0.25
+    y1 = 1.1
     g = 2 * (0.5 * y1 + 1)
-    m2, v2 = 0.9 * m1 + 0.1 * g, 0.99 * v1 + 0.01 * g**2
+    m2 = 0.9 * m1 + 0.1 * g
+    v2 = 0.99 * v1 + 0.01 * g**2
     assert state.steps == 2
     assert state.first_moment[0, 0] == pytest.approx(m2, rel=1e-6)
     assert state.second_moment[0, 0] == pytest.approx(v2, rel=1e-6)
-    assert state.item_rows[0, 0] == pytest.approx(y1 - 0.1 * (m2 / 0.19) / np.sqrt(v2 / 0.0199), rel=1e-6)
+    assert state.item_rows[0, 0] == pytest.approx(
+        y1 - 0.1 * (m2 / 0.19) / np.sqrt(v2 / 0.0199), rel=1e-6
+    )
 
 
 class Deaf:
     """Nobody answers in some rounds."""
 
     def __init__(self, engine: LocalEngine, rounds: set[int]) -> None:
-        self.engine, self.rounds = engine, rounds
+        self.engine = engine
+        self.rounds = rounds
 
     def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
         return self.engine.gather(make)
@@ -191,7 +240,13 @@ def test_a_round_in_which_nobody_answers_is_no_step():
 # Kernels.
 
 
-@given(st.integers(0, 2**32), st.integers(1, 600), st.integers(1, 30), st.integers(1, 20), st.floats(0, 50))
+@given(
+    st.integers(0, 2**32),
+    st.integers(1, 600),
+    st.integers(1, 30),
+    st.integers(1, 20),
+    st.floats(0, 50),
+)
 @settings(deadline=None, max_examples=60)
 def test_sums_are_those_of_the_rows_for_any_cut(seed, n, n_items, d, alpha):
     """Users beyond one block, any width, and items in two ranges; rows are the twin's to a unit or two."""
@@ -199,16 +254,35 @@ def test_sums_are_those_of_the_rows_for_any_cut(seed, n, n_items, d, alpha):
     X, Y = (rng.normal(0, 0.3, (size, d)).astype(np.float32) for size in (n, n_items))
     P = rng.random((n, n_items)) < rng.random()
     users, items = (a.astype(np.int32) for a in np.nonzero(P))
-    mine, likers = Rows.build(users, items, n), Rows.build(items, users, n_items)
-    wide, many, unit, kernel = fcf.in_lanes(X), fcf.in_lanes(Y), 1 / (1 + alpha), kernels.load("fcf")
+    mine = Rows.build(users, items, n)
+    likers = Rows.build(items, users, n_items)
+    wide = fcf.in_lanes(X)
+    many = fcf.in_lanes(Y)
+    unit = 1 / (1 + alpha)
+    kernel = kernels.load("fcf")
     sent = np.empty((n, n_items, d), np.int32)
     kernel.changes(wide, many, mine.offsets, mine.items, unit, 0, n, sent)
     for k in rng.integers(0, n, 5):
-        expected = rows_sent(Y.astype(float), P[k].astype(float), X[k].astype(float), alpha) * unit * SCALE
-        np.testing.assert_allclose(sent[k], expected, atol=1.01 + 2e-6 * np.abs(expected).max(), rtol=0)
-    total, cut = np.zeros((n_items, d), np.int64), int(rng.integers(0, n_items + 1))
+        expected = (
+            rows_sent(Y.astype(float), P[k].astype(float), X[k].astype(float), alpha) * unit * SCALE
+        )
+        np.testing.assert_allclose(
+            sent[k], expected, atol=1.01 + 2e-6 * np.abs(expected).max(), rtol=0
+        )
+    total = np.zeros((n_items, d), np.int64)
+    cut = int(rng.integers(0, n_items + 1))
     for low, high in ((0, cut), (cut, n_items)):
-        assert kernel.add_up(wide, np.abs(wide).max(axis=1), many, likers.offsets, likers.items, unit, low, high, total)
+        assert kernel.add_up(
+            wide,
+            np.abs(wide).max(axis=1),
+            many,
+            likers.offsets,
+            likers.items,
+            unit,
+            low,
+            high,
+            total,
+        )
     np.testing.assert_array_equal(total, sent.sum(axis=0, dtype=np.int64))
 
 
@@ -216,12 +290,15 @@ def test_sums_are_those_of_the_rows_for_any_cut(seed, n, n_items, d, alpha):
 def test_sums_say_when_somebody_is_out_of_range(worst):
     """Whoever it is, and wherever in a block."""
     for k in (0, 3, 251, 252, 259):
-        X, Y = np.full((260, 8), 0.25, np.float32), np.zeros((4, 8), np.float32)
+        X = np.full((260, 8), 0.25, np.float32)
+        Y = np.zeros((4, 8), np.float32)
         X[k, 5] = worst  # y = 0: a liked item's row is x itself
         likers = Rows.build(np.zeros(260, np.int32), np.arange(260, dtype=np.int32), 4)
         given = np.abs(X).max(axis=1), Y, likers.offsets, likers.items, 0.5
         assert not kernels.load("fcf").add_up(X, *given, 0, 4, np.zeros((4, 8), np.int64))
-        assert kernels.load("fcf").add_up(X, *given, 1, 4, np.zeros((4, 8), np.int64)) == bool(np.isfinite(worst))
+        assert kernels.load("fcf").add_up(X, *given, 1, 4, np.zeros((4, 8), np.int64)) == bool(
+            np.isfinite(worst)
+        )
 
 
 # Every way to play a round: fused, whole, in parts, on several nodes, through the wire.
@@ -231,7 +308,10 @@ class Apart:
     """The local engine, without its word that it is alone, and with an ear on how many are asked at a time."""
 
     def __init__(self, engine: LocalEngine) -> None:
-        self.gather, self.engine, self.asked = engine.gather, engine, []  # type: ignore[var-annotated]
+        # type: ignore[var-annotated]
+        self.gather = engine.gather
+        self.engine = engine
+        self.asked = []
 
     def call(self, exchange: Exchange, message: Message) -> list[Reply]:
         self.asked.append(len(message.users))
@@ -241,7 +321,10 @@ class Apart:
 def outcome(played: tuple[list[Any], list[Any]]) -> tuple[list[str], list[Any]]:
     """All states, and all that rounds cost."""
     states, tallies = played
-    costs = [(t.users.tolist(), t.accepted, t.dropped, dict(t.refused), t.bytes_up, t.bytes_down) for t in tallies]
+    costs = [
+        (t.users.tolist(), t.accepted, t.dropped, dict(t.refused), t.bytes_up, t.bytes_down)
+        for t in tallies
+    ]
     return [sha256(state) for state in states], costs
 
 
@@ -251,7 +334,8 @@ def outcome(played: tuple[list[Any], list[Any]]) -> tuple[list[str], list[Any]]:
 def test_fused_is_parts_is_several_nodes(changes, monkeypatch):
     training = histories(7, n_users=40, n_items=13)
     world = world_for("fcf", training, **(FEW | changes))
-    fused_calls, kernel = [], kernels.load("fcf")
+    fused_calls = []
+    kernel = kernels.load("fcf")
     honest = kernel.add_up
     with monkeypatch.context() as patch:
         patch.setattr(kernel, "add_up", lambda *given: fused_calls.append(1) or honest(*given))
@@ -284,7 +368,9 @@ def test_who_is_out_of_range_is_refused_whether_fused_or_not(monkeypatch):
     assert len(still) == refused["out of range"] + 1  # and one without history
     monkeypatch.setattr(fcf, "HELD", 5 * 4 * 13 * 6)
     for nodes in (1, 3):
-        assert outcome(play("fcf", world, Apart(LocalEngine.over(world, training, nodes)))) == outcome(played)
+        assert outcome(
+            play("fcf", world, Apart(LocalEngine.over(world, training, nodes)))
+        ) == outcome(played)
 
 
 def test_updates_of_italy_do_not_fit_at_once():
@@ -294,7 +380,9 @@ def test_updates_of_italy_do_not_fit_at_once():
     at_once = fcf.at_once(world, fcf.State(rows, rows, rows, 0, rows))
     assert at_once == 25
     assert at_once * 25_522 * 51 * 4 < 1 << 27
-    assert fcf.at_once(replace(world, n_items=100_000_000), fcf.State(rows, rows, rows, 0, rows)) == 1
+    assert (
+        fcf.at_once(replace(world, n_items=100_000_000), fcf.State(rows, rows, rows, 0, rows)) == 1
+    )
 
 
 # Private.
@@ -324,7 +412,10 @@ def test_who_has_no_history_has_no_vector():
 
 
 def test_better_than_popular_on_planted_groups(people):
-    scores = {name: api.run(name, people, protocol="full", seed=1).full["NDCG@10"] for name in ("fcf", "popular")}
+    scores = {
+        name: api.run(name, people, protocol="full", seed=1).full["NDCG@10"]
+        for name in ("fcf", "popular")
+    }
     assert scores["fcf"] > 1.3 * scores["popular"]
 
 

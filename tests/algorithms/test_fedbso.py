@@ -15,7 +15,13 @@ from test_fedfast_twin import CLOSE, samples_of, weights
 
 from coterie.algorithms import clustering as clusters
 from coterie.algorithms import fedbso
-from coterie.algorithms.fedbso import State, get_best_user, replace_center, swap_centers, users_a_cluster
+from coterie.algorithms.fedbso import (
+    State,
+    get_best_user,
+    replace_center,
+    swap_centers,
+    users_a_cluster,
+)
 from coterie.algorithms.registry import algorithm
 from coterie.core import streams
 from coterie.data.training_set import Training
@@ -51,8 +57,9 @@ def ints(*values: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("r1", "p5", "expected"), [(0.49, 0.5, [4, 9, 2]), (0.5, 0.5, [4, 7, 2]), (0.0, 0.0, [4, 7, 2]), (0.99, 1.0, [4, 9, 2])]
-)  # fmt: skip
+    ("r1", "p5", "expected"),
+    [(0.49, 0.5, [4, 9, 2]), (0.5, 0.5, [4, 7, 2]), (0.0, 0.0, [4, 7, 2]), (0.99, 1.0, [4, 9, 2])],
+)
 def test_a_random_user_replaces_the_centre_of_a_random_cluster(r1, p5, expected):
     """People 3, 9 and 11 take part; the second of them and the second cluster are drawn."""
     centres = ints(4, 7, 2)
@@ -62,9 +69,14 @@ def test_a_random_user_replaces_the_centre_of_a_random_cluster(r1, p5, expected)
 
 
 def test_replacement_happens_as_often_as_it_should_and_to_everybody_alike():
-    centres, people = ints(0, 1, 2, 3), np.arange(10, 20)
-    found = [replace_center(streams.at(0, "brain storm", t), centres, people, 0.3) for t in range(4000)]
-    changed = [(int(np.flatnonzero(f != centres)[0]), int(f.max())) for f in found if (f != centres).any()]
+    centres = ints(0, 1, 2, 3)
+    people = np.arange(10, 20)
+    found = [
+        replace_center(streams.at(0, "brain storm", t), centres, people, 0.3) for t in range(4000)
+    ]
+    changed = [
+        (int(np.flatnonzero(f != centres)[0]), int(f.max())) for f in found if (f != centres).any()
+    ]
     assert len(changed) / 4000 == pytest.approx(0.3, abs=0.03)
     for side, n in ((0, 4), (1, 10)):
         shares = np.unique([c[side] for c in changed], return_counts=True)[1] / len(changed)
@@ -76,18 +88,24 @@ def test_replacement_happens_as_often_as_it_should_and_to_everybody_alike():
 
 def test_a_swap_of_members_makes_each_the_centre_of_the_others_cluster():
     """Clusters {0, 1}, {2, 3}, {4}: centres 1 and 4 of the first and last change places."""
-    labels, centres = swap_centers(Rigged(0.2, (0, 2)), ints(0, 0, 1, 1, 2), ints(1, 2, 4), 0.5, members=True)  # type: ignore[arg-type]
+    labels, centres = swap_centers(
+        Rigged(0.2, (0, 2)), ints(0, 0, 1, 1, 2), ints(1, 2, 4), 0.5, members=True
+    )  # type: ignore[arg-type]
     assert labels.tolist() == [0, 2, 1, 1, 0]
     assert centres.tolist() == [4, 2, 1]
 
 
 def test_a_swap_of_centres_leaves_everybody_where_they_are():
-    labels, centres = swap_centers(Rigged(0.2, (0, 2)), ints(0, 0, 1, 1, 2), ints(1, 2, 4), 0.5, members=False)  # type: ignore[arg-type]
+    labels, centres = swap_centers(
+        Rigged(0.2, (0, 2)), ints(0, 0, 1, 1, 2), ints(1, 2, 4), 0.5, members=False
+    )  # type: ignore[arg-type]
     assert labels.tolist() == [0, 0, 1, 1, 2]
     assert centres.tolist() == [4, 2, 1]
 
 
-@pytest.mark.parametrize(("r2", "p6", "centres"), [(0.5, 0.5, ints(1, 2)), (0.0, 0.0, ints(1, 2)), (0.0, 1.0, ints(1))])
+@pytest.mark.parametrize(
+    ("r2", "p6", "centres"), [(0.5, 0.5, ints(1, 2)), (0.0, 0.0, ints(1, 2)), (0.0, 1.0, ints(1))]
+)
 def test_no_swap_with_a_higher_number_or_a_single_cluster(r2, p6, centres):
     labels, found = swap_centers(Rigged(r2), ints(0, 0, 0), centres, p6, members=True)  # type: ignore[arg-type]
     assert labels.tolist() == [0, 0, 0]
@@ -96,7 +114,9 @@ def test_no_swap_with_a_higher_number_or_a_single_cluster(r2, p6, centres):
 
 def test_somebody_who_replaced_a_centre_and_is_swapped_ends_in_the_other_cluster():
     """User 3 of the second cluster is the centre of the first, which it never joined; swapped, it is the second's."""
-    labels, centres = swap_centers(Rigged(0.0, (1, 0)), ints(0, 0, 1, 1), ints(3, 2), 1.0, members=True)  # type: ignore[arg-type]
+    labels, centres = swap_centers(
+        Rigged(0.0, (1, 0)), ints(0, 0, 1, 1), ints(3, 2), 1.0, members=True
+    )  # type: ignore[arg-type]
     assert labels.tolist() == [0, 0, 0, 1]
     assert centres.tolist() == [2, 3]
 
@@ -104,8 +124,11 @@ def test_somebody_who_replaced_a_centre_and_is_swapped_ends_in_the_other_cluster
 def test_swapped_centres_alone_only_rename_clusters():
     """The next clustering starts from the same rows: the same groups of people under other numbers."""
     rows = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
-    labels, centres = np.zeros(60, np.int32), ints(5, 17, 30, 44)
-    groups = [fedbso.cluster_users_by_center(rows, labels, c, 3) for c in (centres, ints(30, 17, 5, 44))]
+    labels = np.zeros(60, np.int32)
+    centres = ints(5, 17, 30, 44)
+    groups = [
+        fedbso.cluster_users_by_center(rows, labels, c, 3) for c in (centres, ints(30, 17, 5, 44))
+    ]
     assert [set(np.flatnonzero(groups[0] == c)) for c in (0, 1, 2, 3)] == [
         set(np.flatnonzero(groups[1] == c)) for c in (2, 1, 0, 3)
     ]
@@ -118,9 +141,30 @@ def test_clustering_starts_from_the_rows_of_the_centres():
     """On a line: users at 0, 1, 2, 10, 11; centres 2 and 3 (at 2 and 10) split them at 6."""
     rows = np.array([[0], [1], [2], [10], [11], [5]], np.float32)
     labels = ints(0, 0, 0, 0, 0, -1)
-    assert fedbso.cluster_users_by_center(rows, labels, ints(2, 3), 1).tolist() == [0, 0, 0, 1, 1, -1]
-    assert fedbso.cluster_users_by_center(rows, labels, ints(0, 1), 1).tolist() == [0, 1, 1, 1, 1, -1]
-    assert fedbso.cluster_users_by_center(rows, labels, ints(0, 1), 3).tolist() == [0, 0, 0, 1, 1, -1]  # Lloyd goes on
+    assert fedbso.cluster_users_by_center(rows, labels, ints(2, 3), 1).tolist() == [
+        0,
+        0,
+        0,
+        1,
+        1,
+        -1,
+    ]
+    assert fedbso.cluster_users_by_center(rows, labels, ints(0, 1), 1).tolist() == [
+        0,
+        1,
+        1,
+        1,
+        1,
+        -1,
+    ]
+    assert fedbso.cluster_users_by_center(rows, labels, ints(0, 1), 3).tolist() == [
+        0,
+        0,
+        0,
+        1,
+        1,
+        -1,
+    ]  # Lloyd goes on
 
 
 def test_the_best_user_is_nearest_to_the_mean():
@@ -172,14 +216,26 @@ def test_a_cohort_has_so_many_of_every_cluster():
 # Whole rounds.
 
 
-def storm(world: World, state: State, U: np.ndarray, heard: dict[int, float] | None, t: int) -> slow.Storm:
+def storm(
+    world: World, state: State, U: np.ndarray, heard: dict[int, float] | None, t: int
+) -> slow.Storm:
     s = world.settings
     rows = state.profiles.astype(float) if s.cluster_by == "statistics" else U
-    labels = slow.cluster_users_by_center(rows, state.clusters.tolist(), state.centres.tolist(), s.cluster_iterations)
+    labels = slow.cluster_users_by_center(
+        rows, state.clusters.tolist(), state.centres.tolist(), s.cluster_iterations
+    )
     return slow.lines_4_to_14(
-        rows, labels, state.centres.tolist(), heard, world.seed, t,
-        s.replacement_rate, s.swap_rate, s.new_centres == "now", s.swap == "members",
-    )  # fmt: skip
+        rows,
+        labels,
+        state.centres.tolist(),
+        heard,
+        world.seed,
+        t,
+        s.replacement_rate,
+        s.swap_rate,
+        s.new_centres == "now",
+        s.swap == "members",
+    )
 
 
 def line_21(world: World, w: Weights, S: list[int], w_k: Any, n_k: Any, samples: Any) -> Weights:
@@ -191,24 +247,39 @@ def line_21(world: World, w: Weights, S: list[int], w_k: Any, n_k: Any, samples:
 def tables(state: State) -> list[Weights]:
     """A model per cluster."""
     U = state.user_rows.astype(float)
-    return [Weights(U, i.astype(float), n.astype(float)) for i, n in zip(state.item_rows, state.dense, strict=True)]
+    return [
+        Weights(U, i.astype(float), n.astype(float))
+        for i, n in zip(state.item_rows, state.dense, strict=True)
+    ]
 
 
 def compare(training: Training, **changes: Any) -> list[State]:
-    world = world_for("fedbso", training, rounds=6, participation=0.3, start_scale=0.5, learning_rate=0.1, **changes)
-    s, rated = world.settings, training.ratings is not None
+    world = world_for(
+        "fedbso",
+        training,
+        rounds=6,
+        participation=0.3,
+        start_scale=0.5,
+        learning_rate=0.1,
+        **changes,
+    )
+    s = world.settings
+    rated = training.ratings is not None
     states, tallies = play("fedbso", world, LocalEngine.over(world, training, 1))
     heard: dict[int, float] = {}
     for t, (before, after, tally) in enumerate(zip(states, states[1:], tallies, strict=False)):
-        cohort, samples = tally.users.tolist(), samples_of(world, tally.users, t, training)
+        cohort = tally.users.tolist()
+        samples = samples_of(world, tally.users, t, training)
         of = {k: int(before.clusters[k]) if s.aggregate == "cluster" else 0 for k in cohort}
         models = tables(before) if s.aggregate == "cluster" else [weights(before)]
-        U, trained = before.user_rows.astype(float), {}
+        U = before.user_rows.astype(float)
+        trained = {}
         for c, w in enumerate(models):
             if S := [k for k in cohort if of[k] == c]:
                 w_k = {k: client_update(k, w, samples[k], s.learning_rate, s.reg, rated) for k in S}
                 models[c] = line_21(world, w, S, w_k, {k: len(samples[k]) for k in S}, samples)
-                U[S], trained = models[c].U[S], trained | w_k
+                U[S] = models[c].U[S]
+                trained = trained | w_k
                 heard |= {k: slow.loss_of(k, w, samples[k]) for k in S} if not rated else {}
         gamma = {"exp": exp(-t), "constant": 1.0, "none": 0.0}[s.discount]
         slow.follow(U, weights(before), trained, before.clusters.tolist(), gamma)
@@ -253,7 +324,10 @@ def test_rounds_on_ratings_equal_the_twin():
 
 def test_every_reading_is_one_of_its_own():
     training = histories(3, n_users=30)
-    ends = {sha256(play_locally("fedbso", training, rounds=5, clusters=3, **reading)[0][-1]) for reading in READINGS}
+    ends = {
+        sha256(play_locally("fedbso", training, rounds=5, clusters=3, **reading)[0][-1])
+        for reading in READINGS
+    }
     assert len(ends) == len(READINGS)
 
 
@@ -263,7 +337,16 @@ def test_the_first_round_has_a_stirred_partition_of_the_statistics():
     (state, *_), _ = play("fedbso", world, LocalEngine.over(world, training, 1))
     labels = clusters.first_clusters(state.profiles, world.members, 4, world.seed)
     expected = slow.lines_4_to_14(
-        state.profiles.astype(float), labels.tolist(), [0] * 4, None, world.seed, 0, 1.0, 1.0, False, True
+        state.profiles.astype(float),
+        labels.tolist(),
+        [0] * 4,
+        None,
+        world.seed,
+        0,
+        1.0,
+        1.0,
+        False,
+        True,
     )
     assert (state.clusters.tolist(), state.centres.tolist()) == (expected.labels, expected.centres)
 
@@ -273,7 +356,8 @@ def test_the_first_round_has_a_stirred_partition_of_the_statistics():
 
 @readings
 def test_nodes_and_threads_change_nothing_in_any_reading(reading, monkeypatch):
-    training, ends = histories(5, n_users=40), set()
+    training = histories(5, n_users=40)
+    ends = set()
     for threads, nodes in ((1, 1), (2, 3), (5, 7)):
         monkeypatch.setenv("COTERIE_THREADS", str(threads))
         states, _ = play_locally("fedbso", training, nodes=nodes, rounds=4, clusters=3, **reading)
@@ -299,11 +383,13 @@ def test_people_are_scored_by_their_clusters_rows():
     training = histories(3, n_users=20)
     states, _ = play_locally("fedbso", training, rounds=3, clusters=3, aggregate="cluster")
     world = world_for("fedbso", training, clusters=3, aggregate="cluster")
-    state, users = states[-1], np.arange(20, dtype=np.int32)
+    state = states[-1]
+    users = np.arange(20, dtype=np.int32)
     found = fedbso.model(world, state).score(users)
     for u in range(20):
         c = max(state.clusters[u], 0)
-        h, b = state.dense[c, :-1], state.dense[c, -1]
+        h = state.dense[c, :-1]
+        b = state.dense[c, -1]
         expected = (state.item_rows[c] * h) @ state.user_rows[u] + b
         assert found[u] == pytest.approx(expected, abs=1e-5)
     some = np.array([[3, 1], [0, 2]], np.int32)
@@ -319,7 +405,9 @@ def test_a_user_gets_its_clusters_rows_and_no_others():
     message = fedbso.ask(world, states[2], tallies[2].users, 2)
     assert not message.common
     for k, u in enumerate(tallies[2].users.tolist()):
-        np.testing.assert_array_equal(message.own["item_rows"][k], states[2].item_rows[states[2].clusters[u]])
+        np.testing.assert_array_equal(
+            message.own["item_rows"][k], states[2].item_rows[states[2].clusters[u]]
+        )
 
 
 # Wrong input.
@@ -328,12 +416,15 @@ def test_a_user_gets_its_clusters_rows_and_no_others():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"best_user": "loss", "model": "neumf"}, "best_user=loss is for model=gmf, but the model is neumf. Set model=gmf"),
+        (
+            {"best_user": "loss", "model": "neumf"},
+            "best_user=loss is for model=gmf, but the model is neumf. Set model=gmf",
+        ),
         ({"aggregate": "cluster", "model": "neumf"}, "aggregate=cluster is for model=gmf"),
         ({"replacement_rate": 1.5}, "replacement_rate"),
         ({"cluster_by": "region"}, "cluster_by"),
     ],
-)  # fmt: skip
+)
 def test_readings_that_do_not_fit_are_refused(changes, said):
     with pytest.raises(ConfigError, match=said):
         algorithm("fedbso").settings.of(changes)
@@ -342,15 +433,24 @@ def test_readings_that_do_not_fit_are_refused(changes, said):
 @pytest.mark.parametrize("clusters_wanted", [1, 2, 500])
 def test_any_number_of_clusters_trains(clusters_wanted):
     training = histories(8, n_users=9)
-    states, tallies = play_locally("fedbso", training, rounds=6, clusters=clusters_wanted, swap_rate=1.0)
-    assert len(states[-1].centres) == min(clusters_wanted, 8)  # one of the nine has nothing to learn from
+    states, tallies = play_locally(
+        "fedbso", training, rounds=6, clusters=clusters_wanted, swap_rate=1.0
+    )
+    assert len(states[-1].centres) == min(
+        clusters_wanted, 8
+    )  # one of the nine has nothing to learn from
     assert all(tally.accepted for tally in tallies)
 
 
 def test_a_loss_below_zero_is_none():
     """Whoever says so would be the best of its cluster for ever."""
-    state = State(*(np.zeros((3, 2), np.float32) for _ in range(2)), np.zeros(3), *(np.zeros(3, np.int32) for _ in range(2)),
-                  np.zeros((3, 3), np.float32), np.array([0.5, 0.25, fedbso.UNHEARD], np.float32))  # fmt: skip
+    state = State(
+        *(np.zeros((3, 2), np.float32) for _ in range(2)),
+        np.zeros(3),
+        *(np.zeros(3, np.int32) for _ in range(2)),
+        np.zeros((3, 3), np.float32),
+        np.array([0.5, 0.25, fedbso.UNHEARD], np.float32),
+    )
     sent = np.array([[0, 0, -5], [0, 0, SCALE // 8]], np.int32)
     after, delegates = fedbso.hear_losses(state, Delegates(ints(0, 2), np.ones(2, np.int64), sent))
     assert after.losses.tolist() == [fedbso.UNHEARD, 0.25, 0.125]
@@ -359,7 +459,8 @@ def test_a_loss_below_zero_is_none():
 
 def test_tables_that_do_not_fit_are_refused_before_they_are_made():
     with pytest.raises(
-        ConfigError, match=r"aggregate=cluster sends everybody .* 5\.0 GiB together; expected at most 4"
+        ConfigError,
+        match=r"aggregate=cluster sends everybody .* 5\.0 GiB together; expected at most 4",
     ):
         fedbso.refuse_huge(5 << 30)
 
@@ -374,7 +475,9 @@ def test_hostile_updates_change_nothing_in_any_reading(reading):
     honest = LocalEngine.over(world, training, 2)
     ends = []
     for attacking in (True, False):
-        engine = HostileEngine(honest, world.n_items, algorithm("fedbso").train.exchanges[0], 12, 5, attacking)
+        engine = HostileEngine(
+            honest, world.n_items, algorithm("fedbso").train.exchanges[0], 12, 5, attacking
+        )
         states, tallies = play("fedbso", world, engine)
         ends.append([sha256(state) for state in states])
         assert sum(t.refused.total() for t in tallies) == (5 * 17 if attacking else 0)

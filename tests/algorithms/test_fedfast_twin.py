@@ -8,7 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from slow_fedfast import Sample, Weights, actv_agg, client_update, equation_1, equation_1_touched, lloyd
+from slow_fedfast import (
+    Sample,
+    Weights,
+    actv_agg,
+    client_update,
+    equation_1,
+    equation_1_touched,
+    lloyd,
+)
 from small_federation import histories, play, world_for
 
 from coterie.algorithms.local.samples import draw
@@ -21,10 +29,14 @@ CLOSE = 1e-5
 
 
 def weights(state: Any) -> Weights:
-    return Weights(*(getattr(state, name).astype(float) for name in ("user_rows", "item_rows", "dense")))
+    return Weights(
+        *(getattr(state, name).astype(float) for name in ("user_rows", "item_rows", "dense"))
+    )
 
 
-def samples_of(world: World, cohort: np.ndarray, t: int, training: Training) -> dict[int, list[Sample]]:
+def samples_of(
+    world: World, cohort: np.ndarray, t: int, training: Training
+) -> dict[int, list[Sample]]:
     """What the devices drew: the twin trains on the same samples, in the same order."""
     (node,) = LocalEngine.over(world, training, 1).nodes
     drawn = draw(world, cohort, t, node)
@@ -32,7 +44,9 @@ def samples_of(world: World, cohort: np.ndarray, t: int, training: Training) -> 
     for place, k in enumerate(cohort.tolist()):
         mine = drawn.items[drawn.offsets[place] : drawn.offsets[place + 1]]
         which = slice(drawn.starts[place], drawn.starts[place + 1])
-        found[k] = list(zip(mine[drawn.places[which]].tolist(), drawn.targets[which].tolist(), strict=True))
+        found[k] = list(
+            zip(mine[drawn.places[which]].tolist(), drawn.targets[which].tolist(), strict=True)
+        )
     return found
 
 
@@ -44,10 +58,13 @@ def twin_round(
     name: str, world: World, w: Weights, t: int, cohort: np.ndarray, training: Training, after: Any
 ) -> Weights:
     """One round of Algorithm 1 by the twin; of the fast path it takes the cohort and, for clusters, the new partition."""
-    settings, S = world.settings, cohort.tolist()
+    settings = world.settings
+    S = cohort.tolist()
     samples = samples_of(world, cohort, t, training)
     rated = training.ratings is not None
-    w_k = {k: client_update(k, w, samples[k], settings.learning_rate, settings.reg, rated) for k in S}
+    w_k = {
+        k: client_update(k, w, samples[k], settings.learning_rate, settings.reg, rated) for k in S
+    }
     n_k = {k: len(samples[k]) for k in S}
     if name in ("fedfast", "fedavg+actvagg"):
         return actv_agg(S, w_k, w, n_k, exp(-t), lambda rows: partition(after.clusters))
@@ -90,20 +107,33 @@ def test_rounds_equal_the_twin(name, reading, rated):
 
 @pytest.mark.parametrize(("name", "reading"), READINGS)
 def test_local_epochs_and_negatives_and_regularisation_equal_the_twin(name, reading):
-    compare(name, histories(4), local_epochs=3, negatives=2, reg=0.1, learning_rate=0.03, embedding_size=3, **reading)
+    compare(
+        name,
+        histories(4),
+        local_epochs=3,
+        negatives=2,
+        reg=0.1,
+        learning_rate=0.03,
+        embedding_size=3,
+        **reading,
+    )
 
 
 @pytest.mark.parametrize("name", ["fedfast", "fedavg+actvagg"])
 def test_groups_of_a_feature_equal_the_twin(name):
     training = histories(5)
     states = compare(name, training, cluster_by="region")
-    assert {tuple(state.clusters.tolist()) for state in states} == {tuple(states[0].clusters.tolist())}
+    assert {tuple(state.clusters.tolist()) for state in states} == {
+        tuple(states[0].clusters.tolist())
+    }
     compare(name, training, clusters=1)
 
 
 def test_the_two_readings_of_fedavg_are_two():
     training = histories(3)
-    ends = [compare("fedavg", training, average=reading)[-1].item_rows for reading in ("all", "touched")]
+    ends = [
+        compare("fedavg", training, average=reading)[-1].item_rows for reading in ("all", "touched")
+    ]
     assert np.abs(ends[0] - ends[1]).max() > 100 * CLOSE
 
 
@@ -113,7 +143,16 @@ def test_the_new_partition_is_k_means_of_the_new_rows_from_the_partition_before(
     """Line 18 clusters w[U] as line 15 left it: before subordinates move. With gamma = 0 they never do."""
     training = histories(seed, n_users=30)
     still = {} if name == "fedavg+actvsamp" else {"discount": "none"}
-    world = world_for(name, training, seed, rounds=ROUNDS, clusters=3, cluster_iterations=2, start_scale=1.0, **still)
+    world = world_for(
+        name,
+        training,
+        seed,
+        rounds=ROUNDS,
+        clusters=3,
+        cluster_iterations=2,
+        start_scale=1.0,
+        **still,
+    )
     states, _ = play(name, world, LocalEngine.over(world, training, 1))
     for before, after in pairwise(states):
         expected = lloyd(after.user_rows.astype(float), before.clusters.tolist(), 3, 2)
@@ -123,7 +162,13 @@ def test_the_new_partition_is_k_means_of_the_new_rows_from_the_partition_before(
 def test_clusters_are_made_before_subordinates_move():
     """The opposite order would cluster other rows: with large moves the partitions differ."""
     training = histories(7, n_users=40)
-    changes = {"clusters": 5, "learning_rate": 0.5, "start_scale": 0.3, "cluster_iterations": 1, "discount": "constant"}
+    changes = {
+        "clusters": 5,
+        "learning_rate": 0.5,
+        "start_scale": 0.3,
+        "cluster_iterations": 1,
+        "discount": "constant",
+    }
     world = world_for("fedfast", training, rounds=3, **changes)
     states, tallies = play("fedfast", world, LocalEngine.over(world, training, 1))
     differs = False

@@ -23,9 +23,15 @@ from coterie.federated.transcript import DEVICES, Transcript
 from coterie.types import TOO_LARGE, Rows
 
 FEW = {
-    "embedding_size": 5, "rounds": 3, "alpha": 3.0, "reg": 0.2, "side": 0.7, "start_scale": 0.4, "participation": 1.0,
+    "embedding_size": 5,
+    "rounds": 3,
+    "alpha": 3.0,
+    "reg": 0.2,
+    "side": 0.7,
+    "start_scale": 0.4,
+    "participation": 1.0,
     "inputs": 17,
-}  # fmt: skip
+}
 
 
 def people_with_features(seed: int, n_users: int = 12, n_items: int = 15) -> Training:
@@ -51,16 +57,20 @@ class Problem:
         self.s = world.settings
         self.R = np.zeros((training.n_users, training.n_items))
         self.R[training.users, training.positives.items] = 1
-        self.X, self.Y = features_of_people(training, most_values), features_of_items(training, self.s.inputs)
+        self.X = features_of_people(training, most_values)
+        self.Y = features_of_items(training, self.s.inputs)
 
     def of(self, users: np.ndarray) -> Problem:
         """That of some people: who did nothing never takes part."""
         part = copy(self)
-        part.R, part.X = self.R[users], self.X[users]
+        part.R = self.R[users]
+        part.X = self.X[users]
         return part
 
     def solve(self, Q: np.ndarray, U: np.ndarray, u: int) -> np.ndarray:
-        C, side, reg = np.diag(1 + self.s.alpha * self.R[u]), self.s.side, self.s.reg
+        C = np.diag(1 + self.s.alpha * self.R[u])
+        side = self.s.side
+        reg = self.s.reg
         left = Q.T @ C @ Q + side * U.T @ U + reg * np.eye(Q.shape[1])
         return np.linalg.solve(left, Q.T @ C @ self.R[u] + side * U.T @ self.X[u])
 
@@ -68,20 +78,29 @@ class Problem:
         """J"""
         did = ((1 + self.s.alpha * self.R) * (self.R - P @ Q.T) ** 2).sum()
         views = ((self.X - P @ U.T) ** 2).sum() + ((self.Y - Q @ V.T) ** 2).sum()
-        return float(did + self.s.side * views + self.s.reg * sum((part**2).sum() for part in (P, Q, U, V)))
+        return float(
+            did + self.s.side * views + self.s.reg * sum((part**2).sum() for part in (P, Q, U, V))
+        )
 
     def best(self, Q: np.ndarray, U: np.ndarray, V: np.ndarray) -> float:
         """The cost when everybody has solved."""
         return self.cost(np.array([self.solve(Q, U, u) for u in range(len(self.R))]), Q, U, V)
 
-    def slopes(self, P: dict[int, np.ndarray], Q: np.ndarray, U: np.ndarray, V: np.ndarray) -> list[np.ndarray]:
+    def slopes(
+        self, P: dict[int, np.ndarray], Q: np.ndarray, U: np.ndarray, V: np.ndarray
+    ) -> list[np.ndarray]:
         """By Q, U and V, of the users there."""
-        s, of_items, of_people = self.s, self.s.side * (self.Y - Q @ V.T) @ V, np.zeros_like(U)
+        s = self.s
+        of_items = self.s.side * (self.Y - Q @ V.T) @ V
+        of_people = np.zeros_like(U)
         for u, p in P.items():
             of_items += np.outer((1 + s.alpha * self.R[u]) * (self.R[u] - Q @ p), p)
             of_people += s.side * np.outer(self.X[u] - U @ p, p)
         of_view = s.side * (self.Y - Q @ V.T).T @ Q
-        return [-2 * total + 2 * s.reg * part for total, part in ((of_items, Q), (of_people, U), (of_view, V))]
+        return [
+            -2 * total + 2 * s.reg * part
+            for total, part in ((of_items, Q), (of_people, U), (of_view, V))
+        ]
 
 
 def features_of_people(training: Training, most_values: int) -> np.ndarray:
@@ -98,10 +117,13 @@ def features_of_items(training: Training, n_inputs: int) -> np.ndarray:
     """Y"""
     if training.item_texts is None:
         return np.zeros((training.n_items, 0))
-    bags, Y = text_features.read(training, "bags", n_inputs, 0, "titles").items, np.zeros((training.n_items, n_inputs))
+    bags = text_features.read(training, "bags", n_inputs, 0, "titles").items
+    Y = np.zeros((training.n_items, n_inputs))
     assert bags is not None
     for item in range(training.n_items):
-        Y[item, bags.rows.of(item)] = bags.weights[bags.rows.offsets[item] : bags.rows.offsets[item + 1]]
+        Y[item, bags.rows.of(item)] = bags.weights[
+            bags.rows.offsets[item] : bags.rows.offsets[item + 1]
+        ]
     return Y / np.maximum(np.linalg.norm(Y, axis=1, keepdims=True), 1e-12)
 
 
@@ -116,9 +138,12 @@ def as_doubles(state: fedmvmf.State) -> dict[str, np.ndarray]:
     return {name: getattr(state, name).astype(float) for name in ("user_rows", *sum(NAMES, ()))}
 
 
-def twin(problem: Problem, before: dict[str, np.ndarray], cohort: list[int], t: int) -> dict[str, np.ndarray]:
+def twin(
+    problem: Problem, before: dict[str, np.ndarray], cohort: list[int], t: int
+) -> dict[str, np.ndarray]:
     """Round t = 1, 2, ..."""
-    s, after = problem.s, {name: values.copy() for name, values in before.items()}
+    s = problem.s
+    after = {name: values.copy() for name, values in before.items()}
     Q, U, V = (before[name] for name, _, _ in NAMES)
     P = {u: problem.solve(Q, U, u) for u in cohort}
     for u, p in P.items():
@@ -126,7 +151,8 @@ def twin(problem: Problem, before: dict[str, np.ndarray], cohort: list[int], t: 
     for (rows, first, second), g in zip(NAMES, problem.slopes(P, Q, U, V), strict=True):
         after[first] = s.beta1 * before[first] + (1 - s.beta1) * g
         after[second] = s.beta2 * before[second] + (1 - s.beta2) * g**2
-        mean, square = after[first] / (1 - s.beta1**t), after[second] / (1 - s.beta2**t)
+        mean = after[first] / (1 - s.beta1**t)
+        square = after[second] / (1 - s.beta2**t)
         after[rows] = before[rows] - s.learning_rate * mean / (np.sqrt(square) + 1e-8)
     return after
 
@@ -134,7 +160,9 @@ def twin(problem: Problem, before: dict[str, np.ndarray], cohort: list[int], t: 
 def assert_near(found: fedmvmf.State, wanted: dict[str, np.ndarray], within: float) -> None:
     for name, values in wanted.items():
         size = max(float(np.abs(values).max(initial=0)), 1.0)
-        np.testing.assert_allclose(getattr(found, name), values, atol=within * size, rtol=0, err_msg=name)
+        np.testing.assert_allclose(
+            getattr(found, name), values, atol=within * size, rtol=0, err_msg=name
+        )
 
 
 WAYS: list[dict[str, Any]] = [
@@ -154,7 +182,9 @@ def test_rounds_equal_the_twin(changes):
     world = world_for("fedmvmf", training, **(FEW | {"most_values": 8} | changes))
     problem = Problem(training, world)
     assert problem.X.shape == (20, 8)  # three regions and five ages: names are too many
-    states, tallies = play("fedmvmf", world, LocalEngine.over(world, training, world.settings.nodes or 1))
+    states, tallies = play(
+        "fedmvmf", world, LocalEngine.over(world, training, world.settings.nodes or 1)
+    )
     alone = as_doubles(states[0])
     for t, (before, after, tally) in enumerate(zip(states, states[1:], tallies, strict=False), 1):
         assert (after.steps, after.item_view_steps) == (t, t)
@@ -174,10 +204,14 @@ def test_the_slopes_are_those_of_the_cost(seed):
     """A round with half a memory leaves half of them in the first moments; against central differences, with users solving anew."""
     training = people_with_features(seed, n_users=9, n_items=7)
     world = world_for(
-        "fedmvmf", training, seed, **(FEW | {"rounds": 1, "beta1": 0.5, "learning_rate": 1e-9, "most_values": 8})
+        "fedmvmf",
+        training,
+        seed,
+        **(FEW | {"rounds": 1, "beta1": 0.5, "learning_rate": 1e-9, "most_values": 8}),
     )
     (before, after), _ = play("fedmvmf", world, LocalEngine.over(world, training, 1))
-    problem, whole = Problem(training, world).of(world.members), as_doubles(before)
+    problem = Problem(training, world).of(world.members)
+    whole = as_doubles(before)
     parts = [whole[name] for name, _, _ in NAMES]
     for number, (_, first, _) in enumerate(NAMES):
         numerical = np.empty(parts[number].shape)
@@ -192,10 +226,12 @@ def test_the_slopes_are_those_of_the_cost(seed):
 
 def test_a_users_vector_is_the_best_there_is_for_it():
     """No other one costs less: the system with both views is solved, not approached."""
-    training, rng = people_with_features(4, n_users=15, n_items=9), np.random.default_rng(0)
+    training = people_with_features(4, n_users=15, n_items=9)
+    rng = np.random.default_rng(0)
     world = world_for("fedmvmf", training, **(FEW | {"rounds": 1, "most_values": 8}))
     (before, after), _ = play("fedmvmf", world, LocalEngine.over(world, training, 1))
-    problem, whole = Problem(training, world), as_doubles(before)
+    problem = Problem(training, world)
+    whole = as_doubles(before)
     Q, U, V = (whole[name] for name, _, _ in NAMES)
     P = after.user_rows.astype(float)
     least = problem.cost(P, Q, U, V)
@@ -209,9 +245,17 @@ def test_a_users_vector_is_the_best_there_is_for_it():
 def test_the_federation_gets_as_low_as_alternating_least_squares():
     """All four parts solved in turn in one place, each exactly, until nothing moves any more."""
     training = people_with_features(5, n_users=30, n_items=20)
-    changes = {"rounds": 400, "learning_rate": 0.03, "alpha": 4.0, "reg": 1.0, "embedding_size": 4, "start_scale": 0.3}
+    changes = {
+        "rounds": 400,
+        "learning_rate": 0.03,
+        "alpha": 4.0,
+        "reg": 1.0,
+        "embedding_size": 4,
+        "start_scale": 0.3,
+    }
     world = world_for("fedmvmf", training, **(FEW | changes | {"most_values": 8}))
-    problem, side = Problem(training, world).of(world.members), world.settings.side
+    problem = Problem(training, world).of(world.members)
+    side = world.settings.side
     states, _ = play("fedmvmf", world, LocalEngine.over(world, training, 1))
     Q, U, V = (as_doubles(states[0])[name] for name, _, _ in NAMES)
     ridge = np.eye(4)
@@ -223,7 +267,8 @@ def test_the_federation_gets_as_low_as_alternating_least_squares():
             Q[i] = np.linalg.solve(left, P.T @ C @ r + side * V.T @ problem.Y[i])
         U = np.linalg.solve(side * P.T @ P + ridge, side * P.T @ problem.X).T
         V = np.linalg.solve(side * Q.T @ Q + ridge, side * Q.T @ problem.Y).T
-    central, costs = problem.best(Q, U, V), [of_state(problem, state) for state in (states[1], states[-1])]
+    central = problem.best(Q, U, V)
+    costs = [of_state(problem, state) for state in (states[1], states[-1])]
     assert costs[0] > 1.1 * central
     assert costs[1] < 1.02 * central
 
@@ -236,7 +281,8 @@ def of_state(problem: Problem, state: fedmvmf.State) -> float:
 
 
 @pytest.mark.parametrize(
-    ("left_out", "side"), [((), 0.0), (("user_features", "item_texts"), 0.7), (("user_features",), 0.0)]
+    ("left_out", "side"),
+    [((), 0.0), (("user_features", "item_texts"), 0.7), (("user_features",), 0.0)],
 )
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_without_features_it_is_fcf_bit_for_bit(left_out, side, nodes):
@@ -261,7 +307,9 @@ def test_one_view_alone_is_enough(left_out):
     assert empty.shape == (0, 5)
     wanted = twin(Problem(training, world), as_doubles(states[0]), tallies[0].users.tolist(), 1)
     assert_near(states[1], wanted, 1e-4)
-    plain, _ = play_locally("fcf", training, **{key: FEW[key] for key in FEW if key in fcf.FCF.model_fields})
+    plain, _ = play_locally(
+        "fcf", training, **{key: FEW[key] for key in FEW if key in fcf.FCF.model_fields}
+    )
     assert not np.array_equal(plain[1].item_rows, states[1].item_rows)
 
 
@@ -271,17 +319,31 @@ def test_one_view_alone_is_enough(left_out):
 def test_features_by_hand():
     did = Rows(np.array([0, 1, 2, 2]), np.array([0, 1], np.int32))
     training = Training(
-        3, 2, did, did, None,
-        {"sex": np.array(["F", "m", "f"], object), "age": np.array([25, 1, 25]), "zip": np.array(["a", "b", "c"], object)},
+        3,
+        2,
+        did,
+        did,
+        None,
+        {
+            "sex": np.array(["F", "m", "f"], object),
+            "age": np.array([25, 1, 25]),
+            "zip": np.array(["a", "b", "c"], object),
+        },
         item_texts=np.array(["aaaa", "..."], object),
-    )  # fmt: skip
+    )
     items, people = fedmvmf.told(training, fedmvmf.FedMVMF.of({"most_values": 2, "inputs": 1000}))
     assert people.people is not None
-    assert [people.people.rows.of(u).tolist() for u in range(3)] == [[1, 2], [0, 3], [1, 2]]  # ages 1, 25; f, m
+    assert [people.people.rows.of(u).tolist() for u in range(3)] == [
+        [1, 2],
+        [0, 3],
+        [1, 2],
+    ]  # ages 1, 25; f, m
     assert len(people.letters.counts) == 4
     assert items.items is not None
     assert items.items.rows.counts.tolist() == [3, 0]  # #aa, aaa twice, aa#; and no words
-    np.testing.assert_allclose(np.sort(items.items.weights), np.array([1, 1, 2]) / np.sqrt(6), rtol=1e-6)
+    np.testing.assert_allclose(
+        np.sort(items.items.weights), np.array([1, 1, 2]) / np.sqrt(6), rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize(("name", "expected"), [("ml-100k", 61 + 2 + 21), ("ml-1m", 7 + 2 + 21)])
@@ -299,14 +361,22 @@ def test_movielens_has_these_features_but_for_zip_codes(name, expected, real_dat
 
 
 @given(
-    st.integers(0, 2**32), st.integers(3, 40), st.integers(4, 20), st.integers(1, 12), st.floats(0, 20), st.floats(0, 9)
+    st.integers(0, 2**32),
+    st.integers(3, 40),
+    st.integers(4, 20),
+    st.integers(1, 12),
+    st.floats(0, 20),
+    st.floats(0, 9),
 )
 @settings(deadline=None, max_examples=30)
 def test_fused_is_answered_and_added_up(seed, n_users, n_items, d, alpha, side):
     """The same sums and the same vectors, bit for bit; or else nothing is fused, and somebody would be refused or nearly so."""
     training = people_with_features(seed, n_users, n_items)
-    world = world_for("fedmvmf", training, embedding_size=d, alpha=alpha, side=side, inputs=9, start_scale=0.3)
-    node, users = LocalEngine.over(world, training, 1).nodes[0], np.flatnonzero(world.members).astype(np.int32)
+    world = world_for(
+        "fedmvmf", training, embedding_size=d, alpha=alpha, side=side, inputs=9, start_scale=0.3
+    )
+    node = LocalEngine.over(world, training, 1).nodes[0]
+    users = np.flatnonzero(world.members).astype(np.int32)
     message = fedmvmf.ask(world, fedmvmf.start(world), users, 0)
     fused = fedmvmf.fused(world, message, node)
     updates, kept = fedmvmf.client_update(world, message, node)  # type: ignore[misc]
@@ -327,11 +397,14 @@ def test_who_is_out_of_range_by_features_alone_is_refused_whether_fused_or_not(m
     training = people_with_features(8, n_users=40, n_items=13)
     world = world_for("fedmvmf", training, **(FEW | {"side": 1e-9, "rounds": 2}))
     before = play("fedmvmf", world, LocalEngine.over(world, training, 1))[0][0]
-    before, outcomes = replace(before, user_view=9 * before.user_view), []
+    before = replace(before, user_view=9 * before.user_view)
+    outcomes = []
     for nodes in (1, 3):
         monkeypatch.setattr(fcf, "HELD", 1 << 27 if nodes == 1 else 5 * 4 * 13 * 6)
         states, tallies = play("fedmvmf", world, LocalEngine.over(world, training, nodes), before)
-        outcomes.append(([sha256(state) for state in states], [(t.accepted, dict(t.refused)) for t in tallies]))
+        outcomes.append(
+            ([sha256(state) for state in states], [(t.accepted, dict(t.refused)) for t in tallies])
+        )
     assert outcomes[0] == outcomes[1]
     accepted, refused = outcomes[0][1][0]
     assert set(refused) == {"out of range"}
@@ -348,7 +421,9 @@ def test_updates_hold_a_row_for_every_item_and_feature_whoever_one_is():
     state = fedmvmf.start(world)
     users = np.flatnonzero(world.members).astype(np.int32)
     message = fedmvmf.ask(world, state, users, 0)
-    updates, _ = fedmvmf.client_update(world, message, LocalEngine.over(world, training, 1).nodes[0])  # type: ignore[misc]
+    updates, _ = fedmvmf.client_update(
+        world, message, LocalEngine.over(world, training, 1).nodes[0]
+    )  # type: ignore[misc]
     assert updates.samples.tolist() == [1] * 11
     assert np.diff(updates.offsets).tolist() == [9] * 11
     assert updates.dense.shape == (11, (3 + 5 + 12) * 5) == (11, fedmvmf.sizes(world, state).dense)
@@ -358,7 +433,9 @@ def test_updates_hold_a_row_for_every_item_and_feature_whoever_one_is():
 # Who hears what.
 
 
-def heard_in(training: Training, nodes: int = 2, **changes: Any) -> tuple[World, Transcript, list[Any]]:
+def heard_in(
+    training: Training, nodes: int = 2, **changes: Any
+) -> tuple[World, Transcript, list[Any]]:
     world = world_for("fedmvmf", training, **(FEW | changes))
     heard = Transcript(LocalEngine.over(world, training, nodes))
     return world, heard, play("fedmvmf", world, heard)[0]
@@ -366,9 +443,13 @@ def heard_in(training: Training, nodes: int = 2, **changes: Any) -> tuple[World,
 
 def test_who_says_what_to_whom():
     _, heard, _ = heard_in(people_with_features(1))
-    said: dict[tuple[str, str], set[str]] = {(line.sender, line.receiver): set() for line in heard.lines}
+    said: dict[tuple[str, str], set[str]] = {
+        (line.sender, line.receiver): set() for line in heard.lines
+    }
     for line in heard.lines:
-        said[line.sender, line.receiver] |= {key for key, array in line.arrays.items() if array.size}
+        said[line.sender, line.receiver] |= {
+            key for key, array in line.arrays.items() if array.size
+        }
     columns = {"users", "samples", "offsets", "items", "item_rows", "dense"}
     assert said == {
         (AGGREGATION, DEVICES): {"item_rows", "dense"},
@@ -411,7 +492,8 @@ def test_roles_see_their_own_part_and_features_stay_where_they_are():
     training = people_with_features(1)
     world = world_for("fedmvmf", training, **FEW)
     state = fedmvmf.start(world)
-    of_items, of_devices = state.as_seen_by(RECOMMENDATION), state.as_seen_by(AGGREGATION)
+    of_items = state.as_seen_by(RECOMMENDATION)
+    of_devices = state.as_seen_by(AGGREGATION)
     assert of_items.item_rows is of_items.user_view is of_items.heard is of_items.user_rows is None
     assert of_devices.item_view is of_devices.answer is of_devices.user_rows is None
     assert of_devices.item_rows is state.item_rows
@@ -447,6 +529,10 @@ def test_features_help_where_people_did_little():
 
     def quality(side: float) -> float:
         same = {"protocol": "full", "rounds": 40, "inputs": 300, "side": side}
-        return float(np.mean([api.run("fedmvmf", data, seed=seed, **same).full["NDCG@10"] for seed in (1, 2)]))
+        return float(
+            np.mean(
+                [api.run("fedmvmf", data, seed=seed, **same).full["NDCG@10"] for seed in (1, 2)]
+            )
+        )
 
     assert quality(30.0) > 1.3 * quality(0.0)

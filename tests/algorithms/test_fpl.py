@@ -21,7 +21,13 @@ from coterie.types import Rows
 
 MODES = ["sfpl", "sfpl+", "pfpl", "pfpl+"]
 CLOSE = 2e-5
-FEW = {"embedding_size": 6, "epochs": 2, "rounds_an_epoch": 4, "start_scale": 0.5, "learning_rate": 0.1}
+FEW = {
+    "embedding_size": 6,
+    "epochs": 2,
+    "rounds_an_epoch": 4,
+    "start_scale": 0.5,
+    "learning_rate": 0.1,
+}
 
 
 # The twin: one user and one triple at a time, lists and double precision.
@@ -30,11 +36,14 @@ FEW = {"embedding_size": 6, "epochs": 2, "rounds_an_epoch": 4, "start_scale": 0.
 def triples_of(world: World, node: Any, u: int, t: int, pi: float) -> list[tuple[int, int, bool]]:
     """(i, j, whether i is sent), from the same random words: three for every triple."""
     liked = node.training.positives.of(u).tolist()
-    unseen = [i for i in range(world.n_items) if i not in set(node.training.excluded.of(u).tolist())]
+    unseen = [
+        i for i in range(world.n_items) if i not in set(node.training.excluded.of(u).tolist())
+    ]
     if not liked or not unseen:
         return []
     (key,) = streams.keys(node.seed, "triples", t, last=np.array([u]))
-    wishes, first = node.training.wishes, node.training.positives.offsets[u]
+    wishes = node.training.wishes
+    first = node.training.positives.offsets[u]
     found = []
     for s in range(fpl.triples(world)):
         words = [int(streams.words(np.array([key]), 3 * s + n)[0]) for n in range(3)]
@@ -45,7 +54,9 @@ def triples_of(world: World, node: Any, u: int, t: int, pi: float) -> list[tuple
     return found
 
 
-def device(world: World, p: np.ndarray, Q: np.ndarray, b: np.ndarray, triples: list[tuple[int, int, bool]]) -> Any:
+def device(
+    world: World, p: np.ndarray, Q: np.ndarray, b: np.ndarray, triples: list[tuple[int, int, bool]]
+) -> Any:
     """Eqs. 3 to 6: the user's vector after the round, and what it sends."""
     s = world.settings
     reg_user, reg_positive, reg_negative = s.regularisation()
@@ -66,14 +77,21 @@ def device(world: World, p: np.ndarray, Q: np.ndarray, b: np.ndarray, triples: l
     return (start + s.learning_rate * own if s.reading == "literal" else p), dQ, db
 
 
-def twin(world: World, node: Any, state: Any, cohort: list[int], t: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def twin(
+    world: World, node: Any, state: Any, cohort: list[int], t: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A round: everybody from the same items, then Eq. 7."""
-    P, Q, b = (getattr(state, name).astype(float) for name in ("user_rows", "item_rows", "item_bias"))
-    total, bias, after = np.zeros_like(Q), np.zeros_like(b), P.copy()
+    P, Q, b = (
+        getattr(state, name).astype(float) for name in ("user_rows", "item_rows", "item_bias")
+    )
+    total = np.zeros_like(Q)
+    bias = np.zeros_like(b)
+    after = P.copy()
     for u in cohort:
         (pi,) = fpl.disclosed(world, node, np.array([u], np.int32), np.array([t])).tolist()
         after[u], dQ, db = device(world, P[u], Q, b, triples_of(world, node, u, t, pi))
-        total, bias = total + dQ, bias + db
+        total = total + dQ
+        bias = bias + db
     return after, Q + world.settings.learning_rate * total, b + world.settings.learning_rate * bias
 
 
@@ -85,14 +103,22 @@ def test_rounds_equal_the_twin(name, reading, disclosure):
     training = histories(3, n_users=10, n_items=9)
     triples = {} if name in ("sfpl", "pfpl") else {"triples": 7}
     world = world_for(
-        name, training, **(FEW | triples | {"reading": reading, "disclosure": disclosure, "epochs": 4, "rounds_an_epoch": 1})
-    )  # fmt: skip
+        name,
+        training,
+        **(
+            FEW
+            | triples
+            | {"reading": reading, "disclosure": disclosure, "epochs": 4, "rounds_an_epoch": 1}
+        ),
+    )
     engine = LocalEngine.over(world, training, 1)
     states, tallies = play(name, world, engine)
     moved = 0.0
     for t, (before, after, tally) in enumerate(zip(states, states[1:], tallies, strict=False)):
         expected = twin(world, engine.nodes[0], before, tally.users.tolist(), t)
-        for found, wanted in zip((after.user_rows, after.item_rows, after.item_bias), expected, strict=True):
+        for found, wanted in zip(
+            (after.user_rows, after.item_rows, after.item_bias), expected, strict=True
+        ):
             np.testing.assert_allclose(found, wanted, atol=CLOSE, rtol=0)
         moved = max(moved, float(np.abs(after.item_rows - before.item_rows).max()))
     assert moved > 100 * CLOSE
@@ -102,14 +128,20 @@ class OneByOne:
     """The local engine, without its word that it is alone: every round is then played by itself."""
 
     def __init__(self, engine: LocalEngine) -> None:
-        self.gather, self.call = engine.gather, engine.call
+        self.gather = engine.gather
+        self.call = engine.call
 
 
 @pytest.mark.parametrize("reading", ["authors", "literal"])
 @pytest.mark.parametrize(("name", "triples"), [("sfpl", 1), ("sfpl+", 5)])
 def test_fused_rounds_are_the_rounds_one_by_one(name, triples, reading):
     training = histories(5, n_users=14, n_items=12)
-    changes = FEW | {"reading": reading, "triples": triples, "rounds_an_epoch": 30, "disclosure": 0.5}
+    changes = FEW | {
+        "reading": reading,
+        "triples": triples,
+        "rounds_an_epoch": 30,
+        "disclosure": 0.5,
+    }
     world = world_for(name, training, **changes)
     engine = LocalEngine.over(world, training, 1)
     fused, costs = play(name, world, engine)
@@ -118,8 +150,12 @@ def test_fused_rounds_are_the_rounds_one_by_one(name, triples, reading):
     for one, other in zip(costs, same_costs, strict=True):
         assert one.users.tolist() == other.users.tolist()
         assert (one.accepted, one.dropped, one.refused, one.bytes_up, one.bytes_down) == (
-            other.accepted, other.dropped, other.refused, other.bytes_up, other.bytes_down,
-        )  # fmt: skip
+            other.accepted,
+            other.dropped,
+            other.refused,
+            other.bytes_up,
+            other.bytes_down,
+        )
     assert sum(cost.dropped for cost in costs) > 0  # somebody has everything, and nothing to say
 
 
@@ -137,13 +173,18 @@ def test_sequential_with_everything_disclosed_is_bpr():
     world = world_for("sfpl", training, **(FEW | {"rounds_an_epoch": 200, "epochs": 1}))
     engine = LocalEngine.over(world, training, 1)
     (begin, end), (tally,) = play("sfpl", world, engine)
-    P, Q, b = (getattr(begin, name).astype(float) for name in ("user_rows", "item_rows", "item_bias"))
-    rate, (reg_user, reg_positive, reg_negative) = 0.1, world.settings.regularisation()
+    P, Q, b = (
+        getattr(begin, name).astype(float) for name in ("user_rows", "item_rows", "item_bias")
+    )
+    rate = 0.1
+    (reg_user, reg_positive, reg_negative) = world.settings.regularisation()
     for t, u in enumerate(tally.users.tolist()):
         for i, j, _ in triples_of(world, engine.nodes[0], u, t, 1.0):
             x = P[u] @ (Q[i] - Q[j]) + b[i] - b[j]
             g = 1 / (1 + exp(x))
-            p, q_i, q_j = P[u].copy(), Q[i].copy(), Q[j].copy()
+            p = P[u].copy()
+            q_i = Q[i].copy()
+            q_j = Q[j].copy()
             P[u] += rate * (g * (q_i - q_j) - reg_user * p)
             Q[i] += rate * (g * p - reg_positive * q_i)
             Q[j] += rate * (-g * p - reg_negative * q_j)
@@ -169,13 +210,22 @@ def small_world(name: str, n_users: int, n_positives: int, **changes: Any) -> Wo
 )
 def test_italys_modes_have_the_papers_numbers(name, users, triples, per_epoch):
     world = small_world(name, 1353, 54_088)
-    assert (fpl.users_a_round(world), fpl.triples(world), fpl.rounds_an_epoch(world)) == (users, triples, per_epoch)
+    assert (fpl.users_a_round(world), fpl.triples(world), fpl.rounds_an_epoch(world)) == (
+        users,
+        triples,
+        per_epoch,
+    )
 
 
 BRAZIL = [  # Table 4: pi, epochs to the best, TCC in 10^12
-    ("sfpl", 0.1, 45, 1.27623), ("sfpl", 1.0, 45, 1.27625), ("sfpl+", 0.1, 50, 1.41913), ("sfpl+", 0.9, 50, 1.41996),
-    ("pfpl", 0.5, 45, 1.27624), ("pfpl+", 0.1, 35, 0.99339), ("pfpl+", 0.8, 35, 0.99390),
-]  # fmt: skip
+    ("sfpl", 0.1, 45, 1.27623),
+    ("sfpl", 1.0, 45, 1.27625),
+    ("sfpl+", 0.1, 50, 1.41913),
+    ("sfpl+", 0.9, 50, 1.41996),
+    ("pfpl", 0.5, 45, 1.27624),
+    ("pfpl+", 0.1, 35, 0.99339),
+    ("pfpl+", 0.8, 35, 0.99390),
+]
 
 
 @pytest.mark.parametrize(("name", "pi", "epochs", "printed"), BRAZIL)
@@ -184,7 +234,9 @@ def test_table_4_is_the_cost_formula_with_another_factor(name, pi, epochs, print
     settings = world_for(name, histories(0), rounds_an_epoch=0, disclosure=pi).settings
     world = World(settings, 0, 17_473, 47_270, np.ones(17_473, bool), {}, 599_958)
     node = Histories(np.arange(17_473, dtype=np.int32), histories(0), 0)
-    assert fpl.vectors_an_epoch_as_printed(world, node) * epochs == pytest.approx(printed * 1e12, rel=3e-5)
+    assert fpl.vectors_an_epoch_as_printed(world, node) * epochs == pytest.approx(
+        printed * 1e12, rel=3e-5
+    )
     factor = fpl.vectors_an_epoch_as_printed(world, node) / fpl.vectors_an_epoch(world, node)
     assert factor == pytest.approx(
         {"sfpl": 1, "sfpl+": 34.34, "pfpl": 599_958 / (34 * 17_473), "pfpl+": 34.34}[name], rel=1e-3
@@ -194,13 +246,17 @@ def test_table_4_is_the_cost_formula_with_another_factor(name, pi, epochs, print
 def test_regularisation_is_a_share_of_the_rate_unless_given():
     settings = fpl.FPL.of({"learning_rate": 0.1})
     assert settings.regularisation() == pytest.approx((0.005, 0.005, 0.0005))
-    assert fpl.FPL.of({"learning_rate": 0.1, "reg_user": 0.0, "reg_negative": 1}).regularisation() == (0.0, 0.005, 1.0)
+    assert fpl.FPL.of(
+        {"learning_rate": 0.1, "reg_user": 0.0, "reg_negative": 1}
+    ).regularisation() == (0.0, 0.005, 1.0)
 
 
 # Disclosure.
 
 
-def sent_items(training: Training, disclosure: float, seed: int = 0) -> list[tuple[set[int], set[int]]]:
+def sent_items(
+    training: Training, disclosure: float, seed: int = 0
+) -> list[tuple[set[int], set[int]]]:
     """Of every user: the liked items it sent in a round, and the others."""
     world = world_for("pfpl+", training, seed, **(FEW | {"disclosure": disclosure, "triples": 40}))
     engine = LocalEngine.over(world, training, 1)
@@ -208,7 +264,9 @@ def sent_items(training: Training, disclosure: float, seed: int = 0) -> list[tup
     users = np.flatnonzero(world.members).astype(np.int32)
     message = fpl.ask(world, state, users, 0)
     updates, _ = fpl.client_update(
-        world, replace(message, kept={n: getattr(state, n)[users] for n in state.private}), engine.nodes[0]
+        world,
+        replace(message, kept={n: getattr(state, n)[users] for n in state.private}),
+        engine.nodes[0],
     )  # type: ignore[misc]
     found = []
     for k, u in enumerate(updates.users.tolist()):
@@ -224,20 +282,21 @@ def test_who_discloses_nothing_sends_no_liked_item():
 
 def test_the_coin_is_tossed_for_every_triple():
     """With forty triples a liked item is in several of them: at pi = 1 all that were drawn are sent, at 0.05 few."""
-    all_of_it, little = (sum(len(liked) for liked, _ in sent_items(histories(1, 20, 30), pi)) for pi in (1.0, 0.05))
+    all_of_it, little = (
+        sum(len(liked) for liked, _ in sent_items(histories(1, 20, 30), pi)) for pi in (1.0, 0.05)
+    )
     assert 0 < little < all_of_it / 2
 
 
 def mixed(training: Training) -> Training:
     """Everybody with a rate of their own that changes in epoch 3, and every third interaction private."""
-    epochs, rates = (
-        np.tile([1, 3], training.n_users),
-        streams.normal(streams.keys(5, "rates", last=np.arange(training.n_users)), 2),
-    )
+    epochs = np.tile([1, 3], training.n_users)
+    rates = streams.normal(streams.keys(5, "rates", last=np.arange(training.n_users)), 2)
     since = Rows(np.arange(training.n_users + 1) * 2, epochs.astype(np.int32))
     hidden = np.arange(len(training)) % 3 == 0
     return replace(
-        training, wishes=Wishes(since, np.clip(rates.reshape(-1) / 4 + 0.5, 0, 1).astype(np.float32), hidden)
+        training,
+        wishes=Wishes(since, np.clip(rates.reshape(-1) / 4 + 0.5, 0, 1).astype(np.float32), hidden),
     )
 
 
@@ -245,7 +304,9 @@ def mixed(training: Training) -> Training:
 def test_rounds_equal_the_twin_when_everybody_wishes_something_else(name):
     training = mixed(histories(3))
     world = world_for(
-        name, training, **(FEW | {"triples": 6, "epochs": 4, "rounds_an_epoch": 1, "disclosure": "beta(1, 2)"})
+        name,
+        training,
+        **(FEW | {"triples": 6, "epochs": 4, "rounds_an_epoch": 1, "disclosure": "beta(1, 2)"}),
     )
     engine = LocalEngine.over(world, training, 1, through_the_wire=True)
     states, _ = play(name, world, engine)
@@ -291,11 +352,16 @@ def test_a_private_item_is_never_sent():
 
 
 def test_accuracy_is_told_by_what_people_disclose(people):
-    run = api.run("pfpl+", people, epochs=2, embedding_size=4, disclosure="choice(0, 1)", protocol="holdout")
+    run = api.run(
+        "pfpl+", people, epochs=2, embedding_size=4, disclosure="choice(0, 1)", protocol="holdout"
+    )
     rows = run.result["by_disclosure"]
     assert [row["from"] for row in rows] == [0, 1]
     assert sum(row["users"] for row in rows) == run.result["tested_users"]
     P = run.result["headline"][0]
     whole = sum(row["users"] * row[P] for row in rows) / run.result["tested_users"]
     assert whole == pytest.approx(run.result["metrics"][P])
-    assert "by_disclosure" not in api.run("pfpl+", people, epochs=1, embedding_size=4, disclosure=0.5).result
+    assert (
+        "by_disclosure"
+        not in api.run("pfpl+", people, epochs=1, embedding_size=4, disclosure=0.5).result
+    )

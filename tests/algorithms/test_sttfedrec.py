@@ -20,7 +20,14 @@ from coterie.data.splits import split
 from coterie.data.training_set import Training
 from coterie.engines import select
 from coterie.engines.local import LocalEngine
-from coterie.federated.federation import AGGREGATION, RECOMMENDATION, Exchange, Federation, Kept, World
+from coterie.federated.federation import (
+    AGGREGATION,
+    RECOMMENDATION,
+    Exchange,
+    Federation,
+    Kept,
+    World,
+)
 from coterie.federated.trainer import Context
 from coterie.federated.transcript import DEVICES, Transcript
 from coterie.federated.validation import Reply
@@ -48,7 +55,10 @@ def near(one: Any, other: Any, within: float = 1e-5) -> bool:
 @pytest.mark.parametrize("share", [0.9, 0.5])
 def test_a_round_of_the_split_is_a_round_of_the_naive_model(tower, person, share, choices):
     changes = {"person": person, "negative_share": share, "inputs": 300, "embedding_size": 32}
-    naive, split_ = (play_locally(f"{kind}-{tower}", choices, rounds=1, **changes)[0] for kind in ("fl", "sttfedrec"))
+    naive, split_ = (
+        play_locally(f"{kind}-{tower}", choices, rounds=1, **changes)[0]
+        for kind in ("fl", "sttfedrec")
+    )
     assert near(naive[0], split_[0], 1e-12)
     assert near(naive[1], split_[1])
     for name in ("user_tower", "item_tower"):  # and it was a round: whatever was read took its step
@@ -77,7 +87,10 @@ def test_devices_need_no_items_texts(name, choices):
     assert world.on_devices.items is None
     engine = LocalEngine.over(world, choices, 3)
     assert engine.world.content is None
-    assert all(node.training.content is not None and node.training.content.items is None for node in engine.nodes)
+    assert all(
+        node.training.content is not None and node.training.content.items is None
+        for node in engine.nodes
+    )
 
 
 @pytest.mark.parametrize("name", SPLIT)
@@ -88,7 +101,9 @@ def test_asking_for_everything_trains_the_same_model(name, choices):
         for mode in ("resampled", "whole")
     )
     assert near(some[-1], everything[-1])
-    wired = play_locally(name, choices, 3, rounds=1, requests="whole", inputs=60, embedding_size=8)[0]
+    wired = play_locally(name, choices, 3, rounds=1, requests="whole", inputs=60, embedding_size=8)[
+        0
+    ]
     assert near(everything[-1], wired[-1])
 
 
@@ -111,7 +126,9 @@ def test_kept_decoys_are_outside_the_history_and_the_same_in_every_round(choices
 # What each role sees.
 
 
-def transcript(name: str, training: Training, **changes: Any) -> tuple[World, Transcript, list[Any]]:
+def transcript(
+    name: str, training: Training, **changes: Any
+) -> tuple[World, Transcript, list[Any]]:
     world = world_for(name, training, **changes)
     heard = Transcript(LocalEngine.over(world, training, 2))
     return world, heard, play(name, world, heard)[0]
@@ -122,7 +139,9 @@ def test_who_says_what_to_whom(name, choices):
     _, heard, _ = transcript(name, choices, rounds=2, users_a_round=9)
     said = {(line.sender, line.receiver): set() for line in heard.lines}
     for line in heard.lines:
-        said[line.sender, line.receiver] |= {key for key, array in line.arrays.items() if array.size}
+        said[line.sender, line.receiver] |= {
+            key for key, array in line.arrays.items() if array.size
+        }
     columns = {"users", "samples", "offsets", "items"}
     assert said == {
         (RECOMMENDATION, DEVICES): {"embeddings", "slots"},
@@ -143,8 +162,13 @@ def test_the_recommendation_server_hears_numbers_of_items_and_no_labels(name, ch
     for line in asked:
         rows = Rows(line.arrays["offsets"], line.arrays["items"])
         assert (rows.counts == world.settings.compared).all()
-        assert all((np.diff(rows.of(k)) > 0).all() for k in range(len(rows.counts)))  # in the order of their numbers
-        clicked = [np.isin(rows.of(k), choices.positives.of(u)).sum() for k, u in enumerate(line.arrays["users"])]
+        assert all(
+            (np.diff(rows.of(k)) > 0).all() for k in range(len(rows.counts))
+        )  # in the order of their numbers
+        clicked = [
+            np.isin(rows.of(k), choices.positives.of(u)).sum()
+            for k, u in enumerate(line.arrays["users"])
+        ]
         assert clicked == [1] * len(clicked)
         assert line.arrays["item_rows"].size == line.arrays["dense"].size == 0
 
@@ -154,8 +178,12 @@ def test_no_sum_of_one_ring_is_handed_on(name, choices):
     """What comes back to items is the same whether a cohort was heard in one piece or in rings."""
     handed = []
     for changes in ({}, {"protect": "ring", "ring_size": 5}):
-        _, heard, _ = transcript(name, choices, rounds=2, users_a_round=18, inputs=20, embedding_size=4, **changes)
-        handed.append([line.arrays["cut"] for line in heard.seen_by(RECOMMENDATION) if "cut" in line.arrays])
+        _, heard, _ = transcript(
+            name, choices, rounds=2, users_a_round=18, inputs=20, embedding_size=4, **changes
+        )
+        handed.append(
+            [line.arrays["cut"] for line in heard.seen_by(RECOMMENDATION) if "cut" in line.arrays]
+        )
     for plain, ring in zip(*handed, strict=True):
         assert plain.shape == ring.shape
         np.testing.assert_array_equal(np.sort(plain, axis=0), np.sort(ring, axis=0))
@@ -163,8 +191,14 @@ def test_no_sum_of_one_ring_is_handed_on(name, choices):
 
 @pytest.mark.parametrize("name", SPLIT)
 def test_who_asks_for_everything_says_nothing(name, choices):
-    _, heard, _ = transcript(name, choices, rounds=2, users_a_round=9, requests="whole", protect="ring")
-    assert all(not line.arrays["items"].size for line in heard.seen_by(RECOMMENDATION) if line.sender == DEVICES)
+    _, heard, _ = transcript(
+        name, choices, rounds=2, users_a_round=9, requests="whole", protect="ring"
+    )
+    assert all(
+        not line.arrays["items"].size
+        for line in heard.seen_by(RECOMMENDATION)
+        if line.sender == DEVICES
+    )
     of_devices = [line for line in heard.seen_by(AGGREGATION) if line.sender == DEVICES]
     assert not {"items", "slots"} & {key for line in of_devices for key in line.arrays}
 
@@ -177,8 +211,14 @@ def test_the_aggregation_server_hears_slots_and_no_items(name, choices):
     slots = [line.arrays["items"] for line in of_devices]
     assert max(map(np.max, slots)) < 90
     assert {key for line in of_devices for key in line.arrays} <= {
-        "users", "samples", "offsets", "items", "item_rows", "user_rows", "dense",
-    }  # fmt: skip
+        "users",
+        "samples",
+        "offsets",
+        "items",
+        "item_rows",
+        "user_rows",
+        "dense",
+    }
     requests_of = [line.arrays for line in heard.seen_by(RECOMMENDATION) if line.sender == DEVICES]
     items = np.concatenate([arrays["items"] for arrays in requests_of])
     assert not np.array_equal(np.sort(np.concatenate(slots)), np.sort(items))
@@ -187,7 +227,8 @@ def test_the_aggregation_server_hears_slots_and_no_items(name, choices):
 def test_a_role_sees_its_own_part_of_the_state(choices):
     world = world_for("sttfedrec-dssm", choices)
     state = sttfedrec.start(world)
-    mine, theirs = state.as_seen_by(RECOMMENDATION), state.as_seen_by(AGGREGATION)
+    mine = state.as_seen_by(RECOMMENDATION)
+    theirs = state.as_seen_by(AGGREGATION)
     assert mine.user_tower is None
     assert mine.cut is None
     assert mine.item_tower is state.item_tower
@@ -207,7 +248,8 @@ def test_a_role_sees_its_own_part_of_the_state(choices):
 
 
 def test_a_device_that_remembers_its_draw_draws_it_again_when_anything_changed(choices):
-    world, others = world_for("sttfedrec-dssm", choices), world_for("sttfedrec-dssm", choices, compared=4)
+    world = world_for("sttfedrec-dssm", choices)
+    others = world_for("sttfedrec-dssm", choices, compared=4)
     (node,) = LocalEngine.over(world, choices, 1).nodes
     users = np.array([1, 5, 7], np.int32)
 
@@ -225,21 +267,22 @@ def test_a_device_that_remembers_its_draw_draws_it_again_when_anything_changed(c
 @pytest.mark.parametrize(("titles", "share"), [(5, 0.9), (3, 0.5), (20, 0.7)])
 def test_requests_are_clicks_and_others_and_profiles_never_hold_the_target(titles, share, choices):
     chosen = TwoTowers.of({"titles": titles, "negative_share": share})
-    people, own = np.arange(choices.n_users), set()
+    people = np.arange(choices.n_users)
+    own = set()
     for t in range(5):
         drawn = requests.draw(choices, people, chosen, streams.keys(0, "request", t, last=people))
         for k in people:
             mine = set(choices.positives.of(k).tolist())
-            clicked, others = (
-                set(drawn.items[k][drawn.clicked[k]]),
-                set(drawn.items[k][~drawn.clicked[k] & drawn.there[k]]),
-            )
+            clicked = set(drawn.items[k][drawn.clicked[k]])
+            others = set(drawn.items[k][~drawn.clicked[k] & drawn.there[k]])
             profile = [item for item in drawn.profiles[k].tolist() if item >= 0]
             assert clicked <= mine
             assert len(clicked) == min(chosen.clicks, len(mine))
             assert not others & mine
             assert len(others) == 10 - chosen.clicks
-            assert len(set(profile)) == len(profile) == min(titles, max(len(mine) - chosen.clicks, 0))
+            assert (
+                len(set(profile)) == len(profile) == min(titles, max(len(mine) - chosen.clicks, 0))
+            )
             assert set(profile) <= mine - clicked
             own.add((k, *sorted(clicked)))
     assert len(own) > 2 * len(people)  # other rounds, other clicks
@@ -247,7 +290,9 @@ def test_requests_are_clicks_and_others_and_profiles_never_hold_the_target(title
 
 def test_who_has_everything_or_too_little_asks_for_what_there_is():
     small = histories(3, n_users=8, n_items=6)
-    drawn = requests.draw(small, np.arange(8), TwoTowers.of({}), streams.keys(0, "r", last=np.arange(8)))
+    drawn = requests.draw(
+        small, np.arange(8), TwoTowers.of({}), streams.keys(0, "r", last=np.arange(8))
+    )
     for k in range(8):
         mine = small.positives.of(k)
         wanted = min(1, len(mine)) + min(9, 6 - len(mine))
@@ -263,7 +308,8 @@ class Lying:
     """The first user of every cohort answers the aggregation server with a gradient that cannot be."""
 
     def __init__(self, engine: LocalEngine, silent: bool) -> None:
-        self.engine, self.silent = engine, silent
+        self.engine = engine
+        self.silent = silent
 
     def gather(self, make: Any) -> Kept:
         return self.engine.gather(make)
@@ -285,7 +331,9 @@ class Lying:
 def test_a_refused_device_is_as_if_it_had_been_silent(name, choices):
     world = world_for(name, choices, rounds=2, users_a_round=6, embedding_size=32)
     engine = LocalEngine.over(world, choices, 1)
-    (lied, costs), (silent, _) = (play(name, world, Lying(engine, quiet)) for quiet in (False, True))
+    (lied, costs), (silent, _) = (
+        play(name, world, Lying(engine, quiet)) for quiet in (False, True)
+    )
     assert [sha256(state) for state in lied] == [sha256(state) for state in silent]
     assert [dict(tally.refused) for tally in costs] == [{"out of range": 1}] * 2
 
@@ -304,10 +352,14 @@ def test_fedadam_by_hand():
 
     chosen = TwoTowers.of({"beta1": 0.9, "beta2": 0.99, "tau": 0.5})
     zeros = np.zeros(2, np.float32)
-    once = fedadam(Moved(np.ones(2, np.float32), zeros, zeros), np.array([4, -8], np.float32), 2, chosen, 0.1)
+    once = fedadam(
+        Moved(np.ones(2, np.float32), zeros, zeros), np.array([4, -8], np.float32), 2, chosen, 0.1
+    )
     np.testing.assert_allclose(once.mean, [0.2, -0.4], rtol=1e-6)
     np.testing.assert_allclose(once.square, [0.04, 0.16], rtol=1e-6)
-    np.testing.assert_allclose(once.parameters, [1 - 0.1 * 0.2 / 0.7, 1 + 0.1 * 0.4 / 0.9], rtol=1e-6)
+    np.testing.assert_allclose(
+        once.parameters, [1 - 0.1 * 0.2 / 0.7, 1 + 0.1 * 0.4 / 0.9], rtol=1e-6
+    )
     twice = fedadam(once, np.array([UNIT, UNIT]), 1, chosen, 0.1)
     np.testing.assert_allclose(twice.mean, [0.28, -0.26], rtol=1e-6)
     np.testing.assert_allclose(twice.square, [0.0496, 0.1684], rtol=1e-6)
@@ -318,13 +370,19 @@ def test_the_loss_by_hand():
 
     from coterie.algorithms.two_tower.matching import losses
 
-    people, items = torch.tensor([[3.0, 4.0]]), torch.tensor([[[6.0, 8.0], [-8.0, 6.0], [-3.0, -4.0]]])
-    clicked, there = torch.tensor([[True, False, False]]), torch.tensor([[True, True, True]])
+    people = torch.tensor([[3.0, 4.0]])
+    items = torch.tensor([[[6.0, 8.0], [-8.0, 6.0], [-3.0, -4.0]]])
+    clicked = torch.tensor([[True, False, False]])
+    there = torch.tensor([[True, True, True]])
     chances = np.exp([1, 0, -1]) / np.exp([1, 0, -1]).sum()
-    assert losses(people, items, clicked, there, 1.0).item() == pytest.approx(-np.log(chances[0]) / 3)
+    assert losses(people, items, clicked, there, 1.0).item() == pytest.approx(
+        -np.log(chances[0]) / 3
+    )
     chances = np.exp([5, 0]) / np.exp([5, 0]).sum()
     there = torch.tensor([[True, True, False]])
-    assert losses(people, items, clicked, there, 5.0).item() == pytest.approx(-np.log(chances[0]) / 2)
+    assert losses(people, items, clicked, there, 5.0).item() == pytest.approx(
+        -np.log(chances[0]) / 2
+    )
 
 
 @pytest.mark.parametrize("name", SPLIT)
@@ -333,7 +391,14 @@ def test_training_lowers_the_loss(name, choices):
     chosen = registry.algorithm(name)
     assert isinstance(chosen.train, Federation)
     wanted = few_settings(
-        name, rounds=60, inputs=200, embedding_size=16, learning_rate=0.01, smoothing=5.0, decay="none", person="titles"
+        name,
+        rounds=60,
+        inputs=200,
+        embedding_size=16,
+        learning_rate=0.01,
+        smoothing=5.0,
+        decay="none",
+        person="titles",
     )
     work = select.trainer(chosen.train, choices, wanted, Context(0, SILENT))
     state, _ = work.start()

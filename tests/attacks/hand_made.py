@@ -14,7 +14,9 @@ Row = Sequence[float]
 """Changes of factors; the change of the bias comes last where there is one."""
 
 
-def heard(sent: Mapping[int, Mapping[int, Row]], item_rows: np.ndarray, t: int = 0, triples: int = 1) -> Overheard:
+def heard(
+    sent: Mapping[int, Mapping[int, Row]], item_rows: np.ndarray, t: int = 0, triples: int = 1
+) -> Overheard:
     """What users sent, {user: {item: row}}, in fixed point."""
     users = sorted(sent)
     rows = [row for user in users for _, row in sorted(sent[user].items())]
@@ -38,7 +40,10 @@ def after(attacker: Attacker, server: Server, rounds: Sequence[Overheard]) -> Cl
 
 def claimed(claims: Claims, server: Server) -> list[set[int]]:
     """The items that each user is said to like."""
-    sets = [set(range(server.n_items)) if claims.elsewhere[u] > 0 else set() for u in range(server.n_users)]
+    sets = [
+        set(range(server.n_items)) if claims.elsewhere[u] > 0 else set()
+        for u in range(server.n_users)
+    ]
     for key, made in zip(claims.keys.tolist(), claims.made.tolist(), strict=True):
         user, item = divmod(key, server.n_items)
         (sets[user].add if made else sets[user].discard)(item)

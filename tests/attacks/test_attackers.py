@@ -29,7 +29,9 @@ def row(e: float, p: np.ndarray, q: np.ndarray | float = 0.0, reg: float = 0.0) 
 
 
 def test_bias_sign_claims_what_was_pushed_up_more_often_than_down():
-    first = heard({0: {1: row(0.5, P), 2: row(-0.5, P), 3: row(0.2, P)}, 1: {2: row(0.4, P)}}, NO_ROWS)
+    first = heard(
+        {0: {1: row(0.5, P), 2: row(-0.5, P), 3: row(0.2, P)}, 1: {2: row(0.4, P)}}, NO_ROWS
+    )
     second = heard({0: {1: row(-0.1, P), 3: row(0.1, P), 4: row(-0.2, P)}}, NO_ROWS, t=1)
     assert claims_of(attackers.BIAS_SIGN, PLAIN, first) == [{1, 3}, {2}]
     assert claims_of(attackers.BIAS_SIGN, PLAIN, first, second) == [{3}, {2}]
@@ -65,7 +67,10 @@ def test_factor_sign_does_not_take_regularisation_for_a_side():
     """Item 4 was not liked, but is learned so well that its row is regularisation alone."""
     Q = np.full((N, 2), 2.0) * np.sign(P)
     server = Server(1, N, 2, reg_positive=0.02, reg_negative=0.02)
-    sent = {i: row(-0.5, P, Q[i], 0.02) for i in (2, 3)} | {4: row(-0.001, P, -Q[4], 0.02), 1: row(0.5, P, Q[1], 0.02)}
+    sent = {i: row(-0.5, P, Q[i], 0.02) for i in (2, 3)} | {
+        4: row(-0.001, P, -Q[4], 0.02),
+        1: row(0.5, P, Q[1], 0.02),
+    }
     assert np.sign(sent[4][:2]).tolist() == np.sign(P).tolist()  # as if it were liked
     assert claims_of(attackers.FACTOR_SIGN, server, heard({0: sent}, Q)) == [{1}]
 
@@ -76,8 +81,13 @@ RNG_ROWS = np.sin(np.arange(2 * N) + 1.0).reshape(N, 2)  # any rows that differ
 DECAYED = Server(2, N, 2, reg_positive=0.01, reg_negative=0.001)
 
 
-def triple(i: int, j: int, e: float, p: np.ndarray, server: Server = DECAYED) -> dict[int, list[float]]:
-    return {i: row(e, p, RNG_ROWS[i], server.reg_positive), j: row(-e, p, RNG_ROWS[j], server.reg_negative)}
+def triple(
+    i: int, j: int, e: float, p: np.ndarray, server: Server = DECAYED
+) -> dict[int, list[float]]:
+    return {
+        i: row(e, p, RNG_ROWS[i], server.reg_positive),
+        j: row(-e, p, RNG_ROWS[j], server.reg_negative),
+    }
 
 
 @pytest.mark.parametrize("p", [P, -P])
@@ -97,7 +107,9 @@ def test_pairing_tells_who_is_liked_by_the_regularisation_of_the_two(p):
 
 
 def test_pairing_with_one_triple_a_round_knows_at_once():
-    assert claims_of(attackers.PAIRING, DECAYED, heard({0: triple(9, 3, 0.5, P)}, RNG_ROWS))[0] == {9}
+    assert claims_of(attackers.PAIRING, DECAYED, heard({0: triple(9, 3, 0.5, P)}, RNG_ROWS))[0] == {
+        9
+    }
 
 
 def test_pairing_without_a_difference_in_regularisation_waits_for_items_that_recur():
@@ -115,7 +127,8 @@ def test_pairing_is_not_misled_by_rows_that_are_nearly_opposite():
 
 def test_users_of_one_round_are_not_paired_with_each_other():
     """The longest row of the one is exactly opposite to the shortest of the other."""
-    one, other = {1: row(0.5, P), 8: row(-0.3, P)}, {2: row(-0.5, P), 9: row(0.7, P)}
+    one = {1: row(0.5, P), 8: row(-0.3, P)}
+    other = {2: row(-0.5, P), 9: row(0.7, P)}
 
     def paired(sent: dict[int, dict[int, list[float]]]) -> list[bool]:
         some = heard(sent, NO_ROWS)
@@ -143,13 +156,20 @@ def test_frequency_claims_what_came_more_often_than_chance_lets_it():
 def test_frequencys_threshold_is_the_first_that_chance_hardly_reaches(rounds, triples, n_items):
     server = Server(1, n_items, 1)
     evidence = attackers.Evidence(
-        server, np.array([rounds]), np.array([rounds * triples]), np.empty(0, np.int64), np.empty(0, np.int32), ()
+        server,
+        np.array([rounds]),
+        np.array([rounds * triples]),
+        np.empty(0, np.int64),
+        np.empty(0, np.int32),
+        (),
     )
     (least,) = attackers.rounds_beyond_chance(evidence)
     chance = 1 - (1 - 1 / n_items) ** triples
 
     def expected(c: int) -> float:
-        return n_items * sum(comb(rounds, x) * chance**x * (1 - chance) ** (rounds - x) for x in range(c, rounds + 1))
+        return n_items * sum(
+            comb(rounds, x) * chance**x * (1 - chance) ** (rounds - x) for x in range(c, rounds + 1)
+        )
 
     assert expected(least) < 1 + 1e-6
     assert least == 1 or expected(least - 1) >= 1 - 1e-6
@@ -164,10 +184,12 @@ def test_complement_claims_what_was_never_sent_and_nothing_of_who_was_never_hear
 def test_complement_finds_a_history_that_is_never_disclosed():
     """A toy: 60 items, 12 of them liked, 8 draws among the others in each of 75 rounds: of the 48 all but about
     48 (47/48)^600 = 0.0002 are drawn."""
-    rng, server = np.random.default_rng(0), Server(1, 60, 2)
+    rng = np.random.default_rng(0)
+    server = Server(1, 60, 2)
     others = np.setdiff1d(np.arange(60), liked := rng.permutation(60)[:12])
     rounds = [
-        heard({0: {int(j): row(-0.5, P) for j in rng.choice(others, 8)}}, np.zeros((60, 2)), t, 8) for t in range(75)
+        heard({0: {int(j): row(-0.5, P) for j in rng.choice(others, 8)}}, np.zeros((60, 2)), t, 8)
+        for t in range(75)
     ]
     assert claims_of(attackers.COMPLEMENT, server, *rounds) == [set(liked.tolist())]
     assert len(claims_of(attackers.COMPLEMENT, server, rounds[0])[0]) >= 52
@@ -177,7 +199,9 @@ def test_complement_finds_a_history_that_is_never_disclosed():
 
 def test_never_down_keeps_what_was_shown_among_what_was_never_drawn():
     first = heard({0: {0: row(0.5, P), **{i: row(-0.5, P) for i in (3, 4, 5, 6)}}}, NO_ROWS)
-    second = heard({0: {1: row(0.5, P), **{i: row(-0.5, P) for i in (5, 7, 8, 9, 10, 11)}}}, NO_ROWS, t=1)
+    second = heard(
+        {0: {1: row(0.5, P), **{i: row(-0.5, P) for i in (5, 7, 8, 9, 10, 11)}}}, NO_ROWS, t=1
+    )
     assert claims_of(attackers.COMPLEMENT, PLAIN, first, second)[0] == {2}
     assert claims_of(attackers.NEVER_DOWN, PLAIN, first, second) == [{0, 1, 2}, set()]
 
@@ -189,10 +213,13 @@ def test_never_down_keeps_what_was_shown_among_what_was_never_drawn():
 @given(st.integers(0, 10**6), st.integers(1, 12), st.sampled_from([0.0, 1.0, 5.0, 40.0]))
 def test_fcf_finds_exactly_what_was_liked_in_one_round(seed, d, alpha):
     """f(u, i) = c_ui (p_ui - x_u . y_i) x_u in units of the largest confidence, of users whose x_u is anything."""
-    rng, n_items = np.random.default_rng(seed), 60
-    Y, X = rng.normal(0, 0.3, (n_items, d)), rng.normal(0, 0.5, (3, d)) + 0.05
+    rng = np.random.default_rng(seed)
+    n_items = 60
+    Y = rng.normal(0, 0.3, (n_items, d))
+    X = rng.normal(0, 0.5, (3, d)) + 0.05
     liked = rng.random((3, n_items)) < 0.2
-    c, scores = np.where(liked, 1 + alpha, 1.0), X @ Y.T
+    c = np.where(liked, 1 + alpha, 1.0)
+    scores = X @ Y.T
     weights = c * (liked - scores) / (1 + alpha)
     plain = np.abs(c - (c - 1) * scores) < 0.02  # there a liked item's row is that of an unseen one
     sent = {u: {i: (weights[u, i] * X[u]).tolist() for i in range(n_items)} for u in range(3)}
@@ -200,15 +227,19 @@ def test_fcf_finds_exactly_what_was_liked_in_one_round(seed, d, alpha):
     found = claims_of(attackers.FCF, server, heard(sent, Y))
     for u in range(3):
         if np.linalg.norm(X[u]) > 0.1:
-            assert found[u] - set(np.flatnonzero(plain[u])) == set(np.flatnonzero(liked[u] & ~plain[u]))
+            assert found[u] - set(np.flatnonzero(plain[u])) == set(
+                np.flatnonzero(liked[u] & ~plain[u])
+            )
 
 
 def test_fcf_goes_by_most_of_the_rounds():
-    Y, x = np.array([[1.0], [0.5], [-0.5], [0.25], [0.75]]), 0.5
+    Y = np.array([[1.0], [0.5], [-0.5], [0.25], [0.75]])
+    x = 0.5
     unseen = {i: [-(x * y) * x] for i, (y,) in enumerate(Y)}
     liked = unseen | {3: [(1 - x * Y[3, 0]) * x]}
     server = Server(1, 5, 1)
-    once, never = heard({0: liked}, Y), heard({0: unseen}, Y)
+    once = heard({0: liked}, Y)
+    never = heard({0: unseen}, Y)
     assert claims_of(attackers.FCF, server, once) == [{3}]
     assert claims_of(attackers.FCF, server, once, once, never) == [{3}]
     assert claims_of(attackers.FCF, server, once, never) == [set()]
@@ -221,7 +252,8 @@ def test_fcf_goes_by_most_of_the_rounds():
 def test_reading_in_parts_changes_nothing(attacker):
     """Thirty users, half of them in every other round, up to four triples each, and some of the liked kept back."""
     rng = np.random.default_rng(3)
-    Q, server = rng.normal(size=(40, 2)), Server(30, 40, 2, 0.01, 0.001)
+    Q = rng.normal(size=(40, 2))
+    server = Server(30, 40, 2, 0.01, 0.001)
     rounds = []
     for t in range(6):
         sent = {u: some_triples(rng, Q, int(rng.integers(1, 5))) for u in range(0, 30, 1 + t % 2)}
@@ -235,6 +267,10 @@ def test_reading_in_parts_changes_nothing(attacker):
 
 
 def some_triples(rng: np.random.Generator, Q: np.ndarray, n: int) -> dict[int, list[float]]:
-    p, items, e = rng.normal(size=2), rng.permutation(40).tolist(), rng.random(n) + 0.1
+    p = rng.normal(size=2)
+    items = rng.permutation(40).tolist()
+    e = rng.random(n) + 0.1
     sent = {j: row(-e[s], p, Q[j], 0.001) for s, j in enumerate(items[:n])}
-    return sent | {i % 10: row(e[s], p, Q[i % 10], 0.01) for s, i in enumerate(items[n : 2 * n]) if s or n == 1}
+    return sent | {
+        i % 10: row(e[s], p, Q[i % 10], 0.01) for s, i in enumerate(items[n : 2 * n]) if s or n == 1
+    }

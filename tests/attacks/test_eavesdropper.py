@@ -26,7 +26,8 @@ FEW = {"embedding_size": 6, "start_scale": 0.5, "learning_rate": 0.1}
 def test_listening_changes_no_bits(name, nodes):
     training = histories(5, n_users=14, n_items=12)
     world = world_for(name, training, rounds=3, **(FEW if name != "fcf" else {}))
-    engine, rounds = LocalEngine.over(world, training, nodes), []
+    engine = LocalEngine.over(world, training, nodes)
+    rounds = []
     states, costs = play(name, world, engine)
     same_states, same_costs = play(name, world, Listening(engine, rounds.append))
     assert [sha256(state) for state in states] == [sha256(state) for state in same_states]
@@ -52,14 +53,30 @@ def test_what_is_heard_is_what_was_sent():
 
 
 def test_nothing_of_a_device_is_among_what_is_heard():
-    training, rounds = histories(7, n_users=14, n_items=12), []
+    training = histories(7, n_users=14, n_items=12)
+    rounds = []
     world = world_for("pfpl+", training, rounds=1, **FEW)
     states, _ = play("pfpl+", world, Listening(LocalEngine.over(world, training, 1), rounds.append))
-    assert {f.name for f in fields(Overheard)} == {"t", "users", "samples", "offsets", "items", "item_rows", "sent"}
+    assert {f.name for f in fields(Overheard)} == {
+        "t",
+        "users",
+        "samples",
+        "offsets",
+        "items",
+        "item_rows",
+        "sent",
+    }
     everything = b"".join(
         np.ascontiguousarray(array).tobytes()
         for heard in rounds
-        for array in (heard.users, heard.samples, heard.offsets, heard.items, heard.item_rows, *heard.sent.values())
+        for array in (
+            heard.users,
+            heard.samples,
+            heard.offsets,
+            heard.items,
+            heard.item_rows,
+            *heard.sent.values(),
+        )
     )
     assert set(rounds[0].sent) == {"item_rows", "item_bias"}
     assert states[0].item_rows.tobytes() in everything
@@ -70,11 +87,21 @@ def test_who_sent_nothing_or_nonsense_is_not_heard():
     rows = np.array([[1, 2], [3, 4], [5, -TOO_LARGE], [7, 8], [9, -(1 << 31)]], np.int32)
     none = np.empty((4, 0), np.int32)
     updates = Updates(
-        np.array([1, 4, 6, 9], np.int32), np.ones(4, np.int64), np.array([0, 2, 2, 4, 5]), np.array([0, 3, 1, 2, 5], np.int32),
-        rows, none, none,
-    )  # fmt: skip
+        np.array([1, 4, 6, 9], np.int32),
+        np.ones(4, np.int64),
+        np.array([0, 2, 2, 4, 5]),
+        np.array([0, 3, 1, 2, 5], np.int32),
+        rows,
+        none,
+        none,
+    )
     heard = overheard(Message(3, updates.users, {}, {}), updates)
-    assert (heard.t, heard.users.tolist(), heard.items.tolist(), heard.offsets.tolist()) == (3, [1], [0, 3], [0, 2])
+    assert (heard.t, heard.users.tolist(), heard.items.tolist(), heard.offsets.tolist()) == (
+        3,
+        [1],
+        [0, 3],
+        [0, 2],
+    )
 
 
 # Attackers on real rounds: forty people, histories of one to nineteen of forty items
@@ -82,12 +109,16 @@ def test_who_sent_nothing_or_nonsense_is_not_heard():
 
 def outcomes(name: str, n_rounds: int, **changes):
     training = histories(11, n_users=42, n_items=40)
-    world = world_for(name, training, **({"epochs": n_rounds, "rounds_an_epoch": 1} | FEW | changes))
+    world = world_for(
+        name, training, **({"epochs": n_rounds, "rounds_an_epoch": 1} | FEW | changes)
+    )
     dossier = Dossier(server_of(world), attackers.ON_FPL)
     play(name, world, Listening(LocalEngine.over(world, training, 1), dossier.hear))
     heard = dossier.heard
     assert heard.sum() == (40 if name in ("pfpl", "pfpl+") else heard.sum()) > 10
-    found = {name: judge(claims, training.positives, 40) for name, claims in dossier.claims().items()}
+    found = {
+        name: judge(claims, training.positives, 40) for name, claims in dossier.claims().items()
+    }
     return {name: (o.claims[heard], o.hits[heard], o.liked[heard]) for name, o in found.items()}
 
 
@@ -104,7 +135,9 @@ def test_with_everything_disclosed_the_sign_tells_all(name, reading):
 
 @pytest.mark.parametrize("reading", ["authors", "literal"])
 def test_the_two_rows_of_a_triple_are_opposite_in_both_readings(reading):
-    claims, hits, liked = outcomes("pfpl+", 20, disclosure=1.0, reading=reading, triples=6)["pairing"]
+    claims, hits, liked = outcomes("pfpl+", 20, disclosure=1.0, reading=reading, triples=6)[
+        "pairing"
+    ]
     assert hits.sum() > 0.99 * claims.sum()
     assert hits.sum() > 0.7 * liked.sum()
 

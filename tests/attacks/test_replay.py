@@ -81,7 +81,9 @@ def test_the_words_stand_in_the_report(people, tmp_path):
     assert saved["figures"][0]["attacker"] == "bias-sign"
     assert saved["figures"][0]["precision"] == 1.0
     for attacker in found.attackers:
-        assert sum(f"| {attacker} |" in line for line in text.splitlines()) == 2  # its figures, and what it uses
+        assert (
+            sum(f"| {attacker} |" in line for line in text.splitlines()) == 2
+        )  # its figures, and what it uses
 
 
 def test_users_are_told_apart_by_their_own_rate(people, tmp_path):
@@ -134,7 +136,8 @@ def test_private_items_are_told_by_no_sign_but_are_left_over(people, tmp_path):
     some[["user_id", "item_id"]].to_csv(tmp_path / "private.csv", index=False)
     pfpl(people, tmp_path / "run", private_items=str(tmp_path / "private.csv"))
     found = disclosure.report(tmp_path / "run", (60,), data=people)
-    signs, left = found.of("bias-sign", 60), found.of("never-down", 60)
+    signs = found.of("bias-sign", 60)
+    left = found.of("never-down", 60)
     assert (signs.users, signs.claimed_users, signs.precision) == (200, 100, 1.0)
     assert left.precision > 0.95
     assert left.recall == 1.0
@@ -161,7 +164,8 @@ def test_a_sequential_run_is_listened_to_round_by_round(people, tmp_path):
 def test_a_run_that_began_with_another_ones_weights(people, tmp_path):
     pfpl(people, tmp_path / "first")
     run = pfpl(people, tmp_path / "second", start_from=str(tmp_path / "first"), epochs=1)
-    ready, recorder = prepare(Experiment.of(read_config(tmp_path / "second")), people, SILENT), Recorder()
+    ready = prepare(Experiment.of(read_config(tmp_path / "second")), people, SILENT)
+    recorder = Recorder()
     list(replace(Replay.of(ready), dossier=recorder).play([2], SILENT))
     assert recorder.sent[1].tobytes() == run.model.item_rows.tobytes()
     fresh = pfpl(people, tmp_path / "fresh", epochs=1)

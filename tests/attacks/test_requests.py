@@ -35,7 +35,11 @@ def test_claims_by_hand():
     several = repeated(requests, 3, 600)
     assert [np.flatnonzero(row).tolist() for row in several] == [[1, 2], [], []]
     found = told(several, rows([1, 4], [0], [0, 3]), users)
-    assert found == (0.5, 0.25, 1.0)  # one of two claims; one of the four that the two did; two claims of two people
+    assert found == (
+        0.5,
+        0.25,
+        1.0,
+    )  # one of two claims; one of the four that the two did; two claims of two people
     nothing = told(np.zeros((3, 6), bool), rows([1], [0], [0]), users)
     assert math.isnan(nothing.precision)
     assert (nothing.recall, nothing.claims) == (0, 0)
@@ -50,7 +54,9 @@ def test_decoys_that_are_kept_hide_clicks_and_decoys_drawn_anew_do_not(mode):
     from coterie.data.training_set import Training
     from coterie.engines.local import LocalEngine
 
-    rng, n_users, n_items = np.random.default_rng(0), 60, 2000
+    rng = np.random.default_rng(0)
+    n_users = 60
+    n_items = 2000
     lists = [np.sort(rng.choice(n_items, 12, replace=False)) for _ in range(n_users)]
     positives = rows(*(part.tolist() for part in lists))
     titles = np.array([f"Number {n}" for n in range(n_items)], dtype=object)
@@ -76,10 +82,8 @@ def test_decoys_that_are_kept_hide_clicks_and_decoys_drawn_anew_do_not(mode):
 
 def test_slopes_of_one_asker_by_hand():
     """The first asked for slots 0 to 4, of which 4 is not theirs alone; the second for 4 to 6: too few."""
-    asked, slots = (
-        np.array([[10, 11, 12, 13, 14], [14, 15, 16, -1, -1]]),
-        np.array([[0, 1, 2, 3, 4], [4, 5, 6, -1, -1]]),
-    )
+    asked = np.array([[10, 11, 12, 13, 14], [14, 15, 16, -1, -1]])
+    slots = np.array([[0, 1, 2, 3, 4], [4, 5, 6, -1, -1]])
     cut = np.array([[1, 0], [1, 1], [-4, -1], [1, 0], [9, 9], [1, 1], [-3, 0]])
     assert by_slopes(asked, slots, cut).tolist() == [12, -1]
     cut[2] = [4, 1]  # as long, but it points where the others do
@@ -98,17 +102,28 @@ def test_slopes_that_come_back_tell_clicks_whatever_hides_the_sums(protect):
     from coterie.engines.local import LocalEngine
     from coterie.federated import rounds
 
-    rng, n_users, n_items = np.random.default_rng(0), 40, 3000
-    positives = rows(*(np.sort(rng.choice(n_items, 12, replace=False)).tolist() for _ in range(n_users)))
+    rng = np.random.default_rng(0)
+    n_users = 40
+    n_items = 3000
+    positives = rows(
+        *(np.sort(rng.choice(n_items, 12, replace=False)).tolist() for _ in range(n_users))
+    )
     titles = np.array([f"Number {n}" for n in range(n_items)], dtype=object)
     training = Training(n_users, n_items, positives, positives, None, item_texts=titles)
     world = world_for("sttfedrec-dssm", training, users_a_round=n_users, protect=protect)
-    engine, cohort = LocalEngine.over(world, training, 1), np.arange(n_users, dtype=np.int32)
+    engine = LocalEngine.over(world, training, 1)
+    cohort = np.arange(n_users, dtype=np.int32)
     state, _ = rounds.play(world, sttfedrec.REQUEST, sttfedrec.start(world), cohort, 0, engine)
-    asked, slots = state.asked, sttfedrec.numbered(world, state, 0).asked
+    asked = state.asked
+    slots = sttfedrec.numbered(world, state, 0).asked
     numbers = sttfedrec.merged(world, state, 0)[0][slots]
     state = rounds.pass_on(world, sttfedrec.SLOTS, state, 0, engine)
     state, _ = rounds.play(world, sttfedrec.TRAIN, state, cohort, 0, engine, 1)
     claims = by_slopes(asked, numbers, state.cut)
     assert (claims >= 0).mean() > 0.8
-    assert np.mean([item in positives.of(user) for user, item in enumerate(claims.tolist()) if item >= 0]) > 0.95
+    assert (
+        np.mean(
+            [item in positives.of(user) for user, item in enumerate(claims.tolist()) if item >= 0]
+        )
+        > 0.95
+    )

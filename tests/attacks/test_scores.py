@@ -21,7 +21,9 @@ def rows(histories: list[list[int]]) -> Rows:
 def claims(scores: dict[tuple[int, int], int], elsewhere: list[int], n_items: int) -> Claims:
     keys = sorted(u * n_items + i for u, i in scores)
     values = [scores[divmod(key, n_items)] for key in keys]
-    return Claims(np.array(keys, np.int64), np.array(values, np.int64), np.array(elsewhere, np.int64))
+    return Claims(
+        np.array(keys, np.int64), np.array(values, np.int64), np.array(elsewhere, np.int64)
+    )
 
 
 def test_by_hand():
@@ -50,7 +52,8 @@ def test_nothing_claimed_is_no_precision_and_nobody_heard_no_recall():
 
 def expected_hits(scored: list[tuple[float, bool]], n: int) -> float:
     """Of the n best, with ties drawn evenly: by hand, group after group."""
-    hits, left = 0.0, n
+    hits = 0.0
+    left = n
     for score in sorted({s for s, _ in scored}, reverse=True):
         group = [right for s, right in scored if s == score]
         taken = min(left, len(group))
@@ -61,12 +64,18 @@ def expected_hits(scored: list[tuple[float, bool]], n: int) -> float:
 
 @st.composite
 def cases(draw):
-    n_users, n_items = draw(st.integers(1, 5)), draw(st.integers(1, 9))
+    n_users = draw(st.integers(1, 5))
+    n_items = draw(st.integers(1, 9))
     items = st.lists(st.integers(0, n_items - 1), unique=True)
     histories = [draw(items) for _ in range(n_users)]
     pairs = st.tuples(st.integers(0, n_users - 1), st.integers(0, n_items - 1))
     scores = draw(st.dictionaries(pairs, st.integers(-3, 3)))
-    return histories, scores, draw(st.lists(st.integers(-2, 2), min_size=n_users, max_size=n_users)), n_items
+    return (
+        histories,
+        scores,
+        draw(st.lists(st.integers(-2, 2), min_size=n_users, max_size=n_users)),
+        n_items,
+    )
 
 
 @settings(deadline=None, max_examples=300)
@@ -95,10 +104,14 @@ def test_popular_claims_what_it_is_asked_for():
 
 @settings(deadline=None, max_examples=150)
 @given(
-    st.lists(st.lists(st.tuples(st.integers(0, 30), st.integers(-5, 5), st.integers(0, 1)), max_size=20), max_size=12)
+    st.lists(
+        st.lists(st.tuples(st.integers(0, 30), st.integers(-5, 5), st.integers(0, 1)), max_size=20),
+        max_size=12,
+    )
 )
 def test_ledger_adds_up_like_a_dictionary(parts):
-    ledger, totals = Ledger(2), {}
+    ledger = Ledger(2)
+    totals = {}
     for part in parts:
         ledger.add(
             np.array([k for k, _, _ in part], np.int64),
@@ -109,4 +122,6 @@ def test_ledger_adds_up_like_a_dictionary(parts):
             totals[key] = (before[0] + a, before[1] + b)
     keys, (first, second) = ledger.settled()
     assert keys.tolist() == sorted(totals)
-    assert list(zip(first.tolist(), second.tolist(), strict=True)) == [totals[key] for key in sorted(totals)]
+    assert list(zip(first.tolist(), second.tolist(), strict=True)) == [
+        totals[key] for key in sorted(totals)
+    ]

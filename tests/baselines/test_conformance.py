@@ -73,7 +73,9 @@ def tiny(histories: list[list[int]], n_items: int) -> Training:
 
 @every_algorithm
 def test_the_same_seed_gives_the_same_bits(name, training):
-    assert [bits(m) for m in train(name, training, seed=5)] == [bits(m) for m in train(name, training, seed=5)]
+    assert [bits(m) for m in train(name, training, seed=5)] == [
+        bits(m) for m in train(name, training, seed=5)
+    ]
 
 
 @every_algorithm
@@ -126,7 +128,8 @@ def test_all_scores_and_some_scores_agree_and_are_finite(name, training):
     rng = np.random.default_rng(0)
     users = rng.permutation(training.n_users)[:50].astype(np.int32)
     items = rng.integers(0, training.n_items, (50, 7)).astype(np.int32)
-    whole, some = model.score(users), model.score(users, items)
+    whole = model.score(users)
+    some = model.score(users, items)
     assert whole.shape == (50, training.n_items)
     assert whole.dtype == some.dtype == np.float32
     assert np.isfinite(whole).all()
@@ -139,7 +142,9 @@ def test_a_score_does_not_depend_on_who_else_is_asked_about(name, training):
     users = np.array([9, 4, 4, 0], np.int32)
     together = model.score(users)
     for row, user in enumerate(users):
-        np.testing.assert_allclose(together[row], model.score(np.array([user], np.int32))[0], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            together[row], model.score(np.array([user], np.int32))[0], rtol=1e-5, atol=1e-5
+        )
     assert model.score(users[:0]).shape == (0, training.n_items)
 
 
@@ -170,13 +175,19 @@ def test_a_model_survives_being_saved(name, training):
 @every_algorithm
 def test_training_never_touches_the_test_part(name, parts, people):
     """The same training part beside another test part gives the same model, measurements on the way included."""
-    chosen = Experiment.of({"algorithm": name, "dataset": "given", **quick_settings(name).model_dump()})
+    chosen = Experiment.of(
+        {"algorithm": name, "dataset": "given", **quick_settings(name).model_dump()}
+    )
     rng = np.random.default_rng(0)
-    free = [rng.choice(np.setdiff1d(np.arange(people.n_items), parts.train.rows.of(u))) for u in parts.test.users]
+    free = [
+        rng.choice(np.setdiff1d(np.arange(people.n_items), parts.train.rows.of(u)))
+        for u in parts.test.users
+    ]
     other = replace(parts, test=replace(parts.test, items=np.array(free, np.int32)))
     assert (other.test.items != parts.test.items).mean() > 0.5
     one, two = (
-        steps.train(chosen, p.training(), steps.Ruler.of(chosen, p, None), SILENT).model for p in (parts, other)
+        steps.train(chosen, p.training(), steps.Ruler.of(chosen, p, None), SILENT).model
+        for p in (parts, other)
     )
     assert bits(one) == bits(two)
 
@@ -184,7 +195,9 @@ def test_training_never_touches_the_test_part(name, parts, people):
 @pytest.mark.parametrize("name", ["bpr", "gmf"])
 def test_the_published_leak_changes_the_model(name, parts):
     """The opposite of the test above: negatives that avoid test items show."""
-    assert bits(train(name, parts.training())[-1]) != bits(train(name, parts.training(as_published=True))[-1])
+    assert bits(train(name, parts.training())[-1]) != bits(
+        train(name, parts.training(as_published=True))[-1]
+    )
 
 
 @every_algorithm
@@ -229,14 +242,39 @@ TOY: dict[str, dict[str, Any]] = {
         "negatives": 1,
         "start_scale": 0.1,
     },
-    "neumf": {"epochs": 30, "learning_rate": 0.02, "embedding_size": 8, "layers": (8,), "reg": 0.02, "negatives": 2},
+    "neumf": {
+        "epochs": 30,
+        "learning_rate": 0.02,
+        "embedding_size": 8,
+        "layers": (8,),
+        "reg": 0.02,
+        "negatives": 2,
+    },
     "als": {"alpha": 5.0, "reg": 1.0, "embedding_size": 8},
     "ease": {"reg": 10.0},
     "multivae": {"epochs": 40, "hidden": 32, "latent": 16, "batch_size": 7, "learning_rate": 0.01},
 }
-TOWERS = {"rounds": 100, "learning_rate": 0.01, "smoothing": 10.0, "decay": "none", "inputs": 300, "users_a_round": 28}
-TOY |= {name: TOWERS | {"embedding_size": 16} for name in NAMES if name.startswith(("fl-", "sttfedrec-"))}
-ALONE = {"epochs": 100, "learning_rate": 0.01, "smoothing": 10.0, "inputs": 300, "batch_size": 28, "embedding_size": 16}
+TOWERS = {
+    "rounds": 100,
+    "learning_rate": 0.01,
+    "smoothing": 10.0,
+    "decay": "none",
+    "inputs": 300,
+    "users_a_round": 28,
+}
+TOY |= {
+    name: TOWERS | {"embedding_size": 16}
+    for name in NAMES
+    if name.startswith(("fl-", "sttfedrec-"))
+}
+ALONE = {
+    "epochs": 100,
+    "learning_rate": 0.01,
+    "smoothing": 10.0,
+    "inputs": 300,
+    "batch_size": 28,
+    "embedding_size": 16,
+}
 TOY |= {"dssm": ALONE, "clsm": ALONE}
 
 
@@ -281,12 +319,16 @@ def refusal(name: str, key: str, value: object) -> str:
     return str(error.value)
 
 
-@pytest.mark.parametrize(("name", "key", "of"), numeric_settings(), ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(
+    ("name", "key", "of"), numeric_settings(), ids=lambda v: v if isinstance(v, str) else ""
+)
 def test_numbers_that_make_no_sense_are_refused_by_name(name, key, of):
     for value in (-1, "many", [1], float("nan"), float("inf"), *([1.5] if of is int else [])):
         message = refusal(name, key, value)
         assert message.startswith(f"setting {key!r} is {value!r}; "), message
-        assert "should be" in message or "expected" in message  # pydantic's word for a rule, or ours
+        assert (
+            "should be" in message or "expected" in message
+        )  # pydantic's word for a rule, or ours
         assert message.endswith(f"Change it with --set {key}=VALUE.")
 
 
@@ -329,7 +371,9 @@ def test_an_unknown_setting_is_refused(name):
     assert "unknown setting 'colour'" in refusal(name, "colour", "blue")
 
 
-@pytest.mark.parametrize(("typed", "meant"), [("learning_rat", "learning_rate"), ("embeding_size", "embedding_size")])
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("learning_rat", "learning_rate"), ("embeding_size", "embedding_size")]
+)
 def test_an_almost_known_setting_gets_a_suggestion(typed, meant):
     assert f"Did you mean {meant!r}?" in refusal("gmf", typed, 1)
 

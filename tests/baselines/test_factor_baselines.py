@@ -47,7 +47,8 @@ def test_the_start_of_gmf_is_plain_matrix_factorisation():
 def rated(seed: int = 0, n_users: int = 60, n_items: int = 40) -> Interactions:
     """Ratings from two planted tastes and a little noise, between 1 and 5."""
     rng = np.random.default_rng(seed)
-    taste, kind = rng.choice([-1, 1], n_users), rng.choice([-1, 1], n_items)
+    taste = rng.choice([-1, 1], n_users)
+    kind = rng.choice([-1, 1], n_items)
     users, items = np.nonzero(rng.random((n_users, n_items)) < 0.4)
     ratings = np.clip(3 + 1.5 * taste[users] * kind[items] + rng.normal(0, 0.2, len(users)), 1, 5)
     return Interactions.from_columns(users, items, ratings, rng.permutation(len(users)))
@@ -111,7 +112,9 @@ def test_gmf_separates_what_was_done_from_what_was_not(parts):
     training = parts.training()
     settings = gmf.GMFSettings(embedding_size=8, epochs=30, learning_rate=0.05, reg=0.001)
     *_, model = models(gmf.ALGORITHM, training, settings, Context(0, SILENT))
-    chance = 1 / (1 + np.exp(-model.score(np.arange(training.n_users, dtype=np.int32)).astype(float)))
+    chance = 1 / (
+        1 + np.exp(-model.score(np.arange(training.n_users, dtype=np.int32)).astype(float))
+    )
     done = np.zeros(chance.shape, bool)
     done[training.users, training.positives.items] = True
     assert chance[done].mean() > chance[~done].mean() + 0.3

@@ -13,11 +13,19 @@ from coterie.data.synthetic import Synthetic, generate
 def test_popular_by_hand():
     """Training counts are a 3, b 2, c 2, d 1; the newest of every user is held out."""
     rows = [
-        ("u", "a", 1), ("u", "b", 2), ("u", "d", 9),
-        ("v", "a", 1), ("v", "c", 2), ("v", "b", 9),
-        ("w", "a", 1), ("w", "b", 2), ("w", "c", 9),
-        ("x", "c", 1), ("x", "d", 2), ("x", "a", 9),
-    ]  # fmt: skip
+        ("u", "a", 1),
+        ("u", "b", 2),
+        ("u", "d", 9),
+        ("v", "a", 1),
+        ("v", "c", 2),
+        ("v", "b", 9),
+        ("w", "a", 1),
+        ("w", "b", 2),
+        ("w", "c", 9),
+        ("x", "c", 1),
+        ("x", "d", 2),
+        ("x", "a", 9),
+    ]
     users, items, times = zip(*rows, strict=True)
     data = Interactions.from_columns(users, items, None, times)
     run = api.run("popular", data, protocol="full", cutoffs="1,2")
@@ -57,7 +65,8 @@ def crowd() -> Interactions:
 
 def test_random_hits_k_out_of_the_candidates(crowd):
     run = api.run("random", crowd, protocol="loo-50")
-    n, p = run.result["tested_users"], 10 / 51
+    n = run.result["tested_users"]
+    p = 10 / 51
     assert abs(run.metrics["HR@10"] - p) < 4 * np.sqrt(p * (1 - p) / n)
     assert run.metrics["AUC"] == pytest.approx(0.5, abs=4 * np.sqrt(1 / 12 / n))
 
@@ -84,6 +93,9 @@ def test_most_popular_on_foursquare_italy(real_data):
 def test_popularity_beats_chance_on_movielens(real_data):
     """Both depend on no setting."""
     real_data("ml-100k", "u.data", "ml-100k.inter")
-    chance, popular = (api.run(name, "ml-100k", protocol="loo-50").metrics["HR@10"] for name in ("random", "popular"))
+    chance, popular = (
+        api.run(name, "ml-100k", protocol="loo-50").metrics["HR@10"]
+        for name in ("random", "popular")
+    )
     assert abs(chance - 10 / 51) < 4 * np.sqrt(0.16 / 943)
     assert popular > 2 * chance

@@ -32,16 +32,22 @@ def training_on(X: np.ndarray) -> Training:
 
 def objective(X: np.ndarray, model, alpha: float, reg: float) -> float:
     """Hu et al. 2008, equation 3, over all cells."""
-    P, Q = model.user_rows.astype(float), model.item_rows.astype(float)
+    P = model.user_rows.astype(float)
+    Q = model.item_rows.astype(float)
     errors = (1 + alpha * X) * (X - P @ Q.T) ** 2
     return errors.sum() + reg * ((P**2).sum() + (Q**2).sum())
 
 
-@pytest.mark.parametrize(("alpha", "reg", "d"), [(5.0, 1.0, 4), (0.0, 0.1, 3), (40.0, 10.0, 8), (1.0, 1e-3, 2)])
+@pytest.mark.parametrize(
+    ("alpha", "reg", "d"), [(5.0, 1.0, 4), (0.0, 0.1, 3), (40.0, 10.0, 8), (1.0, 1e-3, 2)]
+)
 def test_the_als_objective_never_rises(alpha, reg, d):
     X = matrix_of(1, 40, 25)
     settings = als.ALS(embedding_size=d, epochs=12, alpha=alpha, reg=reg)
-    values = [objective(X, m, alpha, reg) for m in models(als.ALGORITHM, training_on(X), settings, Context(0, SILENT))]
+    values = [
+        objective(X, m, alpha, reg)
+        for m in models(als.ALGORITHM, training_on(X), settings, Context(0, SILENT))
+    ]
     assert all(after <= before * (1 + 1e-6) for before, after in pairwise(values))
     assert values[-1] < (1 + alpha) * X.sum()  # better than saying nothing
 
@@ -51,7 +57,8 @@ def test_als_stops_where_no_single_row_can_improve():
     X = matrix_of(2, 30, 20)
     settings = als.ALS(embedding_size=3, epochs=200, alpha=2.0, reg=1.0)
     model = fit(als.ALGORITHM, training_on(X), settings, Context(0, SILENT))
-    P, Q = model.user_rows.astype(float), model.item_rows.astype(float)
+    P = model.user_rows.astype(float)
+    Q = model.item_rows.astype(float)
     weighted = (1 + 2.0 * X) * (P @ Q.T - X)
     np.testing.assert_allclose(weighted.T @ P + Q, 0, atol=1e-3)
     np.testing.assert_allclose(weighted @ Q + P, 0, atol=1e-3)

@@ -30,10 +30,14 @@ from coterie.types import Ints, Rows
 
 torch = pytest.importorskip("torch", reason="PyTorch (the extra 'neural') is not installed")
 
-SMALL = MultVAESettings(hidden=5, latent=3, epochs=3, batch_size=8, learning_rate=0.01, beta=0.7, anneal_steps=10)
+SMALL = MultVAESettings(
+    hidden=5, latent=3, epochs=3, batch_size=8, learning_rate=0.01, beta=0.7, anneal_steps=10
+)
 
 
-def matrix_of(seed: int = 0, n_users: int = 20, n_items: int = 12, density: float = 0.3) -> np.ndarray:
+def matrix_of(
+    seed: int = 0, n_users: int = 20, n_items: int = 12, density: float = 0.3
+) -> np.ndarray:
     X = (np.random.default_rng(seed).random((n_users, n_items)) < density).astype(int)
     X[:, :2] |= 1 - X.any(axis=1, keepdims=True)  # nobody has nothing
     return X
@@ -70,11 +74,14 @@ def tensors(net: dict[str, np.ndarray]) -> dict[str, Any]:
 # The slow twin: Liang et al. 2018, one user at a time.
 
 
-def slow_logits(net: dict[str, np.ndarray], x: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, float]:
+def slow_logits(
+    net: dict[str, np.ndarray], x: np.ndarray, noise: np.ndarray
+) -> tuple[np.ndarray, float]:
     """Of all items, and the divergence from the prior."""
     h = np.tanh(x @ net["encoder_rows"] + net["encoder_bias"])
     code = h @ net["latent_weights"] + net["latent_bias"]
-    mu, sigma = code[: len(noise)], np.exp(code[len(noise) :] / 2)
+    mu = code[: len(noise)]
+    sigma = np.exp(code[len(noise) :] / 2)
     divergence = sum(0.5 * (m * m + s * s - 1) - np.log(s) for m, s in zip(mu, sigma, strict=True))
     h = np.tanh((mu + noise * sigma) @ net["decoder_weights"] + net["decoder_bias"])
     return net["item_rows"] @ h + net["item_bias"], divergence
@@ -82,10 +89,13 @@ def slow_logits(net: dict[str, np.ndarray], x: np.ndarray, noise: np.ndarray) ->
 
 def slow_loss(net: dict[str, np.ndarray], batch: Batch, beta: float) -> float:
     net = {name: part.astype(np.float64) for name, part in net.items()}
-    total, offsets, n_items = 0.0, batch.offsets.numpy(), len(net["item_bias"])
+    total = 0.0
+    offsets = batch.offsets.numpy()
+    n_items = len(net["item_bias"])
     for k, noise in enumerate(batch.noise.numpy().astype(np.float64)):
         part = slice(offsets[k], offsets[k + 1])
-        did, x = batch.items.numpy()[part], np.zeros(n_items)
+        did = batch.items.numpy()[part]
+        x = np.zeros(n_items)
         x[did] = batch.shown.numpy()[part]
         y, divergence = slow_logits(net, x, noise)
         probabilities = np.exp(y) / np.exp(y).sum()
@@ -101,30 +111,38 @@ def first_batch(core: Core) -> Batch:
 def test_the_loss_of_a_batch_is_that_of_the_twin(beta):
     core, net = stirred(matrix_of())
     batch = first_batch(core)
-    assert float(multivae.loss(tensors(net), batch, beta)) == pytest.approx(slow_loss(net, batch, beta), rel=1e-5)
+    assert float(multivae.loss(tensors(net), batch, beta)) == pytest.approx(
+        slow_loss(net, batch, beta), rel=1e-5
+    )
 
 
 def test_the_slope_is_that_of_the_twins_loss():
     """By central differences, in some entries of every parameter."""
     core, net = stirred(matrix_of())
-    batch, rng = first_batch(core), np.random.default_rng(0)
+    batch = first_batch(core)
+    rng = np.random.default_rng(0)
     wide = {name: part.astype(np.float64) for name, part in net.items()}
     for name, slope in multivae.gradients(tensors(net), batch, 0.3).items():
         assert slope.abs().max() > 1e-3, name
         for place in rng.integers(0, wide[name].size, 6):
-            at, ends = np.unravel_index(place, wide[name].shape), []
+            at = np.unravel_index(place, wide[name].shape)
+            ends = []
             for step in (1e-5, -1e-5):
                 moved = wide[name].copy()
                 moved[at] += step
                 ends.append(slow_loss(wide | {name: moved}, batch, 0.3))
-            assert float(slope[at]) == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-3, abs=1e-5), name
+            assert float(slope[at]) == pytest.approx(
+                (ends[0] - ends[1]) / 2e-5, rel=1e-3, abs=1e-5
+            ), name
 
 
 def slow_training(core: Core, chosen: MultVAESettings, epochs: int) -> np.ndarray:
     """Adam in double precision along slopes that were checked above; one count of steps for all epochs."""
     of = multivae.shapes(len(core.items), chosen)
     theta = multivae.start(core, chosen, 0).parameters.astype(np.float64)
-    m, v, t = np.zeros_like(theta), np.zeros_like(theta), 0
+    m = np.zeros_like(theta)
+    v = np.zeros_like(theta)
+    t = 0
     for n in range(1, epochs + 1):
         for batch in multivae.batches(core, n, chosen, 0):
             net = tensors(multivae.taken_apart(theta.astype(np.float32), of))
@@ -132,14 +150,18 @@ def slow_training(core: Core, chosen: MultVAESettings, epochs: int) -> np.ndarra
             slopes = multivae.gradients(net, batch, beta)
             g = np.concatenate([slopes[name].numpy().ravel() for name in of]).astype(np.float64)
             t += 1
-            m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
-            theta -= chosen.learning_rate * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+            m = 0.9 * m + 0.1 * g
+            v = 0.999 * v + 0.001 * g * g
+            theta -= (
+                chosen.learning_rate * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+            )
     return theta
 
 
 def test_steps_are_those_of_adam():
     X = matrix_of()
-    work, core = trainer(X), Core.of(training_on(X), SMALL)
+    work = trainer(X)
+    core = Core.of(training_on(X), SMALL)
     state = work.start()[0]
     for n in (1, 2, 3):
         state = work.step(state, n)[0]
@@ -149,7 +171,13 @@ def test_steps_are_those_of_adam():
 
 def test_the_weight_of_the_prior_rises_to_its_limit():
     chosen = MultVAESettings(beta=0.2, anneal_steps=1000)
-    assert [multivae.weight_of_prior(t, chosen) for t in (0, 1, 150, 200, 5000)] == [0, 0.001, 0.15, 0.2, 0.2]
+    assert [multivae.weight_of_prior(t, chosen) for t in (0, 1, 150, 200, 5000)] == [
+        0,
+        0.001,
+        0.15,
+        0.2,
+        0.2,
+    ]
     assert multivae.weight_of_prior(0, MultVAESettings(beta=0.2, anneal_steps=0)) == 0.2
 
 
@@ -158,19 +186,27 @@ def test_a_strong_prior_draws_the_codes_together():
     X = matrix_of()
     spread = {}
     for beta in (0.0, 100.0):
-        chosen = SMALL.model_copy(update={"epochs": 60, "learning_rate": 0.03, "beta": beta, "anneal_steps": 0})
-        spread[beta] = float(trained(X, chosen).score(np.arange(20, dtype=np.int32)).std(axis=0).mean())
+        chosen = SMALL.model_copy(
+            update={"epochs": 60, "learning_rate": 0.03, "beta": beta, "anneal_steps": 0}
+        )
+        spread[beta] = float(
+            trained(X, chosen).score(np.arange(20, dtype=np.int32)).std(axis=0).mean()
+        )
     assert spread[100.0] < 0.05 < 0.5 < spread[0.0]
 
 
 # Who and what is in a batch.
 
 
-def of_epoch(core: Core, n: int, chosen: MultVAESettings = SMALL) -> Iterator[tuple[Ints, np.ndarray]]:
+def of_epoch(
+    core: Core, n: int, chosen: MultVAESettings = SMALL
+) -> Iterator[tuple[Ints, np.ndarray]]:
     """(items, what is shown of them) user by user."""
     for batch in multivae.batches(core, n, chosen, 0):
         cuts = batch.offsets.numpy()[1:-1]
-        yield from zip(np.split(batch.items.numpy(), cuts), np.split(batch.shown.numpy(), cuts), strict=True)
+        yield from zip(
+            np.split(batch.items.numpy(), cuts), np.split(batch.shown.numpy(), cuts), strict=True
+        )
 
 
 def test_an_epoch_visits_everybody_once_in_an_order_of_its_own():
@@ -194,7 +230,9 @@ def test_dropout_hides_its_share_and_scales_the_rest():
         np.testing.assert_allclose(shown[shown > 0], 1 / sqrt(len(items)) / 0.6, rtol=1e-6)
     assert hidden / X.sum() == pytest.approx(0.4, abs=0.03)
     whole = SMALL.model_copy(update={"dropout": 0.0})
-    assert all(np.linalg.norm(shown) == pytest.approx(1, rel=1e-6) for _, shown in of_epoch(core, 1, whole))
+    assert all(
+        np.linalg.norm(shown) == pytest.approx(1, rel=1e-6) for _, shown in of_epoch(core, 1, whole)
+    )
 
 
 def test_every_epoch_hides_other_things_and_draws_other_noise():
@@ -220,10 +258,14 @@ def test_scores_are_those_of_pytorchs_own_layers():
     def layer(below: Any, weights: str, bias: str) -> Any:
         return torch.nn.functional.linear(below, net[weights].T, net[bias])
 
-    mu = layer(torch.tanh(layer(x, "encoder_rows", "encoder_bias")), "latent_weights", "latent_bias")[:, :3]
+    mu = layer(
+        torch.tanh(layer(x, "encoder_rows", "encoder_bias")), "latent_weights", "latent_bias"
+    )[:, :3]
     top = torch.tanh(layer(mu, "decoder_weights", "decoder_bias"))
     expected = torch.nn.functional.linear(top, net["item_rows"], net["item_bias"]).numpy()
-    np.testing.assert_allclose(model.score(np.arange(20, dtype=np.int32)), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        model.score(np.arange(20, dtype=np.int32)), expected, rtol=1e-4, atol=1e-5
+    )
 
 
 def test_a_newcomer_is_scored_by_their_history():
@@ -239,12 +281,19 @@ def test_a_newcomer_is_scored_by_their_history():
 
 
 @settings(deadline=None, max_examples=100)
-@given(st.sets(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=40), st.integers(0, 4), st.integers(0, 4))
-def test_the_core_is_what_is_left_when_one_after_the_other_goes(pairs, min_user_items, min_item_users):
+@given(
+    st.sets(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=40),
+    st.integers(0, 4),
+    st.integers(0, 4),
+)
+def test_the_core_is_what_is_left_when_one_after_the_other_goes(
+    pairs, min_user_items, min_item_users
+):
     listed = sorted(pairs)
     left = set(pairs)
     while True:
-        users, items = Counter(u for u, _ in left), Counter(i for _, i in left)
+        users = Counter(u for u, _ in left)
+        items = Counter(i for _, i in left)
         going = [(u, i) for u, i in left if users[u] < min_user_items or items[i] < min_item_users]
         if not going:
             break
@@ -267,30 +316,35 @@ RIM = SMALL.model_copy(update={"min_user_items": 2, "min_item_users": 2})
 
 
 def test_who_is_left_out_is_not_served_and_what_is_left_out_comes_last():
-    model, everybody = trained(BLOCK_AND_RIM, RIM), np.arange(5, dtype=np.int32)
+    model = trained(BLOCK_AND_RIM, RIM)
+    everybody = np.arange(5, dtype=np.int32)
     assert model.serves(everybody).tolist() == [True, True, True, False, False]
     assert model.serves(np.array([3, 0], np.int32)).tolist() == [False, True]
     scores = model.score(everybody)
     assert (scores[:, 3:] == np.float32(LOWEST)).all()
     assert (scores[:, :3] > -100).all()
     some = np.array([[5, 0], [1, 3], [2, 2], [4, 3], [0, 5]], np.int32)
-    np.testing.assert_allclose(model.score(everybody, some), np.take_along_axis(scores, some, axis=1), rtol=1e-5)
+    np.testing.assert_allclose(
+        model.score(everybody, some), np.take_along_axis(scores, some, axis=1), rtol=1e-5
+    )
     assert Rows(model.offsets, model.history).of(2).tolist() == [0, 1]
     assert model.n_parameters == 2 * 3 * 5 + 3 + 2 * 5 + 5 * 6 + 6 + 3 * 5  # three items
 
 
 def test_what_is_left_out_says_nothing_about_a_newcomer():
     model = trained(BLOCK_AND_RIM, RIM)
-    one, other = (model.score_newcomer(np.array(h, np.int32), 1, 0.0) for h in ([0, 2], [0, 2, 3, 5]))
+    one, other = (
+        model.score_newcomer(np.array(h, np.int32), 1, 0.0) for h in ([0, 2], [0, 2, 3, 5])
+    )
     np.testing.assert_array_equal(one, other)
 
 
 def test_unless_asked_only_items_nobody_has_are_left_out():
     model = trained(BLOCK_AND_RIM)
     assert model.serves(np.arange(5, dtype=np.int32)).tolist() == [True, True, True, True, False]
-    assert (model.score(np.arange(5, dtype=np.int32)) == np.float32(LOWEST)).any(axis=0).tolist() == [False] * 5 + [
-        True
-    ]
+    assert (model.score(np.arange(5, dtype=np.int32)) == np.float32(LOWEST)).any(
+        axis=0
+    ).tolist() == [False] * 5 + [True]
 
 
 def test_numbers_outside_do_not_matter_to_the_net():
@@ -305,7 +359,8 @@ def test_numbers_outside_do_not_matter_to_the_net():
 def test_a_core_of_nothing_is_refused():
     chosen = SMALL.model_copy(update={"min_user_items": 9, "min_item_users": 1})
     with pytest.raises(
-        ConfigError, match=r"'min_user_items' 9 and 'min_item_users' 1 leave none of 11 interactions .*Lower"
+        ConfigError,
+        match=r"'min_user_items' 9 and 'min_item_users' 1 leave none of 11 interactions .*Lower",
     ):
         trainer(BLOCK_AND_RIM, chosen)
 
@@ -320,13 +375,18 @@ def test_going_on_from_a_checkpoint_is_as_if_nothing_had_happened(tmp_path: Path
     for n in range(1, 5):
         state = whole.step(state, n)[0]
         if n == 2:
-            checkpoint.write(tmp_path, Point(state, Journey.begin(20, whole.start()[1])), "data", {})
+            checkpoint.write(
+                tmp_path, Point(state, Journey.begin(20, whole.start()[1])), "data", {}
+            )
     again = checkpoint.read(tmp_path, Learning, "data", {})
     assert again is not None
-    later, fresh = again.state, trainer(X)
+    later = again.state
+    fresh = trainer(X)
     for n in (3, 4):
         later = fresh.step(later, n)[0]
-    assert all(later.arrays()[name].tobytes() == array.tobytes() for name, array in state.arrays().items())
+    assert all(
+        later.arrays()[name].tobytes() == array.tobytes() for name, array in state.arrays().items()
+    )
     assert fresh.model(later).score(np.arange(20, dtype=np.int32)).tobytes() == (
         whole.model(state).score(np.arange(20, dtype=np.int32)).tobytes()
     )
@@ -357,7 +417,8 @@ def test_another_number_of_threads_rounds_differently_at_most(large, monkeypatch
         monkeypatch.setattr(multivae, "LARGE", 0)
     X = matrix_of(n_users=300, n_items=700, density=0.05)
     chosen = MultVAESettings(hidden=32, latent=16, epochs=1, batch_size=100)
-    threads, found = torch.get_num_threads(), []
+    threads = torch.get_num_threads()
+    found = []
     try:
         for n in (1, 2, 4):
             torch.set_num_threads(n)
@@ -374,7 +435,9 @@ def test_another_number_of_threads_rounds_differently_at_most(large, monkeypatch
 
 def test_training_without_pytorch_names_the_remedy(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtra, match=r"training multivae needs .* pip install 'coterie\[neural\]'"):
+    with pytest.raises(
+        MissingExtra, match=r"training multivae needs .* pip install 'coterie\[neural\]'"
+    ):
         trainer(matrix_of())
 
 
@@ -393,5 +456,7 @@ def test_a_trained_model_needs_no_pytorch(monkeypatch):
 def test_it_learns_tastes_and_not_only_what_is_popular():
     data = generate(Synthetic(n_users=300, n_items=120, n_groups=6, mean_interactions=20))
     popular = api.run("popular", data, protocol="full").full["NDCG@10"]
-    learned = api.run("multivae", data, protocol="full", hidden=64, latent=16, epochs=30, batch_size=50)
+    learned = api.run(
+        "multivae", data, protocol="full", hidden=64, latent=16, epochs=30, batch_size=50
+    )
     assert learned.full["NDCG@10"] > 2.5 * popular

@@ -20,8 +20,10 @@ from coterie.federated.trainer import Context
 from coterie.models.neighbours import ItemNeighbours, UserNeighbours
 from coterie.types import Rows
 
-HALF, ROOT = 0.5, 1 / np.sqrt(2)
-FAR, NEAR = 1 / np.sqrt(6), 2 / np.sqrt(6)
+HALF = 0.5
+ROOT = 1 / np.sqrt(2)
+FAR = 1 / np.sqrt(6)
+NEAR = 2 / np.sqrt(6)
 
 
 def training_on(X: np.ndarray) -> Training:
@@ -31,13 +33,17 @@ def training_on(X: np.ndarray) -> Training:
 
 
 def by_users(X: np.ndarray, k: int, shrink: float = 0.0) -> UserNeighbours:
-    model = fit(BY_USERS, training_on(X), Neighbours(neighbours=k, shrink=shrink), Context(0, SILENT))
+    model = fit(
+        BY_USERS, training_on(X), Neighbours(neighbours=k, shrink=shrink), Context(0, SILENT)
+    )
     assert isinstance(model, UserNeighbours)
     return model
 
 
 def by_items(X: np.ndarray, k: int, shrink: float = 0.0) -> ItemNeighbours:
-    model = fit(BY_ITEMS, training_on(X), Neighbours(neighbours=k, shrink=shrink), Context(0, SILENT))
+    model = fit(
+        BY_ITEMS, training_on(X), Neighbours(neighbours=k, shrink=shrink), Context(0, SILENT)
+    )
     assert isinstance(model, ItemNeighbours)
     return model
 
@@ -102,7 +108,10 @@ def squared_cosines(X: np.ndarray) -> list[list[Fraction]]:
     """Of all pairs of rows; nobody is like themselves."""
     sets = [set(np.flatnonzero(row).tolist()) for row in X]
     return [
-        [Fraction(len(a & b) ** 2, max(len(a) * len(b), 1)) if n != m else Fraction(0) for m, b in enumerate(sets)]
+        [
+            Fraction(len(a & b) ** 2, max(len(a) * len(b), 1)) if n != m else Fraction(0)
+            for m, b in enumerate(sets)
+        ]
         for n, a in enumerate(sets)
     ]
 
@@ -113,7 +122,8 @@ def neighbours_of(squared: list[Fraction], k: int) -> list[int]:
 
 
 def slow_by_users(X: np.ndarray, k: int) -> np.ndarray:
-    squared, found = squared_cosines(X), np.zeros(X.shape)
+    squared = squared_cosines(X)
+    found = np.zeros(X.shape)
     for u, row in enumerate(squared):
         for v in neighbours_of(row, k):
             found[u] += float(row[v]) ** 0.5 * X[v]
@@ -121,7 +131,8 @@ def slow_by_users(X: np.ndarray, k: int) -> np.ndarray:
 
 
 def slow_by_items(X: np.ndarray, k: int) -> np.ndarray:
-    squared, found = squared_cosines(X.T), np.zeros(X.shape)
+    squared = squared_cosines(X.T)
+    found = np.zeros(X.shape)
     for i, row in enumerate(squared):
         for j in neighbours_of(row, k):
             found[:, i] += float(row[j]) ** 0.5 * X[:, j]
@@ -143,7 +154,8 @@ def test_both_are_what_the_definition_says(X, k):
 @settings(deadline=None, max_examples=60)
 @given(matrices, st.integers(1, 6), st.floats(0.1, 50))
 def test_shrunken_neighbours_are_the_most_similar(X, k, shrink):
-    model, common = by_users(X, k, shrink), X.astype(int) @ X.T.astype(int)
+    model = by_users(X, k, shrink)
+    common = X.astype(int) @ X.T.astype(int)
     sizes = np.diag(common)
     for u in range(len(X)):
         c = np.delete(common[u], u)
@@ -159,8 +171,11 @@ def test_of_those_who_tie_the_lower_numbers_count():
     model = by_users(np.ones((8, 3), int), 3)
     table = Rows(model.offsets, model.neighbours)
     assert [table.of(u).tolist() for u in range(8)] == [
-        [1, 2, 3], [0, 2, 3], [0, 1, 3], *([0, 1, 2] for _ in range(5)),
-    ]  # fmt: skip
+        [1, 2, 3],
+        [0, 2, 3],
+        [0, 1, 3],
+        *([0, 1, 2] for _ in range(5)),
+    ]
 
 
 def test_what_ties_on_paper_ties_in_bits():
@@ -195,13 +210,16 @@ def test_blocks_cover_every_row_once_and_stay_small(work, data):
     last = data.draw(st.integers(first, len(work)))
     found = neighbours.blocks(load, first, last)
     assert [row for begin, end in found for row in range(begin, end)] == list(range(first, last))
-    assert all(load[end] - load[begin] <= neighbours.OVERLAPS or end == begin + 1 for begin, end in found)
+    assert all(
+        load[end] - load[begin] <= neighbours.OVERLAPS or end == begin + 1 for begin, end in found
+    )
 
 
 def test_memory_follows_the_non_zeros():
     """A table of 6,000 by 6,000 cosines would take 288 MB."""
     rng = np.random.default_rng(0)
-    users, items = np.repeat(np.arange(6_000, dtype=np.int32), 6), rng.integers(0, 6_000, 36_000).astype(np.int32)
+    users = np.repeat(np.arange(6_000, dtype=np.int32), 6)
+    items = rng.integers(0, 6_000, 36_000).astype(np.int32)
     pairs = np.unique(np.stack([users, items]), axis=1)
     rows = Rows.build(pairs[0], pairs[1], 6_000)
     tracemalloc.start()

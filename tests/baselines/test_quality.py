@@ -8,7 +8,9 @@ import coterie
 
 
 @pytest.mark.parametrize(("name", "hit_rate", "ndcg"), [("gmf", 0.80, 0.50), ("bpr", 0.79, 0.0)])
-def test_factor_models_on_movielens_100k(real_data, name: str, hit_rate: float, ndcg: float) -> None:
+def test_factor_models_on_movielens_100k(
+    real_data, name: str, hit_rate: float, ndcg: float
+) -> None:
     real_data("ml-100k", "u.data", "ml-100k.inter")
     run = coterie.run(name, "ml-100k", protocol="loo-50", embedding_size=10)
     assert run.metrics["HR@10"] >= hit_rate

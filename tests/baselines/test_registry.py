@@ -27,15 +27,20 @@ def test_the_first_baselines_are_there():
     assert {"random", "popular", "bpr", "gmf", "als", "ease"} <= set(registry.ALGORITHMS)
 
 
-@pytest.mark.parametrize(("typed", "meant"), [("popluar", "popular"), ("BPR", "bpr"), ("eas", "ease")])
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("popluar", "popular"), ("BPR", "bpr"), ("eas", "ease")]
+)
 def test_an_almost_known_algorithm_gets_a_suggestion(typed, meant):
-    with pytest.raises(UnknownName, match=rf"unknown algorithm '{typed}'\. Did you mean '{meant}'\?"):
+    with pytest.raises(
+        UnknownName, match=rf"unknown algorithm '{typed}'\. Did you mean '{meant}'\?"
+    ):
         registry.algorithm(typed)
 
 
 def test_an_unknown_algorithm_gets_the_list():
     with pytest.raises(
-        UnknownName, match=r"unknown algorithm 'zzz'\. Known: fedavg, fedfast, .*random, popular, bpr, .*multivae"
+        UnknownName,
+        match=r"unknown algorithm 'zzz'\. Known: fedavg, fedfast, .*random, popular, bpr, .*multivae",
     ):
         registry.algorithm("zzz")
 
@@ -45,7 +50,9 @@ def test_naming_algorithms_imports_none_of_them():
         "import sys, coterie.algorithms.registry; "
         "print([m for m in sys.modules if m.split('.')[0] in ('numba', 'scipy') or m.startswith('coterie.baselines')])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -65,7 +72,9 @@ def test_fit_keeps_one_model_and_not_all_of_them():
         return Heavy(np.zeros(1 << 17))  # 1 MiB
 
     nobody = Rows.build(np.empty(0, np.int32), np.empty(0, np.int32), 2)
-    heavy = Algorithm("heavy", Settings, stepwise(another, another), state=Heavy, steps=lambda s: 40)
+    heavy = Algorithm(
+        "heavy", Settings, stepwise(another, another), state=Heavy, steps=lambda s: 40
+    )
     tracemalloc.start()
     fit(heavy, Training(2, 2, nobody, nobody, None), Settings(), Context(0, SILENT))
     peak = tracemalloc.get_traced_memory()[1]

@@ -8,7 +8,16 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-SMALL = ["--set", "n_users=60", "--set", "n_items=90", "--set", "mean_interactions=9", "--set", "n_groups=3"]
+SMALL = [
+    "--set",
+    "n_users=60",
+    "--set",
+    "n_items=90",
+    "--set",
+    "mean_interactions=9",
+    "--set",
+    "n_groups=3",
+]
 
 
 @dataclass(frozen=True)

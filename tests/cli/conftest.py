@@ -35,7 +35,9 @@ def coterie_with_figures(
 
 
 @pytest.fixture
-def coterie(coterie_with_figures: Callable[..., Done], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
+def coterie(
+    coterie_with_figures: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Done]:
     """The same as somebody has it who installed the core alone: drawing is most of what a small run takes."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     return coterie_with_figures
@@ -51,7 +53,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def json_run(place: Path) -> tuple[Done, Path]:
     """One BPR run with --json, and its folder."""
     folder = place / "bpr"
-    return call_apart("run", "bpr", *SMALL, "--set", "epochs=4", "--json", "--out", folder, cwd=place), folder
+    return call_apart(
+        "run", "bpr", *SMALL, "--set", "epochs=4", "--json", "--out", folder, cwd=place
+    ), folder
 
 
 @pytest.fixture(scope="session")

@@ -112,10 +112,14 @@ def test_quiet_run_prints_the_table_and_nothing_else(coterie: Command) -> None:
 def test_default_folders_count_up(coterie: Command, tmp_path: Path) -> None:
     for _ in range(3):
         coterie("run", "random", *SMALL, "--quiet")
-    assert sorted(p.name for p in (tmp_path / "runs").iterdir()) == [f"random-synthetic-{n}" for n in (1, 2, 3)]
+    assert sorted(p.name for p in (tmp_path / "runs").iterdir()) == [
+        f"random-synthetic-{n}" for n in (1, 2, 3)
+    ]
 
 
-def test_second_run_into_the_same_folder_is_refused_and_leaves_it_alone(coterie: Command, tmp_path: Path) -> None:
+def test_second_run_into_the_same_folder_is_refused_and_leaves_it_alone(
+    coterie: Command, tmp_path: Path
+) -> None:
     coterie("run", "random", *SMALL, "--out", "taken", "--quiet")
     before = {p.name: p.read_bytes() for p in (tmp_path / "taken").iterdir()}
     line = coterie("run", "popular", *SMALL, "--out", "taken").error
@@ -125,9 +129,16 @@ def test_second_run_into_the_same_folder_is_refused_and_leaves_it_alone(coterie:
 
 
 def test_run_from_a_file_with_changes_on_top(coterie: Command, tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text("algorithm: bpr\nepochs: 9\nseed: 5\nn_users: 60\nn_items: 90\n")
+    (tmp_path / "mine.yaml").write_text(
+        "algorithm: bpr\nepochs: 9\nseed: 5\nn_users: 60\nn_items: 90\n"
+    )
     result = result_of(coterie("run", "mine.yaml", "--set", "epochs=2", "--seed", "7", "--json"))
-    assert (result["algorithm"], result["rounds"], result["seed"], result["users"]) == ("bpr", 2, 7, 60)
+    assert (result["algorithm"], result["rounds"], result["seed"], result["users"]) == (
+        "bpr",
+        2,
+        7,
+        60,
+    )
     flat = yaml.safe_load((tmp_path / result["run"] / "config.yaml").read_text())
     assert (flat["epochs"], flat["seed"], flat["n_items"]) == (2, 7, 90)
 
@@ -135,9 +146,16 @@ def test_run_from_a_file_with_changes_on_top(coterie: Command, tmp_path: Path) -
 def test_run_on_a_file_of_interactions(coterie: Command, tmp_path: Path) -> None:
     write_square(tmp_path / "likes.csv", "who,what,when")
     columns = "user_id=who,item_id=what,timestamp=when"
-    result = result_of(coterie("run", "popular", "--dataset", "likes.csv", "--columns", columns, "--json"))
+    result = result_of(
+        coterie("run", "popular", "--dataset", "likes.csv", "--columns", columns, "--json")
+    )
     assert (result["dataset"], result["protocol"]) == ("likes.csv", "full")
-    assert (result["users"], result["items"], result["training_interactions"], result["tested_users"]) == (4, 4, 8, 4)
+    assert (
+        result["users"],
+        result["items"],
+        result["training_interactions"],
+        result["tested_users"],
+    ) == (4, 4, 8, 4)
     assert result["run"] == "runs/popular-likes-1"
 
 
@@ -153,7 +171,9 @@ def test_protocol_of_choice(coterie: Command) -> None:
     result = result_of(coterie("run", "popular", *SMALL, "--protocol", "holdout", "--json"))
     assert result["protocol"] == "holdout"
     assert result["metrics"] == result["full"], "holdout ranks all items"
-    shown = {row[0] for row in rows_of(coterie("run", "popular", *SMALL, "-p", "holdout", "-q").out)}
+    shown = {
+        row[0] for row in rows_of(coterie("run", "popular", *SMALL, "-p", "holdout", "-q").out)
+    }
     assert {"P@10", "R@10", "IC@10", "Gini@10"} <= shown
 
 
@@ -166,15 +186,26 @@ def test_headline_setting_chooses_what_is_shown(coterie: Command) -> None:
 def test_run_on_a_real_dataset_by_name(coterie: Command, real_data: Callable[..., None]) -> None:
     real_data("ml-100k", "u.data", "ml-100k.inter")
     result = result_of(coterie("run", "popular", "--dataset", "ml-100k", "--json"))
-    assert (result["dataset"], result["protocol"], result["run"]) == ("ml-100k", "loo-50", "runs/popular-ml-100k-1")
-    assert (result["users"], result["items"], result["training_interactions"]) == (943, 1682, 100_000 - 943)
+    assert (result["dataset"], result["protocol"], result["run"]) == (
+        "ml-100k",
+        "loo-50",
+        "runs/popular-ml-100k-1",
+    )
+    assert (result["users"], result["items"], result["training_interactions"]) == (
+        943,
+        1682,
+        100_000 - 943,
+    )
     assert result["tested_users"] == 943
 
 
 def write_square(path: Path, header: str) -> None:
     """Four people, three of four items each, at rising times; nobody has the item with their own number."""
     pairs = [(u, i) for u in range(4) for i in range(4) if u != i]
-    path.write_text("\n".join([header, *(f"u{u},i{i},{1_000_000 + n}" for n, (u, i) in enumerate(pairs))]) + "\n")
+    path.write_text(
+        "\n".join([header, *(f"u{u},i{i},{1_000_000 + n}" for n, (u, i) in enumerate(pairs))])
+        + "\n"
+    )
 
 
 # ---- recommend
@@ -261,7 +292,11 @@ def test_another_seed_where_the_seed_made_the_split_is_told_apart_from_another_s
     lines = (tmp_path / "timed.csv").read_text().splitlines()
     (tmp_path / "likes.csv").write_text("\n".join(line.rpartition(",")[0] for line in lines) + "\n")
     coterie("run", "popular", "--dataset", "likes.csv", "--out", "r", "--quiet")
-    refused = [done for seed in range(1, 6) if (done := coterie("evaluate", "r", "--seed", str(seed), "--quiet")).code]
+    refused = [
+        done
+        for seed in range(1, 6)
+        if (done := coterie("evaluate", "r", "--seed", str(seed), "--quiet")).code
+    ]
     assert refused
     assert all("seed" in done.error for done in refused)
 
@@ -269,7 +304,9 @@ def test_another_seed_where_the_seed_made_the_split_is_told_apart_from_another_s
 # ---- report
 
 
-def test_report_puts_runs_side_by_side(coterie_with_figures: Command, bpr_run: Path, tmp_path: Path) -> None:
+def test_report_puts_runs_side_by_side(
+    coterie_with_figures: Command, bpr_run: Path, tmp_path: Path
+) -> None:
     coterie_with_figures("run", "popular", *SMALL, "--out", "popular", "--quiet")
     done = coterie_with_figures("report", bpr_run, "popular", "--out", "pages/both.html")
     assert done.code == 0, done.err
@@ -326,7 +363,12 @@ def test_data_list_finds_a_dataset_that_lies_in_the_data_folder(
 def test_describe_counts(coterie: Command, tmp_path: Path) -> None:
     write_square(tmp_path / "likes.csv", "user_id,item_id,timestamp")
     facts = result_of(coterie("data", "describe", "likes.csv", "--json"))
-    assert (facts["users"], facts["items"], facts["interactions"], facts["density"]) == (4, 4, 12, "75.000%")
+    assert (facts["users"], facts["items"], facts["interactions"], facts["density"]) == (
+        4,
+        4,
+        12,
+        "75.000%",
+    )
     assert facts["per user"] == "3 to 3, median 3"
     assert facts["time"] == "1970-01-12 to 1970-01-12"
     table = {row[0]: row[1] for row in rows_of(coterie("data", "describe", "likes.csv").out)}
@@ -335,7 +377,9 @@ def test_describe_counts(coterie: Command, tmp_path: Path) -> None:
 
 def test_describe_with_filters_and_bad_rows(coterie: Command, tmp_path: Path) -> None:
     (tmp_path / "r.csv").write_text("user_id,item_id,rating\na,x,5\na,y,1\nb,x,five\nb,y,4\n")
-    facts = result_of(coterie("data", "describe", "r.csv", "--skip-bad-rows", "--set", "min_rating=4", "--json"))
+    facts = result_of(
+        coterie("data", "describe", "r.csv", "--skip-bad-rows", "--set", "min_rating=4", "--json")
+    )
     assert facts["interactions"] == 2
     assert any("1" in note and "bad" in note for note in facts["notes"]), facts["notes"]
     assert any("2 of 3" in note for note in facts["notes"]), facts["notes"]
@@ -375,7 +419,14 @@ def test_algorithm_shows_every_setting_that_run_takes(coterie: Command, name: st
     from coterie.experiments.config import Experiment
 
     shown = {row[0] for row in rows_of(coterie("algorithms", name).out)}
-    options = {"algorithm", "dataset", "protocol", "seed", "columns", "skip_bad_rows"}  # options of `run` themselves
+    options = {
+        "algorithm",
+        "dataset",
+        "protocol",
+        "seed",
+        "columns",
+        "skip_bad_rows",
+    }  # options of `run` themselves
     expected = Experiment.of({"algorithm": name, "dataset": "a.csv"}).flat().keys() - options
     assert expected <= shown
 
@@ -400,7 +451,9 @@ def test_doctor_tells_versions_folders_and_extras(
     assert "notmadeyet" in unbroken
 
 
-def test_doctor_says_how_to_add_what_is_missing(coterie: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_says_how_to_add_what_is_missing(
+    coterie: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "plotly", None)
     done = coterie("doctor")
     assert done.code == 0

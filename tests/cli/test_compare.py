@@ -62,17 +62,30 @@ def test_the_table_is_what_the_cells_say(coterie: Command, tmp_path: Path) -> No
     found = result_of(coterie("compare", "bpr", "popular", "gmf", "--seeds", "3", *QUICK, "--json"))
     places = cells_in(tmp_path / "cells")
     assert len(places) == 9
-    assert (found["dataset"], found["protocol"], found["seeds"]) == ("synthetic", "loo-50", [0, 1, 2])
+    assert (found["dataset"], found["protocol"], found["seeds"]) == (
+        "synthetic",
+        "loo-50",
+        [0, 1, 2],
+    )
     assert [s["method"] for s in found["standings"]] == ["bpr", "popular", "gmf"]
     for standing in found["standings"]:
-        results = [json.loads((places[standing["method"], s] / "result.json").read_text()) for s in range(3)]
+        results = [
+            json.loads((places[standing["method"], s] / "result.json").read_text())
+            for s in range(3)
+        ]
         for kind in ("metrics", "full"):
             for name in ("HR@10", "NDCG@10"):
                 values = [result[kind][name] for result in results]
-                assert standing[kind][name]["mean"] == pytest.approx(statistics.mean(values), abs=1e-12)
-                assert standing[kind][name]["deviation"] == pytest.approx(statistics.stdev(values), abs=1e-12)
+                assert standing[kind][name]["mean"] == pytest.approx(
+                    statistics.mean(values), abs=1e-12
+                )
+                assert standing[kind][name]["deviation"] == pytest.approx(
+                    statistics.stdev(values), abs=1e-12
+                )
         for cost in ("rounds", "seconds", "bytes_up", "bytes_down"):
-            assert standing["costs"][cost]["mean"] == pytest.approx(statistics.mean(r[cost] for r in results))
+            assert standing["costs"][cost]["mean"] == pytest.approx(
+                statistics.mean(r[cost] for r in results)
+            )
         areas = [result["convergence"]["area"] for result in results]
         if standing["method"] == "popular":
             assert standing["area"] is None
@@ -86,8 +99,12 @@ def test_the_tests_are_what_scipy_and_holm_say(coterie: Command, tmp_path: Path)
     expected = {}
     for other in ("popular", "gmf"):
         for name in ("HR@10", "NDCG@10", "full:HR@10", "full:NDCG@10"):
-            one, two = by_hand(places, name, "bpr"), by_hand(places, name, other)
-            expected[other, name] = (statistics.mean(one) - statistics.mean(two), stats.ttest_rel(one, two).pvalue)
+            one = by_hand(places, name, "bpr")
+            two = by_hand(places, name, other)
+            expected[other, name] = (
+                statistics.mean(one) - statistics.mean(two),
+                stats.ttest_rel(one, two).pvalue,
+            )
     assert len(found["tests"]) == len(expected) == 8
     for test in found["tests"]:
         difference, p = expected[test["other"], test["metric"]]
@@ -95,9 +112,13 @@ def test_the_tests_are_what_scipy_and_holm_say(coterie: Command, tmp_path: Path)
         assert test["p"] == pytest.approx(p, rel=1e-6)
         assert test["low"] <= test["difference"] <= test["high"]
     ordered = sorted(test["p"] for test in found["tests"])
-    for test in found["tests"]:  # Holm: the largest of m p_(1), (m - 1) p_(2), ... up to this one, at most 1
+    for test in found[
+        "tests"
+    ]:  # Holm: the largest of m p_(1), (m - 1) p_(2), ... up to this one, at most 1
         rank = ordered.index(test["p"])
-        assert test["p_holm"] == pytest.approx(min(1, max((8 - k) * ordered[k] for k in range(rank + 1))))
+        assert test["p_holm"] == pytest.approx(
+            min(1, max((8 - k) * ordered[k] for k in range(rank + 1)))
+        )
 
 
 def test_what_is_printed_is_what_is_written(coterie: Command, tmp_path: Path) -> None:
@@ -126,7 +147,16 @@ def test_a_page_with_one_colour_per_method(coterie_with_figures: Command, tmp_pa
     assert coterie_with_figures(*arguments).code == 0
     text = (tmp_path / "both" / "report.html").read_text()
     assert text.count("<svg") == 1
-    assert len({colour for colour in re.findall(r"stroke: (#\w{6})", text) if colour in ("#2a6f97", "#e07a5f")}) == 2
+    assert (
+        len(
+            {
+                colour
+                for colour in re.findall(r"stroke: (#\w{6})", text)
+                if colour in ("#2a6f97", "#e07a5f")
+            }
+        )
+        == 2
+    )
     assert "bpr, gmf on synthetic" in text
     assert "coterie compare bpr gmf --seeds 2" in text
     assert "<script" not in text
@@ -135,10 +165,14 @@ def test_a_page_with_one_colour_per_method(coterie_with_figures: Command, tmp_pa
 def test_a_target_says_when_it_was_reached(coterie: Command, tmp_path: Path) -> None:
     arguments = ["compare", "fedavg", "popular", "--seeds", "2", *SMALL, *KEPT]
     found = result_of(coterie(*arguments, "--set", "rounds=6", "--target", "0.01", "--json"))
-    (fedavg, popular), places = found["standings"], cells_in(tmp_path / "cells")
+    (fedavg, popular) = found["standings"]
+    places = cells_in(tmp_path / "cells")
     assert found["target"] == 0.01
     curves = [
-        [json.loads(line) for line in (places["fedavg", seed] / "metrics.jsonl").read_text().splitlines()]
+        [
+            json.loads(line)
+            for line in (places["fedavg", seed] / "metrics.jsonl").read_text().splitlines()
+        ]
         for seed in (0, 1)
     ]
     first = [next(line for line in curve if line["HR@10"] >= 0.01) for curve in curves]
@@ -157,8 +191,14 @@ def test_a_second_comparison_runs_only_what_is_new(coterie: Command, tmp_path: P
     again = coterie("compare", "popular", "bpr", "gmf", "--seeds", "2", *QUICK)
     assert "4 of 6 runs are there already" in again.err
     assert "2 runs ..." in again.err
-    assert before.items() <= {p: p.read_bytes() for p in (tmp_path / "cells").rglob("*") if p.is_file()}.items()
-    assert sorted(p.name for p in (tmp_path / "runs").iterdir()) == ["compare-synthetic-1", "compare-synthetic-2"]
+    assert (
+        before.items()
+        <= {p: p.read_bytes() for p in (tmp_path / "cells").rglob("*") if p.is_file()}.items()
+    )
+    assert sorted(p.name for p in (tmp_path / "runs").iterdir()) == [
+        "compare-synthetic-1",
+        "compare-synthetic-2",
+    ]
 
 
 def test_by_default_cells_lie_in_the_cache_folder(
@@ -172,7 +212,9 @@ def test_by_default_cells_lie_in_the_cache_folder(
 def test_settings_for_all_and_for_one(coterie: Command, tmp_path: Path) -> None:
     arguments = ["compare", "bpr", "popular", "long=bpr", *SMALL, *KEPT, "--seeds", "1", "--json"]
     found = result_of(coterie(*arguments, "--set", "epochs=2", "--set", "long.epochs=5"))
-    assert [(s["method"], s["algorithm"], s["costs"]["rounds"]["mean"]) for s in found["standings"]] == [
+    assert [
+        (s["method"], s["algorithm"], s["costs"]["rounds"]["mean"]) for s in found["standings"]
+    ] == [
         ("bpr", "bpr", 2),
         ("popular", "popular", 1),
         ("long", "bpr", 5),
@@ -181,11 +223,16 @@ def test_settings_for_all_and_for_one(coterie: Command, tmp_path: Path) -> None:
 
 def test_an_experiment_file_is_a_method(coterie: Command, tmp_path: Path) -> None:
     """Its algorithm and the settings that are the algorithm's; what it is compared on is said by the comparison."""
-    (tmp_path / "mine.yaml").write_text("algorithm: bpr\nepochs: 4\ndataset: ml-100k\nseed: 7\nprotocol: full\n")
+    (tmp_path / "mine.yaml").write_text(
+        "algorithm: bpr\nepochs: 4\ndataset: ml-100k\nseed: 7\nprotocol: full\n"
+    )
     arguments = ["compare", "mine.yaml", "again=mine.yaml", *SMALL, *KEPT, "--seeds", "1", "--json"]
     found = result_of(coterie(*arguments, "--set", "again.epochs=2"))
     assert (found["dataset"], found["protocol"], found["seeds"]) == ("synthetic", "loo-50", [0])
-    assert [(s["method"], s["costs"]["rounds"]["mean"]) for s in found["standings"]] == [("mine", 4), ("again", 2)]
+    assert [(s["method"], s["costs"]["rounds"]["mean"]) for s in found["standings"]] == [
+        ("mine", 4),
+        ("again", 2),
+    ]
 
 
 def test_a_comparison_may_be_written_over_an_earlier_one_and_over_nothing_else(
@@ -200,9 +247,13 @@ def test_a_comparison_may_be_written_over_an_earlier_one_and_over_nothing_else(
     assert [p.name for p in (tmp_path / "other").iterdir()] == ["thesis.txt"]
 
 
-def test_a_real_comparison_finds_a_real_difference(coterie: Command, real_data: Callable[..., None]) -> None:
+def test_a_real_comparison_finds_a_real_difference(
+    coterie: Command, real_data: Callable[..., None]
+) -> None:
     real_data("ml-100k", "u.data", "ml-100k.inter")
-    found = result_of(coterie("compare", "popular", "random", "-d", "ml-100k", "--seeds", "2", *KEPT, "--json"))
+    found = result_of(
+        coterie("compare", "popular", "random", "-d", "ml-100k", "--seeds", "2", *KEPT, "--json")
+    )
     assert found["tested_users"] == 943
     hits = next(test for test in found["tests"] if test["metric"] == "HR@10")
     assert hits["difference"] == pytest.approx(0.41, abs=0.03)  # 0.60 and 0.19, docs/baselines.md
@@ -213,7 +264,9 @@ def test_a_real_comparison_finds_a_real_difference(coterie: Command, real_data: 
 # ---- interrupted
 
 
-def test_interrupted_comparison_says_how_to_go_on_and_goes_on(coterie: Command, tmp_path: Path) -> None:
+def test_interrupted_comparison_says_how_to_go_on_and_goes_on(
+    coterie: Command, tmp_path: Path
+) -> None:
     endless = ["--set", "bpr.epochs=10000000", "--set", "bpr.evaluate_every=5"]
     arguments = ["compare", "popular", "bpr", "--seeds", "1", *SMALL, *KEPT]
     process = start(*arguments, *endless, cwd=tmp_path)
@@ -224,7 +277,9 @@ def test_interrupted_comparison_says_how_to_go_on_and_goes_on(coterie: Command, 
     finally:
         process.kill()
     assert process.returncode == 130, err
-    assert "interrupted: 1 of 2 runs were finished and are kept. Go on with the same command." in err
+    assert (
+        "interrupted: 1 of 2 runs were finished and are kept. Go on with the same command." in err
+    )
     assert "Traceback" not in err
     done = coterie(*arguments, "--set", "bpr.epochs=2")
     assert done.code == 0, done.err
@@ -243,23 +298,48 @@ def wait_for_cells(place: Path, n: int) -> None:
 
 MISTAKES = [
     (["gmff"], "unknown algorithm 'gmff'. Did you mean 'gmf'?"),
-    (["gmf", "gmf"], "method 'gmf' stands more than once; expected different ones. Tell methods apart by LABEL=NAME."),
-    (["gmf", "--set", "gmff.epochs=2"], "unknown method 'gmff' in --set gmff.epochs. Did you mean 'gmf'?"),
+    (
+        ["gmf", "gmf"],
+        "method 'gmf' stands more than once; expected different ones. Tell methods apart by LABEL=NAME.",
+    ),
+    (
+        ["gmf", "--set", "gmff.epochs=2"],
+        "unknown method 'gmff' in --set gmff.epochs. Did you mean 'gmf'?",
+    ),
     (["gmf", "bpr", "--set", "epoch=2"], "Did you mean 'epochs'?"),
-    (["popular", "--set", "epochs=2"], "unknown setting 'epochs' (value 2): no method of the plan has it."),
+    (
+        ["popular", "--set", "epochs=2"],
+        "unknown setting 'epochs' (value 2): no method of the plan has it.",
+    ),
     (["popular", "gmf", "--set", "popular.epochs=2"], "popular: unknown setting 'epochs'"),
-    (["gmf", "--set", "seed=2"], "setting 'seed' is 2, but the plan as a whole says that. Use --seeds."),
-    (["gmf", "bpr", "--set", "bpr.candidates=9"], "setting 'candidates' is 9 for bpr and 50 for gmf;"),
-    (["gmf", "bpr", "--set", "bpr.validation=true"], "expected one value for all methods that are compared"),
+    (
+        ["gmf", "--set", "seed=2"],
+        "setting 'seed' is 2, but the plan as a whole says that. Use --seeds.",
+    ),
+    (
+        ["gmf", "bpr", "--set", "bpr.candidates=9"],
+        "setting 'candidates' is 9 for bpr and 50 for gmf;",
+    ),
+    (
+        ["gmf", "bpr", "--set", "bpr.validation=true"],
+        "expected one value for all methods that are compared",
+    ),
     (["gmf", "--dataset", "ml100k"], "unknown dataset 'ml100k'"),
     (["gmf", "--protocol", "loo50"], "unknown protocol 'loo50'"),
     (["none.yaml"], "none.yaml: does not exist"),
-    (["gmf", "--set", "learning_rate=1e30"], "gmf on synthetic, seed 0: training diverged at round 1"),
+    (
+        ["gmf", "--set", "learning_rate=1e30"],
+        "gmf on synthetic, seed 0: training diverged at round 1",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("arguments", "complaint"), MISTAKES, ids=[" ".join(m[0]) for m in MISTAKES])
-def test_mistake_is_one_line(coterie: Command, tmp_path: Path, arguments: list[str], complaint: str) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "complaint"), MISTAKES, ids=[" ".join(m[0]) for m in MISTAKES]
+)
+def test_mistake_is_one_line(
+    coterie: Command, tmp_path: Path, arguments: list[str], complaint: str
+) -> None:
     data = [] if "--dataset" in arguments else SMALL
     line = coterie("compare", *arguments, *data, "--seeds", "1", *KEPT, "-q").error
     assert complaint in line
@@ -278,23 +358,44 @@ def test_help_explains(coterie: Command, command: str) -> None:
 # ---- tune
 
 
-def test_tune_prints_the_winner_and_writes_it_as_an_experiment(coterie: Command, tmp_path: Path) -> None:
+def test_tune_prints_the_winner_and_writes_it_as_an_experiment(
+    coterie: Command, tmp_path: Path
+) -> None:
     held = ["--set", "embedding_size=4", "--set", "evaluate_every=1"]
-    done = coterie("tune", "gmf", "--trials", "3", "--finalists", "0", *QUICK, *held, "--write", "found/gmf.yaml")
+    done = coterie(
+        "tune",
+        "gmf",
+        "--trials",
+        "3",
+        "--finalists",
+        "0",
+        *QUICK,
+        *held,
+        "--write",
+        "found/gmf.yaml",
+    )
     assert done.code == 0, done.err
     places = [json.loads(path.read_text()) for path in (tmp_path / "cells").rglob("result.json")]
     best = max(places, key=lambda result: result["value"])
     shown = {row[0]: row[1:] for row in rows_of(done.out)}
-    assert shown["NDCG@10"] == [f"{value:.4f}" for value in sorted((r["value"] for r in places), reverse=True)]
+    assert shown["NDCG@10"] == [
+        f"{value:.4f}" for value in sorted((r["value"] for r in places), reverse=True)
+    ]
     assert (shown["epochs"][0], shown["embedding_size"][0]) == (str(best["best_round"]), "4")
     assert "run it: coterie run found/gmf.yaml" in done.out
     written = yaml.safe_load((tmp_path / "found" / "gmf.yaml").read_text())
-    assert (written["algorithm"], written["epochs"], written["n_users"]) == ("gmf", best["best_round"], 60)
+    assert (written["algorithm"], written["epochs"], written["n_users"]) == (
+        "gmf",
+        best["best_round"],
+        60,
+    )
     assert result_of(coterie("run", "found/gmf.yaml", "--json"))["rounds"] == best["best_round"]
 
 
 def test_tune_with_json_prints_one_object(coterie: Command) -> None:
-    done = coterie("tune", "ease", "--trials", "3", "--finalists", "2", "--seeds", "2", *SMALL, *KEPT, "--json")
+    done = coterie(
+        "tune", "ease", "--trials", "3", "--finalists", "2", "--seeds", "2", *SMALL, *KEPT, "--json"
+    )
     found = result_of(done)
     assert done.err == ""
     assert (found["algorithm"], found["metric"], len(found["ranking"])) == ("ease", "NDCG@10", 2)
@@ -305,12 +406,17 @@ def test_tune_with_json_prints_one_object(coterie: Command) -> None:
 TUNE_MISTAKES = [
     (["popular"], "algorithm 'popular' has no search space; expected one of"),
     (["fedfsat"], "unknown algorithm 'fedfsat'. Did you mean 'fedfast'?"),
-    (["gmf", "--write", "winner.txt"], "--write winner.txt is no experiment file; expected a name that ends in .yaml."),
+    (
+        ["gmf", "--write", "winner.txt"],
+        "--write winner.txt is no experiment file; expected a name that ends in .yaml.",
+    ),
     (["gmf", "--set", "learning_rat=1"], "Did you mean 'learning_rate'?"),
     (["ease", "--set", "embedding_size=4"], "unknown setting 'embedding_size' (value 4)"),
 ]
 
 
-@pytest.mark.parametrize(("arguments", "complaint"), TUNE_MISTAKES, ids=[" ".join(m[0]) for m in TUNE_MISTAKES])
+@pytest.mark.parametrize(
+    ("arguments", "complaint"), TUNE_MISTAKES, ids=[" ".join(m[0]) for m in TUNE_MISTAKES]
+)
 def test_tuning_mistake_is_one_line(coterie: Command, arguments: list[str], complaint: str) -> None:
     assert complaint in coterie("tune", *arguments, *SMALL, *KEPT, "-q").error

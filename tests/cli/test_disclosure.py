@@ -16,7 +16,9 @@ WARNING = "pi is a disclosure rate, not a privacy guarantee."
 @pytest.fixture(scope="session")
 def disclosing_run(place: Path) -> Path:
     folder = place / "pfpl"
-    done = call_apart("run", "pfpl+", *SMALL, "--set", "epochs=2", "--json", "--out", folder, cwd=place)
+    done = call_apart(
+        "run", "pfpl+", *SMALL, "--set", "epochs=2", "--json", "--out", folder, cwd=place
+    )
     assert done.code == 0, done.err
     return folder
 
@@ -25,7 +27,11 @@ def test_prints_a_table_and_leaves_two_files(coterie: Command, disclosing_run: P
     before = (disclosing_run / "result.json").read_bytes()
     done = coterie("disclosure", disclosing_run, "--rounds", "1,5")
     assert done.code == 0, done.err
-    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in done.out.splitlines() if line[:1] == "│"]
+    rows = [
+        [cell.strip() for cell in line.strip("│").split("│")]
+        for line in done.out.splitlines()
+        if line[:1] == "│"
+    ]
     assert [row[:2] for row in rows[:2]] == [["1", "bias-sign"], ["1", "factor-sign"]]
     assert [row[3].split("/")[0] for row in rows if row[1] == "bias-sign"] == ["1.000", "1.000"]
     assert WARNING in done.out
@@ -51,7 +57,9 @@ def test_quiet_leaves_the_warning_standing(coterie: Command, disclosing_run: Pat
     assert "popular's:" not in done.out
 
 
-def test_fits_a_screen_of_eighty_columns(disclosing_run: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fits_a_screen_of_eighty_columns(
+    disclosing_run: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     done = call_apart("disclosure", disclosing_run, "--rounds", "1", "--quiet", cwd=place)
     drawn = [line for line in done.out.splitlines() if line[:1] in ("│", "┃")]

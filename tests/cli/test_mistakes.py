@@ -26,7 +26,9 @@ MEANT = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "kind", "wrong", "right"), MEANT, ids=[" ".join(m[0]) for m in MEANT])
+@pytest.mark.parametrize(
+    ("arguments", "kind", "wrong", "right"), MEANT, ids=[" ".join(m[0]) for m in MEANT]
+)
 def test_unknown_name_gets_a_suggestion(
     coterie: Command, arguments: list[str], kind: str, wrong: str, right: str
 ) -> None:
@@ -41,12 +43,16 @@ def test_name_far_from_all_gets_the_names_there_are(coterie: Command) -> None:
 
 
 def test_setting_of_another_algorithm_is_unknown_here(coterie: Command) -> None:
-    assert coterie("run", "popular", "--set", "learning_rate=1").error.startswith("unknown setting 'learning_rate'")
+    assert coterie("run", "popular", "--set", "learning_rate=1").error.startswith(
+        "unknown setting 'learning_rate'"
+    )
 
 
 def test_settings_of_made_up_data_are_unknown_for_a_file(coterie: Command, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("user_id,item_id\n1,2\n")
-    assert coterie("run", "popular", "-d", "a.csv", "--set", "n_users=9").error.startswith("unknown setting 'n_users'")
+    assert coterie("run", "popular", "-d", "a.csv", "--set", "n_users=9").error.startswith(
+        "unknown setting 'n_users'"
+    )
 
 
 def test_unknown_user(coterie: Command, bpr_run: Path) -> None:
@@ -142,7 +148,9 @@ def test_experiment_file_that_is_not_text(coterie: Command, tmp_path: Path) -> N
 
 
 def test_data_file_that_is_not_there(coterie: Command) -> None:
-    assert coterie("run", "popular", "--dataset", "none.csv").error.startswith("none.csv: does not exist")
+    assert coterie("run", "popular", "--dataset", "none.csv").error.startswith(
+        "none.csv: does not exist"
+    )
     assert coterie("data", "describe", "none.csv").error.startswith("none.csv: does not exist")
 
 
@@ -160,8 +168,21 @@ def test_patience_without_validation(coterie: Command, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["bpr", "gmf"])
-def test_diverging_training_is_said_with_its_round(coterie: Command, tmp_path: Path, algorithm: str) -> None:
-    done = coterie("run", algorithm, *SMALL, "--set", "learning_rate=1e30", "--set", "epochs=3", "-q", "-o", "gone")
+def test_diverging_training_is_said_with_its_round(
+    coterie: Command, tmp_path: Path, algorithm: str
+) -> None:
+    done = coterie(
+        "run",
+        algorithm,
+        *SMALL,
+        "--set",
+        "learning_rate=1e30",
+        "--set",
+        "epochs=3",
+        "-q",
+        "-o",
+        "gone",
+    )
     assert "training diverged at round 1" in done.error
     assert "learning_rate" in done.error
     assert done.out == ""
@@ -194,14 +215,18 @@ def test_folder_that_holds_no_run(coterie: Command, tmp_path: Path, command: lis
 
 
 @pytest.mark.parametrize("command", NEED_A_RUN, ids=lambda c: c[0])
-def test_file_in_place_of_a_run_folder(coterie: Command, tmp_path: Path, command: list[str]) -> None:
+def test_file_in_place_of_a_run_folder(
+    coterie: Command, tmp_path: Path, command: list[str]
+) -> None:
     (tmp_path / "file").write_text("")
     line = coterie(*(part.format("file") for part in command)).error
     assert "file is not a run folder" in line
     assert "does not exist" not in line, "it does"
 
 
-def test_run_without_its_config_cannot_be_judged_again(coterie: Command, bpr_run: Path, tmp_path: Path) -> None:
+def test_run_without_its_config_cannot_be_judged_again(
+    coterie: Command, bpr_run: Path, tmp_path: Path
+) -> None:
     shutil.copytree(bpr_run, tmp_path / "copy")
     (tmp_path / "copy" / "config.yaml").unlink()
     line = coterie("evaluate", "copy").error
@@ -231,7 +256,9 @@ def test_mistyped_command_gets_one_suggestion(coterie: Command) -> None:
     assert done.err.count("Did you mean") == 1
 
 
-def test_interrupt_before_training_says_so(coterie: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_before_training_says_so(
+    coterie: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 

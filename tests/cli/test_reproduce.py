@@ -55,7 +55,11 @@ def test_a_quick_look(tmp_path: Path, name: str, item: str) -> None:
     assert any("not at hand" in text for text in found["items"][0]["absent"])
     assert "A quick look" in (place / "report.html").read_text()
     assert "synthetic" in (place / "report.md").read_text()
-    assert len(list((place / "figures").glob("*.png"))) == len(list((place / "figures").glob("*.svg"))) > 0
+    assert (
+        len(list((place / "figures").glob("*.png")))
+        == len(list((place / "figures").glob("*.svg")))
+        > 0
+    )
     began = time.monotonic()
     assert call_apart(*arguments, cwd=tmp_path).out == out
     assert time.monotonic() - began < 30, "a second run reads what there is"
@@ -74,4 +78,6 @@ def test_what_was_interrupted_goes_on_with_the_same_command(tmp_path: Path) -> N
     done = call_apart(*arguments, cwd=tmp_path)
     assert done.code == 0, done.err
     assert f"{len(kept)} of 6 runs are there already" in done.err
-    assert all(path.stat().st_mtime_ns == then for path, then in kept.items()), "no finished run is run again"
+    assert all(path.stat().st_mtime_ns == then for path, then in kept.items()), (
+        "no finished run is run again"
+    )

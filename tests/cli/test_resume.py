@@ -13,7 +13,16 @@ import numpy as np
 import pytest
 from calling import SMALL, Done, call_apart, start
 
-LONG = ["--set", "rounds=300", "--set", "evaluate_every=10", "--set", "n_users=600", "--set", "n_items=300"]
+LONG = [
+    "--set",
+    "rounds=300",
+    "--set",
+    "evaluate_every=10",
+    "--set",
+    "n_users=600",
+    "--set",
+    "n_items=300",
+]
 
 
 def wait_for(file: Path, process: subprocess.Popen[str]) -> None:
@@ -44,7 +53,16 @@ def outcome(folder: Path) -> tuple[bytes, bytes, list[dict[str, Any]], dict[str,
 
 def test_ctrl_c_says_how_to_go_on_and_the_checkpoint_answers(tmp_path):
     """While it runs nobody else may write; after Ctrl-C it exits with 130, and what it learned can be used."""
-    endless = [*SMALL, "--set", "rounds=1000000", "--set", "evaluate_every=1000", "--quiet", "--out", "stopped"]
+    endless = [
+        *SMALL,
+        "--set",
+        "rounds=1000000",
+        "--set",
+        "evaluate_every=1000",
+        "--quiet",
+        "--out",
+        "stopped",
+    ]
     process = start("run", "fedfast", *endless, cwd=tmp_path)
     folder = tmp_path / "stopped"
     wait_for(folder / "checkpoint.npz", process)
@@ -52,7 +70,10 @@ def test_ctrl_c_says_how_to_go_on_and_the_checkpoint_answers(tmp_path):
     assert "stopped is being written by another process" in busy.error
     done = stopped(process, signal.SIGINT)
     assert done.code == 130
-    assert done.err.strip() == "interrupted: stopped holds what was done so far. Go on with: coterie resume stopped"
+    assert (
+        done.err.strip()
+        == "interrupted: stopped holds what was done so far. Go on with: coterie resume stopped"
+    )
     assert "Traceback" not in done.err
     assert not (folder / "result.json").exists()
     found = call_apart("recommend", "stopped", "--user", "1", "-n", "3", "--json", cwd=tmp_path)
@@ -66,7 +87,9 @@ def test_what_cannot_be_resumed_says_why(tmp_path, coterie):
 
 
 def test_a_finished_run_has_nothing_left_to_do(coterie, tmp_path):
-    assert coterie("run", "fedavg", *SMALL, "--set", "rounds=2", "--out", "done", "--quiet").code == 0
+    assert (
+        coterie("run", "fedavg", *SMALL, "--set", "rounds=2", "--out", "done", "--quiet").code == 0
+    )
     before = {file.name: file.read_bytes() for file in (tmp_path / "done").iterdir()}
     again = coterie("resume", "done")
     assert again.code == 0
@@ -109,7 +132,17 @@ def test_kill_at_any_moment_and_resume_is_the_run_without_it(trial, undisturbed,
 @pytest.mark.slow
 def test_ctrl_c_at_any_moment_and_resume_is_the_run_without_it(undisturbed, tmp_path):
     expected, takes = undisturbed
-    process = start("run", "fedfast", *LONG, "--set", "checkpoint_every=2", "--quiet", "--out", "run", cwd=tmp_path)
+    process = start(
+        "run",
+        "fedfast",
+        *LONG,
+        "--set",
+        "checkpoint_every=2",
+        "--quiet",
+        "--out",
+        "run",
+        cwd=tmp_path,
+    )
     wait_for(tmp_path / "run" / "checkpoint.npz", process)
     time.sleep(np.random.default_rng().uniform(0, takes / 5))
     assert stopped(process, signal.SIGINT).code == 130

@@ -10,7 +10,16 @@ import pytest
 
 from coterie.cli.main import main
 
-SMALL = ["--set", "n_users=60", "--set", "n_items=90", "--set", "mean_interactions=9", "--set", "n_groups=3"]
+SMALL = [
+    "--set",
+    "n_users=60",
+    "--set",
+    "n_items=90",
+    "--set",
+    "mean_interactions=9",
+    "--set",
+    "n_groups=3",
+]
 
 
 @pytest.fixture
@@ -32,7 +41,9 @@ def coterie(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 
 
 def test_rounds_and_device_are_settings(coterie):
-    code, out, err = coterie("run", "fedfast", *SMALL, "--rounds", "3", "--device", "cpu", "--out", "run", "--json")
+    code, out, err = coterie(
+        "run", "fedfast", *SMALL, "--rounds", "3", "--device", "cpu", "--out", "run", "--json"
+    )
     assert code == 0, err
     assert json.loads(out)["rounds"] == 3
     text = Path("run/config.yaml").read_text()
@@ -42,7 +53,16 @@ def test_rounds_and_device_are_settings(coterie):
 
 def test_set_and_options_speak_of_the_same_thing(coterie):
     code, out, err = coterie(
-        "run", "fedavg", *SMALL, "--set", "rounds=2", "--set", "batch_size=5", "--set", "optimizer=adam", "--json"
+        "run",
+        "fedavg",
+        *SMALL,
+        "--set",
+        "rounds=2",
+        "--set",
+        "batch_size=5",
+        "--set",
+        "optimizer=adam",
+        "--json",
     )
     assert code == 0, err
     assert json.loads(out)["rounds"] == 2
@@ -55,7 +75,9 @@ def test_an_unknown_device_is_refused(coterie):
     assert "'cpu' or 'cuda'" in err
 
 
-@pytest.mark.parametrize(("key", "value"), [("batch_size", "0"), ("optimizer", "adamw"), ("rounds", "0")])
+@pytest.mark.parametrize(
+    ("key", "value"), [("batch_size", "0"), ("optimizer", "adamw"), ("rounds", "0")]
+)
 def test_values_out_of_range_are_refused(coterie, key, value):
     code, _, err = coterie("run", "fedfast", "--set", f"{key}={value}")
     assert code == 2
@@ -67,7 +89,9 @@ def test_a_gpu_that_is_not_there_is_said_before_anything_is_trained(coterie, mon
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     code, _, err = coterie("run", "fedfast", *SMALL, "--device", "cuda", "--quiet")
     assert code == 2
-    assert err.splitlines()[-1].startswith("error: setting 'device' is 'cuda', but PyTorch finds no GPU here")
+    assert err.splitlines()[-1].startswith(
+        "error: setting 'device' is 'cuda', but PyTorch finds no GPU here"
+    )
 
 
 def test_a_centralised_algorithm_has_no_rounds(coterie):

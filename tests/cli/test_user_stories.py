@@ -22,11 +22,16 @@ def arrays(folder: Path) -> dict[str, np.ndarray]:
 
 
 def same_arrays(one: Path, other: Path) -> bool:
-    a, b = arrays(one), arrays(other)
-    return a.keys() == b.keys() and all(a[n].tobytes() == b[n].tobytes() and a[n].dtype == b[n].dtype for n in a)
+    a = arrays(one)
+    b = arrays(other)
+    return a.keys() == b.keys() and all(
+        a[n].tobytes() == b[n].tobytes() and a[n].dtype == b[n].dtype for n in a
+    )
 
 
-def test_json_is_one_object_on_standard_output_and_nothing_else(json_run: tuple[Done, Path]) -> None:
+def test_json_is_one_object_on_standard_output_and_nothing_else(
+    json_run: tuple[Done, Path],
+) -> None:
     done, folder = json_run
     assert (done.code, done.err) == (0, "")
     assert done.out.endswith("}\n")
@@ -59,7 +64,8 @@ def test_metrics_have_the_names_others_rely_on(json_run: tuple[Done, Path]) -> N
 
 def test_config_of_a_run_repeats_it_bit_for_bit(bpr_run: Path, place: Path) -> None:
     done = call_apart("run", bpr_run / "config.yaml", "--json", "--out", place / "again", cwd=place)
-    first, again = json.loads((bpr_run / "result.json").read_text()), json.loads(done.out)
+    first = json.loads((bpr_run / "result.json").read_text())
+    again = json.loads(done.out)
     assert same_arrays(bpr_run, place / "again")
     assert (first["metrics"], first["full"]) == (again["metrics"], again["full"])
     assert (bpr_run / "users.csv").read_bytes() == (place / "again" / "users.csv").read_bytes()
@@ -68,11 +74,15 @@ def test_config_of_a_run_repeats_it_bit_for_bit(bpr_run: Path, place: Path) -> N
 
 def test_mistake_is_one_line_and_exit_code_2(place: Path) -> None:
     done = call_apart("run", "bpr", "--set", "embeding_size=3", cwd=place)
-    assert done == Done(2, "", "error: unknown setting 'embeding_size' (value 3). Did you mean 'embedding_size'?\n")
+    assert done == Done(
+        2, "", "error: unknown setting 'embeding_size' (value 3). Did you mean 'embedding_size'?\n"
+    )
 
 
 def test_interrupted_run_says_how_to_go_on_and_can_start_again(tmp_path: Path) -> None:
-    folder = tmp_path / "a folder with quite a long name, as temporary folders of many systems have them"
+    folder = (
+        tmp_path / "a folder with quite a long name, as temporary folders of many systems have them"
+    )
     process = start("run", "bpr", *SMALL, *LONG, "--out", folder, cwd=tmp_path)
     try:
         wait_for(folder / "metrics.jsonl")
@@ -84,7 +94,9 @@ def test_interrupted_run_says_how_to_go_on_and_can_start_again(tmp_path: Path) -
     assert "Traceback" not in err
     assert "interrupted" in err
     assert f"coterie resume {folder}" in err, "the command stands on one line, to be copied"
-    done = call_apart("run", folder / "config.yaml", "--set", "epochs=2", "--json", "--out", "b", cwd=tmp_path)
+    done = call_apart(
+        "run", folder / "config.yaml", "--set", "epochs=2", "--json", "--out", "b", cwd=tmp_path
+    )
     assert done.code == 0, done.err
     assert json.loads(done.out)["rounds"] == 2
 

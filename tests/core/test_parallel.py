@@ -16,7 +16,9 @@ def _keep_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.integers(1, 5), st.lists(st.integers(0, 50), max_size=60), st.integers(1, 40), st.booleans())
+@given(
+    st.integers(1, 5), st.lists(st.integers(0, 50), max_size=60), st.integers(1, 40), st.booleans()
+)
 def test_every_row_is_worked_on_once(threads, loads, smallest, weighted):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COTERIE_THREADS", str(threads))
@@ -49,7 +51,8 @@ def test_a_failure_in_any_range_reaches_the_caller(bad):
 def test_nobody_works_on_after_a_failure_was_reported():
     from threading import Event
 
-    slow_began, done = Event(), []
+    slow_began = Event()
+    done = []
 
     def work(first: int, last: int) -> None:
         if first == 0:

@@ -26,13 +26,17 @@ def test_cache_folder_of_each_platform(monkeypatch: pytest.MonkeyPatch, tmp_path
         assert cache_folder() == expected
 
 
-def test_cache_folder_follows_the_usual_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_cache_folder_follows_the_usual_variable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "c"))
     assert cache_folder() == tmp_path / "c" / "coterie"
 
 
-def test_data_folder_is_the_one_named_else_in_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_data_folder_is_the_one_named_else_in_the_cache(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("COTERIE_DATA", "~/my data")
     assert data_folder() == tmp_path / "my data"
@@ -85,7 +89,9 @@ def test_brackets_in_a_label_are_no_markup(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_brackets_in_a_table_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
-    screen.show_table(["item", "text"], [["1", "Alien [Director's cut]"], ["2", "[bold]x[/nonsense]"]])
+    screen.show_table(
+        ["item", "text"], [["1", "Alien [Director's cut]"], ["2", "[bold]x[/nonsense]"]]
+    )
     text = capsys.readouterr().out
     assert "Alien [Director's cut]" in text
     assert "[bold]x[/nonsense]" in text

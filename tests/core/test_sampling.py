@@ -24,7 +24,9 @@ MANY = 30_000
 seeds = st.integers(0, 2**32)
 several_limits = st.lists(st.integers(0, 12), max_size=6)
 some_histories = st.integers(1, 12).flatmap(
-    lambda n_items: st.tuples(st.just(n_items), st.lists(st.sets(st.integers(0, n_items - 1)), min_size=1, max_size=5))
+    lambda n_items: st.tuples(
+        st.just(n_items), st.lists(st.sets(st.integers(0, n_items - 1)), min_size=1, max_size=5)
+    )
 )
 History = tuple[int, list[set[int]]]
 
@@ -82,13 +84,19 @@ def test_in_turn_takes_numbers_out_of_a_bag(limits: list[int], n: int, seed: int
     keys = keys_of(len(limits), seed)
     drawn = in_turn(longs(limits), n, keys)
     assert drawn.shape == (len(limits), n)
-    assert drawn.tolist() == [slowly_in_turn(limit, n, int(key)) for limit, key in zip(limits, keys, strict=True)]
+    assert drawn.tolist() == [
+        slowly_in_turn(limit, n, int(key)) for limit, key in zip(limits, keys, strict=True)
+    ]
 
 
 @settings(deadline=None, max_examples=200)
 @given(several_limits, st.integers(0, 15), seeds)
-def test_in_turn_draws_distinct_numbers_and_all_where_there_are_fewer(limits: list[int], n: int, seed: int) -> None:
-    for limit, row in zip(limits, in_turn(longs(limits), n, keys_of(len(limits), seed)).tolist(), strict=True):
+def test_in_turn_draws_distinct_numbers_and_all_where_there_are_fewer(
+    limits: list[int], n: int, seed: int
+) -> None:
+    for limit, row in zip(
+        limits, in_turn(longs(limits), n, keys_of(len(limits), seed)).tolist(), strict=True
+    ):
         found = present(row)
         assert len(found) == len(set(found)) == min(n, limit)
         assert set(found) <= set(range(limit))
@@ -135,7 +143,9 @@ def test_a_set_equals_the_slow_twin_and_is_one(limits: list[int], n: int, seed: 
     keys = keys_of(len(limits), seed)
     drawn = a_set(longs(limits), n, keys)
     assert drawn.shape == (len(limits), n)
-    assert drawn.tolist() == [slowly_a_set(limit, n, int(key)) for limit, key in zip(limits, keys, strict=True)]
+    assert drawn.tolist() == [
+        slowly_a_set(limit, n, int(key)) for limit, key in zip(limits, keys, strict=True)
+    ]
     for limit, row in zip(limits, drawn.tolist(), strict=True):
         found = present(row)
         assert len(found) == len(set(found)) == min(n, limit)
@@ -145,15 +155,20 @@ def test_a_set_equals_the_slow_twin_and_is_one(limits: list[int], n: int, seed: 
 @pytest.mark.parametrize(("limit", "n"), [(5, 1), (5, 2), (6, 3), (7, 6)])
 def test_every_set_is_as_likely(limit: int, n: int) -> None:
     drawn = a_set(np.full(MANY, limit), n, keys_of(MANY))
-    assert evenly((tuple(sorted(row)) for row in drawn.tolist()), itertools.combinations(range(limit), n))
+    assert evenly(
+        (tuple(sorted(row)) for row in drawn.tolist()), itertools.combinations(range(limit), n)
+    )
 
 
 # A stream of one's own
 
 
 @pytest.mark.parametrize("draw", [in_turn, a_set])
-def test_a_row_depends_on_its_own_limit_and_key_alone(draw: Callable[[Longs, int, Keys], Longs]) -> None:
-    limits, keys = longs([9, 3, 0, 12, 4, 9]), keys_of(6)
+def test_a_row_depends_on_its_own_limit_and_key_alone(
+    draw: Callable[[Longs, int, Keys], Longs],
+) -> None:
+    limits = longs([9, 3, 0, 12, 4, 9])
+    keys = keys_of(6)
     whole = draw(limits, 4, keys)
     for which in ([0], [5, 0], [4, 3, 2, 1], [1, 1], []):
         np.testing.assert_array_equal(draw(limits[which], 4, keys[which]), whole[which])
@@ -165,7 +180,9 @@ def test_a_row_depends_on_its_own_limit_and_key_alone(draw: Callable[[Longs, int
 
 @settings(deadline=None, max_examples=150)
 @given(some_histories, st.integers(0, 15), seeds)
-def test_negatives_are_distinct_and_unseen_and_as_many_as_there_are(case: History, n: int, seed: int) -> None:
+def test_negatives_are_distinct_and_unseen_and_as_many_as_there_are(
+    case: History, n: int, seed: int
+) -> None:
     n_items, seen = case
     users = np.arange(len(seen), dtype=np.int32)
     drawn = unseen_items(histories(seen), users, n_items, n, keys_of(len(seen), seed))
@@ -207,7 +224,9 @@ def slowly_unseen(had: set[int], n_items: int, n: int, key: int) -> list[int]:
 
 @settings(deadline=None, max_examples=200)
 @given(some_histories, st.data(), seeds)
-def test_many_unseen_items_are_those_with_the_lowest_lots(case: History, data: st.DataObject, seed: int) -> None:
+def test_many_unseen_items_are_those_with_the_lowest_lots(
+    case: History, data: st.DataObject, seed: int
+) -> None:
     n_items, seen = case
     wanted = data.draw(st.lists(st.integers(0, 15), min_size=len(seen), max_size=len(seen)))
     keys = keys_of(len(seen), seed)
@@ -223,18 +242,28 @@ def test_many_unseen_items_are_those_with_the_lowest_lots(case: History, data: s
 
 
 def test_nobody_draws_nothing() -> None:
-    nobody, none = np.empty(0, np.int32), histories([])
+    nobody = np.empty(0, np.int32)
+    none = histories([])
     assert many_unseen_items(none, nobody, 5, longs([]), keys_of(0)).shape == (0, 0)
     assert unseen_items(none, nobody, 5, 3, keys_of(0)).shape == (0, 3)
-    assert in_turn(longs([]), 3, keys_of(0)).shape == a_set(longs([]), 3, keys_of(0)).shape == (0, 3)
+    assert (
+        in_turn(longs([]), 3, keys_of(0)).shape == a_set(longs([]), 3, keys_of(0)).shape == (0, 3)
+    )
 
 
-def test_everybody_draws_alike_alone_and_in_a_crowd_of_several_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everybody_draws_alike_alone_and_in_a_crowd_of_several_chunks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     chunk = 40
-    n_users, n_items, rng = 2 * chunk + 50, 9, np.random.default_rng(1)
+    n_users = 2 * chunk + 50
+    n_items = 9
+    rng = np.random.default_rng(1)
     monkeypatch.setattr(draws, "CELLS", chunk * n_items)
-    rows = histories([rng.permutation(n_items)[: rng.integers(0, n_items + 1)].tolist() for _ in range(n_users)])
-    wanted, keys = rng.integers(0, n_items, n_users), keys_of(n_users)
+    rows = histories(
+        [rng.permutation(n_items)[: rng.integers(0, n_items + 1)].tolist() for _ in range(n_users)]
+    )
+    wanted = rng.integers(0, n_items, n_users)
+    keys = keys_of(n_users)
     crowd = many_unseen_items(rows, np.arange(n_users), n_items, wanted, keys)
     for user in [0, 1, chunk - 1, chunk, chunk + 1, 2 * chunk - 1, 2 * chunk, n_users - 1]:
         alone = many_unseen_items(rows, longs([user]), n_items, wanted[[user]], keys[[user]])
@@ -254,19 +283,28 @@ def test_every_ordered_pair_of_many_unseen_items_is_as_likely() -> None:
 
 
 def negatives_of(candidates: Candidates) -> list[list[int]]:
-    return [present(row[n:]) for row, n in zip(candidates.items.tolist(), candidates.relevant.tolist(), strict=True)]
+    return [
+        present(row[n:])
+        for row, n in zip(candidates.items.tolist(), candidates.relevant.tolist(), strict=True)
+    ]
 
 
 @pytest.mark.parametrize("n", [1, 10, 40])
-def test_every_held_out_item_has_its_negatives_or_all_there_are(people: Interactions, n: int) -> None:
+def test_every_held_out_item_has_its_negatives_or_all_there_are(
+    people: Interactions, n: int
+) -> None:
     parts = split(people, "temporal", 0.2, seed=0)
-    held, known = parts.test.rows, parts.everything()
+    held = parts.test.rows
+    known = parts.everything()
     candidates = sample(parts.test, known, n, seed=1, for_each_item=True)
     assert candidates.users.tolist() == np.flatnonzero(held.counts).tolist()
     assert candidates.relevant.tolist() == held.counts_of(candidates.users).tolist()
     all_there_are = 0
-    for user, row, negatives in zip(candidates.users, candidates.items, negatives_of(candidates), strict=True):
-        free, asked = people.n_items - len(known.of(user)), n * len(held.of(user))
+    for user, row, negatives in zip(
+        candidates.users, candidates.items, negatives_of(candidates), strict=True
+    ):
+        free = people.n_items - len(known.of(user))
+        asked = n * len(held.of(user))
         assert row[: len(held.of(user))].tolist() == held.of(user).tolist()
         assert len(set(negatives)) == len(negatives) == min(asked, free)
         assert not set(negatives) & set(known.of(user).tolist())
@@ -277,7 +315,8 @@ def test_every_held_out_item_has_its_negatives_or_all_there_are(people: Interact
 def test_candidates_for_every_item_are_everybodys_own(people: Interactions) -> None:
     """Whoever else is tested, and however many items the others hold out; another seed and another part draw others."""
     parts = split(people, "temporal", 0.2, seed=0)
-    known, n = parts.everything(), parts.test.rows.counts
+    known = parts.everything()
+    n = parts.test.rows.counts
     few = parts.test.select(n[parts.test.users] <= np.median(n[n > 0]))
     whole, some, seed, part = (
         sample(held, known, 3, seed, part, for_each_item=True)

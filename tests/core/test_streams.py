@@ -30,7 +30,9 @@ def test_mix_is_the_finaliser_of_splitmix64() -> None:
 @settings(deadline=None, max_examples=100)
 @given(st.lists(words, max_size=20))
 def test_mixing_an_array_is_mixing_every_word(values: list[int]) -> None:
-    assert streams.mix_array(np.array(values, np.uint64)).tolist() == [streams.mix(v) for v in values]
+    assert streams.mix_array(np.array(values, np.uint64)).tolist() == [
+        streams.mix(v) for v in values
+    ]
 
 
 @settings(deadline=None, max_examples=100)
@@ -41,8 +43,12 @@ def test_flipping_one_bit_changes_about_half_of_the_others(word: int, bit: int) 
 
 
 @settings(deadline=None, max_examples=100)
-@given(words, st.text("aé ", max_size=3), st.lists(indices, max_size=3), st.lists(indices, max_size=10))
-def test_keys_are_the_key_of_every_last_index(seed: int, purpose: str, first: list[int], last: list[int]) -> None:
+@given(
+    words, st.text("aé ", max_size=3), st.lists(indices, max_size=3), st.lists(indices, max_size=10)
+)
+def test_keys_are_the_key_of_every_last_index(
+    seed: int, purpose: str, first: list[int], last: list[int]
+) -> None:
     many = streams.keys(seed, purpose, *first, last=np.array(last, np.int64))
     assert many.tolist() == [streams.key(seed, purpose, *first, i) for i in last]
 
@@ -59,7 +65,11 @@ def test_no_two_streams_of_a_run_share_a_key() -> None:
         (seed, purpose, *rest)
         for seed in (0, 1, 2, 42)
         for purpose in ("negatives", "sampling", "split")
-        for rest in [(), *((r,) for r in range(40)), *((r, u) for r in range(40) for u in range(40))]
+        for rest in [
+            (),
+            *((r,) for r in range(40)),
+            *((r, u) for r in range(40) for u in range(40)),
+        ]
     ]
     assert len({streams.key(*name) for name in names}) == len(names)
 

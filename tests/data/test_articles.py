@@ -79,7 +79,12 @@ def test_articles_have_whole_numbers_titles_and_bodies(folder) -> None:
     assert data.item_ids.tolist() == ["9", "887", "1277", "1430"]
     assert data.item_texts.tolist() == TITLES
     assert data.item_bodies.tolist() == BODIES
-    assert (data.ratings, data.times, data.item_categories, data.user_features) == (None, None, None, {})
+    assert (data.ratings, data.times, data.item_categories, data.user_features) == (
+        None,
+        None,
+        None,
+        {},
+    )
 
 
 def test_clicks_of_nobody_are_dropped_and_repeated_ones_counted(folder) -> None:
@@ -98,15 +103,25 @@ def test_the_same_comes_out_of_every_packing(write, tmp_path: Path) -> None:
     write(f"plain/{articles.ARTICLES}", TEXTS)
     write(f"packed/{articles.CLICKS}.gz", gzip.compress(CLICKS.encode()))
     write(f"packed/{articles.ARTICLES}.gz", gzip.compress(TEXTS.encode()))
-    write(f"mixed/{articles.CLICKS}", "\ufeff" + CLICKS.replace("\n", "\r\n").replace("learn ...\r\n", "learn ...\n"))
+    write(
+        f"mixed/{articles.CLICKS}",
+        "\ufeff" + CLICKS.replace("\n", "\r\n").replace("learn ...\r\n", "learn ...\n"),
+    )
     write(f"mixed/{articles.ARTICLES}.gz", gzip.compress(TEXTS.encode()))
     with zipfile.ZipFile(tmp_path / "anything.zip", "w") as archive:
         archive.writestr(f"data/{articles.CLICKS}", CLICKS)
         archive.writestr(f"data/{articles.ARTICLES}.gz", gzip.compress(TEXTS.encode()))
     single = tmp_path / "plain" / articles.CLICKS  # the articles are those beside it
-    for place in (*(tmp_path / name for name in ("plain", "packed", "mixed", "anything.zip")), single):
+    for place in (
+        *(tmp_path / name for name in ("plain", "packed", "mixed", "anything.zip")),
+        single,
+    ):
         data = read(place)
-        assert (rows_of(data), data.item_texts.tolist(), data.item_bodies.tolist()) == (ROWS, TITLES, BODIES), place
+        assert (rows_of(data), data.item_texts.tolist(), data.item_bodies.tolist()) == (
+            ROWS,
+            TITLES,
+            BODIES,
+        ), place
 
 
 def test_without_its_articles_there_are_titles_only_and_a_note(folder) -> None:
@@ -114,7 +129,10 @@ def test_without_its_articles_there_are_titles_only_and_a_note(folder) -> None:
     assert rows_of(data) == ROWS
     assert data.item_texts.tolist() == ["a tour", "forgetting the past to learn", *TITLES[2:]]
     assert data.item_bodies is None
-    assert data.notes[-1] == f"articles come without bodies: there is no {articles.ARTICLES} beside the clicks"
+    assert (
+        data.notes[-1]
+        == f"articles come without bodies: there is no {articles.ARTICLES} beside the clicks"
+    )
 
 
 @pytest.mark.parametrize(
@@ -131,10 +149,15 @@ def test_without_its_articles_there_are_titles_only_and_a_note(folder) -> None:
         ("10 visualizations ...", "", "10 visualizations ..."),
     ],
 )
-def test_a_title_that_is_a_print_gives_way_to_the_name(told: str, name: str, title: str, folder) -> None:
+def test_a_title_that_is_a_print_gives_way_to_the_name(
+    told: str, name: str, title: str, folder
+) -> None:
     quoted = told.replace('"', '""')
     data = read(
-        folder(f',article_id,title,email\n0,9.0,"{quoted}",ann\n1,4.0,b,ann\n', HEADER + f"0,body,,{name},Live,9\n")
+        folder(
+            f',article_id,title,email\n0,9.0,"{quoted}",ann\n1,4.0,b,ann\n',
+            HEADER + f"0,body,,{name},Live,9\n",
+        )
     )
     assert data.item_texts.tolist() == ["b", title]
 
@@ -152,10 +175,18 @@ def test_an_empty_title_does_not_hide_one_that_stands_elsewhere(folder) -> None:
 
 @pytest.mark.parametrize(
     ("cell", "number"),
-    [("1430.0", "1430"), ("1430", "1430"), (" 7.00 ", "7"), ("0.0", "0"), ("007.0", "7"), ("3.", "3")],
+    [
+        ("1430.0", "1430"),
+        ("1430", "1430"),
+        (" 7.00 ", "7"),
+        ("0.0", "0"),
+        ("007.0", "7"),
+        ("3.", "3"),
+    ],
 )
 def test_a_number_is_the_same_article_however_it_is_written(cell: str, number: str, folder) -> None:
-    clicks, texts = f",article_id,title,email\n0,{cell},a,ann\n", HEADER + f"0,the body,,A,Live,{cell}\n"
+    clicks = f",article_id,title,email\n0,{cell},a,ann\n"
+    texts = HEADER + f"0,the body,,A,Live,{cell}\n"
     data = read(folder(clicks, texts))
     assert (data.item_ids.tolist(), data.item_bodies.tolist()) == ([number], ["the body"])
 
@@ -173,7 +204,11 @@ def test_a_body_may_be_longer_than_csv_takes_and_the_limit_stays_as_it_was(folde
 
 
 TITLE_LETTERS = st.text(alphabet="ab ,\"'\n\r;ü\u4e2d", max_size=8)
-CLICK = st.tuples(st.integers(0, 12), st.sampled_from([".0", "", ".00"]), st.sampled_from(["", "u", "v", "w", "ü"]))
+CLICK = st.tuples(
+    st.integers(0, 12),
+    st.sampled_from([".0", "", ".00"]),
+    st.sampled_from(["", "u", "v", "w", "ü"]),
+)
 ARTICLE = st.tuples(st.integers(0, 12), TITLE_LETTERS, TITLE_LETTERS)
 
 
@@ -183,24 +218,35 @@ def written(rows: list[list[str]]) -> str:
     return buffer.getvalue()
 
 
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
-    clicks=st.lists(CLICK, min_size=1, max_size=30).filter(lambda rows: any(user for *_, user in rows)),
+    clicks=st.lists(CLICK, min_size=1, max_size=30).filter(
+        lambda rows: any(user for *_, user in rows)
+    ),
     titles=st.lists(TITLE_LETTERS, min_size=13, max_size=13),
     described=st.lists(ARTICLE, max_size=10),
 )
 def test_whatever_is_written_is_read(clicks, titles, described, folder) -> None:
     """Against the obvious account of both files, for any titles and bodies that csv can write."""
     said = [["", "article_id", "title", "email"]]
-    said += [[str(n), f"{item}{end}", titles[item], user] for n, (item, end, user) in enumerate(clicks)]
+    said += [
+        [str(n), f"{item}{end}", titles[item], user] for n, (item, end, user) in enumerate(clicks)
+    ]
     told = [HEADER.strip().split(",")]
-    told += [[str(n), body, summary, "", "Live", str(item)] for n, (item, body, summary) in enumerate(described)]
+    told += [
+        [str(n), body, summary, "", "Live", str(item)]
+        for n, (item, body, summary) in enumerate(described)
+    ]
     data = read(folder(written(said), written(told)))
 
     somebody = [(user, str(item)) for item, _, user in clicks if user]
     assert set(rows_of(data)) == set(somebody)
     assert len(data) == len(set(somebody))
-    assert dict(zip(data.user_ids, data.user_records.tolist(), strict=True)) == Counter(user for user, _ in somebody)
+    assert dict(zip(data.user_ids, data.user_records.tolist(), strict=True)) == Counter(
+        user for user, _ in somebody
+    )
     assert any("of nobody" in note for note in data.notes) == (len(somebody) < len(clicks))
     bodies: dict[str, str] = {}
     for item, body, summary in described:
@@ -221,16 +267,30 @@ BAD_CLICKS = {
     "half an article": (b"7,9.5,x,ann", "column 'article_id' is '9.5'", NOT_WHOLE),
     "a negative number": (b"7,-9.0,x,ann", "column 'article_id' is '-9.0'", NOT_WHOLE),
     "not a number": (b"7,nan,x,ann", "column 'article_id' is 'nan'", NOT_WHOLE),
-    "digits of another script": ("7,\u0669,x,ann".encode(), "column 'article_id' is '\u0669'", NOT_WHOLE),
+    "digits of another script": (
+        "7,\u0669,x,ann".encode(),
+        "column 'article_id' is '\u0669'",
+        NOT_WHOLE,
+    ),
     "too few cells": (b"7,9.0,ann", "3 columns", "expected 4 columns"),
     "too many cells": (b"7,9.0,a, tour,ann", "5 columns", "expected 4 columns"),
-    "a title in Latin-1": (b"7,9.0,caf\xe9,ann", "column 'title' is 'caf\\udce9'", "expected UTF-8 text"),
-    "a user in Latin-1": (b"7,9.0,x,andr\xe9", "column 'email' is 'andr\\udce9'", "expected UTF-8 text"),
+    "a title in Latin-1": (
+        b"7,9.0,caf\xe9,ann",
+        "column 'title' is 'caf\\udce9'",
+        "expected UTF-8 text",
+    ),
+    "a user in Latin-1": (
+        b"7,9.0,x,andr\xe9",
+        "column 'email' is 'andr\\udce9'",
+        "expected UTF-8 text",
+    ),
 }
 
 
 @pytest.mark.parametrize(("row", "what", "rule"), BAD_CLICKS.values(), ids=BAD_CLICKS)
-def test_a_bad_click_is_named_and_can_be_skipped(row: bytes, what: str, rule: str, folder, refused) -> None:
+def test_a_bad_click_is_named_and_can_be_skipped(
+    row: bytes, what: str, rule: str, folder, refused
+) -> None:
     """The rows above it stand on ten lines: two titles are of two lines."""
     place = folder(CLICKS.encode() + row + b"\n" + b"8,8.0,y,eve\n")
     assert refused(place) == f"{place / articles.CLICKS}:11: {what}; {rule}. {REMEDY}"
@@ -243,14 +303,28 @@ BAD_ARTICLES = {
     "a word": (b"4,body,,Nine,Live,nine", "column 'article_id' is 'nine'", NOT_WHOLE),
     "no article": (b"4,body,,Nine,Live,", "column 'article_id' is ''", NOT_WHOLE),
     "too few cells": (b"4,body,Live,1430", "4 columns", "expected 6 columns"),
-    "a body in Latin-1": (b"4,caf\xe9,,Nine,Live,1430", "column 'doc_body' is 'caf\\udce9'", "expected UTF-8 text"),
-    "a name in Latin-1": (b"4,x,,caf\xe9,Live,1430", "column 'doc_full_name' is 'caf\\udce9'", "expected UTF-8 text"),
-    "a summary in Latin-1": (b"4,x,\xe9,X,Live,1430", "column 'doc_description' is '\\udce9'", "expected UTF-8 text"),
+    "a body in Latin-1": (
+        b"4,caf\xe9,,Nine,Live,1430",
+        "column 'doc_body' is 'caf\\udce9'",
+        "expected UTF-8 text",
+    ),
+    "a name in Latin-1": (
+        b"4,x,,caf\xe9,Live,1430",
+        "column 'doc_full_name' is 'caf\\udce9'",
+        "expected UTF-8 text",
+    ),
+    "a summary in Latin-1": (
+        b"4,x,\xe9,X,Live,1430",
+        "column 'doc_description' is '\\udce9'",
+        "expected UTF-8 text",
+    ),
 }
 
 
 @pytest.mark.parametrize(("row", "what", "rule"), BAD_ARTICLES.values(), ids=BAD_ARTICLES)
-def test_a_bad_article_is_named_and_can_be_skipped(row: bytes, what: str, rule: str, folder, refused) -> None:
+def test_a_bad_article_is_named_and_can_be_skipped(
+    row: bytes, what: str, rule: str, folder, refused
+) -> None:
     """The rows above it stand on nine lines: one body is of five."""
     place = folder(CLICKS, TEXTS.encode() + row + b"\n" + b"5,fine,,Fine,Live,1277\n")
     assert refused(place) == f"{place / articles.ARTICLES}:10: {what}; {rule}. {REMEDY}"
@@ -260,7 +334,9 @@ def test_a_bad_article_is_named_and_can_be_skipped(row: bytes, what: str, rule: 
 
 
 def test_of_several_bad_articles_the_first_is_named_and_all_are_counted(folder, refused) -> None:
-    place = folder(CLICKS, TEXTS.encode() + b"4,\xe9,,X,Live,1\n5,body,,X,Live,x\n6,body,,X,Live,y\n")
+    place = folder(
+        CLICKS, TEXTS.encode() + b"4,\xe9,,X,Live,1\n5,body,,X,Live,x\n6,body,,X,Live,y\n"
+    )
     assert refused(place).startswith(f"{place / articles.ARTICLES}:10: column 'doc_body' is")
     notes = read(place, Reading(skip_bad_rows=True)).notes
     assert f"2 bad rows of {articles.ARTICLES} skipped: {NOT_WHOLE}" in notes
@@ -329,11 +405,19 @@ def test_a_bad_row_inside_a_zip_is_named_by_its_file(write, refused) -> None:
 def test_columns_may_be_called_otherwise(folder, refused) -> None:
     place = folder(CLICKS.replace("email", "reader"))
     assert rows_of(read(place, Reading(columns={"user_id": "reader"}))) == ROWS
-    assert "there is no column 'email' for user_id; the file has '', 'article_id', 'title', 'reader'." in refused(place)
+    assert (
+        "there is no column 'email' for user_id; the file has '', 'article_id', 'title', 'reader'."
+        in refused(place)
+    )
     timed = CLICKS.replace("title,", "when,").replace("a tour", "5").replace("maps", "6")
-    kept = timed.split('5,887.0,"')[0].replace('"using pixiedust for fast, easy analysis"', "2000-01-01")
+    kept = timed.split('5,887.0,"')[0].replace(
+        '"using pixiedust for fast, easy analysis"', "2000-01-01"
+    )
     data = read(folder(kept), Reading(columns={"timestamp": "when"}))
-    assert (rows_of(data), data.times.tolist()) == ([("ann", "9"), ("bob", "9"), ("bob", "1430")], [5, 5, 946_684_800])
+    assert (rows_of(data), data.times.tolist()) == (
+        [("ann", "9"), ("bob", "9"), ("bob", "1430")],
+        [5, 5, 946_684_800],
+    )
 
 
 def test_a_repeated_pair_can_be_refused_or_the_oldest_kept(folder, refused) -> None:
@@ -356,12 +440,19 @@ def test_somebody_s_own_file_of_that_name_is_read_as_any_other(write) -> None:
 
 def test_by_name_users_with_fewer_than_twenty_clicks_are_left_out(folder, monkeypatch) -> None:
     """Repeated clicks count: ann has 20 on 20 articles, bob 20 on two, eve 19; twenty of nobody's are nobody's."""
-    clicks = [f"{item}.0,t{item},ann" for item in range(20)] + [f"{item % 2}.0,t{item % 2},bob" for item in range(20)]
+    clicks = [f"{item}.0,t{item},ann" for item in range(20)] + [
+        f"{item % 2}.0,t{item % 2},bob" for item in range(20)
+    ]
     clicks += [f"{item}.0,t{item},eve" for item in range(3, 22)] + ["21.0,t21,"] * 20
     place = folder("article_id,title,email\n" + "\n".join(clicks) + "\n")
     monkeypatch.setenv("COTERIE_DATA", str(place.parent))
     data = load("watson-articles")
-    assert (data.name, data.user_ids.tolist(), len(data), data.n_items) == ("watson-articles", ["ann", "bob"], 22, 20)
+    assert (data.name, data.user_ids.tolist(), len(data), data.n_items) == (
+        "watson-articles",
+        ["ann", "bob"],
+        22,
+        20,
+    )
     assert data.item_bodies.tolist() == [
         BODIES[0] if item == 9 else "nobody clicked this" if item == 5 else "" for item in range(20)
     ]
@@ -378,11 +469,18 @@ def test_by_name_a_fifth_is_held_out_and_ranked_among_ten_others_each(folder, mo
     assert DATASETS["watson-articles"].protocol == "holdout-10"
 
 
-def test_where_it_is_not_here_one_is_told_which_files_to_put_where(tmp_path: Path, monkeypatch) -> None:
+def test_where_it_is_not_here_one_is_told_which_files_to_put_where(
+    tmp_path: Path, monkeypatch
+) -> None:
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
     with pytest.raises(FetchError) as caught:
         load("watson-articles")
-    for part in (str(tmp_path / "watson-articles"), articles.CLICKS, articles.ARTICLES, "IBM Watson Studio"):
+    for part in (
+        str(tmp_path / "watson-articles"),
+        articles.CLICKS,
+        articles.ARTICLES,
+        "IBM Watson Studio",
+    ):
         assert part in str(caught.value)
 
 
@@ -425,25 +523,39 @@ def test_the_real_articles(real: Path) -> None:
     described: dict[str, dict[str, str]] = {}
     for row in plainly(real, articles.ARTICLES):
         described.setdefault(row["article_id"], row)
-    titles = {str(int(float(row["article_id"]))): row["title"] for row in plainly(real, articles.CLICKS)}
+    titles = {
+        str(int(float(row["article_id"]))): row["title"] for row in plainly(real, articles.CLICKS)
+    }
     damaged = {item for item, title in titles.items() if "dtype: object" in title}
     assert (len(described), len(damaged), len(damaged & set(described))) == (1_051, 14, 13)
     assert sum(map(bool, data.item_bodies)) == 437
     for item, text, body in zip(data.item_ids, data.item_texts, data.item_bodies, strict=True):
         assert body == (described[item]["doc_body"].strip() if item in described else "")
-        assert text == (described[item]["doc_full_name"].strip().lower() if item in described else text)
+        assert text == (
+            described[item]["doc_full_name"].strip().lower() if item in described else text
+        )
         assert text == titles[item].strip() or item in damaged
-    assert data.item_texts[data.item_ids.tolist().index("1277")] == "detect potentially malfunctioning sensors in r"
+    assert (
+        data.item_texts[data.item_ids.tolist().index("1277")]
+        == "detect potentially malfunctioning sensors in r"
+    )
     assert all(data.item_texts)
 
 
 def test_the_real_clicks_by_name(real: Path) -> None:
     """Users with twenty clicks or more, repeated ones counted; twenty different articles would leave fewer."""
     data = load("watson-articles")
-    clicks = [(row["email"], row["article_id"]) for row in plainly(real, articles.CLICKS) if row["email"]]
+    clicks = [
+        (row["email"], row["article_id"]) for row in plainly(real, articles.CLICKS) if row["email"]
+    ]
     per_user = Counter(user for user, _ in clicks)
     assert set(data.user_ids) == {user for user, n in per_user.items() if n >= 20}
-    assert (data.name, data.n_users, data.n_items, len(data)) == ("watson-articles", 602, 642, 16_558)
+    assert (data.name, data.n_users, data.n_items, len(data)) == (
+        "watson-articles",
+        602,
+        642,
+        16_558,
+    )
     assert int(data.user_records.sum()) == 25_479
     assert sum(map(bool, data.item_bodies)) == 407
     per_user = Counter(user for user, _ in set(clicks))

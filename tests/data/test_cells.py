@@ -19,14 +19,21 @@ LETTERS = "ab19.:é世 _-'\x1f\x00"
 Rows = list[tuple[int, list[str]]]
 
 
-def rows_of(lines: list[str], separator: str, width: int, quoting: bool, chunk: int) -> tuple[Rows, dict[int, int]]:
+def rows_of(
+    lines: list[str], separator: str, width: int, quoting: bool, chunk: int
+) -> tuple[Rows, dict[int, int]]:
     """All (line, cells) and the lines of another width, read `chunk` lines at a time."""
-    rows, wrong = [], {}
+    rows = []
+    wrong = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cells, "CHUNK", chunk)
         for part in chunks("file", iter(lines), separator, width, quoting, first=2):
-            assert len({len(column) for column in part.columns} | {len(part.lines)}) == 1, "columns of one length"
-            rows += zip(part.lines.tolist(), map(list, zip(*part.columns, strict=True)), strict=True)
+            assert len({len(column) for column in part.columns} | {len(part.lines)}) == 1, (
+                "columns of one length"
+            )
+            rows += zip(
+                part.lines.tolist(), map(list, zip(*part.columns, strict=True)), strict=True
+            )
             wrong |= part.wrong
     return rows, wrong
 
@@ -39,10 +46,19 @@ def lines_of(text: str) -> list[str]:
 @st.composite
 def unquoted_files(draw: st.DrawFn) -> tuple[str, int, list[str]]:
     """(separator, width, lines) of a file without quotes whose rows all have the right width."""
-    separator, width = draw(st.sampled_from(SEPARATORS)), draw(st.integers(2, 4))
+    separator = draw(st.sampled_from(SEPARATORS))
+    width = draw(st.integers(2, 4))
     cell = st.text([c for c in LETTERS if c not in separator or separator == "::"], max_size=3)
-    rows = draw(st.lists(st.lists(cell, min_size=width, max_size=width).map(separator.join), min_size=1, max_size=9))
-    rows = [row for row in rows if row.count(separator) == width - 1]  # "a:" and "b" joined by "::" may part elsewhere
+    rows = draw(
+        st.lists(
+            st.lists(cell, min_size=width, max_size=width).map(separator.join),
+            min_size=1,
+            max_size=9,
+        )
+    )
+    rows = [
+        row for row in rows if row.count(separator) == width - 1
+    ]  # "a:" and "b" joined by "::" may part elsewhere
     lines = [row + draw(st.sampled_from(["\n", "\r\n"])) for row in rows]
     if lines and draw(st.booleans()):
         lines[-1] = lines[-1].rstrip("\r\n")
@@ -63,22 +79,33 @@ def test_the_fast_way_equals_the_way_of_the_csv_module(file, quoting: bool) -> N
     separator, width, lines = file
     if lines:
         lines[-1] = lines[-1].rstrip("\r\n") + "\n"
-    by_csv = rows_of([*lines, "\n"], separator, width, quoting, 100)  # a blank line sends the chunk to the csv module
+    by_csv = rows_of(
+        [*lines, "\n"], separator, width, quoting, 100
+    )  # a blank line sends the chunk to the csv module
     assert rows_of(lines, separator, width, quoting, 100) == by_csv
 
 
 @settings(deadline=None, max_examples=100)
 @given(
-    rows=st.lists(st.lists(st.text('ab,;\t"\n\r é', max_size=4), min_size=2, max_size=2), min_size=1, max_size=8),
+    rows=st.lists(
+        st.lists(st.text('ab,;\t"\n\r é', max_size=4), min_size=2, max_size=2),
+        min_size=1,
+        max_size=8,
+    ),
     separator=st.sampled_from([",", ";", "\t"]),
     end=st.sampled_from(["\n", "\r\n"]),
     chunk=st.integers(1, 9),
 )
 def test_what_the_csv_module_wrote_is_read_back(rows, separator: str, end: str, chunk: int) -> None:
     text = io.StringIO(newline="")
-    bare = "\r" not in "".join(map("".join, rows))  # the csv module does not quote a lone carriage return
+    bare = "\r" not in "".join(
+        map("".join, rows)
+    )  # the csv module does not quote a lone carriage return
     csv.writer(
-        text, delimiter=separator, lineterminator=end, quoting=csv.QUOTE_MINIMAL if bare else csv.QUOTE_ALL
+        text,
+        delimiter=separator,
+        lineterminator=end,
+        quoting=csv.QUOTE_MINIMAL if bare else csv.QUOTE_ALL,
     ).writerows(rows)
     found, wrong = rows_of(lines_of(text.getvalue()), separator, 2, True, chunk)
     assert ([row for _, row in found], wrong) == (rows, {})
@@ -91,7 +118,9 @@ def test_what_the_csv_module_wrote_is_read_back(rows, separator: str, end: str, 
     quoting=st.booleans(),
     chunk=st.integers(1, 6),
 )
-def test_rows_of_another_width_are_told_by_line_and_blank_ones_passed_over(widths, separator, quoting, chunk) -> None:
+def test_rows_of_another_width_are_told_by_line_and_blank_ones_passed_over(
+    widths, separator, quoting, chunk
+) -> None:
     lines = [separator.join("x" * width) + "\n" for width in widths]
     found, wrong = rows_of(lines, separator, 3, quoting, chunk)
     assert [line for line, _ in found] == [n for n, width in enumerate(widths, 2) if width == 3]
@@ -111,7 +140,10 @@ def test_a_colon_at_the_end_of_a_line_stays_there() -> None:
 
 
 def test_quotes_are_letters_where_the_format_has_none() -> None:
-    assert rows_of(['1\t"a\n', '2\tb"\n'], "\t", 2, False, 10)[0] == [(2, ["1", '"a']), (3, ["2", 'b"'])]
+    assert rows_of(['1\t"a\n', '2\tb"\n'], "\t", 2, False, 10)[0] == [
+        (2, ["1", '"a']),
+        (3, ["2", 'b"']),
+    ]
     assert split_line('"a\tb"\n', "\t", quoting=False) == ['"a', 'b"']
 
 
@@ -129,5 +161,7 @@ def test_a_header_is_split_like_any_line() -> None:
 
 
 def test_a_stray_quote_is_told_by_file_and_line() -> None:
-    with pytest.raises(DataError, match=r"^file:3: .*expected fields parted by ','\. Look for a stray quote\.$"):
+    with pytest.raises(
+        DataError, match=r"^file:3: .*expected fields parted by ','\. Look for a stray quote\.$"
+    ):
         rows_of(["1,2\n", '3,"4"x\n'], ",", 2, True, 10)

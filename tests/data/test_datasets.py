@@ -15,12 +15,22 @@ from coterie.errors import DataError, FetchError, UnknownName
 
 
 def test_every_dataset_has_what_people_are_told() -> None:
-    assert {"synthetic", "ml-100k", "ml-1m", "foursquare-italy", "yelp", "tripadvisor", "pinterest"} <= set(DATASETS)
+    assert {
+        "synthetic",
+        "ml-100k",
+        "ml-1m",
+        "foursquare-italy",
+        "yelp",
+        "tripadvisor",
+        "pinterest",
+    } <= set(DATASETS)
     for name, record in DATASETS.items():
         assert record.name == name
         assert record.summary
         assert record.made_up == (name == "synthetic")
-        assert record.made_up or (record.signature and record.terms and (record.sources or record.by_hand))
+        assert record.made_up or (
+            record.signature and record.terms and (record.sources or record.by_hand)
+        )
 
 
 def test_a_file_that_tells_of_a_dataset_tells_of_one_only() -> None:
@@ -31,7 +41,8 @@ def test_a_file_that_tells_of_a_dataset_tells_of_one_only() -> None:
 
 def test_an_unknown_dataset_gets_a_suggestion() -> None:
     with pytest.raises(
-        UnknownName, match=r"unknown dataset 'ml-100'; it is not a file either\. Did you mean 'ml-100k'\?"
+        UnknownName,
+        match=r"unknown dataset 'ml-100'; it is not a file either\. Did you mean 'ml-100k'\?",
     ):
         dataset("ml-100")
 
@@ -73,7 +84,9 @@ def test_synthetic_data_is_embedded_and_keeps_its_name_only_as_it_usually_is() -
     assert load("synthetic", Filters(core=2)).name == "given"
 
 
-def test_a_dataset_that_lies_in_the_data_folder_is_read_from_there(tmp_path: Path, write, monkeypatch) -> None:
+def test_a_dataset_that_lies_in_the_data_folder_is_read_from_there(
+    tmp_path: Path, write, monkeypatch
+) -> None:
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
     write("ml-100k/u.data", "1\t2\t3\t4\n1\t3\t3\t5\n")
     data = load("ml-100k")
@@ -88,5 +101,7 @@ def test_a_dataset_that_comes_by_hand_says_what_to_do(tmp_path: Path, monkeypatc
     assert message.startswith(
         f"dataset 'foursquare-italy' is not in {tmp_path / 'foursquare-italy'} and cannot be fetched."
     )
-    assert all(word in message for word in ("authors", "Bologna", "Venice", "NAME.tsv", "COTERIE_DATA"))
+    assert all(
+        word in message for word in ("authors", "Bologna", "Venice", "NAME.tsv", "COTERIE_DATA")
+    )
     assert not list(tmp_path.iterdir())

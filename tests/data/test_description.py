@@ -8,7 +8,9 @@ from coterie.data.interactions import Interactions
 
 def test_the_facts_by_hand() -> None:
     # item 1 has three of five interactions; the median of (3, 1, 1) users and of (3, 1, 1) items is one
-    data = Interactions.from_columns([1, 1, 1, 2, 3], [1, 2, 3, 1, 1], None, [0, 86_400, 5, 90_000, 7])
+    data = Interactions.from_columns(
+        [1, 1, 1, 2, 3], [1, 2, 3, 1, 1], None, [0, 86_400, 5, 90_000, 7]
+    )
     assert describe(data) == {
         "users": 3,
         "items": 3,
@@ -26,9 +28,15 @@ def test_the_facts_by_hand() -> None:
 
 
 def test_what_comes_along_is_told() -> None:
-    data = Interactions.from_columns([1, 1], [1, 2]).describe_items({"1": "One"}, {"1": ("a", "b"), "2": ("b",)})
+    data = Interactions.from_columns([1, 1], [1, 2]).describe_items(
+        {"1": "One"}, {"1": ("a", "b"), "2": ("b",)}
+    )
     facts = describe(data.describe_users({"age": {"1": "9"}, "region": {"1": "x"}}).note("noted"))
-    assert (facts["item texts"], facts["item categories"], facts["user features"]) == ("yes", 2, "age, region")
+    assert (facts["item texts"], facts["item categories"], facts["user features"]) == (
+        "yes",
+        2,
+        "age, region",
+    )
     assert (facts["time"], facts["notes"]) == ("none", ["noted"])
 
 

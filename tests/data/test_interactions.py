@@ -22,7 +22,10 @@ Row = tuple[int, int, int]
 
 
 histories = st.lists(
-    st.tuples(st.integers(1, 12), st.integers(1, 12), st.integers(0, 4)), min_size=1, max_size=40, unique=True
+    st.tuples(st.integers(1, 12), st.integers(1, 12), st.integers(0, 4)),
+    min_size=1,
+    max_size=40,
+    unique=True,
 )
 
 
@@ -39,7 +42,9 @@ def rating(row: Row) -> float:
 
 def external(data: Interactions) -> set[Row]:
     frame = data.to_frame()
-    return set(zip(frame.user_id.tolist(), frame.item_id.tolist(), frame.timestamp.tolist(), strict=True))
+    return set(
+        zip(frame.user_id.tolist(), frame.item_id.tolist(), frame.timestamp.tolist(), strict=True)
+    )
 
 
 @settings(deadline=None, max_examples=150)
@@ -47,7 +52,8 @@ def external(data: Interactions) -> set[Row]:
 def test_row_order_does_not_matter(rows: list[Row], random, keep: str) -> None:
     shuffled = rows.copy()
     random.shuffle(shuffled)
-    one, other = build(rows, keep), build(shuffled, keep)
+    one = build(rows, keep)
+    other = build(shuffled, keep)
     for name in ARRAYS:
         assert np.array_equal(getattr(one, name), getattr(other, name)), name
     assert one.notes == other.notes
@@ -71,7 +77,9 @@ def test_of_a_repeated_pair_one_stays_with_its_own_rating(rows: list[Row], keep:
     pairs = zip(data.user_ids[data.users], data.item_ids[data.items], data.times, strict=True)
     assert data.ratings.tolist() == [rating(row) for row in pairs]
     merged = len(rows) - len(chosen)
-    assert data.notes == ((f"{merged:,} repeated user-item pairs merged, the {keep} of each kept",) if merged else ())
+    assert data.notes == (
+        (f"{merged:,} repeated user-item pairs merged, the {keep} of each kept",) if merged else ()
+    )
 
 
 def test_without_times_the_row_that_stands_later_is_the_newer() -> None:
@@ -86,7 +94,9 @@ def test_the_canonical_order_is_user_then_time_then_the_hash_of_the_pair(rows: l
     data = build(rows)
     keys = [
         (u, t, streams.mix(u << 32 | i))
-        for u, i, t in zip(data.users.tolist(), data.items.tolist(), data.times.tolist(), strict=True)
+        for u, i, t in zip(
+            data.users.tolist(), data.items.tolist(), data.times.tolist(), strict=True
+        )
     ]
     assert keys == sorted(keys)
     assert len(np.unique(data.pairs())) == len(data)
@@ -94,7 +104,12 @@ def test_the_canonical_order_is_user_then_time_then_the_hash_of_the_pair(rows: l
 
 def test_arrays_are_contiguous_and_of_the_stated_types() -> None:
     data = Interactions.from_columns(["b", "a"], [1, 2], [1, 2], [9, 8])
-    assert [a.dtype for a in (data.users, data.items, data.ratings, data.times)] == ["i4", "i4", "f4", "i8"]
+    assert [a.dtype for a in (data.users, data.items, data.ratings, data.times)] == [
+        "i4",
+        "i4",
+        "f4",
+        "i8",
+    ]
     assert all(a.flags.c_contiguous for a in (data.users, data.items, data.ratings, data.times))
     assert (data.n_users, data.n_items, len(data)) == (2, 2, 2)
 
@@ -162,7 +177,11 @@ def test_select_keeps_the_numbering_and_compact_renumbers_everything_that_hangs_
     small = some.compact()
     assert small.user_ids.tolist() == ["u", "w"]
     assert small.item_ids.tolist() == ["a", "c"]
-    assert (small.users.tolist(), small.items.tolist(), small.ratings.tolist()) == ([0, 1], [0, 1], [1.0, 3.0])
+    assert (small.users.tolist(), small.items.tolist(), small.ratings.tolist()) == (
+        [0, 1],
+        [0, 1],
+        [1.0, 3.0],
+    )
     assert small.item_texts.tolist() == ["Alpha", "Gamma"]
     assert small.item_categories.tolist() == [(), ("x", "y")]
     assert small.user_features["age"].tolist() == ["1", "3"]
@@ -183,17 +202,23 @@ def test_an_item_without_a_description_gets_an_empty_one() -> None:
 
 
 def test_categories_of_equal_length_stay_tuples() -> None:
-    data = Interactions.from_columns([1, 1], [8, 9]).describe_items({}, {"8": ("a", "b"), "9": ("c", "d")})
+    data = Interactions.from_columns([1, 1], [8, 9]).describe_items(
+        {}, {"8": ("a", "b"), "9": ("c", "d")}
+    )
     assert data.item_categories.tolist() == [("a", "b"), ("c", "d")]
 
 
-@pytest.mark.parametrize(("ids", "name"), [([5, 7], 7), ([5, 7], "7"), (["5", "7"], "7"), (["5", "7"], 7)])
+@pytest.mark.parametrize(
+    ("ids", "name"), [([5, 7], 7), ([5, 7], "7"), (["5", "7"], "7"), (["5", "7"], 7)]
+)
 def test_an_id_is_found_as_number_or_text(ids: list[object], name: object) -> None:
     assert find(number(ids)[0], name, "user") == 1
 
 
 def test_an_unknown_id_gets_a_suggestion() -> None:
-    with pytest.raises(UnknownName, match=r"unknown item 'mtrix' among 2\. Did you mean 'matrix'\?"):
+    with pytest.raises(
+        UnknownName, match=r"unknown item 'mtrix' among 2\. Did you mean 'matrix'\?"
+    ):
         find(number(["matrix", "alien"])[0], "mtrix", "item")
 
 
@@ -221,7 +246,10 @@ def test_a_time_that_is_no_moment_since_1970_is_refused(bad: object) -> None:
 
 
 def test_columns_of_different_lengths_are_refused() -> None:
-    with pytest.raises(DataError, match=r"different lengths .*'user_id': 2, 'item_id': 2, 'rating': 1.*expected one"):
+    with pytest.raises(
+        DataError,
+        match=r"different lengths .*'user_id': 2, 'item_id': 2, 'rating': 1.*expected one",
+    ):
         Interactions.from_columns([1, 2], [1, 2], [3.0])
 
 
@@ -238,7 +266,9 @@ def test_no_rows_are_no_interactions() -> None:
 # Data frames
 
 
-FRAME = pd.DataFrame({"user_id": [1, 2, 1], "item_id": ["a", "b", "c"], "rating": [1, 2, 3], "timestamp": [5, 6, 4]})
+FRAME = pd.DataFrame(
+    {"user_id": [1, 2, 1], "item_id": ["a", "b", "c"], "rating": [1, 2, 3], "timestamp": [5, 6, 4]}
+)
 
 
 def test_a_frame_comes_back_in_canonical_order() -> None:
@@ -254,13 +284,20 @@ def test_columns_of_a_frame_may_have_other_names() -> None:
 
 def test_moments_of_a_frame_become_seconds() -> None:
     moments = pd.to_datetime(["2020-01-01", "2020-01-02", "1970-01-01"])
-    for column in (moments, moments.tz_localize("UTC"), moments.as_unit("ns"), moments.as_unit("s")):
+    for column in (
+        moments,
+        moments.tz_localize("UTC"),
+        moments.as_unit("ns"),
+        moments.as_unit("s"),
+    ):
         data = Interactions.from_frame(FRAME.assign(timestamp=column))
         assert data.times.tolist() == [0, 1_577_836_800, 1_577_923_200], column.dtype
 
 
 def test_a_frame_without_a_needed_column_gets_a_suggestion() -> None:
-    with pytest.raises(UnknownName, match=r"unknown column 'user_id' for user_id\. Did you mean 'userId'\?"):
+    with pytest.raises(
+        UnknownName, match=r"unknown column 'user_id' for user_id\. Did you mean 'userId'\?"
+    ):
         Interactions.from_frame(FRAME.rename(columns={"user_id": "userId"}))
 
 
@@ -278,13 +315,18 @@ def test_an_unknown_role_gets_a_suggestion() -> None:
 def test_a_missing_value_in_a_frame_is_named_by_row_and_column(column: str) -> None:
     frame = FRAME.astype(object)
     frame.loc[1, column] = None
-    with pytest.raises(DataError, match=rf"^row 1: column '{column}' is .*expected a value\. Drop or fill the row\.$"):
+    with pytest.raises(
+        DataError,
+        match=rf"^row 1: column '{column}' is .*expected a value\. Drop or fill the row\.$",
+    ):
         Interactions.from_frame(frame)
 
 
 @pytest.mark.parametrize(("policy", "kept"), [("newest", 5.0), ("oldest", 3.0)])
 def test_the_policy_for_repeated_pairs_holds_for_frames_too(policy: str, kept: float) -> None:
-    frame = pd.DataFrame({"user_id": [1, 1], "item_id": [2, 2], "rating": [3, 5], "timestamp": [10, 20]})
+    frame = pd.DataFrame(
+        {"user_id": [1, 1], "item_id": [2, 2], "rating": [3, 5], "timestamp": [10, 20]}
+    )
     assert coterie.load(frame, duplicates=policy, feedback="explicit").ratings.tolist() == [kept]
 
 
@@ -303,5 +345,6 @@ def test_notes_are_added_and_nothing_else_changes() -> None:
 
 
 def test_canonical_order_without_times_is_user_then_item() -> None:
-    users, items = np.array([1, 0, 1, 0], np.int32), np.array([2, 9, 1, 3], np.int32)
+    users = np.array([1, 0, 1, 0], np.int32)
+    items = np.array([2, 9, 1, 3], np.int32)
     assert canonical_order(users, items, None).tolist() == [3, 1, 2, 0]

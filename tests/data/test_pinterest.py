@@ -25,7 +25,17 @@ from coterie.errors import DataError, FetchError
 TRAIN = "0 2 4 0\n1 38 25\n10 4\n"
 TEST = "0 12 2\n2 9 38\n"
 # item 2 of user 0 stands in both files; users 1 and 10 are in the first only, user 2 in the second only
-ROWS = [("0", "0"), ("0", "2"), ("0", "4"), ("0", "12"), ("1", "25"), ("1", "38"), ("2", "9"), ("2", "38"), ("10", "4")]
+ROWS = [
+    ("0", "0"),
+    ("0", "2"),
+    ("0", "4"),
+    ("0", "12"),
+    ("1", "25"),
+    ("1", "38"),
+    ("2", "9"),
+    ("2", "38"),
+    ("10", "4"),
+]
 NUMBERS = "expected whole numbers, a user and the user's items"
 SOME = "expected a user and at least one item"
 REMEDY = "Fix the row or pass --skip-bad-rows."
@@ -74,15 +84,21 @@ def test_a_pair_within_a_line_or_a_user_on_two_lines_counts_once_as_well(two_fil
 
 @pytest.mark.parametrize("packed", [(False, True), (True, False), (True, True)], ids=str)
 def test_either_file_may_be_gzipped(packed: tuple[bool, bool], write) -> None:
-    for name, text, squeeze in zip((pinterest.TRAIN, pinterest.TEST), (TRAIN, TEST), packed, strict=True):
-        path = write(f"{name}.gz" if squeeze else name, gzip.compress(text.encode()) if squeeze else text)
+    for name, text, squeeze in zip(
+        (pinterest.TRAIN, pinterest.TEST), (TRAIN, TEST), packed, strict=True
+    ):
+        path = write(
+            f"{name}.gz" if squeeze else name, gzip.compress(text.encode()) if squeeze else text
+        )
     assert rows_of(read(path.parent)) == ROWS
 
 
 def test_both_may_lie_in_a_zip(write) -> None:
     for before in ("", "\n \n"):
         packed = gzip.compress((before + TRAIN).encode())
-        assert rows_of(read(write("anything.zip", zipped(train_txt_gz=packed, test_txt=TEST)))) == ROWS
+        assert (
+            rows_of(read(write("anything.zip", zipped(train_txt_gz=packed, test_txt=TEST)))) == ROWS
+        )
 
 
 @pytest.mark.parametrize(
@@ -94,7 +110,13 @@ def test_both_may_lie_in_a_zip(write) -> None:
         ("\n" + TRAIN.replace("\n", "\n\n"), "\n\n" + TEST),
         ("\ufeff" + TRAIN, TEST),
     ],
-    ids=["line ends", "spaces", "blank lines at the end", "blank lines between", "a byte order mark"],
+    ids=[
+        "line ends",
+        "spaces",
+        "blank lines at the end",
+        "blank lines between",
+        "a byte order mark",
+    ],
 )
 def test_what_does_not_matter(train: str, test: str, two_files) -> None:
     assert rows_of(read(two_files(train, test))) == ROWS
@@ -103,10 +125,17 @@ def test_what_does_not_matter(train: str, test: str, two_files) -> None:
 def test_by_name_users_with_fewer_than_twenty_pins_are_left_out(two_files, monkeypatch) -> None:
     """Both files count, and so does what stands twice: 7 has 15 and 5, 8 has 20 of which one stands twice, 9 has 19."""
     line = " ".join(map(str, range(15)))
-    folder = two_files(f"7 {line}\n8 {line}\n9 {line}\n", "7 15 16 17 18 19\n8 15 16 17 18 0\n9 15 16 17 18\n")
+    folder = two_files(
+        f"7 {line}\n8 {line}\n9 {line}\n", "7 15 16 17 18 19\n8 15 16 17 18 0\n9 15 16 17 18\n"
+    )
     monkeypatch.setenv("COTERIE_DATA", str(folder.parent))
     data = load("pinterest")
-    assert (data.name, data.user_ids.tolist(), len(data), data.n_items) == ("pinterest", ["7", "8"], 39, 20)
+    assert (data.name, data.user_ids.tolist(), len(data), data.n_items) == (
+        "pinterest",
+        ["7", "8"],
+        39,
+        20,
+    )
 
 
 def test_by_name_it_is_held_out_at_random_and_runs(two_files, monkeypatch) -> None:
@@ -122,11 +151,19 @@ def test_by_name_it_is_held_out_at_random_and_runs(two_files, monkeypatch) -> No
     assert (result["protocol"], result["tested_users"]) == ("loo-100", 40)
 
 
-def test_where_it_is_not_here_one_is_told_which_files_to_put_where(tmp_path: Path, monkeypatch) -> None:
+def test_where_it_is_not_here_one_is_told_which_files_to_put_where(
+    tmp_path: Path, monkeypatch
+) -> None:
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
     with pytest.raises(FetchError) as caught:
         load("pinterest")
-    for part in (str(tmp_path / "pinterest"), pinterest.TRAIN, pinterest.TEST, "He et al. 2017", "COTERIE_DATA"):
+    for part in (
+        str(tmp_path / "pinterest"),
+        pinterest.TRAIN,
+        pinterest.TEST,
+        "He et al. 2017",
+        "COTERIE_DATA",
+    ):
         assert part in str(caught.value)
 
 
@@ -156,7 +193,9 @@ def with_line(good: str, line: str | bytes) -> bytes:
 
 
 @pytest.mark.parametrize(("line", "what", "rule"), BAD_LINES.values(), ids=BAD_LINES)
-def test_a_bad_line_is_named_by_the_file_it_stands_in(line, what: str, rule: str, two_files, refused) -> None:
+def test_a_bad_line_is_named_by_the_file_it_stands_in(
+    line, what: str, rule: str, two_files, refused
+) -> None:
     folder = two_files(with_line(TRAIN, line), TEST)
     assert refused(folder) == f"{folder / pinterest.TRAIN}:2: {what}; {rule}. {REMEDY}"
     folder = two_files(TRAIN, with_line(TEST, line))
@@ -177,7 +216,9 @@ def test_bad_lines_of_both_files_are_counted_by_rule(two_files) -> None:
     assert data.notes == (f"3 bad rows skipped: {SOME}", f"2 bad rows skipped: {NUMBERS}")
 
 
-def test_lines_are_counted_past_the_first_block_and_past_blank_ones(two_files, refused, monkeypatch) -> None:
+def test_lines_are_counted_past_the_first_block_and_past_blank_ones(
+    two_files, refused, monkeypatch
+) -> None:
     monkeypatch.setattr(pinterest, "BLOCK", 2)
     assert rows_of(read(two_files())) == ROWS
     folder = two_files("0 1\n\n\n0 2\n0 x\n0 y\n")
@@ -189,19 +230,26 @@ def test_in_a_zip_the_file_inside_is_named(write, refused) -> None:
     assert refused(path) == f"{path}/{pinterest.TEST}:2: item 'x' is no number; {NUMBERS}. {REMEDY}"
 
 
-def test_a_repeated_pair_can_be_refused_and_is_named_within_and_across_files(two_files, refused) -> None:
+def test_a_repeated_pair_can_be_refused_and_is_named_within_and_across_files(
+    two_files, refused
+) -> None:
     folder = two_files("1 5 6\n2 5\n2 6 5\n", "1 7\n")
     assert refused(folder, duplicates="error").startswith(
         f"{folder / pinterest.TRAIN}:3: user '2' and item '5' stood on line 2 already; expected distinct pairs."
     )
     folder = two_files("1 5 6\n", "1 7\n1 7\n")
-    assert refused(folder, duplicates="error").startswith(f"{folder / pinterest.TEST}:2: user '1' and item '7' stood")
+    assert refused(folder, duplicates="error").startswith(
+        f"{folder / pinterest.TEST}:2: user '1' and item '7' stood"
+    )
     folder = two_files("1 5\n2 8\n", "3 8\n\n2 9 8\n")
     assert refused(folder, duplicates="error") == (
         f"{folder / pinterest.TEST}:3: user '2' and item '8' stood in {folder / pinterest.TRAIN}:2 already; "
         "expected distinct pairs. Remove one or set duplicates=newest."
     )
-    assert rows_of(read(two_files("1 5\n", "1 6\n"), Reading(duplicates="error"))) == [("1", "5"), ("1", "6")]
+    assert rows_of(read(two_files("1 5\n", "1 6\n"), Reading(duplicates="error"))) == [
+        ("1", "5"),
+        ("1", "6"),
+    ]
 
 
 @pytest.mark.parametrize("name", [pinterest.TRAIN, pinterest.TEST])
@@ -209,7 +257,9 @@ def test_an_empty_file_is_named(name: str, two_files, refused) -> None:
     folder = two_files()
     for nothing in ("", "\n \n"):
         (folder / name).write_text(nothing)
-        assert refused(folder).startswith(f"{folder / name}: holds no interactions; expected at least one row")
+        assert refused(folder).startswith(
+            f"{folder / name}: holds no interactions; expected at least one row"
+        )
     (folder / name).write_text("1\nx 2\n")
     assert refused(folder, skip_bad_rows=True).startswith(f"{folder / name}: all 2 rows were bad;")
 
@@ -228,11 +278,15 @@ def test_a_missing_file_is_named(two_files, refused, monkeypatch) -> None:
 def test_a_damaged_gzip_is_named(name: str, damage: str, two_files, refused) -> None:
     folder = two_files()
     (folder / name).unlink()
-    good = gzip.compress("".join(f"{user} {user + 1} {user * 7}\n" for user in range(2_000)).encode())
+    good = gzip.compress(
+        "".join(f"{user} {user + 1} {user * 7}\n" for user in range(2_000)).encode()
+    )
     middle = len(good) // 2
     bad = {
         "cut": good[:middle],
-        "flipped": good[:middle] + bytes(byte ^ 0xFF for byte in good[middle : middle + 8]) + good[middle + 8 :],
+        "flipped": good[:middle]
+        + bytes(byte ^ 0xFF for byte in good[middle : middle + 8])
+        + good[middle + 8 :],
         "no gzip": TRAIN.encode(),
     }
     (folder / f"{name}.gz").write_bytes(bad[damage])
@@ -240,7 +294,9 @@ def test_a_damaged_gzip_is_named(name: str, damage: str, two_files, refused) -> 
 
 
 def test_there_are_no_columns_to_name(two_files, refused) -> None:
-    assert "there is no column 'who' for user_id" in refused(two_files(), columns={"user_id": "who"})
+    assert "there is no column 'who' for user_id" in refused(
+        two_files(), columns={"user_id": "who"}
+    )
 
 
 # ---- whose train.txt it is
@@ -249,7 +305,9 @@ TABLE = "user_id,item_id\n1,5\n2,6\n"
 
 
 @pytest.mark.parametrize("name", ["train.txt", "train.txt.gz"])
-def test_a_table_that_is_called_so_is_read_as_one_and_without_its_neighbour(name: str, write) -> None:
+def test_a_table_that_is_called_so_is_read_as_one_and_without_its_neighbour(
+    name: str, write
+) -> None:
     """Somebody's own split: the training file must not bring the test file along."""
     write("test.txt", "user_id,item_id\n1,7\n")
     path = write(name, gzip.compress(TABLE.encode()) if name.endswith(".gz") else TABLE)
@@ -269,13 +327,17 @@ def test_an_empty_file_that_is_called_so_is_no_dataset(write, refused) -> None:
 
 def test_a_folder_of_tables_is_refused(two_files, refused) -> None:
     folder = two_files(TABLE, TABLE)
-    assert refused(folder).startswith(f"{folder / pinterest.TRAIN}:1: user 'user_id,item_id' has no items")
+    assert refused(folder).startswith(
+        f"{folder / pinterest.TRAIN}:1: user 'user_id,item_id' has no items"
+    )
 
 
 def test_one_of_the_two_files_is_not_taken_for_both(two_files, refused) -> None:
     folder = two_files()
     message = refused(folder / pinterest.TRAIN)
-    assert message.startswith(f"{folder / pinterest.TRAIN}: is one of two files that are read together; expected")
+    assert message.startswith(
+        f"{folder / pinterest.TRAIN}: is one of two files that are read together; expected"
+    )
     assert message.endswith(f"Name the folder: {folder}")
 
 
@@ -298,10 +360,16 @@ lines = st.lists(st.lists(words, max_size=6), max_size=9)
 
 @settings(deadline=None, max_examples=80)
 @given(lines, lines, st.integers(1, 5))
-def test_any_two_files_read_as_an_obvious_loop_says(tmp_path_factory, train, test, block: int) -> None:
+def test_any_two_files_read_as_an_obvious_loop_says(
+    tmp_path_factory, train, test, block: int
+) -> None:
     folder = tmp_path_factory.mktemp("pinterest")
-    wanted, bad = set(), 0
-    for name, texts in ((pinterest.TRAIN, [["0", "0"], *train]), (pinterest.TEST, [["0", "1"], *test])):
+    wanted = set()
+    bad = 0
+    for name, texts in (
+        (pinterest.TRAIN, [["0", "0"], *train]),
+        (pinterest.TEST, [["0", "1"], *test]),
+    ):
         (folder / name).write_text("\n".join(" ".join(cells) for cells in texts))
         for cells in texts:
             if len(cells) > 1 and all(cell.isdigit() for cell in cells):
@@ -312,5 +380,7 @@ def test_any_two_files_read_as_an_obvious_loop_says(tmp_path_factory, train, tes
         patch.setattr(pinterest, "BLOCK", block)
         data = read(folder, Reading(skip_bad_rows=True))
     assert [(int(u), int(i)) for u, i in rows_of(data)] == sorted(wanted)
-    assert np.array_equal(np.bincount(data.users), [sum(u == int(v) for u, _ in wanted) for v in data.user_ids])
+    assert np.array_equal(
+        np.bincount(data.users), [sum(u == int(v) for u, _ in wanted) for v in data.user_ids]
+    )
     assert sum(int(note.split()[0]) for note in data.notes if "bad row" in note) == bad

@@ -27,7 +27,8 @@ INTER = "user_id:token\titem_id:token\trating:float\ttimestamp:float\n" + U_DATA
 
 
 def rows_of(data: Interactions) -> list[tuple[str, str, float, int]]:
-    users, items = data.user_ids[data.users], data.item_ids[data.items]
+    users = data.user_ids[data.users]
+    items = data.item_ids[data.items]
     columns = map(str, users), map(str, items), data.ratings.tolist(), data.times.tolist()
     return list(zip(*columns, strict=True))
 
@@ -54,7 +55,9 @@ PACKED = {
     "mine.inter.gz": gzip.compress(INTER.encode()),
     "u.data": U_DATA.encode(),
     "u.data.gz": gzip.compress(U_DATA.encode()),
-    "ml-100k.zip": zipped(**{"ml-100k__u_dot_data": U_DATA, "ml-100k__u1_dot_base": "1\t2\t3\t4\n"}),
+    "ml-100k.zip": zipped(
+        **{"ml-100k__u_dot_data": U_DATA, "ml-100k__u1_dot_base": "1\t2\t3\t4\n"}
+    ),
     "odd.zip": zipped(u_dot_data_dot_gz=gzip.compress(U_DATA.encode())),
     "ratings.dat": RATINGS.encode(),
     "ratings.dat.gz": gzip.compress(RATINGS.encode()),
@@ -86,7 +89,9 @@ def test_a_folder_is_known_by_what_it_holds(name: str, content: bytes, write) ->
     assert rows_of(read(write(f"some/{name}", content).parent)) == ROWS
 
 
-@pytest.mark.parametrize("name", ["ratings.csv", "ratings.csv.gz", "ratings.zip", "u.data.gz", "ml-100k.zip"])
+@pytest.mark.parametrize(
+    "name", ["ratings.csv", "ratings.csv.gz", "ratings.zip", "u.data.gz", "ml-100k.zip"]
+)
 def test_no_file_is_left_open(name: str, write) -> None:
     path = write(name, PACKED[name])
     with warnings.catch_warnings(record=True) as seen:
@@ -108,7 +113,9 @@ def parquet(folder: Path, **columns: object) -> Path:
 
 def test_parquet_reads_as_csv_does(tmp_path: Path) -> None:
     users, items, ratings, times = (list(column) for column in zip(*ROWS, strict=True))
-    path = parquet(tmp_path, user_id=users, item_id=items, rating=ratings, timestamp=times, other=[1, 2, 3])
+    path = parquet(
+        tmp_path, user_id=users, item_id=items, rating=ratings, timestamp=times, other=[1, 2, 3]
+    )
     assert rows_of(read(path)) == ROWS
 
 
@@ -157,7 +164,9 @@ BAD_COLUMNS = {
 
 
 @pytest.mark.parametrize(("column", "values", "rule"), BAD_COLUMNS.values(), ids=BAD_COLUMNS)
-def test_a_bad_parquet_row_is_named_and_can_be_skipped(column, values, rule, tmp_path: Path, refused) -> None:
+def test_a_bad_parquet_row_is_named_and_can_be_skipped(
+    column, values, rule, tmp_path: Path, refused
+) -> None:
     path = parquet(tmp_path, **{column: values})
     message = refused(path)
     assert message.startswith(f"{path}:2: column '{column}' is ")
@@ -193,7 +202,8 @@ def test_a_damaged_parquet_file_is_refused(tmp_path: Path, refused) -> None:
 
 def test_recbole_side_files_come_along(write) -> None:
     write(
-        "mine.item", "item_id:token\tmovie_title:token_seq\trelease_year:token\tclass:token_seq\n10\tTen\t1995\ta b\n"
+        "mine.item",
+        "item_id:token\tmovie_title:token_seq\trelease_year:token\tclass:token_seq\n10\tTen\t1995\ta b\n",
     )
     write("mine.user", "user_id:token\tage:token\tgender:token\n1\t24\tM\n2\t53\tF\n9\t1\tF\n")
     data = read(write("mine.inter", INTER))
@@ -207,7 +217,10 @@ def test_recbole_side_files_come_along(write) -> None:
 
 
 def test_recbole_columns_are_named_without_their_types(write) -> None:
-    data = read(write("a.inter", "uid:token\tiid:token\n1\t2\n"), Reading(columns={"user_id": "uid", "item_id": "iid"}))
+    data = read(
+        write("a.inter", "uid:token\tiid:token\n1\t2\n"),
+        Reading(columns={"user_id": "uid", "item_id": "iid"}),
+    )
     assert (data.user_ids.tolist(), data.item_ids.tolist()) == (["1"], ["2"])
 
 
@@ -242,7 +255,9 @@ def test_movielens_1m_brings_titles_genres_and_people_also_out_of_a_zip(write) -
     content = zipped(
         **{
             "ml-1m__ratings_dot_dat": RATINGS,
-            "ml-1m__movies_dot_dat": "9::Caf\xe9: The Film (1995)::Drama|War\n10::Ten::Comedy\n".encode("latin-1"),
+            "ml-1m__movies_dot_dat": "9::Caf\xe9: The Film (1995)::Drama|War\n10::Ten::Comedy\n".encode(
+                "latin-1"
+            ),
             "ml-1m__users_dot_dat": "1::F::1::10::48067\n2::M::56::16::70072\n",
         }
     )
@@ -281,7 +296,9 @@ def test_foursquare_joins_its_cities(tmp_path: Path) -> None:
     data = read(cities(tmp_path, Rome="7\tv\tGym\tThu Jan 01 00:01:40 +0000 1970\n"))
     assert data.n_items == 6
     assert data.user_ids.tolist() == ["1", "7"]
-    venues = dict(zip(data.item_ids, zip(data.item_texts, data.item_categories, strict=True), strict=True))
+    venues = dict(
+        zip(data.item_ids, zip(data.item_texts, data.item_categories, strict=True), strict=True)
+    )
     assert venues["v"] == ("Gym", ("Outdoors & Recreation",))
     assert venues["Milan"] == ("Bar", ("Nightlife Spot",))
     assert sorted(set(data.times.tolist())) == [100, 1_333_476_012]
@@ -289,7 +306,13 @@ def test_foursquare_joins_its_cities(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "moment",
-    ["Tue Apr 31 18:00:12 +0000 2012", "Tue Foo 03 18:00:12 +0000 2012", "2012", "", "Tue Apr 03 18:00 +0000 2012"],
+    [
+        "Tue Apr 31 18:00:12 +0000 2012",
+        "Tue Foo 03 18:00:12 +0000 2012",
+        "2012",
+        "",
+        "Tue Apr 03 18:00 +0000 2012",
+    ],
 )
 def test_a_bad_moment_of_foursquare_is_named(moment: str, tmp_path: Path, refused) -> None:
     message = refused(cities(tmp_path, Rome=f"7\tv\tGym\t{moment}\n"))
@@ -299,13 +322,17 @@ def test_a_bad_moment_of_foursquare_is_named(moment: str, tmp_path: Path, refuse
 def test_a_repeated_pair_of_foursquare_is_named_by_its_city(tmp_path: Path, refused) -> None:
     row = "7\tv\tGym\tTue Apr 03 18:00:12 +0000 2012\n"
     message = refused(cities(tmp_path, Rome=row + row), duplicates="error")
-    assert message.startswith(f"{tmp_path / 'Rome.tsv'}:3: user '7' and item 'v' stood on line 2 already")
+    assert message.startswith(
+        f"{tmp_path / 'Rome.tsv'}:3: user '7' and item 'v' stood on line 2 already"
+    )
 
 
 def test_bad_rows_of_all_cities_are_counted_together(tmp_path: Path) -> None:
     bad = "1\tv\tGym\tnever\n1\tw\tGym\tTue Apr 03 18:00:12 +0000 2012\n"
     data = read(cities(tmp_path, Rome=bad, Milan=bad), Reading(skip_bad_rows=True))
-    assert next(note for note in data.notes if "skipped" in note).startswith("2 bad rows skipped: expected seconds")
+    assert next(note for note in data.notes if "skipped" in note).startswith(
+        "2 bad rows skipped: expected seconds"
+    )
 
 
 def test_a_missing_city_is_named(tmp_path: Path, refused) -> None:
@@ -323,7 +350,9 @@ def test_readers_take_the_policy_for_repeated_pairs(write) -> None:
         read(path, Reading(duplicates="error"))
 
 
-def test_ids_of_text_files_are_texts_and_those_of_parquet_what_they_are_there(write, tmp_path: Path) -> None:
+def test_ids_of_text_files_are_texts_and_those_of_parquet_what_they_are_there(
+    write, tmp_path: Path
+) -> None:
     assert read(write("a.csv", "user_id,item_id\n1,2\n")).user_ids.tolist() == ["1"]
     numbers = read(parquet(tmp_path, user_id=[10, 9], item_id=[1, 2]))
     assert numbers.user_ids.dtype == np.int64

@@ -29,7 +29,9 @@ def place_of(real_data):
 
     def find(name: str, file: str) -> Path:
         real_data(name, file)
-        return here(name, (file,)) or pytest.skip(f"the dataset {name} is here, but not as it was distributed")
+        return here(name, (file,)) or pytest.skip(
+            f"the dataset {name} is here, but not as it was distributed"
+        )
 
     return find
 
@@ -84,9 +86,13 @@ def test_movielens_100k_in_recboles_layout_is_the_same(place_of, tmp_path: Path)
 def test_movielens_100k_packed_is_the_same(name: str, place_of, tmp_path: Path) -> None:
     original = place_of("ml-100k", "u.data")
     if name.endswith(".zip"):
-        with zipfile.ZipFile(tmp_path / name, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        with zipfile.ZipFile(
+            tmp_path / name, "w", zipfile.ZIP_DEFLATED, compresslevel=1
+        ) as archive:
             for file in ("u.data", "u.item", "u.genre", "u.user"):
-                archive.writestr(f"ml-100k/{file}", text_of(original, file, "latin-1").encode("latin-1"))
+                archive.writestr(
+                    f"ml-100k/{file}", text_of(original, file, "latin-1").encode("latin-1")
+                )
     else:
         (tmp_path / name).write_bytes(gzip.compress(text_of(original, "u.data").encode(), 1))
     packed = read(tmp_path / name)
@@ -99,7 +105,8 @@ def test_movielens_100k_in_another_row_order_is_the_same(place_of, tmp_path: Pat
     lines = text_of(original, "u.data").splitlines(keepends=True)
     shuffled = np.random.default_rng(0).permutation(len(lines))
     (tmp_path / "u.data").write_text("".join(lines[n] for n in shuffled))
-    one, other = read(original), read(tmp_path / "u.data")
+    one = read(original)
+    other = read(tmp_path / "u.data")
     for name in ("users", "items", "ratings", "times"):
         assert np.array_equal(getattr(one, name), getattr(other, name)), name
 
@@ -108,7 +115,11 @@ def test_movielens_1m_and_its_core(place_of) -> None:
     data = read(place_of("ml-1m", "ratings.dat"))
     assert counts(data) == (6_040, 3_706, 1_000_209)
     assert data.item_texts[data.item_ids.tolist().index("1")] == "Toy Story (1995)"
-    assert data.item_categories[data.item_ids.tolist().index("1")] == ("Animation", "Children's", "Comedy")
+    assert data.item_categories[data.item_ids.tolist().index("1")] == (
+        "Animation",
+        "Children's",
+        "Comedy",
+    )
     assert data.user_features["gender"].tolist().count("F") == 1_709
     assert counts(apply(data, Filters(core=20))) == (6_022, 3_043, 995_154)
 
@@ -142,10 +153,14 @@ def test_yelp(place_of) -> None:
     data = read(place)
     assert records_of(place, yelp.ITEMS) == 316_354
     assert counts(data) == (30_431, 20_033, 304_524)
-    assert data.notes == (f"{316_354 - 304_524:,} repeated user-item pairs merged, the newest of each kept",)
+    assert data.notes == (
+        f"{316_354 - 304_524:,} repeated user-item pairs merged, the newest of each kept",
+    )
     assert data.user_ids.tolist() == [str(n) for n in range(1, 30_432)]
     assert (data.times.min(), data.times.max()) == (1_546_300_809, 1_576_252_117)  # 2019
-    first = data.select(data.users == 0)  # its last three visits as they stand at the end of the first lines
+    first = data.select(
+        data.users == 0
+    )  # its last three visits as they stand at the end of the first lines
     assert first.item_ids[first.items[-3:]].tolist() == ["9306", "8320", "586"]
     assert first.times[-3:].tolist() == [1_571_473_990, 1_572_037_408, 1_572_225_311]
 
@@ -163,7 +178,9 @@ def test_yelp_as_fedfast_filters_it_and_as_many_users_as_it_had(place_of) -> Non
 def test_tripadvisor(place_of) -> None:
     data = read(place_of("tripadvisor", tripadvisor.ARCHIVE))
     assert counts(data) == (2_371, 2_269, 13_697)
-    assert data.notes == (f"{14_175 - 13_697} repeated user-item pairs merged, the newest of each kept",)
+    assert data.notes == (
+        f"{14_175 - 13_697} repeated user-item pairs merged, the newest of each kept",
+    )
     assert (np.bincount(data.users) == 1).sum() == 2
     assert len({city for city, _ in data.item_categories}) == 107
     assert len({state for _, state in data.item_categories}) == 31
@@ -198,7 +215,9 @@ def test_pinterest(place_of) -> None:
     data = read(place)
     assert records_of(place, pinterest.TRAIN) + records_of(place, pinterest.TEST) == 1_025_709
     assert counts(data) == (37_501, 9_836, 1_000_154)
-    assert data.notes == (f"{1_025_709 - 1_000_154:,} repeated user-item pairs merged, the newest of each kept",)
+    assert data.notes == (
+        f"{1_025_709 - 1_000_154:,} repeated user-item pairs merged, the newest of each kept",
+    )
     assert data.user_ids.tolist() == [str(n) for n in range(37_501)]
     assert data.item_ids.tolist() == [str(n) for n in range(9_836)]
     pins = pins_of(place)
@@ -224,7 +243,9 @@ def test_pinterest_as_fedbso_filters_it(place_of) -> None:
         ("yelp", yelp.ITEMS, {"sample_users": 7_975}, 7_975, 0.4443),
     ],
 )
-def test_fedfast_s_other_datasets_run(name: str, file: str, filters, users: int, popular: float, place_of) -> None:
+def test_fedfast_s_other_datasets_run(
+    name: str, file: str, filters, users: int, popular: float, place_of
+) -> None:
     """Popularity depends on no setting; chance is 10 of 51."""
     place_of(name, file)
     run = api.run("popular", name, **filters)

@@ -25,19 +25,25 @@ Row = tuple[int, int, int]
 
 def from_rows(rows: list[Row], timed: bool = True) -> Interactions:
     users, items, times = zip(*rows, strict=True)
-    return Interactions.from_columns(users, items, [float(i) for i in items], times if timed else None)
+    return Interactions.from_columns(
+        users, items, [float(i) for i in items], times if timed else None
+    )
 
 
 def pairs_of(part: Interactions | None) -> set[tuple[int, int]]:
     if part is None:
         return set()
-    return set(zip(part.user_ids[part.users].tolist(), part.item_ids[part.items].tolist(), strict=True))
+    return set(
+        zip(part.user_ids[part.users].tolist(), part.item_ids[part.items].tolist(), strict=True)
+    )
 
 
 def by_user(part: Interactions) -> dict[int, list[int]]:
     """Items of every user, in the part's order."""
     items = defaultdict(list)
-    for user, item in zip(part.user_ids[part.users].tolist(), part.item_ids[part.items].tolist(), strict=True):
+    for user, item in zip(
+        part.user_ids[part.users].tolist(), part.item_ids[part.items].tolist(), strict=True
+    ):
         items[user].append(item)
     return dict(items)
 
@@ -51,7 +57,16 @@ histories = st.lists(
 
 # By hand: user 1 has four interactions, user 2 three, user 3 one
 EXAMPLE = from_rows(
-    [(1, 10, 400), (1, 20, 100), (1, 30, 300), (1, 40, 200), (2, 10, 50), (2, 50, 70), (2, 30, 60), (3, 60, 10)]
+    [
+        (1, 10, 400),
+        (1, 20, 100),
+        (1, 30, 300),
+        (1, 40, 200),
+        (2, 10, 50),
+        (2, 50, 70),
+        (2, 30, 60),
+        (3, 60, 10),
+    ]
 )
 
 
@@ -85,7 +100,9 @@ def test_equal_times_are_parted_by_the_hash_of_the_pair() -> None:
     parts = split(from_rows(rows), "leave-one-out", 0, seed=0)
     wanted = {(u, max(range(5), key=lambda i: streams.mix(u << 32 | i))) for u in range(40)}
     assert pairs_of(parts.test) == wanted
-    assert set(np.bincount(parts.test.items, minlength=5).astype(bool)) == {True}, "no item is favoured"
+    assert set(np.bincount(parts.test.items, minlength=5).astype(bool)) == {True}, (
+        "no item is favoured"
+    )
 
 
 def test_times_decide_whatever_the_seed() -> None:
@@ -97,14 +114,20 @@ def test_times_decide_whatever_the_seed() -> None:
 
 @pytest.mark.parametrize(
     ("fraction", "test"),
-    [(0.25, {(1, 10)}), (0.34, {(1, 10), (2, 50)}), (0.5, {(1, 10), (1, 30), (2, 50)}), (0.2, set())],
+    [
+        (0.25, {(1, 10)}),
+        (0.34, {(1, 10), (2, 50)}),
+        (0.5, {(1, 10), (1, 30), (2, 50)}),
+        (0.2, set()),
+    ],
 )
 def test_temporal_holds_out_the_newest_int_of_the_fraction(fraction: float, test: set) -> None:
     if test:
         assert pairs_of(split(EXAMPLE, "temporal", fraction, seed=0).test) == test
     else:
         with pytest.raises(
-            DataError, match=r"'temporal' holds out nothing for the test part; expected people with more"
+            DataError,
+            match=r"'temporal' holds out nothing for the test part; expected people with more",
         ):
             split(EXAMPLE, "temporal", fraction, seed=0)
 
@@ -126,7 +149,16 @@ def test_the_validation_part_is_the_fraction_of_what_is_left() -> None:
 
 
 def test_global_time_holds_out_what_is_newer_than_one_moment() -> None:
-    rows = [(1, 1, 10), (1, 2, 20), (2, 1, 30), (2, 2, 40), (1, 3, 50), (2, 3, 60), (3, 1, 70), (1, 4, 80)]
+    rows = [
+        (1, 1, 10),
+        (1, 2, 20),
+        (2, 1, 30),
+        (2, 2, 40),
+        (1, 3, 50),
+        (2, 3, 60),
+        (3, 1, 70),
+        (1, 4, 80),
+    ]
     parts = split(from_rows(rows), "global-time", 0.5, seed=0)
     assert pairs_of(parts.train) == {(1, 1), (1, 2), (2, 1), (2, 2)}
     assert pairs_of(parts.test) == {(1, 3), (2, 3), (1, 4)}  # user 3 came after the moment
@@ -136,7 +168,8 @@ def test_global_time_holds_out_what_is_newer_than_one_moment() -> None:
 def test_global_time_leaks_nothing_of_the_future() -> None:
     rng = np.random.default_rng(0)
     rows = [
-        (int(u), int(i), int(t)) for u, i, t in zip(*rng.integers(0, 50, (2, 800)), rng.permutation(800), strict=True)
+        (int(u), int(i), int(t))
+        for u, i, t in zip(*rng.integers(0, 50, (2, 800)), rng.permutation(800), strict=True)
     ]
     data = from_rows(rows)
     parts = split(data, "global-time", 0.3, seed=0, validation=True)
@@ -148,7 +181,8 @@ def test_global_time_leaks_nothing_of_the_future() -> None:
 
 def test_global_time_needs_times() -> None:
     with pytest.raises(
-        DataError, match=r"'global-time' needs times; the data has none\. Use random or leave-one-out\."
+        DataError,
+        match=r"'global-time' needs times; the data has none\. Use random or leave-one-out\.",
     ):
         split(from_rows([(1, 1, 0), (1, 2, 0)], timed=False), "global-time", 0.5, seed=0)
 
@@ -161,13 +195,17 @@ def test_one_moment_for_all_cannot_be_cut() -> None:
 # Random, and data without times
 
 
-@pytest.mark.parametrize(("rule", "timed"), [("random", True), ("random", False), ("leave-one-out", False)])
+@pytest.mark.parametrize(
+    ("rule", "timed"), [("random", True), ("random", False), ("leave-one-out", False)]
+)
 def test_random_hold_out_follows_the_seed_and_favours_no_place(rule, timed: bool) -> None:
     data = from_rows([(user, item, item) for user in range(400) for item in range(10)], timed)
     first, again, other = (split(data, rule, 0.1, seed).test for seed in (0, 0, 1))
     assert pairs_of(first) == pairs_of(again)
     assert pairs_of(first) != pairs_of(other)
-    held = np.bincount(first.items, minlength=10)  # one of ten for each of 400 users: 40 each, give or take 6
+    held = np.bincount(
+        first.items, minlength=10
+    )  # one of ten for each of 400 users: 40 each, give or take 6
     assert held.sum() == 400
     assert 15 < held.min() <= held.max() < 70
 
@@ -204,7 +242,9 @@ def expected_counts(n: int, rule: str, fraction: float) -> int:
     seed=st.integers(0, 3),
     validation=st.booleans(),
 )
-def test_parts_are_disjoint_whole_and_of_the_stated_size(rows, rule, fraction, timed, seed, validation) -> None:
+def test_parts_are_disjoint_whole_and_of_the_stated_size(
+    rows, rule, fraction, timed, seed, validation
+) -> None:
     data = from_rows(rows, timed)
     counts = {user: len(items) for user, items in by_user(data).items()}
     wanted = {user: expected_counts(n, rule, fraction) for user, n in counts.items()}
@@ -212,17 +252,25 @@ def test_parts_are_disjoint_whole_and_of_the_stated_size(rows, rule, fraction, t
         with pytest.raises(DataError, match="holds out nothing"):
             split(data, rule, fraction, seed, validation)
         return
-    if validation and not any(expected_counts(n - wanted[u], rule, fraction) for u, n in counts.items()):
+    if validation and not any(
+        expected_counts(n - wanted[u], rule, fraction) for u, n in counts.items()
+    ):
         return  # nothing to validate on: a test of its own
     parts = split(data, rule, fraction, seed, validation)
-    train, test, held = pairs_of(parts.train), pairs_of(parts.test), pairs_of(parts.validation)
+    train = pairs_of(parts.train)
+    test = pairs_of(parts.test)
+    held = pairs_of(parts.validation)
     assert train | test | held == pairs_of(data)
     assert len(train) + len(test) + len(held) == len(data)
-    assert {u: len(items) for u, items in by_user(parts.test).items()} == {u: n for u, n in wanted.items() if n}
+    assert {u: len(items) for u, items in by_user(parts.test).items()} == {
+        u: n for u, n in wanted.items() if n
+    }
     assert set(by_user(parts.train)) == set(counts), "everybody keeps something to train on"
     if validation:
         rest = {u: expected_counts(counts[u] - n, rule, fraction) for u, n in wanted.items()}
-        assert {u: len(items) for u, items in by_user(parts.validation).items()} == {u: n for u, n in rest.items() if n}
+        assert {u: len(items) for u, items in by_user(parts.validation).items()} == {
+            u: n for u, n in rest.items() if n
+        }
     if timed and rule != "random":
         assert_newest_held_out(parts)
 
@@ -244,7 +292,8 @@ def test_global_time_loses_only_the_test_interactions_of_newcomers(rows, fractio
         parts = split(data, "global-time", fraction, seed=0)
     except DataError:
         return
-    train, test = pairs_of(parts.train), pairs_of(parts.test)
+    train = pairs_of(parts.train)
+    test = pairs_of(parts.test)
     known = set(by_user(parts.train))
     assert not train & test
     assert {user for user, _ in test} <= known
@@ -253,7 +302,12 @@ def test_global_time_loses_only_the_test_interactions_of_newcomers(rows, fractio
 
 
 @settings(deadline=None, max_examples=100)
-@given(histories, st.randoms(use_true_random=False), st.sampled_from([*PER_USER, "global-time"]), st.booleans())
+@given(
+    histories,
+    st.randoms(use_true_random=False),
+    st.sampled_from([*PER_USER, "global-time"]),
+    st.booleans(),
+)
 def test_a_split_does_not_depend_on_the_order_of_rows(rows, random, rule, timed: bool) -> None:
     shuffled = rows.copy()
     random.shuffle(shuffled)
@@ -267,7 +321,9 @@ def test_a_split_does_not_depend_on_the_order_of_rows(rows, random, rule, timed:
 
 
 @pytest.mark.parametrize("rule", [*PER_USER, "global-time"])
-def test_parts_keep_all_users_and_items_and_carry_ratings_and_times(rule, people: Interactions) -> None:
+def test_parts_keep_all_users_and_items_and_carry_ratings_and_times(
+    rule, people: Interactions
+) -> None:
     parts = split(people, rule, 0.05 if rule == "global-time" else 0.2, seed=0, validation=True)
     for part in (parts.train, parts.test, parts.validation):
         assert (part.n_users, part.n_items) == (people.n_users, people.n_items)
@@ -299,7 +355,9 @@ def test_training_sees_the_training_part_alone() -> None:
 def test_ratings_stay_with_their_items() -> None:
     parts = split(EXAMPLE, "leave-one-out", 0, seed=0)
     training = parts.training()
-    rated = parts.train.item_ids[training.positives.items].astype(float)  # an item is rated by its own number
+    rated = parts.train.item_ids[training.positives.items].astype(
+        float
+    )  # an item is rated by its own number
     assert training.ratings.tolist() == rated.tolist()
 
 
@@ -327,7 +385,9 @@ def test_tuning_gets_the_validation_part_and_not_a_trace_of_the_test_part() -> N
 
 
 def test_tuning_without_a_validation_part_is_refused() -> None:
-    with pytest.raises(DataError, match=r"no validation part; expected one for tuning .*Set validation=true"):
+    with pytest.raises(
+        DataError, match=r"no validation part; expected one for tuning .*Set validation=true"
+    ):
         split(EXAMPLE, "leave-one-out", 0, seed=0).for_tuning()
 
 
@@ -380,7 +440,9 @@ def test_own_parts_keep_natural_order_and_may_have_no_validation() -> None:
 
 
 def test_a_number_and_its_text_are_one_id_in_own_parts() -> None:
-    parts = own(Interactions.from_columns([1, 2], [5, 6]), Interactions.from_columns(["1", "2"], ["6", "7"]))
+    parts = own(
+        Interactions.from_columns([1, 2], [5, 6]), Interactions.from_columns(["1", "2"], ["6", "7"])
+    )
     assert [str(u) for u in parts.train.user_ids] == ["1", "2"]
     assert [str(i) for i in parts.train.item_ids] == ["5", "6", "7"]
     assert parts.train.users.tolist() == parts.test.users.tolist() == [0, 1]
@@ -389,7 +451,8 @@ def test_a_number_and_its_text_are_one_id_in_own_parts() -> None:
 @settings(deadline=None, max_examples=60)
 @given(histories, histories)
 def test_own_parts_hold_what_was_given(first, second) -> None:
-    train, test = from_rows(first), from_rows(second)
+    train = from_rows(first)
+    test = from_rows(second)
     parts = own(train, test)
     assert pairs_of(parts.train) == {row[:2] for row in first}
     assert pairs_of(parts.test) == {row[:2] for row in second}
@@ -407,7 +470,9 @@ def test_own_parts_keep_what_is_known_about_items_and_users() -> None:
 
 def test_a_model_of_an_own_split_recommends_by_the_ids_that_went_in(tmp_path: Path) -> None:
     train = Interactions.from_columns(["b", "c", "d", "d"], ["y", "y", "y", "z"])
-    (tmp_path / "test.csv").write_text("user_id,item_id\na,v\nb,w\n")  # both come first in natural order
+    (tmp_path / "test.csv").write_text(
+        "user_id,item_id\na,v\nb,w\n"
+    )  # both come first in natural order
     run = coterie.run("popular", train, split="own", test_file=str(tmp_path / "test.csv"))
     assert run.score("d", ["y", "z", "v"]) == [3.0, 1.0, 0.0]
     best = run.recommend("b", n=1)
@@ -415,7 +480,9 @@ def test_a_model_of_an_own_split_recommends_by_the_ids_that_went_in(tmp_path: Pa
 
 
 def test_published_test_pairs_are_held_out() -> None:
-    users, items = np.array([0, 1], np.int32), np.array([2, 0], np.int32)  # (1, 30) and (2, 10)
+    # (1, 30) and (2, 10)
+    users = np.array([0, 1], np.int32)
+    items = np.array([2, 0], np.int32)
     parts = given_split(EXAMPLE, users, items)
     assert pairs_of(parts.test) == {(1, 30), (2, 10)}
     assert by_user(parts.train) == {1: [20, 40, 10], 2: [30, 50], 3: [60]}
@@ -423,16 +490,23 @@ def test_published_test_pairs_are_held_out() -> None:
 
 
 def test_with_published_pairs_the_validation_part_is_the_newest_of_the_rest() -> None:
-    users, items = np.array([0, 1], np.int32), np.array([2, 0], np.int32)
+    users = np.array([0, 1], np.int32)
+    items = np.array([2, 0], np.int32)
     parts = with_validation(given_split(EXAMPLE, users, items), seed=0)
     assert pairs_of(parts.validation) == {(1, 10), (2, 50)}
     assert by_user(parts.train) == {1: [20, 40], 2: [30], 3: [60]}
-    assert pairs_of(parts.train) | pairs_of(parts.test) | pairs_of(parts.validation) == pairs_of(EXAMPLE)
+    assert pairs_of(parts.train) | pairs_of(parts.test) | pairs_of(parts.validation) == pairs_of(
+        EXAMPLE
+    )
 
 
 def test_published_pairs_that_are_not_in_the_data_are_refused() -> None:
-    users, items = np.array([0, 2], np.int32), np.array([2, 0], np.int32)  # user 3 never did item 10
-    with pytest.raises(DataError, match="1 published test pairs are not in the data; expected all of them"):
+    # user 3 never did item 10
+    users = np.array([0, 2], np.int32)
+    items = np.array([2, 0], np.int32)
+    with pytest.raises(
+        DataError, match="1 published test pairs are not in the data; expected all of them"
+    ):
         given_split(EXAMPLE, users, items)
 
 

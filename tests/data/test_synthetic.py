@@ -52,7 +52,14 @@ def test_the_same_seed_gives_the_same_data_and_another_seed_other_data() -> None
 def test_the_share_of_the_own_group_is_the_one_planted(taste: float, groups: int) -> None:
     # so many equally popular items that pairs are hardly ever drawn twice
     data = generate(
-        Synthetic(n_users=3_000, n_items=100_000, n_groups=groups, mean_interactions=20, taste=taste, popularity=0)
+        Synthetic(
+            n_users=3_000,
+            n_items=100_000,
+            n_groups=groups,
+            mean_interactions=20,
+            taste=taste,
+            popularity=0,
+        )
     )
     group_of_item = data.items % groups
     counts = np.zeros((data.n_users, groups))
@@ -61,7 +68,9 @@ def test_the_share_of_the_own_group_is_the_one_planted(taste: float, groups: int
         share = counts.max(axis=1).sum() / len(data)
         assert share == pytest.approx(taste + (1 - taste) / groups, abs=0.01)
     elif taste == 0:
-        assert (counts.sum(axis=0) / len(data)).tolist() == pytest.approx([1 / groups] * groups, abs=0.01)
+        assert (counts.sum(axis=0) / len(data)).tolist() == pytest.approx(
+            [1 / groups] * groups, abs=0.01
+        )
     else:
         busy = counts[counts.sum(axis=1) >= 60]
         share = busy.max(axis=1).sum() / busy.sum()
@@ -85,7 +94,13 @@ def test_groups_can_be_found_again_from_who_did_what(people: Interactions) -> No
 def test_popularity_falls_like_the_stated_power(exponent: float) -> None:
     data = generate(
         Synthetic(
-            n_users=20_000, n_items=20_000, n_groups=1, mean_interactions=3, taste=0, popularity=exponent, drift=0
+            n_users=20_000,
+            n_items=20_000,
+            n_groups=1,
+            mean_interactions=3,
+            taste=0,
+            popularity=exponent,
+            drift=0,
         )
     )
     # the first r of n items have (r / n)^(1 - exponent); a person who draws an item twice has it once
@@ -101,7 +116,13 @@ def test_more_popularity_is_more_skew() -> None:
 
 def test_fashion_drifts_by_the_stated_part_of_the_items() -> None:
     config = Synthetic(
-        n_users=5_000, n_items=1_000, n_groups=1, mean_interactions=10, taste=0, popularity=0.9, drift=0.5
+        n_users=5_000,
+        n_items=1_000,
+        n_groups=1,
+        mean_interactions=10,
+        taste=0,
+        popularity=0.9,
+        drift=0.5,
     )
     data = generate(config)
     first = data.rows.offsets[:-1]
@@ -109,7 +130,9 @@ def test_fashion_drifts_by_the_stated_part_of_the_items() -> None:
     early = data.items[(arrival < 0.05)[data.users]]
     late = data.items[((arrival > 0.75) & (arrival < 0.85))[data.users]]
     assert np.bincount(early).argmax() < 50
-    assert 350 <= np.bincount(late).argmax() <= 430  # half of 1,000 items times an arrival of about 0.8
+    assert (
+        350 <= np.bincount(late).argmax() <= 430
+    )  # half of 1,000 items times an arrival of about 0.8
     still = generate(config.model_copy(update={"drift": 0.0}))
     assert np.bincount(still.items).argmax() == 0
 
@@ -126,7 +149,9 @@ def test_ids_titles_categories_and_features_are_there(people: Interactions) -> N
     assert people.user_ids.tolist() == list(range(1, 201))
     assert people.item_ids.tolist() == list(range(1, 121))
     assert len(people.item_texts) == len(people.item_categories) == 120
-    for number, (title, category) in enumerate(zip(people.item_texts, people.item_categories, strict=True)):
+    for number, (title, category) in enumerate(
+        zip(people.item_texts, people.item_categories, strict=True)
+    ):
         assert category == (list(WORDS)[number % 4],)
         first, second, _ = title.split()
         assert {first, second} <= set(WORDS[category[0]].split())
@@ -170,7 +195,8 @@ def test_a_hundred_thousand_people_take_seconds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "value"), [("n_users", 1), ("n_groups", 11), ("taste", 1.1), ("popularity", 1.0), ("data_seed", -1)]
+    ("setting", "value"),
+    [("n_users", 1), ("n_groups", 11), ("taste", 1.1), ("popularity", 1.0), ("data_seed", -1)],
 )
 def test_a_setting_out_of_range_is_named(setting: str, value: float) -> None:
     with pytest.raises(ConfigError, match=rf"setting '{setting}' is {value}; input should be "):

@@ -54,7 +54,10 @@ def weighted(ragged: Ragged) -> list[list[tuple[int, float]]]:
         ("  Léon: The Professional...  ", ["léon", "the", "professional"]),
         ("ВОЙНА и мир", ["война", "и", "мир"]),
         ("東京物語、1953", ["東京物語", "1953"]),
-        ("𐐀𐐁 😀 𐐂", ["𐐨𐐩", "𐐪"]),  # Deseret lies beyond the first 65,536 letters, and has lower case
+        (
+            "𐐀𐐁 😀 𐐂",
+            ["𐐨𐐩", "𐐪"],
+        ),  # Deseret lies beyond the first 65,536 letters, and has lower case
         ("one\ntwo\tthree\x00four", ["one", "two", "three", "four"]),
         ("?!", []),
         ("", []),
@@ -76,8 +79,12 @@ def test_stop_words_are_words_as_they_are_read() -> None:
 
 
 @settings(deadline=None, max_examples=200)
-@given(st.lists(st.text(any_letter), max_size=5), st.frozensets(st.sampled_from(["a", "b", "0", "é"])))
-def test_every_text_has_its_words_whatever_it_is_made_of(several: list[str], without: frozenset[str]) -> None:
+@given(
+    st.lists(st.text(any_letter), max_size=5), st.frozensets(st.sampled_from(["a", "b", "0", "é"]))
+)
+def test_every_text_has_its_words_whatever_it_is_made_of(
+    several: list[str], without: frozenset[str]
+) -> None:
     together = texts.words_of(several, without)
     assert together == [texts.words_of([text], without)[0] for text in several]
     assert together == [[w for w in words if w not in without] for words in texts.words_of(several)]
@@ -133,7 +140,10 @@ def test_no_words_have_no_letters() -> None:
 def test_every_input_is_as_likely() -> None:
     """All pieces of three letters, over 100 inputs: some 176 each."""
     inner = [
-        inputs[1] for inputs in lists(texts.trigrams(["".join(p) for p in product(ascii_lowercase, repeat=3)], 100))
+        inputs[1]
+        for inputs in lists(
+            texts.trigrams(["".join(p) for p in product(ascii_lowercase, repeat=3)], 100)
+        )
     ]
     assert chisquare(np.bincount(inner, minlength=100)).pvalue > 1e-3
 
@@ -165,9 +175,12 @@ def test_a_word_has_one_number_wherever_it_stands() -> None:
 def test_a_text_reads_alike_whatever_stands_beside_it(
     before: list[list[str]], after: list[list[str]], text: list[str]
 ) -> None:
-    alone, among = texts.read([text], 1100), texts.read([*before, text, *after], 1100)
+    alone = texts.read([text], 1100)
+    among = texts.read([*before, text, *after], 1100)
     here = among.texts.of(len(before))
-    assert [alone.letters.of(w).tolist() for w in alone.texts.of(0)] == [among.letters.of(w).tolist() for w in here]
+    assert [alone.letters.of(w).tolist() for w in alone.texts.of(0)] == [
+        among.letters.of(w).tolist() for w in here
+    ]
     assert weighted(texts.bags(among))[len(before)] == weighted(texts.bags(alone))[0]
 
 
@@ -177,8 +190,11 @@ def test_a_text_reads_alike_whatever_stands_beside_it(
 def test_a_bag_by_hand() -> None:
     """#ca cat at#, #ca cat ats ts#: two pieces stand in both words."""
     read = texts.read([["cat", "cats"]], 1 << 20)
-    once, twice = ["at#", "ats", "ts#"], ["#ca", "cat"]
-    expected = [(input_of(p, 1 << 20), 1.0) for p in once] + [(input_of(p, 1 << 20), 2.0) for p in twice]
+    once = ["at#", "ats", "ts#"]
+    twice = ["#ca", "cat"]
+    expected = [(input_of(p, 1 << 20), 1.0) for p in once] + [
+        (input_of(p, 1 << 20), 2.0) for p in twice
+    ]
     assert weighted(texts.bags(read)) == [sorted(expected)]
 
 
@@ -197,7 +213,9 @@ def test_bags_equal_counters(several: list[list[str]], n_inputs: int) -> None:
 def test_empty_texts_have_empty_bags() -> None:
     assert weighted(texts.bags(texts.read([], 10))) == []
     assert weighted(texts.bags(texts.read([[], []], 10))) == [[], []]
-    assert [len(bag) for bag in weighted(texts.bags(texts.read([[], ["a"], [""], ["b"], []], 1 << 20)))] == [
+    assert [
+        len(bag) for bag in weighted(texts.bags(texts.read([[], ["a"], [""], ["b"], []], 1 << 20)))
+    ] == [
         0,
         1,
         0,
@@ -213,7 +231,9 @@ def ragged(rows: list[list[int]]) -> Ragged:
     """Every entry weighs its place, so that a mixed-up weight shows."""
     flat = [entry for row in rows for entry in row]
     weights: Floats = np.arange(len(flat), dtype=np.float32)
-    return Ragged(Rows(np.cumsum([0, *map(len, rows)], dtype=np.int64), np.array(flat, np.int32)), weights)
+    return Ragged(
+        Rows(np.cumsum([0, *map(len, rows)], dtype=np.int64), np.array(flat, np.int32)), weights
+    )
 
 
 some_rows = st.lists(st.lists(st.integers(0, 9), max_size=4), min_size=1, max_size=6)
@@ -232,14 +252,18 @@ def test_taking_rows_equals_plain_lists(rows: list[list[int]], data: st.DataObje
 
 @settings(deadline=None, max_examples=200)
 @given(some_rows, st.integers(0, 4), st.data())
-def test_joining_rows_equals_plain_lists(rows: list[list[int]], m: int, data: st.DataObject) -> None:
+def test_joining_rows_equals_plain_lists(
+    rows: list[list[int]], m: int, data: st.DataObject
+) -> None:
     """-1 stands anywhere, and for everything."""
     one = st.lists(st.integers(-1, len(rows) - 1), min_size=m, max_size=m)
     which = data.draw(st.lists(one, max_size=6))
     whole = ragged(rows)
     for numbers in (np.array(which, np.int32), np.array(which, np.int64)):
         joined = whole.joined(numbers.reshape(len(which), m))
-        assert weighted(joined) == [[e for k in row if k >= 0 for e in weighted(whole)[k]] for row in which]
+        assert weighted(joined) == [
+            [e for k in row if k >= 0 for e in weighted(whole)[k]] for row in which
+        ]
         assert len(joined) == len(which)
 
 

@@ -41,13 +41,24 @@ def training(
     named = {name: objects(values) for name, values in (people or {}).items()}
     told = [None if column is None else objects(column) for column in (titles, kinds, bodies)]
     return Training(
-        n_users, n_items, nothing, nothing, None, named,
-        item_texts=told[0], item_categories=told[1], item_bodies=told[2],
-    )  # fmt: skip
+        n_users,
+        n_items,
+        nothing,
+        nothing,
+        None,
+        named,
+        item_texts=told[0],
+        item_categories=told[1],
+        item_bodies=told[2],
+    )
 
 
 def read(
-    of: Training, reading: Reading = "words", n_inputs: int = INPUTS, most_words: int = 50, person: Person = "auto"
+    of: Training,
+    reading: Reading = "words",
+    n_inputs: int = INPUTS,
+    most_words: int = 50,
+    person: Person = "auto",
 ) -> Content:
     return text_features.read(of, reading, n_inputs, most_words, person)
 
@@ -66,7 +77,9 @@ def words_in(part: Ragged, whole: Content) -> list[Spelt]:
 def bags_in(part: Ragged) -> list[dict[int, float]]:
     ends = part.rows.offsets
     return [
-        dict(zip(part.rows.of(k).tolist(), part.weights[ends[k] : ends[k + 1]].tolist(), strict=True))
+        dict(
+            zip(part.rows.of(k).tolist(), part.weights[ends[k] : ends[k + 1]].tolist(), strict=True)
+        )
         for k in range(len(part))
     ]
 
@@ -88,7 +101,11 @@ def people_of(found: Content) -> Ragged:
 # Items
 
 TITLES = [["the", "one", "cat"], ["dog", "1999"], []]
-WHOLE = [["the", "one", "cat", "drama", "film", "noir", "cat", "hat"], ["dog", "1999"], ["drama", "dog"]]
+WHOLE = [
+    ["the", "one", "cat", "drama", "film", "noir", "cat", "hat"],
+    ["dog", "1999"],
+    ["drama", "dog"],
+]
 
 
 def test_an_item_is_its_title_its_categories_and_its_body_without_stop_words() -> None:
@@ -110,7 +127,9 @@ def test_what_data_does_not_tell_of_items_is_not_read() -> None:
     assert words_in(items_of(only_titles), only_titles) == [spelt(words) for words in TITLES]
     without_bodies = read(training(FILMS, KINDS))
     expected = [["the", "one", "cat", "drama", "film", "noir"], ["dog", "1999"], ["drama"]]
-    assert words_in(items_of(without_bodies), without_bodies) == [spelt(words) for words in expected]
+    assert words_in(items_of(without_bodies), without_bodies) == [
+        spelt(words) for words in expected
+    ]
     without_kinds = read(training(FILMS, None, PLOTS))
     expected = [["the", "one", "cat", "cat", "hat"], ["dog", "1999"], ["dog"]]
     assert words_in(items_of(without_kinds), without_kinds) == [spelt(words) for words in expected]
@@ -123,7 +142,9 @@ def test_every_word_is_spelt_once() -> None:
 
 
 def test_without_titles_there_is_nothing_to_read() -> None:
-    with pytest.raises(ConfigError, match=r"items of this data have no texts.*; expected titles\. Use ml-100k, "):
+    with pytest.raises(
+        ConfigError, match=r"items of this data have no texts.*; expected titles\. Use ml-100k, "
+    ):
         read(training(None, KINDS, PLOTS))
 
 
@@ -132,14 +153,19 @@ some_texts = st.lists(st.text(max_size=20), min_size=1, max_size=5)
 
 @settings(deadline=None, max_examples=150)
 @given(some_texts, st.data(), st.integers(1, 2000))
-def test_any_texts_are_read_as_their_words(titles: list[str], data: st.DataObject, n_inputs: int) -> None:
+def test_any_texts_are_read_as_their_words(
+    titles: list[str], data: st.DataObject, n_inputs: int
+) -> None:
     as_many = st.lists(st.text(max_size=20), min_size=len(titles), max_size=len(titles))
-    kinds, bodies = [(kind, "Drama") for kind in data.draw(as_many)], data.draw(as_many)
+    kinds = [(kind, "Drama") for kind in data.draw(as_many)]
+    bodies = data.draw(as_many)
     given_all = training(titles, kinds, bodies)
-    head, body = texts.words_of(titles), texts.words_of(bodies, texts.STOP_WORDS)
+    head = texts.words_of(titles)
+    body = texts.words_of(bodies, texts.STOP_WORDS)
     middle = [texts.words_of([a])[0] + texts.words_of([b])[0] for a, b in kinds]
     whole = [a + b + c for a, b, c in zip(head, middle, body, strict=True)]
-    by_words, by_bags = read(given_all, "words", n_inputs, most_words=1000), read(given_all, "bags", n_inputs)
+    by_words = read(given_all, "words", n_inputs, most_words=1000)
+    by_bags = read(given_all, "bags", n_inputs)
     assert words_in(items_of(by_words), by_words) == [spelt(words, n_inputs) for words in whole]
     assert words_in(by_words.titles, by_words) == [spelt(words, n_inputs) for words in head]
     assert bags_in(items_of(by_bags)) == [bag(words, n_inputs) for words in whole]
@@ -160,7 +186,9 @@ def test_the_first_words_are_read(most: int) -> None:
 
 def test_bags_have_all_words() -> None:
     given_all = training(FILMS, KINDS, PLOTS)
-    assert bags_in(items_of(read(given_all, "bags", most_words=1))) == [bag(words) for words in WHOLE]
+    assert bags_in(items_of(read(given_all, "bags", most_words=1))) == [
+        bag(words) for words in WHOLE
+    ]
 
 
 # People
@@ -170,11 +198,17 @@ def test_an_age_of_25_is_no_occupation_25() -> None:
     told = training(people=PEOPLE)
     (age25, occupation1), (age1, occupation25) = text_features.features(told)
     assert len({age25, occupation1, age1, occupation25}) == 4
-    assert all(word.startswith("age") for word in (age25, age1))  # the features come in the order of their names
+    assert all(
+        word.startswith("age") for word in (age25, age1)
+    )  # the features come in the order of their names
     assert all(word.startswith("occupation") for word in (occupation1, occupation25))
     assert [word[-2:] for word in (age25, occupation25)] == ["25", "25"]
-    by_words, by_bags = read(told, "words"), read(told, "bags")
-    assert words_in(people_of(by_words), by_words) == [spelt([age25, occupation1]), spelt([age1, occupation25])]
+    by_words = read(told, "words")
+    by_bags = read(told, "bags")
+    assert words_in(people_of(by_words), by_words) == [
+        spelt([age25, occupation1]),
+        spelt([age1, occupation25]),
+    ]
     assert bags_in(people_of(by_bags)) == [bag([age25, occupation1]), bag([age1, occupation25])]
     assert bag([age25, occupation1]) != bag([age1, occupation25])
 
@@ -207,13 +241,15 @@ def test_what_tells_of_people(person: Person, has_features: bool, read_as_featur
 
 def test_features_that_the_data_does_not_have_cannot_be_read() -> None:
     with pytest.raises(
-        ConfigError, match=r"setting 'person' is 'features', but .* none of people\. Set person=titles\."
+        ConfigError,
+        match=r"setting 'person' is 'features', but .* none of people\. Set person=titles\.",
     ):
         read(training(), person="features")
 
 
 def test_features_do_not_change_how_items_are_read() -> None:
-    alone, beside = read(training(FILMS, KINDS)), read(training(FILMS, KINDS, None, PEOPLE))
+    alone = read(training(FILMS, KINDS))
+    beside = read(training(FILMS, KINDS, None, PEOPLE))
     assert words_in(items_of(alone), alone) == words_in(items_of(beside), beside)
     assert words_in(alone.titles, alone) == words_in(beside.titles, beside)
 
@@ -283,7 +319,11 @@ def test_movielens_tells_of_films_and_people(real_data: Callable[..., None]) -> 
     real_data("ml-100k", "u.data", "ml-100k.inter")
     data = api.load("ml-100k")
     found = read(splits.split(data, "temporal", 0.2, seed=0).training(), "words", 1100)
-    assert (len(items_of(found)), len(found.titles), len(people_of(found))) == (data.n_items, data.n_items, 943)
+    assert (len(items_of(found)), len(found.titles), len(people_of(found))) == (
+        data.n_items,
+        data.n_items,
+        943,
+    )
     assert data.item_texts is not None
     film = data.item_texts.tolist().index("Toy Story (1995)")
     title = spelt(["toy", "story", "1995"], 1100)

@@ -29,7 +29,11 @@ ROWS = [("A2", "75680", 1.0), ("B1", "75680", 3.0), ("B1", "219668", 5.0)]
 
 
 def rows_of(data: Interactions) -> list[tuple[str, str, float]]:
-    return list(zip(data.user_ids[data.users], data.item_ids[data.items], data.ratings.tolist(), strict=True))
+    return list(
+        zip(
+            data.user_ids[data.users], data.item_ids[data.items], data.ratings.tolist(), strict=True
+        )
+    )
 
 
 def zipped(content: str | bytes = CSV) -> bytes:
@@ -59,17 +63,27 @@ def test_the_same_ratings_come_out_of_every_packing(name: str, content: bytes, w
 
 
 @pytest.mark.parametrize("place", [f"tripadvisor/{tripadvisor.ARCHIVE}", "tripadvisor.zip"])
-def test_by_name_the_zip_may_lie_in_the_dataset_s_folder_or_stand_for_it(place: str, write, tmp_path, monkeypatch):
+def test_by_name_the_zip_may_lie_in_the_dataset_s_folder_or_stand_for_it(
+    place: str, write, tmp_path, monkeypatch
+):
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
     write(place, zipped())
     data = load("tripadvisor", Filters(feedback="explicit"))
     assert rows_of(data) == ROWS
 
 
-def test_by_name_users_with_fewer_than_five_hotels_are_left_out_and_ratings_forgotten(write, tmp_path, monkeypatch):
+def test_by_name_users_with_fewer_than_five_hotels_are_left_out_and_ratings_forgotten(
+    write, tmp_path, monkeypatch
+):
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
-    rows = [f"{user},{item},4,AK,AK,X,NC,EASTERN,SOLO\n" for user, n in (("a", 5), ("b", 4)) for item in range(n)]
-    write("tripadvisor.zip", zipped(HEADER + "".join(rows) + rows[-1]))  # b rated four, one of them twice
+    rows = [
+        f"{user},{item},4,AK,AK,X,NC,EASTERN,SOLO\n"
+        for user, n in (("a", 5), ("b", 4))
+        for item in range(n)
+    ]
+    write(
+        "tripadvisor.zip", zipped(HEADER + "".join(rows) + rows[-1])
+    )  # b rated four, one of them twice
     data = load("tripadvisor")
     assert (data.name, data.user_ids.tolist(), len(data)) == ("tripadvisor", ["a"], 5)
     assert (data.ratings, data.times) == (None, None)
@@ -119,15 +133,25 @@ def test_quoted_cells_are_read_as_what_they_say(write) -> None:
 
 
 BAD_ROWS = {
-    "text for a rating": (b"A2,1,five,CA,P,X,CA,P,SOLO", "column 'Rating' is 'five'", "expected a number"),
+    "text for a rating": (
+        b"A2,1,five,CA,P,X,CA,P,SOLO",
+        "column 'Rating' is 'five'",
+        "expected a number",
+    ),
     "no user": (b",1,5,CA,P,X,CA,P,SOLO", "column 'UserID' is ''", "expected an id"),
     "cut short": (b"A2,1,5,CA", "4 columns", "expected 9 columns"),
-    "a city in Latin-1": (b"A2,1,5,CA,P,S\xe3o,CA,P,SOLO", "column 'ItemCity' is 'S\\udce3o'", "expected UTF-8 text"),
+    "a city in Latin-1": (
+        b"A2,1,5,CA,P,S\xe3o,CA,P,SOLO",
+        "column 'ItemCity' is 'S\\udce3o'",
+        "expected UTF-8 text",
+    ),
 }
 
 
 @pytest.mark.parametrize(("row", "what", "rule"), BAD_ROWS.values(), ids=BAD_ROWS)
-def test_a_bad_row_is_named_and_can_be_skipped(row: bytes, what: str, rule: str, write, refused) -> None:
+def test_a_bad_row_is_named_and_can_be_skipped(
+    row: bytes, what: str, rule: str, write, refused
+) -> None:
     path = write(f"trip/{tripadvisor.ARCHIVE}", zipped(CSV.encode() + row + b"\r\n"))
     assert refused(path.parent) == f"{path}:6: {what}; {rule}. Fix the row or pass --skip-bad-rows."
     data = read(path.parent, Reading(skip_bad_rows=True))
@@ -143,7 +167,9 @@ def test_a_repeated_pair_can_be_refused_or_the_earlier_row_kept(write, refused) 
     assert rows_of(read(path, Reading(duplicates="oldest")))[0] == ("A2", "75680", 4.0)
 
 
-def test_where_it_is_not_here_one_is_told_which_file_to_put_where(tmp_path: Path, monkeypatch) -> None:
+def test_where_it_is_not_here_one_is_told_which_file_to_put_where(
+    tmp_path: Path, monkeypatch
+) -> None:
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
     with pytest.raises(FetchError) as caught:
         load("tripadvisor")

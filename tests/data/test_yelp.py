@@ -28,7 +28,9 @@ REMEDY = "Fix the row or pass --skip-bad-rows."
 
 
 def rows_of(data: Interactions) -> list[tuple[str, str, int]]:
-    return list(zip(data.user_ids[data.users], data.item_ids[data.items], data.times.tolist(), strict=True))
+    return list(
+        zip(data.user_ids[data.users], data.item_ids[data.items], data.times.tolist(), strict=True)
+    )
 
 
 @pytest.fixture
@@ -58,13 +60,18 @@ def test_a_row_is_a_user_with_an_item_and_the_time_at_the_same_place(parallel) -
     assert rows_of(data) == ROWS
     assert data.notes == ("1 repeated user-item pairs merged, the newest of each kept",)
     assert data.ratings is None
-    assert rows_of(read(parallel(), Reading(duplicates="oldest")))[:2] == [("1", "10", 100), ("1", "11", 200)]
+    assert rows_of(read(parallel(), Reading(duplicates="oldest")))[:2] == [
+        ("1", "10", 100),
+        ("1", "11", 200),
+    ]
 
 
 @pytest.mark.parametrize("packed", [(False, True), (True, False), (True, True)], ids=str)
 def test_either_file_may_be_gzipped(packed: tuple[bool, bool], write) -> None:
     for name, text, squeeze in zip((yelp.ITEMS, yelp.TIMES), (ITEMS, TIMES), packed, strict=True):
-        path = write(f"{name}.gz" if squeeze else name, gzip.compress(text.encode()) if squeeze else text)
+        path = write(
+            f"{name}.gz" if squeeze else name, gzip.compress(text.encode()) if squeeze else text
+        )
     assert rows_of(read(path.parent)) == ROWS
 
 
@@ -85,7 +92,13 @@ def test_naming_the_file_of_items_is_enough(parallel) -> None:
         ("\n" + ITEMS, "\n" + TIMES),
         ("\ufeff" + ITEMS, TIMES),
     ],
-    ids=["line ends", "spaces", "blank lines at the end", "a blank line in both", "a byte order mark"],
+    ids=[
+        "line ends",
+        "spaces",
+        "blank lines at the end",
+        "a blank line in both",
+        "a byte order mark",
+    ],
 )
 def test_what_does_not_matter(items: str, times: str, parallel) -> None:
     assert rows_of(read(parallel(items, times))) == ROWS
@@ -98,7 +111,9 @@ def test_by_name_users_with_fewer_than_five_items_are_left_out(parallel, monkeyp
     assert (data.name, data.user_ids.tolist(), len(data)) == ("yelp", ["a"], 5)
 
 
-def test_where_it_is_not_here_one_is_told_which_files_to_put_where(tmp_path: Path, monkeypatch) -> None:
+def test_where_it_is_not_here_one_is_told_which_files_to_put_where(
+    tmp_path: Path, monkeypatch
+) -> None:
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
     with pytest.raises(FetchError) as caught:
         load("yelp")
@@ -111,10 +126,22 @@ def test_where_it_is_not_here_one_is_told_which_files_to_put_where(tmp_path: Pat
 DISAGREEMENTS = {
     "fewer times": ("2 9 8", "2 50", yelp.TIMES, "user '2' has 1 times for 2 items", ALIKE),
     "more times": ("2 9", "2 50 60", yelp.TIMES, "user '2' has 2 times for 1 items", ALIKE),
-    "another user": ("2 9", "3 50", yelp.TIMES, f"user '3' stands where {yelp.ITEMS} has user '2'", ALIKE),
+    "another user": (
+        "2 9",
+        "3 50",
+        yelp.TIMES,
+        f"user '3' stands where {yelp.ITEMS} has user '2'",
+        ALIKE,
+    ),
     "no times": ("2 9", "", yelp.TIMES, "there is no line for user '2'", ALIKE),
     "no items": ("", "2 50", yelp.ITEMS, "there is no line for user '2'", ALIKE),
-    "nothing but a user": ("2", "2", yelp.ITEMS, "user '2' has no items", "expected a user and at least one item"),
+    "nothing but a user": (
+        "2",
+        "2",
+        yelp.ITEMS,
+        "user '2' has no items",
+        "expected a user and at least one item",
+    ),
     "text for a time": (
         "2 9 8",
         "2 50 noon",
@@ -136,8 +163,14 @@ DISAGREEMENTS = {
         "column 'item_id' is 'caf\\udce9'",
         "expected UTF-8 text",
     ),
-    "a long name": ("x" * 50 + " 1", "2 50", yelp.TIMES, f"user '2' stands where {yelp.ITEMS} has user '{'x' * 37}...'", ALIKE),
-}  # fmt: skip
+    "a long name": (
+        "x" * 50 + " 1",
+        "2 50",
+        yelp.TIMES,
+        f"user '2' stands where {yelp.ITEMS} has user '{'x' * 37}...'",
+        ALIKE,
+    ),
+}
 
 
 def with_line(good: str, line: str | bytes) -> bytes:
@@ -146,13 +179,19 @@ def with_line(good: str, line: str | bytes) -> bytes:
     return b"\n".join([first, line if isinstance(line, bytes) else line.encode(), third, b""])
 
 
-@pytest.mark.parametrize(("items", "times", "file", "what", "rule"), DISAGREEMENTS.values(), ids=DISAGREEMENTS)
-def test_a_bad_line_is_named_by_the_file_it_stands_in(items, times, file, what, rule, parallel, refused) -> None:
+@pytest.mark.parametrize(
+    ("items", "times", "file", "what", "rule"), DISAGREEMENTS.values(), ids=DISAGREEMENTS
+)
+def test_a_bad_line_is_named_by_the_file_it_stands_in(
+    items, times, file, what, rule, parallel, refused
+) -> None:
     folder = parallel(with_line(ITEMS, items), with_line(TIMES, times))
     assert refused(folder) == f"{folder / file}:2: {what}; {rule}. {REMEDY}"
 
 
-@pytest.mark.parametrize(("items", "times", "file", "what", "rule"), DISAGREEMENTS.values(), ids=DISAGREEMENTS)
+@pytest.mark.parametrize(
+    ("items", "times", "file", "what", "rule"), DISAGREEMENTS.values(), ids=DISAGREEMENTS
+)
 def test_a_bad_line_can_be_skipped_whole(items, times, file, what, rule, parallel) -> None:
     folder = parallel(with_line(ITEMS, items), with_line(TIMES, times))
     data = read(folder, Reading(skip_bad_rows=True))
@@ -161,9 +200,14 @@ def test_a_bad_line_can_be_skipped_whole(items, times, file, what, rule, paralle
 
 
 def test_the_first_bad_line_is_named_whatever_is_wrong_with_it(parallel, refused) -> None:
-    items, times = "1 5\n2 5\n3 5\n4 5\n", "1 9\n2 {}\n3 {}\n4 9\n"
-    assert f"{yelp.TIMES}:2: column 'timestamp' is 'x'" in refused(parallel(items, times.format("x", "1 2")))
-    assert f"{yelp.TIMES}:2: user '2' has 2 times" in refused(parallel(items, times.format("1 2", "x")))
+    items = "1 5\n2 5\n3 5\n4 5\n"
+    times = "1 9\n2 {}\n3 {}\n4 9\n"
+    assert f"{yelp.TIMES}:2: column 'timestamp' is 'x'" in refused(
+        parallel(items, times.format("x", "1 2"))
+    )
+    assert f"{yelp.TIMES}:2: user '2' has 2 times" in refused(
+        parallel(items, times.format("1 2", "x"))
+    )
 
 
 def test_a_shorter_file_is_named_where_it_ends(parallel, refused) -> None:
@@ -176,18 +220,24 @@ def test_a_shorter_file_is_named_where_it_ends(parallel, refused) -> None:
 def test_lines_are_counted_past_the_first_block(parallel, refused, monkeypatch) -> None:
     monkeypatch.setattr(yelp, "BLOCK", 2)
     assert rows_of(read(parallel())) == ROWS
-    assert f"{yelp.TIMES}:3: user '10' has 1 times for 2 items" in refused(parallel(ITEMS, TIMES[:-4]))
+    assert f"{yelp.TIMES}:3: user '10' has 1 times for 2 items" in refused(
+        parallel(ITEMS, TIMES[:-4])
+    )
 
 
 def test_a_repeated_pair_can_be_refused(parallel, refused) -> None:
     folder = parallel()
     message = refused(folder, duplicates="error")
-    assert message.startswith(f"{folder / yelp.ITEMS}:1: user '1' and item '10' stood on line 1 already")
+    assert message.startswith(
+        f"{folder / yelp.ITEMS}:1: user '1' and item '10' stood on line 1 already"
+    )
 
 
 def test_a_missing_or_empty_file_is_named(parallel, refused) -> None:
     folder = parallel("", "")
-    assert refused(folder).startswith(f"{folder / yelp.ITEMS}: holds no interactions; expected at least one row")
+    assert refused(folder).startswith(
+        f"{folder / yelp.ITEMS}: holds no interactions; expected at least one row"
+    )
     (folder / yelp.TIMES).unlink()
     assert refused(folder).startswith(f"{folder}: no file '{yelp.TIMES}' in it.")
 
@@ -206,7 +256,8 @@ cells = st.lists(st.integers(0, 30), max_size=6)
 def test_any_two_files_read_as_an_obvious_loop_says(tmp_path_factory, lines, block: int) -> None:
     """Lines of any lengths, some with the other's user: what agrees is there, what does not is counted."""
     folder = tmp_path_factory.mktemp("yelp")
-    wanted, bad = {}, 0
+    wanted = {}
+    bad = 0
     texts: list[list[str]] = [[], []]
     for user, (items, times, same) in enumerate(lines):
         texts[0].append(" ".join(map(str, [user, *items])))

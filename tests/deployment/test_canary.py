@@ -65,7 +65,10 @@ def with_other_tests(people: Interactions) -> Interactions:
 def test_what_is_held_out_never_leaves(name, bare, tmp_path):  # noqa: F811
     """Other test items, and every message but the last sums is the same, byte for byte."""
     ours = in_order(bare)
-    one, two = (left(name, data, tmp_path / label) for label, data in (("one", ours), ("two", with_other_tests(ours))))
+    one, two = (
+        left(name, data, tmp_path / label)
+        for label, data in (("one", ours), ("two", with_other_tests(ours)))
+    )
     assert [m for m in one.left if m[0] != "show"] == [m for m in two.left if m[0] != "show"]
     assert [m for m in one.left if m[0] == "show"] != [m for m in two.left if m[0] == "show"]
 
@@ -75,7 +78,9 @@ def test_when_never_leaves(name, bare, tmp_path):  # noqa: F811
     """Everybody's clock goes wrong by as much as it likes."""
     shift = np.random.default_rng(0).integers(0, 10**6, bare.n_users)
     moved = replace(bare, times=bare.times + shift[bare.users])
-    one, two = (left(name, data, tmp_path / label) for label, data in (("one", bare), ("two", moved)))
+    one, two = (
+        left(name, data, tmp_path / label) for label, data in (("one", bare), ("two", moved))
+    )
     assert one.left == two.left
 
 
@@ -108,12 +113,24 @@ def test_a_canary(name, disclosed, bare, tmp_path):  # noqa: F811
     """One person alone has an item. Who discloses nothing never names it; who discloses all does."""
     canary = "canary"
     data = replace(bare)
-    columns = [*data.user_ids[data.users].astype(str)], [*data.item_ids[data.items].astype(str)], [*data.times]  # type: ignore[misc]
+    columns = (
+        [*data.user_ids[data.users].astype(str)],
+        [*data.item_ids[data.items].astype(str)],
+        [*data.times],
+    )  # type: ignore[misc]
     for values, value in zip(columns, (str(data.user_ids[7]), canary, 1), strict=True):
         values.append(value)
     told = Interactions.from_columns(columns[0], columns[1], None, columns[2])
     told = replace(told, item_texts=np.array([f"Title {i}" for i in told.item_ids], dtype=object))
-    nodes = left(name, told, tmp_path / "one", disclosure=disclosed, epochs=2, rounds_an_epoch=3, users_a_round=200)
+    nodes = left(
+        name,
+        told,
+        tmp_path / "one",
+        disclosure=disclosed,
+        epochs=2,
+        rounds_an_epoch=3,
+        users_a_round=200,
+    )
     number = told.item_ids.tolist().index(canary)
     user = told.user_ids.tolist().index(str(data.user_ids[7]))
     sent = [

@@ -60,12 +60,21 @@ def test_a_server_of_another_name_is_refused(tmp_path: Path):
 def test_secrets_are_for_their_owner(keys: Path):
     modes = {path.name: path.stat().st_mode & 0o777 for path in keys.rglob("*") if path.is_file()}
     assert modes == {
-        "ca.key": 0o600, "ca.pem": 0o644, "server.key": 0o600, "server.pem": 0o644, "ann.key": 0o600, "ann.pub": 0o644,
-    }  # fmt: skip
+        "ca.key": 0o600,
+        "ca.pem": 0o644,
+        "server.key": 0o600,
+        "server.pem": 0o644,
+        "ann.key": 0o600,
+        "ann.pub": 0o644,
+    }
 
 
 def test_nodes_come_and_go(keys: Path):
-    assert certificates.add(keys, "bob").read_bytes().startswith(b"-----BEGIN OPENSSH PRIVATE KEY-----")
+    assert (
+        certificates.add(keys, "bob")
+        .read_bytes()
+        .startswith(b"-----BEGIN OPENSSH PRIVATE KEY-----")
+    )
     assert (keys / "nodes" / "bob.pub").read_bytes().startswith(b"ecdsa-sha2-nistp384 ")
     with pytest.raises(RunError, match="exists already"):
         certificates.add(keys, "bob")
@@ -89,14 +98,20 @@ def test_an_authority_is_not_written_over(keys: Path, tmp_path: Path):
 
 @pytest.mark.parametrize("host", ["", "x" * 300, "two words", "a/b"])
 def test_hosts_that_are_none(host: str, tmp_path: Path):
-    with pytest.raises(ConfigError, match="expected a name or an address by which nodes reach the server"):
+    with pytest.raises(
+        ConfigError, match="expected a name or an address by which nodes reach the server"
+    ):
         certificates.init(tmp_path / "keys", [host], [])
     assert not (tmp_path / "keys").exists()
 
 
 def test_a_name_can_be_used_again_once_it_was_revoked(tmp_path: Path):
     certificates.init(tmp_path / "keys", ["x" * 100 + ".example", "::1"], ["ann"])
-    assert certificates.hosts_of(tmp_path / "keys" / "server.pem") == ["x" * 100 + ".example", "::1", "127.0.0.1"]
+    assert certificates.hosts_of(tmp_path / "keys" / "server.pem") == [
+        "x" * 100 + ".example",
+        "::1",
+        "127.0.0.1",
+    ]
     before = (tmp_path / "keys" / "nodes" / "ann.pub").read_text()
     certificates.revoke(tmp_path / "keys", "ann")
     certificates.add(tmp_path / "keys", "ann")

@@ -11,7 +11,17 @@ from small_federation import play
 from coterie.algorithms.registry import algorithm
 from coterie.core.progress import SILENT
 from coterie.data.interactions import Interactions
-from coterie.deployment.enrolment import Members, Numbers, Roll, Terms, Told, histories, roll, simulated_seed, world_of
+from coterie.deployment.enrolment import (
+    Members,
+    Numbers,
+    Roll,
+    Terms,
+    Told,
+    histories,
+    roll,
+    simulated_seed,
+    world_of,
+)
 from coterie.deployment.node import Party, PartyEngine
 from coterie.deployment.node_store import Store
 from coterie.engines.local import LocalEngine
@@ -42,7 +52,9 @@ def through_json(said):
 
 
 @pytest.mark.parametrize("name", ["fedfast", "pfpl+"])
-@pytest.mark.parametrize(("n", "split"), [(1, "leave-one-out"), (4, "leave-one-out"), (3, "temporal"), (3, "random")])
+@pytest.mark.parametrize(
+    ("n", "split"), [(1, "leave-one-out"), (4, "leave-one-out"), (3, "temporal"), (3, "random")]
+)
 def test_a_federation_from_files_is_the_simulation(name, n, split, people, tmp_path):
     few = {"rounds": 2} if name == "fedfast" else {"epochs": 2}
     terms = through_json(terms_of(people, name, split=split, **few))
@@ -63,12 +75,18 @@ def test_a_federation_from_files_is_the_simulation(name, n, split, people, tmp_p
         parties.append(Party(federation, world_of(terms, numbers), mine, store))
         parties[-1].begin()
     world = world_of(terms, told[0], Told())
-    engine = PartyEngine.over(homes, lambda out: {at: parties[at].receive(data) for at, data in out.items()})
+    engine = PartyEngine.over(
+        homes, lambda out: {at: parties[at].receive(data) for at, data in out.items()}
+    )
     there = play(name, world, engine)[0][-1]
 
     ready = prepare(terms.experiment, people, SILENT)
     whole = rounds.world_of(ready.training, terms.experiment.settings, 0, federation)
-    assert (whole.n_users, whole.n_items, whole.n_positives) == (world.n_users, world.n_items, world.n_positives)
+    assert (whole.n_users, whole.n_items, whole.n_positives) == (
+        world.n_users,
+        world.n_items,
+        world.n_positives,
+    )
     assert np.array_equal(whole.members, world.members)
     here = play(name, whole, LocalEngine.over(whole, ready.training, 1))[0][-1]
     for field, array in here.shared_arrays().items():
@@ -86,7 +104,9 @@ def test_the_server_learns_who_there_is_and_no_more(people, tmp_path):
 
 def test_everybody_is_on_one_node():
     with pytest.raises(DataError, match="user ann is on 2 nodes; expected everybody on one node"):
-        Members.of({"x": Roll(["ann", "bob"], [True, True], 4), "y": Roll(["cem", "ann"], [True, True], 2)})
+        Members.of(
+            {"x": Roll(["ann", "bob"], [True, True], 4), "y": Roll(["cem", "ann"], [True, True], 2)}
+        )
 
 
 def test_numbers_go_by_ids_whatever_the_nodes():
@@ -98,23 +118,35 @@ def test_numbers_go_by_ids_whatever_the_nodes():
 @pytest.mark.parametrize(
     "said",
     [
-        b"", b"[]", b"{}", b"nonsense", b"\xff\xfe", b"[" * 100_000, b'{"people": 3, "learning": [], "positives": 0}',
+        b"",
+        b"[]",
+        b"{}",
+        b"nonsense",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"people": 3, "learning": [], "positives": 0}',
         b'{"people": ["ann"], "learning": [true], "positives": 1, "more": 2}'[:-20],
-        b'{"people": ["ann"], "learning": [true, true], "positives": 3}', b'{"people": ["ann"], "learning": [1], "positives": 3}',
-        b'{"people": ["ann", "ann"], "learning": [true, true], "positives": 3}', b'{"people": [""], "learning": [true], "positives": 3}',
-        b'{"people": ["ann"], "learning": [true], "positives": -1}', b'{"people": ["ann"], "learning": [true], "positives": 1e30}',
-        b'{"people": ["ann"], "learning": [true], "positives": 0}', b'{"people": [], "learning": [], "positives": 0}',
+        b'{"people": ["ann"], "learning": [true, true], "positives": 3}',
+        b'{"people": ["ann"], "learning": [1], "positives": 3}',
+        b'{"people": ["ann", "ann"], "learning": [true, true], "positives": 3}',
+        b'{"people": [""], "learning": [true], "positives": 3}',
+        b'{"people": ["ann"], "learning": [true], "positives": -1}',
+        b'{"people": ["ann"], "learning": [true], "positives": 1e30}',
+        b'{"people": ["ann"], "learning": [true], "positives": 0}',
+        b'{"people": [], "learning": [], "positives": 0}',
         b'{"people": ["ann"], "learning": [true], "positives": 9999999999999999999}',
         b'{"people": ["' + b"x" * 300 + b'"], "learning": [true], "positives": 3}',
     ],
-)  # fmt: skip
+)
 def test_what_is_no_roll(said):
     with pytest.raises(Malformed):
         Roll.heard(said)
 
 
 def test_items_of_nobodys_catalogue_are_left_out(tmp_path):
-    data = Interactions.from_columns(["ann"] * 3 + ["bob"] * 2, ["x", "y", "strange", "x", "y"], None, [1, 2, 3, 1, 2])
+    data = Interactions.from_columns(
+        ["ann"] * 3 + ["bob"] * 2, ["x", "y", "strange", "x", "y"], None, [1, 2, 3, 1, 2]
+    )
     store = Store.create(tmp_path / "node.db")
     store.put_interactions(data)
     terms = terms_of(data, "fedavg")
@@ -125,5 +157,7 @@ def test_items_of_nobodys_catalogue_are_left_out(tmp_path):
 
 def test_a_split_that_needs_everybody_is_refused(people, tmp_path):
     (store,) = stores(people, tmp_path, 1)
-    with pytest.raises(ConfigError, match="'global-time', which needs everybody's interactions in one place"):
+    with pytest.raises(
+        ConfigError, match="'global-time', which needs everybody's interactions in one place"
+    ):
         roll(terms_of(people, "fedavg", split="global-time"), store)

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from federated.fuzzing import GIGABYTES, mangled
 from deployment.test_membership import without
 from deployment.test_server import Together, served, simulated
+from federated.fuzzing import GIGABYTES, mangled
 
 from coterie.data.interactions import Interactions
 from coterie.deployment.enrolment import Terms
@@ -66,7 +66,9 @@ class Place:
     """A folder with files of nodes, and what was started in it."""
 
     def __init__(self, folder: Path, people: Interactions) -> None:
-        self.folder, self.people, self.server = folder, people, f"127.0.0.1:{free_port()}"
+        self.folder = folder
+        self.people = people
+        self.server = f"127.0.0.1:{free_port()}"
         self.started: list[subprocess.Popen[bytes]] = []
 
     def files(self, n: int, settings: str) -> None:
@@ -74,9 +76,12 @@ class Place:
         for node in range(n):
             rows = np.flatnonzero(people.users % n == node)
             lines = [
-                f"{people.user_ids[people.users[r]]},{people.item_ids[people.items[r]]},{people.times[r]}" for r in rows
+                f"{people.user_ids[people.users[r]]},{people.item_ids[people.items[r]]},{people.times[r]}"
+                for r in rows
             ]  # type: ignore[index]
-            (self.folder / f"{node}.csv").write_text("\n".join(["user_id,item_id,timestamp", *lines]))
+            (self.folder / f"{node}.csv").write_text(
+                "\n".join(["user_id,item_id,timestamp", *lines])
+            )
         (self.folder / "items.csv").write_text("\n".join(["item_id", *map(str, people.item_ids)]))
         about = f"dataset: given.csv\nitems: items.csv\nleast_nodes: {n}\n{settings}"
         (self.folder / "fed.yaml").write_text(about)
@@ -84,14 +89,20 @@ class Place:
     def start(self, *command: str, **environment: str) -> subprocess.Popen[bytes]:
         with (self.folder / f"log-{len(self.started)}.txt").open("wb") as log:
             child = subprocess.Popen(
-                [*COTERIE, *command], cwd=self.folder, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                [*COTERIE, *command],
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
                 env=os.environ | environment,
-            )  # fmt: skip
+            )
         self.started.append(child)
         return child
 
     def serve(self, *more: str) -> subprocess.Popen[bytes]:
-        return self.start("serve", "--config", "fed.yaml", "--out", "run", "--server", self.server, *more)
+        return self.start(
+            "serve", "--config", "fed.yaml", "--out", "run", "--server", self.server, *more
+        )
 
     def join(self, node: int, *more: str, store: str = "") -> subprocess.Popen[bytes]:
         place = store or f"{node}.db"
@@ -114,7 +125,12 @@ class Place:
         if not hook.is_dir():
             return {}
         path = os.pathsep.join([str(hook), str(Path(__file__).parents[1])])
-        return {"PYTHONPATH": path, "CONTROL": str(self.folder), "NODE": str(node), "LIES": self.liar}
+        return {
+            "PYTHONPATH": path,
+            "CONTROL": str(self.folder),
+            "NODE": str(node),
+            "LIES": self.liar,
+        }
 
     def hook(self, liar: str = "") -> None:
         self.liar = liar
@@ -149,7 +165,11 @@ class Place:
 
     def state(self) -> dict[str, np.ndarray]:
         with np.load(self.folder / "run" / "checkpoint.npz") as saved:
-            return {name.removeprefix("state."): saved[name] for name in saved.files if name.startswith("state.")}
+            return {
+                name.removeprefix("state."): saved[name]
+                for name in saved.files
+                if name.startswith("state.")
+            }
 
     def is_the_simulation(self) -> bool:
         return self.equals(simulated(self.terms, self.people))
@@ -232,7 +252,9 @@ def test_tls_and_keys(place: Place):
     place.files(2, FEDFAST)
     for folder, names in (("keys", ("a", "b")), ("others", ("c",))):
         nodes = [part for name in names for part in ("--node", name)]
-        subprocess.run([*COTERIE, "federation", "init", folder, *nodes], cwd=place.folder, check=True)
+        subprocess.run(
+            [*COTERIE, "federation", "init", folder, *nodes], cwd=place.folder, check=True
+        )
     server = place.serve("--keys", "keys")
     place.wait(lambda: "serving at" in place.said(server), 60)
     place.join(0, *keyed("a"))
@@ -248,11 +270,17 @@ def test_tls_and_keys(place: Place):
     in_the_clear.send_signal(signal.SIGTERM)
     place.wait(lambda: server.poll() is not None)
     assert server.returncode == 0, place.said(server)
-    assert (place.status()["state"], place.status()["nodes"], place.status()["refused"]) == ("finished", 2, {})
+    assert (place.status()["state"], place.status()["nodes"], place.status()["refused"]) == (
+        "finished",
+        2,
+        {},
+    )
     assert place.is_the_simulation()
 
 
-@pytest.mark.parametrize(("n", "settings"), [(1, FEDFAST), (5, FEDFAST), (1, PFPL), (2, PFPL), (5, PFPL), (2, RING)])
+@pytest.mark.parametrize(
+    ("n", "settings"), [(1, FEDFAST), (5, FEDFAST), (1, PFPL), (2, PFPL), (5, PFPL), (2, RING)]
+)
 def test_any_number_of_nodes_is_the_simulation(place: Place, n: int, settings: str):
     place.files(n, settings)
     server = place.serve("--insecure")
@@ -332,9 +360,13 @@ def test_a_node_that_lies_and_a_thousand_strangers(place: Place):
     place.wait(lambda: place.status().get("state") == "training", 120)
     rng, host, port = np.random.default_rng(0), *place.server.split(":")
     for _ in range(1_000):
-        with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=5) as stranger:
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection((host, int(port)), timeout=5) as stranger,
+        ):
             stranger.sendall(
-                (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" if rng.random() < 0.5 else b"") + mangled(GIGABYTES * 4, rng)
+                (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" if rng.random() < 0.5 else b"")
+                + mangled(GIGABYTES * 4, rng)
             )
     most = max(peak_memory(pid) for pid in family(server.pid))
     place.wait(lambda: server.poll() is not None, 200)
@@ -342,7 +374,8 @@ def test_a_node_that_lies_and_a_thousand_strangers(place: Place):
     assert most < 1 << 30
     assert place.status()["refused"]["malformed"] > 0
     others = Together(
-        [place.folder / f"{node}.db" for node in range(3)], lambda kind, node, call: kind == "ask" and node == 2
+        [place.folder / f"{node}.db" for node in range(3)],
+        lambda kind, node, call: kind == "ask" and node == 2,
     )
     (place.folder / "twin").mkdir()
     twin = served(place.folder / "twin", replace(place.terms, run="a twin"), others)
@@ -351,14 +384,20 @@ def test_a_node_that_lies_and_a_thousand_strangers(place: Place):
 
 def peak_memory(pid: int) -> int:
     with contextlib.suppress(OSError):
-        lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+        lines = dict(
+            line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+        )
         return int(lines.get("VmHWM", "0 kB").split()[0]) * 1024
     return 0
 
 
 def test_a_key_that_is_taken_away_while_the_server_runs(place: Place):
     place.files(2, FEDFAST.replace("rounds: 2", "rounds: 6") + "round_seconds: 20\nquorum: 0.3\n")
-    subprocess.run([*COTERIE, "federation", "init", "keys", "--node", "a", "--node", "b"], cwd=place.folder, check=True)
+    subprocess.run(
+        [*COTERIE, "federation", "init", "keys", "--node", "a", "--node", "b"],
+        cwd=place.folder,
+        check=True,
+    )
     server = place.serve("--keys", "keys")
     place.wait(lambda: "serving at" in place.said(server), 60)
     place.join(0, *keyed("a"))
@@ -384,9 +423,14 @@ def test_nodes_stay_for_the_next_federation_and_say_what_is_wrong(place: Place):
     assert server.returncode == 0, place.said(server)
     assert "HR@10" in place.said(server)
     for node in nodes[:2]:
-        place.wait(lambda node=node: "the federation is over, and its model is here" in place.said(node), 20)
+        place.wait(
+            lambda node=node: "the federation is over, and its model is here" in place.said(node),
+            20,
+        )
     assert "nobody has any of the federation's" in place.said(nodes[2])
-    following = place.start("serve", "--config", "fed.yaml", "--out", "next", "--server", place.server, "--insecure")
+    following = place.start(
+        "serve", "--config", "fed.yaml", "--out", "next", "--server", place.server, "--insecure"
+    )
     place.wait(lambda: following.poll() is not None, 200)
     assert following.returncode == 0, place.said(following)
     assert [node.poll() for node in nodes] == [None] * 3
@@ -398,7 +442,10 @@ def test_nodes_stay_for_the_next_federation_and_say_what_is_wrong(place: Place):
 def test_two_towers_and_what_a_node_recommends(place: Place):
     """STTFedRec on two nodes, two rounds: within 1e-5 of the simulation. Then everything is off, and a node still recommends."""
     place.files(2, TOWERS)
-    titles = [f"{item},{text}" for item, text in zip(place.people.item_ids, place.people.item_texts, strict=True)]
+    titles = [
+        f"{item},{text}"
+        for item, text in zip(place.people.item_ids, place.people.item_texts, strict=True)
+    ]
     (place.folder / "items.csv").write_text("\n".join(["item_id,title", *titles]))
     server = place.serve("--insecure")
     place.wait(lambda: "serving at" in place.said(server), 60)

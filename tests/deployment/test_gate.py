@@ -62,7 +62,10 @@ def called(
         ) as client:
             body = content if isinstance(content, bytes) else parts()
             return await client.request(
-                method, path, content=body, headers={k.replace("_", "-"): v for k, v in headers.items()}
+                method,
+                path,
+                content=body,
+                headers={k.replace("_", "-"): v for k, v in headers.items()},
             )
 
     return asyncio.run(go())
@@ -77,18 +80,30 @@ def test_what_nodes_say_passes_as_it_is(link: str):
 @pytest.mark.parametrize(
     "path",
     [
-        "/", "/v1/control/start-run", "/v1/control/register-node", "/v1/runtime/anything", "/v1/fleet/", "/v1/fleet/start-run", "/docs",
-        "/v1/fleet/get-run/../../control/start-run", "/v1/fleet/get-run/more", "/v1//fleet/get-run", "/v1/fleet/%2e%2e/control/start-run",
+        "/",
+        "/v1/control/start-run",
+        "/v1/control/register-node",
+        "/v1/runtime/anything",
+        "/v1/fleet/",
+        "/v1/fleet/start-run",
+        "/docs",
+        "/v1/fleet/get-run/../../control/start-run",
+        "/v1/fleet/get-run/more",
+        "/v1//fleet/get-run",
+        "/v1/fleet/%2e%2e/control/start-run",
         "/v1/fleet/get-run%0a",
     ],
-)  # fmt: skip
+)
 def test_nothing_else_does(link: str, path: str):
     assert called(link, path).status_code == 404
     assert called(link, path, method="GET").status_code == 405
 
 
 def test_a_body_that_says_gigabytes_is_refused_before_it_is_read(link: str):
-    assert called(link, "/v1/fleet/push-object", b"few", content_length=str(10 << 30)).status_code == 413
+    assert (
+        called(link, "/v1/fleet/push-object", b"few", content_length=str(10 << 30)).status_code
+        == 413
+    )
     assert called(link, "/v1/fleet/push-object", b"few", content_length="-1").status_code == 413
 
 
@@ -124,17 +139,31 @@ def test_our_program_passes():
         fab({"pyproject.toml": OURS, ".info/CONTENT": "", "coterie/__init__.py": ""}),
         fab({"pyproject.toml": OURS, ".info/../evil.py": ""}),
         fab({"pyproject.toml": OURS.replace(CLIENT, "os:system"), ".info/CONTENT": ""}),
-        fab({"pyproject.toml": OURS.replace("dependencies = []", 'dependencies = ["evil"]'), ".info/CONTENT": ""}),
+        fab(
+            {
+                "pyproject.toml": OURS.replace("dependencies = []", 'dependencies = ["evil"]'),
+                ".info/CONTENT": "",
+            }
+        ),
         fab({"pyproject.toml": OURS + "x" * (1 << 17), ".info/CONTENT": ""}),
         fab({"pyproject.toml": "project = 3", ".info/CONTENT": ""}),
         fab({"pyproject.toml": "[", ".info/CONTENT": ""}),
-        fab({}), b"", b"garbage", GetFabResponse(fab=Fab(content=b"no archive")).SerializeToString(),
+        fab({}),
+        b"",
+        b"garbage",
+        GetFabResponse(fab=Fab(content=b"no archive")).SerializeToString(),
     ],
-)  # fmt: skip
+)
 def test_and_no_other(data: bytes):
     assert not gate.is_ours(data)
 
 
 def test_a_node_is_not_even_shown_another_program(link: str):
-    assert called(link, "/v1/fleet/get-fab", b"a program", programs=lambda data: False).status_code == 403
-    assert called(link, "/v1/fleet/get-run", b"no program", programs=lambda data: False).status_code == 200
+    assert (
+        called(link, "/v1/fleet/get-fab", b"a program", programs=lambda data: False).status_code
+        == 403
+    )
+    assert (
+        called(link, "/v1/fleet/get-run", b"no program", programs=lambda data: False).status_code
+        == 200
+    )

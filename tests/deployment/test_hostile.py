@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from federated.fuzzing import GIGABYTES, mangled
 from deployment.test_server import Together, beginning, served
+from federated.fuzzing import GIGABYTES, mangled
 
 from coterie.deployment.enrolment import Roll
 from coterie.federated.wire import Malformed, decode, encode
@@ -25,14 +25,21 @@ class Lying(Together):
 
     def __init__(self, paths: list[Path], liars: set[int], people: dict[int, np.ndarray]) -> None:
         super().__init__(paths)
-        self.liars, self.people, self.lies, self.rng = liars, people, 0, np.random.default_rng(7)
+        self.liars = liars
+        self.people = people
+        self.lies = 0
+        self.rng = np.random.default_rng(7)
 
     def send(self, kind: str, out: Mapping[str, bytes]) -> dict[str, bytes]:
         if kind == "enrol":
             return super().send(kind, out)
-        honest = super().send(kind, {name: data for name, data in out.items() if int(name) not in self.liars})
+        honest = super().send(
+            kind, {name: data for name, data in out.items() if int(name) not in self.liars}
+        )
         model = next(iter(honest.values()), b"COT1" + bytes(40))
-        return honest | {name: self.lie(int(name), model) for name in out if int(name) in self.liars}
+        return honest | {
+            name: self.lie(int(name), model) for name in out if int(name) in self.liars
+        }
 
     def lie(self, node: int, model: bytes) -> bytes:
         self.lies += 1
@@ -54,13 +61,21 @@ class Silent(Lying):
 
     def send(self, kind: str, out: Mapping[str, bytes]) -> dict[str, bytes]:
         back = super().send(kind, out)
-        return back if kind == "enrol" else {name: data for name, data in back.items() if int(name) not in self.liars}
+        return (
+            back
+            if kind == "enrol"
+            else {name: data for name, data in back.items() if int(name) not in self.liars}
+        )
 
 
 @pytest.mark.parametrize("name", ["fedfast", pytest.param("pfpl+", marks=pytest.mark.long)])
 def test_a_thousand_lies_to_a_server(name, people, tmp_path):
     """Ten of twelve nodes lie in a hundred rounds: the model is that of the other two, and memory stays what it was."""
-    few = {"rounds": 105, "participation": 0.5} if name == "fedfast" else {"epochs": 2, "rounds_an_epoch": 50}
+    few = (
+        {"rounds": 105, "participation": 0.5}
+        if name == "fedfast"
+        else {"epochs": 2, "rounds_an_epoch": 50}
+    )
     terms, paths = beginning(name, people, tmp_path, 12, **few)
     liars = set(range(2, 12))
     hosted = {node: np.arange(node, people.n_users, 12) for node in range(12)}
@@ -87,7 +102,8 @@ def test_ten_thousand_messages_to_the_decoder(people, tmp_path):
         {"users": np.arange(40, dtype=np.int32), "items": np.arange(200, dtype=np.int32)},
         {"dense": np.ones((9, 5), np.float32)},
     )
-    rng, read = np.random.default_rng(1), 0
+    rng = np.random.default_rng(1)
+    read = 0
     lies = [mangled(data, rng) for _ in range(10_000)]
     tracemalloc.start()
     try:
@@ -97,7 +113,9 @@ def test_ten_thousand_messages_to_the_decoder(people, tmp_path):
             except Malformed:
                 continue
             read += 1
-            assert sum(a.nbytes for a in (*found.arrays.values(), *found.common.values())) <= len(made)
+            assert sum(a.nbytes for a in (*found.arrays.values(), *found.common.values())) <= len(
+                made
+            )
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -110,7 +128,8 @@ def test_ten_thousand_messages_to_the_decoder(people, tmp_path):
 def test_a_thousand_rolls(people):
     """A person's id may change and be a person's id; nothing else comes out than a roll that makes sense, or a refusal."""
     data = Roll([str(u) for u in range(50)], [True] * 50, 700).to_json().encode()
-    rng, refused = np.random.default_rng(2), 0
+    rng = np.random.default_rng(2)
+    refused = 0
     for _ in range(1_000):
         try:
             said = Roll.heard(mangled(data, rng))
@@ -126,7 +145,8 @@ class Babbling(Together):
 
     def __init__(self, paths: list[Path], kinds: set[str], said: bytes) -> None:
         super().__init__(paths)
-        self.kinds, self.said = kinds, said
+        self.kinds = kinds
+        self.said = said
 
     def _call(self, kind: str, node: int, data: bytes) -> bytes | None:
         return self.said if node == 2 and kind in self.kinds else super()._call(kind, node, data)
@@ -141,7 +161,9 @@ def test_who_cannot_say_whom_it_hosts_has_no_part(said, people, tmp_path):
     assert len(point.state.user_rows) == int((np.arange(people.n_users) % 3 != 2).sum())
 
 
-@pytest.mark.parametrize("said", [b"", b"{}", b'{"people": 5, "part": "test", "sums": {"HR@10": 99}}', GIGABYTES])
+@pytest.mark.parametrize(
+    "said", [b"", b"{}", b'{"people": 5, "part": "test", "sums": {"HR@10": 99}}', GIGABYTES]
+)
 def test_what_a_model_is_not_worth(said, people, tmp_path):
     terms, paths = beginning("fedfast", people, tmp_path, 3)
     point = served(tmp_path, terms, Babbling(paths, {"show"}, said))

@@ -28,7 +28,10 @@ class Changing(Together):
 
     def __init__(self, paths: list[Path], there: There, keyed: bool = False, dies: int = 0) -> None:
         super().__init__(paths)
-        self.there, self.keyed, self.dies, self.asks = there, keyed, dies, 0
+        self.there = there
+        self.keyed = keyed
+        self.dies = dies
+        self.asks = 0
 
     def joined(self) -> list[str]:
         return sorted(self.there(self.asks))
@@ -37,7 +40,11 @@ class Changing(Together):
         here = self.there(self.asks)
         self.asks += kind == "ask"
         dead = 1 if kind == "ask" and self.asks == self.dies else -1
-        return {name: self._call(kind, here[name], data) for name, data in out.items() if here[name] != dead}  # type: ignore[misc]
+        return {
+            name: self._call(kind, here[name], data)
+            for name, data in out.items()
+            if here[name] != dead
+        }  # type: ignore[misc]
 
 
 def without(terms: Terms, people: Interactions, node: int, n: int, t: int) -> dict[str, np.ndarray]:
@@ -64,8 +71,12 @@ def test_a_node_that_dies_in_a_round_was_absent_and_comes_back(name, again, peop
 def test_a_node_that_dies_in_a_ring_was_absent(stage, people, tmp_path):
     """Its people vanish at a stage of the second round's ring, which heals; private rows and all are those of a round without them."""
     terms, paths = beginning("fcf", people, tmp_path, 3, **IN_RING)
-    call = 1 + 4 + 1 + ["announce", "deal", "upload"].index(stage)  # enrolment, a round of four stages, and then
-    nodes = Together(paths, lambda kind, node, number: kind == "ask" and node == 1 and number == call)
+    call = (
+        1 + 4 + 1 + ["announce", "deal", "upload"].index(stage)
+    )  # enrolment, a round of four stages, and then
+    nodes = Together(
+        paths, lambda kind, node, number: kind == "ask" and node == 1 and number == call
+    )
     point = served(tmp_path, terms, nodes)
     assert same(point.state, without(terms, people, 1, 3, 1))
     assert not same(point.state, simulated(terms, people))
@@ -99,7 +110,13 @@ def test_a_server_that_goes_on_knows_who_belongs(people, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         served(tmp_path, terms, Changing(paths, stop), least_nodes=2)
     assert json.loads((tmp_path / "status.json").read_text())["round"] >= 1
-    point = served(tmp_path, terms, Changing(paths, lambda asks: {"0": 0, "2": 2}), least_nodes=2, round_seconds=0.2)
+    point = served(
+        tmp_path,
+        terms,
+        Changing(paths, lambda asks: {"0": 0, "2": 2}),
+        least_nodes=2,
+        round_seconds=0.2,
+    )
     assert len(point.state.user_rows) == people.n_users
     assert point.journey.round == 4
 
@@ -109,7 +126,11 @@ def test_too_few_to_begin(people, tmp_path):
     nodes = Changing(paths, lambda asks: {"0": 0})
     with pytest.raises(NoQuorum, match=r"1 of 2 nodes joined within 0\.2 seconds"):
         served(tmp_path, terms, nodes, least_nodes=2, wait_seconds=0.2)
-    assert json.loads((tmp_path / "status.json").read_text()) == {"state": "waiting", "nodes": 1, "least_nodes": 2}
+    assert json.loads((tmp_path / "status.json").read_text()) == {
+        "state": "waiting",
+        "nodes": 1,
+        "least_nodes": 2,
+    }
 
 
 def test_a_node_that_does_not_answer_is_left_alone_for_a_while(people, tmp_path):
@@ -145,7 +166,12 @@ def test_nobody_is_left(people, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         served(tmp_path, terms, Changing(paths, stop_after(2), keyed=True))
     with pytest.raises(NoQuorum, match="nobody who belongs to the federation is on a node"):
-        served(tmp_path, terms, Changing(paths, lambda asks: {"thief": 0}, keyed=True), round_seconds=0.1)
+        served(
+            tmp_path,
+            terms,
+            Changing(paths, lambda asks: {"thief": 0}, keyed=True),
+            round_seconds=0.1,
+        )
 
 
 def stop_after(n: int) -> There:

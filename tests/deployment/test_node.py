@@ -48,7 +48,9 @@ def parties(name: str, world: World, training: Training, folder: Path, n: int) -
         rows = node.training.positives
         owners = np.repeat(node.users, rows.counts)
         store.put_interactions(
-            Interactions.from_columns([name_of(u) for u in owners], [f"item {i}" for i in rows.items])
+            Interactions.from_columns(
+                [name_of(u) for u in owners], [f"item {i}" for i in rows.items]
+            )
         )
         with store.all_or_nothing():
             store.connection.executemany(
@@ -83,7 +85,8 @@ def test_the_run_is_that_of_the_simulation(name, n, choices, tmp_path):
     world = world_for(name, choices, rounds=3)
     made = parties(name, world, choices, tmp_path, n)
     engine = PartyEngine.over(np.arange(choices.n_users, dtype=np.int32) % n, between(made))
-    (states, tallies), (here, same) = play(name, world, engine), play_locally(name, choices, rounds=3)
+    (states, tallies) = play(name, world, engine)
+    (here, same) = play_locally(name, choices, rounds=3)
     for field, array in here[-1].shared_arrays().items():
         assert np.array_equal(states[-1].shared_arrays()[field], array), field
     found = private_rows(made, engine)
@@ -96,9 +99,14 @@ def test_the_run_is_that_of_the_simulation(name, n, choices, tmp_path):
 def test_the_server_never_has_what_is_private(name, choices, tmp_path):
     world = world_for(name, choices, rounds=2)
     made = parties(name, world, choices, tmp_path, 2)
-    states, _ = play(name, world, PartyEngine.over(np.arange(choices.n_users, dtype=np.int32) % 2, between(made)))
+    states, _ = play(
+        name, world, PartyEngine.over(np.arange(choices.n_users, dtype=np.int32) % 2, between(made))
+    )
     for state in states:
-        assert all(getattr(state, field) is None or not len(getattr(state, field)) for field in state.private)
+        assert all(
+            getattr(state, field) is None or not len(getattr(state, field))
+            for field in state.private
+        )
 
 
 @pytest.mark.parametrize("name", ["fedfast", "pfpl+", "fcf"])
@@ -146,7 +154,9 @@ class Losing:
     """A local engine whose node `lost` is not heard in one round."""
 
     def __init__(self, engine: LocalEngine, lost: int, at: int) -> None:
-        self.engine, self.lost, self.at = engine, lost, at
+        self.engine = engine
+        self.lost = lost
+        self.at = at
         self.gather = engine.gather
 
     def call(self, exchange: Any, message: Any) -> Any:
@@ -172,7 +182,9 @@ def test_a_node_whose_answer_is_lost_was_absent(name, choices, tmp_path):
     engine = PartyEngine.over(np.arange(choices.n_users, dtype=np.int32) % 3, transport)
     state = play(name, world, engine)[0][-1]
     here = play(name, world, Losing(LocalEngine.over(world, choices, 3), 1, 1))[0][-1]
-    assert not np.array_equal(here.item_rows, play_locally(name, choices, rounds=3)[0][-1].item_rows)
+    assert not np.array_equal(
+        here.item_rows, play_locally(name, choices, rounds=3)[0][-1].item_rows
+    )
     for field, array in here.shared_arrays().items():
         assert np.array_equal(state.shared_arrays()[field], array), field
     for field, array in private_rows(made, engine).items():

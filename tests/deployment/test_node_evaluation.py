@@ -61,11 +61,17 @@ def bare(people) -> Interactions:
 
 
 KINDS = [
-    ("fedfast", {"model": "neumf"}), ("fedbso", {"aggregate": "cluster"}), ("sttfedrec-dssm", {"precision": "int8"}),
-    ("fedfast", {"protocol": "loo-50"}), ("fedfast", {"protocol": "holdout-10"}),
-    ("fedavg", {"protect": "ring", "ring_rows": "union"}), ("fcf", {"protect": "ring", "ring_size": 7}), ("pfpl+", {"protect": "ring"}),
-    ("sttfedrec-dssm", {"protect": "ring", "ring_way": "numbers"}), ("fl-dssm", {"protect": "ring"}),
-]  # fmt: skip
+    ("fedfast", {"model": "neumf"}),
+    ("fedbso", {"aggregate": "cluster"}),
+    ("sttfedrec-dssm", {"precision": "int8"}),
+    ("fedfast", {"protocol": "loo-50"}),
+    ("fedfast", {"protocol": "holdout-10"}),
+    ("fedavg", {"protect": "ring", "ring_rows": "union"}),
+    ("fcf", {"protect": "ring", "ring_size": 7}),
+    ("pfpl+", {"protect": "ring"}),
+    ("sttfedrec-dssm", {"protect": "ring", "ring_way": "numbers"}),
+    ("fl-dssm", {"protect": "ring"}),
+]
 """Other kinds of models than the usual ones, and other protocols."""
 
 
@@ -76,21 +82,30 @@ def test_metrics_and_recommendations_are_the_simulations(name, settings, bare, t
     here = experiment.run(terms.experiment, bare)
     told = point.journey.curve[-1]
     assert told["part"] == "test"
-    tolerance = {"abs": 0.02} if "tower" in terms.experiment.settings.model_dump() else {"rel": 1e-12}
+    tolerance = (
+        {"abs": 0.02} if "tower" in terms.experiment.settings.model_dump() else {"rel": 1e-12}
+    )
     for metric, values in here.evaluation.table.items():  # type: ignore[union-attr]
         assert told[metric] == pytest.approx(values.mean(), **tolerance), metric
     for user in ("3", "8", "141"):
         recommends_alike(here, bare, user, paths, exact="rel" in tolerance)
 
 
-def recommends_alike(here: Run, data: Interactions, user: str, paths: list[Path], exact: bool) -> None:
+def recommends_alike(
+    here: Run, data: Interactions, user: str, paths: list[Path], exact: bool
+) -> None:
     """The best of all that the person has not done, the held-out item included."""
     (home,) = [path for path in paths if user in Store.open(path).people()]
     found = Host(Store.open(home)).recommend(user, 5)
-    did = {str(item) for item in data.item_ids[data.items[data.user_ids.astype(str)[data.users] == user]]}
+    did = {
+        str(item)
+        for item in data.item_ids[data.items[data.user_ids.astype(str)[data.users] == user]]
+    }
     others = [str(item) for item in data.item_ids if str(item) not in did]
     scores = dict(zip(others, here.score(user, others), strict=True))
-    assert [r.score for r in found] == [pytest.approx(scores[str(r.item)], abs=1e-6 if exact else 0.05) for r in found]
+    assert [r.score for r in found] == [
+        pytest.approx(scores[str(r.item)], abs=1e-6 if exact else 0.05) for r in found
+    ]
     assert not {str(r.item) for r in found} & did
     assert all(r.text for r in found)
     if exact:
@@ -100,11 +115,17 @@ def recommends_alike(here: Run, data: Interactions, user: str, paths: list[Path]
 @pytest.mark.parametrize("validation", [False, True])
 def test_the_curve_while_training(validation, bare, tmp_path):
     """Measured every round: on the part that training is followed by, at the end on the test part."""
-    terms, paths = federation("fedfast", bare, tmp_path, rounds=3, evaluate_every=1, validation=validation)
+    terms, paths = federation(
+        "fedfast", bare, tmp_path, rounds=3, evaluate_every=1, validation=validation
+    )
     point = served(tmp_path, terms, Together(paths))
     here = experiment.run(terms.experiment, bare)
     part = "validation" if validation else "test"
-    assert [(line["round"], line["part"]) for line in point.journey.curve] == [(1, part), (2, part), (3, "test")]
+    assert [(line["round"], line["part"]) for line in point.journey.curve] == [
+        (1, part),
+        (2, part),
+        (3, "test"),
+    ]
     for line, same in zip(point.journey.curve[:2], here.curve, strict=False):
         assert line["NDCG@10"] == pytest.approx(same["NDCG@10"], rel=1e-12)
     status = json.loads((tmp_path / "status.json").read_text())
@@ -122,14 +143,19 @@ def test_fewer_than_a_least_group_say_nothing(bare, tmp_path):
             back = super().send(kind, out)
             if kind == "show":
                 said.update(
-                    {name: Worth.heard(data, 200, measures(terms.experiment.protocol)) for name, data in back.items()}
+                    {
+                        name: Worth.heard(data, 200, measures(terms.experiment.protocol))
+                        for name, data in back.items()
+                    }
                 )
             return back
 
     point = served(tmp_path, terms, Heard(paths))
     assert (said["0"].people, said["0"].sums) == (0, {})
     assert said["1"].people > 90
-    assert point.journey.curve[-1]["HR@10"] == pytest.approx(said["1"].sums["HR@10"] / said["1"].people)
+    assert point.journey.curve[-1]["HR@10"] == pytest.approx(
+        said["1"].sums["HR@10"] / said["1"].people
+    )
     for path in paths:
         Store.open(path).put_about(least_group="101")
     (tmp_path / "again").mkdir()
@@ -166,18 +192,25 @@ def test_sums_over_some_and_over_some_more_are_told_to_nobody(pry, bare, tmp_pat
 @pytest.mark.parametrize(
     "said",
     [
-        Worth(3, "test", {"HR@10": 4.0}), Worth(3, "test", {"HR@10": -1.0}), Worth(0, "test", {"HR@10": 0.0}), Worth(3, "test", {}),
-        Worth(-1, "test", {}), Worth(6, "test", {"HR@10": 1.0}), Worth(10**400, "test", {"HR@10": 1.0}), Worth(3, "x", {"HR@10": 1.0}),
+        Worth(3, "test", {"HR@10": 4.0}),
+        Worth(3, "test", {"HR@10": -1.0}),
+        Worth(0, "test", {"HR@10": 0.0}),
+        Worth(3, "test", {}),
+        Worth(-1, "test", {}),
+        Worth(6, "test", {"HR@10": 1.0}),
+        Worth(10**400, "test", {"HR@10": 1.0}),
+        Worth(3, "x", {"HR@10": 1.0}),
         Worth(3, "test", {"made up": 1.0}),
     ],
-)  # fmt: skip
+)
 def test_sums_that_nobody_can_have(said):
     with pytest.raises(Malformed):
         Worth.heard(said.to_json().encode(), 5, {"HR@10"})
 
 
 @pytest.mark.parametrize(
-    "text", [b'{"people": 3, "part": "test", "sums": {"HR@10": NaN}}', b"[]", b"\x00", b'{"people": "3"}']
+    "text",
+    [b'{"people": 3, "part": "test", "sums": {"HR@10": NaN}}', b"[]", b"\x00", b'{"people": "3"}'],
 )
 def test_what_is_no_worth(text):
     with pytest.raises(Malformed):
@@ -185,7 +218,11 @@ def test_what_is_no_worth(text):
 
 
 def test_means_are_over_all_people():
-    said = [Worth(10, "test", {"HR@10": 5.0, "x": 1.0}), Worth(0, "test", {}), Worth(30, "test", {"HR@10": 3.0})]
+    said = [
+        Worth(10, "test", {"HR@10": 5.0, "x": 1.0}),
+        Worth(0, "test", {}),
+        Worth(30, "test", {"HR@10": 3.0}),
+    ]
     assert put_together(said) == {"HR@10": 0.2}
     assert put_together([]) == {}
 
@@ -196,7 +233,10 @@ def test_a_person_gets_their_own_rows_and_no_others(bare, tmp_path):
     store = Store.open(paths[0])
     for number, person in list(store.numbers().items())[:20]:
         assert np.array_equal(store.given(person)["user_rows"], point.state.user_rows[number])
-        assert store.export(person)["given by the server"]["user_rows"] == point.state.user_rows[number].tolist()
+        assert (
+            store.export(person)["given by the server"]["user_rows"]
+            == point.state.user_rows[number].tolist()
+        )
     held = store.connection.execute("select count(*) from given").fetchone()[0]
     assert held == len(store.people())
 
@@ -213,8 +253,15 @@ def test_who_is_forgotten_is_gone_and_the_federation_goes_on(name, bare, tmp_pat
         Host(store).recommend(person)
     assert Host(store).recommend(other)
     store.close()
-    for table, column in (("did", "person"), ("kept", "person"), ("given", "person"), ("person", "id")):
-        left = Store.open(paths[0]).connection.execute(f"select count(*) from {table} where {column} = ?", (person,))
+    for table, column in (
+        ("did", "person"),
+        ("kept", "person"),
+        ("given", "person"),
+        ("person", "id"),
+    ):
+        left = Store.open(paths[0]).connection.execute(
+            f"select count(*) from {table} where {column} = ?", (person,)
+        )
         assert left.fetchone()[0] == 0
     assert f'"{person}":' not in "".join(
         Store.open(paths[0]).about(key) or "" for key in ("numbers", "given", "layout")

@@ -21,7 +21,10 @@ def store(tmp_path: Path) -> Store:
     made = Store.create(tmp_path / "node.db")
     made.put_interactions(
         Interactions.from_columns(
-            ["ann", "ann", "bob", "cem"], ["x", "y", "y", "secret-item"], [5, 3, 4, 1], [10, 20, 30, 40]
+            ["ann", "ann", "bob", "cem"],
+            ["x", "y", "y", "secret-item"],
+            [5, 3, 4, 1],
+            [10, 20, 30, 40],
         )
     )
     return made
@@ -51,9 +54,20 @@ def test_it_outlives_the_process(store: Store):
     assert again.numbers() == {2: "ann", 7: "cem"}
     assert first(again) == [1, 2, 3]
     data = again.interactions()
-    assert sorted(zip(data.user_ids[data.users], data.item_ids[data.items], data.ratings, data.times, strict=True)) == [
-        ("ann", "x", 5, 10), ("ann", "y", 3, 20), ("bob", "y", 4, 30), ("cem", "secret-item", 1, 40),
-    ]  # fmt: skip
+    assert sorted(
+        zip(
+            data.user_ids[data.users],
+            data.item_ids[data.items],
+            data.ratings,
+            data.times,
+            strict=True,
+        )
+    ) == [
+        ("ann", "x", 5, 10),
+        ("ann", "y", 3, 20),
+        ("bob", "y", 4, 30),
+        ("cem", "secret-item", 1, 40),
+    ]
 
 
 def test_what_was_made_counts_once_it_was_accepted(store: Store):
@@ -95,7 +109,8 @@ def test_any_course_of_accepted_lost_and_repeated_exchanges(tmp_path_factory, co
     store = Store.create(tmp_path_factory.mktemp("store") / "node.db")
     store.put_interactions(Interactions.from_columns(["ann"], ["x"]))
     store.begin(["ann"], rows(0))
-    counts, last = 0.0, NEVER
+    counts = 0.0
+    last = NEVER
     for tag, (heard, again) in enumerate(course):
         for _ in range(1 + again):
             assert store.settle(["ann"], np.array([last])).all()
@@ -103,7 +118,8 @@ def test_any_course_of_accepted_lost_and_repeated_exchanges(tmp_path_factory, co
             assert now == counts
             store.made(["ann"], rows(now + tag + 1), tag)
         if heard:
-            counts, last = counts + tag + 1, tag
+            counts = counts + tag + 1
+            last = tag
     store.settle(["ann"], np.array([last]))
     assert float(store.kept(["ann"])["user_rows"][0, 0]) == counts
 
@@ -113,11 +129,12 @@ def test_all_of_a_person_can_be_had(store: Store):
     assert store.export("ann") == {
         "user_id": "ann",
         "interactions": [
-            {"item_id": "x", "rating": 5.0, "timestamp": 10}, {"item_id": "y", "rating": 3.0, "timestamp": 20},
+            {"item_id": "x", "rating": 5.0, "timestamp": 10},
+            {"item_id": "y", "rating": 3.0, "timestamp": 20},
         ],
         "kept on the device": {"user_rows": [1.0, -1.0]},
         "given by the server": {},
-    }  # fmt: skip
+    }
 
 
 def test_what_is_forgotten_is_gone_from_the_file(store: Store):
@@ -167,7 +184,9 @@ def test_a_process_that_is_late_brings_nobody_back(store: Store):
     assert store.given("bob") == {}
     assert store.given("cem")["user_rows"].tolist() == [9, -9]
     for table in ("kept", "given", "did"):
-        assert not store.connection.execute(f"select 1 from {table} where person = 'bob'").fetchall()
+        assert not store.connection.execute(
+            f"select 1 from {table} where person = 'bob'"
+        ).fetchall()
 
 
 def test_what_is_no_store_at_all(tmp_path: Path):

@@ -37,8 +37,12 @@ class Together:
 
     keyed = False
 
-    def __init__(self, paths: list[Path], fails: Callable[[str, int, int], bool] = lambda *call: False) -> None:
-        self.paths, self.fails, self.calls = paths, fails, 0
+    def __init__(
+        self, paths: list[Path], fails: Callable[[str, int, int], bool] = lambda *call: False
+    ) -> None:
+        self.paths = paths
+        self.fails = fails
+        self.calls = 0
 
     def joined(self) -> list[str]:
         return [str(node) for node in range(len(self.paths))]
@@ -64,7 +68,9 @@ def served(folder: Path, terms: Terms, nodes: Nodes, **how: Any) -> Point:
     return serve(folder, terms, nodes, Service(**{"items": "items.csv", "wait_seconds": 1.0} | how))
 
 
-def beginning(name: str, people: Interactions, folder: Path, n: int, **settings: Any) -> tuple[Terms, list[Path]]:
+def beginning(
+    name: str, people: Interactions, folder: Path, n: int, **settings: Any
+) -> tuple[Terms, list[Path]]:
     few = (
         {"rounds": ROUNDS}
         if "rounds" in algorithm(name).settings.model_fields
@@ -88,7 +94,9 @@ def simulated(terms: Terms, people: Interactions) -> dict[str, np.ndarray]:
 
 
 def same(state, expected: dict[str, np.ndarray]) -> bool:
-    return all(np.array_equal(array, expected[name]) for name, array in state.shared_arrays().items())
+    return all(
+        np.array_equal(array, expected[name]) for name, array in state.shared_arrays().items()
+    )
 
 
 @pytest.mark.parametrize("name", ["fedfast", "pfpl+"])
@@ -113,10 +121,11 @@ IN_RING = {"protect": "ring", "rounds": ROUNDS, "participation": 0.2}
 @pytest.mark.parametrize(
     ("name", "how", "at"),
     [
-        *(("fedfast", {}, at) for at in range(1, 7)), *(("pfpl+", {}, at) for at in range(1, 7)),
+        *(("fedfast", {}, at) for at in range(1, 7)),
+        *(("pfpl+", {}, at) for at in range(1, 7)),
         *(("fcf", IN_RING, at) for at in range(5, 13)),
     ],
-)  # fmt: skip
+)
 def test_a_server_that_dies_goes_on_where_it_stood(name, how, at, people, tmp_path):
     """Killed after nodes have answered its call number `at`: at enrolment, the opening, any round, any stage of a ring."""
 
@@ -135,7 +144,9 @@ def test_a_server_that_dies_goes_on_where_it_stood(name, how, at, people, tmp_pa
 
 def test_too_few_answers_are_an_error_and_nothing_is_lost(people, tmp_path):
     terms, paths = beginning("fedfast", people, tmp_path, 3)
-    with pytest.raises(NoQuorum, match="1 of 3 nodes answered before the deadline; expected at least 50%"):
+    with pytest.raises(
+        NoQuorum, match="1 of 3 nodes answered before the deadline; expected at least 50%"
+    ):
         served(tmp_path, terms, Together(paths, lambda kind, node, call: call == 5 and node > 0))
     assert json.loads((tmp_path / "status.json").read_text())["round"] == 2
     assert same(served(tmp_path, terms, Together(paths)).state, simulated(terms, people))

@@ -25,7 +25,9 @@ from coterie.experiments.run import Run
 def config(tmp_path: Path) -> Path:
     (tmp_path / "items.csv").write_text("item_id\nx\ny\n")
     place = tmp_path / "federation.yaml"
-    place.write_text(f"algorithm: fedfast\nrounds: 3\nitems: {tmp_path / 'items.csv'}\nleast_nodes: 2\n")
+    place.write_text(
+        f"algorithm: fedfast\nrounds: 3\nitems: {tmp_path / 'items.csv'}\nleast_nodes: 2\n"
+    )
     return place
 
 
@@ -44,7 +46,10 @@ def test_a_folder_to_serve_from(config: Path, tmp_path: Path):
         ("algorithm: gmf", "gmf is trained in one place"),
         ("algorithm: fedbso\nprotect: ring", "has to know everybody's own update"),
         ("drop_out: 0.1", "'drop_out' is 0.1, which is for simulations"),
-        ("validation: true\npatience: 3", "'patience' is 3, which a federation of nodes cannot do yet"),
+        (
+            "validation: true\npatience: 3",
+            "'patience' is 3, which a federation of nodes cannot do yet",
+        ),
         ("cluster_by: region", "features of people stay with them"),
         ("quorum: 2", "'quorum' is 2"),
         ("lest_nodes: 2", "unknown setting 'lest_nodes'"),
@@ -55,7 +60,9 @@ def test_what_cannot_be_served(config: Path, tmp_path: Path, change: str, told: 
     key = change.partition(":")[0]
     lines = [line for line in config.read_text().splitlines() if not line.startswith(f"{key}:")]
     own_steps = change == "algorithm: gmf"
-    config.write_text("\n".join([*(line for line in lines if not (own_steps and "rounds" in line)), change]))
+    config.write_text(
+        "\n".join([*(line for line in lines if not (own_steps and "rounds" in line)), change])
+    )
     with pytest.raises(ConfigError, match=told):
         prepared(config, tmp_path / "run", SILENT)
     assert not (tmp_path / "run").exists()
@@ -63,7 +70,9 @@ def test_what_cannot_be_served(config: Path, tmp_path: Path, change: str, told: 
 
 def test_towers_need_titles(config: Path, tmp_path: Path):
     config.write_text(config.read_text().replace("fedfast", "sttfedrec-dssm"))
-    with pytest.raises(DataError, match=r"items\.csv: has no column title, and sttfedrec-dssm reads"):
+    with pytest.raises(
+        DataError, match=r"items\.csv: has no column title, and sttfedrec-dssm reads"
+    ):
         prepared(config, tmp_path / "run", SILENT)
     (tmp_path / "items.csv").write_text(
         "item_id,title,categories,body\nx,Heat,crime|city,\ny,Alien,space,long\nx,Heat!,crime,\n"
@@ -122,7 +131,11 @@ def test_what_is_no_run_of_one_machine(config: Path, tmp_path: Path):
 @pytest.mark.parametrize(
     ("server", "insecure", "told"),
     [
-        ("10.0.0.9:8000", False, r"the certificate in .* is for 127\.0\.0\.1, server\.example; expected one of those"),
+        (
+            "10.0.0.9:8000",
+            False,
+            r"the certificate in .* is for 127\.0\.0\.1, server\.example; expected one of those",
+        ),
         ("127.0.0.1:8000", True, "--keys and --insecure are both given"),
     ],
 )
@@ -138,7 +151,9 @@ def test_a_port_that_is_taken(config: Path, tmp_path: Path):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(ConfigError, match="cannot be used"):
-            serve(config, f"127.0.0.1:{taken.getsockname()[1]}", tmp_path / "run", None, True, SILENT)
+            serve(
+                config, f"127.0.0.1:{taken.getsockname()[1]}", tmp_path / "run", None, True, SILENT
+            )
     assert not (tmp_path / "run").exists()
 
 
@@ -148,7 +163,14 @@ def test_a_store_is_one_nodes(tmp_path: Path):
         disk.held(made(tmp_path / "node.flower")),
         pytest.raises(RunError, match=r"node\.db is in use by another coterie join"),
     ):
-        join(People(tmp_path / "mine.csv", {}), tmp_path / "node.db", "127.0.0.1:9", (None, None), True, SILENT)
+        join(
+            People(tmp_path / "mine.csv", {}),
+            tmp_path / "node.db",
+            "127.0.0.1:9",
+            (None, None),
+            True,
+            SILENT,
+        )
 
 
 def made(folder: Path) -> Path:
@@ -179,14 +201,25 @@ def test_a_fault_of_ours_is_no_users_mistake(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("key", "ca"), [("a.key", None), (None, "ca.pem")])
-def test_a_node_shows_who_it_is_and_knows_whom_it_trusts(tmp_path: Path, key: str | None, ca: str | None):
+def test_a_node_shows_who_it_is_and_knows_whom_it_trusts(
+    tmp_path: Path, key: str | None, ca: str | None
+):
     proof = key and tmp_path / key, ca and tmp_path / ca
     with pytest.raises(ConfigError, match="expected both"):
-        join(People(tmp_path / "mine.csv", {}), tmp_path / "node.db", "127.0.0.1:8000", proof, True, SILENT)  # type: ignore[arg-type]
+        join(
+            People(tmp_path / "mine.csv", {}),
+            tmp_path / "node.db",
+            "127.0.0.1:8000",
+            proof,
+            True,
+            SILENT,
+        )  # type: ignore[arg-type]
     assert not (tmp_path / "node.db").exists()
 
 
-@pytest.mark.parametrize(("text", "told"), [("nowhere", "expected HOST:PORT"), ("host:99999", "expected HOST:PORT")])
+@pytest.mark.parametrize(
+    ("text", "told"), [("nowhere", "expected HOST:PORT"), ("host:99999", "expected HOST:PORT")]
+)
 def test_addresses(text: str, told: str):
     with pytest.raises(ConfigError, match=told):
         Address.of(text)

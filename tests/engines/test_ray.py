@@ -33,7 +33,9 @@ def choices(people) -> Training:
     return split(people, "leave-one-out", 0.2, seed=0).training()
 
 
-def on_ray(name: str, training: Training, nodes: int, **changes: Any) -> tuple[list[Any], list[Any]]:
+def on_ray(
+    name: str, training: Training, nodes: int, **changes: Any
+) -> tuple[list[Any], list[Any]]:
     world = world_for(name, training, engine="ray", nodes=nodes, **changes)
     return play(name, world, RayEngine.over(world, training, SILENT))
 
@@ -41,9 +43,13 @@ def on_ray(name: str, training: Training, nodes: int, **changes: Any) -> tuple[l
 @pytest.mark.long
 @pytest.mark.parametrize("name", ON_KERNELS)
 def test_two_actors_are_one_run(name, choices, cluster):
-    here, there = play_locally(name, choices, rounds=2), on_ray(name, choices, 2, rounds=2)
+    here = play_locally(name, choices, rounds=2)
+    there = on_ray(name, choices, 2, rounds=2)
     assert sha256(here[0][-1]) == sha256(there[0][-1])
-    costs = [[(t.accepted, t.dropped, t.bytes_up, t.bytes_down) for t in tallies] for _, tallies in (here, there)]
+    costs = [
+        [(t.accepted, t.dropped, t.bytes_up, t.bytes_down) for t in tallies]
+        for _, tallies in (here, there)
+    ]
     assert costs[0] == costs[1]
 
 
@@ -55,18 +61,22 @@ def test_any_number_of_actors_is_one_run(name, nodes, choices, cluster):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("changes", [{"drop_out": 0.3}, {"protect": "ring"}, {"model": "neumf"}], ids=str)
+@pytest.mark.parametrize(
+    "changes", [{"drop_out": 0.3}, {"protect": "ring"}, {"model": "neumf"}], ids=str
+)
 def test_what_else_a_run_may_have(changes, choices, cluster):
     if "protect" in changes:
         pytest.importorskip("cryptography")
-    here, there = play_locally("fedfast", choices, **changes), on_ray("fedfast", choices, 3, **changes)
+    here = play_locally("fedfast", choices, **changes)
+    there = on_ray("fedfast", choices, 3, **changes)
     assert sha256(here[0][-1]) == sha256(there[0][-1])
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", WITH_PYTORCH)
 def test_a_round_in_pytorch_is_the_same_but_for_the_last_bits(name, choices, cluster):
-    here, there = play_locally(name, choices, rounds=1), on_ray(name, choices, 2, rounds=1)
+    here = play_locally(name, choices, rounds=1)
+    there = on_ray(name, choices, 2, rounds=1)
     for field, array in here[0][-1].arrays().items():
         assert np.allclose(array, there[0][-1].arrays()[field], rtol=1e-5, atol=1e-6), field
 
@@ -79,10 +89,13 @@ def test_an_actor_that_dies_is_started_again(choices, cluster):
     victims = []
 
     class Deadly:
-        gather, call = engine.gather, engine.call
+        gather = engine.gather
+        call = engine.call
 
         def added_up(self, *given: Any) -> Any:
-            _, there = ray.get(engine.shards[1].make.remote(lambda world, node: {"pid": os.getpid()}))
+            _, there = ray.get(
+                engine.shards[1].make.remote(lambda world, node: {"pid": os.getpid()})
+            )
             pid = there["pid"]
             victims.append(pid)
             os.kill(pid, signal.SIGKILL)

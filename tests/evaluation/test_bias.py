@@ -29,7 +29,9 @@ def test_by_hand():
     """Half of the four items are bars, a quarter is a park. Of five records four are in bars: 0.8 / 0.5."""
     categories = objects([("bar",), ("bar",), ("park",), ()])
     found = by_category(items(0, 0, 1, 1, 2), items(0, 2, 2, 3), categories)
-    assert found["bar"] == Bias(pytest.approx(1.6), pytest.approx(0.5), pytest.approx((0.5 - 1.6) / 1.6))
+    assert found["bar"] == Bias(
+        pytest.approx(1.6), pytest.approx(0.5), pytest.approx((0.5 - 1.6) / 1.6)
+    )
     assert found["park"] == Bias(pytest.approx(0.8), pytest.approx(2.0), pytest.approx(1.5))
     assert list(found) == ["bar", "park"]
 
@@ -39,7 +41,9 @@ def test_an_item_counts_in_each_of_its_categories():
     categories = objects([("funny", "funny"), ("funny", "sad"), ("sad",)])
     found = by_category(items(1, 1, 0, 2), items(2, 2), categories)
     assert found["funny"] == Bias(pytest.approx((3 / 4) / (2 / 3)), 0.0, -1.0)
-    assert found["sad"] == Bias(pytest.approx((3 / 4) / (2 / 3)), pytest.approx(1.5), pytest.approx(1 / 3))
+    assert found["sad"] == Bias(
+        pytest.approx((3 / 4) / (2 / 3)), pytest.approx(1.5), pytest.approx(1 / 3)
+    )
 
 
 def test_what_nobody_had_in_training_has_no_disparity():
@@ -57,14 +61,18 @@ def test_no_lists_and_no_categories():
 @given(st.integers(0, 2**32), st.integers(1, 12), st.integers(1, 40))
 def test_equals_plain_loops(seed, n_items, n_records):
     rng = np.random.default_rng(seed)
-    categories = objects([tuple(f"c{c}" for c in np.flatnonzero(rng.random(4) < 0.4)) for _ in range(n_items)])
+    categories = objects(
+        [tuple(f"c{c}" for c in np.flatnonzero(rng.random(4) < 0.4)) for _ in range(n_items)]
+    )
     trained, listed = rng.integers(0, n_items, (2, n_records)).astype(np.int32)
     found = by_category(trained, listed, categories)
     assert set(found) == {name for own in categories for name in own}
     for name, bias in found.items():
         held = sum(name in own for own in categories) / n_items
         for records, value in ((trained, bias.source), (listed, bias.recommended)):
-            assert value == pytest.approx(sum(name in categories[item] for item in records) / n_records / held)
+            assert value == pytest.approx(
+                sum(name in categories[item] for item in records) / n_records / held
+            )
 
 
 def test_lists_that_are_the_training_part_have_no_disparity():
@@ -88,7 +96,9 @@ def test_chance_undoes_what_people_lean_to(leaning):
     assert (told["k"], len(bias)) == (10, 8)
     assert max(abs(told["source"] - 1) for told in bias.values()) > 0.1
     for told in bias.values():
-        assert told["recommended"] == pytest.approx(1, abs=0.15)  # 1,000 of 8,000 places: four standard errors are 0.12
+        assert told["recommended"] == pytest.approx(
+            1, abs=0.15
+        )  # 1,000 of 8,000 places: four standard errors are 0.12
         assert told["disparity"] == pytest.approx(1 / told["source"] - 1, abs=0.15 / told["source"])
 
 
@@ -97,7 +107,9 @@ def test_chance_on_foursquare_italy(real_data):
     told = api.run("random", "foursquare-italy").result["bias"]["categories"]
     assert len(told) == 9
     for found in told.values():
-        assert found["disparity"] == pytest.approx(1 / found["source"] - 1, abs=0.2 / found["source"])
+        assert found["disparity"] == pytest.approx(
+            1 / found["source"] - 1, abs=0.2 / found["source"]
+        )
 
 
 def test_what_is_most_popular_is_what_lists_lean_to(leaning):
@@ -109,7 +121,9 @@ def test_what_is_most_popular_is_what_lists_lean_to(leaning):
 @pytest.fixture(scope="module")
 def six() -> Interactions:
     """Two users with three of six items each, newest last: 0 1 2 and 0 1 3; even items are plain, odd ones fancy."""
-    data = Interactions.from_columns([0, 0, 0, 1, 1, 1, 2], [0, 1, 2, 0, 1, 3, 5], None, [1, 2, 3, 1, 2, 3, 9])
+    data = Interactions.from_columns(
+        [0, 0, 0, 1, 1, 1, 2], [0, 1, 2, 0, 1, 3, 5], None, [1, 2, 3, 1, 2, 3, 9]
+    )
     data = dataclasses.replace(data, item_ids=np.arange(6), item_order=np.arange(6, dtype=np.int32))
     data = dataclasses.replace(data, items=np.array([0, 1, 2, 0, 1, 3, 5], np.int32))
     return dataclasses.replace(data, item_categories=objects([("plain",), ("fancy",)] * 3))
@@ -125,7 +139,9 @@ def test_an_evaluation_by_hand(six):
     assert found["fancy"] == Bias(pytest.approx(1.2), 0.0, -1.0)
     one = Choosy(np.array([[0, 0, 1, 5, 0, 4]] * 3, np.float32), np.array([True, False, True]))
     skipped = evaluate(one, parts, Protocol(cutoffs=(2,), category_bias=True), None).bias
-    assert skipped["fancy"].recommended == 2.0  # 3 and 5 for the first user, and no list for the second
+    assert (
+        skipped["fancy"].recommended == 2.0
+    )  # 3 and 5 for the first user, and no list for the second
 
 
 def test_told_where_it_is_asked_for_and_the_data_has_categories(six):
@@ -135,7 +151,8 @@ def test_told_where_it_is_asked_for_and_the_data_has_categories(six):
     plain = dataclasses.replace(parts, train=dataclasses.replace(parts.train, item_categories=None))
     assert evaluate(model, plain, Protocol(category_bias=True), None).bias is None
     asked, not_asked = (
-        api.run("popular", dataset="synthetic", n_users=60, n_items=80, category_bias=asked) for asked in (True, False)
+        api.run("popular", dataset="synthetic", n_users=60, n_items=80, category_bias=asked)
+        for asked in (True, False)
     )
     assert asked.result["bias"]["k"] == 10
     assert not_asked.result["bias"] is None
@@ -146,7 +163,9 @@ def test_reports_show_it(leaning):
     run = api.run("popular", leaning, protocol="holdout")
     name, told = next(iter(run.result["bias"]["categories"].items()))
     shown = page([run])
-    assert f"<td>{name}</td><td>{told['source']:.3f}</td><td>{told['recommended']:.3f}</td>" in shown
+    assert (
+        f"<td>{name}</td><td>{told['source']:.3f}</td><td>{told['recommended']:.3f}</td>" in shown
+    )
     without = dataclasses.replace(run, result={k: v for k, v in run.result.items() if k != "bias"})
     assert "Bias by category" in page([run, without])
     assert "Bias by category" not in page([without])
@@ -154,6 +173,8 @@ def test_reports_show_it(leaning):
 
 def test_reports_say_how_many_are_served(leaning):
     run = api.run("popular", leaning)
-    skipping = dataclasses.replace(run, result=run.result | {"full": run.result["full"] | {"UC": 0.9375}})
+    skipping = dataclasses.replace(
+        run, result=run.result | {"full": run.result["full"] | {"UC": 0.9375}}
+    )
     assert "93.8% of the tested users are served; whoever is not scores 0." in markdown([skipping])
     assert "served" not in markdown([run])

@@ -11,7 +11,9 @@ from coterie.evaluation.evaluation import Evaluation
 
 def judged(values: list[float]) -> Evaluation:
     """Users 1, 2, 3, ... were tested; user 0 was not."""
-    return Evaluation({}, {}, np.arange(1, len(values) + 1, dtype=np.int32), {"P@10": np.array(values)})
+    return Evaluation(
+        {}, {}, np.arange(1, len(values) + 1, dtype=np.int32), {"P@10": np.array(values)}
+    )
 
 
 def test_one_row_for_every_value():

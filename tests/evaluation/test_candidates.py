@@ -19,18 +19,25 @@ from coterie.evaluation.candidates import read_published, sample
 def test_a_sample_holds_the_test_items_first_and_nothing_the_user_did(people):
     parts = split(people, "temporal", 0.2, seed=0, validation=True)
     candidates = sample(parts.test, parts.everything(), 30, seed=1)
-    held, known = parts.test.rows, parts.everything()
+    held = parts.test.rows
+    known = parts.everything()
     assert candidates.users.tolist() == np.flatnonzero(held.counts).tolist()
-    for user, items, relevant in zip(candidates.users, candidates.items, candidates.relevant, strict=True):
+    for user, items, relevant in zip(
+        candidates.users, candidates.items, candidates.relevant, strict=True
+    ):
         assert items[:relevant].tolist() == held.of(user).tolist()
         negatives = items[relevant:][items[relevant:] >= 0]
-        assert len(set(negatives)) == len(negatives) == min(30, people.n_items - len(known.of(user)))
+        assert (
+            len(set(negatives)) == len(negatives) == min(30, people.n_items - len(known.of(user)))
+        )
         assert not set(negatives) & set(known.of(user))
         assert (items[relevant + len(negatives) :] == -1).all()
 
 
 def test_users_without_test_items_are_left_out():
-    data = Interactions.from_columns(["a", "a", "b", "c", "c"], [1, 2, 3, 1, 3], None, [1, 2, 3, 4, 5])
+    data = Interactions.from_columns(
+        ["a", "a", "b", "c", "c"], [1, 2, 3, 1, 3], None, [1, 2, 3, 4, 5]
+    )
     parts = split(data, "leave-one-out", 0.2, seed=0)
     candidates = sample(parts.test, parts.everything(), 5, seed=0)
     assert data.user_ids[candidates.users].tolist() == ["a", "c"]
@@ -39,7 +46,9 @@ def test_users_without_test_items_are_left_out():
 
 def test_the_seed_decides(people):
     parts = split(people, "leave-one-out", 0.2, seed=0)
-    one, again, other = (sample(parts.test, parts.everything(), 30, seed=s).items for s in (1, 1, 2))
+    one, again, other = (
+        sample(parts.test, parts.everything(), 30, seed=s).items for s in (1, 1, 2)
+    )
     assert (one == again).all()
     assert (one != other).any()
 
@@ -61,22 +70,47 @@ def test_published_lists_number_items_by_first_appearance(tmp_path, three_items)
     assert three_items.item_ids[published.items].tolist() == [["a", "b"], ["c", "a"]]
     assert published.relevant.tolist() == [1, 1]
     parts = splits.given(three_items, published.users, published.items[:, 0])
-    assert parts.test.to_frame()[["user_id", "item_id"]].to_numpy().tolist() == [[10, "a"], [20, "c"]]
+    assert parts.test.to_frame()[["user_id", "item_id"]].to_numpy().tolist() == [
+        [10, "a"],
+        [20, "c"],
+    ]
 
 
 @pytest.mark.parametrize(
     "row",
     [
-        "(1,0)", "1,0\t1", "(1,0) 1", "(1,0)\tone", "(1,0)\t-1", "(1)\t1", "(1,0)\t1.5", "", "\x00\xff",
-        "(2,0)\t1", "(1,3)\t1", "(1,0)\t3",
-        "(1,0)\t1\t2", "(0,2)\t1",
+        "(1,0)",
+        "1,0\t1",
+        "(1,0) 1",
+        "(1,0)\tone",
+        "(1,0)\t-1",
+        "(1)\t1",
+        "(1,0)\t1.5",
+        "",
+        "\x00\xff",
+        "(2,0)\t1",
+        "(1,3)\t1",
+        "(1,0)\t3",
+        "(1,0)\t1\t2",
+        "(0,2)\t1",
     ],
     ids=[
-        "no negatives", "no brackets", "no tab", "text", "minus", "no item", "fraction", "blank", "bytes",
-        "unknown user", "unknown item", "unknown negative",
-        "more negatives than the others", "a user twice",
+        "no negatives",
+        "no brackets",
+        "no tab",
+        "text",
+        "minus",
+        "no item",
+        "fraction",
+        "blank",
+        "bytes",
+        "unknown user",
+        "unknown item",
+        "unknown negative",
+        "more negatives than the others",
+        "a user twice",
     ],
-)  # fmt: skip
+)
 def test_a_bad_row_is_refused_with_its_line(tmp_path, three_items, row):
     file = tmp_path / "test.negative"
     file.write_text(f"(0,1)\t2\n{row}\n", encoding="latin-1")
@@ -127,5 +161,7 @@ def test_everybody_has_candidates_of_their_own(people):
     some = sample(parts.test.select(parts.test.users >= 50), known, 20, seed=4)
     np.testing.assert_array_equal(whole.items[whole.users >= 50], some.items)
     other = sample(parts.test, known, 20, seed=4, part="validation")
-    shared = [len(set(a) & set(b)) for a, b in zip(whole.items[:, 1:], other.items[:, 1:], strict=True)]
+    shared = [
+        len(set(a) & set(b)) for a, b in zip(whole.items[:, 1:], other.items[:, 1:], strict=True)
+    ]
     assert np.mean(shared) < 20 * 20 / 80  # about what chance gives with some hundred items

@@ -36,7 +36,9 @@ def candidates(parts) -> sampling.Candidates:
 def test_both_rankings_stand_side_by_side(parts, model, candidates):
     protocol = Protocol(candidates=20, cutoffs=(5, 10))
     judged = evaluate(model, parts, protocol, candidates)
-    whole = per_user(rank_all(model, parts.seen(), parts.test.rows, parts.test.n_items, 10), (5, 10))
+    whole = per_user(
+        rank_all(model, parts.seen(), parts.test.rows, parts.test.n_items, 10), (5, 10)
+    )
     assert {n for n in judged.table if n.startswith("full:")} == {f"full:{n}" for n in whole}
     for name, values in whole.items():
         np.testing.assert_array_equal(judged.table[f"full:{name}"], values)
@@ -64,9 +66,12 @@ def test_a_table_row_is_one_user_whatever_the_order_of_the_candidates(parts, mod
         relevant=candidates.relevant[order],
     )
     judged = evaluate(model, parts, protocol, mixed)
-    back, plain_back = np.argsort(judged.users), np.argsort(plain.users)
+    back = np.argsort(judged.users)
+    plain_back = np.argsort(plain.users)
     for name in ("HR@10", "AUC", "full:HR@10", "full:AUC"):
-        np.testing.assert_array_equal(judged.table[name][back], plain.table[name][plain_back], err_msg=name)
+        np.testing.assert_array_equal(
+            judged.table[name][back], plain.table[name][plain_back], err_msg=name
+        )
 
 
 def test_what_was_trained_or_validated_on_is_not_recommended(parts, model):
@@ -87,10 +92,18 @@ def test_the_quick_measure_agrees_with_the_evaluation(parts, model, candidates):
 
 def test_validation_has_something_to_lose_against_when_test_lists_are_published(tmp_path, people):
     """A published file brings negatives for the test items alone; with none of its own, validation is always a hit."""
-    newest = {int(user): int(item) for user, item in zip(people.users, people.items, strict=True)}  # the last one stays
+    newest = {
+        int(user): int(item) for user, item in zip(people.users, people.items, strict=True)
+    }  # the last one stays
     number = np.argsort(people.item_order)
-    far = {user: number[np.setdiff1d(np.arange(people.n_items), people.rows.of(user))[:20]] for user in newest}
-    lines = [f"({user},{number[item]})\t" + "\t".join(map(str, far[user])) for user, item in newest.items()]
+    far = {
+        user: number[np.setdiff1d(np.arange(people.n_items), people.rows.of(user))[:20]]
+        for user in newest
+    }
+    lines = [
+        f"({user},{number[item]})\t" + "\t".join(map(str, far[user]))
+        for user, item in newest.items()
+    ]
     file = tmp_path / "test.negative"
     file.write_text("\n".join(lines) + "\n")
     run = api.run("random", people, protocol="full", candidates_file=str(file), validation=True)
@@ -107,10 +120,13 @@ def choosy(people, model) -> Choosy:
     return Choosy(model.table, np.arange(people.n_users) % 4 > 0)
 
 
-@pytest.mark.parametrize("protocol", [Protocol(cutoffs=(5, 10)), Protocol(candidates=20, cutoffs=(5, 10))])
+@pytest.mark.parametrize(
+    "protocol", [Protocol(cutoffs=(5, 10)), Protocol(candidates=20, cutoffs=(5, 10))]
+)
 def test_whoever_is_not_served_scores_nothing(parts, model, choosy, candidates, protocol):
     listed = candidates if protocol.candidates else None
-    everybody, some = evaluate(model, parts, protocol, listed), evaluate(choosy, parts, protocol, listed)
+    everybody = evaluate(model, parts, protocol, listed)
+    some = evaluate(choosy, parts, protocol, listed)
     served = choosy.chosen[some.users]
     assert some.full["UC"] == served.mean()
     assert 0.7 < some.full["UC"] < 0.8
@@ -120,22 +136,30 @@ def test_whoever_is_not_served_scores_nothing(parts, model, choosy, candidates, 
 
 
 @pytest.mark.parametrize("protocol", [Protocol(), Protocol(candidates=20)])
-def test_the_mean_over_all_is_coverage_times_the_mean_over_the_served(parts, choosy, candidates, protocol):
+def test_the_mean_over_all_is_coverage_times_the_mean_over_the_served(
+    parts, choosy, candidates, protocol
+):
     judged = evaluate(choosy, parts, protocol, candidates if protocol.candidates else None)
     for found in (judged.metrics, judged.full):
         beside = [name for name in found if name.startswith("served:")]
         assert {"served:P@10", "served:R@10", "served:AUC"} <= set(beside)
         for name in beside:
-            assert found[name.removeprefix("served:")] == pytest.approx(judged.full["UC"] * found[name]), name
+            assert found[name.removeprefix("served:")] == pytest.approx(
+                judged.full["UC"] * found[name]
+            ), name
 
 
 def test_three_users_by_hand():
     """Of three users the first finds its item at once, the second has no list, the third finds nothing."""
     scores = np.array([[0, 3, 2, 1], [0, 3, 2, 1], [0, 1, 2, 3]], np.float32)
-    data = Interactions.from_columns([0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1], None, [1, 2, 1, 2, 1, 2])
+    data = Interactions.from_columns(
+        [0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1], None, [1, 2, 1, 2, 1, 2]
+    )
     data = dataclasses.replace(data, item_ids=np.arange(4), item_order=np.arange(4, dtype=np.int32))
     parts = split(data, "leave-one-out", 0.2, seed=0)
-    judged = evaluate(Choosy(scores, np.array([True, False, True])), parts, Protocol(cutoffs=(1,)), None)
+    judged = evaluate(
+        Choosy(scores, np.array([True, False, True])), parts, Protocol(cutoffs=(1,)), None
+    )
     assert judged.table["HR@1"].tolist() == [1, 0, 0]
     assert judged.table["AUC"].tolist() == [1, 0, 0]
     assert judged.full["UC"] == pytest.approx(2 / 3)
@@ -154,7 +178,17 @@ def test_diversity_is_that_of_the_lists_that_are_there(parts, choosy):
 def test_a_model_that_serves_everybody_needs_no_second_mean(parts, model, choosy):
     judged = evaluate(model, parts, Protocol(), None)
     assert judged.full["UC"] == 1
-    nobody = evaluate(Choosy(model.table, np.zeros(len(model.table), bool)), parts, Protocol(), None)
-    assert (nobody.full["UC"], nobody.full["P@10"], nobody.full["IC@10"], nobody.full["Gini@10"]) == (0, 0, 0, 0)
+    nobody = evaluate(
+        Choosy(model.table, np.zeros(len(model.table), bool)), parts, Protocol(), None
+    )
+    assert (
+        nobody.full["UC"],
+        nobody.full["P@10"],
+        nobody.full["IC@10"],
+        nobody.full["Gini@10"],
+    ) == (0, 0, 0, 0)
     assert not any(name.startswith("served:") for name in (*judged.full, *nobody.full))
-    assert not any(name.startswith("served:") for name in quick(choosy, Protocol(), parts.seen(), parts.test, None))
+    assert not any(
+        name.startswith("served:")
+        for name in quick(choosy, Protocol(), parts.seen(), parts.test, None)
+    )

@@ -33,25 +33,32 @@ def joined(part: Interactions, more: Interactions) -> Interactions:
 @pytest.mark.parametrize("rule", ["leave-one-out", "temporal", "global-time", "random"])
 @pytest.mark.parametrize("validation", [False, True])
 def test_clean_splits_pass(people, rule, validation):
-    parts = split(people, rule, 0.05 if rule == "global-time" else 0.2, seed=3, validation=validation)
+    parts = split(
+        people, rule, 0.05 if rule == "global-time" else 0.2, seed=3, validation=validation
+    )
     check(parts, parts.training())
 
 
 def test_a_test_pair_in_training_is_caught_and_named(clean):
     planted = clean.test.select(np.array([5]))
     leaky = replace(clean, train=joined(clean.train, planted))
-    user, item = clean.test.user_ids[planted.users[0]], clean.test.item_ids[planted.items[0]]
+    user = clean.test.user_ids[planted.users[0]]
+    item = clean.test.item_ids[planted.items[0]]
     with pytest.raises(LeakError) as error:
         check(leaky, leaky.training())
     message = str(error.value)
     assert message.startswith("training and test share 1 interactions")
-    assert f"user {user} and item {item} among them" in message.replace("'", "")  # as people know them, not np.int64(6)
+    assert f"user {user} and item {item} among them" in message.replace(
+        "'", ""
+    )  # as people know them, not np.int64(6)
     assert "expected none. Remove the overlap" in message
 
 
 def test_every_shared_interaction_counts(clean):
     leaky = replace(clean, train=joined(clean.train, clean.test))
-    with pytest.raises(LeakError, match=f"training and test share {len(clean.test):,} interactions"):
+    with pytest.raises(
+        LeakError, match=f"training and test share {len(clean.test):,} interactions"
+    ):
         check(leaky, leaky.training())
 
 
@@ -69,7 +76,9 @@ def test_validation_overlapping_test_is_caught(clean):
 
 def test_negatives_that_avoid_the_test_items_are_caught_unless_asked_for(clean):
     training = clean.training(as_published=True)
-    with pytest.raises(LeakError, match=r"negatives avoid items that are not training positives.*as_published=true"):
+    with pytest.raises(
+        LeakError, match=r"negatives avoid items that are not training positives.*as_published=true"
+    ):
         check(clean, training)
     check(clean, training, as_published=True)
 
@@ -88,8 +97,11 @@ def test_training_on_something_else_than_the_training_part_is_caught(clean):
 
 
 def test_a_run_refuses_its_own_leak(tmp_path):
-    train, test = tmp_path / "train.csv", tmp_path / "test.csv"
+    train = tmp_path / "train.csv"
+    test = tmp_path / "test.csv"
     train.write_text("user_id,item_id\na,1\na,2\nb,1\nb,3\n")
     test.write_text("user_id,item_id\na,2\nb,2\n")
-    with pytest.raises(LeakError, match="training and test share 1 interactions, user 'a' and item '2'"):
+    with pytest.raises(
+        LeakError, match="training and test share 1 interactions, user 'a' and item '2'"
+    ):
         api.run("popular", train, split="own", test_file=str(test))

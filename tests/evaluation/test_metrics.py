@@ -17,7 +17,9 @@ from coterie.evaluation.candidates import Candidates
 from coterie.evaluation.metrics import evenness, overall, per_user
 from coterie.evaluation.ranking import Ranks, rank_all, rank_candidates
 
-SEEN, WANTED, OTHER = "seen", "wanted", "other"
+SEEN = "seen"
+WANTED = "wanted"
+OTHER = "other"
 
 # The oracles. A user is a list of (score, relevant) over the items that may be recommended.
 
@@ -26,7 +28,8 @@ def at_one_order(relevance: list[bool], k: int) -> dict[str, float]:
     """The textbook metrics of one ranked list, best first."""
     n = sum(relevance)
     places = [place for place, relevant in enumerate(relevance[:k], 1) if relevant]
-    precision, recall = len(places) / k, len(places) / n
+    precision = len(places) / k
+    recall = len(places) / n
     ideal = sum(1 / log2(place + 1) for place in range(1, min(n, k) + 1))
     return {
         f"HR@{k}": float(bool(places)),
@@ -46,14 +49,20 @@ def auc_of_one_order(relevance: list[bool]) -> float:
 def all_orders(user: list[tuple[float, bool]]) -> Iterator[list[bool]]:
     """Every ranking that the scores allow."""
     groups = itertools.groupby(sorted(user, key=lambda pair: -pair[0]), key=lambda pair: pair[0])
-    for parts in itertools.product(*(itertools.permutations([r for _, r in group]) for _, group in groups)):
+    for parts in itertools.product(
+        *(itertools.permutations([r for _, r in group]) for _, group in groups)
+    ):
         yield list(itertools.chain(*parts))
 
 
-def expected_over_all_orders(user: list[tuple[float, bool]], cutoffs: tuple[int, ...]) -> dict[str, float]:
+def expected_over_all_orders(
+    user: list[tuple[float, bool]], cutoffs: tuple[int, ...]
+) -> dict[str, float]:
     """The definition: the mean over every order of the tied items."""
     rankings = list(all_orders(user))
-    tables = [{k: v for c in cutoffs for k, v in at_one_order(ranking, c).items()} for ranking in rankings]
+    tables = [
+        {k: v for c in cutoffs for k, v in at_one_order(ranking, c).items()} for ranking in rankings
+    ]
     expected = {name: sum(table[name] for table in tables) / len(tables) for name in tables[0]}
     return expected | {"AUC": sum(map(auc_of_one_order, rankings)) / len(rankings)}
 
@@ -102,7 +111,9 @@ def items_in(user: list[tuple[str, float]], *states: str) -> list[int]:
 
 def ranked_among_all(users: list[list[tuple[str, float]]], k: int) -> Ranks:
     model = Table(np.array([[score for _, score in user] for user in users], np.float32))
-    seen, wanted = (histories([items_in(user, state) for user in users]) for state in (SEEN, WANTED))
+    seen, wanted = (
+        histories([items_in(user, state) for user in users]) for state in (SEEN, WANTED)
+    )
     return rank_all(model, seen, wanted, len(users[0]), k)
 
 
@@ -134,15 +145,29 @@ def test_metrics_are_the_mean_over_all_orders_of_tied_items(ranked, users):
 
 def test_metrics_of_one_user_by_hand():
     """Scores 3 2 2 1; the items at 2 are relevant and one of them is tied with nothing else: places 2 and 3."""
-    table = per_user(ranked_among_all([[(OTHER, 3), (WANTED, 2), (WANTED, 2), (OTHER, 1)]], 2), (2,))
-    gained, ideal = 1 / log2(3), 1 + 1 / log2(3)
-    by_hand = {"HR@2": 1, "NDCG@2": gained / ideal, "MRR@2": 1 / 2, "P@2": 1 / 2, "R@2": 1 / 2, "F1@2": 1 / 2}
-    assert {name: column[0] for name, column in table.items()} == pytest.approx(by_hand | {"AUC": 1 / 2})
+    table = per_user(
+        ranked_among_all([[(OTHER, 3), (WANTED, 2), (WANTED, 2), (OTHER, 1)]], 2), (2,)
+    )
+    gained = 1 / log2(3)
+    ideal = 1 + 1 / log2(3)
+    by_hand = {
+        "HR@2": 1,
+        "NDCG@2": gained / ideal,
+        "MRR@2": 1 / 2,
+        "P@2": 1 / 2,
+        "R@2": 1 / 2,
+        "F1@2": 1 / 2,
+    }
+    assert {name: column[0] for name, column in table.items()} == pytest.approx(
+        by_hand | {"AUC": 1 / 2}
+    )
 
 
 @pytest.mark.parametrize("k", [1, 3, 4, 10])
 def test_everything_relevant_is_a_perfect_list_and_no_contest(k):
-    table = per_user(ranked_among_all([[(WANTED, 1), (WANTED, 2), (WANTED, 2), (SEEN, 9)]], k), (k,))
+    table = per_user(
+        ranked_among_all([[(WANTED, 1), (WANTED, 2), (WANTED, 2), (SEEN, 9)]], k), (k,)
+    )
     found = min(k, 3)
     assert table[f"HR@{k}"] == table[f"NDCG@{k}"] == table[f"MRR@{k}"] == pytest.approx(1)
     assert table[f"P@{k}"] == pytest.approx(found / k)
@@ -159,30 +184,43 @@ def test_short_lists_do_not_raise_precision():
 # Thousands of users at once.
 
 
-def crowd(n_users: int, n_items: int, levels: int | None, seed: int) -> list[list[tuple[str, float]]]:
+def crowd(
+    n_users: int, n_items: int, levels: int | None, seed: int
+) -> list[list[tuple[str, float]]]:
     """Random users; `levels` distinct scores make ties, None makes none."""
     rng = np.random.default_rng(seed)
     states = rng.choice([SEEN, WANTED, OTHER], (n_users, n_items), p=[0.3, 0.1, 0.6])
-    scores = rng.random((n_users, n_items)) if levels is None else rng.integers(0, levels, (n_users, n_items))
+    scores = (
+        rng.random((n_users, n_items))
+        if levels is None
+        else rng.integers(0, levels, (n_users, n_items))
+    )
     return [
-        list(zip(s, v, strict=True)) for s, v in zip(states.tolist(), scores.astype(np.float32).tolist(), strict=True)
+        list(zip(s, v, strict=True))
+        for s, v in zip(states.tolist(), scores.astype(np.float32).tolist(), strict=True)
     ]
 
 
 def compare_with(expected, users, ranked, cutoffs) -> int:
     table = per_user(ranked(users, max(cutoffs)), cutoffs)
     tested = [user for user in users if items_in(user, WANTED)]
-    pairs = [[(score, state == WANTED) for state, score in user if state != SEEN] for user in tested]
+    pairs = [
+        [(score, state == WANTED) for state, score in user if state != SEEN] for user in tested
+    ]
     for k in cutoffs:
         values = [expected(user, k) for user in pairs]
         for name in values[0]:
-            np.testing.assert_allclose(table[name], [v[name] for v in values], atol=1e-12, err_msg=name)
+            np.testing.assert_allclose(
+                table[name], [v[name] for v in values], atol=1e-12, err_msg=name
+            )
     return len(tested)
 
 
 @pytest.mark.parametrize("ranked", [ranked_among_all, ranked_among_candidates])
 def test_five_thousand_users_with_ties(ranked):
-    assert compare_with(expected_by_counting, crowd(5_600, 24, 4, seed=1), ranked, (1, 7, 30)) >= 5_000
+    assert (
+        compare_with(expected_by_counting, crowd(5_600, 24, 4, seed=1), ranked, (1, 7, 30)) >= 5_000
+    )
 
 
 @pytest.mark.parametrize("ranked", [ranked_among_all, ranked_among_candidates])
@@ -197,16 +235,25 @@ def test_five_thousand_users_without_ties(ranked):
 def test_auc_and_ndcg_equal_scikit_learn(levels):
     """scikit-learn's NDCG averages over ties too; both want the same candidates for all users."""
     rng = np.random.default_rng(3)
-    n_users, n_items = 150, 50
-    scores = rng.random((n_users, n_items)) if levels is None else rng.integers(0, levels, (n_users, n_items)) * 1.0
+    n_users = 150
+    n_items = 50
+    scores = (
+        rng.random((n_users, n_items))
+        if levels is None
+        else rng.integers(0, levels, (n_users, n_items)) * 1.0
+    )
     relevant = rng.random((n_users, n_items)) < 0.15
-    relevant[:, 0], relevant[:, 1] = True, False
+    relevant[:, 0] = True
+    relevant[:, 1] = False
     nothing = histories([[]] * n_users)
     wanted = histories([np.flatnonzero(row).tolist() for row in relevant])
     table = per_user(rank_all(Table(scores), nothing, wanted, n_items, 10), (10,))
     aucs = [roc_auc_score(r, s) for r, s in zip(relevant, scores, strict=True)]
     np.testing.assert_allclose(table["AUC"], aucs, atol=1e-12)
-    gains = [ndcg_score([r], [s], k=10) for r, s in zip(relevant[:60].astype(int).tolist(), scores[:60], strict=True)]
+    gains = [
+        ndcg_score([r], [s], k=10)
+        for r, s in zip(relevant[:60].astype(int).tolist(), scores[:60], strict=True)
+    ]
     np.testing.assert_allclose(table["NDCG@10"][:60], gains, atol=1e-12)
 
 
@@ -216,19 +263,29 @@ def test_auc_and_ndcg_equal_scikit_learn(levels):
 def gini_by_differences(counts: np.ndarray) -> float:
     """Mean absolute difference over twice the mean, corrected for a finite number of items."""
     n = len(counts)
-    return np.abs(counts[:, None] - counts[None, :]).sum() / (2 * n * n * counts.mean()) * n / (n - 1)
+    return (
+        np.abs(counts[:, None] - counts[None, :]).sum() / (2 * n * n * counts.mean()) * n / (n - 1)
+    )
 
 
 def lists_of(top: np.ndarray) -> Ranks:
-    none, some = np.zeros(0, np.int64), np.ones(len(top), np.int64)
-    return Ranks(np.arange(len(top), dtype=np.int32), some, none, none, none, none, top.astype(np.int32))
+    none = np.zeros(0, np.int64)
+    some = np.ones(len(top), np.int64)
+    return Ranks(
+        np.arange(len(top), dtype=np.int32), some, none, none, none, none, top.astype(np.int32)
+    )
 
 
 @settings(deadline=None, max_examples=200)
 @given(st.integers(0, 2**32), st.integers(1, 12), st.integers(2, 15), st.integers(1, 6))
 def test_diversity_equals_plain_loops(seed, n_users, n_items, k):
     rng = np.random.default_rng(seed)
-    top = np.stack([rng.permutation(np.concatenate([np.arange(n_items), np.full(k, -2)]))[:k] for _ in range(n_users)])
+    top = np.stack(
+        [
+            rng.permutation(np.concatenate([np.arange(n_items), np.full(k, -2)]))[:k]
+            for _ in range(n_users)
+        ]
+    )
     top = np.take_along_axis(top, np.argsort(top < 0, axis=1, kind="stable"), axis=1).clip(-1)
     popularity = rng.integers(0, n_users + 1, n_items)
     cutoffs = tuple(range(1, k + 1))
@@ -237,7 +294,9 @@ def test_diversity_equals_plain_loops(seed, n_users, n_items, k):
         shown = [item for row in top.tolist() for item in row[:c] if item >= 0]
         counts = np.array([shown.count(item) for item in range(n_items)])
         assert table[f"IC@{c}"] == len(set(shown))
-        assert table[f"Gini@{c}"] == pytest.approx(1 - gini_by_differences(counts) if shown else 0.0)
+        assert table[f"Gini@{c}"] == pytest.approx(
+            1 - gini_by_differences(counts) if shown else 0.0
+        )
         shares = [popularity[item] / n_users for item in shown]
         assert table[f"Pop@{c}"] == pytest.approx(sum(shares) / len(shares) if shares else 0.0)
 

@@ -21,7 +21,12 @@ from coterie.evaluation.protocols import PROTOCOLS, Protocol, protocol
 )
 def test_the_named_protocols(name, split, candidates, cutoffs, shown):
     found = protocol(name, {})
-    assert (found.split, found.candidates, found.cutoffs, found.shown) == (split, candidates, cutoffs, shown)
+    assert (found.split, found.candidates, found.cutoffs, found.shown) == (
+        split,
+        candidates,
+        cutoffs,
+        shown,
+    )
 
 
 def test_every_protocol_is_pinned_above():
@@ -34,7 +39,8 @@ def test_an_unknown_protocol_gets_a_suggestion():
 
 
 @pytest.mark.parametrize(
-    ("given", "cutoffs"), [(5, (5,)), ("20,5", (5, 20)), ([10, 5, 10], (5, 10)), ("7", (7,)), ((3, 1), (1, 3))]
+    ("given", "cutoffs"),
+    [(5, (5,)), ("20,5", (5, 20)), ([10, 5, 10], (5, 10)), ("7", (7,)), ((3, 1), (1, 3))],
 )
 def test_cutoffs_may_be_written_in_several_ways(given, cutoffs):
     assert protocol("full", {"cutoffs": given}).cutoffs == cutoffs
@@ -43,11 +49,22 @@ def test_cutoffs_may_be_written_in_several_ways(given, cutoffs):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("cutoffs", 0), ("cutoffs", [5, -1]), ("cutoffs", []), ("cutoffs", "ten"), ("cutoffs", 2.5), ("cutoffs", True),
-        ("fraction", 0), ("fraction", 1), ("fraction", float("nan")), ("candidates", -1), ("candidates", "many"),
-        ("split", "newest"), ("headline", ["HRR"]), ("headline", []),
+        ("cutoffs", 0),
+        ("cutoffs", [5, -1]),
+        ("cutoffs", []),
+        ("cutoffs", "ten"),
+        ("cutoffs", 2.5),
+        ("cutoffs", True),
+        ("fraction", 0),
+        ("fraction", 1),
+        ("fraction", float("nan")),
+        ("candidates", -1),
+        ("candidates", "many"),
+        ("split", "newest"),
+        ("headline", ["HRR"]),
+        ("headline", []),
     ],
-)  # fmt: skip
+)
 def test_nonsense_is_refused_with_the_key_and_the_way_out(key, value):
     with pytest.raises(ConfigError) as error:
         Protocol.of({key: value})

@@ -27,7 +27,11 @@ def random_case(n_users: int, n_items: int, seed: int, levels: int = 6) -> tuple
     rng = np.random.default_rng(seed)
     state = rng.choice(3, (n_users, n_items), p=[0.2, 0.2, 0.6])
     model = Table(rng.integers(0, levels, (n_users, n_items)).astype(np.float32))
-    return model, histories([np.flatnonzero(r == 0) for r in state]), histories([np.flatnonzero(r == 1) for r in state])
+    return (
+        model,
+        histories([np.flatnonzero(r == 0) for r in state]),
+        histories([np.flatnonzero(r == 1) for r in state]),
+    )
 
 
 def as_candidates(n_items: int, seen: Rows, wanted: Rows) -> Candidates:
@@ -35,7 +39,9 @@ def as_candidates(n_items: int, seen: Rows, wanted: Rows) -> Candidates:
     users = np.flatnonzero(wanted.counts).astype(np.int32)
     items = np.full((len(users), n_items), -1, np.int32)
     for row, user in enumerate(users):
-        others = sorted(set(range(n_items)) - set(seen.of(user)) - set(wanted.of(user)), reverse=True)
+        others = sorted(
+            set(range(n_items)) - set(seen.of(user)) - set(wanted.of(user)), reverse=True
+        )
         listed = [*wanted.of(user), *others]
         items[row, : len(listed)] = listed
     return Candidates(users, items, wanted.counts[users])
@@ -43,7 +49,9 @@ def as_candidates(n_items: int, seen: Rows, wanted: Rows) -> Candidates:
 
 def assert_same(one: Ranks, other: Ranks) -> None:
     for field in dataclasses.fields(Ranks):
-        np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name), err_msg=field.name)
+        np.testing.assert_array_equal(
+            getattr(one, field.name), getattr(other, field.name), err_msg=field.name
+        )
 
 
 @settings(deadline=None, max_examples=80)
@@ -83,7 +91,9 @@ def test_candidates_that_are_all_unseen_items_rank_like_all_items(seed, n_users,
 
 def test_a_constant_model_lists_candidates_by_item_number():
     """The relevant item comes first in a candidate list; that must not put it first in what is recommended."""
-    candidates = Candidates(np.array([0], np.int32), np.array([[7, 3, 5, 1]], np.int32), np.array([1]))
+    candidates = Candidates(
+        np.array([0], np.int32), np.array([[7, 3, 5, 1]], np.int32), np.array([1])
+    )
     assert rank_candidates(Table(np.zeros((1, 9))), candidates, 3).top.tolist() == [[1, 3, 5]]
 
 
@@ -91,7 +101,8 @@ def test_a_constant_model_lists_candidates_by_item_number():
 def test_blocks_do_not_change_results(monkeypatch, cells):
     model, seen, wanted = random_case(150, 20, seed=4)
     candidates = as_candidates(20, seen, wanted)
-    whole, sampled = rank_all(model, seen, wanted, 20, 5), rank_candidates(model, candidates, 5)
+    whole = rank_all(model, seen, wanted, 20, 5)
+    sampled = rank_candidates(model, candidates, 5)
     monkeypatch.setattr(ranking, "BLOCK_CELLS", cells)
     assert_same(rank_all(model, seen, wanted, 20, 5), whole)
     assert_same(rank_candidates(model, candidates, 5), sampled)
@@ -101,7 +112,9 @@ def test_blocks_do_not_change_results(monkeypatch, cells):
 @given(st.integers(2, 40), st.integers(1, 50), st.integers(0, 30), st.floats(-1e9, 1e9))
 def test_a_constant_model_hits_k_out_of_the_candidates(n_items, k, n_seen, constant):
     seen = histories([list(range(1, min(n_seen + 1, n_items)))])
-    ranks = rank_all(Table(np.full((1, n_items), constant, np.float32)), seen, histories([[0]]), n_items, k)
+    ranks = rank_all(
+        Table(np.full((1, n_items), constant, np.float32)), seen, histories([[0]]), n_items, k
+    )
     free = n_items - len(seen.items)
     table = per_user(ranks, (k,))
     assert table[f"HR@{k}"][0] == pytest.approx(min(k / free, 1))
@@ -113,7 +126,9 @@ def test_a_constant_model_hits_k_out_of_the_candidates(n_items, k, n_seen, const
 def test_a_score_that_is_no_number_is_an_error_and_not_a_hit(bad, where):
     table = np.array([[0.5, 0.1, 0.9]], np.float32)
     table[0, where] = bad
-    with pytest.raises(Diverged, match=r"diverged.* scores -?(nan|inf); expected finite.* Lower learning_rate"):
+    with pytest.raises(
+        Diverged, match=r"diverged.* scores -?(nan|inf); expected finite.* Lower learning_rate"
+    ):
         rank_all(Table(table), histories([[2]]), histories([[0]]), 3, 1)
     everything = Candidates(np.array([0], np.int32), np.array([[0, 1, 2]], np.int32), np.array([1]))
     with pytest.raises(Diverged):
@@ -122,7 +137,9 @@ def test_a_score_that_is_no_number_is_an_error_and_not_a_hit(bad, where):
 
 def test_huge_finite_scores_are_fine():
     top = float(np.finfo(np.float32).max)
-    ranks = rank_all(Table(np.array([[top, -top, 0]], np.float32)), histories([[]]), histories([[1]]), 3, 3)
+    ranks = rank_all(
+        Table(np.array([[top, -top, 0]], np.float32)), histories([[]]), histories([[1]]), 3, 3
+    )
     assert (ranks.above.tolist(), ranks.top.tolist()) == ([2], [[0, 2, 1]])
 
 
@@ -139,7 +156,9 @@ def test_scores_that_may_not_be_written_are_left_alone():
 
 def test_nobody_to_test_is_the_users_mistake_and_says_so():
     """Two items each: one is tested, one trained on, and nothing is left to validate with."""
-    data = Interactions.from_columns([0, 0, 1, 1, 2, 2], [0, 1, 1, 2, 2, 0], None, [1, 2, 3, 4, 5, 6])
+    data = Interactions.from_columns(
+        [0, 0, 1, 1, 2, 2], [0, 1, 1, 2, 2, 0], None, [1, 2, 3, 4, 5, 6]
+    )
     with pytest.raises(UserError, match="validation"):
         api.run("popular", data, validation=True)
 
@@ -147,8 +166,10 @@ def test_nobody_to_test_is_the_users_mistake_and_says_so():
 def test_full_ranking_never_holds_users_times_items(monkeypatch):
     """Memory follows the size of a block and not the number of users."""
     monkeypatch.setattr(ranking, "BLOCK_CELLS", 1 << 16)
-    n_users, n_items = 8_000, 1_000
-    model, nothing = Factors.start(n_users, n_items, 4, 0, 0.1), histories([[]] * n_users)
+    n_users = 8_000
+    n_items = 1_000
+    model = Factors.start(n_users, n_items, 4, 0, 0.1)
+    nothing = histories([[]] * n_users)
     wanted = histories([[5]] * n_users)
     tracemalloc.start()
     rank_all(model, nothing, wanted, n_items, 10)
@@ -204,4 +225,9 @@ def test_whoever_is_not_served_has_no_candidates_and_an_empty_list():
     assert (some.candidates[left_out] == 0).all()
     np.testing.assert_array_equal(some.top[~left_out], whole.top[~left_out])
     np.testing.assert_array_equal(some.candidates[~left_out], whole.candidates[~left_out])
-    assert_same(rank_candidates(Choosy(model.table, np.arange(40) % 3 > 0), as_candidates(30, seen, wanted), 7), some)
+    assert_same(
+        rank_candidates(
+            Choosy(model.table, np.arange(40) % 3 > 0), as_candidates(30, seen, wanted), 7
+        ),
+        some,
+    )

@@ -40,7 +40,8 @@ def test_a_constant_difference_is_certain():
 
 def test_swapping_the_methods_swaps_the_sign_alone():
     a, b = np.random.default_rng(0).random((2, 50))
-    one, other = compare(a, b), compare(b, a)
+    one = compare(a, b)
+    other = compare(b, a)
     assert one.difference == pytest.approx(-other.difference)
     assert one.p_value == pytest.approx(other.p_value)
     assert (one.low, one.high) == pytest.approx((-other.high, -other.low))
@@ -55,7 +56,10 @@ def test_columns_that_cannot_be_paired_are_refused(a, b):
 @pytest.mark.parametrize(
     ("p", "adjusted"),
     [
-        ([0.01, 0.04, 0.03, 0.005], [0.03, 0.06, 0.06, 0.02]),  # 4 x .005, 3 x .01, 2 x .03, and .04 may not fall below
+        (
+            [0.01, 0.04, 0.03, 0.005],
+            [0.03, 0.06, 0.06, 0.02],
+        ),  # 4 x .005, 3 x .01, 2 x .03, and .04 may not fall below
         ([0.5, 0.6], [1.0, 1.0]),
         ([0.02], [0.02]),
         ([0.01, 0.01, 0.01], [0.03, 0.03, 0.03]),
@@ -82,7 +86,10 @@ def test_holm_rejects_what_the_step_down_procedure_rejects(p, level):
 def test_the_interval_covers_the_truth_about_as_often_as_it_says(monkeypatch):
     monkeypatch.setattr(significance, "RESAMPLES", 200)
     samples = np.random.default_rng(5).exponential(1.0, (250, 60))
-    covered = [low <= 1.0 <= high for low, high in (interval(s, 0.9, seed) for seed, s in enumerate(samples))]
+    covered = [
+        low <= 1.0 <= high
+        for low, high in (interval(s, 0.9, seed) for seed, s in enumerate(samples))
+    ]
     assert 0.82 <= np.mean(covered) <= 0.95
 
 
@@ -90,11 +97,14 @@ def test_the_interval_of_many_users_is_the_normal_one():
     sample = np.random.default_rng(6).random(4_000)
     low, high = interval(sample, 0.95)
     half = stats.norm.ppf(0.975) * sample.std(ddof=1) / np.sqrt(len(sample))
-    assert (low, high) == pytest.approx((sample.mean() - half, sample.mean() + half), abs=0.1 * half)
+    assert (low, high) == pytest.approx(
+        (sample.mean() - half, sample.mean() + half), abs=0.1 * half
+    )
 
 
 def test_the_interval_is_seeded_and_widens_with_its_level():
     sample = np.random.default_rng(7).random(60)
     assert interval(sample, seed=1) == interval(sample, seed=1) != interval(sample, seed=2)
-    (low50, high50), (low99, high99) = interval(sample, 0.5), interval(sample, 0.99)
+    (low50, high50) = interval(sample, 0.5)
+    (low99, high99) = interval(sample, 0.99)
     assert low99 < low50 < high50 < high99

@@ -44,9 +44,16 @@ def point(n: int = 4, size: int = 3, best: bool = True) -> Point:
     )
     journey = Journey(
         np.arange(size, dtype=np.int64) * 2**40,
-        round=n, seconds=0.1, updates=17, dropped=3, refused=Counter({"stale round": 2, "not finite": 1}),
-        bytes_up=2**53 + 1, bytes_down=2**60 + 7, curve=curve, best=1,
-    )  # fmt: skip
+        round=n,
+        seconds=0.1,
+        updates=17,
+        dropped=3,
+        refused=Counter({"stale round": 2, "not finite": 1}),
+        bytes_up=2**53 + 1,
+        bytes_down=2**60 + 7,
+        curve=curve,
+        best=1,
+    )
     return Point(state(n, size), journey, state(n - 2, size) if best else None)
 
 
@@ -89,10 +96,16 @@ def test_a_point_comes_back_to_the_bit(best, tmp_path):
 
 
 @settings(deadline=None, max_examples=15)
-@given(st.floats(0, 1e9), st.integers(0, 2**62), st.dictionaries(st.text(max_size=9), st.integers(1, 99)))
+@given(
+    st.floats(0, 1e9),
+    st.integers(0, 2**62),
+    st.dictionaries(st.text(max_size=9), st.integers(1, 99)),
+)
 def test_any_journey_comes_back(tmp_path_factory, seconds, updates, refused):
     folder = tmp_path_factory.mktemp("any")
-    journey = Journey(np.zeros(1, np.int64), seconds=seconds, updates=updates, refused=Counter(refused))
+    journey = Journey(
+        np.zeros(1, np.int64), seconds=seconds, updates=updates, refused=Counter(refused)
+    )
     checkpoint.write(folder, Point(state(), journey), "data", {})
     back = read(folder)
     assert back is not None
@@ -107,7 +120,10 @@ def test_a_journey_goes_on_from_where_it_was(tmp_path):
     back = read(tmp_path)
     assert back is not None
     step = Tally(np.array([0, 2], np.int32), 1, 1, Counter({"not finite": 1}), 5, 7)
-    one, other = (j.after(step, 0.5).measured("test", {"HR@10": 0.4}, "HR@10") for j in (back.journey, point().journey))
+    one, other = (
+        j.after(step, 0.5).measured("test", {"HR@10": 0.4}, "HR@10")
+        for j in (back.journey, point().journey)
+    )
     assert one.to_json() == other.to_json()
     assert one.selections.tolist() == other.selections.tolist() == [1, 2**40, 2**41 + 1]
     assert one.best == 2
@@ -131,7 +147,9 @@ def test_the_last_checkpoint_counts(tmp_path):
 
 def test_other_data_is_refused(tmp_path):
     checkpoint.write(tmp_path, point(), "the data it was trained on", {})
-    with pytest.raises(RunError, match="the data, or what people disclose, is not what the run was trained on"):
+    with pytest.raises(
+        RunError, match="the data, or what people disclose, is not what the run was trained on"
+    ):
         read(tmp_path, "other data")
 
 
@@ -185,9 +203,12 @@ def test_what_a_killed_process_left_half_written_is_never_seen(tmp_path):
 def test_it_is_on_the_disk_before_it_takes_its_name(tmp_path, monkeypatch):
     """Else a power cut could leave the name without the content."""
     order = []
-    fsync, replace = os.fsync, Path.replace
+    fsync = os.fsync
+    replace = Path.replace
     monkeypatch.setattr(os, "fsync", lambda fd: (order.append("fsync"), fsync(fd))[1])
-    monkeypatch.setattr(Path, "replace", lambda self, target: (order.append("replace"), replace(self, target))[1])
+    monkeypatch.setattr(
+        Path, "replace", lambda self, target: (order.append("replace"), replace(self, target))[1]
+    )
     checkpoint.write(tmp_path, point(), "data", {})
     assert order[:2] == ["fsync", "replace"]
 
@@ -226,7 +247,11 @@ def test_whoever_reads_while_another_writes_gets_a_whole_one(tmp_path):
 
 
 def test_two_cannot_write_into_one_folder(tmp_path):
-    with held(tmp_path), pytest.raises(RunError, match="is being written by another process"), held(tmp_path):
+    with (
+        held(tmp_path),
+        pytest.raises(RunError, match="is being written by another process"),
+        held(tmp_path),
+    ):
         pytest.fail("both hold it")
     with held(tmp_path):
         pass
@@ -242,7 +267,9 @@ def test_a_hold_ends_with_the_process_however_that_ends(tmp_path):
         "import sys, time; from pathlib import Path; from coterie.experiments.folder import held\n"
         "with held(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     )
-    process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"

@@ -27,7 +27,8 @@ REACHED = {"popular": ((1, None), (None, None)), "random": ((20, 40), (200, 400)
 
 
 def outcome(place: Path, cell: Any, target: float | None = None, people: str = "abcd") -> Outcome:
-    label, seed = cell.method.label, cell.experiment.choice.seed
+    label = cell.method.label
+    seed = cell.experiment.choice.seed
     hits = HITS[cell.method.algorithm][seed]
     rows = {who: hit for who, hit in zip("abcd", hits, strict=True) if who in people}
     mean = sum(rows.values()) / len(rows)
@@ -62,7 +63,11 @@ def outcome(place: Path, cell: Any, target: float | None = None, people: str = "
         "future_share": None,
         "as_published": False,
         "version": "0",
-        "convergence": {"metric": "HR@10", "part": "test", "area": AREAS[cell.method.algorithm][seed]}
+        "convergence": {
+            "metric": "HR@10",
+            "part": "test",
+            "area": AREAS[cell.method.algorithm][seed],
+        }
         | (aim if target is not None else {}),
     }
     curve = [{"round": n, "part": "test", "HR@10": mean * n / 3} for n in (1, 2, 3)]
@@ -77,7 +82,9 @@ def outcomes(place: Path, *methods: Any, **changes: Any) -> list[Outcome]:
 def test_means_and_deviations_over_seeds(tmp_path: Path) -> None:
     popular, rand = comparison(outcomes(tmp_path)).standings
     assert (popular.metrics["HR@10"].mean, rand.metrics["HR@10"].mean) == (0.875, 0.25)
-    assert popular.metrics["HR@10"].deviation == pytest.approx(math.sqrt(2 * 0.125**2))  # 0.75 and 1
+    assert popular.metrics["HR@10"].deviation == pytest.approx(
+        math.sqrt(2 * 0.125**2)
+    )  # 0.75 and 1
     assert rand.metrics["HR@10"].deviation == 0  # a quarter with either seed
     assert (popular.full["HR@10"].mean, popular.full["IC@10"].mean) == (0.4375, 12)
     assert (popular.costs["rounds"].mean, popular.costs["seconds"].mean) == (15, 2)
@@ -94,14 +101,21 @@ def test_differences_are_paired_over_people_averaged_over_seeds(tmp_path: Path) 
     assert (sampled.difference, full.difference) == (0.625, 0.3125)
     expected = stats.ttest_rel([1, 1, 0.5, 1], [0, 0.5, 0.5, 0]).pvalue
     assert (sampled.p, full.p) == (pytest.approx(expected), pytest.approx(expected))
-    assert (sampled.p_holm, full.p_holm) == (pytest.approx(2 * expected), pytest.approx(2 * expected))
+    assert (sampled.p_holm, full.p_holm) == (
+        pytest.approx(2 * expected),
+        pytest.approx(2 * expected),
+    )
     assert 0 <= sampled.low < 0.625 < sampled.high <= 1
     assert (sampled.seeds_ahead, found.seeds) == (2, [0, 1])
 
 
 def test_the_first_method_is_the_one_that_is_tested(tmp_path: Path) -> None:
     found = comparison(outcomes(tmp_path, "random", "popular"))
-    assert (found.tests[0].difference, found.tests[0].other, found.tests[0].seeds_ahead) == (-0.625, "popular", 0)
+    assert (found.tests[0].difference, found.tests[0].other, found.tests[0].seeds_ahead) == (
+        -0.625,
+        "popular",
+        0,
+    )
 
 
 def test_order_of_people_in_a_file_does_not_matter(tmp_path: Path) -> None:
@@ -110,7 +124,9 @@ def test_order_of_people_in_a_file_does_not_matter(tmp_path: Path) -> None:
     header, a, b, c, d = (mixed[0].folder / "users.csv").read_text().splitlines()
     (mixed[0].folder / "users.csv").write_text("\n".join([header, c, b, a, d]) + "\n")
     assert comparison(mixed).tests[0].difference == 0.625
-    assert comparison(mixed).tests[0].p == pytest.approx(stats.ttest_rel([1, 1, 0.5, 1], [0, 0.5, 0.5, 0]).pvalue)
+    assert comparison(mixed).tests[0].p == pytest.approx(
+        stats.ttest_rel([1, 1, 0.5, 1], [0, 0.5, 0.5, 0]).pvalue
+    )
 
 
 @pytest.mark.parametrize("which", range(4))
@@ -118,7 +134,11 @@ def test_only_those_who_were_tested_everywhere_count(tmp_path: Path, which: int)
     """Without d the differences are (1, .5, 0)."""
     runs = outcomes(tmp_path)
     path = runs[which].folder / "users.csv"
-    path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if not line.startswith("d")))
+    path.write_text(
+        "".join(
+            line for line in path.read_text().splitlines(keepends=True) if not line.startswith("d")
+        )
+    )
     assert comparison(runs).tests[0].difference == 0.5
 
 
@@ -144,7 +164,10 @@ def test_tables_say_what_was_computed(tmp_path: Path) -> None:
         ["popular", "15 ±7.1", "2.00 ±0.71", "0.0", "0.0", "", "1 (1 of 2 seeds)", ""],
         ["random", "15 ±7.1", "2.00 ±0.71", "3.0 ±1.4", "3.0 ±1.4", "0.3000 ±0.1414", "30", "300"],
     ]
-    assert [row[:3] for row in tests.rows] == [["random", "HR@10", "+0.6250"], ["random", "HR@10 full", "+0.3125"]]
+    assert [row[:3] for row in tests.rows] == [
+        ["random", "HR@10", "+0.6250"],
+        ["random", "HR@10 full", "+0.3125"],
+    ]
     assert tests.rows[0][-1] == "2/2"
 
 
@@ -181,24 +204,29 @@ def test_the_page_trusts_no_label(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("candidates", 9), ("core", 2), ("n_users", 9), ("validation", True), ("skip_bad_rows", True)]
+    ("key", "value"),
+    [("candidates", 9), ("core", 2), ("n_users", 9), ("validation", True), ("skip_bad_rows", True)],
 )
 def test_methods_judged_otherwise_are_refused(tmp_path: Path, key: str, value: Any) -> None:
-    complaint = (
-        rf"setting '{key}' is {value} for other and .* for popular; expected one value for all.*--set {key}=VALUE"
-    )
+    complaint = rf"setting '{key}' is {value} for other and .* for popular; expected one value for all.*--set {key}=VALUE"
     with pytest.raises(ConfigError, match=complaint):
         comparison(outcomes(tmp_path, "popular", ("other", "random", {key: value})))
 
 
 def test_how_a_method_trains_is_its_own_affair(tmp_path: Path) -> None:
-    comparison(outcomes(tmp_path, "popular", ("other", "random", {"evaluate_every": 2, "as_published": True})))
+    comparison(
+        outcomes(
+            tmp_path, "popular", ("other", "random", {"evaluate_every": 2, "as_published": True})
+        )
+    )
 
 
 def test_a_diverged_run_is_named(tmp_path: Path) -> None:
     runs = outcomes(tmp_path)
     runs[3].result["diverged"] = "training diverged at round 4: lower it."
-    with pytest.raises(Diverged, match=r"^random on synthetic, seed 1: training diverged at round 4"):
+    with pytest.raises(
+        Diverged, match=r"^random on synthetic, seed 1: training diverged at round 4"
+    ):
         comparison(runs)
 
 

@@ -20,7 +20,14 @@ from coterie.data.filters import Filters
 from coterie.data.synthetic import Synthetic
 from coterie.errors import ConfigError, UnknownName, UserError, did_you_mean
 from coterie.evaluation.protocols import PROTOCOLS, Protocol
-from coterie.experiments.config import Choice, Course, Experiment, as_yaml, parse_assignments, read_file
+from coterie.experiments.config import (
+    Choice,
+    Course,
+    Experiment,
+    as_yaml,
+    parse_assignments,
+    read_file,
+)
 
 quickly = settings(deadline=None, max_examples=60)
 COMMON = (Choice, Course, Filters, Protocol, Synthetic)
@@ -53,12 +60,19 @@ def choices() -> st.SearchStrategy[dict[str, Any]]:
         },
     )
     made_up = st.fixed_dictionaries(
-        {}, optional={"n_users": st.integers(2, 999), "taste": st.floats(0, 1), "drift": st.floats(0, 1)}
+        {},
+        optional={
+            "n_users": st.integers(2, 999),
+            "taste": st.floats(0, 1),
+            "drift": st.floats(0, 1),
+        },
     )
     a_file = st.fixed_dictionaries(
         {"dataset": st.text("abc é", min_size=1, max_size=9).map(lambda name: f"./{name}.csv")},
         optional={
-            "columns": st.dictionaries(st.sampled_from(["user_id", "item_id"]), st.text(min_size=1, max_size=5)),
+            "columns": st.dictionaries(
+                st.sampled_from(["user_id", "item_id"]), st.text(min_size=1, max_size=5)
+            ),
             "skip_bad_rows": st.booleans(),
         },
     )
@@ -121,8 +135,14 @@ def test_every_setting_has_a_help_text(name: str) -> None:
 def test_dataset_brings_its_filter_and_protocol() -> None:
     italy = Experiment.of({"algorithm": "popular", "dataset": "foursquare-italy"})
     assert italy.filters.min_user_interactions == 20
-    assert (italy.choice.protocol, italy.protocol.split, italy.protocol.fraction) == ("holdout", "temporal", 0.2)
-    other = Experiment.of({"algorithm": "popular", "dataset": "foursquare-italy", "min_user_interactions": 5})
+    assert (italy.choice.protocol, italy.protocol.split, italy.protocol.fraction) == (
+        "holdout",
+        "temporal",
+        0.2,
+    )
+    other = Experiment.of(
+        {"algorithm": "popular", "dataset": "foursquare-italy", "min_user_interactions": 5}
+    )
     assert other.filters.min_user_interactions == 5
 
 
@@ -169,7 +189,12 @@ def test_value_out_of_range_names_key_value_rule_and_remedy(name: str) -> None:
         with pytest.raises(ConfigError) as caught:
             Experiment.of({"algorithm": name, key: wrong})
         line = str(caught.value)
-        for part in (f"'{key}'", repr(wrong), f"{limit:g}" if limit < 1e5 else str(limit), f"--set {key}="):
+        for part in (
+            f"'{key}'",
+            repr(wrong),
+            f"{limit:g}" if limit < 1e5 else str(limit),
+            f"--set {key}=",
+        ):
             assert part in line, line
         assert "\n" not in line
         checked += 1
@@ -178,7 +203,9 @@ def test_value_out_of_range_names_key_value_rule_and_remedy(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_numbers_are_finite(name: str) -> None:
-    keys = [k for group in groups(name) for k, f in group.model_fields.items() if f.annotation is float]
+    keys = [
+        k for group in groups(name) for k, f in group.model_fields.items() if f.annotation is float
+    ]
     assert keys
     for key, bad in itertools.product(keys, (math.nan, math.inf, "nan")):
         with pytest.raises(ConfigError, match=key):
@@ -186,7 +213,9 @@ def test_numbers_are_finite(name: str) -> None:
 
 
 def known_keys() -> list[str]:
-    return sorted({key for name in ALGORITHMS for group in groups(name) for key in group.model_fields})
+    return sorted(
+        {key for name in ALGORITHMS for group in groups(name) for key in group.model_fields}
+    )
 
 
 @quickly
@@ -216,7 +245,11 @@ def test_algorithm_that_is_no_name(wrong: object) -> None:
 
 
 def test_unknown_names() -> None:
-    for values in ({"algorithm": "gfm"}, {"algorithm": "gmf", "dataset": "ml"}, {"algorithm": "gmf", "protocol": "lo"}):
+    for values in (
+        {"algorithm": "gfm"},
+        {"algorithm": "gmf", "dataset": "ml"},
+        {"algorithm": "gmf", "protocol": "lo"},
+    ):
         with pytest.raises(UnknownName):
             Experiment.of(values)
 
@@ -272,7 +305,10 @@ def test_values_are_read_as_yaml() -> None:
 
 
 def test_text_that_is_not_yaml_stays_text() -> None:
-    assert parse_assignments(["test_file=a: b: c", "x=[1, 2"]) == {"test_file": "a: b: c", "x": "[1, 2"}
+    assert parse_assignments(["test_file=a: b: c", "x=[1, 2"]) == {
+        "test_file": "a: b: c",
+        "x": "[1, 2",
+    }
 
 
 @pytest.mark.parametrize("pair", ["epochs", "=3", " =3", ""])
@@ -289,7 +325,9 @@ def test_every_number_arrives_as_it_was_written(rate: float) -> None:
     assert Experiment.of({"algorithm": "bpr"} | values).settings.learning_rate == rate  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(("text", "expected"), [("5", (5,)), ("20,5", (5, 20)), ("[10, 10, 1]", (1, 10))])
+@pytest.mark.parametrize(
+    ("text", "expected"), [("5", (5,)), ("20,5", (5, 20)), ("[10, 10, 1]", (1, 10))]
+)
 def test_cutoffs_as_people_write_them(text: str, expected: tuple[int, ...]) -> None:
     values = parse_assignments([f"cutoffs={text}"])
     assert Experiment.of({"algorithm": "popular"} | values).protocol.cutoffs == expected
@@ -305,10 +343,16 @@ def test_headline_as_people_write_it() -> None:
 
 def test_file_gives_flat_keys(tmp_path: Path) -> None:
     (tmp_path / "e.yaml").write_text("algorithm: gmf\n# a comment\ncutoffs: [5, 10]\n7: seven\n")
-    assert read_file(str(tmp_path / "e.yaml")) == {"algorithm": "gmf", "cutoffs": [5, 10], "7": "seven"}
+    assert read_file(str(tmp_path / "e.yaml")) == {
+        "algorithm": "gmf",
+        "cutoffs": [5, 10],
+        "7": "seven",
+    }
 
 
-@pytest.mark.parametrize("content", [b"a: [", b"\tx", b"\xff\xfe", b"- a\n- b\n", b"", b"gmf", b"!!python/object:os.x"])
+@pytest.mark.parametrize(
+    "content", [b"a: [", b"\tx", b"\xff\xfe", b"- a\n- b\n", b"", b"gmf", b"!!python/object:os.x"]
+)
 def test_file_that_holds_no_keys_is_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "e.yaml"
     path.write_bytes(content)

@@ -33,12 +33,19 @@ def epochs(name: str) -> dict[str, int]:
 
 
 def same_model(one: Run, other: Run) -> bool:
-    a, b = one.model.arrays(), other.model.arrays()
-    return a.keys() == b.keys() and all(a[n].dtype == b[n].dtype and a[n].tobytes() == b[n].tobytes() for n in a)
+    a = one.model.arrays()
+    b = other.model.arrays()
+    return a.keys() == b.keys() and all(
+        a[n].dtype == b[n].dtype and a[n].tobytes() == b[n].tobytes() for n in a
+    )
 
 
 def frame_of(data: Interactions) -> pd.DataFrame:
-    columns = {"user_id": data.user_ids[data.users], "item_id": data.item_ids[data.items], "timestamp": data.times}
+    columns = {
+        "user_id": data.user_ids[data.users],
+        "item_id": data.item_ids[data.items],
+        "timestamp": data.times,
+    }
     return pd.DataFrame(columns)
 
 
@@ -54,7 +61,9 @@ def test_same_seed_same_bits(people: Interactions, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["random", "bpr", "gmf", "als"])
 def test_another_seed_gives_another_model(people: Interactions, name: str) -> None:
-    assert not same_model(*(coterie.run(name, people, seed=seed, **epochs(name)) for seed in (1, 2)))
+    assert not same_model(
+        *(coterie.run(name, people, seed=seed, **epochs(name)) for seed in (1, 2))
+    )
 
 
 DATA = {"n_users": 700, "n_items": 600, "mean_interactions": 12}
@@ -70,14 +79,17 @@ for name in ("bpr", "gmf", "als"):
 """
 
 
-def test_number_of_threads_does_not_change_a_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_threads_does_not_change_a_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One thread in a process of its own, four here: ALS shares out several blocks of users and items among them."""
     limits = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     env = os.environ | dict.fromkeys(limits, "1")
     subprocess.run([sys.executable, "-c", ALONE, tmp_path], env=env, check=True, timeout=60)
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     for name in ("bpr", "gmf", "als"):
-        one, four = Run.load(tmp_path / name), coterie.run(name, epochs=2, **DATA)
+        one = Run.load(tmp_path / name)
+        four = coterie.run(name, epochs=2, **DATA)
         assert same_model(one, four), name
         assert one.metrics == four.metrics, name
 
@@ -87,7 +99,9 @@ def test_number_of_threads_does_not_change_a_bit(tmp_path: Path, monkeypatch: py
 
 def test_curve_is_what_the_files_say(people: Interactions, tmp_path: Path) -> None:
     run = coterie.run("gmf", people, epochs=7, evaluate_every=3, out=tmp_path / "r")
-    lines = [json.loads(line) for line in (tmp_path / "r" / "metrics.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line) for line in (tmp_path / "r" / "metrics.jsonl").read_text().splitlines()
+    ]
     assert lines == run.curve
     assert [line["round"] for line in lines] == [3, 6, 7], "every third and the last"
     assert {line["part"] for line in lines} == {"test"}
@@ -111,7 +125,9 @@ def test_patience_needs_a_validation_part(people: Interactions) -> None:
         coterie.run("bpr", people, patience=2)
 
 
-def test_stops_when_validation_stops_improving_and_keeps_its_best_model(people: Interactions) -> None:
+def test_stops_when_validation_stops_improving_and_keeps_its_best_model(
+    people: Interactions,
+) -> None:
     changes = {"validation": True, "learning_rate": 0.1, "evaluate_every": 1, "protocol": "loo-50"}
     run = coterie.run("bpr", people, patience=3, epochs=200, **changes)
     values = [line["HR@10"] for line in run.curve]
@@ -147,7 +163,9 @@ def other_newest(data: Interactions) -> Interactions:
 def distinct_times(data: Interactions) -> Interactions:
     frame = frame_of(data)
     frame["timestamp"] = np.arange(len(frame))
-    often = frame.groupby("item_id")["user_id"].transform("size") > 3  # no item hangs on a single newest interaction
+    often = (
+        frame.groupby("item_id")["user_id"].transform("size") > 3
+    )  # no item hangs on a single newest interaction
     enough = frame.groupby("user_id")["item_id"].transform("size") > 4
     return coterie.load(frame[often & enough])
 
@@ -159,7 +177,8 @@ def test_test_part_reaches_neither_training_nor_measuring(people: Interactions, 
     after = other_newest(before)
     assert list(before.item_ids) == list(after.item_ids)
     changes = {"validation": True, "protocol": "loo-50", **epochs(name)}
-    one, other = coterie.run(name, before, **changes), coterie.run(name, after, **changes)
+    one = coterie.run(name, before, **changes)
+    other = coterie.run(name, after, **changes)
     assert {line["part"] for line in one.curve} == {"validation"}
     assert same_model(one, other)
     assert untimed(one.curve) == untimed(other.curve)
@@ -174,16 +193,25 @@ def test_as_published_does_notice_the_test_part(people: Interactions) -> None:
     """The counterpart: negatives that avoid held-out items depend on them, so the check above can fail."""
     before = distinct_times(people)
     changes = {"validation": True, "protocol": "loo-50", "as_published": True, "epochs": 3}
-    assert not same_model(coterie.run("gmf", before, **changes), coterie.run("gmf", other_newest(before), **changes))
+    assert not same_model(
+        coterie.run("gmf", before, **changes), coterie.run("gmf", other_newest(before), **changes)
+    )
 
 
-def test_validation_with_files_of_ones_own_is_not_forgotten(tmp_path: Path, people: Interactions) -> None:
+def test_validation_with_files_of_ones_own_is_not_forgotten(
+    tmp_path: Path, people: Interactions
+) -> None:
     frame = frame_of(distinct_times(people))
     newest = frame.groupby("user_id").tail(1).index
     frame.drop(newest).to_csv(tmp_path / "train.csv", index=False)
     frame.loc[newest].to_csv(tmp_path / "test.csv", index=False)
     run = coterie.run(
-        "bpr", tmp_path / "train.csv", split="own", test_file=str(tmp_path / "test.csv"), validation=True, epochs=2
+        "bpr",
+        tmp_path / "train.csv",
+        split="own",
+        test_file=str(tmp_path / "test.csv"),
+        validation=True,
+        epochs=2,
     )
     assert {line["part"] for line in run.curve} == {"validation"}
     assert run.result["training_interactions"] == len(frame) - 2 * len(newest)
@@ -193,7 +221,9 @@ def test_validation_with_files_of_ones_own_is_not_forgotten(tmp_path: Path, peop
 
 
 @pytest.mark.parametrize("name", ["bpr", "gmf"])
-def test_as_published_raises_the_figure_and_says_so(people: Interactions, tmp_path: Path, name: str) -> None:
+def test_as_published_raises_the_figure_and_says_so(
+    people: Interactions, tmp_path: Path, name: str
+) -> None:
     changes = {"protocol": "loo-50", "epochs": 60, "learning_rate": 0.05}
     honest = coterie.run(name, people, **changes)
     leaky = coterie.run(name, people, as_published=True, out=tmp_path / "leaky", **changes)
@@ -211,7 +241,9 @@ def test_as_published_raises_the_figure_and_says_so(people: Interactions, tmp_pa
 def test_divergence_is_an_error_with_its_round_and_never_a_figure(
     people: Interactions, tmp_path: Path, name: str
 ) -> None:
-    with pytest.raises(Diverged, match=r"^training diverged at round \d+:.*learning_rate") as caught:
+    with pytest.raises(
+        Diverged, match=r"^training diverged at round \d+:.*learning_rate"
+    ) as caught:
         coterie.run(name, people, learning_rate=1e30, epochs=5, out=tmp_path / "r")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "r" / "result.json").exists()
@@ -229,7 +261,11 @@ def test_own_split_keeps_ids_and_models_together(tmp_path: Path) -> None:
     held = [("b", "x"), ("c", "z"), ("d", "a")]
     pd.DataFrame(held, columns=["user_id", "item_id"]).to_csv(tmp_path / "test.csv", index=False)
     run = coterie.run(
-        "popular", tmp_path / "train.csv", split="own", test_file=str(tmp_path / "test.csv"), out=tmp_path / "r"
+        "popular",
+        tmp_path / "train.csv",
+        split="own",
+        test_file=str(tmp_path / "test.csv"),
+        out=tmp_path / "r",
     )
     assert run.score("b", ["x", "y", "z", "a"]) == [1.0, 3.0, 2.0, 0.0]
     assert [r.item for r in run.recommend("b", 9)] == ["x", "a"]
@@ -240,9 +276,15 @@ def test_own_split_keeps_ids_and_models_together(tmp_path: Path) -> None:
 
 
 def test_overlap_of_own_files_is_refused(tmp_path: Path) -> None:
-    pd.DataFrame([("b", "y"), ("b", "z")], columns=["user_id", "item_id"]).to_csv(tmp_path / "a.csv", index=False)
-    pd.DataFrame([("b", "z")], columns=["user_id", "item_id"]).to_csv(tmp_path / "b.csv", index=False)
-    with pytest.raises(LeakError, match="training and test share 1 interactions, user 'b' and item 'z'"):
+    pd.DataFrame([("b", "y"), ("b", "z")], columns=["user_id", "item_id"]).to_csv(
+        tmp_path / "a.csv", index=False
+    )
+    pd.DataFrame([("b", "z")], columns=["user_id", "item_id"]).to_csv(
+        tmp_path / "b.csv", index=False
+    )
+    with pytest.raises(
+        LeakError, match="training and test share 1 interactions, user 'b' and item 'z'"
+    ):
         coterie.run("popular", tmp_path / "a.csv", split="own", test_file=str(tmp_path / "b.csv"))
 
 
@@ -256,7 +298,9 @@ def test_own_split_needs_a_test_file(people: Interactions) -> None:
 
 @pytest.mark.parametrize("name", HERE)
 def test_judging_again_agrees_with_the_run(tmp_path: Path, name: str) -> None:
-    run = coterie.run(name, out=tmp_path / "r", n_users=80, n_items=70, seed=3, validation=True, **epochs(name))
+    run = coterie.run(
+        name, out=tmp_path / "r", n_users=80, n_items=70, seed=3, validation=True, **epochs(name)
+    )
     again = rejudge(tmp_path / "r", {}, SILENT)
     assert (again.metrics, again.full) == (run.metrics, run.full)
     wider = rejudge(tmp_path / "r", {"cutoffs": [1, 10, 20]}, SILENT)
@@ -275,7 +319,9 @@ def test_judging_by_a_split_that_was_trained_on_is_a_leak(tmp_path: Path) -> Non
 def test_judging_the_newest_of_a_larger_hold_out_is_no_leak(tmp_path: Path) -> None:
     """Ten interactions each: `holdout` holds out two of them, leave-one-out the newer of the two."""
     rows = [(f"u{u}", f"i{(u + j) % 15}", j) for u in range(20) for j in range(10)]
-    pd.DataFrame(rows, columns=["user_id", "item_id", "timestamp"]).to_csv(tmp_path / "a.csv", index=False)
+    pd.DataFrame(rows, columns=["user_id", "item_id", "timestamp"]).to_csv(
+        tmp_path / "a.csv", index=False
+    )
     run = coterie.run("popular", tmp_path / "a.csv", protocol="holdout", out=tmp_path / "r")
     assert run.result["training_interactions"] == 160
     judged = rejudge(tmp_path / "r", {"protocol": "full"}, SILENT)
@@ -298,17 +344,24 @@ def test_another_protocol_over_a_file_forgets_the_settings_of_the_first() -> Non
         ({}, "loo-50"),
         ({"validation": True}, "loo-50"),
         ({"candidates": 7}, "loo-50 (candidates=7)"),
-        ({"protocol": "holdout", "fraction": 0.1, "cutoffs": "5,20"}, "holdout (fraction=0.1, cutoffs=5,20)"),
+        (
+            {"protocol": "holdout", "fraction": 0.1, "cutoffs": "5,20"},
+            "holdout (fraction=0.1, cutoffs=5,20)",
+        ),
         ({"candidates_file": "far/away/ncf.gz"}, "loo-50 (candidates_file=ncf.gz)"),
     ],
 )
-def test_a_changed_protocol_is_not_called_by_its_name_alone(keys: dict[str, object], label: str) -> None:
+def test_a_changed_protocol_is_not_called_by_its_name_alone(
+    keys: dict[str, object], label: str
+) -> None:
     assert Experiment.of({"algorithm": "popular"} | keys).judged_by == label
 
 
 def test_a_model_is_not_judged_on_data_that_changed(tmp_path: Path) -> None:
     """The same number of people and items, one of them another one: every row would be somebody else's."""
-    rows = [f"{user},{item},{user * 7 + item}" for user in range(20) for item in range(user % 3, 15)]
+    rows = [
+        f"{user},{item},{user * 7 + item}" for user in range(20) for item in range(user % 3, 15)
+    ]
     table = tmp_path / "likes.csv"
     table.write_text("user_id,item_id,timestamp\n" + "\n".join(rows) + "\n")
     coterie.run("popular", str(table), out=tmp_path / "run")
@@ -319,7 +372,9 @@ def test_a_model_is_not_judged_on_data_that_changed(tmp_path: Path) -> None:
 
 
 def test_a_run_that_stopped_early_can_be_judged_otherwise(tmp_path: Path) -> None:
-    run = coterie.run("bpr", n_users=80, n_items=70, epochs=6, validation=True, patience=2, out=tmp_path / "run")
+    run = coterie.run(
+        "bpr", n_users=80, n_items=70, epochs=6, validation=True, patience=2, out=tmp_path / "run"
+    )
     again = rejudge(tmp_path / "run", {"protocol": "loo-99"}, SILENT)
     assert again.result["protocol"] == "loo-99"
     assert run.result["best_round"] <= run.result["rounds"]

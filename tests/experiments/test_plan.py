@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import coterie
 from coterie.core.progress import Advance, Watch
 from coterie.errors import ConfigError, Interrupted, LeakError, RunError, UnknownName
-from coterie.experiments import experiment, plan, preparation
+from coterie.experiments import plan, preparation
 from coterie.experiments.plan import Method, Outcome, Plan, carry_out, cells, source_hash
 
 DATA = {"n_users": 60, "n_items": 90, "mean_interactions": 9}
@@ -57,7 +57,8 @@ class Stopper(Recorder):
 
     def __init__(self, nth: int, stop: Callable[[], None]) -> None:
         super().__init__()
-        self.nth, self.stop = nth, stop
+        self.nth = nth
+        self.stop = stop
 
     @contextmanager
     def task(self, label: str, total: float | None) -> Iterator[Advance]:
@@ -65,7 +66,9 @@ class Stopper(Recorder):
 
             def watched(steps: float = 1, note: str = "") -> None:
                 advance(steps, note)
-                if len(self.began) == self.nth and 0 < steps < 1:  # a step of training, not all of it
+                if (
+                    len(self.began) == self.nth and 0 < steps < 1
+                ):  # a step of training, not all of it
                     self.stop()
 
             yield watched
@@ -77,7 +80,9 @@ def interrupt() -> None:
 
 def small(*methods: Any, seeds: tuple[int, ...] = (0, 1), **changes: Any) -> Plan:
     methods = methods or ("popular", "bpr")
-    return Plan(("synthetic",), methods, (DATA if methods == ("popular",) else SMALL) | changes, seeds)
+    return Plan(
+        ("synthetic",), methods, (DATA if methods == ("popular",) else SMALL) | changes, seeds
+    )
 
 
 def begun(declared: Plan, folder: Path) -> list[str]:
@@ -93,16 +98,33 @@ def begun(declared: Plan, folder: Path) -> list[str]:
 def test_a_plan_is_datasets_by_seeds_by_methods(tmp_path: Path) -> None:
     (tmp_path / "likes.csv").write_text("user_id,item_id\na,1\n")
     file = str(tmp_path / "likes.csv")
-    found = cells(Plan(("synthetic", file), ("popular", ("wide", "gmf", {"embedding_size": 64})), seeds=(3, 5)))
-    assert [(c.experiment.choice.dataset, c.experiment.choice.seed, c.method.label) for c in found] == [
-        (dataset, seed, label) for dataset in ("synthetic", file) for seed in (3, 5) for label in ("popular", "wide")
+    found = cells(
+        Plan(
+            ("synthetic", file), ("popular", ("wide", "gmf", {"embedding_size": 64})), seeds=(3, 5)
+        )
+    )
+    assert [
+        (c.experiment.choice.dataset, c.experiment.choice.seed, c.method.label) for c in found
+    ] == [
+        (dataset, seed, label)
+        for dataset in ("synthetic", file)
+        for seed in (3, 5)
+        for label in ("popular", "wide")
     ]
-    assert {c.experiment.choice.protocol for c in found if c.experiment.choice.dataset == file} == {"full"}
-    assert all(c.experiment.settings.embedding_size == 64 for c in found if c.method.label == "wide")
+    assert {c.experiment.choice.protocol for c in found if c.experiment.choice.dataset == file} == {
+        "full"
+    }
+    assert all(
+        c.experiment.settings.embedding_size == 64 for c in found if c.method.label == "wide"
+    )
 
 
 def test_settings_reach_the_methods_that_have_them_and_own_ones_win() -> None:
-    declared = Plan(("synthetic",), ("popular", "bpr", ("few", "gmf", {"epochs": 2})), {"epochs": 9, "candidates": 20})
+    declared = Plan(
+        ("synthetic",),
+        ("popular", "bpr", ("few", "gmf", {"epochs": 2})),
+        {"epochs": 9, "candidates": 20},
+    )
     popular, bpr, few = cells(declared)
     assert "epochs" not in popular.experiment.flat()
     assert (bpr.experiment.flat()["epochs"], few.experiment.flat()["epochs"]) == (9, 2)
@@ -115,7 +137,9 @@ def test_settings_reach_the_methods_that_have_them_and_own_ones_win() -> None:
     st.sets(st.integers(0, 2**63 - 1), min_size=1, max_size=3),
     st.sampled_from([None, "loo-50", "full", "holdout"]),
 )
-def test_every_cell_has_a_name_of_its_own(methods: set[str], seeds: set[int], protocol: str | None) -> None:
+def test_every_cell_has_a_name_of_its_own(
+    methods: set[str], seeds: set[int], protocol: str | None
+) -> None:
     declared = Plan(("synthetic",), tuple(methods), DATA | {"core": 1}, tuple(seeds), protocol)
     found = cells(declared)
     names = {plan.name(cell, "some data") for cell in found}
@@ -130,7 +154,10 @@ IMPOSSIBLE = [
     (small(seeds=()), r"the plan has no seed; expected at least one"),
     (Plan(("synthetic",), ()), r"the plan has no method"),
     (Plan((), ("gmf",)), r"the plan has no dataset"),
-    (small("popular", learning_rate=1), r"unknown setting 'learning_rate' \(value 1\): no method of the plan has it"),
+    (
+        small("popular", learning_rate=1),
+        r"unknown setting 'learning_rate' \(value 1\): no method of the plan has it",
+    ),
     (small("bpr", lerning_rate=1), r"Did you mean 'learning_rate'\?"),
     (small("bpr", seed=4), r"setting 'seed' is 4.*--seeds"),
     (small("bpr", protocol="full"), r"setting 'protocol' is 'full'.*--protocol"),
@@ -140,8 +167,12 @@ IMPOSSIBLE = [
 ]
 
 
-@pytest.mark.parametrize(("declared", "complaint"), IMPOSSIBLE, ids=[complaint[:30] for _, complaint in IMPOSSIBLE])
-def test_an_impossible_plan_is_refused_before_anything_is_loaded(declared: Plan, complaint: str) -> None:
+@pytest.mark.parametrize(
+    ("declared", "complaint"), IMPOSSIBLE, ids=[complaint[:30] for _, complaint in IMPOSSIBLE]
+)
+def test_an_impossible_plan_is_refused_before_anything_is_loaded(
+    declared: Plan, complaint: str
+) -> None:
     with pytest.raises(ConfigError, match=complaint):
         cells(declared)
 
@@ -190,7 +221,9 @@ def test_cells_are_run_once(tmp_path: Path) -> None:
     again = carry_out(small(), tmp_path, watch)
     assert watch.began == []
     assert watch.said == ["4 of 4 runs are there already"]
-    assert [(o.cell.name, o.result, o.curve) for o in again] == [(o.cell.name, o.result, o.curve) for o in first]
+    assert [(o.cell.name, o.result, o.curve) for o in again] == [
+        (o.cell.name, o.result, o.curve) for o in first
+    ]
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")} == before
 
 
@@ -213,7 +246,9 @@ def test_a_label_is_only_a_label(tmp_path: Path) -> None:
     assert [o.cell.method.label for o in outcomes] == ["one", "two", "one", "two"]
 
 
-@pytest.mark.parametrize("change", [{"epochs": 4}, {"reg_bias": 0.5}, {"data_seed": 9}, {"cutoffs": 5}])
+@pytest.mark.parametrize(
+    "change", [{"epochs": 4}, {"reg_bias": 0.5}, {"data_seed": 9}, {"cutoffs": 5}]
+)
 def test_another_setting_is_another_cell(tmp_path: Path, change: dict[str, Any]) -> None:
     carry_out(small("bpr", seeds=(0,)), tmp_path)
     assert begun(small("bpr", seeds=(0,), **change), tmp_path) == ["bpr on synthetic, seed 0"]
@@ -236,7 +271,8 @@ def test_other_data_under_the_same_name_is_another_cell(tmp_path: Path) -> None:
 
 def test_a_changed_test_file_is_another_cell(tmp_path: Path) -> None:
     """A setting names the file; what is in it counts."""
-    train, held = write_likes(tmp_path / "train.csv"), tmp_path / "test.csv"
+    train = write_likes(tmp_path / "train.csv")
+    held = tmp_path / "test.csv"
     held.write_text("user_id,item_id,timestamp\nu0,i9,9999\nu1,i1,9999\n")
     declared = Plan((train,), ("popular",), {"split": "own", "test_file": str(held)})
     (first,) = carry_out(declared, tmp_path / "cells")
@@ -291,7 +327,9 @@ def test_an_edit_of_the_source_counts_where_it_can_change_a_figure(
 ) -> None:
     package = copy_of_package(tmp_path / "coterie")
     before = source_hash(package)
-    assert before == source_hash(copy_of_package(tmp_path / "elsewhere" / "coterie")), "wherever it lies"
+    assert before == source_hash(copy_of_package(tmp_path / "elsewhere" / "coterie")), (
+        "wherever it lies"
+    )
     edit(package)
     assert (source_hash(package) != before) == counts
 
@@ -300,10 +338,15 @@ def test_a_cell_that_cannot_be_read_is_run_again(tmp_path: Path) -> None:
     (outcome,) = carry_out(small("popular", seeds=(0,)), tmp_path)
     (outcome.folder / "result.json").write_text('{"algorithm": "pop')
     assert begun(small("popular", seeds=(0,)), tmp_path) == ["popular on synthetic, seed 0"]
-    assert json.loads((outcome.folder / "result.json").read_text())["metrics"] == outcome.result["metrics"]
+    assert (
+        json.loads((outcome.folder / "result.json").read_text())["metrics"]
+        == outcome.result["metrics"]
+    )
 
 
-def test_data_is_loaded_once_for_every_set_of_filters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_is_loaded_once_for_every_set_of_filters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     loaded: list[str] = []
     load = preparation.load_data
 
@@ -313,7 +356,10 @@ def test_data_is_loaded_once_for_every_set_of_filters(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(preparation, "load_data", counted)
     file = write_likes(tmp_path / "likes.csv")
-    carry_out(Plan((file,), ("popular", "random", ("core", "popular", {"core": 2})), seeds=(0, 1)), tmp_path / "cells")
+    carry_out(
+        Plan((file,), ("popular", "random", ("core", "popular", {"core": 2})), seeds=(0, 1)),
+        tmp_path / "cells",
+    )
     assert loaded == [file, file], "as it is, and its core"
 
 
@@ -321,9 +367,13 @@ def test_data_is_loaded_once_for_every_set_of_filters(tmp_path: Path, monkeypatc
 
 
 def test_an_interrupted_plan_goes_on(tmp_path: Path) -> None:
-    declared = small("popular", "bpr", "gmf")  # six cells; the fifth, BPR with seed 1, is interrupted while it trains
+    declared = small(
+        "popular", "bpr", "gmf"
+    )  # six cells; the fifth, BPR with seed 1, is interrupted while it trains
     watch = Stopper(5, interrupt)
-    with pytest.raises(Interrupted, match=r"4 of 6 runs were finished and are kept\. Go on with the same command"):
+    with pytest.raises(
+        Interrupted, match=r"4 of 6 runs were finished and are kept\. Go on with the same command"
+    ):
         carry_out(declared, tmp_path, watch)
     assert watch.began[-1] == "bpr on synthetic, seed 1"
     watch = Recorder()
@@ -363,7 +413,9 @@ def test_a_killed_process_leaves_what_it_finished_and_nothing_half_done(tmp_path
     assert process.returncode == -signal.SIGKILL, err
     finished = [path.parent for path in tmp_path.rglob("result.json")]
     assert len(finished) == 4
-    assert all((folder / "cell.json").exists() and (folder / "users.csv").exists() for folder in finished)
+    assert all(
+        (folder / "cell.json").exists() and (folder / "users.csv").exists() for folder in finished
+    )
     assert begun(small("popular", "bpr", "gmf"), tmp_path) == [
         "bpr on synthetic, seed 1",
         "gmf on synthetic, seed 1",
@@ -383,7 +435,9 @@ def test_processes_share_a_plan_without_doing_anything_twice(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no locks of this kind")
-def test_what_another_process_is_at_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_another_process_is_at_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The other one holds a cell and finishes it while we look away: ours is left alone, theirs is taken."""
     (theirs,) = carry_out(small("popular", seeds=(0,)), tmp_path / "theirs")
     place = tmp_path / "ours" / theirs.folder.name
@@ -408,10 +462,16 @@ def test_what_another_process_is_at_is_waited_for(tmp_path: Path, monkeypatch: p
 def test_progress_is_over_the_whole_plan(tmp_path: Path) -> None:
     carry_out(small("popular"), tmp_path)
     watch = Recorder()
-    early = ("early", "gmf", {"validation": True, "patience": 1, "epochs": 500, "learning_rate": 0.1})
+    early = (
+        "early",
+        "gmf",
+        {"validation": True, "patience": 1, "epochs": 500, "learning_rate": 0.1},
+    )
     outcomes = carry_out(small("popular", "bpr", early), tmp_path, watch)
     assert all(o.result["rounds"] < 500 for o in outcomes), "one method stops before its end"
-    assert [(total, pytest.approx(done)) for total, done in watch.bars if total] == [(4, 4)], "what is there is no work"
+    assert [(total, pytest.approx(done)) for total, done in watch.bars if total] == [(4, 4)], (
+        "what is there is no work"
+    )
 
 
 def test_within_a_run_the_bar_moves_too(tmp_path: Path) -> None:
@@ -463,12 +523,16 @@ def test_a_leak_stops_the_plan(tmp_path: Path) -> None:
 
 def on_validation(*methods: Any, **changes: Any) -> list[Outcome]:
     folder = changes.pop("folder")
-    declared = Plan(("synthetic",), methods, SMALL | {"validation": True} | changes, part="validation")
+    declared = Plan(
+        ("synthetic",), methods, SMALL | {"validation": True} | changes, part="validation"
+    )
     return carry_out(declared, folder)
 
 
 @pytest.mark.parametrize("patience", [0, 99])
-def test_on_validation_the_best_counts_where_there_is_patience_and_else_the_last(tmp_path: Path, patience: int) -> None:
+def test_on_validation_the_best_counts_where_there_is_patience_and_else_the_last(
+    tmp_path: Path, patience: int
+) -> None:
     changes = {"epochs": 10, "evaluate_every": 2, "learning_rate": 0.2, "patience": patience}
     (outcome,) = on_validation("bpr", folder=tmp_path, **changes)
     values = [line["HR@10"] for line in outcome.curve]

@@ -42,7 +42,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One run of every algorithm."""
     place = tmp_path_factory.mktemp("runs")
     for name in HERE:
-        coterie.run(name, out=place / name, n_users=60, n_items=90, mean_interactions=9, seed=2, **two_steps(name))
+        coterie.run(
+            name,
+            out=place / name,
+            n_users=60,
+            n_items=90,
+            mean_interactions=9,
+            seed=2,
+            **two_steps(name),
+        )
     return place
 
 
@@ -58,12 +66,16 @@ def broken(runs: Path, tmp_path: Path) -> Path:
 def of_devices(name: str) -> set[str]:
     """Files of what stays on people's devices, beside the model and beside the last checkpoint."""
     beside = {"devices-2.npz"} if algorithm(name).state.private else set()
-    made_there = "tower" in algorithm(name).settings.model_fields  # vectors of people: those stay where they are made
+    made_there = (
+        "tower" in algorithm(name).settings.model_fields
+    )  # vectors of people: those stay where they are made
     return beside | ({disk.DEVICES} if beside or made_there else set())
 
 
 @pytest.mark.parametrize("name", HERE)
-def test_folder_holds_what_its_description_names_and_no_temporary_file(runs: Path, name: str) -> None:
+def test_folder_holds_what_its_description_names_and_no_temporary_file(
+    runs: Path, name: str
+) -> None:
     assert {p.name for p in (runs / name).iterdir()} == FILES | of_devices(name)
     assert all(file in str(disk.__doc__) for file in FILES)
 
@@ -82,13 +94,22 @@ def test_arrays_need_no_pickle(runs: Path, name: str) -> None:
 
 
 def test_ids_and_titles_of_any_script_survive(tmp_path: Path) -> None:
-    rows = [(user, item, n) for user in ("Zoë", "李", "a b") for n, item in enumerate(("tea ☕", "x,y", 'q"', "π"))]
+    rows = [
+        (user, item, n)
+        for user in ("Zoë", "李", "a b")
+        for n, item in enumerate(("tea ☕", "x,y", 'q"', "π"))
+    ]
     data = coterie.load(pd.DataFrame(rows, columns=["user_id", "item_id", "timestamp"]))
     run = coterie.run("popular", data, out=tmp_path / "r")
     loaded = Run.load(tmp_path / "r")
     for user in ("Zoë", "李", "a b"):
         assert loaded.recommend(user, exclude_seen=False) == run.recommend(user, exclude_seen=False)
-        assert {r.item for r in loaded.recommend(user, exclude_seen=False)} == {"tea ☕", "x,y", 'q"', "π"}
+        assert {r.item for r in loaded.recommend(user, exclude_seen=False)} == {
+            "tea ☕",
+            "x,y",
+            'q"',
+            "π",
+        }
     assert set(pd.read_csv(tmp_path / "r" / "users.csv")["user_id"]) == {"Zoë", "李", "a b"}
 
 
@@ -106,8 +127,12 @@ def test_model_file_says_what_its_arrays_are(runs: Path, name: str) -> None:
         arrays |= arrays_of(runs / name / disk.DEVICES)
     assert about["shapes"] == {key: list(array.shape) for key, array in arrays.items()}
     trained = kind(about["kind"]).trained
-    assert about["parameters"] == sum(a.size for k, a in arrays.items() if trained is None or k in trained)
-    assert json.loads((runs / name / "result.json").read_text())["parameters"] == about["parameters"]
+    assert about["parameters"] == sum(
+        a.size for k, a in arrays.items() if trained is None or k in trained
+    )
+    assert (
+        json.loads((runs / name / "result.json").read_text())["parameters"] == about["parameters"]
+    )
 
 
 @pytest.mark.parametrize("name", HERE)
@@ -124,7 +149,14 @@ def test_means_of_the_table_per_user_are_the_result(runs: Path, name: str) -> No
 def test_config_holds_every_setting(runs: Path) -> None:
     flat = yaml.safe_load((runs / "gmf" / "config.yaml").read_text())
     expected = Experiment.of(
-        {"algorithm": "gmf", "n_users": 60, "n_items": 90, "mean_interactions": 9, "seed": 2, "epochs": 2}
+        {
+            "algorithm": "gmf",
+            "n_users": 60,
+            "n_items": 90,
+            "mean_interactions": 9,
+            "seed": 2,
+            "epochs": 2,
+        }
     )
     assert flat == expected.flat()
 
@@ -137,9 +169,13 @@ def test_saved_candidates_are_what_was_ranked(runs: Path) -> None:
     hits = []
     for items, relevant in zip(held.items, held.relevant, strict=True):
         assert relevant == 1
-        wanted, others = counts[items[0]], counts[items[1:][items[1:] >= 0]]
-        above, tied = (others > wanted).sum(), (others == wanted).sum() + 1
-        hits.append(min(max(10 - above, 0), tied) / tied)  # any order of the tied is as likely as another
+        wanted = counts[items[0]]
+        others = counts[items[1:][items[1:] >= 0]]
+        above = (others > wanted).sum()
+        tied = (others == wanted).sum() + 1
+        hits.append(
+            min(max(10 - above, 0), tied) / tied
+        )  # any order of the tied is as likely as another
     assert np.mean(hits) == pytest.approx(run.metrics["HR@10"], abs=1e-9)
 
 
@@ -185,7 +221,9 @@ def test_result_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 # ---- names of folders
 
 
-def test_free_name_counts_up_and_fills_no_gap_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_name_counts_up_and_fills_no_gap_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     names = [disk.new_folder(None, "gmf-x").name for _ in range(3)]
     assert names == ["gmf-x-1", "gmf-x-2", "gmf-x-3"]

@@ -32,7 +32,10 @@ QUICK = {**DATA, "embedding_size": 4, "epochs": 8, "evaluate_every": 2}
 def cells_in(folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """(config, result) of every cell, read as anybody could."""
     return [
-        (json.loads((path.parent / "cell.json").read_text())["config"], json.loads(path.read_text()))
+        (
+            json.loads((path.parent / "cell.json").read_text())["config"],
+            json.loads(path.read_text()),
+        )
         for path in sorted(folder.rglob("result.json"))
     ]
 
@@ -55,7 +58,9 @@ def test_every_point_of_a_space_is_a_possible_setting(name: str) -> None:
     st.integers(0, 2**32),
     st.integers(0, 100),
 )
-def test_a_draw_lies_in_its_space_and_is_the_same_every_time(low: float, ratio: float, seed: int, trial: int) -> None:
+def test_a_draw_lies_in_its_space_and_is_the_same_every_time(
+    low: float, ratio: float, seed: int, trial: int
+) -> None:
     high = float(f"{low * ratio:.3g}")
     space = {"rate": (low, high), "size": [2, 4, 8]}
     point = draw(space, seed, trial)
@@ -66,7 +71,9 @@ def test_a_draw_lies_in_its_space_and_is_the_same_every_time(low: float, ratio: 
 
 def test_numbers_are_drawn_evenly_over_orders_of_magnitude() -> None:
     drawn = [draw({"rate": (0.001, 1.0), "size": [1, 2]}, 0, n) for n in range(900)]
-    decades = np.bincount([int(np.floor(np.log10(point["rate"]))) + 3 for point in drawn], minlength=3)
+    decades = np.bincount(
+        [int(np.floor(np.log10(point["rate"]))) + 3 for point in drawn], minlength=3
+    )
     assert all(250 < n < 350 for n in decades), decades
     assert 400 < sum(point["size"] == 1 for point in drawn) < 500
 
@@ -89,34 +96,52 @@ def likes(path: Path, other_newest: bool) -> str:
         if other_newest:
             chosen[8] = next(item for item in range(30) if item not in chosen)
         rows += [f"u{user},i{item},{user * 100 + n}" for n, item in enumerate(chosen)]
-    rows += [f"u{user},i{item},{9000 + item}" for user in (40, 41) for item in range(30)]  # every item is in both
+    rows += [
+        f"u{user},i{item},{9000 + item}" for user in (40, 41) for item in range(30)
+    ]  # every item is in both
     path.write_text("\n".join(["user_id,item_id,timestamp", *rows]) + "\n")
     return str(path)
 
 
 def pairs(data: Interactions) -> set[tuple[str, str]]:
-    return {(str(data.user_ids[u]), str(data.item_ids[i])) for u, i in zip(data.users, data.items, strict=True)}
+    return {
+        (str(data.user_ids[u]), str(data.item_ids[i]))
+        for u, i in zip(data.users, data.items, strict=True)
+    }
 
 
 @pytest.mark.parametrize("name", ["gmf", "ease", "fedfast"])
 @pytest.mark.parametrize("protocol", ["full", "loo-50"])
 def test_tuning_does_not_notice_another_test_part(tmp_path: Path, name: str, protocol: str) -> None:
     files = [likes(tmp_path / "before.csv", False), likes(tmp_path / "after.csv", True)]
-    assert len(pairs(api.load(files[0])) ^ pairs(api.load(files[1]))) == 80, "forty interactions are others"
-    short = {} if name == "ease" else {"embedding_size": 4, ("rounds" if name == "fedfast" else "epochs"): 6}
+    assert len(pairs(api.load(files[0])) ^ pairs(api.load(files[1]))) == 80, (
+        "forty interactions are others"
+    )
+    short = (
+        {}
+        if name == "ease"
+        else {"embedding_size": 4, ("rounds" if name == "fedfast" else "epochs"): 6}
+    )
     held = {"candidates": 10} if protocol == "loo-50" else {}
     search = Search(name, protocol=protocol, trials=2, finalists=2, seeds=2, held=short | held)
     found = [tune(_on(search, file), tmp_path / "cells") for file in files]
     assert found[0].ranking == found[1].ranking
     tested = [
-        carry_out(Plan((file,), (name,), {"validation": True} | short | held, protocol=protocol), tmp_path / "cells")[0]
+        carry_out(
+            Plan((file,), (name,), {"validation": True} | short | held, protocol=protocol),
+            tmp_path / "cells",
+        )[0]
         for file in files
     ]
-    assert tested[0].result["metrics"] != tested[1].result["metrics"], "a run that tests does notice"
+    assert tested[0].result["metrics"] != tested[1].result["metrics"], (
+        "a run that tests does notice"
+    )
 
 
 def _on(search: Search, dataset: str) -> Search:
-    kept = {name: getattr(search, name) for name in search.__dataclass_fields__ if name != "dataset"}
+    kept = {
+        name: getattr(search, name) for name in search.__dataclass_fields__ if name != "dataset"
+    }
     return Search(dataset=dataset, **kept)
 
 
@@ -129,9 +154,13 @@ def test_the_best_trial_wins_with_its_best_epoch(tmp_path: Path) -> None:
     assert len(trials) == 4
     config, result = max(trials, key=lambda trial: trial[1]["value"])
     keys = [*SPACES["gmf"], "epochs"]
-    assert found.best.settings == {key: config[key] for key in keys} | {"epochs": result["best_round"]}
+    assert found.best.settings == {key: config[key] for key in keys} | {
+        "epochs": result["best_round"]
+    }
     assert (found.metric, found.best.value) == ("NDCG@10", result["value"])
-    assert [tried.value for tried in found.ranking] == sorted((r["value"] for _, r in trials), reverse=True)
+    assert [tried.value for tried in found.ranking] == sorted(
+        (r["value"] for _, r in trials), reverse=True
+    )
 
 
 def test_finalists_are_judged_by_their_mean_over_other_seeds(tmp_path: Path) -> None:
@@ -140,11 +169,16 @@ def test_finalists_are_judged_by_their_mean_over_other_seeds(tmp_path: Path) -> 
     cells = cells_in(tmp_path)
     trials = sorted((r["value"] for c, r in cells if c["seed"] == 5), reverse=True)
     rates = {c["learning_rate"] for c, r in cells if c["seed"] == 5 and r["value"] in trials[:2]}
-    finals = {rate: [r for c, r in cells if c["seed"] != 5 and c["learning_rate"] == rate] for rate in rates}
+    finals = {
+        rate: [r for c, r in cells if c["seed"] != 5 and c["learning_rate"] == rate]
+        for rate in rates
+    }
     assert {c["seed"] for c, _ in cells} == {5, 6, 7, 8}
     assert (len(cells), [len(results) for results in finals.values()]) == (4 + 2 * 3, [3, 3])
     best = max(finals, key=lambda rate: statistics.mean(r["value"] for r in finals[rate]))
-    assert found.best.value == pytest.approx(statistics.mean(r["value"] for r in finals[best]), abs=1e-12)
+    assert found.best.value == pytest.approx(
+        statistics.mean(r["value"] for r in finals[best]), abs=1e-12
+    )
     assert found.best.settings["learning_rate"] == best
     epochs = [r["best_round"] for r in finals[best]]
     assert min(epochs) < statistics.median(epochs) < max(epochs), "the case is one where it matters"
@@ -153,7 +187,14 @@ def test_finalists_are_judged_by_their_mean_over_other_seeds(tmp_path: Path) -> 
 
 
 def test_rounds_of_federated_methods_are_found_like_epochs(tmp_path: Path) -> None:
-    held = {**DATA, "embedding_size": 4, "rounds": 30, "evaluate_every": 3, "patience": 2, "final_rate": 1.0}
+    held = {
+        **DATA,
+        "embedding_size": 4,
+        "rounds": 30,
+        "evaluate_every": 3,
+        "patience": 2,
+        "final_rate": 1.0,
+    }
     found = tune(Search("fedavg", trials=2, held=held), tmp_path)
     config, best = max(cells_in(tmp_path), key=lambda trial: trial[1]["value"])
     assert found.best.settings["rounds"] == best["best_round"] < best["rounds"] < config["rounds"]
@@ -185,7 +226,9 @@ def test_every_trial_has_the_same_budget(tmp_path: Path) -> None:
         assert config["validation"] is True
         assert result["rounds"] <= BUDGETS["epochs"]["epochs"]
     steps = {name: Search(name).steps for name in SPACES}
-    assert all(steps[name] in algorithm(name).settings.model_fields for name in SPACES if steps[name])
+    assert all(
+        steps[name] in algorithm(name).settings.model_fields for name in SPACES if steps[name]
+    )
     assert {steps[name] for name in SPACES if algorithm(name).federated} == {"rounds", "epochs"}
     assert {name for name in SPACES if not steps[name]} == {"ease", "userknn", "itemknn"}
 
@@ -194,7 +237,9 @@ def test_the_limit_being_best_is_said(tmp_path: Path) -> None:
     watch = Recorder()
     held = QUICK | {"epochs": 2, "learning_rate": 0.001}
     assert tune(Search("gmf", trials=1, held=held), tmp_path, watch).best.settings["epochs"] == 2
-    assert "the best is the last that was allowed, epochs=2; --set epochs=N allows more" in watch.said
+    assert (
+        "the best is the last that was allowed, epochs=2; --set epochs=N allows more" in watch.said
+    )
 
 
 # ---- going on
@@ -227,12 +272,25 @@ def test_the_winner_is_an_experiment_that_trains_on_all_that_is_not_test(tmp_pat
     flat = found.experiment()
     assert not {"patience", "validation", "evaluate_every", "seed"} & flat.keys()
     chosen = Experiment.of(flat)
-    assert {key: getattr(chosen.settings, key) for key in found.best.settings} == found.best.settings
-    assert flat.keys() >= chosen.settings.model_dump().keys(), "also what was not searched: defaults may change"
-    assert (chosen.choice.protocol, chosen.protocol.cutoffs, chosen.synthetic.n_users) == ("loo-99", (5,), 60)
-    run = api.run("gmf", **{key: value for key, value in flat.items() if key not in ("algorithm", "dataset")})
+    assert {
+        key: getattr(chosen.settings, key) for key in found.best.settings
+    } == found.best.settings
+    assert flat.keys() >= chosen.settings.model_dump().keys(), (
+        "also what was not searched: defaults may change"
+    )
+    assert (chosen.choice.protocol, chosen.protocol.cutoffs, chosen.synthetic.n_users) == (
+        "loo-99",
+        (5,),
+        60,
+    )
+    run = api.run(
+        "gmf", **{key: value for key, value in flat.items() if key not in ("algorithm", "dataset")}
+    )
     assert run.result["rounds"] == found.best.settings["epochs"]
-    assert run.result["training_interactions"] == len(api.load("synthetic", **DATA)) - run.result["tested_users"]
+    assert (
+        run.result["training_interactions"]
+        == len(api.load("synthetic", **DATA)) - run.result["tested_users"]
+    )
 
 
 # ---- mistakes
@@ -250,7 +308,10 @@ def test_an_unknown_algorithm_gets_a_suggestion() -> None:
         (Search("gmf", trials=0), "trials is 0; expected at least 1.*--trials"),
         (Search("gmf", finalists=-1), "finalists is -1; expected at least 0.*--finalists"),
         (Search("gmf", seeds=0), "seeds is 0; expected at least 1.*--seeds"),
-        (Search("gmf", held={"negativs": 3}), "unknown setting 'negativs'.*Did you mean 'negatives'"),
+        (
+            Search("gmf", held={"negativs": 3}),
+            "unknown setting 'negativs'.*Did you mean 'negatives'",
+        ),
         (Search("gmf", held={"embedding_size": 0}), "setting 'embedding_size' is 0"),
         (Search("gmf", held={"validation": False}), "validation=true"),
     ],
@@ -269,7 +330,10 @@ def test_trials_that_diverge_lose_and_a_search_of_nothing_else_says_so(
     assert {point["learning_rate"] for point in points(search)} == {0.02, 1e30}
     found = tune(search, tmp_path)
     assert {tried.settings["learning_rate"] for tried in found.ranking} == {0.02}
-    with pytest.raises(Diverged, match=r"every trial of gmf diverged \(training diverged at round 2:.*learning_rate"):
+    with pytest.raises(
+        Diverged,
+        match=r"every trial of gmf diverged \(training diverged at round 2:.*learning_rate",
+    ):
         tune(Search("gmf", trials=2, held=QUICK | {"learning_rate": 1e30}), tmp_path)
 
 
@@ -291,14 +355,27 @@ def test_the_script_writes_the_winner_beside_the_others(
 ) -> None:
     module = script()
     tuned = tmp_path / "tuned.yaml"
-    tuned.write_text(yaml.safe_dump({"synthetic": {"als": {"reg": 3.0}}, "ml-1m": {"gmf": {"epochs": 1}}}))
+    tuned.write_text(
+        yaml.safe_dump({"synthetic": {"als": {"reg": 3.0}}, "ml-1m": {"gmf": {"epochs": 1}}})
+    )
     monkeypatch.setattr(module, "TUNED", tuned)
     held = [part for key, value in QUICK.items() for part in ("--set", f"{key}={value}")]
-    arguments = ["synthetic", "gmf", "--trials", "2", "--cells", str(tmp_path / "cells"), *held, "--write"]
+    arguments = [
+        "synthetic",
+        "gmf",
+        "--trials",
+        "2",
+        "--cells",
+        str(tmp_path / "cells"),
+        *held,
+        "--write",
+    ]
     monkeypatch.setattr(sys, "argv", ["tune.py", *arguments])
     module.main()
     printed = json.loads(capsys.readouterr().out)
-    best = max((result for _, result in cells_in(tmp_path / "cells")), key=lambda result: result["value"])
+    best = max(
+        (result for _, result in cells_in(tmp_path / "cells")), key=lambda result: result["value"]
+    )
     assert printed["ndcg"] == best["value"]
     assert printed["settings"]["epochs"] == best["best_round"]
     assert yaml.safe_load(tuned.read_text()) == {

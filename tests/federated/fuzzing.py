@@ -15,9 +15,12 @@ BEYOND_DOUBT = (0, 1, 2, 5)
 """Ways after which it is no message at all."""
 
 
-def mangled(data: bytes, rng: np.random.Generator, ways: tuple[int, ...] = tuple(range(9))) -> bytes:
+def mangled(
+    data: bytes, rng: np.random.Generator, ways: tuple[int, ...] = tuple(range(9))
+) -> bytes:
     """One of some ways to break a message."""
-    way, made = rng.choice(ways), bytearray(data)
+    way = rng.choice(ways)
+    made = bytearray(data)
     if way == 0:
         return rng.bytes(int(rng.integers(0, 300)))
     if way == 1:
@@ -33,15 +36,27 @@ def mangled(data: bytes, rng: np.random.Generator, ways: tuple[int, ...] = tuple
         return GIGABYTES + rng.bytes(int(rng.integers(0, 64)))
     elif way == 6:  # a header of its own making
         entries = [
-            ENTRY.pack(int(rng.integers(len(NAMES))) + int(rng.integers(2)) * COMMON, int(rng.integers(9)), 2)
-            + struct.pack("<2I", *rng.choice([0, 1, 3, 1 << 16, 1 << 31, (1 << 32) - 1], 2).tolist())
+            ENTRY.pack(
+                int(rng.integers(len(NAMES))) + int(rng.integers(2)) * COMMON,
+                int(rng.integers(9)),
+                2,
+            )
+            + struct.pack(
+                "<2I", *rng.choice([0, 1, 3, 1 << 16, 1 << 31, (1 << 32) - 1], 2).tolist()
+            )
             for _ in range(rng.integers(1, 5))
         ]
-        return HEAD.pack(MAGIC, 1, 0, len(entries)) + b"".join(entries) + rng.bytes(int(rng.integers(0, 200)))
+        return (
+            HEAD.pack(MAGIC, 1, 0, len(entries))
+            + b"".join(entries)
+            + rng.bytes(int(rng.integers(0, 200)))
+        )
     elif way == 7:  # a piece of it twice
-        at, n = int(rng.integers(len(data))), int(rng.integers(1, 100))
+        at = int(rng.integers(len(data)))
+        n = int(rng.integers(1, 100))
         return data[:at] + data[at : at + n] + data[at:]
     else:  # zeros, or all ones, in a row
-        at, n = int(rng.integers(len(data))), int(rng.integers(1, 64))
+        at = int(rng.integers(len(data)))
+        n = int(rng.integers(1, 64))
         made[at : at + n] = (b"\0", b"\xff")[rng.integers(2)] * len(made[at : at + n])
     return bytes(made)

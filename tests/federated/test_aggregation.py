@@ -42,24 +42,32 @@ class Counting:
         return self.engine.call(exchange, message)
 
 
-def play(name: str, at_once: int, nodes: int, **changes: Any) -> tuple[list[str], list[Any], list[int]]:
+def play(
+    name: str, at_once: int, nodes: int, **changes: Any
+) -> tuple[list[str], list[Any], list[int]]:
     """Digests of states, what rounds cost, and how many were asked at a time."""
     training = histories(3, n_users=30)
     world = world_for(name, training, participation=0.7, **changes)
     federation = registry.algorithm(name).train
     assert isinstance(federation, Federation)
     exchanges = tuple(
-        replace(e, at_once=lambda world, state: at_once) if isinstance(e, Exchange) else e for e in federation.exchanges
+        replace(e, at_once=lambda world, state: at_once) if isinstance(e, Exchange) else e
+        for e in federation.exchanges
     )
     engine = Counting(LocalEngine.over(world, training, nodes))
-    work = rounds.trainer_on(replace(federation, exchanges=exchanges), world, engine, Context(0, SILENT))
+    work = rounds.trainer_on(
+        replace(federation, exchanges=exchanges), world, engine, Context(0, SILENT)
+    )
     state, _ = work.start()
     engine.asked.clear()  # an exchange before the first round is one of its own
-    states, tallies = [sha256(state)], []
+    states = [sha256(state)]
+    tallies = []
     for n in range(1, 5):
         state, tally = work.step(state, n)
         states.append(sha256(state))
-        tallies.append((tally.users.tolist(), tally.accepted, tally.dropped, tally.bytes_up, tally.bytes_down))
+        tallies.append(
+            (tally.users.tolist(), tally.accepted, tally.dropped, tally.bytes_up, tally.bytes_down)
+        )
     return states, tallies, engine.asked
 
 
@@ -81,12 +89,22 @@ def heard(users: list[int], total: int | None, refused: dict[str, int]) -> Heard
     rows = np.zeros((n, 2), np.int32)
     delegates = Delegates(np.array(users, np.int32), np.ones(n, np.int64), rows)
     kept = ((delegates.users, {"rows": rows}),) if users else ()
-    return Heard({} if total is None else {"items": np.array([total])}, delegates, 10 * n, Counter(refused), kept)
+    return Heard(
+        {} if total is None else {"items": np.array([total])},
+        delegates,
+        10 * n,
+        Counter(refused),
+        kept,
+    )
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (1, 2, 0)])
 def test_parts_in_which_nobody_was_accepted_add_nothing(order):
-    parts = [heard([1, 2], 5, {"malformed": 1}), heard([], None, {"malformed": 2}), heard([7], -3, {"not finite": 1})]
+    parts = [
+        heard([1, 2], 5, {"malformed": 1}),
+        heard([], None, {"malformed": 2}),
+        heard([7], -3, {"not finite": 1}),
+    ]
     first, second, third = (parts[k] for k in order)
     both = first.and_part(second).and_part(third)
     assert both.sums["items"].tolist() == [2]
@@ -98,9 +116,15 @@ def test_parts_in_which_nobody_was_accepted_add_nothing(order):
 @pytest.mark.parametrize("sizes", [Sizes(9, 4, 0, 0), Sizes(9, 3, 5, 2)])
 def test_bytes_of_rows_that_never_were(sizes):
     """As many as of the same updates in full."""
-    n_rows, users = np.array([3, 1, 8]), np.array([2, 5, 6], np.int32)
+    n_rows = np.array([3, 1, 8])
+    users = np.array([2, 5, 6], np.int32)
     there = Updates(
-        users, np.ones(3, np.int64), np.array([0, 3, 4, 12]), np.zeros(12, np.int32), np.ones((12, sizes.item_width), np.int32),
-        np.zeros((3, sizes.user_width), np.int32), np.zeros((3, sizes.dense), np.int32),
-    )  # fmt: skip
+        users,
+        np.ones(3, np.int64),
+        np.array([0, 3, 4, 12]),
+        np.zeros(12, np.int32),
+        np.ones((12, sizes.item_width), np.int32),
+        np.zeros((3, sizes.user_width), np.int32),
+        np.zeros((3, sizes.dense), np.int32),
+    )
     assert fusing.bytes_of(users, n_rows, sizes) == reply_sizes(there).sum()

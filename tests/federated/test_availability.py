@@ -31,7 +31,8 @@ def here(training: Training, t: int, rounds: int = ROUNDS, **changes) -> np.ndar
 
 def test_the_number_of_devices_swings_with_the_day(choices):
     counts = np.array([here(choices, t, availability="diurnal").sum() for t in range(ROUNDS)])
-    day, night = counts[[0, 1, 23, 24, 25, 47]].mean(), counts[[11, 12, 13, 35, 36, 37]].mean()
+    day = counts[[0, 1, 23, 24, 25, 47]].mean()
+    night = counts[[11, 12, 13, 35, 36, 37]].mean()
     assert day > 3 * night
     assert counts.mean() == pytest.approx(availability.AWAKE * choices.n_users, rel=0.1)
 
@@ -48,7 +49,10 @@ def test_everybody_is_away_for_one_stretch(choices):
 def test_a_trace_says_who_is_there(choices):
     traced = replace(choices, presence=np.array([[3, 1, 5], [3, 9, 9], [7, 2, 2]]))
     world = world_for("fedavg", traced, availability_file="trace.csv")
-    found = [sorted(np.flatnonzero(availability.those_here(world, t, 10).here[[3, 7, 8]])) for t in range(10)]
+    found = [
+        sorted(np.flatnonzero(availability.those_here(world, t, 10).here[[3, 7, 8]]))
+        for t in range(10)
+    ]
     assert found == [[0, 2], [0, 1, 2], [0, 2], [0, 2], [0, 2], [2], [2], [2], [0, 2], [2]]
 
 
@@ -81,7 +85,8 @@ def test_a_round_asks_for_more_and_closes_with_the_first(name, choices):
 def test_who_is_late_is_not_heard(choices):
     world = world_for("fedavg", choices, deadline=1.0)
     cohort = np.arange(100, dtype=np.int32)
-    times, late = availability.seconds(world, cohort, 3), availability.late(world, cohort, 3, 100)
+    times = availability.seconds(world, cohort, 3)
+    late = availability.late(world, cohort, 3, 100)
     assert (late == (times > 1)).all()
     assert 30 < late.sum() < 70
     first = availability.late(world_for("fedavg", choices), cohort, 3, 40)
@@ -107,8 +112,12 @@ def test_a_round_for_nobody_changes_nothing(choices):
 
 def test_from_a_file(tmp_path: Path):
     trace = tmp_path / "trace.csv"
-    trace.write_text("user_id,from_round,to_round\n" + "".join(f"{u},1,2\n" for u in range(2, 61, 2)))
-    run = api.run("fedavg", n_users=60, n_items=50, rounds=3, participation=1.0, availability_file=str(trace))
+    trace.write_text(
+        "user_id,from_round,to_round\n" + "".join(f"{u},1,2\n" for u in range(2, 61, 2))
+    )
+    run = api.run(
+        "fedavg", n_users=60, n_items=50, rounds=3, participation=1.0, availability_file=str(trace)
+    )
     assert run.result["asked"] == 60 + 60 + 30
 
 
@@ -116,7 +125,10 @@ def test_from_a_file(tmp_path: Path):
     ("text", "told"),
     [
         ("user_id,from_round\n1,2\n", "to_round"),
-        ("user_id,from_round,to_round\n1,0,2\n", "line 2, column 'from_round' is '0'; expected a whole number from 1"),
+        (
+            "user_id,from_round,to_round\n1,0,2\n",
+            "line 2, column 'from_round' is '0'; expected a whole number from 1",
+        ),
         ("user_id,from_round,to_round\nnobody,1,2\n", "nothing in column 'user_id' is in the data"),
     ],
 )
@@ -134,7 +146,9 @@ def test_a_file_that_there_is_not():
 
 def test_a_pattern_or_a_trace():
     with pytest.raises(ConfigError, match="expected one of the two"):
-        api.run("fedavg", n_users=30, n_items=30, availability="diurnal", availability_file="trace.csv")
+        api.run(
+            "fedavg", n_users=30, n_items=30, availability="diurnal", availability_file="trace.csv"
+        )
 
 
 def test_a_ring_cannot_close_early():

@@ -11,7 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_federation import FEDERATED, ON_KERNELS, histories, play, play_locally, sha256, steps, world_for
+from small_federation import (
+    FEDERATED,
+    ON_KERNELS,
+    histories,
+    play,
+    play_locally,
+    sha256,
+    steps,
+    world_for,
+)
 
 from coterie import api
 from coterie.algorithms import registry
@@ -78,9 +87,13 @@ def test_any_number_of_nodes_is_one_run(name, way, choices):
     runs = [(1, False), (1, True), (3, None), (7, None), (300, None)]
     played = [play_locally(name, choices, nodes, wire, **WAYS[way]) for nodes, wire in runs]
     assert len({sha256(states[-1]) for states, _ in played}) == 1
-    costs = [[(t.accepted, t.dropped, t.bytes_up, t.bytes_down) for t in tallies] for _, tallies in played]
+    costs = [
+        [(t.accepted, t.dropped, t.bytes_up, t.bytes_down) for t in tallies]
+        for _, tallies in played
+    ]
     assert all(cost == costs[0] for cost in costs)
-    accepted, asked = sum(accepted for accepted, *_ in costs[0]), sum(len(t.users) for t in played[0][1])
+    accepted = sum(accepted for accepted, *_ in costs[0])
+    asked = sum(len(t.users) for t in played[0][1])
     assert accepted > asked / 2
     assert asked > 100 or ONE_A_ROUND.get(name) == asked
 
@@ -88,7 +101,8 @@ def test_any_number_of_nodes_is_one_run(name, way, choices):
 @on_kernels
 def test_any_number_of_nodes_is_one_run_on_ratings(name, ratings):
     played = [
-        play_locally(name, ratings, nodes, wire)[0] for nodes, wire in [(1, False), (1, True), (3, None), (7, None)]
+        play_locally(name, ratings, nodes, wire)[0]
+        for nodes, wire in [(1, False), (1, True), (3, None), (7, None)]
     ]
     assert len({sha256(states[-1]) for states in played}) == 1
     assert sha256(played[0][0]) != sha256(played[0][-1])
@@ -108,7 +122,10 @@ def test_the_number_of_nodes_is_a_setting(name, people):
     few = steps(name, 3) | {"embedding_size": 4}
     one, three = (api.run(name, people, nodes=n, **few) for n in (1, 3))
     assert sha256(one.model) == sha256(three.model)
-    assert (one.result["bytes_up"], one.result["bytes_down"]) == (three.result["bytes_up"], three.result["bytes_down"])
+    assert (one.result["bytes_up"], one.result["bytes_down"]) == (
+        three.result["bytes_up"],
+        three.result["bytes_down"],
+    )
     assert one.metrics == three.metrics
 
 
@@ -140,7 +157,8 @@ class Shuffled:
     """Asks a node for its users in any order, and hands over replies in any order."""
 
     def __init__(self, engine: Engine, seed: int) -> None:
-        self.engine, self.rng = engine, np.random.default_rng(seed)
+        self.engine = engine
+        self.rng = np.random.default_rng(seed)
 
     def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
         return self.engine.gather(make)
@@ -168,7 +186,9 @@ def test_a_round_can_be_played_again(name):
     states, _ = play(name, world, LocalEngine.over(world, small, 2))
     before = [sha256(state) for state in states]
     for n in (1, 2, 4):
-        again, _ = play(name, world, LocalEngine.over(world, small, 2), since=states[n - 1], first=n)
+        again, _ = play(
+            name, world, LocalEngine.over(world, small, 2), since=states[n - 1], first=n
+        )
         assert [sha256(state) for state in again] == before[n - 1 :]
     assert [sha256(state) for state in states] == before
 
@@ -179,18 +199,32 @@ def test_a_round_can_be_played_again(name):
 def prepared(name: str, people: Any, **changes: Any) -> Prepared:
     n = changes.pop("rounds", 6)
     length = {"epochs": n} if name == "gmf" else steps(name, n)
-    values = {"algorithm": name, "embedding_size": 4, "evaluate_every": 2, "checkpoint_every": 1} | length | changes
+    values = (
+        {"algorithm": name, "embedding_size": 4, "evaluate_every": 2, "checkpoint_every": 1}
+        | length
+        | changes
+    )
     return preparation.prepare(Experiment.of(values), people, SILENT)
 
 
-def train(ready: Prepared, keep: Any = None, since: Point | None = None, ruler: Any = None) -> Fitted:
-    return training.train(ready.experiment, ready.training, ruler or ready.ruler, SILENT, keep, since)
+def train(
+    ready: Prepared, keep: Any = None, since: Point | None = None, ruler: Any = None
+) -> Fitted:
+    return training.train(
+        ready.experiment, ready.training, ruler or ready.ruler, SILENT, keep, since
+    )
 
 
 def without_time(journey: Journey) -> dict[str, Any]:
     """Everything but how long it took."""
-    curve = [{key: value for key, value in line.items() if key != "seconds"} for line in journey.curve]
-    return journey.to_json() | {"curve": curve, "seconds": 0, "selections": journey.selections.tolist()}
+    curve = [
+        {key: value for key, value in line.items() if key != "seconds"} for line in journey.curve
+    ]
+    return journey.to_json() | {
+        "curve": curve,
+        "seconds": 0,
+        "selections": journey.selections.tolist(),
+    }
 
 
 def same_end(one: Fitted, other: Fitted) -> bool:
@@ -205,7 +239,8 @@ class Disk:
     """Checkpoints as files, one folder a round."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self.folder, self.kind = folder, registry.algorithm(name).state
+        self.folder = folder
+        self.kind = registry.algorithm(name).state
 
     def __call__(self, point: Point, model: Recommender) -> None:
         place = self.folder / f"{point.journey.round:03d}"
@@ -213,16 +248,26 @@ class Disk:
         checkpoint.write(place, point, "data", {})
 
     def points(self) -> list[Point]:
-        found = [checkpoint.read(place, self.kind, "data", {}) for place in sorted(self.folder.iterdir())]
+        found = [
+            checkpoint.read(place, self.kind, "data", {}) for place in sorted(self.folder.iterdir())
+        ]
         return [point for point in found if point is not None]
 
 
-STOPPING = {"validation": True, "patience": 2, "rounds": 12, "evaluate_every": 1, "learning_rate": 0.3}
+STOPPING = {
+    "validation": True,
+    "patience": 2,
+    "rounds": 12,
+    "evaluate_every": 1,
+    "learning_rate": 0.3,
+}
 
 
 @pytest.mark.parametrize("name", [*FEDERATED, "gmf"])
 @pytest.mark.parametrize("stopping", [False, True], ids=["to the end", "with patience"])
-def test_going_on_from_every_checkpoint_is_the_run_without_interruption(name, stopping, people, tmp_path):
+def test_going_on_from_every_checkpoint_is_the_run_without_interruption(
+    name, stopping, people, tmp_path
+):
     ready = prepared(name, people, **STOPPING if stopping else {})
     saved = Disk(tmp_path, name)
     straight = train(ready, saved)
@@ -236,7 +281,10 @@ class CtrlC:
     """A ruler during whose measurement of one round somebody presses Ctrl-C."""
 
     def __init__(self, ruler: Ruler, at: int) -> None:
-        self.ruler, self.at, self.part, self.headline = ruler, at, ruler.part, ruler.headline
+        self.ruler = ruler
+        self.at = at
+        self.part = ruler.part
+        self.headline = ruler.headline
 
     def measure(self, model: Recommender, n: int) -> dict[str, float]:
         if n == self.at:
@@ -281,7 +329,9 @@ def interrupted(name: str, step: int, world: World) -> Algorithm:
         return done
 
     exchanges = [
-        replace(e, answer=at_a_message(e.answer), fused=at_a_message(e.fused)) if isinstance(e, Exchange) else e
+        replace(e, answer=at_a_message(e.answer), fused=at_a_message(e.fused))
+        if isinstance(e, Exchange)
+        else e
         for e in chosen.train.exchanges
     ]
     return replace(chosen, train=replace(chosen.train, exchanges=tuple(exchanges), in_turn=in_turn))
@@ -292,8 +342,10 @@ def interrupted(name: str, step: int, world: World) -> Algorithm:
 def test_ctrl_c_within_a_round_loses_the_round_alone(name, at, people, tmp_path, monkeypatch):
     """Or the epoch, where one is a step."""
     ready = prepared(name, people, checkpoint_every=1000)
-    straight, world = train(ready), world_of(ready.training, ready.experiment.settings, 0)
-    saved, stopped = Disk(tmp_path, name), interrupted(name, at, world)
+    straight = train(ready)
+    world = world_of(ready.training, ready.experiment.settings, 0)
+    saved = Disk(tmp_path, name)
+    stopped = interrupted(name, at, world)
     with monkeypatch.context() as patch:
         patch.setattr(training, "algorithm", lambda name: stopped)
         with pytest.raises(KeyboardInterrupt):
@@ -313,13 +365,22 @@ class Killed(BaseException):
 
 
 def small_run(folder: Path) -> None:
-    values = {"algorithm": "fedfast", "rounds": 3, "evaluate_every": 2, "checkpoint_every": 1, "embedding_size": 4}
+    values = {
+        "algorithm": "fedfast",
+        "rounds": 3,
+        "evaluate_every": 2,
+        "checkpoint_every": 1,
+        "embedding_size": 4,
+    }
     story.run(Experiment.of(values | SMALL), make_folder=lambda: folder)
 
 
 def files(folder: Path) -> dict[str, bytes]:
     """The files whose bytes do not depend on the clock."""
-    return {name: (folder / name).read_bytes() for name in ("model.npz", "model.json", "users.csv", "config.yaml")}
+    return {
+        name: (folder / name).read_bytes()
+        for name in ("model.npz", "model.json", "users.csv", "config.yaml")
+    }
 
 
 def crashing_at(n: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -338,7 +399,9 @@ def crashing_at(n: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_crash_at_any_write_and_going_on_is_the_run_without_it(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)  # drawing is most of what a small run takes
+    monkeypatch.setitem(
+        sys.modules, "matplotlib", None
+    )  # drawing is most of what a small run takes
     monkeypatch.chdir(tmp_path)
     (tmp_path / "straight").mkdir()
     with monkeypatch.context() as patch:

@@ -27,7 +27,9 @@ FIRST = np.ones(4000, np.int64)
 
 def node(n_users: int = 4000, wishes: Wishes | None = None) -> Histories:
     empty = Rows(np.zeros(n_users + 1, np.int64), np.empty(0, np.int32))
-    return Histories(np.arange(n_users, dtype=np.int32), Training(n_users, 5, empty, empty, None, {}, wishes), 7)
+    return Histories(
+        np.arange(n_users, dtype=np.int32), Training(n_users, 5, empty, empty, None, {}, wishes), 7
+    )
 
 
 def drawn(disclosure: object) -> np.ndarray:
@@ -62,23 +64,47 @@ def test_a_rate_belongs_to_the_person_not_to_the_company():
 
 
 @pytest.mark.parametrize(
-    "wrong", [-0.1, 1.5, "often", "uniform(0.5)", "uniform(0.6, 0.2)", "beta(0, 1)", "choice(2)", "choice()", "normal(0, 1)", True, None]
-)  # fmt: skip
+    "wrong",
+    [
+        -0.1,
+        1.5,
+        "often",
+        "uniform(0.5)",
+        "uniform(0.6, 0.2)",
+        "beta(0, 1)",
+        "choice(2)",
+        "choice()",
+        "normal(0, 1)",
+        True,
+        None,
+    ],
+)
 def test_what_is_no_rate_is_said(wrong):
     with pytest.raises(ConfigError, match="disclosure"):
         FPL.of({"disclosure": wrong})
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.dictionaries(st.tuples(st.integers(0, 5), st.integers(1, 6)), st.floats(0, 1, width=32), max_size=12))
+@given(
+    st.dictionaries(
+        st.tuples(st.integers(0, 5), st.integers(1, 6)), st.floats(0, 1, width=32), max_size=12
+    )
+)
 def test_the_last_word_counts(said):
     """A person's rate in an epoch is the one said last before it."""
     entries = sorted(said)
     counts = np.bincount([u for u, _ in entries], minlength=6) if entries else np.zeros(6, np.int64)
-    since = Rows(np.concatenate([[0], np.cumsum(counts)]), np.array([e for _, e in entries], np.int32))
+    since = Rows(
+        np.concatenate([[0], np.cumsum(counts)]), np.array([e for _, e in entries], np.int32)
+    )
     wishes = Wishes(since, np.array([said[key] for key in entries], np.float32), np.empty(0, bool))
     for epoch in range(1, 8):
-        found = rates(FPL.of({"disclosure": 0.125}), node(6, wishes), np.arange(6, dtype=np.int32), np.full(6, epoch))
+        found = rates(
+            FPL.of({"disclosure": 0.125}),
+            node(6, wishes),
+            np.arange(6, dtype=np.int32),
+            np.full(6, epoch),
+        )
         for u in range(6):
             earlier = [e for v, e in entries if v == u and e <= epoch]
             assert found[u] == np.float32(said[u, max(earlier)] if earlier else 0.125)
@@ -87,7 +113,9 @@ def test_the_last_word_counts(said):
 PEOPLE = Interactions.from_columns(["ann", "ann", "bob", "bob", "cyd"], [1, 2, 2, 3, 1])
 
 
-def wished(tmp_path: Path, rows: str, name: str = "disclosure_file", suffix: str = ".csv") -> Wishes:
+def wished(
+    tmp_path: Path, rows: str, name: str = "disclosure_file", suffix: str = ".csv"
+) -> Wishes:
     path = tmp_path / f"wishes{suffix}"
     path.write_text(rows)
     whole = Split("own", PEOPLE, PEOPLE).training()
@@ -98,7 +126,9 @@ def wished(tmp_path: Path, rows: str, name: str = "disclosure_file", suffix: str
 
 def test_a_file_of_rates(tmp_path):
     found = wished(tmp_path, "user_id,disclosure\nbob,0.5\nann,0\n")
-    np.testing.assert_array_equal(found.rates_at(np.arange(3), FIRST[:3]), np.array([0, 0.5, np.nan], np.float32))
+    np.testing.assert_array_equal(
+        found.rates_at(np.arange(3), FIRST[:3]), np.array([0, 0.5, np.nan], np.float32)
+    )
 
 
 def test_rates_that_change(tmp_path):
@@ -111,7 +141,10 @@ def test_what_people_wish_is_part_of_what_a_run_is_trained_on(tmp_path, people):
     """A file that was edited since is another one: neither resume nor a report may take it for the old one."""
     path = tmp_path / "pi.csv"
     path.write_text(f"user_id,disclosure\n{people.user_ids[0]},0.5\n")
-    one, same = (api.run("pfpl+", people, epochs=1, disclosure_file=str(path)).result["trained_on"] for _ in range(2))
+    one, same = (
+        api.run("pfpl+", people, epochs=1, disclosure_file=str(path)).result["trained_on"]
+        for _ in range(2)
+    )
     path.write_text(f"user_id,disclosure\n{people.user_ids[0]},0.25\n")
     other = api.run("pfpl+", people, epochs=1, disclosure_file=str(path)).result["trained_on"]
     assert one == same != other
@@ -119,16 +152,28 @@ def test_what_people_wish_is_part_of_what_a_run_is_trained_on(tmp_path, people):
 
 def test_private_items_of_a_file(tmp_path):
     found = wished(tmp_path, "user_id,item_id\nann,2\ncyd,3\nbob,3\n", "private_items")
-    assert found.hidden.tolist() == [False, True, False, True, False]  # ann 1 2, bob 2 3, cyd 1; cyd never did 3
+    assert found.hidden.tolist() == [
+        False,
+        True,
+        False,
+        True,
+        False,
+    ]  # ann 1 2, bob 2 3, cyd 1; cyd never did 3
 
 
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ("user_id,disclosure\nann,1.5\n", "line 2, column 'disclosure' is '1.5'; expected a number from 0 to 1"),
+        (
+            "user_id,disclosure\nann,1.5\n",
+            "line 2, column 'disclosure' is '1.5'; expected a number from 0 to 1",
+        ),
         ("user_id,disclosure\nann,much\n", "line 2, column 'disclosure' is 'much'"),
         ("user_id,disclosure\nann,nan\n", "line 2"),
-        ("user_id,disclosure,epoch\nann,1,0\n", "column 'epoch' is '0'; expected a whole number from 1"),
+        (
+            "user_id,disclosure,epoch\nann,1,0\n",
+            "column 'epoch' is '0'; expected a whole number from 1",
+        ),
         ("user_id,disclosure\nann,1\nann,0.5\n", "line 3 names user ann again"),
         ("user_id,rate\nann,1\n", "Add disclosure"),
         ("user_id,disclosure\nzed,1\n", "nothing in column 'user_id' is in the data .first: zed"),
@@ -150,7 +195,8 @@ def test_a_run_by_a_file(tmp_path, people):
     path.write_text("user_id,disclosure\n" + "".join(f"{u},0\n" for u in people.user_ids))
     few = {"epochs": 2, "embedding_size": 4}
     nobody, by_file, all_of_it = (
-        api.run("pfpl+", people, **few | how) for how in ({"disclosure": 0}, {"disclosure_file": str(path)}, {})
+        api.run("pfpl+", people, **few | how)
+        for how in ({"disclosure": 0}, {"disclosure_file": str(path)}, {})
     )
     np.testing.assert_array_equal(nobody.model.item_rows, by_file.model.item_rows)
     assert not np.array_equal(nobody.model.item_rows, all_of_it.model.item_rows)

@@ -20,7 +20,16 @@ from coterie.errors import RunError
 from coterie.experiments import checkpoint, folder
 from coterie.experiments.history import Journey, Point
 from coterie.federated import nodes, rounds, wire
-from coterie.federated.federation import Answer, Delegates, Exchange, Federation, Histories, Kept, Sums, World
+from coterie.federated.federation import (
+    Answer,
+    Delegates,
+    Exchange,
+    Federation,
+    Histories,
+    Kept,
+    Sums,
+    World,
+)
 from coterie.federated.trainer import Context
 from coterie.federated.validation import Reply
 from coterie.models.factors import Factors
@@ -62,12 +71,20 @@ def ask(world: World, state: State, cohort: Ints, t: int) -> Message:
 
 def answer(world: World, message: Message, node: Histories) -> Answer:
     assert (message.kept["secrets"][:, 0] == np.float32(SECRET)).all()
-    assert message.kept["secrets"][:, 1].tolist() == message.users.tolist()  # everybody's own, whatever the order
-    n, none = len(message.users), np.empty(0, np.int32)
+    assert (
+        message.kept["secrets"][:, 1].tolist() == message.users.tolist()
+    )  # everybody's own, whatever the order
+    n = len(message.users)
+    none = np.empty(0, np.int32)
     updates = Updates(
-        message.users, np.ones(n, np.int64), np.zeros(n + 1, np.int64), none, none.reshape(0, 0),
-        np.empty((n, 0), np.int32), np.full((n, 1), SCALE // 4, np.int32),
-    )  # fmt: skip
+        message.users,
+        np.ones(n, np.int64),
+        np.zeros(n + 1, np.int64),
+        none,
+        none.reshape(0, 0),
+        np.empty((n, 0), np.int32),
+        np.full((n, 1), SCALE // 4, np.int32),
+    )
     return updates, {"secrets": message.kept["secrets"], "times": message.kept["times"] + 1}
 
 
@@ -90,15 +107,24 @@ FEDERATION = Federation(begin, everybody, (EXCHANGE,), lambda world, state: None
 
 
 def play(
-    engine: Any = None, nodes: int = 1, wired: bool | None = None, n_rounds: int = 3, at_once: int = 100, **changes: Any
+    engine: Any = None,
+    nodes: int = 1,
+    wired: bool | None = None,
+    n_rounds: int = 3,
+    at_once: int = 100,
+    **changes: Any,
 ) -> Any:
     training = histories(0)
     world = world_for("fedavg", training, **changes)
     exchange = replace(EXCHANGE, at_once=lambda world, state: at_once)
     work = rounds.trainer_on(
-        replace(FEDERATION, exchanges=(exchange,)), world, (engine or (lambda e: e))(LocalEngine.over(world, training, nodes, wired)), Context(0, SILENT)
-    )  # fmt: skip
-    states, tallies = [work.start()[0]], []
+        replace(FEDERATION, exchanges=(exchange,)),
+        world,
+        (engine or (lambda e: e))(LocalEngine.over(world, training, nodes, wired)),
+        Context(0, SILENT),
+    )
+    states = [work.start()[0]]
+    tallies = []
     for n in range(1, n_rounds + 1):
         state, tally = work.step(states[-1], n)
         states.append(state)
@@ -156,7 +182,14 @@ def test_who_is_refused_keeps_what_it_had(nodes):
 
 
 def listed(tally: Tally) -> list[Any]:
-    return [tally.users.tolist(), tally.accepted, tally.dropped, tally.refused, tally.bytes_up, tally.bytes_down]
+    return [
+        tally.users.tolist(),
+        tally.accepted,
+        tally.dropped,
+        tally.refused,
+        tally.bytes_up,
+        tally.bytes_down,
+    ]
 
 
 @pytest.mark.parametrize("at_once", [1, 4, 10, 11])
@@ -164,7 +197,8 @@ def listed(tally: Tally) -> list[Any]:
 @pytest.mark.parametrize("changes", [{}, {"drop_out": 0.5}])
 def test_a_cohort_heard_in_parts_is_one_heard_whole(at_once, engine, changes):
     """Eleven people; the one who is refused is alone in its part, or not. Costs are the same too."""
-    (whole, costs), (parts, same) = play(engine, **changes), play(engine, at_once=at_once, **changes)
+    (whole, costs) = play(engine, **changes)
+    (parts, same) = play(engine, at_once=at_once, **changes)
     assert [sha256(state) for state in parts] == [sha256(state) for state in whole]
     assert [listed(tally) for tally in same] == [listed(tally) for tally in costs]
     assert sum(cost.refused["out of range"] for cost in costs) > 0 or engine is None
@@ -257,7 +291,9 @@ def test_a_model_is_saved_without_what_devices_keep(tmp_path, monkeypatch):
     assert sha256(again) == sha256(model)
 
 
-@pytest.mark.parametrize("name", [name for name in FEDERATED if registry.algorithm(name).state.private])
+@pytest.mark.parametrize(
+    "name", [name for name in FEDERATED if registry.algorithm(name).state.private]
+)
 def test_nothing_that_is_private_travels(name, monkeypatch):
     """Neither as it is nor in fixed point, in any message between three nodes and the server."""
     seen: list[bytes] = []

@@ -38,7 +38,9 @@ def honest() -> Updates:
     federation = registry.algorithm("fedavg").train
     assert isinstance(federation, Federation)
     message = federation.exchanges[0].ask(world, federation.start(world), ASKED, ROUND)
-    return federation.exchanges[0].answer(world, message, Histories(np.arange(12, dtype=np.int32), training))
+    return federation.exchanges[0].answer(
+        world, message, Histories(np.arange(12, dtype=np.int32), training)
+    )
 
 
 EXPECTED = Expected(ROUND, ASKED, Sizes(15, 5, 5, 6))
@@ -64,7 +66,9 @@ def test_honest_updates_are_accepted_as_they_are(honest):
         np.testing.assert_array_equal(column, honest.columns()[name])
 
 
-@pytest.mark.parametrize(("reason", "number"), [(r, n) for r, makers in KINDS.items() for n in range(len(makers))])
+@pytest.mark.parametrize(
+    ("reason", "number"), [(r, n) for r, makers in KINDS.items() for n in range(len(makers))]
+)
 def test_every_kind_is_refused_for_its_reason(reason, number, honest):
     """Forty of each by chance, each beside an honest neighbour who is not touched by it."""
     for seed in range(40):
@@ -81,7 +85,10 @@ def test_changes_without_a_sample_are_made_up(honest):
     one = alone(honest, 1)
     nothing = np.zeros(1, np.int64)
     assert judge(reply(one, ROUND, samples=nothing)) == ([], {"bad sample count": 1})
-    assert judge(reply(without_item_rows(one), ROUND, samples=nothing)) == ([], {"bad sample count": 1})
+    assert judge(reply(without_item_rows(one), ROUND, samples=nothing)) == (
+        [],
+        {"bad sample count": 1},
+    )
 
 
 def test_one_bad_update_of_a_node_leaves_the_others_alone(honest):
@@ -110,12 +117,16 @@ def test_a_user_twice_in_a_reply_counts_once(honest):
 
 
 def test_a_reply_that_comes_twice_counts_once(honest):
-    assert judge(reply(honest, ROUND), reply(honest, ROUND)) == ([0, 3, 4, 7], {"duplicate user": 4})
+    assert judge(reply(honest, ROUND), reply(honest, ROUND)) == (
+        [0, 3, 4, 7],
+        {"duplicate user": 4},
+    )
 
 
 def test_nobody_can_answer_for_somebody_else(honest):
     """A node answers for the users it was asked for, though others are in the round too."""
-    mine, others = alone(honest, 1), alone(honest, 2)
+    mine = alone(honest, 1)
+    others = alone(honest, 2)
     forged = Reply(mine.users, ROUND, others.columns())
     assert judge(forged, reply(others, ROUND)) == ([4], {"unknown user": 1})
 
@@ -160,7 +171,13 @@ def test_a_thousand_hostile_updates_change_nothing(name, training):
         hostile = HostileEngine(engine, world.n_items, exchange_of(name), 60, 40, attacking)
         states, tallies = play(name, world, hostile)
         refused = sum((t.refused for t in tallies), Counter())
-        return states, hostile.sent, refused, sum(t.accepted for t in tallies), sum(len(t.users) for t in tallies)
+        return (
+            states,
+            hostile.sent,
+            refused,
+            sum(t.accepted for t in tallies),
+            sum(len(t.users) for t in tallies),
+        )
 
     states, sent, refused, accepted, asked = run(True, 3)
     without, _, none, as_many, _ = run(False, 1)
@@ -176,8 +193,12 @@ def test_a_thousand_hostile_updates_change_nothing(name, training):
 class Silent:
     """An engine whose nodes do not answer in some rounds."""
 
-    def __init__(self, world: World, training: Training, target: Exchange, rounds: set[int]) -> None:
-        self.engine, self.target, self.rounds = LocalEngine.over(world, training, 1), target, rounds
+    def __init__(
+        self, world: World, training: Training, target: Exchange, rounds: set[int]
+    ) -> None:
+        self.engine = LocalEngine.over(world, training, 1)
+        self.target = target
+        self.rounds = rounds
 
     def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
         return self.engine.gather(make)
@@ -199,7 +220,9 @@ class Hearing(Watch):
 def test_a_round_in_which_everybody_is_refused_changes_nothing_and_says_so(name, training):
     world = world_for(name, training, rounds=3)
     heard = Hearing()
-    hostile = HostileEngine(LocalEngine.over(world, training, 1), world.n_items, exchange_of(name), liars=10_000)
+    hostile = HostileEngine(
+        LocalEngine.over(world, training, 1), world.n_items, exchange_of(name), liars=10_000
+    )
     states, tallies = play(name, world, hostile, watch=heard)
     assert {sha256(state) for state in states} == {sha256(states[0])}
     assert [t.accepted for t in tallies] == [0, 0, 0]
@@ -214,14 +237,20 @@ def test_rounds_in_which_nobody_answers_change_nothing_and_are_said(name, traini
     """The first of several in a row; and again after a round that went well."""
     world = world_for(name, training, rounds=5, rounds_an_epoch=1)
     heard = Hearing()
-    states, tallies = play(name, world, Silent(world, training, exchange_of(name), {0, 1, 3}), watch=heard)
+    states, tallies = play(
+        name, world, Silent(world, training, exchange_of(name), {0, 1, 3}), watch=heard
+    )
     marks = [sha256(state) for state in states]
     assert marks[0] == marks[1] == marks[2] != marks[3] == marks[4] != marks[5]
     assert [tally.accepted > 0 for tally in tallies] == [False, False, True, False, True]
-    assert heard.said == [f"round {n}: nobody of the cohort answered; the model stays as it was" for n in (1, 4)]
+    assert heard.said == [
+        f"round {n}: nobody of the cohort answered; the model stays as it was" for n in (1, 4)
+    ]
 
 
-RUNS_AWAY: dict[str, dict[str, float]] = {name: {"start_scale": 1e-6, "reg": 1e-12} for name in ("fcf", "fedmvmf")}
+RUNS_AWAY: dict[str, dict[str, float]] = {
+    name: {"start_scale": 1e-6, "reg": 1e-12} for name in ("fcf", "fedmvmf")
+}
 """Where devices take no steps of a size: vectors that are solved for against next to nothing become huge."""
 
 
@@ -240,10 +269,14 @@ def test_devices_whose_training_runs_away_are_refused(name, training):
 @pytest.mark.parametrize("name", ON_KERNELS)
 def test_everybody_asked_is_accepted_dropped_or_refused(name, training):
     world = world_for(name, training, rounds=4, drop_out=0.4, **MANY)
-    hostile = HostileEngine(LocalEngine.over(world, training, 1), world.n_items, exchange_of(name), liars=7)
+    hostile = HostileEngine(
+        LocalEngine.over(world, training, 1), world.n_items, exchange_of(name), liars=7
+    )
     _, tallies = play(name, world, hostile)
     for tally in tallies:
         assert tally.dropped > 0
         assert sum(tally.refused.values()) == 7
-        forged = sum(tally.refused[fault] for fault in ("unknown user", "duplicate user"))  # who sent them is silent
+        forged = sum(
+            tally.refused[fault] for fault in ("unknown user", "duplicate user")
+        )  # who sent them is silent
         assert len(tally.users) == tally.accepted + tally.dropped + 7 - forged

@@ -44,7 +44,8 @@ named = st.dictionaries(st.sampled_from(NAMES), some_arrays)
 def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
     """Names, types, shapes and bytes, NaN included."""
     return one.keys() == other.keys() and all(
-        (a.dtype, a.shape, a.tobytes()) == (other[name].dtype, other[name].shape, other[name].tobytes())
+        (a.dtype, a.shape, a.tobytes())
+        == (other[name].dtype, other[name].shape, other[name].tobytes())
         for name, a in one.items()
     )
 
@@ -104,14 +105,17 @@ def exchanges() -> list[tuple[str, Exchange]]:
     return found
 
 
-@pytest.mark.parametrize(("name", "exchange"), exchanges(), ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(
+    ("name", "exchange"), exchanges(), ids=lambda v: v if isinstance(v, str) else ""
+)
 def test_sizes_equal_what_the_encoder_makes(name, exchange):
     """For every user of a real cohort, alone on its node: down and up."""
     training = histories(1)
     world = world_for(name, training)
     federation = registry.algorithm(name).train
     assert isinstance(federation, Federation)
-    cohort, node = np.array([0, 3, 4, 11], np.int32), Histories(np.arange(12, dtype=np.int32), training)
+    cohort = np.array([0, 3, 4, 11], np.int32)
+    node = Histories(np.arange(12, dtype=np.int32), training)
     kept = {key: rows[cohort] for key, rows in federation.devices(world, node).items()}
     message = replace(exchange.ask(world, federation.start(world), cohort, 2), kept=kept)
     updates = Updates(**answer(world, exchange, message, node)[0])
@@ -120,19 +124,36 @@ def test_sizes_equal_what_the_encoder_makes(name, exchange):
     assert reply_sizes(updates).tolist() == up
     for k in range(4):
         one = message.to(np.array([k]))
-        assert message_size(message) == message_size(one) == len(encode(2, {"users": one.users, **one.own}, one.common))
+        assert (
+            message_size(message)
+            == message_size(one)
+            == len(encode(2, {"users": one.users, **one.own}, one.common))
+        )
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.integers(0, 6), st.integers(0, 4), st.integers(0, 4), st.integers(0, 4), st.integers(0, 2**32 - 1))
+@given(
+    st.integers(0, 6),
+    st.integers(0, 4),
+    st.integers(0, 4),
+    st.integers(0, 4),
+    st.integers(0, 2**32 - 1),
+)
 def test_sizes_of_any_widths_equal_what_the_encoder_makes(n, item_width, user_width, dense, seed):
     counts = np.random.default_rng(seed).integers(0, 5, n)
     rows = int(counts.sum())
     updates = Updates(
-        np.arange(n, dtype=np.int32), np.ones(n, np.int64), np.cumsum([0, *counts]).astype(np.int64), np.zeros(rows, np.int32),
-        np.ones((rows, item_width), np.int32), np.ones((n, user_width), np.int32), np.ones((n, dense), np.int32),
-    )  # fmt: skip
-    assert reply_sizes(updates).tolist() == [len(encode(0, updates.take(np.array([k])).columns())) for k in range(n)]
+        np.arange(n, dtype=np.int32),
+        np.ones(n, np.int64),
+        np.cumsum([0, *counts]).astype(np.int64),
+        np.zeros(rows, np.int32),
+        np.ones((rows, item_width), np.int32),
+        np.ones((n, user_width), np.int32),
+        np.ones((n, dense), np.int32),
+    )
+    assert reply_sizes(updates).tolist() == [
+        len(encode(0, updates.take(np.array([k])).columns())) for k in range(n)
+    ]
 
 
 # Hostile bytes.
@@ -166,9 +187,9 @@ headers = st.lists(
     max_size=4,
 )
 known_headers = st.lists(
-    st.tuples(st.sampled_from([*range(7), *range(64, 71)]), st.integers(0, 5), st.lists(sides, max_size=3)).map(
-        lambda e: ENTRY.pack(e[0], e[1], len(e[2])) + struct.pack(f"<{len(e[2])}I", *e[2])
-    ),
+    st.tuples(
+        st.sampled_from([*range(7), *range(64, 71)]), st.integers(0, 5), st.lists(sides, max_size=3)
+    ).map(lambda e: ENTRY.pack(e[0], e[1], len(e[2])) + struct.pack(f"<{len(e[2])}I", *e[2])),
     min_size=1,
     max_size=3,
 )
@@ -190,7 +211,9 @@ def real_message() -> bytes:
     world = world_for("fedavg", training)
     federation = registry.algorithm("fedavg").train
     assert isinstance(federation, Federation)
-    message = federation.exchanges[0].ask(world, federation.start(world), np.array([0, 3, 4], np.int32), 2)
+    message = federation.exchanges[0].ask(
+        world, federation.start(world), np.array([0, 3, 4], np.int32), 2
+    )
     return encode(2, {"users": message.users, **message.own}, message.common)
 
 
@@ -218,7 +241,9 @@ def test_a_name_twice_is_no_message():
     entry = ENTRY.pack(0, 0, 1) + struct.pack("<I", 1)
     values = bytes(8 + 8)  # the header is 24 bytes long, and arrays begin at multiples of eight
     assert not judged(HEAD.pack(MAGIC, 0, 0, 2) + entry * 2 + values)
-    assert judged(HEAD.pack(MAGIC, 0, 0, 2) + entry + ENTRY.pack(COMMON, 0, 1) + struct.pack("<I", 1) + values)
+    assert judged(
+        HEAD.pack(MAGIC, 0, 0, 2) + entry + ENTRY.pack(COMMON, 0, 1) + struct.pack("<I", 1) + values
+    )
 
 
 def test_reading_takes_no_memory_to_speak_of():
@@ -246,7 +271,9 @@ def expected() -> tuple[Message, Expected, Updates]:
     cohort = np.array([0, 3, 4], np.int32)
     state = federation.start(world)
     message = federation.exchanges[0].ask(world, state, cohort, 2)
-    honest = federation.exchanges[0].answer(world, message, Histories(np.arange(12, dtype=np.int32), training))
+    honest = federation.exchanges[0].answer(
+        world, message, Histories(np.arange(12, dtype=np.int32), training)
+    )
     return message, Expected.of(message, federation.exchanges[0].sizes(world, state)), honest
 
 
@@ -290,13 +317,22 @@ def test_no_array_in_place_of_another_gets_the_server_into_trouble(name, array):
 def test_a_number_in_place_of_an_array_is_refused(name):
     """The format can say zero dimensions."""
     alone = np.array(3, HONEST.columns()[name].dtype)
-    updates, refused = validate([read_reply(ASKED, encode(2, HONEST.columns() | {name: alone}))], EXPECTED)
+    updates, refused = validate(
+        [read_reply(ASKED, encode(2, HONEST.columns() | {name: alone}))], EXPECTED
+    )
     assert (len(updates), dict(refused)) == (0, {"wrong shape": 3})
 
 
 # Offsets say where kernels read: those that lie are tried in a process of their own, for a mistake there ends it.
 
-AROUND = ([2**63 - 1, -(2**63)], [2**63 - 1, -2], [2**63 - 1, -(2**61)], [2**62, -(2**62)], [1, -1], [2**40, 2**41])
+AROUND = (
+    [2**63 - 1, -(2**63)],
+    [2**63 - 1, -2],
+    [2**63 - 1, -(2**61)],
+    [2**62, -(2**62)],
+    [1, -1],
+    [2**40, 2**41],
+)
 """With some of these each step is ahead by 64-bit arithmetic, once around the circle."""
 
 
@@ -311,7 +347,9 @@ def try_offsets() -> None:
             [read_reply(ASKED, encode(2, replace(HONEST, offsets=offsets).columns()))], EXPECTED
         )
         if (len(updates), dict(refused)) != (0, {"wrong shape": 3}):
-            sys.exit(f"{offsets.tolist()}: {updates.users.tolist()} accepted, refused {dict(refused)}")
+            sys.exit(
+                f"{offsets.tolist()}: {updates.users.tolist()} accepted, refused {dict(refused)}"
+            )
 
 
 def test_offsets_that_lie_are_refused_before_anything_reads_by_them():

@@ -12,7 +12,9 @@ entries = st.integers(-LARGEST, LARGEST) | st.integers(-3, 3)
 
 
 @st.composite
-def updates(draw: st.DrawFn, n_items: int = 9, width: int = 2, dense: int = 3, most: int = 6) -> Updates:
+def updates(
+    draw: st.DrawFn, n_items: int = 9, width: int = 2, dense: int = 3, most: int = 6
+) -> Updates:
     """Updates that may be aggregated."""
     n = draw(st.integers(0, most))
     lists = [sorted(draw(st.sets(st.integers(0, n_items - 1)))) for _ in range(n)]

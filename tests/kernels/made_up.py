@@ -45,7 +45,9 @@ class Crowd:
 def crowd(seed: int, n_users: int = 9, n_items: int = 14) -> Crowd:
     """Random histories; the last user has done everything, the one before nothing."""
     rng = np.random.default_rng(seed)
-    some = [rng.permutation(n_items)[: rng.integers(1, n_items)].tolist() for _ in range(n_users - 2)]
+    some = [
+        rng.permutation(n_items)[: rng.integers(1, n_items)].tolist() for _ in range(n_users - 2)
+    ]
     return Crowd.of([sorted(h) for h in some] + [[], list(range(n_items))], n_items)
 
 

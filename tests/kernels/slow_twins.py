@@ -42,7 +42,11 @@ def bpr(pairs, seen, P, Q, b, rate, reg_user, reg_positive, reg_negative, reg_bi
             continue
         j = free[number_below(splitmix64(key, 2 * t + 1), len(free))]
         g = 1 - sigmoid(P[u] @ (Q[i] - Q[j]) + b[i] - b[j])
-        p, qi, qj, bi, bj = P[u].copy(), Q[i].copy(), Q[j].copy(), b[i], b[j]
+        p = P[u].copy()
+        qi = Q[i].copy()
+        qj = Q[j].copy()
+        bi = b[i]
+        bj = b[j]
         P[u] = p + rate * (g * (qi - qj) - reg_user * p)
         Q[i] = qi + rate * (g * p - reg_positive * qi)
         Q[j] = qj + rate * (-g * p - reg_negative * qj)
@@ -52,7 +56,9 @@ def bpr(pairs, seen, P, Q, b, rate, reg_user, reg_positive, reg_negative, reg_bi
 
 
 def gmf_step(P, Q, h, b, u, i, slope, rate, reg):
-    p, q, w = P[u].copy(), Q[i].copy(), h.copy()
+    p = P[u].copy()
+    q = Q[i].copy()
+    w = h.copy()
     P[u] = p - rate * (slope * w * q + reg * p)
     Q[i] = q - rate * (slope * w * p + reg * q)
     h[:] = w - rate * slope * p * q
@@ -88,7 +94,11 @@ def als_rows(histories, Y, alpha, reg):
     Y = Y.astype(float)
     solved = []
     for history in histories:
-        c, r = np.ones(len(Y)), np.zeros(len(Y))
-        c[history], r[history] = 1 + alpha, 1
-        solved.append(np.linalg.solve(Y.T @ (c[:, None] * Y) + reg * np.eye(Y.shape[1]), Y.T @ (c * r)))
+        c = np.ones(len(Y))
+        r = np.zeros(len(Y))
+        c[history] = 1 + alpha
+        r[history] = 1
+        solved.append(
+            np.linalg.solve(Y.T @ (c[:, None] * Y) + reg * np.eye(Y.shape[1]), Y.T @ (c * r))
+        )
     return np.array(solved)

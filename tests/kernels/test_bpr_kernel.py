@@ -14,10 +14,22 @@ KEY = 0xFEDCBA9876543210
 
 def train(people: Crowd, P, Q, b, regs=(0.02, 0.03, 0.04, 0.05), n=400, key=KEY):
     """The kernel on copies, with the inputs read-only."""
-    P, Q, b = P.copy(), Q.copy(), b.copy()
+    P = P.copy()
+    Q = Q.copy()
+    b = b.copy()
     kernel = kernels.load("bpr")
     kernel.train_triples(
-        people.users, people.items, people.offsets, people.items, P, Q, b, 0.05, *regs, np.uint64(key), n
+        people.users,
+        people.items,
+        people.offsets,
+        people.items,
+        P,
+        Q,
+        b,
+        0.05,
+        *regs,
+        np.uint64(key),
+        n,
     )
     return P, Q, b
 
@@ -26,7 +38,9 @@ def train(people: Crowd, P, Q, b, regs=(0.02, 0.03, 0.04, 0.05), n=400, key=KEY)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_equals_the_slow_twin(d, seed):
     people = crowd(seed)
-    P, Q, b = rows(seed, 9, d), rows(seed, 14, d), rows(seed, 14, 1)[:, 0].copy()
+    P = rows(seed, 9, d)
+    Q = rows(seed, 14, d)
+    b = rows(seed, 14, 1)[:, 0].copy()
     expected = bpr(people.pairs, people.seen, P, Q, b, 0.05, 0.02, 0.03, 0.04, 0.05, KEY, 400)
     for found, wanted in zip(train(people, P, Q, b), expected, strict=True):
         np.testing.assert_allclose(found, wanted, atol=1e-5)
@@ -36,7 +50,9 @@ def test_equals_the_slow_twin(d, seed):
 def test_any_number_of_triples_equals_the_slow_twin(n):
     """Triples are drawn in batches: their ends must not show."""
     people = crowd(2)
-    P, Q, b = rows(2, 9, 2), rows(2, 14, 2), np.zeros(14, np.float32)
+    P = rows(2, 9, 2)
+    Q = rows(2, 14, 2)
+    b = np.zeros(14, np.float32)
     expected = bpr(people.pairs, people.seen, P, Q, b, 0.05, 0, 0, 0, 0, KEY, n)
     for found, wanted in zip(train(people, P, Q, b, (0, 0, 0, 0), n), expected, strict=True):
         np.testing.assert_allclose(found, wanted, atol=1e-5)
@@ -46,7 +62,9 @@ def test_any_number_of_triples_equals_the_slow_twin(n):
 def test_every_regulariser_shrinks_its_own_rows(which):
     """With one strong regulariser the twin still agrees, so none is mixed up with another."""
     people = crowd(3)
-    P, Q, b = rows(3, 9, 5), rows(3, 14, 5), rows(3, 14, 1)[:, 0].copy()
+    P = rows(3, 9, 5)
+    Q = rows(3, 14, 5)
+    b = rows(3, 14, 1)[:, 0].copy()
     regs = tuple(0.5 if r == which else 0.0 for r in range(4))
     expected = bpr(people.pairs, people.seen, P, Q, b, 0.05, *regs, KEY, 200)
     for found, wanted in zip(train(people, P, Q, b, regs, 200), expected, strict=True):
@@ -78,9 +96,24 @@ def test_the_key_decides():
 
 def test_parameters_that_may_not_be_written_are_refused():
     people = crowd(7)
-    P, Q, b = rows(7, 9, 4), rows(7, 14, 4), np.zeros(14, np.float32)
+    P = rows(7, 9, 4)
+    Q = rows(7, 14, 4)
+    b = np.zeros(14, np.float32)
     Q.flags.writeable = False
     with pytest.raises(TypeError):
         kernels.load("bpr").train_triples(
-            people.users, people.items, people.offsets, people.items, P, Q, b, 0.1, 0, 0, 0, 0, np.uint64(1), 10
+            people.users,
+            people.items,
+            people.offsets,
+            people.items,
+            P,
+            Q,
+            b,
+            0.1,
+            0,
+            0,
+            0,
+            0,
+            np.uint64(1),
+            10,
         )

@@ -19,7 +19,13 @@ words = st.integers(0, WORD)
 
 def test_random_words_are_the_published_splitmix64():
     """The first outputs of the reference implementation (Vigna's splitmix64.c) for the seed 1234567."""
-    known = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431, 16408922859458223821]
+    known = [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+        4593380528125082431,
+        16408922859458223821,
+    ]
     assert [int(common.random_word(np.uint64(1234567), n)) for n in range(5)] == known
 
 
@@ -32,7 +38,9 @@ def test_random_words_equal_a_walk_along_the_stream(key, n):
 @settings(deadline=None, max_examples=100)
 @given(words, st.integers(0, 2**62))
 def test_far_random_words_can_be_had_at_once(key, n):
-    assert int(common.random_word(np.uint64(key), n)) == streams.mix((key + (n + 1) * streams.GOLDEN) & WORD)
+    assert int(common.random_word(np.uint64(key), n)) == streams.mix(
+        (key + (n + 1) * streams.GOLDEN) & WORD
+    )
 
 
 @settings(deadline=None, max_examples=100)
@@ -56,12 +64,18 @@ def test_numbers_below_a_limit_are_uniform():
 
 
 @settings(deadline=None, max_examples=150)
-@given(st.integers(1, 30).flatmap(lambda n: st.tuples(st.just(n), st.sets(st.integers(0, n - 1)))), st.integers(0, 3))
+@given(
+    st.integers(1, 30).flatmap(lambda n: st.tuples(st.just(n), st.sets(st.integers(0, n - 1)))),
+    st.integers(0, 3),
+)
 def test_nth_unseen_equals_a_slow_loop(case, before):
     """The user's items lie in the middle of a longer array."""
     n_items, seen = case
     items = np.array([0] * before + sorted(seen) + [0, 0], np.int32)
-    found = [int(common.nth_unseen(items, before, before + len(seen), rank)) for rank in range(n_items - len(seen))]
+    found = [
+        int(common.nth_unseen(items, before, before + len(seen), rank))
+        for rank in range(n_items - len(seen))
+    ]
     assert found == unseen(seen, n_items)
 
 

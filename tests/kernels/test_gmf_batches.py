@@ -32,7 +32,8 @@ class Cohort:
         training = histories(seed, rated=rated)
         users = np.arange(training.n_users, dtype=np.int32)
         world = world_for("fedavg", training, seed, local_epochs=epochs)
-        self.rated, self.n = rated, len(users)
+        self.rated = rated
+        self.n = len(users)
         self.samples = draw(world, users, 0, Histories(users, training))
         output = np.random.default_rng(seed).normal(1, 0.3, d)
         self.given = Parameters(
@@ -41,7 +42,9 @@ class Cohort:
             locked(np.append(output, 0.2).astype(np.float32)),
         )
 
-    def train(self, batch_size: int, by_adam: bool, family=None, cuts=None, rate=0.02, reg=0.02) -> Changes:
+    def train(
+        self, batch_size: int, by_adam: bool, family=None, cuts=None, rate=0.02, reg=0.02
+    ) -> Changes:
         return train(
             self.given,
             self.samples,
@@ -56,7 +59,14 @@ class Cohort:
 
 
 def train(
-    given: Parameters, samples: Samples, rated: bool, rate: float, reg: float, *how, family=None, cuts=None
+    given: Parameters,
+    samples: Samples,
+    rated: bool,
+    rate: float,
+    reg: float,
+    *how,
+    family=None,
+    cuts=None,
 ) -> Changes:
     """Straight through a kernel family or its twin."""
     n, d = given.user_rows.shape
@@ -64,19 +74,37 @@ def train(
     changes = Changes(*(np.full(shape, 123_456_789, np.int32) for shape in shapes))
     for first, last in pairwise(cuts or [0, n]):
         (family or kernels.load("gmf_batches")).train(
-            samples.offsets, samples.items, samples.starts, samples.places, samples.targets,
-            given.user_rows, given.item_rows, given.dense, rated, rate, reg, *how, first, last, *changes,
-        )  # fmt: skip
+            samples.offsets,
+            samples.items,
+            samples.starts,
+            samples.places,
+            samples.targets,
+            given.user_rows,
+            given.item_rows,
+            given.dense,
+            rated,
+            rate,
+            reg,
+            *how,
+            first,
+            last,
+            *changes,
+        )
     return changes
 
 
 def one_person(p, q, dense, places, targets) -> tuple[Parameters, Samples]:
     """Somebody who touches all rows there are."""
-    given = Parameters(np.array([p], np.float32), np.array(q, np.float32), np.array(dense, np.float32))
+    given = Parameters(
+        np.array([p], np.float32), np.array(q, np.float32), np.array(dense, np.float32)
+    )
     samples = Samples(
-        np.array([0, len(q)]), np.arange(len(q), dtype=np.int32), np.array([0, len(places)]),
-        np.array(places, np.int32), np.array(targets, np.float32),
-    )  # fmt: skip
+        np.array([0, len(q)]),
+        np.arange(len(q), dtype=np.int32),
+        np.array([0, len(places)]),
+        np.array(places, np.int32),
+        np.array(targets, np.float32),
+    )
     return given, samples
 
 
@@ -113,14 +141,17 @@ def test_an_item_that_is_twice_in_a_batch_gets_both_gradients_and_moves_once():
     assert not any(c.any() for c in train(*same, False, 0.5, 0.0, 2, True))
     twice = one_person([1], [[0]], [1, 0], [0, 0], [1, 1])
     assert train(*twice, False, 0.5, 0.0, 2, False).item_rows[0, 0] / SCALE == pytest.approx(0.25)
-    assert train(*twice, False, 0.5, 0.0, 2, True).item_rows[0, 0] / SCALE == pytest.approx(0.5, abs=1e-6)
+    assert train(*twice, False, 0.5, 0.0, 2, True).item_rows[0, 0] / SCALE == pytest.approx(
+        0.5, abs=1e-6
+    )
 
 
 def test_a_row_outside_the_batch_rests_while_adams_clock_runs():
     """Row 1 comes first in step 3, with g = 1: m = 0.1, v = 0.001, and what three steps' moments lack is divided out."""
     given, samples = one_person([1], [[0], [0]], [1, 0], [0, 0, 1], [0, 0, -1])
     change = train(given, samples, True, 0.1, 0.0, 1, True).item_rows[:, 0] / SCALE
-    m, v = 0.1 / (1 - 0.9**3), 0.001 / (1 - 0.999**3)
+    m = 0.1 / (1 - 0.9**3)
+    v = 0.001 / (1 - 0.999**3)
     assert change.tolist() == pytest.approx([0, -0.1 * m / np.sqrt(v)], abs=1e-6)
 
 
@@ -149,31 +180,39 @@ def by_torch(cohort: Cohort, batch_size: int, by_adam: bool, rate: float = 0.02,
             self.output.load_state_dict({"weight": dense[None, :-1], "bias": dense[-1:]})
 
         def loss(self, places, targets):
-            p, q = self.user(torch.zeros_like(places)), self.items(places)
+            p = self.user(torch.zeros_like(places))
+            q = self.items(places)
             y = self.output(p * q)[:, 0]
             loss = (
-                torch.nn.BCEWithLogitsLoss(reduction="none") if not cohort.rated else torch.nn.MSELoss(reduction="none")
+                torch.nn.BCEWithLogitsLoss(reduction="none")
+                if not cohort.rated
+                else torch.nn.MSELoss(reduction="none")
             )
             fit = loss(y, targets) * (0.5 if cohort.rated else 1)
             return (fit + reg / 2 * ((p**2).sum(1) + (q**2).sum(1))).mean()
 
-    samples, given, found = cohort.samples, cohort.given, ([], [], [])
+    samples = cohort.samples
+    given = cohort.given
+    found = ([], [], [])
     for k in range(cohort.n):
         touched = given.item_rows[samples.items[samples.offsets[k] : samples.offsets[k + 1]]]
         device = Device(given.user_rows[k], touched, given.dense)
         rows = [device.user.weight, device.items.weight]
         optimisers = [torch.optim.SGD(device.parameters(), rate)]
         if by_adam:
-            optimisers = [torch.optim.SparseAdam(rows, rate), torch.optim.Adam(device.output.parameters(), rate)]
+            optimisers = [
+                torch.optim.SparseAdam(rows, rate),
+                torch.optim.Adam(device.output.parameters(), rate),
+            ]
         mine = slice(samples.starts[k], samples.starts[k + 1])
-        places, targets = (
-            torch.tensor(samples.places[mine].astype(int)),
-            torch.tensor(samples.targets[mine].astype(float)),
-        )
+        places = torch.tensor(samples.places[mine].astype(int))
+        targets = torch.tensor(samples.targets[mine].astype(float))
         for t, batch in enumerate(torch.arange(len(places)).split(min(batch_size, 10**6)), 1):
             if not len(batch):
                 continue
-            if by_adam:  # SparseAdam adds its epsilon before it corrects for the start at zero, Adam after
+            if (
+                by_adam
+            ):  # SparseAdam adds its epsilon before it corrects for the start at zero, Adam after
                 optimisers[0].param_groups[0]["eps"] = 1e-8 * (1 - 0.999**t) ** 0.5
             device.zero_grad()
             device.loss(places[batch], targets[batch]).backward()
@@ -218,7 +257,9 @@ def test_equals_the_slow_twin(d, batch_size, by_adam, rated):
 def test_batches_of_one_with_sgd_are_what_the_kernel_for_single_samples_does(d, rated):
     """Within a unit of the fixed point, which is 1e-6; so is the twin."""
     cohort = Cohort(d + 1, d, rated, epochs=1)
-    single = train(cohort.given, cohort.samples, rated, 0.02, 0.02, family=kernels.load("gmf_users"))
+    single = train(
+        cohort.given, cohort.samples, rated, 0.02, 0.02, family=kernels.load("gmf_users")
+    )
     twin = train(cohort.given, cohort.samples, rated, 0.02, 0.02, family=slow_single_samples)
     for one, other, third in zip(cohort.train(1, False), single, twin, strict=True):
         assert np.abs(one - other).max() <= 1
@@ -232,7 +273,9 @@ def test_batches_of_one_with_sgd_are_what_the_kernel_for_single_samples_does(d, 
 @pytest.mark.parametrize("cuts", [[*range(13)], [0, 5, 12], [0, 7, 7, 12]])
 def test_how_users_are_cut_into_ranges_changes_nothing(cuts, by_adam):
     cohort = Cohort(3)
-    for found, expected in zip(cohort.train(4, by_adam, cuts=cuts), cohort.train(4, by_adam), strict=True):
+    for found, expected in zip(
+        cohort.train(4, by_adam, cuts=cuts), cohort.train(4, by_adam), strict=True
+    ):
         np.testing.assert_array_equal(found, expected)
 
 
@@ -240,8 +283,12 @@ def test_how_users_are_cut_into_ranges_changes_nothing(cuts, by_adam):
 @given(st.integers(0, 10**6), st.booleans())
 def test_the_order_within_a_batch_does_not_matter(seed, rated):
     rng = np.random.default_rng(seed)
-    places, targets, order = rng.integers(0, 4, 9), rng.integers(0, 2, 9), rng.permutation(9)
-    p, q, dense = rng.normal(0, 0.5, 3), rng.normal(0, 0.5, (4, 3)), rng.normal(0, 0.5, 4)
+    places = rng.integers(0, 4, 9)
+    targets = rng.integers(0, 2, 9)
+    order = rng.permutation(9)
+    p = rng.normal(0, 0.5, 3)
+    q = rng.normal(0, 0.5, (4, 3))
+    dense = rng.normal(0, 0.5, 4)
     one, other = (
         train(*one_person(p, q, dense, places[which], targets[which]), rated, 0.02, 0.1, 9, False)
         for which in (np.arange(9), order)
@@ -260,7 +307,8 @@ def test_a_user_without_samples_changes_nothing(by_adam):
 
 
 def test_training_that_runs_away_is_marked_and_leaves_others_alone():
-    cohort, usual = Cohort(5, rated=True), Cohort(5, rated=True).train(2, False)
+    cohort = Cohort(5, rated=True)
+    usual = Cohort(5, rated=True).train(2, False)
     wild = cohort.given.user_rows.copy()
     wild[0] = 1e30
     cohort.given = Parameters(wild, cohort.given.item_rows, cohort.given.dense)
@@ -285,6 +333,10 @@ def test_training_that_runs_away_is_marked_and_leaves_others_alone():
 def test_the_learner_takes_the_quickest_kernel_that_will_do(changes, family, how):
     cohort = Cohort(6)
     world = world_for("fedavg", histories(6), learning_rate=0.03, reg=0.01, **changes)
-    expected = train(cohort.given, cohort.samples, False, 0.03, 0.01, *how, family=kernels.load(family))
-    for found, wanted in zip(gmf.train(world, cohort.given, cohort.samples, False), expected, strict=True):
+    expected = train(
+        cohort.given, cohort.samples, False, 0.03, 0.01, *how, family=kernels.load(family)
+    )
+    for found, wanted in zip(
+        gmf.train(world, cohort.given, cohort.samples, False), expected, strict=True
+    ):
         np.testing.assert_array_equal(found, wanted)

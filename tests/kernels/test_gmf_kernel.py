@@ -24,7 +24,16 @@ def shuffled(people: Crowd, seed: int) -> np.ndarray:
 def train_implicit(people: Crowd, order, before, negatives=3, rate=0.05, reg=0.02):
     after = tuple(a.copy() for a in before)
     kernels.load("gmf").train_implicit(
-        order, people.users, people.items, people.offsets, people.items, *after, negatives, rate, reg, np.uint64(KEY)
+        order,
+        people.users,
+        people.items,
+        people.offsets,
+        people.items,
+        *after,
+        negatives,
+        rate,
+        reg,
+        np.uint64(KEY),
     )
     return after
 
@@ -34,29 +43,40 @@ def train_implicit(people: Crowd, order, before, negatives=3, rate=0.05, reg=0.0
 def test_choices_equal_the_slow_twin(d, negatives):
     people = crowd(d, n_users=30)  # more positives than one batch of draws
     assert len(people.items) > 128
-    before, order = parameters(d, d, n_users=30), shuffled(people, d)
-    expected = gmf_implicit(order.tolist(), people.pairs, people.seen, *before, negatives, 0.05, 0.02, KEY)
-    for found, wanted in zip(train_implicit(people, order, before, negatives), expected, strict=True):
+    before = parameters(d, d, n_users=30)
+    order = shuffled(people, d)
+    expected = gmf_implicit(
+        order.tolist(), people.pairs, people.seen, *before, negatives, 0.05, 0.02, KEY
+    )
+    for found, wanted in zip(
+        train_implicit(people, order, before, negatives), expected, strict=True
+    ):
         np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
 @pytest.mark.parametrize("d", [1, 3, 4, 9])
 def test_ratings_equal_the_slow_twin(d):
     people = crowd(d, n_users=20)
-    before, order = parameters(d, d, n_users=20), shuffled(people, d)
+    before = parameters(d, d, n_users=20)
+    order = shuffled(people, d)
     ratings = locked(np.random.default_rng(d).uniform(1, 5, len(people.items)).astype(np.float32))
     expected = gmf_explicit(order.tolist(), people.pairs, ratings.tolist(), *before, 0.03, 0.02)
     found = tuple(a.copy() for a in before)
-    kernels.load("gmf").train_explicit(order, people.users, people.items, ratings, *found, 0.03, 0.02)
+    kernels.load("gmf").train_explicit(
+        order, people.users, people.items, ratings, *found, 0.03, 0.02
+    )
     for one, wanted in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, wanted, atol=1e-5)
 
 
 def test_people_who_have_everything_train_on_their_positives_alone():
     people = Crowd.of([list(range(6))] * 3, 6)
-    before, order = parameters(1, 4, 3, 6), shuffled(people, 1)
+    before = parameters(1, 4, 3, 6)
+    order = shuffled(people, 1)
     expected = gmf_implicit(order.tolist(), people.pairs, people.seen, *before, 0, 0.05, 0.02, KEY)
-    for found, wanted in zip(train_implicit(people, order, before, negatives=5), expected, strict=True):
+    for found, wanted in zip(
+        train_implicit(people, order, before, negatives=5), expected, strict=True
+    ):
         np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
@@ -70,6 +90,9 @@ def test_only_the_listed_interactions_are_visited():
 
 
 def test_an_empty_order_changes_nothing():
-    people, before = crowd(3), parameters(3, 4)
-    for found, wanted in zip(train_implicit(people, np.zeros(0, np.int64), before), before, strict=True):
+    people = crowd(3)
+    before = parameters(3, 4)
+    for found, wanted in zip(
+        train_implicit(people, np.zeros(0, np.int64), before), before, strict=True
+    ):
         np.testing.assert_array_equal(found, wanted)

@@ -15,13 +15,27 @@ from coterie.errors import ConfigError
 from coterie.types import SCALE
 
 
-def train(given: Parameters, samples, rated: bool, rate: float, reg: float, batch_size: int) -> Changes:
+def train(
+    given: Parameters, samples, rated: bool, rate: float, reg: float, batch_size: int
+) -> Changes:
     changes = Changes.room_for(given, samples)
     kernels.load("gmf_moments").train(
-        samples.offsets, samples.items, samples.starts, samples.places, samples.targets,
-        given.user_rows, given.item_rows, given.dense, rated, rate, reg, batch_size,
-        0, len(given.user_rows), *changes,
-    )  # fmt: skip
+        samples.offsets,
+        samples.items,
+        samples.starts,
+        samples.places,
+        samples.targets,
+        given.user_rows,
+        given.item_rows,
+        given.dense,
+        rated,
+        rate,
+        reg,
+        batch_size,
+        0,
+        len(given.user_rows),
+        *changes,
+    )
     return changes
 
 
@@ -39,8 +53,14 @@ def test_without_memory_it_is_the_adam_that_begins_anew(batch_size, rated):
 def test_rounds_of_one_step_are_pytorchs_adam(seed):
     """One person, all items in every batch: the moments that come back go out again, and nothing is lost on the way."""
     torch = pytest.importorskip("torch")
-    rng, rate, reg, d, n_items = np.random.default_rng(seed), 0.05, 0.03, 3, 4
-    p, q, h = rng.normal(size=d), rng.normal(size=(n_items, d)), rng.normal(size=d + 1)
+    rng = np.random.default_rng(seed)
+    rate = 0.05
+    reg = 0.03
+    d = 3
+    n_items = 4
+    p = rng.normal(size=d)
+    q = rng.normal(size=(n_items, d))
+    h = rng.normal(size=d + 1)
     targets = rng.integers(0, 2, n_items).astype(float)
     start, samples = one_person(p, q, h, range(n_items), targets)
     now = start.with_moments()
@@ -55,7 +75,9 @@ def test_rounds_of_one_step_are_pytorchs_adam(seed):
         )
         optimiser.zero_grad()
         y = (Q * (P * H[:-1])).sum(1) + H[-1]
-        loss = torch.nn.functional.binary_cross_entropy_with_logits(y, torch.tensor(targets, dtype=torch.float32))
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(
+            y, torch.tensor(targets, dtype=torch.float32)
+        )
         loss = loss + reg / 2 * (P.square().sum() + Q.square().sum() / n_items)
         loss.backward()
         optimiser.step()
@@ -67,7 +89,8 @@ def test_rounds_of_one_step_are_pytorchs_adam(seed):
 
 
 @pytest.mark.parametrize(
-    ("mean", "root", "age"), [(0.0, -1e-6, 0.0), (0.01, 0.0, 0.01), (1e-5, 1e-7, 0.5), (-3.0, 0.001, 1.0)]
+    ("mean", "root", "age"),
+    [(0.0, -1e-6, 0.0), (0.01, 0.0, 0.01), (1e-5, 1e-7, 0.5), (-3.0, 0.001, 1.0)],
 )
 def test_what_rounding_did_to_moments_makes_no_giant_steps(mean, root, age):
     """A mean without a square would be divided by nothing; whatever gradients were, Adam never steps further than 7.3 rates."""
@@ -95,8 +118,15 @@ def test_moments_are_averaged_like_what_they_belong_to():
     """Two people, one item each: a device's own moments, each by its share of the samples."""
     training = histories(0, n_users=6)
     states, _ = play_locally(
-        "fedavg", training, rounds=2, participation=1.0, optimizer="adam", batch_size=4, moments="averaged", average="touched"
-    )  # fmt: skip
+        "fedavg",
+        training,
+        rounds=2,
+        participation=1.0,
+        optimizer="adam",
+        batch_size=4,
+        moments="averaged",
+        average="touched",
+    )
     first = states[1]
     d = first.item_rows.shape[1] // 3
     assert first.item_rows.shape[1] == 3 * d + 1 == 16
@@ -107,8 +137,15 @@ def test_moments_are_averaged_like_what_they_belong_to():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"optimizer": "sgd"}, {"optimizer": "adam", "model": "neumf"}, {"optimizer": "adam", "device": "cuda"}]
+    "wrong",
+    [
+        {"optimizer": "sgd"},
+        {"optimizer": "adam", "model": "neumf"},
+        {"optimizer": "adam", "device": "cuda"},
+    ],
 )
 def test_moments_that_nobody_has_are_refused(wrong):
-    with pytest.raises(ConfigError, match="moments=averaged is for optimizer=adam, model=gmf and device=cpu"):
+    with pytest.raises(
+        ConfigError, match="moments=averaged is for optimizer=adam, model=gmf and device=cpu"
+    ):
         algorithm("fedavg").settings.of({"moments": "averaged"} | wrong)

@@ -33,29 +33,50 @@ class Cohort:
         self.starts = locked(np.cumsum([0, *counts]).astype(np.int64))
         drawn = [rng.integers(0, max(len(t), 1), c) for t, c in zip(touched, counts, strict=True)]
         self.places = locked(np.concatenate(drawn).astype(np.int32))
-        targets = rng.integers(1, 6, len(self.places)) if rated else rng.integers(0, 2, len(self.places))
+        targets = (
+            rng.integers(1, 6, len(self.places)) if rated else rng.integers(0, 2, len(self.places))
+        )
         self.targets = locked(targets.astype(np.float32))
-        self.user_rows, self.item_rows = locked(rows(seed, n, d)), locked(rows(seed + 1, N_ITEMS, d))
+        self.user_rows = locked(rows(seed, n, d))
+        self.item_rows = locked(rows(seed + 1, N_ITEMS, d))
         self.dense = locked(np.append(rng.normal(1, 0.3, d), 0.2).astype(np.float32))
 
-    def train(self, cuts: list[int], rate: float = 0.05, reg: float = 0.02) -> tuple[np.ndarray, ...]:
+    def train(
+        self, cuts: list[int], rate: float = 0.05, reg: float = 0.02
+    ) -> tuple[np.ndarray, ...]:
         n, d = self.user_rows.shape
         shapes = (n, d), (len(self.items), d), (n, d + 1)
         changes = tuple(np.full(shape, 123_456_789, np.int32) for shape in shapes)
         for first, last in pairwise(cuts):
             kernels.load("gmf_users").train(
-                self.offsets, self.items, self.starts, self.places, self.targets,
-                self.user_rows, self.item_rows, self.dense, self.rated, rate, reg, first, last, *changes,
-            )  # fmt: skip
+                self.offsets,
+                self.items,
+                self.starts,
+                self.places,
+                self.targets,
+                self.user_rows,
+                self.item_rows,
+                self.dense,
+                self.rated,
+                rate,
+                reg,
+                first,
+                last,
+                *changes,
+            )
         return changes
 
     def slowly(self, rate: float = 0.05, reg: float = 0.02) -> tuple[np.ndarray, ...]:
         """Every user from the start on a copy of everything, in double precision."""
         n, d = self.user_rows.shape
-        users, items, dense = np.zeros((n, d)), np.zeros((len(self.items), d)), np.zeros((n, d + 1))
+        users = np.zeros((n, d))
+        items = np.zeros((len(self.items), d))
+        dense = np.zeros((n, d + 1))
         for k in range(n):
-            P, Q = self.user_rows.astype(float), self.item_rows.astype(float)
-            h, b = self.dense[:d].astype(float), self.dense[d:].astype(float)
+            P = self.user_rows.astype(float)
+            Q = self.item_rows.astype(float)
+            h = self.dense[:d].astype(float)
+            b = self.dense[d:].astype(float)
             mine = self.items[self.offsets[k] : self.offsets[k + 1]]
             for s in range(self.starts[k], self.starts[k + 1]):
                 i = mine[self.places[s]]
@@ -116,7 +137,9 @@ def exact(x: float) -> int:
 
 @settings(deadline=None, max_examples=150)
 @given(
-    st.floats(-9, 9, width=32) | st.floats(-(2.0**-16), 2.0**-16, width=32) | st.floats(-(2.0**107), 2.0**107, width=32)
+    st.floats(-9, 9, width=32)
+    | st.floats(-(2.0**-16), 2.0**-16, width=32)
+    | st.floats(-(2.0**107), 2.0**107, width=32)
 )
 def test_quantising_rounds_to_the_nearest_unit(x):
     assert quantise(np.float32(x)) == exact(x)

@@ -28,7 +28,8 @@ def test_the_first_start_says_that_it_compiles_and_the_second_nothing(tmp_path, 
 
     monkeypatch.setattr(numba.config, "CACHE_DIR", numba.config.CACHE_DIR)
     monkeypatch.setattr(kernels, "cache_folder", lambda: tmp_path)
-    first, second = Listener(), Listener()
+    first = Listener()
+    second = Listener()
     for listener in (first, second):
         monkeypatch.setattr(kernels, "_loaded", {})  # as in a process of its own
         kernels.load("als", listener)

@@ -19,7 +19,15 @@ from coterie import kernels
 from coterie.models.neumf import NeuMF
 from coterie.types import NOT_FINITE, SCALE
 
-TOWERS = [(1, (1,)), (2, (3, 5)), (3, (9,)), (4, (8, 8, 8)), (5, (17, 4)), (10, (32, 16, 8)), (8, (64, 33, 7, 2))]
+TOWERS = [
+    (1, (1,)),
+    (2, (3, 5)),
+    (3, (9,)),
+    (4, (8, 8, 8)),
+    (5, (17, 4)),
+    (10, (32, 16, 8)),
+    (8, (64, 33, 7, 2)),
+]
 each_tower = pytest.mark.parametrize(("d", "layers"), TOWERS, ids=str)
 KEY = 77
 
@@ -40,12 +48,23 @@ class Twin:
     @classmethod
     def of(cls, p, q, dense, sizes) -> Twin:
         """Views of double arrays: what is changed here is changed there."""
-        weights, biases, at, d = [], [], 0, len(p) // 2
+        weights = []
+        biases = []
+        at = 0
+        d = len(p) // 2
         for n, m in pairwise(sizes.tolist()):
             weights.append(dense[at : at + n * m].reshape(m, n))
             biases.append(dense[at + n * m : at + n * m + m])
             at += n * m + m
-        return cls(p, q, weights, biases, dense[at : at + m], dense[at + m : at + m + d], dense[at + m + d :])
+        return cls(
+            p,
+            q,
+            weights,
+            biases,
+            dense[at : at + m],
+            dense[at + m : at + m + d],
+            dense[at + m + d :],
+        )
 
     def predict(self) -> tuple[float, list[np.ndarray]]:
         d = len(self.gmf)
@@ -77,11 +96,20 @@ def twin_step(p, q, dense, sizes, target, squared, rate, reg) -> None:
     dense[:] = dense - rate * by_dense
 
 
-def parameters(seed: int, d: int, layers, n_users: int = 9, n_items: int = 14) -> tuple[np.ndarray, ...]:
+def parameters(
+    seed: int, d: int, layers, n_users: int = 9, n_items: int = 14
+) -> tuple[np.ndarray, ...]:
     """Nothing is zero, biases included."""
     start = NeuMF.start(1, 1, d, layers, seed, 0.1)
-    dense = start.dense + np.random.default_rng(seed).normal(0, 0.1, len(start.dense)).astype(np.float32)
-    return locked(rows(seed, n_users, 2 * d)), locked(rows(seed, n_items, 2 * d)), locked(dense), locked(start.sizes)
+    dense = start.dense + np.random.default_rng(seed).normal(0, 0.1, len(start.dense)).astype(
+        np.float32
+    )
+    return (
+        locked(rows(seed, n_users, 2 * d)),
+        locked(rows(seed, n_items, 2 * d)),
+        locked(dense),
+        locked(start.sizes),
+    )
 
 
 def doubles(*arrays) -> list[np.ndarray]:
@@ -101,7 +129,8 @@ def test_the_gradient_of_the_twin_is_that_of_small_differences(d, layers, square
 
     for part, slopes in zip(parts, gradient, strict=True):
         for f in range(0, len(part), max(1, len(part) // 40)):
-            was, sides = part[f], []
+            was = part[f]
+            sides = []
             for tiny in (1e-6, -1e-6):
                 part[f] = was + tiny
                 sides.append(loss())
@@ -124,7 +153,9 @@ class Cohort:
     def drawn(cls, seed: int, counts: list[int], n_items: int = 14, rated: bool = False) -> Cohort:
         """Users with so many samples each, of items drawn at random."""
         rng = np.random.default_rng(seed)
-        touched, places, targets = [], [], []
+        touched = []
+        places = []
+        targets = []
         for n in counts:
             drawn = rng.integers(0, n_items, n)
             mine, where = np.unique(drawn, return_inverse=True)
@@ -146,17 +177,34 @@ class Cohort:
         return self.items[self.offsets[k] : self.offsets[k + 1]], list(pairs)
 
 
-def train_users(cohort: Cohort, given, rated=False, rate=0.05, reg=0.02, cuts=()) -> tuple[np.ndarray, ...]:
+def train_users(
+    cohort: Cohort, given, rated=False, rate=0.05, reg=0.02, cuts=()
+) -> tuple[np.ndarray, ...]:
     """The changes in fixed point; 'cuts' is where threads would share out the users."""
     users, items, dense, sizes = given
     n, width = users.shape
-    found = tuple(np.full(s, 7, np.int32) for s in ((n, width), (len(cohort.items), width), (n, len(dense))))
+    found = tuple(
+        np.full(s, 7, np.int32) for s in ((n, width), (len(cohort.items), width), (n, len(dense)))
+    )
     bounds = [0, *cuts, n]
     for first, last in pairwise(bounds):
         kernels.load("neumf_users").train(
-            cohort.offsets, cohort.items, cohort.starts, cohort.places, cohort.targets,
-            users, items, dense, sizes, rated, rate, reg, first, last, *found,
-        )  # fmt: skip
+            cohort.offsets,
+            cohort.items,
+            cohort.starts,
+            cohort.places,
+            cohort.targets,
+            users,
+            items,
+            dense,
+            sizes,
+            rated,
+            rate,
+            reg,
+            first,
+            last,
+            *found,
+        )
     return found
 
 
@@ -183,7 +231,8 @@ def agree(found, expected) -> None:
 @pytest.mark.parametrize("rated", [False, True], ids=["choices", "ratings"])
 def test_users_equal_the_slow_twin(d, layers, rated):
     cohort = Cohort.drawn(d, [30, 1, 0, 12], rated=rated)
-    given, rate = parameters(d, d, layers, n_users=4), 0.02 if rated else 0.05
+    given = parameters(d, d, layers, n_users=4)
+    rate = 0.02 if rated else 0.05
     expected = twin_users(cohort, given, rated, rate)
     assert max(np.abs(part).max() for part in expected) > 0.01
     agree(train_users(cohort, given, rated, rate), expected)
@@ -191,19 +240,27 @@ def test_users_equal_the_slow_twin(d, layers, rated):
 
 @settings(deadline=None, max_examples=25)
 @given(
-    st.integers(1, 6), st.lists(st.integers(1, 20), min_size=1, max_size=4),
-    st.lists(st.integers(0, 15), min_size=1, max_size=4), st.booleans(), st.integers(0, 999),
-)  # fmt: skip
+    st.integers(1, 6),
+    st.lists(st.integers(1, 20), min_size=1, max_size=4),
+    st.lists(st.integers(0, 15), min_size=1, max_size=4),
+    st.booleans(),
+    st.integers(0, 999),
+)
 def test_any_tower_and_any_cohort_equal_the_slow_twin(d, layers, counts, rated, seed):
-    cohort, given = Cohort.drawn(seed, counts, rated=rated), parameters(seed, d, layers, n_users=len(counts))
+    cohort = Cohort.drawn(seed, counts, rated=rated)
+    given = parameters(seed, d, layers, n_users=len(counts))
     agree(train_users(cohort, given, rated, 0.01), twin_users(cohort, given, rated, 0.01))
 
 
 def test_users_equal_pytorchs_autograd():
     """An oracle that knows nothing of the twin: modules and optimisers of PyTorch, in double precision."""
     torch = pytest.importorskip("torch")
-    d, layers, rate, reg = 3, (9, 4), 0.05, 0.02
-    cohort, given = Cohort.drawn(5, [25]), parameters(5, d, layers, n_users=1)
+    d = 3
+    layers = (9, 4)
+    rate = 0.05
+    reg = 0.02
+    cohort = Cohort.drawn(5, [25])
+    given = parameters(5, d, layers, n_users=1)
     users, items, dense, sizes = given
     touched, samples = cohort.of(0)
     twin = Twin.of(*doubles(users[0], items[touched[0]], dense), sizes)
@@ -222,19 +279,27 @@ def test_users_equal_pytorchs_autograd():
     for place, target in samples:
         row = q[place]
         y = top(torch.cat([tower(torch.cat([p[d:], row[d:]])), p[:d] * row[:d]]))[0]
-        fit = torch.nn.functional.binary_cross_entropy_with_logits(y, torch.tensor(target, dtype=y.dtype))
+        fit = torch.nn.functional.binary_cross_entropy_with_logits(
+            y, torch.tensor(target, dtype=y.dtype)
+        )
         optimiser.zero_grad()
         (fit + reg / 2 * (p @ p + row @ row)).backward()
         optimiser.step()
-    flat = [part.detach().numpy().ravel() for module in stack for part in (module.weight, module.bias)]
+    flat = [
+        part.detach().numpy().ravel() for module in stack for part in (module.weight, module.bias)
+    ]
     flat += [top.weight.detach().numpy().ravel(), top.bias.detach().numpy()]
     after = p.detach().numpy()[None], q.detach().numpy(), np.concatenate(flat)[None]
-    agree(train_users(cohort, given), [a - b for a, b in zip(after, (users, items[touched], dense), strict=True)])
+    agree(
+        train_users(cohort, given),
+        [a - b for a, b in zip(after, (users, items[touched], dense), strict=True)],
+    )
 
 
 def test_users_do_not_depend_on_who_trains_beside_them():
     """Bit for bit: however threads share them out, and alone."""
-    cohort, given = Cohort.drawn(1, [20, 5, 0, 9, 31]), parameters(1, 5, (17, 4), n_users=5)
+    cohort = Cohort.drawn(1, [20, 5, 0, 9, 31])
+    given = parameters(1, 5, (17, 4), n_users=5)
     whole = train_users(cohort, given)
     for cuts in ([1], [2, 4], [1, 2, 3, 4]):
         for one, other in zip(train_users(cohort, given, cuts=cuts), whole, strict=True):
@@ -244,11 +309,13 @@ def test_users_do_not_depend_on_who_trains_beside_them():
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e30])
 def test_somebody_who_diverges_is_marked_and_leaves_nothing_to_the_next(bad):
     """The same scratch memory serves one user after the other."""
-    cohort, given = Cohort.drawn(2, [8, 20, 8], rated=True), parameters(2, 3, (9, 4), n_users=3)
+    cohort = Cohort.drawn(2, [8, 20, 8], rated=True)
+    given = parameters(2, 3, (9, 4), n_users=3)
     targets = cohort.targets.copy()
     targets[8:28] = bad
     spoilt = Cohort(cohort.offsets, cohort.items, cohort.starts, cohort.places, locked(targets))
-    clean, found = train_users(cohort, given, rated=True), train_users(spoilt, given, rated=True)
+    clean = train_users(cohort, given, rated=True)
+    found = train_users(spoilt, given, rated=True)
     for k in (0, 2):
         np.testing.assert_array_equal(found[0][k], clean[0][k])
         np.testing.assert_array_equal(found[2][k], clean[2][k])
@@ -267,9 +334,19 @@ def train_together(people: Crowd, order, given, ratings=None, negatives=3, rate=
     users, items, dense, sizes = given
     after = users.copy(), items.copy(), dense.copy()
     kernels.load("neumf").train(
-        order, people.users, people.items, np.empty(0, np.float32) if ratings is None else ratings,
-        people.offsets, people.items, *after, sizes, negatives, rate, reg, np.uint64(KEY),
-    )  # fmt: skip
+        order,
+        people.users,
+        people.items,
+        np.empty(0, np.float32) if ratings is None else ratings,
+        people.offsets,
+        people.items,
+        *after,
+        sizes,
+        negatives,
+        rate,
+        reg,
+        np.uint64(KEY),
+    )
     return after
 
 
@@ -289,31 +366,40 @@ def twin_together(people: Crowd, order, given, ratings=None, negatives=3, rate=0
 @each_tower
 @pytest.mark.parametrize("rated", [False, True], ids=["choices", "ratings"])
 def test_all_data_in_one_place_equals_the_slow_twin(d, layers, rated):
-    people, given = crowd(d), parameters(d, d, layers)
+    people = crowd(d)
+    given = parameters(d, d, layers)
     rng = np.random.default_rng(d)
     order = locked(rng.permutation(len(people.items)))
     ratings = locked(rng.uniform(1, 5, len(people.items)).astype(np.float32)) if rated else None
     rate = 0.01 if rated else 0.03
     expected = twin_together(people, order, given, ratings, rate=rate)
-    for found, wanted in zip(train_together(people, order, given, ratings, rate=rate), expected, strict=True):
+    for found, wanted in zip(
+        train_together(people, order, given, ratings, rate=rate), expected, strict=True
+    ):
         np.testing.assert_allclose(found, wanted, atol=5e-5)
 
 
 def test_people_who_have_everything_train_on_their_positives_alone():
-    people, given = Crowd.of([list(range(6))] * 3, 6), parameters(1, 4, (8, 4), 3, 6)
+    people = Crowd.of([list(range(6))] * 3, 6)
+    given = parameters(1, 4, (8, 4), 3, 6)
     order = locked(np.random.default_rng(1).permutation(18))
     expected = twin_together(people, order, given, negatives=0)
-    for found, wanted in zip(train_together(people, order, given, negatives=5), expected, strict=True):
+    for found, wanted in zip(
+        train_together(people, order, given, negatives=5), expected, strict=True
+    ):
         np.testing.assert_allclose(found, wanted, atol=5e-5)
 
 
 def test_only_the_listed_interactions_are_visited():
-    people, given = crowd(2), parameters(2, 4, (8, 4))
+    people = crowd(2)
+    given = parameters(2, 4, (8, 4))
     order = locked(np.flatnonzero(people.users == 0).astype(np.int64))
     users, *_ = train_together(people, order, given)
     assert (users[0] != given[0][0]).any()
     np.testing.assert_array_equal(users[1:], given[0][1:])
-    for found, wanted in zip(train_together(people, np.zeros(0, np.int64), given), given, strict=False):
+    for found, wanted in zip(
+        train_together(people, np.zeros(0, np.int64), given), given, strict=False
+    ):
         np.testing.assert_array_equal(found, wanted)
 
 
@@ -326,7 +412,8 @@ def test_every_parameter_has_a_place_of_its_own(d, layers):
     tower = kernels.load("neumf_users").make_room.py_func
     sizes = np.array([2 * d, *layers])
     n_dense = len(NeuMF.start(1, 1, d, layers, 0, 0.1).dense)
-    rooms, places = np.empty(len(sizes), np.int64), np.full(n_dense, -1, np.int64)
+    rooms = np.empty(len(sizes), np.int64)
+    places = np.full(n_dense, -1, np.int64)
     room = tower(sizes, rooms, places)
     assert ((rooms >= sizes) & (rooms < sizes + 8) & (rooms % 8 == 0)).all()
     assert len(np.unique(places)) == n_dense
@@ -336,11 +423,23 @@ def test_every_parameter_has_a_place_of_its_own(d, layers):
 
 def test_lanes_add_products_with_one_rounding_in_a_fixed_order():
     kernels.load("neumf_users")
-    from coterie.kernels.lanes import load, minus_product, plus_product, spread, store, store_sums, where_positive
+    from coterie.kernels.lanes import (
+        load,
+        minus_product,
+        plus_product,
+        spread,
+        store,
+        store_sums,
+        where_positive,
+    )
 
-    @numba.njit(numba.void(float32[::1], float32[::1], float32[::1], float32, float32[:, ::1], float32[::1]))
+    @numba.njit(
+        numba.void(float32[::1], float32[::1], float32[::1], float32, float32[:, ::1], float32[::1])
+    )
     def all_of_them(a, b, c, number, out, sums):
-        x, y, z = load(a, 1), load(b, 1), load(c, 1)
+        x = load(a, 1)
+        y = load(b, 1)
+        z = load(c, 1)
         store(out[0], 0, plus_product(z, x, y))
         store(out[1], 0, minus_product(z, x, y))
         store(out[2], 0, where_positive(x, y))
@@ -349,7 +448,8 @@ def test_lanes_add_products_with_one_rounding_in_a_fixed_order():
 
     a, b, c = np.random.default_rng(0).normal(0, 1, (3, 10)).astype(np.float32)
     c[1:9] = -(a * b)[1:9]  # all that is left of a * b - a * b is what rounding took off
-    out, sums = np.empty((4, 8), np.float32), np.empty(4, np.float32)
+    out = np.empty((4, 8), np.float32)
+    sums = np.empty(4, np.float32)
     all_of_them(a, b, c, np.float32(2.5), out, sums)
     exact = [Fraction(float(x)) * Fraction(float(y)) for x, y in zip(a[1:9], b[1:9], strict=True)]
     left = [float(e + Fraction(float(z))) for e, z in zip(exact, c[1:9], strict=True)]

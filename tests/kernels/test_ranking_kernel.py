@@ -13,7 +13,9 @@ from made_up import locked
 from coterie import kernels
 from coterie.kernels.fallback import ranking as plain
 
-FAMILIES = pytest.mark.parametrize("family", [kernels.load("ranking"), plain], ids=["compiled", "plain"])
+FAMILIES = pytest.mark.parametrize(
+    "family", [kernels.load("ranking"), plain], ids=["compiled", "plain"]
+)
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,8 @@ def ragged(lists: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
 
 def ranked(family, case: Case, cuts: tuple[int, ...] = ()) -> Found:
     """Arrays come in read-only and go out full of rubbish."""
-    n, places = len(case.scores), sum(map(len, case.wanted))
+    n = len(case.scores)
+    places = sum(map(len, case.wanted))
     found = Found(
         np.full(places, -7, np.int64),
         np.full(places, -7, np.int64),
@@ -52,15 +55,25 @@ def ranked(family, case: Case, cuts: tuple[int, ...] = ()) -> Found:
     )
     for first, last in zip((0, *cuts), (*cuts, n), strict=True):
         family.rank(
-            locked(case.scores), locked(case.names), *ragged(case.out), *ragged(case.wanted), first, last,
-            found.above, found.tied, found.top, found.sound,
-        )  # fmt: skip
+            locked(case.scores),
+            locked(case.names),
+            *ragged(case.out),
+            *ragged(case.wanted),
+            first,
+            last,
+            found.above,
+            found.tied,
+            found.top,
+            found.sound,
+        )
     return found
 
 
 def by_sorting(case: Case) -> Found:
     """One row after the other, in plain Python."""
-    above, tied, top = [], [], []
+    above = []
+    tied = []
+    top = []
     for r, scores in enumerate(case.scores.tolist()):
         free = [c for c in range(len(scores)) if c not in case.out[r]]
         for c in case.wanted[r]:
@@ -69,7 +82,9 @@ def by_sorting(case: Case) -> Found:
         best = sorted(free, key=lambda c, r=r, scores=scores: (-scores[c], case.name(r, c)))
         top.append(([case.name(r, c) for c in best] + [-1] * case.k)[: case.k])
     sound = np.ones(len(top), bool)
-    return Found(np.array(above, np.int64), np.array(tied, np.int64), np.array(top, np.int32), sound)
+    return Found(
+        np.array(above, np.int64), np.array(tied, np.int64), np.array(top, np.int32), sound
+    )
 
 
 def assert_same(one: Found, other: Found) -> None:
@@ -87,7 +102,11 @@ def random_case(seed: int, n: int, width: int, k: int, levels: int, named: bool)
         scores = rng.normal(0, 1, (n, width)).astype(np.float32)
     state = rng.choice(3, (n, width), p=[0.3, 0.2, 0.5])
     state[rng.random(n) < 0.1] = 0
-    names = np.stack([rng.permutation(3 * width)[:width] for _ in range(n)]) if named else np.empty((0, 0))
+    names = (
+        np.stack([rng.permutation(3 * width)[:width] for _ in range(n)])
+        if named
+        else np.empty((0, 0))
+    )
     return Case(
         scores,
         names.astype(np.int32),
@@ -100,9 +119,13 @@ def random_case(seed: int, n: int, width: int, k: int, levels: int, named: bool)
 @FAMILIES
 @settings(deadline=None, max_examples=250)
 @given(
-    st.integers(0, 2**32), st.integers(1, 5), st.integers(1, 100), st.integers(1, 120), st.sampled_from([0, 1, 5, 50]),
+    st.integers(0, 2**32),
+    st.integers(1, 5),
+    st.integers(1, 100),
+    st.integers(1, 120),
+    st.sampled_from([0, 1, 5, 50]),
     st.booleans(),
-)  # fmt: skip
+)
 def test_equals_sorted_lists(family, seed, n, width, k, levels, named):
     case = random_case(seed, n, width, k, levels, named)
     assert_same(ranked(family, case), by_sorting(case))
@@ -121,7 +144,11 @@ def test_wide_rows_and_long_lists(family):
 def test_sorted_rows(family, order):
     """Everything enters the list, or nothing after the first."""
     case = Case(
-        np.arange(200, dtype=np.float32)[None, ::order].copy(), np.empty((0, 0), np.int32), [[7]], [[0, 199]], 9
+        np.arange(200, dtype=np.float32)[None, ::order].copy(),
+        np.empty((0, 0), np.int32),
+        [[7]],
+        [[0, 199]],
+        9,
     )
     assert_same(ranked(family, case), by_sorting(case))
 
@@ -152,10 +179,20 @@ def test_a_score_that_is_no_number_spoils_its_row_alone(family, bad, seed, colum
 @FAMILIES
 def test_the_largest_numbers_are_numbers(family):
     top = np.finfo(np.float32).max
-    case = Case(np.array([[top, -top, 0.0, -0.0]], np.float32), np.empty((0, 0), np.int32), [[]], [[1, 3]], 4)
+    case = Case(
+        np.array([[top, -top, 0.0, -0.0]], np.float32),
+        np.empty((0, 0), np.int32),
+        [[]],
+        [[1, 3]],
+        4,
+    )
     found = ranked(family, case)
     assert found.sound.all()
-    assert (found.above.tolist(), found.tied.tolist(), found.top.tolist()) == ([3, 1], [1, 2], [[0, 2, 3, 1]])
+    assert (found.above.tolist(), found.tied.tolist(), found.top.tolist()) == (
+        [3, 1],
+        [1, 2],
+        [[0, 2, 3, 1]],
+    )
 
 
 @FAMILIES

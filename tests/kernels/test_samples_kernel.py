@@ -36,7 +36,13 @@ def of_user(samples: Samples, k: int) -> tuple[list[int], list[int], list[float]
 
 
 def slowly(
-    positives: list[int], values: list[float], seen: set[int], n_items: int, negatives: int, epochs: int, key: int
+    positives: list[int],
+    values: list[float],
+    seen: set[int],
+    n_items: int,
+    negatives: int,
+    epochs: int,
+    key: int,
 ):
     """The definition, with Python's integers: shuffle from the end, then every positive with its negatives."""
     drawn = 0
@@ -46,7 +52,9 @@ def slowly(
         drawn += 1
         return number_below(splitmix64(key, drawn - 1), limit)
 
-    free, found, order = unseen(seen, n_items), [], list(range(len(positives)))
+    free = unseen(seen, n_items)
+    found = []
+    order = list(range(len(positives)))
     for _ in range(epochs):
         for i in range(len(order) - 1, 0, -1):
             j = number(i + 1)
@@ -65,7 +73,9 @@ def slowly(
 
 
 @settings(deadline=None, max_examples=25)
-@given(st.integers(0, 10**6), st.integers(1, 5), st.integers(1, 3), st.integers(0, 500), st.booleans())
+@given(
+    st.integers(0, 10**6), st.integers(1, 5), st.integers(1, 3), st.integers(0, 500), st.booleans()
+)
 def test_samples_equal_the_slow_twin(seed, negatives, epochs, t, rated):
     """Items beyond a word of 64 too; the last user has everything, the one before nothing."""
     training = histories(seed % 50, n_users=7, n_items=150, rated=rated)
@@ -74,9 +84,19 @@ def test_samples_equal_the_slow_twin(seed, negatives, epochs, t, rated):
     samples = draw(world, users, t, hosted(training, seed))
     for k, u in enumerate(users.tolist()):
         mine = training.positives.of(u).tolist()
-        values = [1.0] * len(mine) if not rated else training.ratings[training.positives.places(np.array([u]))].tolist()
+        values = (
+            [1.0] * len(mine)
+            if not rated
+            else training.ratings[training.positives.places(np.array([u]))].tolist()
+        )
         items, targets = slowly(
-            mine, values, set(mine), 150, 0 if rated else negatives, epochs, streams.key(seed, "samples", t, u)
+            mine,
+            values,
+            set(mine),
+            150,
+            0 if rated else negatives,
+            epochs,
+            streams.key(seed, "samples", t, u),
         )
         assert of_user(samples, k) == (sorted(set(items)), items, targets)
 
@@ -91,7 +111,9 @@ def test_every_positive_once_an_epoch_and_no_negative_that_was_done():
         mine = training.positives.of(k).tolist()
         done = [item for item, target in zip(items, targets, strict=True) if target == 1]
         assert Counter(done) == Counter(mine * 3)
-        assert not {item for item, target in zip(items, targets, strict=True) if target == 0} & set(mine)
+        assert not {item for item, target in zip(items, targets, strict=True) if target == 0} & set(
+            mine
+        )
         assert len(items) == 3 * 5 * len(mine) == samples.counts[k]
 
 
@@ -114,7 +136,10 @@ def test_negatives_avoid_what_is_excluded_and_not_only_what_was_done():
     done = Rows(np.array([0, 1]), np.zeros(1, np.int32))
     known = Rows(np.array([0, 8]), np.arange(8, dtype=np.int32))
     training = Training(1, 10, done, known, None)
-    items = [of_user(draw(world_for(training), np.zeros(1, np.int32), t, hosted(training)), 0)[1] for t in range(50)]
+    items = [
+        of_user(draw(world_for(training), np.zeros(1, np.int32), t, hosted(training)), 0)[1]
+        for t in range(50)
+    ]
     assert {item for row in items for item in row} == {0, 8, 9}
 
 

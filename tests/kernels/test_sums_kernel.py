@@ -27,14 +27,21 @@ N_ITEMS = 9
 some = settings(deadline=None, max_examples=40)
 
 
-def by_samples(u: Updates, ranges: list[tuple[int, int]], n_items: int = N_ITEMS) -> tuple[list, list]:
-    total, touched = np.zeros((n_items, u.item_rows.shape[1]), np.int64), np.zeros(n_items, np.int64)
+def by_samples(
+    u: Updates, ranges: list[tuple[int, int]], n_items: int = N_ITEMS
+) -> tuple[list, list]:
+    total = np.zeros((n_items, u.item_rows.shape[1]), np.int64)
+    touched = np.zeros(n_items, np.int64)
     for low, high in ranges:
-        kernels.load("sums").by_samples(u.offsets, u.items, u.item_rows, u.samples, low, high, total, touched)
+        kernels.load("sums").by_samples(
+            u.offsets, u.items, u.item_rows, u.samples, low, high, total, touched
+        )
     return total.tolist(), touched.tolist()
 
 
-def by_change(u: Updates, ranges: list[tuple[int, int]], n_items: int = N_ITEMS) -> tuple[list, list]:
+def by_change(
+    u: Updates, ranges: list[tuple[int, int]], n_items: int = N_ITEMS
+) -> tuple[list, list]:
     total, weight = (np.zeros((n_items, u.item_rows.shape[1]), np.int64) for _ in range(2))
     for low, high in ranges:
         kernels.load("sums").by_change(u.offsets, u.items, u.item_rows, low, high, total, weight)
@@ -43,8 +50,10 @@ def by_change(u: Updates, ranges: list[tuple[int, int]], n_items: int = N_ITEMS)
 
 def slow_sums(u: Updates, width: int = 2) -> tuple[list, list, list, list]:
     """In Python's integers: sum of n q, of n, of |q| q, of |q|."""
-    nq, n = [[0] * width for _ in range(N_ITEMS)], [0] * N_ITEMS
-    qq, q_size = [[0] * width for _ in range(N_ITEMS)], [[0] * width for _ in range(N_ITEMS)]
+    nq = [[0] * width for _ in range(N_ITEMS)]
+    n = [0] * N_ITEMS
+    qq = [[0] * width for _ in range(N_ITEMS)]
+    q_size = [[0] * width for _ in range(N_ITEMS)]
     for k in range(len(u)):
         for r in range(int(u.offsets[k]), int(u.offsets[k + 1])):
             item = int(u.items[r])
@@ -83,10 +92,13 @@ def test_the_order_of_users_changes_nothing(u, chance):
 @given(updates(most=8), st.integers(0, 8))
 def test_sums_can_be_made_in_parts(u, cut):
     """What a node or a shard sums before sending adds up to the whole."""
-    first, second = u.take(np.arange(min(cut, len(u)))), u.take(np.arange(min(cut, len(u)), len(u)))
+    first = u.take(np.arange(min(cut, len(u))))
+    second = u.take(np.arange(min(cut, len(u)), len(u)))
     for sums in (by_samples, by_change):
         whole = [np.array(part) for part in sums(u, [(0, N_ITEMS)])]
-        parts = [[np.array(part) for part in sums(half, [(0, N_ITEMS)])] for half in (first, second)]
+        parts = [
+            [np.array(part) for part in sums(half, [(0, N_ITEMS)])] for half in (first, second)
+        ]
         for together, one, other in zip(whole, *parts, strict=True):
             np.testing.assert_array_equal(together, one + other)
 
@@ -95,7 +107,15 @@ def extreme(n: int, q: int) -> Updates:
     """n users who all send the largest entry that is accepted, for one item, on the most samples that are accepted."""
     one = np.full((n, 1), q, np.int32)
     samples = np.full(n, MOST_SAMPLES, np.int64)
-    return Updates(np.arange(n, dtype=np.int32), samples, np.arange(n + 1), np.zeros(n, np.int32), one, one, one.copy())
+    return Updates(
+        np.arange(n, dtype=np.int32),
+        samples,
+        np.arange(n + 1),
+        np.zeros(n, np.int32),
+        one,
+        one,
+        one.copy(),
+    )
 
 
 @pytest.mark.parametrize("q", [LARGEST, -LARGEST])
@@ -103,7 +123,8 @@ def test_as_many_users_as_a_round_may_have_cannot_overflow(q):
     """2^17 users, n = 2^23, |q| < 2^23: all sums stay below 2^63, and equal Python's."""
     users = extreme(MOST_USERS, q)
     most = np.iinfo(np.int64).max
-    nq, qq = MOST_USERS * MOST_SAMPLES * q, MOST_USERS * abs(q) * q
+    nq = MOST_USERS * MOST_SAMPLES * q
+    qq = MOST_USERS * abs(q) * q
     assert abs(nq) <= most
     assert abs(qq) <= most
     assert by_samples(users, [(0, 1)], 1) == ([[nq]], [MOST_USERS * MOST_SAMPLES])
@@ -168,7 +189,9 @@ def _slow_fault(one: Updates, n_items: int) -> int:
             return UNKNOWN_ITEM
         if place and item <= items[place - 1]:
             return REPEATED_ITEM
-    values = [v for block in (one.item_rows, one.user_rows, one.dense) for v in block.reshape(-1).tolist()]
+    values = [
+        v for block in (one.item_rows, one.user_rows, one.dense) for v in block.reshape(-1).tolist()
+    ]
     if NOT_FINITE in values:
         return NOT_A_NUMBER
     return OUT_OF_RANGE if any(abs(v) >= 8 * 2**20 for v in values) else FINE
@@ -180,7 +203,9 @@ def test_what_may_be_aggregated_is_fine(u):
     assert check(u) == [FINE] * len(u)
 
 
-odd_values = st.sampled_from([NOT_FINITE, NOT_FINITE + 1, -TOO_LARGE, TOO_LARGE, 2**31 - 1, LARGEST, -LARGEST, 0])
+odd_values = st.sampled_from(
+    [NOT_FINITE, NOT_FINITE + 1, -TOO_LARGE, TOO_LARGE, 2**31 - 1, LARGEST, -LARGEST, 0]
+)
 odd_items = st.sampled_from([-(2**31), -1, 0, 3, N_ITEMS - 1, N_ITEMS, 2**31 - 1])
 
 
@@ -192,7 +217,9 @@ def test_faults_equal_a_slow_look_at_everything(u, data):
         name = data.draw(st.sampled_from(["items", "item_rows", "user_rows", "dense"]))
         if columns[name].size:
             place = data.draw(st.integers(0, columns[name].size - 1))
-            columns[name].reshape(-1)[place] = data.draw(odd_items if name == "items" else odd_values)
+            columns[name].reshape(-1)[place] = data.draw(
+                odd_items if name == "items" else odd_values
+            )
     hurt = Updates(**columns)
     assert check(hurt) == slow_check(hurt)
 
@@ -207,7 +234,9 @@ def test_every_fault_by_hand():
         ({"user_rows": [[-TOO_LARGE]]}, OUT_OF_RANGE),
         ({"dense": [[NOT_FINITE]]}, NOT_A_NUMBER),
     ]:
-        assert check(replace(u, **{k: np.array(v, np.int32) for k, v in changes.items()}), 1) == [fault]
+        assert check(replace(u, **{k: np.array(v, np.int32) for k, v in changes.items()}), 1) == [
+            fault
+        ]
 
 
 def test_an_item_twice_is_a_fault_and_so_is_descending_order():
@@ -231,11 +260,14 @@ def test_moved_rows_equal_exact_division_for_any_cut(data, weights_a_row):
     numbers = st.integers(-(2**50), 2**50)
     total = np.array(data.draw(st.lists(numbers, min_size=15, max_size=15))).reshape(5, 3)
     weight = np.array(
-        data.draw(st.lists(st.integers(0, 2**40), min_size=5 * weights_a_row, max_size=5 * weights_a_row))
+        data.draw(
+            st.lists(st.integers(0, 2**40), min_size=5 * weights_a_row, max_size=5 * weights_a_row)
+        )
     )
     weight = weight.reshape(5, weights_a_row)
     before = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
-    after, cut = np.empty_like(before), data.draw(st.integers(0, 5))
+    after = np.empty_like(before)
+    cut = data.draw(st.integers(0, 5))
     for low, high in ((0, cut), (cut, 5)):
         kernels.load("sums").move(locked(before), locked(total), locked(weight), low, high, after)
     for i in range(5):

@@ -18,15 +18,20 @@ def unit_rows(n: int, k: int = 128, seed: int = 0) -> Floats:
 
 
 @pytest.mark.parametrize(
-    ("precision", "bytes_each", "error"), [("float32", 4, 0), ("float16", 2, 2e-4), ("int8", 1, 5e-3)]
+    ("precision", "bytes_each", "error"),
+    [("float32", 4, 0), ("float16", 2, 2e-4), ("int8", 1, 5e-3)],
 )
 def test_scores_are_cosines_up_to_the_precision(precision, bytes_each, error):
-    people, items = unit_rows(7, seed=1), unit_rows(300)
+    people = unit_rows(7, seed=1)
+    items = unit_rows(300)
     model = Directions(people, *packed(items, precision))
-    scores, exact = model.score(np.arange(7, dtype=np.int32)), people.astype(np.float64) @ items.T
+    scores = model.score(np.arange(7, dtype=np.int32))
+    exact = people.astype(np.float64) @ items.T
     assert np.abs(scores - exact).max() <= error + 1e-6
     some = np.array([[3, 299, 0]] * 7, np.int32)
-    np.testing.assert_allclose(model.score(np.arange(7, dtype=np.int32), some), scores[:, [3, 299, 0]], atol=1e-6)
+    np.testing.assert_allclose(
+        model.score(np.arange(7, dtype=np.int32), some), scores[:, [3, 299, 0]], atol=1e-6
+    )
     assert model.download == 300 * (128 * bytes_each + (4 if precision == "int8" else 0))
 
 
@@ -52,7 +57,9 @@ def test_the_best_are_those_of_a_full_sort_ties_by_number(k):
 
 def test_a_hundred_thousand_items_take_milliseconds():
     model = Directions(unit_rows(1), *packed(unit_rows(100_000), "float32"))
-    nobody, seen, times = np.zeros(1, np.int32), np.arange(50, dtype=np.int32), []
+    nobody = np.zeros(1, np.int32)
+    seen = np.arange(50, dtype=np.int32)
+    times = []
     for _ in range(7):
         began = time.perf_counter()
         best_items(model.score(nobody)[0], seen, 10)

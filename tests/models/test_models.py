@@ -44,29 +44,57 @@ def some_of_each() -> list[Recommender]:
         ItemCounts(floats(5, 0, 2)),
         RandomScores(3, 3),
         ItemWeights(
-            floats([0, 1, 2], [3, 0, 4], [5, 6, 0]), np.array([0, 2, 3], np.int64), np.array([0, 2, 1], np.int32)
+            floats([0, 1, 2], [3, 0, 4], [5, 6, 0]),
+            np.array([0, 2, 3], np.int64),
+            np.array([0, 2, 1], np.int32),
         ),
         NeuMF(  # weights, biases, h for the tower, h for GMF, b
-            floats([1, 2], [0, -1]), floats([1, 0], [0, 1], [1, 1]),
-            floats(1, 2, -1, 1, 0, 0.5, 1, 10, 3, 0.25), np.array([2, 2], np.int64),
+            floats([1, 2], [0, -1]),
+            floats([1, 0], [0, 1], [1, 1]),
+            floats(1, 2, -1, 1, 0, 0.5, 1, 10, 3, 0.25),
+            np.array([2, 2], np.int64),
         ),
         GMFGroups(  # the second user is of the first group, and the other way round
-            floats([1, 2], [0, -1]), floats([[1, 0], [0, 1], [1, 1]], [[2, 0], [0, 0], [1, -1]]),
-            floats([2, 3], [1, 1]), floats(0.5, -1), np.array([1, 0], np.int32),
+            floats([1, 2], [0, -1]),
+            floats([[1, 0], [0, 1], [1, 1]], [[2, 0], [0, 0], [1, -1]]),
+            floats([2, 3], [1, 1]),
+            floats(0.5, -1),
+            np.array([1, 0], np.int32),
         ),
         PrivateFactors(floats([1, 2], [0, -1]), floats([1, 0], [0, 1], [1, 1]), floats(0, 10, 0)),
         UserNeighbours(  # each is the other's only neighbour; they did items 0 and 2, and item 1
-            longs(0, 1, 2), ints(1, 0), floats(0.5, 0.25), longs(0, 2, 3), ints(0, 2, 1), 3, 1, 0.0,
+            longs(0, 1, 2),
+            ints(1, 0),
+            floats(0.5, 0.25),
+            longs(0, 2, 3),
+            ints(0, 2, 1),
+            3,
+            1,
+            0.0,
         ),
         ItemNeighbours(  # item 0 is near to 1, and 1 to 0; the same histories
             longs(0, 1, 2, 2), ints(1, 0), floats(2, 3), longs(0, 2, 3), ints(0, 2, 1)
         ),
         MultVAE(  # it knows items 0 and 2; whatever goes in, one half comes out of the decoder
-            floats([1], [2]), floats(0), floats([1, 0]), floats(0, 0), floats([0]), floats(np.arctanh(0.5)),
-            floats([2], [4]), floats(0, 1), ints(0, 2), longs(0, 2, 3), ints(0, 1, 1), 3,
+            floats([1], [2]),
+            floats(0),
+            floats([1, 0]),
+            floats(0, 0),
+            floats([0]),
+            floats(np.arctanh(0.5)),
+            floats([2], [4]),
+            floats(0, 1),
+            ints(0, 2),
+            longs(0, 2, 3),
+            ints(0, 1, 1),
+            3,
         ),
-        Directions(floats([0.6, 0.8], [1, 0]), np.array([[127, 0], [0, -127], [64, 32]], np.int8), floats(1 / 127, 1 / 127, 0.01)),
-    ]  # fmt: skip
+        Directions(
+            floats([0.6, 0.8], [1, 0]),
+            np.array([[127, 0], [0, -127], [64, 32]], np.int8),
+            floats(1 / 127, 1 / 127, 0.01),
+        ),
+    ]
 
 
 each_model = pytest.mark.parametrize("model", some_of_each(), ids=lambda m: m.kind)
@@ -79,7 +107,10 @@ each_model = pytest.mark.parametrize("model", some_of_each(), ids=lambda m: m.ki
         (some_of_each()[1], [[2.5, 6.5, 8.5], [0.5, -2.5, -2.5]]),
         (some_of_each()[2], [[5, 0, 2], [5, 0, 2]]),
         (some_of_each()[4], [[5, 7, 2], [3, 0, 4]]),
-        (some_of_each()[5], [[3 + 2 + 0.25, 4 + 0.25, 3 + 4 + 0.25], [15 + 0.25, 1 + 25 + 0.25, 1 + 25 + 0.25]]),
+        (
+            some_of_each()[5],
+            [[3 + 2 + 0.25, 4 + 0.25, 3 + 4 + 0.25], [15 + 0.25, 1 + 25 + 0.25, 1 + 25 + 0.25]],
+        ),
         (some_of_each()[6], [[1, -1, -2], [0.5, -2.5, -2.5]]),
         (some_of_each()[7], [[1, 12, 3], [0, 9, -1]]),
         (some_of_each()[8], [[0, 0.5, 0], [0.25, 0, 0.25]]),
@@ -122,7 +153,9 @@ def test_every_kind_is_covered_here():
 
 
 def test_an_unknown_kind_gets_a_suggestion():
-    with pytest.raises(UnknownName, match=r"unknown kind of model 'factor'\. Did you mean 'factors'\?"):
+    with pytest.raises(
+        UnknownName, match=r"unknown kind of model 'factor'\. Did you mean 'factors'\?"
+    ):
         kind("factor")
 
 
@@ -151,17 +184,22 @@ def test_start_values_have_the_scale_asked_for_and_streams_of_their_own():
     assert start.user_rows.std() == pytest.approx(0.1, rel=0.02)
     assert not start.item_bias.any()
     assert not np.array_equal(start.user_rows[:1_000], start.item_rows)
-    assert (Factors.start(5, 9, 3, 1, 0.1).user_rows == Factors.start(5, 99, 3, 1, 0.1).user_rows).all()
+    assert (
+        Factors.start(5, 9, 3, 1, 0.1).user_rows == Factors.start(5, 99, 3, 1, 0.1).user_rows
+    ).all()
 
 
 @pytest.mark.parametrize(
     "model",
     [
-        Factors.start(600, 20_000, 4, 0, 0.1), GMF.start(600, 20_000, 4, 0, 0.1), NeuMF.start(600, 20_000, 4, (8, 4), 0, 0.1),
-        ItemCounts(np.ones(20_000, np.float32)), RandomScores(0, 20_000),
+        Factors.start(600, 20_000, 4, 0, 0.1),
+        GMF.start(600, 20_000, 4, 0, 0.1),
+        NeuMF.start(600, 20_000, 4, (8, 4), 0, 0.1),
+        ItemCounts(np.ones(20_000, np.float32)),
+        RandomScores(0, 20_000),
     ],
     ids=lambda m: m.kind,
-)  # fmt: skip
+)
 def test_scoring_candidates_does_not_score_everything(model):
     """51 candidates of 600 users among 20,000 items: nothing the size of users times items."""
     users = np.arange(600, dtype=np.int32)

@@ -19,7 +19,9 @@ layers = st.lists(st.integers(1, 9), min_size=1, max_size=3)
 def made(d: int, layers: list[int], n_users: int = 5, n_items: int = 7, seed: int = 0) -> NeuMF:
     """Nothing is zero, biases included."""
     start = NeuMF.start(n_users, n_items, d, layers, seed, 1.0)
-    dense = start.dense + np.random.default_rng(seed).normal(0, 0.3, len(start.dense)).astype(np.float32)
+    dense = start.dense + np.random.default_rng(seed).normal(0, 0.3, len(start.dense)).astype(
+        np.float32
+    )
     return NeuMF(start.user_rows, start.item_rows, dense, start.sizes)
 
 
@@ -27,12 +29,17 @@ def by_formula(model: NeuMF, user: int, item: int) -> float:
     """He et al. 2017, Eq. 12, number by number out of the flat `dense`."""
     numbers = iter(model.dense.astype(float).tolist())
     d = int(model.sizes[0]) // 2
-    p, q = model.user_rows[user].astype(float), model.item_rows[item].astype(float)
+    p = model.user_rows[user].astype(float)
+    q = model.item_rows[item].astype(float)
     x = [*p[d:], *q[d:]]
     for m in model.sizes[1:].tolist():
         sums = [sum(next(numbers) * xi for xi in x) for _ in range(m)]
         x = [max(s + next(numbers), 0.0) for s in sums]
-    y = sum(next(numbers) * xi for xi in x) + sum(next(numbers) * p[f] * q[f] for f in range(d)) + next(numbers)
+    y = (
+        sum(next(numbers) * xi for xi in x)
+        + sum(next(numbers) * p[f] * q[f] for f in range(d))
+        + next(numbers)
+    )
     assert next(numbers, None) is None
     return y
 
@@ -42,14 +49,19 @@ def by_formula(model: NeuMF, user: int, item: int) -> float:
 def test_scores_are_those_of_the_formula(d, layers, seed):
     model = made(d, layers, seed=seed)
     expected = [[by_formula(model, u, i) for i in range(7)] for u in range(5)]
-    np.testing.assert_allclose(model.score(np.arange(5, dtype=np.int32)), expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        model.score(np.arange(5, dtype=np.int32)), expected, rtol=1e-4, atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("pairs", [1, 3, 7, 10, 30])
 def test_blocks_change_nothing(pairs, monkeypatch):
-    model, rng = made(3, [6, 4], 8, 11), np.random.default_rng(1)
-    users, items = rng.permutation(8).astype(np.int32), rng.integers(0, 11, (8, 5)).astype(np.int32)
-    whole, some = model.score(users), model.score(users, items)
+    model = made(3, [6, 4], 8, 11)
+    rng = np.random.default_rng(1)
+    users = rng.permutation(8).astype(np.int32)
+    items = rng.integers(0, 11, (8, 5)).astype(np.int32)
+    whole = model.score(users)
+    some = model.score(users, items)
     monkeypatch.setattr(neumf, "PAIRS", pairs)
     np.testing.assert_allclose(model.score(users), whole, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(model.score(users, items), some, rtol=1e-5, atol=1e-6)
@@ -89,11 +101,16 @@ def test_start_values():
 
 def test_slopes_by_the_row_are_those_of_small_differences():
     model = made(3, [7, 5], seed=4)
-    net, p, tiny = taken_apart(model.dense, model.sizes), model.user_rows[0], 1e-3
+    net = taken_apart(model.dense, model.sizes)
+    p = model.user_rows[0]
+    tiny = 1e-3
     y, slopes = slopes_by_row(net, p, model.item_rows)
     np.testing.assert_allclose(y, model.score(np.array([0], np.int32))[0], rtol=1e-5)
     for f in range(6):
-        moved = [slopes_by_row(net, p + np.eye(6, dtype=np.float32)[f] * s, model.item_rows)[0] for s in (tiny, -tiny)]
+        moved = [
+            slopes_by_row(net, p + np.eye(6, dtype=np.float32)[f] * s, model.item_rows)[0]
+            for s in (tiny, -tiny)
+        ]
         np.testing.assert_allclose((moved[0] - moved[1]) / (2 * tiny), slopes[:, f], atol=5e-3)
 
 
@@ -105,7 +122,8 @@ def trained(people):
 def test_a_newcomer_is_served_as_well_as_those_who_were_in_training(trained, people):
     """People of the training data treated as strangers: what they chose stands as high as in their own scores."""
     model = trained.model
-    own, new = [], []
+    own = []
+    new = []
     for user in range(0, 200, 10):
         history = people.rows.of(user)
         scores = model.score(np.array([user], np.int32))[0], model.score_newcomer(history, 4, 0.01)
@@ -121,11 +139,18 @@ def test_the_row_of_a_newcomer_is_a_better_one_than_the_average(trained, people)
     fitted = trained.model.score_newcomer(history, 4, 0.01)
     average = trained.model.score_newcomer(history[:0], 4, 0.01)
     others = np.setdiff1d(np.arange(people.n_items), history)
-    assert fitted[history].mean() - fitted[others].mean() > average[history].mean() - average[others].mean()
+    assert (
+        fitted[history].mean() - fitted[others].mean()
+        > average[history].mean() - average[others].mean()
+    )
 
 
 def test_somebody_without_history_gets_the_average_person(trained):
     model = trained.model
     nobody = np.empty(0, np.int32)
-    one = NeuMF(model.user_rows.mean(axis=0, keepdims=True), model.item_rows, model.dense, model.sizes)
-    np.testing.assert_allclose(model.score_newcomer(nobody, 4, 0.01), one.score(np.zeros(1, np.int32))[0], rtol=1e-5)
+    one = NeuMF(
+        model.user_rows.mean(axis=0, keepdims=True), model.item_rows, model.dense, model.sizes
+    )
+    np.testing.assert_allclose(
+        model.score_newcomer(nobody, 4, 0.01), one.score(np.zeros(1, np.int32))[0], rtol=1e-5
+    )

@@ -82,10 +82,17 @@ def needs_something(read: Page) -> list[str]:
         value
         for _, attributes in read.elements
         for name, value in attributes.items()
-        if name.split(":")[-1] in ("src", "href", "srcset", "data", "action") and not str(value).startswith("#")
+        if name.split(":")[-1] in ("src", "href", "srcset", "data", "action")
+        and not str(value).startswith("#")
     ]
-    active = [tag for tag, _ in read.elements if tag in ("script", "link", "iframe", "object", "embed", "img", "form")]
-    handlers = [name for _, attributes in read.elements for name in attributes if name.startswith("on")]
+    active = [
+        tag
+        for tag, _ in read.elements
+        if tag in ("script", "link", "iframe", "object", "embed", "img", "form")
+    ]
+    handlers = [
+        name for _, attributes in read.elements for name in attributes if name.startswith("on")
+    ]
     return [str(value) for value in asked] + active + handlers
 
 
@@ -126,7 +133,9 @@ def test_runs_of_one_algorithm_can_be_told_apart(bpr: Run) -> None:
     """Two runs that differ in a setting alone: every column and every line of the figure says which it is."""
     other = with_result(bpr, run="runs/bpr-wide")
     header = next(
-        row for row in Page(page([with_result(bpr, run="runs/bpr-narrow"), other])).rows if row[0] == "metric"
+        row
+        for row in Page(page([with_result(bpr, run="runs/bpr-narrow"), other])).rows
+        if row[0] == "metric"
     )
     assert len(set(header)) == len(header), header
 
@@ -145,7 +154,9 @@ def test_curve_says_which_part_it_was_measured_on(bpr: Run) -> None:
     assert "For the eye only" not in text
 
 
-def test_page_without_matplotlib_says_what_to_install(bpr: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_without_matplotlib_says_what_to_install(
+    bpr: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtra, match=r"pip install 'coterie\[report\]'"):
         convergence([bpr])
@@ -169,7 +180,11 @@ def curves_of(svg: str, measurements: int) -> list[list[tuple[float, float]]]:
         for path in ElementTree.fromstring(svg).iter(f"{SVG}path")
         if "fill: none" in path.get("style", "")
     ]
-    return [[(float(x), float(y)) for x, y in points] for points in found if len(points) == measurements > 3]
+    return [
+        [(float(x), float(y)) for x, y in points]
+        for points in found
+        if len(points) == measurements > 3
+    ]
 
 
 def test_figure_draws_the_curve_to_scale(bpr: Run) -> None:
@@ -179,10 +194,12 @@ def test_figure_draws_the_curve_to_scale(bpr: Run) -> None:
     assert len(curves) == len(names) > 0
     for points, name in zip(curves, names, strict=True):
         values = [line[name] for line in bpr.curve]
-        xs, ys = [x for x, _ in points], [y for _, y in points]
+        xs = [x for x, _ in points]
+        ys = [y for _, y in points]
         steps = [b - a for a, b in itertools.pairwise(xs)]
         assert max(steps) - min(steps) < 1e-3
-        low, high = values.index(min(values)), values.index(max(values))
+        low = values.index(min(values))
+        high = values.index(max(values))
         scale = (ys[high] - ys[low]) / (values[high] - values[low])
         assert scale < 0, "up is more"
         for value, y in zip(values, ys, strict=True):

@@ -40,7 +40,9 @@ def parsed(text: str) -> list[dict[str, str]]:
     """The rows of a Markdown table by column name; anything a reader would not take for a table fails."""
     lines = text.splitlines()
     first = next(n for n, line in enumerate(lines) if line.startswith("|"))
-    last = next((n for n, line in enumerate(lines[first:], first) if not line.startswith("|")), len(lines))
+    last = next(
+        (n for n, line in enumerate(lines[first:], first) if not line.startswith("|")), len(lines)
+    )
     header, rule, *rows = (cells(line) for line in lines[first:last])
     assert lines[first - 1] == ""
     assert all(re.fullmatch(r":?-{3,}:?", cell) for cell in rule)
@@ -52,7 +54,12 @@ def parsed(text: str) -> list[dict[str, str]]:
 def test_every_figure_stands_under_its_name(popular: Run) -> None:
     (row,) = parsed(markdown([popular]))
     result = popular.result
-    assert (row["run"], row["dataset"], row["protocol"], row["seed"]) == ("popular", "synthetic", "loo-50", "0")
+    assert (row["run"], row["dataset"], row["protocol"], row["seed"]) == (
+        "popular",
+        "synthetic",
+        "loo-50",
+        "0",
+    )
     assert row["rounds"] == "1"
     for name in ("HR@10", "NDCG@10"):
         assert row[name] == f"{result['metrics'][name]:.4f}"
@@ -74,7 +81,9 @@ def test_runs_with_different_metrics_leave_cells_empty(popular: Run) -> None:
     assert second["HR@20"] == f"{other.metrics['HR@20']:.4f}"
 
 
-@pytest.mark.parametrize("name", ["a|b.csv", "|", "a\nb.csv", "<b>x</b>.csv", "a | b | c", "x\\|y", "`|`"])
+@pytest.mark.parametrize(
+    "name", ["a|b.csv", "|", "a\nb.csv", "<b>x</b>.csv", "a | b | c", "x\\|y", "`|`"]
+)
 def test_any_file_name_makes_a_table(popular: Run, name: str) -> None:
     odd = with_result(popular, dataset=name)
     rows = parsed(markdown([odd, popular]))
@@ -100,7 +109,14 @@ def test_figures_as_people_read_them(name: str, value: float, text: str) -> None
 
 
 def test_notes_say_what_a_reader_must_know(popular: Run) -> None:
-    odd = with_result(popular, tested_users=1234, training_interactions=56789, users=2000, items=300, future_share=0.25)
+    odd = with_result(
+        popular,
+        tested_users=1234,
+        training_interactions=56789,
+        users=2000,
+        items=300,
+        future_share=0.25,
+    )
     text = " ".join(notes(odd))
     for part in ("1,234 users", "56,789 interactions", "2,000 users", "300 items", "25.0%"):
         assert part in text
@@ -109,11 +125,19 @@ def test_notes_say_what_a_reader_must_know(popular: Run) -> None:
 
 
 def test_a_disclosure_rate_is_said_to_be_no_guarantee(popular: Run) -> None:
-    own = [{"from": 0.0, "to": 0.0, "users": 3, "HR@10": 0.25}, {"from": 0.9, "to": 1.0, "users": 1200, "HR@10": 0.5}]
-    mixed = replace(popular, result=popular.result | {"settings": {"disclosure": "beta(1, 2)"}, "by_disclosure": own})
+    own = [
+        {"from": 0.0, "to": 0.0, "users": 3, "HR@10": 0.25},
+        {"from": 0.9, "to": 1.0, "users": 1200, "HR@10": 0.5},
+    ]
+    mixed = replace(
+        popular,
+        result=popular.result | {"settings": {"disclosure": "beta(1, 2)"}, "by_disclosure": own},
+    )
     text = " ".join(notes(mixed))
     assert "pi = beta(1, 2); pi is a disclosure rate, not a privacy guarantee" in text
-    assert "HR@10 by the users' own rate at the end: 0: 0.2500 (3), 0.9 to 1: 0.5000 (1,200)." in text
+    assert (
+        "HR@10 by the users' own rate at the end: 0: 0.2500 (3), 0.9 to 1: 0.5000 (1,200)." in text
+    )
     assert "guarantee" not in " ".join(notes(popular))
 
 

@@ -6,21 +6,35 @@ from typing import Any
 
 
 def row(
-    values: list[float], curve: list[list[float]] | None = None, x: float | None = None, series: str = ""
+    values: list[float],
+    curve: list[list[float]] | None = None,
+    x: float | None = None,
+    series: str = "",
 ) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "series": series, "x": x, "metrics": {"HR@10": values}, "full": {"HR@10": [v / 10 for v in values]},
-        "costs": {"rounds": 30.0, "seconds": 1.5, "bytes_up": 2e6, "bytes_down": 4e6}, "users": [0.0, 0.5, 1.0] * 7, "settings": {"reg": 0.1},
-    }  # fmt: skip
+        "series": series,
+        "x": x,
+        "metrics": {"HR@10": values},
+        "full": {"HR@10": [v / 10 for v in values]},
+        "costs": {"rounds": 30.0, "seconds": 1.5, "bytes_up": 2e6, "bytes_down": 4e6},
+        "users": [0.0, 0.5, 1.0] * 7,
+        "settings": {"reg": 0.1},
+    }
     if curve:
         rounds = [10, 20, 30]
         found["curve"] = {
-            "part": "test", "rounds": rounds, "MB": [2.0, 4.0, 6.0], "seconds": [0.5, 1.0, 1.5], "values": {"HR@10": curve},
-        }  # fmt: skip
+            "part": "test",
+            "rounds": rounds,
+            "MB": [2.0, 4.0, 6.0],
+            "seconds": [0.5, 1.0, 1.5],
+            "values": {"HR@10": curve},
+        }
     return found
 
 
-def paired(first: str, other: str, difference: float, low: float, high: float, p: float) -> dict[str, Any]:
+def paired(
+    first: str, other: str, difference: float, low: float, high: float, p: float
+) -> dict[str, Any]:
     return {
         "first": first,
         "other": other,
@@ -37,16 +51,30 @@ def table(**more: Any) -> dict[str, Any]:
         "good": row([0.8, 0.9], [[0.5, 0.8, 0.8], [0.6, 0.9, 0.9]]),
         "weak": row([0.4, 0.5], [[0.2, 0.3, 0.4], [0.3, 0.5, 0.45]]),
     }
-    tests = [paired("good", "weak", 0.4, 0.3, 0.5, 0.001), paired("weak", "good", -0.4, -0.5, -0.3, 0.001)]
+    tests = [
+        paired("good", "weak", 0.4, 0.3, 0.5, 0.001),
+        paired("weak", "good", -0.4, -0.5, -0.3, 0.001),
+    ]
     found = {
-        "dataset": "made-up", "protocol": "loo-50", "seeds": 2, "tested_users": 100, "data": "abc", "metrics": ["HR@10"], "spread of": "HR@10",
-        "rows": rows, "tests": tests, "diverged": {}, "paper": {"good": [0.9]},
-    }  # fmt: skip
+        "dataset": "made-up",
+        "protocol": "loo-50",
+        "seeds": 2,
+        "tested_users": 100,
+        "data": "abc",
+        "metrics": ["HR@10"],
+        "spread of": "HR@10",
+        "rows": rows,
+        "tests": tests,
+        "diverged": {},
+        "paper": {"good": [0.9]},
+    }
     return found | more
 
 
 def sweep(values: dict[float, list[float]], series: str = "ours") -> dict[str, Any]:
-    return table(rows={f"p = {x:g}": row(v, x=x, series=series) for x, v in values.items()}, tests=[])
+    return table(
+        rows={f"p = {x:g}": row(v, x=x, series=series) for x, v in values.items()}, tests=[]
+    )
 
 
 def report(**more: Any) -> dict[str, Any]:
@@ -69,6 +97,10 @@ def report(**more: Any) -> dict[str, Any]:
         "machine": {"cores": 2},
     }
     return {
-        "paper": "made-up", "title": "A paper", "reference": "Nobody. 2026.", "quick": False, "items": [item],
+        "paper": "made-up",
+        "title": "A paper",
+        "reference": "Nobody. 2026.",
+        "quick": False,
+        "items": [item],
         "code": {"coterie": "0.1.0"},
-    } | more  # fmt: skip
+    } | more

@@ -7,8 +7,26 @@ from typing import Any
 import pytest
 from reproduce.hand_made import paired, row, sweep, table
 
-from coterie.reproduce.checks import Ahead, All, AtMost, GainsMore, Level, Ordered, ShareOf, Times, Untestable
-from coterie.reproduce.curve_checks import NeverBelow, Reaches, Settles, Sooner, Stalls, Steadier, TimesSooner
+from coterie.reproduce.checks import (
+    Ahead,
+    All,
+    AtMost,
+    GainsMore,
+    Level,
+    Ordered,
+    ShareOf,
+    Times,
+    Untestable,
+)
+from coterie.reproduce.curve_checks import (
+    NeverBelow,
+    Reaches,
+    Settles,
+    Sooner,
+    Stalls,
+    Steadier,
+    TimesSooner,
+)
 from coterie.reproduce.items import Pair
 from coterie.reproduce.lookup import together
 from coterie.reproduce.sweep_checks import BestBelow, Flat, Pareto, Rises
@@ -32,12 +50,24 @@ GOOD = [
     (All((Ahead("good", "weak", HR), Ordered(("good", "weak"), HR))), "0.45"),
 ]
 BAD = [
-    Ahead("weak", "good", HR), Ahead("good", "weak", HR, by=0.5), Ahead("good", "weak", HR, p=0.0001), Level("good", "weak", HR, 0.4),
-    ShareOf("good", "weak", HR, 1.95), Reaches("good", "weak", HR, 9), Reaches("weak", "good", HR, 30), NeverBelow("weak", "good", (HR,), 0),
-    Steadier("weak", "good", HR, 20), Sooner("weak", "good", HR), Settles("weak", HR, 0.95, 0.5), TimesSooner("good", "weak", HR, 3),
-    TimesSooner("weak", "good", HR, 1), Ordered(("weak", "good"), HR), Times("weak", "good", HR, 2),
-    Stalls("good", HR, 11), AtMost("good", "weak", HR),
-]  # fmt: skip
+    Ahead("weak", "good", HR),
+    Ahead("good", "weak", HR, by=0.5),
+    Ahead("good", "weak", HR, p=0.0001),
+    Level("good", "weak", HR, 0.4),
+    ShareOf("good", "weak", HR, 1.95),
+    Reaches("good", "weak", HR, 9),
+    Reaches("weak", "good", HR, 30),
+    NeverBelow("weak", "good", (HR,), 0),
+    Steadier("weak", "good", HR, 20),
+    Sooner("weak", "good", HR),
+    Settles("weak", HR, 0.95, 0.5),
+    TimesSooner("good", "weak", HR, 3),
+    TimesSooner("weak", "good", HR, 1),
+    Ordered(("weak", "good"), HR),
+    Times("weak", "good", HR, 2),
+    Stalls("good", HR, 11),
+    AtMost("good", "weak", HR),
+]
 
 
 @pytest.mark.parametrize(("check", "told"), GOOD, ids=lambda value: str(value)[:40])
@@ -64,13 +94,17 @@ def test_half_as_much_as_the_paper_has_is_a_part():
 
 
 def test_a_plateau_is_before_the_best():
-    found = table(rows={"slow": row([0.9], [[0.5, 0.4, 0.9]]), "late": row([0.9], [[0.9, 0.2, 0.2]])}, tests=[])
+    found = table(
+        rows={"slow": row([0.9], [[0.5, 0.4, 0.9]]), "late": row([0.9], [[0.9, 0.2, 0.2]])},
+        tests=[],
+    )
     assert Stalls("slow", HR, 20)(found).verdict == "holds"
     assert Stalls("late", HR, 20)(found).verdict == "does not hold"
 
 
 def test_sweeps():
-    rising, flat = sweep({1: [0.1, 0.3], 2: [0.3], 3: [0.5]}), sweep({1: [0.30], 2: [0.31], 3: [0.30]})
+    rising = sweep({1: [0.1, 0.3], 2: [0.3], 3: [0.5]})
+    flat = sweep({1: [0.30], 2: [0.31], 3: [0.30]})
     assert Rises("ours", HR)(rising).verdict == "holds"
     assert Rises("ours", HR)(flat).verdict == "does not hold"
     assert Rises("ours", HR, above=1)(sweep({1: [0.9], 2: [0.3], 3: [0.5]})).verdict == "holds"
@@ -88,13 +122,17 @@ def test_nobody_beats_in_both():
         made["metrics"]["vectors"] = [cost]
         return made
 
-    found = table(rows={"a": point("a", 0.5, 10), "b": point("b", 0.6, 10), "c": point("c", 0.4, 1)}, tests=[])
+    found = table(
+        rows={"a": point("a", 0.5, 10), "b": point("b", 0.6, 10), "c": point("c", 0.4, 1)}, tests=[]
+    )
     assert Pareto("b", ("a", "b", "c"), HR, "vectors")(found).verdict == "holds"
     assert Pareto("a", ("a", "b", "c"), HR, "vectors")(found).verdict == "does not hold"
 
 
 def test_gains_of_two_pairs():
-    found = table(rows={"a": row([6.0]), "b": row([1.0]), "c": row([4.0]), "d": row([2.0])}, tests=[])
+    found = table(
+        rows={"a": row([6.0]), "b": row([1.0]), "c": row([4.0]), "d": row([2.0])}, tests=[]
+    )
     assert GainsMore(Pair("a", "b"), Pair("c", "d"), HR)(found).verdict == "holds"
     assert GainsMore(Pair("c", "d"), Pair("a", "b"), HR)(found).verdict == "does not hold"
 

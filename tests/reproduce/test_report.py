@@ -24,7 +24,14 @@ def test_verdicts_stand_before_tables():
     body = text[text.index("<h1>") :]
     order = [
         body.index(part)
-        for part in ("id=verdicts", "class='badge holds'", "id=table2", "<table>", "id=notes", "id=how")
+        for part in (
+            "id=verdicts",
+            "class='badge holds'",
+            "id=table2",
+            "<table>",
+            "id=notes",
+            "id=how",
+        )
     ]
     assert order == sorted(order)
     assert "coterie reproduce made-up" in body
@@ -50,9 +57,18 @@ def test_theirs_beside_ours():
 
 def test_markdown_says_the_same():
     text = markdown(report(), "## Decided\n", "coterie reproduce made-up")
-    assert text.index("holds 1") < text.index("Table 2: accuracy, theirs beside ours") < text.index("## Decided")
+    assert (
+        text.index("holds 1")
+        < text.index("Table 2: accuracy, theirs beside ours")
+        < text.index("## Decided")
+    )
     assert "figures/table2-made-up-hr10.svg" in text
-    assert verdicts(report()["items"]) == {"holds": 1, "holds in part": 0, "does not hold": 0, "cannot be tested": 0}
+    assert verdicts(report()["items"]) == {
+        "holds": 1,
+        "holds in part": 0,
+        "does not hold": 0,
+        "cannot be tested": 0,
+    }
 
 
 def test_a_curve_has_three_axes_and_a_band():
@@ -84,15 +100,32 @@ def test_a_browser_draws_every_figure_and_fetches_nothing(tmp_path: Path, width:
     (tmp_path / "report.html").write_text(page(report()))
     log = tmp_path / "net.json"
     done = subprocess.run(
-        [str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},900", "--virtual-time-budget=8000",
-         f"--log-net-log={log}", f"--user-data-dir={tmp_path / 'profile'}", "--disable-background-networking", "--dump-dom", (tmp_path / "report.html").as_uri()],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    wanted, drawn = done.stdout.count("FIGURES.push("), done.stdout.count('class="figure js-plotly-plot"')
+        [
+            str(BROWSER),
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            f"--window-size={width},900",
+            "--virtual-time-budget=8000",
+            f"--log-net-log={log}",
+            f"--user-data-dir={tmp_path / 'profile'}",
+            "--disable-background-networking",
+            "--dump-dom",
+            (tmp_path / "report.html").as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    wanted = done.stdout.count("FIGURES.push(")
+    drawn = done.stdout.count('class="figure js-plotly-plot"')
     assert wanted >= 2
     assert drawn == wanted
     assert done.stdout.count('class="js-line"') >= wanted
-    widths = [float(w) for w in re.findall(r'<svg class="main-svg"[^>]* width="([\d.]+)"', done.stdout)]
+    widths = [
+        float(w) for w in re.findall(r'<svg class="main-svg"[^>]* width="([\d.]+)"', done.stdout)
+    ]
     assert 0 < max(widths) <= width
     asked = re.findall(r'"url":"(https?://[^"]+)"', log.read_text())
     assert not [url for url in asked if "plot" in url or "cdn" in url], asked

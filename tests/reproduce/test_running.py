@@ -25,7 +25,11 @@ TABLE = Item(
     trials=(
         Trial(
             dataset="synthetic",
-            methods=(Method("bpr", "bpr", {"epochs": 12}), Method("popular", "popular"), Method("random", "random")),
+            methods=(
+                Method("bpr", "bpr", {"epochs": 12}),
+                Method("popular", "popular"),
+                Method("random", "random"),
+            ),
             settings=SMALL,
             seeds=2,
             paper={"bpr": (0.5, 0.3)},
@@ -34,7 +38,12 @@ TABLE = Item(
     ),
     claims=(
         Claim("ahead", "BPR is ahead of chance", "4.1", Ahead("bpr", "random", "HR@10")),
-        Claim("others", "what is popular is ahead of chance", "4.1", Ahead("popular", "random", "HR@10")),
+        Claim(
+            "others",
+            "what is popular is ahead of chance",
+            "4.1",
+            Ahead("popular", "random", "HR@10"),
+        ),
         Claim("vague", "it is good", "5", Untestable("no measure is named"), ("synthetic",)),
     ),
 )
@@ -42,9 +51,19 @@ MEASURED = Item(
     key="table2",
     title="Table 2: times",
     metrics=("ms",),
-    trials=(Measurement(dataset="synthetic", measure=lambda: {"ours": {"ms": 2.0}}, paper={"ours": (4.0,)}),),
+    trials=(
+        Measurement(
+            dataset="synthetic", measure=lambda: {"ours": {"ms": 2.0}}, paper={"ours": (4.0,)}
+        ),
+    ),
 )
-PAPER = Paper(name="small", title="A small paper", reference="Nobody.", items=(TABLE, MEASURED), quick={"epochs": 2})
+PAPER = Paper(
+    name="small",
+    title="A small paper",
+    reference="Nobody.",
+    items=(TABLE, MEASURED),
+    quick={"epochs": 2},
+)
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +93,9 @@ def test_from_declaration_to_verdicts(tmp_path: Path):
     assert len(rows["bpr"]["metrics"]["HR@10"]) == 1, "and has one seed"
     assert len(rows["bpr"]["users"]) == 21
     tests = {(t["first"], t["other"], t["metric"]) for t in table["tables"][0]["tests"]}
-    assert ("popular", "random", "HR@10") in tests, "a claim's pair is tested though its first method is not the item's"
+    assert ("popular", "random", "HR@10") in tests, (
+        "a claim's pair is tested though its first method is not the item's"
+    )
     assert {c["name"]: c["verdict"] for c in table["claims"]}["vague"] == "cannot be tested"
     assert any("ml-100k" in text and "not at hand" in text for text in table["absent"])
     assert measured["tables"][0]["rows"]["ours"]["metrics"] == {"ms": [2.0]}
@@ -90,7 +111,9 @@ def test_a_second_run_trains_nothing_and_says_the_same(tmp_path: Path):
 
 
 def test_all_seeds_of_a_full_run(tmp_path: Path):
-    found = reproduce(replace(PAPER, items=(replace(TABLE, trials=TABLE.trials[:1]),)), folder=tmp_path)
+    found = reproduce(
+        replace(PAPER, items=(replace(TABLE, trials=TABLE.trials[:1]),)), folder=tmp_path
+    )
     rows = found["items"][0]["tables"][0]["rows"]
     assert len(rows["bpr"]["metrics"]["HR@10"]) == 2
     curve = rows["bpr"]["curve"]
@@ -99,7 +122,9 @@ def test_all_seeds_of_a_full_run(tmp_path: Path):
 
 
 def test_one_item(tmp_path: Path):
-    assert [item["key"] for item in reproduce(PAPER, True, ["table2"], tmp_path)["items"]] == ["table2"]
+    assert [item["key"] for item in reproduce(PAPER, True, ["table2"], tmp_path)["items"]] == [
+        "table2"
+    ]
     with pytest.raises(UnknownName, match="unknown item 'table9' of small"):
         reproduce(PAPER, True, ["table9"], tmp_path)
 
@@ -128,4 +153,6 @@ def test_an_interrupted_measurement_is_no_measurement(tmp_path: Path):
     broken = replace(MEASURED, trials=(Measurement(dataset="synthetic", measure=stop),))
     with pytest.raises(Interrupted, match="same command"):
         reproduce(replace(PAPER, items=(broken,)), folder=tmp_path)
-    assert reproduce(replace(PAPER, items=(MEASURED,)), folder=tmp_path)["items"][0]["tables"][0]["rows"]
+    assert reproduce(replace(PAPER, items=(MEASURED,)), folder=tmp_path)["items"][0]["tables"][0][
+        "rows"
+    ]

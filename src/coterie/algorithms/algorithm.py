@@ -59,7 +59,9 @@ def at_once(solve: Callable[..., Recommender]) -> Make:
 
     def make(training: Training, settings: Any, context: Context) -> Trainer:
         return Trainer(
-            lambda: (None, Tally()), lambda _, n: (solve(training, settings, context), Tally()), lambda model: model
+            lambda: (None, Tally()),
+            lambda _, n: (solve(training, settings, context), Tally()),
+            lambda model: model,
         )
 
     return make

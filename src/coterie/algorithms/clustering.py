@@ -12,7 +12,9 @@ BLOCK = 4096  # users whose rows are summed in one go, whatever the number of th
 WORD = (1 << 64) - 1
 
 
-def first_clusters(rows: Floats, members: Bools, n_clusters: int, seed: int, iterations: int = 50) -> Ints:
+def first_clusters(
+    rows: Floats, members: Bools, n_clusters: int, seed: int, iterations: int = 50
+) -> Ints:
     """k-means from nothing: centres far from each other (k-means++, Arthur and Vassilvitskii 2007), then Lloyd."""
     people = np.flatnonzero(members)
     n_clusters = min(n_clusters, len(people))
@@ -52,8 +54,12 @@ def totals(rows: Floats, labels: Ints, n_clusters: int) -> tuple[Doubles, Longs]
     sums = np.empty((n_blocks, n_clusters, rows.shape[1]))
     counts = np.empty((n_blocks, n_clusters), np.int64)
     add_up = kernels.load("clusters").add_up
-    parallel.over(lambda first, last: add_up(rows, labels, BLOCK, first, last, sums, counts), n_blocks)
-    whole: Doubles = sums.cumsum(axis=0)[-1]  # one block after the other; a pairwise sum would depend on their number
+    parallel.over(
+        lambda first, last: add_up(rows, labels, BLOCK, first, last, sums, counts), n_blocks
+    )
+    whole: Doubles = sums.cumsum(axis=0)[
+        -1
+    ]  # one block after the other; a pairwise sum would depend on their number
     return whole, counts.sum(axis=0)
 
 
@@ -61,15 +67,20 @@ def assign(rows: Floats, centres: Floats, labels: Ints) -> int:
     """Give every user with a label its nearest centre; writes labels. Returns how many changed."""
     changed: list[int] = []
     nearest = kernels.load("clusters").assign
-    turned, half = np.ascontiguousarray(centres.T), (centres * centres).sum(axis=1) / np.float32(2)
-    parallel.over(lambda a, b: changed.append(nearest(rows, turned, half, a, b, labels)), len(rows), BLOCK)
+    turned = np.ascontiguousarray(centres.T)
+    half = (centres * centres).sum(axis=1) / np.float32(2)
+    parallel.over(
+        lambda a, b: changed.append(nearest(rows, turned, half, a, b, labels)), len(rows), BLOCK
+    )
     return sum(changed)
 
 
 def move_along(rows: Floats, labels: Ints, still: Bools, moves: Floats) -> None:
     """Add every cluster's move to its users that are not `still`; writes rows."""
     kernel = kernels.load("clusters").move_along
-    parallel.over(lambda first, last: kernel(rows, labels, still, moves, first, last), len(rows), BLOCK)
+    parallel.over(
+        lambda first, last: kernel(rows, labels, still, moves, first, last), len(rows), BLOCK
+    )
 
 
 def of_those(present: Bools, labels: Ints) -> Ints:
@@ -93,16 +104,21 @@ def draw(labels: Ints, quotas: Longs, seed: int, t: int) -> Ints:
     # lots are uniform: a threshold a little above the quota's share finds nearly only those that are needed
     share = (quotas + 6 * np.sqrt(quotas) + 8) / np.maximum(sizes, 1)
     found = _lowest(labels, key, share, quotas)
-    return found if len(found) == quotas.sum() else _lowest(labels, key, np.ones(len(sizes)), quotas)
+    return (
+        found if len(found) == quotas.sum() else _lowest(labels, key, np.ones(len(sizes)), quotas)
+    )
 
 
 def turns(sizes: Longs, m: int, seed: int, t: int) -> Longs:
     """How many users each cluster sends when clusters take turns until there are m; who is first is chance."""
     m = min(m, int(sizes.sum()))
-    whole, most = 0, int(sizes.max())
+    whole = 0
+    most = int(sizes.max())
     while whole < most:  # the most full turns that m users are enough for
         middle = (whole + most + 1) // 2
-        whole, most = (middle, most) if np.minimum(sizes, middle).sum() <= m else (whole, middle - 1)
+        whole, most = (
+            (middle, most) if np.minimum(sizes, middle).sum() <= m else (whole, middle - 1)
+        )
     quotas = np.minimum(sizes, whole)
     lots = streams.keys(seed, "turns", t, last=np.arange(len(sizes)))
     waiting = np.flatnonzero(sizes > whole)
@@ -116,9 +132,13 @@ def _lowest(labels: Ints, key: int, share: Doubles, quotas: Longs) -> Ints:
     thresholds = np.array([WORD if s >= 1 else int(s * WORD) for s in share], np.uint64)
     drawn = np.empty(len(labels), bool)
     kernel = kernels.load("clusters").draw_lots
-    parallel.over(lambda a, b: kernel(labels, np.uint64(key), thresholds, a, b, drawn), len(labels), BLOCK)
+    parallel.over(
+        lambda a, b: kernel(labels, np.uint64(key), thresholds, a, b, drawn), len(labels), BLOCK
+    )
     people = np.flatnonzero(drawn)
-    lots = streams.mix_array(np.uint64(key) ^ (people.astype(np.uint64) + np.uint64(streams.GOLDEN)))
+    lots = streams.mix_array(
+        np.uint64(key) ^ (people.astype(np.uint64) + np.uint64(streams.GOLDEN))
+    )
     people = people[np.lexsort((lots, labels[people]))]
     groups = labels[people]
     rank = np.arange(len(people)) - np.searchsorted(groups, groups)
@@ -134,5 +154,7 @@ def _spread_out(rows: Floats, n: int, seed: int) -> Floats:
         away = (rows.astype(np.float64) - rows[chosen[-1]]) ** 2
         near = np.minimum(near, np.add.reduce(away, axis=1))
         total = np.cumsum(near)
-        chosen.append(int(min(np.searchsorted(total, rng.random() * total[-1], side="right"), len(rows) - 1)))
+        chosen.append(
+            int(min(np.searchsorted(total, rng.random() * total[-1], side="right"), len(rows) - 1))
+        )
     return rows[chosen]

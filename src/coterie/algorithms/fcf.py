@@ -93,7 +93,9 @@ class State(Record):
 
 def start(world: World) -> State:
     settings = world.settings
-    item_rows = rows(world.n_items, settings.embedding_size, world.seed, "items", settings.start_scale)
+    item_rows = rows(
+        world.n_items, settings.embedding_size, world.seed, "items", settings.start_scale
+    )
     nobody: Any = None
     return State(item_rows, np.zeros_like(item_rows), np.zeros_like(item_rows), 0, nobody)
 
@@ -120,11 +122,17 @@ class More(NamedTuple):
     right: Doubles  # (n, d) each user's own
 
 
-def solve(world: World, message: Message, node: Histories, more: More | None = None) -> tuple[Rows, Floats]:
+def solve(
+    world: World, message: Message, node: Histories, more: More | None = None
+) -> tuple[Rows, Floats]:
     """What the users of a message did, and x_u: Y^T C_u Y is Y^T Y, which is everybody's, and a little for each own item."""
-    Y, settings, kernel = message.common["item_rows"], world.settings, kernels.load("als")
-    mine, d = node.training.positives.of_users(node.places(message.users)), Y.shape[1]
-    X, (left, right) = np.empty((len(message.users), d), np.float32), more or (0.0, np.empty((0, d)))
+    Y = message.common["item_rows"]
+    settings = world.settings
+    kernel = kernels.load("als")
+    mine = node.training.positives.of_users(node.places(message.users))
+    d = Y.shape[1]
+    X = np.empty((len(message.users), d), np.float32)
+    (left, right) = more or (0.0, np.empty((0, d)))
     system = gram(Y) + left
     parallel.over(
         lambda first, last: kernel.solve_rows(
@@ -151,24 +159,31 @@ def client_update(world: World, message: Message, node: Histories) -> Answer:
 def update(world: World, message: Message, mine: Rows, X: Floats, dense: Ints) -> Updates:
     changes = changed(X, mine, message.common["item_rows"], lowest_confidence(world))
     n, d = X.shape
-    everything, none = np.tile(np.arange(world.n_items, dtype=np.int32), n), np.empty((n, 0), np.int32)
+    everything = np.tile(np.arange(world.n_items, dtype=np.int32), n)
+    none = np.empty((n, 0), np.int32)
     offsets = np.arange(n + 1) * world.n_items
     return Updates(message.users, once(n), offsets, everything, changes.reshape(-1, d), none, dense)
 
 
 def changed(X: Floats, liked: Rows, Y: Floats, unit: float) -> Ints:
     """(users, items, d) c (p - x . y) x in fixed point; c is one where something is liked, and `unit` elsewhere."""
-    wide, items, kernel = in_lanes(X), in_lanes(Y), kernels.load("fcf").changes
+    wide = in_lanes(X)
+    items = in_lanes(Y)
+    kernel = kernels.load("fcf").changes
     changes = np.empty((len(X), *Y.shape), np.int32)
     parallel.over(
-        lambda first, last: kernel(wide, items, liked.offsets, liked.items, unit, first, last, changes), len(X)
+        lambda first, last: kernel(
+            wide, items, liked.offsets, liked.items, unit, first, last, changes
+        ),
+        len(X),
     )
     return changes
 
 
 def in_lanes(numbers: Floats) -> Floats:
     """With zeros up to whole lanes and to rows in fours, as the kernels take them."""
-    kernel, (n, d) = kernels.load("fcf"), numbers.shape
+    kernel = kernels.load("fcf")
+    (n, d) = numbers.shape
     wide = np.zeros((n + -n % kernel.FOUR, d + -d % kernel.LANES), np.float32)
     wide[:n, :d] = numbers
     return wide
@@ -199,10 +214,14 @@ def at_once(world: World, state: State) -> int:
 
 def add_up(world: World, message: Message, updates: Updates) -> Sums:
     """sum_u f(u, i)"""
-    total, touched = np.zeros((world.n_items, updates.item_rows.shape[1]), np.int64), np.zeros(world.n_items, np.int64)
-    weights, kernel = once(len(updates)), kernels.load("sums").by_samples
+    total = np.zeros((world.n_items, updates.item_rows.shape[1]), np.int64)
+    touched = np.zeros(world.n_items, np.int64)
+    weights = once(len(updates))
+    kernel = kernels.load("sums").by_samples
     parallel.over(
-        lambda low, high: kernel(updates.offsets, updates.items, updates.item_rows, weights, low, high, total, touched),
+        lambda low, high: kernel(
+            updates.offsets, updates.items, updates.item_rows, weights, low, high, total, touched
+        ),
         world.n_items,
     )
     return {"items": total}
@@ -210,7 +229,8 @@ def add_up(world: World, message: Message, updates: Updates) -> Sums:
 
 def descend(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
     """dJ/dY out of fixed point, and Adam."""
-    before, step = Moved(state.item_rows, state.first_moment, state.second_moment), state.steps + 1
+    before = Moved(state.item_rows, state.first_moment, state.second_moment)
+    step = state.steps + 1
     after = adam(world, before, sums["items"], unit_of_rows(world), step)
     return State(after.rows, after.first_moment, after.second_moment, step, state.user_rows)
 
@@ -234,13 +254,27 @@ class Moved(NamedTuple):
 
 def adam(world: World, before: Moved, total: Longs, unit: float, step: int) -> Moved:
     """A step down the slope 2 (lambda rows - unit total)."""
-    s, kernel, after = world.settings, kernels.load("fcf").adam, Moved(*(np.empty_like(part) for part in before))
+    s = world.settings
+    kernel = kernels.load("fcf").adam
+    after = Moved(*(np.empty_like(part) for part in before))
     parallel.over(
         lambda low, high: kernel(
-            *before, total, unit, s.reg, s.learning_rate, s.beta1, s.beta2, EPSILON, step, low, high, *after
+            *before,
+            total,
+            unit,
+            s.reg,
+            s.learning_rate,
+            s.beta1,
+            s.beta2,
+            EPSILON,
+            step,
+            low,
+            high,
+            *after,
         ),
-        len(total), BLOCK,
-    )  # fmt: skip
+        len(total),
+        BLOCK,
+    )
     return after
 
 
@@ -256,9 +290,15 @@ def fused(world: World, message: Message, node: Histories) -> Fused | None:
 
 def summed(X: Floats, liked: Rows, Y: Floats, unit: float) -> Longs | None:
     """(items, d) what `changed` has, added up over users; None where somebody may be out of range."""
-    wide, items, kernel = in_lanes(X), in_lanes(Y), kernels.load("fcf").add_up
-    likers = Rows.build(liked.items, np.repeat(np.arange(len(X), dtype=np.int32), liked.counts), len(Y))
-    largest, total, fine = np.abs(wide).max(axis=1), np.zeros(Y.shape, np.int64), []
+    wide = in_lanes(X)
+    items = in_lanes(Y)
+    kernel = kernels.load("fcf").add_up
+    likers = Rows.build(
+        liked.items, np.repeat(np.arange(len(X), dtype=np.int32), liked.counts), len(Y)
+    )
+    largest = np.abs(wide).max(axis=1)
+    total = np.zeros(Y.shape, np.int64)
+    fine = []
     parallel.over(
         lambda low, high: fine.append(
             kernel(wide, largest, items, likers.offsets, likers.items, unit, low, high, total)
@@ -269,15 +309,20 @@ def summed(X: Floats, liked: Rows, Y: Floats, unit: float) -> Longs | None:
 
 
 def of_everybody(world: World, message: Message, sums: Sums, X: Floats) -> Fused:
-    n, none = len(X), np.empty((len(X), 0), np.int32)
-    return Fused(sums, Delegates(message.users, once(n), none), np.full(n, world.n_items), {"user_rows": X})
+    n = len(X)
+    none = np.empty((len(X), 0), np.int32)
+    return Fused(
+        sums, Delegates(message.users, once(n), none), np.full(n, world.n_items), {"user_rows": X}
+    )
 
 
 def model(world: World, state: State) -> PrivateFactors:
     return PrivateFactors(state.user_rows, state.item_rows, np.zeros(world.n_items, np.float32))
 
 
-EXCHANGE = Exchange(ask, client_update, add_up, descend, sizes, at_once, fused, ring=InRing(("items",)))
+EXCHANGE = Exchange(
+    ask, client_update, add_up, descend, sizes, at_once, fused, ring=InRing(("items",))
+)
 
 ALGORITHM = Algorithm(
     "federated collaborative filtering: own vectors solved on devices, gradients of all items sent",

@@ -30,7 +30,15 @@ from coterie.algorithms.local.learner import Parameters
 from coterie.algorithms.local.samples import Samples, draw
 from coterie.algorithms.local.settings import Federated
 from coterie.core import parallel
-from coterie.federated.federation import Delegates, Exchange, Federation, Histories, InRing, Sums, World
+from coterie.federated.federation import (
+    Delegates,
+    Exchange,
+    Federation,
+    Histories,
+    InRing,
+    Sums,
+    World,
+)
 from coterie.models.recommender import Recommender
 from coterie.types import SCALE, Floats, Ints, Longs, Message, Sizes, Updates
 
@@ -62,7 +70,10 @@ def cohort_size(world: World) -> int:
 def ask(world: World, state: Any, cohort: Ints, t: int) -> Message:
     """w_t: everything but other people's rows."""
     return Message(
-        t, cohort, {"item_rows": state.item_rows, "dense": state.dense}, {"user_rows": state.user_rows[cohort]}
+        t,
+        cohort,
+        {"item_rows": state.item_rows, "dense": state.dense},
+        {"user_rows": state.user_rows[cohort]},
     )
 
 
@@ -72,17 +83,27 @@ def client_update(world: World, message: Message, node: Histories) -> Updates:
 
 
 def train_on(samples: Samples, world: World, message: Message, node: Histories) -> Updates:
-    given = Parameters(message.own["user_rows"], message.common["item_rows"], message.common["dense"])
+    given = Parameters(
+        message.own["user_rows"], message.common["item_rows"], message.common["dense"]
+    )
     rated = node.training.ratings is not None
     now = world.settings.model_copy(update={"learning_rate": world.settings.rate_at(message.round)})
     changes = learner(now.model).train(replace(world, settings=now), given, samples, rated)
     return Updates(
-        message.users, samples.counts, samples.offsets, samples.items, changes.item_rows, changes.user_rows, changes.dense
-    )  # fmt: skip
+        message.users,
+        samples.counts,
+        samples.offsets,
+        samples.items,
+        changes.item_rows,
+        changes.user_rows,
+        changes.dense,
+    )
 
 
 def sizes(world: World, state: Any) -> Sizes:
-    return Sizes(world.n_items, state.item_rows.shape[1], state.user_rows.shape[1], len(state.dense))
+    return Sizes(
+        world.n_items, state.item_rows.shape[1], state.user_rows.shape[1], len(state.dense)
+    )
 
 
 def weigh_by_samples(world: World, message: Message, updates: Updates) -> Sums:
@@ -92,7 +113,14 @@ def weigh_by_samples(world: World, message: Message, updates: Updates) -> Sums:
     kernel = kernels.load("sums").by_samples
     parallel.over(
         lambda low, high: kernel(
-            updates.offsets, updates.items, updates.item_rows, updates.samples, low, high, items, touched
+            updates.offsets,
+            updates.items,
+            updates.item_rows,
+            updates.samples,
+            low,
+            high,
+            items,
+            touched,
         ),
         world.n_items,
     )
@@ -102,7 +130,9 @@ def weigh_by_samples(world: World, message: Message, updates: Updates) -> Sums:
 def dense_sums(updates: Updates) -> Sums:
     """sum_k n_k q_k[N] and n_sigma."""
     weighted = np.zeros(updates.dense.shape[1], np.int64)
-    for first in range(0, len(updates), BLOCK):  # in parts: many users of a large model would not fit twice
+    for first in range(
+        0, len(updates), BLOCK
+    ):  # in parts: many users of a large model would not fit twice
         part = slice(first, first + BLOCK)
         weighted += (updates.samples[part, None] * updates.dense[part]).sum(axis=0)
     return {"dense": weighted, "samples": updates.samples.sum(keepdims=True)}
@@ -131,13 +161,18 @@ def moved(before: Floats, change: np.ndarray) -> Floats:
 
 def move_items(item_rows: Floats, total: Longs, weights: Longs) -> Floats:
     """Item rows after weighted changes in fixed point; where nobody weighs anything they stay."""
-    after, kernel = np.empty_like(item_rows), kernels.load("sums").move
-    parallel.over(lambda low, high: kernel(item_rows, total, weights, low, high, after), len(item_rows), BLOCK)
+    after = np.empty_like(item_rows)
+    kernel = kernels.load("sums").move
+    parallel.over(
+        lambda low, high: kernel(item_rows, total, weights, low, high, after), len(item_rows), BLOCK
+    )
     return after
 
 
 def model(world: World, state: Any) -> Recommender:
-    return learner(world.settings.model).model(world, Parameters(state.user_rows, state.item_rows, state.dense))
+    return learner(world.settings.model).model(
+        world, Parameters(state.user_rows, state.item_rows, state.dense)
+    )
 
 
 OPEN = "their row of the model, and how many samples they have"

@@ -77,14 +77,18 @@ class FedBSO(fedfast.FedFast, fedavg.FedAvg):
     def _readings_for_gmf_alone(self) -> FedBSO:
         for name, value in (("best_user", "loss"), ("aggregate", "cluster")):
             if getattr(self, name) == value and self.model != "gmf":
-                raise ValueError(f"{name}={value} is for model=gmf, but the model is {self.model}. Set model=gmf")
+                raise ValueError(
+                    f"{name}={value} is for model=gmf, but the model is {self.model}. Set model=gmf"
+                )
         return self
 
 
 @dataclass(frozen=True, slots=True)
 class State(Record):
     user_rows: Floats  # w[U]
-    item_rows: Floats  # w[I], (items, width); (clusters, items, width) where an aggregate is the cluster's
+    item_rows: (
+        Floats  # w[I], (items, width); (clusters, items, width) where an aggregate is the cluster's
+    )
     dense: Floats  # w[N], (size,) or (clusters, size)
     clusters: Ints  # (users,) G; -1 for those who do not take part
     centres: Ints  # (clusters,) the user in the middle of each
@@ -97,8 +101,10 @@ class State(Record):
 
 def initialise(world: World) -> State:
     """w_0, with a copy for every cluster where clusters have models of their own."""
-    settings, people = world.settings, np.flatnonzero(world.members).astype(np.int32)
-    w, n = fedavg.start(world), min(settings.clusters, len(people))
+    settings = world.settings
+    people = np.flatnonzero(world.members).astype(np.int32)
+    w = fedavg.start(world)
+    n = min(settings.clusters, len(people))
     if settings.aggregate == "cluster":
         w = replace(w, item_rows=np.tile(w.item_rows, (n, 1, 1)), dense=np.tile(w.dense, (n, 1)))
     return State(
@@ -125,8 +131,14 @@ def first_clusters(world: World, state: State, sums: Sums, delegates: Delegates,
 def cluster_anew(world: World, state: State, t: int) -> State:
     """Line 3 of round t, then the rest."""
     settings = world.settings
-    rows = state.profiles if settings.cluster_by == "statistics" else embeddings(settings, state.user_rows)
-    labels = cluster_users_by_center(rows, state.clusters, state.centres, settings.cluster_iterations)
+    rows = (
+        state.profiles
+        if settings.cluster_by == "statistics"
+        else embeddings(settings, state.user_rows)
+    )
+    labels = cluster_users_by_center(
+        rows, state.clusters, state.centres, settings.cluster_iterations
+    )
     return stir(world, state, rows, labels, t)
 
 
@@ -139,13 +151,20 @@ def cluster_users_by_center(rows: Floats, labels: Ints, centres: Ints, iteration
 
 def stir(world: World, state: State, rows: Floats, labels: Ints, t: int) -> State:
     """Lines 4 to 14: the centres of round t and, where a reading says so, who belongs to them; `rows` is P."""
-    settings, rng = world.settings, streams.at(world.seed, "brain storm", t)
-    centres = get_best_user(rows, labels, state.centres, state.losses if settings.best_user == "loss" else None)
-    replaced = replace_center(rng, centres, np.flatnonzero(world.members), settings.replacement_rate)
+    settings = world.settings
+    rng = streams.at(world.seed, "brain storm", t)
+    centres = get_best_user(
+        rows, labels, state.centres, state.losses if settings.best_user == "loss" else None
+    )
+    replaced = replace_center(
+        rng, centres, np.flatnonzero(world.members), settings.replacement_rate
+    )
     if settings.new_centres == "now" and (replaced != centres).any():
         labels = labels.copy()
         clusters.assign(rows, rows[replaced], labels)
-    labels, centres = swap_centers(rng, labels, replaced, settings.swap_rate, settings.swap == "members")
+    labels, centres = swap_centers(
+        rng, labels, replaced, settings.swap_rate, settings.swap == "members"
+    )
     return replace(state, clusters=labels, centres=centres)
 
 
@@ -154,7 +173,9 @@ def get_best_user(rows: Floats, labels: Ints, centres: Ints, losses: Floats | No
     n = len(centres)
     sums, counts = clusters.totals(rows, labels, n)
     means = sums / np.maximum(counts, 1)[:, None]
-    away = ((rows - means[labels]) ** 2).sum(axis=1).astype(np.float32)  # two alone are equally near, but for rounding
+    away = (
+        ((rows - means[labels]) ** 2).sum(axis=1).astype(np.float32)
+    )  # two alone are equally near, but for rounding
     best = _least(away, labels, centres)
     if losses is None:
         return best
@@ -176,23 +197,30 @@ def _least(values: Floats, labels: Ints, otherwise: Ints) -> Ints:
 
 def replace_center(rng: np.random.Generator, centres: Ints, people: np.ndarray, p5: float) -> Ints:
     """Lines 5 to 9. Every draw is made, whatever comes of it, so that no rate changes another's luck."""
-    r1, u, c = rng.random(), people[rng.integers(len(people))], rng.integers(len(centres))
+    r1 = rng.random()
+    u = people[rng.integers(len(people))]
+    c = rng.integers(len(centres))
     changed = centres.copy()
     if r1 < p5:
         changed[c] = u
     return changed
 
 
-def swap_centers(rng: np.random.Generator, labels: Ints, centres: Ints, p6: float, members: bool) -> tuple[Ints, Ints]:
+def swap_centers(
+    rng: np.random.Generator, labels: Ints, centres: Ints, p6: float, members: bool
+) -> tuple[Ints, Ints]:
     """Lines 10 to 14."""
-    r2, n = rng.random(), len(centres)
+    r2 = rng.random()
+    n = len(centres)
     if n < 2 or r2 >= p6:
         return labels, centres
     a, b = rng.choice(n, 2, replace=False)
-    labels, centres = labels.copy(), centres.copy()
+    labels = labels.copy()
+    centres = centres.copy()
     centres[[a, b]] = centres[[b, a]]
     if members:
-        labels[centres[a]], labels[centres[b]] = a, b
+        labels[centres[a]] = a
+        labels[centres[b]] = b
     return labels, centres
 
 
@@ -203,13 +231,18 @@ def sample(world: World, state: State, t: int) -> Ints:
     """C of every cluster."""
     groups = clusters.of_those(world.present, state.clusters)
     return clusters.draw(
-        groups, users_a_cluster(clusters.sizes_of(groups), world.settings.participation), world.seed, t
+        groups,
+        users_a_cluster(clusters.sizes_of(groups), world.settings.participation),
+        world.seed,
+        t,
     )
 
 
 def users_a_cluster(sizes: np.ndarray, alpha: float) -> np.ndarray:
     """m <- max(ceil(alpha |c|), 1), line 16; nobody of an empty cluster."""
-    return np.array([max(math.ceil(round(alpha * int(size), 9)), 1) if size else 0 for size in sizes], np.int64)
+    return np.array(
+        [max(math.ceil(round(alpha * int(size), 9)), 1) if size else 0 for size in sizes], np.int64
+    )
 
 
 def ask(world: World, state: State, cohort: Ints, t: int) -> Message:
@@ -218,19 +251,26 @@ def ask(world: World, state: State, cohort: Ints, t: int) -> Message:
         return fedavg.ask(world, state, cohort, t)
     mine = state.clusters[cohort]
     refuse_huge(len(cohort) * state.item_rows[0].nbytes)
-    own = {"user_rows": state.user_rows[cohort], "item_rows": state.item_rows[mine], "dense": state.dense[mine]}
+    own = {
+        "user_rows": state.user_rows[cohort],
+        "item_rows": state.item_rows[mine],
+        "dense": state.dense[mine],
+    }
     return Message(t, cohort, {}, own | {"cluster": mine})
 
 
 def client_update(world: World, message: Message, node: Histories) -> Updates:
     if world.settings.aggregate == "global":
         return train_and_tell(world, message, node)
-    parts, of = [], message.own["cluster"]
+    parts = []
+    of = message.own["cluster"]
     for c in np.unique(of).tolist():
         here = np.flatnonzero(of == c)
         common = {name: message.own[name][here[0]] for name in ("item_rows", "dense")}
         own = {"user_rows": message.own["user_rows"][here]}
-        parts.append(train_and_tell(world, Message(message.round, message.users[here], common, own), node))
+        parts.append(
+            train_and_tell(world, Message(message.round, message.users[here], common, own), node)
+        )
     return Updates.joined(parts)
 
 
@@ -259,7 +299,8 @@ def train_and_tell(world: World, message: Message, node: Histories) -> Updates:
 def losses(world: World, message: Message, samples: Samples, rated: bool) -> Doubles:
     """Every user's mean loss on its samples, by the parameters it was sent."""
     p = embeddings(world.settings, message.own["user_rows"])
-    q, h = message.common["item_rows"][:, : p.shape[1]], message.common["dense"]
+    q = message.common["item_rows"][:, : p.shape[1]]
+    h = message.common["dense"]
     person = np.repeat(np.arange(len(message.users)), samples.counts)
     items = samples.items[samples.offsets[person] + samples.places]
     y = ((p * h[: p.shape[1]])[person] * q[items]).sum(axis=1, dtype=np.float64) + h[p.shape[1]]
@@ -268,7 +309,8 @@ def losses(world: World, message: Message, samples: Samples, rated: bool) -> Dou
 
 
 def sizes(world: World, state: State) -> Sizes:
-    width, told = state.item_rows.shape[-1], int(world.settings.best_user == "loss")
+    width = state.item_rows.shape[-1]
+    told = int(world.settings.best_user == "loss")
     return Sizes(world.n_items, width, state.user_rows.shape[1] + told, state.dense.shape[-1])
 
 
@@ -281,7 +323,8 @@ def weigh_by_samples(world: World, message: Message, updates: Updates) -> Sums:
         return fedavg.weigh_by_samples(world, message, updates)
     of = message.own["cluster"][np.searchsorted(message.users, updates.users)]
     parts = [
-        fedavg.weigh_by_samples(world, message, updates.take(np.flatnonzero(of == c))) for c in range(of.max() + 1)
+        fedavg.weigh_by_samples(world, message, updates.take(np.flatnonzero(of == c)))
+        for c in range(of.max() + 1)
     ]
     return {name: np.stack([part[name] for part in parts]) for name in parts[0]}
 
@@ -290,12 +333,15 @@ def finish(world: World, state: State, sums: Sums, delegates: Delegates, t: int)
     if world.settings.best_user == "loss":
         state, delegates = hear_losses(state, delegates)
     after = aggregate(world, state, sums, delegates, t)
-    fedfast.update_subordinates(after.user_rows, state.clusters, delegates, fedfast.discount(world, t))
+    fedfast.update_subordinates(
+        after.user_rows, state.clusters, delegates, fedfast.discount(world, t)
+    )
     return cluster_anew(world, after, t + 1)
 
 
 def hear_losses(state: State, delegates: Delegates) -> tuple[State, Delegates]:
-    known, told = state.losses.copy(), delegates.user_rows[:, -1]
+    known = state.losses.copy()
+    told = delegates.user_rows[:, -1]
     known[delegates.users] = np.where(
         told >= 0, told / SCALE, UNHEARD
     )  # no loss is negative: whoever says so said nothing
@@ -307,14 +353,19 @@ def aggregate(world: World, state: State, sums: Sums, delegates: Delegates, t: i
     if world.settings.aggregate == "global":
         averaged: State = fedavg.average(world, state, sums, delegates, t)
         return averaged
-    w, of = Parameters(state.user_rows, state.item_rows, state.dense), state.clusters[delegates.users]
-    item_rows, dense = state.item_rows.copy(), state.dense.copy()
+    w = Parameters(state.user_rows, state.item_rows, state.dense)
+    of = state.clusters[delegates.users]
+    item_rows = state.item_rows.copy()
+    dense = state.dense.copy()
     for c in np.unique(of).tolist():
         mine = Delegates(*(column[of == c] for column in delegates))
         table = replace(w, item_rows=w.item_rows[c], dense=w.dense[c])
-        after = fedavg.average(world, table, {name: part[c] for name, part in sums.items()}, mine, t)
+        after = fedavg.average(
+            world, table, {name: part[c] for name, part in sums.items()}, mine, t
+        )
         w = replace(w, user_rows=after.user_rows)
-        item_rows[c], dense[c] = after.item_rows, after.dense
+        item_rows[c] = after.item_rows
+        dense[c] = after.dense
     return replace(state, user_rows=w.user_rows, item_rows=item_rows, dense=dense)
 
 
@@ -323,8 +374,12 @@ def model(world: World, state: State) -> Recommender:
         return fedavg.model(world, state)
     w: Any = Parameters(state.user_rows, state.item_rows, state.dense)
     w = w.without_moments() if world.settings.moments == "averaged" else w
-    groups = np.maximum(state.clusters, 0)  # who does not take part is shown what the first cluster is
-    return GMFGroups(w.user_rows, w.item_rows, w.dense[:, :-1].copy(), w.dense[:, -1].copy(), groups)
+    groups = np.maximum(
+        state.clusters, 0
+    )  # who does not take part is shown what the first cluster is
+    return GMFGroups(
+        w.user_rows, w.item_rows, w.dense[:, :-1].copy(), w.dense[:, -1].copy(), groups
+    )
 
 
 OPENING = replace(fedfast.OPENING, finish=first_clusters)

@@ -45,7 +45,15 @@ from coterie.core import parallel
 from coterie.core.records import Record
 from coterie.data.training_set import Training
 from coterie.errors import UnknownName
-from coterie.federated.federation import Delegates, Exchange, Federation, Histories, InRing, Sums, World
+from coterie.federated.federation import (
+    Delegates,
+    Exchange,
+    Federation,
+    Histories,
+    InRing,
+    Sums,
+    World,
+)
 from coterie.types import SCALE, Doubles, Floats, Ints, Message, Sizes, Updates
 
 N_STATISTICS = 3
@@ -86,7 +94,9 @@ def initialise(world: World) -> State:
 
 def discount(world: World, t: int) -> float:
     """gamma, line 9."""
-    return {"exp": math.exp(-t), "inverse": 1 / (1 + t), "constant": 1.0, "none": 0.0}[world.settings.discount]
+    return {"exp": math.exp(-t), "inverse": 1 / (1 + t), "constant": 1.0, "none": 0.0}[
+        world.settings.discount
+    ]
 
 
 # P_0: the opening, an exchange with everybody before the first round
@@ -99,12 +109,19 @@ def ask_for_statistics(world: World, state: State, cohort: Ints, t: int) -> Mess
 def profile_statistics(world: World, message: Message, node: Histories) -> Updates:
     """Each user's number of interactions, and mean and entropy of its profile: its ratings, or the 0/1 row of items."""
     statistics = statistics_of(node.training)[node.places(message.users)]
-    n, none = len(message.users), np.empty(0, np.int32)
+    n = len(message.users)
+    none = np.empty(0, np.int32)
     quantised = np.rint(statistics * SCALE).astype(np.int32)
     counts = node.training.positives.counts_of(node.places(message.users))
     return Updates(
-        message.users, counts, np.zeros(n + 1, np.int64), none, none.reshape(0, 0), quantised, np.empty((n, 0), np.int32)
-    )  # fmt: skip
+        message.users,
+        counts,
+        np.zeros(n + 1, np.int64),
+        none,
+        none.reshape(0, 0),
+        quantised,
+        np.empty((n, 0), np.int32),
+    )
 
 
 def statistics_of(history: Training) -> Doubles:
@@ -125,7 +142,9 @@ def opening(world: World) -> Exchange | None:
 
 def first_partition(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
     """G_0 <- ClusterUsers(K, p, P_0), line 2."""
-    groups = clusters.first_clusters(profiles(world, delegates), world.members, world.settings.clusters, world.seed)
+    groups = clusters.first_clusters(
+        profiles(world, delegates), world.members, world.settings.clusters, world.seed
+    )
     return replace(state, clusters=groups)
 
 
@@ -147,15 +166,21 @@ def cluster_users(world: World, user_rows: Floats, groups: Ints) -> Ints:
     if settings.cluster_by != "embeddings":
         return groups
     n_clusters = min(settings.clusters, int(world.members.sum()))
-    return clusters.kmeans(embeddings(settings, user_rows), groups, n_clusters, settings.cluster_iterations)
+    return clusters.kmeans(
+        embeddings(settings, user_rows), groups, n_clusters, settings.cluster_iterations
+    )
 
 
 def by_metadata(world: World) -> Ints:
     """One cluster for every value of a feature that the server may know, such as region or device type."""
     name = world.settings.cluster_by
     if name not in world.user_features:
-        raise UnknownName("feature of users", name, ("embeddings", *world.user_features), " for cluster_by")
-    _, groups = np.unique(np.array([str(v) for v in world.user_features[name]]), return_inverse=True)
+        raise UnknownName(
+            "feature of users", name, ("embeddings", *world.user_features), " for cluster_by"
+        )
+    _, groups = np.unique(
+        np.array([str(v) for v in world.user_features[name]]), return_inverse=True
+    )
     return np.where(world.members, groups, -1).astype(np.int32)
 
 
@@ -175,10 +200,13 @@ def actv_samp(world: World, state: State, t: int) -> Ints:
 def weigh_by_change(world: World, message: Message, updates: Updates) -> Sums:
     """Lines 5 to 12: sum_k q^k (w^k - w_0) and sum_k q^k, for every component of an item row."""
     shape = world.n_items, updates.item_rows.shape[1]
-    total, weight = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    total = np.zeros(shape, np.int64)
+    weight = np.zeros(shape, np.int64)
     kernel = kernels.load("sums").by_change
     parallel.over(
-        lambda low, high: kernel(updates.offsets, updates.items, updates.item_rows, low, high, total, weight),
+        lambda low, high: kernel(
+            updates.offsets, updates.items, updates.item_rows, low, high, total, weight
+        ),
         world.n_items,
     )
     return {"items": total, "weights": weight} | fedavg.dense_sums(updates)
@@ -188,13 +216,17 @@ def actv_agg(world: World, state: State, sums: Sums, delegates: Delegates, t: in
     dense = fedavg.moved(state.dense, sums["dense"] / max(int(sums["samples"][0]), 1))  # line 3
     item_rows = fedavg.move_items(state.item_rows, sums["items"], sums["weights"])  # line 11
     user_rows = state.user_rows.copy()
-    user_rows[delegates.users] = fedavg.moved(user_rows[delegates.users], delegates.user_rows)  # line 15
+    user_rows[delegates.users] = fedavg.moved(
+        user_rows[delegates.users], delegates.user_rows
+    )  # line 15
     groups = cluster_users(world, user_rows, state.clusters)  # line 18
     update_subordinates(user_rows, groups, delegates, discount(world, t))
     return State(user_rows, item_rows, dense, groups)
 
 
-def update_subordinates(user_rows: Floats, groups: Ints, delegates: Delegates, gamma: float) -> None:
+def update_subordinates(
+    user_rows: Floats, groups: Ints, delegates: Delegates, gamma: float
+) -> None:
     """Lines 19 to 30; writes user_rows. A cluster without a delegate leaves its members as they are."""
     if gamma == 0:
         return
@@ -206,7 +238,9 @@ def update_subordinates(user_rows: Floats, groups: Ints, delegates: Delegates, g
     clusters.move_along(user_rows, groups, is_delegate, moves.astype(np.float32))
 
 
-def average_and_recluster(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
+def average_and_recluster(
+    world: World, state: State, sums: Sums, delegates: Delegates, t: int
+) -> State:
     """FedAvg's formula with ActvSAMP: the clusters it draws from are made again of the averaged w[U] every round."""
     averaged: State = fedavg.average(world, state, sums, delegates, t)
     return replace(averaged, clusters=cluster_users(world, averaged.user_rows, state.clusters))
@@ -222,16 +256,25 @@ def _mean_and_entropy(history: Training) -> tuple[Doubles, Doubles]:
     counts = np.maximum(history.positives.counts, 1)
     mean = np.bincount(history.users, history.ratings, history.n_users) / counts
     order = np.lexsort((history.ratings, history.users))
-    users, ratings = history.users[order], history.ratings[order]
-    begins = np.flatnonzero((np.diff(users, prepend=-1) > 0) | (np.diff(ratings, prepend=-np.inf) > 0))
+    users = history.users[order]
+    ratings = history.ratings[order]
+    begins = np.flatnonzero(
+        (np.diff(users, prepend=-1) > 0) | (np.diff(ratings, prepend=-np.inf) > 0)
+    )
     share = np.diff(np.append(begins, len(users))) / counts[users[begins]]
-    return mean, np.abs(np.bincount(users[begins], _x_log_x(share), history.n_users).astype(np.float64))
+    return mean, np.abs(
+        np.bincount(users[begins], _x_log_x(share), history.n_users).astype(np.float64)
+    )
 
 
 OPENING = Exchange(
-    ask_for_statistics, profile_statistics, lambda world, message, updates: {}, first_partition, lambda w, s: Sizes(0, 0, N_STATISTICS, 0),
+    ask_for_statistics,
+    profile_statistics,
+    lambda world, message, updates: {},
+    first_partition,
+    lambda w, s: Sizes(0, 0, N_STATISTICS, 0),
     clear="statistics of their history, once",
-)  # fmt: skip
+)
 ACTVAGG = Exchange(
     fedavg.ask,
     fedavg.client_update,

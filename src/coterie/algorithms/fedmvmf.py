@@ -94,10 +94,23 @@ class State(Record):
     private: ClassVar[tuple[str, ...]] = ("user_rows",)
     roles: ClassVar = {
         AGGREGATION: (
-            "item_rows", "first_moment", "second_moment", "user_view", "user_view_first", "user_view_second", "steps", "heard",
+            "item_rows",
+            "first_moment",
+            "second_moment",
+            "user_view",
+            "user_view_first",
+            "user_view_second",
+            "steps",
+            "heard",
         ),
-        RECOMMENDATION: ("item_view", "item_view_first", "item_view_second", "item_view_steps", "answer"),
-    }  # fmt: skip
+        RECOMMENDATION: (
+            "item_view",
+            "item_view_first",
+            "item_view_second",
+            "item_view_steps",
+            "answer",
+        ),
+    }
     item_rows: Floats  # Q (items, k)
     first_moment: Floats  # Adam's, as Q
     second_moment: Floats
@@ -141,7 +154,9 @@ def bags(training: Training, n_inputs: int) -> Ragged | None:
 
 def one_hot(training: Training, most_values: int) -> tuple[Ragged, int]:
     """Everybody's features out of all that there are, and how many there are."""
-    found = [np.unique(column, return_inverse=True) for column in zip(*features(training), strict=True)]
+    found = [
+        np.unique(column, return_inverse=True) for column in zip(*features(training), strict=True)
+    ]
     kept = [(len(values), place) for values, place in found if len(values) <= most_values]
     first = np.cumsum([0, *(n for n, _ in kept)])
     mine = [start + place for start, (_, place) in zip(first, kept, strict=False)]
@@ -151,13 +166,16 @@ def one_hot(training: Training, most_values: int) -> tuple[Ragged, int]:
 
 
 def start(world: World) -> State:
-    s, Q = world.settings, fcf.start(world).item_rows
+    s = world.settings
+    Q = fcf.start(world).item_rows
     n_features = 0 if world.on_devices is None else len(world.on_devices.letters.counts)
     n_inputs = 0 if world.content is None or world.content.items is None else s.inputs
     U = rows(n_features, s.embedding_size, world.seed, "features of people", s.start_scale)
     V = rows(n_inputs, s.embedding_size, world.seed, "features of items", s.start_scale)
     nobody: Any = None
-    return State(*Moved.begin(Q), *Moved.begin(U), 0, none_of(Q), *Moved.begin(V), 0, none_of(Q), nobody)
+    return State(
+        *Moved.begin(Q), *Moved.begin(U), 0, none_of(Q), *Moved.begin(V), 0, none_of(Q), nobody
+    )
 
 
 def none_of(Q: Floats) -> Longs:
@@ -177,8 +195,12 @@ def ask(world: World, state: State, cohort: Ints, t: int) -> Message:
 
 def solve(world: World, message: Message, node: Histories) -> tuple[Rows, Rows, Floats]:
     """What the users of a message did, their features, and p_u."""
-    U, side, own = message.common["dense"], world.settings.side, features_of(message, node)
-    x = sparse.csr_array((np.ones(len(own.items)), own.items, own.offsets), (len(message.users), len(U)))
+    U = message.common["dense"]
+    side = world.settings.side
+    own = features_of(message, node)
+    x = sparse.csr_array(
+        (np.ones(len(own.items)), own.items, own.offsets), (len(message.users), len(U))
+    )
     more = fcf.More(side * fcf.gram(U), side * (x @ U.astype(np.float64)))
     return own, *fcf.solve(world, message, node, more)
 
@@ -214,7 +236,9 @@ def at_once(world: World, state: State) -> int:
 def add_up(world: World, message: Message, updates: Updates) -> Sums:
     """sum_u f(u, i) and sum_u f(u, d)"""
     U = message.common["dense"]
-    return fcf.add_up(world, message, updates) | {"dense": fedavg.dense_sums(updates)["dense"].reshape(U.shape)}
+    return fcf.add_up(world, message, updates) | {
+        "dense": fedavg.dense_sums(updates)["dense"].reshape(U.shape)
+    }
 
 
 def fused(world: World, message: Message, node: Histories) -> Fused | None:
@@ -232,9 +256,12 @@ def move_user_view(world: World, state: State, sums: Sums, delegates: Delegates,
     U = Moved(state.user_view, state.user_view_first, state.user_view_second)
     after = fcf.adam(world, U, sums["dense"], world.settings.side / SCALE, state.steps + 1)
     return replace(
-        state, user_view=after.rows, user_view_first=after.first_moment, user_view_second=after.second_moment,
+        state,
+        user_view=after.rows,
+        user_view_first=after.first_moment,
+        user_view_second=after.second_moment,
         heard=sums["items"],
-    )  # fmt: skip
+    )
 
 
 # S sends Q to I, which takes a step of Adam on V
@@ -247,22 +274,30 @@ def send_items(world: World, state: State, t: int) -> tuple[State, dict[str, np.
 
 def move_item_view(world: World, state: State, heard: dict[str, np.ndarray], t: int) -> State:
     """f(i) and the step on V, both at V as it was."""
-    Q, V, Y = heard["item_rows"], state.item_view, features_of_items(world)
+    Q = heard["item_rows"]
+    V = state.item_view
+    Y = features_of_items(world)
     if not len(Q):
         return state
     by_items, by_view = side_slopes(Q, V, Y)
-    side, step = world.settings.side, state.item_view_steps + 1
+    side = world.settings.side
+    step = state.item_view_steps + 1
     before = Moved(V, state.item_view_first, state.item_view_second)
     after = fcf.adam(world, before, fixed(side * by_view, FINE), FINE, step)
     return replace(
-        state, item_view=after.rows, item_view_first=after.first_moment, item_view_second=after.second_moment,
-        item_view_steps=step, answer=fixed(side * by_items, fcf.unit_of_rows(world)),
-    )  # fmt: skip
+        state,
+        item_view=after.rows,
+        item_view_first=after.first_moment,
+        item_view_second=after.second_moment,
+        item_view_steps=step,
+        answer=fixed(side * by_items, fcf.unit_of_rows(world)),
+    )
 
 
 def side_slopes(Q: Floats, V: Floats, Y: sparse.csr_array) -> tuple[Doubles, Doubles]:
     """(Y - Q V^T) V and (Y - Q V^T)^T Q, without Q V^T; and without BLAS, whose bits depend on the number of threads."""
-    q, v = Q.astype(np.float64), V.astype(np.float64)
+    q = Q.astype(np.float64)
+    v = V.astype(np.float64)
     by_items = Y @ v - np.einsum("ik,kl->il", q, fcf.gram(V), optimize=False)
     by_view = Y.T @ q - np.einsum("dk,kl->dl", v, fcf.gram(Q), optimize=False)
     return by_items, by_view
@@ -274,7 +309,9 @@ def features_of_items(world: World) -> sparse.csr_array:
     if found is None:
         return sparse.csr_array((world.n_items, 0))
     shape = world.n_items, world.settings.inputs
-    return sparse.csr_array((found.weights.astype(np.float64), found.rows.items, found.rows.offsets), shape)
+    return sparse.csr_array(
+        (found.weights.astype(np.float64), found.rows.items, found.rows.offsets), shape
+    )
 
 
 def fixed(slopes: Doubles, unit: float) -> Longs:
@@ -293,12 +330,17 @@ def move_items(world: World, state: State, heard: dict[str, np.ndarray], t: int)
     """The round is over, and what devices said is forgotten."""
     if not len(heard["cut"]):
         return state
-    Q, step = Moved(state.item_rows, state.first_moment, state.second_moment), state.steps + 1
+    Q = Moved(state.item_rows, state.first_moment, state.second_moment)
+    step = state.steps + 1
     after = fcf.adam(world, Q, state.heard + heard["cut"], fcf.unit_of_rows(world), step)
     return replace(
-        state, item_rows=after.rows, first_moment=after.first_moment, second_moment=after.second_moment, steps=step,
+        state,
+        item_rows=after.rows,
+        first_moment=after.first_moment,
+        second_moment=after.second_moment,
+        steps=step,
         heard=none_of(after.rows),
-    )  # fmt: skip
+    )
 
 
 def model(world: World, state: State) -> PrivateFactors:
@@ -306,7 +348,15 @@ def model(world: World, state: State) -> PrivateFactors:
 
 
 TRAIN = Exchange(
-    ask, client_update, add_up, move_user_view, sizes, at_once, fused, role=AGGREGATION, ring=InRing(("items",))
+    ask,
+    client_update,
+    add_up,
+    move_user_view,
+    sizes,
+    at_once,
+    fused,
+    role=AGGREGATION,
+    ring=InRing(("items",)),
 )
 SEND_ITEMS = Relay(AGGREGATION, RECOMMENDATION, send_items, move_item_view)
 SEND_ANSWER = Relay(RECOMMENDATION, AGGREGATION, send_answer, move_items)
@@ -314,7 +364,14 @@ SEND_ANSWER = Relay(RECOMMENDATION, AGGREGATION, send_answer, move_items)
 ALGORITHM = Algorithm(
     "federated multi-view matrix factorisation: FCF that also knows features of people and items",
     FedMVMF,
-    Federation(start, fedavg.sample, (TRAIN, SEND_ITEMS, SEND_ANSWER), model, devices=fcf.devices, told=told),
+    Federation(
+        start,
+        fedavg.sample,
+        (TRAIN, SEND_ITEMS, SEND_ANSWER),
+        model,
+        devices=fcf.devices,
+        told=told,
+    ),
     state=State,
     steps=lambda settings: settings.rounds,
     kernels=("fcf", "als", "sums", "clusters"),

@@ -32,13 +32,24 @@ from coterie.algorithms.two_tower.settings import FederatedTowers
 from coterie.data.content import Content
 from coterie.data.text_features import read
 from coterie.data.training_set import Training
-from coterie.federated.federation import Delegates, Exchange, Federation, Fused, Histories, InRing, Sums, World
+from coterie.federated.federation import (
+    Delegates,
+    Exchange,
+    Federation,
+    Fused,
+    Histories,
+    InRing,
+    Sums,
+    World,
+)
 from coterie.types import TOO_LARGE, Ints, Message, Sizes, Updates
 
 
 def told(training: Training, settings: FederatedTowers) -> tuple[Content, Content]:
     """Devices have downloaded everything that there is to read about items."""
-    whole = read(training, settings.kind.reads, settings.inputs, settings.most_words, settings.person)
+    whole = read(
+        training, settings.kind.reads, settings.inputs, settings.most_words, settings.person
+    )
     return replace(whole, people=None), whole
 
 
@@ -52,25 +63,41 @@ def ask(world: World, state: Pair, cohort: Ints, t: int) -> Message:
 
 def slopes(world: World, message: Message, node: Histories) -> Slopes:
     """The sums of dL_k / dTheta_u and dL_k / dTheta_v over all users of a message, in fixed point."""
-    content, t = own_content(node), message.round
+    content = own_content(node)
+    t = message.round
     assert content.items is not None
     drawn = drawn_by(world, node, message.users, t)
-    items, places = np.unique(drawn.items, return_inverse=True)  # -1 is the first where there is one
+    items, places = np.unique(
+        drawn.items, return_inverse=True
+    )  # -1 is the first where there is one
     return Readers(world.settings).of_both(
-        (message.common["tower"], message.common["item_tower"]), people_read(node, message, drawn),
-        Read(content.items, np.maximum(items, 0), of_items(world, items, t)), content, np.reshape(places, drawn.items.shape), drawn,
-    )  # fmt: skip
+        (message.common["tower"], message.common["item_tower"]),
+        people_read(node, message, drawn),
+        Read(content.items, np.maximum(items, 0), of_items(world, items, t)),
+        content,
+        np.reshape(places, drawn.items.shape),
+        drawn,
+    )
 
 
 def client_update(world: World, message: Message, node: Histories) -> Updates:
     """One device after the other: everybody's own gradients."""
-    n, none, size = len(message.users), np.empty(0, np.int32), Readers(world.settings).size
+    n = len(message.users)
+    none = np.empty(0, np.int32)
+    size = Readers(world.settings).size
     dense = np.empty((n, 2 * size), np.int32)
     for k in range(n):
         by = slopes(world, message.to(np.array([k])), node)
-        dense[k, :size], dense[k, size:] = fixed(by.first), fixed(by.second)
+        dense[k, :size] = fixed(by.first)
+        dense[k, size:] = fixed(by.second)
     return Updates(
-        message.users, once(n), np.zeros(n + 1, np.int64), none, none.reshape(0, 0), none.reshape(n, 0), dense
+        message.users,
+        once(n),
+        np.zeros(n + 1, np.int64),
+        none,
+        none.reshape(0, 0),
+        none.reshape(n, 0),
+        dense,
     )
 
 
@@ -89,7 +116,8 @@ def add_up(world: World, message: Message, updates: Updates) -> Sums:
 
 def fused(world: World, message: Message, node: Histories) -> Fused | None:
     """All devices in one batch: the sum of everybody's gradient is the gradient of the sum."""
-    by, n = slopes(world, message, node), len(message.users)
+    by = slopes(world, message, node)
+    n = len(message.users)
     if max(by.largest) >= n * TOO_LARGE:
         return None
     everybody = Delegates(message.users, once(n), np.empty((n, 0), np.int32))
@@ -98,12 +126,20 @@ def fused(world: World, message: Message, node: Histories) -> Fused | None:
 
 def move(world: World, state: Pair, sums: Sums, delegates: Delegates, t: int) -> Pair:
     settings = world.settings
-    return state.moved(sums["user"], sums["item"], len(delegates.users), settings, settings.rate_at(t))
+    return state.moved(
+        sums["user"], sums["item"], len(delegates.users), settings, settings.rate_at(t)
+    )
 
 
 EXCHANGE = Exchange(ask, client_update, add_up, move, sizes, at_once, fused, ring=InRing())
 FEDERATION = Federation(
-    start, sttfedrec.sample, (EXCHANGE,), sttfedrec.model, told=told, serve=sttfedrec.serve, served=("user_tower",)
+    start,
+    sttfedrec.sample,
+    (EXCHANGE,),
+    sttfedrec.model,
+    told=told,
+    serve=sttfedrec.serve,
+    served=("user_tower",),
 )
 
 
@@ -113,6 +149,16 @@ class FLTowersCLSM(FederatedTowers):
 
 
 DSSM = as_algorithm(
-    "two towers (DSSM), both trained on devices", FederatedTowers, FEDERATION, Pair, "Huang et al. 2020"
+    "two towers (DSSM), both trained on devices",
+    FederatedTowers,
+    FEDERATION,
+    Pair,
+    "Huang et al. 2020",
 )
-CLSM = as_algorithm("two towers (CLSM), both trained on devices", FLTowersCLSM, FEDERATION, Pair, "Huang et al. 2020")
+CLSM = as_algorithm(
+    "two towers (CLSM), both trained on devices",
+    FLTowersCLSM,
+    FEDERATION,
+    Pair,
+    "Huang et al. 2020",
+)

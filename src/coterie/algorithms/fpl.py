@@ -77,7 +77,9 @@ class FPL(Disclosing):
     def regularisation(self) -> tuple[float, float, float]:
         """Of user, chosen and other rows (Section 5.3)."""
         given = (self.reg_user, 20), (self.reg_positive, 20), (self.reg_negative, 200)
-        user, positive, negative = (self.learning_rate / part if value is None else value for value, part in given)
+        user, positive, negative = (
+            self.learning_rate / part if value is None else value for value, part in given
+        )
         return user, positive, negative
 
 
@@ -114,9 +116,13 @@ def rounds_an_epoch(world: World) -> int:
 
 
 def start(world: World) -> State:
-    size, seed, scale = world.settings.embedding_size, world.seed, world.settings.start_scale
+    size = world.settings.embedding_size
+    seed = world.seed
+    scale = world.settings.start_scale
     nobody: Any = None
-    return State(rows(world.n_items, size, seed, "items", scale), np.zeros(world.n_items, np.float32), nobody)
+    return State(
+        rows(world.n_items, size, seed, "items", scale), np.zeros(world.n_items, np.float32), nobody
+    )
 
 
 def devices(world: World, node: Histories) -> Kept:
@@ -146,7 +152,9 @@ def sample(world: World, state: State, t: int) -> Ints:
 def one_user(world: World, rounds: range) -> Ints:
     """The only user of each of some rounds; a round does not look at everybody to find it."""
     members = np.flatnonzero(world.present).astype(np.int32)
-    words = streams.words(streams.keys(world.seed, "one user", last=np.arange(rounds.start, rounds.stop)), 0)
+    words = streams.words(
+        streams.keys(world.seed, "one user", last=np.arange(rounds.start, rounds.stop)), 0
+    )
     return members[streams.below(words, np.full(len(rounds), len(members)))]
 
 
@@ -159,33 +167,67 @@ def ask(world: World, state: State, cohort: Ints, t: int) -> Message:
 
 def client_update(world: World, message: Message, node: Histories) -> Answer:
     """Eqs. 3 to 6 on every device; its vector stays there, and so does what its coin keeps back."""
-    settings, history, n, T = world.settings, node.training, len(message.users), triples(world)
-    people, kernel = node.places(message.users), kernels.load("fpl")
+    settings = world.settings
+    history = node.training
+    n = len(message.users)
+    T = triples(world)
+    people = node.places(message.users)
+    kernel = kernels.load("fpl")
     keys = streams.keys(node.seed, "triples", message.round, last=message.users)
     pi = disclosed(world, node, message.users, np.full(n, message.round))
-    n_rows, drawn = np.empty(n, np.int64), Drawn.room_for(n, T)
+    n_rows = np.empty(n, np.int64)
+    drawn = Drawn.room_for(n, T)
     parallel.over(
         lambda first, last: kernel.draw(
-            people, history.positives.offsets, history.positives.items, hidden(node),
-            history.excluded.offsets, history.excluded.items, world.n_items, pi, keys, first, last, n_rows, *drawn.arrays(),
+            people,
+            history.positives.offsets,
+            history.positives.items,
+            hidden(node),
+            history.excluded.offsets,
+            history.excluded.items,
+            world.n_items,
+            pi,
+            keys,
+            first,
+            last,
+            n_rows,
+            *drawn.arrays(),
         ),
-        n, 32,
-    )  # fmt: skip
+        n,
+        32,
+    )
     offsets = np.concatenate([[0], np.cumsum(n_rows)])
-    items, changes = np.empty(offsets[-1], np.int32), np.empty((offsets[-1], settings.embedding_size + 1), np.int32)
+    items = np.empty(offsets[-1], np.int32)
+    changes = np.empty((offsets[-1], settings.embedding_size + 1), np.int32)
     kernels.load("samples").pack(np.arange(n) * 2 * T, offsets, drawn.rows.reshape(-1), items)
-    after, regularisation = np.empty_like(message.kept["user_rows"]), settings.regularisation()
+    after = np.empty_like(message.kept["user_rows"])
+    regularisation = settings.regularisation()
     parallel.over(
         lambda first, last: kernel.train(
-            offsets, drawn.places, drawn.liked, drawn.others, drawn.shown, message.kept["user_rows"],
-            message.common["item_rows"], message.common["item_bias"], settings.learning_rate, *regularisation,
-            settings.reading == "literal", first, last, after, changes,
+            offsets,
+            drawn.places,
+            drawn.liked,
+            drawn.others,
+            drawn.shown,
+            message.kept["user_rows"],
+            message.common["item_rows"],
+            message.common["item_bias"],
+            settings.learning_rate,
+            *regularisation,
+            settings.reading == "literal",
+            first,
+            last,
+            after,
+            changes,
         ),
-        n, 8,
-    )  # fmt: skip
+        n,
+        8,
+    )
     none = np.empty((n, 0), np.int32)
     updates = Updates(message.users, np.full(n, T, np.int64), offsets, items, changes, none, none)
-    spoke = np.flatnonzero(n_rows > 0)  # who has everything has nothing to compare, and says nothing
+    spoke = np.flatnonzero(
+        n_rows > 0
+    )  # who has everything has nothing to compare, and says nothing
     return updates if len(spoke) == n else updates.take(spoke), {"user_rows": after}
 
 
@@ -219,10 +261,16 @@ def add_up(world: World, message: Message, updates: Updates) -> Sums:
     sent = np.flatnonzero(np.bincount(updates.items, minlength=world.n_items))
     place = np.zeros(world.n_items, np.int32)
     place[sent] = np.arange(len(sent), dtype=np.int32)
-    total, touched = np.zeros((len(sent), updates.item_rows.shape[1]), np.int64), np.zeros(len(sent), np.int64)
-    once, places, kernel = np.ones(len(updates), np.int64), place[updates.items], kernels.load("sums").by_samples
+    total = np.zeros((len(sent), updates.item_rows.shape[1]), np.int64)
+    touched = np.zeros(len(sent), np.int64)
+    once = np.ones(len(updates), np.int64)
+    places = place[updates.items]
+    kernel = kernels.load("sums").by_samples
     parallel.over(
-        lambda low, high: kernel(updates.offsets, places, updates.item_rows, once, low, high, total, touched), len(sent)
+        lambda low, high: kernel(
+            updates.offsets, places, updates.item_rows, once, low, high, total, touched
+        ),
+        len(sent),
     )
     return {"sent": sent, "items": total}
 
@@ -239,9 +287,12 @@ def together(some: Sums, others: Sums) -> Sums:
 def aggregate(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
     """Eq. 7"""
     after = replace(state, item_rows=state.item_rows.copy(), item_bias=state.item_bias.copy())
-    rate, kernel = world.settings.learning_rate, kernels.load("fpl").apply
+    rate = world.settings.learning_rate
+    kernel = kernels.load("fpl").apply
     parallel.over(
-        lambda low, high: kernel(sums["sent"], sums["items"], rate, low, high, after.item_rows, after.item_bias),
+        lambda low, high: kernel(
+            sums["sent"], sums["items"], rate, low, high, after.item_rows, after.item_bias
+        ),
         len(sums["sent"]),
     )
     return after
@@ -269,19 +320,38 @@ def in_turn(world: World, node: Histories, state: State, rounds: range) -> Turns
     settings = world.settings
     if users_a_round(world) != 1 or settings.drop_out:
         return None
-    users, history, ts = one_user(world, rounds), node.training, np.arange(rounds.start, rounds.stop)
+    users = one_user(world, rounds)
+    history = node.training
+    ts = np.arange(rounds.start, rounds.stop)
     began = streams.keys(node.seed, "triples", last=ts)
     keys = streams.mix_array(began ^ (users.astype(np.uint64) + np.uint64(streams.GOLDEN)))
     after = replace(
-        state, item_rows=state.item_rows.copy(), item_bias=state.item_bias.copy(), user_rows=state.user_rows.copy()
+        state,
+        item_rows=state.item_rows.copy(),
+        item_bias=state.item_bias.copy(),
+        user_rows=state.user_rows.copy(),
     )
-    n_rows, faults = np.empty(len(rounds), np.int64), np.empty(len(rounds), np.int64)
+    n_rows = np.empty(len(rounds), np.int64)
+    faults = np.empty(len(rounds), np.int64)
     kernels.load("fpl").in_turn(
-        node.places(users), keys, history.positives.offsets, history.positives.items, hidden(node),
-        history.excluded.offsets, history.excluded.items, disclosed(world, node, users, ts), triples(world),
-        settings.learning_rate, *settings.regularisation(), settings.reading == "literal",
-        after.user_rows, after.item_rows, after.item_bias, n_rows, faults,
-    )  # fmt: skip
+        node.places(users),
+        keys,
+        history.positives.offsets,
+        history.positives.items,
+        hidden(node),
+        history.excluded.offsets,
+        history.excluded.items,
+        disclosed(world, node, users, ts),
+        triples(world),
+        settings.learning_rate,
+        *settings.regularisation(),
+        settings.reading == "literal",
+        after.user_rows,
+        after.item_rows,
+        after.item_bias,
+        n_rows,
+        faults,
+    )
     return Turns(after, users, n_rows, faults)
 
 
@@ -304,7 +374,9 @@ def vectors_an_epoch_as_printed(world: World, node: Histories) -> float:
 
 def _vectors_of_a_client(world: World, node: Histories) -> float:
     everybody = np.flatnonzero(world.members).astype(np.int32)
-    pi = float(disclosed(world, node, everybody, np.zeros(len(everybody), np.int64)).mean(dtype=np.float64))
+    pi = float(
+        disclosed(world, node, everybody, np.zeros(len(everybody), np.int64)).mean(dtype=np.float64)
+    )
     return world.n_items + triples(world) * (1 + pi)
 
 
@@ -322,9 +394,16 @@ EXCHANGE = Exchange(
     ring=InRing(("items",), of_all_items, of_those_that_moved),
 )
 FEDERATION = Federation(
-    start, sample, (EXCHANGE,), model, devices=devices, rounds_a_step=rounds_an_epoch, in_turn=in_turn,
-    vectors=vectors_an_epoch, people=people,
-)  # fmt: skip
+    start,
+    sample,
+    (EXCHANGE,),
+    model,
+    devices=devices,
+    rounds_a_step=rounds_an_epoch,
+    in_turn=in_turn,
+    vectors=vectors_an_epoch,
+    people=people,
+)
 
 
 class SFPL(FPL):

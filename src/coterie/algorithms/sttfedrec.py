@@ -32,7 +32,16 @@ import numpy as np
 from coterie.algorithms import clustering as clusters
 from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.two_tower import requests, slots
-from coterie.algorithms.two_tower.learning import NO_NUMBER, Moved, Read, Readers, Slopes, fedadam, mean_of, summed_at
+from coterie.algorithms.two_tower.learning import (
+    NO_NUMBER,
+    Moved,
+    Read,
+    Readers,
+    Slopes,
+    fedadam,
+    mean_of,
+    summed_at,
+)
 from coterie.algorithms.two_tower.requests import Requests, told_of
 from coterie.algorithms.two_tower.settings import FederatedTowers, SplitTowers
 from coterie.algorithms.two_tower.slots import Slots
@@ -85,16 +94,22 @@ class State(Record):
 
 def told(training: Training, settings: FederatedTowers) -> tuple[Content, Content]:
     """A device knows the titles of what its user did, and its user; items' texts are the recommendation server's."""
-    whole = read(training, settings.kind.reads, settings.inputs, settings.most_words, settings.person)
+    whole = read(
+        training, settings.kind.reads, settings.inputs, settings.most_words, settings.person
+    )
     return replace(whole, people=None), replace(whole, items=None)
 
 
 def start(world: World) -> State:
     towers = Readers(world.settings)
     user, item = (towers.start(world.seed, what) for what in ("user tower", "item tower"))
-    zeros, T = np.zeros_like(user), world.settings.compared
-    nobody, nothing = np.empty(0, np.int32), np.empty((0, T), np.int32)
-    return State(user, zeros, zeros, item, zeros, zeros, nobody, nothing, no_slopes(world), 0, nobody)
+    zeros = np.zeros_like(user)
+    T = world.settings.compared
+    nobody = np.empty(0, np.int32)
+    nothing = np.empty((0, T), np.int32)
+    return State(
+        user, zeros, zeros, item, zeros, zeros, nobody, nothing, no_slopes(world), 0, nobody
+    )
 
 
 def no_slopes(world: World) -> Longs:
@@ -122,12 +137,15 @@ DRAWN = Beside()
 
 def drawn_by(world: World, node: Histories, users: Ints, t: int) -> Requests:
     """V_k and its labels: a device draws the same ones whenever it needs them, and need not draw them twice in a round."""
-    what, last = (world.settings, node.seed, t, users.tobytes()), DRAWN.get(node.users)
+    what = (world.settings, node.seed, t, users.tobytes())
+    last = DRAWN.get(node.users)
     if last is not None and last[0] == what:
         drawn: Requests = last[1]
         return drawn
     keys = streams.keys(node.seed, "request", t, last=users)
-    kept = streams.keys(node.seed, "decoys", last=users) if world.settings.asks == "sticky" else None
+    kept = (
+        streams.keys(node.seed, "decoys", last=users) if world.settings.asks == "sticky" else None
+    )
     drawn = requests.draw(node.training, node.places(users), world.settings, keys, kept)
     DRAWN.put(node.users, (what, drawn))
     return drawn
@@ -135,12 +153,19 @@ def drawn_by(world: World, node: Histories, users: Ints, t: int) -> Requests:
 
 def request(world: World, message: Message, node: Histories) -> Updates:
     """Numbers of items, and nothing about them; or not even those."""
-    drawn, n = drawn_by(world, node, message.users, message.round), len(message.users)
+    drawn = drawn_by(world, node, message.users, message.round)
+    n = len(message.users)
     there = drawn.there & (world.settings.asks != "whole")
     offsets = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
     none = np.empty((n, 0), np.int32)
     return Updates(
-        message.users, once(n), offsets, drawn.items[there], np.empty((offsets[-1], 0), np.int32), none, none
+        message.users,
+        once(n),
+        offsets,
+        drawn.items[there],
+        np.empty((offsets[-1], 0), np.int32),
+        none,
+        none,
     )
 
 
@@ -155,10 +180,14 @@ def sizes_of_requests(world: World, state: State) -> Sizes:
 
 def put_together(world: World, message: Message, updates: Updates) -> Sums:
     """Who asks for what is what this server must know; there is nothing to add up."""
-    T, counts = world.settings.compared, np.minimum(np.diff(updates.offsets), world.settings.compared)
-    asked, row = np.full((len(updates), T), -1, np.int64), np.repeat(np.arange(len(updates)), counts)
+    T = world.settings.compared
+    counts = np.minimum(np.diff(updates.offsets), world.settings.compared)
+    asked = np.full((len(updates), T), -1, np.int64)
+    row = np.repeat(np.arange(len(updates)), counts)
     place = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    asked[row, T - np.repeat(counts, counts) + place] = updates.items[np.repeat(updates.offsets[:-1], counts) + place]
+    asked[row, T - np.repeat(counts, counts) + place] = updates.items[
+        np.repeat(updates.offsets[:-1], counts) + place
+    ]
     return {"asked": asked}
 
 
@@ -177,14 +206,22 @@ def numbered(world: World, state: State, t: int) -> Slots:
 
 def embed(world: World, state: State, cohort: Ints, t: int) -> Message:
     """I_k (Eq. 6): the vectors that each asked for, and their slots."""
-    numbers, T = numbered(world, state, t), world.settings.compared
+    numbers = numbered(world, state, t)
+    T = world.settings.compared
     distinct, place = numbers.distinct()
     vectors = vectors_of(world, state, distinct, t)
     if world.settings.asks == "whole":
-        return Message(t, cohort, {"embeddings": vectors, "slots": np.argsort(numbers.items).astype(np.int32)}, {})
-    given, places = np.full((len(cohort), T), -1, np.int32), np.full((len(cohort), T), -1, np.int64)
+        return Message(
+            t,
+            cohort,
+            {"embeddings": vectors, "slots": np.argsort(numbers.items).astype(np.int32)},
+            {},
+        )
+    given = np.full((len(cohort), T), -1, np.int32)
+    places = np.full((len(cohort), T), -1, np.int64)
     askers = np.searchsorted(cohort, state.askers)
-    given[askers], places[askers] = numbers.asked, np.where(numbers.asked < 0, -1, place[numbers.asked])
+    given[askers] = numbers.asked
+    places[askers] = np.where(numbers.asked < 0, -1, place[numbers.asked])
     padded = np.vstack([vectors, np.zeros((1, vectors.shape[1]), np.float32)])
     return Message(t, cohort, {}, {"embeddings": padded[places], "slots": given})
 
@@ -204,7 +241,9 @@ def hear_slots(world: World, state: State, told: dict[str, np.ndarray], t: int) 
 
 
 def vectors_of(world: World, state: State, items: Ints, t: int) -> Floats:
-    return Readers(world.settings).vectors(state.item_tower, items_read(world, items, t), catalogue(world))
+    return Readers(world.settings).vectors(
+        state.item_tower, items_read(world, items, t), catalogue(world)
+    )
 
 
 def items_read(world: World, items: Ints, t: int) -> Read:
@@ -235,8 +274,13 @@ def with_what_they_need(world: World, message: Message, node: Histories) -> Mess
     if "slots" in message.own:
         return message
     drawn = drawn_by(world, node, message.users, message.round)
-    vectors, slots = (np.concatenate([message.common[name], none]) for name, none in nothing_more(world).items())
-    own = {"embeddings": vectors[drawn.items], "slots": slots[drawn.items]}  # -1 reads the last: nothing
+    vectors, slots = (
+        np.concatenate([message.common[name], none]) for name, none in nothing_more(world).items()
+    )
+    own = {
+        "embeddings": vectors[drawn.items],
+        "slots": slots[drawn.items],
+    }  # -1 reads the last: nothing
     return replace(message, own=own)
 
 
@@ -251,7 +295,11 @@ def slopes(world: World, message: Message, node: Histories) -> Slopes:
     """Eqs. 7 to 9 for all users of a message: the sum of g_k, and dL_k / di_kj of each, in fixed point."""
     drawn = drawn_by(world, node, message.users, message.round)
     return Readers(world.settings).of_people(
-        message.common["tower"], people_read(node, message, drawn), own_content(node), message.own["embeddings"], drawn
+        message.common["tower"],
+        people_read(node, message, drawn),
+        own_content(node),
+        message.own["embeddings"],
+        drawn,
     )
 
 
@@ -269,17 +317,27 @@ def own_content(node: Histories) -> Content:
 def client_update(world: World, message: Message, node: Histories) -> Updates:
     """One device after the other: everybody's own gradient."""
     message = with_what_they_need(world, message, node)
-    message = message.to(np.flatnonzero((message.own["slots"] >= 0).any(axis=1)))  # who was given nothing says nothing
-    given, k, size = message.own["slots"], world.settings.widths[-1], Readers(world.settings).size
-    n, cuts, dense = len(given), np.empty((*given.shape, k), np.int32), np.empty((len(given), size), np.int32)
+    message = message.to(
+        np.flatnonzero((message.own["slots"] >= 0).any(axis=1))
+    )  # who was given nothing says nothing
+    given = message.own["slots"]
+    k = world.settings.widths[-1]
+    size = Readers(world.settings).size
+    n = len(given)
+    cuts = np.empty((*given.shape, k), np.int32)
+    dense = np.empty((len(given), size), np.int32)
     for one in range(n):
         by = slopes(world, message.to(np.array([one])), node)
-        cuts[one], dense[one] = fixed(by.second[0]), fixed(by.first)
+        cuts[one] = fixed(by.second[0])
+        dense[one] = fixed(by.first)
     order = np.argsort(given, axis=1, kind="stable")
-    slots, cuts = np.take_along_axis(given, order, axis=1), np.take_along_axis(cuts, order[:, :, None], axis=1)
+    slots = np.take_along_axis(given, order, axis=1)
+    cuts = np.take_along_axis(cuts, order[:, :, None], axis=1)
     offsets = np.concatenate([[0], np.cumsum((slots >= 0).sum(axis=1))])
     none = np.empty((n, 0), np.int32)
-    return Updates(message.users, once(n), offsets, slots[slots >= 0], cuts[slots >= 0], none, dense)
+    return Updates(
+        message.users, once(n), offsets, slots[slots >= 0], cuts[slots >= 0], none, dense
+    )
 
 
 def fixed(units: Longs) -> Ints:
@@ -306,7 +364,10 @@ def held_at_once(size: int) -> int:
 
 
 def add_up(world: World, message: Message, updates: Updates) -> Sums:
-    return {"tower": updates.dense.sum(axis=0, dtype=np.int64), "cut": by_slot(world, updates.items, updates.item_rows)}
+    return {
+        "tower": updates.dense.sum(axis=0, dtype=np.int64),
+        "cut": by_slot(world, updates.items, updates.item_rows),
+    }
 
 
 def by_slot(world: World, at: Ints, rows: np.ndarray) -> Longs:
@@ -317,14 +378,17 @@ def by_slot(world: World, at: Ints, rows: np.ndarray) -> Longs:
 def fused(world: World, message: Message, node: Histories) -> Fused | None:
     """All devices in one batch: the sum of everybody's gradient is the gradient of the sum."""
     message = with_what_they_need(world, message, node)
-    given, n = message.own["slots"], len(message.users)
+    given = message.own["slots"]
+    n = len(message.users)
     if not (given >= 0).any(axis=1).all():
         return None
     by = slopes(world, message, node)
     if by.largest[0] >= n * TOO_LARGE or by.largest[1] >= TOO_LARGE:
         return None
     everybody = Delegates(message.users, once(n), np.empty((n, 0), np.int32))
-    at, rows = (given, by.second) if (given >= 0).all() else (given[given >= 0], by.second[given >= 0])
+    at, rows = (
+        (given, by.second) if (given >= 0).all() else (given[given >= 0], by.second[given >= 0])
+    )
     sums = {"tower": by.first, "cut": by_slot(world, at, rows)}
     return Fused(sums, everybody, (given >= 0).sum(axis=1), {})
 
@@ -333,19 +397,26 @@ def fused(world: World, message: Message, node: Histories) -> Fused | None:
 
 
 def move_user_tower(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
-    settings, n = world.settings, len(delegates.users)
+    settings = world.settings
+    n = len(delegates.users)
     before = Moved(state.user_tower, state.user_mean, state.user_square)
     after = fedadam(before, sums["tower"], n, settings, settings.rate_at(t))
     return replace(
-        state, user_tower=after.parameters, user_mean=after.mean, user_square=after.square,
-        cut=by_item(world, state, sums["cut"]), heard=n,
-    )  # fmt: skip
+        state,
+        user_tower=after.parameters,
+        user_mean=after.mean,
+        user_square=after.square,
+        cut=by_item(world, state, sums["cut"]),
+        heard=n,
+    )
 
 
 def by_item(world: World, state: State, cut: Longs) -> Longs:
     """The sums of all rings by item, whichever it is."""
     used = state.merged >= 0
-    return summed_at(state.merged[used], cut[used], int(state.merged.max()) + 1, world.settings.device)
+    return summed_at(
+        state.merged[used], cut[used], int(state.merged.max()) + 1, world.settings.device
+    )
 
 
 # Step 6. Global item model update
@@ -359,16 +430,27 @@ def hand_on(world: World, state: State, t: int) -> tuple[State, dict[str, np.nda
 
 def move_item_tower(world: World, state: State, heard: dict[str, np.ndarray], t: int) -> State:
     """Eq. 14 by the chain rule, and Eq. 15; the round is over, and who asked for what is forgotten."""
-    settings, n = world.settings, int(heard["samples"][0])
+    settings = world.settings
+    n = int(heard["samples"][0])
     forgotten = replace(state, askers=state.askers[:0], asked=state.asked[:0])
     if not n:
         return forgotten
     items = merged(world, state, t)[1]
     order = np.argsort(items)
     cut = mean_of(heard["cut"][order], n, settings.device)
-    by = Readers(settings).of_items(state.item_tower, items_read(world, items[order], t), catalogue(world), cut)
-    after = fedadam(Moved(state.item_tower, state.item_mean, state.item_square), by, 1, settings, settings.rate_at(t))
-    return replace(forgotten, item_tower=after.parameters, item_mean=after.mean, item_square=after.square)
+    by = Readers(settings).of_items(
+        state.item_tower, items_read(world, items[order], t), catalogue(world), cut
+    )
+    after = fedadam(
+        Moved(state.item_tower, state.item_mean, state.item_square),
+        by,
+        1,
+        settings,
+        settings.rate_at(t),
+    )
+    return replace(
+        forgotten, item_tower=after.parameters, item_mean=after.mean, item_square=after.square
+    )
 
 
 # Online inferring
@@ -385,26 +467,52 @@ def model(world: World, state: Any) -> Directions:
 
 def serve(world: World, state: Any, node: Histories) -> Kept:
     """u_k, which a device makes once and keeps."""
-    content, settings = own_content(node), world.settings
-    keys, people = streams.keys(node.seed, "profile", last=node.users), np.arange(len(node.users))
+    content = own_content(node)
+    settings = world.settings
+    keys = streams.keys(node.seed, "profile", last=node.users)
+    people = np.arange(len(node.users))
     titles = requests.profiles(node.training, people, settings.titles, keys)
-    return {"user_rows": Readers(settings).directions(state.user_tower, told_of(content, people, titles), content)}
+    return {
+        "user_rows": Readers(settings).directions(
+            state.user_tower, told_of(content, people, titles), content
+        )
+    }
 
 
 REQUEST = Exchange(
-    invite, request, put_together, note, sizes_of_requests, together=None, role=RECOMMENDATION,
+    invite,
+    request,
+    put_together,
+    note,
+    sizes_of_requests,
+    together=None,
+    role=RECOMMENDATION,
     clear="the numbers of the items they ask for, and what comes back to the vectors of an item that only one asked for, which tells "
     "whether it was clicked (with requests=whole neither)",
     unheard=lambda world: world.settings.requests == "whole",
-)  # fmt: skip
+)
 TRAIN = Exchange(
-    send_tower, client_update, add_up, move_user_tower, sizes, at_once, fused, role=AGGREGATION,
-    beside=((RECOMMENDATION, embed),), ring=InRing(("cut",), rows=slots.of_ring),
-)  # fmt: skip
+    send_tower,
+    client_update,
+    add_up,
+    move_user_tower,
+    sizes,
+    at_once,
+    fused,
+    role=AGGREGATION,
+    beside=((RECOMMENDATION, embed),),
+    ring=InRing(("cut",), rows=slots.of_ring),
+)
 SLOTS = Relay(RECOMMENDATION, AGGREGATION, tell_slots, hear_slots)
 RETURN = Relay(AGGREGATION, RECOMMENDATION, hand_on, move_item_tower)
 FEDERATION = Federation(
-    start, sample, (REQUEST, SLOTS, TRAIN, RETURN), model, told=told, serve=serve, served=("user_tower",)
+    start,
+    sample,
+    (REQUEST, SLOTS, TRAIN, RETURN),
+    model,
+    told=told,
+    serve=serve,
+    served=("user_tower",),
 )
 
 
@@ -414,13 +522,27 @@ class STTFedRecCLSM(SplitTowers):
 
 
 def as_algorithm(
-    summary: str, settings: type[FederatedTowers], federation: Federation, state: type[Record], paper: str
+    summary: str,
+    settings: type[FederatedTowers],
+    federation: Federation,
+    state: type[Record],
+    paper: str,
 ) -> Algorithm:
     return Algorithm(
-        summary, settings, federation, state, lambda settings: settings.rounds, ("sums", "clusters"), paper=paper
+        summary,
+        settings,
+        federation,
+        state,
+        lambda settings: settings.rounds,
+        ("sums", "clusters"),
+        paper=paper,
     )
 
 
 SPLIT = "split: devices train the user's, a server the items'"
-DSSM = as_algorithm(f"two towers (DSSM), {SPLIT}", SplitTowers, FEDERATION, State, "Qin et al. 2022")
-CLSM = as_algorithm(f"two towers (CLSM), {SPLIT}", STTFedRecCLSM, FEDERATION, State, "Qin et al. 2022")
+DSSM = as_algorithm(
+    f"two towers (DSSM), {SPLIT}", SplitTowers, FEDERATION, State, "Qin et al. 2022"
+)
+CLSM = as_algorithm(
+    f"two towers (CLSM), {SPLIT}", STTFedRecCLSM, FEDERATION, State, "Qin et al. 2022"
+)

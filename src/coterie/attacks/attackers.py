@@ -43,12 +43,15 @@ def note_side(server: Server, reading: Reading) -> Sequence[Ints]:
 def claim_side(evidence: Evidence) -> Claims:
     """The smaller of the two sides is the liked one: others are drawn from nearly the whole catalogue and hardly ever twice, liked
     items from a short history, and only a share of them is sent. If both are of one size nothing is claimed."""
-    return _claims(evidence, evidence.clues[0] * smaller_side(evidence, evidence.clues[0])[evidence.users])
+    return _claims(
+        evidence, evidence.clues[0] * smaller_side(evidence, evidence.clues[0])[evidence.users]
+    )
 
 
 def smaller_side(evidence: Evidence, sides: Ints) -> Longs:
     """+1 or -1 for every user: the side with fewer items on it, over all rounds. Zero if there is none."""
-    users, n = evidence.users, evidence.server.n_users
+    users = evidence.users
+    n = evidence.server.n_users
     plus, minus = (np.bincount(users[which], minlength=n) for which in (sides > 0, sides < 0))
     smaller: Longs = np.sign(minus - plus)
     return smaller
@@ -63,7 +66,9 @@ def note_pairs(server: Server, reading: Reading) -> Sequence[Ints]:
     Which of the two is liked, regularisation tells: it differs, and taking away the right one leaves exact opposites. With the same
     for both kinds of items the pairs stand, but not who is who.
     """
-    suppose = [opposite(reading, side, server.reg_positive, server.reg_negative) for side in (1, -1)]
+    suppose = [
+        opposite(reading, side, server.reg_positive, server.reg_negative) for side in (1, -1)
+    ]
     n_users = len(reading.heard.users)
     plus, minus = (np.bincount(reading.owners[pairs], minlength=n_users) for pairs in suppose)
     liked_side = np.sign(plus - minus).astype(np.int32)[reading.owners]
@@ -74,7 +79,8 @@ def note_pairs(server: Server, reading: Reading) -> Sequence[Ints]:
 
 def claim_pairs(evidence: Evidence) -> Claims:
     """The liked one of every pair; where that is open, as by sides."""
-    known, sides = evidence.clues[0], evidence.clues[1]
+    known = evidence.clues[0]
+    sides = evidence.clues[1]
     told = np.bincount(evidence.users[known != 0], minlength=evidence.server.n_users) > 0
     guessed = sides * smaller_side(evidence, sides)[evidence.users]
     return _claims(evidence, np.where(told[evidence.users], known, guessed))
@@ -93,7 +99,8 @@ def rounds_beyond_chance(evidence: Evidence) -> Longs:
     """For every user the smallest c with n_items * P(Binomial(rounds, chance) >= c) < FEW."""
     from scipy.special import bdtrc
 
-    rounds, n_items = evidence.rounds_heard, evidence.server.n_items
+    rounds = evidence.rounds_heard
+    n_items = evidence.server.n_items
     chance = 1.0 - (1.0 - 1.0 / n_items) ** (evidence.draws / np.maximum(rounds, 1))
     least = np.ones(len(rounds), np.int64)
     while (common := n_items * bdtrc(least - 1, rounds, chance) >= FEW).any():
@@ -113,7 +120,9 @@ def note_pushed_down(server: Server, reading: Reading) -> Sequence[Ints]:
 def claim_never_down(evidence: Evidence) -> Claims:
     """Never sent with a falling bias: the complement of the others alone, so what is shown does not hide what is not."""
     down = evidence.clues[0].astype(np.int64)
-    shown = np.where(down > 0, -down, 1 + evidence.times)  # what was shown and never pushed down is sure
+    shown = np.where(
+        down > 0, -down, 1 + evidence.times
+    )  # what was shown and never pushed down is sure
     return Claims(evidence.keys, shown, np.sign(evidence.rounds_heard))
 
 
@@ -122,28 +131,58 @@ def claim_never_down(evidence: Evidence) -> Claims:
 
 def note_off_the_line(server: Server, reading: Reading) -> Sequence[Ints]:
     """Rows of all items are sent; those of unseen ones follow from x_u, which the rows themselves give away."""
-    off, size = off_the_line(reading), np.abs(reading.along)
+    off = off_the_line(reading)
+    size = np.abs(reading.along)
     return ((off > EXACT + CLOSE * size).astype(np.int32),)
 
 
 def claim_off_the_line(evidence: Evidence) -> Claims:
     """Off in more than half of the rounds."""
     rounds = evidence.rounds_heard
-    return Claims(evidence.keys, 2 * evidence.clues[0].astype(np.int64) - rounds[evidence.users], -rounds)
+    return Claims(
+        evidence.keys, 2 * evidence.clues[0].astype(np.int64) - rounds[evidence.users], -rounds
+    )
 
 
 def _claims(evidence: Evidence, scores: Ints | Longs) -> Claims:
     """What is not claimed is all the same; that some of it is certainly not liked is another attacker's to use (`never-down`)."""
-    return Claims(evidence.keys, np.maximum(scores, 0).astype(np.int64), np.zeros(evidence.server.n_users, np.int64))
+    return Claims(
+        evidence.keys,
+        np.maximum(scores, 0).astype(np.int64),
+        np.zeros(evidence.server.n_users, np.int64),
+    )
 
 
 BIAS_SIGN = Attacker("bias-sign", "the sign of bias updates", claim_bias, note_bias, 1)
-FACTOR_SIGN = Attacker("factor-sign", "the sides of factor updates; the smaller one is liked", claim_side, note_side, 1)
-PAIRING = Attacker("pairing", "factor updates that are exact opposites: a triple's items", claim_pairs, note_pairs, 2)
-FREQUENCY = Attacker("frequency", "in how many rounds an item was sent", claim_frequent, counts=True)
+FACTOR_SIGN = Attacker(
+    "factor-sign", "the sides of factor updates; the smaller one is liked", claim_side, note_side, 1
+)
+PAIRING = Attacker(
+    "pairing",
+    "factor updates that are exact opposites: a triple's items",
+    claim_pairs,
+    note_pairs,
+    2,
+)
+FREQUENCY = Attacker(
+    "frequency", "in how many rounds an item was sent", claim_frequent, counts=True
+)
 COMPLEMENT = Attacker("complement", "which items were never sent", claim_complement, counts=True)
-NEVER_DOWN = Attacker("never-down", "items never sent with a falling bias", claim_never_down, note_pushed_down, 1, True)
-FCF = Attacker("fcf", "rows that are not what an unseen item's would be", claim_off_the_line, note_off_the_line, 1)
+NEVER_DOWN = Attacker(
+    "never-down",
+    "items never sent with a falling bias",
+    claim_never_down,
+    note_pushed_down,
+    1,
+    True,
+)
+FCF = Attacker(
+    "fcf",
+    "rows that are not what an unseen item's would be",
+    claim_off_the_line,
+    note_off_the_line,
+    1,
+)
 
 ON_FPL = (BIAS_SIGN, FACTOR_SIGN, PAIRING, FREQUENCY, COMPLEMENT, NEVER_DOWN)
 ON_FCF = (FCF,)

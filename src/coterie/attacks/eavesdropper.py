@@ -37,31 +37,45 @@ class Overheard:
         """The same in parts of whole users: what one sends says nothing about another."""
         first = 0
         while first < len(self.users):
-            last = int(np.searchsorted(self.offsets, self.offsets[first] + most_rows, side="right")) - 1
+            last = (
+                int(np.searchsorted(self.offsets, self.offsets[first] + most_rows, side="right"))
+                - 1
+            )
             last = max(last, first + 1)
             yield self._between(first, last)
             first = last
 
     def _between(self, first: int, last: int) -> Overheard:
-        low, high = self.offsets[first], self.offsets[last]
+        low = self.offsets[first]
+        high = self.offsets[last]
         return Overheard(
-            self.t, self.users[first:last], self.samples[first:last], self.offsets[first : last + 1] - low,
-            self.items[low:high], self.item_rows[low:high], self.sent,
-        )  # fmt: skip
+            self.t,
+            self.users[first:last],
+            self.samples[first:last],
+            self.offsets[first : last + 1] - low,
+            self.items[low:high],
+            self.item_rows[low:high],
+            self.sent,
+        )
 
 
 class Listening:
     """Not `alone`, even where the engine it listens to is: rounds that could be fused are played one by one, to be heard."""
 
     def __init__(self, engine: Engine, hear: Callable[[Overheard], None]) -> None:
-        self._engine, self._hear = engine, hear
+        self._engine = engine
+        self._hear = hear
 
     def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
         return self._engine.gather(make)
 
     def call(self, exchange: Asked, message: Message) -> list[Reply]:
         replies = self._engine.call(exchange, message)
-        parts = [Updates(**reply.columns) for reply in replies if reply.columns and set(reply.columns) == set(DTYPES)]
+        parts = [
+            Updates(**reply.columns)
+            for reply in replies
+            if reply.columns and set(reply.columns) == set(DTYPES)
+        ]
         if parts:
             self._hear(overheard(message, Updates.joined(parts)))
         return replies
@@ -73,7 +87,15 @@ def overheard(message: Message, updates: Updates) -> Overheard:
     updates = updates if len(some) == len(updates) else updates.take(some)
     strange = ((updates.item_rows >= TOO_LARGE) | (updates.item_rows <= -TOO_LARGE)).any(axis=1)
     if strange.any():
-        updates = updates.take(np.flatnonzero(~np.logical_or.reduceat(strange, updates.offsets[:-1])))
+        updates = updates.take(
+            np.flatnonzero(~np.logical_or.reduceat(strange, updates.offsets[:-1]))
+        )
     return Overheard(
-        message.round, updates.users, updates.samples, updates.offsets, updates.items, updates.item_rows, message.common
+        message.round,
+        updates.users,
+        updates.samples,
+        updates.offsets,
+        updates.items,
+        updates.item_rows,
+        message.common,
     )

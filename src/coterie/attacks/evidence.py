@@ -73,8 +73,10 @@ class Dossier:
     """Hears rounds and adds up the clues of some attackers; memory follows the rows that were sent."""
 
     def __init__(self, server: Server, attackers: Sequence[Attacker]) -> None:
-        self._server, self._attackers = server, tuple(attackers)
-        self._rounds, self._draws = np.zeros(server.n_users, np.int64), np.zeros(server.n_users, np.int64)
+        self._server = server
+        self._attackers = tuple(attackers)
+        self._rounds = np.zeros(server.n_users, np.int64)
+        self._draws = np.zeros(server.n_users, np.int64)
         self._lines = np.zeros((server.n_users, server.n_factors))
         self._ledger = Ledger(1 + sum(a.n_notes for a in self._attackers))
 
@@ -88,11 +90,18 @@ class Dossier:
         self._rounds[heard.users] += 1
         self._draws[heard.users] += heard.samples
         keys = heard.users[reading.owners].astype(np.int64) * self._server.n_items + heard.items
-        notes = [numbers for attacker in self._attackers for numbers in attacker.note(self._server, reading)]
+        notes = [
+            numbers
+            for attacker in self._attackers
+            for numbers in attacker.note(self._server, reading)
+        ]
         columns = [np.ones(len(keys), np.int32), *notes]
-        if not any(attacker.counts for attacker in self._attackers):  # FCF sends everything: most of it is no clue
+        if not any(
+            attacker.counts for attacker in self._attackers
+        ):  # FCF sends everything: most of it is no clue
             telling = np.flatnonzero(np.logical_or.reduce([numbers != 0 for numbers in notes]))
-            keys, columns = keys[telling], [numbers[telling] for numbers in columns]
+            keys = keys[telling]
+            columns = [numbers[telling] for numbers in columns]
         self._ledger.add(keys, columns)
 
     def claims(self) -> dict[str, Claims]:
@@ -100,8 +109,11 @@ class Dossier:
         keys, (times, *notes) = self._ledger.settled()
         found = {}
         for attacker in self._attackers:
-            mine, notes = notes[: attacker.n_notes], notes[attacker.n_notes :]
-            evidence = Evidence(self._server, self._rounds.copy(), self._draws.copy(), keys, times, mine)
+            mine = notes[: attacker.n_notes]
+            notes = notes[attacker.n_notes :]
+            evidence = Evidence(
+                self._server, self._rounds.copy(), self._draws.copy(), keys, times, mine
+            )
             found[attacker.name] = attacker.claim(evidence)
         return found
 

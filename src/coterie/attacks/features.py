@@ -39,7 +39,8 @@ class Reading:
 def read(heard: Overheard, n_factors: int, lines_before: Doubles) -> Reading:
     """`lines_before` are the lines that the users had when last heard, zero if never: p_u moves slowly, so what is one side in
     a round is the same side in the next."""
-    factors, owners = heard.item_rows[:, :n_factors].astype(np.float64), heard.owners
+    factors = heard.item_rows[:, :n_factors].astype(np.float64)
+    owners = heard.owners
     lines = _lines(factors, owners, heard.offsets[:-1])
     turned = _dot(lines, lines_before) < 0
     lines[turned] *= -1
@@ -81,16 +82,21 @@ def opposite(reading: Reading, liked_side: int, reg_positive: float, reg_negativ
 
     A server knows the item rows that it sent, so it can take regularisation away; what is left is e p_u and -e p_u.
     """
-    liked, owners = reading.sides == liked_side, reading.owners
+    liked = reading.sides == liked_side
+    owners = reading.owners
     taken = np.where(liked, reg_positive, reg_negative) * SCALE
     size = np.abs(reading.along + taken * reading.sent_along)
     order = np.argsort((owners << 40) + (size * 64).astype(np.int64))  # by owner, then by size
-    one, other = order[:-1], order[1:]
+    one = order[:-1]
+    other = order[1:]
     close = (owners[one] == owners[other]) & (liked[one] != liked[other])
     close &= np.abs(size[one] - size[other]) <= ROUNDING * np.sqrt(reading.factors.shape[1])
     close &= size[one] > 8 * ROUNDING  # near zero everything is opposite to everything
-    one, other = one[close], other[close]
-    exact = (np.abs(_plain(reading, one, taken) + _plain(reading, other, taken)) <= ROUNDING).all(axis=1)
+    one = one[close]
+    other = other[close]
+    exact = (np.abs(_plain(reading, one, taken) + _plain(reading, other, taken)) <= ROUNDING).all(
+        axis=1
+    )
     found = np.zeros(len(order), bool)
     found[one[exact]] = found[other[exact]] = True
     return found
@@ -119,4 +125,6 @@ def off_the_line(reading: Reading) -> Doubles:
 def _middles(values: Doubles, offsets: Longs) -> Doubles:
     """The median of every user's values, the lower one of two."""
     of_users = np.split(values, offsets[1:-1])
-    return np.array([np.partition(mine, (len(mine) - 1) // 2)[(len(mine) - 1) // 2] for mine in of_users])
+    return np.array(
+        [np.partition(mine, (len(mine) - 1) // 2)[(len(mine) - 1) // 2] for mine in of_users]
+    )

@@ -32,7 +32,9 @@ class Ledger:
             keys = keys[order]
             starts = np.flatnonzero(np.diff(keys, prepend=-1))
             self._keys = [keys[starts]]
-            self._columns = [[_sums(np.concatenate(column)[order], starts)] for column in self._columns]
+            self._columns = [
+                [_sums(np.concatenate(column)[order], starts)] for column in self._columns
+            ]
         return self._keys[0], [column[0] for column in self._columns]
 
 

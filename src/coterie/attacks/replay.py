@@ -62,16 +62,23 @@ def report(
     replay = Replay.of(ready)
     lines = [line for k in replay.play(when, watch) for line in replay.lines(k)]
     about = {
-        "run": str(folder), "algorithm": name, "dataset": experiment.choice.dataset, "seed": experiment.choice.seed,
-        "users": int(replay.world.members.sum()), "items": replay.world.n_items, "rounds_of_the_run": replay.n_rounds,
+        "run": str(folder),
+        "algorithm": name,
+        "dataset": experiment.choice.dataset,
+        "seed": experiment.choice.seed,
+        "users": int(replay.world.members.sum()),
+        "items": replay.world.n_items,
+        "rounds_of_the_run": replay.n_rounds,
         "settings": experiment.settings.model_dump(mode="json"),
-    }  # fmt: skip
+    }
     return Disclosure(about, {a.name: a.uses for a in replay.attackers}, tuple(lines))
 
 
 def save(found: Disclosure, folder: Path) -> None:
     disk.write_text(folder, "disclosure.md", markdown(found))
-    disk.write_text(folder, "disclosure.json", json.dumps(found.as_json(), indent=2, allow_nan=False) + "\n")
+    disk.write_text(
+        folder, "disclosure.json", json.dumps(found.as_json(), indent=2, allow_nan=False) + "\n"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +94,9 @@ class Replay:
 
     @classmethod
     def of(cls, ready: Prepared) -> Replay:
-        choice, settings, training = ready.experiment.choice, ready.experiment.settings, ready.training
+        choice = ready.experiment.choice
+        settings = ready.experiment.settings
+        training = ready.training
         federation = algorithm(choice.algorithm).train
         assert isinstance(federation, Federation)
         world = rounds.world_of(training, settings, choice.seed)
@@ -106,7 +115,9 @@ class Replay:
         for family in algorithm(choice.algorithm).kernels_for(self.world.settings):
             kernels.load(family, watch)
         heard = Listening(self.engine, self.dossier.hear)
-        work = rounds.trainer_on(self.federation, self.world, heard, Context(choice.seed, watch), by_round=True)
+        work = rounds.trainer_on(
+            self.federation, self.world, heard, Context(choice.seed, watch), by_round=True
+        )
         state = begin(work, self.world.n_users, self._earlier()).state
         with watch.task(f"Listening to {choice.algorithm}", when[-1]) as advance:
             for n in range(1, when[-1] + 1):
@@ -118,11 +129,14 @@ class Replay:
     def _earlier(self) -> Callable[[Any], Any] | None:
         """The weights that the run began with, if they are another run's."""
         earlier = self.ready.experiment.course.start_from
-        return reuse(Path(earlier), self.ready.catalogue, self.ready.parts.test) if earlier else None
+        return (
+            reuse(Path(earlier), self.ready.catalogue, self.ready.parts.test) if earlier else None
+        )
 
     def lines(self, k: int) -> Iterator[Line]:
         """What is known after k rounds, of all users and of those with the same disclosure rate."""
-        truth, heard = self.ready.training.positives, self.dossier.heard
+        truth = self.ready.training.positives
+        heard = self.dossier.heard
         groups = {ALL: heard} | by_rate(rates(self.world, self.engine, k), heard)
         for name, claims in self.dossier.claims().items():
             outcome: Outcome = judge(claims, truth, self.world.n_items)
@@ -131,7 +145,8 @@ class Replay:
 
 
 def server_of(world: World) -> Server:
-    settings, sizes = world.settings, (world.n_users, world.n_items, world.settings.embedding_size)
+    settings = world.settings
+    sizes = (world.n_users, world.n_items, world.settings.embedding_size)
     if isinstance(settings, fpl.FPL):
         _, positive, negative = settings.regularisation()
         return Server(*sizes, positive, negative)
@@ -142,7 +157,8 @@ def rates(world: World, engine: LocalEngine, k: int) -> Doubles | None:
     """Everybody's own disclosure rate, on average over the first k rounds; None where an algorithm knows no such thing."""
     if not isinstance(world.settings, fpl.FPL):
         return None
-    a_step, total = fpl.rounds_an_epoch(world), np.zeros(world.n_users)
+    a_step = fpl.rounds_an_epoch(world)
+    total = np.zeros(world.n_users)
     for first in range(0, k, a_step):
         for node in engine.nodes:
             pi = fpl.disclosed(world, node, node.users, np.full(len(node.users), first))
@@ -173,7 +189,9 @@ def _refuse_other(name: str) -> None:
 
 
 def _refuse_other_data(folder: Path, ready: Prepared) -> None:
-    if (folder / "result.json").exists() and disk.read_result(folder)["trained_on"] != ready.fingerprint:
+    if (folder / "result.json").exists() and disk.read_result(folder)[
+        "trained_on"
+    ] != ready.fingerprint:
         raise RunError(
             f"{folder}: the data {ready.experiment.choice.dataset!r}, or what people disclose, is not what the run was trained on any more. Train again; "
             "for a run on interactions of your own, pass them here too (from Python: data=)."
@@ -184,7 +202,9 @@ def _folder(run: Run | str | Path) -> Path:
     if not isinstance(run, Run):
         return Path(run)
     if run.result["run"] is None:
-        raise RunError(f"{run!r} left no folder; expected a run with one. Pass out= to coterie.run.")
+        raise RunError(
+            f"{run!r} left no folder; expected a run with one. Pass out= to coterie.run."
+        )
     return Path(run.result["run"])
 
 

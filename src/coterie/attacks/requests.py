@@ -35,18 +35,17 @@ class Told(NamedTuple):
 
 def repeated(requests: Sequence[Request], n_users: int, n_items: int) -> Bools:
     """(users, items) what was asked for in more rounds than chance would have it; of one round, all."""
-    times, rounds, asked = (
-        np.zeros((n_users, n_items), np.int32),
-        np.zeros(n_users, np.int64),
-        np.zeros(n_users, np.int64),
-    )
+    times = np.zeros((n_users, n_items), np.int32)
+    rounds = np.zeros(n_users, np.int64)
+    asked = np.zeros(n_users, np.int64)
     for request in requests:
         row, items = request.items.take(np.arange(len(request.users)))
         times[request.users[row], items] += 1
         rounds[request.users] += 1
         asked[request.users] += request.items.counts
     limits = [
-        not_by_chance(n, m / max(n, 1) / n_items, n_items) for n, m in zip(rounds.tolist(), asked.tolist(), strict=True)
+        not_by_chance(n, m / max(n, 1) / n_items, n_items)
+        for n, m in zip(rounds.tolist(), asked.tolist(), strict=True)
     ]
     found: Bools = times >= np.array(limits)[:, None]
     return found
@@ -58,7 +57,11 @@ def not_by_chance(rounds: int, share: float, n_items: int) -> int:
     from scipy.stats import binom
 
     times = np.arange(2, rounds + 2)
-    return int(times[np.argmax(n_items * binom.sf(times - 1, rounds, share) < 0.5)]) if rounds > 1 else 1
+    return (
+        int(times[np.argmax(n_items * binom.sf(times - 1, rounds, share) < 0.5)])
+        if rounds > 1
+        else 1
+    )
 
 
 FEW = 4
@@ -83,7 +86,8 @@ def by_slopes(asked: Ints, slots: Ints, cut: np.ndarray) -> Ints:
 def told(claimed: Bools, positives: Rows, users: Ints | Longs) -> Told:
     """How right claims about some users are, all of theirs together."""
     row, items = positives.take(users)
-    true, claims = claimed[users[row], items].sum(), claimed[users].sum()
+    true = claimed[users[row], items].sum()
+    claims = claimed[users].sum()
     return Told(
         float(true / claims) if claims else float("nan"),
         float(true / max(len(items), 1)),

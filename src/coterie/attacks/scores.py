@@ -39,24 +39,31 @@ class Figures:
 
 def judge(claims: Claims, truth: Rows, n_items: int) -> Outcome:
     n_users = len(truth.counts)
-    users, liked = claims.keys // n_items, truth.counts
+    users = claims.keys // n_items
+    liked = truth.counts
     right = _known(claims.keys, truth, n_items)
     sent, sent_right, made, made_right = (
-        np.bincount(users[which], minlength=n_users) for which in (slice(None), right, claims.made, claims.made & right)
+        np.bincount(users[which], minlength=n_users)
+        for which in (slice(None), right, claims.made, claims.made & right)
     )
     rest = claims.elsewhere > 0
     n_claims = made + np.where(rest, n_items - sent, 0)
     hits = made_right + np.where(rest, liked - sent_right, 0)
     return Outcome(
-        liked, n_claims, hits, popular_hits(truth, n_items, n_claims),
-        _told(claims, right, truth, n_items), popular_hits(truth, n_items, liked),
-    )  # fmt: skip
+        liked,
+        n_claims,
+        hits,
+        popular_hits(truth, n_items, n_claims),
+        _told(claims, right, truth, n_items),
+        popular_hits(truth, n_items, liked),
+    )
 
 
 def _known(keys: Longs, truth: Rows, n_items: int) -> Bools:
     """Which of ascending keys are in a history."""
     owners = np.repeat(np.arange(len(truth.counts), dtype=np.int64), truth.counts)
-    true, known = owners * n_items + truth.items, np.zeros(len(keys), bool)
+    true = owners * n_items + truth.items
+    known = np.zeros(len(keys), bool)
     places = np.searchsorted(keys, true)
     there = places < len(keys)
     there[there] = keys[places[there]] == true[there]
@@ -70,7 +77,9 @@ def popular_hits(truth: Rows, n_items: int, n_claims: Longs) -> Doubles:
     Popularity is that of the histories themselves, the best that there is.
     """
     counts = np.bincount(truth.items, minlength=n_items)
-    more = n_items - np.searchsorted(np.sort(counts), counts, side="right")  # items that are more popular
+    more = n_items - np.searchsorted(
+        np.sort(counts), counts, side="right"
+    )  # items that are more popular
     as_many = np.bincount(counts)[counts]
     users = np.repeat(np.arange(len(truth.counts)), truth.counts)
     share = np.clip((n_claims[users] - more[truth.items]) / as_many[truth.items], 0, 1)
@@ -79,13 +88,19 @@ def popular_hits(truth: Rows, n_items: int, n_claims: Longs) -> Doubles:
 
 def _told(claims: Claims, right: Bools, truth: Rows, n_items: int) -> Doubles:
     """Hits if an attacker were told how many to claim; ties count at what a draw among them gives."""
-    n_users, owners = len(truth.counts), claims.keys // n_items
+    n_users = len(truth.counts)
+    owners = claims.keys // n_items
     best = max(claims.scores.max(initial=0), claims.elsewhere.max(initial=0))
     worst = min(claims.scores.min(initial=0), claims.elsewhere.min(initial=0))
     shape = n_users, int(best - worst) + 1  # by user, then by score, the best first
-    places, rest = owners * shape[1] + (best - claims.scores), (np.arange(n_users), best - claims.elsewhere)
-    sizes, hits = (np.bincount(some, minlength=shape[0] * shape[1]).reshape(shape) for some in (places, places[right]))
-    unsent, unsent_hits = n_items - sizes.sum(axis=1), truth.counts - hits.sum(axis=1)
+    places = owners * shape[1] + (best - claims.scores)
+    rest = (np.arange(n_users), best - claims.elsewhere)
+    sizes, hits = (
+        np.bincount(some, minlength=shape[0] * shape[1]).reshape(shape)
+        for some in (places, places[right])
+    )
+    unsent = n_items - sizes.sum(axis=1)
+    unsent_hits = truth.counts - hits.sum(axis=1)
     sizes[rest] += unsent
     hits[rest] += unsent_hits
     before = np.cumsum(sizes, axis=1) - sizes
@@ -97,7 +112,8 @@ def _told(claims: Claims, right: Bools, truth: Rows, n_items: int) -> Doubles:
 def summarise(outcome: Outcome, who: Bools) -> Figures:
     """Means over some users."""
     some = who & (outcome.claims > 0)
-    n_claims, liked = np.maximum(outcome.claims, 1), np.maximum(outcome.liked, 1)
+    n_claims = np.maximum(outcome.claims, 1)
+    liked = np.maximum(outcome.liked, 1)
     return Figures(
         int(who.sum()),
         int(some.sum()),

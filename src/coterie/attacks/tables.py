@@ -11,11 +11,22 @@ from coterie.errors import ConfigError
 from coterie.report.table import markdown_list, markdown_table, shown
 
 WARNING = "pi is a disclosure rate, not a privacy guarantee."
-EVERYTHING = "Rows of all items are sent, whatever a user did: nothing is kept back, and nothing is private."
+EVERYTHING = (
+    "Rows of all items are sent, whatever a user did: nothing is kept back, and nothing is private."
+)
 HEADER = (
-    "rounds", "attacker", "pi", "users", "claims a user",
-    "precision", "popular's", "recall", "popular's", "told how many", "popular's",
-)  # fmt: skip
+    "rounds",
+    "attacker",
+    "pi",
+    "users",
+    "claims a user",
+    "precision",
+    "popular's",
+    "recall",
+    "popular's",
+    "told how many",
+    "popular's",
+)
 LEGEND = (
     "A claim says that a user liked an item; claims are counted per user. Precision is the share of claims that are true, recall the share of the history that is claimed. Both are means over users who sent something by then; precision over those about whom anything was claimed.",
     "popular's: the same number of claims about the same users, made of the most popular items. Its popularity is that of the training data.",
@@ -49,14 +60,19 @@ class Disclosure:
         """The figures of one line."""
         known = {(line.attacker, line.rounds, line.pi): line.figures for line in self.lines}
         if (attacker, rounds, pi) not in known:
-            there = "; ".join(", ".join(dict.fromkeys(str(key[n]) for key in known)) for n in range(3))
+            there = "; ".join(
+                ", ".join(dict.fromkeys(str(key[n]) for key in known)) for n in range(3)
+            )
             raise ConfigError(
                 f"there are no figures of attacker {attacker!r} after {rounds} rounds for pi {pi!r}; expected one of {there}. Ask for those."
             )
         return known[attacker, rounds, pi]
 
     def as_json(self) -> dict[str, Any]:
-        rows = [{"rounds": n.rounds, "attacker": n.attacker, "pi": n.pi} | asdict(n.figures) for n in self.lines]
+        rows = [
+            {"rounds": n.rounds, "attacker": n.attacker, "pi": n.pi} | asdict(n.figures)
+            for n in self.lines
+        ]
         return self.about | {"warning": WARNING, "attackers": dict(self.attackers), "figures": rows}
 
 
@@ -67,18 +83,35 @@ def table(found: Disclosure) -> tuple[list[str], list[list[str]]]:
 
 def _cells(line: Line) -> list[str]:
     f = line.figures
-    shares = f.precision, f.popular_precision, f.recall, f.popular_recall, f.told_precision, f.popular_told_precision
+    shares = (
+        f.precision,
+        f.popular_precision,
+        f.recall,
+        f.popular_recall,
+        f.told_precision,
+        f.popular_told_precision,
+    )
     return [
-        str(line.rounds), line.attacker, line.pi, f"{f.users:,}", f"{f.claims:,.1f}",
+        str(line.rounds),
+        line.attacker,
+        line.pi,
+        f"{f.users:,}",
+        f"{f.claims:,.1f}",
         *("-" if share is None else shown("", share) for share in shares),
-    ]  # fmt: skip
+    ]
 
 
 def brief(found: Disclosure) -> tuple[list[str], list[list[str]]]:
     """(header, rows) for a screen: each figure with popular's behind it. Where rates differ they stand in the last one's place."""
     mixed = any(line.pi != ALL for line in found.lines)
     names = ["precision", "recall"] if mixed else ["precision", "recall", "told how many"]
-    header = ["rounds", "attacker", *(["pi"] if mixed else []), "claims", *(f"{name}/ popular's" for name in names)]
+    header = [
+        "rounds",
+        "attacker",
+        *(["pi"] if mixed else []),
+        "claims",
+        *(f"{name}/ popular's" for name in names),
+    ]
     return header, [_few_cells(line, mixed) for line in found.lines]
 
 
@@ -87,14 +120,28 @@ def _few_cells(line: Line, mixed: bool) -> list[str]:
     shares = [(f.precision, f.popular_precision), (f.recall, f.popular_recall)]
     shares += [] if mixed else [(f.told_precision, f.popular_told_precision)]
     told = ["/".join("-" if share is None else f"{share:.3f}" for share in pair) for pair in shares]
-    return [str(line.rounds), line.attacker, *([line.pi] if mixed else []), f"{f.claims:,.1f}", *told]
+    return [
+        str(line.rounds),
+        line.attacker,
+        *([line.pi] if mixed else []),
+        f"{f.claims:,.1f}",
+        *told,
+    ]
 
 
 def notes(found: Disclosure) -> list[str]:
     """What a reader must know to judge the figures; the warning comes first."""
     about = found.about
-    lines = [WARNING + " " + _setting(about["settings"])] if "disclosure" in about["settings"] else [EVERYTHING]
-    heard = {line.rounds: f"{line.figures.users:,} after {line.rounds:,}" for line in found.lines if line.pi == ALL}
+    lines = (
+        [WARNING + " " + _setting(about["settings"])]
+        if "disclosure" in about["settings"]
+        else [EVERYTHING]
+    )
+    heard = {
+        line.rounds: f"{line.figures.users:,} after {line.rounds:,}"
+        for line in found.lines
+        if line.pi == ALL
+    }
     lines += [*LEGEND, f"Users heard, by rounds: {', '.join(heard.values())}."]
     if any(line.rounds > about["rounds_of_the_run"] for line in found.lines):
         lines.append(
@@ -121,6 +168,10 @@ def markdown(found: Disclosure) -> str:
     uses = [[name, text] for name, text in found.attackers.items()]
     about = f"{found.about['users']:,} users, {found.about['items']:,} items."
     return (
-        f"# {title(found)}\n\n{about}\n\n" + markdown_list(notes(found)) + "\n" + markdown_table(*table(found)) + "\n"
+        f"# {title(found)}\n\n{about}\n\n"
+        + markdown_list(notes(found))
+        + "\n"
+        + markdown_table(*table(found))
+        + "\n"
         + markdown_table(["attacker", "uses"], uses)
-    )  # fmt: skip
+    )

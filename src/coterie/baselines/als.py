@@ -36,7 +36,11 @@ class ALS(Settings):
 
 def start(training: Training, settings: ALS, context: Context) -> Factors:
     return Factors.start(
-        training.n_users, training.n_items, settings.embedding_size, context.seed, settings.start_scale
+        training.n_users,
+        training.n_items,
+        settings.embedding_size,
+        context.seed,
+        settings.start_scale,
     )
 
 
@@ -51,11 +55,21 @@ def solve(rows: Rows, fixed: Floats, settings: ALS) -> Floats:
     d = fixed.shape[1]
     G = np.empty((d, d))
     kernel.gram(fixed, G)
-    solved, no_extra = np.empty((len(rows.counts), d), np.float32), np.empty((0, d))
+    solved = np.empty((len(rows.counts), d), np.float32)
+    no_extra = np.empty((0, d))
 
     def part(first: int, last: int) -> None:
         kernel.solve_rows(
-            rows.offsets, rows.items, fixed, G, no_extra, settings.alpha, settings.reg, first, last, solved
+            rows.offsets,
+            rows.items,
+            fixed,
+            G,
+            no_extra,
+            settings.alpha,
+            settings.reg,
+            first,
+            last,
+            solved,
         )
 
     parallel.over(part, rows.offsets)

@@ -44,18 +44,32 @@ class BPR(Settings):
 
 def start(training: Training, settings: BPR, context: Context) -> Factors:
     return Factors.start(
-        training.n_users, training.n_items, settings.embedding_size, context.seed, settings.start_scale
+        training.n_users,
+        training.n_items,
+        settings.embedding_size,
+        context.seed,
+        settings.start_scale,
     )
 
 
 def epoch(model: Factors, n: int, training: Training, settings: BPR, context: Context) -> Factors:
     model = Factors(model.user_rows.copy(), model.item_rows.copy(), model.item_bias.copy())
     kernels.load("bpr").train_triples(
-        training.users, training.positives.items, training.excluded.offsets, training.excluded.items,
-        model.user_rows, model.item_rows, model.item_bias,
-        settings.learning_rate, settings.reg_user, settings.reg_positive, settings.reg_negative, settings.reg_bias,
-        np.uint64(streams.key(context.seed, "triples", n - 1)), len(training),
-    )  # fmt: skip
+        training.users,
+        training.positives.items,
+        training.excluded.offsets,
+        training.excluded.items,
+        model.user_rows,
+        model.item_rows,
+        model.item_bias,
+        settings.learning_rate,
+        settings.reg_user,
+        settings.reg_positive,
+        settings.reg_negative,
+        settings.reg_bias,
+        np.uint64(streams.key(context.seed, "triples", n - 1)),
+        len(training),
+    )
     return model
 
 

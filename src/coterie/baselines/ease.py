@@ -34,7 +34,9 @@ def train(training: Training, settings: EASE, context: Context) -> ItemWeights:
             f"EASE needs about {needed:.1f} GiB for {training.n_items:,} items; max_memory allows {settings.max_memory:g}. "
             "Raise it with --set max_memory=GIB, or filter items with --set core=5."
         )
-    return ItemWeights(solve(training, settings.reg), training.positives.offsets, training.positives.items)
+    return ItemWeights(
+        solve(training, settings.reg), training.positives.offsets, training.positives.items
+    )
 
 
 def solve(training: Training, reg: float) -> Floats:

@@ -36,25 +36,49 @@ class GMFSettings(Settings):
 
 
 def start(training: Training, settings: GMFSettings, context: Context) -> GMF:
-    model = GMF.start(training.n_users, training.n_items, settings.embedding_size, context.seed, settings.start_scale)
+    model = GMF.start(
+        training.n_users,
+        training.n_items,
+        settings.embedding_size,
+        context.seed,
+        settings.start_scale,
+    )
     if training.ratings is not None:  # start at the mean rating rather than learn it slowly
-        model = GMF(model.user_rows, model.item_rows, model.output, np.array([training.ratings.mean()], np.float32))
+        model = GMF(
+            model.user_rows,
+            model.item_rows,
+            model.output,
+            np.array([training.ratings.mean()], np.float32),
+        )
     return model
 
 
 def epoch(model: GMF, n: int, training: Training, settings: GMFSettings, context: Context) -> GMF:
     kernel = kernels.load("gmf")
-    users, items = training.users, training.positives.items
-    model = GMF(model.user_rows.copy(), model.item_rows.copy(), model.output.copy(), model.bias.copy())
+    users = training.users
+    items = training.positives.items
+    model = GMF(
+        model.user_rows.copy(), model.item_rows.copy(), model.output.copy(), model.bias.copy()
+    )
     parameters = (model.user_rows, model.item_rows, model.output, model.bias)
     order = streams.at(context.seed, "order", n - 1).permutation(len(training))
     if training.ratings is not None:
-        kernel.train_explicit(order, users, items, training.ratings, *parameters, settings.learning_rate, settings.reg)
+        kernel.train_explicit(
+            order, users, items, training.ratings, *parameters, settings.learning_rate, settings.reg
+        )
         return model
     seen = (training.excluded.offsets, training.excluded.items)
     key = np.uint64(streams.key(context.seed, "negatives", n - 1))
     kernel.train_implicit(
-        order, users, items, *seen, *parameters, settings.negatives, settings.learning_rate, settings.reg, key
+        order,
+        users,
+        items,
+        *seen,
+        *parameters,
+        settings.negatives,
+        settings.learning_rate,
+        settings.reg,
+        key,
     )
     return model
 

@@ -86,7 +86,8 @@ class Core:
 
     @classmethod
     def of(cls, training: Training, settings: MultVAESettings) -> Core:
-        users, items = training.users, training.positives.items
+        users = training.users
+        items = training.positives.items
         kept = in_core(users, items, settings.min_user_items, settings.min_item_users)
         if not kept.any():
             raise ConfigError(
@@ -102,8 +103,12 @@ def in_core(users: Ints, items: Ints, min_user_items: int, min_item_users: int) 
     """Which interactions are left when people and items with too few go, and then those that now have too few, and so on."""
     kept = np.ones(len(users), bool)
     while True:
-        fine = kept & (np.bincount(users[kept], minlength=users.max(initial=0) + 1)[users] >= min_user_items)
-        fine &= np.bincount(items[kept], minlength=items.max(initial=0) + 1)[items] >= min_item_users
+        fine = kept & (
+            np.bincount(users[kept], minlength=users.max(initial=0) + 1)[users] >= min_user_items
+        )
+        fine &= (
+            np.bincount(items[kept], minlength=items.max(initial=0) + 1)[items] >= min_item_users
+        )
         if fine.sum() == kept.sum():
             return kept
         kept = fine
@@ -123,7 +128,8 @@ class Learning(Record):
 
 def shapes(n_items: int, settings: MultVAESettings) -> dict[str, tuple[int, ...]]:
     """Of the parameters, by their names in the model, in the order of the state."""
-    hidden, latent = settings.hidden, settings.latent
+    hidden = settings.hidden
+    latent = settings.latent
     return {
         "encoder_rows": (n_items, hidden),
         "encoder_bias": (hidden,),
@@ -140,7 +146,10 @@ def taken_apart(flat: Any, of: dict[str, tuple[int, ...]]) -> dict[str, Any]:
     """Views of an array, or of a tensor, by name."""
     ends = np.cumsum([prod(shape) for shape in of.values()]).tolist()
     starts = [0, *ends[:-1]]
-    return {name: flat[a:b].reshape(shape) for (name, shape), a, b in zip(of.items(), starts, ends, strict=True)}
+    return {
+        name: flat[a:b].reshape(shape)
+        for (name, shape), a, b in zip(of.items(), starts, ends, strict=True)
+    }
 
 
 def start(core: Core, settings: MultVAESettings, seed: int) -> Learning:
@@ -155,7 +164,13 @@ def start(core: Core, settings: MultVAESettings, seed: int) -> Learning:
 
 def model(state: Learning, core: Core, settings: MultVAESettings) -> MultVAE:
     parts = taken_apart(state.parameters, shapes(len(core.items), settings))
-    return MultVAE(**parts, known=core.items, offsets=core.rows.offsets, history=core.rows.items, n_items=core.n_items)
+    return MultVAE(
+        **parts,
+        known=core.items,
+        offsets=core.rows.offsets,
+        history=core.rows.items,
+        n_items=core.n_items,
+    )
 
 
 # Learning.
@@ -175,14 +190,20 @@ def batches(core: Core, n: int, settings: MultVAESettings, seed: int) -> Iterato
     """Everybody once, in the order of epoch n = 1, 2, ..."""
     import torch
 
-    rows, n_users = core.rows, len(core.rows.counts)
+    rows = core.rows
+    n_users = len(core.rows.counts)
     order = streams.at(seed, "order", n - 1).permutation(core.users)
-    noise = streams.at(seed, "latent", n - 1).standard_normal((n_users, settings.latent), np.float32)
-    kept = streams.at(seed, "dropout", n - 1).random(len(rows.items), np.float32) >= settings.dropout
+    noise = streams.at(seed, "latent", n - 1).standard_normal(
+        (n_users, settings.latent), np.float32
+    )
+    kept = (
+        streams.at(seed, "dropout", n - 1).random(len(rows.items), np.float32) >= settings.dropout
+    )
     shown = scaled(rows.counts) * kept / np.float32(1 - settings.dropout)
     for first in range(0, len(order), settings.batch_size):
         users = order[first : first + settings.batch_size]
-        places, own = rows.places(users), rows.of_users(users)
+        places = rows.places(users)
+        own = rows.of_users(users)
         arrays = own.offsets, own.items.astype(np.int64), shown[places], noise[users]
         yield Batch(*map(torch.from_numpy, arrays))
 
@@ -192,7 +213,9 @@ def epoch(state: Learning, n: int, core: Core, settings: MultVAESettings, seed: 
 
     state = Learning(state.parameters.copy(), state.mean.copy(), state.square.copy())
     of = shapes(len(core.items), settings)
-    net, mean, square = (taken_apart(torch.from_numpy(flat), of) for flat in state.arrays().values())
+    net, mean, square = (
+        taken_apart(torch.from_numpy(flat), of) for flat in state.arrays().values()
+    )
     before = (n - 1) * -(-len(core.users) // settings.batch_size)
     multiplications = min(settings.batch_size, len(core.users)) * len(core.items) * settings.hidden
     with one_torch_thread(multiplications < LARGE):
@@ -223,7 +246,11 @@ def loss(net: dict[str, Tensor], batch: Batch, beta: float) -> Tensor:
 
     counts = batch.offsets.diff()
     seen = embedding_bag(
-        batch.items, net["encoder_rows"], batch.offsets[:-1], mode="sum", per_sample_weights=batch.shown
+        batch.items,
+        net["encoder_rows"],
+        batch.offsets[:-1],
+        mode="sum",
+        per_sample_weights=batch.shown,
     )
     h = torch.tanh(seen + net["encoder_bias"])
     mu, log_variance = (h @ net["latent_weights"] + net["latent_bias"]).chunk(2, dim=1)
@@ -240,7 +267,9 @@ def adam(values: Tensor, slope: Tensor, mean: Tensor, square: Tensor, t: int, ra
     """Step t = 1, 2, ... of Adam (Kingma and Ba 2015); writes all but the slope."""
     mean.lerp_(slope, 1 - DECAY1)
     square.mul_(DECAY2).addcmul_(slope, slope, value=1 - DECAY2)
-    values.addcdiv_(mean, (square / (1 - DECAY2**t)).sqrt_().add_(EPSILON), value=-rate / (1 - DECAY1**t))
+    values.addcdiv_(
+        mean, (square / (1 - DECAY2**t)).sqrt_().add_(EPSILON), value=-rate / (1 - DECAY1**t)
+    )
 
 
 def make(training: Training, settings: MultVAESettings, context: Context) -> Trainer:

@@ -46,26 +46,39 @@ def by_users(training: Training, settings: Neighbours, context: Context) -> User
     near, cosines = neighbours(training.positives, training.by_item, settings)
     histories = training.positives
     return UserNeighbours(
-        near.offsets, near.items, cosines, histories.offsets, histories.items,
-        training.n_items, settings.neighbours, settings.shrink,
-    )  # fmt: skip
+        near.offsets,
+        near.items,
+        cosines,
+        histories.offsets,
+        histories.items,
+        training.n_items,
+        settings.neighbours,
+        settings.shrink,
+    )
 
 
 def by_items(training: Training, settings: Neighbours, context: Context) -> ItemNeighbours:
     near, cosines = neighbours(training.by_item, training.positives, settings)
     followers = matrix(near, training.n_items, cosines).T.tocsr()
     return ItemNeighbours(
-        followers.indptr.astype(np.int64), followers.indices.astype(np.int32), followers.data,
-        training.positives.offsets, training.positives.items,
-    )  # fmt: skip
+        followers.indptr.astype(np.int64),
+        followers.indices.astype(np.int32),
+        followers.data,
+        training.positives.offsets,
+        training.positives.items,
+    )
 
 
 def neighbours(rows: Rows, columns: Rows, settings: Neighbours) -> tuple[Rows, Floats]:
     """The k nearest rows of every row, and how similar they are; `columns` is the same table by its columns."""
-    counted = np.add.reduceat(np.append(columns.counts[rows.items], 0), rows.offsets[:-1]) * (rows.counts > 0)
+    counted = np.add.reduceat(np.append(columns.counts[rows.items], 0), rows.offsets[:-1]) * (
+        rows.counts > 0
+    )
     load = np.concatenate([[0], np.cumsum(counted)]).astype(np.int64)
     table = matrix(columns, len(rows.counts), np.ones(len(columns.items)))
-    found: list[tuple[Ints, Floats]] = [(np.empty(0, np.int32), np.empty(0, np.float32))] * len(rows.counts)
+    found: list[tuple[Ints, Floats]] = [(np.empty(0, np.int32), np.empty(0, np.float32))] * len(
+        rows.counts
+    )
 
     def part(first: int, last: int) -> None:
         for begin, end in blocks(load, first, last):
@@ -87,11 +100,14 @@ def blocks(load: Longs, first: int, last: int) -> list[tuple[int, int]]:
     return found
 
 
-def _of_block(rows: Rows, table: csr_matrix, begin: int, end: int, settings: Neighbours) -> list[tuple[Ints, Floats]]:
+def _of_block(
+    rows: Rows, table: csr_matrix, begin: int, end: int, settings: Neighbours
+) -> list[tuple[Ints, Floats]]:
     """The neighbours of some rows."""
     numbers = np.arange(begin, end)
     overlaps = matrix(rows.of_users(numbers), table.shape[0]) @ table
-    owners, sizes = np.repeat(numbers, np.diff(overlaps.indptr)), rows.counts
+    owners = np.repeat(numbers, np.diff(overlaps.indptr))
+    sizes = rows.counts
     cosines = similarity(overlaps.data, sizes[owners], sizes[overlaps.indices], settings.shrink)
     cosines[overlaps.indices == owners] = 0  # nobody is their own neighbour
     return [

@@ -46,23 +46,38 @@ class NeuMFSettings(Settings):
 
 def start(training: Training, settings: NeuMFSettings, context: Context) -> NeuMF:
     model = NeuMF.start(
-        training.n_users, training.n_items, settings.embedding_size, settings.layers, context.seed, settings.start_scale
+        training.n_users,
+        training.n_items,
+        settings.embedding_size,
+        settings.layers,
+        context.seed,
+        settings.start_scale,
     )
     if training.ratings is not None:  # start at the mean rating rather than learn it slowly
         model.dense[-1] = training.ratings.mean()
     return model
 
 
-def epoch(model: NeuMF, n: int, training: Training, settings: NeuMFSettings, context: Context) -> NeuMF:
+def epoch(
+    model: NeuMF, n: int, training: Training, settings: NeuMFSettings, context: Context
+) -> NeuMF:
     model = NeuMF(model.user_rows.copy(), model.item_rows.copy(), model.dense.copy(), model.sizes)
     kernels.load("neumf").train(
         streams.at(context.seed, "order", n - 1).permutation(len(training)),
-        training.users, training.positives.items, NO_RATINGS if training.ratings is None else training.ratings,
-        training.excluded.offsets, training.excluded.items,
-        model.user_rows, model.item_rows, model.dense, model.sizes,
-        settings.negatives, settings.learning_rate, settings.reg,
+        training.users,
+        training.positives.items,
+        NO_RATINGS if training.ratings is None else training.ratings,
+        training.excluded.offsets,
+        training.excluded.items,
+        model.user_rows,
+        model.item_rows,
+        model.dense,
+        model.sizes,
+        settings.negatives,
+        settings.learning_rate,
+        settings.reg,
         np.uint64(streams.key(context.seed, "negatives", n - 1)),
-    )  # fmt: skip
+    )
     return model
 
 

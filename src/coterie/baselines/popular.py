@@ -16,7 +16,11 @@ class Popular(Settings):
 
 
 def solve(training: Training, settings: Popular, context: Context) -> ItemCounts:
-    return ItemCounts(np.bincount(training.positives.items, minlength=training.n_items).astype(np.float32))
+    return ItemCounts(
+        np.bincount(training.positives.items, minlength=training.n_items).astype(np.float32)
+    )
 
 
-ALGORITHM = Algorithm("items by popularity", Popular, at_once(solve), state=ItemCounts, steps=lambda settings: 1)
+ALGORITHM = Algorithm(
+    "items by popularity", Popular, at_once(solve), state=ItemCounts, steps=lambda settings: 1
+)

@@ -18,5 +18,9 @@ def solve(training: Training, settings: Random, context: Context) -> RandomScore
 
 
 ALGORITHM = Algorithm(
-    "random order of the unseen items", Random, at_once(solve), state=RandomScores, steps=lambda settings: 1
+    "random order of the unseen items",
+    Random,
+    at_once(solve),
+    state=RandomScores,
+    steps=lambda settings: 1,
 )

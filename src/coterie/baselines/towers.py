@@ -38,7 +38,9 @@ class CentralisedCLSM(Centralised):
     """What reads items and people: dssm or clsm."""
 
 
-def epoch(state: Pair, n: int, training: Training, told: Content, settings: Centralised, seed: int) -> Pair:
+def epoch(
+    state: Pair, n: int, training: Training, told: Content, settings: Centralised, seed: int
+) -> Pair:
     everybody = streams.at(seed, "order", n).permutation(np.flatnonzero(training.positives.counts))
     for people in batches(everybody, settings.batch_size):
         state = step(state, people, n, training, told, settings, seed)
@@ -50,35 +52,50 @@ def batches(everybody: Longs, most: int) -> list[Longs]:
 
 
 def step(
-    state: Pair, people: Longs, n: int, training: Training, told: Content, settings: Centralised, seed: int
+    state: Pair,
+    people: Longs,
+    n: int,
+    training: Training,
+    told: Content,
+    settings: Centralised,
+    seed: int,
 ) -> Pair:
     """Adam, by the mean loss of some people."""
     assert told.items is not None
     drawn = requests.draw(training, people, settings, streams.keys(seed, "request", n, last=people))
     items, places = np.unique(drawn.items, return_inverse=True)
-    told_of_people, keys = (
-        told_of(told, people, drawn.profiles),
-        streams.keys(seed, "dropout of people", n, last=people),
-    )
+    told_of_people = told_of(told, people, drawn.profiles)
+    keys = streams.keys(seed, "dropout of people", n, last=people)
     hidden = streams.keys(seed, "dropout of items", n, int(people[0]), last=items)
     by = Readers(settings).of_both(
-        (state.user_tower, state.item_tower), Read(told_of_people, np.arange(len(people)), keys),
-        Read(told.items, np.maximum(items, 0), hidden), told, np.reshape(places, drawn.items.shape), drawn,
-    )  # fmt: skip
+        (state.user_tower, state.item_tower),
+        Read(told_of_people, np.arange(len(people)), keys),
+        Read(told.items, np.maximum(items, 0), hidden),
+        told,
+        np.reshape(places, drawn.items.shape),
+        drawn,
+    )
     return state.moved(by.first, by.second, len(people), settings, settings.learning_rate)
 
 
-def model(state: Pair, training: Training, told: Content, settings: Centralised, seed: int) -> Directions:
+def model(
+    state: Pair, training: Training, told: Content, settings: Centralised, seed: int
+) -> Directions:
     assert told.items is not None
-    people, towers = np.arange(training.n_users), Readers(settings)
-    titles = requests.profiles(training, people, settings.titles, streams.keys(seed, "profile", last=people))
+    people = np.arange(training.n_users)
+    towers = Readers(settings)
+    titles = requests.profiles(
+        training, people, settings.titles, streams.keys(seed, "profile", last=people)
+    )
     users = towers.directions(state.user_tower, told_of(told, people, titles), told)
     items = towers.directions(state.item_tower, told.items, told)
     return Directions(users, *packed(items, settings.precision))
 
 
 def make(training: Training, settings: Centralised, context: Context) -> Trainer:
-    told = text_features.read(training, settings.kind.reads, settings.inputs, settings.most_words, settings.person)
+    told = text_features.read(
+        training, settings.kind.reads, settings.inputs, settings.most_words, settings.person
+    )
     seed = context.seed
     return Trainer(
         lambda: (Pair.start(settings, seed), Tally()),
@@ -89,7 +106,9 @@ def make(training: Training, settings: Centralised, context: Context) -> Trainer
 
 def _with(tower: str, settings: type[Centralised], paper: str) -> Algorithm:
     summary = f"two towers ({tower}) that read titles and people"
-    return Algorithm(summary, settings, make, state=Pair, steps=lambda settings: settings.epochs, paper=paper)
+    return Algorithm(
+        summary, settings, make, state=Pair, steps=lambda settings: settings.epochs, paper=paper
+    )
 
 
 DSSM = _with("DSSM", Centralised, "Huang et al. 2013")

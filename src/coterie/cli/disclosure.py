@@ -16,7 +16,10 @@ def disclosure(
     rounds: Annotated[
         str | None,
         typer.Option(
-            "--rounds", metavar="K,K", help="After how many rounds from the first.", show_default="10,100; fcf 1"
+            "--rounds",
+            metavar="K,K",
+            help="After how many rounds from the first.",
+            show_default="10,100; fcf 1",
         ),
     ] = None,
     quiet: Quiet = False,
@@ -42,7 +45,9 @@ def disclosure(
         typer.echo(json.dumps(found.as_json(), allow_nan=False))
         return
     show_table(*brief(found), left=2, title=title(found))
-    for line in notes(found)[: 1 if quiet else None]:  # the first is the warning, which is never left out
+    for line in notes(found)[
+        : 1 if quiet else None
+    ]:  # the first is the warning, which is never left out
         typer.echo(line)
     if not quiet:
         typer.echo(f"report: {folder / 'disclosure.md'}")
@@ -54,4 +59,6 @@ def _numbers(text: str) -> list[int]:
     try:
         return [int(part) for part in text.replace(",", " ").split()]
     except ValueError:
-        raise ConfigError(f"--rounds {text!r} is not whole numbers. Write for example --rounds 10,100") from None
+        raise ConfigError(
+            f"--rounds {text!r} is not whole numbers. Write for example --rounds 10,100"
+        ) from None

@@ -15,13 +15,17 @@ DEFAULT = "127.0.0.1:8000"
 
 
 def serve(
-    config: Annotated[Path, typer.Option("--config", "-c", help="An experiment file, with `items: FILE`.")],
+    config: Annotated[
+        Path, typer.Option("--config", "-c", help="An experiment file, with `items: FILE`.")
+    ],
     server: Server = DEFAULT,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The run folder.", show_default="runs/NAME-federation-N")
+        Path | None,
+        typer.Option("--out", "-o", help="The run folder.", show_default="runs/NAME-federation-N"),
     ] = None,
     keys: Annotated[
-        Path | None, typer.Option("--keys", help="The folder of coterie federation init.", show_default=False)
+        Path | None,
+        typer.Option("--keys", help="The folder of coterie federation init.", show_default=False),
     ] = None,
     insecure: Insecure = False,
 ) -> None:
@@ -38,27 +42,38 @@ def serve(
 
 
 def join(
-    data: Annotated[Path, typer.Option("--data", help="What this node's people did: user_id, item_id, ...")],
-    store: Annotated[Path, typer.Option("--store", help="The node's own store; made where there is none.")],
+    data: Annotated[
+        Path, typer.Option("--data", help="What this node's people did: user_id, item_id, ...")
+    ],
+    store: Annotated[
+        Path, typer.Option("--store", help="The node's own store; made where there is none.")
+    ],
     server: Server = DEFAULT,
     columns: Columns = None,
     skip_bad_rows: SkipBadRows = False,
     simulated: Annotated[
         bool,
         typer.Option(
-            "--as-simulated", help="Draw what a simulation draws, to repeat one; the server could repeat it, too."
+            "--as-simulated",
+            help="Draw what a simulation draws, to repeat one; the server could repeat it, too.",
         ),
     ] = False,
     least_group: Annotated[
         int,
         typer.Option(
-            "--least-group", min=2, help="How well the model serves people is told in sums over so many or more."
+            "--least-group",
+            min=2,
+            help="How well the model serves people is told in sums over so many or more.",
         ),
     ] = 10,
-    key: Annotated[Path | None, typer.Option("--key", help="This node's key, NAME.key.", show_default=False)] = None,
+    key: Annotated[
+        Path | None, typer.Option("--key", help="This node's key, NAME.key.", show_default=False)
+    ] = None,
     ca: Annotated[
         Path | None,
-        typer.Option("--ca", help="ca.pem of the federation: who vouches for the server.", show_default=False),
+        typer.Option(
+            "--ca", help="ca.pem of the federation: who vouches for the server.", show_default=False
+        ),
     ] = None,
     insecure: Insecure = False,
 ) -> None:
@@ -77,7 +92,9 @@ def join(
 
 
 def status(
-    folder: Annotated[Path, typer.Argument(help="The run folder of a federation.", show_default=False)],
+    folder: Annotated[
+        Path, typer.Argument(help="The run folder of a federation.", show_default=False)
+    ],
     as_json: Json = False,
 ) -> None:
     """Show what a federation's server is at.
@@ -98,7 +115,11 @@ def status(
         typer.echo(text.strip())
         return
     for key, value in json.loads(text).items():
-        lines = {f"{key}, {name}": each for name, each in value.items()} if isinstance(value, dict) else {key: value}
+        lines = (
+            {f"{key}, {name}": each for name, each in value.items()}
+            if isinstance(value, dict)
+            else {key: value}
+        )
         for label, each in (lines or {key: "none"}).items():
             typer.echo(f"{label.replace('_', ' '):24} {_shown(each)}")
 
@@ -110,7 +131,9 @@ def _shown(value: object) -> str:
 
 
 app = typer.Typer(help="Certificates and keys: who may serve and join.", no_args_is_help=True)
-Folder = Annotated[Path, typer.Argument(help="The folder of certificates and keys.", show_default=False)]
+Folder = Annotated[
+    Path, typer.Argument(help="The folder of certificates and keys.", show_default=False)
+]
 Name = Annotated[str, typer.Argument(help="The node's name.", show_default=False)]
 
 
@@ -119,9 +142,15 @@ def init(
     folder: Folder,
     host: Annotated[
         list[str] | None,
-        typer.Option("--host", help="A name or address of the server; repeat for more.", show_default="127.0.0.1"),
+        typer.Option(
+            "--host",
+            help="A name or address of the server; repeat for more.",
+            show_default="127.0.0.1",
+        ),
     ] = None,
-    node: Annotated[list[str] | None, typer.Option("--node", help="A node that may join; repeat for more.")] = None,
+    node: Annotated[
+        list[str] | None, typer.Option("--node", help="A node that may join; repeat for more.")
+    ] = None,
 ) -> None:
     """Make an authority, the server's certificate and keys for nodes."""
     from coterie.deployment import certificates

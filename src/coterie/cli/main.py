@@ -54,7 +54,8 @@ app.command("doctor")(algorithms.doctor)
 
 @app.callback(invoke_without_command=True)
 def _options(
-    ctx: typer.Context, version: bool = typer.Option(False, "--version", help="Show the version and exit.")
+    ctx: typer.Context,
+    version: bool = typer.Option(False, "--version", help="Show the version and exit."),
 ) -> None:
     if version:
         from coterie.version import __version__

@@ -7,8 +7,12 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="A node's own store: list, export and forget its people.", no_args_is_help=True)
-Place = Annotated[Path, typer.Argument(metavar="STORE", help="The node's store.", show_default=False)]
+app = typer.Typer(
+    help="A node's own store: list, export and forget its people.", no_args_is_help=True
+)
+Place = Annotated[
+    Path, typer.Argument(metavar="STORE", help="The node's store.", show_default=False)
+]
 User = Annotated[str, typer.Argument(metavar="USER", help="A person's id.", show_default=False)]
 
 

@@ -19,18 +19,28 @@ def reproduce(
     papers: Annotated[
         list[str],
         typer.Argument(
-            metavar="PAPER...", help="fedfast, fpl, fedbso, sttfedrec, leaks (our own), or all.", show_default=False
+            metavar="PAPER...",
+            help="fedfast, fpl, fedbso, sttfedrec, leaks (our own), or all.",
+            show_default=False,
         ),
     ],
     quick: Annotated[
-        bool, typer.Option("--quick", help="One seed, the smallest data, few rounds: minutes, not hours.")
+        bool,
+        typer.Option(
+            "--quick", help="One seed, the smallest data, few rounds: minutes, not hours."
+        ),
     ] = False,
     only: Annotated[
-        list[str] | None, typer.Option("--only", help="One item, such as table2. Repeat for more.", show_default="all")
+        list[str] | None,
+        typer.Option(
+            "--only", help="One item, such as table2. Repeat for more.", show_default="all"
+        ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="The folder of the reports.", show_default="runs/reproduce-PAPER"),
+        typer.Option(
+            "--out", "-o", help="The folder of the reports.", show_default="runs/reproduce-PAPER"
+        ),
     ] = None,
     cells: Cells = None,
     quiet: Quiet = False,
@@ -113,7 +123,9 @@ def _print(found: dict[str, Any], place: Path, quiet: bool) -> None:
     from coterie.reproduce.tables import verdicts
 
     if not quiet:
-        rows = [[claim["said"], claim["verdict"]] for item in found["items"] for claim in item["claims"]]
+        rows = [
+            [claim["said"], claim["verdict"]] for item in found["items"] for claim in item["claims"]
+        ]
         show_table(["claim", "verdict"], rows, left=2, title=f"{found['paper']}: {found['title']}")
     counts = ", ".join(f"{verdict} {n}" for verdict, n in verdicts(found["items"]).items() if n)
     typer.echo(f"{found['paper']}: {counts}{' (a quick look)' if found['quick'] else ''}")

@@ -14,7 +14,9 @@ from coterie.cli.options import Columns, Json, Protocol, Quiet, SkipBadRows, par
 if TYPE_CHECKING:
     from coterie.experiments.run import Recommendation, Run
 
-Folder = Annotated[Path, typer.Argument(help="A run folder, as `coterie run` printed it.", show_default=False)]
+Folder = Annotated[
+    Path, typer.Argument(help="A run folder, as `coterie run` printed it.", show_default=False)
+]
 
 
 def run(
@@ -28,10 +30,17 @@ def run(
     ],
     dataset: Annotated[
         str | None,
-        typer.Option("--dataset", "-d", help="A dataset (coterie data list) or a path.", show_default="synthetic"),
+        typer.Option(
+            "--dataset",
+            "-d",
+            help="A dataset (coterie data list) or a path.",
+            show_default="synthetic",
+        ),
     ] = None,
     protocol: Protocol = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Same seed, same result.", show_default="0")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Same seed, same result.", show_default="0")
+    ] = None,
     rounds: Annotated[
         int | None,
         typer.Option(
@@ -43,24 +52,34 @@ def run(
     device: Annotated[
         str | None,
         typer.Option(
-            "--device", help="Where a federated algorithm's devices are simulated: cpu or cuda.", show_default="cpu"
+            "--device",
+            help="Where a federated algorithm's devices are simulated: cpu or cuda.",
+            show_default="cpu",
         ),
     ] = None,
     protect: Annotated[
         str | None,
         typer.Option(
-            "--protect", help="What hides single users' updates from servers: none or ring.", show_default="none"
+            "--protect",
+            help="What hides single users' updates from servers: none or ring.",
+            show_default="none",
         ),
     ] = None,
     engine: Annotated[
         str | None,
-        typer.Option("--engine", help="Where a federated algorithm's nodes run: local or ray.", show_default="local"),
+        typer.Option(
+            "--engine",
+            help="Where a federated algorithm's nodes run: local or ray.",
+            show_default="local",
+        ),
     ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Any setting; repeat for more.")
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="KEY=VALUE", help="Any setting; repeat for more."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The run folder.", show_default="runs/NAME-DATASET-N")
+        Path | None,
+        typer.Option("--out", "-o", help="The run folder.", show_default="runs/NAME-DATASET-N"),
     ] = None,
     columns: Columns = None,
     skip_bad_rows: SkipBadRows = False,
@@ -93,7 +112,9 @@ def run(
         "columns": parse_columns(columns) or None,
         "skip_bad_rows": skip_bad_rows or None,
     }
-    changes = {key: value for key, value in given.items() if value is not None} | parse_assignments(set_ or [])
+    changes = {key: value for key, value in given.items() if value is not None} | parse_assignments(
+        set_ or []
+    )
     chosen = Experiment.of(changed(values, changes))
     watch = SILENT if quiet or as_json else ScreenWatch()
     refuse_occupied(out)
@@ -123,14 +144,22 @@ def evaluate(
     folder: Folder,
     protocol: Annotated[
         str | None,
-        typer.Option("--protocol", "-p", help="Another protocol with the same split.", show_default="the run's"),
+        typer.Option(
+            "--protocol",
+            "-p",
+            help="Another protocol with the same split.",
+            show_default="the run's",
+        ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", help="Sample other candidates.", show_default="the run's")
+        int | None,
+        typer.Option("--seed", help="Sample other candidates.", show_default="the run's"),
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", "-s", metavar="KEY=VALUE", help="Protocol settings, such as cutoffs=5,10."),
+        typer.Option(
+            "--set", "-s", metavar="KEY=VALUE", help="Protocol settings, such as cutoffs=5,10."
+        ),
     ] = None,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -146,26 +175,41 @@ def evaluate(
 
     changes: dict[str, Any] = parse_assignments(set_ or [])
     changes |= {k: v for k, v in {"protocol": protocol, "seed": seed}.items() if v is not None}
-    _print(rejudge(folder, changes, SILENT if quiet or as_json else ScreenWatch()), as_json, quiet=True)
+    _print(
+        rejudge(folder, changes, SILENT if quiet or as_json else ScreenWatch()), as_json, quiet=True
+    )
 
 
 def recommend(
-    folder: Annotated[Path | None, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)] = None,
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)
+    ] = None,
     node: Annotated[
         Path | None,
-        typer.Option("--node", metavar="STORE", help="In place of a run: a node's own store.", show_default=False),
+        typer.Option(
+            "--node",
+            metavar="STORE",
+            help="In place of a run: a node's own store.",
+            show_default=False,
+        ),
     ] = None,
     user: Annotated[
-        str | None, typer.Option("--user", "-u", help="The person's id, as in the data.", show_default=False)
+        str | None,
+        typer.Option("--user", "-u", help="The person's id, as in the data.", show_default=False),
     ] = None,
     history: Annotated[
         str | None,
         typer.Option(
-            "--history", metavar="ITEM,ITEM", help="For somebody new: the items they chose so far.", show_default=False
+            "--history",
+            metavar="ITEM,ITEM",
+            help="For somebody new: the items they chose so far.",
+            show_default=False,
         ),
     ] = None,
     n: Annotated[int, typer.Option("-n", min=1, help="How many items.")] = 10,
-    include_seen: Annotated[bool, typer.Option("--include-seen", help="Also items the person had already.")] = False,
+    include_seen: Annotated[
+        bool, typer.Option("--include-seen", help="Also items the person had already.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Recommend items to a person.
@@ -181,16 +225,22 @@ def recommend(
 
     if (folder is None) == (node is None):
         given = "neither" if node is None else "both"
-        raise ConfigError(f"{given} of a run folder and --node is given; expected one. Name a run, or a node's store.")
+        raise ConfigError(
+            f"{given} of a run folder and --node is given; expected one. Name a run, or a node's store."
+        )
     if (user is None) == (history is None):
         given = "neither" if user is None else "both"
-        raise ConfigError(f"{given} of --user and --history is given; expected one. Name a person, or what they chose.")
+        raise ConfigError(
+            f"{given} of --user and --history is given; expected one. Name a person, or what they chose."
+        )
     if folder is not None:
         best = _from_run(folder, user, history, n, not include_seen)
     elif user is not None and node is not None:
         best = _from_node(node, user, n, not include_seen)
     else:
-        raise ConfigError("--history is given for a node's store; expected --user, one of its people. Name a person.")
+        raise ConfigError(
+            "--history is given for a node's store; expected --user, one of its people. Name a person."
+        )
     if as_json:
         typer.echo(json.dumps({"user": user, "items": [r._asdict() for r in best]}))
         return
@@ -198,7 +248,9 @@ def recommend(
     show_table(["", "item", "text", "score"], rows, left=3)
 
 
-def _from_run(folder: Path, user: str | None, history: str | None, n: int, exclude_seen: bool) -> list[Recommendation]:
+def _from_run(
+    folder: Path, user: str | None, history: str | None, n: int, exclude_seen: bool
+) -> list[Recommendation]:
     from coterie.experiments.run import Run
 
     run = Run.peek(folder)
@@ -217,11 +269,17 @@ def _from_node(place: Path, user: str, n: int, exclude_seen: bool) -> list[Recom
 
 def report(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="One or more run folders.", show_default=False)
+        list[Path],
+        typer.Argument(metavar="RUN...", help="One or more run folders.", show_default=False),
     ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Where the page goes.", show_default="report.html, of one run in its folder"),
+        typer.Option(
+            "--out",
+            "-o",
+            help="Where the page goes.",
+            show_default="report.html, of one run in its folder",
+        ),
     ] = None,
 ) -> None:
     """Put runs side by side: a table here, a page beside the runs.
@@ -233,8 +291,12 @@ def report(
     from coterie.report.page import page
     from coterie.report.table import markdown
 
-    unfinished = [folder for folder in folders if folder.is_dir() and not (folder / "result.json").exists()]
-    if unfinished and len(unfinished) < len(folders):  # `coterie report runs/*` meets what was interrupted
+    unfinished = [
+        folder for folder in folders if folder.is_dir() and not (folder / "result.json").exists()
+    ]
+    if unfinished and len(unfinished) < len(
+        folders
+    ):  # `coterie report runs/*` meets what was interrupted
         typer.echo(f"left out, not finished: {', '.join(map(str, unfinished))}", err=True)
         folders = [folder for folder in folders if folder not in unfinished]
     runs = [Run.load(folder) for folder in folders]
@@ -257,17 +319,28 @@ def _print(finished: Run, as_json: bool, quiet: bool) -> None:
     sampled = result["metrics"] != result["full"]
     kinds = ("metrics", "full") if sampled else ("full",)
     both = [
-        [name, *(shown(name, result[kind][name]) if name in result[kind] else "-" for kind in kinds)]
+        [
+            name,
+            *(shown(name, result[kind][name]) if name in result[kind] else "-" for kind in kinds),
+        ]
         for name in result["headline"]
     ]
     title = f"{result['algorithm']} on {result['dataset']}, seed {result['seed']}"
-    show_table(["metric", result["protocol"], *(["full ranking"] if sampled else [])], both, title=title)
+    show_table(
+        ["metric", result["protocol"], *(["full ranking"] if sampled else [])], both, title=title
+    )
     if quiet:
         return
     for line in notes(finished):
         typer.echo(line)
     rounds = result["rounds"]
-    best = "" if result["best_round"] == rounds else f"; the best on validation is round {result['best_round']}"
-    typer.echo(f"trained {rounds} {'round' if rounds == 1 else 'rounds'} in {result['seconds']:.2f} s{best}")
+    best = (
+        ""
+        if result["best_round"] == rounds
+        else f"; the best on validation is round {result['best_round']}"
+    )
+    typer.echo(
+        f"trained {rounds} {'round' if rounds == 1 else 'rounds'} in {result['seconds']:.2f} s{best}"
+    )
     typer.echo(f"run:    {result['run']}")
     typer.echo(f"report: {Path(result['run']) / 'report.html'}")

@@ -7,7 +7,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from coterie.core.progress import Advance, Watch
@@ -37,7 +44,9 @@ class ScreenWatch(Watch):
         began = time.perf_counter()
         if not err.is_terminal and total:
             err.print(f"{label} ...", markup=False, soft_wrap=True)
-        with Progress(*columns, console=err, transient=False, disable=not err.is_terminal) as progress:
+        with Progress(
+            *columns, console=err, transient=False, disable=not err.is_terminal
+        ) as progress:
             bar = progress.add_task(label, total=total, note="")
 
             def advance(steps: float = 1, note: str = "") -> None:
@@ -45,11 +54,15 @@ class ScreenWatch(Watch):
 
             yield advance
             progress.update(bar, total=total or 1, completed=total or 1)
-        if not err.is_terminal and not total:  # said once it went well: a failure says one line of its own
+        if (
+            not err.is_terminal and not total
+        ):  # said once it went well: a failure says one line of its own
             err.print(f"{label}: {time.perf_counter() - began:.1f} s", markup=False, soft_wrap=True)
 
 
-def show_table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, title: str | None = None) -> None:
+def show_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, title: str | None = None
+) -> None:
     """A table whose first `left` columns are text."""
     if title:
         out.print(title, style="bold", markup=False, soft_wrap=True)

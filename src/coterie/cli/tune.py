@@ -18,15 +18,25 @@ SHOWN = 5
 
 
 def tune(
-    algorithm: Annotated[str, typer.Argument(help="An algorithm (coterie algorithms).", show_default=False)],
+    algorithm: Annotated[
+        str, typer.Argument(help="An algorithm (coterie algorithms).", show_default=False)
+    ],
     dataset: Dataset = "synthetic",
     protocol: Protocol = None,
-    trials: Annotated[int, typer.Option("--trials", min=1, help="How many settings are tried.")] = 30,
+    trials: Annotated[
+        int, typer.Option("--trials", min=1, help="How many settings are tried.")
+    ] = 30,
     finalists: Annotated[
         int,
-        typer.Option("--finalists", min=0, help="Train so many of the best again with other seeds; 0 takes the best."),
+        typer.Option(
+            "--finalists",
+            min=0,
+            help="Train so many of the best again with other seeds; 0 takes the best.",
+        ),
     ] = 5,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many other seeds for the finalists.")] = 4,
+    seeds: Annotated[
+        int, typer.Option("--seeds", min=1, help="How many other seeds for the finalists.")
+    ] = 4,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the draw and of the trials.")] = 0,
     set_: Annotated[
         list[str] | None,
@@ -39,7 +49,9 @@ def tune(
     ] = None,
     write: Annotated[
         Path | None,
-        typer.Option("--write", "-w", help="Write the winner as an experiment file.", show_default="nothing"),
+        typer.Option(
+            "--write", "-w", help="Write the winner as an experiment file.", show_default="nothing"
+        ),
     ] = None,
     cells: Cells = None,
     columns: Columns = None,
@@ -60,7 +72,9 @@ def tune(
     from coterie.experiments.tuning import tune as search
 
     given = {"columns": parse_columns(columns) or None, "skip_bad_rows": skip_bad_rows or None}
-    held = {key: value for key, value in given.items() if value is not None} | parse_assignments(set_ or [])
+    held = {key: value for key, value in given.items() if value is not None} | parse_assignments(
+        set_ or []
+    )
     _refuse_no_file(write)
     wanted = Search(algorithm, dataset, protocol, trials, finalists, seeds, seed, held)
     found = search(wanted, cells, SILENT if quiet or as_json else ScreenWatch())
@@ -74,7 +88,9 @@ def _refuse_no_file(write: Path | None) -> None:
     from coterie.errors import ConfigError
 
     if write is not None and (write.suffix not in (".yaml", ".yml") or write.is_dir()):
-        raise ConfigError(f"--write {write} is no experiment file; expected a name that ends in .yaml. Rename it.")
+        raise ConfigError(
+            f"--write {write} is no experiment file; expected a name that ends in .yaml. Rename it."
+        )
 
 
 def _write(path: Path, found: Found) -> None:

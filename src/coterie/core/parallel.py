@@ -42,7 +42,9 @@ def over(work: Callable[[int, int], object], load: Longs | int, smallest: int = 
         for first, last in ranges:  # threads share the iterator: whoever is free takes the next
             work(first, last)
 
-    others = [_pool(n).submit(take) for _ in range(n - 1)]  # this thread works too: waking another takes long
+    others = [
+        _pool(n).submit(take) for _ in range(n - 1)
+    ]  # this thread works too: waking another takes long
     try:
         take()
     finally:

@@ -16,7 +16,9 @@ STEPS = {"rounds": "epochs", "epochs": "rounds"}
 class Settings(BaseModel):
     """A group of settings. The docstring under each field is its help text everywhere."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
+    )
 
     @field_validator("*", mode="before")
     @classmethod
@@ -41,12 +43,18 @@ class Settings(BaseModel):
     def rows(cls) -> list[tuple[str, str, str]]:
         """(name, default, help) of every setting, for help texts and the docs."""
         return [
-            (name, _plain(f.default), " ".join(filter(None, [f.description, _choices(f.annotation)])))
+            (
+                name,
+                _plain(f.default),
+                " ".join(filter(None, [f.description, _choices(f.annotation)])),
+            )
             for name, f in cls.model_fields.items()
         ]
 
 
-def split_by_owner(values: Mapping[str, Any], owners: Mapping[str, type[Settings]]) -> dict[str, dict[str, Any]]:
+def split_by_owner(
+    values: Mapping[str, Any], owners: Mapping[str, type[Settings]]
+) -> dict[str, dict[str, Any]]:
     """Share out flat keys among groups of settings; a key nobody has is an error."""
     known: dict[str, str] = {}
     for name, group in owners.items():
@@ -81,7 +89,11 @@ def _first(group: type[Settings], error: ValidationError) -> str:
 
 def _choices(annotation: Any) -> str:
     """What a setting of a few words may be."""
-    return f"One of {', '.join(map(str, get_args(annotation)))}." if get_origin(annotation) is Literal else ""
+    return (
+        f"One of {', '.join(map(str, get_args(annotation)))}."
+        if get_origin(annotation) is Literal
+        else ""
+    )
 
 
 def _plain(value: object) -> str:

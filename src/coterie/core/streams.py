@@ -43,8 +43,11 @@ def normal(keys: NDArray[np.uint64], n: int) -> NDArray[np.float64]:
     """(streams, n) standard normal numbers: a row depends on its own stream alone (Box and Muller 1958)."""
     drawn = np.stack([words(keys, j) for j in range(n + n % 2)], axis=1) >> np.uint64(11)
     uniform = (drawn + 0.5) * 2.0**-53  # in (0, 1)
-    radius, angle = np.sqrt(-2 * np.log(uniform[:, 0::2])), 2 * np.pi * uniform[:, 1::2]
-    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=2).reshape(len(keys), n + n % 2)[:, :n]
+    radius = np.sqrt(-2 * np.log(uniform[:, 0::2]))
+    angle = 2 * np.pi * uniform[:, 1::2]
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=2).reshape(
+        len(keys), n + n % 2
+    )[:, :n]
 
 
 def at(seed: int, purpose: str, *indices: int) -> np.random.Generator:

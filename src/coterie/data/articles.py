@@ -94,7 +94,9 @@ def _titles(table: Table, names: Mapping[str, str]) -> dict[str, str]:
     items = table.columns["item_id"].tolist()
     titles = table.columns[TITLE].tolist() if TITLE in table.columns else [""] * len(items)
     told = {item: title for item, title in zip(items, titles, strict=True) if title}
-    better = {item: _title(told.get(item, ""), names.get(item, "")) for item in dict.fromkeys(items)}
+    better = {
+        item: _title(told.get(item, ""), names.get(item, "")) for item in dict.fromkeys(items)
+    }
     return {item: title for item, title in better.items() if title}
 
 
@@ -116,7 +118,9 @@ def _printed(told: str) -> str:
 
 def _articles(home: Path, skip_bad_rows: bool) -> Articles:
     if not files.exists(home, ARTICLES):
-        return Articles(notes=(f"articles come without bodies: there is no {ARTICLES} beside the clicks",))
+        return Articles(
+            notes=(f"articles come without bodies: there is no {ARTICLES} beside the clicks",)
+        )
     source = _source(home, ARTICLES)
     with files.open_member(home, ARTICLES) as lines, _fields_of_any_length():
         names, split = _split(source, lines)
@@ -150,8 +154,12 @@ def _readable(piece: Piece, where: Mapping[str, int]) -> Piece:
 
 
 def _first(source: str, faults: Iterable[dict[int, Fault]]) -> DataError:
-    line, fault = min((place for found in faults for place in found.items()), key=lambda place: place[0])
-    return DataError(f"{source}:{line}: {fault.what}; {fault.rule}. Fix the row or pass --skip-bad-rows.")
+    line, fault = min(
+        (place for found in faults for place in found.items()), key=lambda place: place[0]
+    )
+    return DataError(
+        f"{source}:{line}: {fault.what}; {fault.rule}. Fix the row or pass --skip-bad-rows."
+    )
 
 
 def _good_rows(pieces: Iterable[Piece], where: Mapping[str, int]) -> Iterator[tuple[str, ...]]:
@@ -169,7 +177,10 @@ def _first_of_each(rows: Iterable[tuple[str, ...]], skipped: Mapping[str, int]) 
     for item, name, body, summary in rows:
         names.setdefault(item, name)
         bodies.setdefault(item, body or summary)
-    notes = (f"{n:,} bad {'row' if n == 1 else 'rows'} of {ARTICLES} skipped: {rule}" for rule, n in skipped.items())
+    notes = (
+        f"{n:,} bad {'row' if n == 1 else 'rows'} of {ARTICLES} skipped: {rule}"
+        for rule, n in skipped.items()
+    )
     return Articles(names, bodies, tuple(notes))
 
 
@@ -200,7 +211,9 @@ def _split(source: str, lines: Iterable[str]) -> tuple[tuple[str, ...], Iterator
 
 def _header(source: str, line: str) -> tuple[str, ...]:
     if not line.strip():
-        raise DataError(f"{source}: is empty; expected a header and rows below it. Check that it is the right file.")
+        raise DataError(
+            f"{source}: is empty; expected a header and rows below it. Check that it is the right file."
+        )
     try:
         return tuple(name.strip() for name in split_line(line, SEPARATOR, True))
     except csv.Error as error:
@@ -214,7 +227,10 @@ def _numbered(chunk: Chunk, names: Sequence[str], column: int) -> Piece:
     """The rows under plain whole numbers, and what is wrong with those that have none or too few cells."""
     cells = chunk.columns[column]
     numbers = [WHOLE_NUMBER.fullmatch(cell.strip()) for cell in cells]
-    faults = {line: Fault(f"{n} columns", f"expected {len(names)} columns") for line, n in chunk.wrong.items()}
+    faults = {
+        line: Fault(f"{n} columns", f"expected {len(names)} columns")
+        for line, n in chunk.wrong.items()
+    }
     for line, cell, number in zip(chunk.lines.tolist(), cells, numbers, strict=True):
         if number is None:
             faults[line] = Fault(f"column {names[column]!r} is {shown(cell)}", WHOLE)

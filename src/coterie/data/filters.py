@@ -59,7 +59,9 @@ def apply(data: Interactions, filters: Filters) -> Interactions:
 def rated(data: Interactions, filters: Filters) -> Interactions:
     """What each row says by itself: ratings high enough, and forgotten or kept."""
     if filters.min_rating is not None:
-        data = _keep(data, _ratings(data) >= filters.min_rating, f"rated at least {filters.min_rating:g}")
+        data = _keep(
+            data, _ratings(data) >= filters.min_rating, f"rated at least {filters.min_rating:g}"
+        )
     if filters.feedback == "implicit":
         return replace(data, ratings=None)
     _ratings(data)
@@ -87,8 +89,12 @@ def _drawn(data: Interactions, n: int, seed: int) -> Interactions:
             "Lower it with --set sample_users=N, or keep all with sample_users=0."
         )
     chosen = np.zeros(data.n_users, bool)
-    chosen[users[np.argsort(streams.keys(seed, "sampled users", last=users), kind="stable")[:n]]] = True
-    return _keep(data, chosen[data.users], f"by {n:,} of {len(users):,} users, drawn with sample_seed {seed}")
+    chosen[
+        users[np.argsort(streams.keys(seed, "sampled users", last=users), kind="stable")[:n]]
+    ] = True
+    return _keep(
+        data, chosen[data.users], f"by {n:,} of {len(users):,} users, drawn with sample_seed {seed}"
+    )
 
 
 def _ratings(data: Interactions) -> np.ndarray:
@@ -101,4 +107,8 @@ def _ratings(data: Interactions) -> np.ndarray:
 
 def _keep(data: Interactions, which: Bools, why: str) -> Interactions:
     kept = data.select(which)
-    return kept if len(kept) == len(data) else kept.note(f"{len(kept):,} of {len(data):,} interactions kept: {why}")
+    return (
+        kept
+        if len(kept) == len(data)
+        else kept.note(f"{len(kept):,} of {len(data):,} interactions kept: {why}")
+    )

@@ -23,7 +23,10 @@ from coterie.data.table import Layout, Table, read_lookup, read_table, refuse_du
 
 CITIES = ("Bologna", "Florence", "Milan", "Rome", "Turin", "Venice")
 MONTHS = {
-    m: i for i, m in enumerate(["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"], 1)
+    m: i
+    for i, m in enumerate(
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"], 1
+    )
 }
 LOST = re.compile("\x1a+")
 """What an é has become on its way into the files, once as one sign and once as two: it stands in Café alone."""
@@ -37,9 +40,13 @@ def read(place: Path, options: Reading) -> Interactions:
             refuse_duplicates(table)
     whole = Table(
         source=str(place),
-        columns={role: np.concatenate([t.columns[role] for t in tables]) for role in tables[0].columns},
+        columns={
+            role: np.concatenate([t.columns[role] for t in tables]) for role in tables[0].columns
+        },
         lines=np.concatenate([t.lines for t in tables]),
-        skipped={rule: sum(t.skipped.get(rule, 0) for t in tables) for t in tables for rule in t.skipped},
+        skipped={
+            rule: sum(t.skipped.get(rule, 0) for t in tables) for t in tables for rule in t.skipped
+        },
     )
     types = {row[1]: LOST.sub("é", row[2]) for city in CITIES for row in _side(place, city)}
     known = categories()
@@ -51,7 +58,11 @@ def read(place: Path, options: Reading) -> Interactions:
 @cache
 def categories() -> dict[str, str]:
     """The category of every type of venue."""
-    text = resources.files("coterie.data").joinpath("foursquare_categories.csv").read_text(encoding="utf-8")
+    text = (
+        resources.files("coterie.data")
+        .joinpath("foursquare_categories.csv")
+        .read_text(encoding="utf-8")
+    )
     return {row["type"]: row["category"] for row in csv.DictReader(text.splitlines())}
 
 
@@ -70,4 +81,6 @@ def _time(text: str) -> float:
     """Seconds since 1970; strptime would be five times slower and depends on the locale."""
     _, month, day, clock, _, year = text.split()
     hour, minute, second = clock.split(":")
-    return datetime(int(year), MONTHS[month], int(day), int(hour), int(minute), int(second), tzinfo=UTC).timestamp()
+    return datetime(
+        int(year), MONTHS[month], int(day), int(hour), int(minute), int(second), tzinfo=UTC
+    ).timestamp()

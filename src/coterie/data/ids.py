@@ -20,7 +20,9 @@ def number(ids: Sequence[Any] | Ids, name: str = "id") -> tuple[Ids, Ints, Ints]
     codes, distinct = pd.factorize(values)
     if len(codes) and codes.min() < 0:
         row = int(np.argmin(codes))
-        raise DataError(f"row {row}: column {name!r} is {values[row]!r}; expected an id. Drop or fill the row.")
+        raise DataError(
+            f"row {row}: column {name!r} is {values[row]!r}; expected an id. Drop or fill the row."
+        )
     order = _natural_order(np.asarray(distinct))
     place = np.empty(len(order), np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
@@ -29,7 +31,11 @@ def number(ids: Sequence[Any] | Ids, name: str = "id") -> tuple[Ids, Ints, Ints]
 
 def find(ids: Ids, name: object, kind: str) -> int:
     """The number of an external id; whole numbers and their text are the same id."""
-    hits = np.flatnonzero(ids == name) if ids.dtype.kind == "O" else np.flatnonzero(ids.astype(str) == str(name))
+    hits = (
+        np.flatnonzero(ids == name)
+        if ids.dtype.kind == "O"
+        else np.flatnonzero(ids.astype(str) == str(name))
+    )
     if not len(hits):
         hits = np.flatnonzero([str(i) == str(name) for i in ids])
     if not len(hits):
@@ -55,6 +61,8 @@ def _natural_order(distinct: Ids) -> Longs:
     if distinct.dtype.kind in "iu":
         return np.argsort(distinct, kind="stable")
     texts = [str(v) for v in distinct]
-    if all(t.isascii() and t.isdigit() and len(t) < 19 and (t[0] != "0" or t == "0") for t in texts):
+    if all(
+        t.isascii() and t.isdigit() and len(t) < 19 and (t[0] != "0" or t == "0") for t in texts
+    ):
         return np.argsort(np.array([int(t) for t in texts], np.int64), kind="stable")
     return np.array(sorted(range(len(texts)), key=texts.__getitem__), np.int64)

@@ -70,8 +70,16 @@ class Interactions:
         item_ids, items, item_order = number(item_id, "item_id")
         if keep not in ("newest", "oldest", "error"):
             raise UnknownName("policy for repeated pairs", keep, ("newest", "oldest", "error"))
-        ratings = None if rating is None else _checked("rating", rating, -LARGEST, LARGEST).astype(np.float32)
-        times = None if timestamp is None else _checked("timestamp", timestamp, 0, LATEST).astype(np.int64)
+        ratings = (
+            None
+            if rating is None
+            else _checked("rating", rating, -LARGEST, LARGEST).astype(np.float32)
+        )
+        times = (
+            None
+            if timestamp is None
+            else _checked("timestamp", timestamp, 0, LATEST).astype(np.int64)
+        )
         _same_length(user_id=users, item_id=items, rating=ratings, timestamp=times)
         order = canonical_order(users, items, times, ratings)
         kept = order[_one_per_pair(users[order], items[order], len(item_ids), keep)]
@@ -84,14 +92,28 @@ class Interactions:
         if merged := len(order) - len(kept):
             notes = (*notes, f"{merged:,} repeated user-item pairs merged, the {keep} of each kept")
         records = np.bincount(users, minlength=len(user_ids))
-        data = cls(users, items, ratings, times, user_ids, item_ids, item_order, user_records=records, notes=notes)
+        data = cls(
+            users,
+            items,
+            ratings,
+            times,
+            user_ids,
+            item_ids,
+            item_order,
+            user_records=records,
+            notes=notes,
+        )
         return data.select(kept)
 
     @classmethod
-    def from_frame(cls, frame: pd.DataFrame, *, keep: str = "newest", **columns: str) -> Interactions:
+    def from_frame(
+        cls, frame: pd.DataFrame, *, keep: str = "newest", **columns: str
+    ) -> Interactions:
         """From a data frame; `user_id="userId"` names a column that is called otherwise."""
         asked = tuple(columns)
-        wanted = {role: columns.pop(role, role) for role in ("user_id", "item_id", "rating", "timestamp")}
+        wanted = {
+            role: columns.pop(role, role) for role in ("user_id", "item_id", "rating", "timestamp")
+        }
         if columns:
             raise UnknownName("column role", next(iter(columns)), wanted)
         for role in dict.fromkeys(("user_id", "item_id", *asked)):
@@ -105,7 +127,9 @@ class Interactions:
                 )
         if "timestamp" in have:
             have["timestamp"] = seconds_of(frame[wanted["timestamp"]])
-        return cls.from_columns(have["user_id"], have["item_id"], have.get("rating"), have.get("timestamp"), keep=keep)
+        return cls.from_columns(
+            have["user_id"], have["item_id"], have.get("rating"), have.get("timestamp"), keep=keep
+        )
 
     def __len__(self) -> int:
         return len(self.users)
@@ -134,7 +158,11 @@ class Interactions:
         for feature in sorted(self.user_features):
             digest.update(feature.encode())
             named.append(self.user_features[feature])
-        named += [told for told in (self.item_texts, self.item_categories, self.item_bodies) if told is not None]
+        named += [
+            told
+            for told in (self.item_texts, self.item_categories, self.item_bodies)
+            if told is not None
+        ]
         for ids in named:
             digest.update("\x1f".join(map(str, ids)).encode(errors="surrogatepass") + b"\x1e")
         return digest.hexdigest()
@@ -190,7 +218,12 @@ class Interactions:
     def describe_users(self, features: dict[str, dict[str, str]]) -> Interactions:
         """Attach features given as {feature: {external id: value}}."""
         names = [str(u) for u in self.user_ids]
-        return replace(self, user_features={f: objects([of.get(n, "") for n in names]) for f, of in features.items()})
+        return replace(
+            self,
+            user_features={
+                f: objects([of.get(n, "") for n in names]) for f, of in features.items()
+            },
+        )
 
     def note(self, text: str) -> Interactions:
         return replace(self, notes=(*self.notes, text))
@@ -211,7 +244,9 @@ def contains(pairs: Longs, wanted: Longs) -> Bools:
     ordered = np.sort(pairs)
     places = np.searchsorted(ordered, wanted)
     found: Bools = (
-        ordered[np.minimum(places, len(ordered) - 1)] == wanted if len(ordered) else np.zeros(len(wanted), bool)
+        ordered[np.minimum(places, len(ordered) - 1)] == wanted
+        if len(ordered)
+        else np.zeros(len(wanted), bool)
     )
     return found
 
@@ -222,7 +257,9 @@ def _checked(name: str, values: Any, least: float, most: float) -> np.ndarray:
         numbers = np.asarray(values)
         numbers = numbers if numbers.dtype.kind in "iu" else np.asarray(values, np.float64)
     except (TypeError, ValueError):
-        raise DataError(f"column {name!r} holds something that is no number; expected numbers. Convert it.") from None
+        raise DataError(
+            f"column {name!r} holds something that is no number; expected numbers. Convert it."
+        ) from None
     good = (numbers >= least) & (numbers <= most)
     if not good.all():
         row = int(np.argmin(good))
@@ -232,7 +269,9 @@ def _checked(name: str, values: Any, least: float, most: float) -> np.ndarray:
     return numbers
 
 
-def canonical_order(users: Ints, items: Ints, times: Longs | None, ratings: Floats | None = None) -> Longs:
+def canonical_order(
+    users: Ints, items: Ints, times: Longs | None, ratings: Floats | None = None
+) -> Longs:
     """By user, then time, then the fixed hash of the pair; a pair that stands twice at one moment by rating."""
     if times is None:
         return np.lexsort((items, users))

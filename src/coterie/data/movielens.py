@@ -21,7 +21,10 @@ def read_100k(place: Path, options: Reading) -> Interactions:
     home = files.home(place)
     genres = [row[0] for row in _side(home, "u.genre", "|", 2)]
     items = _side(home, "u.item", "|", 5 + N_GENRES)
-    categories = {row[0]: tuple(g for g, flag in zip(genres, row[5:], strict=False) if flag == "1") for row in items}
+    categories = {
+        row[0]: tuple(g for g, flag in zip(genres, row[5:], strict=False) if flag == "1")
+        for row in items
+    }
     users = _side(home, "u.user", "|", 5)
     return data.describe_items({row[0]: row[1] for row in items}, categories).describe_users(
         {

@@ -54,7 +54,9 @@ def _load(path: Path) -> pd.DataFrame:
         raise DataError(f"{path}: does not exist. Check the path.") from None
     except (OSError, ValueError) as error:
         why = " ".join(str(error).split())
-        raise DataError(f"{path}: is not a readable parquet file ({why}). Fetch or write it again.") from None
+        raise DataError(
+            f"{path}: is not a readable parquet file ({why}). Fetch or write it again."
+        ) from None
 
 
 def _check(role: str, column: pd.Series) -> tuple[Ids, Bools, str]:

@@ -56,7 +56,8 @@ def _table(place: Path, name: str, options: Reading) -> Table:
 
 
 def _pieces(lines: Iterable[str]) -> Iterator[Piece]:
-    stream, first = iter(lines), 1
+    stream = iter(lines)
+    first = 1
     while block := list(islice(stream, BLOCK)):
         yield _piece([line.split() for line in block], first)
         first += len(block)

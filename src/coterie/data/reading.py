@@ -27,7 +27,9 @@ def read(path: Path, options: Reading | None = None) -> Interactions:
 
 def _reader(path: Path) -> Reader:
     if not path.exists():
-        raise DataError(f"{path}: does not exist. Check the path, or name a dataset: coterie data list")
+        raise DataError(
+            f"{path}: does not exist. Check the path, or name a dataset: coterie data list"
+        )
     for name, reader in BY_CONTENT.items():
         if files.exists(path, name):
             return reader

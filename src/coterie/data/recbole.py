@@ -36,7 +36,9 @@ def _with_items(data: Interactions, folder: Path, name: str) -> Interactions:
     table = _side_table(folder, name)
     text = next((table[t] for t in TEXTS if t in table), {})
     category = next((table[c] for c in CATEGORIES if c in table), {})
-    return data.describe_items(text, {item: tuple(names.split()) for item, names in category.items()})
+    return data.describe_items(
+        text, {item: tuple(names.split()) for item, names in category.items()}
+    )
 
 
 def _with_users(data: Interactions, folder: Path, name: str) -> Interactions:

@@ -25,26 +25,38 @@ class Texts:
     def numbers(self, column: str, rule: str, fits: Callable[[Doubles], Bools]) -> Doubles:
         import pandas as pd
 
-        values = pd.to_numeric(pd.Series(self.columns[column], dtype=object), errors="coerce").to_numpy(np.float64)
+        values = pd.to_numeric(
+            pd.Series(self.columns[column], dtype=object), errors="coerce"
+        ).to_numpy(np.float64)
         with np.errstate(invalid="ignore"):
             bad = np.flatnonzero(~fits(values))
         if bad.size:
-            where, what = self.lines[bad[0]], self.columns[column][bad[0]]
-            raise DataError(f"{self.path}: line {where}, column {column!r} is {what!r}; expected {rule}. Change it.")
+            where = self.lines[bad[0]]
+            what = self.columns[column][bad[0]]
+            raise DataError(
+                f"{self.path}: line {where}, column {column!r} is {what!r}; expected {rule}. Change it."
+            )
         return values
 
 
 def small_table(path: Path, needed: tuple[str, ...], expected: str) -> Texts:
-    rows = [(number, [cell.strip() for cell in cells]) for number, cells in _rows(path) if any(map(str.strip, cells))]
+    rows = [
+        (number, [cell.strip() for cell in cells])
+        for number, cells in _rows(path)
+        if any(map(str.strip, cells))
+    ]
     if not rows:
         raise DataError(f"{path}: is empty; expected a header and rows of {expected}. Fill it.")
-    (_, names), rest = rows[0], rows[1:]
+    (_, names) = rows[0]
+    rest = rows[1:]
     if missing := [name for name in needed if name not in names]:
         raise DataError(
             f"{path}: has the header {', '.join(names)}; expected {expected}, separated by commas or tabs. Add {missing[0]}."
         )
     if not rest:
-        raise DataError(f"{path}: has a header and no rows; expected {expected} of at least one user. Fill it.")
+        raise DataError(
+            f"{path}: has a header and no rows; expected {expected} of at least one user. Fill it."
+        )
     for number, cells in rest:
         if len(cells) != len(names):
             raise DataError(
@@ -66,7 +78,9 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
             for cells in reader:
                 yield reader.line_num, cells
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: cannot be read ({error}). Expected a CSV or TSV file of UTF-8 text.") from None
+        raise DataError(
+            f"{path}: cannot be read ({error}). Expected a CSV or TSV file of UTF-8 text."
+        ) from None
 
 
 def known_ids(table: Texts, column: str, ids: Ids, watch: Watch) -> Longs:
@@ -74,7 +88,9 @@ def known_ids(table: Texts, column: str, ids: Ids, watch: Watch) -> Longs:
     import pandas as pd
 
     named = table.columns[column]
-    places: Longs = pd.Index(ids.astype(str)).get_indexer(pd.Index(named, dtype=object)).astype(np.int64)
+    places: Longs = (
+        pd.Index(ids.astype(str)).get_indexer(pd.Index(named, dtype=object)).astype(np.int64)
+    )
     strange = np.flatnonzero(places < 0)
     if len(strange) == len(places):
         raise DataError(

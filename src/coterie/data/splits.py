@@ -42,9 +42,16 @@ class Split:
             ratings = np.ascontiguousarray(train.ratings[np.lexsort((train.items, train.users))])
         excluded = self.everything() if as_published else positives
         return Training(
-            train.n_users, train.n_items, positives, excluded, ratings, train.user_features,
-            item_texts=train.item_texts, item_categories=train.item_categories, item_bodies=train.item_bodies,
-        )  # fmt: skip
+            train.n_users,
+            train.n_items,
+            positives,
+            excluded,
+            ratings,
+            train.user_features,
+            item_texts=train.item_texts,
+            item_categories=train.item_categories,
+            item_bodies=train.item_bodies,
+        )
 
     def seen(self) -> Rows:
         """What a recommendation leaves out when the test part is judged: training and validation."""
@@ -61,10 +68,14 @@ class Split:
 
     def everything(self) -> Rows:
         """All that a user did: what sampled candidates must not be."""
-        return _joined([part for part in (self.train, self.validation, self.test) if part is not None])
+        return _joined(
+            [part for part in (self.train, self.validation, self.test) if part is not None]
+        )
 
 
-def split(data: Interactions, rule: Rule, fraction: float, seed: int, validation: bool = False) -> Split:
+def split(
+    data: Interactions, rule: Rule, fraction: float, seed: int, validation: bool = False
+) -> Split:
     """Hold out a test part and, if asked, a validation part carved from the rest by the same rule."""
     train, test = _carve(data, rule, fraction, seed, "test")
     train, kept = _carve(train, rule, fraction, seed, "validation") if validation else (train, None)
@@ -77,7 +88,9 @@ def without_newcomers(parts: Split) -> Split:
     known = replace(
         parts,
         test=parts.test.select(trained[parts.test.users]),
-        validation=None if parts.validation is None else parts.validation.select(trained[parts.validation.users]),
+        validation=None
+        if parts.validation is None
+        else parts.validation.select(trained[parts.validation.users]),
     )
     for name, part in (("test", known.test), ("validation", known.validation)):
         if part is not None and not len(part):
@@ -119,7 +132,9 @@ def own(train: Interactions, test: Interactions, validation: Interactions | None
     )
     whole = _described(whole, parts)
     renumbered = [_renumber(p, whole) for p in parts]
-    return Split("own", renumbered[0], renumbered[1], renumbered[2] if validation is not None else None)
+    return Split(
+        "own", renumbered[0], renumbered[1], renumbered[2] if validation is not None else None
+    )
 
 
 def _texts(ids: list[Ids]) -> Ids:
@@ -137,7 +152,9 @@ def _described(whole: Interactions, parts: list[Interactions]) -> Interactions:
     for p in reversed(parts):
         names = [str(i) for i in p.item_ids]
         texts |= {} if p.item_texts is None else dict(zip(names, p.item_texts, strict=True))
-        categories |= {} if p.item_categories is None else dict(zip(names, p.item_categories, strict=True))
+        categories |= (
+            {} if p.item_categories is None else dict(zip(names, p.item_categories, strict=True))
+        )
         bodies |= {} if p.item_bodies is None else dict(zip(names, p.item_bodies, strict=True))
         for feature, values in p.user_features.items():
             features.setdefault(feature, {}).update(zip(map(str, p.user_ids), values, strict=True))
@@ -167,9 +184,15 @@ def _carve(
 
 def _held_out(data: Interactions, rule: Rule, fraction: float, seed: int, purpose: str) -> Bools:
     counts = np.bincount(data.users, minlength=data.n_users)
-    wanted = np.ones_like(counts) if rule == "leave-one-out" else (fraction * counts).astype(np.int64)
+    wanted = (
+        np.ones_like(counts) if rule == "leave-one-out" else (fraction * counts).astype(np.int64)
+    )
     wanted = np.minimum(wanted, counts - 1)
-    order = _shuffled(data, seed, purpose) if rule == "random" or data.times is None else np.arange(len(data))
+    order = (
+        _shuffled(data, seed, purpose)
+        if rule == "random" or data.times is None
+        else np.arange(len(data))
+    )
     return _last(data.users, order, counts, wanted)
 
 
@@ -185,18 +208,28 @@ def _last(users: Ints, order: Longs, counts: Longs, wanted: Longs) -> Bools:
 def _shuffled(data: Interactions, seed: int, purpose: str) -> Longs:
     """Interactions in random order within every user, whoever else is there."""
     keys = streams.keys(seed, f"split {purpose}", last=data.users)
-    return np.lexsort((streams.mix_array(keys + data.items.astype(np.uint64) * np.uint64(streams.GOLDEN)), data.users))
+    return np.lexsort(
+        (
+            streams.mix_array(keys + data.items.astype(np.uint64) * np.uint64(streams.GOLDEN)),
+            data.users,
+        )
+    )
 
 
 def _after(data: Interactions, fraction: float) -> Bools:
     """Which interactions are newer than the moment that leaves `fraction` behind it."""
     if data.times is None:
-        raise DataError("split 'global-time' needs times; the data has none. Use random or leave-one-out.")
+        raise DataError(
+            "split 'global-time' needs times; the data has none. Use random or leave-one-out."
+        )
     return data.times > np.quantile(data.times, 1 - fraction, method="lower")
 
 
 def _renumber(part: Interactions, whole: Interactions) -> Interactions:
-    places = {str(u): i for i, u in enumerate(whole.user_ids)}, {str(v): i for i, v in enumerate(whole.item_ids)}
+    places = (
+        {str(u): i for i, u in enumerate(whole.user_ids)},
+        {str(v): i for i, v in enumerate(whole.item_ids)},
+    )
     users = np.array([places[0][str(u)] for u in part.user_ids], np.int32)[part.users]
     items = np.array([places[1][str(v)] for v in part.item_ids], np.int32)[part.items]
     order = canonical_order(users, items, part.times)

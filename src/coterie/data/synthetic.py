@@ -19,7 +19,9 @@ from coterie.types import Doubles, Ints, Longs
 
 START = 1_577_836_800  # 2020-01-01
 SPAN = 2 * 365 * 86_400
-TICK_BITS, ITEM_BITS = 15, 24  # with 24 bits of users they fill a signed 64-bit number
+# with 24 bits of users they fill a signed 64-bit number
+TICK_BITS = 15
+ITEM_BITS = 24
 WORDS = {
     "adventure": "Lost Golden Wild Distant Hidden Jungle River Summit Voyage Compass",
     "comedy": "Lucky Silly Crazy Accidental Wedding Neighbour Holiday Mayor Prank Parade",
@@ -62,11 +64,15 @@ def generate(config: Synthetic) -> Interactions:
     users, items = _pairs(rng, group_of_user, arrival, config)
     users, items, times = _timed(rng, users, items, arrival)
     ids = np.arange(1, config.n_users + 1), np.arange(1, config.n_items + 1)
-    data = Interactions(users, items, None, times, *ids, item_order=np.arange(config.n_items, dtype=np.int32))
+    data = Interactions(
+        users, items, None, times, *ids, item_order=np.arange(config.n_items, dtype=np.int32)
+    )
     return _described(data, rng, group_of_user, np.arange(config.n_items) % config.n_groups)
 
 
-def _pairs(rng: np.random.Generator, group_of_user: Longs, arrival: Doubles, config: Synthetic) -> tuple[Ints, Ints]:
+def _pairs(
+    rng: np.random.Generator, group_of_user: Longs, arrival: Doubles, config: Synthetic
+) -> tuple[Ints, Ints]:
     """Distinct pairs. Sorting one packed number is several times faster than np.unique or lexsort."""
     # activity is skewed, as people's is: three, plus a geometric rest
     counts = 2 + rng.geometric(1 / (config.mean_interactions - 2), config.n_users)
@@ -79,19 +85,30 @@ def _pairs(rng: np.random.Generator, group_of_user: Longs, arrival: Doubles, con
 
 
 def _choices(
-    rng: np.random.Generator, users: Longs, group_of_user: Longs, arrival: Doubles, config: Synthetic
+    rng: np.random.Generator,
+    users: Longs,
+    group_of_user: Longs,
+    arrival: Doubles,
+    config: Synthetic,
 ) -> Longs:
-    g, n = config.n_groups, config.n_items
+    g = config.n_groups
+    n = config.n_items
     group = group_of_user[users]
     own = rng.random(len(users), np.float32) < config.taste
-    pool = np.where(own, (n - group + g - 1) // g, n)  # the group's items are group, group + g, group + 2g, ...
-    rank = np.minimum((pool * rng.random(len(users)) ** (1 / (1 - config.popularity))).astype(np.int64), pool - 1)
+    pool = np.where(
+        own, (n - group + g - 1) // g, n
+    )  # the group's items are group, group + g, group + 2g, ...
+    rank = np.minimum(
+        (pool * rng.random(len(users)) ** (1 / (1 - config.popularity))).astype(np.int64), pool - 1
+    )
     rank = (rank + (config.drift * arrival[users] * pool).astype(np.int64)) % pool
     chosen: Longs = np.where(own, group + g * rank, rank)
     return chosen
 
 
-def _timed(rng: np.random.Generator, users: Ints, items: Ints, arrival: Doubles) -> tuple[Ints, Ints, Longs]:
+def _timed(
+    rng: np.random.Generator, users: Ints, items: Ints, arrival: Doubles
+) -> tuple[Ints, Ints, Longs]:
     """Everybody is active for a tenth of the span, at ticks of about three minutes; in canonical order."""
     ticks = rng.integers(0, 1 << TICK_BITS, len(users))
     packed = ((users.astype(np.int64) << TICK_BITS | ticks) << ITEM_BITS) | items
@@ -113,7 +130,8 @@ def _described(
     """Titles carry words of the item's group; regions and ages say something about the user's."""
     names = list(WORDS)
     words = np.array([w.split() for w in WORDS.values()], dtype=object)  # (groups, 10)
-    first, second = rng.integers(0, 5, data.n_items), rng.integers(5, 10, data.n_items)
+    first = rng.integers(0, 5, data.n_items)
+    second = rng.integers(5, 10, data.n_items)
     titles = (
         words[group_of_item, first]
         + " "
@@ -122,11 +140,16 @@ def _described(
         + (data.item_ids // 50 + 1).astype(str).astype(object)
     )
     typical = rng.random(data.n_users) < 0.6
-    region = np.where(typical, group_of_user, rng.integers(0, len(REGIONS), data.n_users)) % len(REGIONS)
+    region = np.where(typical, group_of_user, rng.integers(0, len(REGIONS), data.n_users)) % len(
+        REGIONS
+    )
     age = np.where(typical, 18 + 6 * group_of_user, rng.integers(18, 78, data.n_users))
     return replace(
         data,
         item_texts=titles,
         item_categories=objects([(names[g],) for g in group_of_item]),
-        user_features={"region": np.array(REGIONS, dtype=object)[region], "age": age.astype(str).astype(object)},
+        user_features={
+            "region": np.array(REGIONS, dtype=object)[region],
+            "age": age.astype(str).astype(object),
+        },
     )

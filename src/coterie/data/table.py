@@ -57,7 +57,10 @@ class Table:
     """Bad rows dropped, by rule."""
 
     def notes(self) -> tuple[str, ...]:
-        return tuple(f"{n:,} bad {'row' if n == 1 else 'rows'} skipped: {rule}" for rule, n in self.skipped.items())
+        return tuple(
+            f"{n:,} bad {'row' if n == 1 else 'rows'} skipped: {rule}"
+            for rule, n in self.skipped.items()
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +77,18 @@ Piece = tuple[Chunk, dict[int, Fault]]
 """Some rows, and by line what is wrong with those that could not even be split into cells."""
 
 
-def read_table(source: str, lines: Iterable[str], layout: Layout, skip_bad_rows: bool = False) -> Table:
+def read_table(
+    source: str, lines: Iterable[str], layout: Layout, skip_bad_rows: bool = False
+) -> Table:
     """Read interactions; the first bad row raises, or all are counted and dropped."""
     stream = iter(lines)
     names = layout.names or _header(source, stream, layout)
-    split = chunks(source, stream, layout.separator, len(names), layout.quoting, 1 if layout.names else 2)
-    return check_table(source, ((c, _of_wrong_width(c, len(names))) for c in split), names, layout, skip_bad_rows)
+    split = chunks(
+        source, stream, layout.separator, len(names), layout.quoting, 1 if layout.names else 2
+    )
+    return check_table(
+        source, ((c, _of_wrong_width(c, len(names))) for c in split), names, layout, skip_bad_rows
+    )
 
 
 def check_table(
@@ -116,7 +125,9 @@ def check_table(
 def _first(faults: dict[int, Fault], source: str) -> DataError:
     line = min(faults)
     place = f"{faults[line].source or source}:{line}"
-    return DataError(f"{place}: {faults[line].what}; {faults[line].rule}. Fix the row or pass --skip-bad-rows.")
+    return DataError(
+        f"{place}: {faults[line].what}; {faults[line].rule}. Fix the row or pass --skip-bad-rows."
+    )
 
 
 def refuse_duplicates(table: Table) -> None:
@@ -184,7 +195,9 @@ def _header(source: str, lines: Iterator[str], layout: Layout) -> tuple[str, ...
             f"{source}:1: the header {shown(line.strip())} is not UTF-8; expected UTF-8 text. Save the file as UTF-8."
         )
     try:
-        return tuple(layout.clean_name(name) for name in split_line(line, layout.separator, layout.quoting))
+        return tuple(
+            layout.clean_name(name) for name in split_line(line, layout.separator, layout.quoting)
+        )
     except csv.Error as error:
         raise DataError(
             f"{source}:1: the header {shown(line.strip())} cannot be split ({error}); expected names parted by {layout.separator!r}. Look for a stray quote."
@@ -202,13 +215,17 @@ def _check(
         columns[role], broken, rule = _check_column(role, cells, layout)
         for r in np.flatnonzero(broken):
             why = rule if _is_text(cells[r]) else NOT_TEXT
-            fault = Fault(f"column {names[place]!r} is {shown(cells[r])}", why, layout.beside.get(role, ""))
+            fault = Fault(
+                f"column {names[place]!r} is {shown(cells[r])}", why, layout.beside.get(role, "")
+            )
             faults.setdefault(int(chunk.lines[r]), fault)
     return columns, faults
 
 
 def _of_wrong_width(chunk: Chunk, width: int) -> dict[int, Fault]:
-    return {line: Fault(f"{n} columns", f"expected {width} columns") for line, n in chunk.wrong.items()}
+    return {
+        line: Fault(f"{n} columns", f"expected {width} columns") for line, n in chunk.wrong.items()
+    }
 
 
 def _check_column(role: str, cells: list[str], layout: Layout) -> tuple[Ids, Bools, str]:

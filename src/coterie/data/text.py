@@ -40,7 +40,10 @@ class Words:
 
 def words_of(texts: Iterable[str], without: frozenset[str] = frozenset()) -> list[list[str]]:
     """In lower case, and each letter with its marks as one where there is such a letter."""
-    return [[word for word in WORD.findall(normalize("NFC", text.lower())) if word not in without] for text in texts]
+    return [
+        [word for word in WORD.findall(normalize("NFC", text.lower())) if word not in without]
+        for text in texts
+    ]
 
 
 def read(texts: list[list[str]], n_inputs: int) -> Words:
@@ -48,13 +51,18 @@ def read(texts: list[list[str]], n_inputs: int) -> Words:
     numbers: dict[str, int] = {}
     flat = [numbers.setdefault(word, len(numbers)) for words in texts for word in words]
     ends = np.cumsum([len(words) for words in texts], dtype=np.int64)
-    return Words(Rows(np.concatenate([[0], ends]), np.array(flat, np.int32)), trigrams(list(numbers), n_inputs))
+    return Words(
+        Rows(np.concatenate([[0], ends]), np.array(flat, np.int32)),
+        trigrams(list(numbers), n_inputs),
+    )
 
 
 def trigrams(words: list[str], n_inputs: int) -> Rows:
     """The inputs of every word's trigrams: a word of n letters has n."""
     lengths = np.array([len(word) for word in words], np.int64)
-    marked = np.frombuffer("".join(f"#{word}#" for word in words).encode("utf-32-le", "surrogatepass"), "<u4")
+    marked = np.frombuffer(
+        "".join(f"#{word}#" for word in words).encode("utf-32-le", "surrogatepass"), "<u4"
+    )
     starts = np.repeat(np.cumsum(lengths + 2) - lengths - 2, lengths)
     offsets: Longs = np.concatenate([[0], np.cumsum(lengths)])
     first = starts + np.arange(len(starts)) - np.repeat(offsets[:-1], lengths)
@@ -88,7 +96,8 @@ class Ragged:
 
     def merged(self) -> Ragged:
         """With each entry once in its row, ascending, its weights added up."""
-        owner, width = np.repeat(np.arange(len(self)), self.rows.counts), int(self.rows.items.max(initial=0)) + 1
+        owner = np.repeat(np.arange(len(self)), self.rows.counts)
+        width = int(self.rows.items.max(initial=0)) + 1
         pairs, place = np.unique(owner * width + self.rows.items, return_inverse=True)
         offsets = np.searchsorted(pairs, np.arange(len(self) + 1) * width).astype(np.int64)
         weights = np.bincount(place, self.weights, len(pairs)).astype(np.float32)

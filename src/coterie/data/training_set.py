@@ -36,7 +36,9 @@ class Wishes:
 
     def of_users(self, users: Ints | Longs, positives: Rows) -> Wishes:
         return Wishes(
-            self.since.of_users(users), self.rates[self.since.places(users)], self.hidden[positives.places(users)]
+            self.since.of_users(users),
+            self.rates[self.since.places(users)],
+            self.hidden[positives.places(users)],
         )
 
     def rates_at(self, users: Ints | Longs, epochs: Ints | Longs) -> Floats:
@@ -45,7 +47,9 @@ class Wishes:
         keys = (owners << 32) + self.since.items
         last = np.searchsorted(keys, (users.astype(np.int64) << 32) + epochs, side="right") - 1
         said = last >= self.since.offsets[users]
-        return np.where(said, np.append(self.rates, np.float32(np.nan))[last], np.float32(np.nan)).astype(np.float32)
+        return np.where(
+            said, np.append(self.rates, np.float32(np.nan))[last], np.float32(np.nan)
+        ).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -89,9 +93,15 @@ class Training:
             ratings = self.ratings[self.positives.places(users)]
         wishes = self.wishes and self.wishes.of_users(users, self.positives)
         return Training(
-            len(users), self.n_items, self.positives.of_users(users), self.excluded.of_users(users), ratings, {}, wishes,
+            len(users),
+            self.n_items,
+            self.positives.of_users(users),
+            self.excluded.of_users(users),
+            ratings,
+            {},
+            wishes,
             content=self.content and self.content.of_users(users),
-        )  # fmt: skip
+        )
 
     def __len__(self) -> int:
         return len(self.positives.items)

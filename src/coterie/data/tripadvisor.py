@@ -23,7 +23,9 @@ OF_ITEMS = ("ItemCity", "ItemState")
 
 def read(place: Path, options: Reading) -> Interactions:
     table = _table(_unpacked(place), options)
-    return options.build(table).describe_items({}, _categories(table)).describe_users(_features(table))
+    return (
+        options.build(table).describe_items({}, _categories(table)).describe_users(_features(table))
+    )
 
 
 def _unpacked(place: Path) -> Path:
@@ -39,7 +41,11 @@ def _table(place: Path, options: Reading) -> Table:
 
 def _categories(table: Table) -> dict[str, tuple[str, ...]]:
     columns = [table.columns[name] for name in OF_ITEMS if name in table.columns]
-    return dict(zip(table.columns["item_id"], zip(*columns, strict=True), strict=True)) if columns else {}
+    return (
+        dict(zip(table.columns["item_id"], zip(*columns, strict=True), strict=True))
+        if columns
+        else {}
+    )
 
 
 def _features(table: Table) -> dict[str, dict[str, str]]:

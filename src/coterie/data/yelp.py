@@ -34,7 +34,9 @@ def _table(home: Path, options: Reading) -> Table:
     source, beside = (str(files.place_of(home, name)) for name in (ITEMS, TIMES))
     layout = Layout(columns=options.columns, beside={"timestamp": beside})
     with files.open_member(home, ITEMS) as items, files.open_member(home, TIMES) as times:
-        return check_table(source, _pieces(items, times, beside), COLUMNS, layout, options.skip_bad_rows)
+        return check_table(
+            source, _pieces(items, times, beside), COLUMNS, layout, options.skip_bad_rows
+        )
 
 
 def _pieces(items: Iterable[str], times: Iterable[str], beside: str) -> Iterator[Piece]:
@@ -48,14 +50,17 @@ def _pieces(items: Iterable[str], times: Iterable[str], beside: str) -> Iterator
 
 def _piece(block: list[tuple[list[str], list[str]]], first: int, beside: str) -> Piece:
     """A row for every interaction, all of one line under that line's number; blank lines say nothing."""
-    rows, faults = [], {}
+    rows = []
+    faults = {}
     for line, (items, times) in enumerate(block, first):
         if items[:1] == times[:1] and len(items) == len(times) > 1:
             rows.append((line, items, times))
         elif items or times:
             faults[line] = _disagreement(items, times, beside)
     counts = [len(items) - 1 for _, items, _ in rows]
-    users = chain.from_iterable([items[0]] * n for (_, items, _), n in zip(rows, counts, strict=True))
+    users = chain.from_iterable(
+        [items[0]] * n for (_, items, _), n in zip(rows, counts, strict=True)
+    )
     columns = [
         list(users),
         list(chain.from_iterable(items[1:] for _, items, _ in rows)),
@@ -71,7 +76,13 @@ def _disagreement(items: list[str], times: list[str], beside: str) -> Fault:
     if not items:
         return Fault(f"there is no line for user {shown(times[0])}", ALIKE)
     if items[0] != times[0]:
-        return Fault(f"user {shown(times[0])} stands where {ITEMS} has user {shown(items[0])}", ALIKE, beside)
+        return Fault(
+            f"user {shown(times[0])} stands where {ITEMS} has user {shown(items[0])}", ALIKE, beside
+        )
     if len(items) != len(times):
-        return Fault(f"user {shown(times[0])} has {len(times) - 1} times for {len(items) - 1} items", ALIKE, beside)
+        return Fault(
+            f"user {shown(times[0])} has {len(times) - 1} times for {len(items) - 1} items",
+            ALIKE,
+            beside,
+        )
     return Fault(f"user {shown(items[0])} has no items", SOME)

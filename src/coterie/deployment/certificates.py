@@ -38,15 +38,21 @@ def init(folder: Path, hosts: Sequence[str], nodes: Sequence[str]) -> None:
             )
     for name in nodes:
         _refuse_name(name)
-    hosts = list(dict.fromkeys([*hosts, "127.0.0.1"]))  # the server's own programs speak to each other there
+    hosts = list(
+        dict.fromkeys([*hosts, "127.0.0.1"])
+    )  # the server's own programs speak to each other there
     (folder / "nodes").mkdir(parents=True, exist_ok=True)
-    authority, own = _key(), _key()
+    authority = _key()
+    own = _key()
     issuer = _name("Coterie federation")
     _write(folder / "ca.key", _private(authority), secret=True)
-    _write(folder / "ca.pem", _pem(_signed(authority, issuer, authority, issuer, [], authority=True)))
+    _write(
+        folder / "ca.pem", _pem(_signed(authority, issuer, authority, issuer, [], authority=True))
+    )
     _write(folder / "server.key", _private(own), secret=True)
     _write(
-        folder / "server.pem", _pem(_signed(own, _name("Coterie server"), authority, issuer, hosts, authority=False))
+        folder / "server.pem",
+        _pem(_signed(own, _name("Coterie server"), authority, issuer, hosts, authority=False)),
     )
     for name in nodes:
         add(folder, name)
@@ -57,15 +63,23 @@ def add(folder: Path, name: str) -> Path:
     _refuse_name(name)
     place = folder / "nodes" / f"{name}.key"
     if place.exists() or place.with_suffix(".pub").exists():
-        raise RunError(f"{place} exists already; expected a new name. Choose another, or revoke it first.")
+        raise RunError(
+            f"{place} exists already; expected a new name. Choose another, or revoke it first."
+        )
     if not (folder / "ca.key").exists():
-        raise RunError(f"{folder} has no authority; expected one. Run: coterie federation init {folder}")
+        raise RunError(
+            f"{folder} has no authority; expected one. Run: coterie federation init {folder}"
+        )
     serialization = _serialization()
     key = _key()
     private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.OpenSSH,
+        serialization.NoEncryption(),
     )
-    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    public = key.public_key().public_bytes(
+        serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+    )
     _write(place, private, secret=True)
     _write(place.with_suffix(".pub"), public + b"\n")
     return place
@@ -73,7 +87,9 @@ def add(folder: Path, name: str) -> Path:
 
 def _refuse_name(name: str) -> None:
     if not name or any(c in name for c in "/\\") or name.startswith("."):
-        raise ConfigError(f"the node's name is {name!r}; expected one that can be a file's. Change it.")
+        raise ConfigError(
+            f"the node's name is {name!r}; expected one that can be a file's. Change it."
+        )
 
 
 def hosts_of(certificate: Path) -> list[str]:
@@ -90,8 +106,12 @@ def revoke(folder: Path, name: str) -> None:
     """A node whose public key is gone is let in no more."""
     place = folder / "nodes" / f"{name}.pub"
     if not place.exists():
-        known = ", ".join(sorted(path.stem for path in (folder / "nodes").glob("*.pub"))) or "nobody"
-        raise RunError(f"{place} does not exist; expected a node that is admitted ({known}). Check the name.")
+        known = (
+            ", ".join(sorted(path.stem for path in (folder / "nodes").glob("*.pub"))) or "nobody"
+        )
+        raise RunError(
+            f"{place} does not exist; expected a node that is admitted ({known}). Check the name."
+        )
     place.unlink()
     place.with_suffix(".key").unlink(missing_ok=True)  # else the name could never be used again
 
@@ -119,9 +139,14 @@ def _name(common: str) -> x509.Name:
 
 
 def _signed(
-    key: ec.EllipticCurvePrivateKey, subject: x509.Name, by: ec.EllipticCurvePrivateKey, issuer: x509.Name,
-    hosts: Sequence[str], *, authority: bool,
-) -> x509.Certificate:  # fmt: skip
+    key: ec.EllipticCurvePrivateKey,
+    subject: x509.Name,
+    by: ec.EllipticCurvePrivateKey,
+    issuer: x509.Name,
+    hosts: Sequence[str],
+    *,
+    authority: bool,
+) -> x509.Certificate:
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
 
@@ -134,19 +159,32 @@ def _signed(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(minutes=5))
         .not_valid_after(now + datetime.timedelta(days=DAYS))
-        .add_extension(x509.BasicConstraints(ca=authority, path_length=0 if authority else None), critical=True)
+        .add_extension(
+            x509.BasicConstraints(ca=authority, path_length=0 if authority else None), critical=True
+        )
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(by.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(by.public_key()), critical=False
+        )
         .add_extension(
             x509.KeyUsage(
-                digital_signature=True, key_cert_sign=authority, crl_sign=authority, content_commitment=False,
-                key_encipherment=False, data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
+                digital_signature=True,
+                key_cert_sign=authority,
+                crl_sign=authority,
+                content_commitment=False,
+                key_encipherment=False,
+                data_encipherment=False,
+                key_agreement=False,
+                encipher_only=False,
+                decipher_only=False,
             ),
             critical=True,
         )
-    )  # fmt: skip
+    )
     if hosts:
-        made = made.add_extension(x509.SubjectAlternativeName([_alternative(host) for host in hosts]), critical=False)
+        made = made.add_extension(
+            x509.SubjectAlternativeName([_alternative(host) for host in hosts]), critical=False
+        )
     return made.sign(by, hashes.SHA384())
 
 
@@ -171,5 +209,7 @@ def _pem(certificate: x509.Certificate) -> bytes:
 
 
 def _write(place: Path, data: bytes, secret: bool = False) -> None:
-    with os.fdopen(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600 if secret else 0o644), "wb") as out:
+    with os.fdopen(
+        os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600 if secret else 0o644), "wb"
+    ) as out:
         out.write(data)

@@ -34,7 +34,8 @@ from coterie.types import Ids, Ints, Rows
 RULES = ("leave-one-out", "temporal", "random")
 """Splits that a node can make of its own people without knowing of others."""
 MOST_POSITIVES = 1 << 40
-MOST_PEOPLE, MOST_LETTERS = 1 << 22, 256
+MOST_PEOPLE = 1 << 22
+MOST_LETTERS = 256
 """Of one node, and of an id."""
 
 
@@ -109,7 +110,12 @@ class Roll(Said):
         """Of a node that may be anybody's."""
         said = cls.from_json(data)
         people = set(said.people)
-        if not people or "" in people or len(people) < len(said.people) or len(said.learning) != len(said.people):
+        if (
+            not people
+            or "" in people
+            or len(people) < len(said.people)
+            or len(said.learning) != len(said.people)
+        ):
             raise Malformed("a roll of people who are nobody, or not told apart")
         if len(people) > MOST_PEOPLE or max(map(len, people)) > MOST_LETTERS:
             raise Malformed("more people, or longer ids, than there can be")
@@ -148,7 +154,11 @@ class Members(Said):
             )
         learning = [learns for said in rolls.values() for learns in said.learning]
         positives = sum(said.positives for said in rolls.values())
-        return cls([str(person) for person in people], np.sort(places[np.flatnonzero(learning)]).tolist(), positives)
+        return cls(
+            [str(person) for person in people],
+            np.sort(places[np.flatnonzero(learning)]).tolist(),
+            positives,
+        )
 
     def told(self, people: Iterable[str]) -> Numbers:
         """What a node hears that hosts these; of others there are no numbers."""
@@ -161,14 +171,23 @@ def roll(terms: Terms, store: Store) -> Roll:
     data = own_data(terms, store)
     training = splits.split(data, *_rule(terms)).training()
     learning = training.positives.counts > 0
-    return Roll([str(person) for person in data.user_ids], learning.tolist(), int(training.positives.counts.sum()))
+    return Roll(
+        [str(person) for person in data.user_ids],
+        learning.tolist(),
+        int(training.positives.counts.sum()),
+    )
 
 
 def world_of(terms: Terms, numbers: Numbers, told: Told | None = None) -> World:
     """As a server knows it, which has something to tell about items; or a node, which has not."""
-    experiment, n = terms.experiment, numbers.n_users
-    catalogue = catalogue_of(terms, n, told) if told else Training(n, len(terms.items), *_nobodys(n), None)
-    world = rounds.world_of(catalogue, experiment.settings, experiment.choice.seed, terms.federation if told else None)
+    experiment = terms.experiment
+    n = numbers.n_users
+    catalogue = (
+        catalogue_of(terms, n, told) if told else Training(n, len(terms.items), *_nobodys(n), None)
+    )
+    world = rounds.world_of(
+        catalogue, experiment.settings, experiment.choice.seed, terms.federation if told else None
+    )
     members = np.zeros(n, bool)
     members[numbers.members] = True
     return replace(world, members=members, n_positives=numbers.n_positives, on_devices=None)
@@ -176,12 +195,19 @@ def world_of(terms: Terms, numbers: Numbers, told: Told | None = None) -> World:
 
 def catalogue_of(terms: Terms, n_users: int, told: Told) -> Training:
     """What there is before anybody did anything."""
-    categories = None if told.categories is None else objects([tuple(names) for names in told.categories])
+    categories = (
+        None if told.categories is None else objects([tuple(names) for names in told.categories])
+    )
     bodies = None if told.bodies is None else objects(told.bodies)
     return Training(
-        n_users, len(terms.items), *_nobodys(n_users), None,
-        item_texts=terms.texts, item_categories=categories, item_bodies=bodies,
-    )  # fmt: skip
+        n_users,
+        len(terms.items),
+        *_nobodys(n_users),
+        None,
+        item_texts=terms.texts,
+        item_categories=categories,
+        item_bodies=bodies,
+    )
 
 
 def _nobodys(n_users: int) -> tuple[Rows, Rows]:
@@ -193,15 +219,22 @@ def parts(terms: Terms, numbers: Numbers, store: Store) -> tuple[Ints, Split]:
     """A node's people who have a number, and what they did, numbered as everywhere: what is trained on and what is held out."""
     data = own_data(terms, store)
     known = np.array([numbers.numbers.get(str(person), -1) for person in data.user_ids], np.int32)
-    data, own = data.select(known[data.users] >= 0), known[known >= 0]
+    data = data.select(known[data.users] >= 0)
+    own = known[known >= 0]
     everybody = np.full(numbers.n_users, "", object)
     everybody[own] = data.user_ids[known >= 0]
     users = known[data.users]
     order = canonical_order(users, data.items, data.times)
     placed = Interactions(
-        users[order], data.items[order], None if data.ratings is None else data.ratings[order],
-        None if data.times is None else data.times[order], everybody, data.item_ids, data.item_order, item_texts=terms.texts,
-    )  # fmt: skip
+        users[order],
+        data.items[order],
+        None if data.ratings is None else data.ratings[order],
+        None if data.times is None else data.times[order],
+        everybody,
+        data.item_ids,
+        data.item_order,
+        item_texts=terms.texts,
+    )
     return np.sort(own), splits.split(placed, *_rule(terms))
 
 
@@ -228,10 +261,17 @@ def own_data(terms: Terms, store: Store) -> Interactions:
         raise DataError(
             f"{store.path}: nobody has any of the federation's {len(terms.items):,} items (first: {terms.items[0]}). Check the ids."
         )
-    few, items = data.select(there), np.array(terms.items, dtype=object)
+    few = data.select(there)
+    items = np.array(terms.items, dtype=object)
     return Interactions(
-        few.users, places[data.items[there]], few.ratings, few.times, data.user_ids, items, np.arange(len(items), dtype=np.int32)
-    )  # fmt: skip
+        few.users,
+        places[data.items[there]],
+        few.ratings,
+        few.times,
+        data.user_ids,
+        items,
+        np.arange(len(items), dtype=np.int32),
+    )
 
 
 def _rule(terms: Terms) -> tuple[Any, float, int, bool]:

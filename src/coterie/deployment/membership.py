@@ -24,7 +24,9 @@ from coterie.experiments import folder as disk
 from coterie.federated.wire import Malformed
 from coterie.types import Ints
 
-MEMBERS, HOMES, STATUS = "members.json", "homes.json", "status.json"
+MEMBERS = "members.json"
+HOMES = "homes.json"
+STATUS = "status.json"
 BYTES = "bytes_up", "bytes_down", "bytes_beside", "unanswered"
 PAUSE = 0.05
 AGAIN = 5
@@ -62,7 +64,9 @@ class Counted:
         before = status(folder)
         return cls(nodes, Counter({key: before.get(key, 0) for key in BYTES}))
 
-    def send(self, kind: str, out: Mapping[str, bytes], before: Mapping[str, bytes] = NOTHING) -> Mapping[str, bytes]:
+    def send(
+        self, kind: str, out: Mapping[str, bytes], before: Mapping[str, bytes] = NOTHING
+    ) -> Mapping[str, bytes]:
         """To those who are there; what stands before a message is none of it."""
         there = set(self.nodes.joined())
         sent = {name: before.get(name, b"") + data for name, data in out.items() if name in there}
@@ -74,7 +78,9 @@ class Counted:
         self.counts["unanswered"] += len(out) - len(back)
         return back
 
-    def heard(self, kind: str, back: Mapping[str, bytes], read: Callable[[str, bytes], T]) -> dict[str, T]:
+    def heard(
+        self, kind: str, back: Mapping[str, bytes], read: Callable[[str, bytes], T]
+    ) -> dict[str, T]:
         """What answers say; nonsense is refused and counted."""
         found = {}
         for name, data in back.items():
@@ -105,10 +111,15 @@ class Attendance:
     def taken(cls, folder: Path, terms: Terms, counted: Counted, service: Service) -> Attendance:
         """As many nodes as are needed to begin; of a federation that goes on, with the people it had."""
         if (folder / MEMBERS).exists():
-            begun = cls.of(folder, terms, counted, service, Members.from_json((folder / MEMBERS).read_text()))
+            begun = cls.of(
+                folder, terms, counted, service, Members.from_json((folder / MEMBERS).read_text())
+            )
             _wait(folder, service, lambda: len(begun.greet()))
-            until, before = time.monotonic() + service.round_seconds, len(set(begun.brought().values()))
-            while len(begun.greet()) < before and time.monotonic() < until:  # as many as before may be on their way
+            until = time.monotonic() + service.round_seconds
+            before = len(set(begun.brought().values()))
+            while (
+                len(begun.greet()) < before and time.monotonic() < until
+            ):  # as many as before may be on their way
                 time.sleep(PAUSE)
             return begun
         rolls: dict[str, Roll] = {}
@@ -119,25 +130,41 @@ class Attendance:
                 del rolls[gone]
             if len(there) < service.least_nodes:
                 return len(there)
-            for name, said in enrolled(terms, counted, [name for name in there if name not in rolls]).items():
+            for name, said in enrolled(
+                terms, counted, [name for name in there if name not in rolls]
+            ).items():
                 admit(rolls, name, said, counted)
             return len(rolls)
 
         _wait(folder, service, come)
         begun = cls.of(folder, terms, counted, service, Members.of(rolls))
         begun.settle(rolls)
-        disk.write_text(folder, MEMBERS, begun.members.to_json())  # when it is known who brought whom
+        disk.write_text(
+            folder, MEMBERS, begun.members.to_json()
+        )  # when it is known who brought whom
         return begun
 
     @classmethod
-    def of(cls, folder: Path, terms: Terms, counted: Counted, service: Service, members: Members) -> Attendance:
-        return cls(folder, terms, counted, service.quorum, members, [], np.full(len(members.people), -1, np.int32))
+    def of(
+        cls, folder: Path, terms: Terms, counted: Counted, service: Service, members: Members
+    ) -> Attendance:
+        return cls(
+            folder,
+            terms,
+            counted,
+            service.quorum,
+            members,
+            [],
+            np.full(len(members.people), -1, np.int32),
+        )
 
     def greet(self) -> set[str]:
         """Nodes that came since the last time are asked whom they host; returns all that are there."""
         there = set(self.counted.nodes.joined())
         self.greeted &= there  # who left and comes back may have been started anew
-        self.silent = {name: left - 1 for name, left in self.silent.items() if name in there and left}
+        self.silent = {
+            name: left - 1 for name, left in self.silent.items() if name in there and left
+        }
         if new := sorted(there - self.greeted - self.silent.keys()):
             self.settle(enrolled(self.terms, self.counted, new))
             self.silent |= dict.fromkeys(set(new) - self.greeted, AGAIN)
@@ -169,7 +196,8 @@ class Attendance:
         """Those whom this node may speak for."""
         if not self.counted.nodes.keyed:
             return list(people)
-        brought, own = self.brought(), []
+        brought = self.brought()
+        own = []
         for person in people:
             if brought.get(person, name) == name:
                 own.append(person)
@@ -185,7 +213,11 @@ class Attendance:
 
     def _write(self) -> None:
         known = self.brought()
-        known |= {p: self.names[n] for p, n in zip(self.members.people, self.homes.tolist(), strict=True) if n >= 0}
+        known |= {
+            p: self.names[n]
+            for p, n in zip(self.members.people, self.homes.tolist(), strict=True)
+            if n >= 0
+        }
         disk.write_text(self.folder, HOMES, json.dumps(known))
 
     def ask(self, out: Mapping[int, bytes]) -> dict[int, bytes]:
@@ -205,7 +237,9 @@ class Attendance:
 
 def admit(rolls: dict[str, Roll], name: str, said: Roll, counted: Counted) -> None:
     """Everybody is on one node. With keys, who came first hosts a person; without, a node with just the same people was started again."""
-    rivals = [other for other, known in rolls.items() if not set(known.people).isdisjoint(said.people)]
+    rivals = [
+        other for other, known in rolls.items() if not set(known.people).isdisjoint(said.people)
+    ]
     if rivals and counted.nodes.keyed:
         counted.refused["another node's person"] += 1
         return
@@ -231,7 +265,11 @@ def status(folder: Path) -> dict[str, Any]:
 def _wait(folder: Path, service: Service, come: Callable[[], int]) -> None:
     until = time.monotonic() + service.wait_seconds
     while (found := come()) < service.least_nodes:
-        about = status(folder) | {"state": "waiting", "nodes": found, "least_nodes": service.least_nodes}
+        about = status(folder) | {
+            "state": "waiting",
+            "nodes": found,
+            "least_nodes": service.least_nodes,
+        }
         disk.write_text(folder, STATUS, json.dumps(about) + "\n")
         if time.monotonic() > until:
             raise NoQuorum(

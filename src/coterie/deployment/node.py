@@ -55,14 +55,18 @@ class Party:
     def begin(self) -> None:
         """Devices make what they begin with, once."""
         persons = self.store.numbers()
-        self.store.begin([persons[u] for u in self.node.users.tolist()], self.federation.devices(self.world, self.node))
+        self.store.begin(
+            [persons[u] for u in self.node.users.tolist()],
+            self.federation.devices(self.world, self.node),
+        )
 
     def receive(self, data: bytes) -> bytes:
         """The answer to a message; to what is none of this federation's, nothing."""
         self.refuse_late(data)
         message, asked = self.settled(data)
         exchange = self._exchange(message.exchange)
-        message, kept_by = replace(message, kept=self.store.kept(asked)), tag(message.round, message.exchange)
+        kept_by = tag(message.round, message.exchange)
+        message = replace(message, kept=self.store.kept(asked))
         if STAGE in message.common:
             columns, after = self._in_ring(exchange, message)
         else:
@@ -73,12 +77,16 @@ class Party:
 
     def _in_ring(self, exchange: Exchange, message: Message) -> tuple[dict[str, np.ndarray], Kept]:
         """A stage of a ring; what members keep to themselves until the next one is in the store."""
-        stage, left = stage_of(message), self.store.held(RING)
+        stage = stage_of(message)
+        left = self.store.held(RING)
         if stage != ORDER[0] and left is not None:
             HELD.put(self.node.users, unpacked(left, self.world, exchange))
         common = {name: array for name, array in message.common.items() if name != STAGE}
-        columns, after = answer(self.world, Stage(stage, exchange), replace(message, common=common), self.node)
-        persons, held = self.store.numbers(), HELD.get(self.node.users)
+        columns, after = answer(
+            self.world, Stage(stage, exchange), replace(message, common=common), self.node
+        )
+        persons = self.store.numbers()
+        held = HELD.get(self.node.users)
         if held is not None and all(
             user in persons for user in message.users.tolist()
         ):  # nobody was forgotten meanwhile
@@ -87,7 +95,8 @@ class Party:
 
     def refuse_late(self, data: bytes) -> None:
         """A process that was slower than its deadline must not undo what a later one did."""
-        t, newest = read_message(data).round, int(self.store.about(NEWEST) or -1)
+        t = read_message(data).round
+        newest = int(self.store.about(NEWEST) or -1)
         if t < newest:
             raise Malformed(f"a message of round {t} after one of round {newest}")
         self.store.put_about(**{NEWEST: str(t)})
@@ -97,19 +106,24 @@ class Party:
 
         Who was forgotten, or put back to an earlier day, has no part in it.
         """
-        message, persons = self._read(data), self.store.numbers()
+        message = self._read(data)
+        persons = self.store.numbers()
         accepted = message.own.pop("accepted")
         here = np.isin(message.users, self.node.users)
-        message, accepted = message.to(here), accepted[here]
+        message = message.to(here)
+        accepted = accepted[here]
         asked = [persons[user] for user in message.users.tolist()]
         if STAGE in message.common and stage_of(message) != ORDER[0]:
             return message, asked  # in the middle of an exchange nothing is settled
         known = self.store.settle(asked, accepted)
-        return message.to(known), [person for person, fine in zip(asked, known, strict=True) if fine]
+        return message.to(known), [
+            person for person, fine in zip(asked, known, strict=True) if fine
+        ]
 
     def _read(self, data: bytes) -> Message:
         message = read_message(data)
-        accepted, users = message.own.get("accepted"), message.users
+        accepted = message.own.get("accepted")
+        users = message.users
         if accepted is None or accepted.dtype != np.int64 or accepted.shape != users.shape:
             raise Malformed("the message does not say what was accepted")
         if users.dtype != np.int32 or users.ndim != 1 or (np.diff(users) <= 0).any():
@@ -149,7 +163,8 @@ class PartyEngine:
     def call(self, exchange: Asked, message: Message) -> list[Reply]:
         if isinstance(exchange, Stage):
             message = replace(
-                message, common=message.common | {STAGE: np.array([ORDER.index(exchange.name)], np.uint8)}
+                message,
+                common=message.common | {STAGE: np.array([ORDER.index(exchange.name)], np.uint8)},
             )
         parts = self.parts(message)
         back = self.transport({node: write_message(part) for node, part in parts.items()})
@@ -158,7 +173,8 @@ class PartyEngine:
     def parts(self, message: Message) -> dict[int, Message]:
         """What every node hears of it, and of its people what was accepted."""
         own = message.own | {"accepted": self.accepted[message.users]}
-        message, homes = replace(message, own=own), self.homes[message.users]
+        homes = self.homes[message.users]
+        message = replace(message, own=own)
         return {int(node): message.to(homes == node) for node in np.unique(homes[homes >= 0])}
 
     def settle(self, t: int, exchange: int, users: Ints) -> None:

@@ -45,9 +45,16 @@ class Worth(Said):
     def heard(cls, data: bytes, hosted: int, names: Container[str]) -> Worth:
         """Of a node that may be anybody's: every measure is one that was asked for, and between nothing and one for each of its people."""
         said = cls.from_json(data)
-        if not 0 <= said.people <= hosted or bool(said.sums) != bool(said.people) or said.part not in PARTS:
+        if (
+            not 0 <= said.people <= hosted
+            or bool(said.sums) != bool(said.people)
+            or said.part not in PARTS
+        ):
             raise Malformed("sums over people who are not there")
-        if not all(name in names and 0 <= total <= said.people * (1 + 1e-9) for name, total in said.sums.items()):
+        if not all(
+            name in names and 0 <= total <= said.people * (1 + 1e-9)
+            for name, total in said.sums.items()
+        ):
             raise Malformed("sums that no people have together")
         return said
 
@@ -67,7 +74,11 @@ def letter(federation: Federation, world: World, state: Any, t: int) -> Message:
 
 def measures(protocol: Protocol) -> set[str]:
     """What nodes may say."""
-    names = {name if name in WITHOUT_CUTOFF else f"{name}@{k}" for name in ACCURACY for k in protocol.cutoffs}
+    names = {
+        name if name in WITHOUT_CUTOFF else f"{name}@{k}"
+        for name in ACCURACY
+        for k in protocol.cutoffs
+    }
     return names | {f"full:{name}" for name in names}
 
 
@@ -77,7 +88,11 @@ def put_together(said: Iterable[Worth]) -> dict[str, float]:
     names = set.intersection(*(set(worth.sums) for worth in told)) if told else set()
     people = sum(worth.people for worth in told)
     return (
-        {name: math.fsum(worth.sums[name] for worth in told) / people for name in told[0].sums if name in names}
+        {
+            name: math.fsum(worth.sums[name] for worth in told) / people
+            for name in told[0].sums
+            if name in names
+        }
         if told
         else {}
     )
@@ -106,7 +121,9 @@ def of_person(party: Party, person: str) -> Recommender | None:
     return whole(party, decode(data).common, own, [person], party.node.places(np.array([user])))
 
 
-def whole(party: Party, common: Kept, own: Kept, persons: list[str], places: np.ndarray) -> Recommender:
+def whole(
+    party: Party, common: Kept, own: Kept, persons: list[str], places: np.ndarray
+) -> Recommender:
     model = kind(common[KIND].tobytes().decode(errors="replace"))
     kept = {name: rows for name, rows in party.store.kept(persons).items() if name in model.private}
     if party.federation.serve is not None:
@@ -119,18 +136,29 @@ def whole(party: Party, common: Kept, own: Kept, persons: list[str], places: np.
         raise Malformed(f"the model lacks something ({error})") from None
 
 
-def worth(terms: Terms, numbers: Numbers, store: Store, users: Ints, model: Recommender, final: bool) -> Worth:
+def worth(
+    terms: Terms, numbers: Numbers, store: Store, users: Ints, model: Recommender, final: bool
+) -> Worth:
     """Of the part that training is followed by; in the end of the test part, also by full ranking."""
-    experiment, (_, split) = terms.experiment, parts(terms, numbers, store)
-    protocol, n = experiment.protocol, len(terms.items)
+    experiment = terms.experiment
+    (_, split) = parts(terms, numbers, store)
+    protocol = experiment.protocol
+    n = len(terms.items)
     candidates = sampled(protocol, split, experiment.choice.seed) if protocol.candidates else None
     ruler = Ruler.of(experiment, split, candidates)
     if final:
         ruler = replace(
-            ruler, part="test", seen=split.seen(), held=split.test, candidates=candidates and candidates.by_user()
+            ruler,
+            part="test",
+            seen=split.seen(),
+            held=split.test,
+            candidates=candidates and candidates.by_user(),
         )
-    seen, wanted = ruler.seen.of_users(users), ruler.held.rows.of_users(users)
-    table = by_person(model, protocol, seen, wanted, n, ruler.candidates and _of(ruler.candidates, users))
+    seen = ruler.seen.of_users(users)
+    wanted = ruler.held.rows.of_users(users)
+    table = by_person(
+        model, protocol, seen, wanted, n, ruler.candidates and _of(ruler.candidates, users)
+    )
     if final and ruler.candidates is not None:
         full = by_person(model, protocol, seen, wanted, n, None)
         table |= {f"full:{name}": values for name, values in full.items()}

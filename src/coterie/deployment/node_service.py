@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coterie.data.interactions import objects
-from coterie.deployment.enrolment import Numbers, Terms, histories, parts, roll, simulated_seed, world_of
+from coterie.deployment.enrolment import (
+    Numbers,
+    Terms,
+    histories,
+    parts,
+    roll,
+    simulated_seed,
+    world_of,
+)
 from coterie.deployment.node import NEWEST, Party
 from coterie.deployment.node_store import Store
 from coterie.errors import RunError, UnknownName
@@ -57,8 +65,14 @@ class Host:
             self.store.start_over()
         self.store.put_numbers(numbers.numbers)
         # people's ids are in one place: who is forgotten there is forgotten
-        about = {"run": terms.run, "terms": terms.to_json(), "numbers": replace(numbers, numbers={}).to_json()}
-        self.store.put_about(**about, **{NEWEST: "-1"})  # a server that was started again may play a round again
+        about = {
+            "run": terms.run,
+            "terms": terms.to_json(),
+            "numbers": replace(numbers, numbers={}).to_json(),
+        }
+        self.store.put_about(
+            **about, **{NEWEST: "-1"}
+        )  # a server that was started again may play a round again
         if not numbers.numbers:
             self.store.say(
                 "nobody of this node belongs to the federation that is trained now; they wait for the next one"
@@ -75,11 +89,15 @@ class Host:
             self.store.say(
                 f"the federation is over, and its model is here: coterie recommend --node {self.store.path} --user ID"
             )
-        if len(users) < len(party.node.users):  # sums over some people and over some more would tell of single ones
+        if len(users) < len(
+            party.node.users
+        ):  # sums over some people and over some more would tell of single ones
             return judging.Worth(0, "", {}).to_json()
         return judging.worth(terms, numbers, self.store, users, model, final).to_json()
 
-    def recommend(self, person: str, n: int = 10, exclude_seen: bool = True) -> list[Recommendation]:
+    def recommend(
+        self, person: str, n: int = 10, exclude_seen: bool = True
+    ) -> list[Recommendation]:
         """The n best items for one of this node's people, by the last model that came; nobody is asked."""
         from coterie.deployment import node_evaluation as judging
         from coterie.experiments.run import Run
@@ -90,7 +108,8 @@ class Host:
             raise RunError(
                 f"{self.store.path} has had no model yet; expected one, which comes when a federation measures or ends. Join one and wait."
             )
-        model, (terms, numbers) = judging.of_person(self.party(), person), self._known()
+        model = judging.of_person(self.party(), person)
+        (terms, numbers) = self._known()
         if model is None:
             raise RunError(
                 f"user {person} of {self.store.path} has no part in the model that came last; expected somebody who was there when it was "
@@ -111,7 +130,8 @@ class Host:
         return Party(terms.federation, world_of(terms, numbers), mine, self.store)
 
     def _known(self) -> tuple[Terms, Numbers]:
-        said, given = self.store.about("terms"), self.store.about("numbers")
+        said = self.store.about("terms")
+        given = self.store.about("numbers")
         if said is None or given is None:
             raise Malformed("this node has not been told that a federation begins")
         people = {person: number for number, person in self.store.numbers().items()}

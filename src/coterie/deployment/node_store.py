@@ -42,7 +42,8 @@ SQLITE = b"SQLite format 3"
 
 class Store:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
-        self.path, self.connection = path, connection
+        self.path = path
+        self.connection = connection
 
     @classmethod
     def create(cls, path: Path) -> Store:
@@ -50,7 +51,9 @@ class Store:
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         except FileExistsError:
-            raise RunError(f"{path} exists already; expected a name for a new store. Choose another.") from None
+            raise RunError(
+                f"{path} exists already; expected a name for a new store. Choose another."
+            ) from None
         except OSError as error:
             raise RunError(f"{path} cannot be made ({error.strerror}). Check the folder.") from None
         store = cls(path, _connected(path))
@@ -63,7 +66,9 @@ class Store:
     @classmethod
     def open(cls, path: Path) -> Store:
         if not path.is_file():
-            raise RunError(f"{path} does not exist; expected the store of a node. `coterie join` makes one.")
+            raise RunError(
+                f"{path} does not exist; expected the store of a node. `coterie join` makes one."
+            )
         with path.open("rb") as begins:
             if begins.read(len(SQLITE)) != SQLITE:
                 raise RunError(f"{path} is no store of a node. Name another file.")
@@ -95,15 +100,21 @@ class Store:
 
     def put_interactions(self, data: Interactions) -> None:
         """What a file says replaces what was known about the people in it."""
-        persons, items = data.user_ids.astype(str), data.item_ids.astype(str)
+        persons = data.user_ids.astype(str)
+        items = data.item_ids.astype(str)
         count = len(data)
         ratings = [None] * count if data.ratings is None else data.ratings.tolist()
         times = [None] * count if data.times is None else data.times.tolist()
-        rows = zip(persons[data.users].tolist(), items[data.items].tolist(), ratings, times, strict=True)
+        rows = zip(
+            persons[data.users].tolist(), items[data.items].tolist(), ratings, times, strict=True
+        )
         with self.all_or_nothing():
-            self.connection.executemany("delete from did where person = ?", [(p,) for p in persons.tolist()])
             self.connection.executemany(
-                "insert into person (id) values (?) on conflict do nothing", [(p,) for p in persons.tolist()]
+                "delete from did where person = ?", [(p,) for p in persons.tolist()]
+            )
+            self.connection.executemany(
+                "insert into person (id) values (?) on conflict do nothing",
+                [(p,) for p in persons.tolist()],
             )
             self.connection.executemany("insert into did values (?, ?, ?, ?)", rows)
 
@@ -115,12 +126,16 @@ class Store:
             )
         persons, items, ratings, times = zip(*rows, strict=True)
         return Interactions.from_columns(
-            np.array(persons, dtype=object), np.array(items, dtype=object),
-            None if None in ratings else np.array(ratings), None if None in times else np.array(times),
-        )  # fmt: skip
+            np.array(persons, dtype=object),
+            np.array(items, dtype=object),
+            None if None in ratings else np.array(ratings),
+            None if None in times else np.array(times),
+        )
 
     def people(self) -> list[str]:
-        return [person for (person,) in self.connection.execute("select id from person order by id")]
+        return [
+            person for (person,) in self.connection.execute("select id from person order by id")
+        ]
 
     def export(self, person: str) -> dict[str, Any]:
         """All that the store holds about a person."""
@@ -134,8 +149,12 @@ class Store:
         layout = self.layout
         return {
             "user_id": person,
-            "interactions": [{"item_id": item, "rating": rating, "timestamp": time} for item, rating, time in did],
-            "kept on the device": {name: _row(value, layout[name]).tolist() for name, _, value in kept},
+            "interactions": [
+                {"item_id": item, "rating": rating, "timestamp": time} for item, rating, time in did
+            ],
+            "kept on the device": {
+                name: _row(value, layout[name]).tolist() for name, _, value in kept
+            },
             "given by the server": {name: row.tolist() for name, row in self.given(person).items()},
         }
 
@@ -145,7 +164,12 @@ class Store:
         with self.all_or_nothing():
             self.connection.execute("delete from held where name = ?", (RING,))
             self.connection.execute("delete from about where key = 'said'")
-            for table, column in (("did", "person"), ("kept", "person"), ("given", "person"), ("person", "id")):
+            for table, column in (
+                ("did", "person"),
+                ("kept", "person"),
+                ("given", "person"),
+                ("person", "id"),
+            ):
                 self.connection.execute(f"delete from {table} where {column} = ?", (person,))
         self.connection.execute("vacuum")
 
@@ -163,7 +187,11 @@ class Store:
 
     def numbers(self) -> dict[int, str]:
         """Number -> person, of those who have one, ascending."""
-        return dict(self.connection.execute("select number, id from person where number is not null order by number"))
+        return dict(
+            self.connection.execute(
+                "select number, id from person where number is not null order by number"
+            )
+        )
 
     # What devices keep
 
@@ -198,7 +226,8 @@ class Store:
         with self.all_or_nothing():
             there = set(self.people())
             which = np.array([person in there for person in persons], bool)
-            persons, kept = [p for p in persons if p in there], {name: rows[which] for name, rows in kept.items()}
+            persons = [p for p in persons if p in there]
+            kept = {name: rows[which] for name, rows in kept.items()}
             self._write(persons, kept, np.full(len(persons), tag), pending=True, over=True)
 
     def settle(self, persons: Sequence[str], accepted: Longs) -> Bools:
@@ -212,27 +241,44 @@ class Store:
                 "insert or replace into kept select person, name, 0, tag, value from kept where person = ? and pending and tag = ?",
                 pairs,
             )
-            self.connection.executemany("delete from kept where person = ? and pending", [(p,) for p in persons])
+            self.connection.executemany(
+                "delete from kept where person = ? and pending", [(p,) for p in persons]
+            )
         if not self.layout:
             return np.ones(len(persons), bool)
-        tags = dict(self.connection.execute("select person, min(tag) from kept where not pending group by person"))
+        tags = dict(
+            self.connection.execute(
+                "select person, min(tag) from kept where not pending group by person"
+            )
+        )
         return np.array([tags.get(person, NEVER) == tag for person, tag in pairs], bool)
 
-    def _write(self, persons: Sequence[str], kept: Kept, tags: Longs, *, pending: bool, over: bool) -> None:
-        self.put_about(layout=json.dumps(self.layout | {n: (a.dtype.str, list(a.shape[1:])) for n, a in kept.items()}))
+    def _write(
+        self, persons: Sequence[str], kept: Kept, tags: Longs, *, pending: bool, over: bool
+    ) -> None:
+        self.put_about(
+            layout=json.dumps(
+                self.layout | {n: (a.dtype.str, list(a.shape[1:])) for n, a in kept.items()}
+            )
+        )
         what = "replace" if over else "ignore"
         for name, rows in kept.items():
             values = (np.ascontiguousarray(row).tobytes() for row in rows)
             self.connection.executemany(
                 f"insert or {what} into kept values (?, ?, ?, ?, ?)",
-                ((p, name, pending, tag, value) for p, tag, value in zip(persons, tags.tolist(), values, strict=True)),
+                (
+                    (p, name, pending, tag, value)
+                    for p, tag, value in zip(persons, tags.tolist(), values, strict=True)
+                ),
             )
 
     # The model, as it came last
 
     def put_model(self, persons: Sequence[str], own: Kept, common: bytes) -> None:
         """What the server gave every one of these people, and all of them together."""
-        about = json.dumps({name: (rows.dtype.str, list(rows.shape[1:])) for name, rows in own.items()})
+        about = json.dumps(
+            {name: (rows.dtype.str, list(rows.shape[1:])) for name, rows in own.items()}
+        )
         with self.all_or_nothing():
             there = set(self.people())
             self.connection.execute("delete from given")
@@ -242,7 +288,11 @@ class Store:
                 values = (np.ascontiguousarray(row).tobytes() for row in rows)
                 self.connection.executemany(
                     "insert into given values (?, ?, ?)",
-                    ((person, name, value) for person, value in zip(persons, values, strict=True) if person in there),
+                    (
+                        (person, name, value)
+                        for person, value in zip(persons, values, strict=True)
+                        if person in there
+                    ),
                 )
 
     def given(self, person: str) -> Kept:
@@ -252,7 +302,11 @@ class Store:
         return {name: _row(value, layouts[name]) for name, value in held}
 
     def _read(self, name: str, persons: Sequence[str], layout: tuple[str, list[int]]) -> np.ndarray:
-        held = dict(self.connection.execute("select person, value from kept where name = ? and not pending", (name,)))
+        held = dict(
+            self.connection.execute(
+                "select person, value from kept where name = ? and not pending", (name,)
+            )
+        )
         return _stacked([held[person] for person in persons], layout)
 
     # Bytes of no single person, by name

@@ -30,17 +30,25 @@ ACCEPTED = "accepted-{}.npz"
 
 
 def serve(
-    folder: Path, terms: Terms, nodes: Nodes, service: Service, told: Told | None = None, watch: Watch = SILENT
+    folder: Path,
+    terms: Terms,
+    nodes: Nodes,
+    service: Service,
+    told: Told | None = None,
+    watch: Watch = SILENT,
 ) -> Point:
     """Train to the end, or go on from where the folder says that training stands."""
-    federation, experiment, counted = terms.federation, terms.experiment, Counted.since(nodes, folder)
+    federation = terms.federation
+    experiment = terms.experiment
+    counted = Counted.since(nodes, folder)
     present = Attendance.taken(folder, terms, counted, service)
     world = world_of(terms, present.members.told(()), told or Told())
     engine = PartyEngine.over(present.homes, present.ask)
     work = trainer_on(federation, world, engine, Context(world.seed, watch), by_round=True)
     chosen = algorithm(experiment.choice.algorithm)
     point = going_on(folder, chosen, terms, engine) or training.begin(work, world.n_users)
-    total, every = n_rounds(federation, world), experiment.course.evaluate_every
+    total = n_rounds(federation, world)
+    every = experiment.course.evaluate_every
     while True:
         tell(folder, point, counted, total, "training")
         if is_due(point.journey, every, total):
@@ -65,17 +73,23 @@ def is_due(journey: Journey, every: int, total: int) -> bool:
     return n > last and (n == total or bool(every and n % every == 0))
 
 
-def measured(point: Point, world: World, present: Attendance, engine: PartyEngine, final: bool) -> Point:
+def measured(
+    point: Point, world: World, present: Attendance, engine: PartyEngine, final: bool
+) -> Point:
     """Nodes get the model, keep it for their people, and say what it is worth. Whoever is not there is not counted."""
     letter = judging.letter(present.terms.federation, world, point.state, point.journey.round)
     parts = {present.names[n]: write_message(part) for n, part in engine.parts(letter).items()}
     back = present.send("show" if final else "measure", parts)
-    protocol, hosted = present.terms.experiment.protocol, present.hosted()
+    protocol = present.terms.experiment.protocol
+    hosted = present.hosted()
     names = judging.measures(protocol)
     said = list(
-        present.counted.heard("worth", back, lambda name, data: judging.Worth.heard(data, hosted[name], names)).values()
+        present.counted.heard(
+            "worth", back, lambda name, data: judging.Worth.heard(data, hosted[name], names)
+        ).values()
     )
-    metrics, headline = judging.put_together(said), protocol.followed
+    metrics = judging.put_together(said)
+    headline = protocol.followed
     if headline not in metrics:
         return point
     part = next(worth.part for worth in said if worth.people)
@@ -103,13 +117,22 @@ def going_on(folder: Path, chosen: Algorithm, terms: Terms, engine: PartyEngine)
 
 def tell(folder: Path, point: Point, counted: Counted, total: int, state: str) -> None:
     """What `coterie status` shows."""
-    journey, counts = point.journey, counted.counts
+    journey = point.journey
+    counts = counted.counts
     about: dict[str, Any] = {
-        "state": state, "round": journey.round, "rounds": total, "nodes": len(counted.nodes.joined()),
-        "updates": journey.updates, "dropped": journey.dropped, "refused": dict(journey.refused + counted.refused),
-        "unanswered": counts["unanswered"], "bytes_up": counts["bytes_up"], "bytes_down": counts["bytes_down"],
-        "bytes_beside": counts["bytes_beside"], "metrics": _last(point),
-    }  # fmt: skip
+        "state": state,
+        "round": journey.round,
+        "rounds": total,
+        "nodes": len(counted.nodes.joined()),
+        "updates": journey.updates,
+        "dropped": journey.dropped,
+        "refused": dict(journey.refused + counted.refused),
+        "unanswered": counts["unanswered"],
+        "bytes_up": counts["bytes_up"],
+        "bytes_down": counts["bytes_down"],
+        "bytes_beside": counts["bytes_beside"],
+        "metrics": _last(point),
+    }
     disk.write_text(folder, STATUS, json.dumps(about, allow_nan=False) + "\n")
 
 

@@ -58,7 +58,11 @@ def prepared(config: Path, out: Path | None, watch: Watch) -> Path:
     terms.refuse_split()
     folder = disk.new_folder(out, f"{experiment.choice.algorithm}-federation")
     disk.write_config(folder, experiment.flat())
-    for name, text in (("service", service.model_dump_json()), ("told", told.to_json()), ("terms", terms.to_json())):
+    for name, text in (
+        ("service", service.model_dump_json()),
+        ("told", told.to_json()),
+        ("terms", terms.to_json()),
+    ):
         disk.write_text(folder, f"{name}.json", text)
     return folder
 
@@ -71,10 +75,14 @@ def asked(config: Path) -> tuple[Service, Experiment]:
             f"{config} names no items; expected `items: FILE`, a table with a column item_id of what there is to recommend. Add it."
         )
     try:
-        service = Service.of({key: values.pop(key) for key in list(values) if key in Service.model_fields})
+        service = Service.of(
+            {key: values.pop(key) for key in list(values) if key in Service.model_fields}
+        )
         return service, Experiment.of(values)
     except ConfigError as error:
-        raise ConfigError(re.sub(r"Change it with --set \w+=VALUE\.", f"Change it in {config}.", str(error))) from None
+        raise ConfigError(
+            re.sub(r"Change it with --set \w+=VALUE\.", f"Change it in {config}.", str(error))
+        ) from None
 
 
 def refuse_changed(config: Path, experiment: Experiment, terms: Terms) -> None:
@@ -93,30 +101,37 @@ def catalogue(path: Path, experiment: Experiment, watch: Watch) -> tuple[Terms, 
     table = small_table(path, ("item_id",), "item_id").columns
     rows = {item: row for row, item in enumerate(table["item_id"])}
     if again := len(table["item_id"]) - len(rows):
-        watch.say(f"{path}: {again:,} lines are about items that come again further down, and are passed over")
+        watch.say(
+            f"{path}: {again:,} lines are about items that come again further down, and are passed over"
+        )
 
     def column(name: str) -> list[str] | None:
         return [table[name][row] for row in rows.values()] if name in table else None
 
-    titles, categories = column("title"), column("categories")
+    titles = column("title")
+    categories = column("categories")
     if titles is None and "tower" in type(experiment.settings).model_fields:
         raise DataError(
             f"{path}: has no column title, and {experiment.choice.algorithm} reads what is told of items; expected item_id, title and, if "
             "there are any, categories (separated by |) and body. Add title."
         )
     terms = Terms(experiment.flat(), list(rows), secrets.token_hex(8), titles)
-    return terms, Told(None if categories is None else [names.split("|") for names in categories], column("body"))
+    return terms, Told(
+        None if categories is None else [names.split("|") for names in categories], column("body")
+    )
 
 
 def refuse_unserved(experiment: Experiment, watch: Watch) -> None:
     """What parties cannot train together, and what is a simulator's alone."""
-    name, settings = experiment.choice.algorithm, experiment.settings
+    name = experiment.choice.algorithm
+    settings = experiment.settings
     federation = algorithm(name).train
     if not isinstance(federation, Federation):
         raise ConfigError(
             f"{name} is trained in one place; expected a federated algorithm (coterie algorithms). Name another."
         )
-    told, usual = experiment.flat(), Simulated()
+    told = experiment.flat()
+    usual = Simulated()
     for key in SIMULATED:
         if told[key] != getattr(usual, key):
             raise ConfigError(

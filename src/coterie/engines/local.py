@@ -7,7 +7,15 @@ from dataclasses import dataclass, replace
 
 from coterie.data.training_set import Training
 from coterie.federated.federation import Asked, Histories, Kept, World
-from coterie.federated.nodes import answer, by_user, parts_of, read_reply, receive, share_out, write_message
+from coterie.federated.nodes import (
+    answer,
+    by_user,
+    parts_of,
+    read_reply,
+    receive,
+    share_out,
+    write_message,
+)
 from coterie.federated.validation import Reply
 from coterie.types import Message
 
@@ -20,7 +28,9 @@ class LocalEngine:
     """Whether messages become bytes and back; a single node can do without."""
 
     @classmethod
-    def over(cls, world: World, training: Training, n_nodes: int, through_the_wire: bool | None = None) -> LocalEngine:
+    def over(
+        cls, world: World, training: Training, n_nodes: int, through_the_wire: bool | None = None
+    ) -> LocalEngine:
         wired = n_nodes > 1 if through_the_wire is None else through_the_wire
         return cls(*share_out(world, training, n_nodes), wired)
 
@@ -35,7 +45,10 @@ class LocalEngine:
 
     def call(self, exchange: Asked, message: Message) -> list[Reply]:
         """One message to every node that hosts somebody of the cohort, one reply from each."""
-        return [self._call(exchange, part, self.nodes[n]) for n, part in parts_of(message, len(self.nodes))]
+        return [
+            self._call(exchange, part, self.nodes[n])
+            for n, part in parts_of(message, len(self.nodes))
+        ]
 
     def _call(self, exchange: Asked, message: Message, node: Histories) -> Reply:
         if not self.through_the_wire:

@@ -22,7 +22,15 @@ from coterie.errors import ConfigError, MissingExtra
 from coterie.federated import aggregation as fusing
 from coterie.federated.aggregation import Heard, Limits
 from coterie.federated.federation import Asked, Exchange, Histories, Kept, World
-from coterie.federated.nodes import by_user, parts_of, read_message, read_reply, receive, share_out, write_message
+from coterie.federated.nodes import (
+    by_user,
+    parts_of,
+    read_message,
+    read_reply,
+    receive,
+    share_out,
+    write_message,
+)
 from coterie.federated.validation import Reply
 from coterie.types import Message
 
@@ -39,9 +47,14 @@ class Shard:
         os.environ["COTERIE_THREADS"] = str(threads)
         self.world, self.node = ray.get(list(known))
 
-    def add_up(self, exchange: Exchange, common: Table, own: bytes, kept: Kept, limits: Limits) -> Heard:
-        shared, mine = read_message(memoryview(common)), read_message(own)  # type: ignore[arg-type]
-        return fusing.hear_own(self.world, exchange, replace(mine, common=shared.common, kept=kept), self.node, limits)
+    def add_up(
+        self, exchange: Exchange, common: Table, own: bytes, kept: Kept, limits: Limits
+    ) -> Heard:
+        shared = read_message(memoryview(common))  # type: ignore[arg-type]
+        mine = read_message(own)
+        return fusing.hear_own(
+            self.world, exchange, replace(mine, common=shared.common, kept=kept), self.node, limits
+        )
 
     def answer(self, asked: Asked, data: bytes, kept: Kept) -> tuple[bytes, Kept]:
         return receive(self.world, asked, data, self.node, kept)
@@ -59,15 +72,20 @@ class RayEngine:
 
     @classmethod
     def over(cls, world: World, training: Training, watch: Watch) -> RayEngine:
-        ray, settings = joined(world.settings.cluster, watch), world.settings
+        ray = joined(world.settings.cluster, watch)
+        settings = world.settings
         has = ray.cluster_resources()
-        cores, gpus = int(has.get("CPU", 1)), has.get("GPU", 0) if getattr(settings, "device", "cpu") == "cuda" else 0
+        cores = int(has.get("CPU", 1))
+        gpus = has.get("GPU", 0) if getattr(settings, "device", "cpu") == "cuda" else 0
         n = settings.nodes or cores
         seen, nodes = share_out(world, training, n)
         actor = ray.remote(Shard).options(
-            num_cpus=min(1, cores / n), num_gpus=min(1, gpus / n), max_restarts=-1, max_task_retries=-1,
+            num_cpus=min(1, cores / n),
+            num_gpus=min(1, gpus / n),
+            max_restarts=-1,
+            max_task_retries=-1,
             scheduling_strategy="SPREAD",
-        )  # fmt: skip
+        )
         whole = ray.put(seen)
         known = [(whole, ray.put(node)) for node in nodes]
         return cls([actor.remote(each, max(1, cores // n)) for each in known], known)
@@ -81,7 +99,10 @@ class RayEngine:
         import ray
 
         parts = list(parts_of(message, len(self.shards)))
-        asked = [self.shards[n].answer.remote(exchange, write_message(part), part.kept) for n, part in parts]
+        asked = [
+            self.shards[n].answer.remote(exchange, write_message(part), part.kept)
+            for n, part in parts
+        ]
         said = zip(parts, ray.get(asked), strict=True)
         return [replace(read_reply(part, back), kept=kept) for (_, part), (back, kept) in said]
 
@@ -93,19 +114,23 @@ class RayEngine:
         common = ray.put(np.frombuffer(write_message(nobody), np.uint8))
         return fusing.added_up(
             exchange,
-            ray.get([
-                self.shards[n].add_up.remote(
-                    exchange, common, write_message(replace(part, common={})), part.kept, limits
-                )
-                for n, part in parts_of(message, len(self.shards))
-            ]),
-        )  # fmt: skip
+            ray.get(
+                [
+                    self.shards[n].add_up.remote(
+                        exchange, common, write_message(replace(part, common={})), part.kept, limits
+                    )
+                    for n, part in parts_of(message, len(self.shards))
+                ]
+            ),
+        )
 
 
 def joined(address: str, watch: Watch) -> Any:
     """Ray, with a cluster: the one named, the one of this process, or a new one on this machine."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # else it warns of restarts that need what `known` keeps
+    os.environ.setdefault(
+        "RAY_BACKEND_LOG_LEVEL", "fatal"
+    )  # else it warns of restarts that need what `known` keeps
     try:
         import ray
     except ImportError:

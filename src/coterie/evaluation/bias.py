@@ -53,19 +53,25 @@ def disparity(source: float, recommended: float) -> float | None:
 
 def leaning(records: Ints, members: Members, n_items: int) -> Doubles:
     """(categories,) share of the records over share of the catalogue."""
-    return _shares(np.bincount(records, minlength=n_items), members) / _shares(np.ones(n_items, np.int64), members)
+    return _shares(np.bincount(records, minlength=n_items), members) / _shares(
+        np.ones(n_items, np.int64), members
+    )
 
 
 def memberships(categories: Ids) -> Members:
     """From one tuple of names per item."""
     names = sorted({name for own in categories for name in own})
     place = {name: n for n, name in enumerate(names)}
-    pairs = [(item, place[name]) for item, own in enumerate(categories) for name in dict.fromkeys(own)]
+    pairs = [
+        (item, place[name]) for item, own in enumerate(categories) for name in dict.fromkeys(own)
+    ]
     items, places = np.array(pairs, np.int64).reshape(-1, 2).T
     return Members(names, items, places)
 
 
 def _shares(counts: Longs, members: Members) -> Doubles:
     """(categories,) share of all that is counted, item by item; 0 where nothing is."""
-    found = np.bincount(members.categories, weights=counts[members.items], minlength=len(members.names))
+    found = np.bincount(
+        members.categories, weights=counts[members.items], minlength=len(members.names)
+    )
     return found / max(int(counts.sum()), 1)

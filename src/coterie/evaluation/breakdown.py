@@ -24,14 +24,20 @@ def by_choice(chosen: Floats, judged: Evaluation, metrics: Sequence[str]) -> lis
         return []
     return [
         {"from": low, "to": high, "users": int(inside.sum())}
-        | {metric: float(judged.table[metric][inside].mean()) for metric in metrics if metric in judged.table}
+        | {
+            metric: float(judged.table[metric][inside].mean())
+            for metric in metrics
+            if metric in judged.table
+        }
         for low, high, inside in groups(values)
     ]
 
 
 def groups(values: Doubles) -> list[tuple[float, float, Bools]]:
     """(from, to, who) of every value, or of every tenth from 0 to 1 if there are many."""
-    values = np.round(values, 6)  # rates are held in single precision: 0.1 is meant by 0.10000000149
+    values = np.round(
+        values, 6
+    )  # rates are held in single precision: 0.1 is meant by 0.10000000149
     distinct = np.unique(values)
     if len(distinct) <= MOST_GROUPS:
         return [(v, v, values == v) for v in distinct.tolist()]

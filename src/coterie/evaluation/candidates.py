@@ -31,7 +31,12 @@ class Candidates:
 
 
 def sample(
-    held: Interactions, known: Rows, n_negatives: int, seed: int, part: str = "test", for_each_item: bool = False
+    held: Interactions,
+    known: Rows,
+    n_negatives: int,
+    seed: int,
+    part: str = "test",
+    for_each_item: bool = False,
 ) -> Candidates:
     """`n_negatives` distinct items per user, or per held-out item, that the user never touched; all of them where there are fewer.
 
@@ -64,9 +69,14 @@ def read_published(path: Path, data: Interactions) -> Candidates:
     """
     numbering = data.item_order
     with open_text(path) as lines:
-        rows = [_published_row(path, n, line, data.n_users, len(numbering)) for n, line in enumerate(lines, 1)]
+        rows = [
+            _published_row(path, n, line, data.n_users, len(numbering))
+            for n, line in enumerate(lines, 1)
+        ]
     if not rows:
-        raise DataError(f"{path}: is empty; expected a test pair and its negatives a line. Fetch it again.")
+        raise DataError(
+            f"{path}: is empty; expected a test pair and its negatives a line. Fetch it again."
+        )
     listed: dict[int, int] = {}
     for n, row in enumerate(rows, 1):
         if len(row) != len(rows[0]):
@@ -79,13 +89,17 @@ def read_published(path: Path, data: Interactions) -> Candidates:
             )
         listed[row[0]] = n
     table = np.array(rows, np.int64)
-    return Candidates(table[:, 0].astype(np.int32), numbering[table[:, 1:]], np.ones(len(table), np.int64)).by_user()
+    return Candidates(
+        table[:, 0].astype(np.int32), numbering[table[:, 1:]], np.ones(len(table), np.int64)
+    ).by_user()
 
 
 def _published_row(path: Path, n: int, line: str, n_users: int, n_items: int) -> list[int]:
     match = re.fullmatch(r"\((\d+),(\d+)\)((?:\t\d+)+)\s*", line)
     if not match:
-        raise DataError(f"{path}:{n}: {line[:40]!r} is not '(user,item)' and tab-separated negatives. Fetch it again.")
+        raise DataError(
+            f"{path}:{n}: {line[:40]!r} is not '(user,item)' and tab-separated negatives. Fetch it again."
+        )
     row = [int(match[1]), int(match[2]), *map(int, match[3].split())]
     if row[0] >= n_users or max(row[1:]) >= n_items:
         raise DataError(

@@ -32,7 +32,11 @@ class Evaluation:
 
 
 def evaluate(
-    model: Recommender, split: Split, protocol: Protocol, candidates: Candidates | None, watch: Watch = SILENT
+    model: Recommender,
+    split: Split,
+    protocol: Protocol,
+    candidates: Candidates | None,
+    watch: Watch = SILENT,
 ) -> Evaluation:
     """Judge on the test part; items of the training and validation parts are not recommended again."""
     k = max(protocol.cutoffs)
@@ -52,23 +56,36 @@ def evaluate(
     sampled = rank_candidates(model, candidates.by_user(), k)
     table = per_user(sampled, protocol.cutoffs)
     both = table | {f"full:{name}": values for name, values in full_table.items()}
-    return Evaluation(means(table) | means_of_served(table, sampled.served), full, whole.users, both, bias)
+    return Evaluation(
+        means(table) | means_of_served(table, sampled.served), full, whole.users, both, bias
+    )
 
 
 def quick(
-    model: Recommender, protocol: Protocol, seen: Rows, held: Interactions, candidates: Candidates | None
+    model: Recommender,
+    protocol: Protocol,
+    seen: Rows,
+    held: Interactions,
+    candidates: Candidates | None,
 ) -> dict[str, float]:
     """The protocol's accuracy alone, for a curve while training."""
     return means(by_person(model, protocol, seen, held.rows, held.n_items, candidates))
 
 
 def by_person(
-    model: Recommender, protocol: Protocol, seen: Rows, wanted: Rows, n_items: int, candidates: Candidates | None
+    model: Recommender,
+    protocol: Protocol,
+    seen: Rows,
+    wanted: Rows,
+    n_items: int,
+    candidates: Candidates | None,
 ) -> dict[str, Doubles]:
     """The protocol's accuracy for everybody who is tested: among candidates, or all items where there are none."""
     k = max(protocol.cutoffs)
     ranks: Ranks = (
-        rank_all(model, seen, wanted, n_items, k) if candidates is None else rank_candidates(model, candidates, k)
+        rank_all(model, seen, wanted, n_items, k)
+        if candidates is None
+        else rank_candidates(model, candidates, k)
     )
     return per_user(ranks, protocol.cutoffs)
 

@@ -44,7 +44,8 @@ def check_untouched(test: Interactions, trained_on: Split, kept: str) -> None:
 def _disjoint(one: Interactions, other: Interactions, names: str) -> None:
     both = np.flatnonzero(contains(one.pairs(), other.pairs()))
     if len(both):
-        user, item = one.user_ids[other.users[both[0]]], one.item_ids[other.items[both[0]]]
+        user = one.user_ids[other.users[both[0]]]
+        item = one.item_ids[other.items[both[0]]]
         raise LeakError(
             f"{names} share {len(both):,} interactions, user {str(user)!r} and item {str(item)!r} among them; expected none. {REMEDY}"
         )

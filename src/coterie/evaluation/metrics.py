@@ -23,10 +23,14 @@ def per_user(ranks: Ranks, cutoffs: tuple[int, ...]) -> dict[str, Doubles]:
     """One value per tested user and metric."""
     table: dict[str, Doubles] = {}
     for k in cutoffs:
-        hits = _sum(ranks, _share_within(ranks, k))  # expected number of relevant items among the first k
+        hits = _sum(
+            ranks, _share_within(ranks, k)
+        )  # expected number of relevant items among the first k
         first, reciprocal = _first_hit(ranks, k)
         table[f"HR@{k}"] = first
-        table[f"NDCG@{k}"] = _sum(ranks, _gain_within(ranks, k)) / _discounts(k)[np.minimum(ranks.relevant, k)]
+        table[f"NDCG@{k}"] = (
+            _sum(ranks, _gain_within(ranks, k)) / _discounts(k)[np.minimum(ranks.relevant, k)]
+        )
         table[f"MRR@{k}"] = reciprocal
         table[f"P@{k}"] = hits / k
         table[f"R@{k}"] = hits / ranks.relevant
@@ -35,7 +39,9 @@ def per_user(ranks: Ranks, cutoffs: tuple[int, ...]) -> dict[str, Doubles]:
     return {name: np.where(ranks.served, values, 0.0) for name, values in table.items()}
 
 
-def overall(ranks: Ranks, cutoffs: tuple[int, ...], popularity: Longs, n_users: int) -> dict[str, float]:
+def overall(
+    ranks: Ranks, cutoffs: tuple[int, ...], popularity: Longs, n_users: int
+) -> dict[str, float]:
     """Coverage and diversity of the recommended lists. `popularity` counts each item's training users, of `n_users` in all."""
     table = {"UC": float(ranks.served.mean())}
     for k in cutoffs:
@@ -67,7 +73,9 @@ def _share_within(ranks: Ranks, k: int) -> Doubles:
 def _gain_within(ranks: Ranks, k: int) -> Doubles:
     """Expected discounted gain of a relevant item within the first k."""
     total = _discounts(k)
-    gain: Doubles = (total[np.minimum(ranks.above + ranks.tied, k)] - total[np.minimum(ranks.above, k)]) / ranks.tied
+    gain: Doubles = (
+        total[np.minimum(ranks.above + ranks.tied, k)] - total[np.minimum(ranks.above, k)]
+    ) / ranks.tied
     return gain
 
 
@@ -88,7 +96,9 @@ def _first_hit(ranks: Ranks, k: int) -> tuple[Doubles, Doubles]:
     m = np.bincount(ranks.owner[in_group], minlength=len(ranks.users))
     t = np.zeros(len(ranks.users), np.int64)
     t[ranks.owner[in_group]] = ranks.tied[in_group]
-    hit, reciprocal, none_yet = (np.zeros(len(ranks.users)), np.zeros(len(ranks.users)), np.ones(len(ranks.users)))
+    hit = np.zeros(len(ranks.users))
+    reciprocal = np.zeros(len(ranks.users))
+    none_yet = np.ones(len(ranks.users))
     for j in range(1, k + 1):
         inside = (best + j <= k) & (j <= t)
         here = np.where(inside, none_yet * np.minimum(m / np.maximum(t - j + 1, 1), 1), 0)
@@ -100,7 +110,9 @@ def _first_hit(ranks: Ranks, k: int) -> tuple[Doubles, Doubles]:
 
 def _auc(ranks: Ranks) -> Doubles:
     """Probability that a relevant item beats another one, ties counting half; one half where there is no other one."""
-    from_bottom = ranks.candidates[ranks.owner] - ranks.above - (ranks.tied - 1) / 2  # middle rank, 1 is the worst
+    from_bottom = (
+        ranks.candidates[ranks.owner] - ranks.above - (ranks.tied - 1) / 2
+    )  # middle rank, 1 is the worst
     r = ranks.relevant
     others = ranks.candidates - r
     wins = _sum(ranks, from_bottom) - r * (r + 1) / 2

@@ -67,7 +67,9 @@ class Protocol(Settings):
                 "split=own and candidates_file both say what is tested; expected one of them. Leave one out"
             )
         if self.split == "own" and not self.test_file:
-            raise ValueError("split=own needs a test part, and test_file is not set. Pass --set test_file=PATH")
+            raise ValueError(
+                "split=own needs a test part, and test_file is not set. Pass --set test_file=PATH"
+            )
         if self.split != "own" and (self.test_file or self.validation_file):
             raise ValueError(
                 f"test_file and validation_file belong to split=own; split is {self.split}. Pass --set split=own"
@@ -77,7 +79,9 @@ class Protocol(Settings):
     @property
     def followed(self) -> str:
         """The metric that is followed while training."""
-        return _at(next((name for name in self.headline if name in ACCURACY), "NDCG"), self.cutoffs[0])
+        return _at(
+            next((name for name in self.headline if name in ACCURACY), "NDCG"), self.cutoffs[0]
+        )
 
     @property
     def shown(self) -> tuple[str, ...]:

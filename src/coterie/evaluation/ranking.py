@@ -32,7 +32,9 @@ class Ranks:
     owner: Longs  # (relevant items,) place in `users`
     above: Longs  # (relevant items,)
     tied: Longs  # (relevant items,)
-    top: Ints  # (tested, k) the recommended items, -1 where the list is shorter; ties by item number
+    top: (
+        Ints  # (tested, k) the recommended items, -1 where the list is shorter; ties by item number
+    )
 
     @property
     def served(self) -> Bools:
@@ -53,12 +55,23 @@ class Scored:
 
 
 def rank_all(
-    model: Recommender, seen: Rows, wanted: Rows, n_items: int, k: int, advance: Advance | None = None
+    model: Recommender,
+    seen: Rows,
+    wanted: Rows,
+    n_items: int,
+    k: int,
+    advance: Advance | None = None,
 ) -> Ranks:
     """Rank every user's relevant items among all items that the user has not seen."""
 
     def scored(users: Ints) -> Scored:
-        return Scored(users, model.serves(users), model.score(users), seen.of_users(users), wanted.of_users(users))
+        return Scored(
+            users,
+            model.serves(users),
+            model.score(users),
+            seen.of_users(users),
+            wanted.of_users(users),
+        )
 
     return _in_blocks(scored, np.flatnonzero(wanted.counts).astype(np.int32), n_items, k, advance)
 
@@ -67,7 +80,9 @@ def rank_candidates(model: Recommender, candidates: Candidates, k: int) -> Ranks
     """Rank every user's relevant items among the user's own candidates."""
 
     def scored(block: Ints) -> Scored:
-        users, items, relevant = candidates.users[block], candidates.items[block], candidates.relevant[block]
+        users = candidates.users[block]
+        items = candidates.items[block]
+        relevant = candidates.relevant[block]
         rows, columns = np.nonzero(items < 0)
         padding = Rows.build(rows.astype(np.int32), columns.astype(np.int32), len(users))
         first = np.flatnonzero(np.arange(items.shape[1]) < relevant[:, None]) % items.shape[1]
@@ -75,8 +90,15 @@ def rank_candidates(model: Recommender, candidates: Candidates, k: int) -> Ranks
         scores = pick(model.score(users), items) if many else model.score(users, items)
         return Scored(users, model.serves(users), scores, padding, wanted, items)
 
-    many = candidates.items.shape[1] > MANY  # then scoring everything, in one product, is quicker than to gather
-    return _in_blocks(scored, np.arange(len(candidates.users), dtype=np.int32), candidates.items.shape[1] * GATHERED, k)
+    many = (
+        candidates.items.shape[1] > MANY
+    )  # then scoring everything, in one product, is quicker than to gather
+    return _in_blocks(
+        scored,
+        np.arange(len(candidates.users), dtype=np.int32),
+        candidates.items.shape[1] * GATHERED,
+        k,
+    )
 
 
 def best_items(scores: Floats, seen: Ints, k: int) -> Ints:
@@ -88,7 +110,8 @@ def best_items(scores: Floats, seen: Ints, k: int) -> Ints:
     of_free = finite(scores)[free]
     if k < len(free):  # of many items only those that can be among the best are sorted
         enough = of_free >= np.partition(of_free, len(free) - k)[len(free) - k]
-        free, of_free = free[enough], of_free[enough]
+        free = free[enough]
+        of_free = of_free[enough]
     return free[np.argsort(-of_free, kind="stable")[:k]]
 
 
@@ -103,13 +126,28 @@ def finite(scores: Floats) -> Floats:
 
 
 def _rank_block(block: Scored, k: int) -> Ranks:
-    n, out, wanted = len(block.users), block.out, block.wanted
+    n = len(block.users)
+    out = block.out
+    wanted = block.wanted
     scores = np.ascontiguousarray(block.scores, np.float32)
     names = UNNAMED if block.items is None else block.items
-    above, tied = np.empty(len(wanted.items), np.int64), np.empty(len(wanted.items), np.int64)
-    top, sound = np.empty((n, k), np.int32), np.empty(n, np.bool_)
+    above = np.empty(len(wanted.items), np.int64)
+    tied = np.empty(len(wanted.items), np.int64)
+    top = np.empty((n, k), np.int32)
+    sound = np.empty(n, np.bool_)
     kernels.load("ranking").rank(
-        scores, names, out.offsets, out.items, wanted.offsets, wanted.items, 0, n, above, tied, top, sound
+        scores,
+        names,
+        out.offsets,
+        out.items,
+        wanted.offsets,
+        wanted.items,
+        0,
+        n,
+        above,
+        tied,
+        top,
+        sound,
     )
     finite(scores[~sound])
     top[~block.served] = -1
@@ -125,7 +163,11 @@ def _rank_block(block: Scored, k: int) -> Ranks:
 
 
 def _in_blocks(
-    scored: Callable[[Ints], Scored], users: Ints, width: int, k: int, advance: Advance | None = None
+    scored: Callable[[Ints], Scored],
+    users: Ints,
+    width: int,
+    k: int,
+    advance: Advance | None = None,
 ) -> Ranks:
     """Score a wave of blocks, then rank them on all cores.
 

@@ -26,7 +26,9 @@ class Comparison:
 def compare(a: Doubles, b: Doubles, level: float = 0.95, seed: int = 0) -> Comparison:
     """Compare two methods on the same users."""
     if len(a) != len(b) or len(a) < 2:
-        raise ValueError(f"paired comparison needs two equal columns of at least 2 users; got {len(a)} and {len(b)}")
+        raise ValueError(
+            f"paired comparison needs two equal columns of at least 2 users; got {len(a)} and {len(b)}"
+        )
     delta = np.asarray(a, float) - np.asarray(b, float)
     low, high = interval(delta, level, seed)
     return Comparison(float(delta.mean()), low, high, paired_t_test(delta))

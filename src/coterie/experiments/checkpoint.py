@@ -25,7 +25,8 @@ DEVICES = "devices-{}.npz"
 def write(folder: Path, point: Point, data: str, config: dict[str, Any]) -> None:
     """Save a point of a run under this config, on the data with this fingerprint."""
     states = {"state": point.state, "best": point.best}
-    arrays, kept = _named(states, lambda r: r.shared_arrays()), _named(states, lambda r: r.private_arrays())
+    arrays = _named(states, lambda r: r.shared_arrays())
+    kept = _named(states, lambda r: r.private_arrays())
     mine = folder / DEVICES.format(point.journey.round)
     if kept:
         write_arrays(mine, kept, owner_only=True)
@@ -53,7 +54,8 @@ def read(
             f"{folder / NAME} is no checkpoint of this algorithm ({error}). Start again: coterie run {folder}/config.yaml"
         ) from None
     for key in about["config"].keys() | config.keys():
-        before, now = about["config"].get(key), config.get(key)
+        before = about["config"].get(key)
+        now = config.get(key)
         if before != now:
             raise RunError(
                 f"{folder}/config.yaml: setting {key!r} is {now!r}, but the run began with {before!r}; expected it unchanged. "
@@ -78,7 +80,11 @@ def _kept(folder: Path, n: int) -> dict[str, np.ndarray]:
 
 def _point(about: dict[str, Any], kind: type[Record], arrays: dict[str, np.ndarray]) -> Point:
     state = _record("state", kind, arrays)
-    return Point(state, Journey.from_json(about["journey"], arrays["selections"]), _record("best", kind, arrays))
+    return Point(
+        state,
+        Journey.from_json(about["journey"], arrays["selections"]),
+        _record("best", kind, arrays),
+    )
 
 
 def kept_names(folder: Path) -> set[str]:
@@ -94,7 +100,9 @@ def state_arrays(folder: Path) -> dict[str, np.ndarray]:
     return _part("state", arrays | (read_arrays(folder, kept) if (folder / kept).exists() else {}))
 
 
-def _named(states: dict[str, Record | None], which: Callable[[Record], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+def _named(
+    states: dict[str, Record | None], which: Callable[[Record], dict[str, np.ndarray]]
+) -> dict[str, np.ndarray]:
     return {
         f"{name}.{key}": array
         for name, record in states.items()
@@ -109,4 +117,8 @@ def _record(name: str, kind: type[Record], arrays: dict[str, np.ndarray]) -> Rec
 
 
 def _part(name: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}
+    return {
+        key.removeprefix(f"{name}."): array
+        for key, array in arrays.items()
+        if key.startswith(f"{name}.")
+    }

@@ -95,7 +95,8 @@ def comparison(outcomes: Sequence[Outcome]) -> Comparison:
     """Compare methods that were judged on the same people by the same protocol."""
     refuse_incomparable([outcome.cell for outcome in outcomes])
     _refuse_diverged(outcomes)
-    first, methods = outcomes[0], _by_method(outcomes)
+    first = outcomes[0]
+    methods = _by_method(outcomes)
     convergence = first.result["convergence"]
     return Comparison(
         dataset=first.result["dataset"],
@@ -118,7 +119,9 @@ def standing(method: str, runs: Sequence[Outcome]) -> Standing:
     return Standing(
         method=method,
         algorithm=results[0]["algorithm"],
-        metrics={name: spread([r["metrics"][name] for r in results]) for name in results[0]["metrics"]},
+        metrics={
+            name: spread([r["metrics"][name] for r in results]) for name in results[0]["metrics"]
+        },
         full={name: spread([r["full"][name] for r in results]) for name in results[0]["full"]},
         costs={name: spread([r[name] for r in results]) for name in COSTS},
         area=spread(areas) if areas else None,
@@ -128,23 +131,39 @@ def standing(method: str, runs: Sequence[Outcome]) -> Standing:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    return Spread(float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None)
+    return Spread(
+        float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
+    )
 
 
 def tests(methods: dict[str, list[Outcome]], headline: Sequence[str]) -> list[Difference]:
     """The first method against every other one, by every headline metric that users have one by one."""
     first, *others = methods
-    users = _same_people({method: [run.users() for run in runs] for method, runs in methods.items()})
+    users = _same_people(
+        {method: [run.users() for run in runs] for method, runs in methods.items()}
+    )
     columns = users[first][0].columns
-    names = [name for prefix in ("", FULL) for metric in headline if (name := prefix + metric) in columns]
+    names = [
+        name for prefix in ("", FULL) for metric in headline if (name := prefix + metric) in columns
+    ]
     if len(users[first][0]) < 2:  # nothing can be said of one person
         return []
     pairs = [(name, other) for other in others for name in names]
-    found = [compare(_over_seeds(users[first], name), _over_seeds(users[other], name)) for name, other in pairs]
+    found = [
+        compare(_over_seeds(users[first], name), _over_seeds(users[other], name))
+        for name, other in pairs
+    ]
     corrected = holm([c.p_value for c in found])
     return [
         Difference(
-            name, other, c.difference, c.low, c.high, c.p_value, p, _seeds_ahead(users[first], users[other], name)
+            name,
+            other,
+            c.difference,
+            c.low,
+            c.high,
+            c.p_value,
+            p,
+            _seeds_ahead(users[first], users[other], name),
         )
         for (name, other), c, p in zip(pairs, found, corrected, strict=True)
     ]
@@ -154,7 +173,9 @@ def _same_people(tables: dict[str, list[pd.DataFrame]]) -> dict[str, list[pd.Dat
     """Those who were tested in every cell, in one order."""
     everybody = [table.index for of_method in tables.values() for table in of_method]
     common = reduce(lambda one, other: one.intersection(other), everybody)
-    return {method: [table.loc[common] for table in of_method] for method, of_method in tables.items()}
+    return {
+        method: [table.loc[common] for table in of_method] for method, of_method in tables.items()
+    }
 
 
 def _over_seeds(tables: Sequence[pd.DataFrame], name: str) -> Doubles:
@@ -176,7 +197,8 @@ def _by_method(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
 
 def refuse_incomparable(cells: Sequence[Cell]) -> None:
     """Methods may differ in how they train, not in what they learn from or how they are judged."""
-    first, expected = cells[0], _judged_by(cells[0])
+    first = cells[0]
+    expected = _judged_by(cells[0])
     for cell in cells:
         for key, value in _judged_by(cell).items():
             if value != expected[key]:

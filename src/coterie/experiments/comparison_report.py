@@ -72,7 +72,9 @@ def _accuracy(found: Comparison) -> Section:
     rows = []
     for s in found.standings:
         kinds = (s.metrics, s.full) if found.sampled else (s.metrics,)
-        cells = [_spread(of[name], _metric(name)) if name in of else "" for of in kinds for name in names]
+        cells = [
+            _spread(of[name], _metric(name)) if name in of else "" for of in kinds for name in names
+        ]
         rows.append([s.method, *cells])
     return Section(f"By {found.protocol}", header, rows)
 
@@ -85,13 +87,25 @@ def _cost(found: Comparison) -> Section:
 
 
 def _costs(found: Comparison, s: Standing) -> list[str]:
-    cells = [s.method, _spread(s.costs["rounds"], _count), _spread(s.costs["seconds"], lambda v: f"{v:.2f}")]
-    cells += [_spread(s.costs[name], lambda v: f"{v / 1e6:,.1f}") for name in ("bytes_up", "bytes_down")]
+    cells = [
+        s.method,
+        _spread(s.costs["rounds"], _count),
+        _spread(s.costs["seconds"], lambda v: f"{v:.2f}"),
+    ]
+    cells += [
+        _spread(s.costs[name], lambda v: f"{v / 1e6:,.1f}") for name in ("bytes_up", "bytes_down")
+    ]
     cells.append("" if s.area is None else _spread(s.area, _metric(found.followed)))
     if found.target is None:
         return cells
-    federated = s.costs["bytes_down"].mean > 0  # where nothing travels there are no updates to count
-    return [*cells, _reached(s.rounds_to_target), _reached(s.updates_to_target) if federated else ""]
+    federated = (
+        s.costs["bytes_down"].mean > 0
+    )  # where nothing travels there are no updates to count
+    return [
+        *cells,
+        _reached(s.rounds_to_target),
+        _reached(s.updates_to_target) if federated else "",
+    ]
 
 
 def _reached(steps: Sequence[int | None]) -> str:
@@ -110,10 +124,19 @@ def _differences(found: Comparison) -> Section:
 
 
 def _difference(test: Difference, seeds: int) -> list[str]:
-    metric = f"{test.metric.removeprefix(FULL)} full" if test.metric.startswith(FULL) else test.metric
+    metric = (
+        f"{test.metric.removeprefix(FULL)} full" if test.metric.startswith(FULL) else test.metric
+    )
     interval = f"{test.low:.4f} to {test.high:.4f}"
     p = "<0.0001" if test.p_holm < 0.0001 else f"{test.p_holm:.4f}"
-    return [test.other, metric, f"{test.difference:+.4f}", interval, p, f"{test.seeds_ahead}/{seeds}"]
+    return [
+        test.other,
+        metric,
+        f"{test.difference:+.4f}",
+        interval,
+        p,
+        f"{test.seeds_ahead}/{seeds}",
+    ]
 
 
 def _spread(value: Spread, text: Callable[[float], str]) -> str:

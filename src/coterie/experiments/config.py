@@ -138,10 +138,18 @@ class Experiment:
 
     def flat(self) -> dict[str, Any]:
         """Every key with its value; `Experiment.of` turns it back into the same experiment."""
-        groups: list[Settings] = [self.choice, self.course, self.filters, self.protocol, self.settings]
+        groups: list[Settings] = [
+            self.choice,
+            self.course,
+            self.filters,
+            self.protocol,
+            self.settings,
+        ]
         if self.choice.dataset == "synthetic":
             groups.append(self.synthetic)
-        return {key: value for group in groups for key, value in group.model_dump(mode="json").items()}
+        return {
+            key: value for group in groups for key, value in group.model_dump(mode="json").items()
+        }
 
 
 def _refuse_federated_settings(values: Mapping[str, Any], chosen: Algorithm) -> None:
@@ -196,7 +204,9 @@ def parse_assignments(pairs: list[str]) -> dict[str, Any]:
     for pair in pairs:
         key, found, text = pair.partition("=")
         if not found or not key.strip():
-            raise ConfigError(f"--set {pair!r} is not key=value. Write for example --set embedding_size=16")
+            raise ConfigError(
+                f"--set {pair!r} is not key=value. Write for example --set embedding_size=16"
+            )
         try:
             values[key.strip()] = yaml.safe_load(text) if text else None
         except yaml.YAMLError:
@@ -225,9 +235,13 @@ def read_file(path: str) -> dict[str, Any]:
     except FileNotFoundError:
         raise ConfigError(f"{path}: does not exist. Check the path.") from None
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}). Name an experiment file.") from None
+        raise ConfigError(
+            f"{path}: cannot be read ({error.strerror}). Name an experiment file."
+        ) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: is not YAML ({' '.join(str(error).split())[:200]}). Fix it.") from None
+        raise ConfigError(
+            f"{path}: is not YAML ({' '.join(str(error).split())[:200]}). Fix it."
+        ) from None
     if not isinstance(values, dict):
         raise ConfigError(
             f"{path}: holds {type(values).__name__}; expected keys and values such as 'algorithm: gmf'. Fix it."

@@ -58,7 +58,12 @@ def run(
             _write_beginning(out, ready)
         try:
             return _carry_out(ready, out, None, watch)
-        except (ConfigError, UnknownName, MissingExtra, LeakError):  # nothing was trained: nothing is left behind
+        except (
+            ConfigError,
+            UnknownName,
+            MissingExtra,
+            LeakError,
+        ):  # nothing was trained: nothing is left behind
             if out is not None and not (out / checkpoint.NAME).exists():
                 shutil.rmtree(out, ignore_errors=True)
             raise
@@ -76,7 +81,8 @@ def resume(folder: Path, watch: Watch = SILENT) -> Run:
     experiment = Experiment.of(disk.read_config(folder))
     ready = prepare(experiment, None, watch)
     with disk.held(folder):
-        kind, data = algorithm(experiment.choice.algorithm).state, ready.fingerprint
+        kind = algorithm(experiment.choice.algorithm).state
+        data = ready.fingerprint
         since = checkpoint.read(folder, kind, data, _from_anywhere(experiment.flat()))
         watch.say(f"going on after round {since.journey.round if since else 0}")
         _write_beginning(folder, ready)
@@ -85,7 +91,8 @@ def resume(folder: Path, watch: Watch = SILENT) -> Run:
 
 def _carry_out(ready: Prepared, out: Path | None, since: Point | None, watch: Watch) -> Run:
     """Train, evaluate, report."""
-    experiment, data = ready.experiment, ready.fingerprint
+    experiment = ready.experiment
+    data = ready.fingerprint
 
     def keep(point: Point, model: Recommender) -> None:
         assert out is not None
@@ -95,13 +102,21 @@ def _carry_out(ready: Prepared, out: Path | None, since: Point | None, watch: Wa
 
     try:
         earlier = experiment.course.start_from
-        put = reuse(Path(earlier), ready.catalogue, ready.parts.test) if earlier and since is None else None
-        fitted = train(experiment, ready.training, ready.ruler, watch, keep if out else None, since, put)
+        put = (
+            reuse(Path(earlier), ready.catalogue, ready.parts.test)
+            if earlier and since is None
+            else None
+        )
+        fitted = train(
+            experiment, ready.training, ready.ruler, watch, keep if out else None, since, put
+        )
         judged = evaluate(fitted.model, ready.parts, experiment.protocol, ready.candidates, watch)
     except KeyboardInterrupt:
         if out is None:
             raise
-        raise Interrupted(f"{out} holds what was done so far. Go on with: coterie resume {out}") from None
+        raise Interrupted(
+            f"{out} holds what was done so far. Go on with: coterie resume {out}"
+        ) from None
     chosen = choices(ready, fitted)
     result = (
         summary(ready, fitted)
@@ -110,7 +125,11 @@ def _carry_out(ready: Prepared, out: Path | None, since: Point | None, watch: Wa
         | {"run": None if out is None else str(out)}
     )
     finished = Run(
-        {key: result[key] for key in FIRST} | result, fitted.model, ready.catalogue, judged, list(fitted.journey.curve)
+        {key: result[key] for key in FIRST} | result,
+        fitted.model,
+        ready.catalogue,
+        judged,
+        list(fitted.journey.curve),
     )
     if out is not None:
         asked = {"selections": fitted.journey.selections} if "selections" in result else {}
@@ -139,6 +158,8 @@ def _from_anywhere(flat: dict[str, Any]) -> dict[str, Any]:
     """Paths made whole, so that the config works from another folder."""
     paths = ("dataset", *NAMING_FILES)
     return {
-        key: str(Path(value).resolve()) if key in paths and value and Path(value).exists() else value
+        key: str(Path(value).resolve())
+        if key in paths and value and Path(value).exists()
+        else value
         for key, value in flat.items()
     }

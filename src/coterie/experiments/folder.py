@@ -37,7 +37,18 @@ from coterie.types import Ids, Rows
 
 DEVICES = "devices.npz"
 """What the devices of people keep: never a part of what a server has."""
-RESULT_KEYS = ("algorithm", "dataset", "protocol", "seed", "rounds", "seconds", "metrics", "full", "headline", "data")
+RESULT_KEYS = (
+    "algorithm",
+    "dataset",
+    "protocol",
+    "seed",
+    "rounds",
+    "seconds",
+    "metrics",
+    "full",
+    "headline",
+    "data",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +81,9 @@ def new_folder(out: Path | None, name: str) -> Path:
         except FileExistsError:
             continue
         except OSError as error:
-            raise RunError(f"{folder} cannot be made ({error.strerror}). Pass --out FOLDER.") from None
+            raise RunError(
+                f"{folder} cannot be made ({error.strerror}). Pass --out FOLDER."
+            ) from None
         return folder
     raise RunError(f"runs/ holds a million runs of {name}. Pass --out FOLDER.")
 
@@ -87,7 +100,9 @@ def held(folder: Path | None) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise RunError(f"{folder} is being written by another process. Wait for it, or stop it first.") from None
+            raise RunError(
+                f"{folder} is being written by another process. Wait for it, or stop it first."
+            ) from None
         for left in folder.glob(".*.[0-9]*"):  # half a file of a process that was killed
             left.unlink(missing_ok=True)
         yield
@@ -104,7 +119,10 @@ def write_result(folder: Path, result: dict[str, Any]) -> None:
 
 
 def write_metrics(folder: Path, curve: Sequence[dict[str, Any]]) -> None:
-    _write(folder / "metrics.jsonl", "".join(json.dumps(line, allow_nan=False) + "\n" for line in curve).encode())
+    _write(
+        folder / "metrics.jsonl",
+        "".join(json.dumps(line, allow_nan=False) + "\n" for line in curve).encode(),
+    )
 
 
 def write_model(folder: Path, model: Recommender) -> None:
@@ -125,7 +143,8 @@ def write_catalogue(folder: Path, catalogue: Catalogue) -> None:
     if catalogue.item_texts is not None:
         arrays["item_texts"] = _packed(catalogue.item_texts)
     write_arrays(
-        folder / "catalogue.npz", arrays | {"seen_offsets": catalogue.seen.offsets, "seen_items": catalogue.seen.items}
+        folder / "catalogue.npz",
+        arrays | {"seen_offsets": catalogue.seen.offsets, "seen_items": catalogue.seen.items},
     )
 
 
@@ -137,24 +156,35 @@ def write_candidates(folder: Path, candidates: Candidates) -> None:
 
 
 def write_users(
-    folder: Path, user_ids: Ids, evaluation: Evaluation, beside: Mapping[str, np.ndarray] | None = None
+    folder: Path,
+    user_ids: Ids,
+    evaluation: Evaluation,
+    beside: Mapping[str, np.ndarray] | None = None,
 ) -> None:
     """Metrics of every tested user, and beside them what else is known of all users, such as how often each was asked."""
     import pandas as pd
 
     known = {name: values[evaluation.users] for name, values in (beside or {}).items()}
     frame = pd.DataFrame({"user_id": user_ids[evaluation.users]} | known | evaluation.table)
-    _write(folder / "users.csv", frame.to_csv(index=False, float_format="%.6g").encode(), owner_only=True)
+    _write(
+        folder / "users.csv",
+        frame.to_csv(index=False, float_format="%.6g").encode(),
+        owner_only=True,
+    )
 
 
 def write_text(folder: Path, name: str, text: str) -> None:
-    _write(folder / name, text.encode(errors="backslashreplace"))  # a file name may be no valid text
+    _write(
+        folder / name, text.encode(errors="backslashreplace")
+    )  # a file name may be no valid text
 
 
 def read_config(folder: Path) -> dict[str, Any]:
     import yaml
 
-    values: dict[str, Any] = _read(folder, "config.yaml", lambda path: dict(yaml.safe_load(path.read_text())))
+    values: dict[str, Any] = _read(
+        folder, "config.yaml", lambda path: dict(yaml.safe_load(path.read_text()))
+    )
     return values
 
 
@@ -178,16 +208,24 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
 
 def _whole_lines(path: Path) -> list[dict[str, Any]]:
     """A run that was killed may leave half a line at the end."""
-    return [dict(json.loads(line)) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    return [
+        dict(json.loads(line))
+        for line in path.read_text().splitlines(keepends=True)
+        if line.endswith("\n")
+    ]
 
 
 def read_catalogue(folder: Path) -> Catalogue:
-    found: Catalogue = _read(folder, "catalogue.npz", lambda path: _catalogue(read_arrays(folder, path.name)))
+    found: Catalogue = _read(
+        folder, "catalogue.npz", lambda path: _catalogue(read_arrays(folder, path.name))
+    )
     return found
 
 
 def read_model(folder: Path) -> tuple[Recommender, Catalogue]:
-    kind = _read(folder, "model.json", lambda path: kinds.kind(json.loads(path.read_text())["kind"]))
+    kind = _read(
+        folder, "model.json", lambda path: kinds.kind(json.loads(path.read_text())["kind"])
+    )
     kept = read_arrays(folder, DEVICES) if kind.private else {}
     model: Recommender = _read(
         folder, "model.npz", lambda path: kind.from_arrays(read_arrays(folder, path.name) | kept)
@@ -198,7 +236,9 @@ def read_model(folder: Path) -> tuple[Recommender, Catalogue]:
 def read_candidates(folder: Path) -> Candidates:
     held = read_arrays(folder, "candidates.npz")
     found: Candidates = _read(
-        folder, "candidates.npz", lambda _: Candidates(held["users"], held["items"], held["relevant"])
+        folder,
+        "candidates.npz",
+        lambda _: Candidates(held["users"], held["items"], held["relevant"]),
     )
     return found
 
@@ -221,19 +261,34 @@ def read_arrays(folder: Path, name: str) -> dict[str, np.ndarray]:
 def _read(folder: Path, name: str, load: Callable[[Path], Any]) -> Any:
     if not folder.is_dir():
         why = "it is a file" if folder.exists() else "it does not exist"
-        raise RunError(f"{folder} is not a run folder: {why}. Name the folder that `coterie run` printed.")
+        raise RunError(
+            f"{folder} is not a run folder: {why}. Name the folder that `coterie run` printed."
+        )
     try:
         return load(folder / name)
     except FileNotFoundError:
         names = {path.name for path in folder.iterdir()}
         begun = "config.yaml" in names and not names & {"result.json", "terms.json"}
         remedy = (
-            f"Wait for it if it is training, else go on with it: coterie resume {folder}" if begun else _again(folder)
+            f"Wait for it if it is training, else go on with it: coterie resume {folder}"
+            if begun
+            else _again(folder)
         )
-        raise RunError(f"{folder} holds no {name}; expected the folder of a finished run. {remedy}") from None
+        raise RunError(
+            f"{folder} holds no {name}; expected the folder of a finished run. {remedy}"
+        ) from None
     except RunError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, EOFError, OSError, BadZipFile, CoterieError) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        EOFError,
+        OSError,
+        BadZipFile,
+        CoterieError,
+    ) as error:
         raise RunError(f"{folder / name} cannot be read ({error}). {_again(folder)}") from None
 
 
@@ -249,7 +304,9 @@ def _made(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(f"{folder} cannot be made ({error.strerror}). Choose another --out.") from None
+        raise RunError(
+            f"{folder} cannot be made ({error.strerror}). Choose another --out."
+        ) from None
     return folder
 
 
@@ -261,7 +318,9 @@ def _packed(values: Ids) -> np.ndarray:
 
 
 def _unpacked(values: np.ndarray) -> Ids:
-    return np.array(json.loads(values.tobytes()), dtype=object) if values.dtype == np.uint8 else values
+    return (
+        np.array(json.loads(values.tobytes()), dtype=object) if values.dtype == np.uint8 else values
+    )
 
 
 def write_arrays(path: Path, arrays: dict[str, np.ndarray], owner_only: bool = False) -> None:
@@ -281,7 +340,9 @@ def _write(path: Path, content: bytes, owner_only: bool = False) -> None:
             os.fsync(out.fileno())
         scratch.replace(path)
     except OSError as error:
-        raise RunError(f"{path} cannot be written ({error.strerror}). Choose another place.") from None
+        raise RunError(
+            f"{path} cannot be written ({error.strerror}). Choose another place."
+        ) from None
     finally:
         with contextlib.suppress(OSError):
             scratch.unlink(missing_ok=True)

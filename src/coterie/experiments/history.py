@@ -32,7 +32,9 @@ class Journey:
     @classmethod
     def begin(cls, n_users: int, tally: Tally) -> Journey:
         nobody = np.zeros(n_users, np.int64)
-        return cls(nobody, refused=tally.refused, bytes_up=tally.bytes_up, bytes_down=tally.bytes_down)
+        return cls(
+            nobody, refused=tally.refused, bytes_up=tally.bytes_up, bytes_down=tally.bytes_down
+        )
 
     def after(self, tally: Tally, seconds: float) -> Journey:
         """One step further."""
@@ -53,9 +55,17 @@ class Journey:
 
     def measured(self, part: str, metrics: dict[str, float], headline: str) -> Journey:
         """With one more measurement on the curve."""
-        line: dict[str, Any] = {"round": self.round, "seconds": round(self.seconds, 6), "part": part}
+        line: dict[str, Any] = {
+            "round": self.round,
+            "seconds": round(self.seconds, 6),
+            "part": part,
+        }
         if self.bytes_down:
-            line |= {"updates": self.updates, "bytes_up": self.bytes_up, "bytes_down": self.bytes_down}
+            line |= {
+                "updates": self.updates,
+                "bytes_up": self.bytes_up,
+                "bytes_down": self.bytes_down,
+            }
         curve = (*self.curve, line | metrics)
         better = self.best < 0 or metrics[headline] > self.curve[self.best][headline]
         return replace(self, curve=curve, best=len(curve) - 1 if better else self.best)
@@ -63,7 +73,11 @@ class Journey:
     def costs(self, members: Bools) -> dict[str, Any]:
         """What a result says about a federated run's costs; only members can be asked."""
         asked = self.selections[members]
-        spread = {"users": int((asked > 0).sum()), "least": int(asked.min()), "most": int(asked.max())}
+        spread = {
+            "users": int((asked > 0).sum()),
+            "least": int(asked.min()),
+            "most": int(asked.max()),
+        }
         return {
             "asked": int(asked.sum()),
             "updates": self.updates,

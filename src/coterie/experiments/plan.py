@@ -41,7 +41,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Part = Literal["test", "validation"]
-THE_PLANS_OWN = {"algorithm": "the methods", "dataset": "--dataset", "protocol": "--protocol", "seed": "--seeds"}
+THE_PLANS_OWN = {
+    "algorithm": "the methods",
+    "dataset": "--dataset",
+    "protocol": "--protocol",
+    "seed": "--seeds",
+}
 SHOWING = ("cli", "attacks", "report", "reproduce")
 """Parts of the package that show figures and cannot change them: an edit there leaves finished cells as they are."""
 PAUSE = 0.2
@@ -98,7 +103,9 @@ class Outcome:
         """Metrics of every tested user, by external id."""
         import pandas as pd
 
-        frame = pd.read_csv(self.folder / "users.csv", dtype={"user_id": str}, keep_default_na=False)
+        frame = pd.read_csv(
+            self.folder / "users.csv", dtype={"user_id": str}, keep_default_na=False
+        )
         return frame.set_index("user_id")
 
 
@@ -135,7 +142,13 @@ def _experiment(plan: Plan, method: Method, dataset: str, seed: int) -> Experime
 
 def _known(method: Method, dataset: str) -> dict[str, Any]:
     """The settings that a method has on a dataset."""
-    groups: list[type[Settings]] = [Choice, Course, Filters, Protocol, algorithm(method.algorithm).settings]
+    groups: list[type[Settings]] = [
+        Choice,
+        Course,
+        Filters,
+        Protocol,
+        algorithm(method.algorithm).settings,
+    ]
     groups += [Synthetic] if dataset == "synthetic" else []
     return {key: group for group in groups for key in group.model_fields}
 
@@ -158,7 +171,9 @@ def _refuse_impossible(plan: Plan, methods: Sequence[Method]) -> None:
             raise ConfigError(
                 f"setting {key!r} is {settings[key]!r}, but the plan as a whole says that. Use {THE_PLANS_OWN[key]}."
             )
-    known = {key for dataset in plan.datasets for method in methods for key in _known(method, dataset)}
+    known = {
+        key for dataset in plan.datasets for method in methods for key in _known(method, dataset)
+    }
     for key, value in plan.settings.items():
         if key not in known:
             raise ConfigError(
@@ -174,11 +189,15 @@ def carry_out(plan: Plan, folder: Path | None = None, watch: Watch = SILENT) -> 
     return carry_out_all([plan], folder, watch)[0]
 
 
-def carry_out_all(plans: Sequence[Plan], folder: Path | None = None, watch: Watch = SILENT) -> list[list[Outcome]]:
+def carry_out_all(
+    plans: Sequence[Plan], folder: Path | None = None, watch: Watch = SILENT
+) -> list[list[Outcome]]:
     """The same of several plans as one: a cell that several of them have is run once."""
     folder = folder or cache_folder() / "cells"
     data = _Loaded(watch)
-    wanted = [[(cell, folder / name(cell, data.of(cell)[1])) for cell in cells(plan)] for plan in plans]
+    wanted = [
+        [(cell, folder / name(cell, data.of(cell)[1])) for cell in cells(plan)] for plan in plans
+    ]
     places = {place: cell for of_plan in wanted for cell, place in of_plan}
     missing = {place: cell for place, cell in places.items() if not _is_finished(place)}
     if len(missing) < len(places):
@@ -190,7 +209,8 @@ def carry_out_all(plans: Sequence[Plan], folder: Path | None = None, watch: Watc
 
 def _work_off(missing: dict[Path, Cell], data: _Loaded, watch: Watch) -> None:
     """Run every cell that nobody else is at; those of others are looked at again until they are there."""
-    waiting, total = dict(missing), len(missing)
+    waiting = dict(missing)
+    total = len(missing)
     with watch.task(f"{total} {'run' if total == 1 else 'runs'}", total) as advance:
         try:
             while waiting:
@@ -236,7 +256,9 @@ def _on_validation(cell: Cell, data: Interactions, place: Path, watch: Watch) ->
     ruler = Ruler.of(cell.experiment, parts, candidates)
     training = preparation.to_learn_from(cell.experiment, parts.for_tuning(), watch)
     fitted = train(cell.experiment, training, ruler, watch)
-    journey, counts = fitted.journey, fitted.best_round  # with patience the best, without it the last
+    # with patience the best, without it the last
+    journey = fitted.journey
+    counts = fitted.best_round
     value = next(line[ruler.headline] for line in journey.curve if line["round"] == counts)
     about = {"part": ruler.part, "rounds": journey.round, "seconds": round(journey.seconds, 6)}
     found = {"metric": ruler.headline, "value": value, "best_round": counts}
@@ -245,7 +267,11 @@ def _on_validation(cell: Cell, data: Interactions, place: Path, watch: Watch) ->
 
 def _about(cell: Cell, data: str) -> dict[str, Any]:
     choice = cell.experiment.choice
-    names = {"algorithm": choice.algorithm, "dataset": choice.dataset, "protocol": cell.experiment.judged_by}
+    names = {
+        "algorithm": choice.algorithm,
+        "dataset": choice.dataset,
+        "protocol": cell.experiment.judged_by,
+    }
     return names | {"seed": choice.seed, "data": data, "version": __version__}
 
 
@@ -266,7 +292,9 @@ def _read(cell: Cell, place: Path) -> Outcome:
     try:
         result = json.loads((place / "result.json").read_text())
     except (OSError, ValueError) as error:
-        raise RunError(f"{place} was finished and cannot be read any more ({error}). Start again.") from None
+        raise RunError(
+            f"{place} was finished and cannot be read any more ({error}). Start again."
+        ) from None
     return Outcome(cell, place, result, disk.read_metrics(place))
 
 
@@ -281,7 +309,9 @@ def _alone(place: Path) -> Iterator[bool]:
         except RunError:
             mine = False
         except OSError as error:
-            raise RunError(f"{place} cannot be written ({error.strerror}). Pass another --cells FOLDER.") from None
+            raise RunError(
+                f"{place} cannot be written ({error.strerror}). Pass another --cells FOLDER."
+            ) from None
         yield mine
 
 
@@ -293,8 +323,11 @@ class _Loaded:
         self.found: dict[str, tuple[Interactions, str]] = {}
 
     def of(self, cell: Cell) -> tuple[Interactions, str]:
-        wanted, choice = cell.experiment, cell.experiment.choice
-        key = repr((choice.dataset, choice.columns, choice.skip_bad_rows, wanted.filters, wanted.synthetic))
+        wanted = cell.experiment
+        choice = cell.experiment.choice
+        key = repr(
+            (choice.dataset, choice.columns, choice.skip_bad_rows, wanted.filters, wanted.synthetic)
+        )
         if key not in self.found:
             data = preparation.load_data(wanted, self.watch)
             self.found[key] = data, data.fingerprint()
@@ -305,7 +338,9 @@ class _Share(Watch):
     """The progress of one run as a share of one step of the plan's."""
 
     def __init__(self, name: str, advance: Advance, watch: Watch) -> None:
-        self.name, self.advance, self.watch = name, advance, watch
+        self.name = name
+        self.advance = advance
+        self.watch = watch
         self.done = 0.0
 
     def say(self, text: str) -> None:
@@ -339,7 +374,13 @@ def name(cell: Cell, data: str) -> str:
 def _ingredients(cell: Cell, data: str) -> str:
     flat = cell.experiment.flat()
     files = {key: _digest(_read_from(Path(flat[key]))) for key in NAMING_FILES if flat.get(key)}
-    about = {"part": cell.part, "config": flat, "data": data, "files": files, "code": code_version()}
+    about = {
+        "part": cell.part,
+        "config": flat,
+        "data": data,
+        "files": files,
+        "code": code_version(),
+    }
     return json.dumps(about, indent=2, sort_keys=True)
 
 
@@ -351,13 +392,19 @@ def _read_from(path: Path) -> list[Path]:
 @cache
 def code_version() -> dict[str, str]:
     """What the same settings and data may give another figure under."""
-    versions = {p: metadata.version(p) for p in ("numpy", "scipy", "numba", "torch") if util.find_spec(p)}
+    versions = {
+        p: metadata.version(p) for p in ("numpy", "scipy", "numba", "torch") if util.find_spec(p)
+    }
     return {"coterie": __version__, "source": source_hash(Path(__file__).parents[1])} | versions
 
 
 def source_hash(package: Path) -> str:
     """Of every source file that can change a figure."""
-    sources = [path for path in sorted(package.rglob("*.py")) if path.relative_to(package).parts[0] not in SHOWING]
+    sources = [
+        path
+        for path in sorted(package.rglob("*.py"))
+        if path.relative_to(package).parts[0] not in SHOWING
+    ]
     return _digest(sources, lambda path: path.relative_to(package).as_posix())
 
 
@@ -367,7 +414,9 @@ def _digest(paths: Sequence[Path], named: Callable[[Path], str] = lambda path: "
         try:
             content = path.read_bytes()
         except OSError as error:
-            raise ConfigError(f"{path} cannot be read ({error.strerror}). Check the path.") from None
+            raise ConfigError(
+                f"{path} cannot be read ({error.strerror}). Check the path."
+            ) from None
         digest.update(f"{named(path)}\0{len(content)}\0".encode())
         digest.update(content)
     return digest.hexdigest()

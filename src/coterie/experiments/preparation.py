@@ -54,7 +54,9 @@ def prepare(experiment: Experiment, data: Interactions | None, watch: Watch) -> 
     data = load_data(experiment, watch) if data is None else data
     parts, candidates = hold_out(experiment, data, watch)
     training = to_learn_from(experiment, parts, watch)
-    return Prepared(experiment, data, parts, candidates, training, Ruler.of(experiment, parts, candidates))
+    return Prepared(
+        experiment, data, parts, candidates, training, Ruler.of(experiment, parts, candidates)
+    )
 
 
 def to_learn_from(experiment: Experiment, parts: Split, watch: Watch) -> Training:
@@ -77,17 +79,26 @@ def load_data(experiment: Experiment, watch: Watch = SILENT) -> Interactions:
     return data
 
 
-def hold_out(experiment: Experiment, data: Interactions, watch: Watch = SILENT) -> tuple[Split, Candidates | None]:
+def hold_out(
+    experiment: Experiment, data: Interactions, watch: Watch = SILENT
+) -> tuple[Split, Candidates | None]:
     """The split and what test items are ranked against, both a function of the seed."""
-    protocol, seed = experiment.protocol, experiment.choice.seed
-    published = sampling.read_published(Path(protocol.candidates_file), data) if protocol.candidates_file else None
+    protocol = experiment.protocol
+    seed = experiment.choice.seed
+    published = (
+        sampling.read_published(Path(protocol.candidates_file), data)
+        if protocol.candidates_file
+        else None
+    )
     if published is not None:
         parts = splits.given(data, published.users, published.items[:, 0])
     elif protocol.split == "own":
         held = _own_files(experiment, watch)
         parts = splits.without_newcomers(splits.own(data, *held))
         if strangers := len(held[0]) - len(parts.test):
-            watch.say(f"{strangers:,} test interactions are by people without training data and are left out")
+            watch.say(
+                f"{strangers:,} test interactions are by people without training data and are left out"
+            )
     else:
         parts = splits.split(data, protocol.split, protocol.fraction, seed, protocol.validation)
     if protocol.validation and parts.validation is None:
@@ -99,7 +110,8 @@ def hold_out(experiment: Experiment, data: Interactions, watch: Watch = SILENT) 
 
 def _own_files(experiment: Experiment, watch: Watch) -> tuple[Interactions, Interactions | None]:
     """The test part and, if named, the validation part of a split that somebody else made; rated as training is."""
-    protocol, choice = experiment.protocol, experiment.choice
+    protocol = experiment.protocol
+    choice = experiment.choice
     options = Reading(choice.columns, choice.skip_bad_rows, experiment.filters.duplicates)
 
     def part(path: str) -> Interactions:
@@ -109,4 +121,6 @@ def _own_files(experiment: Experiment, watch: Watch) -> tuple[Interactions, Inte
         return held
 
     assert protocol.test_file is not None  # the protocol sees to it
-    return part(protocol.test_file), part(protocol.validation_file) if protocol.validation_file else None
+    return part(protocol.test_file), part(
+        protocol.validation_file
+    ) if protocol.validation_file else None

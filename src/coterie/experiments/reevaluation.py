@@ -30,11 +30,18 @@ def rejudge(folder: Path, changes: dict[str, Any], watch: Watch) -> Run:
         )
     trained_on, _ = hold_out(before, data)
     parts, candidates = hold_out(after, data)
-    leaks.check_untouched(parts.test, trained_on, f"split={before.protocol.split} and seed={before.choice.seed}")
-    if candidates is not None and (after.protocol, after.choice.seed) == (before.protocol, before.choice.seed):
+    leaks.check_untouched(
+        parts.test, trained_on, f"split={before.protocol.split} and seed={before.choice.seed}"
+    )
+    if candidates is not None and (after.protocol, after.choice.seed) == (
+        before.protocol,
+        before.choice.seed,
+    ):
         candidates = read_candidates(folder)
     judged = evaluate(finished.model, parts, after.protocol, candidates, watch)
-    result = finished.result | verdict(after, parts, judged) | {"judged_with_seed": after.choice.seed}
+    result = (
+        finished.result | verdict(after, parts, judged) | {"judged_with_seed": after.choice.seed}
+    )
     return replace(finished, result=result, evaluation=judged)
 
 

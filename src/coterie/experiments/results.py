@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 def summary(ready: Prepared, fitted: Fitted) -> dict[str, Any]:
     """What a result says about how the model was made."""
-    choice, training, journey = ready.experiment.choice, ready.training, fitted.journey
+    choice = ready.experiment.choice
+    training = ready.training
+    journey = fitted.journey
     about = {
         "algorithm": choice.algorithm,
         "dataset": choice.dataset,
@@ -92,13 +94,22 @@ def choices(ready: Prepared, fitted: Fitted) -> dict[str, Floats]:
 def _federation(ready: Prepared) -> tuple[Federation | None, World, Histories]:
     world = rounds.world_of(ready.training, ready.experiment.settings, ready.experiment.choice.seed)
     found = algorithm(ready.experiment.choice.algorithm).train
-    return found if isinstance(found, Federation) else None, world, LocalEngine.over(world, ready.training, 1).nodes[0]
+    return (
+        found if isinstance(found, Federation) else None,
+        world,
+        LocalEngine.over(world, ready.training, 1).nodes[0],
+    )
 
 
 def convergence(ready: Prepared, journey: Journey) -> dict[str, Any]:
     """How fast: the area under the curve, and when a target was reached."""
-    headline, target = ready.ruler.headline, ready.experiment.course.target
-    found: dict[str, Any] = {"metric": headline, "part": ready.ruler.part, "area": area(journey.curve, headline)}
+    headline = ready.ruler.headline
+    target = ready.experiment.course.target
+    found: dict[str, Any] = {
+        "metric": headline,
+        "part": ready.ruler.part,
+        "area": area(journey.curve, headline),
+    }
     if target is None:
         return found
     reached = first_at(journey.curve, headline, target) or {}
@@ -130,7 +141,11 @@ def _bias(experiment: Experiment, judged: Evaluation) -> dict[str, Any] | None:
     return {"k": experiment.protocol.cutoffs[0], "categories": by_category}
 
 
-def breakdowns(chosen: Mapping[str, Floats], judged: Evaluation, protocol: Protocol) -> dict[str, Any]:
+def breakdowns(
+    chosen: Mapping[str, Floats], judged: Evaluation, protocol: Protocol
+) -> dict[str, Any]:
     """Accuracy by each of the things that users chose, where they chose differently."""
-    found = {f"by_{name}": by_choice(values, judged, protocol.shown) for name, values in chosen.items()}
+    found = {
+        f"by_{name}": by_choice(values, judged, protocol.shown) for name, values in chosen.items()
+    }
     return {name: rows for name, rows in found.items() if rows}

@@ -49,7 +49,9 @@ class Run:
         if (place / "result.json").exists() or not (place / "config.yaml").exists():
             return cls.load(place)
         config = disk.read_config(place)
-        so_far = {key: config[key] for key in ("algorithm", "dataset", "protocol", "seed", "feedback")}
+        so_far = {
+            key: config[key] for key in ("algorithm", "dataset", "protocol", "seed", "feedback")
+        }
         so_far["settings"] = config
         return cls(so_far | NOT_YET, *disk.read_model(place), curve=disk.read_metrics(place))
 
@@ -74,25 +76,37 @@ class Run:
     def score(self, user: object, items: list[Any]) -> list[float]:
         """Scores of items for a user, by external ids."""
         u = np.array([find(self.catalogue.user_ids, user, "user")], np.int32)
-        wanted = np.array([[find(self.catalogue.item_ids, item, "item") for item in items]], np.int32)
+        wanted = np.array(
+            [[find(self.catalogue.item_ids, item, "item") for item in items]], np.int32
+        )
         return [float(s) for s in finite(self.model.score(u, wanted))[0]]
 
-    def recommend(self, user: object, n: int = 10, exclude_seen: bool = True) -> list[Recommendation]:
+    def recommend(
+        self, user: object, n: int = 10, exclude_seen: bool = True
+    ) -> list[Recommendation]:
         """The n best items for a user, best first; none for somebody whom the model does not serve."""
         number = np.array([find(self.catalogue.user_ids, user, "user")], np.int32)
         seen = self.catalogue.seen.of(number[0]) if exclude_seen else NOTHING
-        return self._best(self.model.score(number)[0], seen, n) if self.model.serves(number)[0] else []
+        return (
+            self._best(self.model.score(number)[0], seen, n) if self.model.serves(number)[0] else []
+        )
 
-    def recommend_newcomer(self, history: list[Any], n: int = 10, exclude_seen: bool = True) -> list[Recommendation]:
+    def recommend_newcomer(
+        self, history: list[Any], n: int = 10, exclude_seen: bool = True
+    ) -> list[Recommendation]:
         """The n best items for a person who was not in training, from what they did: made on the spot, without a round."""
-        items = np.array(sorted({find(self.catalogue.item_ids, item, "item") for item in history}), np.int32)
+        items = np.array(
+            sorted({find(self.catalogue.item_ids, item, "item") for item in history}), np.int32
+        )
         settings = self.result.get("settings", {})
         if self.result.get("feedback") == "explicit":
             raise ConfigError(
                 "the run learned from ratings; a history without them says nothing to it. Train with feedback=implicit."
             )
         try:
-            scores = self.model.score_newcomer(items, settings.get("negatives", 1), settings.get("reg", 0.0))
+            scores = self.model.score_newcomer(
+                items, settings.get("negatives", 1), settings.get("reg", 0.0)
+            )
         except NotImplementedError:
             raise ConfigError(
                 f"a run of {self.result['algorithm']} cannot serve people who were not in training. Use fedfast, fedavg, gmf, neumf, ease, userknn, itemknn, multivae or popular."
@@ -102,7 +116,8 @@ class Run:
     def _best(self, scores: Floats, seen: Ints, n: int) -> list[Recommendation]:
         if n < 1:
             raise ConfigError(f"n is {n}; expected at least one item. Ask for 1 or more.")
-        texts, ids = self.catalogue.item_texts, self.catalogue.item_ids
+        texts = self.catalogue.item_texts
+        ids = self.catalogue.item_ids
         return [
             Recommendation(
                 ids[i].item() if ids.dtype.kind in "iu" else str(ids[i]),

@@ -61,12 +61,16 @@ def train(
     `keep` is called with every point worth saving, and `since` is such a point to go on from; `reuse` puts the weights
     of another run into the start.
     """
-    chosen, course = algorithm(experiment.choice.algorithm), experiment.course
+    chosen = algorithm(experiment.choice.algorithm)
+    course = experiment.course
     if course.patience and ruler.part != "validation":
         raise ConfigError(
             "patience chooses a model, which only a validation part may do; there is none. Set validation=true."
         )
-    for family in (*chosen.kernels_for(experiment.settings), "ranking"):  # each says that it compiles, once
+    for family in (
+        *chosen.kernels_for(experiment.settings),
+        "ranking",
+    ):  # each says that it compiles, once
         kernels.load(family, watch)
     work = trainer(chosen, training, experiment.settings, Context(experiment.choice.seed, watch))
     point = since or begin(work, training.n_users, reuse)
@@ -77,12 +81,15 @@ def train(
         advance(point.journey.round)
         try:
             while not over(point.journey, total, course.patience):
-                further, note = step(work, point), ""
+                further = step(work, point)
+                note = ""
                 if further.journey.round % every == 0 or further.journey.round == total:
                     further = measure(work, further, ruler, bool(course.patience))
                     note = f"{ruler.part} {ruler.headline} {further.journey.curve[-1][ruler.headline]:.4f}"
                 point = further  # only now: what an interruption saves has its measurement
-                if keep is not None and (due.now(point.journey.round) or over(point.journey, total, course.patience)):
+                if keep is not None and (
+                    due.now(point.journey.round) or over(point.journey, total, course.patience)
+                ):
                     keep(point, work.model(point.state))
                 advance(note=note)
         except KeyboardInterrupt:
@@ -99,14 +106,17 @@ def train(
 
 def judge_refusals(journey: Journey, watch: Watch) -> None:
     """A model that hardly anybody could train is no result, or needs a warning."""
-    given_up, remedy = journey.refused[GIVEN_UP], "Lower learning_rate or raise reg."
+    given_up = journey.refused[GIVEN_UP]
+    remedy = "Lower learning_rate or raise reg."
     if given_up:
         watch.say(
             f"{given_up:,} updates were lost with rings that were given up, since too many of their users vanished. Lower drop_out."
         )
     refused = journey.refused.total() - given_up
     reasons = ", ".join(
-        f"{reason} {count:,}" for reason, count in sorted(journey.refused.items()) if reason != GIVEN_UP
+        f"{reason} {count:,}"
+        for reason, count in sorted(journey.refused.items())
+        if reason != GIVEN_UP
     )
     if refused and not journey.updates:
         raise Diverged(
@@ -122,7 +132,8 @@ class Rhythm:
     """When to save: every so many rounds, or else after the first and then every few seconds."""
 
     def __init__(self, every: int) -> None:
-        self.every, self.last = every, -SECONDS_BETWEEN
+        self.every = every
+        self.last = -SECONDS_BETWEEN
 
     def now(self, n: int) -> bool:
         if self.every:
@@ -163,7 +174,9 @@ def over(journey: Journey, total: int, patience: int) -> bool:
     return journey.round >= total or bool(patience and journey.curve and waited >= patience)
 
 
-def models(chosen: Algorithm, training: Training, settings: Settings, context: Context) -> Iterator[Recommender]:
+def models(
+    chosen: Algorithm, training: Training, settings: Settings, context: Context
+) -> Iterator[Recommender]:
     """The model after every step."""
     work = trainer(chosen, training, settings, context)
     point = begin(work, training.n_users)
@@ -182,7 +195,9 @@ def fit(chosen: Algorithm, training: Training, settings: Settings, context: Cont
 def sampled(protocol: Protocol, parts: Split, seed: int, part: str = "test") -> Candidates:
     """What the test part of a split is ranked against."""
     for_each = protocol.candidates_for == "item"
-    return sampling.sample(parts.test, parts.everything(), protocol.candidates, seed, part, for_each)
+    return sampling.sample(
+        parts.test, parts.everything(), protocol.candidates, seed, part, for_each
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +217,12 @@ class Ruler:
         headline = protocol.followed
         if parts.validation is None:
             return cls("test", headline, protocol, parts.seen(), parts.test, candidates)
-        if candidates is not None:  # the test part stays out of sight: validation has candidates of its own
-            given = candidates.items.shape[1] - 1 if protocol.candidates_file else protocol.candidates
+        if (
+            candidates is not None
+        ):  # the test part stays out of sight: validation has candidates of its own
+            given = (
+                candidates.items.shape[1] - 1 if protocol.candidates_file else protocol.candidates
+            )
             fair = protocol.model_copy(update={"candidates": given})
             candidates = sampled(fair, parts.for_tuning(), experiment.choice.seed, "validation")
         return cls("validation", headline, protocol, parts.train.rows, parts.validation, candidates)

@@ -26,22 +26,37 @@ from coterie.experiments.plan import Method, Outcome, Plan, carry_out
 Space = Mapping[str, tuple[float, float] | list[Any]]
 
 FEDERATED: Space = {
-    "learning_rate": (0.005, 0.5), "reg": (1e-4, 0.1), "negatives": [2, 4, 8],
-    "start_scale": [0.03, 0.1, 0.3], "local_epochs": [1, 2, 5], "final_rate": [0.03, 0.1, 1.0],
-}  # fmt: skip
+    "learning_rate": (0.005, 0.5),
+    "reg": (1e-4, 0.1),
+    "negatives": [2, 4, 8],
+    "start_scale": [0.03, 0.1, 0.3],
+    "local_epochs": [1, 2, 5],
+    "final_rate": [0.03, 0.1, 1.0],
+}
 CENTRALISED: Space = {
-    "learning_rate": (0.005, 0.1), "reg": (1e-3, 0.1), "negatives": [2, 4, 8],
-    "start_scale": [0.01, 0.03, 0.1], "embedding_size": [16, 32, 64],
-}  # fmt: skip
+    "learning_rate": (0.005, 0.1),
+    "reg": (1e-3, 0.1),
+    "negatives": [2, 4, 8],
+    "start_scale": [0.01, 0.03, 0.1],
+    "embedding_size": [16, 32, 64],
+}
 RATES = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
 PAIRWISE: Space = {
-    "learning_rate": (0.003, 0.5), "reg_user": (1e-4, 0.1), "reg_positive": (1e-4, 0.1), "reg_negative": (1e-4, 0.1),
-    "disclosure": RATES, "start_scale": [0.01, 0.03, 0.1], "embedding_size": [10, 20, 50],
-}  # fmt: skip
+    "learning_rate": (0.003, 0.5),
+    "reg_user": (1e-4, 0.1),
+    "reg_positive": (1e-4, 0.1),
+    "reg_negative": (1e-4, 0.1),
+    "disclosure": RATES,
+    "start_scale": [0.01, 0.03, 0.1],
+    "embedding_size": [10, 20, 50],
+}
 TOWERS: Space = {
-    "learning_rate": (1e-4, 3e-2), "smoothing": [1.0, 3.0, 10.0, 30.0], "dropout": [0.0, 0.2], "person": ["auto", "titles"],
+    "learning_rate": (1e-4, 3e-2),
+    "smoothing": [1.0, 3.0, 10.0, 30.0],
+    "dropout": [0.0, 0.2],
+    "person": ["auto", "titles"],
     "negative_share": [0.5, 0.7, 0.9],
-}  # fmt: skip
+}
 SPACES: dict[str, Space] = {
     "fedavg": FEDERATED,
     "fedfast": FEDERATED,
@@ -51,8 +66,13 @@ SPACES: dict[str, Space] = {
     "gmf": CENTRALISED,
     "neumf": CENTRALISED,
     "bpr": {
-        "learning_rate": (0.01, 0.2), "reg_user": (1e-4, 0.1), "reg_positive": (1e-4, 0.1), "reg_negative": (1e-4, 0.1),
-        "reg_bias": [0.0, 0.01], "start_scale": [0.01, 0.03, 0.1], "embedding_size": [16, 32, 64],
+        "learning_rate": (0.01, 0.2),
+        "reg_user": (1e-4, 0.1),
+        "reg_positive": (1e-4, 0.1),
+        "reg_negative": (1e-4, 0.1),
+        "reg_bias": [0.0, 0.01],
+        "start_scale": [0.01, 0.03, 0.1],
+        "embedding_size": [16, 32, 64],
     },
     "als": {"alpha": (0.3, 50.0), "reg": (0.1, 100.0), "embedding_size": [16, 32, 64]},
     "ease": {"reg": (30.0, 5000.0)},
@@ -61,26 +81,46 @@ SPACES: dict[str, Space] = {
     "pfpl": PAIRWISE,
     "pfpl+": PAIRWISE,
     "fcf": {
-        "learning_rate": (0.003, 0.5), "alpha": (0.3, 50.0), "reg": (0.1, 100.0), "embedding_size": [10, 20, 50],
+        "learning_rate": (0.003, 0.5),
+        "alpha": (0.3, 50.0),
+        "reg": (0.1, 100.0),
+        "embedding_size": [10, 20, 50],
     },
     "fedmvmf": {
-        "learning_rate": (0.003, 0.5), "alpha": (0.3, 50.0), "reg": (0.1, 100.0), "side": (0.1, 100.0),
+        "learning_rate": (0.003, 0.5),
+        "alpha": (0.3, 50.0),
+        "reg": (0.1, 100.0),
+        "side": (0.1, 100.0),
         "embedding_size": [10, 20, 50],
     },
     **dict.fromkeys(("dssm", "clsm"), TOWERS),
     **dict.fromkeys(("fl-dssm", "fl-clsm", "sttfedrec-dssm", "sttfedrec-clsm"), TOWERS),
-    "userknn": {"neighbours": [10, 20, 30, 50, 70, 100, 150, 200, 300], "shrink": [0.0, 1.0, 3.0, 10.0, 30.0]},
-    "itemknn": {"neighbours": [10, 20, 30, 50, 70, 100, 150, 200, 300], "shrink": [0.0, 1.0, 3.0, 10.0, 30.0]},
-    "multivae": {
-        "learning_rate": (3e-4, 1e-2), "beta": [0.05, 0.1, 0.2, 0.5], "dropout": [0.3, 0.5, 0.7],
-        "hidden": [200, 300, 600], "latent": [50, 100, 200], "batch_size": [100, 250, 500],
+    "userknn": {
+        "neighbours": [10, 20, 30, 50, 70, 100, 150, 200, 300],
+        "shrink": [0.0, 1.0, 3.0, 10.0, 30.0],
     },
-}  # fmt: skip
+    "itemknn": {
+        "neighbours": [10, 20, 30, 50, 70, 100, 150, 200, 300],
+        "shrink": [0.0, 1.0, 3.0, 10.0, 30.0],
+    },
+    "multivae": {
+        "learning_rate": (3e-4, 1e-2),
+        "beta": [0.05, 0.1, 0.2, 0.5],
+        "dropout": [0.3, 0.5, 0.7],
+        "hidden": [200, 300, 600],
+        "latent": [50, 100, 200],
+        "batch_size": [100, 250, 500],
+    },
+}
 """What is searched: log-uniform between two numbers, or one of a list."""
 
 BUDGETS: dict[str, dict[str, int]] = {
     "epochs": {"epochs": 100, "evaluate_every": 4, "patience": 3},
-    "rounds": {"rounds": 400, "evaluate_every": 20, "patience": 5},  # federated curves begin flat and end noisy
+    "rounds": {
+        "rounds": 400,
+        "evaluate_every": 20,
+        "patience": 5,
+    },  # federated curves begin flat and end noisy
     "": {},
 }
 """How long a trial may train, by what its steps are called; the same for every method."""
@@ -103,7 +143,14 @@ class Search:
     @property
     def steps(self) -> str:
         """What its steps are called; "" if it has only one."""
-        return next((key for key in ("epochs", "rounds") if key in algorithm(self.algorithm).settings.model_fields), "")
+        return next(
+            (
+                key
+                for key in ("epochs", "rounds")
+                if key in algorithm(self.algorithm).settings.model_fields
+            ),
+            "",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +178,20 @@ class Found:
         own = algorithm(search.algorithm).settings.model_fields
         named = {"algorithm": search.algorithm, "dataset": search.dataset}
         named |= {"protocol": search.protocol} if search.protocol else {}
-        named |= {k: v for k, v in search.held.items() if k not in {*own, *Course.model_fields, "validation"}}
+        named |= {
+            k: v
+            for k, v in search.held.items()
+            if k not in {*own, *Course.model_fields, "validation"}
+        }
         return named | Experiment.of(named | self.best.settings).settings.model_dump(mode="json")
 
 
 def tune(search: Search, folder: Path | None = None, watch: Watch = SILENT) -> Found:
     """Search; trials that a search before this one finished are not trained again."""
     _refuse_impossible(search)
-    methods = [Method(f"trial {n + 1}", search.algorithm, point) for n, point in enumerate(points(search))]
+    methods = [
+        Method(f"trial {n + 1}", search.algorithm, point) for n, point in enumerate(points(search))
+    ]
     outcomes = carry_out(_plan(search, methods, (search.seed,)), folder, watch)
     ranking = _ranked(search, methods, outcomes)
     if search.finalists:
@@ -154,7 +207,9 @@ def tune(search: Search, folder: Path | None = None, watch: Watch = SILENT) -> F
 
 def points(search: Search) -> list[dict[str, Any]]:
     """What is tried, drawn from the search's seed; what is held is left out."""
-    space = {key: choice for key, choice in SPACES[search.algorithm].items() if key not in search.held}
+    space = {
+        key: choice for key, choice in SPACES[search.algorithm].items() if key not in search.held
+    }
     return [draw(space, search.seed, trial) for trial in range(search.trials)]
 
 
@@ -171,10 +226,14 @@ def draw(space: Space, seed: int, trial: int) -> dict[str, Any]:
 
 
 def _plan(search: Search, methods: Sequence[Method], seeds: tuple[int, ...]) -> Plan:
-    settings = {"validation": True, "headline": ["NDCG"]} | BUDGETS[search.steps] | dict(search.held)
+    settings = (
+        {"validation": True, "headline": ["NDCG"]} | BUDGETS[search.steps] | dict(search.held)
+    )
     if _rate_may_fall(search):
         settings["patience"] = 0
-    return Plan((search.dataset,), tuple(methods), settings, seeds, search.protocol, part="validation")
+    return Plan(
+        (search.dataset,), tuple(methods), settings, seeds, search.protocol, part="validation"
+    )
 
 
 def _rate_may_fall(search: Search) -> bool:
@@ -183,10 +242,14 @@ def _rate_may_fall(search: Search) -> bool:
     Trials and finalists of a search are judged by the same rule, whatever was drawn.
     """
     held: float = search.held.get("final_rate", 1)
-    return held != 1 or ("final_rate" in SPACES[search.algorithm] and "final_rate" not in search.held)
+    return held != 1 or (
+        "final_rate" in SPACES[search.algorithm] and "final_rate" not in search.held
+    )
 
 
-def _ranked(search: Search, methods: Sequence[Method], outcomes: Sequence[Outcome]) -> list[tuple[Method, Tried]]:
+def _ranked(
+    search: Search, methods: Sequence[Method], outcomes: Sequence[Outcome]
+) -> list[tuple[Method, Tried]]:
     """Methods that trained with every seed, by their mean on validation; the first of equals first."""
     tried = []
     for method in methods:
@@ -204,8 +267,14 @@ def _ranked(search: Search, methods: Sequence[Method], outcomes: Sequence[Outcom
 def _tried(search: Search, method: Method, outcomes: Sequence[Outcome]) -> Tried:
     own = algorithm(search.algorithm).settings.model_fields
     held = {key: value for key, value in search.held.items() if key in own}
-    steps = {search.steps: int(np.median([o.result["best_round"] for o in outcomes]))} if search.steps else {}
-    return Tried(float(np.mean([o.result["value"] for o in outcomes])), dict(method.settings) | held | steps)
+    steps = (
+        {search.steps: int(np.median([o.result["best_round"] for o in outcomes]))}
+        if search.steps
+        else {}
+    )
+    return Tried(
+        float(np.mean([o.result["value"] for o in outcomes])), dict(method.settings) | held | steps
+    )
 
 
 def _refuse_impossible(search: Search) -> None:
@@ -222,7 +291,9 @@ def _refuse_impossible(search: Search) -> None:
         ("seeds", search.seeds, 1),
     ):
         if value < least:
-            raise ConfigError(f"{name} is {value}; expected at least {least}. Change it with --{name} N.")
+            raise ConfigError(
+                f"{name} is {value}; expected at least {least}. Change it with --{name} N."
+            )
 
 
 def _warn_of_limit(search: Search, best: Tried, watch: Watch) -> None:
@@ -230,4 +301,6 @@ def _warn_of_limit(search: Search, best: Tried, watch: Watch) -> None:
     steps = search.steps
     most = (BUDGETS[steps] | dict(search.held)).get(steps)
     if steps and best.settings[steps] == most:
-        watch.say(f"the best is the last that was allowed, {steps}={most}; --set {steps}=N allows more")
+        watch.say(
+            f"the best is the last that was allowed, {steps}={most}; --set {steps}=N allows more"
+        )

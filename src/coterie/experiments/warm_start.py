@@ -18,14 +18,19 @@ from coterie.experiments import checkpoint
 from coterie.experiments.folder import Catalogue, read_catalogue
 from coterie.types import Ids, Longs
 
-BY_USER, BY_ITEM, WHOLE = ("user_rows",), ("item_rows", "item_bias"), ("dense", "output", "bias")
+BY_USER = ("user_rows",)
+BY_ITEM = ("item_rows", "item_bias")
+WHOLE = ("dense", "output", "bias")
 
 
 def reuse(folder: Path, now: Catalogue, test: Interactions) -> Callable[[Record | None], Record]:
     """A function that puts the rows of an earlier run into a start state: by id, whatever their numbers are now."""
-    before, arrays, kept = read_catalogue(folder), checkpoint.state_arrays(folder), checkpoint.kept_names(folder)
+    before = read_catalogue(folder)
+    arrays = checkpoint.state_arrays(folder)
+    kept = checkpoint.kept_names(folder)
     _refuse_leak(folder, before, test)
-    users, items = matched(before.user_ids, now.user_ids), matched(before.item_ids, now.item_ids)
+    users = matched(before.user_ids, now.user_ids)
+    items = matched(before.item_ids, now.item_ids)
 
     def put(state: Record | None) -> Record:
         fresh = {} if state is None else state.arrays()
@@ -47,7 +52,7 @@ def reuse(folder: Path, now: Catalogue, test: Interactions) -> Callable[[Record 
                 if name in fresh:
                     changed[name] = fresh[name].copy()
                     changed[name][here] = arrays[name][there]
-        return replace(state, **changed)  # type: ignore[type-var]
+        return replace(state, **changed)
 
     return put
 
@@ -63,7 +68,9 @@ def _refuse_many_tables(folder: Path, *states: dict[str, np.ndarray]) -> None:
 
 def matched(before: Ids, now: Ids) -> tuple[Longs, Longs]:
     """Places of the ids that both have, in the one and in the other."""
-    _, there, here = np.intersect1d(before.astype(str), now.astype(str), assume_unique=True, return_indices=True)
+    _, there, here = np.intersect1d(
+        before.astype(str), now.astype(str), assume_unique=True, return_indices=True
+    )
     return there, here
 
 
@@ -90,7 +97,11 @@ def _refuse_leak(folder: Path, before: Catalogue, test: Interactions) -> None:
 def _refuse_unlike(folder: Path, old: dict[str, np.ndarray], fresh: dict[str, np.ndarray]) -> None:
     for name in (*BY_USER, *BY_ITEM, *WHOLE):
         if name in fresh and (name not in old or old[name].shape[1:] != fresh[name].shape[1:]):
-            was = f"has {name} of another size" if name in old else f"has no {name}, so it is a run of another kind"
+            was = (
+                f"has {name} of another size"
+                if name in old
+                else f"has no {name}, so it is a run of another kind"
+            )
             raise ConfigError(
                 f"start_from={folder}: it {was}; expected the same model with the same embedding_size, layers and moments. Use such a run."
             )

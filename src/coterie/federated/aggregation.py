@@ -11,7 +11,17 @@ from typing import NamedTuple
 import numpy as np
 
 from coterie.federated.costs import Tally
-from coterie.federated.federation import Delegates, Exchange, Fused, Histories, Kept, Sums, Turns, World, added
+from coterie.federated.federation import (
+    Delegates,
+    Exchange,
+    Fused,
+    Histories,
+    Kept,
+    Sums,
+    Turns,
+    World,
+    added,
+)
 from coterie.federated.nodes import answer
 from coterie.federated.validation import FAULTS, NOT_OF_THE_COHORT, Expected, Reply, validate
 from coterie.federated.wire import message_size, reply_sizes
@@ -33,11 +43,16 @@ class Heard:
     bytes_down: int = 0
     """What was sent beside the message, to all together."""
 
-    def and_part(self, later: Heard, together: Callable[[Sums, Sums], Sums] | None = added) -> Heard:
+    def and_part(
+        self, later: Heard, together: Callable[[Sums, Sums], Sums] | None = added
+    ) -> Heard:
         """With those of the cohort who were heard after; of a part in which nobody was accepted there are no sums."""
         assert together is not None  # else all is heard at once
-        sums = together(self.sums, later.sums) if later.sums and self.sums else self.sums or later.sums
-        mine, theirs = self.delegates, later.delegates
+        sums = (
+            together(self.sums, later.sums) if later.sums and self.sums else self.sums or later.sums
+        )
+        mine = self.delegates
+        theirs = later.delegates
         return Heard(
             sums,
             Delegates(
@@ -86,7 +101,9 @@ def joined(exchange: Exchange, parts: Iterable[Heard]) -> Heard:
     return reduce(lambda heard, part: heard.and_part(part, exchange.together), parts)
 
 
-def hear_own(world: World, exchange: Exchange, message: Message, node: Histories, limits: Limits) -> Heard:
+def hear_own(
+    world: World, exchange: Exchange, message: Message, node: Histories, limits: Limits
+) -> Heard:
     """What a node hears of its own users, where it is trusted to validate and to add up."""
     fused = exchange.fused(world, message, node)
     if fused is not None:
@@ -102,8 +119,11 @@ def hear_own(world: World, exchange: Exchange, message: Message, node: Histories
 def added_up(exchange: Exchange, parts: Iterable[Heard]) -> Heard:
     """What several nodes heard of their own users, in the order of users."""
     heard = joined(exchange, parts)
-    order, whose = np.argsort(heard.delegates.users), heard.delegates
-    return replace(heard, delegates=Delegates(whose.users[order], whose.samples[order], whose.user_rows[order]))
+    order = np.argsort(heard.delegates.users)
+    whose = heard.delegates
+    return replace(
+        heard, delegates=Delegates(whose.users[order], whose.samples[order], whose.user_rows[order])
+    )
 
 
 def _parts(message: Message, most: int) -> Iterator[Message]:
@@ -137,12 +157,19 @@ def kept_of(reply: Reply, accepted: Ints) -> tuple[Ints, Kept]:
 def of_fused(fused: Fused, sizes: Sizes) -> Heard:
     """The same where no update was ever there as a whole."""
     users = fused.delegates.users
-    return Heard(fused.sums, fused.delegates, bytes_of(users, fused.n_rows, sizes), Counter(), ((users, fused.kept),))
+    return Heard(
+        fused.sums,
+        fused.delegates,
+        bytes_of(users, fused.n_rows, sizes),
+        Counter(),
+        ((users, fused.kept),),
+    )
 
 
 def tally_of(world: World, exchange: Exchange, server: object, turns: Turns) -> Tally:
     """What rounds of one user each cost, as if they had been played one by one."""
-    spoke, faulty = turns.n_rows > 0, turns.faults[turns.faults > 0]
+    spoke = turns.n_rows > 0
+    faulty = turns.faults[turns.faults > 0]
     return Tally(
         turns.users,
         accepted=int(spoke.sum()),
@@ -155,7 +182,10 @@ def tally_of(world: World, exchange: Exchange, server: object, turns: Turns) -> 
 
 def bytes_of(users: Ints, n_rows: Longs, sizes: Sizes) -> int:
     """What users sent who sent so many item rows each."""
-    none, n = np.empty(0, np.int32), len(users)
+    none = np.empty(0, np.int32)
+    n = len(users)
     offsets = np.concatenate([[0], np.cumsum(n_rows)])
-    rows, own, dense = (np.empty((k, width), np.int32) for k, width in zip((0, n, n), sizes[1:], strict=True))
+    rows, own, dense = (
+        np.empty((k, width), np.int32) for k, width in zip((0, n, n), sizes[1:], strict=True)
+    )
     return int(reply_sizes(Updates(users, n_rows, offsets, none, rows, own, dense)).sum())

@@ -23,11 +23,14 @@ from coterie.data.training_set import Training
 from coterie.federated.federation import World
 from coterie.types import Bools, Doubles, Ints
 
-AWAKE, SWING, TIME_ZONES = 0.4, 0.35, 0.1
+AWAKE = 0.4
+SWING = 0.35
+TIME_ZONES = 0.1
 """Of a day: how many devices are there on average, how far that swings, and by what part of a day users' hours differ."""
 AWAY = 1 / 3
 """Of a run: how long a user is away in one stretch."""
-DEVICES, MOMENTS = 0.6, 0.3
+DEVICES = 0.6
+MOMENTS = 0.3
 """How much devices' times differ (deviation of their logarithm), and one device's from round to round."""
 
 
@@ -36,10 +39,19 @@ def with_presence(training: Training, settings: Any, train: Interactions, watch:
     if settings.availability_file is None:
         return training
     table = small_table(
-        Path(settings.availability_file), ("user_id", "from_round", "to_round"), "user_id, from_round and to_round"
+        Path(settings.availability_file),
+        ("user_id", "from_round", "to_round"),
+        "user_id, from_round and to_round",
     )
-    rule, fits = "a whole number from 1", lambda v: (v >= 1) & (v == np.floor(v)) & (v < 2**31)
-    begin, end = (table.numbers(name, rule, fits).astype(np.int64) for name in ("from_round", "to_round"))
+    rule = "a whole number from 1"
+
+    def fits(v: Doubles) -> Bools:
+        whole: Bools = (v >= 1) & (v == np.floor(v)) & (v < 2**31)
+        return whole
+
+    begin, end = (
+        table.numbers(name, rule, fits).astype(np.int64) for name in ("from_round", "to_round")
+    )
     users = known_ids(table, "user_id", train.user_ids, watch)
     return replace(training, presence=np.stack([users, begin, end], axis=1)[users >= 0])
 
@@ -89,7 +101,8 @@ PATTERNS: dict[str, Pattern | None] = {"always": None, "diurnal": _diurnal, "str
 
 def generous(world: World) -> World:
     """The world whose rounds ask for more users than they need."""
-    settings, more = world.settings, 1 + world.settings.over_select
+    settings = world.settings
+    more = 1 + world.settings.over_select
     if more == 1:
         return world
     if hasattr(settings, "participation"):

@@ -41,7 +41,11 @@ def parse(value: float | str) -> tuple[str, tuple[float, ...]]:
         return "choice", _between(float(value))
     found = DRAWN.fullmatch(value.replace(" ", ""))
     try:
-        name, numbers = (found[1], tuple(map(float, found[2].split(",")))) if found else ("choice", (float(value),))
+        name, numbers = (
+            (found[1], tuple(map(float, found[2].split(","))))
+            if found
+            else ("choice", (float(value),))
+        )
     except ValueError:
         raise ValueError(RULE) from None
     if name == "beta":

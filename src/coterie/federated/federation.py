@@ -56,7 +56,12 @@ class World:
         if not role and self.on_devices is None:
             return self
         known = self.content if role in ("", RECOMMENDATION) else None
-        return replace(self, content=known, on_devices=None, user_features=self.user_features if not role else {})
+        return replace(
+            self,
+            content=known,
+            on_devices=None,
+            user_features=self.user_features if not role else {},
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +101,9 @@ class Asked(Protocol):
     def role(self) -> str: ...
 
     @property
-    def answer(self) -> Callable[[World, Message, Histories], Answer | tuple[dict[str, np.ndarray], Kept]]: ...
+    def answer(
+        self,
+    ) -> Callable[[World, Message, Histories], Answer | tuple[dict[str, np.ndarray], Kept]]: ...
 
 
 class Fused(NamedTuple):
@@ -206,7 +213,9 @@ class Federation:
     are those of the rounds one by one."""
     vectors: Callable[[World, Histories], float] | None = None
     """(world, everybody) -> how many vectors travel in a step, where a paper counts costs so."""
-    told: Callable[[Training, Any], tuple[Content, Content] | None] = lambda training, settings: None
+    told: Callable[[Training, Any], tuple[Content, Content] | None] = lambda training, settings: (
+        None
+    )
     """(training, settings) -> what a server knows about items, and what devices know about items and people, as a model reads it."""
     serve: Callable[[World, Any, Histories], Kept] | None = None
     """(world, state, node) -> fields of the model that devices make for themselves, a row for every user of the node."""

@@ -15,12 +15,18 @@ from coterie.federated.wire import Malformed, decode, encode
 from coterie.types import Ints, Message, Updates
 
 
-def share_out(world: World, training: Training, n_nodes: int) -> tuple[World, tuple[Histories, ...]]:
+def share_out(
+    world: World, training: Training, n_nodes: int
+) -> tuple[World, tuple[Histories, ...]]:
     """What nodes know of the world, and what each has: user u lives on node u mod n. Nodes do not learn what the server may know about people."""
-    people, seed = np.arange(training.n_users, dtype=np.int32), streams.key(world.seed, "devices")
+    people = np.arange(training.n_users, dtype=np.int32)
+    seed = streams.key(world.seed, "devices")
     training = replace(training, content=world.on_devices)
     shares = [people[n::n_nodes] for n in range(n_nodes)]
-    nodes = tuple(Histories(users, training.of_users(users) if n_nodes > 1 else training, seed) for users in shares)
+    nodes = tuple(
+        Histories(users, training.of_users(users) if n_nodes > 1 else training, seed)
+        for users in shares
+    )
     return replace(world, user_features={}, content=None, on_devices=None), nodes
 
 
@@ -38,7 +44,9 @@ def by_user(parts: Sequence[tuple[Ints, Kept]]) -> Kept:
     return {name: np.concatenate([kept[name] for _, kept in parts])[order] for name in parts[0][1]}
 
 
-def receive(world: World, exchange: Asked, data: bytes, node: Histories, kept: Kept) -> tuple[bytes, Kept]:
+def receive(
+    world: World, exchange: Asked, data: bytes, node: Histories, kept: Kept
+) -> tuple[bytes, Kept]:
     """The node's side: bytes in, bytes out; what its devices keep stays."""
     message = replace(read_message(data), kept=kept)
     columns, after = answer(world, exchange, message, node)
@@ -54,10 +62,14 @@ def read_message(data: bytes) -> Message:
 
 
 def write_message(message: Message) -> bytes:
-    return encode(message.round, {"users": message.users, **message.own}, message.common, message.exchange)
+    return encode(
+        message.round, {"users": message.users, **message.own}, message.common, message.exchange
+    )
 
 
-def answer(world: World, exchange: Asked, message: Message, node: Histories) -> tuple[dict[str, np.ndarray], Kept]:
+def answer(
+    world: World, exchange: Asked, message: Message, node: Histories
+) -> tuple[dict[str, np.ndarray], Kept]:
     made = exchange.answer(world, message, node)
     said, kept = made if isinstance(made, tuple) else (made, {})
     return said.columns() if isinstance(said, Updates) else said, kept

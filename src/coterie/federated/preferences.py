@@ -16,11 +16,14 @@ from coterie.federated.disclosure import Disclosing
 from coterie.types import Bools, Floats, Ids, Rows
 
 
-def with_wishes(training: Training, settings: Disclosing, train: Interactions, watch: Watch) -> Training:
+def with_wishes(
+    training: Training, settings: Disclosing, train: Interactions, watch: Watch
+) -> Training:
     """The training data with what the files of the settings say about its people."""
     if settings.disclosure_file is None and settings.private_items is None:
         return training
-    since, rates = Rows(np.zeros(training.n_users + 1, np.int64), np.empty(0, np.int32)), np.empty(0, np.float32)
+    since = Rows(np.zeros(training.n_users + 1, np.int64), np.empty(0, np.int32))
+    rates = np.empty(0, np.float32)
     if settings.disclosure_file is not None:
         since, rates = _said(Path(settings.disclosure_file), train.user_ids, watch)
     hidden = np.zeros(len(training), bool)
@@ -30,32 +33,41 @@ def with_wishes(training: Training, settings: Disclosing, train: Interactions, w
 
 
 def _said(path: Path, user_ids: Ids, watch: Watch) -> tuple[Rows, Floats]:
-    table = small_table(path, ("user_id", "disclosure"), "user_id, disclosure and, if rates change, epoch")
+    table = small_table(
+        path, ("user_id", "disclosure"), "user_id, disclosure and, if rates change, epoch"
+    )
     rates = table.numbers("disclosure", "a number from 0 to 1", lambda v: (v >= 0) & (v <= 1))
     epochs = np.ones(len(rates))
     if "epoch" in table.columns:
-        epochs = table.numbers("epoch", "a whole number from 1", lambda v: (v >= 1) & (v == np.floor(v)) & (v < 2**31))
+        epochs = table.numbers(
+            "epoch", "a whole number from 1", lambda v: (v >= 1) & (v == np.floor(v)) & (v < 2**31)
+        )
     users = known_ids(table, "user_id", user_ids, watch)
     order = np.lexsort((epochs, users))[np.count_nonzero(users < 0) :]
-    users, since = users[order], epochs[order].astype(np.int32)
+    users = users[order]
+    since = epochs[order].astype(np.int32)
     if (twice := np.flatnonzero((np.diff(users) == 0) & (np.diff(since) == 0))).size:
         row = int(order[twice[0] + 1])
         raise DataError(
             f"{path}: line {table.lines[row]} names user {table.columns['user_id'][row]} again for epoch {since[twice[0]]}; expected one rate a user and epoch. Remove one."
         )
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(users, minlength=len(user_ids)))]).astype(np.int64)
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(users, minlength=len(user_ids)))]).astype(
+        np.int64
+    )
     return Rows(offsets, since), rates[order].astype(np.float32)
 
 
 def _hidden(path: Path, training: Training, train: Interactions, watch: Watch) -> Bools:
     table = small_table(path, ("user_id", "item_id"), "user_id and item_id")
-    users, items = (
-        known_ids(table, "user_id", train.user_ids, watch),
-        known_ids(table, "item_id", train.item_ids, watch),
-    )
+    users = known_ids(table, "user_id", train.user_ids, watch)
+    items = known_ids(table, "item_id", train.item_ids, watch)
     there = (users >= 0) & (items >= 0)
     private = np.unique(users[there] * training.n_items + items[there])
-    hidden = np.isin(training.users.astype(np.int64) * training.n_items + training.positives.items, private)
+    hidden = np.isin(
+        training.users.astype(np.int64) * training.n_items + training.positives.items, private
+    )
     if (idle := len(private) - int(hidden.sum())) > 0:
-        watch.say(f"{path}: {idle:,} of {len(private):,} pairs are in nobody's training data and change nothing")
+        watch.say(
+            f"{path}: {idle:,} of {len(private):,} pairs are in nobody's training data and change nothing"
+        )
     return hidden

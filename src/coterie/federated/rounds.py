@@ -56,7 +56,8 @@ def play(
     keep_it = getattr(engine, "keeps", False)  # nodes do: what is private is not here
     kept = {} if keep_it else _kept(state, cohort)
     message = replace(asked(world, exchange, state, cohort, t, engine), exchange=number, kept=kept)
-    server, world = state.as_seen_by(exchange.role), world.seen_by(exchange.role)
+    server = state.as_seen_by(exchange.role)
+    world = world.seen_by(exchange.role)
     if in_rings(world, exchange):
         heard = rings.hear(world, exchange, server, message, engine.call, absent)
     else:
@@ -65,16 +66,21 @@ def play(
     tally = heard.tally(cohort, message)
     if not tally.accepted:
         return state, tally
-    after = state.with_part_of(exchange.role, exchange.finish(world, server, heard.sums, heard.delegates, t))
+    after = state.with_part_of(
+        exchange.role, exchange.finish(world, server, heard.sums, heard.delegates, t)
+    )
     if not keep_it:
         return _put_back(after, state, heard), tally
     engine.settle(t, number, heard.delegates.users)  # type: ignore[attr-defined]
     return after, tally
 
 
-def _heard(world: World, exchange: Exchange, message: Message, engine: Engine, limits: Limits) -> Heard:
+def _heard(
+    world: World, exchange: Exchange, message: Message, engine: Engine, limits: Limits
+) -> Heard:
     """In the quickest way that the engine has; all have the same bits."""
-    node, added_up = _alone(engine), getattr(engine, "added_up", None)
+    node = _alone(engine)
+    added_up = getattr(engine, "added_up", None)
     if not len(message.users):
         return fusing.hear(world, exchange, message, engine.call, limits)
     if added_up is not None and exchange.together is not None:
@@ -86,13 +92,16 @@ def _heard(world: World, exchange: Exchange, message: Message, engine: Engine, l
     return fusing.hear(world, exchange, message, engine.call, limits)
 
 
-def play_round(federation: Federation, here: World, state: Any, t: int, engine: Engine) -> tuple[Any, Tally]:
+def play_round(
+    federation: Federation, here: World, state: Any, t: int, engine: Engine
+) -> tuple[Any, Tally]:
     """All exchanges of a round, with those who are there."""
     cohort, absent = _cohort(federation, here, state.without_private(), t)
     if not len(cohort):
         return state, Tally()
     _refuse_cohort(here, cohort)
-    tally, here = Tally(cohort), availability.generous(here)
+    tally = Tally(cohort)
+    here = availability.generous(here)
     for number, exchange in enumerate(federation.exchanges):
         if isinstance(exchange, Relay):
             state = pass_on(here, exchange, state, t, engine)
@@ -106,7 +115,9 @@ def in_rings(world: World, exchange: Exchange) -> bool:
     return world.settings.protect == "ring" and exchange.ring is not None
 
 
-def asked(world: World, exchange: Exchange, state: Any, cohort: Ints, t: int, engine: Engine) -> Message:
+def asked(
+    world: World, exchange: Exchange, state: Any, cohort: Ints, t: int, engine: Engine
+) -> Message:
     """What all servers that have something to say send the cohort."""
     message = None
     for role, ask in ((exchange.role, exchange.ask), *exchange.beside):
@@ -126,7 +137,9 @@ def pass_on(world: World, relay: Relay, state: Any, t: int, engine: Engine) -> A
     return state.with_part_of(relay.receiver, after)
 
 
-def _write_down(engine: Engine, t: int, sender: str, receiver: str, arrays: dict[str, np.ndarray]) -> None:
+def _write_down(
+    engine: Engine, t: int, sender: str, receiver: str, arrays: dict[str, np.ndarray]
+) -> None:
     """Of an engine that keeps a transcript."""
     transcript = getattr(engine, "write_down", None)
     if transcript is not None:
@@ -160,10 +173,8 @@ def trainer_on(
     clear.say(federation, world, context)
 
     def start() -> tuple[Any, Tally]:
-        state, opening = (
-            replace(federation.start(world), **engine.gather(federation.devices)),
-            federation.opening(world),
-        )
+        state = replace(federation.start(world), **engine.gather(federation.devices))
+        opening = federation.opening(world)
         if opening is None:
             return state, Tally()
         everybody = np.flatnonzero(world.members).astype(np.int32)
@@ -172,7 +183,9 @@ def trainer_on(
             context.watch.say(f"before the first round: {_why_nothing(tally)}")
         return state, tally
 
-    refused_before, total = False, n_rounds(federation, world)  # many refused rounds in a row are said once
+    # many refused rounds in a row are said once
+    refused_before = False
+    total = n_rounds(federation, world)
     a_step = 1 if by_round else federation.rounds_a_step(world)
 
     def step(state: Any, n: int) -> tuple[Any, Tally]:
@@ -185,9 +198,13 @@ def trainer_on(
             tally = fusing.tally_of(world, _only(federation), state.without_private(), turns)
             state = turns.state
         else:
-            state, tally = play_round(federation, availability.those_here(world, ts[0], total), state, ts[0], engine)
+            state, tally = play_round(
+                federation, availability.those_here(world, ts[0], total), state, ts[0], engine
+            )
             for t in ts[1:]:
-                state, costs = play_round(federation, availability.those_here(world, t, total), state, t, engine)
+                state, costs = play_round(
+                    federation, availability.those_here(world, t, total), state, t, engine
+                )
                 tally = tally.and_round(costs)
         if not tally.accepted and not refused_before:
             context.watch.say(f"round {n}: {_why_nothing(tally)}; the model stays as it was")
@@ -195,15 +212,22 @@ def trainer_on(
         return state, tally
 
     def model(state: Any) -> Recommender:
-        made, serve = federation.model(world, state), federation.serve
-        return made if serve is None else replace(made, **engine.gather(lambda at, node: serve(at, state, node)))  # type: ignore[type-var]
+        made = federation.model(world, state)
+        serve = federation.serve
+        if serve is None:
+            return made
+        rows = engine.gather(lambda at, node: serve(at, state, node))
+        return replace(made, **rows)
 
     return Trainer(start, step, model)
 
 
-def world_of(training: Training, settings: Any, seed: int, federation: Federation | None = None) -> World:
+def world_of(
+    training: Training, settings: Any, seed: int, federation: Federation | None = None
+) -> World:
     """What is there before a federation begins; without one, only what all have in common."""
-    members, told = training.positives.counts > 0, federation and federation.told(training, settings)
+    members = training.positives.counts > 0
+    told = federation and federation.told(training, settings)
     return World(
         settings,
         seed,
@@ -231,7 +255,9 @@ def _cohort(federation: Federation, world: World, state: Any, t: int) -> tuple[I
     cohort = federation.sample(availability.generous(world), state, t)
     enough = len(federation.sample(world, state, t)) if world.settings.over_select else len(cohort)
     unheard = [
-        gone for gone in (_absent(world, cohort, t), availability.late(world, cohort, t, enough)) if gone is not None
+        gone
+        for gone in (_absent(world, cohort, t), availability.late(world, cohort, t, enough))
+        if gone is not None
     ]
     return cohort, np.logical_or.reduce(unheard) if unheard else None
 

@@ -43,7 +43,9 @@ class Transcript:
             self.write_down(message.round, DEVICES, exchange.role, reply.columns or {})
         return replies
 
-    def write_down(self, t: int, sender: str, receiver: str, arrays: Mapping[str, np.ndarray]) -> None:
+    def write_down(
+        self, t: int, sender: str, receiver: str, arrays: Mapping[str, np.ndarray]
+    ) -> None:
         self.lines.append(Line(t, sender or SERVER, receiver or SERVER, arrays))
 
     def seen_by(self, role: str) -> list[Line]:

@@ -17,10 +17,18 @@ DTYPES = {"users": np.int32, "samples": np.int64, "offsets": np.int64} | dict.fr
     ("items", "item_rows", "user_rows", "dense"), np.int32
 )
 FAULTS = (
-    "", "unknown item", "repeated item", "out of range", "not finite",  # as the kernel numbers them
-    "bad sample count", "duplicate user", "unknown user",
-)  # fmt: skip
-BAD_COUNT, DUPLICATE, UNKNOWN = 5, 6, 7
+    "",
+    "unknown item",
+    "repeated item",
+    "out of range",
+    "not finite",  # as the kernel numbers them
+    "bad sample count",
+    "duplicate user",
+    "unknown user",
+)
+BAD_COUNT = 5
+DUPLICATE = 6
+UNKNOWN = 7
 NOT_OF_THE_COHORT = FAULTS[DUPLICATE], FAULTS[UNKNOWN]
 """Refusals of what nobody of the cohort sent."""
 
@@ -65,7 +73,9 @@ def validate(replies: list[Reply], expected: Expected) -> tuple[Updates, Counter
         faults = _faults(updates, reply.asked, heard, expected)
         refused.update(FAULTS[fault] for fault in faults[faults > 0].tolist())
         fine = np.flatnonzero(faults == 0)
-        heard[np.searchsorted(expected.users, updates.users[fine])] = True  # no other reply in this user's name counts
+        heard[np.searchsorted(expected.users, updates.users[fine])] = (
+            True  # no other reply in this user's name counts
+        )
         parts.append(updates if len(fine) == len(updates) else updates.take(fine))
     if not any(len(part) for part in parts):
         return nothing(expected), refused
@@ -83,15 +93,24 @@ def _fault_of_whole(reply: Reply, expected: Expected) -> str:
         return "wrong dtype"
     if any(column.ndim == 0 for column in columns.values()):
         return "wrong shape"
-    n, rows, offsets = len(columns["users"]), len(columns["items"]), columns["offsets"]
+    n = len(columns["users"])
+    rows = len(columns["items"])
+    offsets = columns["offsets"]
     _, item_width, user_width, dense_size = expected.sizes
     shapes = {
-        "users": (n,), "samples": (n,), "offsets": (n + 1,), "items": (rows,),
-        "item_rows": (rows, item_width), "user_rows": (n, user_width), "dense": (n, dense_size),
-    }  # fmt: skip
+        "users": (n,),
+        "samples": (n,),
+        "offsets": (n + 1,),
+        "items": (rows,),
+        "item_rows": (rows, item_width),
+        "user_rows": (n, user_width),
+        "dense": (n, dense_size),
+    }
     if any(columns[name].shape != shape for name, shape in shapes.items()):
         return "wrong shape"
-    if offsets[0] != 0 or offsets[-1] != rows or (offsets[1:] < offsets[:-1]).any():  # a difference could overflow
+    if (
+        offsets[0] != 0 or offsets[-1] != rows or (offsets[1:] < offsets[:-1]).any()
+    ):  # a difference could overflow
         return "wrong shape"
     return ""
 
@@ -103,15 +122,24 @@ def _faults(updates: Updates, asked: Ints, heard: Bools, expected: Expected) -> 
 
     def part(first: int, last: int) -> None:
         check(
-            updates.offsets, updates.items, updates.item_rows, updates.user_rows, updates.dense,
-            expected.sizes.items, first, last, faults,
-        )  # fmt: skip
+            updates.offsets,
+            updates.items,
+            updates.item_rows,
+            updates.user_rows,
+            updates.dense,
+            expected.sizes.items,
+            first,
+            last,
+            faults,
+        )
 
     parallel.over(part, updates.offsets)
     faults[(updates.samples < 1) | (updates.samples > MOST_SAMPLES)] = BAD_COUNT
     places = np.minimum(np.searchsorted(expected.users, updates.users), len(expected.users) - 1)
     again = heard[places]
-    again[np.setdiff1d(np.arange(len(updates)), np.unique(updates.users, return_index=True)[1])] = True
+    again[np.setdiff1d(np.arange(len(updates)), np.unique(updates.users, return_index=True)[1])] = (
+        True
+    )
     faults[again] = DUPLICATE
     faults[(expected.users[places] != updates.users) | ~np.isin(updates.users, asked)] = UNKNOWN
     return faults
@@ -123,6 +151,11 @@ def nothing(expected: Expected) -> Updates:
     none = np.empty(0, np.int32)
     zero: Longs = np.zeros(1, np.int64)
     return Updates(
-        none, np.empty(0, np.int64), zero, none, none.reshape(0, item_width), none.reshape(0, user_width),
+        none,
+        np.empty(0, np.int64),
+        zero,
+        none,
+        none.reshape(0, item_width),
+        none.reshape(0, user_width),
         none.reshape(0, dense_size),
-    )  # fmt: skip
+    )

@@ -21,11 +21,45 @@ MAGIC = b"COT1"
 HEAD = struct.Struct("<4sIBB")
 ENTRY = struct.Struct("<BBB")
 NAMES = (
-    "users", "samples", "offsets", "items", "item_rows", "user_rows", "dense", "cluster", "item_bias",
-    "tower", "item_tower", "embeddings", "slots", "cut",
-    "ring", "rows", "key", "touched", "attempt", "before", "before_key", "after", "after_key", "forward", "back", "numbers",
-    "before_counts", "after_counts", "veil", "stage", "accepted", "kind", "output", "bias", "groups", "units", "sizes", "user_tower",
-)  # fmt: skip
+    "users",
+    "samples",
+    "offsets",
+    "items",
+    "item_rows",
+    "user_rows",
+    "dense",
+    "cluster",
+    "item_bias",
+    "tower",
+    "item_tower",
+    "embeddings",
+    "slots",
+    "cut",
+    "ring",
+    "rows",
+    "key",
+    "touched",
+    "attempt",
+    "before",
+    "before_key",
+    "after",
+    "after_key",
+    "forward",
+    "back",
+    "numbers",
+    "before_counts",
+    "after_counts",
+    "veil",
+    "stage",
+    "accepted",
+    "kind",
+    "output",
+    "bias",
+    "groups",
+    "units",
+    "sizes",
+    "user_tower",
+)
 """Append only: a name is its place."""
 DTYPES = tuple(np.dtype(d) for d in ("<i4", "<i8", "<f4", "<f8", "<u1", "<u8", "<f2", "<i1"))
 """Append only, too."""
@@ -39,7 +73,10 @@ class Malformed(ValueError):
 
 
 def encode(
-    t: int, arrays: Mapping[str, np.ndarray], common: Mapping[str, np.ndarray] | None = None, exchange: int = 0
+    t: int,
+    arrays: Mapping[str, np.ndarray],
+    common: Mapping[str, np.ndarray] | None = None,
+    exchange: int = 0,
 ) -> bytes:
     """The bytes of a message."""
     named = [(NAMES.index(name), a) for name, a in arrays.items()]
@@ -69,7 +106,8 @@ def decode(data: bytes) -> Decoded:
     magic, t, exchange, count = HEAD.unpack_from(data)
     if magic != MAGIC:
         raise Malformed("the bytes do not begin as a message does")
-    entries, at = [], HEAD.size
+    entries = []
+    at = HEAD.size
     for _ in range(count):
         entry, at = _entry(data, at)
         entries.append(entry)
@@ -78,7 +116,9 @@ def decode(data: bytes) -> Decoded:
     at += -at % ALIGNED
     for number, dtype, shape in entries:
         size = dtype.itemsize * math.prod(shape)
-        if size + -size % ALIGNED > len(data) - at or (not size and max(shape, default=0) > len(data)):
+        if size + -size % ALIGNED > len(data) - at or (
+            not size and max(shape, default=0) > len(data)
+        ):
             raise Malformed("an array is longer than the message")
         where, name = (common, NAMES[number - COMMON]) if number >= COMMON else (own, NAMES[number])
         where[name] = np.frombuffer(data, dtype, math.prod(shape), at).reshape(shape)
@@ -99,9 +139,18 @@ def message_size(message: Message) -> int:
 def reply_sizes(updates: Updates) -> np.ndarray:
     """Bytes of the reply of every user, were it alone on its node: tested equal to what `encode` makes."""
     columns = updates.columns()
-    n_rows, width = np.diff(updates.offsets), updates.item_rows.shape[1]
-    fixed = (4, 8, 16, 4 * updates.user_rows.shape[1], 4 * updates.dense.shape[1])  # user, samples, two offsets, ...
-    sizes: np.ndarray = sum(int(padded(size)) for size in fixed) + padded(4 * n_rows) + padded(4 * width * n_rows)
+    n_rows = np.diff(updates.offsets)
+    width = updates.item_rows.shape[1]
+    fixed = (
+        4,
+        8,
+        16,
+        4 * updates.user_rows.shape[1],
+        4 * updates.dense.shape[1],
+    )  # user, samples, two offsets, ...
+    sizes: np.ndarray = (
+        sum(int(padded(size)) for size in fixed) + padded(4 * n_rows) + padded(4 * width * n_rows)
+    )
     return sizes + head_size(tuple(columns.values()))
 
 
@@ -120,7 +169,12 @@ def _entry(data: bytes, at: int) -> tuple[tuple[int, np.dtype, tuple[int, ...]],
         raise Malformed("the header is cut off")
     number, code, ndim = ENTRY.unpack_from(data, at)
     at += ENTRY.size
-    if number % COMMON >= len(NAMES) or number >= 2 * COMMON or code >= len(DTYPES) or ndim > MOST_DIMENSIONS:
+    if (
+        number % COMMON >= len(NAMES)
+        or number >= 2 * COMMON
+        or code >= len(DTYPES)
+        or ndim > MOST_DIMENSIONS
+    ):
         raise Malformed("the header names an array that there is not")
     if at + 4 * ndim > len(data):
         raise Malformed("the header is cut off")

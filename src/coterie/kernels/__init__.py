@@ -55,7 +55,9 @@ def _stand_in(name: str, watch: Watch) -> ModuleType:
             f"the {name} kernels need Numba, which is not installed, and nothing stands in for them. Run: pip install numba",
             name="numba",
         ) from None
-    watch.say(f"Numba is not installed: plain NumPy, which is slower, stands in for the {name} kernels.")
+    watch.say(
+        f"Numba is not installed: plain NumPy, which is slower, stands in for the {name} kernels."
+    )
     return module
 
 

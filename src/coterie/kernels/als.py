@@ -12,7 +12,9 @@ from coterie.kernels.common import readonly
 from coterie.types import Doubles, Floats, Ints, Longs
 
 
-@numba.njit(types.void(readonly(float32, 2), float64[:, ::1]), nogil=True, cache=True, error_model="numpy")
+@numba.njit(
+    types.void(readonly(float32, 2), float64[:, ::1]), nogil=True, cache=True, error_model="numpy"
+)
 def gram(Y: Floats, G: Doubles) -> None:
     """G = Y^T Y, rows added in order. Writes G."""
     n, d = Y.shape
@@ -29,15 +31,33 @@ def gram(Y: Floats, G: Doubles) -> None:
 
 @numba.njit(
     types.void(
-        readonly(int64), readonly(int32), readonly(float32, 2), readonly(float64, 2), readonly(float64, 2), float64, float64,
-        int64, int64, float32[:, ::1],
+        readonly(int64),
+        readonly(int32),
+        readonly(float32, 2),
+        readonly(float64, 2),
+        readonly(float64, 2),
+        float64,
+        float64,
+        int64,
+        int64,
+        float32[:, ::1],
     ),
-    nogil=True, cache=True, error_model="numpy",
-)  # fmt: skip
+    nogil=True,
+    cache=True,
+    error_model="numpy",
+)
 def solve_rows(
-    offsets: Longs, columns: Ints, Y: Floats, G: Doubles, extra: Doubles, alpha: float, reg: float, first: int, last: int,
+    offsets: Longs,
+    columns: Ints,
+    Y: Floats,
+    G: Doubles,
+    extra: Doubles,
+    alpha: float,
+    reg: float,
+    first: int,
+    last: int,
     X: Floats,
-) -> None:  # fmt: skip
+) -> None:
     """For rows first..last: x = (G + reg I + alpha sum_i y_i y_i^T)^-1 (extra + (1 + alpha) sum_i y_i), by Cholesky. Writes X.
 
     `extra` has a row for every row of X, or none at all, which stands for zeros.

@@ -13,9 +13,13 @@ from coterie.types import Ints, Longs
 
 Scalar: TypeAlias = Any  # a number of whatever width the kernel works with
 
-SHIFT30, SHIFT27, SHIFT31, SHIFT32 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(32)
+SHIFT30 = np.uint64(30)
+SHIFT27 = np.uint64(27)
+SHIFT31 = np.uint64(31)
+SHIFT32 = np.uint64(32)
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-FACTOR1, FACTOR2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+FACTOR1 = np.uint64(0xBF58476D1CE4E5B9)
+FACTOR2 = np.uint64(0x94D049BB133111EB)
 
 
 def readonly(scalar: types.Type, ndim: int = 1) -> types.Array:
@@ -52,7 +56,8 @@ def nth_unseen(items: Ints, start: Scalar, end: Scalar, rank: Scalar) -> Scalar:
 
     Both sides of a step are computed and one is kept, so that nothing is mispredicted and searches overlap.
     """
-    low, left = start, end - start
+    low = start
+    left = end - start
     while left > 0:
         half = left >> 1
         middle = low + half
@@ -65,7 +70,8 @@ def nth_unseen(items: Ints, start: Scalar, end: Scalar, rank: Scalar) -> Scalar:
 @helper
 def draw_unseen(user: Scalar, offsets: Longs, items: Ints, n_items: Scalar, word: Scalar) -> Scalar:
     """An item outside items[offsets[user]:offsets[user + 1]], uniformly; -1 if the user has everything."""
-    start, end = offsets[user], offsets[user + 1]
+    start = offsets[user]
+    end = offsets[user + 1]
     free = n_items - (end - start)
     return nth_unseen(items, start, end, below(word, free)) if free > 0 else np.int64(-1)
 

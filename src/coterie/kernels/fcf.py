@@ -25,7 +25,9 @@ assert BLOCK % FOUR == 0
 assert BLOCK * TOO_LARGE < 1 << 31
 SAFE = np.float32(7.5)
 """Changes below this are well within the range of fixed point; the limit itself is 8."""
-ONE, ZERO, SCALE32 = np.float32(1.0), np.float32(0.0), np.float32(SCALE)
+ONE = np.float32(1.0)
+ZERO = np.float32(0.0)
+SCALE32 = np.float32(SCALE)
 
 
 @helper
@@ -47,7 +49,9 @@ def four_products(
 
 
 @helper
-def turn_into_slopes(products: Floats, liked: Ints, before: Scalar, unit: Scalar, aside: Floats) -> None:
+def turn_into_slopes(
+    products: Floats, liked: Ints, before: Scalar, unit: Scalar, aside: Floats
+) -> None:
     """x . y becomes c (p - x . y), in units of the largest confidence; `unit` is the lowest, 1 / (1 + alpha).
 
     Liked ones stand at places liked - before. They are put aside, so that the rest is one loop without a question in it.
@@ -63,26 +67,47 @@ def turn_into_slopes(products: Floats, liked: Ints, before: Scalar, unit: Scalar
 @helper
 def add_four(X: Floats, k: Scalar, slopes: Floats, sums: Ints) -> None:
     """sums += rint(slope x) of users k .. k + 3: four at a time, so that a sum is read and written once for them all."""
-    e0, e1, e2, e3 = slopes[0], slopes[1], slopes[2], slopes[3]
-    x0, x1, x2, x3 = X[k], X[k + 1], X[k + 2], X[k + 3]
+    e0 = slopes[0]
+    e1 = slopes[1]
+    e2 = slopes[2]
+    e3 = slopes[3]
+    x0 = X[k]
+    x1 = X[k + 1]
+    x2 = X[k + 2]
+    x3 = X[k + 3]
     for f in range(len(sums)):
-        q0, q1 = np.int32(np.rint(e0 * x0[f])), np.int32(np.rint(e1 * x1[f]))
-        q2, q3 = np.int32(np.rint(e2 * x2[f])), np.int32(np.rint(e3 * x3[f]))
+        q0 = np.int32(np.rint(e0 * x0[f]))
+        q1 = np.int32(np.rint(e1 * x1[f]))
+        q2 = np.int32(np.rint(e2 * x2[f]))
+        q3 = np.int32(np.rint(e3 * x3[f]))
         sums[f] += (q0 + q1) + (q2 + q3)
 
 
 @numba.njit(
     types.void(
-        readonly(float32, 2), readonly(float32, 2), readonly(int64), readonly(int32), float32, int64, int64, int32[:, :, ::1],
+        readonly(float32, 2),
+        readonly(float32, 2),
+        readonly(int64),
+        readonly(int32),
+        float32,
+        int64,
+        int64,
+        int32[:, :, ::1],
     ),
-    nogil=True, cache=True, error_model="numpy",
-)  # fmt: skip
-def changes(X: Floats, Y: Floats, offsets: Longs, liked: Ints, unit: float, first: int, last: int, out: Ints) -> None:
+    nogil=True,
+    cache=True,
+    error_model="numpy",
+)
+def changes(
+    X: Floats, Y: Floats, offsets: Longs, liked: Ints, unit: float, first: int, last: int, out: Ints
+) -> None:
     """out[k, i] = c_ki (p_ki - x_k . y_i) x_k for users first..last and all items, in fixed point."""
     n_items, d = out.shape[1:]
     width = X.shape[1]
-    x, y = X.reshape(-1), Y.reshape(-1)
-    slopes, aside = np.empty(len(Y), np.float32), np.empty(len(Y), np.float32)
+    x = X.reshape(-1)
+    y = Y.reshape(-1)
+    slopes = np.empty(len(Y), np.float32)
+    aside = np.empty(len(Y), np.float32)
     for k in range(first, last):
         for i in range(0, len(Y), FOUR):
             four_products(x, k * width, y, i * width, width, slopes, i)
@@ -94,13 +119,30 @@ def changes(X: Floats, Y: Floats, offsets: Longs, liked: Ints, unit: float, firs
 
 @numba.njit(
     boolean(
-        readonly(float32, 2), readonly(float32), readonly(float32, 2), readonly(int64), readonly(int32), float32, int64, int64,
+        readonly(float32, 2),
+        readonly(float32),
+        readonly(float32, 2),
+        readonly(int64),
+        readonly(int32),
+        float32,
+        int64,
+        int64,
         int64[:, ::1],
     ),
-    nogil=True, cache=True, error_model="numpy",
-)  # fmt: skip
+    nogil=True,
+    cache=True,
+    error_model="numpy",
+)
 def add_up(
-    X: Floats, largest: Floats, Y: Floats, offsets: Longs, likers: Ints, unit: float, low: int, high: int, total: Longs
+    X: Floats,
+    largest: Floats,
+    Y: Floats,
+    offsets: Longs,
+    likers: Ints,
+    unit: float,
+    low: int,
+    high: int,
+    total: Longs,
 ) -> bool:
     """For items low..high: total += the changes of all users, as `changes` has them; likers[offsets[i]:offsets[i + 1]] like item i.
 
@@ -108,9 +150,12 @@ def add_up(
     """
     n, width = X.shape
     d = total.shape[1]
-    x, y = X.reshape(-1), Y.reshape(-1)
-    slopes, aside = np.empty(BLOCK, np.float32), np.empty(BLOCK, np.float32)
-    sums, at = np.empty(width, np.int32), offsets[low:high].copy()
+    x = X.reshape(-1)
+    y = Y.reshape(-1)
+    slopes = np.empty(BLOCK, np.float32)
+    aside = np.empty(BLOCK, np.float32)
+    sums = np.empty(width, np.int32)
+    at = offsets[low:high].copy()
     fine = True
     for begin in range(0, n, BLOCK):
         end = min(begin + BLOCK, n)
@@ -134,23 +179,54 @@ def add_up(
 
 @numba.njit(
     types.void(
-        readonly(float32, 2), readonly(float32, 2), readonly(float32, 2), readonly(int64, 2), float64, float64, float64, float64,
-        float64, float64, int64, int64, int64, float32[:, ::1], float32[:, ::1], float32[:, ::1],
+        readonly(float32, 2),
+        readonly(float32, 2),
+        readonly(float32, 2),
+        readonly(int64, 2),
+        float64,
+        float64,
+        float64,
+        float64,
+        float64,
+        float64,
+        int64,
+        int64,
+        int64,
+        float32[:, ::1],
+        float32[:, ::1],
+        float32[:, ::1],
     ),
-    nogil=True, cache=True, error_model="numpy",
-)  # fmt: skip
+    nogil=True,
+    cache=True,
+    error_model="numpy",
+)
 def adam(
-    before: Floats, first: Floats, second: Floats, total: Longs, unit: float, reg: float, rate: float,
-    beta1: float, beta2: float, epsilon: float, step: int, low: int, high: int,
-    after: Floats, first_after: Floats, second_after: Floats,
-) -> None:  # fmt: skip
+    before: Floats,
+    first: Floats,
+    second: Floats,
+    total: Longs,
+    unit: float,
+    reg: float,
+    rate: float,
+    beta1: float,
+    beta2: float,
+    epsilon: float,
+    step: int,
+    low: int,
+    high: int,
+    after: Floats,
+    first_after: Floats,
+    second_after: Floats,
+) -> None:
     """Rows low..high after a step of Adam down the gradient 2 (reg y - unit total); writes rows and both moments."""
-    lack1, lack2 = 1.0 - math.pow(beta1, step), 1.0 - math.pow(beta2, step)
+    lack1 = 1.0 - math.pow(beta1, step)
+    lack2 = 1.0 - math.pow(beta2, step)
     for i in range(low, high):
         for f in range(before.shape[1]):
             y = float64(before[i, f])
             g = 2.0 * (reg * y - unit * total[i, f])
             m = beta1 * first[i, f] + (1.0 - beta1) * g
             v = beta2 * second[i, f] + (1.0 - beta2) * g * g
-            first_after[i, f], second_after[i, f] = m, v
+            first_after[i, f] = m
+            second_after[i, f] = v
             after[i, f] = y - rate * (m / lack1) / (math.sqrt(v / lack2) + epsilon)

@@ -9,7 +9,9 @@ from numba import float32, int32, int64, types, uint64
 from coterie.kernels.common import Scalar, draw_unseen, helper, random_word, readonly, sigmoid
 from coterie.types import Floats, Ints, Longs
 
-BATCH = 64  # positives whose negatives are drawn before they are used: their memory accesses overlap
+BATCH = (
+    64  # positives whose negatives are drawn before they are used: their memory accesses overlap
+)
 
 
 @helper
@@ -27,10 +29,14 @@ def predict(P: Floats, Q: Floats, h: Floats, b: Floats, u: Scalar, i: Scalar) ->
 
 
 @helper
-def step(P: Floats, Q: Floats, h: Floats, b: Floats, u: Scalar, i: Scalar, move: Scalar, keep: Scalar) -> None:
+def step(
+    P: Floats, Q: Floats, h: Floats, b: Floats, u: Scalar, i: Scalar, move: Scalar, keep: Scalar
+) -> None:
     """One SGD step on h . (p * q) + b, where move is the rate times the loss's derivative by the prediction."""
     for f in range(len(h)):
-        p, q, w = P[u, f], Q[i, f], h[f]
+        p = P[u, f]
+        q = Q[i, f]
+        w = h[f]
         P[u, f] = keep * p - move * w * q
         Q[i, f] = keep * q - move * w * p
         h[f] = w - move * p * q
@@ -39,16 +45,39 @@ def step(P: Floats, Q: Floats, h: Floats, b: Floats, u: Scalar, i: Scalar, move:
 
 @numba.njit(
     types.void(
-        readonly(int64), readonly(int32), readonly(int32), readonly(int64), readonly(int32),
-        float32[:, ::1], float32[:, ::1], float32[::1], float32[::1],
-        int64, float32, float32, uint64,
+        readonly(int64),
+        readonly(int32),
+        readonly(int32),
+        readonly(int64),
+        readonly(int32),
+        float32[:, ::1],
+        float32[:, ::1],
+        float32[::1],
+        float32[::1],
+        int64,
+        float32,
+        float32,
+        uint64,
     ),
-    nogil=True, cache=True, error_model="numpy",
-)  # fmt: skip
+    nogil=True,
+    cache=True,
+    error_model="numpy",
+)
 def train_implicit(
-    order: Longs, users: Ints, items: Ints, seen_offsets: Longs, seen: Ints,
-    P: Floats, Q: Floats, h: Floats, b: Floats, negatives: int, rate: float, reg: float, key: np.uint64,
-) -> None:  # fmt: skip
+    order: Longs,
+    users: Ints,
+    items: Ints,
+    seen_offsets: Longs,
+    seen: Ints,
+    P: Floats,
+    Q: Floats,
+    h: Floats,
+    b: Floats,
+    negatives: int,
+    rate: float,
+    reg: float,
+    key: np.uint64,
+) -> None:
     """Binary cross-entropy: label 1 for the positive, 0 for `negatives` items outside seen[u]. Writes P, Q, h, b."""
     n_items = len(Q)
     one = np.float32(1.0)
@@ -59,9 +88,12 @@ def train_implicit(
         for t in range(size):
             for s in range(negatives):
                 word = random_word(key, (first + t) * negatives + s)
-                drawn[t, s] = draw_unseen(users[order[first + t]], seen_offsets, seen, n_items, word)
+                drawn[t, s] = draw_unseen(
+                    users[order[first + t]], seen_offsets, seen, n_items, word
+                )
         for t in range(size):
-            u, i = np.uint64(users[order[first + t]]), np.uint64(items[order[first + t]])
+            u = np.uint64(users[order[first + t]])
+            i = np.uint64(items[order[first + t]])
             step(P, Q, h, b, u, i, rate * (sigmoid(predict(P, Q, h, b, u, i)) - one), keep)
             for s in range(negatives):
                 if drawn[t, s] < 0:
@@ -72,17 +104,36 @@ def train_implicit(
 
 @numba.njit(
     types.void(
-        readonly(int64), readonly(int32), readonly(int32), readonly(float32),
-        float32[:, ::1], float32[:, ::1], float32[::1], float32[::1], float32, float32,
+        readonly(int64),
+        readonly(int32),
+        readonly(int32),
+        readonly(float32),
+        float32[:, ::1],
+        float32[:, ::1],
+        float32[::1],
+        float32[::1],
+        float32,
+        float32,
     ),
-    nogil=True, cache=True, error_model="numpy",
-)  # fmt: skip
+    nogil=True,
+    cache=True,
+    error_model="numpy",
+)
 def train_explicit(
-    order: Longs, users: Ints, items: Ints, ratings: Floats,
-    P: Floats, Q: Floats, h: Floats, b: Floats, rate: float, reg: float,
-) -> None:  # fmt: skip
+    order: Longs,
+    users: Ints,
+    items: Ints,
+    ratings: Floats,
+    P: Floats,
+    Q: Floats,
+    h: Floats,
+    b: Floats,
+    rate: float,
+    reg: float,
+) -> None:
     """Squared error on ratings. Writes P, Q, h, b."""
     keep = np.float32(1.0) - rate * reg
     for t in range(len(order)):
-        u, i = np.uint64(users[order[t]]), np.uint64(items[order[t]])
+        u = np.uint64(users[order[t]])
+        i = np.uint64(items[order[t]])
         step(P, Q, h, b, u, i, rate * (predict(P, Q, h, b, u, i) - ratings[order[t]]), keep)

@@ -20,9 +20,19 @@ from coterie.types import Floats, Ints, Longs
 
 @helper
 def gather_slopes(
-    p: Floats, q: Floats, h: Floats, places: Ints, targets: Floats, squared: Scalar, reg: Scalar,
-    p_slopes: Floats, q_slopes: Floats, h_slopes: Floats, batch_of: Longs, batch: Scalar,
-) -> None:  # fmt: skip
+    p: Floats,
+    q: Floats,
+    h: Floats,
+    places: Ints,
+    targets: Floats,
+    squared: Scalar,
+    reg: Scalar,
+    p_slopes: Floats,
+    q_slopes: Floats,
+    h_slopes: Floats,
+    batch_of: Longs,
+    batch: Scalar,
+) -> None:
     """The gradient of a batch's loss; batch_of[r] says for which batch q_slopes[r] was gathered."""
     size = np.float32(len(places))
     shrink = reg / size
@@ -31,7 +41,8 @@ def gather_slopes(
     h_slopes[:] = np.float32(0.0)
     for s in range(len(places)):
         r = np.uint64(places[s])
-        row, row_slopes = q[r], q_slopes[r]
+        row = q[r]
+        row_slopes = q_slopes[r]
         if batch_of[r] != batch:
             batch_of[r] = batch
             row_slopes[:] = np.float32(0.0)
@@ -49,18 +60,46 @@ def gather_slopes(
 
 @helper
 def train_by_batches(
-    p: Floats, q: Floats, h: Floats, samples: Ints, targets: Floats, squared: Scalar, rate: Scalar, reg: Scalar,
-    batch_size: Scalar, by_adam: Scalar, q_slopes: Floats, batch_of: Longs,
-) -> None:  # fmt: skip
+    p: Floats,
+    q: Floats,
+    h: Floats,
+    samples: Ints,
+    targets: Floats,
+    squared: Scalar,
+    rate: Scalar,
+    reg: Scalar,
+    batch_size: Scalar,
+    by_adam: Scalar,
+    q_slopes: Floats,
+    batch_of: Longs,
+) -> None:
     """One user; writes p, q and h. `batch_of` is zeros, and is so again afterwards."""
-    p_slopes, p_mean, p_square = np.zeros_like(p), np.zeros_like(p), np.zeros_like(p)
-    h_slopes, h_mean, h_square = np.zeros_like(h), np.zeros_like(h), np.zeros_like(h)
+    p_slopes = np.zeros_like(p)
+    p_mean = np.zeros_like(p)
+    p_square = np.zeros_like(p)
+    h_slopes = np.zeros_like(h)
+    h_mean = np.zeros_like(h)
+    h_square = np.zeros_like(h)
     remembered = len(q) if by_adam else 0
-    q_mean, q_square = np.zeros_like(q[:remembered]), np.zeros_like(q[:remembered])
+    q_mean = np.zeros_like(q[:remembered])
+    q_square = np.zeros_like(q[:remembered])
     for batch, begin in enumerate(range(0, len(samples), batch_size), 1):
         end = min(begin + batch_size, len(samples))
         places = samples[begin:end]
-        gather_slopes(p, q, h, places, targets[begin:end], squared, reg, p_slopes, q_slopes, h_slopes, batch_of, batch)
+        gather_slopes(
+            p,
+            q,
+            h,
+            places,
+            targets[begin:end],
+            squared,
+            reg,
+            p_slopes,
+            q_slopes,
+            h_slopes,
+            batch_of,
+            batch,
+        )
         if by_adam:
             lack = lacking(batch)
             adam(p, p_slopes, p_mean, p_square, rate, lack)
@@ -74,32 +113,80 @@ def train_by_batches(
 
 @numba.njit(
     types.void(
-        readonly(int64), readonly(int32), readonly(int64), readonly(int32), readonly(float32),
-        readonly(float32, 2), readonly(float32, 2), readonly(float32), boolean, float32, float32, int64, boolean,
-        int64, int64, int32[:, ::1], int32[:, ::1], int32[:, ::1],
+        readonly(int64),
+        readonly(int32),
+        readonly(int64),
+        readonly(int32),
+        readonly(float32),
+        readonly(float32, 2),
+        readonly(float32, 2),
+        readonly(float32),
+        boolean,
+        float32,
+        float32,
+        int64,
+        boolean,
+        int64,
+        int64,
+        int32[:, ::1],
+        int32[:, ::1],
+        int32[:, ::1],
     ),
-    nogil=True, cache=True, error_model="numpy",
-)  # fmt: skip
+    nogil=True,
+    cache=True,
+    error_model="numpy",
+)
 def train(
-    offsets: Longs, items: Ints, starts: Longs, samples: Ints, targets: Floats,
-    user_rows: Floats, item_rows: Floats, dense: Floats, squared: bool, rate: float, reg: float,
-    batch_size: int, by_adam: bool, first: int, last: int,
-    user_deltas: Ints, item_deltas: Ints, dense_deltas: Ints,
-) -> None:  # fmt: skip
+    offsets: Longs,
+    items: Ints,
+    starts: Longs,
+    samples: Ints,
+    targets: Floats,
+    user_rows: Floats,
+    item_rows: Floats,
+    dense: Floats,
+    squared: bool,
+    rate: float,
+    reg: float,
+    batch_size: int,
+    by_adam: bool,
+    first: int,
+    last: int,
+    user_deltas: Ints,
+    item_deltas: Ints,
+    dense_deltas: Ints,
+) -> None:
     """Users first..last of a cohort; each starts from the same item rows and `dense` (the output layer, then the bias)."""
     most = 0
     for k in range(first, last):
         most = max(most, offsets[k + 1] - offsets[k])
     rows = np.empty((most, item_rows.shape[1]), np.float32)
-    rows_before, q_slopes = np.empty_like(rows), np.empty_like(rows)
+    rows_before = np.empty_like(rows)
+    q_slopes = np.empty_like(rows)
     batch_of = np.zeros(most, np.int64)
     for k in range(first, last):
-        low, high, begin, end = offsets[k], offsets[k + 1], starts[k], starts[k + 1]
-        q, before = rows[: high - low], rows_before[: high - low]
+        low = offsets[k]
+        high = offsets[k + 1]
+        begin = starts[k]
+        end = starts[k + 1]
+        q = rows[: high - low]
+        before = rows_before[: high - low]
         gather(item_rows, items, low, q, before)
-        p, h = user_rows[k].copy(), dense.copy()
+        p = user_rows[k].copy()
+        h = dense.copy()
         train_by_batches(
-            p, q, h, samples[begin:end], targets[begin:end], squared, rate, reg, batch_size, by_adam, q_slopes, batch_of
+            p,
+            q,
+            h,
+            samples[begin:end],
+            targets[begin:end],
+            squared,
+            rate,
+            reg,
+            batch_size,
+            by_adam,
+            q_slopes,
+            batch_of,
         )
         quantise_change(q.reshape(-1), before.reshape(-1), item_deltas[low:high].reshape(-1))
         quantise_change(p, user_rows[k], user_deltas[k])

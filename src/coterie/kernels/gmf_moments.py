@@ -20,7 +20,8 @@ from coterie.kernels.quantise import quantise
 from coterie.types import Doubles, Floats, Ints, Longs
 
 AGES = np.float32(1024.0)
-FORGET1, FORGET2 = math.log(DECAY1), math.log(DECAY2)
+FORGET1 = math.log(DECAY1)
+FORGET2 = math.log(DECAY2)
 LEAST = np.float32((1 - DECAY1**2 / DECAY2) * (1 - DECAY2) / (1 - DECAY1) ** 2)
 """No gradients whatever make a square smaller than this share of the squared mean (Cauchy and Schwarz); rounding may."""
 
@@ -36,17 +37,26 @@ def unpack(packed: Floats, values: Floats, moments: Floats, decay: Doubles) -> N
     """Values, moments as Adam has them at that age, and how far their start is forgotten by then."""
     d = len(values)
     steps = max(packed[3 * d], np.float32(0.0)) * AGES
-    decay[0], decay[1] = math.exp(steps * FORGET1), math.exp(steps * FORGET2)
+    decay[0] = math.exp(steps * FORGET1)
+    decay[1] = math.exp(steps * FORGET2)
     lack1, lack2 = lacking(decay, (1.0, 1.0))
     for f in range(d):
-        values[f], mean, root = packed[f], packed[d + f] * lack1, packed[2 * d + f]
+        values[f] = packed[f]
+        mean = packed[d + f] * lack1
+        root = packed[2 * d + f]
         moments[0, f] = mean
         moments[1, f] = max(root * root * lack2, LEAST * mean * mean)
 
 
 @helper
 def pack_change(
-    values: Floats, moments: Floats, decay: Doubles, further: Scalar, n: Scalar, before: Floats, out: Ints
+    values: Floats,
+    moments: Floats,
+    decay: Doubles,
+    further: Scalar,
+    n: Scalar,
+    before: Floats,
+    out: Ints,
 ) -> None:
     d = len(values)
     lack1, lack2 = lacking(decay, further)
@@ -59,17 +69,46 @@ def pack_change(
 
 @helper
 def train_by_batches(
-    p: Floats, q: Floats, h: Floats, samples: Ints, targets: Floats, squared: Scalar, rate: Scalar, reg: Scalar,
-    batch_size: Scalar, p_moments: Floats, q_moments: Floats, h_moments: Floats, p_decay: Doubles, q_decay: Doubles, h_decay: Doubles,
-    q_slopes: Floats, batch_of: Longs,
-) -> Scalar:  # fmt: skip
+    p: Floats,
+    q: Floats,
+    h: Floats,
+    samples: Ints,
+    targets: Floats,
+    squared: Scalar,
+    rate: Scalar,
+    reg: Scalar,
+    batch_size: Scalar,
+    p_moments: Floats,
+    q_moments: Floats,
+    h_moments: Floats,
+    p_decay: Doubles,
+    q_decay: Doubles,
+    h_decay: Doubles,
+    q_slopes: Floats,
+    batch_of: Longs,
+) -> Scalar:
     """One user; writes p, q, h and their moments. `batch_of` is zeros before and afterwards. Returns the number of steps."""
-    p_slopes, h_slopes, batch = np.zeros_like(p), np.zeros_like(h), 0
+    p_slopes = np.zeros_like(p)
+    h_slopes = np.zeros_like(h)
+    batch = 0
     for begin in range(0, len(samples), batch_size):
         batch += 1
         end = min(begin + batch_size, len(samples))
         places = samples[begin:end]
-        gather_slopes(p, q, h, places, targets[begin:end], squared, reg, p_slopes, q_slopes, h_slopes, batch_of, batch)
+        gather_slopes(
+            p,
+            q,
+            h,
+            places,
+            targets[begin:end],
+            squared,
+            reg,
+            p_slopes,
+            q_slopes,
+            h_slopes,
+            batch_of,
+            batch,
+        )
         further = math.pow(DECAY1, batch), math.pow(DECAY2, batch)
         adam(p, p_slopes, p_moments[0], p_moments[1], rate, lacking(p_decay, further))
         adam(h, h_slopes, h_moments[0], h_moments[1], rate, lacking(h_decay, further))
@@ -77,51 +116,111 @@ def train_by_batches(
             r = np.uint64(at)
             if batch_of[r] == batch:
                 batch_of[r] = 0
-                adam(q[r], q_slopes[r], q_moments[r, 0], q_moments[r, 1], rate, lacking(q_decay[r], further))
+                adam(
+                    q[r],
+                    q_slopes[r],
+                    q_moments[r, 0],
+                    q_moments[r, 1],
+                    rate,
+                    lacking(q_decay[r], further),
+                )
     return batch
 
 
 @numba.njit(
     types.void(
-        readonly(int64), readonly(int32), readonly(int64), readonly(int32), readonly(float32),
-        readonly(float32, 2), readonly(float32, 2), readonly(float32), boolean, float32, float32, int64,
-        int64, int64, int32[:, ::1], int32[:, ::1], int32[:, ::1],
+        readonly(int64),
+        readonly(int32),
+        readonly(int64),
+        readonly(int32),
+        readonly(float32),
+        readonly(float32, 2),
+        readonly(float32, 2),
+        readonly(float32),
+        boolean,
+        float32,
+        float32,
+        int64,
+        int64,
+        int64,
+        int32[:, ::1],
+        int32[:, ::1],
+        int32[:, ::1],
     ),
-    nogil=True, cache=True, error_model="numpy",
-)  # fmt: skip
+    nogil=True,
+    cache=True,
+    error_model="numpy",
+)
 def train(
-    offsets: Longs, items: Ints, starts: Longs, samples: Ints, targets: Floats,
-    user_rows: Floats, item_rows: Floats, dense: Floats, squared: bool, rate: float, reg: float,
-    batch_size: int, first: int, last: int,
-    user_deltas: Ints, item_deltas: Ints, dense_deltas: Ints,
-) -> None:  # fmt: skip
+    offsets: Longs,
+    items: Ints,
+    starts: Longs,
+    samples: Ints,
+    targets: Floats,
+    user_rows: Floats,
+    item_rows: Floats,
+    dense: Floats,
+    squared: bool,
+    rate: float,
+    reg: float,
+    batch_size: int,
+    first: int,
+    last: int,
+    user_deltas: Ints,
+    item_deltas: Ints,
+    dense_deltas: Ints,
+) -> None:
     """Users first..last of a cohort; all start from the same item rows and `dense`."""
     most = 0
     for k in range(first, last):
         most = max(most, offsets[k + 1] - offsets[k])
-    d, size = item_rows.shape[1] // 3, len(dense) // 3
-    rows, memory, slopes = (
-        np.empty((most, d), np.float32),
-        np.empty((most, 2, d), np.float32),
-        np.empty((most, d), np.float32),
-    )
-    p, p_moments = np.empty(d, np.float32), np.empty((2, d), np.float32)
-    h, h_moments = np.empty(size, np.float32), np.empty((2, size), np.float32)
-    batch_of, q_decay, p_decay, h_decay = np.zeros(most, np.int64), np.empty((most, 2)), np.empty(2), np.empty(2)
+    d = item_rows.shape[1] // 3
+    size = len(dense) // 3
+    rows = np.empty((most, d), np.float32)
+    memory = np.empty((most, 2, d), np.float32)
+    slopes = np.empty((most, d), np.float32)
+    p = np.empty(d, np.float32)
+    p_moments = np.empty((2, d), np.float32)
+    h = np.empty(size, np.float32)
+    h_moments = np.empty((2, size), np.float32)
+    batch_of = np.zeros(most, np.int64)
+    q_decay = np.empty((most, 2))
+    p_decay = np.empty(2)
+    h_decay = np.empty(2)
     for k in range(first, last):
-        low, n, begin, end = offsets[k], offsets[k + 1] - offsets[k], starts[k], starts[k + 1]
-        q, q_moments = rows[:n], memory[:n]
+        low = offsets[k]
+        n = offsets[k + 1] - offsets[k]
+        begin = starts[k]
+        end = starts[k + 1]
+        q = rows[:n]
+        q_moments = memory[:n]
         for r in range(n):
             unpack(item_rows[np.uint64(items[low + r])], q[r], q_moments[r], q_decay[r])
         unpack(user_rows[k], p, p_moments, p_decay)
         unpack(dense, h, h_moments, h_decay)
         n_batches = train_by_batches(
-            p, q, h, samples[begin:end], targets[begin:end], squared, rate, reg, batch_size,
-            p_moments, q_moments, h_moments, p_decay, q_decay, h_decay, slopes, batch_of,
-        )  # fmt: skip
+            p,
+            q,
+            h,
+            samples[begin:end],
+            targets[begin:end],
+            squared,
+            rate,
+            reg,
+            batch_size,
+            p_moments,
+            q_moments,
+            h_moments,
+            p_decay,
+            q_decay,
+            h_decay,
+            slopes,
+            batch_of,
+        )
         further = math.pow(DECAY1, n_batches), math.pow(DECAY2, n_batches)
         for r in range(n):
-            before, out = item_rows[np.uint64(items[low + r])], item_deltas[low + r]
+            before = item_rows[np.uint64(items[low + r])]
+            out = item_deltas[low + r]
             pack_change(q[r], q_moments[r], q_decay[r], further, n_batches, before, out)
         pack_change(p, p_moments, p_decay, further, n_batches, user_rows[k], user_deltas[k])
         pack_change(h, h_moments, h_decay, further, n_batches, dense, dense_deltas[k])

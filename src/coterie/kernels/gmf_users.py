@@ -27,7 +27,9 @@ def predict(p: Floats, q: Floats, h: Floats) -> Scalar:
 def step(p: Floats, q: Floats, h: Floats, move: Scalar, keep: Scalar) -> None:
     """One SGD step on h . (p * q) + b, where move is the rate times the loss's derivative by the prediction."""
     for f in range(len(p)):
-        pf, qf, hf = p[f], q[f], h[f]
+        pf = p[f]
+        qf = q[f]
+        hf = h[f]
         p[f] = keep * pf - move * hf * qf
         q[f] = keep * qf - move * hf * pf
         h[f] = hf - move * pf * qf
@@ -42,7 +44,8 @@ def gather(item_rows: Floats, items: Ints, low: Scalar, q: Floats, before: Float
     """
     for r in range(len(q)):
         row = item_rows[np.uint64(items[low + r])]
-        q[r, 0], q[r, -1] = row[0], row[-1]
+        q[r, 0] = row[0]
+        q[r, -1] = row[-1]
     for r in range(len(q)):
         row = item_rows[np.uint64(items[low + r])]
         for f in range(len(row)):
@@ -52,17 +55,45 @@ def gather(item_rows: Floats, items: Ints, low: Scalar, q: Floats, before: Float
 
 @numba.njit(
     types.void(
-        readonly(int64), readonly(int32), readonly(int64), readonly(int32), readonly(float32),
-        readonly(float32, 2), readonly(float32, 2), readonly(float32), boolean, float32, float32, int64, int64,
-        int32[:, ::1], int32[:, ::1], int32[:, ::1],
+        readonly(int64),
+        readonly(int32),
+        readonly(int64),
+        readonly(int32),
+        readonly(float32),
+        readonly(float32, 2),
+        readonly(float32, 2),
+        readonly(float32),
+        boolean,
+        float32,
+        float32,
+        int64,
+        int64,
+        int32[:, ::1],
+        int32[:, ::1],
+        int32[:, ::1],
     ),
-    nogil=True, cache=True, error_model="numpy",
-)  # fmt: skip
+    nogil=True,
+    cache=True,
+    error_model="numpy",
+)
 def train(
-    offsets: Longs, items: Ints, starts: Longs, samples: Ints, targets: Floats,
-    user_rows: Floats, item_rows: Floats, dense: Floats, squared: bool, rate: float, reg: float, first: int, last: int,
-    user_deltas: Ints, item_deltas: Ints, dense_deltas: Ints,
-) -> None:  # fmt: skip
+    offsets: Longs,
+    items: Ints,
+    starts: Longs,
+    samples: Ints,
+    targets: Floats,
+    user_rows: Floats,
+    item_rows: Floats,
+    dense: Floats,
+    squared: bool,
+    rate: float,
+    reg: float,
+    first: int,
+    last: int,
+    user_deltas: Ints,
+    item_deltas: Ints,
+    dense_deltas: Ints,
+) -> None:
     """Users first..last of a cohort; each starts from the same item rows and `dense` (the output layer, then the bias)."""
     most = 0
     for k in range(first, last):
@@ -71,10 +102,13 @@ def train(
     rows_before = np.empty_like(rows)
     keep = np.float32(1.0) - rate * reg
     for k in range(first, last):
-        low, high = offsets[k], offsets[k + 1]
-        q, before = rows[: high - low], rows_before[: high - low]
+        low = offsets[k]
+        high = offsets[k + 1]
+        q = rows[: high - low]
+        before = rows_before[: high - low]
         gather(item_rows, items, low, q, before)
-        p, h = user_rows[k].copy(), dense.copy()
+        p = user_rows[k].copy()
+        h = dense.copy()
         for s in range(starts[k], starts[k + 1]):
             row = q[np.uint64(samples[s])]
             y = predict(p, row, h)

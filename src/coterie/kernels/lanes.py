@@ -132,10 +132,13 @@ def store_sums(_: Any, array: Any, at: Any, a: Any, b: Any, c: Any, d: Any) -> A
 
     def emit(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         def pairs(u: Any, v: Any) -> Any:
-            return builder.fadd(_pick(builder, u, v, [0, 2, 4, 6]), _pick(builder, u, v, [1, 3, 5, 7]))
+            return builder.fadd(
+                _pick(builder, u, v, [0, 2, 4, 6]), _pick(builder, u, v, [1, 3, 5, 7])
+            )
 
         halves = [
-            builder.fadd(_pick(builder, v, v, [0, 1, 2, 3]), _pick(builder, v, v, [4, 5, 6, 7])) for v in given[2:]
+            builder.fadd(_pick(builder, v, v, [0, 1, 2, 3]), _pick(builder, v, v, [4, 5, 6, 7]))
+            for v in given[2:]
         ]
         sums = pairs(pairs(halves[0], halves[1]), pairs(halves[2], halves[3]))
         builder.store(sums, _place(context, builder, signature, given, sums.type)).align = 4

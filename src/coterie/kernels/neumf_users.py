@@ -32,9 +32,22 @@ def gather_dense(dense: Floats, places: Longs, w: Floats) -> None:
 
 @numba.njit(error_model="numpy")
 def visit(
-    samples: Ints, targets: Floats, first: int, last: int, p: Floats, q: Floats, w: Floats, rooms: Longs,
-    x: Floats, g: Floats, on: Longs, counts: Longs, squared: bool, rate: Scalar, keep: Scalar,
-) -> None:  # fmt: skip
+    samples: Ints,
+    targets: Floats,
+    first: int,
+    last: int,
+    p: Floats,
+    q: Floats,
+    w: Floats,
+    rooms: Longs,
+    x: Floats,
+    g: Floats,
+    on: Longs,
+    counts: Longs,
+    squared: bool,
+    rate: Scalar,
+    keep: Scalar,
+) -> None:
     """One user's samples. A function of its own and without slices: then no reference is counted inside the loop."""
     width = len(p)
     for s in range(first, last):
@@ -44,35 +57,87 @@ def visit(
 
 @numba.njit(
     types.void(
-        readonly(int64), readonly(int32), readonly(int64), readonly(int32), readonly(float32),
-        readonly(float32, 2), readonly(float32, 2), readonly(float32), readonly(int64),
-        boolean, float32, float32, int64, int64,
-        int32[:, ::1], int32[:, ::1], int32[:, ::1],
+        readonly(int64),
+        readonly(int32),
+        readonly(int64),
+        readonly(int32),
+        readonly(float32),
+        readonly(float32, 2),
+        readonly(float32, 2),
+        readonly(float32),
+        readonly(int64),
+        boolean,
+        float32,
+        float32,
+        int64,
+        int64,
+        int32[:, ::1],
+        int32[:, ::1],
+        int32[:, ::1],
     ),
-    nogil=True, cache=True, error_model="numpy",
-)  # fmt: skip
+    nogil=True,
+    cache=True,
+    error_model="numpy",
+)
 def train(
-    offsets: Longs, items: Ints, starts: Longs, samples: Ints, targets: Floats,
-    user_rows: Floats, item_rows: Floats, dense: Floats, sizes: Longs,
-    squared: bool, rate: float, reg: float, first: int, last: int,
-    user_deltas: Ints, item_deltas: Ints, dense_deltas: Ints,
-) -> None:  # fmt: skip
+    offsets: Longs,
+    items: Ints,
+    starts: Longs,
+    samples: Ints,
+    targets: Floats,
+    user_rows: Floats,
+    item_rows: Floats,
+    dense: Floats,
+    sizes: Longs,
+    squared: bool,
+    rate: float,
+    reg: float,
+    first: int,
+    last: int,
+    user_deltas: Ints,
+    item_deltas: Ints,
+    dense_deltas: Ints,
+) -> None:
     """Users first..last of a cohort; each starts from the same item rows and `dense`. `sizes` are those of the tower."""
-    most, width = 0, item_rows.shape[1]
+    most = 0
+    width = item_rows.shape[1]
     for k in range(first, last):
         most = max(most, offsets[k + 1] - offsets[k])
-    rows, rows_before = np.empty(most * width, np.float32), np.empty(most * width, np.float32)
-    rooms, places = np.empty(len(sizes), np.int64), np.empty(len(dense), np.int64)
+    rows = np.empty(most * width, np.float32)
+    rows_before = np.empty(most * width, np.float32)
+    rooms = np.empty(len(sizes), np.int64)
+    places = np.empty(len(dense), np.int64)
     w = np.empty(make_room(sizes, rooms, places), np.float32)
-    x, g = np.zeros(rooms.sum(), np.float32), np.zeros(rooms.sum(), np.float32)
-    on, counts = np.empty(rooms.sum() + 1, np.int64), np.empty(len(sizes), np.int64)
+    x = np.zeros(rooms.sum(), np.float32)
+    g = np.zeros(rooms.sum(), np.float32)
+    on = np.empty(rooms.sum() + 1, np.int64)
+    counts = np.empty(len(sizes), np.int64)
     keep = np.float32(1.0) - rate * reg
     for k in range(first, last):
-        low, high = offsets[k], offsets[k + 1]
-        p, q, before = user_rows[k].copy(), rows[: (high - low) * width], rows_before[: (high - low) * width]
+        low = offsets[k]
+        high = offsets[k + 1]
+        p = user_rows[k].copy()
+        q = rows[: (high - low) * width]
+        before = rows_before[: (high - low) * width]
         gather(item_rows, items, low, q, before)
         gather_dense(dense, places, w)
-        visit(samples, targets, starts[k], starts[k + 1], p, q, w, rooms, x, g, on, counts, squared, rate, keep)
+        visit(
+            samples,
+            targets,
+            starts[k],
+            starts[k + 1],
+            p,
+            q,
+            w,
+            rooms,
+            x,
+            g,
+            on,
+            counts,
+            squared,
+            rate,
+            keep,
+        )
         quantise_change(q, before, item_deltas[low:high].reshape(-1))
         quantise_change(p, user_rows[k], user_deltas[k])
         for j in range(len(dense)):

@@ -14,9 +14,12 @@ import numpy as np
 from coterie.kernels.common import Scalar, helper
 from coterie.types import Floats, Ints, Longs
 
-DECAY1, DECAY2 = 0.9, 0.999
-KEEP1, KEEP2 = np.float32(DECAY1), np.float32(DECAY2)
-TAKE1, TAKE2 = np.float32(1 - DECAY1), np.float32(1 - DECAY2)
+DECAY1 = 0.9
+DECAY2 = 0.999
+KEEP1 = np.float32(DECAY1)
+KEEP2 = np.float32(DECAY2)
+TAKE1 = np.float32(1 - DECAY1)
+TAKE2 = np.float32(1 - DECAY2)
 EPSILON = np.float32(1e-8)
 
 
@@ -27,7 +30,9 @@ def sgd(values: Floats, slopes: Floats, rate: Scalar) -> None:
 
 
 @helper
-def sgd_rows(rows: Floats, slopes: Floats, places: Ints, batch_of: Longs, batch: Scalar, rate: Scalar) -> None:
+def sgd_rows(
+    rows: Floats, slopes: Floats, places: Ints, batch_of: Longs, batch: Scalar, rate: Scalar
+) -> None:
     """Rows of a batch; batch_of[r] is the batch that row r waits for, and an item that is twice in it moves once."""
     for place in places:
         r = np.uint64(place)
@@ -44,22 +49,32 @@ def lacking(t: Scalar) -> Scalar:
 
 
 @helper
-def adam(values: Floats, slopes: Floats, first: Floats, second: Floats, rate: Scalar, lack: Scalar) -> None:
+def adam(
+    values: Floats, slopes: Floats, first: Floats, second: Floats, rate: Scalar, lack: Scalar
+) -> None:
     """Writes the values and both moments; `lack` is what `lacking` says."""
     lack1, lack2 = lack
     for i in range(len(values)):
         g = slopes[i]
         m = KEEP1 * first[i] + TAKE1 * g
         v = KEEP2 * second[i] + TAKE2 * g * g
-        first[i], second[i] = m, v
+        first[i] = m
+        second[i] = v
         values[i] -= rate * (m / lack1) / (np.sqrt(v / lack2) + EPSILON)
 
 
 @helper
 def adam_rows(
-    rows: Floats, slopes: Floats, first: Floats, second: Floats, places: Ints, batch_of: Longs, batch: Scalar,
-    rate: Scalar, lack: Scalar,
-) -> None:  # fmt: skip
+    rows: Floats,
+    slopes: Floats,
+    first: Floats,
+    second: Floats,
+    places: Ints,
+    batch_of: Longs,
+    batch: Scalar,
+    rate: Scalar,
+    lack: Scalar,
+) -> None:
     for place in places:
         r = np.uint64(place)
         if batch_of[r] == batch:

@@ -7,7 +7,9 @@ import numpy as np
 from coterie.kernels.common import Scalar, helper
 from coterie.types import NOT_FINITE, SCALE, TOO_LARGE, Floats, Ints
 
-SCALE32, LIMIT, INFINITE = np.float32(SCALE), np.float32(TOO_LARGE), np.float32(np.inf)
+SCALE32 = np.float32(SCALE)
+LIMIT = np.float32(TOO_LARGE)
+INFINITE = np.float32(np.inf)
 
 
 @helper

@@ -49,21 +49,29 @@ def is_worse(score: Scalar, name: Scalar, than: Scalar, other: Scalar) -> Scalar
 @helper
 def replace_worst(best: Floats, listed: Ints, size: Scalar, score: Scalar, name: Scalar) -> None:
     """In a heap of this size whose root is the worst, something better takes the root's place."""
-    hole, child = 0, 1
+    hole = 0
+    child = 1
     while child < size:
-        if child + 1 < size and is_worse(best[child + 1], listed[child + 1], best[child], listed[child]):
+        if child + 1 < size and is_worse(
+            best[child + 1], listed[child + 1], best[child], listed[child]
+        ):
             child += 1
         if not is_worse(best[child], listed[child], score, name):
             break
-        best[hole], listed[hole] = best[child], listed[child]
-        hole, child = child, 2 * child + 1
-    best[hole], listed[hole] = score, name
+        best[hole] = best[child]
+        listed[hole] = listed[child]
+        hole = child
+        child = 2 * child + 1
+    best[hole] = score
+    listed[hole] = name
 
 
 @helper
 def collect(candidates: Floats, names: Ints, best: Floats, listed: Ints) -> None:
     """The best candidates as a heap; a column's number is its name where `names` is empty."""
-    best[:], listed[:] = NOTHING, -1  # no column without a candidate is better than this
+    # no column without a candidate is better than this
+    best[:] = NOTHING
+    listed[:] = -1
     for begin in range(0, len(candidates), STRIDE):
         end = min(begin + STRIDE, len(candidates))
         hits = np.uint32(0)
@@ -87,15 +95,37 @@ def put_in_order(best: Floats, listed: Ints, top: Ints) -> None:
 
 @numba.njit(
     types.void(
-        readonly(float32, 2), readonly(int32, 2), readonly(int64), readonly(int32), readonly(int64), readonly(int32),
-        int64, int64, int64[::1], int64[::1], int32[:, ::1], boolean[::1],
+        readonly(float32, 2),
+        readonly(int32, 2),
+        readonly(int64),
+        readonly(int32),
+        readonly(int64),
+        readonly(int32),
+        int64,
+        int64,
+        int64[::1],
+        int64[::1],
+        int32[:, ::1],
+        boolean[::1],
     ),
-    nogil=True, cache=True, error_model="numpy",
-)  # fmt: skip
+    nogil=True,
+    cache=True,
+    error_model="numpy",
+)
 def rank(
-    scores: Floats, names: Ints, out_offsets: Longs, out: Ints, wanted_offsets: Longs, wanted: Ints,
-    first: int, last: int, above: Longs, tied: Longs, top: Ints, sound: Bools,
-) -> None:  # fmt: skip
+    scores: Floats,
+    names: Ints,
+    out_offsets: Longs,
+    out: Ints,
+    wanted_offsets: Longs,
+    wanted: Ints,
+    first: int,
+    last: int,
+    above: Longs,
+    tied: Longs,
+    top: Ints,
+    sound: Bools,
+) -> None:
     """Rows first..last: how many candidates score above each wanted column, how many the same, and the best ones.
 
     All columns but those of `out` are candidates; a wanted column is one of them. `names` has no rows where a column's
@@ -103,7 +133,8 @@ def rank(
     and nothing is said about it.
     """
     candidates = np.empty(scores.shape[1], np.float32)
-    best, listed = np.empty(top.shape[1], np.float32), np.empty(top.shape[1], np.int32)
+    best = np.empty(top.shape[1], np.float32)
+    listed = np.empty(top.shape[1], np.int32)
     for r in range(first, last):
         sound[r] = copy_candidates(scores[r], out[out_offsets[r] : out_offsets[r + 1]], candidates)
         if not sound[r]:

@@ -9,9 +9,12 @@ from numba import float32, int32, int64, types, uint64
 from coterie.kernels.common import Scalar, below, helper, nth_unseen, random_word, readonly
 from coterie.types import Floats, Ints, Longs
 
-ONE, SIX = np.uint64(1), np.uint64(6)
+ONE = np.uint64(1)
+SIX = np.uint64(6)
 LOW_BITS = np.uint64(63)
-DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)  # its six-bit windows are all different: an index for a single bit
+DE_BRUIJN = np.uint64(
+    0x03F79D71B4CB0A89
+)  # its six-bit windows are all different: an index for a single bit
 PLACES = np.zeros(64, np.int64)
 for _place in range(64):
     PLACES[(int(DE_BRUIJN) << _place & 0xFFFFFFFFFFFFFFFF) >> 58] = _place
@@ -25,7 +28,9 @@ def lowest_bit(word: Scalar) -> Scalar:
 
 
 @helper
-def renumber(samples: Ints, touched: np.ndarray, parts: np.ndarray, place: Ints, rows: Ints) -> Scalar:
+def renumber(
+    samples: Ints, touched: np.ndarray, parts: np.ndarray, place: Ints, rows: Ints
+) -> Scalar:
     """Writes the items of `samples` into `rows`, ascending and once each, and into `samples` where each stands there.
 
     Nothing is left of the order in which items came. `touched` has a bit an item and `parts` a bit a word of those, because
@@ -58,17 +63,47 @@ def renumber(samples: Ints, touched: np.ndarray, parts: np.ndarray, place: Ints,
 
 @numba.njit(
     types.void(
-        readonly(int64), readonly(int64), readonly(int32), readonly(float32), readonly(int64), readonly(int32),
-        int64, int64, int64, readonly(uint64), readonly(int64), int64, int64,
-        int64[::1], int32[::1], int32[::1], float32[::1],
+        readonly(int64),
+        readonly(int64),
+        readonly(int32),
+        readonly(float32),
+        readonly(int64),
+        readonly(int32),
+        int64,
+        int64,
+        int64,
+        readonly(uint64),
+        readonly(int64),
+        int64,
+        int64,
+        int64[::1],
+        int32[::1],
+        int32[::1],
+        float32[::1],
     ),
-    nogil=True, cache=True, error_model="numpy",
-)  # fmt: skip
+    nogil=True,
+    cache=True,
+    error_model="numpy",
+)
 def draw(
-    people: Longs, offsets: Longs, positives: Ints, ratings: Floats, seen_offsets: Longs, seen: Ints,
-    n_items: int, negatives: int, epochs: int, keys: np.ndarray, starts: Longs, first: int, last: int,
-    n_rows: Longs, rows: Ints, samples: Ints, targets: Floats,
-) -> None:  # fmt: skip
+    people: Longs,
+    offsets: Longs,
+    positives: Ints,
+    ratings: Floats,
+    seen_offsets: Longs,
+    seen: Ints,
+    n_items: int,
+    negatives: int,
+    epochs: int,
+    keys: np.ndarray,
+    starts: Longs,
+    first: int,
+    last: int,
+    n_rows: Longs,
+    rows: Ints,
+    samples: Ints,
+    targets: Floats,
+) -> None:
     """Fill people first..last: from starts[k] on, `rows` (touched items, ascending), `samples` (places in rows), `targets`.
 
     Without ratings the targets are 1 for a positive and 0 for a negative. A user who has everything has no negatives.
@@ -78,16 +113,20 @@ def draw(
     parts = np.zeros((len(touched) + 63) // 64, np.uint64)
     place = np.empty(n_items, np.int32)
     for k in range(first, last):
-        u, key = people[k], keys[k]
-        mine, n = offsets[u], offsets[u + 1] - offsets[u]
-        low, high = seen_offsets[u], seen_offsets[u + 1]
+        u = people[k]
+        key = keys[k]
+        mine = offsets[u]
+        n = offsets[u + 1] - offsets[u]
+        low = seen_offsets[u]
+        high = seen_offsets[u + 1]
         free = n_items - (high - low)
         per = negatives if free > 0 else 0
         crowded = free * 4 < n_items  # rejecting would take long
         order = np.arange(n)
         for i in range(low, high):
             taken[seen[i]] = 1
-        drawn, s = 0, starts[k]
+        drawn = 0
+        s = starts[k]
         for _ in range(epochs):
             for i in range(n - 1, 0, -1):  # Fisher and Yates
                 j = below(random_word(key, drawn), i + 1)
@@ -117,8 +156,10 @@ def draw(
 
 @numba.njit(
     types.void(readonly(int64), readonly(int64), readonly(int32), int32[::1]),
-    nogil=True, cache=True, error_model="numpy",
-)  # fmt: skip
+    nogil=True,
+    cache=True,
+    error_model="numpy",
+)
 def pack(starts: Longs, offsets: Longs, rows: Ints, out: Ints) -> None:
     """The first offsets[k + 1] - offsets[k] rows from every starts[k] on, without the gaps between."""
     for k in range(len(offsets) - 1):

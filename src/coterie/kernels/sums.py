@@ -12,7 +12,11 @@ from numba import float32, int8, int32, int64, types
 from coterie.kernels.common import Scalar, helper, readonly
 from coterie.types import SCALE, TOO_LARGE, Floats, Ints, Longs
 
-FINE, UNKNOWN_ITEM, REPEATED_ITEM, OUT_OF_RANGE, NOT_A_NUMBER = 0, 1, 2, 3, 4
+FINE = 0
+UNKNOWN_ITEM = 1
+REPEATED_ITEM = 2
+OUT_OF_RANGE = 3
+NOT_A_NUMBER = 4
 LIMIT = np.int32(TOO_LARGE)
 
 
@@ -30,12 +34,28 @@ def first_at_least(items: Ints, low: Scalar, high: Scalar, wanted: Scalar) -> Sc
 
 @numba.njit(
     types.void(
-        readonly(int64), readonly(int32), readonly(int32, 2), readonly(int64), int64, int64, int64[:, ::1], int64[::1],
+        readonly(int64),
+        readonly(int32),
+        readonly(int32, 2),
+        readonly(int64),
+        int64,
+        int64,
+        int64[:, ::1],
+        int64[::1],
     ),
-    nogil=True, cache=True, error_model="numpy",
-)  # fmt: skip
+    nogil=True,
+    cache=True,
+    error_model="numpy",
+)
 def by_samples(
-    offsets: Longs, items: Ints, rows: Ints, samples: Longs, low: int, high: int, total: Longs, touched: Longs
+    offsets: Longs,
+    items: Ints,
+    rows: Ints,
+    samples: Longs,
+    low: int,
+    high: int,
+    total: Longs,
+    touched: Longs,
 ) -> None:
     """For items low..high: total += n_k q_k, touched += n_k of those who sent the row."""
     for k in range(len(samples)):
@@ -43,7 +63,8 @@ def by_samples(
         start = first_at_least(items, offsets[k], offsets[k + 1], low)
         end = first_at_least(items, start, offsets[k + 1], high)
         for r in range(start, end):
-            out, q = total[np.uint64(items[r])], rows[np.uint64(r)]
+            out = total[np.uint64(items[r])]
+            q = rows[np.uint64(r)]
             for f in range(len(q)):
                 out[f] += n * q[f]
             touched[items[r]] += n
@@ -51,17 +72,29 @@ def by_samples(
 
 @numba.njit(
     types.void(
-        readonly(int64), readonly(int32), readonly(int32, 2), int64, int64, int64[:, ::1], int64[:, ::1],
+        readonly(int64),
+        readonly(int32),
+        readonly(int32, 2),
+        int64,
+        int64,
+        int64[:, ::1],
+        int64[:, ::1],
     ),
-    nogil=True, cache=True, error_model="numpy",
-)  # fmt: skip
-def by_change(offsets: Longs, items: Ints, rows: Ints, low: int, high: int, total: Longs, weight: Longs) -> None:
+    nogil=True,
+    cache=True,
+    error_model="numpy",
+)
+def by_change(
+    offsets: Longs, items: Ints, rows: Ints, low: int, high: int, total: Longs, weight: Longs
+) -> None:
     """For items low..high: total += |q| q, weight += |q|, component by component."""
     for k in range(len(offsets) - 1):
         start = first_at_least(items, offsets[k], offsets[k + 1], low)
         end = first_at_least(items, start, offsets[k + 1], high)
         for r in range(start, end):
-            out, w, row = total[np.uint64(items[r])], weight[np.uint64(items[r])], rows[np.uint64(r)]
+            out = total[np.uint64(items[r])]
+            w = weight[np.uint64(items[r])]
+            row = rows[np.uint64(r)]
             for f in range(len(row)):
                 q = np.int64(row[f])
                 size = abs(q)
@@ -70,9 +103,13 @@ def by_change(offsets: Longs, items: Ints, rows: Ints, low: int, high: int, tota
 
 
 @numba.njit(
-    types.void(readonly(float32, 2), readonly(int64, 2), readonly(int64, 2), int64, int64, float32[:, ::1]),
-    nogil=True, cache=True, error_model="numpy",
-)  # fmt: skip
+    types.void(
+        readonly(float32, 2), readonly(int64, 2), readonly(int64, 2), int64, int64, float32[:, ::1]
+    ),
+    nogil=True,
+    cache=True,
+    error_model="numpy",
+)
 def move(before: Floats, total: Longs, weight: Longs, low: int, high: int, after: Floats) -> None:
     """Rows low..high: after = before + total / weight, out of fixed point; a weight is one for a row or for a component.
 
@@ -88,7 +125,8 @@ def move(before: Floats, total: Longs, weight: Longs, low: int, high: int, after
 @helper
 def worst_entry(values: Ints) -> Scalar:
     """Whether numbers are below the limit; what stands for no number is the least there is."""
-    lowest, highest = np.int32(0), np.int32(0)
+    lowest = np.int32(0)
+    highest = np.int32(0)
     for value in values:
         lowest = min(lowest, value)
         highest = max(highest, value)
@@ -99,18 +137,35 @@ def worst_entry(values: Ints) -> Scalar:
 
 @numba.njit(
     types.void(
-        readonly(int64), readonly(int32), readonly(int32, 2), readonly(int32, 2), readonly(int32, 2),
-        int64, int64, int64, int8[::1],
+        readonly(int64),
+        readonly(int32),
+        readonly(int32, 2),
+        readonly(int32, 2),
+        readonly(int32, 2),
+        int64,
+        int64,
+        int64,
+        int8[::1],
     ),
-    nogil=True, cache=True, error_model="numpy",
-)  # fmt: skip
+    nogil=True,
+    cache=True,
+    error_model="numpy",
+)
 def check(
-    offsets: Longs, items: Ints, item_rows: Ints, user_rows: Ints, dense: Ints, n_items: int, first: int, last: int,
+    offsets: Longs,
+    items: Ints,
+    item_rows: Ints,
+    user_rows: Ints,
+    dense: Ints,
+    n_items: int,
+    first: int,
+    last: int,
     faults: np.ndarray,
-) -> None:  # fmt: skip
+) -> None:
     """faults[k] for users first..last: items exist and ascend, entries are numbers within range."""
     for k in range(first, last):
-        low, high = offsets[k], offsets[k + 1]
+        low = offsets[k]
+        high = offsets[k + 1]
         fault = FINE
         before = np.int32(-1)
         for r in range(low, high):
@@ -123,5 +178,9 @@ def check(
                 break
             before = item
         if fault == FINE:
-            fault = max(worst_entry(item_rows[low:high].reshape(-1)), worst_entry(user_rows[k]), worst_entry(dense[k]))
+            fault = max(
+                worst_entry(item_rows[low:high].reshape(-1)),
+                worst_entry(user_rows[k]),
+                worst_entry(dense[k]),
+            )
         faults[k] = fault

@@ -12,11 +12,23 @@ from __future__ import annotations
 import numpy as np
 
 from coterie.kernels.common import Scalar, helper, sigmoid
-from coterie.kernels.lanes import LANES, load, minus_product, plus_product, spread, store, store_sums, where_positive
+from coterie.kernels.lanes import (
+    LANES,
+    load,
+    minus_product,
+    plus_product,
+    spread,
+    store,
+    store_sums,
+    where_positive,
+)
 from coterie.types import Floats, Longs
 
-NOTHING, ONE = np.float32(0.0), np.float32(1.0)
-place = np.uint64  # unsigned, so no index counts from the end and none is checked for it: 9 % of the time
+NOTHING = np.float32(0.0)
+ONE = np.float32(1.0)
+place = (
+    np.uint64
+)  # unsigned, so no index counts from the end and none is checked for it: 9 % of the time
 
 
 @helper
@@ -31,7 +43,8 @@ def make_room(sizes: Longs, rooms: Longs, places: Longs) -> Scalar:
         rooms[level] = whole_lanes(sizes[level])
     at = j = 0
     for level in range(len(sizes) - 1):
-        n, m = sizes[level], sizes[level + 1]
+        n = sizes[level]
+        m = sizes[level + 1]
         for o in range(m):
             for i in range(n):
                 places[j] = at + o * rooms[level] + i
@@ -43,14 +56,17 @@ def make_room(sizes: Longs, rooms: Longs, places: Longs) -> Scalar:
         at += rooms[level + 1]
     for o in range(sizes[-1]):
         places[j + o] = at + o
-    j, at = j + sizes[-1], at + rooms[-1]
+    j = j + sizes[-1]
+    at = at + rooms[-1]
     for f in range(j, len(places)):  # the GMF part and the bias
         places[f] = at + f - j
     return at + len(places) - j
 
 
 @helper
-def forward(w: Floats, at: Scalar, n: Scalar, m: Scalar, x: Floats, here: Scalar, above: Scalar) -> None:
+def forward(
+    w: Floats, at: Scalar, n: Scalar, m: Scalar, x: Floats, here: Scalar, above: Scalar
+) -> None:
     """x[above : above + m] = W x[here : here + n], four rows of W at a time."""
     for o in range(0, m, 4):
         row = at + o * n
@@ -84,7 +100,9 @@ def list_on(x: Floats, above: Scalar, m: Scalar, on: Longs) -> Scalar:
 
 
 @helper
-def back_through_relu(w: Floats, bias: Scalar, m: Scalar, x: Floats, g: Floats, above: Scalar) -> None:
+def back_through_relu(
+    w: Floats, bias: Scalar, m: Scalar, x: Floats, g: Floats, above: Scalar
+) -> None:
     """Neurons that are off pass nothing on; the biases move by what is left."""
     for o in range(0, m, LANES):
         left = where_positive(load(x, above + o), load(g, above + o))
@@ -94,15 +112,25 @@ def back_through_relu(w: Floats, bias: Scalar, m: Scalar, x: Floats, g: Floats, 
 
 @helper
 def backward(
-    w: Floats, at: Scalar, n: Scalar, x: Floats, g: Floats, here: Scalar, above: Scalar, on: Longs, count: Scalar
+    w: Floats,
+    at: Scalar,
+    n: Scalar,
+    x: Floats,
+    g: Floats,
+    here: Scalar,
+    above: Scalar,
+    on: Longs,
+    count: Scalar,
 ) -> None:
     """g[here : here + n] = W^T g[above:], and W moves by g x^T."""
     for i in range(0, n, LANES):
-        xi, gi = load(x, here + i), spread(NOTHING)
+        xi = load(x, here + i)
+        gi = spread(NOTHING)
         for a in range(above, above + count):
             o = on[place(a)]
             row = at + o * n + i
-            slope, weights = spread(g[place(above + o)]), load(w, row)
+            slope = spread(g[place(above + o)])
+            weights = load(w, row)
             gi = plus_product(gi, slope, weights)
             store(w, row, minus_product(weights, slope, xi))
         store(g, here + i, gi)
@@ -110,9 +138,22 @@ def backward(
 
 @helper
 def step_output(
-    p: Floats, u: Scalar, q: Floats, i: Scalar, d: Scalar, w: Floats, at: Scalar, m: Scalar, x: Floats, g: Floats,
-    top: Scalar, target: Scalar, squared: Scalar, rate: Scalar, keep: Scalar,
-) -> None:  # fmt: skip
+    p: Floats,
+    u: Scalar,
+    q: Floats,
+    i: Scalar,
+    d: Scalar,
+    w: Floats,
+    at: Scalar,
+    m: Scalar,
+    x: Floats,
+    g: Floats,
+    top: Scalar,
+    target: Scalar,
+    squared: Scalar,
+    rate: Scalar,
+    keep: Scalar,
+) -> None:
     """Predict, and move the output layer and the GMF parts; g[top:] becomes the rate times the loss's slope by the tower."""
     gmf = at + m
     y = w[place(gmf + d)]
@@ -126,7 +167,9 @@ def step_output(
         g[place(top + o)] = move * h
         w[place(at + o)] = h - move * x[place(top + o)]
     for f in range(d):
-        pf, qf, h = p[place(u + f)], q[place(i + f)], w[place(gmf + f)]
+        pf = p[place(u + f)]
+        qf = q[place(i + f)]
+        h = w[place(gmf + f)]
         p[place(u + f)] = keep * pf - move * h * qf
         q[place(i + f)] = keep * qf - move * h * pf
         w[place(gmf + f)] = h - move * pf * qf
@@ -135,9 +178,22 @@ def step_output(
 
 @helper
 def step(
-    p: Floats, u: Scalar, q: Floats, i: Scalar, d: Scalar, w: Floats, rooms: Longs, x: Floats, g: Floats, on: Longs,
-    counts: Longs, target: Scalar, squared: Scalar, rate: Scalar, keep: Scalar,
-) -> None:  # fmt: skip
+    p: Floats,
+    u: Scalar,
+    q: Floats,
+    i: Scalar,
+    d: Scalar,
+    w: Floats,
+    rooms: Longs,
+    x: Floats,
+    g: Floats,
+    on: Longs,
+    counts: Longs,
+    target: Scalar,
+    squared: Scalar,
+    rate: Scalar,
+    keep: Scalar,
+) -> None:
     """One SGD step of the user row p[u : u + 2d] and the item row q[i : i + 2d], both in flat arrays, and of `w`.
 
     Scratch: x are the activations of all levels one after the other, g the slopes by them, on and counts who is on.
@@ -147,15 +203,20 @@ def step(
         x[place(d + f)] = q[place(i + d + f)]
     at = here = 0
     for level in range(len(rooms) - 1):
-        n, m = rooms[level], rooms[level + 1]
+        n = rooms[level]
+        m = rooms[level + 1]
         forward(w, at, n, m, x, here, here + n)
         relu(w, at + n * m, m, x, here + n)
         counts[level] = list_on(x, here + n, m, on)
-        at, here = at + n * m + m, here + n
+        at = at + n * m + m
+        here = here + n
     step_output(p, u, q, i, d, w, at, rooms[-1], x, g, here, target, squared, rate, keep)
     for level in range(len(rooms) - 2, -1, -1):
-        n, m = rooms[level], rooms[level + 1]
-        at, above, here = at - n * m - m, here, here - n
+        n = rooms[level]
+        m = rooms[level + 1]
+        at = at - n * m - m
+        above = here
+        here = here - n
         back_through_relu(w, at + n * m, m, x, g, above)
         backward(w, at, n, x, g, here, above, on, counts[level])
     for f in range(d):

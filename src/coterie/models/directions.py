@@ -42,7 +42,9 @@ class Directions(Recommender):
     @property
     def download(self) -> int:
         """Bytes that a device gets before it can rank."""
-        return int(self.item_rows.nbytes + (self.units.nbytes if self.item_rows.dtype == np.int8 else 0))
+        return int(
+            self.item_rows.nbytes + (self.units.nbytes if self.item_rows.dtype == np.int8 else 0)
+        )
 
 
 def packed(rows: Floats, precision: Precision) -> tuple[NDArray[Any], Floats]:

@@ -34,7 +34,9 @@ class GMF(Recommender):
         """Somebody without a history gets the average person's row."""
         row = self.user_rows.mean(axis=0)
         if len(history):
-            row = fit_row(self.item_rows * self.output, float(self.bias[0]), history, negatives, reg)
+            row = fit_row(
+                self.item_rows * self.output, float(self.bias[0]), history, negatives, reg
+            )
         scores: Floats = self._scores(row[None, :], None)[0]
         return scores
 

@@ -29,13 +29,19 @@ class GMFGroups(Recommender):
         mine = self.groups[users]
         for group in np.unique(mine).tolist():
             here = np.flatnonzero(mine == group)
-            scores[here] = self._of(group).score(users[here], None if items is None else items[here])
+            scores[here] = self._of(group).score(
+                users[here], None if items is None else items[here]
+            )
         return scores
 
     def score_newcomer(self, history: Ints, negatives: int, reg: float) -> Floats:
         """With the rows of the largest group: which one somebody new belongs to is not known."""
-        return self._of(int(np.bincount(self.groups).argmax())).score_newcomer(history, negatives, reg)
+        return self._of(int(np.bincount(self.groups).argmax())).score_newcomer(
+            history, negatives, reg
+        )
 
     def _of(self, group: int) -> GMF:
         """The model as this group has it."""
-        return GMF(self.user_rows, self.item_rows[group], self.output[group], self.bias[group : group + 1])
+        return GMF(
+            self.user_rows, self.item_rows[group], self.output[group], self.bias[group : group + 1]
+        )

@@ -25,9 +25,15 @@ LOWEST = -1e30
 class MultVAE(Recommender):
     kind: ClassVar[str] = "multivae"
     trained: ClassVar[tuple[str, ...]] = (
-        "encoder_rows", "encoder_bias", "latent_weights", "latent_bias",
-        "decoder_weights", "decoder_bias", "item_rows", "item_bias",
-    )  # fmt: skip
+        "encoder_rows",
+        "encoder_bias",
+        "latent_weights",
+        "latent_bias",
+        "decoder_weights",
+        "decoder_bias",
+        "item_rows",
+        "item_bias",
+    )
     encoder_rows: Floats  # (known, hidden) E
     encoder_bias: Floats  # (hidden,) e
     latent_weights: Floats  # (hidden, 2 latent) W: first for the mean, then for the log variance

@@ -44,7 +44,9 @@ class UserNeighbours(Recommender):
         wanted[history] = 1
         overlap = (histories @ wanted).astype(np.float64)
         met = np.flatnonzero(overlap)
-        cosines = similarity(overlap[met], len(history), np.diff(self.history_offsets)[met], self.shrink)
+        cosines = similarity(
+            overlap[met], len(history), np.diff(self.history_offsets)[met], self.shrink
+        )
         best = nearest(met, cosines, self.k)
         scores: Floats = histories[met[best]].T @ cosines[best].astype(np.float32)
         return scores
@@ -93,7 +95,9 @@ def matrix(rows: Rows, width: int, values: np.ndarray | None = None) -> csr_matr
 
     ones = np.ones(len(rows.items), np.float32)
     shape = (len(rows.offsets) - 1, width)
-    return sparse.csr_matrix((ones if values is None else values, rows.items, rows.offsets), shape=shape)
+    return sparse.csr_matrix(
+        (ones if values is None else values, rows.items, rows.offsets), shape=shape
+    )
 
 
 def similarity(overlap: Doubles, own: Longs | int, other: Longs, shrink: float) -> Doubles:
@@ -110,7 +114,8 @@ def nearest(numbers: Ints | Longs, similar: Doubles, k: int) -> Longs:
     places = np.arange(len(similar))
     if len(similar) > k:
         least = np.partition(similar, len(similar) - k)[len(similar) - k]
-        above, tied = np.flatnonzero(similar > least), np.flatnonzero(similar == least)
+        above = np.flatnonzero(similar > least)
+        tied = np.flatnonzero(similar == least)
         if len(above) + len(tied) > k:
             tied = tied[np.argsort(numbers[tied])][: k - len(above)]
         places = np.concatenate([above, tied])

@@ -25,7 +25,9 @@ AT_ONCE = 1 << 18
 free, took forty times as long."""
 PAIRS = 1 << 12
 """Pairs of a user and an item at a time, at most."""
-STEPS, HALVINGS, ENOUGH = 25, 6, 1e-4
+STEPS = 25
+HALVINGS = 6
+ENOUGH = 1e-4
 
 
 class Net(NamedTuple):
@@ -57,13 +59,18 @@ class NeuMF(Recommender):
 
     def _scores(self, p: Floats, items: Ints | None) -> Floats:
         net = taken_apart(self.dense, self.sizes)
-        scores = np.empty((len(p), len(self.item_rows) if items is None else items.shape[1]), np.float32)
-        pairs, users = net.pairs_at_a_time(), first_layer(net, p, "user")
+        scores = np.empty(
+            (len(p), len(self.item_rows) if items is None else items.shape[1]), np.float32
+        )
+        pairs = net.pairs_at_a_time()
+        users = first_layer(net, p, "user")
         for some in blocks(scores.shape[1], pairs):
             things = None if items is not None else first_layer(net, self.item_rows[some], "item")
             for people in blocks(len(p), max(1, pairs // (some.stop - some.start))):
                 q = self.item_rows[some] if items is None else self.item_rows[items[people, some]]
-                below = users[people, None] + (first_layer(net, q, "item") if things is None else things)
+                below = users[people, None] + (
+                    first_layer(net, q, "item") if things is None else things
+                )
                 scores[people, some] = climb(net, below)[-1] @ net.tower + by_gmf(net, p[people], q)
         return scores
 
@@ -76,15 +83,25 @@ class NeuMF(Recommender):
         return scores
 
     @classmethod
-    def start(cls, n_users: int, n_items: int, size: int, layers: Sequence[int], seed: int, scale: float) -> NeuMF:
+    def start(
+        cls, n_users: int, n_items: int, size: int, layers: Sequence[int], seed: int, scale: float
+    ) -> NeuMF:
         """Rows are Gaussian; layers too, scaled so that relu keeps the spread (He et al. 2015); GMF starts as plain MF."""
         sizes = tower_sizes(size, layers)
         parts = []
         for level, (n, m) in enumerate(pairwise(sizes.tolist())):
-            parts += [rows(m, n, seed, f"layer {level}", (2 / n) ** 0.5).ravel(), np.zeros(m, np.float32)]
+            parts += [
+                rows(m, n, seed, f"layer {level}", (2 / n) ** 0.5).ravel(),
+                np.zeros(m, np.float32),
+            ]
         top = int(sizes[-1])
-        parts += [rows(1, top, seed, "output", top**-0.5)[0], np.ones(size, np.float32), np.zeros(1, np.float32)]
-        people, things = rows(n_users, 2 * size, seed, "users", scale), rows(n_items, 2 * size, seed, "items", scale)
+        parts += [
+            rows(1, top, seed, "output", top**-0.5)[0],
+            np.ones(size, np.float32),
+            np.zeros(1, np.float32),
+        ]
+        people = rows(n_users, 2 * size, seed, "users", scale)
+        things = rows(n_items, 2 * size, seed, "items", scale)
         return cls(people, things, np.concatenate(parts), sizes)
 
 
@@ -94,7 +111,8 @@ def tower_sizes(embedding_size: int, layers: Sequence[int]) -> Longs:
 
 
 def taken_apart(dense: Floats, sizes: Longs) -> Net:
-    layers, at = [], 0
+    layers = []
+    at = 0
     for n, m in pairwise(sizes.tolist()):
         layers.append((dense[at : at + m * n].reshape(m, n), dense[at + m * n : at + m * n + m]))
         at += m * n + m
@@ -107,7 +125,8 @@ def blocks(n: int, size: int) -> Iterator[slice]:
 
 def first_layer(net: Net, rows: Floats, whose: Literal["user", "item"]) -> Floats:
     """What the MLP parts of rows (..., 2d) bring to the first layer; the user's brings the biases along."""
-    (weights, biases), d = net.layers[0], len(net.gmf)
+    (weights, biases) = net.layers[0]
+    d = len(net.gmf)
     if whose == "user":
         return rows[..., d:] @ weights[:, :d].T + biases
     share: Floats = rows[..., d:] @ weights[:, d:].T
@@ -127,7 +146,9 @@ def climb(net: Net, below: Floats) -> list[Floats]:
 def by_gmf(net: Net, p: Floats, q: Floats) -> Floats:
     """(users, items), with the bias; q is (items, 2d), or (users, items, 2d)."""
     d = len(net.gmf)
-    scores: Floats = np.einsum("ud,id->ui" if q.ndim == 2 else "ud,uid->ui", p[:, :d] * net.gmf, q[..., :d])
+    scores: Floats = np.einsum(
+        "ud,id->ui" if q.ndim == 2 else "ud,uid->ui", p[:, :d] * net.gmf, q[..., :d]
+    )
     return scores + net.bias
 
 
@@ -149,17 +170,22 @@ def fit_row(model: NeuMF, start: Floats, history: Ints, negatives: int, reg: flo
             step /= 2
         else:
             break
-        p, enough = p - step, loss - bent[0] < ENOUGH * loss
+        p = p - step
+        enough = loss - bent[0] < ENOUGH * loss
         loss, gradient, curvature = bent
         if enough:
             break
     return p.astype(np.float32)
 
 
-def _bend(model: NeuMF, p: Doubles, target: Doubles, weight: Doubles, ridge: float) -> tuple[float, Doubles, Doubles]:
+def _bend(
+    model: NeuMF, p: Doubles, target: Doubles, weight: Doubles, ridge: float
+) -> tuple[float, Doubles, Doubles]:
     """The loss at p, its gradient, and Gauss and Newton's curvature."""
     net = taken_apart(model.dense, model.sizes)
-    loss, gradient, curvature = ridge / 2 * float(p @ p), ridge * p, ridge * np.eye(len(p))
+    loss = ridge / 2 * float(p @ p)
+    gradient = ridge * p
+    curvature = ridge * np.eye(len(p))
     for some in blocks(len(model.item_rows), net.pairs_at_a_time()):
         y, slopes = slopes_by_row(net, p.astype(np.float32), model.item_rows[some])
         chance = np.exp(-np.logaddexp(0, -y))

@@ -15,7 +15,9 @@ STEPS = 25
 ENOUGH = 1e-8
 
 
-def fit_row(features: Floats, bias: Floats | float, history: Ints, negatives: int, reg: float) -> Floats:
+def fit_row(
+    features: Floats, bias: Floats | float, history: Ints, negatives: int, reg: float
+) -> Floats:
     """The row p (d,) of somebody who chose `history`, given x (items, d) and b."""
     X = features.astype(np.float64)
     target, weight = weigh(len(X), history, negatives)
@@ -26,7 +28,9 @@ def fit_row(features: Floats, bias: Floats | float, history: Ints, negatives: in
         gradient = X.T @ (weight * (y - target)) + ridge * p
         curvature = (X * (weight * y * (1 - y))[:, None]).T @ X + (ridge + 1e-9) * np.eye(len(p))
         step = np.linalg.solve(curvature, gradient)
-        p -= step / max(1.0, float(np.abs(step).max()))  # far from the optimum whole steps may overshoot
+        p -= step / max(
+            1.0, float(np.abs(step).max())
+        )  # far from the optimum whole steps may overshoot
         if np.abs(step).max() < ENOUGH:
             break
     return p.astype(np.float32)

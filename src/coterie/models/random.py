@@ -23,5 +23,7 @@ class RandomScores(Recommender):
         """A hash of (seed, user, item): the same whenever it is asked."""
         asked = np.arange(self.n_items) if items is None else items
         keys = streams.keys(self.seed, "random scores", last=users)[:, None]
-        words = streams.mix_array(keys ^ (asked.astype(np.uint64) + np.uint64(1)) * np.uint64(streams.GOLDEN))
+        words = streams.mix_array(
+            keys ^ (asked.astype(np.uint64) + np.uint64(1)) * np.uint64(streams.GOLDEN)
+        )
         return (words >> np.uint64(40)).astype(np.float32) / np.float32(1 << 24)

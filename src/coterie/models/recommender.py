@@ -34,7 +34,11 @@ class Recommender(Record, ABC):
 
     @property
     def n_parameters(self) -> int:
-        return sum(a.size for name, a in self.arrays().items() if self.trained is None or name in self.trained)
+        return sum(
+            a.size
+            for name, a in self.arrays().items()
+            if self.trained is None or name in self.trained
+        )
 
 
 def pick(scores: Floats, items: Ints | None) -> Floats:

@@ -24,14 +24,23 @@ def convergence(runs: Sequence[Reported], methods: Sequence[str] | None = None) 
 
 def panels(runs: Sequence[Reported], methods: Sequence[str] | None = None) -> list[Figure]:
     """`methods` names the method of every run: its runs are one line, with a band of one deviation to either side."""
-    names = [n for n in runs[0].result["headline"] if all(n in line for run in runs for line in run.curve)][:3]
+    names = [
+        n
+        for n in runs[0].result["headline"]
+        if all(n in line for run in runs for line in run.curve)
+    ][:3]
     if not any(run.curve for run in runs):
         return []
     curves: dict[str, list[Curve]] = {}
     for run, method in zip(runs, methods or labels(runs), strict=True):
         curves.setdefault(method, []).append(run.curve)
     return [
-        Figure(name, name, name, [line for method, mine in curves.items() if (line := _line(method, mine, name))])
+        Figure(
+            name,
+            name,
+            name,
+            [line for method, mine in curves.items() if (line := _line(method, mine, name))],
+        )
         for name in names
     ]
 

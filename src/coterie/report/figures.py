@@ -7,7 +7,18 @@ from dataclasses import dataclass, field
 
 Numbers = Sequence[float | None]
 GREY = "#9aa5b1"
-COLOURS = ("#2a6f97", "#e07a5f", "#3d8361", "#8e5ea2", "#c9a227", "#5c677d", "#b5446e", "#4ea8de", "#7f5539", "#1d3557")
+COLOURS = (
+    "#2a6f97",
+    "#e07a5f",
+    "#3d8361",
+    "#8e5ea2",
+    "#c9a227",
+    "#5c677d",
+    "#b5446e",
+    "#4ea8de",
+    "#7f5539",
+    "#1d3557",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,13 +56,18 @@ def figure(runs: Sequence[Reported], methods: Sequence[str] | None = None) -> st
     except MissingExtra as missing:
         return f"<p>{escape(str(missing))}</p>"
     part = ", ".join(dict.fromkeys(line["part"] for run in runs for line in run.curve))
-    caption = f"Measured on {part}." + (" For the eye only: nothing is chosen by it." if part == "test" else "")
+    caption = f"Measured on {part}." + (
+        " For the eye only: nothing is chosen by it." if part == "test" else ""
+    )
     return drawn + f"<p class=about>{escape(caption)}</p>"
 
 
 def _all_metrics(runs: Sequence[Reported]) -> str:
     names = list(dict.fromkeys(name for run in runs for name in run.result["full"]))
-    header = ["metric", *(f"{name} {kind}" for name in labels(runs) for kind in ("protocol", "full ranking"))]
+    header = [
+        "metric",
+        *(f"{name} {kind}" for name in labels(runs) for kind in ("protocol", "full ranking")),
+    ]
     rows = [
         [
             name,
@@ -104,5 +109,9 @@ def _commands(runs: Sequence[Reported]) -> str:
 
 def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return (
+        f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )

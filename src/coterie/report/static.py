@@ -10,7 +10,12 @@ from typing import Any
 from coterie.errors import MissingExtra
 from coterie.report.figures import COLOURS, GREY, Figure
 
-LOOKS: Any = {"svg.hashsalt": "coterie", "font.family": "sans-serif", "font.size": 9, "svg.fonttype": "none"}
+LOOKS: Any = {
+    "svg.hashsalt": "coterie",
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "svg.fonttype": "none",
+}
 DENSITY = 160
 
 
@@ -48,7 +53,8 @@ def drawn(figures: Sequence[Figure], kind: str, columns: int = 2) -> bytes:
 def _draw(panel: Any, figure: Figure) -> None:
     axis = figure.axes[0] if figure.axes else ""
     for number, series in enumerate(figure.series):
-        colour, label = COLOURS[number % len(COLOURS)], series.name.replace("$", r"\$")
+        colour = COLOURS[number % len(COLOURS)]
+        label = series.name.replace("$", r"\$")
         if series.level:
             panel.axhline(series.y[0], color=colour, linestyle="--", linewidth=1.2, label=label)
             continue
@@ -58,9 +64,15 @@ def _draw(panel: Any, figure: Figure) -> None:
             continue
         few = len(x) <= 25
         panel.plot(
-            x, series.y, color=colour, label=label, linewidth=1.5 if series.line else 0, linestyle=":" if number >= len(COLOURS) else "-",
-            marker="o" if few or not series.line else None, markersize=3.5 if series.line else 5,
-        )  # fmt: skip
+            x,
+            series.y,
+            color=colour,
+            label=label,
+            linewidth=1.5 if series.line else 0,
+            linestyle=":" if number >= len(COLOURS) else "-",
+            marker="o" if few or not series.line else None,
+            markersize=3.5 if series.line else 5,
+        )
         if series.low:
             panel.fill_between(x, series.low, series.high, color=colour, alpha=0.15, linewidth=0)
     if figure.log_x:

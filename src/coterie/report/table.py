@@ -36,9 +36,18 @@ def table(runs: Sequence[Reported]) -> tuple[list[str], list[list[str]]]:
     rows = []
     for run, label in zip(runs, told_apart, strict=True):
         r = run.result
-        cells = [label, r["dataset"], r["protocol"], str(r["seed"]), str(r["rounds"]), f"{r['seconds']:.2f}"]
+        cells = [
+            label,
+            r["dataset"],
+            r["protocol"],
+            str(r["seed"]),
+            str(r["rounds"]),
+            f"{r['seconds']:.2f}",
+        ]
         cells += [shown(n, r["metrics"][n]) if n in r["metrics"] else "" for n in names]
-        cells += [shown(n, r["full"][n]) if n in r["full"] else "" for n in names] if sampled else []
+        cells += (
+            [shown(n, r["full"][n]) if n in r["full"] else "" for n in names] if sampled else []
+        )
         rows.append(cells)
     return header, rows
 
@@ -50,7 +59,9 @@ def notes(run: Reported) -> list[str]:
         f"{r['tested_users']:,} users tested; trained on {r['training_interactions']:,} interactions of {r['users']:,} users; {r['items']:,} items to choose from."
     ]
     if r["full"].get("UC", 1) < 1:
-        lines.append(f"{r['full']['UC']:.1%} of the tested users are served; whoever is not scores 0.")
+        lines.append(
+            f"{r['full']['UC']:.1%} of the tested users are served; whoever is not scores 0."
+        )
     if r["future_share"] is not None:
         lines.append(
             f"Global-time leakage: on average {r['future_share']:.1%} of the training data is newer than a test interaction."
@@ -71,17 +82,22 @@ def notes(run: Reported) -> list[str]:
         when = f"after {reached:,} rounds, as far as measured" if reached else "never"
         lines.append(f"{r['convergence']['metric']} of {target:g} was reached {when}.")
     if r["as_published"]:
-        lines.append("Leaky on purpose: training negatives avoided the held-out items (as_published).")
+        lines.append(
+            "Leaky on purpose: training negatives avoided the held-out items (as_published)."
+        )
     return lines
 
 
 def costs(result: dict[str, Any]) -> str:
     """What a federated run cost its users; how often one of them was asked is `selections`."""
-    asked, sent = result["asked"], result["updates"]
+    asked = result["asked"]
+    sent = result["updates"]
     text = f"Asked {asked:,} times ({result['selections']['users']:,} users): {sent:,} updates accepted"
     text += f", {result['dropped']:,} never came" if result["dropped"] else ""
     if result["refused"]:
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(result["refused"].items()))
+        reasons = ", ".join(
+            f"{reason} {count:,}" for reason, count in sorted(result["refused"].items())
+        )
         text += f", {sum(result['refused'].values()):,} refused ({reasons})"
     text += f". {result['bytes_up'] / 1e6:,.1f} MB up and {result['bytes_down'] / 1e6:,.1f} MB down"
     if asked and sent:
@@ -112,7 +128,9 @@ def all_notes(runs: Sequence[Reported]) -> list[str]:
     """Each note once, with the names of the runs it is about."""
     about: dict[str, list[str]] = {}
     for run in runs:
-        about.setdefault(" ".join(notes(run)), []).append(f"{run.result['algorithm']} on {run.result['dataset']}")
+        about.setdefault(" ".join(notes(run)), []).append(
+            f"{run.result['algorithm']} on {run.result['dataset']}"
+        )
     return [f"{', '.join(dict.fromkeys(names))}: {text}" for text, names in about.items()]
 
 
@@ -134,7 +152,10 @@ def markdown(runs: Sequence[Reported]) -> str:
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(map(_cell, cells)) + " |" for cells in (header, ["---"] * len(header), *rows)]
+    lines = [
+        "| " + " | ".join(map(_cell, cells)) + " |"
+        for cells in (header, ["---"] * len(header), *rows)
+    ]
     return "\n".join(lines) + "\n"
 
 

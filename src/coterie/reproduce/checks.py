@@ -39,7 +39,10 @@ class Ahead(Paired):
         if test is None:
             return not_run(self.first, self.other)
         good = test["difference"] > self.by and test["p"] < self.p
-        return Verdict("holds" if good else "does not hold", said(found, self.first, self.other, self.metric, test))
+        return Verdict(
+            "holds" if good else "does not hold",
+            said(found, self.first, self.other, self.metric, test),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,8 @@ class ShareOf:
     share: float
 
     def __call__(self, found: Found) -> Verdict:
-        ours, theirs = values(found, self.first, self.metric), values(found, self.other, self.metric)
+        ours = values(found, self.first, self.metric)
+        theirs = values(found, self.other, self.metric)
         if not ours or not theirs:
             return not_run(self.first, self.other)
         shares = [a / b for a, b in zip(ours, theirs, strict=True)]
@@ -87,7 +91,9 @@ class Ordered:
         if len(means) < len(self.methods):
             return not_run(*self.methods)
         good = all(a >= b for a, b in pairwise(means))
-        text = f"{self.metric}: " + ", ".join(f"{n} {v:.4g}" for n, v in zip(self.methods, means, strict=True))
+        text = f"{self.metric}: " + ", ".join(
+            f"{n} {v:.4g}" for n, v in zip(self.methods, means, strict=True)
+        )
         return Verdict("holds" if good else "does not hold", text)
 
 
@@ -102,11 +108,16 @@ class Times:
     high: float = float("inf")
 
     def __call__(self, found: Found) -> Verdict:
-        a, b = values(found, self.first, self.column), values(found, self.other, self.column)
+        a = values(found, self.first, self.column)
+        b = values(found, self.other, self.column)
         if not a or not b:
             return not_run(self.first, self.other)
         times = mean(a) / mean(b)
-        bar = f"at least {self.low:g}" if self.high == float("inf") else f"{self.low:g} to {self.high:g}"
+        bar = (
+            f"at least {self.low:g}"
+            if self.high == float("inf")
+            else f"{self.low:g} to {self.high:g}"
+        )
         good = self.low <= times <= self.high
         text = f"{self.column}: {self.first} is {times:.2f} times {self.other}; the paper has {bar}"
         return Verdict("holds" if good else "holds in part" if times > 1 else "does not hold", text)
@@ -121,7 +132,8 @@ class AtMost:
     column: str
 
     def __call__(self, found: Found) -> Verdict:
-        a, b = values(found, self.first, self.column), values(found, self.other, self.column)
+        a = values(found, self.first, self.column)
+        b = values(found, self.other, self.column)
         if not a or not b:
             return not_run(self.first, self.other)
         text = f"{self.column} {mean(a):.4g}, {self.other} {mean(b):.4g}"
@@ -139,7 +151,8 @@ class GainsMore:
     def __call__(self, found: Found) -> Verdict:
         factors = []
         for pair in (self.more, self.less):
-            a, b = values(found, pair.first, self.column), values(found, pair.other, self.column)
+            a = values(found, pair.first, self.column)
+            b = values(found, pair.other, self.column)
             if not a or not b:
                 return not_run(pair.first, pair.other)
             factors.append(mean(a) / mean(b))
@@ -159,7 +172,9 @@ class All:
 
     def __call__(self, found: Found) -> Verdict:
         verdicts = [check(found) for check in self.checks]
-        return Verdict(together([v.verdict for v in verdicts]), "; ".join(v.found for v in verdicts))
+        return Verdict(
+            together([v.verdict for v in verdicts]), "; ".join(v.found for v in verdicts)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,15 @@ class Reaches:
     rounds: int
 
     def __call__(self, found: Found) -> Verdict:
-        ours, theirs = curves(found, self.first, self.metric), curves(found, self.other, self.metric)
+        ours = curves(found, self.first, self.metric)
+        theirs = curves(found, self.other, self.metric)
         if not ours or not theirs:
             return not_run(self.first, self.other)
         bests = [max(value for _, value in curve) for curve in theirs]
-        when = [next((n for n, value in curve if value >= best), None) for curve, best in zip(ours, bests, strict=True)]
+        when = [
+            next((n for n, value in curve if value >= best), None)
+            for curve, best in zip(ours, bests, strict=True)
+        ]
         good = all(n is not None and n <= self.rounds for n in when)
         told = ", ".join("never" if n is None else f"{n:,}" for n in when)
         text = f"{self.other}'s best {self.metric} of {mean(bests):.3f} is reached at round {told}; bar {self.rounds:,}"
@@ -41,7 +45,8 @@ class TimesSooner:
     times: float
 
     def __call__(self, found: Found) -> Verdict:
-        ours, theirs = curves(found, self.first, self.metric), curves(found, self.other, self.metric)
+        ours = curves(found, self.first, self.metric)
+        theirs = curves(found, self.other, self.metric)
         if not ours or not theirs:
             return not_run(self.first, self.other)
         ratios = []
@@ -50,8 +55,12 @@ class TimesSooner:
             reached = next((n for n, value in mine if value >= best), None)
             ratios.append(when / reached if reached else 0.0)
         told = ", ".join(f"{ratio:.1f}" if ratio else "never" for ratio in ratios)
-        text = f"{self.other}'s best {self.metric} is reached {told} times sooner; bar {self.times:g}"
-        return Verdict("holds" if mean(ratios) >= self.times and all(ratios) else "does not hold", text)
+        text = (
+            f"{self.other}'s best {self.metric} is reached {told} times sooner; bar {self.times:g}"
+        )
+        return Verdict(
+            "holds" if mean(ratios) >= self.times and all(ratios) else "does not hold", text
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +100,8 @@ class NeverBelow:
     def __call__(self, found: Found) -> Verdict:
         leads = []
         for metric in self.metrics:
-            ours, theirs = curves(found, self.first, metric), curves(found, self.other, metric)
+            ours = curves(found, self.first, metric)
+            theirs = curves(found, self.other, metric)
             if not ours or not theirs:
                 return not_run(self.first, self.other)
             for mine, its in zip(ours, theirs, strict=True):
@@ -146,10 +156,15 @@ class Stalls:
         return Verdict("holds" if min(longest) >= self.stretch else "does not hold", text)
 
     def _longest(self, run: Sequence[tuple[int, float]]) -> int:
-        bar, best, since, longest = self.share * max(value for _, value in run), -1.0, 0, 0
+        bar = self.share * max(value for _, value in run)
+        best = -1.0
+        since = 0
+        longest = 0
         for n, value in run:
             if value > best:
-                longest, best, since = max(longest, n - since), value, n
+                longest = max(longest, n - since)
+                best = value
+                since = n
             if value >= bar:
                 break
         return longest
@@ -165,7 +180,9 @@ class Steadier:
     last: int
 
     def __call__(self, found: Found) -> Verdict:
-        spreads = [self._spread(curves(found, name, self.metric)) for name in (self.first, self.other)]
+        spreads = [
+            self._spread(curves(found, name, self.metric)) for name in (self.first, self.other)
+        ]
         if not all(spreads):
             return not_run(self.first, self.other)
         ours, theirs = map(mean, spreads)
@@ -173,4 +190,6 @@ class Steadier:
         return Verdict("holds" if ours < theirs else "does not hold", text)
 
     def _spread(self, runs: Sequence[Sequence[tuple[int, float]]]) -> list[float]:
-        return [pstdev(value for n, value in run if n > run[-1][0] - self.last) for run in runs if run]
+        return [
+            pstdev(value for n, value in run if n > run[-1][0] - self.last) for run in runs if run
+        ]

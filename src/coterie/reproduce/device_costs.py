@@ -29,12 +29,17 @@ def costs(names: Sequence[str], dataset: str, values: Mapping[str, Any]) -> Rows
     return {name: on_a_device(name, dataset, values) for name in names}
 
 
-def on_a_device(name: str, dataset: str, values: Mapping[str, Any], devices: int = 20) -> dict[str, float]:
+def on_a_device(
+    name: str, dataset: str, values: Mapping[str, Any], devices: int = 20
+) -> dict[str, float]:
     """One device at a time, on one thread: what the messages of a round make it compute, and what they weigh."""
     ready, federation, world, engine = prepared(name, dataset, values)
-    state, node = federation.start(world), engine.nodes[0]
+    state = federation.start(world)
+    node = engine.nodes[0]
     cohort = federation.sample(world, state, 0)[:devices]
-    times, up, down = np.zeros(devices), 0.0, 0.0
+    times = np.zeros(devices)
+    up = 0.0
+    down = 0.0
     for exchange in federation.exchanges:
         if not isinstance(exchange, Exchange):
             state = rounds.pass_on(world, exchange, state, 0, engine)
@@ -50,18 +55,28 @@ def on_a_device(name: str, dataset: str, values: Mapping[str, Any], devices: int
             down += float(message_size(one)) / devices
         state, _ = rounds.play(world, exchange, state, cohort, 0, engine)
     infer, fetched = inference(name, ready, federation, world, state, node)
-    training, inferring = float(np.median(times)) * 1e3, infer * 1e3
+    training = float(np.median(times)) * 1e3
+    inferring = infer * 1e3
     return {
-        "training ms": round(training, 3), "inferring ms": round(inferring, 3), "total ms": round(training + inferring, 3),
-        "training MB": (up + down) / 1e6, "inferring MB": fetched / 1e6, "total MB": (up + down + fetched) / 1e6,
-        "up MB": up / 1e6, "down MB": down / 1e6,
-    }  # fmt: skip
+        "training ms": round(training, 3),
+        "inferring ms": round(inferring, 3),
+        "total ms": round(training + inferring, 3),
+        "training MB": (up + down) / 1e6,
+        "inferring MB": fetched / 1e6,
+        "total MB": (up + down + fetched) / 1e6,
+        "up MB": up / 1e6,
+        "down MB": down / 1e6,
+    }
 
 
-def prepared(name: str, dataset: str, values: Mapping[str, Any]) -> tuple[Prepared, Federation, World, LocalEngine]:
+def prepared(
+    name: str, dataset: str, values: Mapping[str, Any]
+) -> tuple[Prepared, Federation, World, LocalEngine]:
     """A federation that is ready to begin, on the CPU unless something else is said."""
     ready = prepare(
-        Experiment.of({"algorithm": name, "dataset": dataset, "device": "cpu"} | dict(values)), None, SILENT
+        Experiment.of({"algorithm": name, "dataset": dataset, "device": "cpu"} | dict(values)),
+        None,
+        SILENT,
     )
     federation = algorithm(name).train
     assert isinstance(federation, Federation)
@@ -76,14 +91,19 @@ def inference(
     model = federation.model(world, state)
     assert isinstance(model, Directions)
     assert federation.serve is not None
-    me = Directions(federation.serve(world, state, node)["user_rows"][:1], model.item_rows, model.units)
-    towers, content = Readers(world.settings), world.content
+    me = Directions(
+        federation.serve(world, state, node)["user_rows"][:1], model.item_rows, model.units
+    )
+    towers = Readers(world.settings)
+    content = world.content
     assert content is not None
     assert content.items is not None
 
     def naive() -> Any:
         rows = towers.directions(state.item_tower, content.items, content)  # type: ignore[arg-type]
-        return best_items(Directions(me.user_rows, rows, me.units).score(np.zeros(1, np.int32))[0], NOTHING, 10)
+        return best_items(
+            Directions(me.user_rows, rows, me.units).score(np.zeros(1, np.int32))[0], NOTHING, 10
+        )
 
     def split() -> Any:
         return best_items(me.score(np.zeros(1, np.int32))[0], NOTHING, 10)
@@ -98,7 +118,11 @@ def item_bytes(ready: Prepared) -> float:
     train = ready.parts.train
     parts = [train.item_texts, train.item_bodies]
     told = [str(text) for part in parts if part is not None for text in part]
-    told += [" ".join(kinds) for kinds in train.item_categories] if train.item_categories is not None else []
+    told += (
+        [" ".join(kinds) for kinds in train.item_categories]
+        if train.item_categories is not None
+        else []
+    )
     return float(sum(len(text.encode()) for text in told))
 
 

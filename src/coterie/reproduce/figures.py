@@ -20,21 +20,35 @@ def of_item(item: Mapping[str, Any]) -> list[Figure]:
         if item["by"]:
             found += [over_setting(name, item["by"], table, m) for m in table["metrics"]]
         else:
-            found += [convergence(name, table, m) for m in table["metrics"][:2] if has_curves(table, m)]
-        found += [figure for figure in (by_cost(name, table), over_people(name, table)) if figure is not None]
+            found += [
+                convergence(name, table, m) for m in table["metrics"][:2] if has_curves(table, m)
+            ]
+        found += [
+            figure
+            for figure in (by_cost(name, table), over_people(name, table))
+            if figure is not None
+        ]
     return found
 
 
 def has_curves(table: Mapping[str, Any], metric: str) -> bool:
     """Of at least two methods: one line has nothing to be compared with."""
-    return sum(metric in row.get("curve", {}).get("values", {}) for row in table["rows"].values()) > 1
+    return (
+        sum(metric in row.get("curve", {}).get("values", {}) for row in table["rows"].values()) > 1
+    )
 
 
 def convergence(name: str, table: Mapping[str, Any], metric: str) -> Figure:
     """A metric by round, by what had travelled, and by time; a band is one deviation over seeds to either side."""
     rows = table["rows"]
-    moving = {label: row["curve"] for label, row in rows.items() if metric in row.get("curve", {}).get("values", {})}
-    still = [label for label, row in rows.items() if label not in moving and metric in row["metrics"]]
+    moving = {
+        label: row["curve"]
+        for label, row in rows.items()
+        if metric in row.get("curve", {}).get("values", {})
+    }
+    still = [
+        label for label, row in rows.items() if label not in moving and metric in row["metrics"]
+    ]
     series = [_line(label, curve, metric) for label, curve in moving.items()]
     series += [
         Series(label, [mean(rows[label]["metrics"][metric])], {}, level=True)
@@ -42,7 +56,9 @@ def convergence(name: str, table: Mapping[str, Any], metric: str) -> Figure:
     ]
     part = next((row["curve"]["part"] for row in table["rows"].values() if "curve" in row), "test")
     seen = "" if part != "test" else "Measured on test, for the eye only: nothing is chosen by it."
-    return Figure(f"{name}-{_file(metric)}", f"{metric} on {table['dataset']}", metric, series, caption=seen)
+    return Figure(
+        f"{name}-{_file(metric)}", f"{metric} on {table['dataset']}", metric, series, caption=seen
+    )
 
 
 def _line(label: str, curve: Mapping[str, Any], metric: str) -> Series:
@@ -82,23 +98,41 @@ def by_cost(name: str, table: Mapping[str, Any]) -> Figure | None:
     """The first metric by what travelled in all, and which methods nobody beats in both."""
     metric = table["metrics"][0]
     points = {
-        label: ((row["costs"]["bytes_up"] + row["costs"]["bytes_down"]) / 1e6, mean(row["metrics"][metric]))
+        label: (
+            (row["costs"]["bytes_up"] + row["costs"]["bytes_down"]) / 1e6,
+            mean(row["metrics"][metric]),
+        )
         for label, row in table["rows"].items()
         if metric in row["metrics"] and row.get("costs", {}).get("bytes_down")
     }
     if len(points) < 3:
         return None
-    front = sorted(p for p in points.values() if not any(beats(other, p) for other in points.values()))
-    series = [Series(label, [y], {"megabytes": [x]}, line=False) for label, (x, y) in points.items()]
+    front = sorted(
+        p for p in points.values() if not any(beats(other, p) for other in points.values())
+    )
+    series = [
+        Series(label, [y], {"megabytes": [x]}, line=False) for label, (x, y) in points.items()
+    ]
     if len(points) > MOST:
         xs, ys = zip(*points.values(), strict=True)
         series = [Series("methods", ys, {"megabytes": xs}, line=False)]
     series.append(
-        Series("nobody beats in both", [y for _, y in front], {"megabytes": [x for x, _ in front]}, beneath=True)
+        Series(
+            "nobody beats in both",
+            [y for _, y in front],
+            {"megabytes": [x for x, _ in front]},
+            beneath=True,
+        )
     )
     costs = [x for x, _ in points.values()]
     wide = max(costs) > 10 * min(costs)  # a decade has ticks of its own
-    return Figure(f"{name}-cost", f"{metric} by what travelled, {table['dataset']}", metric, series, log_x=wide)
+    return Figure(
+        f"{name}-cost",
+        f"{metric} by what travelled, {table['dataset']}",
+        metric,
+        series,
+        log_x=wide,
+    )
 
 
 def beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
@@ -113,10 +147,16 @@ def over_people(name: str, table: Mapping[str, Any]) -> Figure | None:
         return None
     metric = table["spread of"]
     series = [
-        Series(label, values, {"people, in percent": list(QUANTILES)}) for label, values in list(rows.items())[:MOST]
+        Series(label, values, {"people, in percent": list(QUANTILES)})
+        for label, values in list(rows.items())[:MOST]
     ]
-    return Figure(f"{name}-people", f"{metric} over people, {table['dataset']}", metric, series,
-                  caption="Every user's mean over seeds, sorted: how many people have at most so much.")  # fmt: skip
+    return Figure(
+        f"{name}-people",
+        f"{metric} over people, {table['dataset']}",
+        metric,
+        series,
+        caption="Every user's mean over seeds, sorted: how many people have at most so much.",
+    )
 
 
 def _file(metric: str) -> str:

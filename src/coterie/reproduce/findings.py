@@ -25,7 +25,9 @@ CURVE_POINTS = 120
 
 def of_trial(item: Item, trial: Trial, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     good = [outcome for outcome in outcomes if not outcome.diverged]
-    by_method = {m.label: [o for o in good if o.cell.method.label == m.label] for m in trial.methods}
+    by_method = {
+        m.label: [o for o in good if o.cell.method.label == m.label] for m in trial.methods
+    }
     first = good[0].result if good else {}
     return {
         "dataset": trial.dataset,
@@ -46,22 +48,33 @@ def of_measurement(item: Item, measurement: Measurement, rows: Rows) -> dict[str
         label: {"series": label, "x": None, "metrics": {k: [v] for k, v in found.items()}}
         for label, found in rows.items()
     }
-    return {"dataset": measurement.dataset, "metrics": list(item.metrics), "rows": kept, "tests": [], "diverged": {}}
+    return {
+        "dataset": measurement.dataset,
+        "metrics": list(item.metrics),
+        "rows": kept,
+        "tests": [],
+        "diverged": {},
+    }
 
 
 def row(item: Item, runs: Sequence[Outcome]) -> dict[str, Any]:
-    results, method = [run.result for run in runs], runs[0].cell.method
+    results = [run.result for run in runs]
+    method = runs[0].cell.method
     settings = results[0]["settings"]
     found = {
         "series": method.algorithm if item.by else method.label,
         "x": settings.get(item.by) if item.by else None,
         "metrics": {m: values for m in item.metrics if (values := _all_of(results, m))},
-        "full": {m: [r["full"][m] for r in results] for m in item.metrics if m in results[0]["full"]},
+        "full": {
+            m: [r["full"][m] for r in results] for m in item.metrics if m in results[0]["full"]
+        },
         "costs": {c: float(np.mean([r[c] for r in results])) for c in COSTS if c in results[0]},
         "settings": {k: v for k, v in settings.items() if k in method.settings},
         "users": spread_over_users(runs, told_apart(item.metrics)),
     }
-    return found | ({"curve": curve(runs, item.metrics)} if any(len(run.curve) > 1 for run in runs) else {})
+    return found | (
+        {"curve": curve(runs, item.metrics)} if any(len(run.curve) > 1 for run in runs) else {}
+    )
 
 
 def told_apart(metrics: Sequence[str]) -> str:
@@ -78,7 +91,9 @@ def _all_of(results: Sequence[Mapping[str, Any]], metric: str) -> list[float]:
 def _of(result: Mapping[str, Any], metric: str) -> Any:
     """By the protocol where it says so, else by full ranking; of bias a category's disparity, of costs what travelled."""
     if metric.startswith("BD "):
-        return ((result.get("bias") or {}).get("categories", {}).get(metric.removeprefix("BD ")) or {}).get("disparity")
+        return (
+            (result.get("bias") or {}).get("categories", {}).get(metric.removeprefix("BD ")) or {}
+        ).get("disparity")
     if metric.startswith("vectors"):
         return result.get("vectors", {}).get("step" if metric == "vectors an epoch" else "total")
     return result["metrics"].get(metric, result["full"].get(metric))
@@ -87,18 +102,28 @@ def _of(result: Mapping[str, Any], metric: str) -> Any:
 def curve(runs: Sequence[Outcome], metrics: Sequence[str]) -> dict[str, Any]:
     """Figures by round, seed by seed; what rounds had cost by then is that of the first seed."""
     rounds = sorted({line["round"] for run in runs for line in run.curve})
-    if len(rounds) > CURVE_POINTS:  # the first half of the points as measured, for claims about early rounds
-        early, late = rounds[: CURVE_POINTS // 2], rounds[CURVE_POINTS // 2 :]
-        rounds = early + sorted({late[i] for i in np.linspace(0, len(late) - 1, CURVE_POINTS // 2).astype(int)})
+    if (
+        len(rounds) > CURVE_POINTS
+    ):  # the first half of the points as measured, for claims about early rounds
+        early = rounds[: CURVE_POINTS // 2]
+        late = rounds[CURVE_POINTS // 2 :]
+        rounds = early + sorted(
+            {late[i] for i in np.linspace(0, len(late) - 1, CURVE_POINTS // 2).astype(int)}
+        )
     by_round = [{line["round"]: line for line in run.curve} for run in runs]
     shown = [m for m in metrics if all(m in line for run in runs for line in run.curve)]
     last = [by_round[0].get(n, {}) for n in rounds]
     return {
         "part": runs[0].curve[0]["part"],
         "rounds": rounds,
-        "MB": [round((line.get("bytes_up", 0) + line.get("bytes_down", 0)) / 1e6, 4) for line in last],
+        "MB": [
+            round((line.get("bytes_up", 0) + line.get("bytes_down", 0)) / 1e6, 4) for line in last
+        ],
         "seconds": [round(line.get("seconds", 0), 4) for line in last],
-        "values": {m: [[_rounded(lines.get(n, {}).get(m)) for n in rounds] for lines in by_round] for m in shown},
+        "values": {
+            m: [[_rounded(lines.get(n, {}).get(m)) for n in rounds] for lines in by_round]
+            for m in shown
+        },
     }
 
 
@@ -127,27 +152,40 @@ def pairs_of(item: Item, trial: Trial) -> list[Pair]:
     return list(dict.fromkeys(found))
 
 
-def tests(item: Item, by_method: Mapping[str, Sequence[Outcome]], pairs: Iterable[Pair]) -> list[dict[str, Any]]:
+def tests(
+    item: Item, by_method: Mapping[str, Sequence[Outcome]], pairs: Iterable[Pair]
+) -> list[dict[str, Any]]:
     """Paired over users, each user's metric averaged over seeds first; p corrected by Holm over all tests of the dataset."""
-    users = {label: _means_over_seeds(runs, item.metrics) for label, runs in by_method.items() if runs}
+    users = {
+        label: _means_over_seeds(runs, item.metrics) for label, runs in by_method.items() if runs
+    }
     found = []
     for pair in pairs:
         if pair.first not in users or pair.other not in users:
             continue
-        ours, theirs = users[pair.first], users[pair.other]
+        ours = users[pair.first]
+        theirs = users[pair.other]
         common = ours.index.intersection(theirs.index)
         for metric in item.metrics:
             if metric in ours and metric in theirs and len(common) > 1:
-                c = compare(ours.loc[common, metric].to_numpy(float), theirs.loc[common, metric].to_numpy(float))
+                c = compare(
+                    ours.loc[common, metric].to_numpy(float),
+                    theirs.loc[common, metric].to_numpy(float),
+                )
                 found.append((pair, metric, c))
     corrected = holm([c.p_value for _, _, c in found])
     return [
         {
-            "first": pair.first, "other": pair.other, "metric": metric, "difference": round(c.difference, 6),
-            "low": round(c.low, 6), "high": round(c.high, 6), "p": p,
+            "first": pair.first,
+            "other": pair.other,
+            "metric": metric,
+            "difference": round(c.difference, 6),
+            "low": round(c.low, 6),
+            "high": round(c.high, 6),
+            "p": p,
         }
         for (pair, metric, c), p in zip(found, corrected, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def _means_over_seeds(runs: Sequence[Outcome], metrics: Sequence[str]) -> Any:

@@ -34,7 +34,9 @@ def values(found: Found, method: str, metric: str) -> list[float]:
 def along(found: Found, series: str, metric: str) -> list[tuple[float, float]]:
     """(setting, mean) of a series, in the order of the setting."""
     rows = [row for row in found["rows"].values() if not series or row["series"] == series]
-    return sorted((row["x"], mean(row["metrics"][metric])) for row in rows if metric in row["metrics"])
+    return sorted(
+        (row["x"], mean(row["metrics"][metric])) for row in rows if metric in row["metrics"]
+    )
 
 
 def curves(found: Found, method: str, metric: str) -> list[list[tuple[int, float]]]:
@@ -44,7 +46,8 @@ def curves(found: Found, method: str, metric: str) -> list[list[tuple[int, float
     if not curve or metric not in curve["values"]:
         return []
     return [
-        [(n, v) for n, v in zip(curve["rounds"], run, strict=True) if v is not None] for run in curve["values"][metric]
+        [(n, v) for n, v in zip(curve["rounds"], run, strict=True) if v is not None]
+        for run in curve["values"][metric]
     ]
 
 
@@ -56,7 +59,8 @@ def tested(found: Found, first: str, other: str, metric: str) -> dict[str, Any] 
 
 
 def said(found: Found, first: str, other: str, metric: str, test: Mapping[str, Any]) -> str:
-    a, b = mean(values(found, first, metric)), mean(values(found, other, metric))
+    a = mean(values(found, first, metric))
+    b = mean(values(found, other, metric))
     p = "p < 0.0001" if test["p"] < 1e-4 else f"p = {test['p']:.2g}"
     return (
         f"{metric} {a:.4g} against {b:.4g} of {other}: {test['difference']:+.4f} "

@@ -30,7 +30,12 @@ nav a { margin-right: 1rem; color: #2a6f97; text-decoration: none }
 @media (max-width: 40rem) { .claim summary { grid-template-columns: 1fr } .claim dl { margin-left: 0 } body { margin: 1rem auto } }
 @media print { nav { display: none } details { display: block } .figure { break-inside: avoid } }
 """
-BADGES = {"holds": "holds", "holds in part": "part", "does not hold": "not", "cannot be tested": "open"}
+BADGES = {
+    "holds": "holds",
+    "holds in part": "part",
+    "does not hold": "not",
+    "cannot be tested": "open",
+}
 QUICK = "A quick look: one seed, the smallest data and few rounds. Verdicts and figures here say that everything runs, not what holds."
 
 
@@ -52,9 +57,12 @@ def page(found: Mapping[str, Any], prose: str = "", command: str = "") -> str:
 def _head(found: Mapping[str, Any]) -> str:
     items = found["items"]
     counts = "".join(
-        f"<div class={BADGES[verdict]}><b>{n}</b>{verdict}</div>" for verdict, n in tables.verdicts(items).items()
+        f"<div class={BADGES[verdict]}><b>{n}</b>{verdict}</div>"
+        for verdict, n in tables.verdicts(items).items()
     )
-    links = "".join(f"<a href=#{item['key']}>{escape(item['title'].split(':')[0])}</a>" for item in items)
+    links = "".join(
+        f"<a href=#{item['key']}>{escape(item['title'].split(':')[0])}</a>" for item in items
+    )
     quick = f"<p class=quick>{QUICK}</p>" if found["quick"] else ""
     claims = "".join(_claim(claim, item) for item in items for claim in item["claims"])
     return (
@@ -82,21 +90,32 @@ def badge(verdict: str) -> str:
 
 
 def _section(item: Mapping[str, Any], numbers: Any) -> str:
-    parts = [f"<section id={item['key']}><h2>{escape(item['title'])}</h2><p>{rendered(item['about'], inline=True)}</p>"]
+    parts = [
+        f"<section id={item['key']}><h2>{escape(item['title'])}</h2><p>{rendered(item['about'], inline=True)}</p>"
+    ]
     for table in item["tables"]:
         parts.append(
             f"<h3>{escape(table['dataset'])}</h3><p class=about>{escape(about(table))}</p>{html_table(*tables.theirs_beside_ours(table))}"
         )
         if table["tests"]:
-            parts.append(f"<details><summary>Paired tests</summary>{html_table(*tables.tests(table))}</details>")
+            parts.append(
+                f"<details><summary>Paired tests</summary>{html_table(*tables.tests(table))}</details>"
+            )
         parts += [
-            f"<p>Diverged and left out: {escape(name)} ({escape(why)}).</p>" for name, why in table["diverged"].items()
+            f"<p>Diverged and left out: {escape(name)} ({escape(why)}).</p>"
+            for name, why in table["diverged"].items()
         ]
-    drawn = "".join(f"<div>{div(figure, next(numbers))}</div>" for figure in figures.of_item(item) if figure.series)
+    drawn = "".join(
+        f"<div>{div(figure, next(numbers))}</div>"
+        for figure in figures.of_item(item)
+        if figure.series
+    )
     parts.append(f"<div class=figures>{drawn}</div>" if drawn else "")
     if item["absent"]:
         parts.append(
-            "<h3>Not repeated</h3><ul>" + "".join(f"<li>{escape(text)}</li>" for text in item["absent"]) + "</ul>"
+            "<h3>Not repeated</h3><ul>"
+            + "".join(f"<li>{escape(text)}</li>" for text in item["absent"])
+            + "</ul>"
         )
     return "".join(parts) + "</section>"
 
@@ -118,7 +137,10 @@ def rendered(text: str, inline: bool = False) -> str:
 
 
 def _how(found: Mapping[str, Any], command: str) -> str:
-    rows: list[Sequence[str]] = [["code", told(found["code"])], *(["machine", text] for text in machines(found))]
+    rows: list[Sequence[str]] = [
+        ["code", told(found["code"])],
+        *(["machine", text] for text in machines(found)),
+    ]
     settings = "".join(
         f"<details><summary>{escape(item['title'])}, {escape(table['dataset'])}</summary><pre>{escape(_settings(table))}</pre></details>"
         for item in found["items"]
@@ -133,7 +155,10 @@ def machines(found: Mapping[str, Any]) -> list[str]:
     by_machine: dict[str, list[str]] = {}
     for item in found["items"]:
         by_machine.setdefault(told(item["machine"]), []).append(item["title"].split(":")[0])
-    return [text if len(by_machine) == 1 else f"{text} ({', '.join(names)})" for text, names in by_machine.items()]
+    return [
+        text if len(by_machine) == 1 else f"{text} ({', '.join(names)})"
+        for text, names in by_machine.items()
+    ]
 
 
 def told(values: Mapping[str, Any]) -> str:

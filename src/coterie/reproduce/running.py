@@ -30,7 +30,11 @@ MADE_UP = {"n_users": 200, "n_items": 300, "mean_interactions": 25}
 
 
 def reproduce(
-    paper: Paper, quick: bool = False, only: Sequence[str] = (), folder: Path | None = None, watch: Watch = SILENT
+    paper: Paper,
+    quick: bool = False,
+    only: Sequence[str] = (),
+    folder: Path | None = None,
+    watch: Watch = SILENT,
 ) -> dict[str, Any]:
     """Everything that a report needs, as plain data."""
     folder = folder or cache_folder() / "cells"
@@ -57,13 +61,22 @@ def chosen(paper: Paper, only: Sequence[str]) -> list[Item]:
 
 
 def plan_of(trial: Trial) -> Plan:
-    return Plan((trial.dataset,), trial.methods, trial.settings, tuple(range(trial.seeds)), trial.protocol, trial.part)
+    return Plan(
+        (trial.dataset,),
+        trial.methods,
+        trial.settings,
+        tuple(range(trial.seeds)),
+        trial.protocol,
+        trial.part,
+    )
 
 
 # What can be run here
 
 
-def at_hand(item: Item, quick: bool, limits: Mapping[str, float], watch: Watch) -> tuple[Item, dict[str, str]]:
+def at_hand(
+    item: Item, quick: bool, limits: Mapping[str, float], watch: Watch
+) -> tuple[Item, dict[str, str]]:
     """The item with the trials that can be run, and why each of the others was left out.
 
     A quick look is at the first trial alone, fetches nothing, and has made-up data stand in where there is no other.
@@ -73,7 +86,9 @@ def at_hand(item: Item, quick: bool, limits: Mapping[str, float], watch: Watch) 
     if quick:
         left_out |= {t.dataset: "not part of a quick look" for t in there[1:]}
         if not there:
-            watch.say(f"{item.title}: {', '.join(left_out)} not at hand; made-up data stands in, which tests no claim")
+            watch.say(
+                f"{item.title}: {', '.join(left_out)} not at hand; made-up data stands in, which tests no claim"
+            )
         there = [quicker(thinner(item, t), limits) for t in (there or stand_ins(item))[:1]]
     return replace(item, trials=tuple(there)), left_out
 
@@ -104,14 +119,18 @@ def thinner(item: Item, trial: Trial | Measurement) -> Trial | Measurement:
     """What of an item's setting a quick look is at."""
     if isinstance(trial, Measurement) or not item.quick_at:
         return trial
-    return replace(trial, methods=tuple(m for m in trial.methods if m.settings.get(item.by) in item.quick_at))
+    return replace(
+        trial, methods=tuple(m for m in trial.methods if m.settings.get(item.by) in item.quick_at)
+    )
 
 
 def quicker(trial: Trial | Measurement, limits: Mapping[str, float]) -> Trial | Measurement:
     """One seed, and no setting above its limit."""
     if isinstance(trial, Measurement):
         return trial
-    return replace(trial, seeds=1, methods=tuple(_limited(trial, method, limits) for method in trial.methods))
+    return replace(
+        trial, seeds=1, methods=tuple(_limited(trial, method, limits) for method in trial.methods)
+    )
 
 
 def _limited(trial: Trial, method: Method, limits: Mapping[str, float]) -> Method:
@@ -129,14 +148,19 @@ def _limited(trial: Trial, method: Method, limits: Mapping[str, float]) -> Metho
 # What was found
 
 
-def _of_item(item: Item, left_out: Mapping[str, str], outcomes: Any, folder: Path, watch: Watch) -> dict[str, Any]:
+def _of_item(
+    item: Item, left_out: Mapping[str, str], outcomes: Any, folder: Path, watch: Watch
+) -> dict[str, Any]:
     tables = []
     for trial in item.trials:
         if isinstance(trial, Measurement):
             table = findings.of_measurement(item, trial, measured(item, trial, folder, watch))
         else:
             table = found_by(item, trial, next(outcomes), folder)
-        told = {"paper": {k: list(v) for k, v in trial.paper.items()}, "stand_in": getattr(trial, "stand_in", False)}
+        told = {
+            "paper": {k: list(v) for k, v in trial.paper.items()},
+            "stand_in": getattr(trial, "stand_in", False),
+        }
         tables.append(table | told)
     return {
         "key": item.key,
@@ -150,12 +174,16 @@ def _of_item(item: Item, left_out: Mapping[str, str], outcomes: Any, folder: Pat
     }
 
 
-def judged(claim: Claim, tables: Sequence[Mapping[str, Any]], left_out: Mapping[str, str]) -> dict[str, Any]:
+def judged(
+    claim: Claim, tables: Sequence[Mapping[str, Any]], left_out: Mapping[str, str]
+) -> dict[str, Any]:
     """A claim's verdict on every dataset that it is about, and over them all."""
     verdicts: dict[str, Verdict] = {}
     for table in tables:
         if not claim.datasets or table["dataset"] in claim.datasets:
-            verdicts[table["dataset"]] = _on_made_up(claim.check(table)) if table["stand_in"] else claim.check(table)
+            verdicts[table["dataset"]] = (
+                _on_made_up(claim.check(table)) if table["stand_in"] else claim.check(table)
+            )
     for name, why in left_out.items():
         if not claim.datasets or name in claim.datasets:
             verdicts[name] = Verdict("cannot be tested", why)
@@ -175,7 +203,13 @@ def _on_made_up(verdict: Verdict) -> Verdict:
 def found_by(item: Item, trial: Trial, outcomes: Sequence[Outcome], folder: Path) -> dict[str, Any]:
     """What cells say, kept beside them: reading and testing thousands of users again takes a minute."""
     pairs = [[pair.first, pair.other] for pair in findings.pairs_of(item, trial)]
-    about = [[o.cell.method.label, o.folder.name] for o in outcomes], item.metrics, item.by, pairs, source()
+    about = (
+        [[o.cell.method.label, o.folder.name] for o in outcomes],
+        item.metrics,
+        item.by,
+        pairs,
+        source(),
+    )
     place = _place(folder, f"found-{item.key}", about)
     kept: dict[str, Any] | None = _kept(place)
     if kept is None:
@@ -194,7 +228,9 @@ def measured(item: Item, measurement: Measurement, folder: Path, watch: Watch) -
         with watch.task(f"Measuring {item.title} on {measurement.dataset}", None):
             rows = measurement.measure()
     except KeyboardInterrupt:
-        raise Interrupted("runs that were finished are kept. Go on with the same command.") from None
+        raise Interrupted(
+            "runs that were finished are kept. Go on with the same command."
+        ) from None
     disk.write_text(place, "kept.json", json.dumps(rows))
     return rows
 
@@ -226,7 +262,11 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
     }
     torch = sys.modules.get("torch")
-    return about | ({"gpu": torch.cuda.get_device_name()} if torch is not None and torch.cuda.is_available() else {})
+    return about | (
+        {"gpu": torch.cuda.get_device_name()}
+        if torch is not None and torch.cuda.is_available()
+        else {}
+    )
 
 
 def _processor() -> str:
@@ -234,4 +274,7 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
+        platform.machine(),
+    )

@@ -22,7 +22,8 @@ def how_often(names: Sequence[str], dataset: str, values: Mapping[str, Any]) -> 
 def times_asked(name: str, dataset: str, values: Mapping[str, Any]) -> Ints:
     """By user, over a whole run."""
     _, federation, world, engine = prepared(name, dataset, values)
-    trainer, times = rounds.trainer_on(federation, world, engine, Context(0, SILENT)), np.zeros(world.n_users, np.int32)
+    trainer = rounds.trainer_on(federation, world, engine, Context(0, SILENT))
+    times = np.zeros(world.n_users, np.int32)
     state, _ = trainer.start()
     for n in range(1, world.settings.rounds + 1):
         state, tally = trainer.step(state, n)
@@ -31,4 +32,8 @@ def times_asked(name: str, dataset: str, values: Mapping[str, Any]) -> Ints:
 
 
 def _told(times: Ints) -> dict[str, float]:
-    return {"least": float(times.min()), "most": float(times.max()), "deviation": round(float(times.std()), 2)}
+    return {
+        "least": float(times.min()),
+        "most": float(times.max()),
+        "deviation": round(float(times.std()), 2),
+    }

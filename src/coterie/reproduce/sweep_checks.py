@@ -23,7 +23,9 @@ class Rises:
         rows = [(x, y) for x, y in along(found, self.series, self.metric) if x > self.above]
         if len(rows) < 2:
             return not_run(self.series)
-        good = rows[-1][1] > rows[0][1] and all(b[1] >= a[1] - self.slack for a, b in pairwise(rows))
+        good = rows[-1][1] > rows[0][1] and all(
+            b[1] >= a[1] - self.slack for a, b in pairwise(rows)
+        )
         text = f"{self.metric} of {self.series}: " + ", ".join(f"{x:g}: {y:.4g}" for x, y in rows)
         return Verdict("holds" if good else "does not hold", text)
 
@@ -76,12 +78,15 @@ class Pareto:
     def __call__(self, found: Found) -> Verdict:
         best = {}
         for name in self.others:
-            gains, spent = along(found, name, self.gain), dict(along(found, name, self.cost))
+            gains = along(found, name, self.gain)
+            spent = dict(along(found, name, self.cost))
             if not gains:
                 return not_run(name)
             x, gain = max(gains, key=lambda row: row[1])
             best[name] = (gain, spent[x])
         gain, cost = best[self.series]
         beaten = [n for n, (g, c) in best.items() if n != self.series and g >= gain and c <= cost]
-        text = "; ".join(f"{n} {self.gain} {g:.4g} for {c:.3g} {self.cost}" for n, (g, c) in best.items())
+        text = "; ".join(
+            f"{n} {self.gain} {g:.4g} for {c:.3g} {self.cost}" for n, (g, c) in best.items()
+        )
         return Verdict("does not hold" if beaten else "holds", text)

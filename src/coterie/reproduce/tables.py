@@ -14,18 +14,25 @@ ORDER = ("holds", "holds in part", "does not hold", "cannot be tested")
 
 def theirs_beside_ours(table: Mapping[str, Any]) -> Table:
     """Every metric with its deviation over seeds, the paper's figure and the difference; then full ranking and costs."""
-    metrics, rows = table["metrics"], table["rows"]
+    metrics = table["metrics"]
+    rows = table["rows"]
     printed = [m for k, m in enumerate(metrics) if any(len(v) > k for v in table["paper"].values())]
     ranked = [
         m
         for m in metrics
-        if any(row.get("full", {}).get(m) not in (None, row["metrics"].get(m)) for row in rows.values())
+        if any(
+            row.get("full", {}).get(m) not in (None, row["metrics"].get(m)) for row in rows.values()
+        )
     ]
     header = ["method"]
     for metric in metrics:
         header += [metric, "paper", "difference"] if metric in printed else [metric]
     header += [f"{metric}, full ranking" for metric in ranked]
-    costs = [c for c in ("rounds", "seconds", "MB up", "MB down") if any(_cost(row, c) for row in rows.values())]
+    costs = [
+        c
+        for c in ("rounds", "seconds", "MB up", "MB down")
+        if any(_cost(row, c) for row in rows.values())
+    ]
     found = []
     for label, row in rows.items():
         cells = [label]
@@ -80,11 +87,15 @@ def tests(table: Mapping[str, Any]) -> Table:
     header = ["first", "other", "metric", "difference", "95% interval", "p (Holm)"]
     rows = [
         [
-            test["first"], test["other"], test["metric"], f"{test['difference']:+.4f}", f"{test['low']:+.4f} to {test['high']:+.4f}",
+            test["first"],
+            test["other"],
+            test["metric"],
+            f"{test['difference']:+.4f}",
+            f"{test['low']:+.4f} to {test['high']:+.4f}",
             "<0.0001" if test["p"] < 1e-4 else f"{test['p']:.4f}",
         ]
         for test in table["tests"]
-    ]  # fmt: skip
+    ]
     return header, rows
 
 
@@ -97,7 +108,14 @@ def verdicts(items: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 def claims(item: Mapping[str, Any]) -> Table:
     header = ["claim", "where", "verdict", "what we found"]
     rows = [
-        [claim["said"], claim["where"], claim["verdict"], "; ".join(f"{name} ({verdict}): {text}" for name, (verdict, text) in claim["by"].items())]
+        [
+            claim["said"],
+            claim["where"],
+            claim["verdict"],
+            "; ".join(
+                f"{name} ({verdict}): {text}" for name, (verdict, text) in claim["by"].items()
+            ),
+        ]
         for claim in item["claims"]
-    ]  # fmt: skip
+    ]
     return header, rows

@@ -69,7 +69,8 @@ def assert_same(one: Changes, other: Changes) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_equals_the_kernels(way, rated):
     cohort = Cohort(1, rated, **way)
-    found, expected = cohort.by_torch(), cohort.by_kernel()
+    found = cohort.by_torch()
+    expected = cohort.by_kernel()
     assert [(c.dtype, c.shape) for c in found] == [(c.dtype, c.shape) for c in expected]
     assert all(np.abs(c).max() > 100 for c in expected)  # units of 1e-6
     assert_close(cohort.after(found), cohort.after(expected))
@@ -97,11 +98,13 @@ def test_a_user_does_not_depend_on_neighbours(way):
 @pytest.mark.parametrize("way", WAYS)
 def test_somebody_who_runs_away_takes_nobody_along(way):
     """The first user is beyond numbers from the start; its short batches are padded like everybody's."""
-    usual, wild = Cohort(4, **way), Cohort(4, **way)
+    usual = Cohort(4, **way)
+    wild = Cohort(4, **way)
     rows = wild.given.user_rows.copy()
     rows[0] = np.nan
     wild.given = Parameters(rows, wild.given.item_rows, wild.given.dense)
-    changes, expected = wild.by_torch(), usual.by_torch()
+    changes = wild.by_torch()
+    expected = usual.by_torch()
     assert (changes.user_rows[0] == NOT_FINITE).all()
     mine = wild.samples.offsets[1]
     np.testing.assert_array_equal(changes.user_rows[1:], expected.user_rows[1:])
@@ -124,10 +127,17 @@ def test_somebody_without_samples_changes_nothing(way):
 def test_arrays_that_must_not_be_written_are_read_and_left_alone():
     cohort = Cohort(6, batch_size=4)
     kept = [a.copy() for a in (cohort.given.user_rows, cohort.given.item_rows, cohort.given.dense)]
-    for array in (cohort.given.user_rows, cohort.given.item_rows, cohort.given.dense, cohort.samples.places):
+    for array in (
+        cohort.given.user_rows,
+        cohort.given.item_rows,
+        cohort.given.dense,
+        cohort.samples.places,
+    ):
         array.flags.writeable = False
     cohort.by_torch()
-    for now, before in zip((cohort.given.user_rows, cohort.given.item_rows, cohort.given.dense), kept, strict=True):
+    for now, before in zip(
+        (cohort.given.user_rows, cohort.given.item_rows, cohort.given.dense), kept, strict=True
+    ):
         np.testing.assert_array_equal(now, before)
 
 
@@ -145,7 +155,8 @@ def two_layers(p, q, dense):
 def one_by_one(cohort: Cohort, rate: float, reg: float, size: int) -> list[list[np.ndarray]]:
     """SGD with a plain loop, one device after the other, in double precision."""
     found: list[list[np.ndarray]] = [[], [], []]
-    samples, given = cohort.samples, cohort.given
+    samples = cohort.samples
+    given = cohort.given
     for k in range(len(cohort.users)):
         touched = given.item_rows[samples.items[samples.offsets[k] : samples.offsets[k + 1]]]
         before = given.user_rows[k], touched, given.dense
@@ -154,7 +165,9 @@ def one_by_one(cohort: Cohort, rate: float, reg: float, size: int) -> list[list[
             batch = slice(begin, min(begin + size, samples.starts[k + 1]))
             rows = q[torch.tensor(samples.places[batch])]
             y = two_layers(p[None], rows[None], h[None])[0]
-            fit = torch.nn.functional.binary_cross_entropy_with_logits(y, torch.tensor(samples.targets[batch]).double())
+            fit = torch.nn.functional.binary_cross_entropy_with_logits(
+                y, torch.tensor(samples.targets[batch]).double()
+            )
             loss = fit + reg / 2 * ((p**2).sum() + (rows**2).sum() / len(rows))
             for part, slope in zip((p, q, h), torch.autograd.grad(loss, (p, q, h)), strict=True):
                 part.data -= rate * slope
@@ -170,7 +183,9 @@ def test_a_model_brings_only_its_forward_function(size):
     cohort.given = Parameters(cohort.given.user_rows, cohort.given.item_rows, dense)
     users, items, dense_changes = one_by_one(cohort, 0.05, 0.03, size)
     found = [c / SCALE for c in cohort.by_torch(forward=two_layers)]
-    for one, other in zip(found, (np.array(users), np.concatenate(items), np.array(dense_changes)), strict=True):
+    for one, other in zip(
+        found, (np.array(users), np.concatenate(items), np.array(dense_changes)), strict=True
+    ):
         np.testing.assert_allclose(one, other, atol=3e-6)
 
 
@@ -206,7 +221,9 @@ def test_fixed_point_is_that_of_the_kernels():
 def test_without_a_gpu_there_is_a_remedy(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     world = world_for("fedfast", histories(0), device="cuda")
-    with pytest.raises(ConfigError, match=r"'device' is 'cuda'.* no GPU here; expected one\. Set device=cpu"):
+    with pytest.raises(
+        ConfigError, match=r"'device' is 'cuda'.* no GPU here; expected one\. Set device=cpu"
+    ):
         gmf.start(world)  # before the first round, not in it
     with pytest.raises(ConfigError, match="no GPU here"):
         play_locally("fedavg", histories(0), device="cuda")
@@ -220,12 +237,18 @@ def test_without_pytorch_there_is_a_remedy(monkeypatch):
 
 def test_a_gpu_needs_no_kernels_for_training():
     chosen = registry.algorithm("fedfast")
-    assert set(chosen.kernels_for(chosen.settings(device="cuda"))) == {"samples", "sums", "clusters"}
+    assert set(chosen.kernels_for(chosen.settings(device="cuda"))) == {
+        "samples",
+        "sums",
+        "clusters",
+    }
 
 
 def test_the_settings_say_what_they_are():
     for name in ("fedavg", "fedfast"):
-        rows = {key: (default, text) for key, default, text in registry.algorithm(name).settings.rows()}
+        rows = {
+            key: (default, text) for key, default, text in registry.algorithm(name).settings.rows()
+        }
         assert rows["optimizer"][0] == "sgd"
         assert rows["batch_size"][0] == "1"
         assert rows["device"][0] == "cpu"
@@ -248,6 +271,8 @@ def test_a_gpu_agrees_and_repeats(way, monkeypatch):
 
 @on_gpu
 def test_a_whole_run_on_a_gpu_repeats():
-    states = [play_locally("fedfast", histories(9), device="cuda", batch_size=3)[0][-1] for _ in range(2)]
+    states = [
+        play_locally("fedfast", histories(9), device="cuda", batch_size=3)[0][-1] for _ in range(2)
+    ]
     for name, array in states[0].arrays().items():
         np.testing.assert_array_equal(array, states[1].arrays()[name])

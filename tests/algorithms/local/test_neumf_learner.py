@@ -45,10 +45,14 @@ def test_any_number_of_threads_is_one_run(name, choices, monkeypatch):
 @federated
 @pytest.mark.parametrize("rated", [False, True], ids=["choices", "ratings"])
 def test_any_number_of_nodes_is_one_run(name, rated, choices):
-    ratings = np.random.default_rng(0).normal(3, 1, len(choices)).astype(np.float32) if rated else None
+    ratings = (
+        np.random.default_rng(0).normal(3, 1, len(choices)).astype(np.float32) if rated else None
+    )
     training = replace(choices, ratings=ratings)
     changes = NEUMF | ({"learning_rate": 0.01} if rated else {})
-    played = [play_locally(name, training, *how, **changes) for how in ((1, False), (1, True), (3, None))]
+    played = [
+        play_locally(name, training, *how, **changes) for how in ((1, False), (1, True), (3, None))
+    ]
     assert len({sha256(states[-1]) for states, _ in played}) == 1
     assert sha256(played[0][0][0]) != sha256(played[0][0][-1])
     assert [t.bytes_up for t in played[0][1]] == [t.bytes_up for t in played[2][1]]
@@ -65,7 +69,10 @@ def test_the_number_of_nodes_is_a_setting(people):
 
 @federated
 def test_another_seed_is_another_run(name, choices):
-    assert len({sha256(play_locally(name, choices, seed=seed, **NEUMF)[0][-1]) for seed in range(3)}) == 3
+    assert (
+        len({sha256(play_locally(name, choices, seed=seed, **NEUMF)[0][-1]) for seed in range(3)})
+        == 3
+    )
 
 
 # What it does.
@@ -80,10 +87,16 @@ def test_a_round_of_one_user_is_that_users_own_training():
     message = fedavg.ask(world, start, user, 0)
     sent = fedavg.client_update(world, message, Histories(np.arange(8, dtype=np.int32), training))
     sums = fedavg.weigh_by_samples(world, message, sent)
-    after = fedavg.average(world, start, sums, fedavg.Delegates(sent.users, sent.samples, sent.user_rows), 0)
+    after = fedavg.average(
+        world, start, sums, fedavg.Delegates(sent.users, sent.samples, sent.user_rows), 0
+    )
     np.testing.assert_allclose(after.dense - start.dense, sent.dense[0] / SCALE, atol=1e-6)
-    np.testing.assert_allclose(after.item_rows[sent.items] - start.item_rows[sent.items], sent.item_rows / SCALE, atol=1e-6)  # fmt: skip
-    np.testing.assert_allclose(after.user_rows[2] - start.user_rows[2], sent.user_rows[0] / SCALE, atol=1e-6)
+    np.testing.assert_allclose(
+        after.item_rows[sent.items] - start.item_rows[sent.items], sent.item_rows / SCALE, atol=1e-6
+    )
+    np.testing.assert_allclose(
+        after.user_rows[2] - start.user_rows[2], sent.user_rows[0] / SCALE, atol=1e-6
+    )
     assert all(part.any() for part in (sent.dense, sent.item_rows, sent.user_rows))
     assert (sent.item_rows != 0).any(axis=0).all()  # both parts of a row move
 
@@ -91,23 +104,31 @@ def test_a_round_of_one_user_is_that_users_own_training():
 def test_users_are_clustered_on_both_parts_of_their_rows():
     """Rows that differ in one part alone, whichever it is, end in different clusters."""
     training = histories(1, n_users=12)
-    world = world_for("fedfast", training, embedding_size=4, clusters=2, cluster_iterations=20, **NEUMF)
+    world = world_for(
+        "fedfast", training, embedding_size=4, clusters=2, cluster_iterations=20, **NEUMF
+    )
     groups = np.where(world.members, np.arange(12) % 2, -1).astype(np.int32)
     for part in (slice(0, 4), slice(4, 8)):
         rows = np.zeros((12, 8), np.float32)
         rows[:6, part] = 5.0
         found = fedfast.cluster_users(world, rows, groups)
-        mine, others = set(found[:6][world.members[:6]]), set(found[6:][world.members[6:]])
+        mine = set(found[:6][world.members[:6]])
+        others = set(found[6:][world.members[6:]])
         assert len(mine) == len(others) == 1
         assert mine != others
 
 
-@pytest.mark.parametrize(("name", "changes"), [("fedfast", {}), ("fedavg", {"rounds": 150, "average": "touched"})])
+@pytest.mark.parametrize(
+    ("name", "changes"), [("fedfast", {}), ("fedavg", {"rounds": 150, "average": "touched"})]
+)
 def test_it_learns_more_than_what_is_popular(name, changes, people):
     """Two hundred people of four tastes; four seeds gave 0.52 to 0.60 (FedFast) and 0.60 to 0.68, popularity 0.34."""
     settings = {"rounds": 60, "embedding_size": 8, "participation": 0.3, **NEUMF, **changes}
-    run, popular = api.run(name, people, protocol="loo-50", **settings), api.run("popular", people, protocol="loo-50")
-    untrained = api.run(name, people, protocol="loo-50", model="neumf", rounds=1, learning_rate=1e-9)
+    run = api.run(name, people, protocol="loo-50", **settings)
+    popular = api.run("popular", people, protocol="loo-50")
+    untrained = api.run(
+        name, people, protocol="loo-50", model="neumf", rounds=1, learning_rate=1e-9
+    )
     assert run.metrics["HR@10"] > popular.metrics["HR@10"] + 0.1
     assert run.metrics["HR@10"] > untrained.metrics["HR@10"] + 0.25
 
@@ -115,7 +136,8 @@ def test_it_learns_more_than_what_is_popular(name, changes, people):
 def rated(seed: int = 0, n_users: int = 60, n_items: int = 40) -> Interactions:
     """Ratings from two planted tastes and a little noise, between 1 and 5."""
     rng = np.random.default_rng(seed)
-    taste, kind = rng.choice([-1, 1], n_users), rng.choice([-1, 1], n_items)
+    taste = rng.choice([-1, 1], n_users)
+    kind = rng.choice([-1, 1], n_items)
     users, items = np.nonzero(rng.random((n_users, n_items)) < 0.4)
     ratings = np.clip(3 + 1.5 * taste[users] * kind[items] + rng.normal(0, 0.2, len(users)), 1, 5)
     return Interactions.from_columns(users, items, ratings, rng.permutation(len(users)))
@@ -124,9 +146,15 @@ def rated(seed: int = 0, n_users: int = 60, n_items: int = 40) -> Interactions:
 @pytest.mark.parametrize("name", ["neumf", "fedfast"])
 def test_it_learns_ratings(name):
     parts = split(rated(), "random", 0.2, seed=0)
-    changes = {"epochs": 60} if name == "neumf" else {"rounds": 150, "participation": 0.5, "model": "neumf"}
+    changes = (
+        {"epochs": 60}
+        if name == "neumf"
+        else {"rounds": 150, "participation": 0.5, "model": "neumf"}
+    )
     chosen = registry.algorithm(name)
-    settings = chosen.settings.of({"embedding_size": 4, "learning_rate": 0.02, "layers": (8, 4), **changes})
+    settings = chosen.settings.of(
+        {"embedding_size": 4, "learning_rate": 0.02, "layers": (8, 4), **changes}
+    )
     model = fit(chosen, parts.training(), settings, Context(0, SILENT))
     found = model.score(parts.test.users, parts.test.items[:, None].astype(np.int32))[:, 0]
     assert parts.test.ratings is not None
@@ -148,20 +176,36 @@ def test_a_single_layer_is_a_number():
     assert few_settings("fedavg", layers=12).layers == (12,)
 
 
-@pytest.mark.parametrize("given", [[], [0], [-3], "8,many", [5_000], [8] * 9, True, [True], None, 1.5])
+@pytest.mark.parametrize(
+    "given", [[], [0], [-3], "8,many", [5_000], [8] * 9, True, [True], None, 1.5]
+)
 @pytest.mark.parametrize("name", ["neumf", "fedfast"])
 def test_layers_that_make_no_sense_are_refused_by_name(name, given):
-    with pytest.raises(ConfigError, match=r"^setting 'layers' is .*Change it with --set layers=VALUE\.$"):
+    with pytest.raises(
+        ConfigError, match=r"^setting 'layers' is .*Change it with --set layers=VALUE\.$"
+    ):
         registry.algorithm(name).settings.of({"layers": given})
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "how", [{"batch_size": 8}, {"optimizer": "adam", "batch_size": 32, "learning_rate": 0.02}], ids=str
+    "how",
+    [{"batch_size": 8}, {"optimizer": "adam", "batch_size": 32, "learning_rate": 0.02}],
+    ids=str,
 )
 def test_batches_and_adam_go_by_torch_repeat_and_learn(how, people):
     pytest.importorskip("torch", reason="PyTorch (the extra 'neural') is not installed")
-    few = {"rounds": 40, "embedding_size": 6, "participation": 0.5, "learning_rate": 0.5, "cutoffs": 10} | NEUMF | how
+    few = (
+        {
+            "rounds": 40,
+            "embedding_size": 6,
+            "participation": 0.5,
+            "learning_rate": 0.5,
+            "cutoffs": 10,
+        }
+        | NEUMF
+        | how
+    )
     one, again = (api.run("fedfast", people, **few) for _ in range(2))
     assert sha256(one.model) == sha256(again.model)
     popular = api.run("popular", people, cutoffs=10)

@@ -48,14 +48,18 @@ def hosted(training: Training) -> Histories:
 
 def drawn(world: World, training: Training, users=None, t: int = 0) -> Samples:
     everybody = np.arange(training.n_users, dtype=np.int32)
-    return draw(world, everybody if users is None else np.array(users, np.int32), t, hosted(training))
+    return draw(
+        world, everybody if users is None else np.array(users, np.int32), t, hosted(training)
+    )
 
 
 def of_user(samples: Samples, k: int) -> tuple[list[int], list[tuple[int, float]]]:
     """Rows, and (item, target) of every sample."""
     rows = samples.items[samples.offsets[k] : samples.offsets[k + 1]]
     mine = slice(samples.starts[k], samples.starts[k + 1])
-    return rows.tolist(), list(zip(rows[samples.places[mine]].tolist(), samples.targets[mine].tolist(), strict=True))
+    return rows.tolist(), list(
+        zip(rows[samples.places[mine]].tolist(), samples.targets[mine].tolist(), strict=True)
+    )
 
 
 def use(monkeypatch: pytest.MonkeyPatch, family: str) -> None:
@@ -82,7 +86,9 @@ def test_numpy_draws_exactly_what_the_kernel_draws(training, negatives, epochs, 
 def test_numpy_draws_the_same_from_real_sizes():
     """Hundreds of positives, so that rejected tries come in every number; few users have done three quarters of all items."""
     rng = np.random.default_rng(0)
-    lists = [sorted(rng.permutation(400)[:n].tolist()) for n in (1, 60, 200, 299, 300, 301, 399, 400)]
+    lists = [
+        sorted(rng.permutation(400)[:n].tolist()) for n in (1, 60, 200, 299, 300, 301, 399, 400)
+    ]
     training = Training(8, 400, as_rows(lists), as_rows(lists), None)
     world = world_for("fedavg", training, negatives=4, local_epochs=2)
     compiled = drawn(world, training)
@@ -97,7 +103,9 @@ def test_numpy_draws_the_same_from_real_sizes():
 def test_samples_are_what_they_should_be(family, training, negatives, epochs):
     with pytest.MonkeyPatch.context() as patch:
         use(patch, family)
-        samples = drawn(world_for("fedavg", training, negatives=negatives, local_epochs=epochs), training)
+        samples = drawn(
+            world_for("fedavg", training, negatives=negatives, local_epochs=epochs), training
+        )
     ratings = np.ones(len(training)) if training.ratings is None else training.ratings
     for u in range(training.n_users):
         rows, found = of_user(samples, u)
@@ -123,7 +131,9 @@ def test_negatives_are_uniform(family, had, monkeypatch):
     world = world_for("fedavg", training, negatives=5, local_epochs=20 if had == 2 else 5)
     counts: Counter[int] = Counter()
     for t in range(15):
-        counts.update(item for item, target in of_user(drawn(world, training, t=t), 0)[1] if target == 0)
+        counts.update(
+            item for item, target in of_user(drawn(world, training, t=t), 0)[1] if target == 0
+        )
     assert set(counts) == set(range(had, 40))
     assert chisquare(list(counts.values())).pvalue > 1e-3
 
@@ -161,6 +171,7 @@ def test_who_else_takes_part_does_not_matter(family, users, t):
     world = world_for("fedavg", training)
     with pytest.MonkeyPatch.context() as patch:
         use(patch, family)
-        whole, part = drawn(world, training, t=t), drawn(world, training, sorted(users), t)
+        whole = drawn(world, training, t=t)
+        part = drawn(world, training, sorted(users), t)
     for k, u in enumerate(sorted(users)):
         assert of_user(part, k) == of_user(whole, u)

@@ -41,15 +41,21 @@ def no_numba(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_plain_numpy_stands_in_and_says_so_once(no_numba):
-    first, second = Listener(), Listener()
+    first = Listener()
+    second = Listener()
     assert kernels.load("sums", first) is slow_sums
     assert kernels.load("sums", second) is slow_sums
-    assert first.said == ["Numba is not installed: plain NumPy, which is slower, stands in for the sums kernels."]
+    assert first.said == [
+        "Numba is not installed: plain NumPy, which is slower, stands in for the sums kernels."
+    ]
     assert second.said == []
 
 
 def test_a_kernel_without_a_stand_in_says_what_to_do(no_numba):
-    with pytest.raises(ModuleNotFoundError, match=r"als kernels need Numba, which is not installed.*pip install numba"):
+    with pytest.raises(
+        ModuleNotFoundError,
+        match=r"als kernels need Numba, which is not installed.*pip install numba",
+    ):
         kernels.load("als")
 
 
@@ -68,14 +74,18 @@ def test_a_broken_numba_is_not_passed_over(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["fedfast", "fedavg"])
-@pytest.mark.parametrize("changes", [{}, {"batch_size": 4}, {"optimizer": "adam", "learning_rate": 0.01}], ids=str)
+@pytest.mark.parametrize(
+    "changes", [{}, {"batch_size": 4}, {"optimizer": "adam", "learning_rate": 0.01}], ids=str
+)
 def test_a_run_is_the_same_within_rounding(name, changes, monkeypatch):
     training = histories(1)
     expected = play_locally(name, training, **changes)[0]
     monkeypatch.setitem(sys.modules, "numba", None)
     monkeypatch.setattr(kernels, "_loaded", {})
     found = play_locally(name, training, **changes)[0]
-    assert sorted(kernels._loaded) == sorted({"samples", "sums", "clusters", "gmf_batches" if changes else "gmf_users"})
+    assert sorted(kernels._loaded) == sorted(
+        {"samples", "sums", "clusters", "gmf_batches" if changes else "gmf_users"}
+    )
     for one, other in zip(found, expected, strict=True):
         for field, array in one.arrays().items():
             np.testing.assert_allclose(array, other.arrays()[field], atol=2e-5, err_msg=field)
@@ -111,7 +121,8 @@ def cohorts(draw: st.DrawFn, item=known_items, entry=entries, ascending: bool = 
     """Offsets, items, item rows (rows, 2), user rows (n, 2), dense (n, 3), samples."""
     lists = draw(st.lists(st.lists(item, max_size=5, unique=ascending), min_size=1, max_size=5))
     lists = [sorted(items) if ascending else items for items in lists]
-    n, n_rows = len(lists), sum(map(len, lists))
+    n = len(lists)
+    n_rows = sum(map(len, lists))
 
     def block(*shape: int) -> np.ndarray:
         return draw(arrays.arrays(np.int32, shape, elements=entry))
@@ -127,10 +138,16 @@ def cohorts(draw: st.DrawFn, item=known_items, entry=entries, ascending: bool = 
 def test_sums_are_the_same(cohort, low, high):
     offsets, items, rows, _, _, samples = cohort
     compiled = kernels.load("sums")
-    start = np.arange(N_ITEMS * 2, dtype=np.int64).reshape(N_ITEMS, 2)  # it is added to what is there
-    found, expected = [], []
+    start = np.arange(N_ITEMS * 2, dtype=np.int64).reshape(
+        N_ITEMS, 2
+    )  # it is added to what is there
+    found = []
+    expected = []
     for family, results in ((slow_sums, found), (compiled, expected)):
-        total, touched, change, weight = start.copy(), start[:, 0].copy(), start.copy(), start.copy()
+        total = start.copy()
+        touched = start[:, 0].copy()
+        change = start.copy()
+        weight = start.copy()
         family.by_samples(offsets, items, rows, samples, low, high, total, touched)
         family.by_change(offsets, items, rows, low, high, change, weight)
         results += [total, touched, change, weight]
@@ -139,10 +156,17 @@ def test_sums_are_the_same(cohort, low, high):
 
 
 @settings(deadline=None, max_examples=200)
-@given(cohorts(st.integers(-1, N_ITEMS) | st.sampled_from([-(2**31), 2**31 - 1]), any_entries, ascending=False))
+@given(
+    cohorts(
+        st.integers(-1, N_ITEMS) | st.sampled_from([-(2**31), 2**31 - 1]),
+        any_entries,
+        ascending=False,
+    )
+)
 def test_the_check_finds_the_same_faults(cohort):
     offsets, items, rows, users, dense, _ = cohort
-    found, expected = np.full(len(users), 9, np.int8), np.full(len(users), 9, np.int8)
+    found = np.full(len(users), 9, np.int8)
+    expected = np.full(len(users), 9, np.int8)
     for family, faults in ((slow_sums, found), (kernels.load("sums"), expected)):
         family.check(offsets, items, rows, users, dense, N_ITEMS, 0, len(users), faults)
     np.testing.assert_array_equal(found, expected)
@@ -154,7 +178,9 @@ def test_the_check_finds_the_same_faults(cohort):
 @st.composite
 def crowds(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, int, int, int]:
     """Rows, labels (-1 for somebody in no cluster), the number of clusters and a range of users."""
-    n, d, n_clusters = draw(st.integers(1, 30)), draw(st.integers(1, 9)), draw(st.integers(1, 6))
+    n = draw(st.integers(1, 30))
+    d = draw(st.integers(1, 9))
+    n_clusters = draw(st.integers(1, 6))
     numbers = st.floats(-8, 8, width=32) | st.sampled_from([0.0, 1.0, -1.0])
     rows = draw(arrays.arrays(np.float32, (n, d), elements=numbers))
     labels = draw(arrays.arrays(np.int32, n, elements=st.integers(-1, n_clusters - 1)))
@@ -185,7 +211,8 @@ def test_the_nearest_centre_is_the_same_one(crowd, seed):
     rng = np.random.default_rng(seed)
     centres = np.ascontiguousarray(rows[rng.integers(0, len(rows), n_clusters)].T)
     half = (centres.T * centres.T).sum(axis=1) / np.float32(2)
-    found, expected = labels.copy(), labels.copy()
+    found = labels.copy()
+    expected = labels.copy()
     changed = slow_clusters.assign(rows, centres, half, first, last, found)
     assert changed == kernels.load("clusters").assign(rows, centres, half, first, last, expected)
     np.testing.assert_array_equal(found, expected)
@@ -200,7 +227,8 @@ def test_moves_and_lots_are_the_same(crowd, key, share):
     thresholds = np.full(n_clusters, int(share * (2**63)), np.uint64) * np.uint64(2)
     results = []
     for family in (slow_clusters, kernels.load("clusters")):
-        moved, drawn = rows.copy(), np.zeros(len(rows), bool)
+        moved = rows.copy()
+        drawn = np.zeros(len(rows), bool)
         family.move_along(moved, labels, still, moves, first, last)
         family.draw_lots(labels, np.uint64(key), thresholds, first, last, drawn)
         results.append((moved, drawn))

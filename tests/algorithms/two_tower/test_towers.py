@@ -20,7 +20,14 @@ from coterie.types import Rows
 
 torch = pytest.importorskip("torch")
 
-TITLES = ["The cat", "A dog and the cat and the dog", "", "ox", "One two three four five six seven", "cat"]
+TITLES = [
+    "The cat",
+    "A dog and the cat and the dog",
+    "",
+    "ox",
+    "One two three four five six seven",
+    "cat",
+]
 everything = np.arange(len(TITLES))
 
 
@@ -35,7 +42,8 @@ def settings(name: str, **changes: Any) -> TwoTowers:
 
 
 def taken_apart(readers: Readers, flat: np.ndarray) -> dict[str, np.ndarray]:
-    found, at = {}, 0
+    found = {}
+    at = 0
     for name, shape in readers.shapes.items():
         found[name] = flat[at : at + int(np.prod(shape))].reshape(shape).astype(np.float64)
         at += int(np.prod(shape))
@@ -53,7 +61,9 @@ def slow_dssm(net: dict[str, np.ndarray], read: Ragged, k: int, kept: np.ndarray
     return np.tanh(second @ net["weights3"] + net["bias3"])
 
 
-def slow_clsm(net: dict[str, np.ndarray], told: content.Content, k: int, kept: np.ndarray) -> np.ndarray:
+def slow_clsm(
+    net: dict[str, np.ndarray], told: content.Content, k: int, kept: np.ndarray
+) -> np.ndarray:
     assert told.items is not None
     words = []
     for word in told.items.rows.of(k):
@@ -63,46 +73,63 @@ def slow_clsm(net: dict[str, np.ndarray], told: content.Content, k: int, kept: n
     left, middle, right = (net["window"].reshape(30, 3, 6)[:, place] for place in range(3))
     nothing = np.zeros(30)
     around = [nothing, *words, nothing]
-    sums = [around[p - 1] @ left + around[p] @ middle + around[p + 1] @ right for p in range(1, len(words) + 1)]
+    sums = [
+        around[p - 1] @ left + around[p] @ middle + around[p + 1] @ right
+        for p in range(1, len(words) + 1)
+    ]
     pooled = np.tanh((np.max(sums, axis=0) if sums else np.zeros(6)) + net["bias"]) * kept
     return np.tanh(pooled @ net["weights"] + net["out"])
 
 
-@pytest.mark.parametrize("n_inputs", [30, 600])  # one in four is on, or one in ninety: two ways to multiply
+@pytest.mark.parametrize(
+    "n_inputs", [30, 600]
+)  # one in four is on, or one in ninety: two ways to multiply
 @pytest.mark.parametrize("hiding", [0.0, 0.4])
 def test_dssm_equals_its_slow_twin(hiding, n_inputs):
-    chosen, told = (
-        settings("dssm", layers=(7, 5), dropout=hiding, inputs=n_inputs),
-        items("bags", n_inputs),
-    )
+    chosen = settings("dssm", layers=(7, 5), dropout=hiding, inputs=n_inputs)
+    told = items("bags", n_inputs)
     readers = Readers(chosen)
     assert told.items is not None
-    flat, keys = readers.start(3, "tower"), streams.keys(1, "rows", last=np.arange(len(TITLES)))
+    flat = readers.start(3, "tower")
+    keys = streams.keys(1, "rows", last=np.arange(len(TITLES)))
     kept = dropout(keys, 12, hiding, torch.device("cpu"))
     masks = np.ones((len(TITLES), 12)) if kept is None else kept.numpy()
-    expected = [slow_dssm(taken_apart(readers, flat), told.items, k, masks[k]) for k in range(len(TITLES))]
-    np.testing.assert_allclose(readers.vectors(flat, Read(told.items, everything, keys), told), expected, atol=1e-6)
+    expected = [
+        slow_dssm(taken_apart(readers, flat), told.items, k, masks[k]) for k in range(len(TITLES))
+    ]
+    np.testing.assert_allclose(
+        readers.vectors(flat, Read(told.items, everything, keys), told), expected, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("hiding", [0.0, 0.4])
 def test_clsm_equals_its_slow_twin(hiding):
-    chosen, told = settings("clsm", layers=(6,), dropout=hiding), items("words")
+    chosen = settings("clsm", layers=(6,), dropout=hiding)
+    told = items("words")
     readers = Readers(chosen)
     assert told.items is not None
-    flat, keys = readers.start(3, "tower"), streams.keys(1, "rows", last=np.arange(len(TITLES)))
+    flat = readers.start(3, "tower")
+    keys = streams.keys(1, "rows", last=np.arange(len(TITLES)))
     kept = dropout(keys, 6, hiding, torch.device("cpu"))
     masks = np.ones((len(TITLES), 6)) if kept is None else kept.numpy()
-    expected = [slow_clsm(taken_apart(readers, flat), told, k, masks[k]) for k in range(len(TITLES))]
-    np.testing.assert_allclose(readers.vectors(flat, Read(told.items, everything, keys), told), expected, atol=1e-6)
+    expected = [
+        slow_clsm(taken_apart(readers, flat), told, k, masks[k]) for k in range(len(TITLES))
+    ]
+    np.testing.assert_allclose(
+        readers.vectors(flat, Read(told.items, everything, keys), told), expected, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("name", TOWERS)
 def test_slopes_are_differences_of_the_vectors(name):
     """Back-propagation through a tower against steps of a thousandth in some parameters."""
-    chosen, told = settings(name, layers=(5,), dropout=0.3), items(tower(name).reads)
-    readers, rng = Readers(chosen), np.random.default_rng(0)
+    chosen = settings(name, layers=(5,), dropout=0.3)
+    told = items(tower(name).reads)
+    readers = Readers(chosen)
+    rng = np.random.default_rng(0)
     assert told.items is not None
-    flat, keys = readers.start(1, "tower"), streams.keys(1, "rows", last=np.arange(len(TITLES)))
+    flat = readers.start(1, "tower")
+    keys = streams.keys(1, "rows", last=np.arange(len(TITLES)))
     cut = rng.normal(size=(len(TITLES), 4)).astype(np.float32)
     slopes = readers.of_items(flat, Read(told.items, everything, keys), told, cut)
     for place in rng.choice(len(flat), 60, replace=False):
@@ -111,7 +138,14 @@ def test_slopes_are_differences_of_the_vectors(name):
             moved = flat.copy()
             moved[place] += step
             ends.append(
-                float((readers.vectors(moved, Read(told.items, everything, keys), told).astype(np.float64) * cut).sum())
+                float(
+                    (
+                        readers.vectors(moved, Read(told.items, everything, keys), told).astype(
+                            np.float64
+                        )
+                        * cut
+                    ).sum()
+                )
             )
         assert slopes[place] == pytest.approx((ends[0] - ends[1]) / 2e-3, abs=2e-3)
 
@@ -119,13 +153,13 @@ def test_slopes_are_differences_of_the_vectors(name):
 @pytest.mark.parametrize("name", TOWERS)
 def test_what_a_server_remembers_of_its_tower_changes_nothing(name):
     """It may have made the same vectors before, others, or none."""
-    readers, told = Readers(settings(name, dropout=0.3)), items(tower(name).reads)
+    readers = Readers(settings(name, dropout=0.3))
+    told = items(tower(name).reads)
     assert told.items is not None
-    keys, cut = (
-        streams.keys(1, "rows", last=everything),
-        np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32),
-    )
-    wanted, flat = Read(told.items, everything, keys), readers.start(1, "tower")
+    keys = streams.keys(1, "rows", last=everything)
+    cut = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
+    wanted = Read(told.items, everything, keys)
+    flat = readers.start(1, "tower")
     expected = readers.of_items(flat, wanted, told, cut)
     others = [
         Read(told.items, everything, keys + np.uint64(1)),
@@ -150,7 +184,8 @@ def test_words_are_mixed_as_streams_mix_them():
 def test_a_row_hides_the_same_units_whoever_stands_beside_it():
     keys = streams.keys(1, "rows", last=np.arange(50))
     cpu = torch.device("cpu")
-    whole, some = dropout(keys, 37, 0.2, cpu), dropout(keys[[7, 3]], 37, 0.2, cpu)
+    whole = dropout(keys, 37, 0.2, cpu)
+    some = dropout(keys[[7, 3]], 37, 0.2, cpu)
     assert whole is not None
     assert some is not None
     assert torch.equal(whole[[7, 3]], some)
@@ -168,7 +203,8 @@ def test_decay_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("compared", "share", "clicks"), [(10, 0.9, 1), (10, 0.5, 5), (10, 0.99, 1), (2, 0.1, 1), (10, 0.6, 4)]
+    ("compared", "share", "clicks"),
+    [(10, 0.9, 1), (10, 0.5, 5), (10, 0.99, 1), (2, 0.1, 1), (10, 0.6, 4)],
 )
 def test_rho_is_the_share_of_negatives(compared, share, clicks):
     assert TwoTowers.of({"compared": compared, "negative_share": share}).clicks == clicks
@@ -182,7 +218,8 @@ def test_the_papers_megabytes():
 
 
 @pytest.mark.parametrize(
-    ("n", "most", "sizes"), [(602, 150, {120, 121}), (6022, 50, {49, 50}), (3, 10, {3}), (0, 5, {0})]
+    ("n", "most", "sizes"),
+    [(602, 150, {120, 121}), (6022, 50, {49, 50}), (3, 10, {3}), (0, 5, {0})],
 )
 def test_no_batch_is_what_is_left_over(n, most, sizes):
     found = batches(np.arange(n), most)

@@ -27,11 +27,15 @@ class Network:
     largest = LARGEST
 
     def __init__(
-        self, contributions: dict[int, np.ndarray], vanish: dict[int, str] | None = None, **terms: Any
+        self,
+        contributions: dict[int, np.ndarray],
+        vanish: dict[int, str] | None = None,
+        **terms: Any,
     ) -> None:
         length = len(next(iter(contributions.values())))
         self.terms = Terms(7, 1, 0, length, **terms)
-        self.contributions, self.vanish = contributions, vanish or {}
+        self.contributions = contributions
+        self.vanish = vanish or {}
         self.members = {user: self.member(user, numbers) for user, numbers in contributions.items()}
         self.heard: list[tuple[str, int, Columns]] = []
 
@@ -42,11 +46,16 @@ class Network:
         there = np.array([self.is_there(user, stage) for user in users.tolist()], bool)
         sent = self.changed(stage, users, own)
         said = answer(
-            stage, self.members, users[there].tolist(), {name: column[there] for name, column in sent.items()}
+            stage,
+            self.members,
+            users[there].tolist(),
+            {name: column[there] for name, column in sent.items()},
         )
         found = {}
         for k, user in enumerate(said["users"].tolist()):
-            found[user] = {name: column[k] for name, column in said.items() if name not in ("users", "stage")}
+            found[user] = {
+                name: column[k] for name, column in said.items() if name not in ("users", "stage")
+            }
             self.heard.append((stage, user, found[user]))
         return found
 
@@ -58,7 +67,9 @@ class Network:
 
     def added(self) -> Any:
         users = np.array(list(self.contributions), np.int32)
-        keys = {user: said["key"].tobytes() for user, said in announced(self.ask, users, {}).items()}
+        keys = {
+            user: said["key"].tobytes() for user, said in announced(self.ask, users, {}).items()
+        }
         return Ring(self.terms, self.ask, fewest(len(users)), largest=self.largest).add_up(keys)
 
 
@@ -76,7 +87,11 @@ def exact(network: Network) -> bool:
         return False
     expected = sum(network.contributions[user] for user in added.users.tolist())
     np.testing.assert_array_equal(added.numbers.view(np.int64), expected)
-    lost = [user for user, stage in network.vanish.items() if STAGES.index(stage) <= STAGES.index("upload")]
+    lost = [
+        user
+        for user, stage in network.vanish.items()
+        if STAGES.index(stage) <= STAGES.index("upload")
+    ]
     assert set(added.users.tolist()) == set(network.contributions) - set(lost)
     return True
 
@@ -90,7 +105,11 @@ def test_a_ring_adds_up(n, way):
     assert exact(Network(contributions(n), way=way))
 
 
-@given(st.lists(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=2, max_size=2), min_size=3, max_size=6))
+@given(
+    st.lists(
+        st.lists(st.integers(-(2**63), 2**63 - 1), min_size=2, max_size=2), min_size=3, max_size=6
+    )
+)
 @settings(max_examples=25, deadline=None)
 def test_sums_are_exact_modulo_2_to_the_64(rows):
     network = Network({user: np.array(row, np.int64) for user, row in enumerate(rows)})
@@ -129,19 +148,24 @@ def test_any_two_may_vanish_at_any_stages():
 
 @pytest.mark.parametrize("cases", [40, pytest.param(1000, marks=pytest.mark.long)])
 def test_random_cases_in_a_ring_of_fifty(cases):
-    rng, exactly = np.random.default_rng(3), 0
+    rng = np.random.default_rng(3)
+    exactly = 0
     for case in range(cases):
         everybody = contributions(50, 2, case)
         gone = rng.choice(list(everybody), rng.integers(0, 12), replace=False).tolist()
         vanish = {user: STAGES[rng.integers(0, 3 if case % 2 else len(STAGES))] for user in gone}
         exactly += exact(Network(everybody, vanish))
-    assert exactly > cases / 2  # every second case vanishes before uploads are in, and all of those are healed
+    assert (
+        exactly > cases / 2
+    )  # every second case vanishes before uploads are in, and all of those are healed
 
 
 def test_members_in_a_row_may_vanish():
     users = list(contributions(8))
     assert exact(Network(contributions(8), dict.fromkeys(users[2:5], "upload")))
-    assert exact(Network(contributions(8), {users[0]: "upload", users[-1]: "upload", users[3]: "deal"}))
+    assert exact(
+        Network(contributions(8), {users[0]: "upload", users[-1]: "upload", users[3]: "deal"})
+    )
 
 
 def test_a_ring_is_given_up_when_half_of_it_has_gone():
@@ -155,7 +179,8 @@ def test_a_late_upload_is_not_counted_and_stays_secret():
     """Whoever was left out may still send its upload: with all that it heard a server has one mask too few."""
     everybody = contributions(6)
     users = list(everybody)
-    late, after = users[2], users[3]
+    late = users[2]
+    after = users[3]
     network = Network(everybody, {late: "upload"})
     assert exact(network)
     boxes = {(stage, user): columns for stage, user, columns in network.heard}
@@ -167,7 +192,9 @@ def test_a_late_upload_is_not_counted_and_stays_secret():
     unmasked = upload - mended
     own = everybody[late].view(np.uint64)
     assert (unmasked != own).all()
-    np.testing.assert_array_equal(unmasked - grown(network.members[late].veil, LENGTH), own)  # and no more than one
+    np.testing.assert_array_equal(
+        unmasked - grown(network.members[late].veil, LENGTH), own
+    )  # and no more than one
     assert not [stage for stage, _ in boxes if stage.startswith("reveal")]
     for neighbour, which in ((before, "after"), (after, "before")):
         with pytest.raises(Refused):
@@ -179,7 +206,8 @@ def test_a_member_answers_once():
     network = Network(contributions(5))
     users = list(network.contributions)
     network.added()
-    member, stranger = network.members[users[0]], Neighbour(99, Lock.fresh().public)
+    member = network.members[users[0]]
+    stranger = Neighbour(99, Lock.fresh().public)
     for again in (
         lambda: member.deal(0, stranger, stranger),
         lambda: member.deal(9, stranger, stranger),
@@ -199,7 +227,9 @@ class Meddler(Network):
 
     def __init__(self, *given: Any, at: str, column: str, change: Any, **terms: Any) -> None:
         super().__init__(*given, **terms)
-        self.at, self.column, self.change = at, column, change
+        self.at = at
+        self.column = column
+        self.change = change
 
     def changed(self, stage: str, users: np.ndarray, own: Columns) -> Columns:
         if stage != self.at:
@@ -227,7 +257,9 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize(("at", "column"), [("upload", "forward"), ("upload", "back"), ("mend", "forward")])
+@pytest.mark.parametrize(
+    ("at", "column"), [("upload", "forward"), ("upload", "back"), ("mend", "forward")]
+)
 def test_boxes_that_were_changed_are_refused(change, at, column):
     """Whoever cannot open its box does not upload, and is healed around or the ring is given up: there is no wrong sum."""
     everybody = contributions(9)
@@ -243,20 +275,26 @@ def test_boxes_that_were_changed_are_refused(change, at, column):
     except GivenUp:
         assert change in ("cut off", "nothing") or at == "mend"
         return
-    np.testing.assert_array_equal(added.numbers.view(np.int64), sum(everybody[user] for user in added.users.tolist()))
+    np.testing.assert_array_equal(
+        added.numbers.view(np.int64), sum(everybody[user] for user in added.users.tolist())
+    )
     assert len(added.users) < 7
 
 
 def test_boxes_of_another_round_attempt_or_neighbour_are_refused():
-    one, other = Lock.fresh(), Lock.fresh()
+    one = Lock.fresh()
+    other = Lock.fresh()
     terms = Terms(3, 0, 0, 5)
     box = one.sealed(b"secret", other.public, terms.about(0, "forward", 1, 2))
     assert other.opened(box, one.public, terms.about(0, "forward", 1, 2)) == b"secret"
     wrong = [
-        terms.about(1, "forward", 1, 2), terms.about(0, "back", 1, 2), terms.about(0, "forward", 2, 1),
-        terms._replace(round=4).about(0, "forward", 1, 2), terms._replace(ring=1).about(0, "forward", 1, 2),
+        terms.about(1, "forward", 1, 2),
+        terms.about(0, "back", 1, 2),
+        terms.about(0, "forward", 2, 1),
+        terms._replace(round=4).about(0, "forward", 1, 2),
+        terms._replace(ring=1).about(0, "forward", 1, 2),
         terms._replace(exchange=1).about(0, "forward", 1, 2),
-    ]  # fmt: skip
+    ]
     for context in wrong:
         with pytest.raises(Refused):
             other.opened(box, one.public, context)
@@ -265,7 +303,9 @@ def test_boxes_of_another_round_attempt_or_neighbour_are_refused():
     with pytest.raises(Refused):
         Lock.fresh().opened(box, one.public, terms.about(0, "forward", 1, 2))
     with pytest.raises(Refused):
-        other.opened(box, bytes(32), terms.about(0, "forward", 1, 2))  # a key that would make the secret nought
+        other.opened(
+            box, bytes(32), terms.about(0, "forward", 1, 2)
+        )  # a key that would make the secret nought
 
 
 def test_boxes_of_an_earlier_dealing_are_refused():
@@ -296,7 +336,9 @@ class Liar(Network):
 
     def __init__(self, *given: Any, at: str, column: str, change: Any) -> None:
         super().__init__(*given)
-        self.at, self.column, self.change = at, column, change
+        self.at = at
+        self.column = column
+        self.change = change
 
     def ask(self, stage: str, users: np.ndarray, own: Columns) -> dict[int, Columns]:
         said = super().ask(stage, users, own)
@@ -307,7 +349,8 @@ class Liar(Network):
 
 
 @pytest.mark.parametrize(
-    ("at", "column"), [("close", "veil"), ("reveal before", "veil"), ("mend", "numbers"), ("upload", "numbers")]
+    ("at", "column"),
+    [("close", "veil"), ("reveal before", "veil"), ("mend", "numbers"), ("upload", "numbers")],
 )
 def test_masks_that_do_not_cancel_are_noticed(at, column):
     """A veil, a mending or an upload with other bits: the sum is no sum that there could be."""
@@ -317,7 +360,9 @@ def test_masks_that_do_not_cancel_are_noticed(at, column):
     def scrambled(values: np.ndarray) -> np.ndarray:
         return values ^ np.frombuffer(np.random.default_rng(1).bytes(values.nbytes), values.dtype)
 
-    network = Liar(everybody, {users[2]: "upload", users[5]: "close"}, at=at, column=column, change=scrambled)
+    network = Liar(
+        everybody, {users[2]: "upload", users[5]: "close"}, at=at, column=column, change=scrambled
+    )
     with pytest.raises(GivenUp, match="larger than it can be"):
         network.added()
 
@@ -327,18 +372,25 @@ def test_a_key_that_cannot_be_used_keeps_only_its_owner_out():
     network = Liar(everybody, at="announce", column="key", change=np.zeros_like)
     added = network.added()
     assert len(added.users) == 6
-    np.testing.assert_array_equal(added.numbers.view(np.int64), sum(everybody[user] for user in added.users.tolist()))
+    np.testing.assert_array_equal(
+        added.numbers.view(np.int64), sum(everybody[user] for user in added.users.tolist())
+    )
 
 
 def test_who_adds_up_other_rows_opens_no_box():
-    one, other = Lock.fresh(), Lock.fresh()
+    one = Lock.fresh()
+    other = Lock.fresh()
     terms = Terms(3, 0, 0, 5, rows="a")
     box = one.sealed(b"secret", other.public, terms.about(0, "forward", 1, 2))
     with pytest.raises(Refused):
         other.opened(box, one.public, terms._replace(rows="b").about(0, "forward", 1, 2))
 
 
-@given(st.dictionaries(st.sampled_from(["key", "forward", "back", "numbers", "veil"]), st.binary(max_size=80)))
+@given(
+    st.dictionaries(
+        st.sampled_from(["key", "forward", "back", "numbers", "veil"]), st.binary(max_size=80)
+    )
+)
 @settings(max_examples=60, deadline=None)
 def test_members_that_talk_nonsense_are_as_if_they_had_vanished(nonsense):
     everybody = contributions(6)
@@ -348,7 +400,9 @@ def test_members_that_talk_nonsense_are_as_if_they_had_vanished(nonsense):
         def ask(self, stage: str, users: np.ndarray, own: Columns) -> dict[int, Columns]:
             said = super().ask(stage, users, own)
             if fool in said:
-                said[fool] = {name: np.frombuffer(content, np.uint8) for name, content in nonsense.items()}
+                said[fool] = {
+                    name: np.frombuffer(content, np.uint8) for name, content in nonsense.items()
+                }
             return said
 
     try:
@@ -367,7 +421,9 @@ def test_members_that_talk_nonsense_are_as_if_they_had_vanished(nonsense):
 def test_what_a_seed_grows_into_is_chacha20():
     """RFC 8439, Section 2.3.2's cipher with a key and nonce of noughts: appendix A.1, test vector 1."""
     stream = grown(Seed(bytes(32)), 8).astype("<u8").tobytes()
-    assert stream.hex().startswith("76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7")
+    assert stream.hex().startswith(
+        "76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7"
+    )
 
 
 def shares(n: int, seed: int, values: np.ndarray) -> np.ndarray:
@@ -391,18 +447,23 @@ def told_apart(zeros: np.ndarray, real: np.ndarray) -> float:
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.metrics import roc_auc_score
 
-    x, y = np.concatenate([zeros, real]), np.repeat([0, 1], [len(zeros), len(real)])
+    x = np.concatenate([zeros, real])
+    y = np.repeat([0, 1], [len(zeros), len(real)])
     order = np.random.default_rng(0).permutation(len(y))
-    train, test = order[: len(y) // 2], order[len(y) // 2 :]
+    train = order[: len(y) // 2]
+    test = order[len(y) // 2 :]
     fitted = HistGradientBoostingClassifier(max_iter=40, random_state=0).fit(x[train], y[train])
     return float(roc_auc_score(y[test], fitted.predict_proba(x[test])[:, 1]))
 
 
 def test_shares_of_a_gradient_cannot_be_told_from_shares_of_nought():
-    gradient, n = np.random.default_rng(2).normal(0, 500, 40_000).round(), 40_000
+    gradient = np.random.default_rng(2).normal(0, 500, 40_000).round()
+    n = 40_000
 
     def features(words: np.ndarray) -> np.ndarray:
-        return np.hstack([words.astype("<u8").view(np.uint8).reshape(-1, 8), words[:, None] / 2.0**64])
+        return np.hstack(
+            [words.astype("<u8").view(np.uint8).reshape(-1, 8), words[:, None] / 2.0**64]
+        )
 
     auc = told_apart(features(shares(n, 1, np.zeros(n))), features(shares(n, 2, gradient)))
     assert auc == pytest.approx(0.5, abs=0.01)
@@ -411,7 +472,8 @@ def test_shares_of_a_gradient_cannot_be_told_from_shares_of_nought():
 def test_shares_in_floating_point_can():
     """The control: a random number and what is missing to the gradient, as the paper's Eq. 10 is written down naively."""
     rng = np.random.default_rng(2)
-    gradient, n = rng.normal(0, 1e-3, 40_000), 40_000
+    gradient = rng.normal(0, 1e-3, 40_000)
+    n = 40_000
     passed = rng.normal(0, 1e-3, (2, n))
     assert told_apart((0 - passed[0])[:, None], (gradient - passed[1])[:, None]) > 0.6
 
@@ -438,11 +500,21 @@ def test_two_neighbours_and_the_server_recover_an_update():
     network = Network(everybody)
     network.added()
     users = list(everybody)
-    victim, before, after = users[2], users[1], users[3]
-    (upload,) = (said["numbers"] for stage, user, said in network.heard if (stage, user) == ("upload", victim))
-    known_after, known_before = network.members[after], network.members[before]
+    victim = users[2]
+    before = users[1]
+    after = users[3]
+    (upload,) = (
+        said["numbers"]
+        for stage, user, said in network.heard
+        if (stage, user) == ("upload", victim)
+    )
+    known_after = network.members[after]
+    known_before = network.members[before]
     assert known_after.given is not None
     recovered = (
-        upload - grown(known_after.veils["before"], LENGTH) + known_after.given - grown(known_before.share, LENGTH)
+        upload
+        - grown(known_after.veils["before"], LENGTH)
+        + known_after.given
+        - grown(known_before.share, LENGTH)
     )
     np.testing.assert_array_equal(recovered.view(np.int64), everybody[victim])

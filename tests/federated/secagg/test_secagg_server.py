@@ -7,7 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_federation import FEDERATED, few_settings, histories, play, play_locally, sha256, world_for
+from small_federation import (
+    FEDERATED,
+    few_settings,
+    histories,
+    play,
+    play_locally,
+    sha256,
+    world_for,
+)
 
 pytest.importorskip("cryptography")
 
@@ -35,7 +43,9 @@ ONE_BY_ONE = ("sfpl", "sfpl+")
 def in_ring(name: str) -> bool:
     train = registry.algorithm(name).train
     assert isinstance(train, Federation)
-    return any(isinstance(e, Exchange) and e.ring for e in train.exchanges) and name not in ONE_BY_ONE
+    return (
+        any(isinstance(e, Exchange) and e.ring for e in train.exchanges) and name not in ONE_BY_ONE
+    )
 
 
 OFFERED = [name for name in FEDERATED if in_ring(name)]
@@ -49,15 +59,27 @@ def choices(people) -> Training:
 
 def smaller(name: str, **changes: Any) -> dict[str, Any]:
     return (
-        {"rounds": 2, "users_a_round": 14} | ({"inputs": 20, "embedding_size": 4} if name in TOWERS else {}) | changes
+        {"rounds": 2, "users_a_round": 14}
+        | ({"inputs": 20, "embedding_size": 4} if name in TOWERS else {})
+        | changes
     )
 
 
 def test_who_offers_rings():
     assert set(OFFERED) == {
-        "fedavg", "fedfast", "fedavg+actvsamp", "fedavg+actvagg", "fcf", "fedmvmf", "pfpl", "pfpl+",
-        "fl-dssm", "fl-clsm", "sttfedrec-dssm", "sttfedrec-clsm",
-    }  # fmt: skip
+        "fedavg",
+        "fedfast",
+        "fedavg+actvsamp",
+        "fedavg+actvagg",
+        "fcf",
+        "fedmvmf",
+        "pfpl",
+        "pfpl+",
+        "fl-dssm",
+        "fl-clsm",
+        "sttfedrec-dssm",
+        "sttfedrec-clsm",
+    }
 
 
 @pytest.mark.parametrize("name", OFFERED)
@@ -76,14 +98,19 @@ def test_models_are_those_of_plain_sums(name, changes, choices):
     """Through the wire, so that towers too are computed device by device."""
     plain = {key: value for key, value in changes.items() if key == "drop_out"}
     expected, _ = play_locally(name, choices, 1, True, **smaller(name, **plain))
-    states, tallies = play_locally(name, choices, 1, True, **smaller(name, protect="ring", **changes))
+    states, tallies = play_locally(
+        name, choices, 1, True, **smaller(name, protect="ring", **changes)
+    )
     assert [sha256(state) for state in states] == [sha256(state) for state in expected]
     assert all(tally.accepted >= 7 for tally in tallies)
 
 
 @pytest.mark.parametrize("name", ["fedfast", "pfpl+", "fcf", "sttfedrec-dssm"])
 def test_members_may_live_on_many_nodes(name, choices):
-    one, many = (play_locally(name, choices, nodes, True, **smaller(name, protect="ring"))[0] for nodes in (1, 5))
+    one, many = (
+        play_locally(name, choices, nodes, True, **smaller(name, protect="ring"))[0]
+        for nodes in (1, 5)
+    )
     assert sha256(one[-1]) == sha256(many[-1])
 
 
@@ -93,13 +120,24 @@ def test_no_update_leaves_a_device_in_the_clear(name, choices):
     world = world_for(name, choices, **smaller(name, protect="ring"))
     heard = Transcript(LocalEngine.over(world, choices, 2))
     play(name, world, heard)
-    lines = [line for role in (SERVER, AGGREGATION) for line in heard.seen_by(role) if line.sender == DEVICES]
+    lines = [
+        line
+        for role in (SERVER, AGGREGATION)
+        for line in heard.seen_by(role)
+        if line.sender == DEVICES
+    ]
     named = {key for line in lines for key in line.arrays}
     assert "numbers" in named
     open_ = {"samples", "user_rows"} if name.startswith("fed") and name != "fedmvmf" else set()
-    opening = {"offsets", "items", "item_rows", "dense"} if "fast" in name or "actv" in name else set()
-    assert named <= {"users", "stage", "key", "forward", "back", "numbers", "veil"} | open_ | opening
-    numbers = np.concatenate([line.arrays["numbers"].ravel() for line in lines if "numbers" in line.arrays])
+    opening = (
+        {"offsets", "items", "item_rows", "dense"} if "fast" in name or "actv" in name else set()
+    )
+    assert (
+        named <= {"users", "stage", "key", "forward", "back", "numbers", "veil"} | open_ | opening
+    )
+    numbers = np.concatenate(
+        [line.arrays["numbers"].ravel() for line in lines if "numbers" in line.arrays]
+    )
     assert len(np.unique(numbers)) == len(numbers)  # an update has thousands of noughts
     assert abs(np.mean(numbers / 2.0**64) - 0.5) < 5 / np.sqrt(12 * len(numbers))
 
@@ -107,7 +145,9 @@ def test_no_update_leaves_a_device_in_the_clear(name, choices):
 def test_bytes_are_counted_for_both_ways_and_both_choices_of_rows(choices):
     up = {}
     for rows, way in (("all", "seed"), ("union", "seed"), ("all", "numbers")):
-        _, tallies = play_locally("pfpl", choices, **smaller("pfpl", protect="ring", ring_rows=rows, ring_way=way))
+        _, tallies = play_locally(
+            "pfpl", choices, **smaller("pfpl", protect="ring", ring_rows=rows, ring_way=way)
+        )
         up[rows, way] = sum(tally.bytes_up for tally in tallies)
     _, plain = play_locally("pfpl", choices, **smaller("pfpl"))
     assert up["union", "seed"] < up["all", "seed"] < up["all", "numbers"]
@@ -115,21 +155,34 @@ def test_bytes_are_counted_for_both_ways_and_both_choices_of_rows(choices):
 
 
 def test_rings_are_as_even_as_can_be_and_none_is_too_large():
-    for n, size in ((3, 50), (50, 50), (51, 50), (120, 50), (200, 50), *((n, 5) for n in range(3, 40))):
+    for n, size in (
+        (3, 50),
+        (50, 50),
+        (51, 50),
+        (120, 50),
+        (200, 50),
+        *((n, 5) for n in range(3, 40)),
+    ):
         parts = rings.of_cohort(np.arange(n, dtype=np.int32), size, 1, 2)
         assert sorted(np.concatenate(parts).tolist()) == list(range(n))
         assert min(map(len, parts)) >= 3
         assert max(map(len, parts)) <= size
         assert max(map(len, parts)) - min(map(len, parts)) <= 1
-    assert not np.array_equal(rings.of_cohort(np.arange(20), 50, 1, 2)[0], rings.of_cohort(np.arange(20), 50, 1, 3)[0])
+    assert not np.array_equal(
+        rings.of_cohort(np.arange(20), 50, 1, 2)[0], rings.of_cohort(np.arange(20), 50, 1, 3)[0]
+    )
 
 
 def test_a_round_whose_rings_are_all_given_up_changes_nothing_and_says_so(choices):
     """Nine in ten drop out: half of a ring is never left."""
-    states, tallies = play_locally("fcf", choices, **smaller("fcf", protect="ring", drop_out=0.9, participation=0.2))
+    states, tallies = play_locally(
+        "fcf", choices, **smaller("fcf", protect="ring", drop_out=0.9, participation=0.2)
+    )
     for tally in tallies:
         assert tally.accepted == 0
-        assert tally.refused[rings.GIVEN_UP] + tally.dropped == len(tally.users), "who vanished is not refused"
+        assert tally.refused[rings.GIVEN_UP] + tally.dropped == len(tally.users), (
+            "who vanished is not refused"
+        )
         assert tally.dropped > len(tally.users) / 2
     assert len({sha256(state) for state in states}) == 1
 
@@ -173,10 +226,14 @@ def test_the_largest_updates_of_a_full_ring_are_added_up_exactly(sign):
         said = answer(stage, members, users.tolist(), own)
         told = {name: column for name, column in said.items() if name not in ("users", "stage")}
         return {
-            user: {name: column[k] for name, column in told.items()} for k, user in enumerate(said["users"].tolist())
+            user: {name: column[k] for name, column in told.items()}
+            for k, user in enumerate(said["users"].tolist())
         }
 
-    keys = {user: said["key"].tobytes() for user, said in announced(ask, np.arange(50, dtype=np.int32), {}).items()}
+    keys = {
+        user: said["key"].tobytes()
+        for user, said in announced(ask, np.arange(50, dtype=np.int32), {}).items()
+    }
     added = Ring(Terms(0, 0, 0, 3), ask, 25).add_up(keys)
     assert added.numbers.view(np.int64).tolist() == [50 * largest] * 3
     assert rounds.MOST_USERS * (TOO_LARGE - 1) * max(TOO_LARGE - 1, MOST_SAMPLES) < 2**63
@@ -185,7 +242,12 @@ def test_the_largest_updates_of_a_full_ring_are_added_up_exactly(sign):
 def test_settings_of_rings_are_checked():
     from coterie.errors import UserError
 
-    for changes in ({"protect": "rings"}, {"ring_size": 4}, {"ring_size": 51}, {"ring_rows": "some"}):
+    for changes in (
+        {"protect": "rings"},
+        {"ring_size": 4},
+        {"ring_size": 51},
+        {"ring_rows": "some"},
+    ):
         with pytest.raises((UserError, ValueError)):
             few_settings("fcf", **changes)
 
@@ -206,31 +268,45 @@ def ring_of(name: str, training: Training) -> tuple[Any, Any, Any]:
     about = About(0, 0, 0, *sizes)
     message = exchange.ask(world, state.without_private(), users, 0)
     kept = {key: getattr(state, key)[users] for key in state.private}
-    message = replace(message, common=message.common | {"ring": np.array(about, np.int64)}, kept=kept)
+    message = replace(
+        message, common=message.common | {"ring": np.array(about, np.int64)}, kept=kept
+    )
     said, _ = Stage("announce", exchange).answer(world, message, node)
     assert len(said["users"]) == len(users)
     return world, node, (exchange, users, about, message, said["key"])
 
 
 GOOD = {
-    "attempt": np.zeros(3, np.int32), "before": np.arange(3, dtype=np.int32), "after": np.arange(3, dtype=np.int32),
-    "before_key": np.ones((3, 32), np.uint8), "after_key": np.ones((3, 32), np.uint8),
-}  # fmt: skip
+    "attempt": np.zeros(3, np.int32),
+    "before": np.arange(3, dtype=np.int32),
+    "after": np.arange(3, dtype=np.int32),
+    "before_key": np.ones((3, 32), np.uint8),
+    "after_key": np.ones((3, 32), np.uint8),
+}
 STRANGE = [
-    {"attempt": np.zeros((3, 2), np.int32)}, {"attempt": np.zeros(2, np.int32)}, {"attempt": np.full(3, np.nan)},
-    {"before_key": np.ones((3, 31), np.uint8)}, {"after": np.zeros(3, np.int64)}, {"more": np.zeros(3)},
+    {"attempt": np.zeros((3, 2), np.int32)},
+    {"attempt": np.zeros(2, np.int32)},
+    {"attempt": np.full(3, np.nan)},
+    {"before_key": np.ones((3, 31), np.uint8)},
+    {"after": np.zeros(3, np.int64)},
+    {"more": np.zeros(3)},
     {"after_key": np.array(3, np.uint8)},
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(
-    "change", STRANGE, ids=lambda change: f"{next(iter(change))} {next(iter(change.values())).shape}"
+    "change",
+    STRANGE,
+    ids=lambda change: f"{next(iter(change))} {next(iter(change.values())).shape}",
 )
 def test_nobody_answers_to_strange_columns(change, choices):
     world, node, (exchange, users, about, message, _) = ring_of("fcf", choices)
-    length = length_of(world, exchange, message, about.sizes, np.arange(about.items, dtype=np.int32))
+    length = length_of(
+        world, exchange, message, about.sizes, np.arange(about.items, dtype=np.int32)
+    )
     told = {"ring": np.array(about._replace(length=length), np.int64)}
-    stage, three = Stage("deal", exchange), users[:3]
+    stage = Stage("deal", exchange)
+    three = users[:3]
     assert len(stage.answer(world, Message(0, three, told, GOOD), node)[0]["users"]) == 3
     assert not len(stage.answer(world, Message(0, three, told, GOOD | change), node)[0]["users"])
 
@@ -238,28 +314,42 @@ def test_nobody_answers_to_strange_columns(change, choices):
 @pytest.mark.parametrize(
     "row",
     [
-        None, np.zeros(3, np.int64), np.zeros(8), np.full(8, -1, np.int64), np.array([0, 7, 0, 1, 1, 1, 1, 1]),
+        None,
+        np.zeros(3, np.int64),
+        np.zeros(8),
+        np.full(8, -1, np.int64),
+        np.array([0, 7, 0, 1, 1, 1, 1, 1]),
         np.array([0, 0, 0, 1 << 40, 1, 1, 1, 1]),
     ],
-)  # fmt: skip
+)
 def test_nobody_answers_to_what_is_no_ring(row, choices):
     world, node, (exchange, users, _, _, _) = ring_of("fcf", choices)
     told = {} if row is None else {"ring": row}
     for name in ("announce", "deal", "upload"):
-        assert not len(Stage(name, exchange).answer(world, Message(0, users, told, {}), node)[0]["users"])
-
-
-@pytest.mark.parametrize("change", [{"length": 5}, {"length": 1 << 50}, {"items": 3}, {"dense": 9}, {"number": 1}])
-def test_nobody_deals_on_other_terms(change, choices):
-    world, node, (exchange, users, about, message, _) = ring_of("fcf", choices)
-    length = length_of(world, exchange, message, about.sizes, np.arange(about.items, dtype=np.int32))
-    told = {"ring": np.array(about._replace(length=length)._replace(**change), np.int64)}
-    assert not len(Stage("deal", exchange).answer(world, Message(0, users[:3], told, GOOD), node)[0]["users"])
+        assert not len(
+            Stage(name, exchange).answer(world, Message(0, users, told, {}), node)[0]["users"]
+        )
 
 
 @pytest.mark.parametrize(
-    "users", [np.array(3, np.int32), np.zeros((2, 2), np.int32), np.zeros(2), np.array([99, 98], np.int32)], ids=lambda u: str(u.shape)
-)  # fmt: skip
+    "change", [{"length": 5}, {"length": 1 << 50}, {"items": 3}, {"dense": 9}, {"number": 1}]
+)
+def test_nobody_deals_on_other_terms(change, choices):
+    world, node, (exchange, users, about, message, _) = ring_of("fcf", choices)
+    length = length_of(
+        world, exchange, message, about.sizes, np.arange(about.items, dtype=np.int32)
+    )
+    told = {"ring": np.array(about._replace(length=length)._replace(**change), np.int64)}
+    assert not len(
+        Stage("deal", exchange).answer(world, Message(0, users[:3], told, GOOD), node)[0]["users"]
+    )
+
+
+@pytest.mark.parametrize(
+    "users",
+    [np.array(3, np.int32), np.zeros((2, 2), np.int32), np.zeros(2), np.array([99, 98], np.int32)],
+    ids=lambda u: str(u.shape),
+)
 def test_replies_that_are_none_are_as_if_they_had_not_come(users, choices):
     world = world_for("fcf", choices, **smaller("fcf", protect="ring"))
     engine = LocalEngine.over(world, choices, 2)
@@ -270,7 +360,9 @@ def test_replies_that_are_none_are_as_if_they_had_not_come(users, choices):
 
         def call(self, exchange: Any, message: Any) -> Any:
             first, *rest = engine.call(exchange, message)
-            columns = {**first.columns, "users": users} if isinstance(exchange, Stage) else first.columns
+            columns = (
+                {**first.columns, "users": users} if isinstance(exchange, Stage) else first.columns
+            )
             return [replace(first, columns=columns), *rest]
 
     _, tallies = play("fcf", world, Garbled())
@@ -304,7 +396,13 @@ def test_what_was_said_at_one_stage_is_no_answer_at_another(choices):
 @pytest.mark.parametrize("mode", ["sticky", "resampled", "whole"])
 def test_somebody_who_has_everything_may_ask(mode):
     states, _ = play_locally(
-        "sttfedrec-dssm", histories(1, 30, 15), 3, rounds=2, users_a_round=30, requests=mode, protect="ring"
+        "sttfedrec-dssm",
+        histories(1, 30, 15),
+        3,
+        rounds=2,
+        users_a_round=30,
+        requests=mode,
+        protect="ring",
     )
     assert np.isfinite(states[-1].user_tower).all()
 
@@ -341,4 +439,6 @@ def test_what_nobody_asks_for_one_by_one_is_not_said_to_be_heard():
 def test_rings_are_asked_for_or_not_set():
     with pytest.raises(ConfigError, match="'ring_size' is 10, but protect is 'none'"):
         registry.algorithm("fcf").settings.of({"ring_size": 10})
-    assert registry.algorithm("fcf").settings.of({"ring_size": 10, "protect": "ring"}).ring_size == 10
+    assert (
+        registry.algorithm("fcf").settings.of({"ring_size": 10, "protect": "ring"}).ring_size == 10
+    )

@@ -97,5 +97,12 @@ def test_pages_are_made_of_full_runs(name: str):
 
 def test_the_readmes_table_is_made_of_them() -> None:
     readme = (DOCS.parents[1] / "README.md").read_text()
-    runs = {name: json.loads((DOCS / f"{name}.json").read_text()) for name in NAMES if (DOCS / f"{name}.json").exists()}
-    assert BEGIN + summary({name: found for name, found in runs.items() if "items" in found}) + END in readme
+    runs = {
+        name: json.loads((DOCS / f"{name}.json").read_text())
+        for name in NAMES
+        if (DOCS / f"{name}.json").exists()
+    }
+    assert (
+        BEGIN + summary({name: found for name, found in runs.items() if "items" in found}) + END
+        in readme
+    )

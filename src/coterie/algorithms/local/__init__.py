@@ -7,7 +7,10 @@ import importlib
 from coterie.algorithms.local.learner import Learner
 from coterie.errors import UnknownName
 
-LEARNERS: dict[str, str] = {"gmf": "coterie.algorithms.local.gmf", "neumf": "coterie.algorithms.local.neumf"}
+LEARNERS: dict[str, str] = {
+    "gmf": "coterie.algorithms.local.gmf",
+    "neumf": "coterie.algorithms.local.neumf",
+}
 
 
 def learner(model: str) -> Learner:

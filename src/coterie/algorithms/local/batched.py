@@ -27,27 +27,39 @@ if TYPE_CHECKING:
 Forward: TypeAlias = "Callable[[Tensor, Tensor, Tensor], Tensor]"
 """(user rows (n, width), item rows (n, batch, width), dense (n, size)) -> logits, or ratings (n, batch)"""
 
-DECAY1, DECAY2, EPSILON = 0.9, 0.999, 1e-8
+DECAY1 = 0.9
+DECAY2 = 0.999
+EPSILON = 1e-8
 STEPS_BEFORE_A_GRAPH = 3  # recording needs everything to be in place
 STEPS_WORTH_A_GRAPH = 20
 
 
 def train(
-    forward: Forward, world: World, given: Parameters, samples: Samples, rated: bool, on: str | None = None
+    forward: Forward,
+    world: World,
+    given: Parameters,
+    samples: Samples,
+    rated: bool,
+    on: str | None = None,
 ) -> Changes:
     """What a cohort's devices make of their samples; `given` holds the cohort's user rows and all item rows."""
     settings = world.settings
-    device, by_adam = find_device(on or settings.device), settings.optimizer == "adam"
+    device = find_device(on or settings.device)
+    by_adam = settings.optimizer == "adam"
     batches = Batches.of(samples, settings.batch_size, device)
     before = Parts.copied(given, samples, device)
-    users, items, dense = (Copy.of(part, by_adam) for part in (before.users, before.items, before.dense))
-    lacks, meeting = _lacks(batches.steps, device), before.items.new_zeros(before.items.shape)
+    users, items, dense = (
+        Copy.of(part, by_adam) for part in (before.users, before.items, before.dense)
+    )
+    lacks = _lacks(batches.steps, device)
+    meeting = before.items.new_zeros(before.items.shape)
 
     def step(s: Tensor) -> None:
         rows, targets, there = batches.at(s)
         at_hand = Parts(users.values, items.values[rows], dense.values)
         slopes = gradients(forward, at_hand, targets, there, rated, settings.reg)
-        active, lack = there[:, :1], lacks[:, s]
+        active = there[:, :1]
+        lack = lacks[:, s]
         users.move(slopes.users, active, settings.learning_rate, lack)
         dense.move(slopes.dense, active, settings.learning_rate, lack)
         items.move_rows(rows, together(rows, slopes.items, meeting), settings.learning_rate, lack)
@@ -122,7 +134,9 @@ class Parts:
     @classmethod
     def copied(cls, given: Parameters, samples: Samples, device: torch.device) -> Parts:
         """One user's rows after the other's, then everybody's spare row; gathered there, for a bus is slower than a GPU."""
-        users, table, dense = (_tensor(a, device) for a in (given.user_rows, given.item_rows, given.dense))
+        users, table, dense = (
+            _tensor(a, device) for a in (given.user_rows, given.item_rows, given.dense)
+        )
         rows = users.new_zeros((len(samples.items) + len(users), table.shape[1]))
         rows[: len(samples.items)] = table.index_select(0, _tensor(samples.items, device))
         return cls(users, rows, dense.expand(len(users), -1))
@@ -155,13 +169,21 @@ class Copy:
             kept[rows] = new
 
 
-def gradients(forward: Forward, at_hand: Parts, targets: Tensor, there: Tensor, rated: bool, reg: float) -> Parts:
+def gradients(
+    forward: Forward, at_hand: Parts, targets: Tensor, there: Tensor, rated: bool, reg: float
+) -> Parts:
     """By the mean over every user's batch of the loss, plus reg / 2 (|p|^2 + |q|^2) for each sample."""
     import torch
 
-    loss = torch.nn.functional.mse_loss if rated else torch.nn.functional.binary_cross_entropy_with_logits
+    loss = (
+        torch.nn.functional.mse_loss
+        if rated
+        else torch.nn.functional.binary_cross_entropy_with_logits
+    )
     with torch.enable_grad():
-        p, q, h = (part.detach().requires_grad_() for part in (at_hand.users, at_hand.items, at_hand.dense))
+        p, q, h = (
+            part.detach().requires_grad_() for part in (at_hand.users, at_hand.items, at_hand.dense)
+        )
         fit = loss(forward(p, q, h), targets, reduction="none") * (0.5 if rated else 1.0)
         penalty = (p * p).sum(1, keepdim=True) + (q * q).sum(2)
         share = there / there.sum(1, keepdim=True).clamp(min=1)
@@ -175,8 +197,11 @@ def together(rows: Tensor, slopes: Tensor, meeting: Tensor) -> Tensor:
     """
     if rows.shape[1] == 1:
         return slopes
-    where, flat = rows.reshape(-1), slopes.reshape(-1, slopes.shape[2])
-    if meeting.is_cuda:  # this one sorts before it adds, and index_add_ does not: bits would change from run to run
+    where = rows.reshape(-1)
+    flat = slopes.reshape(-1, slopes.shape[2])
+    if (
+        meeting.is_cuda
+    ):  # this one sorts before it adds, and index_add_ does not: bits would change from run to run
         meeting.index_put_((where,), flat, accumulate=True)
     else:  # and here it is the other way round
         meeting.index_add_(0, where, flat)

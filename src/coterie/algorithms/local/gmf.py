@@ -21,9 +21,15 @@ if TYPE_CHECKING:
 def start(world: World) -> Parameters:
     settings = world.settings
     if settings.device == "cuda":
-        batched.find_device(settings.device)  # say now what is missing, not in the middle of a round
-    model = GMF.start(world.n_users, world.n_items, settings.embedding_size, world.seed, settings.start_scale)
-    parameters = Parameters(model.user_rows, model.item_rows, np.concatenate([model.output, model.bias]))
+        batched.find_device(
+            settings.device
+        )  # say now what is missing, not in the middle of a round
+    model = GMF.start(
+        world.n_users, world.n_items, settings.embedding_size, world.seed, settings.start_scale
+    )
+    parameters = Parameters(
+        model.user_rows, model.item_rows, np.concatenate([model.output, model.bias])
+    )
     return parameters if settings.moments == "fresh" else parameters.with_moments()
 
 
@@ -32,14 +38,27 @@ def train(world: World, given: Parameters, samples: Samples, rated: bool) -> Cha
     if settings.device == "cuda":
         return batched.train(forward, world, given, samples, rated)
     changes = Changes.room_for(given, samples)
-    kernel, how = kernels.load(family(settings)), ways(settings)
+    kernel = kernels.load(family(settings))
+    how = ways(settings)
 
     def part(first: int, last: int) -> None:
         kernel.train(
-            samples.offsets, samples.items, samples.starts, samples.places, samples.targets,
-            given.user_rows, given.item_rows, given.dense, rated, settings.learning_rate, settings.reg, *how, first, last,
+            samples.offsets,
+            samples.items,
+            samples.starts,
+            samples.places,
+            samples.targets,
+            given.user_rows,
+            given.item_rows,
+            given.dense,
+            rated,
+            settings.learning_rate,
+            settings.reg,
+            *how,
+            first,
+            last,
             *changes,
-        )  # fmt: skip
+        )
 
     parallel.over(part, samples.starts)
     return changes
@@ -67,7 +86,9 @@ def forward(p: Tensor, q: Tensor, dense: Tensor) -> Tensor:
 def model(world: World, parameters: Parameters) -> GMF:
     if world.settings.moments == "averaged":
         parameters = parameters.without_moments()
-    return GMF(parameters.user_rows, parameters.item_rows, parameters.dense[:-1], parameters.dense[-1:])
+    return GMF(
+        parameters.user_rows, parameters.item_rows, parameters.dense[:-1], parameters.dense[-1:]
+    )
 
 
 def kernel_families(settings: Any) -> tuple[str, ...]:

@@ -37,7 +37,9 @@ def values_of(part: Floats) -> Floats:
 
 
 def _widened(part: Floats) -> Floats:
-    return np.concatenate([part, np.zeros((*part.shape[:-1], 2 * part.shape[-1] + 1), np.float32)], axis=-1)
+    return np.concatenate(
+        [part, np.zeros((*part.shape[:-1], 2 * part.shape[-1] + 1), np.float32)], axis=-1
+    )
 
 
 def embeddings(settings: Any, user_rows: Floats) -> Floats:

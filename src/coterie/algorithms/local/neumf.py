@@ -22,26 +22,46 @@ if TYPE_CHECKING:
 def start(world: World) -> Parameters:
     settings = world.settings
     if by_torch(settings):
-        batched.find_device(settings.device)  # say now what is missing, not in the middle of a round
+        batched.find_device(
+            settings.device
+        )  # say now what is missing, not in the middle of a round
     made = NeuMF.start(
-        world.n_users, world.n_items, settings.embedding_size, settings.layers, world.seed, settings.start_scale
+        world.n_users,
+        world.n_items,
+        settings.embedding_size,
+        settings.layers,
+        world.seed,
+        settings.start_scale,
     )
     return Parameters(made.user_rows, made.item_rows, made.dense)
 
 
 def train(world: World, given: Parameters, samples: Samples, rated: bool) -> Changes:
-    settings, sizes = world.settings, sizes_of(world)
+    settings = world.settings
+    sizes = sizes_of(world)
     if by_torch(settings):
         return batched.train(partial(forward, sizes.tolist()), world, given, samples, rated)
-    kernel, changes = kernels.load("neumf_users"), Changes.room_for(given, samples)
+    kernel = kernels.load("neumf_users")
+    changes = Changes.room_for(given, samples)
 
     def part(first: int, last: int) -> None:
         kernel.train(
-            samples.offsets, samples.items, samples.starts, samples.places, samples.targets,
-            given.user_rows, given.item_rows, given.dense, sizes,
-            rated, settings.learning_rate, settings.reg, first, last,
+            samples.offsets,
+            samples.items,
+            samples.starts,
+            samples.places,
+            samples.targets,
+            given.user_rows,
+            given.item_rows,
+            given.dense,
+            sizes,
+            rated,
+            settings.learning_rate,
+            settings.reg,
+            first,
+            last,
             *changes,
-        )  # fmt: skip
+        )
 
     parallel.over(part, samples.starts)
     return changes
@@ -56,13 +76,15 @@ def forward(sizes: list[int], p: Tensor, q: Tensor, dense: Tensor) -> Tensor:
     """A batch of every user, for PyTorch: layers over one half of both rows, GMF over the other; `models.neumf` says where."""
     import torch
 
-    (n, batch, width), at = q.shape, 0
+    (n, batch, width) = q.shape
+    at = 0
     half = width // 2
     x = torch.cat([p[:, None, half:].expand(n, batch, half), q[:, :, half:]], 2)
     for inner, outer in pairwise(sizes):
         weights = dense[:, at : at + outer * inner].view(n, outer, inner)
         biases = dense[:, None, at + outer * inner : at + outer * inner + outer]
-        x, at = torch.relu(torch.baddbmm(biases, x, weights.transpose(1, 2))), at + outer * inner + outer
+        x = torch.relu(torch.baddbmm(biases, x, weights.transpose(1, 2)))
+        at = at + outer * inner + outer
     top = torch.cat([x, p[:, None, :half] * q[:, :, :half]], 2)
     return (top * dense[:, None, at:-1]).sum(2) + dense[:, -1:]
 

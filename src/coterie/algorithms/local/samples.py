@@ -31,7 +31,8 @@ class Samples:
 
 def draw(world: World, users: Ints, t: int, node: Histories) -> Samples:
     """Every positive once per local epoch in a new order, each with fresh negatives outside the training positives."""
-    settings, history = world.settings, node.training
+    settings = world.settings
+    history = node.training
     people = node.places(users)
     negatives = 0 if history.ratings is not None else settings.negatives
     has_everything = history.excluded.counts_of(people) >= world.n_items
@@ -39,17 +40,31 @@ def draw(world: World, users: Ints, t: int, node: Histories) -> Samples:
     starts = _running(history.positives.counts_of(people) * per_positive * settings.local_epochs)
     keys = streams.keys(node.seed, "samples", t, last=users)
     n_rows = np.empty(len(users), np.int64)
-    rows, places = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.int32)
+    rows = np.empty(starts[-1], np.int32)
+    places = np.empty(starts[-1], np.int32)
     targets = np.empty(starts[-1], np.float32)
     kernel = kernels.load("samples")
 
     def part(first: int, last: int) -> None:
         kernel.draw(
-            people, history.positives.offsets, history.positives.items,
+            people,
+            history.positives.offsets,
+            history.positives.items,
             NO_RATINGS if history.ratings is None else history.ratings,
-            history.excluded.offsets, history.excluded.items, world.n_items, negatives, settings.local_epochs,
-            keys, starts, first, last, n_rows, rows, places, targets,
-        )  # fmt: skip
+            history.excluded.offsets,
+            history.excluded.items,
+            world.n_items,
+            negatives,
+            settings.local_epochs,
+            keys,
+            starts,
+            first,
+            last,
+            n_rows,
+            rows,
+            places,
+            targets,
+        )
 
     parallel.over(part, starts, smallest=32)  # every call marks items in tables of its own
     offsets = _running(n_rows)

@@ -55,7 +55,11 @@ class Federated(Simulated):
 
     @model_validator(mode="after")
     def _averaged_moments_need_adam(self) -> Federated:
-        if self.moments == "averaged" and (self.optimizer, self.model, self.device) != ("adam", "gmf", "cpu"):
+        if self.moments == "averaged" and (self.optimizer, self.model, self.device) != (
+            "adam",
+            "gmf",
+            "cpu",
+        ):
             raise ValueError(
                 f"moments=averaged is for optimizer=adam, model=gmf and device=cpu, but these are {self.optimizer}, {self.model} "
                 f"and {self.device}. Set them so, or moments=fresh"

@@ -22,7 +22,12 @@ WINDOW = 3
 
 def shapes(n_inputs: int, widths: tuple[int, ...]) -> Shapes:
     pooled, out = widths
-    return {"window": (n_inputs, WINDOW * pooled), "bias": (pooled,), "weights": (pooled, out), "out": (out,)}
+    return {
+        "window": (n_inputs, WINDOW * pooled),
+        "bias": (pooled,),
+        "weights": (pooled, out),
+        "out": (out,),
+    }
 
 
 def hidden(widths: tuple[int, ...]) -> int:
@@ -83,7 +88,9 @@ def places_at_once(made: Tensor, around: Tensor) -> Tensor:
     import torch
 
     sums = made[0][around[0]] + made[1][around[1]] + made[2][around[2]]  # (n, places, pooled)
-    return sums.masked_fill_((around[1] == made.shape[1] - 1).unsqueeze(2), -torch.inf).argmax(dim=1)
+    return sums.masked_fill_((around[1] == made.shape[1] - 1).unsqueeze(2), -torch.inf).argmax(
+        dim=1
+    )
 
 
 def neighbours(batch: Batch, nothing: int) -> Tensor:

@@ -35,7 +35,8 @@ def hidden(widths: tuple[int, ...]) -> int:
 def embed(net: Net, batch: Batch) -> Tensor:
     import torch
 
-    layer, first = torch.tanh(product(net["weights1"], batch) + net["bias1"]), 0
+    layer = torch.tanh(product(net["weights1"], batch) + net["bias1"])
+    first = 0
     for n in range(2, len(net) // 2 + 1):
         if batch.kept is not None:
             layer = layer * batch.kept[:, first : first + layer.shape[1]]
@@ -54,9 +55,13 @@ def product(weights: Tensor, batch: Batch) -> Tensor:
     squares.index_add_(0, owner, batch.weights * batch.weights)
     scaled = batch.weights / squares.clamp(min=1e-12).sqrt()[owner]
     if len(batch.entries) * MANY < len(batch) * len(weights) and not weights.is_cuda:
-        return embedding_bag(batch.entries, weights, batch.offsets[:-1], mode="sum", per_sample_weights=scaled)
+        return embedding_bag(
+            batch.entries, weights, batch.offsets[:-1], mode="sum", per_sample_weights=scaled
+        )
     whole = torch.zeros((len(batch), len(weights)), device=weights.device)
-    return whole.index_put_((owner, batch.entries), scaled) @ weights  # an input stands but once in a row
+    return (
+        whole.index_put_((owner, batch.entries), scaled) @ weights
+    )  # an input stands but once in a row
 
 
 TOWER = Tower("bags", (256, 128), shapes, hidden, embed)

@@ -49,8 +49,13 @@ class Readers:
 
     def start(self, seed: int, what: str) -> Floats:
         """Weights and biases from N(0, start_scale), as the paper says."""
-        drawn = [streams.at(seed, f"start {what} {name}").standard_normal(shape) for name, shape in self.shapes.items()]
-        return (np.concatenate([values.ravel() for values in drawn]) * self.settings.start_scale).astype(np.float32)
+        drawn = [
+            streams.at(seed, f"start {what} {name}").standard_normal(shape)
+            for name, shape in self.shapes.items()
+        ]
+        return (
+            np.concatenate([values.ravel() for values in drawn]) * self.settings.start_scale
+        ).astype(np.float32)
 
     # Vectors
 
@@ -67,7 +72,8 @@ class Readers:
         with at_work(self.settings.device) as device:
             import torch
 
-            net, rows = self._net(there(parameters, device)), Read(read, np.arange(len(read)))
+            net = self._net(there(parameters, device))
+            rows = Read(read, np.arange(len(read)))
             with torch.no_grad():
                 parts = [
                     self.settings.kind.embed(net, self._batch(part, content, device))
@@ -80,7 +86,9 @@ class Readers:
 
     # Slopes
 
-    def of_people(self, parameters: Floats, read: Read, content: Content, items: Floats, drawn: Requests) -> Slopes:
+    def of_people(
+        self, parameters: Floats, read: Read, content: Content, items: Floats, drawn: Requests
+    ) -> Slopes:
         """Of the sum of everybody's loss: by the user tower (size,), and by the item vectors that each was given (n, T, k)."""
         with at_work(self.settings.device) as device:
             import torch
@@ -117,7 +125,9 @@ class Readers:
         with at_work(self.settings.device) as device:
             import torch
 
-            (user_net, user_flat), (item_net, item_flat) = (self._followed(flat, device) for flat in towers)
+            (user_net, user_flat), (item_net, item_flat) = (
+                self._followed(flat, device) for flat in towers
+            )
             u = self.settings.kind.embed(user_net, self._batch(people, content, device))
             v = self.settings.kind.embed(item_net, self._batch(items, content, device))
             loss = self._loss(u, v[there(places.astype(np.int64), device)], drawn)
@@ -128,9 +138,17 @@ class Readers:
         return losses(people, items, clicked, asked, self.settings.smoothing).sum()
 
     def _batch(self, read: Read, content: Content, device: torch.device) -> Batch:
-        kind, settings, keys = self.settings.kind, self.settings, read.keys
-        kept = None if keys is None else dropout(keys, kind.hidden(settings.widths), settings.dropout, device)
-        return batch(read.whole, read.rows, content.letters if kind.reads == "words" else None, kept, device)
+        kind = self.settings.kind
+        settings = self.settings
+        keys = read.keys
+        kept = (
+            None
+            if keys is None
+            else dropout(keys, kind.hidden(settings.widths), settings.dropout, device)
+        )
+        return batch(
+            read.whole, read.rows, content.letters if kind.reads == "words" else None, kept, device
+        )
 
     def _net(self, flat: Tensor) -> Net:
         sizes = [int(np.prod(shape)) for shape in self.shapes.values()]
@@ -185,7 +203,9 @@ def in_units(slopes: Tensor) -> Tensor:
     """Whole numbers of units; what is no number becomes one that is far out of range."""
     import torch
 
-    return torch.nan_to_num((slopes.double() * UNIT).round_(), NO_NUMBER, NO_NUMBER, -NO_NUMBER).long()
+    return torch.nan_to_num(
+        (slopes.double() * UNIT).round_(), NO_NUMBER, NO_NUMBER, -NO_NUMBER
+    ).long()
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +229,8 @@ def summed_at(at: Ints | Longs, rows: np.ndarray, n: int, name: str) -> Longs:
         import torch
 
         total = torch.zeros((n, rows.shape[-1]), dtype=torch.int64, device=device)
-        places, values = there(at, device).reshape(-1), there(rows, device).reshape(-1, rows.shape[-1])
+        places = there(at, device).reshape(-1)
+        values = there(rows, device).reshape(-1, rows.shape[-1])
         return back(total.index_add_(0, places.long(), values.long()))
 
 
@@ -232,7 +253,9 @@ class Moved:
     square: Floats
 
 
-def fedadam(before: Moved, slopes: Floats | Longs, n: int, settings: TwoTowers, rate: float) -> Moved:
+def fedadam(
+    before: Moved, slopes: Floats | Longs, n: int, settings: TwoTowers, rate: float
+) -> Moved:
     """Reddi et al. 2021 as in Eqs. 13 and 15, but *down* the slope, and with sqrt(v) + tau as in Eq. 15.
 
     Slopes are those of n users together, as numbers or in units.
@@ -241,8 +264,14 @@ def fedadam(before: Moved, slopes: Floats | Longs, n: int, settings: TwoTowers, 
         by = there(slopes, device)
         by = _mean_of(by, n) if slopes.dtype == np.int64 else by / n
         mean = there(before.mean, device).mul(settings.beta1).add_(by, alpha=1 - settings.beta1)
-        square = there(before.square, device).mul(settings.beta2).addcmul_(by, by, value=1 - settings.beta2)
-        parameters = there(before.parameters, device).addcdiv(mean, square.sqrt().add_(settings.tau), value=-rate)
+        square = (
+            there(before.square, device)
+            .mul(settings.beta2)
+            .addcmul_(by, by, value=1 - settings.beta2)
+        )
+        parameters = there(before.parameters, device).addcdiv(
+            mean, square.sqrt().add_(settings.tau), value=-rate
+        )
         return Moved(back(parameters), back(mean), back(square))
 
 

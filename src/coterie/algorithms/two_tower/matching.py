@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 NEVER = -1e30
 
 
-def losses(people: Tensor, items: Tensor, clicked: Tensor, there: Tensor, smoothing: float) -> Tensor:
+def losses(
+    people: Tensor, items: Tensor, clicked: Tensor, there: Tensor, smoothing: float
+) -> Tensor:
     """(n,) L = -1/T sum_j r_j log P(j), where P is the softmax of cosines over the T items there are."""
     import torch
 

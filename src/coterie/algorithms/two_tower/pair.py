@@ -27,8 +27,16 @@ class Pair(Record):
         zeros = np.zeros_like(user)
         return cls(user, zeros, zeros, item, zeros, zeros)
 
-    def moved(self, by_user: Longs, by_item: Longs, n: int, settings: TwoTowers, rate: float) -> Pair:
+    def moved(
+        self, by_user: Longs, by_item: Longs, n: int, settings: TwoTowers, rate: float
+    ) -> Pair:
         """A step each by the slopes of n users together, in units."""
-        user = fedadam(Moved(self.user_tower, self.user_mean, self.user_square), by_user, n, settings, rate)
-        item = fedadam(Moved(self.item_tower, self.item_mean, self.item_square), by_item, n, settings, rate)
-        return Pair(user.parameters, user.mean, user.square, item.parameters, item.mean, item.square)
+        user = fedadam(
+            Moved(self.user_tower, self.user_mean, self.user_square), by_user, n, settings, rate
+        )
+        item = fedadam(
+            Moved(self.item_tower, self.item_mean, self.item_square), by_item, n, settings, rate
+        )
+        return Pair(
+            user.parameters, user.mean, user.square, item.parameters, item.mean, item.square
+        )

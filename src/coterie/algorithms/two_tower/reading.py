@@ -28,14 +28,24 @@ class Batch:
     offsets: Tensor  # (n + 1,) row k is from offsets[k] on
     entries: Tensor  # inputs, or places among the distinct words of the batch
     weights: Tensor  # aligned with the entries
-    words: tuple[Tensor, Tensor] | None  # (offsets, letters) of the distinct words; None where entries are inputs
-    kept: Tensor | None  # (n, hidden) what is left of hidden units: 0 or 1 / (1 - dropout); None leaves all
+    words: (
+        tuple[Tensor, Tensor] | None
+    )  # (offsets, letters) of the distinct words; None where entries are inputs
+    kept: (
+        Tensor | None
+    )  # (n, hidden) what is left of hidden units: 0 or 1 / (1 - dropout); None leaves all
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
 
-def batch(read: Ragged, rows: Ints | Longs, letters: Rows | None, kept: Tensor | None, device: torch.device) -> Batch:
+def batch(
+    read: Ragged,
+    rows: Ints | Longs,
+    letters: Rows | None,
+    kept: Tensor | None,
+    device: torch.device,
+) -> Batch:
     """Some rows of all that there is to read; `letters` are those of all words, for a tower that reads words."""
     import torch
 
@@ -61,7 +71,9 @@ def gathered(rows: Rows, aligned: Sequence[np.ndarray], which: Tensor) -> tuple[
     return offsets, *(there(array, which.device)[places] for array in aligned)
 
 
-def dropout(keys: NDArray[np.uint64], units: int, share: float, device: torch.device) -> Tensor | None:
+def dropout(
+    keys: NDArray[np.uint64], units: int, share: float, device: torch.device
+) -> Tensor | None:
     """(rows, units) what is left of every unit, from the row's own stream; sixteen bits decide about one."""
     import torch
 

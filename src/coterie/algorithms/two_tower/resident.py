@@ -40,7 +40,9 @@ def back(tensor: Tensor) -> np.ndarray:
 
     if tensor.device.type == "cpu":
         return tensor.numpy()
-    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)  # the GPU writes it without a copy between
+    host = torch.empty(
+        tensor.shape, dtype=tensor.dtype, pin_memory=True
+    )  # the GPU writes it without a copy between
     host.copy_(tensor)
     array: np.ndarray = host.numpy()
     _remember(array, tensor)

@@ -22,7 +22,9 @@ class Slots(NamedTuple):
     def distinct(self) -> tuple[Ints, Longs]:
         """The items, ascending, and the place of every slot's item among them; -1 where a slot has none."""
         found = np.unique(self.items[self.items >= 0])
-        return found, np.where(self.items < 0, -1, np.searchsorted(found, self.items)).astype(np.int64)
+        return found, np.where(self.items < 0, -1, np.searchsorted(found, self.items)).astype(
+            np.int64
+        )
 
     def merged(self, rng: np.random.Generator) -> tuple[Ints, Ints]:
         """One number for an item whatever ring asked for it: of every slot, -1 where it has no item; and the item of each number."""
@@ -33,16 +35,17 @@ class Slots(NamedTuple):
 
 def numbered(world: World, asked: Ints, rings: Sequence[Longs], rng: np.random.Generator) -> Slots:
     """The distinct items that each ring of askers asked for (rows of `asked`), in a random order; or all items."""
-    items, given = np.full(how_many(world), -1, np.int32), np.full(asked.shape, -1, np.int32)
+    items = np.full(how_many(world), -1, np.int32)
+    given = np.full(asked.shape, -1, np.int32)
     if world.settings.asks == "whole":
         return Slots(rng.permutation(world.n_items).astype(np.int32), given)
     for number, members in enumerate(rings):
-        slot_of, wanted = (
-            np.full(world.n_items + 1, -1, np.int32),
-            np.zeros(world.n_items + 1, bool),
-        )  # the last is -1's
+        # the last is -1's
+        slot_of = np.full(world.n_items + 1, -1, np.int32)
+        wanted = np.zeros(world.n_items + 1, bool)
         wanted[asked[members]] = True
-        chosen, first = rng.permutation(np.flatnonzero(wanted[:-1])), of_ring(world, number)[0]
+        chosen = rng.permutation(np.flatnonzero(wanted[:-1]))
+        first = of_ring(world, number)[0]
         slot_of[chosen] = np.arange(first, first + len(chosen), dtype=np.int32)
         items[first : first + len(chosen)] = chosen
         given[members] = slot_of[asked[members]]
@@ -63,5 +66,9 @@ def how_many(world: World) -> int:
 
 
 def _most_together(world: World) -> int:
-    most: int = world.settings.users_a_round if world.settings.protect == "none" else world.settings.ring_size
+    most: int = (
+        world.settings.users_a_round
+        if world.settings.protect == "none"
+        else world.settings.ring_size
+    )
     return most

@@ -47,9 +47,17 @@ class Admission:
 
     def forget_unnamed(self) -> None:
         """Before the SuperLink starts: where a key was taken away whose id nobody wrote down, it forgets everybody, and all register anew."""
-        here = {place.read_text() for place in (self.keys / "nodes").glob("*.pub")} if self.keys else set()
+        here = (
+            {place.read_text() for place in (self.keys / "nodes").glob("*.pub")}
+            if self.keys
+            else set()
+        )
         if any(key not in here for key, name in self._known().items() if not name):
-            for left in (*self.home.glob("link.db*"), self.book, self.home.parent / HOMES):  # ids will be others
+            for left in (
+                *self.home.glob("link.db*"),
+                self.book,
+                self.home.parent / HOMES,
+            ):  # ids will be others
                 left.unlink(missing_ok=True)
 
     def _known(self) -> dict[str, str]:

@@ -11,7 +11,8 @@ from coterie.deployment.node_service import KINDS, Host
 from coterie.deployment.node_store import Store
 from coterie.errors import CoterieError
 
-BODY, BYTES = "coterie", "bytes"
+BODY = "coterie"
+BYTES = "bytes"
 CALL = "train"
 """Flower's word for any message of ours."""
 app = ClientApp()
@@ -31,7 +32,9 @@ def answered(message: Message, context: Context) -> Message:
         said = Host(store).answer(message.metadata.message_type.partition(".")[2], body(message))
     except Exception as error:
         store.say(str(error) if isinstance(error, CoterieError) else repr(error))
-        raise RuntimeError("no answer") from None  # Flower sends what it says, and writes it into a log
+        raise RuntimeError(
+            "no answer"
+        ) from None  # Flower sends what it says, and writes it into a log
     finally:
         store.close()
     return Message(RecordDict({BODY: ConfigRecord({BYTES: said})}), reply_to=message)

@@ -51,7 +51,9 @@ class TooLarge(Exception):
     pass
 
 
-def app(link: str, ca: str | None, programs: Callable[[bytes], bool] = lambda data: True) -> Starlette:
+def app(
+    link: str, ca: str | None, programs: Callable[[bytes], bool] = lambda data: True
+) -> Starlette:
     """`programs`: whether one that comes from the other side may pass."""
     client = httpx.AsyncClient(base_url=link, verify=ca or False, timeout=60)
 
@@ -61,7 +63,9 @@ def app(link: str, ca: str | None, programs: Callable[[bytes], bool] = lambda da
             return Response(status_code=404)
         try:
             body = await bounded(request.headers.get("content-length"), request.stream())
-            headers = {name: value for name, value in request.headers.items() if name not in NOT_PASSED_ON}
+            headers = {
+                name: value for name, value in request.headers.items() if name not in NOT_PASSED_ON
+            }
             async with client.stream("POST", path, content=body, headers=headers) as said:
                 content = await bounded(said.headers.get("content-length"), said.aiter_bytes())
         except TooLarge:
@@ -98,7 +102,9 @@ def is_ours(data: bytes) -> bool:
 
     try:
         with ZipFile(BytesIO(GetFabResponse.FromString(data).fab.content)) as packed:
-            if sorted(packed.namelist()) != FILES or any(each.file_size > MOST_TEXT for each in packed.infolist()):
+            if sorted(packed.namelist()) != FILES or any(
+                each.file_size > MOST_TEXT for each in packed.infolist()
+            ):
                 return False
             about = tomllib.loads(packed.read("pyproject.toml").decode())
         components = about["tool"]["flwr"]["app"]["components"]
@@ -117,15 +123,24 @@ def is_ours(data: bytes) -> bool:
         return False
 
 
-def main(side: str, server: str, link: str, ca: str = "", certificate: str = "", key: str = "") -> None:
+def main(
+    side: str, server: str, link: str, ca: str = "", certificate: str = "", key: str = ""
+) -> None:
     import uvicorn
 
-    address, programs = Address.of(server), is_ours if side == "node" else lambda data: True
+    address = Address.of(server)
+    programs = is_ours if side == "node" else lambda data: True
     uvicorn.run(
-        app(link, ca or None, programs), host=address.host, port=address.port,
-        ssl_certfile=certificate or None, ssl_keyfile=key or None,
-        log_level="warning", access_log=False, limit_concurrency=1000, timeout_keep_alive=30,
-    )  # fmt: skip
+        app(link, ca or None, programs),
+        host=address.host,
+        port=address.port,
+        ssl_certfile=certificate or None,
+        ssl_keyfile=key or None,
+        log_level="warning",
+        access_log=False,
+        limit_concurrency=1000,
+        timeout_keep_alive=30,
+    )
 
 
 if __name__ == "__main__":

@@ -32,7 +32,8 @@ from coterie.deployment.node_store import Store
 from coterie.errors import ConfigError, RunError
 from coterie.experiments import folder as disk
 
-PAUSE, AGAIN = 0.5, 2.0
+PAUSE = 0.5
+AGAIN = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +54,16 @@ class People:
 
 
 def join(
-    people: People, place: Path, server: str, proof: tuple[Path | None, Path | None], insecure: bool, watch: Watch
+    people: People,
+    place: Path,
+    server: str,
+    proof: tuple[Path | None, Path | None],
+    insecure: bool,
+    watch: Watch,
 ) -> None:
     """`proof`: this node's key, and the certificate of the authority that vouches for the server."""
-    address, (key, ca) = Address.of(server), proof
+    address = Address.of(server)
+    (key, ca) = proof
     if (key is None) != (ca is None):
         raise ConfigError(
             f"{'--key' if ca is None else '--ca'} is named without the other; expected both: a node shows who it is, and knows whom it trusts. Name {'--ca' if ca is None else '--key'}, too."
@@ -73,16 +80,29 @@ def join(
     with used_by_nobody_else(home, place):
         store = Store.open(place) if place.exists() else Store.create(place)
         people.put(store)
-        watch.say(f"{place}: {len(store.people()):,} people are here for what {address} serves. Stop with Ctrl-C.")
-        log, inside = place.with_suffix(".log"), Address(LOOPBACK[0], free_port())
+        watch.say(
+            f"{place}: {len(store.people()):,} people are here for what {address} serves. Stop with Ctrl-C."
+        )
+        log = place.with_suffix(".log")
+        inside = Address(LOOPBACK[0], free_port())
         trusted, proven = passage(home / "inside", key, ca)
-        with running(gate("node", inside, address.url(ca is not None), *trusted), log, home) as door:
+        with running(
+            gate("node", inside, address.url(ca is not None), *trusted), log, home
+        ) as door:
             wait_for(inside, door, log)
             while True:
                 command = [
-                    program("flower-supernode"), *proven, "--superlink", str(inside), "--host", inside.host, "--port", str(free_port()),
-                    "--node-config", f"store={json.dumps(str(place.resolve()))}",
-                ]  # fmt: skip
+                    program("flower-supernode"),
+                    *proven,
+                    "--superlink",
+                    str(inside),
+                    "--host",
+                    inside.host,
+                    "--port",
+                    str(free_port()),
+                    "--node-config",
+                    f"store={json.dumps(str(place.resolve()))}",
+                ]
                 stay(command, log, home, store, key, watch)
                 watch.say(f"{address} does not know this node any more; joining again")
                 time.sleep(AGAIN)
@@ -94,11 +114,18 @@ def passage(folder: Path, key: Path | None, ca: Path | None) -> tuple[list[Path]
         return [], ["--insecure"]
     shutil.rmtree(folder, ignore_errors=True)
     certificates.init(folder, [LOOPBACK[0]], [])
-    proven = ["--root-certificates", str(folder / "ca.pem"), "--auth-supernode-private-key", str(key)]
+    proven = [
+        "--root-certificates",
+        str(folder / "ca.pem"),
+        "--auth-supernode-private-key",
+        str(key),
+    ]
     return [ca, folder / "server.pem", folder / "server.key"], proven
 
 
-def stay(command: Sequence[str], log: Path, home: Path, store: Store, key: Path | None, watch: Watch) -> None:
+def stay(
+    command: Sequence[str], log: Path, home: Path, store: Store, key: Path | None, watch: Watch
+) -> None:
     """Run a SuperNode until it is sent away, and show what it has to say. A server that is started anew sends everybody away."""
     said = store.about("said")
     with running(command, log, home) as node:

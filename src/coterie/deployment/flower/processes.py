@@ -59,7 +59,9 @@ class Address:
     def of(cls, text: str) -> Address:
         host, _, port = text.rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise ConfigError(f"the address is {text!r}; expected HOST:PORT, such as 127.0.0.1:8000. Change it.")
+            raise ConfigError(
+                f"the address is {text!r}; expected HOST:PORT, such as 127.0.0.1:8000. Change it."
+            )
         return cls(host.strip("[]"), int(port))
 
     def __str__(self) -> str:
@@ -105,9 +107,14 @@ def running(command: Sequence[str], log: Path, home: Path) -> Iterator[subproces
     home.mkdir(parents=True, exist_ok=True)
     with os.fdopen(os.open(log, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600), "ab") as out:
         child = subprocess.Popen(
-            command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=environment(home),
-            start_new_session=True, preexec_fn=_end_with_parent if sys.platform == "linux" else None,
-        )  # fmt: skip
+            command,
+            stdout=out,
+            stderr=out,
+            stdin=subprocess.DEVNULL,
+            env=environment(home),
+            start_new_session=True,
+            preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+        )
         try:
             yield child
         finally:
@@ -165,7 +172,9 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def wait_for(address: Address, child: subprocess.Popen[bytes], log: Path, seconds: float = 60) -> None:
+def wait_for(
+    address: Address, child: subprocess.Popen[bytes], log: Path, seconds: float = 60
+) -> None:
     """Until somebody listens there."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -177,12 +186,22 @@ def wait_for(address: Address, child: subprocess.Popen[bytes], log: Path, second
             time.sleep(0.1)
         else:
             return
-    raise RunError(f"nothing listens at {address} after {seconds:g} seconds; {log} says why. Is the port taken?")
+    raise RunError(
+        f"nothing listens at {address} after {seconds:g} seconds; {log} says why. Is the port taken?"
+    )
 
 
 def gate(side: str, address: Address, link: str, *trust: Path) -> list[str]:
     """The command of a gate."""
-    return [sys.executable, "-m", "coterie.deployment.flower.gate", side, str(address), link, *map(str, trust)]
+    return [
+        sys.executable,
+        "-m",
+        "coterie.deployment.flower.gate",
+        side,
+        str(address),
+        link,
+        *map(str, trust),
+    ]
 
 
 def submit(folder: Path, home: Path, keyed: bool) -> None:
@@ -197,7 +216,9 @@ def submit(folder: Path, home: Path, keyed: bool) -> None:
 
 def name_link(home: Path, address: Address, ca: Path | None) -> None:
     """Where Flower's commands find the SuperLink, and whom they trust."""
-    trust = "insecure = true" if ca is None else f"root-certificates = {json.dumps(str(ca.resolve()))}"
+    trust = (
+        "insecure = true" if ca is None else f"root-certificates = {json.dumps(str(ca.resolve()))}"
+    )
     home.mkdir(parents=True, exist_ok=True)
     (home / "config.toml").write_text(LINK.format(address=address, trust=trust))
 
@@ -206,9 +227,13 @@ def flwr(home: Path, *command: str, but: str = "") -> dict[str, Any]:
     """What one of Flower's commands says; it ends with 0 where it fails, so what it says counts. A failure that says `but` is none."""
     try:
         done = subprocess.run(
-            [program("flwr"), *command, "--format", "json"], capture_output=True, text=True, check=False,
-            env=environment(home), timeout=120,
-        )  # fmt: skip
+            [program("flwr"), *command, "--format", "json"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment(home),
+            timeout=120,
+        )
     except subprocess.TimeoutExpired:
         raise RunError(f"flwr {' '.join(command[:2])} did not end within two minutes") from None
     text = done.stdout[done.stdout.find("{") :]
@@ -216,7 +241,10 @@ def flwr(home: Path, *command: str, but: str = "") -> dict[str, Any]:
         said: dict[str, Any] = json.loads(text)
         fine = bool(said["success"])
     except (ValueError, KeyError):
-        said, fine = {}, False
+        said = {}
+        fine = False
     if not fine and not (but and but in text + done.stderr):
-        raise RunError(f"flwr {' '.join(command[:2])} failed: {(text or done.stderr).strip()[:300]}")
+        raise RunError(
+            f"flwr {' '.join(command[:2])} failed: {(text or done.stderr).strip()[:300]}"
+        )
     return said

@@ -33,14 +33,21 @@ PAUSE = 0.3
 FAULTS = {RunError.exit_code: RunError, NoQuorum.exit_code: NoQuorum}
 
 
-def serve(config: Path, server: str, out: Path | None, keys: Path | None, insecure: bool, watch: Watch) -> None:
+def serve(
+    config: Path, server: str, out: Path | None, keys: Path | None, insecure: bool, watch: Watch
+) -> None:
     address = Address.of(server)
     if keys is None:
         address.refuse_in_the_clear(insecure, "--keys FOLDER")
     elif insecure:
-        raise ConfigError("--keys and --insecure are both given; expected one of them. Leave --insecure out.")
-    secured, again = trust(keys, address), out is not None and (out / "terms.json").exists()
-    wait_until_free(address, 30 if again else 2)  # a server that was killed takes a while to let go of its port
+        raise ConfigError(
+            "--keys and --insecure are both given; expected one of them. Leave --insecure out."
+        )
+    secured = trust(keys, address)
+    again = out is not None and (out / "terms.json").exists()
+    wait_until_free(
+        address, 30 if again else 2
+    )  # a server that was killed takes a while to let go of its port
     folder = prepared(config, out, watch)
     if status(folder).get("state") == "finished":
         watch.say(f"{folder} is finished; nothing is left to do")
@@ -57,14 +64,25 @@ def serve(config: Path, server: str, out: Path | None, keys: Path | None, insecu
         raise
 
 
-def run(folder: Path, address: Address, secured: list[str], keys: Path | None, watch: Watch) -> None:
+def run(
+    folder: Path, address: Address, secured: list[str], keys: Path | None, watch: Watch
+) -> None:
     """Flower's SuperLink on loopback, with our server on it and a gate before it, to the end."""
-    home, log, inside = folder / "flower", folder / "server.log", Address(LOOPBACK[0], free_port())
+    home = folder / "flower"
+    log = folder / "server.log"
+    inside = Address(LOOPBACK[0], free_port())
     ended_by_signals()
     command = [
-        program("flower-superlink"), *secured, "--host", inside.host, "--port", str(inside.port),
-        "--disable-runtime-dependency-installation", "--database", str(home / "link.db"),
-    ]  # fmt: skip
+        program("flower-superlink"),
+        *secured,
+        "--host",
+        inside.host,
+        "--port",
+        str(inside.port),
+        "--disable-runtime-dependency-installation",
+        "--database",
+        str(home / "link.db"),
+    ]
     home.mkdir(exist_ok=True)
     admission = Admission(home, keys)
     admission.forget_unnamed()
@@ -95,20 +113,30 @@ def trust(keys: Path | None, address: Address) -> list[str]:
         return ["--insecure"]
     for name in ("ca.pem", "server.pem", "server.key"):
         if not (keys / name).exists():
-            raise RunError(f"{keys} holds no {name}; expected a folder of coterie federation init. Check the path.")
+            raise RunError(
+                f"{keys} holds no {name}; expected a folder of coterie federation init. Check the path."
+            )
     if address.host not in (known := hosts_of(keys / "server.pem")):
         raise ConfigError(
             f"--server is {address}, and the certificate in {keys} is for {', '.join(known)}; expected one of those. Name it, or make another "
             f"folder: coterie federation init FOLDER --host {address.host}"
         )
     return [
-        "--ssl-ca-certfile", str(keys / "ca.pem"), "--ssl-certfile", str(keys / "server.pem"), "--ssl-keyfile", str(keys / "server.key"),
+        "--ssl-ca-certfile",
+        str(keys / "ca.pem"),
+        "--ssl-certfile",
+        str(keys / "server.pem"),
+        "--ssl-keyfile",
+        str(keys / "server.key"),
         "--enable-supernode-auth",
-    ]  # fmt: skip
+    ]
 
 
 def follow(
-    folder: Path, ended: Callable[[], int | None], watch: Watch, meanwhile: Callable[[], None] = lambda: None
+    folder: Path,
+    ended: Callable[[], int | None],
+    watch: Watch,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> None:
     """Show what the server is at until it is at its end; `meanwhile` is done at every look."""
 
@@ -117,14 +145,16 @@ def follow(
         time.sleep(PAUSE)
         return _said(folder, STATUS, ended)
 
-    about, done = look(), 0
+    about = look()
+    done = 0
     while about["state"] == "starting":
         about = look()
     if about["state"] == "waiting":
         with watch.task("Waiting for nodes", about["least_nodes"]) as advance:
             while about["state"] == "waiting":
                 advance(about["nodes"] - done)
-                about, done = look(), about["nodes"]
+                done = about["nodes"]
+                about = look()
         done = 0
     with watch.task(f"Training with {about['nodes']} nodes", about["rounds"]) as advance:
         while True:
@@ -139,7 +169,9 @@ def follow(
         watch.say(
             "no metrics: no node was there at the end with enough people to speak of (coterie join --least-group)"
         )
-    watch.say(f"{folder} holds the model; nodes have it, too: coterie recommend --node STORE --user ID")
+    watch.say(
+        f"{folder} holds the model; nodes have it, too: coterie recommend --node STORE --user ID"
+    )
 
 
 def _said(folder: Path, name: str, ended: Callable[[], int | None]) -> dict[str, Any]:
@@ -149,7 +181,9 @@ def _said(folder: Path, name: str, ended: Callable[[], int | None]) -> dict[str,
             fault = json.loads((folder / "failed.json").read_text())
             raise FAULTS.get(fault["exit_code"], CoterieError)(fault["error"])
         if (code := ended()) is not None:
-            raise RunError(f"the server stopped with code {code}; {folder / 'server.log'} says why.")
+            raise RunError(
+                f"the server stopped with code {code}; {folder / 'server.log'} says why."
+            )
         if (folder / name).exists():
             found: dict[str, Any] = json.loads((folder / name).read_text())
             return found

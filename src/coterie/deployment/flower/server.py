@@ -20,7 +20,8 @@ from coterie.deployment.server_config import Service
 from coterie.errors import CoterieError, RunError
 from coterie.experiments import folder as disk
 
-PAUSE, STALLED = 0.05, 10.0
+PAUSE = 0.05
+STALLED = 10.0
 app = ServerApp()
 
 
@@ -39,14 +40,17 @@ class Reached:
         """One message a node, one object a message; who has not answered at the deadline was not there."""
         sent = [
             Message(
-                RecordDict({BODY: ConfigRecord({BYTES: data})}), dst_node_id=int(name), message_type=f"{CALL}.{kind}",
+                RecordDict({BODY: ConfigRecord({BYTES: data})}),
+                dst_node_id=int(name),
+                message_type=f"{CALL}.{kind}",
                 ttl=self.deadline,
             )
             for name, data in out.items()
-        ]  # fmt: skip
+        ]
         waiting = dict(zip(self.grid.push_messages(sent), out, strict=True))
         back: dict[str, bytes] = {}
-        until, pool = time.monotonic() + self.deadline, ThreadPoolExecutor(1 + len(out))
+        until = time.monotonic() + self.deadline
+        pool = ThreadPoolExecutor(1 + len(out))
         while waiting and time.monotonic() < until:
             for reply in pulled(pool, self.grid, list(waiting)):
                 name = waiting.pop(reply.metadata.reply_to_message_id, None)
@@ -94,6 +98,8 @@ def main(grid: Grid, context: Context) -> None:
             nodes = Reached(grid, service.round_seconds, bool(context.run_config["keyed"]))
             serve(folder, terms, nodes, service, told)
     except Exception as error:  # whatever it is, whoever waits for this server has to hear of it
-        code, text = (error.exit_code, str(error)) if isinstance(error, CoterieError) else (1, repr(error))
+        code, text = (
+            (error.exit_code, str(error)) if isinstance(error, CoterieError) else (1, repr(error))
+        )
         disk.write_text(folder, "failed.json", json.dumps({"exit_code": code, "error": text}))
         raise

@@ -55,7 +55,12 @@ class About(NamedTuple):
     @classmethod
     def read(cls, row: np.ndarray | None) -> About | None:
         """None where it is no such row."""
-        if row is None or row.dtype != np.int64 or row.shape != (len(cls._fields),) or (row < 0).any():
+        if (
+            row is None
+            or row.dtype != np.int64
+            or row.shape != (len(cls._fields),)
+            or (row < 0).any()
+        ):
             return None
         about = cls(*row.tolist())
         return about if about.way < len(WAYS) and max(about.sizes) < MOST else None
@@ -79,14 +84,21 @@ class Stage:
 
     def answer(self, world: World, message: Message, node: Histories) -> tuple[Columns, Kept]:
         """The answers of those of a node's users who give one; of nobody to what is no message of this stage."""
-        about, common = About.read(message.common.get("ring")), {k: v for k, v in message.common.items() if k != "ring"}
+        about = About.read(message.common.get("ring"))
+        common = {k: v for k, v in message.common.items() if k != "ring"}
         if about is None:
             return NOBODY, {}
         which = message.round, message.exchange, about.number
         if self.name == "announce":
-            return begin(world, self.exchange, replace(message, common=common), node, which, about), {}
+            return begin(
+                world, self.exchange, replace(message, common=common), node, which, about
+            ), {}
         held: Held | None = HELD.get(node.users)
-        if held is None or held.ring != which or not fits(self.name, len(message.users), message.own):
+        if (
+            held is None
+            or held.ring != which
+            or not fits(self.name, len(message.users), message.own)
+        ):
             return NOBODY, {}
         if self.name == "deal":
             rows = agreed(world, self.exchange, held, about, common.get("rows"))
@@ -99,7 +111,10 @@ class Stage:
             return said, {}
         places = np.searchsorted(held.updates.users, said["users"])
         if self.exchange.clear:
-            said |= {"samples": held.updates.samples[places], "user_rows": held.updates.user_rows[places]}
+            said |= {
+                "samples": held.updates.samples[places],
+                "user_rows": held.updates.user_rows[places],
+            }
         asked = np.searchsorted(held.message.users, message.users)
         return said, {name: rows[asked] for name, rows in held.kept.items()}
 
@@ -108,7 +123,12 @@ NOBODY: Columns = {"users": np.empty(0, np.int32)}
 
 
 def begin(
-    world: World, exchange: Exchange, message: Message, node: Histories, which: tuple[int, int, int], about: About
+    world: World,
+    exchange: Exchange,
+    message: Message,
+    node: Histories,
+    which: tuple[int, int, int],
+    about: About,
 ) -> Columns:
     """Users make their updates; whose is as it should be becomes a member."""
     made = exchange.answer(world, message, node)
@@ -119,7 +139,9 @@ def begin(
     members = {user: Member(user, terms, _nothing) for user in updates.users.tolist()}
     HELD.put(node.users, Held(which, members, message, updates, kept, about.sizes))
     said = answer("announce", members, updates.users.tolist(), {})
-    return said | ({"touched": touched(updates, about.items)} if about.union and len(updates) else {})
+    return said | (
+        {"touched": touched(updates, about.items)} if about.union and len(updates) else {}
+    )
 
 
 def touched(updates: Updates, n_items: int) -> np.ndarray:
@@ -129,9 +151,13 @@ def touched(updates: Updates, n_items: int) -> np.ndarray:
     return np.packbits(found, axis=1)
 
 
-def agreed(world: World, exchange: Exchange, held: Held, about: About, union: np.ndarray | None) -> Ints | None:
+def agreed(
+    world: World, exchange: Exchange, held: Held, about: About, union: np.ndarray | None
+) -> Ints | None:
     """Members learn which rows are added up; None where what they are told does not fit together."""
-    if about.sizes != held.sizes or not (union is None or _is(union[None], 1, np.uint8, -(-about.items // 8))):
+    if about.sizes != held.sizes or not (
+        union is None or _is(union[None], 1, np.uint8, -(-about.items // 8))
+    ):
         return None
     rows = rows_of(world, exchange, about.number, about.items, union)
     if about.length != length_of(world, exchange, held.message, held.sizes, rows):
@@ -148,21 +174,29 @@ def armed(world: World, exchange: Exchange, held: Held) -> Held:
     assert held.rows is not None
     for k, (user, member) in enumerate(held.members.items()):
         message = held.message.to(np.searchsorted(held.message.users, np.array([user])))
-        member.numbers = partial(numbers_of, world, exchange, message, held.updates.take(np.array([k])), held.rows)
+        member.numbers = partial(
+            numbers_of, world, exchange, message, held.updates.take(np.array([k])), held.rows
+        )
     return held
 
 
 def length_of(world: World, exchange: Exchange, message: Message, sizes: Sizes, rows: Ints) -> int:
     """How many numbers a member adds."""
-    return sum(part.size for part in parts_of_nobody(world, exchange, message, sizes, rows).values())
+    return sum(
+        part.size for part in parts_of_nobody(world, exchange, message, sizes, rows).values()
+    )
 
 
-def parts_of_nobody(world: World, exchange: Exchange, message: Message, sizes: Sizes, rows: Ints) -> Columns:
+def parts_of_nobody(
+    world: World, exchange: Exchange, message: Message, sizes: Sizes, rows: Ints
+) -> Columns:
     none = message.to(np.empty(0, np.int64))
     return parts_of(world, exchange, none, nothing(Expected.of(none, sizes)), rows)
 
 
-def rows_of(world: World, exchange: Exchange, number: int, n_items: int, union: np.ndarray | None) -> Ints:
+def rows_of(
+    world: World, exchange: Exchange, number: int, n_items: int, union: np.ndarray | None
+) -> Ints:
     """The rows of item tables that a ring adds up."""
     assert exchange.ring is not None
     if union is not None:
@@ -172,17 +206,23 @@ def rows_of(world: World, exchange: Exchange, number: int, n_items: int, union: 
     return np.arange(n_items, dtype=np.int32)
 
 
-def numbers_of(world: World, exchange: Exchange, message: Message, updates: Updates, rows: Ints) -> Words:
+def numbers_of(
+    world: World, exchange: Exchange, message: Message, updates: Updates, rows: Ints
+) -> Words:
     """What some users add up to, as one row of numbers modulo 2^64."""
     parts = [part.ravel() for part in parts_of(world, exchange, message, updates, rows).values()]
     return np.concatenate(parts).view(np.uint64)
 
 
-def parts_of(world: World, exchange: Exchange, message: Message, updates: Updates, rows: Ints) -> dict[str, np.ndarray]:
+def parts_of(
+    world: World, exchange: Exchange, message: Message, updates: Updates, rows: Ints
+) -> dict[str, np.ndarray]:
     ring = exchange.ring
     assert ring is not None
     sums = ring.table(world, exchange.reduce(world, message, updates))
-    return {name: part[rows] if name in ring.by_item else part for name, part in sorted(sums.items())}
+    return {
+        name: part[rows] if name in ring.by_item else part for name, part in sorted(sums.items())
+    }
 
 
 def _nothing() -> Words:
@@ -192,18 +232,27 @@ def _nothing() -> Words:
 RECEIVED: dict[str, dict[str, tuple[Any, int | None]]] = {
     "announce": {},
     "deal": {
-        "attempt": (np.int32, None), "before": (np.int32, None), "before_key": (np.uint8, KEY_BYTES), "after": (np.int32, None),
+        "attempt": (np.int32, None),
+        "before": (np.int32, None),
+        "before_key": (np.uint8, KEY_BYTES),
+        "after": (np.int32, None),
         "after_key": (np.uint8, KEY_BYTES),
     },
     "upload": {"forward": (np.uint8, 0), "back": (np.uint8, 0)},
     "close": {
-        "before_counts": (np.uint8, None), "after_counts": (np.uint8, None), "after": (np.int32, None),
+        "before_counts": (np.uint8, None),
+        "after_counts": (np.uint8, None),
+        "after": (np.int32, None),
         "after_key": (np.uint8, KEY_BYTES),
     },
     "reveal before": {},
     "reveal after": {},
-    "mend": {"before": (np.int32, None), "before_key": (np.uint8, KEY_BYTES), "forward": (np.uint8, 0)},
-}  # fmt: skip
+    "mend": {
+        "before": (np.int32, None),
+        "before_key": (np.uint8, KEY_BYTES),
+        "forward": (np.uint8, 0),
+    },
+}
 """What members are sent at each stage: dtype, and how many bytes; None is a number, 0 any number of bytes."""
 ORDER = tuple(RECEIVED)
 
@@ -211,7 +260,9 @@ ORDER = tuple(RECEIVED)
 def fits(stage: str, n: int, own: Columns) -> bool:
     """Whether columns are what n members are sent at a stage."""
     expected = RECEIVED[stage]
-    return set(own) == set(expected) and all(_is(own[name], n, *expected[name]) for name in expected)
+    return set(own) == set(expected) and all(
+        _is(own[name], n, *expected[name]) for name in expected
+    )
 
 
 def _is(column: np.ndarray, n: int, dtype: Any, size: int | None) -> bool:
@@ -221,7 +272,8 @@ def _is(column: np.ndarray, n: int, dtype: Any, size: int | None) -> bool:
 
 def answer(stage: str, members: dict[int, Member], users: Iterable[int], own: Columns) -> Columns:
     """What some members say to what each was sent; who refuses, or is none, says nothing."""
-    spoke, spoken = [], []
+    spoke = []
+    spoken = []
     for k, user in enumerate(users):
         try:
             said = STAGES[stage](members[user], {name: column[k] for name, column in own.items()})
@@ -232,7 +284,9 @@ def answer(stage: str, members: dict[int, Member], users: Iterable[int], own: Co
     if not spoke:
         return NOBODY
     columns = {name: np.stack([said[name] for said in spoken]) for name in spoken[0]}
-    tag = np.full(len(spoke), ORDER.index(stage), np.uint8)  # what was said at one stage is no answer at another
+    tag = np.full(
+        len(spoke), ORDER.index(stage), np.uint8
+    )  # what was said at one stage is no answer at another
     columns |= {"users": np.array(spoke, np.int32), "stage": tag}
     return columns
 
@@ -242,7 +296,9 @@ def announce(member: Member, sent: Columns) -> Columns:
 
 
 def deal(member: Member, sent: Columns) -> Columns:
-    forward, back = member.deal(int(sent["attempt"]), _neighbour(sent, "before"), _neighbour(sent, "after"))
+    forward, back = member.deal(
+        int(sent["attempt"]), _neighbour(sent, "before"), _neighbour(sent, "after")
+    )
     return {"forward": _array(forward), "back": _array(back)}
 
 
@@ -251,7 +307,9 @@ def upload(member: Member, sent: Columns) -> Columns:
 
 
 def close(member: Member, sent: Columns) -> Columns:
-    veil, box = member.close(bool(sent["before_counts"]), bool(sent["after_counts"]), _neighbour(sent, "after"))
+    veil, box = member.close(
+        bool(sent["before_counts"]), bool(sent["after_counts"]), _neighbour(sent, "after")
+    )
     return {"veil": _array(veil), "forward": _array(box)}
 
 
@@ -268,9 +326,14 @@ def mend(member: Member, sent: Columns) -> Columns:
 
 
 STAGES: dict[str, Callable[[Member, Columns], Columns]] = {
-    "announce": announce, "deal": deal, "upload": upload, "close": close, "reveal before": reveal_before,
-    "reveal after": reveal_after, "mend": mend,
-}  # fmt: skip
+    "announce": announce,
+    "deal": deal,
+    "upload": upload,
+    "close": close,
+    "reveal before": reveal_before,
+    "reveal after": reveal_after,
+    "mend": mend,
+}
 
 
 def _array(content: bytes) -> np.ndarray:

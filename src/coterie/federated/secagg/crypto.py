@@ -36,7 +36,9 @@ def grown(seed: Seed, n: int) -> Words:
     from cryptography.hazmat.primitives.ciphers import Cipher
     from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
-    stream = Cipher(ChaCha20(seed, bytes(16)), mode=None).encryptor()  # a seed has one stream: the nonce may be nought
+    stream = Cipher(
+        ChaCha20(seed, bytes(16)), mode=None
+    ).encryptor()  # a seed has one stream: the nonce may be nought
     return np.frombuffer(stream.update(bytes(8 * n)), "<u8").astype(np.uint64, copy=False)
 
 
@@ -91,7 +93,9 @@ class Lock:
         from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
         try:
-            return ChaCha20Poly1305(self._key(public, public + self.public + context)).decrypt(bytes(12), box, context)
+            return ChaCha20Poly1305(self._key(public, public + self.public + context)).decrypt(
+                bytes(12), box, context
+            )
         except InvalidTag:
             raise Refused("a box was changed on its way, or was made for another purpose") from None
 

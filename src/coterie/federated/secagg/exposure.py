@@ -20,7 +20,9 @@ def say(federation: Federation, world: World, context: Context) -> None:
         )
     Lock.fresh()  # what is not installed is better missed now than in the first round
     for said in in_the_clear(federation, world):
-        context.watch.say(f"rings hide single updates, but a server still hears of every user: {said}")
+        context.watch.say(
+            f"rings hide single updates, but a server still hears of every user: {said}"
+        )
 
 
 def in_the_clear(federation: Federation, world: World) -> list[str]:
@@ -33,4 +35,6 @@ def in_the_clear(federation: Federation, world: World) -> list[str]:
 
 
 def _exchanges(federation: Federation, world: World) -> list[Exchange]:
-    return [e for e in (federation.opening(world), *federation.exchanges) if isinstance(e, Exchange)]
+    return [
+        e for e in (federation.opening(world), *federation.exchanges) if isinstance(e, Exchange)
+    ]

@@ -19,7 +19,16 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from coterie.federated.secagg.crypto import SEED_BYTES, TAG_BYTES, Lock, Refused, Seed, Words, fresh, grown
+from coterie.federated.secagg.crypto import (
+    SEED_BYTES,
+    TAG_BYTES,
+    Lock,
+    Refused,
+    Seed,
+    Words,
+    fresh,
+    grown,
+)
 
 Way = Literal["seed", "numbers"]
 """What is passed on: a seed, or the numbers it would grow into, as in the paper."""
@@ -75,9 +84,19 @@ class Member:
         """Boxes for the members after and before."""
         if attempt <= self.attempt or self.given is not None:
             raise Refused("this ring was dealt already")
-        self.attempt, self.before, self.after, self.share, self.veil = attempt, before, after, fresh(), fresh()
-        share = self.share if self.terms.way == "seed" else self._grown(self.share).astype("<u8").tobytes()
-        return self._sealed("forward", share + self.veil, after), self._sealed("back", self.veil, before)
+        self.attempt = attempt
+        self.before = before
+        self.after = after
+        self.share = fresh()
+        self.veil = fresh()
+        share = (
+            self.share
+            if self.terms.way == "seed"
+            else self._grown(self.share).astype("<u8").tobytes()
+        )
+        return self._sealed("forward", share + self.veil, after), self._sealed(
+            "back", self.veil, before
+        )
 
     def upload(self, from_before: bytes, from_after: bytes) -> Words:
         """What it adds, behind three masks."""
@@ -88,13 +107,17 @@ class Member:
             "before": Seed(content[-SEED_BYTES:]),
             "after": Seed(self._opened("back", from_after, self.after)),
         }
-        given, numbers = self._numbers(content[:-SEED_BYTES]), self.numbers()
+        given = self._numbers(content[:-SEED_BYTES])
+        numbers = self.numbers()
         if len(veils["after"]) != SEED_BYTES or len(numbers) != self.terms.length:
             raise Refused("a box holds no seed, or the numbers are too many or too few")
-        self.given, self.veils = given, veils
+        self.given = given
+        self.veils = veils
         return numbers + self._grown(self.veil) - self._grown(self.share) + given
 
-    def close(self, before_counts: bool, after_counts: bool, following: Neighbour) -> tuple[Seed, bytes]:
+    def close(
+        self, before_counts: bool, after_counts: bool, following: Neighbour
+    ) -> tuple[Seed, bytes]:
         """Its veil, and where the member after has gone a box with its share for the next one that counts."""
         if self.given is None or self.counts:
             raise Refused("nothing was uploaded, or this was closed already")
@@ -130,7 +153,11 @@ class Member:
         return grown(seed, self.terms.length)
 
     def _sealed(self, purpose: str, content: bytes, to: Neighbour) -> bytes:
-        return self.lock.sealed(content, to.key, self.terms.about(self.attempt, purpose, self.user, to.user))
+        return self.lock.sealed(
+            content, to.key, self.terms.about(self.attempt, purpose, self.user, to.user)
+        )
 
     def _opened(self, purpose: str, box: bytes, of: Neighbour) -> bytes:
-        return self.lock.opened(box, of.key, self.terms.about(self.attempt, purpose, of.user, self.user))
+        return self.lock.opened(
+            box, of.key, self.terms.about(self.attempt, purpose, of.user, self.user)
+        )

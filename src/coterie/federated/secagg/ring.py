@@ -20,7 +20,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from coterie.federated.secagg.crypto import KEY_BYTES, SEED_BYTES, TAG_BYTES, Lock, Seed, Words, grown
+from coterie.federated.secagg.crypto import (
+    KEY_BYTES,
+    SEED_BYTES,
+    TAG_BYTES,
+    Lock,
+    Seed,
+    Words,
+    grown,
+)
 from coterie.federated.secagg.member import Terms
 from coterie.types import Bools, Ints
 
@@ -59,7 +67,8 @@ def fewest(n: int) -> int:
 
 def announced(ask: Ask, users: Ints, beside: Expected) -> dict[int, Columns]:
     """The keys of those who want to be in a ring, and what they say beside."""
-    said, trial = heard(ask, "announce", users, {}, {"key": (np.uint8, (KEY_BYTES,))} | beside), Lock.fresh()
+    said = heard(ask, "announce", users, {}, {"key": (np.uint8, (KEY_BYTES,))} | beside)
+    trial = Lock.fresh()
     said = {user: answer for user, answer in said.items() if trial.fits(answer["key"].tobytes())}
     enough(len(said), fewest(len(users)), "announced themselves")
     return said
@@ -92,7 +101,9 @@ class Ring:
         for numbers in self._mended(users, counts, keys, closed):
             total += numbers
         there = np.sort(users[counts])
-        if (np.abs(total.view(np.int64).astype(np.float64)) > float(len(there) * self.largest)).any():
+        if (
+            np.abs(total.view(np.int64).astype(np.float64)) > float(len(there) * self.largest)
+        ).any():
             raise GivenUp("the sum is larger than it can be: something was changed on its way")
         return Added(total, there, {name: _rows(uploads, there, name) for name in self.beside})
 
@@ -104,10 +115,14 @@ class Ring:
             enough(len(users), self.at_least, "dealt")
             own: Columns = {
                 "attempt": np.full(len(users), attempt, np.int32),
-                "before": np.roll(users, 1), "before_key": _bytes(keys, np.roll(users, 1)),
-                "after": np.roll(users, -1), "after_key": _bytes(keys, np.roll(users, -1)),
-            }  # fmt: skip
-            said = self._said("deal", users, own, back=(np.uint8, (sizes[0],)), forward=(np.uint8, (sizes[1],)))
+                "before": np.roll(users, 1),
+                "before_key": _bytes(keys, np.roll(users, 1)),
+                "after": np.roll(users, -1),
+                "after_key": _bytes(keys, np.roll(users, -1)),
+            }
+            said = self._said(
+                "deal", users, own, back=(np.uint8, (sizes[0],)), forward=(np.uint8, (sizes[1],))
+            )
             if len(said) == len(users):
                 return users, _rows(said, users, "forward"), _rows(said, users, "back")
             users = users[np.isin(users, list(said))]
@@ -119,46 +134,64 @@ class Ring:
 
     def _uploads(self, users: Ints, forward: np.ndarray, back: np.ndarray) -> dict[int, Columns]:
         own = {"forward": np.roll(forward, 1, axis=0), "back": np.roll(back, -1, axis=0)}
-        return self._said("upload", users, own, numbers=(np.uint64, (self.terms.length,)), **self.beside)
+        return self._said(
+            "upload", users, own, numbers=(np.uint64, (self.terms.length,)), **self.beside
+        )
 
     def _closed(self, users: Ints, counts: Bools, keys: dict[int, bytes]) -> dict[int, Columns]:
         """What those who count say when they are told so."""
         there = users[counts]
         own: Columns = {
-            "before_counts": np.roll(counts, 1)[counts].astype(np.uint8), "after_counts": np.roll(counts, -1)[counts].astype(np.uint8),
-            "after": np.roll(there, -1), "after_key": _bytes(keys, np.roll(there, -1)),
-        }  # fmt: skip
+            "before_counts": np.roll(counts, 1)[counts].astype(np.uint8),
+            "after_counts": np.roll(counts, -1)[counts].astype(np.uint8),
+            "after": np.roll(there, -1),
+            "after_key": _bytes(keys, np.roll(there, -1)),
+        }
         around = SEED_BYTES + TAG_BYTES
-        return self._said("close", there, own, veil=(np.uint8, (SEED_BYTES,)), forward=(np.uint8, (around,)))
+        return self._said(
+            "close", there, own, veil=(np.uint8, (SEED_BYTES,)), forward=(np.uint8, (around,))
+        )
 
     def _veils(self, users: Ints, counts: Bools, closed: dict[int, Columns]) -> list[Seed]:
         """Of everybody who counts: from itself, or from a neighbour that is still there."""
         known = {user: Seed(said["veil"].tobytes()) for user, said in closed.items()}
-        for stage, neighbours in (("reveal before", np.roll(users, -1)), ("reveal after", np.roll(users, 1))):
+        for stage, neighbours in (
+            ("reveal before", np.roll(users, -1)),
+            ("reveal after", np.roll(users, 1)),
+        ):
             lost = counts & ~np.isin(users, list(known)) & np.isin(neighbours, list(closed))
             if lost.any():
                 said = self._said(stage, neighbours[lost], {}, veil=(np.uint8, (SEED_BYTES,)))
                 known |= {
                     user: Seed(said[by]["veil"].tobytes())
-                    for user, by in zip(users[lost].tolist(), neighbours[lost].tolist(), strict=True)
+                    for user, by in zip(
+                        users[lost].tolist(), neighbours[lost].tolist(), strict=True
+                    )
                     if by in said
                 }
         if len(known) < counts.sum():
-            raise GivenUp(f"{counts.sum() - len(known)} members and their neighbours vanished after they uploaded")
+            raise GivenUp(
+                f"{counts.sum() - len(known)} members and their neighbours vanished after they uploaded"
+            )
         return list(known.values())
 
-    def _mended(self, users: Ints, counts: Bools, keys: dict[int, bytes], closed: dict[int, Columns]) -> list[Words]:
+    def _mended(
+        self, users: Ints, counts: Bools, keys: dict[int, bytes], closed: dict[int, Columns]
+    ) -> list[Words]:
         """Around everybody who dealt and did not upload."""
         gaps = ~np.roll(counts, 1)[counts]  # before whom of those who count is one who does not
         there = users[counts]
-        after, before = there[gaps], np.roll(there, 1)[gaps]
+        after = there[gaps]
+        before = np.roll(there, 1)[gaps]
         if not len(after):
             return []
         if not np.isin(before, list(closed)).all():
             raise GivenUp("a member that had to pass on its share around another vanished")
         own = {
-            "before": before, "before_key": _bytes(keys, before), "forward": np.stack([closed[b]["forward"] for b in before.tolist()]),
-        }  # fmt: skip
+            "before": before,
+            "before_key": _bytes(keys, before),
+            "forward": np.stack([closed[b]["forward"] for b in before.tolist()]),
+        }
         said = self._said("mend", after, own, numbers=(np.uint64, (self.terms.length,)))
         if len(said) < len(after):
             raise GivenUp("a member that had to mend the sum vanished")
@@ -170,10 +203,16 @@ class Ring:
         return heard(self.ask, stage, users, own, expected)
 
 
-def heard(ask: Ask, stage: str, users: Ints, own: Columns, expected: Expected) -> dict[int, Columns]:
+def heard(
+    ask: Ask, stage: str, users: Ints, own: Columns, expected: Expected
+) -> dict[int, Columns]:
     """The answers that are what was asked for, in the order of the users; any other is as if it had not come."""
     answers = ask(stage, users, own)
-    return {user: answers[user] for user in users.tolist() if user in answers and _is(answers[user], expected)}
+    return {
+        user: answers[user]
+        for user in users.tolist()
+        if user in answers and _is(answers[user], expected)
+    }
 
 
 def enough(n: int, at_least: int, did: str) -> None:
@@ -183,12 +222,15 @@ def enough(n: int, at_least: int, did: str) -> None:
 
 def _is(columns: Columns, expected: Expected) -> bool:
     return set(columns) == set(expected) and all(
-        columns[name].dtype == dtype and columns[name].shape == shape for name, (dtype, shape) in expected.items()
+        columns[name].dtype == dtype and columns[name].shape == shape
+        for name, (dtype, shape) in expected.items()
     )
 
 
 def _bytes(keys: dict[int, bytes], users: Ints) -> np.ndarray:
-    return np.frombuffer(b"".join(keys[user] for user in users.tolist()), np.uint8).reshape(len(users), -1)
+    return np.frombuffer(b"".join(keys[user] for user in users.tolist()), np.uint8).reshape(
+        len(users), -1
+    )
 
 
 def _rows(said: dict[int, Columns], users: Ints, name: str) -> np.ndarray:

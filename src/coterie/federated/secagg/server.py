@@ -11,7 +11,15 @@ import numpy as np
 from coterie.core import streams
 from coterie.federated.aggregation import Heard, kept_of
 from coterie.federated.federation import Asked, Delegates, Exchange, InRing, Kept, Sums, World
-from coterie.federated.secagg.client import ORDER, WAYS, About, Stage, length_of, parts_of_nobody, rows_of
+from coterie.federated.secagg.client import (
+    ORDER,
+    WAYS,
+    About,
+    Stage,
+    length_of,
+    parts_of_nobody,
+    rows_of,
+)
 from coterie.federated.secagg.member import Terms
 from coterie.federated.secagg.ring import Added, Columns, Expected, GivenUp, Ring, announced, fewest
 from coterie.federated.validation import Reply
@@ -25,28 +33,48 @@ Call = Callable[[Asked, Message], list[Reply]]
 
 
 def hear(
-    world: World, exchange: Exchange, server: object, message: Message, call: Call, absent: Bools | None = None
+    world: World,
+    exchange: Exchange,
+    server: object,
+    message: Message,
+    call: Call,
+    absent: Bools | None = None,
 ) -> Heard:
     """What is left of an exchange: sums over everybody who stayed, and nothing of anybody."""
-    ring, sizes = exchange.ring, exchange.sizes(world, server)
+    ring = exchange.ring
+    sizes = exchange.sizes(world, server)
     assert ring is not None
     gone = leaving(world, message, absent)
     every = np.arange(sizes.items, dtype=np.int32)
-    total, parts = parts_of_nobody(world, exchange, message, sizes, every), []
-    for number, users in enumerate(of_cohort(message.users, world.settings.ring_size, world.seed, message.round)):
+    total = parts_of_nobody(world, exchange, message, sizes, every)
+    parts = []
+    for number, users in enumerate(
+        of_cohort(message.users, world.settings.ring_size, world.seed, message.round)
+    ):
         talk = Talk(exchange, message, call, gone)
         try:
             rows, added = added_up(world, exchange, sizes, number, users, talk)
         except GivenUp:
             stayed = sum(user not in gone for user in users.tolist())
-            parts.append(Heard({}, nobody(sizes), talk.up, +Counter({GIVEN_UP: stayed}), (), talk.down))
+            parts.append(
+                Heard({}, nobody(sizes), talk.up, +Counter({GIVEN_UP: stayed}), (), talk.down)
+            )
             continue
         for name, numbers in split(total, ring, rows, added).items():
             if name in ring.by_item:
                 total[name][rows] += numbers
             else:
                 total[name] += numbers
-        parts.append(Heard({}, delegates(added, sizes), talk.up, Counter(), talk.kept_by(added.users), talk.down))
+        parts.append(
+            Heard(
+                {},
+                delegates(added, sizes),
+                talk.up,
+                Counter(),
+                talk.kept_by(added.users),
+                talk.down,
+            )
+        )
     heard = parts[0]
     for part in parts[1:]:
         heard = heard.and_part(part)
@@ -73,19 +101,27 @@ def added_up(
     world: World, exchange: Exchange, sizes: Sizes, number: int, users: Ints, talk: Talk
 ) -> tuple[Ints, Added]:
     """One ring: the rows that it adds up, and their sum."""
-    settings, message, ring = world.settings, talk.message, exchange.ring
+    settings = world.settings
+    message = talk.message
+    ring = exchange.ring
     assert ring is not None
     union = settings.ring_rows == "union" and bool(sizes.items) and ring.rows is None
     about = About(number, WAYS.index(settings.ring_way), int(union), *sizes)
     talk.common = {"ring": np.array(about, np.int64)}
     beside: Expected = {"touched": (np.uint8, (-(-sizes.items // 8),))} if union else {}
     said = announced(talk.ask, users, beside)
-    touched = np.bitwise_or.reduce([answer["touched"] for answer in said.values()]) if union else None
+    touched = (
+        np.bitwise_or.reduce([answer["touched"] for answer in said.values()]) if union else None
+    )
     rows = rows_of(world, exchange, number, sizes.items, touched)
     about = about._replace(length=length_of(world, exchange, message, sizes, rows))
-    talk.common = {"ring": np.array(about, np.int64)} | ({} if touched is None else {"rows": touched})
+    talk.common = {"ring": np.array(about, np.int64)} | (
+        {} if touched is None else {"rows": touched}
+    )
     clear: Expected = (
-        {"samples": (np.int64, ()), "user_rows": (np.int32, (sizes.user_width,))} if exchange.clear else {}
+        {"samples": (np.int64, ()), "user_rows": (np.int32, (sizes.user_width,))}
+        if exchange.clear
+        else {}
     )
     terms = Terms(message.round, message.exchange, number, about.length, settings.ring_way)
     keys = {user: answer["key"].tobytes() for user, answer in said.items()}
@@ -108,10 +144,12 @@ class Talk:
 
     def ask(self, stage: str, users: Ints, own: Columns) -> dict[int, Columns]:
         order = np.argsort(users)
-        sent = self._message(stage, users[order], {name: column[order] for name, column in own.items()})
-        self.down += message_size(sent) * len(users) - (message_size(self.message) if stage == "announce" else 0) * len(
-            users
+        sent = self._message(
+            stage, users[order], {name: column[order] for name, column in own.items()}
         )
+        self.down += message_size(sent) * len(users) - (
+            message_size(self.message) if stage == "announce" else 0
+        ) * len(users)
         there = np.array([self._is_there(user, stage) for user in sent.users.tolist()], bool)
         replies = self.call(Stage(stage, self.exchange), sent.to(there)) if there.any() else []
         found: dict[int, Columns] = {}
@@ -131,8 +169,12 @@ class Talk:
 
     def _read(self, reply: Reply, stage: str) -> dict[int, Columns]:
         """The answers in a reply, by user; nobody speaks for others."""
-        columns, tag = reply.columns, ORDER.index(stage)
-        if columns is None or (reply.round, reply.exchange) != (self.message.round, self.message.exchange):
+        columns = reply.columns
+        tag = ORDER.index(stage)
+        if columns is None or (reply.round, reply.exchange) != (
+            self.message.round,
+            self.message.exchange,
+        ):
             return {}
         if any(name not in columns or columns[name].ndim != 1 for name in ("users", "stage")):
             return {}  # of nobody, or nonsense
@@ -142,7 +184,14 @@ class Talk:
         ):
             return {}
         self.up += (
-            message_size(Message(reply.round, columns["users"], {}, {k: v for k, v in columns.items() if k != "users"}))
+            message_size(
+                Message(
+                    reply.round,
+                    columns["users"],
+                    {},
+                    {k: v for k, v in columns.items() if k != "users"},
+                )
+            )
             * n
         )
         if stage == "upload" and reply.kept:
@@ -162,7 +211,9 @@ class Talk:
 
 def split(total: Sums, ring: InRing, rows: Ints, added: Added) -> Sums:
     """The sums that a row of numbers stands for; of item tables some rows."""
-    found, at, numbers = {}, 0, added.numbers.view(np.int64)
+    found = {}
+    at = 0
+    numbers = added.numbers.view(np.int64)
     for name, whole in total.items():
         shape = (len(rows), *whole.shape[1:]) if name in ring.by_item else whole.shape
         size = int(np.prod(shape))
@@ -179,4 +230,6 @@ def delegates(added: Added, sizes: Sizes) -> Delegates:
 
 
 def nobody(sizes: Sizes) -> Delegates:
-    return Delegates(np.empty(0, np.int32), np.empty(0, np.int64), np.empty((0, sizes.user_width), np.int32))
+    return Delegates(
+        np.empty(0, np.int32), np.empty(0, np.int64), np.empty((0, sizes.user_width), np.int32)
+    )

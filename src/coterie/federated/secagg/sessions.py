@@ -18,11 +18,20 @@ from coterie.types import Sizes, Updates
 
 def packed(held: Held) -> bytes:
     members = list(held.members.values())
-    about = {"ring": held.ring, "sizes": held.sizes, "members": [_plain(member) for member in members]}
-    arrays = {"about": _bytes(json.dumps(about).encode()), "message": _bytes(write_message(held.message))}
+    about = {
+        "ring": held.ring,
+        "sizes": held.sizes,
+        "members": [_plain(member) for member in members],
+    }
+    arrays = {
+        "about": _bytes(json.dumps(about).encode()),
+        "message": _bytes(write_message(held.message)),
+    }
     arrays |= {f"update {name}": column for name, column in held.updates.columns().items()}
     arrays |= {f"kept {name}": rows for name, rows in held.kept.items()}
-    arrays |= {f"given {member.user}": member.given for member in members if member.given is not None}
+    arrays |= {
+        f"given {member.user}": member.given for member in members if member.given is not None
+    }
     if held.rows is not None:
         arrays["rows"] = held.rows
     out = BytesIO()
@@ -34,20 +43,36 @@ def unpacked(data: bytes, world: World, exchange: Exchange) -> Held:
     with np.load(BytesIO(data), allow_pickle=False) as read:
         arrays = {name: read[name] for name in read.files}
     about = json.loads(arrays["about"].tobytes())
-    members = {each["user"]: _member(each, arrays.get(f"given {each['user']}")) for each in about["members"]}
+    members = {
+        each["user"]: _member(each, arrays.get(f"given {each['user']}"))
+        for each in about["members"]
+    }
     held = Held(
-        tuple(about["ring"]), members, read_message(arrays["message"].tobytes()), Updates(**_part("update", arrays)),
-        _part("kept", arrays), Sizes(*about["sizes"]), arrays.get("rows"),
-    )  # fmt: skip
+        tuple(about["ring"]),
+        members,
+        read_message(arrays["message"].tobytes()),
+        Updates(**_part("update", arrays)),
+        _part("kept", arrays),
+        Sizes(*about["sizes"]),
+        arrays.get("rows"),
+    )
     return held if held.rows is None else armed(world, exchange, held)
 
 
 def _plain(member: Member) -> dict[str, Any]:
     return {
-        "user": member.user, "terms": member.terms, "lock": member.lock.secret.hex(), "attempt": member.attempt,
-        "before": _side(member.before), "after": _side(member.after), "share": member.share.hex(), "veil": member.veil.hex(),
-        "veils": {side: veil.hex() for side, veil in member.veils.items()}, "counts": member.counts, "mended": member.mended,
-    }  # fmt: skip
+        "user": member.user,
+        "terms": member.terms,
+        "lock": member.lock.secret.hex(),
+        "attempt": member.attempt,
+        "before": _side(member.before),
+        "after": _side(member.after),
+        "share": member.share.hex(),
+        "veil": member.veil.hex(),
+        "veils": {side: veil.hex() for side, veil in member.veils.items()},
+        "counts": member.counts,
+        "mended": member.mended,
+    }
 
 
 def _member(plain: dict[str, Any], given: np.ndarray | None) -> Member:
@@ -56,10 +81,20 @@ def _member(plain: dict[str, Any], given: np.ndarray | None) -> Member:
         for side in (plain["before"], plain["after"])
     )
     return Member(
-        plain["user"], Terms(*plain["terms"]), _not_yet, Lock.of(bytes.fromhex(plain["lock"])), plain["attempt"], before, after,
-        _seed(plain["share"]), _seed(plain["veil"]), given, {side: _seed(veil) for side, veil in plain["veils"].items()},
-        plain["counts"], plain["mended"],
-    )  # fmt: skip
+        plain["user"],
+        Terms(*plain["terms"]),
+        _not_yet,
+        Lock.of(bytes.fromhex(plain["lock"])),
+        plain["attempt"],
+        before,
+        after,
+        _seed(plain["share"]),
+        _seed(plain["veil"]),
+        given,
+        {side: _seed(veil) for side, veil in plain["veils"].items()},
+        plain["counts"],
+        plain["mended"],
+    )
 
 
 def _not_yet() -> np.ndarray:
@@ -75,7 +110,11 @@ def _side(neighbour: Neighbour | None) -> tuple[int, str] | None:
 
 
 def _part(kind: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name.removeprefix(f"{kind} "): array for name, array in arrays.items() if name.startswith(f"{kind} ")}
+    return {
+        name.removeprefix(f"{kind} "): array
+        for name, array in arrays.items()
+        if name.startswith(f"{kind} ")
+    }
 
 
 def _bytes(content: bytes) -> np.ndarray:

@@ -12,7 +12,8 @@ class Words:
     """One user's random words, in order."""
 
     def __init__(self, key: np.uint64) -> None:
-        self.key, self.drawn = key, 0
+        self.key = key
+        self.drawn = 0
 
     def take(self, limits: Longs) -> Longs:
         """The next numbers, each below its limit."""
@@ -22,30 +23,55 @@ class Words:
 
     def peek(self, limits: Longs) -> Longs:
         places = np.arange(self.drawn + 1, self.drawn + 1 + len(limits), dtype=np.uint64)
-        return streams.below(streams.mix_array(self.key + np.uint64(streams.GOLDEN) * places), limits)
+        return streams.below(
+            streams.mix_array(self.key + np.uint64(streams.GOLDEN) * places), limits
+        )
 
 
 def draw(
-    people: Longs, offsets: Longs, positives: Ints, ratings: Floats, seen_offsets: Longs, seen: Ints,
-    n_items: int, negatives: int, epochs: int, keys: np.ndarray, starts: Longs, first: int, last: int,
-    n_rows: Longs, rows: Ints, samples: Ints, targets: Floats,
-) -> None:  # fmt: skip
+    people: Longs,
+    offsets: Longs,
+    positives: Ints,
+    ratings: Floats,
+    seen_offsets: Longs,
+    seen: Ints,
+    n_items: int,
+    negatives: int,
+    epochs: int,
+    keys: np.ndarray,
+    starts: Longs,
+    first: int,
+    last: int,
+    n_rows: Longs,
+    rows: Ints,
+    samples: Ints,
+    targets: Floats,
+) -> None:
     """Fill people first..last: from starts[k] on, `rows` (touched items, ascending), `samples` (places in rows), `targets`."""
     for k in range(first, last):
-        u, words, begin, end = people[k], Words(keys[k]), starts[k], starts[k + 1]
+        u = people[k]
+        words = Words(keys[k])
+        begin = starts[k]
+        end = starts[k + 1]
         mine = positives[offsets[u] : offsets[u + 1]]
-        marks = ratings[offsets[u] : offsets[u + 1]] if len(ratings) else np.ones(len(mine), np.float32)
+        marks = (
+            ratings[offsets[u] : offsets[u + 1]] if len(ratings) else np.ones(len(mine), np.float32)
+        )
         is_free = np.ones(n_items, bool)
         is_free[seen[seen_offsets[u] : seen_offsets[u + 1]]] = False
-        order, each = list(range(len(mine))), negatives if is_free.any() else 0
-        chosen, wanted = [], []
+        order = list(range(len(mine)))
+        each = negatives if is_free.any() else 0
+        chosen = []
+        wanted = []
         for _ in range(epochs):
             shuffle(order, words)
             others = unseen(is_free, len(mine) * each, words).reshape(len(mine), each)
             chosen.append(np.column_stack([mine[order], others]))
             wanted.append(np.column_stack([marks[order], np.zeros_like(others)]))
         targets[begin:end] = np.concatenate(wanted).reshape(-1)
-        touched, samples[begin:end] = np.unique(np.concatenate(chosen).reshape(-1), return_inverse=True)
+        touched, samples[begin:end] = np.unique(
+            np.concatenate(chosen).reshape(-1), return_inverse=True
+        )
         n_rows[k] = len(touched)
         rows[begin : begin + len(touched)] = touched
 
@@ -64,7 +90,8 @@ def shuffle(order: list[int], words: Words) -> None:
 
 def unseen(is_free: np.ndarray, n: int, words: Words) -> Longs:
     """n free items, uniformly: by rank where most are taken, else by trying again."""
-    n_items, free = len(is_free), np.flatnonzero(is_free)
+    n_items = len(is_free)
+    free = np.flatnonzero(is_free)
     if len(free) * 4 < n_items:
         return free[words.take(np.full(n, len(free)))]
     tries = 2 * n * n_items // max(len(free), 1) + 16

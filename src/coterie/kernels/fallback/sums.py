@@ -6,11 +6,22 @@ import numpy as np
 
 from coterie.types import NOT_FINITE, SCALE, TOO_LARGE, Bools, Floats, Ints, Longs
 
-FINE, UNKNOWN_ITEM, REPEATED_ITEM, OUT_OF_RANGE, NOT_A_NUMBER = 0, 1, 2, 3, 4
+FINE = 0
+UNKNOWN_ITEM = 1
+REPEATED_ITEM = 2
+OUT_OF_RANGE = 3
+NOT_A_NUMBER = 4
 
 
 def by_samples(
-    offsets: Longs, items: Ints, rows: Ints, samples: Longs, low: int, high: int, total: Longs, touched: Longs
+    offsets: Longs,
+    items: Ints,
+    rows: Ints,
+    samples: Longs,
+    low: int,
+    high: int,
+    total: Longs,
+    touched: Longs,
 ) -> None:
     """For items low..high: total += n_k q_k, touched += n_k of those who sent the row."""
     here = _within(items, low, high)
@@ -19,7 +30,9 @@ def by_samples(
     _add(touched, items[here], n)
 
 
-def by_change(offsets: Longs, items: Ints, rows: Ints, low: int, high: int, total: Longs, weight: Longs) -> None:
+def by_change(
+    offsets: Longs, items: Ints, rows: Ints, low: int, high: int, total: Longs, weight: Longs
+) -> None:
     """For items low..high: total += |q| q, weight += |q|, component by component."""
     here = _within(items, low, high)
     q = rows[here].astype(np.int64)
@@ -34,9 +47,16 @@ def move(before: Floats, total: Longs, weight: Longs, low: int, high: int, after
 
 
 def check(
-    offsets: Longs, items: Ints, item_rows: Ints, user_rows: Ints, dense: Ints, n_items: int, first: int, last: int,
+    offsets: Longs,
+    items: Ints,
+    item_rows: Ints,
+    user_rows: Ints,
+    dense: Ints,
+    n_items: int,
+    first: int,
+    last: int,
     faults: np.ndarray,
-) -> None:  # fmt: skip
+) -> None:
     """faults[k] for users first..last: items exist and ascend, entries are numbers within range."""
     for k in range(first, last):
         mine = slice(offsets[k], offsets[k + 1])
@@ -67,7 +87,8 @@ def _fault_of_items(items: Longs, n_items: int) -> int:
 
 
 def _worst(entries: Ints) -> int:
-    lowest, highest = entries.min(initial=0), entries.max(initial=0)
+    lowest = entries.min(initial=0)
+    highest = entries.max(initial=0)
     if lowest == NOT_FINITE:
         return NOT_A_NUMBER
     return OUT_OF_RANGE if highest >= TOO_LARGE or lowest <= -TOO_LARGE else FINE

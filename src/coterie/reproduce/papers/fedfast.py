@@ -14,7 +14,8 @@ from coterie.reproduce.papers.tuned_settings import found
 from coterie.reproduce.selection_counts import how_often
 from coterie.reproduce.sweep_checks import Flat
 
-HR, NDCG = "HR@10", "NDCG@10"
+HR = "HR@10"
+NDCG = "NDCG@10"
 BOTH = (HR, NDCG)
 LITERAL = "fedavg, FedFast's settings"
 """The paper's comparison: the same hyper-parameters for both."""
@@ -32,10 +33,17 @@ STRONG = ("als", "ease", "popular")
 
 
 def accuracy(
-    dataset: str, seeds: int, rounds: int, paper: Figures, strong: tuple[str, ...] = STRONG, **cut: Any
+    dataset: str,
+    seeds: int,
+    rounds: int,
+    paper: Figures,
+    strong: tuple[str, ...] = STRONG,
+    **cut: Any,
 ) -> Trial:
-    ours, theirs = settings(dataset, "fedfast"), settings(dataset, "fedavg")
-    often, longest = {"evaluate_every": 5}, {"rounds": rounds, "evaluate_every": 5}
+    ours = settings(dataset, "fedfast")
+    theirs = settings(dataset, "fedavg")
+    often = {"evaluate_every": 5}
+    longest = {"rounds": rounds, "evaluate_every": 5}
     methods = (
         Method("fedfast", "fedfast", ours | often),
         Method(ANYTIME, "fedfast", ours | longest | {"final_rate": 1.0}),
@@ -46,7 +54,9 @@ def accuracy(
         Method("bpr", "bpr", settings(dataset, "bpr")),
         *(Method(name, name, found("fedfast", dataset, name)) for name in strong),
     )
-    return Trial(dataset=dataset, methods=methods, settings=cut, protocol="loo-50", seeds=seeds, paper=paper)
+    return Trial(
+        dataset=dataset, methods=methods, settings=cut, protocol="loo-50", seeds=seeds, paper=paper
+    )
 
 
 TABLE2 = Item(

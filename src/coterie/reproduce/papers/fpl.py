@@ -10,7 +10,11 @@ from coterie.reproduce.items import Claim, Item, Paper, Trial
 from coterie.reproduce.papers.tuned_settings import found
 from coterie.reproduce.sweep_checks import BestBelow, Flat, Pareto, Rises
 
-P, R, F1, IC, GINI = "P@10", "R@10", "F1@10", "IC@10", "Gini@10"
+P = "P@10"
+R = "R@10"
+F1 = "F1@10"
+IC = "IC@10"
+GINI = "Gini@10"
 ITALY = "foursquare-italy"
 MODES = ("sfpl", "sfpl+", "pfpl", "pfpl+")
 METHODS = ("random", "popular", "userknn", "itemknn", "multivae", "bpr", "fcf", *MODES)
@@ -34,7 +38,8 @@ TUNED = ", tuned"
 
 def methods() -> tuple[Method, ...]:
     """With the paper's search (rate and size chosen for BPR-MF and handed on), and each tuned for itself."""
-    theirs, own = found("fpl", ITALY, "paper"), found("fpl", ITALY, "own")
+    theirs = found("fpl", ITALY, "paper")
+    own = found("fpl", ITALY, "own")
     once = {"evaluate_every": 1000}
     return (
         *(Method(name, name, theirs[name] | once) for name in METHODS),
@@ -50,12 +55,22 @@ def chosen(metrics: Mapping[str, tuple[float, float]]) -> Trial:
 def pair(one: str, other: str, metric: str = P, tuned: bool = True) -> All:
     """Ahead with the paper's search, and with each tuned for itself."""
     ways = ("", TUNED) if tuned else ("",)
-    return All(tuple(Ahead(one + way, other + (way if other not in METHODS[:2] else ""), metric) for way in ways))
+    return All(
+        tuple(
+            Ahead(one + way, other + (way if other not in METHODS[:2] else ""), metric)
+            for way in ways
+        )
+    )
 
 
 def ahead_of_all(one: str, *others: str) -> All:
     """Of every other method, with the paper's search and with each tuned for itself."""
-    return All(tuple(Every(tuple(Ahead(one + way, other + way, P) for other in others)) for way in ("", TUNED)))
+    return All(
+        tuple(
+            Every(tuple(Ahead(one + way, other + way, P) for other in others))
+            for way in ("", TUNED)
+        )
+    )
 
 
 def level(one: str, other: str) -> All:
@@ -104,7 +119,11 @@ TABLE3 = Item(
 def by_rate(mode: str, pi: float) -> Method:
     """Rate and size as BPR-MF has them; epochs by validation for every mode and pi."""
     epochs = found("fpl", ITALY, "epochs by pi", mode)[pi]
-    settings = found("fpl", ITALY, "paper", mode) | {"disclosure": pi, "epochs": epochs, "evaluate_every": 1000}
+    settings = found("fpl", ITALY, "paper", mode) | {
+        "disclosure": pi,
+        "epochs": epochs,
+        "evaluate_every": 1000,
+    }
     return Method(f"{mode}, pi = {pi:g}", mode, settings)
 
 

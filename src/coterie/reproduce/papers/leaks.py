@@ -7,7 +7,8 @@ from coterie.experiments.plan import Method
 from coterie.reproduce.checks import Ahead, All
 from coterie.reproduce.items import Claim, Item, Paper, Trial
 
-HR, NDCG = "HR@10", "NDCG@10"
+HR = "HR@10"
+NDCG = "NDCG@10"
 NAMES = ("fedfast", "fedavg", "gmf")
 LEAKY = ", as published"
 

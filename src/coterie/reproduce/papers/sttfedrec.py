@@ -18,7 +18,8 @@ from coterie.reproduce.sweep_checks import Rises
 METRICS = ("AUC", "P@10", "NDCG@10")
 TOWERS = ("dssm", "clsm")
 TUNED = ", tuned"
-ARTICLES, MOVIES = "watson-articles", "ml-1m"
+ARTICLES = "watson-articles"
+MOVIES = "ml-1m"
 INPUTS: dict[str, dict[str, Any]] = {ARTICLES: {"inputs": 1900}, MOVIES: {}}
 CUT: dict[str, dict[str, Any]] = {ARTICLES: {}, MOVIES: {"core": 20}}
 K = {ARTICLES: 150, MOVIES: 50}
@@ -68,7 +69,14 @@ def accuracy(dataset: str, paper: dict[str, tuple[float, float, float]]) -> Tria
         *(centralised(name, dataset, name + TUNED, **own(name)) for name in TOWERS),
         *(Method(name + TUNED, name, own(name)) for name in ("fcf", "fedmvmf", "als", "ease")),
     )
-    return Trial(dataset=dataset, methods=methods, settings=CUT[dataset], protocol="holdout-10", seeds=3, paper=paper)
+    return Trial(
+        dataset=dataset,
+        methods=methods,
+        settings=CUT[dataset],
+        protocol="holdout-10",
+        seeds=3,
+        paper=paper,
+    )
 
 
 TABLE2 = Item(

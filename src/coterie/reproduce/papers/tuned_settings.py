@@ -13,7 +13,11 @@ from coterie.experiments.config import tuned_settings
 def _all() -> dict[str, Any]:
     import yaml
 
-    return dict(yaml.safe_load(resources.files("coterie.reproduce.papers").joinpath("found.yaml").read_text()))
+    return dict(
+        yaml.safe_load(
+            resources.files("coterie.reproduce.papers").joinpath("found.yaml").read_text()
+        )
+    )
 
 
 def found(paper: str, dataset: str, *path: str) -> dict[Any, Any]:

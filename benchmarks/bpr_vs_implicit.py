@@ -21,13 +21,13 @@ from coterie import kernels
 from coterie.core import streams
 from coterie.data.datasets import load
 from coterie.data.splits import split
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.models.factors import Factors
 
 SIZES = (10, 16, 64, 100)
 
 
-def ours(training: Training, size: int, epochs: int) -> float:
+def ours(training: TrainingSet, size: int, epochs: int) -> float:
     kernel = kernels.load("bpr")
     model = Factors.start(training.n_users, training.n_items, size, 0, 0.1)
     users = training.users
@@ -53,7 +53,7 @@ def ours(training: Training, size: int, epochs: int) -> float:
     return (time.perf_counter() - start) / (epochs * len(training))
 
 
-def theirs(training: Training, size: int, epochs: int) -> float:
+def theirs(training: TrainingSet, size: int, epochs: int) -> float:
     from implicit.cpu.bpr import BayesianPersonalizedRanking
     from scipy import sparse
 

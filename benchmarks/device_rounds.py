@@ -19,7 +19,7 @@ from coterie.algorithms.registry import algorithm
 from coterie.core.progress import SILENT
 from coterie.data.datasets import load
 from coterie.data.splits import split
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.engines import select
 from coterie.errors import UserError
 from coterie.federated.federation import Federation
@@ -28,7 +28,7 @@ from coterie.federated.trainer import Context
 WARM_UP = 3
 
 
-def round_ms(training: Training, settings: dict[str, Any], n_rounds: int) -> float:
+def round_ms(training: TrainingSet, settings: dict[str, Any], n_rounds: int) -> float:
     chosen = algorithm("fedfast")
     assert isinstance(chosen.train, Federation)
     work = select.trainer(chosen.train, training, chosen.settings.of(settings), Context(0, SILENT))

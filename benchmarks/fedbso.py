@@ -26,7 +26,7 @@ from coterie.algorithms.registry import algorithm
 from coterie.core.progress import SILENT
 from coterie.data.datasets import load
 from coterie.data.splits import split
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.engines import select
 from coterie.experiments.config import tuned_settings
 from coterie.experiments.plan import Method, Plan
@@ -135,7 +135,9 @@ def stability(dataset: str, name: str, settings: dict[str, Any], seeds: int) -> 
     }
 
 
-def trainer_of(training: Training, name: str, settings: dict[str, Any], seed: int = 0) -> Trainer:
+def trainer_of(
+    training: TrainingSet, name: str, settings: dict[str, Any], seed: int = 0
+) -> Trainer:
     chosen = algorithm(name)
     return select.trainer(
         chosen.train, training, chosen.settings.of(settings), Context(seed, SILENT)
@@ -151,18 +153,18 @@ def speed(dataset: str, seeds: int) -> dict[str, Any]:
         state, _ = bso.start()
         sizes = []
         for n in range(1, 11):
-            state, tally = bso.step(state, n)
-            sizes.append(len(tally.users))
+            state, costs = bso.step(state, n)
+            sizes.append(len(costs.users))
         share = mean(sizes) / training.n_users
         fast = trainer_of(training, "fedfast", way | {"participation": share})
         other, _ = fast.start()
         times: dict[str, list[float]] = {"fedbso": [], "fedfast": []}
         for n in range(11, 11 + 20 + 5):
             began = time.perf_counter()
-            state, tally = bso.step(state, n)
+            state, costs = bso.step(state, n)
             between = time.perf_counter()
             other, theirs = fast.step(other, n)
-            times["fedbso"].append((between - began) / len(tally.users))
+            times["fedbso"].append((between - began) / len(costs.users))
             times["fedfast"].append((time.perf_counter() - between) / len(theirs.users))
         each = {name: statistics.median(values[5:]) for name, values in times.items()}
         found[label] = {

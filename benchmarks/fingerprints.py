@@ -25,7 +25,7 @@ import coterie
 from coterie.algorithms.registry import ALGORITHMS, algorithm
 from coterie.errors import CoterieError
 
-SECURE = {"protect": "ring"}
+SECURE = {"secure_aggregation": "ring"}
 NODES = {"nodes": 3}
 TOWERS = ("fl-dssm", "fl-clsm", "sttfedrec-dssm", "sttfedrec-clsm", "dssm", "clsm")
 SYNTHETIC = {"n_users": 120, "n_items": 80}

@@ -214,7 +214,8 @@ def grid(dataset: str, seeds: int) -> dict[str, Any]:
         Method(
             f"{clients or 'all'} clients, {triples} triples",
             "pfpl+",
-            pairwise("pfpl+", rate, size).settings | {"users_a_round": clients, "triples": triples},
+            pairwise("pfpl+", rate, size).settings
+            | {"users_per_round": clients, "triples": triples},
         )
         for clients, triples in ways
     ]

@@ -36,7 +36,7 @@ from coterie.data.datasets import load
 from coterie.data.splits import split
 from coterie.engines.local import LocalEngine
 from coterie.federated import rounds
-from coterie.federated.federation import Histories, World
+from coterie.federated.federation import NodeData, World
 from coterie.federated.trainer import Context
 from coterie.models.neumf import taken_apart, tower_sizes
 from coterie.types import SCALE, Floats, Longs
@@ -146,7 +146,7 @@ def ratios(theirs: tuple[float, float], ours: tuple[float, float]) -> dict[str, 
     return {"ratio": round(theirs[0] / ours[0], 1), "core_ratio": round(theirs[1] / ours[1], 1)}
 
 
-def whole_round(world: World, histories: Histories, repeats: int) -> float:
+def whole_round(world: World, histories: NodeData, repeats: int) -> float:
     """Everything but evaluation, rounds one after the other."""
     work = rounds.trainer_on(
         fedavg.ALGORITHM.train,
@@ -184,7 +184,7 @@ def main() -> None:
     training = split(load(options.dataset), "leave-one-out", 0.2, 0).training()
     world = rounds.world_of(training, fedavg.FedAvg.of(SETTINGS), seed=0)
     state = fedavg.start(world)
-    histories = Histories(np.arange(training.n_users, dtype=np.int32), training)
+    histories = NodeData(np.arange(training.n_users, dtype=np.int32), training)
     cohort = fedavg.sample(world, state, 0)
     samples = draw(world, cohort, 0, histories)
     given = Parameters(state.user_rows[cohort], state.item_rows, state.dense)

@@ -20,7 +20,7 @@ from coterie.core.progress import SILENT
 from coterie.data.datasets import load
 from coterie.data.splits import split
 from coterie.data.synthetic import Synthetic, generate
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.engines import select
 from coterie.federated import rounds
 from coterie.federated.federation import Federation
@@ -32,7 +32,7 @@ WARM_UP = 5
 class Turn:
     """A run that takes a round when it is its turn."""
 
-    def __init__(self, training: Training, engine: str, settings: dict[str, Any]) -> None:
+    def __init__(self, training: TrainingSet, engine: str, settings: dict[str, Any]) -> None:
         chosen = algorithm("fedfast")
         assert isinstance(chosen.train, Federation)
         world = rounds.world_of(
@@ -55,7 +55,7 @@ class Turn:
         return 1e3 * statistics.median(self.times[WARM_UP:])
 
 
-def against_local(training: Training, participation: float, n_rounds: int) -> dict[str, Any]:
+def against_local(training: TrainingSet, participation: float, n_rounds: int) -> dict[str, Any]:
     settings = {"embedding_size": 10, "participation": participation}
     here, there = (Turn(training, engine, settings) for engine in ("local", "ray"))
     for _ in range(WARM_UP + n_rounds):

@@ -24,10 +24,10 @@ from tables import print_parts
 
 from coterie.algorithms import sttfedrec
 from coterie.algorithms.two_tower.learning import Readers
-from coterie.attacks.requests import Request, by_slopes, repeated, told
+from coterie.attacks.requests import Request, by_gradients, repeated, told
 from coterie.core.progress import SILENT
 from coterie.federated import rounds
-from coterie.federated.federation import Asked, Histories, Kept, World
+from coterie.federated.federation import ClientTask, NodeData, PrivateState, World
 from coterie.federated.secagg.crypto import Words
 from coterie.federated.secagg.member import Member, Neighbour, Terms, Way
 from coterie.federated.trainer import Context
@@ -94,12 +94,12 @@ def passed_bytes(length: int, way: Way) -> dict[str, int]:
 
 def cohort(dataset: str, seeds: int) -> dict[str, Any]:
     rows = {
-        f"{name}, K = {size}, {protect}": a_round(
-            name, dataset, users_a_round=size, protect=protect
+        f"{name}, K = {size}, {secure_aggregation}": a_round(
+            name, dataset, users_per_round=size, secure_aggregation=secure_aggregation
         )
         for name in NAMES
         for size in K
-        for protect in ("none", "ring")
+        for secure_aggregation in ("none", "ring")
     }
     return {"part": "cohort", "dataset": dataset, "rows": rows}
 
@@ -114,16 +114,16 @@ def a_round(name: str, dataset: str, times: int = 2, **more: Any) -> dict[str, f
     for n in range(1, times + 2):
         timed.seconds = 0.0
         began = time.perf_counter()
-        state, tally = work.step(state, n)
+        state, costs = work.step(state, n)
         whole = time.perf_counter() - began
-        size = len(tally.users)
-        assert tally.accepted == size
+        size = len(costs.users)
+        assert costs.accepted == size
         found.append(
             (
                 timed.seconds / size,
                 whole - timed.seconds,
-                tally.bytes_up / size,
-                tally.bytes_down / size,
+                costs.bytes_up / size,
+                costs.bytes_down / size,
             )
         )
     of_device, of_servers, up, down = (
@@ -144,11 +144,11 @@ class Timed:
     engine: Any
     seconds: float = field(default=0.0)
 
-    def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
-        made: Kept = self.engine.gather(make)
+    def gather(self, make: Callable[[World, NodeData], PrivateState]) -> PrivateState:
+        made: PrivateState = self.engine.gather(make)
         return made
 
-    def call(self, exchange: Asked, message: Message) -> list[Reply]:
+    def call(self, exchange: ClientTask, message: Message) -> list[Reply]:
         began = time.perf_counter()
         replies: list[Reply] = self.engine.call(exchange, message)
         self.seconds += time.perf_counter() - began
@@ -162,9 +162,9 @@ def attack(dataset: str, seeds: int) -> dict[str, Any]:
         "dataset": dataset,
         "requests": {mode: attacked(dataset, mode) for mode in modes},
         "slopes": {
-            f"{mode}, {protect}": slopes_read(dataset, mode, protect)
+            f"{mode}, {secure_aggregation}": gradients_read(dataset, mode, secure_aggregation)
             for mode in modes
-            for protect in ("none", "ring")
+            for secure_aggregation in ("none", "ring")
         },
     }
 
@@ -176,12 +176,12 @@ def slots_asked(world: World, state: Any, t: int) -> np.ndarray:
     return numbers
 
 
-def slopes_read(
-    dataset: str, mode: str, protect: str, n_rounds: int = 5
+def gradients_read(
+    dataset: str, mode: str, secure_aggregation: str, n_rounds: int = 5
 ) -> dict[str, float | None]:
     """Of all requests of some rounds, which share is claimed, and how much of that is right."""
     ready, federation, world, engine = prepared(
-        "sttfedrec-dssm", dataset, requests=mode, protect=protect
+        "sttfedrec-dssm", dataset, requests=mode, secure_aggregation=secure_aggregation
     )
     state = federation.start(world)
     positives = ready.training.positives
@@ -196,7 +196,7 @@ def slopes_read(
         numbers = slots_asked(world, state, t)
         state = rounds.pass_on(world, sttfedrec.SLOTS, state, t, engine)
         state, _ = rounds.play(world, sttfedrec.TRAIN, state, cohort, t, engine, 1)
-        found = by_slopes(asked, numbers, state.cut)
+        found = by_gradients(asked, numbers, state.cut)
         claims = claims + int((found >= 0).sum())
         n = n + len(askers)
         right += sum(

@@ -33,7 +33,7 @@ from coterie.core.progress import SILENT
 from coterie.data.datasets import load
 from coterie.data.splits import split
 from coterie.data.synthetic import Synthetic, generate
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
 from coterie.federated import rounds
 from coterie.federated.federation import Federation
@@ -60,7 +60,7 @@ class Clock:
 
 
 def measure(
-    training: Training, settings: dict[str, Any], n_rounds: int, threads: int
+    training: TrainingSet, settings: dict[str, Any], n_rounds: int, threads: int
 ) -> dict[str, Any]:
     """Medians over rounds after warm-up."""
     os.environ["COTERIE_THREADS"] = str(threads)
@@ -88,9 +88,9 @@ def measure(
     per_sample = []
     for n in range(1, WARM_UP + n_rounds + 1):
         began = time.perf_counter()
-        state, tally = work.step(state, n)
+        state, costs = work.step(state, n)
         whole.append(time.perf_counter() - began)
-        n_samples = int(training.positives.counts[tally.users].sum()) * (
+        n_samples = int(training.positives.counts[costs.users].sum()) * (
             1 + world.settings.negatives
         )
         per_sample.append(clock.seconds["client"][-1] / n_samples)
@@ -99,7 +99,7 @@ def measure(
     }
     return {
         "threads": threads,
-        "users_a_round": len(tally.users),
+        "users_per_round": len(costs.users),
         "samples_a_round": n_samples,
         "round_ms": round(1e3 * statistics.median(whole[WARM_UP:]), 2),
         "parts_ms": {name: round(ms, 2) for name, ms in parts.items()},

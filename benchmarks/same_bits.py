@@ -64,8 +64,8 @@ def main() -> None:
             work = rounds.trainer_on(federation, world, engine, Context(0, SILENT))
             state, _ = work.start()
             for n in range(1, world.settings.rounds + 1):
-                state, tally = work.step(state, n)
-                into.update(tally.refused)
+                state, costs = work.step(state, n)
+                into.update(costs.refused)
             return sha256(state)
 
         found = {}

@@ -134,13 +134,13 @@ def speed(dataset: str, seeds: int) -> dict[str, Any]:
         "dataset": dataset,
         "ms a round": {name: round_ms(name, dataset) for name in names},
         "bar": {"sttfedrec-dssm": 50, "sttfedrec-clsm": 250},
-        "ms a round of 200": {name: round_ms(name, dataset, users_a_round=200) for name in names},
+        "ms a round of 200": {name: round_ms(name, dataset, users_per_round=200) for name in names},
     }
     if device() == "cpu":
         return found
     import torch
 
-    on_gpu = {name: round_ms(name, dataset, users_a_round=200, device="cuda") for name in names}
+    on_gpu = {name: round_ms(name, dataset, users_per_round=200, device="cuda") for name in names}
     times = {name: round(found["ms a round of 200"][name] / ms, 1) for name, ms in on_gpu.items()}
     return found | {
         "gpu": torch.cuda.get_device_name(),

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from coterie.cli.screen import ScreenWatch
+from coterie.cli.screen import ScreenProgress
 from coterie.core.progress import SILENT
 from coterie.experiments.plan import Outcome, Plan, carry_out
 
@@ -38,7 +38,7 @@ def print_parts(
 
 
 def carried_out(plan: Plan) -> list[Outcome]:
-    return carry_out(plan, OPTIONS.cells, SILENT if OPTIONS.quiet else ScreenWatch())
+    return carry_out(plan, OPTIONS.cells, SILENT if OPTIONS.quiet else ScreenProgress())
 
 
 def of(outcomes: Sequence[Outcome], label: str) -> list[Outcome]:

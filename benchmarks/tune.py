@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from coterie.cli.screen import ScreenWatch
+from coterie.cli.screen import ScreenProgress
 from coterie.experiments.config import parse_assignments
 from coterie.experiments.tuning import SPACES, Search, tune
 
@@ -62,7 +62,7 @@ def main() -> None:
         seed=options.seed,
         held=held,
     )
-    best = tune(search, options.cells, ScreenWatch()).best
+    best = tune(search, options.cells, ScreenProgress()).best
     found = {"dataset": options.dataset, "algorithm": options.algorithm, "trials": options.trials}
     print(json.dumps(found | {"ndcg": best.value, "settings": best.settings}))
     if options.write:

@@ -16,7 +16,7 @@ asked = run.result["selections"]
 print(f"users were asked {asked['mean']:.1f} times on average, {asked['most']} times at most")
 
 # somebody who was never in training: a row of their own from what they chose, without a round
-for item, score, title in run.recommend_newcomer([1, 9, 17], n=3):
+for item, score, title in run.recommend_new_user([1, 9, 17], n=3):
     print(f"{item:>4}  {score:6.3f}  {title}")
 
 # new people and items come in by training on from the weights there are

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from coterie.federated.federation import Exchange, Histories, Kept, World
+from coterie.federated.federation import Exchange, NodeData, PrivateState, World
 from coterie.federated.rounds import Engine
 from coterie.federated.validation import MOST_SAMPLES, Reply
 from coterie.types import NOT_FINITE, TOO_LARGE, Message, Updates
@@ -165,7 +165,7 @@ class HostileEngine:
     attacking: bool = True
     sent: Counter[str] = field(default_factory=Counter)
 
-    def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
+    def gather(self, make: Callable[[World, NodeData], PrivateState]) -> PrivateState:
         return self.engine.gather(make)
 
     def call(self, exchange: Exchange, message: Message) -> list[Reply]:
@@ -177,15 +177,15 @@ class HostileEngine:
         lying = np.zeros(len(everybody), bool)
         lying[rng.permutation(len(lying))[: self.liars]] = True
         honest = everybody.take(np.flatnonzero(~lying))
-        kept = Keeping(answers)
+        private_state = Keeping(answers)
         if not self.attacking:
-            return kept.replies([honest], message.round)
+            return private_state.replies([honest], message.round)
         lies = [
             self._lie(everybody.take(np.array([k])), message.round, rng)
             for k in np.flatnonzero(lying)
         ]
         return self._with_repeats(
-            honest, [kept.beside(lie) for lie in lies], kept, message.round, rng
+            honest, [private_state.beside(lie) for lie in lies], private_state, message.round, rng
         )
 
     def _lie(self, one: Updates, t: int, rng: Rng) -> Reply:
@@ -194,7 +194,7 @@ class HostileEngine:
         return KINDS[reason][rng.integers(len(KINDS[reason]))](one, t, self.n_items, rng)
 
     def _with_repeats(
-        self, honest: Updates, lies: list[Reply], kept: Keeping, t: int, rng: Rng
+        self, honest: Updates, lies: list[Reply], private_state: Keeping, t: int, rng: Rng
     ) -> list[Reply]:
         """Half of them within a reply, half as a reply that comes again; everything in any order."""
         again = rng.permutation(len(honest))[: self.repeats]
@@ -202,9 +202,9 @@ class HostileEngine:
         within = again[: len(again) // 2]
         apart = again[len(again) // 2 :]
         several = honest.take(np.concatenate([np.arange(len(honest)), within]))
-        replies = [*kept.replies([several], t), *lies]
+        replies = [*private_state.replies([several], t), *lies]
         replies = [replies[k] for k in rng.permutation(len(replies))]
-        return replies + kept.replies([honest.take(np.array([k])) for k in apart], t)
+        return replies + private_state.replies([honest.take(np.array([k])) for k in apart], t)
 
 
 class Keeping:
@@ -213,14 +213,16 @@ class Keeping:
     def __init__(self, answers: list[Reply]) -> None:
         asked = np.concatenate([answer.asked for answer in answers])
         self.place = {user: k for k, user in enumerate(asked.tolist())}
-        self.kept = {
-            name: np.concatenate([answer.kept[name] for answer in answers])
-            for name in answers[0].kept
+        self.private_state = {
+            name: np.concatenate([answer.private_state[name] for answer in answers])
+            for name in answers[0].private_state
         }
 
     def beside(self, reply: Reply) -> Reply:
         places = [self.place[user] for user in reply.asked.tolist()]
-        return replace(reply, kept={name: rows[places] for name, rows in self.kept.items()})
+        return replace(
+            reply, private_state={name: rows[places] for name, rows in self.private_state.items()}
+        )
 
     def replies(self, parts: list[Updates], t: int) -> list[Reply]:
         return [

@@ -9,10 +9,10 @@ import numpy as np
 from every_algorithm import HERE
 
 from coterie.algorithms import registry
-from coterie.algorithms.algorithm import Tally
-from coterie.core.progress import SILENT, Watch
+from coterie.algorithms.algorithm import Costs
+from coterie.core.progress import SILENT, Progress
 from coterie.core.records import Record
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
 from coterie.federated import rounds
 from coterie.federated.federation import Federation, World
@@ -37,7 +37,7 @@ SOME = (
     "optimizer",
     "batch_size",
     "moments",
-    "users_a_round",
+    "users_per_round",
     "rounds_an_epoch",
 )
 """Settings that not every federated algorithm has: those who do not are played without."""
@@ -60,7 +60,7 @@ def few_settings(name: str, rounds: int = 4, **changes: Any) -> Any:
     return settings.of(few | steps(name, rounds) | known)
 
 
-def histories(seed: int, n_users: int = 12, n_items: int = 15, rated: bool = False) -> Training:
+def histories(seed: int, n_users: int = 12, n_items: int = 15, rated: bool = False) -> TrainingSet:
     """Random people; the last one has everything, the one before nothing."""
     rng = np.random.default_rng(seed)
     lists = [rng.permutation(n_items)[: rng.integers(1, n_items // 2)] for _ in range(n_users - 2)]
@@ -70,10 +70,12 @@ def histories(seed: int, n_users: int = 12, n_items: int = 15, rated: bool = Fal
     ratings = rng.integers(1, 6, len(users)).astype(np.float32) if rated else None
     regions = np.array([("north", "south", "west")[u % 3] for u in range(n_users)], dtype=object)
     titles = np.array([f"Number {n} of {n % 4} kinds" for n in range(n_items)], dtype=object)
-    return Training(n_users, n_items, rows, rows, ratings, {"region": regions}, item_texts=titles)
+    return TrainingSet(
+        n_users, n_items, rows, rows, ratings, {"region": regions}, item_texts=titles
+    )
 
 
-def world_for(name: str, training: Training, seed: int = 0, **changes: Any) -> World:
+def world_for(name: str, training: TrainingSet, seed: int = 0, **changes: Any) -> World:
     federation = registry.algorithm(name).train
     assert isinstance(federation, Federation)
     return rounds.world_of(training, few_settings(name, **changes), seed, federation)
@@ -85,29 +87,29 @@ def play(
     engine: Engine,
     since: Any = None,
     first: int = 1,
-    watch: Watch = SILENT,
-) -> tuple[list[Any], list[Tally]]:
+    progress: Progress = SILENT,
+) -> tuple[list[Any], list[Costs]]:
     """States before the first round and after every round, and what each round was."""
     chosen = registry.algorithm(name)
     assert isinstance(chosen.train, Federation)
-    work = rounds.trainer_on(chosen.train, world, engine, Context(world.seed, watch))
+    work = rounds.trainer_on(chosen.train, world, engine, Context(world.seed, progress))
     states = [work.start()[0] if since is None else since]
     tallies = []
     for n in range(first, chosen.steps(world.settings) + 1):
-        state, tally = work.step(states[-1], n)
+        state, costs = work.step(states[-1], n)
         states.append(state)
-        tallies.append(tally)
+        tallies.append(costs)
     return states, tallies
 
 
 def play_locally(
     name: str,
-    training: Training,
+    training: TrainingSet,
     nodes: int = 1,
     wire: bool | None = None,
     seed: int = 0,
     **changes: Any,
-) -> tuple[list[Any], list[Tally]]:
+) -> tuple[list[Any], list[Costs]]:
     world = world_for(name, training, seed, **changes)
     return play(name, world, LocalEngine.over(world, training, nodes, wire))
 

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coterie.core.progress import SILENT, Watch
+from coterie.core.progress import SILENT, Progress
 from coterie.core.settings import Settings, split_by_owner
 from coterie.data import datasets
 from coterie.data.filters import Filters, apply
@@ -28,7 +28,7 @@ def load(
     *,
     columns: dict[str, str] | None = None,
     skip_bad_rows: bool = False,
-    watch: Watch = SILENT,
+    progress: Progress = SILENT,
     **settings: Any,
 ) -> Interactions:
     """A dataset by name, a file, or a data frame; filters such as `min_rating=4` are the settings of `coterie run`."""
@@ -44,7 +44,7 @@ def load(
     filters = Filters.of(datasets.dataset(name).filters | shares["filters"])
     made = Synthetic.of(shares.get("made", {}))
     return datasets.load(
-        name, filters, Reading(columns, skip_bad_rows, filters.duplicates), made, watch
+        name, filters, Reading(columns, skip_bad_rows, filters.duplicates), made, progress
     )
 
 
@@ -53,7 +53,7 @@ def run(
     data: str | Path | Interactions | pd.DataFrame = "synthetic",
     *,
     out: str | Path | None = None,
-    watch: Watch = SILENT,
+    progress: Progress = SILENT,
     **settings: Any,
 ) -> Run:
     """Train and evaluate. `settings` are those of `coterie run`: protocol, seed, embedding_size ...
@@ -68,7 +68,7 @@ def run(
         {"algorithm": algorithm, "dataset": str(data) if given is None else given.name} | settings
     )
     return experiment.run(
-        chosen, given, partial(new_folder, Path(out), algorithm) if out else None, watch
+        chosen, given, partial(new_folder, Path(out), algorithm) if out else None, progress
     )
 
 

@@ -83,15 +83,18 @@ class Message:
     own: dict[str, np.ndarray]  # each (n, ...)
     exchange: int = 0
     """Which one of the round."""
-    kept: dict[str, np.ndarray] = field(default_factory=dict)
+    private_state: dict[str, np.ndarray] = field(default_factory=dict)
     """What the users' devices kept for themselves, each (n, ...): no server sends it, the node adds it from its own store."""
 
     def to(self, which: Bools | Longs) -> Message:
         """The same message for some of the users."""
-        own, kept = (
-            {name: rows[which] for name, rows in part.items()} for part in (self.own, self.kept)
+        own, private_state = (
+            {name: rows[which] for name, rows in part.items()}
+            for part in (self.own, self.private_state)
         )
-        return Message(self.round, self.users[which], self.common, own, self.exchange, kept)
+        return Message(
+            self.round, self.users[which], self.common, own, self.exchange, private_state
+        )
 
     def and_from(self, other: Message) -> Message:
         """With what another server sends the same users."""
@@ -132,12 +135,12 @@ class Updates:
         """The updates of some users, in the order given."""
         rows = Rows(self.offsets, self.items)
         places = rows.places(which)
-        kept = rows.of_users(which)
+        chosen = rows.of_users(which)
         return Updates(
             self.users[which],
             self.samples[which],
-            kept.offsets,
-            kept.items,
+            chosen.offsets,
+            chosen.items,
             self.item_rows[places],
             self.user_rows[which],
             self.dense[which],

@@ -16,9 +16,9 @@ from coterie.algorithms import clustering as clusters
 from coterie.algorithms import fedavg, fedfast
 from coterie.algorithms.fedfast import FedFast, State
 from coterie.core import streams
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.errors import ConfigError, UnknownName
-from coterie.federated.federation import Delegates, Histories, World
+from coterie.federated.federation import Accepted, NodeData, World
 from coterie.types import SCALE, Rows, Updates
 
 # Four users, two items, d = 2. All numbers are quarters, so that fixed point holds them exactly.
@@ -58,7 +58,7 @@ def two_delegates() -> Updates:
 def aggregate(given: World, updates: Updates, t: int = 0, state: State = W_0) -> State:
     sums = fedfast.weigh_by_change(given, fedavg.ask(given, state, updates.users, t), updates)
     return fedfast.actv_agg(
-        given, state, sums, Delegates(updates.users, updates.samples, updates.user_rows), t
+        given, state, sums, Accepted(updates.users, updates.samples, updates.user_rows), t
     )
 
 
@@ -178,7 +178,7 @@ def average(reading: str) -> Any:
     sums = fedavg.weigh_by_samples(
         given_world, fedavg.ask(given_world, W_0, updates.users, 0), updates
     )
-    delegates = Delegates(updates.users, updates.samples, updates.user_rows)
+    delegates = Accepted(updates.users, updates.samples, updates.user_rows)
     return fedavg.average(given_world, W_0, sums, delegates, 0)
 
 
@@ -264,10 +264,10 @@ def test_a_cohort_is_fair_among_clusters():
     training = histories(1, n_users=62, n_items=30)
     for name in ("fedfast", "fedavg+actvsamp"):
         states, tallies = play_locally(name, training, rounds=6, participation=0.2, clusters=5)
-        for state, tally in zip(states, tallies, strict=False):
+        for state, costs in zip(states, tallies, strict=False):
             sizes = np.bincount(state.clusters[state.clusters >= 0], minlength=5)
-            sent = np.bincount(state.clusters[tally.users], minlength=5)
-            assert sent.sum() == len(tally.users) == 13  # ceil(0.2 * 61)
+            sent = np.bincount(state.clusters[costs.users], minlength=5)
+            assert sent.sum() == len(costs.users) == 13  # ceil(0.2 * 61)
             assert np.ptp(sent[sent < sizes]) <= 1 if (sent < sizes).any() else True
 
 
@@ -335,10 +335,12 @@ def test_groups_of_a_feature_never_change(name):
 # P_0: statistics of profiles.
 
 
-def of_lists(lists: list[list[int]], n_items: int, ratings: list[float] | None = None) -> Training:
+def of_lists(
+    lists: list[list[int]], n_items: int, ratings: list[float] | None = None
+) -> TrainingSet:
     users = np.repeat(np.arange(len(lists)), [len(h) for h in lists]).astype(np.int32)
     rows = Rows.build(users, np.array([i for h in lists for i in h], np.int32), len(lists))
-    return Training(
+    return TrainingSet(
         len(lists), n_items, rows, rows, None if ratings is None else np.array(ratings, np.float32)
     )
 
@@ -386,7 +388,7 @@ def test_statistics_are_made_on_the_device_and_tell_nothing_about_single_items()
     given_world = world_for("fedfast", training)
     everybody = np.flatnonzero(given_world.members).astype(np.int32)
     message = fedfast.ask_for_statistics(given_world, None, everybody, 0)  # type: ignore[arg-type]
-    node = Histories(np.arange(12, dtype=np.int32), training)
+    node = NodeData(np.arange(12, dtype=np.int32), training)
     reply = fedfast.profile_statistics(given_world, message, node)
     assert reply.user_rows.shape == (len(everybody), 3)
     assert len(reply.items) == reply.item_rows.size == reply.dense.size == 0
@@ -414,7 +416,7 @@ def test_statistics_are_brought_to_one_scale_before_they_are_clustered(seed):
     rows = np.stack([np.random.default_rng(2).normal(0, 1, n), kind, 3 + kind], axis=1)
     given_world = World(FedFast.of({"clusters": 2}), seed, n, 2, np.ones(n, bool), {})
     state = State(W_0.user_rows, W_0.item_rows, W_0.dense, np.zeros(n, np.int32))
-    delegates = Delegates(np.arange(n, dtype=np.int32), np.zeros(n, np.int64), fixed(rows.tolist()))
+    delegates = Accepted(np.arange(n, dtype=np.int32), np.zeros(n, np.int64), fixed(rows.tolist()))
     found = fedfast.first_partition(given_world, state, {}, delegates, 0).clusters
     assert len(set(found[::2].tolist())) == len(set(found[1::2].tolist())) == 1
     assert found[0] != found[1]

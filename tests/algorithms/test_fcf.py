@@ -15,10 +15,10 @@ from small_federation import histories, play, play_locally, sha256, world_for
 from coterie import api, kernels
 from coterie.algorithms import fcf
 from coterie.baselines import als
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
 from coterie.federated import rounds
-from coterie.federated.federation import Exchange, Histories, Kept, World
+from coterie.federated.federation import Exchange, NodeData, PrivateState, World
 from coterie.federated.validation import Reply
 from coterie.types import SCALE, TOO_LARGE, Message, Rows
 
@@ -32,7 +32,7 @@ FEW = {
 }
 
 
-def preferences(training: Training) -> np.ndarray:
+def preferences(training: TrainingSet) -> np.ndarray:
     """p (users, items)"""
     found = np.zeros((training.n_users, training.n_items))
     found[training.users, training.positives.items] = 1
@@ -54,7 +54,7 @@ def rows_sent(Y: np.ndarray, p: np.ndarray, x: np.ndarray, alpha: float) -> np.n
 
 
 def twin(
-    world: World, training: Training, state: fcf.State, cohort: list[int]
+    world: World, training: TrainingSet, state: fcf.State, cohort: list[int]
 ) -> dict[str, np.ndarray]:
     s = world.settings
     P = preferences(training)
@@ -85,7 +85,7 @@ def twin(
         {"embedding_size": 17, "alpha": 40.0, "reg": 2.0},
         {"embedding_size": 1, "participation": 0.4},
         {"beta1": 0.1, "beta2": 0.99, "learning_rate": 0.02},
-        {"participation": 0.3, "drop_out": 0.3, "beta1": 0.0},
+        {"participation": 0.3, "client_dropout": 0.3, "beta1": 0.0},
     ],
 )
 def test_rounds_equal_the_twin(changes):
@@ -94,9 +94,9 @@ def test_rounds_equal_the_twin(changes):
     world = world_for("fcf", training, **(FEW | changes))
     absent = {t: rounds._absent(world, fcf.fedavg.sample(world, None, t), t) for t in range(4)}
     states, tallies = play("fcf", world, LocalEngine.over(world, training, 1))
-    for t, (before, after, tally) in enumerate(zip(states, states[1:], tallies, strict=False)):
-        there = tally.users if absent[t] is None else tally.users[~absent[t]]
-        assert tally.accepted == len(there)
+    for t, (before, after, costs) in enumerate(zip(states, states[1:], tallies, strict=False)):
+        there = costs.users if absent[t] is None else costs.users[~absent[t]]
+        assert costs.accepted == len(there)
         assert after.steps == t + 1
         expected = twin(world, training, before, there.tolist())
         for name, wanted in expected.items():
@@ -180,7 +180,7 @@ def test_the_federation_gets_as_low_as_alternating_least_squares():
 
 def test_two_steps_of_adam_by_hand():
     """One number: y = 1, reg = 0.5 and sums of 3 and -1 give gradients 2 (0.5 y - sum): -5, then about 3.1."""
-    training = Training(
+    training = TrainingSet(
         1,
         1,
         Rows(np.array([0, 1]), np.array([0], np.int32)),
@@ -223,7 +223,7 @@ class Deaf:
         self.engine = engine
         self.rounds = rounds
 
-    def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
+    def gather(self, make: Callable[[World, NodeData], PrivateState]) -> PrivateState:
         return self.engine.gather(make)
 
     def call(self, exchange: Exchange, message: Message) -> list[Reply]:
@@ -329,7 +329,12 @@ def outcome(played: tuple[list[Any], list[Any]]) -> tuple[list[str], list[Any]]:
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"drop_out": 0.4}, {"participation": 0.5, "embedding_size": 9, "drop_out": 0.2}]
+    "changes",
+    [
+        {},
+        {"client_dropout": 0.4},
+        {"participation": 0.5, "embedding_size": 9, "client_dropout": 0.2},
+    ],
 )
 def test_fused_is_parts_is_several_nodes(changes, monkeypatch):
     training = histories(7, n_users=40, n_items=13)
@@ -394,10 +399,12 @@ def test_nobody_says_how_much_they_did():
     world = world_for("fcf", training, **FEW)
     users = np.flatnonzero(world.members).astype(np.int32)
     message = fcf.ask(world, fcf.start(world), users, 0)
-    updates, kept = fcf.client_update(world, message, LocalEngine.over(world, training, 1).nodes[0])  # type: ignore[misc]
+    updates, private_state = fcf.client_update(
+        world, message, LocalEngine.over(world, training, 1).nodes[0]
+    )  # type: ignore[misc]
     assert updates.samples.tolist() == [1] * 11
     assert np.diff(updates.offsets).tolist() == [9] * 11
-    assert kept["user_rows"].shape == (11, 5)
+    assert private_state["user_rows"].shape == (11, 5)
     assert np.abs(updates.item_rows).max() < TOO_LARGE
 
 

@@ -24,10 +24,10 @@ from coterie.algorithms.fedbso import (
 )
 from coterie.algorithms.registry import algorithm
 from coterie.core import streams
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
 from coterie.errors import ConfigError
-from coterie.federated.federation import Delegates, World
+from coterie.federated.federation import Accepted, World
 from coterie.types import SCALE
 
 
@@ -206,11 +206,11 @@ def test_a_cohort_has_so_many_of_every_cluster():
     training = histories(1, n_users=60)
     world = world_for("fedbso", training, participation=0.3, clusters=4)
     states, tallies = play("fedbso", world, LocalEngine.over(world, training, 1))
-    for state, tally in zip(states, tallies, strict=False):
-        drawn = clusters.sizes_of(state.clusters[tally.users])
+    for state, costs in zip(states, tallies, strict=False):
+        drawn = clusters.sizes_of(state.clusters[costs.users])
         wanted = [slow.users_a_cluster(n, 0.3) for n in clusters.sizes_of(state.clusters).tolist()]
         assert drawn.tolist() == wanted
-        assert (np.diff(tally.users) > 0).all()
+        assert (np.diff(costs.users) > 0).all()
 
 
 # Whole rounds.
@@ -253,7 +253,7 @@ def tables(state: State) -> list[Weights]:
     ]
 
 
-def compare(training: Training, **changes: Any) -> list[State]:
+def compare(training: TrainingSet, **changes: Any) -> list[State]:
     world = world_for(
         "fedbso",
         training,
@@ -267,9 +267,9 @@ def compare(training: Training, **changes: Any) -> list[State]:
     rated = training.ratings is not None
     states, tallies = play("fedbso", world, LocalEngine.over(world, training, 1))
     heard: dict[int, float] = {}
-    for t, (before, after, tally) in enumerate(zip(states, states[1:], tallies, strict=False)):
-        cohort = tally.users.tolist()
-        samples = samples_of(world, tally.users, t, training)
+    for t, (before, after, costs) in enumerate(zip(states, states[1:], tallies, strict=False)):
+        cohort = costs.users.tolist()
+        samples = samples_of(world, costs.users, t, training)
         of = {k: int(before.clusters[k]) if s.aggregate == "cluster" else 0 for k in cohort}
         models = tables(before) if s.aggregate == "cluster" else [weights(before)]
         U = before.user_rows.astype(float)
@@ -439,7 +439,7 @@ def test_any_number_of_clusters_trains(clusters_wanted):
     assert len(states[-1].centres) == min(
         clusters_wanted, 8
     )  # one of the nine has nothing to learn from
-    assert all(tally.accepted for tally in tallies)
+    assert all(costs.accepted for costs in tallies)
 
 
 def test_a_loss_below_zero_is_none():
@@ -452,7 +452,7 @@ def test_a_loss_below_zero_is_none():
         np.array([0.5, 0.25, fedbso.UNHEARD], np.float32),
     )
     sent = np.array([[0, 0, -5], [0, 0, SCALE // 8]], np.int32)
-    after, delegates = fedbso.hear_losses(state, Delegates(ints(0, 2), np.ones(2, np.int64), sent))
+    after, delegates = fedbso.hear_losses(state, Accepted(ints(0, 2), np.ones(2, np.int64), sent))
     assert after.losses.tolist() == [fedbso.UNHEARD, 0.25, 0.125]
     assert delegates.user_rows.shape == (2, 2)
 

@@ -20,7 +20,7 @@ from slow_fedfast import (
 from small_federation import histories, play, world_for
 
 from coterie.algorithms.local.samples import draw
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
 from coterie.federated.federation import World
 
@@ -35,7 +35,7 @@ def weights(state: Any) -> Weights:
 
 
 def samples_of(
-    world: World, cohort: np.ndarray, t: int, training: Training
+    world: World, cohort: np.ndarray, t: int, training: TrainingSet
 ) -> dict[int, list[Sample]]:
     """What the devices drew: the twin trains on the same samples, in the same order."""
     (node,) = LocalEngine.over(world, training, 1).nodes
@@ -55,7 +55,13 @@ def partition(labels: np.ndarray) -> list[set[int]]:
 
 
 def twin_round(
-    name: str, world: World, w: Weights, t: int, cohort: np.ndarray, training: Training, after: Any
+    name: str,
+    world: World,
+    w: Weights,
+    t: int,
+    cohort: np.ndarray,
+    training: TrainingSet,
+    after: Any,
 ) -> Weights:
     """One round of Algorithm 1 by the twin; of the fast path it takes the cohort and, for clusters, the new partition."""
     settings = world.settings
@@ -73,12 +79,12 @@ def twin_round(
     return equation_1(S, w_k, n_k)
 
 
-def compare(name: str, training: Training, **changes: Any) -> list[Any]:
+def compare(name: str, training: TrainingSet, **changes: Any) -> list[Any]:
     world = world_for(name, training, rounds=ROUNDS, participation=0.5, **changes)
     states, tallies = play(name, world, LocalEngine.over(world, training, 1))
     w = weights(states[0])
-    for t, tally in enumerate(tallies):
-        w = twin_round(name, world, w, t, tally.users, training, states[t + 1])
+    for t, costs in enumerate(tallies):
+        w = twin_round(name, world, w, t, costs.users, training, states[t + 1])
         found = weights(states[t + 1])
         for part in ("U", "I", "N"):
             np.testing.assert_allclose(
@@ -172,9 +178,9 @@ def test_clusters_are_made_before_subordinates_move():
     world = world_for("fedfast", training, rounds=3, **changes)
     states, tallies = play("fedfast", world, LocalEngine.over(world, training, 1))
     differs = False
-    for before, after, tally in zip(states, states[1:], tallies, strict=False):
+    for before, after, costs in zip(states, states[1:], tallies, strict=False):
         line_15 = before.user_rows.astype(float)
-        line_15[tally.users] = after.user_rows[tally.users]
+        line_15[costs.users] = after.user_rows[costs.users]
         labels = before.clusters.tolist()
         assert after.clusters.tolist() == lloyd(line_15, labels, 5, 1)
         differs |= after.clusters.tolist() != lloyd(after.user_rows.astype(float), labels, 5, 1)

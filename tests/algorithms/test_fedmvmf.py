@@ -16,7 +16,7 @@ from coterie import api
 from coterie.algorithms import fcf, fedmvmf
 from coterie.data import text_features
 from coterie.data.synthetic import Synthetic, generate
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
 from coterie.federated.federation import AGGREGATION, RECOMMENDATION, World
 from coterie.federated.transcript import DEVICES, Transcript
@@ -34,7 +34,7 @@ FEW = {
 }
 
 
-def people_with_features(seed: int, n_users: int = 12, n_items: int = 15) -> Training:
+def people_with_features(seed: int, n_users: int = 12, n_items: int = 15) -> TrainingSet:
     """Regions as everybody has them, a few ages, and a name that is everybody's own."""
     made = histories(seed, n_users, n_items)
     ages = np.array([str(18 + 7 * (u % 5)) for u in range(n_users)], dtype=object)
@@ -42,7 +42,7 @@ def people_with_features(seed: int, n_users: int = 12, n_items: int = 15) -> Tra
     return replace(made, user_features=dict(made.user_features) | {"age": ages, "name": names})
 
 
-def without(training: Training, *names: str) -> Training:
+def without(training: TrainingSet, *names: str) -> TrainingSet:
     """The same people and items, about whom less is told."""
     return replace(training, **{name: {} if name == "user_features" else None for name in names})
 
@@ -53,7 +53,7 @@ def without(training: Training, *names: str) -> Training:
 class Problem:
     """R, X and Y written out, and the cost with all that follows from it."""
 
-    def __init__(self, training: Training, world: World, most_values: int = 8) -> None:
+    def __init__(self, training: TrainingSet, world: World, most_values: int = 8) -> None:
         self.s = world.settings
         self.R = np.zeros((training.n_users, training.n_items))
         self.R[training.users, training.positives.items] = 1
@@ -86,7 +86,7 @@ class Problem:
         """The cost when everybody has solved."""
         return self.cost(np.array([self.solve(Q, U, u) for u in range(len(self.R))]), Q, U, V)
 
-    def slopes(
+    def gradients(
         self, P: dict[int, np.ndarray], Q: np.ndarray, U: np.ndarray, V: np.ndarray
     ) -> list[np.ndarray]:
         """By Q, U and V, of the users there."""
@@ -103,7 +103,7 @@ class Problem:
         ]
 
 
-def features_of_people(training: Training, most_values: int) -> np.ndarray:
+def features_of_people(training: TrainingSet, most_values: int) -> np.ndarray:
     """X: a column for every name and value, names in order, and values in order within."""
     columns = []
     for _, values in sorted(training.user_features.items()):
@@ -113,7 +113,7 @@ def features_of_people(training: Training, most_values: int) -> np.ndarray:
     return np.array(columns).T.reshape(training.n_users, len(columns))
 
 
-def features_of_items(training: Training, n_inputs: int) -> np.ndarray:
+def features_of_items(training: TrainingSet, n_inputs: int) -> np.ndarray:
     """Y"""
     if training.item_texts is None:
         return np.zeros((training.n_items, 0))
@@ -148,7 +148,7 @@ def twin(
     P = {u: problem.solve(Q, U, u) for u in cohort}
     for u, p in P.items():
         after["user_rows"][u] = p
-    for (rows, first, second), g in zip(NAMES, problem.slopes(P, Q, U, V), strict=True):
+    for (rows, first, second), g in zip(NAMES, problem.gradients(P, Q, U, V), strict=True):
         after[first] = s.beta1 * before[first] + (1 - s.beta1) * g
         after[second] = s.beta2 * before[second] + (1 - s.beta2) * g**2
         mean = after[first] / (1 - s.beta1**t)
@@ -186,10 +186,10 @@ def test_rounds_equal_the_twin(changes):
         "fedmvmf", world, LocalEngine.over(world, training, world.settings.nodes or 1)
     )
     alone = as_doubles(states[0])
-    for t, (before, after, tally) in enumerate(zip(states, states[1:], tallies, strict=False), 1):
+    for t, (before, after, costs) in enumerate(zip(states, states[1:], tallies, strict=False), 1):
         assert (after.steps, after.item_view_steps) == (t, t)
-        assert_near(after, twin(problem, as_doubles(before), tally.users.tolist(), t), 1e-4)
-        alone = twin(problem, alone, tally.users.tolist(), t)
+        assert_near(after, twin(problem, as_doubles(before), costs.users.tolist(), t), 1e-4)
+        alone = twin(problem, alone, costs.users.tolist(), t)
     assert len(states) == 4
     assert_near(states[-1], alone, 1e-3)
     for name, _, _ in NAMES:
@@ -200,7 +200,7 @@ def test_rounds_equal_the_twin(changes):
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_the_slopes_are_those_of_the_cost(seed):
+def test_the_gradients_are_those_of_the_cost(seed):
     """A round with half a memory leaves half of them in the first moments; against central differences, with users solving anew."""
     training = people_with_features(seed, n_users=9, n_items=7)
     world = world_for(
@@ -318,7 +318,7 @@ def test_one_view_alone_is_enough(left_out):
 
 def test_features_by_hand():
     did = Rows(np.array([0, 1, 2, 2]), np.array([0, 1], np.int32))
-    training = Training(
+    training = TrainingSet(
         3,
         2,
         did,
@@ -379,7 +379,7 @@ def test_fused_is_answered_and_added_up(seed, n_users, n_items, d, alpha, side):
     users = np.flatnonzero(world.members).astype(np.int32)
     message = fedmvmf.ask(world, fedmvmf.start(world), users, 0)
     fused = fedmvmf.fused(world, message, node)
-    updates, kept = fedmvmf.client_update(world, message, node)  # type: ignore[misc]
+    updates, private_state = fedmvmf.client_update(world, message, node)  # type: ignore[misc]
     largest = max(np.abs(updates.item_rows).max(initial=0), np.abs(updates.dense).max(initial=0))
     if fused is None:
         assert largest > 0.9 * TOO_LARGE
@@ -388,7 +388,7 @@ def test_fused_is_answered_and_added_up(seed, n_users, n_items, d, alpha, side):
     assert fused.sums.keys() == apart.keys() == {"items", "dense"}
     for name, total in apart.items():
         np.testing.assert_array_equal(fused.sums[name], total)
-    assert fused.kept["user_rows"].tobytes() == kept["user_rows"].tobytes()
+    assert fused.private_state["user_rows"].tobytes() == private_state["user_rows"].tobytes()
     assert fused.sums["items"].any()
 
 
@@ -434,7 +434,7 @@ def test_updates_hold_a_row_for_every_item_and_feature_whoever_one_is():
 
 
 def heard_in(
-    training: Training, nodes: int = 2, **changes: Any
+    training: TrainingSet, nodes: int = 2, **changes: Any
 ) -> tuple[World, Transcript, list[Any]]:
     world = world_for("fedmvmf", training, **(FEW | changes))
     heard = Transcript(LocalEngine.over(world, training, nodes))
@@ -516,7 +516,9 @@ def test_roles_see_their_own_part_and_features_stay_where_they_are():
 
 
 def test_between_rounds_nothing_of_a_round_is_left():
-    for state in play_locally("fedmvmf", people_with_features(2), **(FEW | {"drop_out": 0.5}))[0]:
+    for state in play_locally(
+        "fedmvmf", people_with_features(2), **(FEW | {"client_dropout": 0.5})
+    )[0]:
         assert len(state.heard) == len(state.answer) == 0
 
 

@@ -13,10 +13,10 @@ from small_federation import histories, play, play_locally, sha256, world_for
 from coterie import api
 from coterie.algorithms import fpl
 from coterie.core import streams
-from coterie.data.training_set import Training, Wishes
+from coterie.data.training_set import PrivacyPreferences, TrainingSet
 from coterie.engines.local import LocalEngine
 from coterie.federated import rounds
-from coterie.federated.federation import Histories, World
+from coterie.federated.federation import NodeData, World
 from coterie.types import Rows
 
 MODES = ["sfpl", "sfpl+", "pfpl", "pfpl+"]
@@ -42,14 +42,14 @@ def triples_of(world: World, node: Any, u: int, t: int, pi: float) -> list[tuple
     if not liked or not unseen:
         return []
     (key,) = streams.keys(node.seed, "triples", t, last=np.array([u]))
-    wishes = node.training.wishes
+    preferences = node.training.preferences
     first = node.training.positives.offsets[u]
     found = []
     for s in range(fpl.triples(world)):
         words = [int(streams.words(np.array([key]), 3 * s + n)[0]) for n in range(3)]
         i = liked[((words[0] >> 32) * len(liked)) >> 32]
         j = unseen[((words[2] >> 32) * len(unseen)) >> 32]
-        kept_back = wishes is not None and bool(wishes.hidden[first + liked.index(i)])
+        kept_back = preferences is not None and bool(preferences.hidden[first + liked.index(i)])
         found.append((i, j, (words[1] >> 11) * 2.0**-53 < pi and not kept_back))
     return found
 
@@ -114,8 +114,8 @@ def test_rounds_equal_the_twin(name, reading, disclosure):
     engine = LocalEngine.over(world, training, 1)
     states, tallies = play(name, world, engine)
     moved = 0.0
-    for t, (before, after, tally) in enumerate(zip(states, states[1:], tallies, strict=False)):
-        expected = twin(world, engine.nodes[0], before, tally.users.tolist(), t)
+    for t, (before, after, costs) in enumerate(zip(states, states[1:], tallies, strict=False)):
+        expected = twin(world, engine.nodes[0], before, costs.users.tolist(), t)
         for found, wanted in zip(
             (after.user_rows, after.item_rows, after.item_bias), expected, strict=True
         ):
@@ -172,13 +172,13 @@ def test_sequential_with_everything_disclosed_is_bpr():
     training = histories(2, n_users=12, n_items=10)
     world = world_for("sfpl", training, **(FEW | {"rounds_an_epoch": 200, "epochs": 1}))
     engine = LocalEngine.over(world, training, 1)
-    (begin, end), (tally,) = play("sfpl", world, engine)
+    (begin, end), (costs,) = play("sfpl", world, engine)
     P, Q, b = (
         getattr(begin, name).astype(float) for name in ("user_rows", "item_rows", "item_bias")
     )
     rate = 0.1
     (reg_user, reg_positive, reg_negative) = world.settings.regularisation()
-    for t, u in enumerate(tally.users.tolist()):
+    for t, u in enumerate(costs.users.tolist()):
         for i, j, _ in triples_of(world, engine.nodes[0], u, t, 1.0):
             x = P[u] @ (Q[i] - Q[j]) + b[i] - b[j]
             g = 1 / (1 + exp(x))
@@ -210,7 +210,7 @@ def small_world(name: str, n_users: int, n_positives: int, **changes: Any) -> Wo
 )
 def test_italys_modes_have_the_papers_numbers(name, users, triples, per_epoch):
     world = small_world(name, 1353, 54_088)
-    assert (fpl.users_a_round(world), fpl.triples(world), fpl.rounds_an_epoch(world)) == (
+    assert (fpl.users_per_round(world), fpl.triples(world), fpl.rounds_an_epoch(world)) == (
         users,
         triples,
         per_epoch,
@@ -233,7 +233,7 @@ def test_table_4_is_the_cost_formula_with_another_factor(name, pi, epochs, print
     """To five digits for T = 1; the paper does not round T in the plus modes, where X+ stands for rpe |U-|."""
     settings = world_for(name, histories(0), rounds_an_epoch=0, disclosure=pi).settings
     world = World(settings, 0, 17_473, 47_270, np.ones(17_473, bool), {}, 599_958)
-    node = Histories(np.arange(17_473, dtype=np.int32), histories(0), 0)
+    node = NodeData(np.arange(17_473, dtype=np.int32), histories(0), 0)
     assert fpl.vectors_an_epoch_as_printed(world, node) * epochs == pytest.approx(
         printed * 1e12, rel=3e-5
     )
@@ -255,7 +255,7 @@ def test_regularisation_is_a_share_of_the_rate_unless_given():
 
 
 def sent_items(
-    training: Training, disclosure: float, seed: int = 0
+    training: TrainingSet, disclosure: float, seed: int = 0
 ) -> list[tuple[set[int], set[int]]]:
     """Of every user: the liked items it sent in a round, and the others."""
     world = world_for("pfpl+", training, seed, **(FEW | {"disclosure": disclosure, "triples": 40}))
@@ -265,7 +265,7 @@ def sent_items(
     message = fpl.ask(world, state, users, 0)
     updates, _ = fpl.client_update(
         world,
-        replace(message, kept={n: getattr(state, n)[users] for n in state.private}),
+        replace(message, private_state={n: getattr(state, n)[users] for n in state.private}),
         engine.nodes[0],
     )  # type: ignore[misc]
     found = []
@@ -288,7 +288,7 @@ def test_the_coin_is_tossed_for_every_triple():
     assert 0 < little < all_of_it / 2
 
 
-def mixed(training: Training) -> Training:
+def mixed(training: TrainingSet) -> TrainingSet:
     """Everybody with a rate of their own that changes in epoch 3, and every third interaction private."""
     epochs = np.tile([1, 3], training.n_users)
     rates = streams.normal(streams.keys(5, "rates", last=np.arange(training.n_users)), 2)
@@ -296,7 +296,9 @@ def mixed(training: Training) -> Training:
     hidden = np.arange(len(training)) % 3 == 0
     return replace(
         training,
-        wishes=Wishes(since, np.clip(rates.reshape(-1) / 4 + 0.5, 0, 1).astype(np.float32), hidden),
+        preferences=PrivacyPreferences(
+            since, np.clip(rates.reshape(-1) / 4 + 0.5, 0, 1).astype(np.float32), hidden
+        ),
     )
 
 
@@ -326,18 +328,20 @@ def test_wishes_are_the_same_on_any_number_of_nodes_and_in_one_call(name):
     few = FEW | {"epochs": 4, "rounds_an_epoch": 4}
     one, three = (play_locally(name, training, nodes=n, **few)[0][-1] for n in (1, 3))
     assert sha256(one) == sha256(three)
-    assert sha256(one) != sha256(play_locally(name, replace(training, wishes=None), **few)[0][-1])
+    assert sha256(one) != sha256(
+        play_locally(name, replace(training, preferences=None), **few)[0][-1]
+    )
 
 
 def test_a_private_item_is_never_sent():
     training = mixed(histories(1, 20, 30))
-    hidden = training.wishes.hidden
+    hidden = training.preferences.hidden
     for u, (liked, _) in enumerate(
         sent_items(
             replace(
                 training,
-                wishes=replace(
-                    training.wishes,
+                preferences=replace(
+                    training.preferences,
                     since=Rows(np.zeros(21, np.int64), np.empty(0, np.int32)),
                     rates=np.empty(0, np.float32),
                 ),

@@ -17,7 +17,7 @@ from coterie.algorithms.two_tower.settings import TwoTowers
 from coterie.core import streams
 from coterie.core.progress import SILENT
 from coterie.data.splits import split
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.engines import select
 from coterie.engines.local import LocalEngine
 from coterie.federated.federation import (
@@ -25,7 +25,7 @@ from coterie.federated.federation import (
     RECOMMENDATION,
     Exchange,
     Federation,
-    Kept,
+    PrivateState,
     World,
 )
 from coterie.federated.trainer import Context
@@ -39,7 +39,7 @@ PARTS = ("user_tower", "item_tower", "user_mean", "item_mean")
 
 
 @pytest.fixture(scope="module")
-def choices(people) -> Training:
+def choices(people) -> TrainingSet:
     return split(people, "temporal", 0.2, seed=0).training()
 
 
@@ -69,7 +69,7 @@ def test_a_round_of_the_split_is_a_round_of_the_naive_model(tower, person, share
 @pytest.mark.parametrize("name", ["fl-dssm", "fl-clsm", *SPLIT])
 def test_a_batch_of_devices_is_one_device_after_the_other(name, choices):
     """Fused, on one node through the wire, and on seven nodes: one round from one state agrees within 1e-5, and costs the same."""
-    changes = {"inputs": 60, "embedding_size": 8, "users_a_round": 20}
+    changes = {"inputs": 60, "embedding_size": 8, "users_per_round": 20}
     runs = [
         play_locally(name, choices, nodes, wire, rounds=1, **changes)
         for nodes, wire in [(1, False), (1, True), (7, None)]
@@ -127,7 +127,7 @@ def test_kept_decoys_are_outside_the_history_and_the_same_in_every_round(choices
 
 
 def transcript(
-    name: str, training: Training, **changes: Any
+    name: str, training: TrainingSet, **changes: Any
 ) -> tuple[World, Transcript, list[Any]]:
     world = world_for(name, training, **changes)
     heard = Transcript(LocalEngine.over(world, training, 2))
@@ -136,7 +136,7 @@ def transcript(
 
 @pytest.mark.parametrize("name", SPLIT)
 def test_who_says_what_to_whom(name, choices):
-    _, heard, _ = transcript(name, choices, rounds=2, users_a_round=9)
+    _, heard, _ = transcript(name, choices, rounds=2, users_per_round=9)
     said = {(line.sender, line.receiver): set() for line in heard.lines}
     for line in heard.lines:
         said[line.sender, line.receiver] |= {
@@ -156,7 +156,7 @@ def test_who_says_what_to_whom(name, choices):
 
 @pytest.mark.parametrize("name", SPLIT)
 def test_the_recommendation_server_hears_numbers_of_items_and_no_labels(name, choices):
-    world, heard, _ = transcript(name, choices, rounds=2, users_a_round=9)
+    world, heard, _ = transcript(name, choices, rounds=2, users_per_round=9)
     asked = [line for line in heard.seen_by(RECOMMENDATION) if line.sender == DEVICES]
     assert sum(len(line.arrays["users"]) for line in asked) == 18
     for line in asked:
@@ -177,9 +177,9 @@ def test_the_recommendation_server_hears_numbers_of_items_and_no_labels(name, ch
 def test_no_sum_of_one_ring_is_handed_on(name, choices):
     """What comes back to items is the same whether a cohort was heard in one piece or in rings."""
     handed = []
-    for changes in ({}, {"protect": "ring", "ring_size": 5}):
+    for changes in ({}, {"secure_aggregation": "ring", "ring_size": 5}):
         _, heard, _ = transcript(
-            name, choices, rounds=2, users_a_round=18, inputs=20, embedding_size=4, **changes
+            name, choices, rounds=2, users_per_round=18, inputs=20, embedding_size=4, **changes
         )
         handed.append(
             [line.arrays["cut"] for line in heard.seen_by(RECOMMENDATION) if "cut" in line.arrays]
@@ -192,7 +192,7 @@ def test_no_sum_of_one_ring_is_handed_on(name, choices):
 @pytest.mark.parametrize("name", SPLIT)
 def test_who_asks_for_everything_says_nothing(name, choices):
     _, heard, _ = transcript(
-        name, choices, rounds=2, users_a_round=9, requests="whole", protect="ring"
+        name, choices, rounds=2, users_per_round=9, requests="whole", secure_aggregation="ring"
     )
     assert all(
         not line.arrays["items"].size
@@ -206,7 +206,7 @@ def test_who_asks_for_everything_says_nothing(name, choices):
 @pytest.mark.parametrize("name", SPLIT)
 def test_the_aggregation_server_hears_slots_and_no_items(name, choices):
     """What it is told about a slot is summed over users, and which item it is changes from round to round."""
-    _, heard, _ = transcript(name, choices, rounds=3, users_a_round=9)
+    _, heard, _ = transcript(name, choices, rounds=3, users_per_round=9)
     of_devices = [line for line in heard.seen_by(AGGREGATION) if line.sender == DEVICES]
     slots = [line.arrays["items"] for line in of_devices]
     assert max(map(np.max, slots)) < 90
@@ -311,7 +311,7 @@ class Lying:
         self.engine = engine
         self.silent = silent
 
-    def gather(self, make: Any) -> Kept:
+    def gather(self, make: Any) -> PrivateState:
         return self.engine.gather(make)
 
     def call(self, exchange: Exchange, message: Message) -> list[Reply]:
@@ -329,18 +329,18 @@ class Lying:
 
 @pytest.mark.parametrize("name", SPLIT)
 def test_a_refused_device_is_as_if_it_had_been_silent(name, choices):
-    world = world_for(name, choices, rounds=2, users_a_round=6, embedding_size=32)
+    world = world_for(name, choices, rounds=2, users_per_round=6, embedding_size=32)
     engine = LocalEngine.over(world, choices, 1)
     (lied, costs), (silent, _) = (
         play(name, world, Lying(engine, quiet)) for quiet in (False, True)
     )
     assert [sha256(state) for state in lied] == [sha256(state) for state in silent]
-    assert [dict(tally.refused) for tally in costs] == [{"out of range": 1}] * 2
+    assert [dict(costs.refused) for costs in costs] == [{"out of range": 1}] * 2
 
 
 @pytest.mark.parametrize("name", SPLIT)
 def test_between_rounds_nobody_remembers_who_asked_for_what(name, choices):
-    for state in play_locally(name, choices, rounds=3, drop_out=0.5)[0]:
+    for state in play_locally(name, choices, rounds=3, client_dropout=0.5)[0]:
         assert len(state.askers) == len(state.asked) == len(state.cut) == 0
 
 
@@ -408,7 +408,7 @@ def test_training_lowers_the_loss(name, choices):
     assert margin(work.model(state), choices) > before + 0.03
 
 
-def margin(model: Any, training: Training) -> float:
+def margin(model: Any, training: TrainingSet) -> float:
     """How much better clicks match than the rest, on average."""
     scores = model.score(np.arange(training.n_users, dtype=np.int32))
     clicked = np.zeros(scores.shape, bool)

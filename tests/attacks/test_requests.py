@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from coterie.attacks.requests import Request, by_slopes, not_by_chance, repeated, told
+from coterie.attacks.requests import Request, by_gradients, not_by_chance, repeated, told
 from coterie.types import Message, Rows
 
 
@@ -51,7 +51,7 @@ def test_decoys_that_are_kept_hide_clicks_and_decoys_drawn_anew_do_not(mode):
     from small_federation import world_for
 
     from coterie.algorithms import sttfedrec
-    from coterie.data.training_set import Training
+    from coterie.data.training_set import TrainingSet
     from coterie.engines.local import LocalEngine
 
     rng = np.random.default_rng(0)
@@ -60,8 +60,8 @@ def test_decoys_that_are_kept_hide_clicks_and_decoys_drawn_anew_do_not(mode):
     lists = [np.sort(rng.choice(n_items, 12, replace=False)) for _ in range(n_users)]
     positives = rows(*(part.tolist() for part in lists))
     titles = np.array([f"Number {n}" for n in range(n_items)], dtype=object)
-    training = Training(n_users, n_items, positives, positives, None, item_texts=titles)
-    world = world_for("sttfedrec-dssm", training, requests=mode, users_a_round=n_users)
+    training = TrainingSet(n_users, n_items, positives, positives, None, item_texts=titles)
+    world = world_for("sttfedrec-dssm", training, requests=mode, users_per_round=n_users)
     (node,) = LocalEngine.over(world, training, 1).nodes
     users = np.arange(n_users, dtype=np.int32)
     requests = []
@@ -80,25 +80,25 @@ def test_decoys_that_are_kept_hide_clicks_and_decoys_drawn_anew_do_not(mode):
         assert after[20].precision == pytest.approx(0.1, abs=0.02)
 
 
-def test_slopes_of_one_asker_by_hand():
+def test_gradients_of_one_asker_by_hand():
     """The first asked for slots 0 to 4, of which 4 is not theirs alone; the second for 4 to 6: too few."""
     asked = np.array([[10, 11, 12, 13, 14], [14, 15, 16, -1, -1]])
     slots = np.array([[0, 1, 2, 3, 4], [4, 5, 6, -1, -1]])
     cut = np.array([[1, 0], [1, 1], [-4, -1], [1, 0], [9, 9], [1, 1], [-3, 0]])
-    assert by_slopes(asked, slots, cut).tolist() == [12, -1]
+    assert by_gradients(asked, slots, cut).tolist() == [12, -1]
     cut[2] = [4, 1]  # as long, but it points where the others do
-    assert by_slopes(asked, slots, cut).tolist() == [-1, -1]
+    assert by_gradients(asked, slots, cut).tolist() == [-1, -1]
 
 
-@pytest.mark.parametrize("protect", ["none", "ring"])
-def test_slopes_that_come_back_tell_clicks_whatever_hides_the_sums(protect):
+@pytest.mark.parametrize("secure_aggregation", ["none", "ring"])
+def test_gradients_that_come_back_tell_clicks_whatever_hides_the_sums(secure_aggregation):
     """The limit of the split: who knows who asked, and hears the sum by item, hears single users where only one asked."""
     pytest.importorskip("torch")
     pytest.importorskip("cryptography")
     from small_federation import world_for
 
     from coterie.algorithms import sttfedrec
-    from coterie.data.training_set import Training
+    from coterie.data.training_set import TrainingSet
     from coterie.engines.local import LocalEngine
     from coterie.federated import rounds
 
@@ -109,8 +109,10 @@ def test_slopes_that_come_back_tell_clicks_whatever_hides_the_sums(protect):
         *(np.sort(rng.choice(n_items, 12, replace=False)).tolist() for _ in range(n_users))
     )
     titles = np.array([f"Number {n}" for n in range(n_items)], dtype=object)
-    training = Training(n_users, n_items, positives, positives, None, item_texts=titles)
-    world = world_for("sttfedrec-dssm", training, users_a_round=n_users, protect=protect)
+    training = TrainingSet(n_users, n_items, positives, positives, None, item_texts=titles)
+    world = world_for(
+        "sttfedrec-dssm", training, users_per_round=n_users, secure_aggregation=secure_aggregation
+    )
     engine = LocalEngine.over(world, training, 1)
     cohort = np.arange(n_users, dtype=np.int32)
     state, _ = rounds.play(world, sttfedrec.REQUEST, sttfedrec.start(world), cohort, 0, engine)
@@ -119,7 +121,7 @@ def test_slopes_that_come_back_tell_clicks_whatever_hides_the_sums(protect):
     numbers = sttfedrec.merged(world, state, 0)[0][slots]
     state = rounds.pass_on(world, sttfedrec.SLOTS, state, 0, engine)
     state, _ = rounds.play(world, sttfedrec.TRAIN, state, cohort, 0, engine, 1)
-    claims = by_slopes(asked, numbers, state.cut)
+    claims = by_gradients(asked, numbers, state.cut)
     assert (claims >= 0).mean() > 0.8
     assert (
         np.mean(

@@ -17,7 +17,7 @@ from coterie.core.progress import SILENT
 from coterie.core.settings import Settings
 from coterie.data.interactions import Interactions
 from coterie.data.splits import Split, split
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.errors import ConfigError
 from coterie.experiments import training as steps
 from coterie.experiments.config import Experiment
@@ -42,7 +42,7 @@ def quick_settings(name: str, **changes: Any) -> Settings:
     return settings.of(few | changes)
 
 
-def train(name: str, training: Training, seed: int = 0, **changes: Any) -> list[Recommender]:
+def train(name: str, training: TrainingSet, seed: int = 0, **changes: Any) -> list[Recommender]:
     chosen = registry.algorithm(name)
     return list(models(chosen, training, quick_settings(name, **changes), Context(seed, SILENT)))
 
@@ -57,15 +57,15 @@ def parts(people) -> Split:
 
 
 @pytest.fixture(scope="module")
-def training(parts) -> Training:
+def training(parts) -> TrainingSet:
     return parts.training()
 
 
-def tiny(histories: list[list[int]], n_items: int) -> Training:
+def tiny(histories: list[list[int]], n_items: int) -> TrainingSet:
     users = np.repeat(np.arange(len(histories)), [len(h) for h in histories]).astype(np.int32)
     rows = Rows.build(users, np.array([i for h in histories for i in h], np.int32), len(histories))
     titles = np.array([f"Number {n}" for n in range(n_items)], dtype=object)
-    return Training(len(histories), n_items, rows, rows, None, item_texts=titles)
+    return TrainingSet(len(histories), n_items, rows, rows, None, item_texts=titles)
 
 
 # Determinism.
@@ -186,7 +186,7 @@ def test_training_never_touches_the_test_part(name, parts, people):
     other = replace(parts, test=replace(parts.test, items=np.array(free, np.int32)))
     assert (other.test.items != parts.test.items).mean() > 0.5
     one, two = (
-        steps.train(chosen, p.training(), steps.Ruler.of(chosen, p, None), SILENT).model
+        steps.train(chosen, p.training(), steps.Evaluator.of(chosen, p, None), SILENT).model
         for p in (parts, other)
     )
     assert bits(one) == bits(two)
@@ -260,7 +260,7 @@ TOWERS = {
     "smoothing": 10.0,
     "decay": "none",
     "inputs": 300,
-    "users_a_round": 28,
+    "users_per_round": 28,
 }
 TOY |= {
     name: TOWERS | {"embedding_size": 16}

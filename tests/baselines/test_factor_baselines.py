@@ -12,7 +12,7 @@ from coterie.baselines import bpr, gmf
 from coterie.core.progress import SILENT
 from coterie.data.interactions import Interactions
 from coterie.data.splits import Split, split
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.errors import Diverged
 from coterie.experiments.training import models
 from coterie.federated.trainer import Context
@@ -91,7 +91,7 @@ def test_ratings_stay_with_their_pairs():
 # What they learn.
 
 
-def loss_of_bpr(model, training: Training, seed: int) -> float:
+def loss_of_bpr(model, training: TrainingSet, seed: int) -> float:
     """- ln sigmoid(x_ui - x_uj), over freshly drawn triples."""
     rng = np.random.default_rng(seed)
     scores = model.score(np.arange(training.n_users, dtype=np.int32))

@@ -10,7 +10,7 @@ import pytest
 
 from coterie.baselines import als, ease
 from coterie.core.progress import SILENT
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.errors import ConfigError
 from coterie.experiments.training import fit, models
 from coterie.federated.trainer import Context
@@ -21,10 +21,10 @@ def matrix_of(seed: int, n_users: int, n_items: int, density: float = 0.3) -> np
     return (np.random.default_rng(seed).random((n_users, n_items)) < density).astype(float)
 
 
-def training_on(X: np.ndarray) -> Training:
+def training_on(X: np.ndarray) -> TrainingSet:
     users, items = np.nonzero(X)
     rows = Rows.build(users.astype(np.int32), items.astype(np.int32), len(X))
-    return Training(*X.shape, rows, rows, None)
+    return TrainingSet(*X.shape, rows, rows, None)
 
 
 # ALS.
@@ -106,7 +106,7 @@ def test_ease_scores_are_history_times_weights():
 
 def test_ease_refuses_what_would_not_fit_and_says_what_to_do():
     nobody = Rows(np.zeros(2, np.int64), np.zeros(0, np.int32))
-    large = Training(1, 50_000, nobody, nobody, None)
+    large = TrainingSet(1, 50_000, nobody, nobody, None)
     with pytest.raises(ConfigError) as error:
         fit(ease.ALGORITHM, large, ease.EASE(), Context(0, SILENT))
     message = str(error.value)

@@ -19,10 +19,10 @@ from coterie.baselines import multivae
 from coterie.baselines.multivae import ALGORITHM, Batch, Core, Learning, MultVAESettings
 from coterie.core.progress import SILENT
 from coterie.data.synthetic import Synthetic, generate
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.errors import ConfigError, MissingExtra
 from coterie.experiments import checkpoint
-from coterie.experiments.history import Journey, Point
+from coterie.experiments.history import Point, TrainingHistory
 from coterie.experiments.training import fit
 from coterie.federated.trainer import Context, Trainer
 from coterie.models.multivae import LOWEST, MultVAE
@@ -43,10 +43,10 @@ def matrix_of(
     return X
 
 
-def training_on(X: np.ndarray) -> Training:
+def training_on(X: np.ndarray) -> TrainingSet:
     users, items = np.nonzero(X)
     rows = Rows.build(users.astype(np.int32), items.astype(np.int32), len(X))
-    return Training(*X.shape, rows, rows, None)
+    return TrainingSet(*X.shape, rows, rows, None)
 
 
 def trainer(X: np.ndarray, chosen: MultVAESettings = SMALL, seed: int = 0) -> Trainer:
@@ -116,14 +116,14 @@ def test_the_loss_of_a_batch_is_that_of_the_twin(beta):
     )
 
 
-def test_the_slope_is_that_of_the_twins_loss():
+def test_the_gradient_is_that_of_the_twins_loss():
     """By central differences, in some entries of every parameter."""
     core, net = stirred(matrix_of())
     batch = first_batch(core)
     rng = np.random.default_rng(0)
     wide = {name: part.astype(np.float64) for name, part in net.items()}
-    for name, slope in multivae.gradients(tensors(net), batch, 0.3).items():
-        assert slope.abs().max() > 1e-3, name
+    for name, gradient in multivae.gradients(tensors(net), batch, 0.3).items():
+        assert gradient.abs().max() > 1e-3, name
         for place in rng.integers(0, wide[name].size, 6):
             at = np.unravel_index(place, wide[name].shape)
             ends = []
@@ -131,7 +131,7 @@ def test_the_slope_is_that_of_the_twins_loss():
                 moved = wide[name].copy()
                 moved[at] += step
                 ends.append(slow_loss(wide | {name: moved}, batch, 0.3))
-            assert float(slope[at]) == pytest.approx(
+            assert float(gradient[at]) == pytest.approx(
                 (ends[0] - ends[1]) / 2e-5, rel=1e-3, abs=1e-5
             ), name
 
@@ -147,8 +147,8 @@ def slow_training(core: Core, chosen: MultVAESettings, epochs: int) -> np.ndarra
         for batch in multivae.batches(core, n, chosen, 0):
             net = tensors(multivae.taken_apart(theta.astype(np.float32), of))
             beta = min(chosen.beta, t / chosen.anneal_steps)
-            slopes = multivae.gradients(net, batch, beta)
-            g = np.concatenate([slopes[name].numpy().ravel() for name in of]).astype(np.float64)
+            gradients = multivae.gradients(net, batch, beta)
+            g = np.concatenate([gradients[name].numpy().ravel() for name in of]).astype(np.float64)
             t += 1
             m = 0.9 * m + 0.1 * g
             v = 0.999 * v + 0.001 * g * g
@@ -272,9 +272,9 @@ def test_a_newcomer_is_scored_by_their_history():
     X = matrix_of()
     model = trained(X)
     for user in (0, 7):
-        got = model.score_newcomer(np.flatnonzero(X[user]).astype(np.int32), 1, 0.0)
+        got = model.score_new_user(np.flatnonzero(X[user]).astype(np.int32), 1, 0.0)
         np.testing.assert_allclose(got, model.score(np.array([user], np.int32))[0], rtol=1e-5)
-    assert np.isfinite(model.score_newcomer(np.empty(0, np.int32), 1, 0.0)).all()
+    assert np.isfinite(model.score_new_user(np.empty(0, np.int32), 1, 0.0)).all()
 
 
 # People and items with too little.
@@ -334,7 +334,7 @@ def test_who_is_left_out_is_not_served_and_what_is_left_out_comes_last():
 def test_what_is_left_out_says_nothing_about_a_newcomer():
     model = trained(BLOCK_AND_RIM, RIM)
     one, other = (
-        model.score_newcomer(np.array(h, np.int32), 1, 0.0) for h in ([0, 2], [0, 2, 3, 5])
+        model.score_new_user(np.array(h, np.int32), 1, 0.0) for h in ([0, 2], [0, 2, 3, 5])
     )
     np.testing.assert_array_equal(one, other)
 
@@ -376,7 +376,7 @@ def test_going_on_from_a_checkpoint_is_as_if_nothing_had_happened(tmp_path: Path
         state = whole.step(state, n)[0]
         if n == 2:
             checkpoint.write(
-                tmp_path, Point(state, Journey.begin(20, whole.start()[1])), "data", {}
+                tmp_path, Point(state, TrainingHistory.begin(20, whole.start()[1])), "data", {}
             )
     again = checkpoint.read(tmp_path, Learning, "data", {})
     assert again is not None
@@ -447,7 +447,7 @@ def test_a_trained_model_needs_no_pytorch(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     back = MultVAE.from_arrays(model.arrays())
     np.testing.assert_array_equal(back.score(np.arange(20, dtype=np.int32)), before)
-    assert back.score_newcomer(np.array([1], np.int32), 1, 0.0).shape == (12,)
+    assert back.score_new_user(np.array([1], np.int32), 1, 0.0).shape == (12,)
 
 
 # Quality.

@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 from coterie.baselines import neighbours
 from coterie.baselines.neighbours import BY_ITEMS, BY_USERS, Neighbours
 from coterie.core.progress import SILENT
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.experiments.training import fit
 from coterie.federated.trainer import Context
 from coterie.models.neighbours import ItemNeighbours, UserNeighbours
@@ -26,10 +26,10 @@ FAR = 1 / np.sqrt(6)
 NEAR = 2 / np.sqrt(6)
 
 
-def training_on(X: np.ndarray) -> Training:
+def training_on(X: np.ndarray) -> TrainingSet:
     users, items = np.nonzero(X)
     rows = Rows.build(users.astype(np.int32), items.astype(np.int32), len(X))
-    return Training(*X.shape, rows, rows, None)
+    return TrainingSet(*X.shape, rows, rows, None)
 
 
 def by_users(X: np.ndarray, k: int, shrink: float = 0.0) -> UserNeighbours:
@@ -224,7 +224,7 @@ def test_memory_follows_the_non_zeros():
     rows = Rows.build(pairs[0], pairs[1], 6_000)
     tracemalloc.start()
     for chosen in (BY_USERS, BY_ITEMS):
-        fit(chosen, Training(6_000, 6_000, rows, rows, None), Neighbours(), Context(0, SILENT))
+        fit(chosen, TrainingSet(6_000, 6_000, rows, rows, None), Neighbours(), Context(0, SILENT))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 40 * 2**20
@@ -240,7 +240,7 @@ def test_a_newcomer_gets_what_training_would_have_given(shrink):
     for history in ([0, 3, 4, 11], [7], []):
         with_them = np.vstack([X, np.isin(np.arange(20), history).astype(int)])
         expected = by_users(with_them, 6, shrink).score(np.array([30], np.int32))[0]
-        got = by_users(X, 6, shrink).score_newcomer(np.array(history, np.int32), 1, 0.0)
+        got = by_users(X, 6, shrink).score_new_user(np.array(history, np.int32), 1, 0.0)
         assert got.dtype == np.float32
         np.testing.assert_allclose(got, expected, rtol=1e-6)
 
@@ -249,6 +249,6 @@ def test_items_near_to_a_newcomers_own_are_those_near_to_anybodys():
     X = random_matrix(3, 30, 20)
     model = by_items(X, 4)
     for user in (0, 13, 29):
-        got = model.score_newcomer(np.flatnonzero(X[user]).astype(np.int32), 1, 0.0)
+        got = model.score_new_user(np.flatnonzero(X[user]).astype(np.int32), 1, 0.0)
         np.testing.assert_allclose(got, model.score(np.array([user], np.int32))[0], rtol=1e-6)
-    assert not model.score_newcomer(np.empty(0, np.int32), 1, 0.0).any()
+    assert not model.score_new_user(np.empty(0, np.int32), 1, 0.0).any()

@@ -15,7 +15,7 @@ from coterie.algorithms import registry
 from coterie.algorithms.algorithm import Algorithm, stepwise
 from coterie.core.progress import SILENT
 from coterie.core.settings import Settings
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.errors import UnknownName
 from coterie.experiments.training import fit
 from coterie.federated.trainer import Context
@@ -76,7 +76,7 @@ def test_fit_keeps_one_model_and_not_all_of_them():
         "heavy", Settings, stepwise(another, another), state=Heavy, steps=lambda s: 40
     )
     tracemalloc.start()
-    fit(heavy, Training(2, 2, nobody, nobody, None), Settings(), Context(0, SILENT))
+    fit(heavy, TrainingSet(2, 2, nobody, nobody, None), Settings(), Context(0, SILENT))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 5 * 2**20

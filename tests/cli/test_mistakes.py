@@ -95,8 +95,13 @@ def test_set_without_an_assignment(coterie: Command, assignment: str) -> None:
 
 @pytest.mark.parametrize("value", ["ring", "none"])
 def test_rings_without_devices(coterie: Command, value: str) -> None:
-    line = coterie("run", "bpr", "--protect", value).error
-    for part in ("'protect'", repr(value), "bpr is trained in one place", "Leave it out"):
+    line = coterie("run", "bpr", "--secure-aggregation", value).error
+    for part in (
+        "'secure_aggregation'",
+        repr(value),
+        "bpr is trained in one place",
+        "Leave it out",
+    ):
         assert part in line, line
 
 

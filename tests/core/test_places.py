@@ -47,7 +47,7 @@ def test_data_folder_is_the_one_named_else_in_the_cache(
 
 
 def test_silence(capsys: pytest.CaptureFixture[str]) -> None:
-    SILENT.say("nothing")
+    SILENT.log("nothing")
     with SILENT.task("work", 3) as advance:
         advance()
         advance(2, note="done")
@@ -58,7 +58,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch, total: float | None, terminal: bool) 
     """What a task of two steps leaves on a screen."""
     console = Console(force_terminal=terminal, width=120, record=True, stderr=True)
     monkeypatch.setattr(screen, "err", console)
-    with screen.ScreenWatch().task("Training gmf", total) as advance:
+    with screen.ScreenProgress().task("Training gmf", total) as advance:
         advance()
         advance(note="test HR@10 0.1234")
     return console.export_text()
@@ -84,7 +84,7 @@ def test_log_file_gets_a_line_and_no_bar(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_brackets_in_a_label_are_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(width=120, record=True, stderr=True)
     monkeypatch.setattr(screen, "err", console)
-    screen.ScreenWatch().say("[red]a[/red] file [0]")
+    screen.ScreenProgress().log("[red]a[/red] file [0]")
     assert console.export_text().strip() == "[red]a[/red] file [0]"
 
 

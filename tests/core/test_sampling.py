@@ -14,7 +14,14 @@ from scipy.stats import chisquare
 
 from coterie.core import sampling as draws
 from coterie.core import streams
-from coterie.core.sampling import Keys, a_set, in_turn, many_unseen_items, nth_unseen, unseen_items
+from coterie.core.sampling import (
+    Keys,
+    a_set,
+    many_unseen_items,
+    nth_unseen,
+    sequential,
+    unseen_items,
+)
 from coterie.data.interactions import Interactions
 from coterie.data.splits import split
 from coterie.evaluation.candidates import Candidates, sample
@@ -82,7 +89,7 @@ def slowly_in_turn(limit: int, n: int, key: int) -> list[int]:
 @given(several_limits, st.integers(0, 15), seeds)
 def test_in_turn_takes_numbers_out_of_a_bag(limits: list[int], n: int, seed: int) -> None:
     keys = keys_of(len(limits), seed)
-    drawn = in_turn(longs(limits), n, keys)
+    drawn = sequential(longs(limits), n, keys)
     assert drawn.shape == (len(limits), n)
     assert drawn.tolist() == [
         slowly_in_turn(limit, n, int(key)) for limit, key in zip(limits, keys, strict=True)
@@ -95,7 +102,7 @@ def test_in_turn_draws_distinct_numbers_and_all_where_there_are_fewer(
     limits: list[int], n: int, seed: int
 ) -> None:
     for limit, row in zip(
-        limits, in_turn(longs(limits), n, keys_of(len(limits), seed)).tolist(), strict=True
+        limits, sequential(longs(limits), n, keys_of(len(limits), seed)).tolist(), strict=True
     ):
         found = present(row)
         assert len(found) == len(set(found)) == min(n, limit)
@@ -104,13 +111,13 @@ def test_in_turn_draws_distinct_numbers_and_all_where_there_are_fewer(
 
 @pytest.mark.parametrize(("limit", "n"), [(2, 1), (5, 2), (4, 3), (3, 3), (4, 4)])
 def test_every_order_is_as_likely(limit: int, n: int) -> None:
-    drawn = in_turn(np.full(MANY, limit), n, keys_of(MANY))
+    drawn = sequential(np.full(MANY, limit), n, keys_of(MANY))
     assert evenly(map(tuple, drawn.tolist()), itertools.permutations(range(limit), n))
 
 
 def test_any_two_turns_are_an_ordered_pair_like_any_other() -> None:
     """Also the last ones of many, which find most numbers taken."""
-    drawn = in_turn(np.full(MANY, 6), 6, keys_of(MANY))
+    drawn = sequential(np.full(MANY, 6), 6, keys_of(MANY))
     for first, second in itertools.combinations(range(6), 2):
         pairs = map(tuple, drawn[:, [first, second]].tolist())
         assert evenly(pairs, itertools.permutations(range(6), 2))
@@ -118,9 +125,9 @@ def test_any_two_turns_are_an_ordered_pair_like_any_other() -> None:
 
 def test_fewer_turns_are_the_first_of_more() -> None:
     limits = np.arange(12) % 7
-    whole = in_turn(limits, 8, keys_of(12))
+    whole = sequential(limits, 8, keys_of(12))
     for n in range(8):
-        np.testing.assert_array_equal(in_turn(limits, n, keys_of(12)), whole[:, :n])
+        np.testing.assert_array_equal(sequential(limits, n, keys_of(12)), whole[:, :n])
 
 
 # Sets
@@ -163,7 +170,7 @@ def test_every_set_is_as_likely(limit: int, n: int) -> None:
 # A stream of one's own
 
 
-@pytest.mark.parametrize("draw", [in_turn, a_set])
+@pytest.mark.parametrize("draw", [sequential, a_set])
 def test_a_row_depends_on_its_own_limit_and_key_alone(
     draw: Callable[[Longs, int, Keys], Longs],
 ) -> None:
@@ -247,7 +254,9 @@ def test_nobody_draws_nothing() -> None:
     assert many_unseen_items(none, nobody, 5, longs([]), keys_of(0)).shape == (0, 0)
     assert unseen_items(none, nobody, 5, 3, keys_of(0)).shape == (0, 3)
     assert (
-        in_turn(longs([]), 3, keys_of(0)).shape == a_set(longs([]), 3, keys_of(0)).shape == (0, 3)
+        sequential(longs([]), 3, keys_of(0)).shape
+        == a_set(longs([]), 3, keys_of(0)).shape
+        == (0, 3)
     )
 
 

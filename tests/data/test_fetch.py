@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from coterie.core.progress import Advance, Watch
+from coterie.core.progress import Advance, Progress
 from coterie.data import fetch
 from coterie.data.datasets import DATASETS, Dataset, load
 from coterie.data.fetch import Archive, Wheel, bring
@@ -136,7 +136,7 @@ def flipped_at(start: int) -> Answer:
     return whole(TOY[:start] + bytes(b ^ 0xFF for b in TOY[start : start + 50]) + TOY[start + 50 :])
 
 
-class Diary(Watch):
+class Diary(Progress):
     """Remembers what it was told."""
 
     def __init__(self) -> None:
@@ -144,7 +144,7 @@ class Diary(Watch):
         self.tasks: list[tuple[str, float | None]] = []
         self.steps: list[float] = []
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         self.said.append(text)
 
     @contextmanager

@@ -17,7 +17,7 @@ from coterie.data import text as texts
 from coterie.data.content import Content, Person, Reading
 from coterie.data.interactions import objects
 from coterie.data.text import Ragged
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.errors import ConfigError
 from coterie.types import Rows
 
@@ -35,12 +35,12 @@ def training(
     bodies: Sequence[str] | None = None,
     people: Mapping[str, Sequence[str]] | None = None,
     n_users: int = 2,
-) -> Training:
+) -> TrainingSet:
     nothing = Rows(np.zeros(n_users + 1, np.int64), np.empty(0, np.int32))
     n_items = len(titles or bodies or FILMS)
     named = {name: objects(values) for name, values in (people or {}).items()}
     told = [None if column is None else objects(column) for column in (titles, kinds, bodies)]
-    return Training(
+    return TrainingSet(
         n_users,
         n_items,
         nothing,
@@ -54,7 +54,7 @@ def training(
 
 
 def read(
-    of: Training,
+    of: TrainingSet,
     reading: Reading = "words",
     n_inputs: int = INPUTS,
     most_words: int = 50,

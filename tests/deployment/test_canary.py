@@ -129,7 +129,7 @@ def test_a_canary(name, disclosed, bare, tmp_path):  # noqa: F811
         disclosure=disclosed,
         epochs=2,
         rounds_an_epoch=3,
-        users_a_round=200,
+        users_per_round=200,
     )
     number = told.item_ids.tolist().index(canary)
     user = told.user_ids.tolist().index(str(data.user_ids[7]))

@@ -14,7 +14,7 @@ from coterie.data.interactions import Interactions
 from coterie.deployment.enrolment import (
     Members,
     Numbers,
-    Roll,
+    Roster,
     Terms,
     Told,
     histories,
@@ -22,8 +22,8 @@ from coterie.deployment.enrolment import (
     simulated_seed,
     world_of,
 )
-from coterie.deployment.node import Party, PartyEngine
-from coterie.deployment.node_store import Store
+from coterie.deployment.node import Node, NodeEngine
+from coterie.deployment.node_store import NodeStore
 from coterie.engines.local import LocalEngine
 from coterie.errors import ConfigError, DataError
 from coterie.experiments.config import Experiment
@@ -33,11 +33,11 @@ from coterie.federated.federation import Federation
 from coterie.federated.wire import Malformed
 
 
-def stores(people: Interactions, folder: Path, n: int) -> list[Store]:
+def stores(people: Interactions, folder: Path, n: int) -> list[NodeStore]:
     made = []
     for node in range(n):
         mine = people.select(people.users % n == node).compact()
-        made.append(Store.create(folder / f"{node}.db"))
+        made.append(NodeStore.create(folder / f"{node}.db"))
         made[-1].put_interactions(mine)
     return made
 
@@ -72,10 +72,10 @@ def test_a_federation_from_files_is_the_simulation(name, n, split, people, tmp_p
         numbers = through_json(told[node])
         store.put_numbers(numbers.numbers)
         mine = histories(terms, numbers, store, simulated_seed(terms))
-        parties.append(Party(federation, world_of(terms, numbers), mine, store))
+        parties.append(Node(federation, world_of(terms, numbers), mine, store))
         parties[-1].begin()
     world = world_of(terms, told[0], Told())
-    engine = PartyEngine.over(
+    engine = NodeEngine.over(
         homes, lambda out: {at: parties[at].receive(data) for at, data in out.items()}
     )
     there = play(name, world, engine)[0][-1]
@@ -105,12 +105,17 @@ def test_the_server_learns_who_there_is_and_no_more(people, tmp_path):
 def test_everybody_is_on_one_node():
     with pytest.raises(DataError, match="user ann is on 2 nodes; expected everybody on one node"):
         Members.of(
-            {"x": Roll(["ann", "bob"], [True, True], 4), "y": Roll(["cem", "ann"], [True, True], 2)}
+            {
+                "x": Roster(["ann", "bob"], [True, True], 4),
+                "y": Roster(["cem", "ann"], [True, True], 2),
+            }
         )
 
 
 def test_numbers_go_by_ids_whatever_the_nodes():
-    members = Members.of({"x": Roll(["10", "9"], [True, False], 3), "y": Roll(["100"], [True], 2)})
+    members = Members.of(
+        {"x": Roster(["10", "9"], [True, False], 3), "y": Roster(["100"], [True], 2)}
+    )
     assert members.told(["10", "9", "stranger"]) == Numbers({"10": 1, "9": 0}, 3, [1, 2], 5)
     assert members.told(["100"]).numbers == {"100": 2}
 
@@ -140,14 +145,14 @@ def test_numbers_go_by_ids_whatever_the_nodes():
 )
 def test_what_is_no_roll(said):
     with pytest.raises(Malformed):
-        Roll.heard(said)
+        Roster.heard(said)
 
 
 def test_items_of_nobodys_catalogue_are_left_out(tmp_path):
     data = Interactions.from_columns(
         ["ann"] * 3 + ["bob"] * 2, ["x", "y", "strange", "x", "y"], None, [1, 2, 3, 1, 2]
     )
-    store = Store.create(tmp_path / "node.db")
+    store = NodeStore.create(tmp_path / "node.db")
     store.put_interactions(data)
     terms = terms_of(data, "fedavg")
     assert roll(Terms(terms.config, ["x", "y"]), store).positives == 2

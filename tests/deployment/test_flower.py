@@ -222,7 +222,9 @@ def place(tmp_path: Path, people) -> Iterator[Place]:
 
 FEDFAST = "algorithm: fedfast\nembedding_size: 5\nrounds: 2\nparticipation: 0.3\nclusters: 4\n"
 PFPL = "algorithm: pfpl+\nembedding_size: 5\nepochs: 1\nrounds_an_epoch: 2\n"
-RING = "algorithm: fcf\nembedding_size: 5\nrounds: 1\nparticipation: 0.2\nprotect: ring\n"
+RING = (
+    "algorithm: fcf\nembedding_size: 5\nrounds: 1\nparticipation: 0.2\nsecure_aggregation: ring\n"
+)
 TOWERS = "algorithm: sttfedrec-dssm\nrounds: 2\nusers_a_round: 40\ninputs: 60\ntitles: 3\n"
 
 

@@ -14,7 +14,7 @@ import pytest
 from deployment.test_server import Together, beginning, served
 from federated.fuzzing import GIGABYTES, mangled
 
-from coterie.deployment.enrolment import Roll
+from coterie.deployment.enrolment import Roster
 from coterie.federated.wire import Malformed, decode, encode
 
 MESSAGES = 1_000
@@ -93,7 +93,7 @@ def test_a_thousand_lies_to_a_server(name, people, tmp_path):
     assert grown < 20 * 1024  # KiB
     for field, array in same.state.shared_arrays().items():
         assert np.array_equal(found.state.shared_arrays()[field], array), field
-    assert found.journey.updates == same.journey.updates
+    assert found.history.updates == same.history.updates
 
 
 def test_ten_thousand_messages_to_the_decoder(people, tmp_path):
@@ -127,12 +127,12 @@ def test_ten_thousand_messages_to_the_decoder(people, tmp_path):
 
 def test_a_thousand_rolls(people):
     """A person's id may change and be a person's id; nothing else comes out than a roll that makes sense, or a refusal."""
-    data = Roll([str(u) for u in range(50)], [True] * 50, 700).to_json().encode()
+    data = Roster([str(u) for u in range(50)], [True] * 50, 700).to_json().encode()
     rng = np.random.default_rng(2)
     refused = 0
     for _ in range(1_000):
         try:
-            said = Roll.heard(mangled(data, rng))
+            said = Roster.heard(mangled(data, rng))
         except Malformed:
             refused += 1
             continue
@@ -169,4 +169,4 @@ def test_what_a_model_is_not_worth(said, people, tmp_path):
     point = served(tmp_path, terms, Babbling(paths, {"show"}, said))
     status = json.loads((tmp_path / "status.json").read_text())
     assert status["refused"] == {"malformed worth": 1}
-    assert 0 < point.journey.curve[-1]["HR@10"] < 1
+    assert 0 < point.history.curve[-1]["HR@10"] < 1

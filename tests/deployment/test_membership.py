@@ -93,7 +93,7 @@ def test_with_keys_nobody_speaks_for_anothers_people(people, tmp_path):
     status = json.loads((tmp_path / "status.json").read_text())
     assert status["refused"] == {"another node's person": people.n_users // 2}
     here = int((np.arange(people.n_users) % 2 == 0).sum())
-    assert point.journey.updates <= people.n_users + 3 * here
+    assert point.history.updates <= people.n_users + 3 * here
     homes = json.loads((tmp_path / "homes.json").read_text())
     assert set(homes.values()) == {"0", "1"}
 
@@ -118,7 +118,7 @@ def test_a_server_that_goes_on_knows_who_belongs(people, tmp_path):
         round_seconds=0.2,
     )
     assert len(point.state.user_rows) == people.n_users
-    assert point.journey.round == 4
+    assert point.history.round == 4
 
 
 def test_too_few_to_begin(people, tmp_path):

@@ -16,9 +16,9 @@ from coterie.algorithms import registry
 from coterie.core.progress import SILENT
 from coterie.data.interactions import Interactions
 from coterie.data.splits import split
-from coterie.data.training_set import Training
-from coterie.deployment.node import Party, PartyEngine
-from coterie.deployment.node_store import Store
+from coterie.data.training_set import TrainingSet
+from coterie.deployment.node import Node, NodeEngine
+from coterie.deployment.node_store import NodeStore
 from coterie.engines.local import LocalEngine
 from coterie.federated import rounds
 from coterie.federated.federation import Federation, World
@@ -30,7 +30,7 @@ on_kernels = pytest.mark.parametrize("name", ON_KERNELS)
 
 
 @pytest.fixture(scope="module")
-def choices(people) -> Training:
+def choices(people) -> TrainingSet:
     return split(people, "leave-one-out", 0.2, seed=0).training()
 
 
@@ -38,13 +38,13 @@ def name_of(user: int) -> str:
     return f"person {user}"
 
 
-def parties(name: str, world: World, training: Training, folder: Path, n: int) -> list[Party]:
+def parties(name: str, world: World, training: TrainingSet, folder: Path, n: int) -> list[Node]:
     federation = registry.algorithm(name).train
     assert isinstance(federation, Federation)
     seen, nodes = share_out(world, training, n)
     made = []
     for number, node in enumerate(nodes):
-        store = Store.create(folder / f"node{number}.db")
+        store = NodeStore.create(folder / f"node{number}.db")
         rows = node.training.positives
         owners = np.repeat(node.users, rows.counts)
         store.put_interactions(
@@ -58,25 +58,28 @@ def parties(name: str, world: World, training: Training, folder: Path, n: int) -
                 [(name_of(u),) for u in node.users.tolist()],
             )
         store.put_numbers({name_of(u): u for u in node.users.tolist()})
-        made.append(Party(federation, seen, node, store))
+        made.append(Node(federation, seen, node, store))
         made[-1].begin()
     return made
 
 
-def between(made: list[Party]) -> Callable[[Mapping[int, bytes]], dict[int, bytes]]:
+def between(made: list[Node]) -> Callable[[Mapping[int, bytes]], dict[int, bytes]]:
     return lambda out: {n: made[n].receive(data) for n, data in out.items()}
 
 
-def private_rows(made: list[Party], engine: PartyEngine) -> dict[str, np.ndarray]:
+def private_rows(made: list[Node], engine: NodeEngine) -> dict[str, np.ndarray]:
     """What devices keep, by user, as it is once the server has said what it accepted."""
     parts = []
     for party in made:
         users = party.node.users
         persons = [name_of(u) for u in users.tolist()]
         assert party.store.settle(persons, engine.accepted[users]).all()
-        parts.append((users, party.store.kept(persons)))
+        parts.append((users, party.store.private_state(persons)))
     order = np.argsort(np.concatenate([users for users, _ in parts]))
-    return {name: np.concatenate([kept[name] for _, kept in parts])[order] for name in parts[0][1]}
+    return {
+        name: np.concatenate([private_state[name] for _, private_state in parts])[order]
+        for name in parts[0][1]
+    }
 
 
 @on_kernels
@@ -84,7 +87,7 @@ def private_rows(made: list[Party], engine: PartyEngine) -> dict[str, np.ndarray
 def test_the_run_is_that_of_the_simulation(name, n, choices, tmp_path):
     world = world_for(name, choices, rounds=3)
     made = parties(name, world, choices, tmp_path, n)
-    engine = PartyEngine.over(np.arange(choices.n_users, dtype=np.int32) % n, between(made))
+    engine = NodeEngine.over(np.arange(choices.n_users, dtype=np.int32) % n, between(made))
     (states, tallies) = play(name, world, engine)
     (here, same) = play_locally(name, choices, rounds=3)
     for field, array in here[-1].shared_arrays().items():
@@ -100,7 +103,7 @@ def test_the_server_never_has_what_is_private(name, choices, tmp_path):
     world = world_for(name, choices, rounds=2)
     made = parties(name, world, choices, tmp_path, 2)
     states, _ = play(
-        name, world, PartyEngine.over(np.arange(choices.n_users, dtype=np.int32) % 2, between(made))
+        name, world, NodeEngine.over(np.arange(choices.n_users, dtype=np.int32) % 2, between(made))
     )
     for state in states:
         assert all(
@@ -114,7 +117,7 @@ def test_a_server_that_crashed_plays_its_round_again(name, choices, tmp_path):
     """In every round the first attempt is lost after nodes have answered: what they made of it does not count."""
     world = world_for(name, choices, rounds=3, rounds_an_epoch=1)
     made = parties(name, world, choices, tmp_path, 2)
-    engine = PartyEngine.over(np.arange(choices.n_users, dtype=np.int32) % 2, between(made))
+    engine = NodeEngine.over(np.arange(choices.n_users, dtype=np.int32) % 2, between(made))
     federation = made[0].federation
     work = rounds.trainer_on(federation, world, engine, Context(world.seed, SILENT))
     state, _ = work.start()
@@ -140,7 +143,7 @@ def test_a_message_of_an_earlier_round_is_late(choices, tmp_path):
         sent.append(out[0])
         return {0: made[0].receive(out[0])}
 
-    engine = PartyEngine.over(np.zeros(choices.n_users, np.int32), transport)
+    engine = NodeEngine.over(np.zeros(choices.n_users, np.int32), transport)
     state = play("pfpl+", world, engine)[0][-1]
     with pytest.raises(Malformed, match="a message of round 1 after one of round 2"):
         made[0].receive(sent[1])
@@ -179,7 +182,7 @@ def test_a_node_whose_answer_is_lost_was_absent(name, choices, tmp_path):
         opening = registry.algorithm(name).train.opening(world) is not None  # type: ignore[union-attr]
         return {n: data for n, data in back.items() if n != 1 or len(seen) != 2 + opening}
 
-    engine = PartyEngine.over(np.arange(choices.n_users, dtype=np.int32) % 3, transport)
+    engine = NodeEngine.over(np.arange(choices.n_users, dtype=np.int32) % 3, transport)
     state = play(name, world, engine)[0][-1]
     here = play(name, world, Losing(LocalEngine.over(world, choices, 3), 1, 1))[0][-1]
     assert not np.array_equal(
@@ -194,11 +197,11 @@ def test_a_node_whose_answer_is_lost_was_absent(name, choices, tmp_path):
 def test_a_store_from_an_earlier_day_has_no_part_in_a_round(choices, tmp_path):
     world = world_for("pfpl+", choices, rounds=1, rounds_an_epoch=1)
     made = parties("pfpl+", world, choices, tmp_path, 1)
-    engine = PartyEngine.over(np.zeros(choices.n_users, np.int32), between(made))
+    engine = NodeEngine.over(np.zeros(choices.n_users, np.int32), between(made))
     engine.accepted[:50] = 12345
-    _, (tally,) = play("pfpl+", world, engine)
+    _, (costs,) = play("pfpl+", world, engine)
     members = int(world.members[50:].sum())
-    assert tally.accepted == members
+    assert costs.accepted == members
 
 
 @settings(max_examples=200, deadline=None)
@@ -214,7 +217,7 @@ def test_whatever_bytes_a_node_gets(data, at, byte, a_party):
 
 
 @pytest.fixture(scope="module")
-def a_party(choices, tmp_path_factory) -> tuple[Party, bytes]:
+def a_party(choices, tmp_path_factory) -> tuple[Node, bytes]:
     world = world_for("pfpl+", choices, rounds=1)
     (party,) = parties("pfpl+", world, choices, tmp_path_factory.mktemp("party"), 1)
     caught: list[bytes] = []
@@ -223,5 +226,5 @@ def a_party(choices, tmp_path_factory) -> tuple[Party, bytes]:
         caught.append(out[0])
         return {}
 
-    play("pfpl+", world, PartyEngine.over(np.zeros(choices.n_users, np.int32), transport))
+    play("pfpl+", world, NodeEngine.over(np.zeros(choices.n_users, np.int32), transport))
     return party, caught[0]

@@ -15,9 +15,9 @@ from small_federation import FEDERATED
 from coterie.algorithms.registry import algorithm
 from coterie.data.interactions import Interactions
 from coterie.deployment.enrolment import Terms
-from coterie.deployment.node_evaluation import Worth, measures, put_together
-from coterie.deployment.node_service import SIMULATED, Host
-from coterie.deployment.node_store import Store
+from coterie.deployment.node_evaluation import NodeMetrics, measures, put_together
+from coterie.deployment.node_service import SIMULATED, NodeService
+from coterie.deployment.node_store import NodeStore
 from coterie.errors import RunError, UnknownName
 from coterie.experiments import experiment
 from coterie.experiments.run import Run
@@ -29,7 +29,7 @@ FEW = {
     "embedding_size": 5,
     "inputs": 60,
     "widths": "12,6",
-    "users_a_round": 40,
+    "users_per_round": 40,
     "participation": 0.3,
     "clusters": 4,
     "titles": 3,
@@ -49,7 +49,7 @@ def federation(
     terms = replace(terms, run="a run", titles=[str(text) for text in people.item_texts])  # type: ignore[union-attr]
     made = stores(people, folder, n)
     for store in made:
-        Host(store).draw_from(SIMULATED)
+        NodeService(store).draw_from(SIMULATED)
         store.close()
     return terms, [store.path for store in made]
 
@@ -66,11 +66,11 @@ KINDS = [
     ("sttfedrec-dssm", {"precision": "int8"}),
     ("fedfast", {"protocol": "loo-50"}),
     ("fedfast", {"protocol": "holdout-10"}),
-    ("fedavg", {"protect": "ring", "ring_rows": "union"}),
-    ("fcf", {"protect": "ring", "ring_size": 7}),
-    ("pfpl+", {"protect": "ring"}),
-    ("sttfedrec-dssm", {"protect": "ring", "ring_way": "numbers"}),
-    ("fl-dssm", {"protect": "ring"}),
+    ("fedavg", {"secure_aggregation": "ring", "ring_rows": "union"}),
+    ("fcf", {"secure_aggregation": "ring", "ring_size": 7}),
+    ("pfpl+", {"secure_aggregation": "ring"}),
+    ("sttfedrec-dssm", {"secure_aggregation": "ring", "ring_way": "numbers"}),
+    ("fl-dssm", {"secure_aggregation": "ring"}),
 ]
 """Other kinds of models than the usual ones, and other protocols."""
 
@@ -80,7 +80,7 @@ def test_metrics_and_recommendations_are_the_simulations(name, settings, bare, t
     terms, paths = federation(name, bare, tmp_path, **settings)
     point = served(tmp_path, terms, Together(paths))
     here = experiment.run(terms.experiment, bare)
-    told = point.journey.curve[-1]
+    told = point.history.curve[-1]
     assert told["part"] == "test"
     tolerance = (
         {"abs": 0.02} if "tower" in terms.experiment.settings.model_dump() else {"rel": 1e-12}
@@ -95,8 +95,8 @@ def recommends_alike(
     here: Run, data: Interactions, user: str, paths: list[Path], exact: bool
 ) -> None:
     """The best of all that the person has not done, the held-out item included."""
-    (home,) = [path for path in paths if user in Store.open(path).people()]
-    found = Host(Store.open(home)).recommend(user, 5)
+    (home,) = [path for path in paths if user in NodeStore.open(path).people()]
+    found = NodeService(NodeStore.open(home)).recommend(user, 5)
     did = {
         str(item)
         for item in data.item_ids[data.items[data.user_ids.astype(str)[data.users] == user]]
@@ -121,12 +121,12 @@ def test_the_curve_while_training(validation, bare, tmp_path):
     point = served(tmp_path, terms, Together(paths))
     here = experiment.run(terms.experiment, bare)
     part = "validation" if validation else "test"
-    assert [(line["round"], line["part"]) for line in point.journey.curve] == [
+    assert [(line["round"], line["part"]) for line in point.history.curve] == [
         (1, part),
         (2, part),
         (3, "test"),
     ]
-    for line, same in zip(point.journey.curve[:2], here.curve, strict=False):
+    for line, same in zip(point.history.curve[:2], here.curve, strict=False):
         assert line["NDCG@10"] == pytest.approx(same["NDCG@10"], rel=1e-12)
     status = json.loads((tmp_path / "status.json").read_text())
     assert status["metrics"]["HR@10"] == pytest.approx(here.metrics["HR@10"], rel=1e-12)
@@ -135,32 +135,32 @@ def test_the_curve_while_training(validation, bare, tmp_path):
 def test_fewer_than_a_least_group_say_nothing(bare, tmp_path):
     terms, paths = federation("fedfast", bare, tmp_path)
     for path, least in zip(paths, (101, 2), strict=True):
-        Store.open(path).put_about(least_group=str(least))
-    said: dict[str, Worth] = {}
+        NodeStore.open(path).put_about(least_group=str(least))
+    said: dict[str, NodeMetrics] = {}
 
-    class Heard(Together):
+    class Aggregate(Together):
         def send(self, kind, out):
             back = super().send(kind, out)
             if kind == "show":
                 said.update(
                     {
-                        name: Worth.heard(data, 200, measures(terms.experiment.protocol))
+                        name: NodeMetrics.heard(data, 200, measures(terms.experiment.protocol))
                         for name, data in back.items()
                     }
                 )
             return back
 
-    point = served(tmp_path, terms, Heard(paths))
+    point = served(tmp_path, terms, Aggregate(paths))
     assert (said["0"].people, said["0"].sums) == (0, {})
     assert said["1"].people > 90
-    assert point.journey.curve[-1]["HR@10"] == pytest.approx(
+    assert point.history.curve[-1]["HR@10"] == pytest.approx(
         said["1"].sums["HR@10"] / said["1"].people
     )
     for path in paths:
-        Store.open(path).put_about(least_group="101")
+        NodeStore.open(path).put_about(least_group="101")
     (tmp_path / "again").mkdir()
     point = served(tmp_path / "again", replace(terms, run="another"), Together(paths))
-    assert point.journey.curve == ()
+    assert point.history.curve == ()
     assert json.loads((tmp_path / "again" / "status.json").read_text())["metrics"] == {}
 
 
@@ -186,26 +186,26 @@ def test_sums_over_some_and_over_some_more_are_told_to_nobody(pry, bare, tmp_pat
                 out = {name: write_message(pry(read_message(data))) for name, data in out.items()}
             return super().send(kind, out)
 
-    assert served(tmp_path, terms, Prying(paths)).journey.curve == ()
+    assert served(tmp_path, terms, Prying(paths)).history.curve == ()
 
 
 @pytest.mark.parametrize(
     "said",
     [
-        Worth(3, "test", {"HR@10": 4.0}),
-        Worth(3, "test", {"HR@10": -1.0}),
-        Worth(0, "test", {"HR@10": 0.0}),
-        Worth(3, "test", {}),
-        Worth(-1, "test", {}),
-        Worth(6, "test", {"HR@10": 1.0}),
-        Worth(10**400, "test", {"HR@10": 1.0}),
-        Worth(3, "x", {"HR@10": 1.0}),
-        Worth(3, "test", {"made up": 1.0}),
+        NodeMetrics(3, "test", {"HR@10": 4.0}),
+        NodeMetrics(3, "test", {"HR@10": -1.0}),
+        NodeMetrics(0, "test", {"HR@10": 0.0}),
+        NodeMetrics(3, "test", {}),
+        NodeMetrics(-1, "test", {}),
+        NodeMetrics(6, "test", {"HR@10": 1.0}),
+        NodeMetrics(10**400, "test", {"HR@10": 1.0}),
+        NodeMetrics(3, "x", {"HR@10": 1.0}),
+        NodeMetrics(3, "test", {"made up": 1.0}),
     ],
 )
 def test_sums_that_nobody_can_have(said):
     with pytest.raises(Malformed):
-        Worth.heard(said.to_json().encode(), 5, {"HR@10"})
+        NodeMetrics.heard(said.to_json().encode(), 5, {"HR@10"})
 
 
 @pytest.mark.parametrize(
@@ -214,14 +214,14 @@ def test_sums_that_nobody_can_have(said):
 )
 def test_what_is_no_worth(text):
     with pytest.raises(Malformed):
-        Worth.heard(text, 5, {"HR@10"})
+        NodeMetrics.heard(text, 5, {"HR@10"})
 
 
 def test_means_are_over_all_people():
     said = [
-        Worth(10, "test", {"HR@10": 5.0, "x": 1.0}),
-        Worth(0, "test", {}),
-        Worth(30, "test", {"HR@10": 3.0}),
+        NodeMetrics(10, "test", {"HR@10": 5.0, "x": 1.0}),
+        NodeMetrics(0, "test", {}),
+        NodeMetrics(30, "test", {"HR@10": 3.0}),
     ]
     assert put_together(said) == {"HR@10": 0.2}
     assert put_together([]) == {}
@@ -230,7 +230,7 @@ def test_means_are_over_all_people():
 def test_a_person_gets_their_own_rows_and_no_others(bare, tmp_path):
     terms, paths = federation("fedfast", bare, tmp_path)
     point = served(tmp_path, terms, Together(paths))
-    store = Store.open(paths[0])
+    store = NodeStore.open(paths[0])
     for number, person in list(store.numbers().items())[:20]:
         assert np.array_equal(store.given(person)["user_rows"], point.state.user_rows[number])
         assert (
@@ -245,13 +245,13 @@ def test_a_person_gets_their_own_rows_and_no_others(bare, tmp_path):
 def test_who_is_forgotten_is_gone_and_the_federation_goes_on(name, bare, tmp_path):
     terms, paths = federation(name, bare, tmp_path)
     served(tmp_path, terms, Together(paths))
-    store = Store.open(paths[0])
+    store = NodeStore.open(paths[0])
     person = store.people()[5]
     other = store.people()[6]
     store.forget(person)
     with pytest.raises(UnknownName, match=person):
-        Host(store).recommend(person)
-    assert Host(store).recommend(other)
+        NodeService(store).recommend(person)
+    assert NodeService(store).recommend(other)
     store.close()
     for table, column in (
         ("did", "person"),
@@ -259,29 +259,29 @@ def test_who_is_forgotten_is_gone_and_the_federation_goes_on(name, bare, tmp_pat
         ("given", "person"),
         ("person", "id"),
     ):
-        left = Store.open(paths[0]).connection.execute(
+        left = NodeStore.open(paths[0]).connection.execute(
             f"select count(*) from {table} where {column} = ?", (person,)
         )
         assert left.fetchone()[0] == 0
     assert f'"{person}":' not in "".join(
-        Store.open(paths[0]).about(key) or "" for key in ("numbers", "given", "layout")
+        NodeStore.open(paths[0]).about(key) or "" for key in ("numbers", "given", "layout")
     )
     point = served(tmp_path, terms, Together(paths))  # the end again: the others are measured
-    assert point.journey.curve[-1]["HR@10"] > 0
+    assert point.history.curve[-1]["HR@10"] > 0
 
 
 def test_before_any_model_came(bare, tmp_path):
     _, (path, _) = federation("fedfast", bare, tmp_path)
     with pytest.raises(RunError, match="has had no model yet"):
-        Host(Store.open(path)).recommend(Store.open(path).people()[0])
+        NodeService(NodeStore.open(path)).recommend(NodeStore.open(path).people()[0])
 
 
 def test_somebody_who_came_later_has_no_part_in_the_model(bare, tmp_path):
     terms, paths = federation("fedfast", bare, tmp_path)
     served(tmp_path, terms, Together(paths))
-    store = Store.open(paths[0])
+    store = NodeStore.open(paths[0])
     store.put_interactions(Interactions.from_columns(["late"], [str(bare.item_ids[0])], None, [5]))
     with pytest.raises(RunError, match=r"user late of .* has no part in the model"):
-        Host(store).recommend("late")
+        NodeService(store).recommend("late")
     point = served(tmp_path, terms, Together(paths))
     assert len(point.state.user_rows) == bare.n_users

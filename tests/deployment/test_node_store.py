@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.data.interactions import Interactions
-from coterie.deployment.node_store import NEVER, Store
+from coterie.deployment.node_store import NEVER, NodeStore
 from coterie.errors import RunError, UnknownName
 
 WHO = ["ann", "bob", "cem"]
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    made = Store.create(tmp_path / "node.db")
+def store(tmp_path: Path) -> NodeStore:
+    made = NodeStore.create(tmp_path / "node.db")
     made.put_interactions(
         Interactions.from_columns(
             ["ann", "ann", "bob", "cem"],
@@ -34,22 +34,22 @@ def rows(*numbers: float) -> dict[str, np.ndarray]:
     return {"user_rows": np.array([[n, -n] for n in numbers], np.float32)}
 
 
-def first(store: Store) -> list[float]:
-    return store.kept(WHO)["user_rows"][:, 0].tolist()
+def first(store: NodeStore) -> list[float]:
+    return store.private_state(WHO)["user_rows"][:, 0].tolist()
 
 
-def test_only_the_owner_can_read_it(store: Store):
+def test_only_the_owner_can_read_it(store: NodeStore):
     assert store.path.stat().st_mode & 0o777 == 0o600
     store.path.chmod(0o640)
     with pytest.raises(RunError, match="can be read by others \\(mode 640\\); expected 600"):
-        Store.open(store.path)
+        NodeStore.open(store.path)
 
 
-def test_it_outlives_the_process(store: Store):
+def test_it_outlives_the_process(store: NodeStore):
     store.begin(WHO, rows(1, 2, 3))
     store.put_numbers({"cem": 7, "ann": 2})
     store.close()
-    again = Store.open(store.path)
+    again = NodeStore.open(store.path)
     assert again.people() == WHO
     assert again.numbers() == {2: "ann", 7: "cem"}
     assert first(again) == [1, 2, 3]
@@ -70,7 +70,7 @@ def test_it_outlives_the_process(store: Store):
     ]
 
 
-def test_what_was_made_counts_once_it_was_accepted(store: Store):
+def test_what_was_made_counts_once_it_was_accepted(store: NodeStore):
     store.begin(WHO, rows(1, 2, 3))
     store.made(WHO, rows(10, 20, 30), tag=5)
     assert first(store) == [1, 2, 3]
@@ -78,7 +78,7 @@ def test_what_was_made_counts_once_it_was_accepted(store: Store):
     assert first(store) == [10, 2, 30]
 
 
-def test_an_exchange_can_be_played_again(store: Store):
+def test_an_exchange_can_be_played_again(store: NodeStore):
     """The server crashed before it wrote down that it had accepted anything: it asks for the same round again."""
     store.begin(WHO, rows(1, 2, 3))
     store.made(WHO, rows(10, 20, 30), tag=5)
@@ -91,12 +91,12 @@ def test_an_exchange_can_be_played_again(store: Store):
     assert first(store) == [11, 21, 31]
 
 
-def test_a_store_from_an_earlier_day_is_noticed(store: Store):
+def test_a_store_from_an_earlier_day_is_noticed(store: NodeStore):
     store.begin(WHO, rows(1, 2, 3))
     assert store.settle(WHO, np.array([NEVER, 9, NEVER])).tolist() == [True, False, True]
 
 
-def test_nobodys_beginning_is_written_over(store: Store):
+def test_nobodys_beginning_is_written_over(store: NodeStore):
     store.begin(WHO, rows(1, 2, 3))
     store.begin(WHO, rows(7, 7, 7))
     assert first(store) == [1, 2, 3]
@@ -106,7 +106,7 @@ def test_nobodys_beginning_is_written_over(store: Store):
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=8))
 def test_any_course_of_accepted_lost_and_repeated_exchanges(tmp_path_factory, course):
     """A model of one person: `heard` says that the server accepted, `again` that the exchange was played twice."""
-    store = Store.create(tmp_path_factory.mktemp("store") / "node.db")
+    store = NodeStore.create(tmp_path_factory.mktemp("store") / "node.db")
     store.put_interactions(Interactions.from_columns(["ann"], ["x"]))
     store.begin(["ann"], rows(0))
     counts = 0.0
@@ -114,17 +114,17 @@ def test_any_course_of_accepted_lost_and_repeated_exchanges(tmp_path_factory, co
     for tag, (heard, again) in enumerate(course):
         for _ in range(1 + again):
             assert store.settle(["ann"], np.array([last])).all()
-            now = float(store.kept(["ann"])["user_rows"][0, 0])
+            now = float(store.private_state(["ann"])["user_rows"][0, 0])
             assert now == counts
             store.made(["ann"], rows(now + tag + 1), tag)
         if heard:
             counts = counts + tag + 1
             last = tag
     store.settle(["ann"], np.array([last]))
-    assert float(store.kept(["ann"])["user_rows"][0, 0]) == counts
+    assert float(store.private_state(["ann"])["user_rows"][0, 0]) == counts
 
 
-def test_all_of_a_person_can_be_had(store: Store):
+def test_all_of_a_person_can_be_had(store: NodeStore):
     store.begin(WHO, rows(1, 2, 3))
     assert store.export("ann") == {
         "user_id": "ann",
@@ -137,7 +137,7 @@ def test_all_of_a_person_can_be_had(store: Store):
     }
 
 
-def test_what_is_forgotten_is_gone_from_the_file(store: Store):
+def test_what_is_forgotten_is_gone_from_the_file(store: NodeStore):
     store.begin(WHO, rows(1, 2, 3))
     store.made(WHO, rows(4, 5, 6), tag=1)
     assert b"secret-item" in store.path.read_bytes()
@@ -146,16 +146,16 @@ def test_what_is_forgotten_is_gone_from_the_file(store: Store):
     left = b"".join(path.read_bytes() for path in store.path.parent.iterdir())
     assert b"secret-item" not in left
     assert b"cem" not in left
-    assert Store.open(store.path).people() == ["ann", "bob"]
+    assert NodeStore.open(store.path).people() == ["ann", "bob"]
 
 
-def test_nobody_who_is_not_there(store: Store):
+def test_nobody_who_is_not_there(store: NodeStore):
     for ask in (store.export, store.forget):
         with pytest.raises(UnknownName, match="dave"):
             ask("dave")
 
 
-def test_a_file_replaces_what_was_known_about_its_people(store: Store):
+def test_a_file_replaces_what_was_known_about_its_people(store: NodeStore):
     store.put_interactions(Interactions.from_columns(["bob"], ["z"], [1], [50]))
     assert [line["item_id"] for line in store.export("bob")["interactions"]] == ["z"]
     assert len(store.export("ann")["interactions"]) == 2
@@ -163,24 +163,24 @@ def test_a_file_replaces_what_was_known_about_its_people(store: Store):
 
 def test_what_is_no_store(tmp_path: Path):
     with pytest.raises(RunError, match="does not exist"):
-        Store.open(tmp_path / "nowhere.db")
+        NodeStore.open(tmp_path / "nowhere.db")
     other = tmp_path / "other.db"
     other.write_bytes(b"this is no database " * 100)
     other.chmod(0o600)
     with pytest.raises(RunError, match="is no store of a node"):
-        Store.open(other)
+        NodeStore.open(other)
     with pytest.raises(RunError, match="exists already"):
-        Store.create(other)
+        NodeStore.create(other)
 
 
-def test_a_process_that_is_late_brings_nobody_back(store: Store):
+def test_a_process_that_is_late_brings_nobody_back(store: NodeStore):
     """Somebody was forgotten while a message was answered."""
     store.begin(WHO, rows(1, 2, 3))
     store.forget("bob")
     store.made(WHO, rows(4, 5, 6), tag=1)
     store.put_model(WHO, rows(7, 8, 9), b"model")
     assert store.settle(["ann", "cem"], np.array([1, 1])).all()
-    assert store.kept(["ann", "cem"])["user_rows"][:, 0].tolist() == [4, 6]
+    assert store.private_state(["ann", "cem"])["user_rows"][:, 0].tolist() == [4, 6]
     assert store.given("bob") == {}
     assert store.given("cem")["user_rows"].tolist() == [9, -9]
     for table in ("kept", "given", "did"):
@@ -193,4 +193,4 @@ def test_what_is_no_store_at_all(tmp_path: Path):
     table = tmp_path / "mine.csv"
     table.write_text("user_id,item_id")
     with pytest.raises(RunError, match="is no store of a node"):
-        Store.open(table)
+        NodeStore.open(table)

@@ -18,10 +18,10 @@ from coterie.core.progress import SILENT
 from coterie.data.interactions import Interactions
 from coterie.deployment.enrolment import Terms
 from coterie.deployment.membership import Nodes
-from coterie.deployment.node_service import SIMULATED, Host
-from coterie.deployment.node_store import Store
+from coterie.deployment.node_service import SIMULATED, NodeService
+from coterie.deployment.node_store import NodeStore
 from coterie.deployment.server import serve
-from coterie.deployment.server_config import Service
+from coterie.deployment.server_config import ServerConfig
 from coterie.engines.local import LocalEngine
 from coterie.errors import NoQuorum
 from coterie.experiments.history import Point
@@ -57,15 +57,17 @@ class Together:
         return back
 
     def _call(self, kind: str, node: int, data: bytes) -> bytes | None:
-        store = Store.open(self.paths[node])
+        store = NodeStore.open(self.paths[node])
         try:
-            return Host(store).answer(kind, data)
+            return NodeService(store).answer(kind, data)
         finally:
             store.close()
 
 
 def served(folder: Path, terms: Terms, nodes: Nodes, **how: Any) -> Point:
-    return serve(folder, terms, nodes, Service(**{"items": "items.csv", "wait_seconds": 1.0} | how))
+    return serve(
+        folder, terms, nodes, ServerConfig(**{"items": "items.csv", "wait_seconds": 1.0} | how)
+    )
 
 
 def beginning(
@@ -79,7 +81,7 @@ def beginning(
     terms = replace(terms_of(people, name, **few | settings), run="a run")
     made = stores(people, folder, n)
     for store in made:
-        Host(store).draw_from(SIMULATED)
+        NodeService(store).draw_from(SIMULATED)
         store.close()
     return terms, [store.path for store in made]
 
@@ -115,7 +117,7 @@ class Stop(Exception):
     pass
 
 
-IN_RING = {"protect": "ring", "rounds": ROUNDS, "participation": 0.2}
+IN_RING = {"secure_aggregation": "ring", "rounds": ROUNDS, "participation": 0.2}
 
 
 @pytest.mark.parametrize(
@@ -163,7 +165,7 @@ def test_another_federation_begins_afresh(people, tmp_path):
 
 def test_a_seed_of_its_own(people, tmp_path):
     (store,) = stores(people, tmp_path, 1)
-    host = Host(store)
+    host = NodeService(store)
     host.draw_from()
     seed = store.about("seed")
     host.draw_from()

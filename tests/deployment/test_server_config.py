@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coterie.core.progress import SILENT, Watch
+from coterie.core.progress import SILENT, Progress
 from coterie.deployment import certificates
 from coterie.deployment.enrolment import Terms, Told
 from coterie.deployment.flower.join import People, join
@@ -44,8 +44,8 @@ def test_a_folder_to_serve_from(config: Path, tmp_path: Path):
     ("change", "told"),
     [
         ("algorithm: gmf", "gmf is trained in one place"),
-        ("algorithm: fedbso\nprotect: ring", "has to know everybody's own update"),
-        ("drop_out: 0.1", "'drop_out' is 0.1, which is for simulations"),
+        ("algorithm: fedbso\nsecure_aggregation: ring", "has to know everybody's own update"),
+        ("client_dropout: 0.1", "'client_dropout' is 0.1, which is for simulations"),
         (
             "validation: true\npatience: 3",
             "'patience' is 3, which a federation of nodes cannot do yet",
@@ -103,11 +103,11 @@ def test_a_finished_federation_is_finished(config: Path, tmp_path: Path):
     assert said.lines == [f"{folder} is finished; nothing is left to do"]
 
 
-class Said(Watch):
+class Said(Progress):
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         self.lines.append(text)
 
 

@@ -13,7 +13,7 @@ from small_federation import FEDERATED, ON_KERNELS, play, play_locally, sha256, 
 
 from coterie.core.progress import SILENT
 from coterie.data.splits import split
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.engines.ray import RayEngine, joined, refuse_unreachable
 from coterie.errors import ConfigError
 
@@ -29,12 +29,12 @@ def cluster() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def choices(people) -> Training:
+def choices(people) -> TrainingSet:
     return split(people, "leave-one-out", 0.2, seed=0).training()
 
 
 def on_ray(
-    name: str, training: Training, nodes: int, **changes: Any
+    name: str, training: TrainingSet, nodes: int, **changes: Any
 ) -> tuple[list[Any], list[Any]]:
     world = world_for(name, training, engine="ray", nodes=nodes, **changes)
     return play(name, world, RayEngine.over(world, training, SILENT))
@@ -62,10 +62,12 @@ def test_any_number_of_actors_is_one_run(name, nodes, choices, cluster):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "changes", [{"drop_out": 0.3}, {"protect": "ring"}, {"model": "neumf"}], ids=str
+    "changes",
+    [{"client_dropout": 0.3}, {"secure_aggregation": "ring"}, {"model": "neumf"}],
+    ids=str,
 )
 def test_what_else_a_run_may_have(changes, choices, cluster):
-    if "protect" in changes:
+    if "secure_aggregation" in changes:
         pytest.importorskip("cryptography")
     here = play_locally("fedfast", choices, **changes)
     there = on_ray("fedfast", choices, 3, **changes)

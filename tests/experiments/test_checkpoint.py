@@ -21,7 +21,7 @@ from coterie.core.records import Record
 from coterie.errors import RunError
 from coterie.experiments import checkpoint
 from coterie.experiments.folder import held
-from coterie.experiments.history import Journey, Point
+from coterie.experiments.history import Point, TrainingHistory
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def point(n: int = 4, size: int = 3, best: bool = True) -> Point:
         {"round": 2, "part": "test", "HR@10": 0.1 + 0.2, "seconds": 1e-300},
         {"round": 4, "part": "test", "HR@10": 1 / 3},
     )
-    journey = Journey(
+    history = TrainingHistory(
         np.arange(size, dtype=np.int64) * 2**40,
         round=n,
         seconds=0.1,
@@ -54,7 +54,7 @@ def point(n: int = 4, size: int = 3, best: bool = True) -> Point:
         curve=curve,
         best=1,
     )
-    return Point(state(n, size), journey, state(n - 2, size) if best else None)
+    return Point(state(n, size), history, state(n - 2, size) if best else None)
 
 
 def same_record(one: Any, other: Any) -> bool:
@@ -71,8 +71,8 @@ def same(one: Point, other: Point) -> bool:
     return (
         same_record(one.state, other.state)
         and same_record(one.best, other.best)
-        and one.journey.to_json() == other.journey.to_json()
-        and one.journey.selections.tolist() == other.journey.selections.tolist()
+        and one.history.to_json() == other.history.to_json()
+        and one.history.selections.tolist() == other.history.selections.tolist()
     )
 
 
@@ -91,8 +91,8 @@ def test_a_point_comes_back_to_the_bit(best, tmp_path):
     assert back is not None
     assert same(back, point(best=best))
     assert isinstance(back.state.step, int)
-    assert isinstance(back.journey.refused, Counter)
-    assert back.journey.curve[0]["HR@10"] == 0.1 + 0.2
+    assert isinstance(back.history.refused, Counter)
+    assert back.history.curve[0]["HR@10"] == 0.1 + 0.2
 
 
 @settings(deadline=None, max_examples=15)
@@ -103,26 +103,26 @@ def test_a_point_comes_back_to_the_bit(best, tmp_path):
 )
 def test_any_journey_comes_back(tmp_path_factory, seconds, updates, refused):
     folder = tmp_path_factory.mktemp("any")
-    journey = Journey(
+    history = TrainingHistory(
         np.zeros(1, np.int64), seconds=seconds, updates=updates, refused=Counter(refused)
     )
-    checkpoint.write(folder, Point(state(), journey), "data", {})
+    checkpoint.write(folder, Point(state(), history), "data", {})
     back = read(folder)
     assert back is not None
-    assert back.journey.to_json() == journey.to_json()
+    assert back.history.to_json() == history.to_json()
 
 
 def test_a_journey_goes_on_from_where_it_was(tmp_path):
     """What was read can be added to like what was never written."""
-    from coterie.algorithms.algorithm import Tally
+    from coterie.algorithms.algorithm import Costs
 
     checkpoint.write(tmp_path, point(), "data", {})
     back = read(tmp_path)
     assert back is not None
-    step = Tally(np.array([0, 2], np.int32), 1, 1, Counter({"not finite": 1}), 5, 7)
+    step = Costs(np.array([0, 2], np.int32), 1, 1, Counter({"not finite": 1}), 5, 7)
     one, other = (
         j.after(step, 0.5).measured("test", {"HR@10": 0.4}, "HR@10")
-        for j in (back.journey, point().journey)
+        for j in (back.history, point().history)
     )
     assert one.to_json() == other.to_json()
     assert one.selections.tolist() == other.selections.tolist() == [1, 2**40, 2**41 + 1]
@@ -138,7 +138,7 @@ def test_the_last_checkpoint_counts(tmp_path):
         checkpoint.write(tmp_path, point(n), "data", {})
     found = read(tmp_path)
     assert found is not None
-    assert found.journey.round == 9
+    assert found.history.round == 9
     assert [file.name for file in tmp_path.iterdir()] == [checkpoint.NAME]
 
 
@@ -197,7 +197,7 @@ def test_what_a_killed_process_left_half_written_is_never_seen(tmp_path):
     checkpoint.write(tmp_path, point(9), "data", {})  # and is in nobody's way
     again = read(tmp_path)
     assert again is not None
-    assert again.journey.round == 9
+    assert again.history.round == 9
 
 
 def test_it_is_on_the_disk_before_it_takes_its_name(tmp_path, monkeypatch):
@@ -226,8 +226,8 @@ def test_whoever_reads_while_another_writes_gets_a_whole_one(tmp_path):
             try:
                 found = read(tmp_path)
                 assert found is not None
-                assert same(found, point(found.journey.round, size))
-                seen.append(found.journey.round)
+                assert same(found, point(found.history.round, size))
+                seen.append(found.history.round)
             except Exception as fault:
                 faults.append(fault)
                 return

@@ -19,7 +19,7 @@ from coterie.core.progress import SILENT
 from coterie.data.interactions import Interactions
 from coterie.errors import ConfigError, Diverged, LeakError, RunError
 from coterie.experiments.config import Experiment, changed
-from coterie.experiments.reevaluation import rejudge
+from coterie.experiments.reevaluation import reevaluate
 from coterie.experiments.run import Run
 
 EPOCHS = {"bpr": 3, "gmf": 3, "als": 2}
@@ -301,9 +301,9 @@ def test_judging_again_agrees_with_the_run(tmp_path: Path, name: str) -> None:
     run = coterie.run(
         name, out=tmp_path / "r", n_users=80, n_items=70, seed=3, validation=True, **epochs(name)
     )
-    again = rejudge(tmp_path / "r", {}, SILENT)
+    again = reevaluate(tmp_path / "r", {}, SILENT)
     assert (again.metrics, again.full) == (run.metrics, run.full)
-    wider = rejudge(tmp_path / "r", {"cutoffs": [1, 10, 20]}, SILENT)
+    wider = reevaluate(tmp_path / "r", {"cutoffs": [1, 10, 20]}, SILENT)
     assert {name: wider.full[name] for name in run.full} == run.full
     hits = [wider.full[f"HR@{k}"] for k in (1, 10, 20)]
     assert hits == sorted(hits)
@@ -313,7 +313,7 @@ def test_judging_by_a_split_that_was_trained_on_is_a_leak(tmp_path: Path) -> Non
     coterie.run("popular", out=tmp_path / "r", n_users=80, n_items=70)
     for changes in ({"protocol": "holdout"}, {"split": "random"}, {"split": "global-time"}):
         with pytest.raises(LeakError, match="was trained on what this protocol tests"):
-            rejudge(tmp_path / "r", changes, SILENT)
+            reevaluate(tmp_path / "r", changes, SILENT)
 
 
 def test_judging_the_newest_of_a_larger_hold_out_is_no_leak(tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_judging_the_newest_of_a_larger_hold_out_is_no_leak(tmp_path: Path) -> N
     )
     run = coterie.run("popular", tmp_path / "a.csv", protocol="holdout", out=tmp_path / "r")
     assert run.result["training_interactions"] == 160
-    judged = rejudge(tmp_path / "r", {"protocol": "full"}, SILENT)
+    judged = reevaluate(tmp_path / "r", {"protocol": "full"}, SILENT)
     assert judged.evaluation is not None
     assert len(judged.evaluation.users) == 20
 
@@ -365,17 +365,17 @@ def test_a_model_is_not_judged_on_data_that_changed(tmp_path: Path) -> None:
     table = tmp_path / "likes.csv"
     table.write_text("user_id,item_id,timestamp\n" + "\n".join(rows) + "\n")
     coterie.run("popular", str(table), out=tmp_path / "run")
-    rejudge(tmp_path / "run", {"cutoffs": 5}, SILENT)
+    reevaluate(tmp_path / "run", {"cutoffs": 5}, SILENT)
     table.write_text(table.read_text().replace("\n3,4,", "\n3,99,"))
     with pytest.raises(RunError, match="is not what the model was trained on any more"):
-        rejudge(tmp_path / "run", {"cutoffs": 5}, SILENT)
+        reevaluate(tmp_path / "run", {"cutoffs": 5}, SILENT)
 
 
 def test_a_run_that_stopped_early_can_be_judged_otherwise(tmp_path: Path) -> None:
     run = coterie.run(
         "bpr", n_users=80, n_items=70, epochs=6, validation=True, patience=2, out=tmp_path / "run"
     )
-    again = rejudge(tmp_path / "run", {"protocol": "loo-99"}, SILENT)
+    again = reevaluate(tmp_path / "run", {"protocol": "loo-99"}, SILENT)
     assert again.result["protocol"] == "loo-99"
     assert run.result["best_round"] <= run.result["rounds"]
 

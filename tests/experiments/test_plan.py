@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import coterie
-from coterie.core.progress import Advance, Watch
+from coterie.core.progress import Advance, Progress
 from coterie.errors import ConfigError, Interrupted, LeakError, RunError, UnknownName
 from coterie.experiments import plan, preparation
 from coterie.experiments.plan import Method, Outcome, Plan, carry_out, cells, source_hash
@@ -28,7 +28,7 @@ SMALL = {**DATA, "epochs": 3}
 PACKAGE = Path(coterie.__file__).parent
 
 
-class Recorder(Watch):
+class Recorder(Progress):
     """What a person would see: what was said, how far each bar went, and the cells that began to train."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Recorder(Watch):
         self.bars: list[list[float]] = []
         self.began: list[str] = []
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         self.said.append(text)
 
     @contextmanager
@@ -87,9 +87,9 @@ def small(*methods: Any, seeds: tuple[int, ...] = (0, 1), **changes: Any) -> Pla
 
 def begun(declared: Plan, folder: Path) -> list[str]:
     """The cells that had to be run."""
-    watch = Recorder()
-    carry_out(declared, folder, watch)
-    return watch.began
+    progress = Recorder()
+    carry_out(declared, folder, progress)
+    return progress.began
 
 
 # ---- what a plan says
@@ -217,10 +217,10 @@ def test_people_keep_their_names_whatever_those_are(tmp_path: Path) -> None:
 def test_cells_are_run_once(tmp_path: Path) -> None:
     first = carry_out(small(), tmp_path)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")}
-    watch = Recorder()
-    again = carry_out(small(), tmp_path, watch)
-    assert watch.began == []
-    assert watch.said == ["4 of 4 runs are there already"]
+    progress = Recorder()
+    again = carry_out(small(), tmp_path, progress)
+    assert progress.began == []
+    assert progress.said == ["4 of 4 runs are there already"]
     assert [(o.cell.name, o.result, o.curve) for o in again] == [
         (o.cell.name, o.result, o.curve) for o in first
     ]
@@ -240,9 +240,11 @@ def test_a_larger_plan_runs_what_is_new(tmp_path: Path) -> None:
 def test_a_label_is_only_a_label(tmp_path: Path) -> None:
     """Another name for the same settings, also twice in one plan, is the same cell."""
     carry_out(small("bpr"), tmp_path)
-    watch = Recorder()
-    outcomes = carry_out(small(("one", "bpr", {}), ("two", "bpr", {"epochs": 3})), tmp_path, watch)
-    assert watch.began == []
+    progress = Recorder()
+    outcomes = carry_out(
+        small(("one", "bpr", {}), ("two", "bpr", {"epochs": 3})), tmp_path, progress
+    )
+    assert progress.began == []
     assert [o.cell.method.label for o in outcomes] == ["one", "two", "one", "two"]
 
 
@@ -350,9 +352,9 @@ def test_data_is_loaded_once_for_every_set_of_filters(
     loaded: list[str] = []
     load = preparation.load_data
 
-    def counted(wanted: Any, watch: Watch) -> Any:
+    def counted(wanted: Any, progress: Progress) -> Any:
         loaded.append(wanted.choice.dataset)
-        return load(wanted, watch)
+        return load(wanted, progress)
 
     monkeypatch.setattr(preparation, "load_data", counted)
     file = write_likes(tmp_path / "likes.csv")
@@ -370,16 +372,16 @@ def test_an_interrupted_plan_goes_on(tmp_path: Path) -> None:
     declared = small(
         "popular", "bpr", "gmf"
     )  # six cells; the fifth, BPR with seed 1, is interrupted while it trains
-    watch = Stopper(5, interrupt)
+    progress = Stopper(5, interrupt)
     with pytest.raises(
         Interrupted, match=r"4 of 6 runs were finished and are kept\. Go on with the same command"
     ):
-        carry_out(declared, tmp_path, watch)
-    assert watch.began[-1] == "bpr on synthetic, seed 1"
-    watch = Recorder()
-    outcomes = carry_out(declared, tmp_path, watch)
-    assert watch.said == ["4 of 6 runs are there already"]
-    assert watch.began == ["bpr on synthetic, seed 1", "gmf on synthetic, seed 1"]
+        carry_out(declared, tmp_path, progress)
+    assert progress.began[-1] == "bpr on synthetic, seed 1"
+    progress = Recorder()
+    outcomes = carry_out(declared, tmp_path, progress)
+    assert progress.said == ["4 of 6 runs are there already"]
+    assert progress.began == ["bpr on synthetic, seed 1", "gmf on synthetic, seed 1"]
     assert [o.result["metrics"] for o in outcomes] == [
         coterie.run(name, seed=seed, **({} if name == "popular" else {"epochs": 3}), **DATA).metrics
         for seed in (0, 1)
@@ -450,9 +452,9 @@ def test_what_another_process_is_at_is_waited_for(
         held.__exit__(None, None, None)
 
     monkeypatch.setattr(plan.time, "sleep", meanwhile)
-    watch = Recorder()
-    outcomes = carry_out(small("popular", "bpr", seeds=(0,)), tmp_path / "ours", watch)
-    assert watch.began == ["bpr on synthetic, seed 0"]
+    progress = Recorder()
+    outcomes = carry_out(small("popular", "bpr", seeds=(0,)), tmp_path / "ours", progress)
+    assert progress.began == ["bpr on synthetic, seed 0"]
     assert outcomes[0].result == theirs.result
 
 
@@ -461,15 +463,15 @@ def test_what_another_process_is_at_is_waited_for(
 
 def test_progress_is_over_the_whole_plan(tmp_path: Path) -> None:
     carry_out(small("popular"), tmp_path)
-    watch = Recorder()
+    progress = Recorder()
     early = (
         "early",
         "gmf",
         {"validation": True, "patience": 1, "epochs": 500, "learning_rate": 0.1},
     )
-    outcomes = carry_out(small("popular", "bpr", early), tmp_path, watch)
+    outcomes = carry_out(small("popular", "bpr", early), tmp_path, progress)
     assert all(o.result["rounds"] < 500 for o in outcomes), "one method stops before its end"
-    assert [(total, pytest.approx(done)) for total, done in watch.bars if total] == [(4, 4)], (
+    assert [(total, pytest.approx(done)) for total, done in progress.bars if total] == [(4, 4)], (
         "what is there is no work"
     )
 
@@ -477,7 +479,7 @@ def test_progress_is_over_the_whole_plan(tmp_path: Path) -> None:
 def test_within_a_run_the_bar_moves_too(tmp_path: Path) -> None:
     steps: list[float] = []
 
-    class Fine(Watch):
+    class Fine(Progress):
         @contextmanager
         def task(self, label: str, total: float | None) -> Iterator[Advance]:
             yield lambda n=1, note="": steps.append(n)
@@ -553,10 +555,10 @@ def test_judged_on_another_part_is_another_cell(tmp_path: Path) -> None:
 
 
 def test_without_a_validation_part_nothing_is_trained(tmp_path: Path) -> None:
-    watch = Recorder()
+    progress = Recorder()
     with pytest.raises(coterie.CoterieError, match="validation=true"):
-        carry_out(Plan(("synthetic",), ("bpr",), SMALL, part="validation"), tmp_path, watch)
-    assert watch.began == []
+        carry_out(Plan(("synthetic",), ("bpr",), SMALL, part="validation"), tmp_path, progress)
+    assert progress.began == []
 
 
 def test_reused_weights_may_know_the_validation_part(tmp_path: Path) -> None:

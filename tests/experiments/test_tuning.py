@@ -205,13 +205,13 @@ def test_rounds_of_federated_methods_are_found_like_epochs(tmp_path: Path) -> No
 def test_a_rate_that_falls_towards_the_last_round_is_followed_to_the_end(tmp_path: Path) -> None:
     """The model of round 3 of 9 is not the one of round 3 of 3: stopping there would find what nobody can train."""
     held = {**DATA, "embedding_size": 4, "rounds": 9, "evaluate_every": 3, "final_rate": 0.1}
-    watch = Recorder()
-    found = tune(Search("fedavg", trials=3, held=held), tmp_path, watch)
+    progress = Recorder()
+    found = tune(Search("fedavg", trials=3, held=held), tmp_path, progress)
     assert found.best.settings["rounds"] == 9
     curves = [path.read_text().splitlines() for path in tmp_path.rglob("metrics.jsonl")]
     assert [len(lines) for lines in curves] == [3, 3, 3]
     assert found.best.value == max(json.loads(lines[-1])["NDCG@10"] for lines in curves)
-    assert not [text for text in watch.said if "allowed" in text]
+    assert not [text for text in progress.said if "allowed" in text]
 
 
 def test_a_method_of_one_step_has_none_to_find(tmp_path: Path) -> None:
@@ -234,11 +234,12 @@ def test_every_trial_has_the_same_budget(tmp_path: Path) -> None:
 
 
 def test_the_limit_being_best_is_said(tmp_path: Path) -> None:
-    watch = Recorder()
+    progress = Recorder()
     held = QUICK | {"epochs": 2, "learning_rate": 0.001}
-    assert tune(Search("gmf", trials=1, held=held), tmp_path, watch).best.settings["epochs"] == 2
+    assert tune(Search("gmf", trials=1, held=held), tmp_path, progress).best.settings["epochs"] == 2
     assert (
-        "the best is the last that was allowed, epochs=2; --set epochs=N allows more" in watch.said
+        "the best is the last that was allowed, epochs=2; --set epochs=N allows more"
+        in progress.said
     )
 
 
@@ -247,20 +248,20 @@ def test_the_limit_being_best_is_said(tmp_path: Path) -> None:
 
 def test_an_interrupted_search_goes_on(tmp_path: Path) -> None:
     search = Search("gmf", trials=4, finalists=2, seeds=2, held=QUICK)
-    watch = Stopper(3, interrupt)
+    progress = Stopper(3, interrupt)
     with pytest.raises(Interrupted, match="2 of 4 runs"):
-        tune(search, tmp_path, watch)
-    watch = Recorder()
-    found = tune(search, tmp_path, watch)
-    assert watch.began[:2] == ["trial 3 on synthetic, seed 0", "trial 4 on synthetic, seed 0"]
-    assert len(watch.began) == 2 + 2 * 2
-    watch = Recorder()
-    assert tune(search, tmp_path, watch).ranking == found.ranking
-    assert watch.began == []
+        tune(search, tmp_path, progress)
+    progress = Recorder()
+    found = tune(search, tmp_path, progress)
+    assert progress.began[:2] == ["trial 3 on synthetic, seed 0", "trial 4 on synthetic, seed 0"]
+    assert len(progress.began) == 2 + 2 * 2
+    progress = Recorder()
+    assert tune(search, tmp_path, progress).ranking == found.ranking
+    assert progress.began == []
     longer = Search("gmf", trials=6, held=QUICK)
-    watch = Recorder()
-    tune(longer, tmp_path, watch)
-    assert len(watch.began) == 2, "more trials go on where fewer ended"
+    progress = Recorder()
+    tune(longer, tmp_path, progress)
+    assert len(progress.began) == 2, "more trials go on where fewer ended"
 
 
 # ---- the winner as an experiment

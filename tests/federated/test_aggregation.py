@@ -14,10 +14,16 @@ from small_federation import ON_KERNELS, histories, sha256, world_for
 from coterie.algorithms import registry
 from coterie.core.progress import SILENT
 from coterie.engines.local import LocalEngine
-from coterie.federated import aggregation as fusing
-from coterie.federated import rounds
-from coterie.federated.aggregation import Heard
-from coterie.federated.federation import Delegates, Exchange, Federation, Histories, Kept, World
+from coterie.federated import aggregation, rounds
+from coterie.federated.aggregation import Aggregate
+from coterie.federated.federation import (
+    Accepted,
+    Exchange,
+    Federation,
+    NodeData,
+    PrivateState,
+    World,
+)
 from coterie.federated.trainer import Context
 from coterie.federated.validation import Reply
 from coterie.federated.wire import reply_sizes
@@ -34,7 +40,7 @@ class Counting:
         self.engine = engine
         self.asked: list[int] = []
 
-    def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
+    def gather(self, make: Callable[[World, NodeData], PrivateState]) -> PrivateState:
         return self.engine.gather(make)
 
     def call(self, exchange: Exchange, message: Message) -> list[Reply]:
@@ -63,38 +69,38 @@ def play(
     states = [sha256(state)]
     tallies = []
     for n in range(1, 5):
-        state, tally = work.step(state, n)
+        state, costs = work.step(state, n)
         states.append(sha256(state))
         tallies.append(
-            (tally.users.tolist(), tally.accepted, tally.dropped, tally.bytes_up, tally.bytes_down)
+            (costs.users.tolist(), costs.accepted, costs.dropped, costs.bytes_up, costs.bytes_down)
         )
     return states, tallies, engine.asked
 
 
 @pytest.mark.parametrize("name", [name for name in ON_KERNELS if name not in NOT_IN_PARTS])
-@pytest.mark.parametrize("drop_out", [0.0, 0.4])
-def test_parts_give_the_bits_and_the_costs_of_the_whole(name, drop_out):
-    states, costs, asked = play(name, 1000, 1, drop_out=drop_out)
+@pytest.mark.parametrize("client_dropout", [0.0, 0.4])
+def test_parts_give_the_bits_and_the_costs_of_the_whole(name, client_dropout):
+    states, costs, asked = play(name, 1000, 1, client_dropout=client_dropout)
     assert len(set(states)) == 5
     for at_once, nodes in ((4, 1), (7, 3)):
-        parts = play(name, at_once, nodes, drop_out=drop_out)
+        parts = play(name, at_once, nodes, client_dropout=client_dropout)
         assert parts[:2] == (states, costs)
         assert max(parts[2]) == at_once
         assert sum(parts[2]) == sum(asked)
         assert len(parts[2]) >= 2 * len(asked)
 
 
-def heard(users: list[int], total: int | None, refused: dict[str, int]) -> Heard:
+def heard(users: list[int], total: int | None, refused: dict[str, int]) -> Aggregate:
     n = len(users)
     rows = np.zeros((n, 2), np.int32)
-    delegates = Delegates(np.array(users, np.int32), np.ones(n, np.int64), rows)
-    kept = ((delegates.users, {"rows": rows}),) if users else ()
-    return Heard(
+    delegates = Accepted(np.array(users, np.int32), np.ones(n, np.int64), rows)
+    private_state = ((delegates.users, {"rows": rows}),) if users else ()
+    return Aggregate(
         {} if total is None else {"items": np.array([total])},
         delegates,
         10 * n,
         Counter(refused),
-        kept,
+        private_state,
     )
 
 
@@ -110,7 +116,7 @@ def test_parts_in_which_nobody_was_accepted_add_nothing(order):
     assert both.sums["items"].tolist() == [2]
     assert sorted(both.delegates.users.tolist()) == [1, 2, 7]
     assert (both.bytes_up, both.refused) == (30, Counter({"malformed": 3, "not finite": 1}))
-    assert sum(len(users) for users, _ in both.kept) == 3
+    assert sum(len(users) for users, _ in both.private_state) == 3
 
 
 @pytest.mark.parametrize("sizes", [Sizes(9, 4, 0, 0), Sizes(9, 3, 5, 2)])
@@ -127,4 +133,4 @@ def test_bytes_of_rows_that_never_were(sizes):
         np.zeros((3, sizes.user_width), np.int32),
         np.zeros((3, sizes.dense), np.int32),
     )
-    assert fusing.bytes_of(users, n_rows, sizes) == reply_sizes(there).sum()
+    assert aggregation.bytes_of(users, n_rows, sizes) == reply_sizes(there).sum()

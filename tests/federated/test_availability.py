@@ -12,7 +12,7 @@ from small_federation import FEDERATED, ON_KERNELS, play_locally, sha256, world_
 from coterie import api
 from coterie.algorithms import registry
 from coterie.data.splits import split
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.errors import ConfigError, DataError
 from coterie.federated import availability
 from coterie.federated.federation import Federation
@@ -21,11 +21,11 @@ ROUNDS = 48
 
 
 @pytest.fixture(scope="module")
-def choices(people) -> Training:
+def choices(people) -> TrainingSet:
     return split(people, "leave-one-out", 0.2, seed=0).training()
 
 
-def here(training: Training, t: int, rounds: int = ROUNDS, **changes) -> np.ndarray:
+def here(training: TrainingSet, t: int, rounds: int = ROUNDS, **changes) -> np.ndarray:
     return availability.those_here(world_for("fedavg", training, **changes), t, rounds).present
 
 
@@ -74,8 +74,8 @@ def test_only_those_who_are_there_are_asked(name, pattern, choices):
 def test_a_round_asks_for_more_and_closes_with_the_first(name, choices):
     if name not in FEDERATED:
         pytest.skip("needs PyTorch")
-    usual = play_locally(name, choices, users_a_round=40)[1]
-    more = play_locally(name, choices, users_a_round=40, over_select=0.5)[1]
+    usual = play_locally(name, choices, users_per_round=40)[1]
+    more = play_locally(name, choices, users_per_round=40, over_selection=0.5)[1]
     for before, after in zip(usual, more, strict=True):
         assert len(after.users) == pytest.approx(1.5 * len(before.users), abs=1)
         assert after.accepted == before.accepted
@@ -97,10 +97,15 @@ def test_who_is_late_is_not_heard(choices):
 
 @pytest.mark.parametrize("name", ON_KERNELS)
 def test_any_number_of_nodes_is_one_run(name, choices):
-    changes = {"availability": "diurnal", "deadline": 1.5, "over_select": 0.2, "rounds_a_day": 4}
+    changes = {
+        "availability": "diurnal",
+        "deadline": 1.5,
+        "over_selection": 0.2,
+        "rounds_per_day": 4,
+    }
     runs = [play_locally(name, choices, nodes, **changes) for nodes in (1, 3)]
     assert sha256(runs[0][0][-1]) == sha256(runs[1][0][-1])
-    assert sum(tally.dropped for tally in runs[0][1]) or name.startswith("sfpl")
+    assert sum(costs.dropped for costs in runs[0][1]) or name.startswith("sfpl")
 
 
 def test_a_round_for_nobody_changes_nothing(choices):
@@ -153,4 +158,11 @@ def test_a_pattern_or_a_trace():
 
 def test_a_ring_cannot_close_early():
     with pytest.raises(ConfigError, match="a ring cannot close before"):
-        api.run("fedavg", n_users=30, n_items=30, rounds=1, protect="ring", over_select=0.5)
+        api.run(
+            "fedavg",
+            n_users=30,
+            n_items=30,
+            rounds=1,
+            secure_aggregation="ring",
+            over_selection=0.5,
+        )

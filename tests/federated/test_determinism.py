@@ -27,17 +27,17 @@ from coterie.algorithms import registry
 from coterie.algorithms.algorithm import Algorithm
 from coterie.core.progress import SILENT
 from coterie.data.splits import split
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
 from coterie.errors import RunError
 from coterie.experiments import checkpoint, preparation, training
 from coterie.experiments import experiment as story
 from coterie.experiments.config import Experiment
-from coterie.experiments.history import Journey, Point
+from coterie.experiments.history import Point, TrainingHistory
 from coterie.experiments.preparation import Prepared
-from coterie.experiments.training import Fitted, Ruler
+from coterie.experiments.training import Evaluator, Fitted
 from coterie.federated import nodes, wire
-from coterie.federated.federation import Exchange, Federation, Histories, Kept, World
+from coterie.federated.federation import Exchange, Federation, NodeData, PrivateState, World
 from coterie.federated.rounds import Engine, world_of
 from coterie.federated.validation import Reply
 from coterie.models.recommender import Recommender
@@ -49,19 +49,19 @@ ONE_A_ROUND = {"sfpl": 20, "sfpl+": 20}
 """How many users four steps of five rounds ask where each asks one."""
 WAYS: dict[str, dict[str, Any]] = {
     "plain": {},
-    "drop-out": {"drop_out": 0.3, "local_epochs": 2},
+    "drop-out": {"client_dropout": 0.3, "local_epochs": 2},
     "adam": {"optimizer": "adam", "batch_size": 4, "learning_rate": 0.01},
     "moments": {"optimizer": "adam", "batch_size": 4, "learning_rate": 0.01, "moments": "averaged"},
 }
 
 
 @pytest.fixture(scope="module")
-def choices(people) -> Training:
+def choices(people) -> TrainingSet:
     return split(people, "leave-one-out", 0.2, seed=0).training()
 
 
 @pytest.fixture(scope="module")
-def ratings(choices) -> Training:
+def ratings(choices) -> TrainingSet:
     """Ratings of so many different values that no two nodes have the same ones."""
     drawn = np.random.default_rng(0).normal(3, 1, len(choices)).astype(np.float32)
     return replace(choices, ratings=drawn)
@@ -160,7 +160,7 @@ class Shuffled:
         self.engine = engine
         self.rng = np.random.default_rng(seed)
 
-    def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
+    def gather(self, make: Callable[[World, NodeData], PrivateState]) -> PrivateState:
         return self.engine.gather(make)
 
     def call(self, exchange: Exchange, message: Message) -> list[Reply]:
@@ -208,22 +208,22 @@ def prepared(name: str, people: Any, **changes: Any) -> Prepared:
 
 
 def train(
-    ready: Prepared, keep: Any = None, since: Point | None = None, ruler: Any = None
+    ready: Prepared, keep: Any = None, since: Point | None = None, evaluator: Any = None
 ) -> Fitted:
     return training.train(
-        ready.experiment, ready.training, ruler or ready.ruler, SILENT, keep, since
+        ready.experiment, ready.training, evaluator or ready.evaluator, SILENT, keep, since
     )
 
 
-def without_time(journey: Journey) -> dict[str, Any]:
+def without_time(history: TrainingHistory) -> dict[str, Any]:
     """Everything but how long it took."""
     curve = [
-        {key: value for key, value in line.items() if key != "seconds"} for line in journey.curve
+        {key: value for key, value in line.items() if key != "seconds"} for line in history.curve
     ]
-    return journey.to_json() | {
+    return history.to_json() | {
         "curve": curve,
         "seconds": 0,
-        "selections": journey.selections.tolist(),
+        "selections": history.selections.tolist(),
     }
 
 
@@ -231,7 +231,7 @@ def same_end(one: Fitted, other: Fitted) -> bool:
     return (
         sha256(one.model) == sha256(other.model)
         and one.best_round == other.best_round
-        and without_time(one.journey) == without_time(other.journey)
+        and without_time(one.history) == without_time(other.history)
     )
 
 
@@ -243,7 +243,7 @@ class Disk:
         self.kind = registry.algorithm(name).state
 
     def __call__(self, point: Point, model: Recommender) -> None:
-        place = self.folder / f"{point.journey.round:03d}"
+        place = self.folder / f"{point.history.round:03d}"
         place.mkdir(exist_ok=True)
         checkpoint.write(place, point, "data", {})
 
@@ -273,23 +273,23 @@ def test_going_on_from_every_checkpoint_is_the_run_without_interruption(
     straight = train(ready, saved)
     assert same_end(straight, train(ready))  # saving changes nothing
     points = saved.points()
-    assert [p.journey.round for p in points] == list(range(1, straight.journey.round + 1))
+    assert [p.history.round for p in points] == list(range(1, straight.history.round + 1))
     assert all(same_end(straight, train(ready, since=point)) for point in points)
 
 
 class CtrlC:
     """A ruler during whose measurement of one round somebody presses Ctrl-C."""
 
-    def __init__(self, ruler: Ruler, at: int) -> None:
-        self.ruler = ruler
+    def __init__(self, evaluator: Evaluator, at: int) -> None:
+        self.evaluator = evaluator
         self.at = at
-        self.part = ruler.part
-        self.headline = ruler.headline
+        self.part = evaluator.part
+        self.headline = evaluator.headline
 
     def measure(self, model: Recommender, n: int) -> dict[str, float]:
         if n == self.at:
             raise KeyboardInterrupt
-        return self.ruler.measure(model, n)
+        return self.evaluator.measure(model, n)
 
 
 @pytest.mark.parametrize("at", [2, 4, 6])
@@ -299,9 +299,9 @@ def test_ctrl_c_while_measuring_loses_no_measurement(at, stopping, people, tmp_p
     ready = prepared("fedfast", people, **STOPPING if stopping else {})
     saved = Disk(tmp_path, "fedfast")
     with pytest.raises(KeyboardInterrupt):
-        train(ready, saved, ruler=CtrlC(ready.ruler, at))
+        train(ready, saved, evaluator=CtrlC(ready.evaluator, at))
     gone_on = train(ready, since=saved.points()[-1])
-    rounds = [line["round"] for line in gone_on.journey.curve]
+    rounds = [line["round"] for line in gone_on.history.curve]
     assert rounds == ([2, 4, 6] if not stopping else list(range(1, len(rounds) + 1)))
     assert same_end(train(ready), gone_on)
 
@@ -310,11 +310,11 @@ def interrupted(name: str, step: int, world: World) -> Algorithm:
     """The algorithm, but that somebody presses Ctrl-C within a step: in the middle of its rounds, however they are played."""
     chosen = registry.algorithm(name)
     assert isinstance(chosen.train, Federation)
-    a_step = chosen.train.rounds_a_step(world)
+    a_step = chosen.train.rounds_per_step(world)
     when = (step - 1) * a_step + a_step // 2
 
     def at_a_message(work: Any) -> Any:
-        def stop(world: World, message: Message, node: Histories) -> Any:
+        def stop(world: World, message: Message, node: NodeData) -> Any:
             done = work(world, message, node)
             if done is not None and message.exchange == 0 and message.round == when:
                 raise KeyboardInterrupt
@@ -322,8 +322,8 @@ def interrupted(name: str, step: int, world: World) -> Algorithm:
 
         return stop
 
-    def in_turn(world: World, node: Histories, state: Any, rounds: range) -> Any:
-        done = chosen.train.in_turn(world, node, state, rounds)  # type: ignore[union-attr]
+    def sequential(world: World, node: NodeData, state: Any, rounds: range) -> Any:
+        done = chosen.train.sequential(world, node, state, rounds)  # type: ignore[union-attr]
         if done is not None and when in rounds:
             raise KeyboardInterrupt
         return done
@@ -334,7 +334,9 @@ def interrupted(name: str, step: int, world: World) -> Algorithm:
         else e
         for e in chosen.train.exchanges
     ]
-    return replace(chosen, train=replace(chosen.train, exchanges=tuple(exchanges), in_turn=in_turn))
+    return replace(
+        chosen, train=replace(chosen.train, exchanges=tuple(exchanges), sequential=sequential)
+    )
 
 
 @federated
@@ -351,7 +353,7 @@ def test_ctrl_c_within_a_round_loses_the_round_alone(name, at, people, tmp_path,
         with pytest.raises(KeyboardInterrupt):
             train(ready, saved)
     (point,) = saved.points()
-    assert point.journey.round == at - 1
+    assert point.history.round == at - 1
     assert same_end(straight, train(ready, since=point))
 
 

@@ -14,21 +14,23 @@ from coterie.algorithms.fpl import FPL
 from coterie.core.progress import SILENT
 from coterie.data.interactions import Interactions
 from coterie.data.splits import Split
-from coterie.data.training_set import Training, Wishes
+from coterie.data.training_set import PrivacyPreferences, TrainingSet
 from coterie.errors import ConfigError, DataError
 from coterie.federated.disclosure import rates
-from coterie.federated.federation import Histories
-from coterie.federated.preferences import with_wishes
+from coterie.federated.federation import NodeData
+from coterie.federated.preferences import with_preferences
 from coterie.types import Rows
 
 EVERYBODY = np.arange(4000, dtype=np.int32)
 FIRST = np.ones(4000, np.int64)
 
 
-def node(n_users: int = 4000, wishes: Wishes | None = None) -> Histories:
+def node(n_users: int = 4000, preferences: PrivacyPreferences | None = None) -> NodeData:
     empty = Rows(np.zeros(n_users + 1, np.int64), np.empty(0, np.int32))
-    return Histories(
-        np.arange(n_users, dtype=np.int32), Training(n_users, 5, empty, empty, None, {}, wishes), 7
+    return NodeData(
+        np.arange(n_users, dtype=np.int32),
+        TrainingSet(n_users, 5, empty, empty, None, {}, preferences),
+        7,
     )
 
 
@@ -97,11 +99,13 @@ def test_the_last_word_counts(said):
     since = Rows(
         np.concatenate([[0], np.cumsum(counts)]), np.array([e for _, e in entries], np.int32)
     )
-    wishes = Wishes(since, np.array([said[key] for key in entries], np.float32), np.empty(0, bool))
+    preferences = PrivacyPreferences(
+        since, np.array([said[key] for key in entries], np.float32), np.empty(0, bool)
+    )
     for epoch in range(1, 8):
         found = rates(
             FPL.of({"disclosure": 0.125}),
-            node(6, wishes),
+            node(6, preferences),
             np.arange(6, dtype=np.int32),
             np.full(6, epoch),
         )
@@ -115,11 +119,11 @@ PEOPLE = Interactions.from_columns(["ann", "ann", "bob", "bob", "cyd"], [1, 2, 2
 
 def wished(
     tmp_path: Path, rows: str, name: str = "disclosure_file", suffix: str = ".csv"
-) -> Wishes:
+) -> PrivacyPreferences:
     path = tmp_path / f"wishes{suffix}"
     path.write_text(rows)
     whole = Split("own", PEOPLE, PEOPLE).training()
-    found = with_wishes(whole, FPL.of({name: str(path)}), PEOPLE, SILENT).wishes
+    found = with_preferences(whole, FPL.of({name: str(path)}), PEOPLE, SILENT).preferences
     assert found is not None
     return found
 

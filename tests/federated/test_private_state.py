@@ -12,21 +12,21 @@ import pytest
 from small_federation import FEDERATED, histories, play_locally, sha256, world_for
 
 from coterie.algorithms import registry
-from coterie.algorithms.algorithm import Tally
+from coterie.algorithms.algorithm import Costs
 from coterie.core.progress import SILENT
 from coterie.core.records import Record
 from coterie.engines.local import LocalEngine
 from coterie.errors import RunError
 from coterie.experiments import checkpoint, folder
-from coterie.experiments.history import Journey, Point
+from coterie.experiments.history import Point, TrainingHistory
 from coterie.federated import nodes, rounds, wire
 from coterie.federated.federation import (
+    Accepted,
     Answer,
-    Delegates,
     Exchange,
     Federation,
-    Histories,
-    Kept,
+    NodeData,
+    PrivateState,
     Sums,
     World,
 )
@@ -53,7 +53,7 @@ def begin(world: World) -> State:
     return State(np.zeros(1, np.float32), None, None)  # type: ignore[arg-type]
 
 
-def devices(world: World, node: Histories) -> Kept:
+def devices(world: World, node: NodeData) -> PrivateState:
     own = np.stack([np.full(len(node.users), SECRET), node.users], axis=1).astype(np.float32)
     return {"secrets": own, "times": np.zeros(len(node.users), np.int32)}
 
@@ -69,10 +69,10 @@ def ask(world: World, state: State, cohort: Ints, t: int) -> Message:
     return Message(t, cohort, {"dense": state.total}, {})
 
 
-def answer(world: World, message: Message, node: Histories) -> Answer:
-    assert (message.kept["secrets"][:, 0] == np.float32(SECRET)).all()
+def answer(world: World, message: Message, node: NodeData) -> Answer:
+    assert (message.private_state["secrets"][:, 0] == np.float32(SECRET)).all()
     assert (
-        message.kept["secrets"][:, 1].tolist() == message.users.tolist()
+        message.private_state["secrets"][:, 1].tolist() == message.users.tolist()
     )  # everybody's own, whatever the order
     n = len(message.users)
     none = np.empty(0, np.int32)
@@ -85,14 +85,17 @@ def answer(world: World, message: Message, node: Histories) -> Answer:
         np.empty((n, 0), np.int32),
         np.full((n, 1), SCALE // 4, np.int32),
     )
-    return updates, {"secrets": message.kept["secrets"], "times": message.kept["times"] + 1}
+    return updates, {
+        "secrets": message.private_state["secrets"],
+        "times": message.private_state["times"] + 1,
+    }
 
 
 def add_up(world: World, message: Message, updates: Updates) -> Sums:
     return {"dense": updates.dense.sum(axis=0, dtype=np.int64)}
 
 
-def finish(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
+def finish(world: World, state: State, sums: Sums, delegates: Accepted, t: int) -> State:
     assert state.secrets is None
     return replace(state, total=state.total + (sums["dense"] / SCALE).astype(np.float32))
 
@@ -126,9 +129,9 @@ def play(
     states = [work.start()[0]]
     tallies = []
     for n in range(1, n_rounds + 1):
-        state, tally = work.step(states[-1], n)
+        state, costs = work.step(states[-1], n)
         states.append(state)
-        tallies.append(tally)
+        tallies.append(costs)
     return states, tallies
 
 
@@ -151,8 +154,8 @@ def test_a_state_is_not_written_into():
 
 
 def test_who_drops_out_keeps_what_it_had():
-    states, tallies = play(drop_out=0.5, n_rounds=6)
-    assert states[-1].times.sum() == sum(tally.accepted for tally in tallies) < 6 * 11
+    states, tallies = play(client_dropout=0.5, n_rounds=6)
+    assert states[-1].times.sum() == sum(costs.accepted for costs in tallies) < 6 * 11
 
 
 class Refusing:
@@ -161,7 +164,7 @@ class Refusing:
     def __init__(self, engine: LocalEngine) -> None:
         self.engine = engine
 
-    def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
+    def gather(self, make: Callable[[World, NodeData], PrivateState]) -> PrivateState:
         return self.engine.gather(make)
 
     def call(self, exchange: Exchange, message: Message) -> list[Reply]:
@@ -178,29 +181,29 @@ class Refusing:
 def test_who_is_refused_keeps_what_it_had(nodes):
     states, tallies = play(Refusing, nodes)
     assert states[-1].times.tolist() == [3, 3, 3, 0] + [3] * 6 + [0, 3]
-    assert [tally.accepted for tally in tallies] == [10, 10, 10]
+    assert [costs.accepted for costs in tallies] == [10, 10, 10]
 
 
-def listed(tally: Tally) -> list[Any]:
+def listed(costs: Costs) -> list[Any]:
     return [
-        tally.users.tolist(),
-        tally.accepted,
-        tally.dropped,
-        tally.refused,
-        tally.bytes_up,
-        tally.bytes_down,
+        costs.users.tolist(),
+        costs.accepted,
+        costs.dropped,
+        costs.refused,
+        costs.bytes_up,
+        costs.bytes_down,
     ]
 
 
 @pytest.mark.parametrize("at_once", [1, 4, 10, 11])
 @pytest.mark.parametrize("engine", [None, Refusing])
-@pytest.mark.parametrize("changes", [{}, {"drop_out": 0.5}])
+@pytest.mark.parametrize("changes", [{}, {"client_dropout": 0.5}])
 def test_a_cohort_heard_in_parts_is_one_heard_whole(at_once, engine, changes):
     """Eleven people; the one who is refused is alone in its part, or not. Costs are the same too."""
     (whole, costs) = play(engine, **changes)
     (parts, same) = play(engine, at_once=at_once, **changes)
     assert [sha256(state) for state in parts] == [sha256(state) for state in whole]
-    assert [listed(tally) for tally in same] == [listed(tally) for tally in costs]
+    assert [listed(costs) for costs in same] == [listed(costs) for costs in costs]
     assert sum(cost.refused["out of range"] for cost in costs) > 0 or engine is None
 
 
@@ -223,7 +226,7 @@ def test_nothing_of_it_travels(monkeypatch):
 
 
 def point(round_: int, state: State, best: State | None = None) -> Point:
-    return Point(state, replace(Journey.begin(12, Tally()), round=round_), best)
+    return Point(state, replace(TrainingHistory.begin(12, Costs()), round=round_), best)
 
 
 def test_a_checkpoint_keeps_it_apart_and_for_its_owner(tmp_path):

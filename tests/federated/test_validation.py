@@ -12,11 +12,11 @@ from hostile import KINDS, HostileEngine, reply, without_item_rows
 from small_federation import FEDERATED, ON_KERNELS, histories, play, sha256, world_for
 
 from coterie.algorithms import registry
-from coterie.core.progress import Watch
+from coterie.core.progress import Progress
 from coterie.data.splits import split
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
-from coterie.federated.federation import Exchange, Federation, Histories, Kept, World
+from coterie.federated.federation import Exchange, Federation, NodeData, PrivateState, World
 from coterie.federated.validation import MOST_SAMPLES, Expected, Reply, validate
 from coterie.types import Message, Sizes, Updates
 
@@ -39,7 +39,7 @@ def honest() -> Updates:
     assert isinstance(federation, Federation)
     message = federation.exchanges[0].ask(world, federation.start(world), ASKED, ROUND)
     return federation.exchanges[0].answer(
-        world, message, Histories(np.arange(12, dtype=np.int32), training)
+        world, message, NodeData(np.arange(12, dtype=np.int32), training)
     )
 
 
@@ -152,12 +152,12 @@ def test_no_replies_are_no_updates():
 
 # A thousand of them within a run.
 
-MANY = {"participation": 0.5, "users_a_round": 100, "rounds_an_epoch": 1}
+MANY = {"participation": 0.5, "users_per_round": 100, "rounds_an_epoch": 1}
 """A hundred users or a few more in every round, and a round in every step, whatever an algorithm counts in."""
 
 
 @pytest.fixture(scope="module")
-def training(people) -> Training:
+def training(people) -> TrainingSet:
     return split(people, "leave-one-out", 0.2, seed=0).training()
 
 
@@ -194,13 +194,13 @@ class Silent:
     """An engine whose nodes do not answer in some rounds."""
 
     def __init__(
-        self, world: World, training: Training, target: Exchange, rounds: set[int]
+        self, world: World, training: TrainingSet, target: Exchange, rounds: set[int]
     ) -> None:
         self.engine = LocalEngine.over(world, training, 1)
         self.target = target
         self.rounds = rounds
 
-    def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
+    def gather(self, make: Callable[[World, NodeData], PrivateState]) -> PrivateState:
         return self.engine.gather(make)
 
     def call(self, exchange: Exchange, message: Message) -> list[Reply]:
@@ -208,11 +208,11 @@ class Silent:
         return [] if silent else self.engine.call(exchange, message)
 
 
-class Hearing(Watch):
+class Hearing(Progress):
     def __init__(self) -> None:
         self.said: list[str] = []
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         self.said.append(text)
 
 
@@ -223,7 +223,7 @@ def test_a_round_in_which_everybody_is_refused_changes_nothing_and_says_so(name,
     hostile = HostileEngine(
         LocalEngine.over(world, training, 1), world.n_items, exchange_of(name), liars=10_000
     )
-    states, tallies = play(name, world, hostile, watch=heard)
+    states, tallies = play(name, world, hostile, progress=heard)
     assert {sha256(state) for state in states} == {sha256(states[0])}
     assert [t.accepted for t in tallies] == [0, 0, 0]
     (line,) = heard.said  # once for all such rounds in a row
@@ -238,11 +238,11 @@ def test_rounds_in_which_nobody_answers_change_nothing_and_are_said(name, traini
     world = world_for(name, training, rounds=5, rounds_an_epoch=1)
     heard = Hearing()
     states, tallies = play(
-        name, world, Silent(world, training, exchange_of(name), {0, 1, 3}), watch=heard
+        name, world, Silent(world, training, exchange_of(name), {0, 1, 3}), progress=heard
     )
     marks = [sha256(state) for state in states]
     assert marks[0] == marks[1] == marks[2] != marks[3] == marks[4] != marks[5]
-    assert [tally.accepted > 0 for tally in tallies] == [False, False, True, False, True]
+    assert [costs.accepted > 0 for costs in tallies] == [False, False, True, False, True]
     assert heard.said == [
         f"round {n}: nobody of the cohort answered; the model stays as it was" for n in (1, 4)
     ]
@@ -259,7 +259,7 @@ def test_devices_whose_training_runs_away_are_refused(name, training):
     """Honest devices with an impossible step size: the model stays finite, and the reasons say why."""
     world = world_for(name, training, rounds=3, **RUNS_AWAY.get(name, {"learning_rate": 1e9}))
     heard = Hearing()
-    states, tallies = play(name, world, LocalEngine.over(world, training, 1), watch=heard)
+    states, tallies = play(name, world, LocalEngine.over(world, training, 1), progress=heard)
     reasons = set().union(*(t.refused for t in tallies))
     assert reasons <= {"not finite", "out of range"}
     assert reasons
@@ -268,15 +268,15 @@ def test_devices_whose_training_runs_away_are_refused(name, training):
 
 @pytest.mark.parametrize("name", ON_KERNELS)
 def test_everybody_asked_is_accepted_dropped_or_refused(name, training):
-    world = world_for(name, training, rounds=4, drop_out=0.4, **MANY)
+    world = world_for(name, training, rounds=4, client_dropout=0.4, **MANY)
     hostile = HostileEngine(
         LocalEngine.over(world, training, 1), world.n_items, exchange_of(name), liars=7
     )
     _, tallies = play(name, world, hostile)
-    for tally in tallies:
-        assert tally.dropped > 0
-        assert sum(tally.refused.values()) == 7
+    for costs in tallies:
+        assert costs.dropped > 0
+        assert sum(costs.refused.values()) == 7
         forged = sum(
-            tally.refused[fault] for fault in ("unknown user", "duplicate user")
+            costs.refused[fault] for fault in ("unknown user", "duplicate user")
         )  # who sent them is silent
-        assert len(tally.users) == tally.accepted + tally.dropped + 7 - forged
+        assert len(costs.users) == costs.accepted + costs.dropped + 7 - forged

@@ -18,7 +18,7 @@ from hypothesis.extra import numpy as arrays
 from small_federation import ON_KERNELS, histories, world_for
 
 from coterie.algorithms import registry
-from coterie.federated.federation import Exchange, Federation, Histories
+from coterie.federated.federation import Exchange, Federation, NodeData
 from coterie.federated.nodes import answer, read_reply
 from coterie.federated.validation import Expected, validate
 from coterie.federated.wire import (
@@ -115,9 +115,11 @@ def test_sizes_equal_what_the_encoder_makes(name, exchange):
     federation = registry.algorithm(name).train
     assert isinstance(federation, Federation)
     cohort = np.array([0, 3, 4, 11], np.int32)
-    node = Histories(np.arange(12, dtype=np.int32), training)
-    kept = {key: rows[cohort] for key, rows in federation.devices(world, node).items()}
-    message = replace(exchange.ask(world, federation.start(world), cohort, 2), kept=kept)
+    node = NodeData(np.arange(12, dtype=np.int32), training)
+    private_state = {key: rows[cohort] for key, rows in federation.devices(world, node).items()}
+    message = replace(
+        exchange.ask(world, federation.start(world), cohort, 2), private_state=private_state
+    )
     updates = Updates(**answer(world, exchange, message, node)[0])
     assert len(updates) >= 3  # the last user has everything, and may have nothing to say
     up = [len(encode(2, updates.take(np.array([k])).columns())) for k in range(len(updates))]
@@ -272,7 +274,7 @@ def expected() -> tuple[Message, Expected, Updates]:
     state = federation.start(world)
     message = federation.exchanges[0].ask(world, state, cohort, 2)
     honest = federation.exchanges[0].answer(
-        world, message, Histories(np.arange(12, dtype=np.int32), training)
+        world, message, NodeData(np.arange(12, dtype=np.int32), training)
     )
     return message, Expected.of(message, federation.exchanges[0].sizes(world, state)), honest
 

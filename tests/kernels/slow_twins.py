@@ -55,14 +55,14 @@ def bpr(pairs, seen, P, Q, b, rate, reg_user, reg_positive, reg_negative, reg_bi
     return P, Q, b
 
 
-def gmf_step(P, Q, h, b, u, i, slope, rate, reg):
+def gmf_step(P, Q, h, b, u, i, gradient, rate, reg):
     p = P[u].copy()
     q = Q[i].copy()
     w = h.copy()
-    P[u] = p - rate * (slope * w * q + reg * p)
-    Q[i] = q - rate * (slope * w * p + reg * q)
-    h[:] = w - rate * slope * p * q
-    b[0] -= rate * slope
+    P[u] = p - rate * (gradient * w * q + reg * p)
+    Q[i] = q - rate * (gradient * w * p + reg * q)
+    h[:] = w - rate * gradient * p * q
+    b[0] -= rate * gradient
 
 
 def gmf_score(P, Q, h, b, u, i) -> float:

@@ -15,7 +15,7 @@ from coterie import kernels
 from coterie.algorithms.local import gmf
 from coterie.algorithms.local.learner import Changes, Parameters
 from coterie.algorithms.local.samples import Samples, draw
-from coterie.federated.federation import Histories
+from coterie.federated.federation import NodeData
 from coterie.kernels.fallback import gmf_batches as slow_twin
 from coterie.kernels.fallback import gmf_users as slow_single_samples
 from coterie.types import NOT_FINITE, SCALE, TOO_LARGE
@@ -34,7 +34,7 @@ class Cohort:
         world = world_for("fedavg", training, seed, local_epochs=epochs)
         self.rated = rated
         self.n = len(users)
-        self.samples = draw(world, users, 0, Histories(users, training))
+        self.samples = draw(world, users, 0, NodeData(users, training))
         output = np.random.default_rng(seed).normal(1, 0.3, d)
         self.given = Parameters(
             locked(rows(seed, self.n, d)),

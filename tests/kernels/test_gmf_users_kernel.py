@@ -81,8 +81,8 @@ class Cohort:
             for s in range(self.starts[k], self.starts[k + 1]):
                 i = mine[self.places[s]]
                 y = gmf_score(P, Q, h, b, k, i)
-                slope = (y if self.rated else sigmoid(y)) - self.targets[s]
-                gmf_step(P, Q, h, b, k, i, slope, rate, reg)
+                gradient = (y if self.rated else sigmoid(y)) - self.targets[s]
+                gmf_step(P, Q, h, b, k, i, gradient, rate, reg)
             users[k] = P[k] - self.user_rows[k]
             items[self.offsets[k] : self.offsets[k + 1]] = Q[mine] - self.item_rows[mine]
             dense[k] = np.append(h, b) - self.dense

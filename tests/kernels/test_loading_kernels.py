@@ -10,10 +10,10 @@ from contextlib import contextmanager
 import pytest
 
 from coterie import kernels
-from coterie.core.progress import Watch
+from coterie.core.progress import Progress
 
 
-class Listener(Watch):
+class Listener(Progress):
     def __init__(self) -> None:
         self.labels: list[str] = []
 

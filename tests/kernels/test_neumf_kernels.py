@@ -77,15 +77,15 @@ class Twin:
         """By p, q and dense, of the cross-entropy or of half the squared error."""
         d = len(self.gmf)
         y, xs = self.predict()
-        slope = (y if squared else sigmoid(y)) - target
-        parts = [slope * xs[-1], slope * self.p[:d] * self.q[:d], [slope]]
-        back = slope * self.tower
+        gradient = (y if squared else sigmoid(y)) - target
+        parts = [gradient * xs[-1], gradient * self.p[:d] * self.q[:d], [gradient]]
+        back = gradient * self.tower
         for w, x_in, x_out in reversed(list(zip(self.weights, xs[:-1], xs[1:], strict=True))):
             back = back * (x_out > 0)
             parts = [np.outer(back, x_in).ravel(), back, *parts]
             back = w.T @ back
-        by_p = np.concatenate([slope * self.gmf * self.q[:d], back[:d]])
-        by_q = np.concatenate([slope * self.gmf * self.p[:d], back[d:]])
+        by_p = np.concatenate([gradient * self.gmf * self.q[:d], back[:d]])
+        by_q = np.concatenate([gradient * self.gmf * self.p[:d], back[d:]])
         return by_p, by_q, np.concatenate(parts)
 
 
@@ -127,7 +127,7 @@ def test_the_gradient_of_the_twin_is_that_of_small_differences(d, layers, square
         y = Twin.of(*parts, sizes).predict()[0]
         return (y - 0.3) ** 2 / 2 if squared else float(np.logaddexp(0, y)) - 0.3 * y
 
-    for part, slopes in zip(parts, gradient, strict=True):
+    for part, gradients in zip(parts, gradient, strict=True):
         for f in range(0, len(part), max(1, len(part) // 40)):
             was = part[f]
             sides = []
@@ -135,7 +135,7 @@ def test_the_gradient_of_the_twin_is_that_of_small_differences(d, layers, square
                 part[f] = was + tiny
                 sides.append(loss())
             part[f] = was
-            assert (sides[0] - sides[1]) / 2e-6 == pytest.approx(slopes[f], abs=1e-6)
+            assert (sides[0] - sides[1]) / 2e-6 == pytest.approx(gradients[f], abs=1e-6)
 
 
 # A cohort.

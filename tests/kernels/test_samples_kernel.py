@@ -14,18 +14,18 @@ from small_federation import few_settings, histories
 
 from coterie.algorithms.local.samples import Samples, draw
 from coterie.core import streams
-from coterie.data.training_set import Training
-from coterie.federated.federation import Histories, World
+from coterie.data.training_set import TrainingSet
+from coterie.federated.federation import NodeData, World
 from coterie.federated.rounds import world_of
 from coterie.types import Rows
 
 
-def world_for(training: Training, seed: int = 0, **changes: int) -> World:
+def world_for(training: TrainingSet, seed: int = 0, **changes: int) -> World:
     return world_of(training, few_settings("fedavg", **changes), seed)
 
 
-def hosted(training: Training, seed: int = 0) -> Histories:
-    return Histories(np.arange(training.n_users, dtype=np.int32), training, seed)
+def hosted(training: TrainingSet, seed: int = 0) -> NodeData:
+    return NodeData(np.arange(training.n_users, dtype=np.int32), training, seed)
 
 
 def of_user(samples: Samples, k: int) -> tuple[list[int], list[int], list[float]]:
@@ -122,7 +122,7 @@ def test_negatives_are_uniform_over_what_was_not_done(had):
     """With few and with nearly all items had: two ways of drawing."""
     n_items = 48
     rows = Rows(np.array([0, had]), np.arange(had, dtype=np.int32))
-    training = Training(1, n_items, rows, rows, None)
+    training = TrainingSet(1, n_items, rows, rows, None)
     world = world_for(training, negatives=5)
     counts: Counter[int] = Counter()
     for t in range(400 if had == 3 else 60):
@@ -135,7 +135,7 @@ def test_negatives_are_uniform_over_what_was_not_done(had):
 def test_negatives_avoid_what_is_excluded_and_not_only_what_was_done():
     done = Rows(np.array([0, 1]), np.zeros(1, np.int32))
     known = Rows(np.array([0, 8]), np.arange(8, dtype=np.int32))
-    training = Training(1, 10, done, known, None)
+    training = TrainingSet(1, 10, done, known, None)
     items = [
         of_user(draw(world_for(training), np.zeros(1, np.int32), t, hosted(training)), 0)[1]
         for t in range(50)
@@ -149,7 +149,7 @@ def test_a_users_samples_do_not_depend_on_neighbours_or_nodes():
     everybody = np.arange(14, dtype=np.int32)
     together = draw(world, everybody, 3, hosted(training))
     for u in (0, 7, 12, 13):
-        alone = Histories(np.array([u], np.int32), training.of_users(np.array([u], np.int32)))
+        alone = NodeData(np.array([u], np.int32), training.of_users(np.array([u], np.int32)))
         assert of_user(draw(world, np.array([u], np.int32), 3, alone), 0) == of_user(together, u)
 
 

@@ -16,7 +16,7 @@ from made_up import locked
 from coterie import kernels
 from coterie.algorithms.fedavg import dense_sums
 from coterie.core.records import Record
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.errors import ConfigError
 from coterie.federated.rounds import MOST_USERS, trainer_on, world_of
 from coterie.federated.settings import Simulated
@@ -149,7 +149,7 @@ class Nothing(Record):
 def test_a_larger_cohort_is_refused():
     """Nobody's arrays are made: the sampler's answer is enough."""
     rows = Rows(np.array([0, 1]), np.zeros(1, np.int32))
-    world = world_of(Training(1, 1, rows, rows, None), Simulated(), 0)
+    world = world_of(TrainingSet(1, 1, rows, rows, None), Simulated(), 0)
 
     class Sampler:
         def __init__(self, n: int) -> None:
@@ -158,7 +158,7 @@ def test_a_larger_cohort_is_refused():
         def sample(self, world: Any, state: Any, t: int) -> np.ndarray:
             return np.zeros(self.n, np.int32)
 
-        def rounds_a_step(self, world: Any) -> int:
+        def rounds_per_step(self, world: Any) -> int:
             return 1
 
     steps = trainer_on(Sampler(MOST_USERS + 1), world, None, None)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from coterie import api
 from coterie.models import neumf
-from coterie.models.neumf import NeuMF, slopes_by_row, taken_apart
+from coterie.models.neumf import NeuMF, gradients_by_row, taken_apart
 
 layers = st.lists(st.integers(1, 9), min_size=1, max_size=3)
 
@@ -99,19 +99,19 @@ def test_start_values():
 # Newcomers.
 
 
-def test_slopes_by_the_row_are_those_of_small_differences():
+def test_gradients_by_the_row_are_those_of_small_differences():
     model = made(3, [7, 5], seed=4)
     net = taken_apart(model.dense, model.sizes)
     p = model.user_rows[0]
     tiny = 1e-3
-    y, slopes = slopes_by_row(net, p, model.item_rows)
+    y, gradients = gradients_by_row(net, p, model.item_rows)
     np.testing.assert_allclose(y, model.score(np.array([0], np.int32))[0], rtol=1e-5)
     for f in range(6):
         moved = [
-            slopes_by_row(net, p + np.eye(6, dtype=np.float32)[f] * s, model.item_rows)[0]
+            gradients_by_row(net, p + np.eye(6, dtype=np.float32)[f] * s, model.item_rows)[0]
             for s in (tiny, -tiny)
         ]
-        np.testing.assert_allclose((moved[0] - moved[1]) / (2 * tiny), slopes[:, f], atol=5e-3)
+        np.testing.assert_allclose((moved[0] - moved[1]) / (2 * tiny), gradients[:, f], atol=5e-3)
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +126,7 @@ def test_a_newcomer_is_served_as_well_as_those_who_were_in_training(trained, peo
     new = []
     for user in range(0, 200, 10):
         history = people.rows.of(user)
-        scores = model.score(np.array([user], np.int32))[0], model.score_newcomer(history, 4, 0.01)
+        scores = model.score(np.array([user], np.int32))[0], model.score_new_user(history, 4, 0.01)
         for ranks, y in zip((own, new), scores, strict=True):
             chosen = np.isin(np.arange(len(y)), history)
             ranks.append((y[chosen][:, None] > y[~chosen][None, :]).mean())
@@ -136,8 +136,8 @@ def test_a_newcomer_is_served_as_well_as_those_who_were_in_training(trained, peo
 
 def test_the_row_of_a_newcomer_is_a_better_one_than_the_average(trained, people):
     history = people.rows.of(3)
-    fitted = trained.model.score_newcomer(history, 4, 0.01)
-    average = trained.model.score_newcomer(history[:0], 4, 0.01)
+    fitted = trained.model.score_new_user(history, 4, 0.01)
+    average = trained.model.score_new_user(history[:0], 4, 0.01)
     others = np.setdiff1d(np.arange(people.n_items), history)
     assert (
         fitted[history].mean() - fitted[others].mean()
@@ -152,5 +152,5 @@ def test_somebody_without_history_gets_the_average_person(trained):
         model.user_rows.mean(axis=0, keepdims=True), model.item_rows, model.dense, model.sizes
     )
     np.testing.assert_allclose(
-        model.score_newcomer(nobody, 4, 0.01), one.score(np.zeros(1, np.int32))[0], rtol=1e-5
+        model.score_new_user(nobody, 4, 0.01), one.score(np.zeros(1, np.int32))[0], rtol=1e-5
     )

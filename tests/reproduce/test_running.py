@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from coterie.core.progress import Watch
+from coterie.core.progress import Progress
 from coterie.errors import Interrupted, UnknownName
 from coterie.experiments.plan import Method
 from coterie.reproduce.checks import Ahead, Untestable
@@ -71,12 +71,12 @@ def no_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path / "nowhere"))
 
 
-class Counting(Watch):
+class Counting(Progress):
     def __init__(self) -> None:
         self.said: list[str] = []
         self.tasks: list[str] = []
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         self.said.append(text)
 
     def task(self, label: str, total: float | None) -> Any:
@@ -104,10 +104,10 @@ def test_from_declaration_to_verdicts(tmp_path: Path):
 
 def test_a_second_run_trains_nothing_and_says_the_same(tmp_path: Path):
     first = reproduce(PAPER, quick=True, folder=tmp_path)
-    watch = Counting()
-    assert reproduce(PAPER, quick=True, folder=tmp_path, watch=watch) == first
-    assert not [label for label in watch.tasks if "run" in label or "Measuring" in label]
-    assert "3 of 3 runs are there already" in watch.said
+    progress = Counting()
+    assert reproduce(PAPER, quick=True, folder=tmp_path, progress=progress) == first
+    assert not [label for label in progress.tasks if "run" in label or "Measuring" in label]
+    assert "3 of 3 runs are there already" in progress.said
 
 
 def test_all_seeds_of_a_full_run(tmp_path: Path):
@@ -131,11 +131,11 @@ def test_one_item(tmp_path: Path):
 
 def test_made_up_data_stands_in_for_a_quick_look_only():
     only_real = replace(TABLE, trials=TABLE.trials[1:])
-    quick, left_out = at_hand(only_real, True, {}, Watch())
+    quick, left_out = at_hand(only_real, True, {}, Progress())
     assert [trial.dataset for trial in quick.trials] == ["synthetic"]
     assert "ml-100k" in left_out
     unfetchable = replace(TABLE, trials=(replace(TABLE.trials[1], dataset="watson-articles"),))  # type: ignore[arg-type]
-    assert at_hand(unfetchable, False, {}, Watch())[0].trials == ()
+    assert at_hand(unfetchable, False, {}, Progress())[0].trials == ()
 
 
 def test_a_quick_look_is_at_some_points_of_a_sweep():

@@ -8,13 +8,13 @@ from typing import Any
 
 from coterie.core.records import Record
 from coterie.core.settings import Settings
-from coterie.data.training_set import Training
-from coterie.federated.costs import Tally
+from coterie.data.training_set import TrainingSet
+from coterie.federated.costs import Costs
 from coterie.federated.federation import Federation
 from coterie.federated.trainer import Context, Trainer
 from coterie.models.recommender import Recommender
 
-Make = Callable[[Training, Any, Context], Trainer]
+Make = Callable[[TrainingSet, Any, Context], Trainer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,10 @@ class Algorithm:
 def stepwise(start: Callable[..., Recommender], step: Callable[..., Recommender]) -> Make:
     """Centralised training whose state is the model: start(training, settings, context), step(model, n, ...)."""
 
-    def make(training: Training, settings: Any, context: Context) -> Trainer:
+    def make(training: TrainingSet, settings: Any, context: Context) -> Trainer:
         return Trainer(
-            lambda: (start(training, settings, context), Tally()),
-            lambda model, n: (step(model, n, training, settings, context), Tally()),
+            lambda: (start(training, settings, context), Costs()),
+            lambda model, n: (step(model, n, training, settings, context), Costs()),
             lambda model: model,
         )
 
@@ -57,10 +57,10 @@ def stepwise(start: Callable[..., Recommender], step: Callable[..., Recommender]
 def at_once(solve: Callable[..., Recommender]) -> Make:
     """Centralised training in a single step."""
 
-    def make(training: Training, settings: Any, context: Context) -> Trainer:
+    def make(training: TrainingSet, settings: Any, context: Context) -> Trainer:
         return Trainer(
-            lambda: (None, Tally()),
-            lambda _, n: (solve(training, settings, context), Tally()),
+            lambda: (None, Costs()),
+            lambda _, n: (solve(training, settings, context), Costs()),
             lambda model: model,
         )
 

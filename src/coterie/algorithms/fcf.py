@@ -38,14 +38,14 @@ from coterie.algorithms.algorithm import Algorithm
 from coterie.core import parallel
 from coterie.core.records import Record
 from coterie.federated.federation import (
+    Accepted,
     Answer,
-    Delegates,
     Exchange,
     Federation,
-    Fused,
-    Histories,
-    InRing,
-    Kept,
+    NodeData,
+    PrivateState,
+    SecureSum,
+    SinglePass,
     Sums,
     World,
 )
@@ -100,7 +100,7 @@ def start(world: World) -> State:
     return State(item_rows, np.zeros_like(item_rows), np.zeros_like(item_rows), 0, nobody)
 
 
-def devices(world: World, node: Histories) -> Kept:
+def devices(world: World, node: NodeData) -> PrivateState:
     """x_u = 0, which is also what somebody without history solves for."""
     return {"user_rows": np.zeros((len(node.users), world.settings.embedding_size), np.float32)}
 
@@ -123,7 +123,7 @@ class More(NamedTuple):
 
 
 def solve(
-    world: World, message: Message, node: Histories, more: More | None = None
+    world: World, message: Message, node: NodeData, more: More | None = None
 ) -> tuple[Rows, Floats]:
     """What the users of a message did, and x_u: Y^T C_u Y is Y^T Y, which is everybody's, and a little for each own item."""
     Y = message.common["item_rows"]
@@ -150,7 +150,7 @@ def gram(Y: Floats) -> Doubles:
     return made
 
 
-def client_update(world: World, message: Message, node: Histories) -> Answer:
+def client_update(world: World, message: Message, node: NodeData) -> Answer:
     """f(u, i) for every item, as rows in fixed point."""
     mine, X = solve(world, message, node)
     return update(world, message, mine, X, np.empty((len(X), 0), np.int32)), {"user_rows": X}
@@ -227,7 +227,7 @@ def add_up(world: World, message: Message, updates: Updates) -> Sums:
     return {"items": total}
 
 
-def descend(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
+def descend(world: World, state: State, sums: Sums, delegates: Accepted, t: int) -> State:
     """dJ/dY out of fixed point, and Adam."""
     before = Moved(state.item_rows, state.first_moment, state.second_moment)
     step = state.steps + 1
@@ -281,7 +281,7 @@ def adam(world: World, before: Moved, total: Longs, unit: float, step: int) -> M
 # All of it in one call
 
 
-def fused(world: World, message: Message, node: Histories) -> Fused | None:
+def fused(world: World, message: Message, node: NodeData) -> SinglePass | None:
     """The same sums, bit for bit, without a row of them: 34 million rows a round on Foursquare-Italy stay unwritten."""
     mine, X = solve(world, message, node)
     total = summed(X, mine, message.common["item_rows"], lowest_confidence(world))
@@ -308,11 +308,11 @@ def summed(X: Floats, liked: Rows, Y: Floats, unit: float) -> Longs | None:
     return total if all(fine) else None
 
 
-def of_everybody(world: World, message: Message, sums: Sums, X: Floats) -> Fused:
+def of_everybody(world: World, message: Message, sums: Sums, X: Floats) -> SinglePass:
     n = len(X)
     none = np.empty((len(X), 0), np.int32)
-    return Fused(
-        sums, Delegates(message.users, once(n), none), np.full(n, world.n_items), {"user_rows": X}
+    return SinglePass(
+        sums, Accepted(message.users, once(n), none), np.full(n, world.n_items), {"user_rows": X}
     )
 
 
@@ -321,7 +321,7 @@ def model(world: World, state: State) -> PrivateFactors:
 
 
 EXCHANGE = Exchange(
-    ask, client_update, add_up, descend, sizes, at_once, fused, ring=InRing(("items",))
+    ask, client_update, add_up, descend, sizes, at_once, fused, ring=SecureSum(("items",))
 )
 
 ALGORITHM = Algorithm(

@@ -31,11 +31,11 @@ from coterie.algorithms.local.samples import Samples, draw
 from coterie.algorithms.local.settings import Federated
 from coterie.core import parallel
 from coterie.federated.federation import (
-    Delegates,
+    Accepted,
     Exchange,
     Federation,
-    Histories,
-    InRing,
+    NodeData,
+    SecureSum,
     Sums,
     World,
 )
@@ -77,17 +77,19 @@ def ask(world: World, state: Any, cohort: Ints, t: int) -> Message:
     )
 
 
-def client_update(world: World, message: Message, node: Histories) -> Updates:
+def client_update(world: World, message: Message, node: NodeData) -> Updates:
     """ClientUpdate(k, w_t) for all users of a node: what changed, in fixed point, and n_k."""
     return train_on(draw(world, message.users, message.round, node), world, message, node)
 
 
-def train_on(samples: Samples, world: World, message: Message, node: Histories) -> Updates:
+def train_on(samples: Samples, world: World, message: Message, node: NodeData) -> Updates:
     given = Parameters(
         message.own["user_rows"], message.common["item_rows"], message.common["dense"]
     )
     rated = node.training.ratings is not None
-    now = world.settings.model_copy(update={"learning_rate": world.settings.rate_at(message.round)})
+    now = world.settings.model_copy(
+        update={"learning_rate": world.settings.learning_rate_at(message.round)}
+    )
     changes = learner(now.model).train(replace(world, settings=now), given, samples, rated)
     return Updates(
         message.users,
@@ -138,7 +140,7 @@ def dense_sums(updates: Updates) -> Sums:
     return {"dense": weighted, "samples": updates.samples.sum(keepdims=True)}
 
 
-def average(world: World, state: Any, sums: Sums, delegates: Delegates, t: int) -> Any:
+def average(world: World, state: Any, sums: Sums, delegates: Accepted, t: int) -> Any:
     """w <- sum_k (n_k / n_sigma) w^k, as w + sum_k n_k (w^k - w) / n_sigma: those who left a row alone add nothing."""
     n_sigma = max(int(sums["samples"][0]), 1)
     touched = world.settings.average == "touched"
@@ -177,7 +179,7 @@ def model(world: World, state: Any) -> Recommender:
 
 OPEN = "their row of the model, and how many samples they have"
 """What the server has to know of everybody, whatever hides the rest."""
-IN_RING = InRing(("items", "touched"))
+IN_RING = SecureSum(("items", "touched"))
 EXCHANGE = Exchange(ask, client_update, weigh_by_samples, average, sizes, ring=IN_RING, clear=OPEN)
 
 ALGORITHM = Algorithm(

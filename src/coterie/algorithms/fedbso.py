@@ -39,7 +39,7 @@ from coterie.algorithms.local.samples import Samples, draw
 from coterie.core import streams
 from coterie.core.records import Record
 from coterie.errors import ConfigError
-from coterie.federated.federation import Delegates, Exchange, Federation, Histories, Sums, World
+from coterie.federated.federation import Accepted, Exchange, Federation, NodeData, Sums, World
 from coterie.models.gmf_groups import GMFGroups
 from coterie.models.recommender import Recommender
 from coterie.types import SCALE, Doubles, Floats, Ints, Message, Sizes, Updates
@@ -118,7 +118,7 @@ def initialise(world: World) -> State:
     )
 
 
-def first_clusters(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
+def first_clusters(world: World, state: State, sums: Sums, delegates: Accepted, t: int) -> State:
     """G_0 from P_0, and lines 4 to 14 of the first round."""
     profiles = fedfast.profiles(world, delegates)
     labels = clusters.first_clusters(profiles, world.members, world.settings.clusters, world.seed)
@@ -259,7 +259,7 @@ def ask(world: World, state: State, cohort: Ints, t: int) -> Message:
     return Message(t, cohort, {}, own | {"cluster": mine})
 
 
-def client_update(world: World, message: Message, node: Histories) -> Updates:
+def client_update(world: World, message: Message, node: NodeData) -> Updates:
     if world.settings.aggregate == "global":
         return train_and_tell(world, message, node)
     parts = []
@@ -283,7 +283,7 @@ def refuse_huge(size: int) -> None:
         )
 
 
-def train_and_tell(world: World, message: Message, node: Histories) -> Updates:
+def train_and_tell(world: World, message: Message, node: NodeData) -> Updates:
     """FedAvg's ClientUpdate(k); where the best user is the one with the lowest loss, behind the user's row stands its own."""
     samples = draw(world, message.users, message.round, node)
     updates = fedavg.train_on(samples, world, message, node)
@@ -329,7 +329,7 @@ def weigh_by_samples(world: World, message: Message, updates: Updates) -> Sums:
     return {name: np.stack([part[name] for part in parts]) for name in parts[0]}
 
 
-def finish(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
+def finish(world: World, state: State, sums: Sums, delegates: Accepted, t: int) -> State:
     if world.settings.best_user == "loss":
         state, delegates = hear_losses(state, delegates)
     after = aggregate(world, state, sums, delegates, t)
@@ -339,7 +339,7 @@ def finish(world: World, state: State, sums: Sums, delegates: Delegates, t: int)
     return cluster_anew(world, after, t + 1)
 
 
-def hear_losses(state: State, delegates: Delegates) -> tuple[State, Delegates]:
+def hear_losses(state: State, delegates: Accepted) -> tuple[State, Accepted]:
     known = state.losses.copy()
     told = delegates.user_rows[:, -1]
     known[delegates.users] = np.where(
@@ -348,7 +348,7 @@ def hear_losses(state: State, delegates: Delegates) -> tuple[State, Delegates]:
     return replace(state, losses=known), delegates._replace(user_rows=delegates.user_rows[:, :-1])
 
 
-def aggregate(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
+def aggregate(world: World, state: State, sums: Sums, delegates: Accepted, t: int) -> State:
     """W[C] for everybody, or for each cluster in turn."""
     if world.settings.aggregate == "global":
         averaged: State = fedavg.average(world, state, sums, delegates, t)
@@ -358,7 +358,7 @@ def aggregate(world: World, state: State, sums: Sums, delegates: Delegates, t: i
     item_rows = state.item_rows.copy()
     dense = state.dense.copy()
     for c in np.unique(of).tolist():
-        mine = Delegates(*(column[of == c] for column in delegates))
+        mine = Accepted(*(column[of == c] for column in delegates))
         table = replace(w, item_rows=w.item_rows[c], dense=w.dense[c])
         after = fedavg.average(
             world, table, {name: part[c] for name, part in sums.items()}, mine, t

@@ -43,14 +43,14 @@ from coterie.algorithms.local.learner import embeddings
 from coterie.algorithms.local.settings import Federated
 from coterie.core import parallel
 from coterie.core.records import Record
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.errors import UnknownName
 from coterie.federated.federation import (
-    Delegates,
+    Accepted,
     Exchange,
     Federation,
-    Histories,
-    InRing,
+    NodeData,
+    SecureSum,
     Sums,
     World,
 )
@@ -106,7 +106,7 @@ def ask_for_statistics(world: World, state: State, cohort: Ints, t: int) -> Mess
     return Message(t, cohort, {}, {})
 
 
-def profile_statistics(world: World, message: Message, node: Histories) -> Updates:
+def profile_statistics(world: World, message: Message, node: NodeData) -> Updates:
     """Each user's number of interactions, and mean and entropy of its profile: its ratings, or the 0/1 row of items."""
     statistics = statistics_of(node.training)[node.places(message.users)]
     n = len(message.users)
@@ -124,7 +124,7 @@ def profile_statistics(world: World, message: Message, node: Histories) -> Updat
     )
 
 
-def statistics_of(history: Training) -> Doubles:
+def statistics_of(history: TrainingSet) -> Doubles:
     """(users, 3), each below 8 whatever the data."""
     counts = history.positives.counts
     if history.ratings is None:
@@ -140,7 +140,7 @@ def opening(world: World) -> Exchange | None:
     return OPENING if world.settings.cluster_by == "embeddings" else None
 
 
-def first_partition(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
+def first_partition(world: World, state: State, sums: Sums, delegates: Accepted, t: int) -> State:
     """G_0 <- ClusterUsers(K, p, P_0), line 2."""
     groups = clusters.first_clusters(
         profiles(world, delegates), world.members, world.settings.clusters, world.seed
@@ -148,7 +148,7 @@ def first_partition(world: World, state: State, sums: Sums, delegates: Delegates
     return replace(state, clusters=groups)
 
 
-def profiles(world: World, delegates: Delegates) -> Floats:
+def profiles(world: World, delegates: Accepted) -> Floats:
     """P_0 (users, statistics), brought to one scale."""
     known = delegates.user_rows / SCALE
     spread = known.std(axis=0)
@@ -212,7 +212,7 @@ def weigh_by_change(world: World, message: Message, updates: Updates) -> Sums:
     return {"items": total, "weights": weight} | fedavg.dense_sums(updates)
 
 
-def actv_agg(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
+def actv_agg(world: World, state: State, sums: Sums, delegates: Accepted, t: int) -> State:
     dense = fedavg.moved(state.dense, sums["dense"] / max(int(sums["samples"][0]), 1))  # line 3
     item_rows = fedavg.move_items(state.item_rows, sums["items"], sums["weights"])  # line 11
     user_rows = state.user_rows.copy()
@@ -224,9 +224,7 @@ def actv_agg(world: World, state: State, sums: Sums, delegates: Delegates, t: in
     return State(user_rows, item_rows, dense, groups)
 
 
-def update_subordinates(
-    user_rows: Floats, groups: Ints, delegates: Delegates, gamma: float
-) -> None:
+def update_subordinates(user_rows: Floats, groups: Ints, delegates: Accepted, gamma: float) -> None:
     """Lines 19 to 30; writes user_rows. A cluster without a delegate leaves its members as they are."""
     if gamma == 0:
         return
@@ -239,7 +237,7 @@ def update_subordinates(
 
 
 def average_and_recluster(
-    world: World, state: State, sums: Sums, delegates: Delegates, t: int
+    world: World, state: State, sums: Sums, delegates: Accepted, t: int
 ) -> State:
     """FedAvg's formula with ActvSAMP: the clusters it draws from are made again of the averaged w[U] every round."""
     averaged: State = fedavg.average(world, state, sums, delegates, t)
@@ -250,7 +248,7 @@ def _x_log_x(x: Doubles) -> Doubles:
     return np.where(x > 0, x * np.log(np.where(x > 0, x, 1)), 0)
 
 
-def _mean_and_entropy(history: Training) -> tuple[Doubles, Doubles]:
+def _mean_and_entropy(history: TrainingSet) -> tuple[Doubles, Doubles]:
     """Of every user's ratings; the entropy is that of how often each rating was given."""
     assert history.ratings is not None
     counts = np.maximum(history.positives.counts, 1)
@@ -281,7 +279,7 @@ ACTVAGG = Exchange(
     weigh_by_change,
     actv_agg,
     fedavg.sizes,
-    ring=InRing(("items", "weights")),
+    ring=SecureSum(("items", "weights")),
     clear=fedavg.OPEN,
 )
 AVERAGE = replace(fedavg.EXCHANGE, finish=average_and_recluster)

@@ -54,18 +54,18 @@ from coterie.core.records import Record
 from coterie.data.content import Content
 from coterie.data.text import Ragged
 from coterie.data.text_features import features, read
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.federated.federation import (
     AGGREGATION,
     RECOMMENDATION,
+    Accepted,
     Answer,
-    Delegates,
     Exchange,
     Federation,
-    Fused,
-    Histories,
-    InRing,
+    NodeData,
     Relay,
+    SecureSum,
+    SinglePass,
     Sums,
     World,
 )
@@ -130,7 +130,7 @@ class State(Record):
 # X, which devices have, and Y, which the server I has
 
 
-def told(training: Training, settings: FedMVMF) -> tuple[Content, Content]:
+def told(training: TrainingSet, settings: FedMVMF) -> tuple[Content, Content]:
     """Texts of items, and features of people: each is a word of its own."""
     nothing = Ragged(Rows(np.zeros(1, np.int64), np.empty(0, np.int32)), np.empty(0, np.float32))
     people, n = one_hot(training, settings.most_values)
@@ -141,7 +141,7 @@ def told(training: Training, settings: FedMVMF) -> tuple[Content, Content]:
     )
 
 
-def bags(training: Training, n_inputs: int) -> Ragged | None:
+def bags(training: TrainingSet, n_inputs: int) -> Ragged | None:
     """Trigrams of every item's texts, of length one; None where items have none."""
     if training.item_texts is None:
         return None
@@ -152,14 +152,14 @@ def bags(training: Training, n_inputs: int) -> Ragged | None:
     return Ragged(found.rows, (found.weights / lengths[owner]).astype(np.float32))
 
 
-def one_hot(training: Training, most_values: int) -> tuple[Ragged, int]:
+def one_hot(training: TrainingSet, most_values: int) -> tuple[Ragged, int]:
     """Everybody's features out of all that there are, and how many there are."""
     found = [
         np.unique(column, return_inverse=True) for column in zip(*features(training), strict=True)
     ]
-    kept = [(len(values), place) for values, place in found if len(values) <= most_values]
-    first = np.cumsum([0, *(n for n, _ in kept)])
-    mine = [start + place for start, (_, place) in zip(first, kept, strict=False)]
+    fields = [(len(values), place) for values, place in found if len(values) <= most_values]
+    first = np.cumsum([0, *(n for n, _ in fields)])
+    mine = [start + place for start, (_, place) in zip(first, fields, strict=False)]
     flat = np.stack(mine, axis=1).ravel().astype(np.int32) if mine else np.empty(0, np.int32)
     offsets = np.arange(training.n_users + 1) * len(mine)
     return Ragged(Rows(offsets, flat), np.ones(len(flat), np.float32)), int(first[-1])
@@ -193,7 +193,7 @@ def ask(world: World, state: State, cohort: Ints, t: int) -> Message:
 # Each solves for its own vector, and sends a row for every item and every feature
 
 
-def solve(world: World, message: Message, node: Histories) -> tuple[Rows, Rows, Floats]:
+def solve(world: World, message: Message, node: NodeData) -> tuple[Rows, Rows, Floats]:
     """What the users of a message did, their features, and p_u."""
     U = message.common["dense"]
     side = world.settings.side
@@ -205,7 +205,7 @@ def solve(world: World, message: Message, node: Histories) -> tuple[Rows, Rows, 
     return own, *fcf.solve(world, message, node, more)
 
 
-def features_of(message: Message, node: Histories) -> Rows:
+def features_of(message: Message, node: NodeData) -> Rows:
     """x_u of every user of a message; who has not told its device anything has none."""
     content = node.training.content
     if content is None or content.people is None:
@@ -213,7 +213,7 @@ def features_of(message: Message, node: Histories) -> Rows:
     return content.people.rows.of_users(node.places(message.users))
 
 
-def client_update(world: World, message: Message, node: Histories) -> Answer:
+def client_update(world: World, message: Message, node: NodeData) -> Answer:
     """f(u, i) for every item as rows, and f(u, d) for every feature one after the other."""
     own, mine, P = solve(world, message, node)
     dense = fcf.changed(P, own, message.common["dense"], 1.0).reshape(len(P), -1)
@@ -241,7 +241,7 @@ def add_up(world: World, message: Message, updates: Updates) -> Sums:
     }
 
 
-def fused(world: World, message: Message, node: Histories) -> Fused | None:
+def fused(world: World, message: Message, node: NodeData) -> SinglePass | None:
     """The same sums, bit for bit, without a row of them."""
     own, mine, P = solve(world, message, node)
     of_items = fcf.summed(P, mine, message.common["item_rows"], fcf.lowest_confidence(world))
@@ -251,7 +251,7 @@ def fused(world: World, message: Message, node: Histories) -> Fused | None:
     return fcf.of_everybody(world, message, {"items": of_items, "dense": of_features}, P)
 
 
-def move_user_view(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
+def move_user_view(world: World, state: State, sums: Sums, delegates: Accepted, t: int) -> State:
     """Q has to wait for what I says."""
     U = Moved(state.user_view, state.user_view_first, state.user_view_second)
     after = fcf.adam(world, U, sums["dense"], world.settings.side / SCALE, state.steps + 1)
@@ -279,7 +279,7 @@ def move_item_view(world: World, state: State, heard: dict[str, np.ndarray], t: 
     Y = features_of_items(world)
     if not len(Q):
         return state
-    by_items, by_view = side_slopes(Q, V, Y)
+    by_items, by_view = side_gradients(Q, V, Y)
     side = world.settings.side
     step = state.item_view_steps + 1
     before = Moved(V, state.item_view_first, state.item_view_second)
@@ -294,7 +294,7 @@ def move_item_view(world: World, state: State, heard: dict[str, np.ndarray], t: 
     )
 
 
-def side_slopes(Q: Floats, V: Floats, Y: sparse.csr_array) -> tuple[Doubles, Doubles]:
+def side_gradients(Q: Floats, V: Floats, Y: sparse.csr_array) -> tuple[Doubles, Doubles]:
     """(Y - Q V^T) V and (Y - Q V^T)^T Q, without Q V^T; and without BLAS, whose bits depend on the number of threads."""
     q = Q.astype(np.float64)
     v = V.astype(np.float64)
@@ -314,9 +314,9 @@ def features_of_items(world: World) -> sparse.csr_array:
     )
 
 
-def fixed(slopes: Doubles, unit: float) -> Longs:
+def fixed(gradients: Doubles, unit: float) -> Longs:
     """In fixed point, as sums over devices are."""
-    return np.clip(np.rint(slopes / unit), -LARGEST, LARGEST).astype(np.int64)
+    return np.clip(np.rint(gradients / unit), -LARGEST, LARGEST).astype(np.int64)
 
 
 # I answers, and S takes a step of Adam on Q
@@ -356,7 +356,7 @@ TRAIN = Exchange(
     at_once,
     fused,
     role=AGGREGATION,
-    ring=InRing(("items",)),
+    ring=SecureSum(("items",)),
 )
 SEND_ITEMS = Relay(AGGREGATION, RECOMMENDATION, send_items, move_item_view)
 SEND_ANSWER = Relay(RECOMMENDATION, AGGREGATION, send_answer, move_items)

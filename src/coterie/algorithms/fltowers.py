@@ -26,26 +26,26 @@ from coterie.algorithms.sttfedrec import (
     own_content,
     people_read,
 )
-from coterie.algorithms.two_tower.learning import Read, Readers, Slopes
+from coterie.algorithms.two_tower.learning import Gradients, Read, Readers
 from coterie.algorithms.two_tower.pair import Pair
 from coterie.algorithms.two_tower.settings import FederatedTowers
 from coterie.data.content import Content
 from coterie.data.text_features import read
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.federated.federation import (
-    Delegates,
+    Accepted,
     Exchange,
     Federation,
-    Fused,
-    Histories,
-    InRing,
+    NodeData,
+    SecureSum,
+    SinglePass,
     Sums,
     World,
 )
 from coterie.types import TOO_LARGE, Ints, Message, Sizes, Updates
 
 
-def told(training: Training, settings: FederatedTowers) -> tuple[Content, Content]:
+def told(training: TrainingSet, settings: FederatedTowers) -> tuple[Content, Content]:
     """Devices have downloaded everything that there is to read about items."""
     whole = read(
         training, settings.kind.reads, settings.inputs, settings.most_words, settings.person
@@ -61,7 +61,7 @@ def ask(world: World, state: Pair, cohort: Ints, t: int) -> Message:
     return Message(t, cohort, {"tower": state.user_tower, "item_tower": state.item_tower}, {})
 
 
-def slopes(world: World, message: Message, node: Histories) -> Slopes:
+def gradients(world: World, message: Message, node: NodeData) -> Gradients:
     """The sums of dL_k / dTheta_u and dL_k / dTheta_v over all users of a message, in fixed point."""
     content = own_content(node)
     t = message.round
@@ -80,14 +80,14 @@ def slopes(world: World, message: Message, node: Histories) -> Slopes:
     )
 
 
-def client_update(world: World, message: Message, node: Histories) -> Updates:
+def client_update(world: World, message: Message, node: NodeData) -> Updates:
     """One device after the other: everybody's own gradients."""
     n = len(message.users)
     none = np.empty(0, np.int32)
     size = Readers(world.settings).size
     dense = np.empty((n, 2 * size), np.int32)
     for k in range(n):
-        by = slopes(world, message.to(np.array([k])), node)
+        by = gradients(world, message.to(np.array([k])), node)
         dense[k, :size] = fixed(by.first)
         dense[k, size:] = fixed(by.second)
     return Updates(
@@ -114,24 +114,24 @@ def add_up(world: World, message: Message, updates: Updates) -> Sums:
     return {"user": user, "item": item}
 
 
-def fused(world: World, message: Message, node: Histories) -> Fused | None:
+def fused(world: World, message: Message, node: NodeData) -> SinglePass | None:
     """All devices in one batch: the sum of everybody's gradient is the gradient of the sum."""
-    by = slopes(world, message, node)
+    by = gradients(world, message, node)
     n = len(message.users)
     if max(by.largest) >= n * TOO_LARGE:
         return None
-    everybody = Delegates(message.users, once(n), np.empty((n, 0), np.int32))
-    return Fused({"user": by.first, "item": by.second}, everybody, np.zeros(n, np.int64), {})
+    everybody = Accepted(message.users, once(n), np.empty((n, 0), np.int32))
+    return SinglePass({"user": by.first, "item": by.second}, everybody, np.zeros(n, np.int64), {})
 
 
-def move(world: World, state: Pair, sums: Sums, delegates: Delegates, t: int) -> Pair:
+def move(world: World, state: Pair, sums: Sums, delegates: Accepted, t: int) -> Pair:
     settings = world.settings
     return state.moved(
-        sums["user"], sums["item"], len(delegates.users), settings, settings.rate_at(t)
+        sums["user"], sums["item"], len(delegates.users), settings, settings.learning_rate_at(t)
     )
 
 
-EXCHANGE = Exchange(ask, client_update, add_up, move, sizes, at_once, fused, ring=InRing())
+EXCHANGE = Exchange(ask, client_update, add_up, move, sizes, at_once, fused, ring=SecureSum())
 FEDERATION = Federation(
     start,
     sttfedrec.sample,

@@ -34,15 +34,15 @@ from coterie.core import parallel, streams
 from coterie.core.records import Record
 from coterie.federated.disclosure import Disclosing, hidden, rates
 from coterie.federated.federation import (
+    Accepted,
     Answer,
-    Delegates,
     Exchange,
     Federation,
-    Histories,
-    InRing,
-    Kept,
+    NodeData,
+    PrivateState,
+    SecureSum,
+    SequentialRounds,
     Sums,
-    Turns,
     World,
 )
 from coterie.models.factors import rows
@@ -55,7 +55,7 @@ class FPL(Disclosing):
     """Length of every user and item row."""
     epochs: int = Field(50, ge=1)
     """Epochs; each is as many rounds as give X+ triples together."""
-    users_a_round: int = Field(0, ge=0)
+    users_per_round: int = Field(0, ge=0)
     """How many users take part in a round; 0 asks everybody."""
     triples: int = Field(0, ge=0)
     """Triples a user trains on in a round (T); 0 takes the mean length of a history, X+ / |U|."""
@@ -103,15 +103,15 @@ def n_members(world: World) -> int:
     return max(int(world.members.sum()), 1)
 
 
-def users_a_round(world: World) -> int:
+def users_per_round(world: World) -> int:
     """|U-|"""
-    return min(world.settings.users_a_round or n_members(world), n_members(world))
+    return min(world.settings.users_per_round or n_members(world), n_members(world))
 
 
 def rounds_an_epoch(world: World) -> int:
     """rpe: |U-| * T * rpe = X+, with X+ / |U| not rounded where it is T."""
     each = world.settings.triples or world.n_positives / n_members(world)
-    whole = round(world.n_positives / (users_a_round(world) * each), 9)
+    whole = round(world.n_positives / (users_per_round(world) * each), 9)
     return world.settings.rounds_an_epoch or max(int(whole), 1)
 
 
@@ -125,14 +125,14 @@ def start(world: World) -> State:
     )
 
 
-def devices(world: World, node: Histories) -> Kept:
+def devices(world: World, node: NodeData) -> PrivateState:
     """Every user's vector."""
     keys = streams.keys(node.seed, "start users", last=node.users)
     drawn = streams.normal(keys, world.settings.embedding_size) * world.settings.start_scale
     return {"user_rows": drawn.astype(np.float32)}
 
 
-def disclosed(world: World, node: Histories, users: Ints, rounds: Longs) -> Floats:
+def disclosed(world: World, node: NodeData, users: Ints, rounds: Longs) -> Floats:
     """pi of each user in its round, which everybody sets for themselves."""
     return rates(world.settings, node, users, 1 + rounds // rounds_an_epoch(world))
 
@@ -142,7 +142,7 @@ def disclosed(world: World, node: Histories, users: Ints, rounds: Longs) -> Floa
 
 def sample(world: World, state: State, t: int) -> Ints:
     """U-"""
-    n = users_a_round(world)
+    n = users_per_round(world)
     if n == 1:
         return one_user(world, range(t, t + 1))
     everybody = np.where(world.present, 0, -1).astype(np.int32)
@@ -165,7 +165,7 @@ def ask(world: World, state: State, cohort: Ints, t: int) -> Message:
 # Federated optimisation and transmission to server
 
 
-def client_update(world: World, message: Message, node: Histories) -> Answer:
+def client_update(world: World, message: Message, node: NodeData) -> Answer:
     """Eqs. 3 to 6 on every device; its vector stays there, and so does what its coin keeps back."""
     settings = world.settings
     history = node.training
@@ -200,7 +200,7 @@ def client_update(world: World, message: Message, node: Histories) -> Answer:
     items = np.empty(offsets[-1], np.int32)
     changes = np.empty((offsets[-1], settings.embedding_size + 1), np.int32)
     kernels.load("samples").pack(np.arange(n) * 2 * T, offsets, drawn.rows.reshape(-1), items)
-    after = np.empty_like(message.kept["user_rows"])
+    after = np.empty_like(message.private_state["user_rows"])
     regularisation = settings.regularisation()
     parallel.over(
         lambda first, last: kernel.train(
@@ -209,7 +209,7 @@ def client_update(world: World, message: Message, node: Histories) -> Answer:
             drawn.liked,
             drawn.others,
             drawn.shown,
-            message.kept["user_rows"],
+            message.private_state["user_rows"],
             message.common["item_rows"],
             message.common["item_bias"],
             settings.learning_rate,
@@ -284,7 +284,7 @@ def together(some: Sums, others: Sums) -> Sums:
     return {"sent": sent, "items": total}
 
 
-def aggregate(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
+def aggregate(world: World, state: State, sums: Sums, delegates: Accepted, t: int) -> State:
     """Eq. 7"""
     after = replace(state, item_rows=state.item_rows.copy(), item_bias=state.item_bias.copy())
     rate = world.settings.learning_rate
@@ -315,10 +315,12 @@ def of_those_that_moved(world: World, sums: Sums) -> Sums:
 # Rounds of one user each, all in one call
 
 
-def in_turn(world: World, node: Histories, state: State, rounds: range) -> Turns | None:
+def sequential(
+    world: World, node: NodeData, state: State, rounds: range
+) -> SequentialRounds | None:
     """The same rounds, bit for bit: what a user sends changes the rows at once that the next one is sent."""
     settings = world.settings
-    if users_a_round(world) != 1 or settings.drop_out:
+    if users_per_round(world) != 1 or settings.client_dropout:
         return None
     users = one_user(world, rounds)
     history = node.training
@@ -333,7 +335,7 @@ def in_turn(world: World, node: Histories, state: State, rounds: range) -> Turns
     )
     n_rows = np.empty(len(rounds), np.int64)
     faults = np.empty(len(rounds), np.int64)
-    kernels.load("fpl").in_turn(
+    kernels.load("fpl").sequential(
         node.places(users),
         keys,
         history.positives.offsets,
@@ -352,7 +354,7 @@ def in_turn(world: World, node: Histories, state: State, rounds: range) -> Turns
         n_rows,
         faults,
     )
-    return Turns(after, users, n_rows, faults)
+    return SequentialRounds(after, users, n_rows, faults)
 
 
 def model(world: World, state: State) -> PrivateFactors:
@@ -362,17 +364,17 @@ def model(world: World, state: State) -> PrivateFactors:
 # Costs (Section 6.3)
 
 
-def vectors_an_epoch(world: World, node: Histories) -> float:
+def vectors_an_epoch(world: World, node: NodeData) -> float:
     """CCE = rpe |U-| (|I| + T (1 + pi)), with everybody's mean pi at the start."""
-    return rounds_an_epoch(world) * users_a_round(world) * _vectors_of_a_client(world, node)
+    return rounds_an_epoch(world) * users_per_round(world) * _vectors_of_a_client(world, node)
 
 
-def vectors_an_epoch_as_printed(world: World, node: Histories) -> float:
+def vectors_an_epoch_as_printed(world: World, node: NodeData) -> float:
     """What Table 4 holds for the plus modes: X+ in place of rpe |U-|, as if every triple had been a round of its own."""
     return world.n_positives * _vectors_of_a_client(world, node)
 
 
-def _vectors_of_a_client(world: World, node: Histories) -> float:
+def _vectors_of_a_client(world: World, node: NodeData) -> float:
     everybody = np.flatnonzero(world.members).astype(np.int32)
     pi = float(
         disclosed(world, node, everybody, np.zeros(len(everybody), np.int64)).mean(dtype=np.float64)
@@ -380,7 +382,7 @@ def _vectors_of_a_client(world: World, node: Histories) -> float:
     return world.n_items + triples(world) * (1 + pi)
 
 
-def people(world: World, node: Histories, epoch: int) -> dict[str, Floats]:
+def people(world: World, node: NodeData, epoch: int) -> dict[str, Floats]:
     return {"disclosure": rates(world.settings, node, node.users, np.full(len(node.users), epoch))}
 
 
@@ -391,7 +393,7 @@ EXCHANGE = Exchange(
     aggregate,
     sizes,
     together=together,
-    ring=InRing(("items",), of_all_items, of_those_that_moved),
+    ring=SecureSum(("items",), of_all_items, of_those_that_moved),
 )
 FEDERATION = Federation(
     start,
@@ -399,22 +401,22 @@ FEDERATION = Federation(
     (EXCHANGE,),
     model,
     devices=devices,
-    rounds_a_step=rounds_an_epoch,
-    in_turn=in_turn,
+    rounds_per_step=rounds_an_epoch,
+    sequential=sequential,
     vectors=vectors_an_epoch,
     people=people,
 )
 
 
 class SFPL(FPL):
-    users_a_round: int = Field(1, ge=0)
+    users_per_round: int = Field(1, ge=0)
     """How many users take part in a round; 0 asks everybody."""
     triples: int = Field(1, ge=0)
     """Triples a user trains on in a round (T); 0 takes the mean length of a history, X+ / |U|."""
 
 
 class SFPLPlus(FPL):
-    users_a_round: int = Field(1, ge=0)
+    users_per_round: int = Field(1, ge=0)
     """How many users take part in a round; 0 asks everybody."""
 
 

@@ -34,10 +34,10 @@ from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.two_tower import requests, slots
 from coterie.algorithms.two_tower.learning import (
     NO_NUMBER,
+    Gradients,
     Moved,
     Read,
     Readers,
-    Slopes,
     fedadam,
     mean_of,
     summed_at,
@@ -47,21 +47,21 @@ from coterie.algorithms.two_tower.settings import FederatedTowers, SplitTowers
 from coterie.algorithms.two_tower.slots import Slots
 from coterie.core import streams
 from coterie.core.records import Record
-from coterie.core.weak_cache import Beside
+from coterie.core.weak_cache import WeakCache
 from coterie.data.content import Content
 from coterie.data.text_features import read
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.federated.federation import (
     AGGREGATION,
     RECOMMENDATION,
-    Delegates,
+    Accepted,
     Exchange,
     Federation,
-    Fused,
-    Histories,
-    InRing,
-    Kept,
+    NodeData,
+    PrivateState,
     Relay,
+    SecureSum,
+    SinglePass,
     Sums,
     World,
 )
@@ -92,7 +92,7 @@ class State(Record):
 # Step 1. Initialisation
 
 
-def told(training: Training, settings: FederatedTowers) -> tuple[Content, Content]:
+def told(training: TrainingSet, settings: FederatedTowers) -> tuple[Content, Content]:
     """A device knows the titles of what its user did, and its user; items' texts are the recommendation server's."""
     whole = read(
         training, settings.kind.reads, settings.inputs, settings.most_words, settings.person
@@ -108,18 +108,18 @@ def start(world: World) -> State:
     nobody = np.empty(0, np.int32)
     nothing = np.empty((0, T), np.int32)
     return State(
-        user, zeros, zeros, item, zeros, zeros, nobody, nothing, no_slopes(world), 0, nobody
+        user, zeros, zeros, item, zeros, zeros, nobody, nothing, no_gradients(world), 0, nobody
     )
 
 
-def no_slopes(world: World) -> Longs:
+def no_gradients(world: World) -> Longs:
     return np.empty((0, world.settings.widths[-1]), np.int64)
 
 
 def sample(world: World, state: State, t: int) -> Ints:
     """C_k: K users at random."""
     everybody = np.where(world.present, 0, -1).astype(np.int32)
-    return clusters.draw(everybody, np.array([world.settings.users_a_round]), world.seed, t)
+    return clusters.draw(everybody, np.array([world.settings.users_per_round]), world.seed, t)
 
 
 # Step 2. Obfuscated item request
@@ -131,11 +131,11 @@ def invite(world: World, state: State, cohort: Ints, t: int) -> Message:
 
 HELD = 1 << 28
 """Bytes of updates that are held at a time."""
-DRAWN = Beside()
+DRAWN = WeakCache()
 """What a node's devices drew last."""
 
 
-def drawn_by(world: World, node: Histories, users: Ints, t: int) -> Requests:
+def drawn_by(world: World, node: NodeData, users: Ints, t: int) -> Requests:
     """V_k and its labels: a device draws the same ones whenever it needs them, and need not draw them twice in a round."""
     what = (world.settings, node.seed, t, users.tobytes())
     last = DRAWN.get(node.users)
@@ -143,15 +143,15 @@ def drawn_by(world: World, node: Histories, users: Ints, t: int) -> Requests:
         drawn: Requests = last[1]
         return drawn
     keys = streams.keys(node.seed, "request", t, last=users)
-    kept = (
+    sticky = (
         streams.keys(node.seed, "decoys", last=users) if world.settings.asks == "sticky" else None
     )
-    drawn = requests.draw(node.training, node.places(users), world.settings, keys, kept)
+    drawn = requests.draw(node.training, node.places(users), world.settings, keys, sticky)
     DRAWN.put(node.users, (what, drawn))
     return drawn
 
 
-def request(world: World, message: Message, node: Histories) -> Updates:
+def request(world: World, message: Message, node: NodeData) -> Updates:
     """Numbers of items, and nothing about them; or not even those."""
     drawn = drawn_by(world, node, message.users, message.round)
     n = len(message.users)
@@ -191,14 +191,14 @@ def put_together(world: World, message: Message, updates: Updates) -> Sums:
     return {"asked": asked}
 
 
-def note(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
+def note(world: World, state: State, sums: Sums, delegates: Accepted, t: int) -> State:
     return replace(state, askers=delegates.users, asked=sums["asked"].astype(np.int32))
 
 
 def numbered(world: World, state: State, t: int) -> Slots:
     """The items asked for, numbered anew; for each ring apart, where there are rings."""
     rings = [state.askers]
-    if world.settings.protect == "ring":
+    if world.settings.secure_aggregation == "ring":
         rings = of_cohort(sample(world, state, t), world.settings.ring_size, world.seed, t)
     askers = [np.flatnonzero(np.isin(state.askers, ring)) for ring in rings]
     return slots.numbered(world, state.asked, askers, streams.at(world.seed, "slots", t))
@@ -269,7 +269,7 @@ def send_tower(world: World, state: State, cohort: Ints, t: int) -> Message:
     return Message(t, cohort, {"tower": state.user_tower}, {})
 
 
-def with_what_they_need(world: World, message: Message, node: Histories) -> Message:
+def with_what_they_need(world: World, message: Message, node: NodeData) -> Message:
     """Devices that were given all vectors look up those that they need."""
     if "slots" in message.own:
         return message
@@ -291,7 +291,7 @@ def nothing_more(world: World) -> dict[str, np.ndarray]:
     }
 
 
-def slopes(world: World, message: Message, node: Histories) -> Slopes:
+def gradients(world: World, message: Message, node: NodeData) -> Gradients:
     """Eqs. 7 to 9 for all users of a message: the sum of g_k, and dL_k / di_kj of each, in fixed point."""
     drawn = drawn_by(world, node, message.users, message.round)
     return Readers(world.settings).of_people(
@@ -303,18 +303,18 @@ def slopes(world: World, message: Message, node: Histories) -> Slopes:
     )
 
 
-def people_read(node: Histories, message: Message, drawn: Requests) -> Read:
+def people_read(node: NodeData, message: Message, drawn: Requests) -> Read:
     told = told_of(own_content(node), node.places(message.users), drawn.profiles)
     keys = streams.keys(node.seed, "dropout of people", message.round, last=message.users)
     return Read(told, np.arange(len(message.users)), keys)
 
 
-def own_content(node: Histories) -> Content:
+def own_content(node: NodeData) -> Content:
     assert node.training.content is not None  # what devices were told
     return node.training.content
 
 
-def client_update(world: World, message: Message, node: Histories) -> Updates:
+def client_update(world: World, message: Message, node: NodeData) -> Updates:
     """One device after the other: everybody's own gradient."""
     message = with_what_they_need(world, message, node)
     message = message.to(
@@ -327,7 +327,7 @@ def client_update(world: World, message: Message, node: Histories) -> Updates:
     cuts = np.empty((*given.shape, k), np.int32)
     dense = np.empty((len(given), size), np.int32)
     for one in range(n):
-        by = slopes(world, message.to(np.array([one])), node)
+        by = gradients(world, message.to(np.array([one])), node)
         cuts[one] = fixed(by.second[0])
         dense[one] = fixed(by.first)
     order = np.argsort(given, axis=1, kind="stable")
@@ -375,32 +375,32 @@ def by_slot(world: World, at: Ints, rows: np.ndarray) -> Longs:
     return summed_at(at, rows, sizes(world).items, world.settings.device)
 
 
-def fused(world: World, message: Message, node: Histories) -> Fused | None:
+def fused(world: World, message: Message, node: NodeData) -> SinglePass | None:
     """All devices in one batch: the sum of everybody's gradient is the gradient of the sum."""
     message = with_what_they_need(world, message, node)
     given = message.own["slots"]
     n = len(message.users)
     if not (given >= 0).any(axis=1).all():
         return None
-    by = slopes(world, message, node)
+    by = gradients(world, message, node)
     if by.largest[0] >= n * TOO_LARGE or by.largest[1] >= TOO_LARGE:
         return None
-    everybody = Delegates(message.users, once(n), np.empty((n, 0), np.int32))
+    everybody = Accepted(message.users, once(n), np.empty((n, 0), np.int32))
     at, rows = (
         (given, by.second) if (given >= 0).all() else (given[given >= 0], by.second[given >= 0])
     )
     sums = {"tower": by.first, "cut": by_slot(world, at, rows)}
-    return Fused(sums, everybody, (given >= 0).sum(axis=1), {})
+    return SinglePass(sums, everybody, (given >= 0).sum(axis=1), {})
 
 
 # Step 5. Global user model update
 
 
-def move_user_tower(world: World, state: State, sums: Sums, delegates: Delegates, t: int) -> State:
+def move_user_tower(world: World, state: State, sums: Sums, delegates: Accepted, t: int) -> State:
     settings = world.settings
     n = len(delegates.users)
     before = Moved(state.user_tower, state.user_mean, state.user_square)
-    after = fedadam(before, sums["tower"], n, settings, settings.rate_at(t))
+    after = fedadam(before, sums["tower"], n, settings, settings.learning_rate_at(t))
     return replace(
         state,
         user_tower=after.parameters,
@@ -425,7 +425,7 @@ def by_item(world: World, state: State, cut: Longs) -> Longs:
 def hand_on(world: World, state: State, t: int) -> tuple[State, dict[str, np.ndarray]]:
     """What comes back to the items' vectors."""
     told = {"cut": state.cut, "samples": np.array([state.heard], np.int64)}
-    return replace(state, cut=no_slopes(world), heard=0, merged=state.merged[:0]), told
+    return replace(state, cut=no_gradients(world), heard=0, merged=state.merged[:0]), told
 
 
 def move_item_tower(world: World, state: State, heard: dict[str, np.ndarray], t: int) -> State:
@@ -446,7 +446,7 @@ def move_item_tower(world: World, state: State, heard: dict[str, np.ndarray], t:
         by,
         1,
         settings,
-        settings.rate_at(t),
+        settings.learning_rate_at(t),
     )
     return replace(
         forgotten, item_tower=after.parameters, item_mean=after.mean, item_square=after.square
@@ -465,7 +465,7 @@ def model(world: World, state: Any) -> Directions:
     return Directions(nobody, *packed(rows, world.settings.precision))
 
 
-def serve(world: World, state: Any, node: Histories) -> Kept:
+def serve(world: World, state: Any, node: NodeData) -> PrivateState:
     """u_k, which a device makes once and keeps."""
     content = own_content(node)
     settings = world.settings
@@ -501,7 +501,7 @@ TRAIN = Exchange(
     fused,
     role=AGGREGATION,
     beside=((RECOMMENDATION, embed),),
-    ring=InRing(("cut",), rows=slots.of_ring),
+    ring=SecureSum(("cut",), rows=slots.of_ring),
 )
 SLOTS = Relay(RECOMMENDATION, AGGREGATION, tell_slots, hear_slots)
 RETURN = Relay(AGGREGATION, RECOMMENDATION, hand_on, move_item_tower)

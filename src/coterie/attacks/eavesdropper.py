@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coterie.federated.federation import Asked, Histories, Kept, World
+from coterie.federated.federation import ClientTask, NodeData, PrivateState, World
 from coterie.federated.rounds import Engine
 from coterie.federated.validation import DTYPES, Reply
 from coterie.types import TOO_LARGE, Ints, Longs, Message, Updates
@@ -66,10 +66,10 @@ class Listening:
         self._engine = engine
         self._hear = hear
 
-    def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
+    def gather(self, make: Callable[[World, NodeData], PrivateState]) -> PrivateState:
         return self._engine.gather(make)
 
-    def call(self, exchange: Asked, message: Message) -> list[Reply]:
+    def call(self, exchange: ClientTask, message: Message) -> list[Reply]:
         replies = self._engine.call(exchange, message)
         parts = [
             Updates(**reply.columns)

@@ -18,7 +18,7 @@ from coterie.attacks.eavesdropper import Listening
 from coterie.attacks.evidence import Attacker, Dossier, Server
 from coterie.attacks.scores import Outcome, judge, summarise
 from coterie.attacks.tables import ALL, Disclosure, Line, markdown
-from coterie.core.progress import SILENT, Watch
+from coterie.core.progress import SILENT, Progress
 from coterie.data.interactions import Interactions
 from coterie.engines.local import LocalEngine
 from coterie.errors import ConfigError, RunError
@@ -45,7 +45,7 @@ def report(
     run: Run | str | Path,
     rounds: Sequence[int] | int | None = None,
     data: Interactions | None = None,
-    watch: Watch = SILENT,
+    progress: Progress = SILENT,
 ) -> Disclosure:
     """What a curious server knows about the users of a run after so many of its rounds, 10 and 100 for FPL. Nothing is written.
 
@@ -57,10 +57,10 @@ def report(
     experiment = Experiment.of(config)
     name = experiment.choice.algorithm
     when = _checked(KNOWN[_file(name)][1] if rounds is None else rounds)
-    ready = prepare(experiment, data, watch)
+    ready = prepare(experiment, data, progress)
     _refuse_other_data(folder, ready)
     replay = Replay.of(ready)
-    lines = [line for k in replay.play(when, watch) for line in replay.lines(k)]
+    lines = [line for k in replay.play(when, progress) for line in replay.lines(k)]
     about = {
         "run": str(folder),
         "algorithm": name,
@@ -109,17 +109,17 @@ class Replay:
         """Of the run itself."""
         return rounds.n_rounds(self.federation, self.world)
 
-    def play(self, when: Sequence[int], watch: Watch) -> Iterator[int]:
+    def play(self, when: Sequence[int], progress: Progress) -> Iterator[int]:
         """The rounds one by one; yields at each of those asked for, ascending."""
         choice = self.ready.experiment.choice
         for family in algorithm(choice.algorithm).kernels_for(self.world.settings):
-            kernels.load(family, watch)
+            kernels.load(family, progress)
         heard = Listening(self.engine, self.dossier.hear)
         work = rounds.trainer_on(
-            self.federation, self.world, heard, Context(choice.seed, watch), by_round=True
+            self.federation, self.world, heard, Context(choice.seed, progress), by_round=True
         )
         state = begin(work, self.world.n_users, self._earlier()).state
-        with watch.task(f"Listening to {choice.algorithm}", when[-1]) as advance:
+        with progress.task(f"Listening to {choice.algorithm}", when[-1]) as advance:
             for n in range(1, when[-1] + 1):
                 state, _ = work.step(state, n)
                 advance()

@@ -68,17 +68,17 @@ FEW = 4
 """Slopes of one person alone that are needed to tell one from the others."""
 
 
-def by_slopes(asked: Ints, slots: Ints, cut: np.ndarray) -> Ints:
+def by_gradients(asked: Ints, slots: Ints, cut: np.ndarray) -> Ints:
     """(n,) the item that each asker clicked, as what came back to the slots that nobody else asked for says; -1 where it does not."""
     askers = np.bincount(slots[slots >= 0], minlength=len(cut))
     claims = np.full(len(asked), -1, np.int32)
     for k, (items, mine) in enumerate(zip(asked, slots, strict=True)):
         alone = (mine >= 0) & (askers[np.maximum(mine, 0)] == 1)
-        slopes = cut[mine[alone]].astype(np.float64)
-        if len(slopes) < FEW:
+        gradients = cut[mine[alone]].astype(np.float64)
+        if len(gradients) < FEW:
             continue
-        longest = int(np.argmax((slopes * slopes).sum(axis=1)))
-        if slopes[longest] @ (slopes.sum(axis=0) - slopes[longest]) < 0:
+        longest = int(np.argmax((gradients * gradients).sum(axis=1)))
+        if gradients[longest] @ (gradients.sum(axis=0) - gradients[longest]) < 0:
             claims[k] = items[alone][longest]
     return claims
 

@@ -15,7 +15,7 @@ from coterie import kernels
 from coterie.algorithms.algorithm import Algorithm, stepwise
 from coterie.core import parallel
 from coterie.core.settings import Settings
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.federated.trainer import Context
 from coterie.models.factors import Factors
 from coterie.types import Floats, Rows
@@ -34,7 +34,7 @@ class ALS(Settings):
     """Standard deviation of the start values."""
 
 
-def start(training: Training, settings: ALS, context: Context) -> Factors:
+def start(training: TrainingSet, settings: ALS, context: Context) -> Factors:
     return Factors.start(
         training.n_users,
         training.n_items,
@@ -44,7 +44,9 @@ def start(training: Training, settings: ALS, context: Context) -> Factors:
     )
 
 
-def sweep(model: Factors, n: int, training: Training, settings: ALS, context: Context) -> Factors:
+def sweep(
+    model: Factors, n: int, training: TrainingSet, settings: ALS, context: Context
+) -> Factors:
     X = solve(training.positives, model.item_rows, settings)
     return Factors(X, solve(training.by_item, X, settings), model.item_bias)
 

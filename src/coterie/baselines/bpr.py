@@ -18,7 +18,7 @@ from coterie import kernels
 from coterie.algorithms.algorithm import Algorithm, stepwise
 from coterie.core import streams
 from coterie.core.settings import Settings
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.federated.trainer import Context
 from coterie.models.factors import Factors
 
@@ -42,7 +42,7 @@ class BPR(Settings):
     """Standard deviation of the start values."""
 
 
-def start(training: Training, settings: BPR, context: Context) -> Factors:
+def start(training: TrainingSet, settings: BPR, context: Context) -> Factors:
     return Factors.start(
         training.n_users,
         training.n_items,
@@ -52,7 +52,9 @@ def start(training: Training, settings: BPR, context: Context) -> Factors:
     )
 
 
-def epoch(model: Factors, n: int, training: Training, settings: BPR, context: Context) -> Factors:
+def epoch(
+    model: Factors, n: int, training: TrainingSet, settings: BPR, context: Context
+) -> Factors:
     model = Factors(model.user_rows.copy(), model.item_rows.copy(), model.item_bias.copy())
     kernels.load("bpr").train_triples(
         training.users,

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from coterie.algorithms.algorithm import Algorithm, at_once
 from coterie.core.settings import Settings
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.errors import ConfigError
 from coterie.federated.trainer import Context
 from coterie.models.linear import ItemWeights
@@ -27,7 +27,7 @@ class EASE(Settings):
     """GiB that the item-by-item matrices may take."""
 
 
-def train(training: Training, settings: EASE, context: Context) -> ItemWeights:
+def train(training: TrainingSet, settings: EASE, context: Context) -> ItemWeights:
     needed = 3 * 8 * training.n_items**2 / 2**30
     if needed > settings.max_memory:
         raise ConfigError(
@@ -39,7 +39,7 @@ def train(training: Training, settings: EASE, context: Context) -> ItemWeights:
     )
 
 
-def solve(training: Training, reg: float) -> Floats:
+def solve(training: TrainingSet, reg: float) -> Floats:
     from scipy import linalg, sparse
 
     X = sparse.csr_matrix(

@@ -15,7 +15,7 @@ from coterie import kernels
 from coterie.algorithms.algorithm import Algorithm, stepwise
 from coterie.core import streams
 from coterie.core.settings import Settings
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.federated.trainer import Context
 from coterie.models.gmf import GMF
 
@@ -35,7 +35,7 @@ class GMFSettings(Settings):
     """Standard deviation of the start values."""
 
 
-def start(training: Training, settings: GMFSettings, context: Context) -> GMF:
+def start(training: TrainingSet, settings: GMFSettings, context: Context) -> GMF:
     model = GMF.start(
         training.n_users,
         training.n_items,
@@ -53,7 +53,9 @@ def start(training: Training, settings: GMFSettings, context: Context) -> GMF:
     return model
 
 
-def epoch(model: GMF, n: int, training: Training, settings: GMFSettings, context: Context) -> GMF:
+def epoch(
+    model: GMF, n: int, training: TrainingSet, settings: GMFSettings, context: Context
+) -> GMF:
     kernel = kernels.load("gmf")
     users = training.users
     items = training.positives.items

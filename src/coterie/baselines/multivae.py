@@ -33,9 +33,9 @@ from coterie.core import streams
 from coterie.core.parallel import one_torch_thread
 from coterie.core.records import Record
 from coterie.core.settings import Settings
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.errors import ConfigError, MissingExtra
-from coterie.federated.costs import Tally
+from coterie.federated.costs import Costs
 from coterie.federated.trainer import Context, Trainer
 from coterie.models.multivae import MultVAE, scaled
 from coterie.types import Bools, Floats, Ints, Rows
@@ -85,7 +85,7 @@ class Core:
     n_items: int  # outside
 
     @classmethod
-    def of(cls, training: Training, settings: MultVAESettings) -> Core:
+    def of(cls, training: TrainingSet, settings: MultVAESettings) -> Core:
         users = training.users
         items = training.positives.items
         kept = in_core(users, items, settings.min_user_items, settings.min_item_users)
@@ -220,8 +220,8 @@ def epoch(state: Learning, n: int, core: Core, settings: MultVAESettings, seed: 
     multiplications = min(settings.batch_size, len(core.users)) * len(core.items) * settings.hidden
     with one_torch_thread(multiplications < LARGE):
         for t, batch in enumerate(batches(core, n, settings, seed), before):
-            for name, slope in gradients(net, batch, weight_of_prior(t, settings)).items():
-                adam(net[name], slope, mean[name], square[name], t + 1, settings.learning_rate)
+            for name, gradient in gradients(net, batch, weight_of_prior(t, settings)).items():
+                adam(net[name], gradient, mean[name], square[name], t + 1, settings.learning_rate)
     return state
 
 
@@ -235,8 +235,8 @@ def gradients(net: dict[str, Tensor], batch: Batch, beta: float) -> dict[str, Te
 
     with torch.enable_grad():
         at = {name: part.detach().requires_grad_() for name, part in net.items()}
-        slopes = torch.autograd.grad(loss(at, batch, beta), tuple(at.values()))
-    return dict(zip(net, slopes, strict=True))
+        gradients = torch.autograd.grad(loss(at, batch, beta), tuple(at.values()))
+    return dict(zip(net, gradients, strict=True))
 
 
 def loss(net: dict[str, Tensor], batch: Batch, beta: float) -> Tensor:
@@ -263,24 +263,26 @@ def loss(net: dict[str, Tensor], batch: Batch, beta: float) -> Tensor:
     return (beta * divergence - likelihood) / len(counts)
 
 
-def adam(values: Tensor, slope: Tensor, mean: Tensor, square: Tensor, t: int, rate: float) -> None:
+def adam(
+    values: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, t: int, rate: float
+) -> None:
     """Step t = 1, 2, ... of Adam (Kingma and Ba 2015); writes all but the slope."""
-    mean.lerp_(slope, 1 - DECAY1)
-    square.mul_(DECAY2).addcmul_(slope, slope, value=1 - DECAY2)
+    mean.lerp_(gradient, 1 - DECAY1)
+    square.mul_(DECAY2).addcmul_(gradient, gradient, value=1 - DECAY2)
     values.addcdiv_(
         mean, (square / (1 - DECAY2**t)).sqrt_().add_(EPSILON), value=-rate / (1 - DECAY1**t)
     )
 
 
-def make(training: Training, settings: MultVAESettings, context: Context) -> Trainer:
+def make(training: TrainingSet, settings: MultVAESettings, context: Context) -> Trainer:
     try:
         import torch  # noqa: F401
     except ModuleNotFoundError:
         raise MissingExtra("training multivae", "neural") from None
     core = Core.of(training, settings)
     return Trainer(
-        lambda: (start(core, settings, context.seed), Tally()),
-        lambda state, n: (epoch(state, n, core, settings, context.seed), Tally()),
+        lambda: (start(core, settings, context.seed), Costs()),
+        lambda state, n: (epoch(state, n, core, settings, context.seed), Costs()),
         lambda state: model(state, core, settings),
     )
 

@@ -23,7 +23,7 @@ from pydantic import Field
 from coterie.algorithms.algorithm import Algorithm, at_once
 from coterie.core import parallel
 from coterie.core.settings import Settings
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.federated.trainer import Context
 from coterie.models.neighbours import ItemNeighbours, UserNeighbours, matrix, nearest, similarity
 from coterie.types import Floats, Ints, Longs, Rows
@@ -42,7 +42,7 @@ class Neighbours(Settings):
     """A cosine that rests on c common members counts c / (c + shrink) of itself."""
 
 
-def by_users(training: Training, settings: Neighbours, context: Context) -> UserNeighbours:
+def by_users(training: TrainingSet, settings: Neighbours, context: Context) -> UserNeighbours:
     near, cosines = neighbours(training.positives, training.by_item, settings)
     histories = training.positives
     return UserNeighbours(
@@ -57,7 +57,7 @@ def by_users(training: Training, settings: Neighbours, context: Context) -> User
     )
 
 
-def by_items(training: Training, settings: Neighbours, context: Context) -> ItemNeighbours:
+def by_items(training: TrainingSet, settings: Neighbours, context: Context) -> ItemNeighbours:
     near, cosines = neighbours(training.by_item, training.positives, settings)
     followers = matrix(near, training.n_items, cosines).T.tocsr()
     return ItemNeighbours(

@@ -19,7 +19,7 @@ from coterie.algorithms.algorithm import Algorithm, stepwise
 from coterie.algorithms.local.settings import Layers
 from coterie.core import streams
 from coterie.core.settings import Settings
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.federated.trainer import Context
 from coterie.models.neumf import NeuMF
 from coterie.types import Floats
@@ -44,7 +44,7 @@ class NeuMFSettings(Settings):
     """Standard deviation of the rows' start values."""
 
 
-def start(training: Training, settings: NeuMFSettings, context: Context) -> NeuMF:
+def start(training: TrainingSet, settings: NeuMFSettings, context: Context) -> NeuMF:
     model = NeuMF.start(
         training.n_users,
         training.n_items,
@@ -59,7 +59,7 @@ def start(training: Training, settings: NeuMFSettings, context: Context) -> NeuM
 
 
 def epoch(
-    model: NeuMF, n: int, training: Training, settings: NeuMFSettings, context: Context
+    model: NeuMF, n: int, training: TrainingSet, settings: NeuMFSettings, context: Context
 ) -> NeuMF:
     model = NeuMF(model.user_rows.copy(), model.item_rows.copy(), model.dense.copy(), model.sizes)
     kernels.load("neumf").train(

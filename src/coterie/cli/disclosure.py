@@ -35,11 +35,11 @@ def disclosure(
     """
     from coterie.attacks import report, save
     from coterie.attacks.tables import brief, notes, title
-    from coterie.cli.screen import ScreenWatch, show_table
+    from coterie.cli.screen import ScreenProgress, show_table
     from coterie.core.progress import SILENT
 
     wanted = None if rounds is None else _numbers(rounds)
-    found = report(folder, wanted, watch=SILENT if quiet or as_json else ScreenWatch())
+    found = report(folder, wanted, progress=SILENT if quiet or as_json else ScreenProgress())
     save(found, folder)
     if as_json:
         typer.echo(json.dumps(found.as_json(), allow_nan=False))

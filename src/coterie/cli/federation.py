@@ -35,10 +35,10 @@ def serve(
 
     coterie serve --config federation.yaml --insecure
     """
-    from coterie.cli.screen import ScreenWatch
+    from coterie.cli.screen import ScreenProgress
     from coterie.deployment.flower.serve import serve as start
 
-    start(config, server, out, keys, insecure, ScreenWatch())
+    start(config, server, out, keys, insecure, ScreenProgress())
 
 
 def join(
@@ -83,12 +83,12 @@ def join(
 
     coterie join --data mine.csv --store node.db --insecure
     """
-    from coterie.cli.screen import ScreenWatch
+    from coterie.cli.screen import ScreenProgress
     from coterie.deployment.flower.join import People
     from coterie.deployment.flower.join import join as start
 
     about = People(data, parse_columns(columns), simulated, least_group, skip_bad_rows)
-    start(about, store, server, (key, ca), insecure, ScreenWatch())
+    start(about, store, server, (key, ca), insecure, ScreenProgress())
 
 
 def status(

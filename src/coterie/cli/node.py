@@ -19,9 +19,9 @@ User = Annotated[str, typer.Argument(metavar="USER", help="A person's id.", show
 @app.command("list")
 def show(store: Place) -> None:
     """The people of a node, one a line."""
-    from coterie.deployment.node_store import Store
+    from coterie.deployment.node_store import NodeStore
 
-    for person in Store.open(store).people():
+    for person in NodeStore.open(store).people():
         typer.echo(person)
 
 
@@ -30,9 +30,9 @@ def export(store: Place, user: User) -> None:
     """All that a node holds about a person, as JSON."""
     import json
 
-    from coterie.deployment.node_store import Store
+    from coterie.deployment.node_store import NodeStore
 
-    typer.echo(json.dumps(Store.open(store).export(user), indent=2, ensure_ascii=False))
+    typer.echo(json.dumps(NodeStore.open(store).export(user), indent=2, ensure_ascii=False))
 
 
 @app.command()
@@ -42,9 +42,9 @@ def forget(store: Place, user: User) -> None:
     What a model learned from them stays in the model, and the server keeps the id that it was told. Take them out of the file that the
     node joins with, too.
     """
-    from coterie.deployment.node_store import Store
+    from coterie.deployment.node_store import NodeStore
 
-    Store.open(store).forget(user)
+    NodeStore.open(store).forget(user)
     typer.echo(
         f"{user} is erased from {store}; a file that still holds them brings them back with the next coterie join"
     )

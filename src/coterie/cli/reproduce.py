@@ -52,7 +52,7 @@ def reproduce(
 
     coterie reproduce all --out reports
     """
-    from coterie.cli.screen import ScreenWatch
+    from coterie.cli.screen import ScreenProgress
     from coterie.core.progress import SILENT
     from coterie.report.interactive import script
     from coterie.reproduce.papers import NAMES, paper
@@ -62,14 +62,14 @@ def reproduce(
     names = list(NAMES) if "all" in papers else list(dict.fromkeys(papers))
     chosen = [paper(name) for name in names]
     _refuse_unknown(only or [], chosen)
-    watch = SILENT if quiet or as_json else ScreenWatch()
+    progress = SILENT if quiet or as_json else ScreenProgress()
     told = {}
     for one in chosen:
         keys = [key for key in only or [] if key in {item.key for item in one.items}]
         if only and not keys:
             typer.echo(f"left out: {one.name} has no item {', '.join(only)}", err=True)
             continue
-        found = carry_out(one, quick, keys, cells, watch)
+        found = carry_out(one, quick, keys, cells, progress)
         place = _place(out, one.name, [*keys, *(["quick"] if quick else [])], len(chosen) > 1)
         _write(found, place)
         told[one.name] = found

@@ -57,10 +57,10 @@ def run(
             show_default="cpu",
         ),
     ] = None,
-    protect: Annotated[
+    secure_aggregation: Annotated[
         str | None,
         typer.Option(
-            "--protect",
+            "--secure-aggregation",
             help="What hides single users' updates from servers: none or ring.",
             show_default="none",
         ),
@@ -94,7 +94,7 @@ def run(
 
     coterie run experiment.yaml --seed 3
     """
-    from coterie.cli.screen import ScreenWatch
+    from coterie.cli.screen import ScreenProgress
     from coterie.core.progress import SILENT
     from coterie.experiments import experiment as story
     from coterie.experiments.config import Experiment, changed, parse_assignments, read_file
@@ -107,7 +107,7 @@ def run(
         "seed": seed,
         "rounds": rounds,
         "device": device,
-        "protect": protect,
+        "secure_aggregation": secure_aggregation,
         "engine": engine,
         "columns": parse_columns(columns) or None,
         "skip_bad_rows": skip_bad_rows or None,
@@ -116,14 +116,14 @@ def run(
         set_ or []
     )
     chosen = Experiment.of(changed(values, changes))
-    watch = SILENT if quiet or as_json else ScreenWatch()
+    progress = SILENT if quiet or as_json else ScreenProgress()
     refuse_occupied(out)
     if chosen.tuned:
-        watch.say(
+        progress.log(
             f"Settings tuned on the validation part of {chosen.choice.dataset} are the defaults; --set overrides them."
         )
     name = f"{chosen.choice.algorithm}-{Path(chosen.choice.dataset).name.split('.')[0]}"
-    finished = story.run(chosen, make_folder=partial(new_folder, out, name), watch=watch)
+    finished = story.run(chosen, make_folder=partial(new_folder, out, name), progress=progress)
     _print(finished, as_json, quiet)
 
 
@@ -132,12 +132,12 @@ def resume(folder: Folder, quiet: Quiet = False, as_json: Json = False) -> None:
 
     The result is the one without the interruption.
     """
-    from coterie.cli.screen import ScreenWatch
+    from coterie.cli.screen import ScreenProgress
     from coterie.core.progress import SILENT
     from coterie.experiments import experiment as story
 
-    watch = SILENT if quiet or as_json else ScreenWatch()
-    _print(story.resume(folder, watch), as_json, quiet)
+    progress = SILENT if quiet or as_json else ScreenProgress()
+    _print(story.resume(folder, progress), as_json, quiet)
 
 
 def evaluate(
@@ -168,15 +168,17 @@ def evaluate(
 
     Or by other candidates.
     """
-    from coterie.cli.screen import ScreenWatch
+    from coterie.cli.screen import ScreenProgress
     from coterie.core.progress import SILENT
     from coterie.experiments.config import parse_assignments
-    from coterie.experiments.reevaluation import rejudge
+    from coterie.experiments.reevaluation import reevaluate
 
     changes: dict[str, Any] = parse_assignments(set_ or [])
     changes |= {k: v for k, v in {"protocol": protocol, "seed": seed}.items() if v is not None}
     _print(
-        rejudge(folder, changes, SILENT if quiet or as_json else ScreenWatch()), as_json, quiet=True
+        reevaluate(folder, changes, SILENT if quiet or as_json else ScreenProgress()),
+        as_json,
+        quiet=True,
     )
 
 
@@ -257,14 +259,14 @@ def _from_run(
     if user is not None:
         return run.recommend(user, n, exclude_seen)
     chosen = [item.strip() for item in str(history).split(",") if item.strip()]
-    return run.recommend_newcomer(chosen, n, exclude_seen)
+    return run.recommend_new_user(chosen, n, exclude_seen)
 
 
 def _from_node(place: Path, user: str, n: int, exclude_seen: bool) -> list[Recommendation]:
-    from coterie.deployment.node_service import Host
-    from coterie.deployment.node_store import Store
+    from coterie.deployment.node_service import NodeService
+    from coterie.deployment.node_store import NodeStore
 
-    return Host(Store.open(place)).recommend(user, n, exclude_seen)
+    return NodeService(NodeStore.open(place)).recommend(user, n, exclude_seen)
 
 
 def report(

@@ -9,24 +9,26 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    Progress,
     SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.progress import (
+    Progress as Bars,
+)
 from rich.table import Table
 
-from coterie.core.progress import Advance, Watch
+from coterie.core.progress import Advance, Progress
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
 
-class ScreenWatch(Watch):
+class ScreenProgress(Progress):
     """Bars with what is measured, the time so far and the time left."""
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         err.print(text, style="dim", markup=False, soft_wrap=True)
 
     @contextmanager
@@ -44,9 +46,7 @@ class ScreenWatch(Watch):
         began = time.perf_counter()
         if not err.is_terminal and total:
             err.print(f"{label} ...", markup=False, soft_wrap=True)
-        with Progress(
-            *columns, console=err, transient=False, disable=not err.is_terminal
-        ) as progress:
+        with Bars(*columns, console=err, transient=False, disable=not err.is_terminal) as progress:
             bar = progress.add_task(label, total=total, note="")
 
             def advance(steps: float = 1, note: str = "") -> None:

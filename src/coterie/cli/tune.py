@@ -65,7 +65,7 @@ def tune(
 
     coterie run fedfast.yaml
     """
-    from coterie.cli.screen import ScreenWatch
+    from coterie.cli.screen import ScreenProgress
     from coterie.core.progress import SILENT
     from coterie.experiments.config import parse_assignments
     from coterie.experiments.tuning import Search
@@ -77,7 +77,7 @@ def tune(
     )
     _refuse_no_file(write)
     wanted = Search(algorithm, dataset, protocol, trials, finalists, seeds, seed, held)
-    found = search(wanted, cells, SILENT if quiet or as_json else ScreenWatch())
+    found = search(wanted, cells, SILENT if quiet or as_json else ScreenProgress())
     if write is not None:
         _write(write, found)
     _print(found, write, as_json, quiet)

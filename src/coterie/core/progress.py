@@ -11,10 +11,10 @@ class Advance(Protocol):
     def __call__(self, steps: float = 1, note: str = "") -> None: ...
 
 
-class Watch:
+class Progress:
     """Watches and says nothing; what a quiet run and the Python API use."""
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         """One line that stays."""
 
     @contextmanager
@@ -23,4 +23,4 @@ class Watch:
         yield lambda steps=1, note="": None
 
 
-SILENT = Watch()
+SILENT = Progress()

@@ -72,7 +72,7 @@ def a_set(limits: Longs, n: int, keys: Keys) -> Longs:
     return chosen
 
 
-def in_turn(limits: Longs, n: int, keys: Keys) -> Longs:
+def sequential(limits: Longs, n: int, keys: Keys) -> Longs:
     """(rows, n) distinct numbers below each row's limit, one drawn after the other from those left; -1 where none is.
 
     Every order is as likely as any other: the first few are a draw of their own.

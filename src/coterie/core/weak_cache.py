@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 
-class Beside:
+class WeakCache:
     def __init__(self) -> None:
         self._kept: dict[int, tuple[weakref.ref[np.ndarray], Any]] = {}
 

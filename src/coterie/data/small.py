@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coterie.core.progress import Watch
+from coterie.core.progress import Progress
 from coterie.errors import DataError
 from coterie.types import Bools, Doubles, Ids, Longs
 
@@ -83,7 +83,7 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         ) from None
 
 
-def known_ids(table: Texts, column: str, ids: Ids, watch: Watch) -> Longs:
+def known_ids(table: Texts, column: str, ids: Ids, progress: Progress) -> Longs:
     """The numbers of ids; -1 of those that are not in the data, which is said once."""
     import pandas as pd
 
@@ -97,7 +97,7 @@ def known_ids(table: Texts, column: str, ids: Ids, watch: Watch) -> Longs:
             f"{table.path}: nothing in column {column!r} is in the data (first: {named[0]}). Check the ids."
         )
     if strange.size:
-        watch.say(
+        progress.log(
             f"{table.path}: {strange.size:,} of {len(places):,} in column {column!r} are not in the data, such as {named[strange[0]]}"
         )
     return places

@@ -19,7 +19,7 @@ import numpy as np
 
 from coterie.core import streams
 from coterie.data.interactions import Interactions, canonical_order, contains
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.errors import DataError
 from coterie.types import Bools, Ids, Ints, Longs, Rows
 
@@ -33,7 +33,7 @@ class Split:
     test: Interactions
     validation: Interactions | None = None
 
-    def training(self, as_published: bool = False) -> Training:
+    def training(self, as_published: bool = False) -> TrainingSet:
         """What an algorithm gets. `as_published` also keeps negatives off the held-out items, as leaky code does."""
         train = self.train
         positives = train.rows
@@ -41,7 +41,7 @@ class Split:
         if train.ratings is not None:
             ratings = np.ascontiguousarray(train.ratings[np.lexsort((train.items, train.users))])
         excluded = self.everything() if as_published else positives
-        return Training(
+        return TrainingSet(
             train.n_users,
             train.n_items,
             positives,
@@ -79,10 +79,10 @@ def split(
     """Hold out a test part and, if asked, a validation part carved from the rest by the same rule."""
     train, test = _carve(data, rule, fraction, seed, "test")
     train, kept = _carve(train, rule, fraction, seed, "validation") if validation else (train, None)
-    return without_newcomers(Split(rule, train, test, kept))
+    return without_new_users(Split(rule, train, test, kept))
 
 
-def without_newcomers(parts: Split) -> Split:
+def without_new_users(parts: Split) -> Split:
     """Nobody is tested who has nothing to learn from."""
     trained = np.bincount(parts.train.users, minlength=parts.train.n_users) > 0
     known = replace(

@@ -11,13 +11,13 @@ import numpy as np
 from coterie.data import text as texts
 from coterie.data.content import Content, Person, Reading
 from coterie.data.text import STOP_WORDS, Ragged, Words
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.errors import ConfigError
 from coterie.types import Rows
 
 
 def read(
-    training: Training, reading: Reading, n_inputs: int, most_words: int, person: Person
+    training: TrainingSet, reading: Reading, n_inputs: int, most_words: int, person: Person
 ) -> Content:
     """Encode what a training part tells of items and people; the same texts are read once."""
     if training.item_texts is None:
@@ -44,7 +44,7 @@ def read(
     )
 
 
-def features(training: Training) -> list[tuple[str, ...]]:
+def features(training: TrainingSet) -> list[tuple[str, ...]]:
     """A word for every feature of every person: its name and its value, so that an age of 25 is no occupation 25."""
     columns = [
         [_word(name, value) for value in values]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class PrivacyPreferences:
     """What people want to keep for themselves, by person."""
 
     since: Rows
@@ -34,8 +34,8 @@ class Wishes:
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 
-    def of_users(self, users: Ints | Longs, positives: Rows) -> Wishes:
-        return Wishes(
+    def of_users(self, users: Ints | Longs, positives: Rows) -> PrivacyPreferences:
+        return PrivacyPreferences(
             self.since.of_users(users),
             self.rates[self.since.places(users)],
             self.hidden[positives.places(users)],
@@ -53,7 +53,7 @@ class Wishes:
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingSet:
     """All that training may see. Built from the training part alone; evaluation data never enters it."""
 
     n_users: int
@@ -66,7 +66,7 @@ class Training:
     """Aligned with `positives.items`; None for implicit feedback."""
     user_features: Mapping[str, Ids] = field(default_factory=dict)
     """What is known about people beside what they did, such as their region."""
-    wishes: Wishes | None = None
+    preferences: PrivacyPreferences | None = None
     """What people said that they want to keep for themselves: devices know, the server does not."""
     item_texts: Ids | None = None
     item_categories: Ids | None = None
@@ -86,20 +86,20 @@ class Training:
         """The users of every item."""
         return Rows.build(self.positives.items, self.users, self.n_items)
 
-    def of_users(self, users: Ints) -> Training:
+    def of_users(self, users: Ints) -> TrainingSet:
         """The part of some people, who are numbered anew in the given order."""
         ratings = None
         if self.ratings is not None:
             ratings = self.ratings[self.positives.places(users)]
-        wishes = self.wishes and self.wishes.of_users(users, self.positives)
-        return Training(
+        preferences = self.preferences and self.preferences.of_users(users, self.positives)
+        return TrainingSet(
             len(users),
             self.n_items,
             self.positives.of_users(users),
             self.excluded.of_users(users),
             ratings,
             {},
-            wishes,
+            preferences,
             content=self.content and self.content.of_users(users),
         )
 

@@ -22,12 +22,12 @@ from coterie.data.filters import rated
 from coterie.data.ids import number
 from coterie.data.interactions import Interactions, canonical_order, objects
 from coterie.data.splits import Split
-from coterie.data.training_set import Training
-from coterie.deployment.node_store import Store
+from coterie.data.training_set import TrainingSet
+from coterie.deployment.node_store import NodeStore
 from coterie.errors import ConfigError, DataError
 from coterie.experiments.config import Experiment
 from coterie.federated import rounds
-from coterie.federated.federation import Federation, Histories, World
+from coterie.federated.federation import Federation, NodeData, World
 from coterie.federated.wire import Malformed
 from coterie.types import Ids, Ints, Rows
 
@@ -98,7 +98,7 @@ class Terms(Said):
 
 
 @dataclass(frozen=True, slots=True)
-class Roll(Said):
+class Roster(Said):
     """What a node says: its people, who of them has something to learn from, and how much they have together."""
 
     people: list[str]
@@ -106,7 +106,7 @@ class Roll(Said):
     positives: int
 
     @classmethod
-    def heard(cls, data: bytes) -> Roll:
+    def heard(cls, data: bytes) -> Roster:
         """Of a node that may be anybody's."""
         said = cls.from_json(data)
         people = set(said.people)
@@ -143,7 +143,7 @@ class Members(Said):
     n_positives: int
 
     @classmethod
-    def of(cls, rolls: Mapping[str, Roll]) -> Members:
+    def of(cls, rolls: Mapping[str, Roster]) -> Members:
         homes = [(person, node) for node, said in rolls.items() for person in said.people]
         people, places, _ = number(objects([person for person, _ in homes]), "user_id")
         if len(people) < len(homes):
@@ -167,11 +167,11 @@ class Members(Said):
         return Numbers(known, len(self.people), self.learning, self.n_positives)
 
 
-def roll(terms: Terms, store: Store) -> Roll:
+def roll(terms: Terms, store: NodeStore) -> Roster:
     data = own_data(terms, store)
     training = splits.split(data, *_rule(terms)).training()
     learning = training.positives.counts > 0
-    return Roll(
+    return Roster(
         [str(person) for person in data.user_ids],
         learning.tolist(),
         int(training.positives.counts.sum()),
@@ -183,7 +183,9 @@ def world_of(terms: Terms, numbers: Numbers, told: Told | None = None) -> World:
     experiment = terms.experiment
     n = numbers.n_users
     catalogue = (
-        catalogue_of(terms, n, told) if told else Training(n, len(terms.items), *_nobodys(n), None)
+        catalogue_of(terms, n, told)
+        if told
+        else TrainingSet(n, len(terms.items), *_nobodys(n), None)
     )
     world = rounds.world_of(
         catalogue, experiment.settings, experiment.choice.seed, terms.federation if told else None
@@ -193,13 +195,13 @@ def world_of(terms: Terms, numbers: Numbers, told: Told | None = None) -> World:
     return replace(world, members=members, n_positives=numbers.n_positives, on_devices=None)
 
 
-def catalogue_of(terms: Terms, n_users: int, told: Told) -> Training:
+def catalogue_of(terms: Terms, n_users: int, told: Told) -> TrainingSet:
     """What there is before anybody did anything."""
     categories = (
         None if told.categories is None else objects([tuple(names) for names in told.categories])
     )
     bodies = None if told.bodies is None else objects(told.bodies)
-    return Training(
+    return TrainingSet(
         n_users,
         len(terms.items),
         *_nobodys(n_users),
@@ -215,7 +217,7 @@ def _nobodys(n_users: int) -> tuple[Rows, Rows]:
     return nothing, nothing
 
 
-def parts(terms: Terms, numbers: Numbers, store: Store) -> tuple[Ints, Split]:
+def parts(terms: Terms, numbers: Numbers, store: NodeStore) -> tuple[Ints, Split]:
     """A node's people who have a number, and what they did, numbered as everywhere: what is trained on and what is held out."""
     data = own_data(terms, store)
     known = np.array([numbers.numbers.get(str(person), -1) for person in data.user_ids], np.int32)
@@ -238,12 +240,12 @@ def parts(terms: Terms, numbers: Numbers, store: Store) -> tuple[Ints, Split]:
     return np.sort(own), splits.split(placed, *_rule(terms))
 
 
-def histories(terms: Terms, numbers: Numbers, store: Store, seed: int) -> Histories:
+def histories(terms: Terms, numbers: Numbers, store: NodeStore, seed: int) -> NodeData:
     """What a node has; its devices draw from a seed that no server has."""
     own, split = parts(terms, numbers, store)
     training = split.training()
     told = terms.federation.told(training, terms.experiment.settings)
-    return Histories(own, replace(training, content=told and told[1]).of_users(own), seed)
+    return NodeData(own, replace(training, content=told and told[1]).of_users(own), seed)
 
 
 def simulated_seed(terms: Terms) -> int:
@@ -251,7 +253,7 @@ def simulated_seed(terms: Terms) -> int:
     return streams.key(terms.experiment.choice.seed, "devices")
 
 
-def own_data(terms: Terms, store: Store) -> Interactions:
+def own_data(terms: Terms, store: NodeStore) -> Interactions:
     """The histories of a node's people over the federation's items; others are left out."""
     data = rated(store.interactions(), terms.experiment.filters)
     known = {item: place for place, item in enumerate(terms.items)}

@@ -16,9 +16,9 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from coterie.deployment.enrolment import Members, Roll, Terms
+from coterie.deployment.enrolment import Members, Roster, Terms
 from coterie.deployment.node_service import beginning
-from coterie.deployment.server_config import Service
+from coterie.deployment.server_config import ServerConfig
 from coterie.errors import NoQuorum
 from coterie.experiments import folder as disk
 from coterie.federated.wire import Malformed
@@ -92,7 +92,7 @@ class Counted:
 
 
 @dataclass(slots=True)
-class Attendance:
+class Membership:
     folder: Path
     terms: Terms
     counted: Counted
@@ -108,7 +108,9 @@ class Attendance:
     """Those who did not answer when they were greeted, and for how many rounds they are left alone: each takes a deadline."""
 
     @classmethod
-    def taken(cls, folder: Path, terms: Terms, counted: Counted, service: Service) -> Attendance:
+    def taken(
+        cls, folder: Path, terms: Terms, counted: Counted, service: ServerConfig
+    ) -> Membership:
         """As many nodes as are needed to begin; of a federation that goes on, with the people it had."""
         if (folder / MEMBERS).exists():
             begun = cls.of(
@@ -122,7 +124,7 @@ class Attendance:
             ):  # as many as before may be on their way
                 time.sleep(PAUSE)
             return begun
-        rolls: dict[str, Roll] = {}
+        rolls: dict[str, Roster] = {}
 
         def come() -> int:
             there = counted.nodes.joined()
@@ -146,8 +148,8 @@ class Attendance:
 
     @classmethod
     def of(
-        cls, folder: Path, terms: Terms, counted: Counted, service: Service, members: Members
-    ) -> Attendance:
+        cls, folder: Path, terms: Terms, counted: Counted, service: ServerConfig, members: Members
+    ) -> Membership:
         return cls(
             folder,
             terms,
@@ -170,7 +172,7 @@ class Attendance:
             self.silent |= dict.fromkeys(set(new) - self.greeted, AGAIN)
         return self.greeted
 
-    def settle(self, rolls: Mapping[str, Roll]) -> None:
+    def settle(self, rolls: Mapping[str, Roster]) -> None:
         """Give people their numbers, and nodes their people."""
         for name, said in rolls.items():
             told = self.members.told(self._own(name, said.people))
@@ -235,7 +237,7 @@ class Attendance:
         return {self.names.index(name): data for name, data in back.items()}
 
 
-def admit(rolls: dict[str, Roll], name: str, said: Roll, counted: Counted) -> None:
+def admit(rolls: dict[str, Roster], name: str, said: Roster, counted: Counted) -> None:
     """Everybody is on one node. With keys, who came first hosts a person; without, a node with just the same people was started again."""
     rivals = [
         other for other, known in rolls.items() if not set(known.people).isdisjoint(said.people)
@@ -249,10 +251,10 @@ def admit(rolls: dict[str, Roll], name: str, said: Roll, counted: Counted) -> No
     rolls[name] = said
 
 
-def enrolled(terms: Terms, counted: Counted, names: Iterable[str]) -> dict[str, Roll]:
+def enrolled(terms: Terms, counted: Counted, names: Iterable[str]) -> dict[str, Roster]:
     """Whom these nodes host, of those that say so."""
     back = counted.send("enrol", dict.fromkeys(names, terms.to_json().encode()))
-    return counted.heard("roll", back, lambda name, data: Roll.heard(data))
+    return counted.heard("roll", back, lambda name, data: Roster.heard(data))
 
 
 def status(folder: Path) -> dict[str, Any]:
@@ -262,7 +264,7 @@ def status(folder: Path) -> dict[str, Any]:
     return found
 
 
-def _wait(folder: Path, service: Service, come: Callable[[], int]) -> None:
+def _wait(folder: Path, service: ServerConfig, come: Callable[[], int]) -> None:
     until = time.monotonic() + service.wait_seconds
     while (found := come()) < service.least_nodes:
         about = status(folder) | {

@@ -12,8 +12,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from coterie.deployment.node_store import NEVER, RING, Store
-from coterie.federated.federation import Asked, Exchange, Federation, Histories, Kept, World
+from coterie.deployment.node_store import NEVER, RING, NodeStore
+from coterie.federated.federation import (
+    ClientTask,
+    Exchange,
+    Federation,
+    NodeData,
+    PrivateState,
+    World,
+)
 from coterie.federated.nodes import answer, read_message, read_reply, write_message
 from coterie.federated.rounds import OPENING
 from coterie.federated.secagg.client import HELD, ORDER, Stage
@@ -44,13 +51,13 @@ def stage_of(message: Message) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Party:
+class Node:
     """A node: bytes in, bytes out."""
 
     federation: Federation
     world: World
-    node: Histories
-    store: Store
+    node: NodeData
+    store: NodeStore
 
     def begin(self) -> None:
         """Devices make what they begin with, once."""
@@ -66,7 +73,7 @@ class Party:
         message, asked = self.settled(data)
         exchange = self._exchange(message.exchange)
         kept_by = tag(message.round, message.exchange)
-        message = replace(message, kept=self.store.kept(asked))
+        message = replace(message, private_state=self.store.private_state(asked))
         if STAGE in message.common:
             columns, after = self._in_ring(exchange, message)
         else:
@@ -75,7 +82,9 @@ class Party:
             self.store.made(asked, after, kept_by)
         return encode(message.round, columns, exchange=message.exchange)
 
-    def _in_ring(self, exchange: Exchange, message: Message) -> tuple[dict[str, np.ndarray], Kept]:
+    def _in_ring(
+        self, exchange: Exchange, message: Message
+    ) -> tuple[dict[str, np.ndarray], PrivateState]:
         """A stage of a ring; what members keep to themselves until the next one is in the store."""
         stage = stage_of(message)
         left = self.store.held(RING)
@@ -143,7 +152,7 @@ class Party:
 
 
 @dataclass(frozen=True, slots=True)
-class PartyEngine:
+class NodeEngine:
     """The server's side."""
 
     homes: Ints  # (users,) the node of each; -1 of nobody's
@@ -153,14 +162,14 @@ class PartyEngine:
     """What is private never comes here."""
 
     @classmethod
-    def over(cls, homes: Ints, transport: Transport) -> PartyEngine:
+    def over(cls, homes: Ints, transport: Transport) -> NodeEngine:
         return cls(homes, transport, np.full(len(homes), NEVER, np.int64))
 
-    def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
+    def gather(self, make: Callable[[World, NodeData], PrivateState]) -> PrivateState:
         """Devices make it, and it stays with them."""
         return {}
 
-    def call(self, exchange: Asked, message: Message) -> list[Reply]:
+    def call(self, exchange: ClientTask, message: Message) -> list[Reply]:
         if isinstance(exchange, Stage):
             message = replace(
                 message,

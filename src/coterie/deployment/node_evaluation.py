@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from coterie.deployment.enrolment import Numbers, Said, Terms, parts
-from coterie.deployment.node import Party
-from coterie.deployment.node_store import Store
+from coterie.deployment.node import Node
+from coterie.deployment.node_store import NodeStore
 from coterie.evaluation.candidates import Candidates
 from coterie.evaluation.evaluation import by_person
 from coterie.evaluation.protocols import ACCURACY, WITHOUT_CUTOFF, Protocol
-from coterie.experiments.training import Ruler, sampled
-from coterie.federated.federation import Federation, Kept, World
+from coterie.experiments.training import Evaluator, sampled
+from coterie.federated.federation import Federation, PrivateState, World
 from coterie.federated.wire import Malformed, decode, encode
 from coterie.models.kinds import kind
 from coterie.models.recommender import Recommender
@@ -34,7 +34,7 @@ PARTS = "test", "validation", ""
 
 
 @dataclass(frozen=True, slots=True)
-class Worth(Said):
+class NodeMetrics(Said):
     """What a node says: sums over so many of its people; nothing where those are too few."""
 
     people: int
@@ -42,7 +42,7 @@ class Worth(Said):
     sums: dict[str, float]
 
     @classmethod
-    def heard(cls, data: bytes, hosted: int, names: Container[str]) -> Worth:
+    def heard(cls, data: bytes, hosted: int, names: Container[str]) -> NodeMetrics:
         """Of a node that may be anybody's: every measure is one that was asked for, and between nothing and one for each of its people."""
         said = cls.from_json(data)
         if (
@@ -82,7 +82,7 @@ def measures(protocol: Protocol) -> set[str]:
     return names | {f"full:{name}" for name in names}
 
 
-def put_together(said: Iterable[Worth]) -> dict[str, float]:
+def put_together(said: Iterable[NodeMetrics]) -> dict[str, float]:
     """Means over all people whose nodes said something; measures that only some told are left out."""
     told = [worth for worth in said if worth.people]
     names = set.intersection(*(set(worth.sums) for worth in told)) if told else set()
@@ -101,7 +101,7 @@ def put_together(said: Iterable[Worth]) -> dict[str, float]:
 # The node's side
 
 
-def take(party: Party, data: bytes) -> tuple[Ints, Recommender]:
+def take(party: Node, data: bytes) -> tuple[Ints, Recommender]:
     """Keep the model that came, and make it whole for this node's people: the k-th is of the k-th user."""
     message, persons = party.settled(data)
     if KIND not in message.common:
@@ -111,7 +111,7 @@ def take(party: Party, data: bytes) -> tuple[Ints, Recommender]:
     return message.users, whole(party, message.common, message.own, persons, places)
 
 
-def of_person(party: Party, person: str) -> Recommender | None:
+def of_person(party: Node, person: str) -> Recommender | None:
     """The last model that came, for one person; None where none did, or not for them."""
     data = party.store.held("model")
     user = next((number for number, name in party.store.numbers().items() if name == person), None)
@@ -122,50 +122,56 @@ def of_person(party: Party, person: str) -> Recommender | None:
 
 
 def whole(
-    party: Party, common: Kept, own: Kept, persons: list[str], places: np.ndarray
+    party: Node, common: PrivateState, own: PrivateState, persons: list[str], places: np.ndarray
 ) -> Recommender:
     model = kind(common[KIND].tobytes().decode(errors="replace"))
-    kept = {name: rows for name, rows in party.store.kept(persons).items() if name in model.private}
+    private_state = {
+        name: rows
+        for name, rows in party.store.private_state(persons).items()
+        if name in model.private
+    }
     if party.federation.serve is not None:
         state = SimpleNamespace(**{name: common[name] for name in party.federation.served})
         made = party.federation.serve(party.world, state, party.node)
-        kept = {name: rows[places] for name, rows in made.items()}
+        private_state = {name: rows[places] for name, rows in made.items()}
     try:
-        return model.from_arrays(dict(common) | own | kept)
+        return model.from_arrays(dict(common) | own | private_state)
     except (KeyError, TypeError) as error:
         raise Malformed(f"the model lacks something ({error})") from None
 
 
 def worth(
-    terms: Terms, numbers: Numbers, store: Store, users: Ints, model: Recommender, final: bool
-) -> Worth:
+    terms: Terms, numbers: Numbers, store: NodeStore, users: Ints, model: Recommender, final: bool
+) -> NodeMetrics:
     """Of the part that training is followed by; in the end of the test part, also by full ranking."""
     experiment = terms.experiment
     (_, split) = parts(terms, numbers, store)
     protocol = experiment.protocol
     n = len(terms.items)
     candidates = sampled(protocol, split, experiment.choice.seed) if protocol.candidates else None
-    ruler = Ruler.of(experiment, split, candidates)
+    evaluator = Evaluator.of(experiment, split, candidates)
     if final:
-        ruler = replace(
-            ruler,
+        evaluator = replace(
+            evaluator,
             part="test",
             seen=split.seen(),
             held=split.test,
             candidates=candidates and candidates.by_user(),
         )
-    seen = ruler.seen.of_users(users)
-    wanted = ruler.held.rows.of_users(users)
+    seen = evaluator.seen.of_users(users)
+    wanted = evaluator.held.rows.of_users(users)
     table = by_person(
-        model, protocol, seen, wanted, n, ruler.candidates and _of(ruler.candidates, users)
+        model, protocol, seen, wanted, n, evaluator.candidates and _of(evaluator.candidates, users)
     )
-    if final and ruler.candidates is not None:
+    if final and evaluator.candidates is not None:
         full = by_person(model, protocol, seen, wanted, n, None)
         table |= {f"full:{name}": values for name, values in full.items()}
     people = int(np.count_nonzero(wanted.counts))
     if people < int(store.about("least_group") or LEAST_GROUP):
-        return Worth(0, ruler.part, {})
-    return Worth(people, ruler.part, {name: math.fsum(values) for name, values in table.items()})
+        return NodeMetrics(0, evaluator.part, {})
+    return NodeMetrics(
+        people, evaluator.part, {name: math.fsum(values) for name, values in table.items()}
+    )
 
 
 def _of(candidates: Candidates, users: Ints) -> Candidates:

@@ -20,8 +20,8 @@ from coterie.deployment.enrolment import (
     simulated_seed,
     world_of,
 )
-from coterie.deployment.node import NEWEST, Party
-from coterie.deployment.node_store import Store
+from coterie.deployment.node import NEWEST, Node
+from coterie.deployment.node_store import NodeStore
 from coterie.errors import RunError, UnknownName
 from coterie.experiments.folder import Catalogue
 from coterie.federated.wire import Malformed
@@ -38,8 +38,8 @@ SIMULATED = "simulated"
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
-    store: Store
+class NodeService:
+    store: NodeStore
 
     def draw_from(self, seed: str = "") -> None:
         """What devices draw from; a seed that nobody else has, unless a simulation is to be repeated."""
@@ -74,7 +74,7 @@ class Host:
             **about, **{NEWEST: "-1"}
         )  # a server that was started again may play a round again
         if not numbers.numbers:
-            self.store.say(
+            self.store.log(
                 "nobody of this node belongs to the federation that is trained now; they wait for the next one"
             )
         self.party().begin()
@@ -86,13 +86,13 @@ class Host:
         terms, numbers = self._known()
         users, model = judging.take(party, data)
         if final:
-            self.store.say(
+            self.store.log(
                 f"the federation is over, and its model is here: coterie recommend --node {self.store.path} --user ID"
             )
         if len(users) < len(
             party.node.users
         ):  # sums over some people and over some more would tell of single ones
-            return judging.Worth(0, "", {}).to_json()
+            return judging.NodeMetrics(0, "", {}).to_json()
         return judging.worth(terms, numbers, self.store, users, model, final).to_json()
 
     def recommend(
@@ -120,14 +120,14 @@ class Host:
         catalogue = Catalogue(objects([person]), objects(terms.items), terms.texts, seen)
         return Run({}, model, catalogue).recommend(person, n, exclude_seen)
 
-    def party(self) -> Party:
+    def party(self) -> Node:
         terms, numbers = self._known()
         seed = self.store.about("seed")
         if seed is None:
             raise Malformed("this node has no seed")
         drawn_from = simulated_seed(terms) if seed == SIMULATED else int(seed)
         mine = histories(terms, numbers, self.store, drawn_from)
-        return Party(terms.federation, world_of(terms, numbers), mine, self.store)
+        return Node(terms.federation, world_of(terms, numbers), mine, self.store)
 
     def _known(self) -> tuple[Terms, Numbers]:
         said = self.store.about("terms")

@@ -19,7 +19,7 @@ import numpy as np
 
 from coterie.data.interactions import Interactions
 from coterie.errors import RunError, UnknownName
-from coterie.federated.federation import Kept
+from coterie.federated.federation import PrivateState
 from coterie.types import Bools, Longs
 
 TABLES = """
@@ -40,13 +40,13 @@ OF_OTHERS = 0o077
 SQLITE = b"SQLite format 3"
 
 
-class Store:
+class NodeStore:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self.connection = connection
 
     @classmethod
-    def create(cls, path: Path) -> Store:
+    def create(cls, path: Path) -> NodeStore:
         """A new and empty store."""
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -64,7 +64,7 @@ class Store:
         return store
 
     @classmethod
-    def open(cls, path: Path) -> Store:
+    def open(cls, path: Path) -> NodeStore:
         if not path.is_file():
             raise RunError(
                 f"{path} does not exist; expected the store of a node. `coterie join` makes one."
@@ -143,7 +143,7 @@ class Store:
         did = self.connection.execute(
             "select item, rating, time from did where person = ? order by time, item", (person,)
         ).fetchall()
-        kept = self.connection.execute(
+        private_state = self.connection.execute(
             "select name, tag, value from kept where person = ? and not pending", (person,)
         ).fetchall()
         layout = self.layout
@@ -153,7 +153,7 @@ class Store:
                 {"item_id": item, "rating": rating, "timestamp": time} for item, rating, time in did
             ],
             "kept on the device": {
-                name: _row(value, layout[name]).tolist() for name, _, value in kept
+                name: _row(value, layout[name]).tolist() for name, _, value in private_state
             },
             "given by the server": {name: row.tolist() for name, row in self.given(person).items()},
         }
@@ -212,23 +212,25 @@ class Store:
         """Type and shape of what is kept under a name."""
         return dict(json.loads(self.about("layout") or "{}"))
 
-    def begin(self, persons: Sequence[str], kept: Kept) -> None:
+    def begin(self, persons: Sequence[str], private_state: PrivateState) -> None:
         """What devices begin with; nobody's is written over."""
         with self.all_or_nothing():
-            self._write(persons, kept, np.full(len(persons), NEVER), pending=False, over=False)
+            self._write(
+                persons, private_state, np.full(len(persons), NEVER), pending=False, over=False
+            )
 
-    def kept(self, persons: Sequence[str]) -> Kept:
+    def private_state(self, persons: Sequence[str]) -> PrivateState:
         """What counts, a row for each of some people."""
         return {name: self._read(name, persons, layout) for name, layout in self.layout.items()}
 
-    def made(self, persons: Sequence[str], kept: Kept, tag: int) -> None:
+    def made(self, persons: Sequence[str], private_state: PrivateState, tag: int) -> None:
         """What an exchange made of it, which does not count yet. Of those who were forgotten meanwhile nothing is kept."""
         with self.all_or_nothing():
             there = set(self.people())
             which = np.array([person in there for person in persons], bool)
             persons = [p for p in persons if p in there]
-            kept = {name: rows[which] for name, rows in kept.items()}
-            self._write(persons, kept, np.full(len(persons), tag), pending=True, over=True)
+            private_state = {name: rows[which] for name, rows in private_state.items()}
+            self._write(persons, private_state, np.full(len(persons), tag), pending=True, over=True)
 
     def settle(self, persons: Sequence[str], accepted: Longs) -> Bools:
         """Let count what the server accepted, which has the given tags, and drop what it did not.
@@ -254,15 +256,22 @@ class Store:
         return np.array([tags.get(person, NEVER) == tag for person, tag in pairs], bool)
 
     def _write(
-        self, persons: Sequence[str], kept: Kept, tags: Longs, *, pending: bool, over: bool
+        self,
+        persons: Sequence[str],
+        private_state: PrivateState,
+        tags: Longs,
+        *,
+        pending: bool,
+        over: bool,
     ) -> None:
         self.put_about(
             layout=json.dumps(
-                self.layout | {n: (a.dtype.str, list(a.shape[1:])) for n, a in kept.items()}
+                self.layout
+                | {n: (a.dtype.str, list(a.shape[1:])) for n, a in private_state.items()}
             )
         )
         what = "replace" if over else "ignore"
-        for name, rows in kept.items():
+        for name, rows in private_state.items():
             values = (np.ascontiguousarray(row).tobytes() for row in rows)
             self.connection.executemany(
                 f"insert or {what} into kept values (?, ?, ?, ?, ?)",
@@ -274,7 +283,7 @@ class Store:
 
     # The model, as it came last
 
-    def put_model(self, persons: Sequence[str], own: Kept, common: bytes) -> None:
+    def put_model(self, persons: Sequence[str], own: PrivateState, common: bytes) -> None:
         """What the server gave every one of these people, and all of them together."""
         about = json.dumps(
             {name: (rows.dtype.str, list(rows.shape[1:])) for name, rows in own.items()}
@@ -295,7 +304,7 @@ class Store:
                     ),
                 )
 
-    def given(self, person: str) -> Kept:
+    def given(self, person: str) -> PrivateState:
         """A person's own rows of it."""
         layouts: dict[str, tuple[str, list[int]]] = json.loads(self.about("given") or "{}")
         held = self.connection.execute("select name, value from given where person = ?", (person,))
@@ -324,7 +333,7 @@ class Store:
         found = self.connection.execute("select value from about where key = ?", (key,)).fetchone()
         return found[0] if found else None
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         """A line for whoever runs the node; the number tells it from the one before."""
         number = int((self.about("said") or "0 ").partition(" ")[0]) + 1
         self.put_about(said=f"{number} {text}")

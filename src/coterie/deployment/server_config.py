@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from coterie.algorithms.registry import algorithm
-from coterie.core.progress import Watch
+from coterie.core.progress import Progress
 from coterie.core.settings import Settings
 from coterie.data.small import small_table
 from coterie.deployment.enrolment import Terms, Told
@@ -20,17 +20,17 @@ from coterie.errors import ConfigError, DataError, MissingExtra
 from coterie.experiments import folder as disk
 from coterie.experiments.config import NAMING_FILES, Experiment, read_file
 from coterie.federated.federation import Federation, World
-from coterie.federated.secagg import exposure as clear
+from coterie.federated.secagg import exposure
 from coterie.federated.settings import Simulated
 from coterie.federated.trainer import Context
 
 NO_DATA = "federation.csv"
 """What stands for a dataset: a server reads none."""
-SIMULATED = ("drop_out", "availability", "deadline", "over_select", "engine", "nodes")
+SIMULATED = ("client_dropout", "availability", "deadline", "over_selection", "engine", "nodes")
 """Settings of a simulation, where nodes are not real."""
 
 
-class Service(Settings):
+class ServerConfig(Settings):
     """What an experiment file says beside the experiment."""
 
     items: str
@@ -45,16 +45,16 @@ class Service(Settings):
     """How long the server waits for nodes to join."""
 
 
-def prepared(config: Path, out: Path | None, watch: Watch) -> Path:
+def prepared(config: Path, out: Path | None, progress: Progress) -> Path:
     """The run folder; one that was served before goes on."""
     service, experiment = asked(config)
-    refuse_unserved(experiment, watch)
+    refuse_unserved(experiment, progress)
     if out is not None and (out / "terms.json").exists():
         refuse_changed(config, experiment, Terms.from_json((out / "terms.json").read_text()))
         (out / "failed.json").unlink(missing_ok=True)
         disk.write_text(out, "service.json", service.model_dump_json())
         return out
-    terms, told = catalogue(Path(service.items), experiment, watch)
+    terms, told = catalogue(Path(service.items), experiment, progress)
     terms.refuse_split()
     folder = disk.new_folder(out, f"{experiment.choice.algorithm}-federation")
     disk.write_config(folder, experiment.flat())
@@ -67,7 +67,7 @@ def prepared(config: Path, out: Path | None, watch: Watch) -> Path:
     return folder
 
 
-def asked(config: Path) -> tuple[Service, Experiment]:
+def asked(config: Path) -> tuple[ServerConfig, Experiment]:
     """What a file asks for; faults are to be changed there."""
     values = {"dataset": NO_DATA} | read_file(str(config))
     if not values.get("items"):
@@ -75,8 +75,8 @@ def asked(config: Path) -> tuple[Service, Experiment]:
             f"{config} names no items; expected `items: FILE`, a table with a column item_id of what there is to recommend. Add it."
         )
     try:
-        service = Service.of(
-            {key: values.pop(key) for key in list(values) if key in Service.model_fields}
+        service = ServerConfig.of(
+            {key: values.pop(key) for key in list(values) if key in ServerConfig.model_fields}
         )
         return service, Experiment.of(values)
     except ConfigError as error:
@@ -96,12 +96,12 @@ def refuse_changed(config: Path, experiment: Experiment, terms: Terms) -> None:
             )
 
 
-def catalogue(path: Path, experiment: Experiment, watch: Watch) -> tuple[Terms, Told]:
+def catalogue(path: Path, experiment: Experiment, progress: Progress) -> tuple[Terms, Told]:
     """What nodes are told of items, and what the server keeps to itself."""
     table = small_table(path, ("item_id",), "item_id").columns
     rows = {item: row for row, item in enumerate(table["item_id"])}
     if again := len(table["item_id"]) - len(rows):
-        watch.say(
+        progress.log(
             f"{path}: {again:,} lines are about items that come again further down, and are passed over"
         )
 
@@ -121,7 +121,7 @@ def catalogue(path: Path, experiment: Experiment, watch: Watch) -> tuple[Terms, 
     )
 
 
-def refuse_unserved(experiment: Experiment, watch: Watch) -> None:
+def refuse_unserved(experiment: Experiment, progress: Progress) -> None:
     """What parties cannot train together, and what is a simulator's alone."""
     name = experiment.choice.algorithm
     settings = experiment.settings
@@ -152,4 +152,4 @@ def refuse_unserved(experiment: Experiment, watch: Watch) -> None:
     if "tower" in type(settings).model_fields and find_spec("torch") is None:
         raise MissingExtra(name, "neural")
     nobody = World(settings, 0, 0, 0, np.zeros(0, bool), {})
-    clear.say(federation, nobody, Context(0, watch))
+    exposure.announce(federation, nobody, Context(0, progress))

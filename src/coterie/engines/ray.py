@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from coterie.core.progress import Watch
-from coterie.data.training_set import Training
+from coterie.core.progress import Progress
+from coterie.data.training_set import TrainingSet
 from coterie.errors import ConfigError, MissingExtra
-from coterie.federated import aggregation as fusing
-from coterie.federated.aggregation import Heard, Limits
-from coterie.federated.federation import Asked, Exchange, Histories, Kept, World
+from coterie.federated import aggregation
+from coterie.federated.aggregation import Aggregate, Limits
+from coterie.federated.federation import ClientTask, Exchange, NodeData, PrivateState, World
 from coterie.federated.nodes import (
     by_user,
     parts_of,
@@ -48,18 +48,31 @@ class Shard:
         self.world, self.node = ray.get(list(known))
 
     def add_up(
-        self, exchange: Exchange, common: Table, own: bytes, kept: Kept, limits: Limits
-    ) -> Heard:
+        self,
+        exchange: Exchange,
+        common: Table,
+        own: bytes,
+        private_state: PrivateState,
+        limits: Limits,
+    ) -> Aggregate:
         shared = read_message(memoryview(common))  # type: ignore[arg-type]
         mine = read_message(own)
-        return fusing.hear_own(
-            self.world, exchange, replace(mine, common=shared.common, kept=kept), self.node, limits
+        return aggregation.hear_own(
+            self.world,
+            exchange,
+            replace(mine, common=shared.common, private_state=private_state),
+            self.node,
+            limits,
         )
 
-    def answer(self, asked: Asked, data: bytes, kept: Kept) -> tuple[bytes, Kept]:
-        return receive(self.world, asked, data, self.node, kept)
+    def answer(
+        self, asked: ClientTask, data: bytes, private_state: PrivateState
+    ) -> tuple[bytes, PrivateState]:
+        return receive(self.world, asked, data, self.node, private_state)
 
-    def make(self, make: Callable[[World, Histories], Kept]) -> tuple[np.ndarray, Kept]:
+    def make(
+        self, make: Callable[[World, NodeData], PrivateState]
+    ) -> tuple[np.ndarray, PrivateState]:
         return self.node.users, make(self.world, self.node)
 
 
@@ -71,8 +84,8 @@ class RayEngine:
     """What they know, in the object store for as long as one of them may have to be started again."""
 
     @classmethod
-    def over(cls, world: World, training: Training, watch: Watch) -> RayEngine:
-        ray = joined(world.settings.cluster, watch)
+    def over(cls, world: World, training: TrainingSet, progress: Progress) -> RayEngine:
+        ray = joined(world.settings.cluster, progress)
         settings = world.settings
         has = ray.cluster_resources()
         cores = int(has.get("CPU", 1))
@@ -90,34 +103,41 @@ class RayEngine:
         known = [(whole, ray.put(node)) for node in nodes]
         return cls([actor.remote(each, max(1, cores // n)) for each in known], known)
 
-    def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
+    def gather(self, make: Callable[[World, NodeData], PrivateState]) -> PrivateState:
         import ray
 
         return by_user(ray.get([shard.make.remote(make) for shard in self.shards]))
 
-    def call(self, exchange: Asked, message: Message) -> list[Reply]:
+    def call(self, exchange: ClientTask, message: Message) -> list[Reply]:
         import ray
 
         parts = list(parts_of(message, len(self.shards)))
         asked = [
-            self.shards[n].answer.remote(exchange, write_message(part), part.kept)
+            self.shards[n].answer.remote(exchange, write_message(part), part.private_state)
             for n, part in parts
         ]
         said = zip(parts, ray.get(asked), strict=True)
-        return [replace(read_reply(part, back), kept=kept) for (_, part), (back, kept) in said]
+        return [
+            replace(read_reply(part, back), private_state=private_state)
+            for (_, part), (back, private_state) in said
+        ]
 
-    def added_up(self, exchange: Exchange, message: Message, limits: Limits) -> Heard:
+    def added_up(self, exchange: Exchange, message: Message, limits: Limits) -> Aggregate:
         """What shards heard of their own users: sums travel in place of updates."""
         import ray
 
         nobody = Message(message.round, message.users[:0], message.common, {}, message.exchange)
         common = ray.put(np.frombuffer(write_message(nobody), np.uint8))
-        return fusing.added_up(
+        return aggregation.added_up(
             exchange,
             ray.get(
                 [
                     self.shards[n].add_up.remote(
-                        exchange, common, write_message(replace(part, common={})), part.kept, limits
+                        exchange,
+                        common,
+                        write_message(replace(part, common={})),
+                        part.private_state,
+                        limits,
                     )
                     for n, part in parts_of(message, len(self.shards))
                 ]
@@ -125,7 +145,7 @@ class RayEngine:
         )
 
 
-def joined(address: str, watch: Watch) -> Any:
+def joined(address: str, progress: Progress) -> Any:
     """Ray, with a cluster: the one named, the one of this process, or a new one on this machine."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault(
@@ -139,7 +159,9 @@ def joined(address: str, watch: Watch) -> Any:
         return ray
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     refuse_unreachable(address)
-    with watch.task("Starting Ray" if not address else f"Joining the cluster at {address}", None):
+    with progress.task(
+        "Starting Ray" if not address else f"Joining the cluster at {address}", None
+    ):
         if address or os.environ.get("RAY_ADDRESS"):
             ray.init(address or None, **quiet)
         else:

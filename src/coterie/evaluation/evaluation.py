@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coterie.core.progress import SILENT, Watch
+from coterie.core.progress import SILENT, Progress
 from coterie.data.interactions import Interactions
 from coterie.data.splits import Split
 from coterie.evaluation.bias import Bias, by_category
@@ -36,13 +36,13 @@ def evaluate(
     split: Split,
     protocol: Protocol,
     candidates: Candidates | None,
-    watch: Watch = SILENT,
+    progress: Progress = SILENT,
 ) -> Evaluation:
     """Judge on the test part; items of the training and validation parts are not recommended again."""
     k = max(protocol.cutoffs)
     popularity = np.bincount(split.train.items, minlength=split.train.n_items)
     wanted = split.test.rows
-    with watch.task("Evaluating", int(np.count_nonzero(wanted.counts))) as advance:
+    with progress.task("Evaluating", int(np.count_nonzero(wanted.counts))) as advance:
         whole = rank_all(model, split.seen(), wanted, split.test.n_items, k, advance)
     full_table = per_user(whole, protocol.cutoffs)
     full = (

@@ -6,14 +6,14 @@ import numpy as np
 
 from coterie.data.interactions import Interactions, contains
 from coterie.data.splits import Split
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.errors import LeakError
 from coterie.types import Rows
 
 REMEDY = "Remove the overlap from the training file, or split with another rule."
 
 
-def check(split: Split, training: Training, as_published: bool = False) -> None:
+def check(split: Split, training: TrainingSet, as_published: bool = False) -> None:
     """Raise if held-out interactions are trained on, or negatives avoid anything but training positives."""
     held = {"test": split.test, "validation": split.validation}
     for name, part in held.items():

@@ -16,7 +16,7 @@ import numpy as np
 from coterie.core.records import Record
 from coterie.errors import RunError
 from coterie.experiments.folder import read_arrays, write_arrays
-from coterie.experiments.history import Journey, Point
+from coterie.experiments.history import Point, TrainingHistory
 
 NAME = "checkpoint.npz"
 DEVICES = "devices-{}.npz"
@@ -27,12 +27,12 @@ def write(folder: Path, point: Point, data: str, config: dict[str, Any]) -> None
     states = {"state": point.state, "best": point.best}
     arrays = _named(states, lambda r: r.shared_arrays())
     kept = _named(states, lambda r: r.private_arrays())
-    mine = folder / DEVICES.format(point.journey.round)
+    mine = folder / DEVICES.format(point.history.round)
     if kept:
         write_arrays(mine, kept, owner_only=True)
-    about = {"journey": point.journey.to_json(), "data": data, "config": config}
+    about = {"journey": point.history.to_json(), "data": data, "config": config}
     packed = np.frombuffer(json.dumps(about, allow_nan=False).encode(), np.uint8)
-    write_arrays(folder / NAME, arrays | {"about": packed, "selections": point.journey.selections})
+    write_arrays(folder / NAME, arrays | {"about": packed, "selections": point.history.selections})
     for old in folder.glob(DEVICES.format("*")):
         if old != mine:
             old.unlink(missing_ok=True)
@@ -82,7 +82,7 @@ def _point(about: dict[str, Any], kind: type[Record], arrays: dict[str, np.ndarr
     state = _record("state", kind, arrays)
     return Point(
         state,
-        Journey.from_json(about["journey"], arrays["selections"]),
+        TrainingHistory.from_json(about["journey"], arrays["selections"]),
         _record("best", kind, arrays),
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from coterie.algorithms.registry import algorithm
-from coterie.core.progress import SILENT, Watch
+from coterie.core.progress import SILENT, Progress
 from coterie.data.interactions import Interactions
 from coterie.errors import ConfigError, Interrupted, LeakError, MissingExtra, RunError, UnknownName
 from coterie.evaluation.evaluation import evaluate
@@ -47,17 +47,17 @@ def run(
     experiment: Experiment,
     data: Interactions | None = None,
     make_folder: Callable[[], Path] | None = None,
-    watch: Watch = SILENT,
+    progress: Progress = SILENT,
 ) -> Run:
     """Run an experiment. The folder is made once the data cannot be at fault any more; without one nothing is written."""
-    ready = prepare(experiment, data, watch)
+    ready = prepare(experiment, data, progress)
     out = make_folder() if make_folder else None
     with disk.held(out):
         if out is not None:
             disk.write_config(out, _from_anywhere(experiment.flat()))
             _write_beginning(out, ready)
         try:
-            return _carry_out(ready, out, None, watch)
+            return _carry_out(ready, out, None, progress)
         except (
             ConfigError,
             UnknownName,
@@ -69,27 +69,27 @@ def run(
             raise
 
 
-def resume(folder: Path, watch: Watch = SILENT) -> Run:
+def resume(folder: Path, progress: Progress = SILENT) -> Run:
     """Go on with a run that was interrupted, from its last checkpoint: the outcome is the one without the interruption."""
     if (folder / "result.json").exists():
-        watch.say(f"{folder} is finished; nothing is left to do")
+        progress.log(f"{folder} is finished; nothing is left to do")
         return Run.load(folder)
     if (folder / "terms.json").exists():
         raise RunError(
             f"{folder} is a federation's; expected a run of one machine. Go on with: coterie serve --config FILE --out {folder}"
         )
     experiment = Experiment.of(disk.read_config(folder))
-    ready = prepare(experiment, None, watch)
+    ready = prepare(experiment, None, progress)
     with disk.held(folder):
         kind = algorithm(experiment.choice.algorithm).state
         data = ready.fingerprint
         since = checkpoint.read(folder, kind, data, _from_anywhere(experiment.flat()))
-        watch.say(f"going on after round {since.journey.round if since else 0}")
+        progress.log(f"going on after round {since.history.round if since else 0}")
         _write_beginning(folder, ready)
-        return _carry_out(ready, folder, since, watch)
+        return _carry_out(ready, folder, since, progress)
 
 
-def _carry_out(ready: Prepared, out: Path | None, since: Point | None, watch: Watch) -> Run:
+def _carry_out(ready: Prepared, out: Path | None, since: Point | None, progress: Progress) -> Run:
     """Train, evaluate, report."""
     experiment = ready.experiment
     data = ready.fingerprint
@@ -97,7 +97,7 @@ def _carry_out(ready: Prepared, out: Path | None, since: Point | None, watch: Wa
     def keep(point: Point, model: Recommender) -> None:
         assert out is not None
         disk.write_model(out, model)
-        disk.write_metrics(out, point.journey.curve)
+        disk.write_metrics(out, point.history.curve)
         checkpoint.write(out, point, data, _from_anywhere(experiment.flat()))
 
     try:
@@ -108,9 +108,11 @@ def _carry_out(ready: Prepared, out: Path | None, since: Point | None, watch: Wa
             else None
         )
         fitted = train(
-            experiment, ready.training, ready.ruler, watch, keep if out else None, since, put
+            experiment, ready.training, ready.evaluator, progress, keep if out else None, since, put
         )
-        judged = evaluate(fitted.model, ready.parts, experiment.protocol, ready.candidates, watch)
+        judged = evaluate(
+            fitted.model, ready.parts, experiment.protocol, ready.candidates, progress
+        )
     except KeyboardInterrupt:
         if out is None:
             raise
@@ -129,10 +131,10 @@ def _carry_out(ready: Prepared, out: Path | None, since: Point | None, watch: Wa
         fitted.model,
         ready.catalogue,
         judged,
-        list(fitted.journey.curve),
+        list(fitted.history.curve),
     )
     if out is not None:
-        asked = {"selections": fitted.journey.selections} if "selections" in result else {}
+        asked = {"selections": fitted.history.selections} if "selections" in result else {}
         save(out, finished, asked | chosen)
     return finished
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from coterie.core.records import Record
-from coterie.federated.costs import Tally
+from coterie.federated.costs import Costs
 from coterie.types import Bools, Longs
 
 
 @dataclass(frozen=True, slots=True)
-class Journey:
+class TrainingHistory:
     selections: Longs
     """How often every user was asked."""
     round: int = 0
@@ -30,30 +30,30 @@ class Journey:
     """Which measurement was the best; -1 before the first."""
 
     @classmethod
-    def begin(cls, n_users: int, tally: Tally) -> Journey:
+    def begin(cls, n_users: int, costs: Costs) -> TrainingHistory:
         nobody = np.zeros(n_users, np.int64)
         return cls(
-            nobody, refused=tally.refused, bytes_up=tally.bytes_up, bytes_down=tally.bytes_down
+            nobody, refused=costs.refused, bytes_up=costs.bytes_up, bytes_down=costs.bytes_down
         )
 
-    def after(self, tally: Tally, seconds: float) -> Journey:
+    def after(self, costs: Costs, seconds: float) -> TrainingHistory:
         """One step further."""
         selections = self.selections
-        if len(tally.users):
-            selections = selections + np.bincount(tally.users, minlength=len(selections))
+        if len(costs.users):
+            selections = selections + np.bincount(costs.users, minlength=len(selections))
         return replace(
             self,
             selections=selections,
             round=self.round + 1,
             seconds=self.seconds + seconds,
-            updates=self.updates + tally.accepted,
-            dropped=self.dropped + tally.dropped,
-            refused=self.refused + tally.refused,
-            bytes_up=self.bytes_up + tally.bytes_up,
-            bytes_down=self.bytes_down + tally.bytes_down,
+            updates=self.updates + costs.accepted,
+            dropped=self.dropped + costs.dropped,
+            refused=self.refused + costs.refused,
+            bytes_up=self.bytes_up + costs.bytes_up,
+            bytes_down=self.bytes_down + costs.bytes_down,
         )
 
-    def measured(self, part: str, metrics: dict[str, float], headline: str) -> Journey:
+    def measured(self, part: str, metrics: dict[str, float], headline: str) -> TrainingHistory:
         """With one more measurement on the curve."""
         line: dict[str, Any] = {
             "round": self.round,
@@ -90,7 +90,7 @@ class Journey:
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "selections"}
 
     @classmethod
-    def from_json(cls, values: dict[str, Any], selections: Longs) -> Journey:
+    def from_json(cls, values: dict[str, Any], selections: Longs) -> TrainingHistory:
         made = {"refused": Counter(values["refused"]), "curve": tuple(values["curve"])}
         return cls(selections, **values | made)
 
@@ -101,7 +101,7 @@ class Point:
 
     state: Any
     """A Record; None before a method of a single step has taken it."""
-    journey: Journey
+    history: TrainingHistory
     best: Record | None = None
     """The state at the best measurement, where patience may ask for it."""
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from coterie.algorithms.registry import algorithm
 from coterie.core.paths import cache_folder
-from coterie.core.progress import SILENT, Advance, Watch
+from coterie.core.progress import SILENT, Advance, Progress
 from coterie.core.settings import Settings
 from coterie.data.filters import Filters
 from coterie.data.interactions import Interactions
@@ -34,7 +34,7 @@ from coterie.evaluation.protocols import Protocol
 from coterie.experiments import experiment, preparation
 from coterie.experiments import folder as disk
 from coterie.experiments.config import NAMING_FILES, Choice, Course, Experiment
-from coterie.experiments.training import Ruler, train
+from coterie.experiments.training import Evaluator, train
 from coterie.version import __version__
 
 if TYPE_CHECKING:
@@ -184,38 +184,38 @@ def _refuse_impossible(plan: Plan, methods: Sequence[Method]) -> None:
 # ---- running it
 
 
-def carry_out(plan: Plan, folder: Path | None = None, watch: Watch = SILENT) -> list[Outcome]:
+def carry_out(plan: Plan, folder: Path | None = None, progress: Progress = SILENT) -> list[Outcome]:
     """Run what is missing and return every cell, in the plan's order. Several processes may share a plan and a folder."""
-    return carry_out_all([plan], folder, watch)[0]
+    return carry_out_all([plan], folder, progress)[0]
 
 
 def carry_out_all(
-    plans: Sequence[Plan], folder: Path | None = None, watch: Watch = SILENT
+    plans: Sequence[Plan], folder: Path | None = None, progress: Progress = SILENT
 ) -> list[list[Outcome]]:
     """The same of several plans as one: a cell that several of them have is run once."""
     folder = folder or cache_folder() / "cells"
-    data = _Loaded(watch)
+    data = _Loaded(progress)
     wanted = [
         [(cell, folder / name(cell, data.of(cell)[1])) for cell in cells(plan)] for plan in plans
     ]
     places = {place: cell for of_plan in wanted for cell, place in of_plan}
     missing = {place: cell for place, cell in places.items() if not _is_finished(place)}
     if len(missing) < len(places):
-        watch.say(f"{len(places) - len(missing)} of {len(places)} runs are there already")
+        progress.log(f"{len(places) - len(missing)} of {len(places)} runs are there already")
     if missing:
-        _work_off(missing, data, watch)
+        _work_off(missing, data, progress)
     return [[_read(cell, place) for cell, place in of_plan] for of_plan in wanted]
 
 
-def _work_off(missing: dict[Path, Cell], data: _Loaded, watch: Watch) -> None:
+def _work_off(missing: dict[Path, Cell], data: _Loaded, progress: Progress) -> None:
     """Run every cell that nobody else is at; those of others are looked at again until they are there."""
     waiting = dict(missing)
     total = len(missing)
-    with watch.task(f"{total} {'run' if total == 1 else 'runs'}", total) as advance:
+    with progress.task(f"{total} {'run' if total == 1 else 'runs'}", total) as advance:
         try:
             while waiting:
                 for place, cell in list(waiting.items()):
-                    if _attempt(cell, place, data, _Share(cell.name, advance, watch)):
+                    if _attempt(cell, place, data, _Share(cell.name, advance, progress)):
                         del waiting[place]
                 if waiting:
                     advance(0, "waiting for another process that is at the same runs")
@@ -242,27 +242,27 @@ def _attempt(cell: Cell, place: Path, data: _Loaded, share: _Share) -> bool:
     return mine
 
 
-def _on_test(cell: Cell, data: Interactions, place: Path, watch: Watch) -> None:
+def _on_test(cell: Cell, data: Interactions, place: Path, progress: Progress) -> None:
     """The whole story, without a run folder."""
-    run = experiment.run(cell.experiment, data, None, watch)
+    run = experiment.run(cell.experiment, data, None, progress)
     assert run.evaluation is not None
     disk.write_users(place, run.catalogue.user_ids, run.evaluation)
     _finish(place, run.curve, run.result)
 
 
-def _on_validation(cell: Cell, data: Interactions, place: Path, watch: Watch) -> None:
+def _on_validation(cell: Cell, data: Interactions, place: Path, progress: Progress) -> None:
     """Training alone, followed on validation: the test part is gone before it begins."""
-    parts, candidates = preparation.hold_out(cell.experiment, data, watch)
-    ruler = Ruler.of(cell.experiment, parts, candidates)
-    training = preparation.to_learn_from(cell.experiment, parts.for_tuning(), watch)
-    fitted = train(cell.experiment, training, ruler, watch)
+    parts, candidates = preparation.hold_out(cell.experiment, data, progress)
+    evaluator = Evaluator.of(cell.experiment, parts, candidates)
+    training = preparation.to_learn_from(cell.experiment, parts.for_tuning(), progress)
+    fitted = train(cell.experiment, training, evaluator, progress)
     # with patience the best, without it the last
-    journey = fitted.journey
+    history = fitted.history
     counts = fitted.best_round
-    value = next(line[ruler.headline] for line in journey.curve if line["round"] == counts)
-    about = {"part": ruler.part, "rounds": journey.round, "seconds": round(journey.seconds, 6)}
-    found = {"metric": ruler.headline, "value": value, "best_round": counts}
-    _finish(place, journey.curve, _about(cell, data.fingerprint()) | about | found)
+    value = next(line[evaluator.headline] for line in history.curve if line["round"] == counts)
+    about = {"part": evaluator.part, "rounds": history.round, "seconds": round(history.seconds, 6)}
+    found = {"metric": evaluator.headline, "value": value, "best_round": counts}
+    _finish(place, history.curve, _about(cell, data.fingerprint()) | about | found)
 
 
 def _about(cell: Cell, data: str) -> dict[str, Any]:
@@ -318,8 +318,8 @@ def _alone(place: Path) -> Iterator[bool]:
 class _Loaded:
     """The data of a plan and its fingerprint: every dataset is loaded once, and once more under other filters."""
 
-    def __init__(self, watch: Watch) -> None:
-        self.watch = watch
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
         self.found: dict[str, tuple[Interactions, str]] = {}
 
     def of(self, cell: Cell) -> tuple[Interactions, str]:
@@ -329,22 +329,22 @@ class _Loaded:
             (choice.dataset, choice.columns, choice.skip_bad_rows, wanted.filters, wanted.synthetic)
         )
         if key not in self.found:
-            data = preparation.load_data(wanted, self.watch)
+            data = preparation.load_data(wanted, self.progress)
             self.found[key] = data, data.fingerprint()
         return self.found[key]
 
 
-class _Share(Watch):
+class _Share(Progress):
     """The progress of one run as a share of one step of the plan's."""
 
-    def __init__(self, name: str, advance: Advance, watch: Watch) -> None:
+    def __init__(self, name: str, advance: Advance, progress: Progress) -> None:
         self.name = name
         self.advance = advance
-        self.watch = watch
+        self.progress = progress
         self.done = 0.0
 
-    def say(self, text: str) -> None:
-        self.watch.say(f"{self.name}: {text}")
+    def log(self, text: str) -> None:
+        self.progress.log(f"{self.name}: {text}")
 
     @contextmanager
     def task(self, label: str, total: float | None) -> Iterator[Advance]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from coterie.core.progress import SILENT, Watch
+from coterie.core.progress import SILENT, Progress
 from coterie.data import splits
 from coterie.data.datasets import load
 from coterie.data.filters import rated
@@ -13,16 +13,16 @@ from coterie.data.interactions import Interactions
 from coterie.data.options import Reading
 from coterie.data.reading import read
 from coterie.data.splits import Split
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.evaluation import candidates as sampling
 from coterie.evaluation import leaks
 from coterie.evaluation.candidates import Candidates
 from coterie.experiments import folder as disk
 from coterie.experiments.config import Experiment
-from coterie.experiments.training import Ruler, sampled
+from coterie.experiments.training import Evaluator, sampled
 from coterie.federated.availability import with_presence
 from coterie.federated.disclosure import Disclosing
-from coterie.federated.preferences import with_wishes
+from coterie.federated.preferences import with_preferences
 from coterie.federated.settings import Simulated
 
 
@@ -34,14 +34,16 @@ class Prepared:
     data: Interactions
     parts: Split
     candidates: Candidates | None
-    training: Training
-    ruler: Ruler
+    training: TrainingSet
+    evaluator: Evaluator
 
     @property
     def fingerprint(self) -> str:
         """Of the data and of what people want to keep for themselves."""
-        wishes = self.training.wishes
-        return self.data.fingerprint() + ("" if wishes is None else f"+{wishes.fingerprint()}")
+        preferences = self.training.preferences
+        return self.data.fingerprint() + (
+            "" if preferences is None else f"+{preferences.fingerprint()}"
+        )
 
     @property
     def catalogue(self) -> disk.Catalogue:
@@ -49,38 +51,38 @@ class Prepared:
         return disk.Catalogue(train.user_ids, train.item_ids, train.item_texts, self.parts.seen())
 
 
-def prepare(experiment: Experiment, data: Interactions | None, watch: Watch) -> Prepared:
+def prepare(experiment: Experiment, data: Interactions | None, progress: Progress) -> Prepared:
     """Load, split, check."""
-    data = load_data(experiment, watch) if data is None else data
-    parts, candidates = hold_out(experiment, data, watch)
-    training = to_learn_from(experiment, parts, watch)
+    data = load_data(experiment, progress) if data is None else data
+    parts, candidates = hold_out(experiment, data, progress)
+    training = to_learn_from(experiment, parts, progress)
     return Prepared(
-        experiment, data, parts, candidates, training, Ruler.of(experiment, parts, candidates)
+        experiment, data, parts, candidates, training, Evaluator.of(experiment, parts, candidates)
     )
 
 
-def to_learn_from(experiment: Experiment, parts: Split, watch: Watch) -> Training:
+def to_learn_from(experiment: Experiment, parts: Split, progress: Progress) -> TrainingSet:
     """All that training may see, checked, with what people want to keep for themselves."""
     training = parts.training(experiment.course.as_published)
     leaks.check(parts, training, experiment.course.as_published)
     if isinstance(experiment.settings, Disclosing):
-        training = with_wishes(training, experiment.settings, parts.train, watch)
+        training = with_preferences(training, experiment.settings, parts.train, progress)
     if isinstance(experiment.settings, Simulated):
-        training = with_presence(training, experiment.settings, parts.train, watch)
+        training = with_presence(training, experiment.settings, parts.train, progress)
     return training
 
 
-def load_data(experiment: Experiment, watch: Watch = SILENT) -> Interactions:
+def load_data(experiment: Experiment, progress: Progress = SILENT) -> Interactions:
     choice = experiment.choice
     options = Reading(choice.columns, choice.skip_bad_rows, experiment.filters.duplicates)
-    data = load(choice.dataset, experiment.filters, options, experiment.synthetic, watch)
+    data = load(choice.dataset, experiment.filters, options, experiment.synthetic, progress)
     for note in data.notes:
-        watch.say(note)
+        progress.log(note)
     return data
 
 
 def hold_out(
-    experiment: Experiment, data: Interactions, watch: Watch = SILENT
+    experiment: Experiment, data: Interactions, progress: Progress = SILENT
 ) -> tuple[Split, Candidates | None]:
     """The split and what test items are ranked against, both a function of the seed."""
     protocol = experiment.protocol
@@ -93,10 +95,10 @@ def hold_out(
     if published is not None:
         parts = splits.given(data, published.users, published.items[:, 0])
     elif protocol.split == "own":
-        held = _own_files(experiment, watch)
-        parts = splits.without_newcomers(splits.own(data, *held))
+        held = _own_files(experiment, progress)
+        parts = splits.without_new_users(splits.own(data, *held))
         if strangers := len(held[0]) - len(parts.test):
-            watch.say(
+            progress.log(
                 f"{strangers:,} test interactions are by people without training data and are left out"
             )
     else:
@@ -108,7 +110,9 @@ def hold_out(
     return parts, sampled(protocol, parts, seed)
 
 
-def _own_files(experiment: Experiment, watch: Watch) -> tuple[Interactions, Interactions | None]:
+def _own_files(
+    experiment: Experiment, progress: Progress
+) -> tuple[Interactions, Interactions | None]:
     """The test part and, if named, the validation part of a split that somebody else made; rated as training is."""
     protocol = experiment.protocol
     choice = experiment.choice
@@ -117,7 +121,7 @@ def _own_files(experiment: Experiment, watch: Watch) -> tuple[Interactions, Inte
     def part(path: str) -> Interactions:
         held = rated(read(Path(path), options), experiment.filters)
         for note in held.notes:
-            watch.say(f"{path}: {note}")
+            progress.log(f"{path}: {note}")
         return held
 
     assert protocol.test_file is not None  # the protocol sees to it

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from coterie.core.progress import Watch
+from coterie.core.progress import Progress
 from coterie.errors import ConfigError, RunError
 from coterie.evaluation import leaks
 from coterie.evaluation.evaluation import evaluate
@@ -18,12 +18,12 @@ from coterie.experiments.results import verdict
 from coterie.experiments.run import Run
 
 
-def rejudge(folder: Path, changes: dict[str, Any], watch: Watch) -> Run:
+def reevaluate(folder: Path, changes: dict[str, Any], progress: Progress) -> Run:
     """The run with metrics by a changed protocol; nothing is written."""
     finished = Run.load(folder)
     before = Experiment.of(read_file(str(folder / "config.yaml")))
     after = _with(before, changes)
-    data = load_data(before, watch)
+    data = load_data(before, progress)
     if data.fingerprint() != finished.result["data"]:
         raise RunError(
             f"{folder}: the data {before.choice.dataset!r} is not what the model was trained on any more. Train again."
@@ -38,7 +38,7 @@ def rejudge(folder: Path, changes: dict[str, Any], watch: Watch) -> Run:
         before.choice.seed,
     ):
         candidates = read_candidates(folder)
-    judged = evaluate(finished.model, parts, after.protocol, candidates, watch)
+    judged = evaluate(finished.model, parts, after.protocol, candidates, progress)
     result = (
         finished.result | verdict(after, parts, judged) | {"judged_with_seed": after.choice.seed}
     )

@@ -16,11 +16,11 @@ from coterie.evaluation.breakdown import by_choice
 from coterie.evaluation.evaluation import Evaluation
 from coterie.evaluation.protocols import Protocol
 from coterie.experiments.config import Experiment
-from coterie.experiments.history import Journey, area, first_at
+from coterie.experiments.history import TrainingHistory, area, first_at
 from coterie.experiments.training import Fitted
 from coterie.federated import rounds
-from coterie.federated.federation import Federation, Histories, World
-from coterie.federated.secagg import exposure as clear
+from coterie.federated.federation import Federation, NodeData, World
+from coterie.federated.secagg import exposure
 from coterie.models.directions import Directions
 from coterie.types import Floats
 from coterie.version import __version__
@@ -33,16 +33,16 @@ def summary(ready: Prepared, fitted: Fitted) -> dict[str, Any]:
     """What a result says about how the model was made."""
     choice = ready.experiment.choice
     training = ready.training
-    journey = fitted.journey
+    history = fitted.history
     about = {
         "algorithm": choice.algorithm,
         "dataset": choice.dataset,
         "seed": choice.seed,
-        "rounds": journey.round,
+        "rounds": history.round,
         "best_round": fitted.best_round,
-        "seconds": round(journey.seconds, 6),
-        "bytes_up": journey.bytes_up,
-        "bytes_down": journey.bytes_down,
+        "seconds": round(history.seconds, 6),
+        "bytes_up": history.bytes_up,
+        "bytes_down": history.bytes_down,
         "data": ready.data.fingerprint(),
         "trained_on": ready.fingerprint,
         "users": int(np.count_nonzero(training.positives.counts)),
@@ -53,14 +53,14 @@ def summary(ready: Prepared, fitted: Fitted) -> dict[str, Any]:
         "settings": ready.experiment.settings.model_dump(mode="json"),
         "as_published": ready.experiment.course.as_published,
         "version": __version__,
-        "convergence": convergence(ready, journey),
+        "convergence": convergence(ready, history),
     }
     if isinstance(fitted.model, Directions):
         about["download"] = fitted.model.download
     members = training.positives.counts > 0
     if not algorithm(choice.algorithm).federated:
         return about
-    return about | journey.costs(members) | vectors(ready, fitted) | in_the_clear(ready)
+    return about | history.costs(members) | vectors(ready, fitted) | in_the_clear(ready)
 
 
 def vectors(ready: Prepared, fitted: Fitted) -> dict[str, Any]:
@@ -71,8 +71,8 @@ def vectors(ready: Prepared, fitted: Fitted) -> dict[str, Any]:
     each = federation.vectors(world, everybody)
     counted = {
         "step": each,
-        "total": each * fitted.journey.round,
-        "to_best": each * (fitted.best_round or fitted.journey.round),
+        "total": each * fitted.history.round,
+        "to_best": each * (fitted.best_round or fitted.history.round),
     }
     return {"vectors": counted}
 
@@ -80,18 +80,18 @@ def vectors(ready: Prepared, fitted: Fitted) -> dict[str, Any]:
 def in_the_clear(ready: Prepared) -> dict[str, Any]:
     """Of a run in rings: what a server heard of everybody all the same."""
     federation, world, _ = _federation(ready)
-    if federation is None or world.settings.protect == "none":
+    if federation is None or world.settings.secure_aggregation == "none":
         return {}
-    return {"in_the_clear": clear.in_the_clear(federation, world)}
+    return {"in_the_clear": exposure.in_the_clear(federation, world)}
 
 
 def choices(ready: Prepared, fitted: Fitted) -> dict[str, Floats]:
     """What users chose for themselves, by its name."""
     federation, world, everybody = _federation(ready)
-    return {} if federation is None else federation.people(world, everybody, fitted.journey.round)
+    return {} if federation is None else federation.people(world, everybody, fitted.history.round)
 
 
-def _federation(ready: Prepared) -> tuple[Federation | None, World, Histories]:
+def _federation(ready: Prepared) -> tuple[Federation | None, World, NodeData]:
     world = rounds.world_of(ready.training, ready.experiment.settings, ready.experiment.choice.seed)
     found = algorithm(ready.experiment.choice.algorithm).train
     return (
@@ -101,18 +101,18 @@ def _federation(ready: Prepared) -> tuple[Federation | None, World, Histories]:
     )
 
 
-def convergence(ready: Prepared, journey: Journey) -> dict[str, Any]:
+def convergence(ready: Prepared, history: TrainingHistory) -> dict[str, Any]:
     """How fast: the area under the curve, and when a target was reached."""
-    headline = ready.ruler.headline
+    headline = ready.evaluator.headline
     target = ready.experiment.course.target
     found: dict[str, Any] = {
         "metric": headline,
-        "part": ready.ruler.part,
-        "area": area(journey.curve, headline),
+        "part": ready.evaluator.part,
+        "area": area(history.curve, headline),
     }
     if target is None:
         return found
-    reached = first_at(journey.curve, headline, target) or {}
+    reached = first_at(history.curve, headline, target) or {}
     return found | {
         "target": target,
         "rounds_to_target": reached.get("round"),

@@ -91,7 +91,7 @@ class Run:
             self._best(self.model.score(number)[0], seen, n) if self.model.serves(number)[0] else []
         )
 
-    def recommend_newcomer(
+    def recommend_new_user(
         self, history: list[Any], n: int = 10, exclude_seen: bool = True
     ) -> list[Recommendation]:
         """The n best items for a person who was not in training, from what they did: made on the spot, without a round."""
@@ -104,7 +104,7 @@ class Run:
                 "the run learned from ratings; a history without them says nothing to it. Train with feedback=implicit."
             )
         try:
-            scores = self.model.score_newcomer(
+            scores = self.model.score_new_user(
                 items, settings.get("negatives", 1), settings.get("reg", 0.0)
             )
         except NotImplementedError:

@@ -10,11 +10,11 @@ from typing import Any
 from coterie import kernels
 from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.registry import algorithm
-from coterie.core.progress import Watch
+from coterie.core.progress import Progress
 from coterie.core.settings import Settings
 from coterie.data.interactions import Interactions
 from coterie.data.splits import Split
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.engines import select
 from coterie.errors import ConfigError, Diverged
 from coterie.evaluation import candidates as sampling
@@ -22,7 +22,7 @@ from coterie.evaluation.candidates import Candidates
 from coterie.evaluation.evaluation import quick
 from coterie.evaluation.protocols import Protocol
 from coterie.experiments.config import Experiment
-from coterie.experiments.history import Journey, Point
+from coterie.experiments.history import Point, TrainingHistory
 from coterie.federated.federation import Federation
 from coterie.federated.secagg.server import GIVEN_UP
 from coterie.federated.trainer import Context, Trainer
@@ -41,7 +41,7 @@ class Fitted:
     model: Recommender
     best_round: int
     """The round whose model this is."""
-    journey: Journey
+    history: TrainingHistory
 
 
 Keep = Callable[[Point, Recommender], None]
@@ -49,9 +49,9 @@ Keep = Callable[[Point, Recommender], None]
 
 def train(
     experiment: Experiment,
-    training: Training,
-    ruler: Ruler,
-    watch: Watch,
+    training: TrainingSet,
+    evaluator: Evaluator,
+    progress: Progress,
     keep: Keep | None = None,
     since: Point | None = None,
     reuse: Callable[[Any], Any] | None = None,
@@ -63,7 +63,7 @@ def train(
     """
     chosen = algorithm(experiment.choice.algorithm)
     course = experiment.course
-    if course.patience and ruler.part != "validation":
+    if course.patience and evaluator.part != "validation":
         raise ConfigError(
             "patience chooses a model, which only a validation part may do; there is none. Set validation=true."
         )
@@ -71,24 +71,24 @@ def train(
         *chosen.kernels_for(experiment.settings),
         "ranking",
     ):  # each says that it compiles, once
-        kernels.load(family, watch)
-    work = trainer(chosen, training, experiment.settings, Context(experiment.choice.seed, watch))
+        kernels.load(family, progress)
+    work = trainer(chosen, training, experiment.settings, Context(experiment.choice.seed, progress))
     point = since or begin(work, training.n_users, reuse)
     total = chosen.steps(experiment.settings)
     every = course.evaluate_every or max(1, total // MEASUREMENTS)
     due = Rhythm(course.checkpoint_every)
-    with watch.task(f"Training {experiment.choice.algorithm}", total) as advance:
-        advance(point.journey.round)
+    with progress.task(f"Training {experiment.choice.algorithm}", total) as advance:
+        advance(point.history.round)
         try:
-            while not over(point.journey, total, course.patience):
+            while not over(point.history, total, course.patience):
                 further = step(work, point)
                 note = ""
-                if further.journey.round % every == 0 or further.journey.round == total:
-                    further = measure(work, further, ruler, bool(course.patience))
-                    note = f"{ruler.part} {ruler.headline} {further.journey.curve[-1][ruler.headline]:.4f}"
+                if further.history.round % every == 0 or further.history.round == total:
+                    further = measure(work, further, evaluator, bool(course.patience))
+                    note = f"{evaluator.part} {evaluator.headline} {further.history.curve[-1][evaluator.headline]:.4f}"
                 point = further  # only now: what an interruption saves has its measurement
                 if keep is not None and (
-                    due.now(point.journey.round) or over(point.journey, total, course.patience)
+                    due.now(point.history.round) or over(point.history, total, course.patience)
                 ):
                     keep(point, work.model(point.state))
                 advance(note=note)
@@ -96,35 +96,35 @@ def train(
             if keep is not None and point.state is not None:
                 keep(point, work.model(point.state))
             raise
-    journey = point.journey
+    history = point.history
     if chosen.federated:
-        judge_refusals(journey, watch)
+        judge_refusals(history, progress)
     if course.patience and point.best is not None:
-        return Fitted(work.model(point.best), int(journey.curve[journey.best]["round"]), journey)
-    return Fitted(work.model(point.state), journey.round, journey)
+        return Fitted(work.model(point.best), int(history.curve[history.best]["round"]), history)
+    return Fitted(work.model(point.state), history.round, history)
 
 
-def judge_refusals(journey: Journey, watch: Watch) -> None:
+def judge_refusals(history: TrainingHistory, progress: Progress) -> None:
     """A model that hardly anybody could train is no result, or needs a warning."""
-    given_up = journey.refused[GIVEN_UP]
+    given_up = history.refused[GIVEN_UP]
     remedy = "Lower learning_rate or raise reg."
     if given_up:
-        watch.say(
-            f"{given_up:,} updates were lost with rings that were given up, since too many of their users vanished. Lower drop_out."
+        progress.log(
+            f"{given_up:,} updates were lost with rings that were given up, since too many of their users vanished. Lower client_dropout."
         )
-    refused = journey.refused.total() - given_up
+    refused = history.refused.total() - given_up
     reasons = ", ".join(
         f"{reason} {count:,}"
-        for reason, count in sorted(journey.refused.items())
+        for reason, count in sorted(history.refused.items())
         if reason != GIVEN_UP
     )
-    if refused and not journey.updates:
+    if refused and not history.updates:
         raise Diverged(
             f"training diverged: every update was refused ({reasons}), and the model is as it began. {remedy}"
         )
-    if refused > TOO_MANY * journey.updates:
-        watch.say(
-            f"{refused:,} updates were refused and {journey.updates:,} accepted ({reasons}): training is near diverging. {remedy}"
+    if refused > TOO_MANY * history.updates:
+        progress.log(
+            f"{refused:,} updates were refused and {history.updates:,} accepted ({reasons}): training is near diverging. {remedy}"
         )
 
 
@@ -144,38 +144,40 @@ class Rhythm:
         return True
 
 
-def trainer(chosen: Algorithm, training: Training, settings: Settings, context: Context) -> Trainer:
+def trainer(
+    chosen: Algorithm, training: TrainingSet, settings: Settings, context: Context
+) -> Trainer:
     if isinstance(chosen.train, Federation):
         return select.trainer(chosen.train, training, settings, context)
     return chosen.train(training, settings, context)
 
 
 def begin(work: Trainer, n_users: int, reuse: Callable[[Any], Any] | None = None) -> Point:
-    state, tally = work.start()
-    return Point(reuse(state) if reuse else state, Journey.begin(n_users, tally))
+    state, costs = work.start()
+    return Point(reuse(state) if reuse else state, TrainingHistory.begin(n_users, costs))
 
 
 def step(work: Trainer, point: Point) -> Point:
     began = time.perf_counter()
-    state, tally = work.step(point.state, point.journey.round + 1)
-    return Point(state, point.journey.after(tally, time.perf_counter() - began), point.best)
+    state, costs = work.step(point.state, point.history.round + 1)
+    return Point(state, point.history.after(costs, time.perf_counter() - began), point.best)
 
 
-def measure(work: Trainer, point: Point, ruler: Ruler, keep_best: bool) -> Point:
-    metrics = ruler.measure(work.model(point.state), point.journey.round)
-    journey = point.journey.measured(ruler.part, metrics, ruler.headline)
-    is_best = journey.best == len(journey.curve) - 1
-    return Point(point.state, journey, point.state if keep_best and is_best else point.best)
+def measure(work: Trainer, point: Point, evaluator: Evaluator, keep_best: bool) -> Point:
+    metrics = evaluator.measure(work.model(point.state), point.history.round)
+    history = point.history.measured(evaluator.part, metrics, evaluator.headline)
+    is_best = history.best == len(history.curve) - 1
+    return Point(point.state, history, point.state if keep_best and is_best else point.best)
 
 
-def over(journey: Journey, total: int, patience: int) -> bool:
+def over(history: TrainingHistory, total: int, patience: int) -> bool:
     """Whether nothing is left to do."""
-    waited = len(journey.curve) - 1 - journey.best
-    return journey.round >= total or bool(patience and journey.curve and waited >= patience)
+    waited = len(history.curve) - 1 - history.best
+    return history.round >= total or bool(patience and history.curve and waited >= patience)
 
 
 def models(
-    chosen: Algorithm, training: Training, settings: Settings, context: Context
+    chosen: Algorithm, training: TrainingSet, settings: Settings, context: Context
 ) -> Iterator[Recommender]:
     """The model after every step."""
     work = trainer(chosen, training, settings, context)
@@ -185,7 +187,9 @@ def models(
         yield work.model(point.state)
 
 
-def fit(chosen: Algorithm, training: Training, settings: Settings, context: Context) -> Recommender:
+def fit(
+    chosen: Algorithm, training: TrainingSet, settings: Settings, context: Context
+) -> Recommender:
     """Train to the end and return the last model."""
     for model in models(chosen, training, settings, context):  # noqa: B007  keeps one model, not all of them
         pass
@@ -201,7 +205,7 @@ def sampled(protocol: Protocol, parts: Split, seed: int, part: str = "test") -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Ruler:
+class Evaluator:
     """What a model is measured on while it trains."""
 
     part: str
@@ -212,7 +216,7 @@ class Ruler:
     candidates: Candidates | None
 
     @classmethod
-    def of(cls, experiment: Experiment, parts: Split, candidates: Candidates | None) -> Ruler:
+    def of(cls, experiment: Experiment, parts: Split, candidates: Candidates | None) -> Evaluator:
         protocol = experiment.protocol
         headline = protocol.followed
         if parts.validation is None:

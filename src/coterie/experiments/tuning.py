@@ -18,7 +18,7 @@ import numpy as np
 
 from coterie.algorithms.registry import ALGORITHMS, algorithm
 from coterie.core import streams
-from coterie.core.progress import SILENT, Watch
+from coterie.core.progress import SILENT, Progress
 from coterie.errors import ConfigError, Diverged, UnknownName
 from coterie.experiments.config import Course, Experiment
 from coterie.experiments.plan import Method, Outcome, Plan, carry_out
@@ -186,21 +186,21 @@ class Found:
         return named | Experiment.of(named | self.best.settings).settings.model_dump(mode="json")
 
 
-def tune(search: Search, folder: Path | None = None, watch: Watch = SILENT) -> Found:
+def tune(search: Search, folder: Path | None = None, progress: Progress = SILENT) -> Found:
     """Search; trials that a search before this one finished are not trained again."""
     _refuse_impossible(search)
     methods = [
         Method(f"trial {n + 1}", search.algorithm, point) for n, point in enumerate(points(search))
     ]
-    outcomes = carry_out(_plan(search, methods, (search.seed,)), folder, watch)
+    outcomes = carry_out(_plan(search, methods, (search.seed,)), folder, progress)
     ranking = _ranked(search, methods, outcomes)
     if search.finalists:
         best = {trial.label: trial for trial, _ in ranking[: search.finalists]}
         seeds = tuple(range(search.seed + 1, search.seed + 1 + search.seeds))
-        outcomes = carry_out(_plan(search, list(best.values()), seeds), folder, watch)
+        outcomes = carry_out(_plan(search, list(best.values()), seeds), folder, progress)
         ranking = _ranked(search, list(best.values()), outcomes)
     if outcomes[0].cell.experiment.course.patience:
-        _warn_of_limit(search, ranking[0][1], watch)
+        _warn_of_limit(search, ranking[0][1], progress)
     metric = next(outcome.result["metric"] for outcome in outcomes if not outcome.diverged)
     return Found(search, metric, [tried for _, tried in ranking])
 
@@ -296,11 +296,11 @@ def _refuse_impossible(search: Search) -> None:
             )
 
 
-def _warn_of_limit(search: Search, best: Tried, watch: Watch) -> None:
+def _warn_of_limit(search: Search, best: Tried, progress: Progress) -> None:
     """The best round being the last one allowed says that more might be better still."""
     steps = search.steps
     most = (BUDGETS[steps] | dict(search.held)).get(steps)
     if steps and best.settings[steps] == most:
-        watch.say(
+        progress.log(
             f"the best is the last that was allowed, {steps}={most}; --set {steps}=N allows more"
         )

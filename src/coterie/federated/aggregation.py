@@ -10,15 +10,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coterie.federated.costs import Tally
+from coterie.federated.costs import Costs
 from coterie.federated.federation import (
-    Delegates,
+    Accepted,
     Exchange,
-    Fused,
-    Histories,
-    Kept,
+    NodeData,
+    PrivateState,
+    SequentialRounds,
+    SinglePass,
     Sums,
-    Turns,
     World,
     added,
 )
@@ -31,21 +31,21 @@ Call = Callable[[Exchange, Message], list[Reply]]
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class Aggregate:
     """What is left when updates are summed and gone."""
 
     sums: Sums
-    delegates: Delegates
+    delegates: Accepted
     bytes_up: int
     refused: Counter[str]
-    kept: tuple[tuple[Ints, Kept], ...]
+    private_state: tuple[tuple[Ints, PrivateState], ...]
     """What devices keep, row by row for some of the delegates at a time."""
     bytes_down: int = 0
     """What was sent beside the message, to all together."""
 
     def and_part(
-        self, later: Heard, together: Callable[[Sums, Sums], Sums] | None = added
-    ) -> Heard:
+        self, later: Aggregate, together: Callable[[Sums, Sums], Sums] | None = added
+    ) -> Aggregate:
         """With those of the cohort who were heard after; of a part in which nobody was accepted there are no sums."""
         assert together is not None  # else all is heard at once
         sums = (
@@ -53,24 +53,24 @@ class Heard:
         )
         mine = self.delegates
         theirs = later.delegates
-        return Heard(
+        return Aggregate(
             sums,
-            Delegates(
+            Accepted(
                 np.concatenate([mine.users, theirs.users]),
                 np.concatenate([mine.samples, theirs.samples]),
                 np.concatenate([mine.user_rows, theirs.user_rows]),
             ),
             self.bytes_up + later.bytes_up,
             self.refused + later.refused,
-            self.kept + later.kept,
+            self.private_state + later.private_state,
             self.bytes_down + later.bytes_down,
         )
 
-    def tally(self, cohort: Ints, message: Message) -> Tally:
+    def costs(self, cohort: Ints, message: Message) -> Costs:
         """What it cost to send everybody of the cohort the message and to hear those who were heard."""
         accepted = len(self.delegates.users)
         own = self.refused.total() - sum(self.refused[fault] for fault in NOT_OF_THE_COHORT)
-        return Tally(
+        return Costs(
             cohort,
             accepted=accepted,
             dropped=max(len(cohort) - accepted - own, 0),
@@ -91,38 +91,40 @@ class Limits(NamedTuple):
         return cls(exchange.sizes(world, server), exchange.at_once(world, server))
 
 
-def hear(world: World, exchange: Exchange, message: Message, call: Call, limits: Limits) -> Heard:
+def hear(
+    world: World, exchange: Exchange, message: Message, call: Call, limits: Limits
+) -> Aggregate:
     """Everybody's updates, so many users at a time as may be held."""
     parts = _parts(message, limits.at_once)
     return joined(exchange, (_part(world, exchange, limits.sizes, part, call) for part in parts))
 
 
-def joined(exchange: Exchange, parts: Iterable[Heard]) -> Heard:
+def joined(exchange: Exchange, parts: Iterable[Aggregate]) -> Aggregate:
     return reduce(lambda heard, part: heard.and_part(part, exchange.together), parts)
 
 
 def hear_own(
-    world: World, exchange: Exchange, message: Message, node: Histories, limits: Limits
-) -> Heard:
+    world: World, exchange: Exchange, message: Message, node: NodeData, limits: Limits
+) -> Aggregate:
     """What a node hears of its own users, where it is trusted to validate and to add up."""
     fused = exchange.fused(world, message, node)
     if fused is not None:
         return of_fused(fused, limits.sizes)
 
     def call(asked: Exchange, part: Message) -> list[Reply]:
-        columns, kept = answer(world, asked, part, node)
-        return [Reply(part.users, part.round, columns, part.exchange, kept)]
+        columns, private_state = answer(world, asked, part, node)
+        return [Reply(part.users, part.round, columns, part.exchange, private_state)]
 
     return hear(world, exchange, message, call, limits)
 
 
-def added_up(exchange: Exchange, parts: Iterable[Heard]) -> Heard:
+def added_up(exchange: Exchange, parts: Iterable[Aggregate]) -> Aggregate:
     """What several nodes heard of their own users, in the order of users."""
     heard = joined(exchange, parts)
     order = np.argsort(heard.delegates.users)
     whose = heard.delegates
     return replace(
-        heard, delegates=Delegates(whose.users[order], whose.samples[order], whose.user_rows[order])
+        heard, delegates=Accepted(whose.users[order], whose.samples[order], whose.user_rows[order])
     )
 
 
@@ -135,42 +137,44 @@ def _parts(message: Message, most: int) -> Iterator[Message]:
         yield message.to(np.arange(first, min(first + most, len(message.users))))
 
 
-def _part(world: World, exchange: Exchange, sizes: Sizes, message: Message, call: Call) -> Heard:
+def _part(
+    world: World, exchange: Exchange, sizes: Sizes, message: Message, call: Call
+) -> Aggregate:
     replies = call(exchange, message) if len(message.users) else []
     updates, refused = validate(replies, Expected.of(message, sizes))
-    return Heard(
+    return Aggregate(
         exchange.reduce(world, message, updates) if len(updates) else {},
         # copies: what was decoded is a view of a reply's bytes, which would stay with it
-        Delegates(updates.users.copy(), updates.samples.copy(), updates.user_rows.copy()),
+        Accepted(updates.users.copy(), updates.samples.copy(), updates.user_rows.copy()),
         int(reply_sizes(updates).sum()),
         refused,
-        tuple(kept_of(reply, updates.users) for reply in replies if reply.kept),
+        tuple(kept_of(reply, updates.users) for reply in replies if reply.private_state),
     )
 
 
-def kept_of(reply: Reply, accepted: Ints) -> tuple[Ints, Kept]:
+def kept_of(reply: Reply, accepted: Ints) -> tuple[Ints, PrivateState]:
     """What devices keep of those accepted."""
     good = np.isin(reply.asked, accepted)
-    return reply.asked[good], {name: rows[good] for name, rows in reply.kept.items()}
+    return reply.asked[good], {name: rows[good] for name, rows in reply.private_state.items()}
 
 
-def of_fused(fused: Fused, sizes: Sizes) -> Heard:
+def of_fused(fused: SinglePass, sizes: Sizes) -> Aggregate:
     """The same where no update was ever there as a whole."""
     users = fused.delegates.users
-    return Heard(
+    return Aggregate(
         fused.sums,
         fused.delegates,
         bytes_of(users, fused.n_rows, sizes),
         Counter(),
-        ((users, fused.kept),),
+        ((users, fused.private_state),),
     )
 
 
-def tally_of(world: World, exchange: Exchange, server: object, turns: Turns) -> Tally:
+def tally_of(world: World, exchange: Exchange, server: object, turns: SequentialRounds) -> Costs:
     """What rounds of one user each cost, as if they had been played one by one."""
     spoke = turns.n_rows > 0
     faulty = turns.faults[turns.faults > 0]
-    return Tally(
+    return Costs(
         turns.users,
         accepted=int(spoke.sum()),
         dropped=int(len(spoke) - spoke.sum() - len(faulty)),

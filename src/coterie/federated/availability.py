@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from coterie.core import streams
-from coterie.core.progress import Watch
+from coterie.core.progress import Progress
 from coterie.data.interactions import Interactions
 from coterie.data.small import known_ids, small_table
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.federated.federation import World
 from coterie.types import Bools, Doubles, Ints
 
@@ -34,7 +34,9 @@ MOMENTS = 0.3
 """How much devices' times differ (deviation of their logarithm), and one device's from round to round."""
 
 
-def with_presence(training: Training, settings: Any, train: Interactions, watch: Watch) -> Training:
+def with_presence(
+    training: TrainingSet, settings: Any, train: Interactions, progress: Progress
+) -> TrainingSet:
     """The training data with what a trace says about its people: rows of user_id, from_round and to_round, in which a user is there."""
     if settings.availability_file is None:
         return training
@@ -52,7 +54,7 @@ def with_presence(training: Training, settings: Any, train: Interactions, watch:
     begin, end = (
         table.numbers(name, rule, fits).astype(np.int64) for name in ("from_round", "to_round")
     )
-    users = known_ids(table, "user_id", train.user_ids, watch)
+    users = known_ids(table, "user_id", train.user_ids, progress)
     return replace(training, presence=np.stack([users, begin, end], axis=1)[users >= 0])
 
 
@@ -60,7 +62,7 @@ def always(world: World) -> bool:
     """Whether everybody is there and heard in every round, but for drop-out."""
     settings = world.settings
     known = settings.availability == "always" and world.presence is None
-    return known and not settings.deadline and not settings.over_select
+    return known and not settings.deadline and not settings.over_selection
 
 
 def those_here(world: World, t: int, rounds: int) -> World:
@@ -73,7 +75,7 @@ def _diurnal(world: World, t: int, rounds: int) -> Bools:
     """Most are there at an hour of their own, about the same for all: the number of devices swings with the day."""
     people = np.arange(world.n_users)
     hour = TIME_ZONES * streams.normal(streams.keys(world.seed, "hour", last=people), 1)[:, 0]
-    likely = AWAKE + SWING * np.cos(2 * np.pi * (t / world.settings.rounds_a_day - hour))
+    likely = AWAKE + SWING * np.cos(2 * np.pi * (t / world.settings.rounds_per_day - hour))
     here: Bools = _uniform(streams.keys(world.seed, "here", t, last=people)) < likely
     return here
 
@@ -102,13 +104,13 @@ PATTERNS: dict[str, Pattern | None] = {"always": None, "diurnal": _diurnal, "str
 def generous(world: World) -> World:
     """The world whose rounds ask for more users than they need."""
     settings = world.settings
-    more = 1 + world.settings.over_select
+    more = 1 + world.settings.over_selection
     if more == 1:
         return world
     if hasattr(settings, "participation"):
         change: dict[str, Any] = {"participation": min(1.0, settings.participation * more)}
     else:
-        change = {"users_a_round": math.ceil(settings.users_a_round * more)}
+        change = {"users_per_round": math.ceil(settings.users_per_round * more)}
     return replace(world, settings=settings.model_copy(update=change))
 
 

@@ -13,7 +13,7 @@ NOBODY: Ints = np.empty(0, np.int32)
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class Costs:
     """What a step cost. Nothing travels where training is centralised."""
 
     users: Ints = field(default_factory=lambda: NOBODY)
@@ -26,9 +26,9 @@ class Tally:
     bytes_up: int = 0
     bytes_down: int = 0
 
-    def and_then(self, later: Tally) -> Tally:
+    def and_then(self, later: Costs) -> Costs:
         """With the costs of the next exchange of the same round; a user counts by the last one."""
-        return Tally(
+        return Costs(
             later.users,
             later.accepted,
             max(self.dropped, later.dropped),
@@ -37,9 +37,9 @@ class Tally:
             self.bytes_down + later.bytes_down,
         )
 
-    def and_round(self, later: Tally) -> Tally:
+    def and_round(self, later: Costs) -> Costs:
         """With the costs of the next round."""
-        return Tally(
+        return Costs(
             np.concatenate([self.users, later.users]),
             self.accepted + later.accepted,
             self.dropped + later.dropped,

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import field_validator
 
 from coterie.core import streams
-from coterie.federated.federation import Histories
+from coterie.federated.federation import NodeData
 from coterie.federated.settings import Simulated
 from coterie.types import Bools, Doubles, Floats, Ints, Longs
 
@@ -64,20 +64,24 @@ def _between(*numbers: float) -> tuple[float, ...]:
     return numbers
 
 
-def rates(settings: Disclosing, node: Histories, users: Ints, epochs: Ints | Longs) -> Floats:
+def rates(settings: Disclosing, node: NodeData, users: Ints, epochs: Ints | Longs) -> Floats:
     """The rate of each user of a node in its epoch: what the user said by then, or else drew."""
     words = streams.words(streams.keys(node.seed, "disclosure", last=users), 0) >> np.uint64(11)
     drawn = _quantile(settings, (words.astype(np.float64) + 0.5) * 2.0**-53).astype(np.float32)
-    if node.training.wishes is None:
+    if node.training.preferences is None:
         return drawn
-    said = node.training.wishes.rates_at(node.places(users), epochs)
+    said = node.training.preferences.rates_at(node.places(users), epochs)
     return np.where(np.isnan(said), drawn, said)
 
 
-def hidden(node: Histories) -> Bools:
+def hidden(node: NodeData) -> Bools:
     """Which positives of a node's users are never disclosed."""
-    wishes = node.training.wishes
-    return np.zeros(len(node.training.positives.items), bool) if wishes is None else wishes.hidden
+    preferences = node.training.preferences
+    return (
+        np.zeros(len(node.training.positives.items), bool)
+        if preferences is None
+        else preferences.hidden
+    )
 
 
 def _quantile(settings: Disclosing, uniform: Doubles) -> Doubles:

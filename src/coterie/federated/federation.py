@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.models.recommender import Recommender
 from coterie.types import Bools, Floats, Ids, Ints, Longs, Message, Sizes, Updates
 
@@ -65,11 +65,11 @@ class World:
 
 
 @dataclass(frozen=True, slots=True)
-class Histories:
+class NodeData:
     """What a node knows: the histories of its users."""
 
     users: Ints  # ascending
-    training: Training  # its k-th user is users[k]
+    training: TrainingSet  # its k-th user is users[k]
     seed: int = 0
     """Of what its devices draw. Who knew it could tell drawn negatives from what a user did."""
 
@@ -81,7 +81,7 @@ class Histories:
         return places
 
 
-class Delegates(NamedTuple):
+class Accepted(NamedTuple):
     """Whose updates were accepted, and what belongs to them alone."""
 
     users: Ints
@@ -89,12 +89,12 @@ class Delegates(NamedTuple):
     user_rows: Ints  # (n, width) change in fixed point
 
 
-Kept = dict[str, np.ndarray]
+PrivateState = dict[str, np.ndarray]
 """What devices keep, by name: a row for every user asked."""
-Answer = Updates | tuple[Updates, Kept]
+Answer = Updates | tuple[Updates, PrivateState]
 
 
-class Asked(Protocol):
+class ClientTask(Protocol):
     """Something that nodes are asked: an exchange, or a stage of a ring."""
 
     @property
@@ -103,16 +103,18 @@ class Asked(Protocol):
     @property
     def answer(
         self,
-    ) -> Callable[[World, Message, Histories], Answer | tuple[dict[str, np.ndarray], Kept]]: ...
+    ) -> Callable[
+        [World, Message, NodeData], Answer | tuple[dict[str, np.ndarray], PrivateState]
+    ]: ...
 
 
-class Fused(NamedTuple):
+class SinglePass(NamedTuple):
     """What is left of an exchange that one kernel call answered, validated and reduced: nobody's update was ever there as a whole."""
 
     sums: Sums
-    delegates: Delegates
+    delegates: Accepted
     n_rows: Longs  # (n,) item rows that each of the delegates sent
-    kept: Kept
+    private_state: PrivateState
     """What their devices keep, a row for each of the delegates."""
 
 
@@ -120,7 +122,7 @@ NO_LIMIT = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class InRing:
+class SecureSum:
     """How the sums of an exchange are made of numbers that are added up in secret."""
 
     by_item: tuple[str, ...] = ()
@@ -143,18 +145,18 @@ class Exchange:
     """One message to every node of the cohort, one reply from each."""
 
     ask: Ask
-    answer: Callable[[World, Message, Histories], Answer]
+    answer: Callable[[World, Message, NodeData], Answer]
     """What a node's users make of it, on their own histories; and what their devices keep of it, where they keep anything."""
     reduce: Callable[[World, Message, Updates], Sums]
     """(world, what was sent, updates) -> integer sums over users: the order is nothing to them, and they can be made in parts
     or in secret."""
-    finish: Callable[[World, Any, Sums, Delegates, int], Any]
+    finish: Callable[[World, Any, Sums, Accepted, int], Any]
     """(world, state, sums, delegates, t) -> the next state: the paper's formula."""
     sizes: Callable[[World, Any], Sizes]
     """(world, state) -> what an update may hold."""
     at_once: Callable[[World, Any], int] = lambda world, state: NO_LIMIT
     """(world, state) -> how many users' updates are held at a time. A larger cohort is heard in parts, whose sums are added."""
-    fused: Callable[[World, Message, Histories], Fused | None] = lambda *given: None
+    fused: Callable[[World, Message, NodeData], SinglePass | None] = lambda *given: None
     """(world, message, the only node) -> all of it in one call of a kernel, where everybody's update would be accepted; None where
     it cannot or one would not. The bits are those of `answer` and `reduce`; of models in PyTorch, all but the last."""
     together: Callable[[Sums, Sums], Sums] | None = added
@@ -164,7 +166,7 @@ class Exchange:
     """Which server asks and hears; "" where there is but one. It sees its own part of the state."""
     beside: tuple[tuple[str, Ask], ...] = ()
     """(role, ask) of other servers whose part of the message comes along."""
-    ring: InRing | None = None
+    ring: SecureSum | None = None
     """How a ring adds it up; None where it cannot, since the server has to know who said what."""
     clear: str = ""
     """What the server hears of everybody in the clear all the same; "" if nothing, or where a ring would be no protection at all."""
@@ -184,7 +186,7 @@ class Relay:
     """(world, the receiver's state, what was told, t) -> its state afterwards."""
 
 
-class Turns(NamedTuple):
+class SequentialRounds(NamedTuple):
     """Rounds of one user each: the state after them, and what each was."""
 
     state: Any
@@ -204,22 +206,24 @@ class Federation:
     model: Callable[[World, Any], Recommender]
     opening: Callable[[World], Exchange | None] = lambda world: None
     """An exchange with everybody before the first round, where one is needed."""
-    devices: Callable[[World, Histories], Kept] = lambda world, node: {}
+    devices: Callable[[World, NodeData], PrivateState] = lambda world, node: {}
     """(world, node) -> what devices begin with, a row for every user of the node: the private fields of the state."""
-    rounds_a_step: Callable[[World], int] = lambda world: 1
+    rounds_per_step: Callable[[World], int] = lambda world: 1
     """How many rounds are played between two looks at the model: an epoch, where papers count in epochs."""
-    in_turn: Callable[[World, Histories, Any, range], Turns | None] = lambda *given: None
+    sequential: Callable[[World, NodeData, Any, range], SequentialRounds | None] = lambda *given: (
+        None
+    )
     """(world, the only node, state, rounds) -> rounds of one user each, all in one call of a kernel; None where it cannot. The bits
     are those of the rounds one by one."""
-    vectors: Callable[[World, Histories], float] | None = None
+    vectors: Callable[[World, NodeData], float] | None = None
     """(world, everybody) -> how many vectors travel in a step, where a paper counts costs so."""
-    told: Callable[[Training, Any], tuple[Content, Content] | None] = lambda training, settings: (
+    told: Callable[[TrainingSet, Any], tuple[Content, Content] | None] = lambda training, settings: (
         None
     )
     """(training, settings) -> what a server knows about items, and what devices know about items and people, as a model reads it."""
-    serve: Callable[[World, Any, Histories], Kept] | None = None
+    serve: Callable[[World, Any, NodeData], PrivateState] | None = None
     """(world, state, node) -> fields of the model that devices make for themselves, a row for every user of the node."""
     served: tuple[str, ...] = ()
     """Fields of the state that they need for it."""
-    people: Callable[[World, Histories, int], dict[str, Floats]] = lambda *given: {}
+    people: Callable[[World, NodeData, int], dict[str, Floats]] = lambda *given: {}
     """(world, everybody, last step) -> what users differ in by their own choice: results are broken down by it."""

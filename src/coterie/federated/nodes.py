@@ -8,23 +8,23 @@ from dataclasses import replace
 import numpy as np
 
 from coterie.core import streams
-from coterie.data.training_set import Training
-from coterie.federated.federation import Asked, Histories, Kept, World
+from coterie.data.training_set import TrainingSet
+from coterie.federated.federation import ClientTask, NodeData, PrivateState, World
 from coterie.federated.validation import Reply
 from coterie.federated.wire import Malformed, decode, encode
 from coterie.types import Ints, Message, Updates
 
 
 def share_out(
-    world: World, training: Training, n_nodes: int
-) -> tuple[World, tuple[Histories, ...]]:
+    world: World, training: TrainingSet, n_nodes: int
+) -> tuple[World, tuple[NodeData, ...]]:
     """What nodes know of the world, and what each has: user u lives on node u mod n. Nodes do not learn what the server may know about people."""
     people = np.arange(training.n_users, dtype=np.int32)
     seed = streams.key(world.seed, "devices")
     training = replace(training, content=world.on_devices)
     shares = [people[n::n_nodes] for n in range(n_nodes)]
     nodes = tuple(
-        Histories(users, training.of_users(users) if n_nodes > 1 else training, seed)
+        NodeData(users, training.of_users(users) if n_nodes > 1 else training, seed)
         for users in shares
     )
     return replace(world, user_features={}, content=None, on_devices=None), nodes
@@ -38,17 +38,20 @@ def parts_of(message: Message, n_nodes: int) -> Iterator[tuple[int, Message]]:
             yield number, part
 
 
-def by_user(parts: Sequence[tuple[Ints, Kept]]) -> Kept:
+def by_user(parts: Sequence[tuple[Ints, PrivateState]]) -> PrivateState:
     """What devices of several nodes made, in the order of their users."""
     order = np.argsort(np.concatenate([users for users, _ in parts]))
-    return {name: np.concatenate([kept[name] for _, kept in parts])[order] for name in parts[0][1]}
+    return {
+        name: np.concatenate([private_state[name] for _, private_state in parts])[order]
+        for name in parts[0][1]
+    }
 
 
 def receive(
-    world: World, exchange: Asked, data: bytes, node: Histories, kept: Kept
-) -> tuple[bytes, Kept]:
+    world: World, exchange: ClientTask, data: bytes, node: NodeData, private_state: PrivateState
+) -> tuple[bytes, PrivateState]:
     """The node's side: bytes in, bytes out; what its devices keep stays."""
-    message = replace(read_message(data), kept=kept)
+    message = replace(read_message(data), private_state=private_state)
     columns, after = answer(world, exchange, message, node)
     return encode(message.round, columns, exchange=message.exchange), after
 
@@ -68,11 +71,11 @@ def write_message(message: Message) -> bytes:
 
 
 def answer(
-    world: World, exchange: Asked, message: Message, node: Histories
-) -> tuple[dict[str, np.ndarray], Kept]:
+    world: World, exchange: ClientTask, message: Message, node: NodeData
+) -> tuple[dict[str, np.ndarray], PrivateState]:
     made = exchange.answer(world, message, node)
-    said, kept = made if isinstance(made, tuple) else (made, {})
-    return said.columns() if isinstance(said, Updates) else said, kept
+    said, private_state = made if isinstance(made, tuple) else (made, {})
+    return said.columns() if isinstance(said, Updates) else said, private_state
 
 
 def read_reply(message: Message, data: bytes) -> Reply:

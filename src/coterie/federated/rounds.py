@@ -9,15 +9,22 @@ from typing import Any, Protocol
 import numpy as np
 
 from coterie.core import streams
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.errors import ConfigError
-from coterie.federated import aggregation as fusing
-from coterie.federated import availability
-from coterie.federated.aggregation import Heard, Limits
-from coterie.federated.costs import Tally
-from coterie.federated.federation import Asked, Exchange, Federation, Histories, Kept, Relay, World
-from coterie.federated.secagg import exposure as clear
-from coterie.federated.secagg import server as rings
+from coterie.federated import aggregation, availability
+from coterie.federated.aggregation import Aggregate, Limits
+from coterie.federated.costs import Costs
+from coterie.federated.federation import (
+    ClientTask,
+    Exchange,
+    Federation,
+    NodeData,
+    PrivateState,
+    Relay,
+    World,
+)
+from coterie.federated.secagg import exposure
+from coterie.federated.secagg import server as secagg_server
 from coterie.federated.secagg.ring import FEWEST
 from coterie.federated.trainer import Context, Trainer
 from coterie.federated.validation import Reply
@@ -32,10 +39,10 @@ MOST_USERS = 1 << 17
 
 
 class Engine(Protocol):
-    def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
+    def gather(self, make: Callable[[World, NodeData], PrivateState]) -> PrivateState:
         """What all devices make for themselves, by user."""
 
-    def call(self, exchange: Asked, message: Message) -> list[Reply]:
+    def call(self, exchange: ClientTask, message: Message) -> list[Reply]:
         """Messages out, replies in."""
 
 
@@ -48,71 +55,75 @@ def play(
     engine: Engine,
     number: int = 0,
     absent: Bools | None = None,
-) -> tuple[Any, Tally]:
+) -> tuple[Any, Costs]:
     """One exchange with a cohort. If nobody's update is accepted the state stays as it was.
 
     The server's functions never see what is private; of that, only rows of users whose update was accepted become new ones.
     """
     keep_it = getattr(engine, "keeps", False)  # nodes do: what is private is not here
-    kept = {} if keep_it else _kept(state, cohort)
-    message = replace(asked(world, exchange, state, cohort, t, engine), exchange=number, kept=kept)
+    private_state = {} if keep_it else _kept(state, cohort)
+    message = replace(
+        asked(world, exchange, state, cohort, t, engine),
+        exchange=number,
+        private_state=private_state,
+    )
     server = state.as_seen_by(exchange.role)
     world = world.seen_by(exchange.role)
     if in_rings(world, exchange):
-        heard = rings.hear(world, exchange, server, message, engine.call, absent)
+        heard = secagg_server.hear(world, exchange, server, message, engine.call, absent)
     else:
         there = message if absent is None or not absent.any() else message.to(~absent)
         heard = _heard(world, exchange, there, engine, Limits.of(world, exchange, server))
-    tally = heard.tally(cohort, message)
-    if not tally.accepted:
-        return state, tally
+    costs = heard.costs(cohort, message)
+    if not costs.accepted:
+        return state, costs
     after = state.with_part_of(
         exchange.role, exchange.finish(world, server, heard.sums, heard.delegates, t)
     )
     if not keep_it:
-        return _put_back(after, state, heard), tally
+        return _put_back(after, state, heard), costs
     engine.settle(t, number, heard.delegates.users)  # type: ignore[attr-defined]
-    return after, tally
+    return after, costs
 
 
 def _heard(
     world: World, exchange: Exchange, message: Message, engine: Engine, limits: Limits
-) -> Heard:
+) -> Aggregate:
     """In the quickest way that the engine has; all have the same bits."""
     node = _alone(engine)
     added_up = getattr(engine, "added_up", None)
     if not len(message.users):
-        return fusing.hear(world, exchange, message, engine.call, limits)
+        return aggregation.hear(world, exchange, message, engine.call, limits)
     if added_up is not None and exchange.together is not None:
-        heard: Heard = added_up(exchange, message, limits)
+        heard: Aggregate = added_up(exchange, message, limits)
         return heard
     fused = exchange.fused(world, message, node) if node else None
     if fused is not None:
-        return fusing.of_fused(fused, limits.sizes)
-    return fusing.hear(world, exchange, message, engine.call, limits)
+        return aggregation.of_fused(fused, limits.sizes)
+    return aggregation.hear(world, exchange, message, engine.call, limits)
 
 
 def play_round(
     federation: Federation, here: World, state: Any, t: int, engine: Engine
-) -> tuple[Any, Tally]:
+) -> tuple[Any, Costs]:
     """All exchanges of a round, with those who are there."""
     cohort, absent = _cohort(federation, here, state.without_private(), t)
     if not len(cohort):
-        return state, Tally()
+        return state, Costs()
     _refuse_cohort(here, cohort)
-    tally = Tally(cohort)
+    costs = Costs(cohort)
     here = availability.generous(here)
     for number, exchange in enumerate(federation.exchanges):
         if isinstance(exchange, Relay):
             state = pass_on(here, exchange, state, t, engine)
             continue
-        state, costs = play(here, exchange, state, cohort, t, engine, number, absent)
-        tally = tally.and_then(costs)
-    return state, tally
+        state, later = play(here, exchange, state, cohort, t, engine, number, absent)
+        costs = costs.and_then(later)
+    return state, costs
 
 
 def in_rings(world: World, exchange: Exchange) -> bool:
-    return world.settings.protect == "ring" and exchange.ring is not None
+    return world.settings.secure_aggregation == "ring" and exchange.ring is not None
 
 
 def asked(
@@ -146,22 +157,22 @@ def _write_down(
         transcript(t, sender, receiver, arrays)
 
 
-def _kept(state: Any, users: Ints) -> Kept:
+def _kept(state: Any, users: Ints) -> PrivateState:
     return {name: getattr(state, name)[users] for name in state.private}
 
 
-def _put_back(after: Any, before: Any, heard: Heard) -> Any:
+def _put_back(after: Any, before: Any, heard: Aggregate) -> Any:
     """The next state with what devices keep: of those accepted what they made of the round, of others what they had."""
     if not before.private:
         return after
     private = {name: getattr(before, name).copy() for name in before.private}
-    for users, kept in heard.kept:
-        for name, rows in kept.items():
+    for users, private_state in heard.private_state:
+        for name, rows in private_state.items():
             private[name][users] = rows
     return replace(after, **private)
 
 
-def _alone(engine: Engine) -> Histories | None:
+def _alone(engine: Engine) -> NodeData | None:
     """The node that hosts everybody, of an engine that has one and nothing between it and the server."""
     return getattr(engine, "alone", None)
 
@@ -170,46 +181,46 @@ def trainer_on(
     federation: Federation, world: World, engine: Engine, context: Context, by_round: bool = False
 ) -> Trainer:
     """The same on any engine. `by_round`: a step is a round, whatever the algorithm counts in."""
-    clear.say(federation, world, context)
+    exposure.announce(federation, world, context)
 
-    def start() -> tuple[Any, Tally]:
+    def start() -> tuple[Any, Costs]:
         state = replace(federation.start(world), **engine.gather(federation.devices))
         opening = federation.opening(world)
         if opening is None:
-            return state, Tally()
+            return state, Costs()
         everybody = np.flatnonzero(world.members).astype(np.int32)
-        state, tally = play(world, opening, state, everybody, 0, engine, OPENING)
-        if not tally.accepted:
-            context.watch.say(f"before the first round: {_why_nothing(tally)}")
-        return state, tally
+        state, costs = play(world, opening, state, everybody, 0, engine, OPENING)
+        if not costs.accepted:
+            context.progress.log(f"before the first round: {_why_nothing(costs)}")
+        return state, costs
 
     # many refused rounds in a row are said once
     refused_before = False
     total = n_rounds(federation, world)
-    a_step = 1 if by_round else federation.rounds_a_step(world)
+    a_step = 1 if by_round else federation.rounds_per_step(world)
 
-    def step(state: Any, n: int) -> tuple[Any, Tally]:
+    def step(state: Any, n: int) -> tuple[Any, Costs]:
         nonlocal refused_before
         ts = range((n - 1) * a_step, n * a_step)
         node = _alone(engine)
-        plain = world.settings.protect == "none" and availability.always(world)
-        turns = federation.in_turn(world, node, state, ts) if node and plain else None
+        plain = world.settings.secure_aggregation == "none" and availability.always(world)
+        turns = federation.sequential(world, node, state, ts) if node and plain else None
         if turns is not None:
-            tally = fusing.tally_of(world, _only(federation), state.without_private(), turns)
+            costs = aggregation.tally_of(world, _only(federation), state.without_private(), turns)
             state = turns.state
         else:
-            state, tally = play_round(
+            state, costs = play_round(
                 federation, availability.those_here(world, ts[0], total), state, ts[0], engine
             )
             for t in ts[1:]:
-                state, costs = play_round(
+                state, later = play_round(
                     federation, availability.those_here(world, t, total), state, t, engine
                 )
-                tally = tally.and_round(costs)
-        if not tally.accepted and not refused_before:
-            context.watch.say(f"round {n}: {_why_nothing(tally)}; the model stays as it was")
-        refused_before = not tally.accepted
-        return state, tally
+                costs = costs.and_round(later)
+        if not costs.accepted and not refused_before:
+            context.progress.log(f"round {n}: {_why_nothing(costs)}; the model stays as it was")
+        refused_before = not costs.accepted
+        return state, costs
 
     def model(state: Any) -> Recommender:
         made = federation.model(world, state)
@@ -223,7 +234,7 @@ def trainer_on(
 
 
 def world_of(
-    training: Training, settings: Any, seed: int, federation: Federation | None = None
+    training: TrainingSet, settings: Any, seed: int, federation: Federation | None = None
 ) -> World:
     """What is there before a federation begins; without one, only what all have in common."""
     members = training.positives.counts > 0
@@ -253,7 +264,9 @@ def _cohort(federation: Federation, world: World, state: Any, t: int) -> tuple[I
     if not world.present.any():
         return np.empty(0, np.int32), None
     cohort = federation.sample(availability.generous(world), state, t)
-    enough = len(federation.sample(world, state, t)) if world.settings.over_select else len(cohort)
+    enough = (
+        len(federation.sample(world, state, t)) if world.settings.over_selection else len(cohort)
+    )
     unheard = [
         gone
         for gone in (_absent(world, cohort, t), availability.late(world, cohort, t, enough))
@@ -265,12 +278,12 @@ def _cohort(federation: Federation, world: World, state: Any, t: int) -> tuple[I
 def n_rounds(federation: Federation, world: World) -> int:
     """All of a training; of an algorithm that counts in epochs, those of all epochs."""
     steps: int = getattr(world.settings, "rounds", 0) or getattr(world.settings, "epochs", 1)
-    return steps * federation.rounds_a_step(world)
+    return steps * federation.rounds_per_step(world)
 
 
 def _absent(world: World, cohort: Ints, t: int) -> Bools | None:
     """Who of the cohort drops out this round: everybody tosses a coin of its own."""
-    rate = world.settings.drop_out
+    rate = world.settings.client_dropout
     if not rate:
         return None
     coins = streams.words(streams.keys(world.seed, "drop-out", t, last=cohort), 0) >> np.uint64(11)
@@ -278,10 +291,10 @@ def _absent(world: World, cohort: Ints, t: int) -> Bools | None:
     return gone
 
 
-def _why_nothing(tally: Tally) -> str:
-    if not tally.refused:
+def _why_nothing(costs: Costs) -> str:
+    if not costs.refused:
         return "nobody of the cohort answered"
-    reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(tally.refused.items()))
+    reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(costs.refused.items()))
     return f"every update was refused ({reasons})"
 
 
@@ -290,8 +303,8 @@ def _refuse_cohort(world: World, cohort: Ints) -> None:
         raise ConfigError(
             f"a round of {len(cohort):,} users could overflow integer sums; expected at most {MOST_USERS:,}. Lower participation."
         )
-    if world.settings.protect == "ring" and len(cohort) < FEWEST:
+    if world.settings.secure_aggregation == "ring" and len(cohort) < FEWEST:
         raise ConfigError(
-            f"protect is 'ring', and a round of {len(cohort)} {'user' if len(cohort) == 1 else 'users'} cannot hide any of them; "
-            f"expected at least {FEWEST}. Raise users_a_round or participation, or set protect=none."
+            f"secure_aggregation is 'ring', and a round of {len(cohort)} {'user' if len(cohort) == 1 else 'users'} cannot hide any of them; "
+            f"expected at least {FEWEST}. Raise users_per_round or participation, or set secure_aggregation=none."
         )

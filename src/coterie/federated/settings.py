@@ -12,17 +12,17 @@ from coterie.core.settings import Settings
 class Simulated(Settings):
     """Of every federation that is played here."""
 
-    drop_out: float = Field(0.0, ge=0, lt=1)
+    client_dropout: float = Field(0.0, ge=0, lt=1)
     """Share of a round's users that never answer."""
     availability: Literal["always", "diurnal", "stretches"] = "always"
     """Who can be asked in a round: everybody, whoever is there at that time of day, or everybody but a third of the run."""
     availability_file: str | None = None
     """A trace of devices in place of a pattern: a file of user_id, from_round and to_round, in which a user is there."""
-    rounds_a_day: int = Field(24, ge=2)
+    rounds_per_day: int = Field(24, ge=2)
     """Rounds in a day, where availability is diurnal."""
     deadline: float = Field(0.0, ge=0)
     """A round closes after so many times what the median device takes; who is later is not heard. 0 waits for everybody."""
-    over_select: float = Field(0.0, ge=0, le=10)
+    over_selection: float = Field(0.0, ge=0, le=10)
     """Users asked beyond those needed, as a share of them; the first who answer are heard."""
     engine: Literal["local", "ray"] = "local"
     """Where nodes run: in this process, or as actors on a Ray cluster. The outcome is the same."""
@@ -30,7 +30,7 @@ class Simulated(Settings):
     """Nodes that share out the users; more than one speak through the wire format. 0 is one, with Ray one for every core."""
     cluster: str = ""
     """Address of a Ray cluster; none starts one on this machine."""
-    protect: Literal["none", "ring"] = "none"
+    secure_aggregation: Literal["none", "ring"] = "none"
     """What keeps single updates from servers: nothing, or rings in which users add up theirs in secret."""
     ring_size: int = Field(50, ge=5, le=50)
     """Most users of a ring, 5 to 50: what a device has to do does not grow with the cohort."""
@@ -49,9 +49,9 @@ class Simulated(Settings):
 
     @model_validator(mode="after")
     def _a_ring_waits_for_its_members(self) -> Self:
-        if self.protect == "ring" and self.over_select:
+        if self.secure_aggregation == "ring" and self.over_selection:
             raise ValueError(
-                f"setting 'over_select' is {self.over_select!r}, but protect is 'ring', and a ring cannot close before its members have "
+                f"setting 'over_selection' is {self.over_selection!r}, but secure_aggregation is 'ring', and a ring cannot close before its members have "
                 "answered; expected one of the two. Leave one out"
             )
         return self
@@ -61,8 +61,8 @@ class Simulated(Settings):
         """Nobody should think that a ring protects a run which has none."""
         fields = type(self).model_fields
         for name in ("ring_size", "ring_rows", "ring_way"):
-            if self.protect == "none" and getattr(self, name) != fields[name].default:
+            if self.secure_aggregation == "none" and getattr(self, name) != fields[name].default:
                 raise ValueError(
-                    f"setting {name!r} is {getattr(self, name)!r}, but protect is 'none'; expected rings. Set protect=ring, or leave it out"
+                    f"setting {name!r} is {getattr(self, name)!r}, but secure_aggregation is 'none'; expected rings. Set secure_aggregation=ring, or leave it out"
                 )
         return self

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coterie.federated.federation import Asked, Histories, Kept, World
+from coterie.federated.federation import ClientTask, NodeData, PrivateState, World
 from coterie.federated.rounds import DEVICES, Engine
 from coterie.federated.validation import Reply
 from coterie.federated.wire import encode
@@ -34,10 +34,10 @@ class Transcript:
     engine: Engine
     lines: list[Line] = field(default_factory=list)
 
-    def gather(self, make: Callable[[World, Histories], Kept]) -> Kept:
+    def gather(self, make: Callable[[World, NodeData], PrivateState]) -> PrivateState:
         return self.engine.gather(make)
 
-    def call(self, exchange: Asked, message: Message) -> list[Reply]:
+    def call(self, exchange: ClientTask, message: Message) -> list[Reply]:
         replies = self.engine.call(exchange, message)
         for reply in replies:
             self.write_down(message.round, DEVICES, exchange.role, reply.columns or {})

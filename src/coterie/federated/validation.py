@@ -43,7 +43,7 @@ class Reply:
     columns: dict[str, np.ndarray] | None = None
     """None where the bytes were no message."""
     exchange: int = 0
-    kept: dict[str, np.ndarray] = field(default_factory=dict)
+    private_state: dict[str, np.ndarray] = field(default_factory=dict)
     """What the devices of those asked will keep if their update is accepted: it never travels."""
 
 

@@ -49,7 +49,7 @@ def four_products(
 
 
 @helper
-def turn_into_slopes(
+def turn_into_gradients(
     products: Floats, liked: Ints, before: Scalar, unit: Scalar, aside: Floats
 ) -> None:
     """x . y becomes c (p - x . y), in units of the largest confidence; `unit` is the lowest, 1 / (1 + alpha).
@@ -65,12 +65,12 @@ def turn_into_slopes(
 
 
 @helper
-def add_four(X: Floats, k: Scalar, slopes: Floats, sums: Ints) -> None:
+def add_four(X: Floats, k: Scalar, gradients: Floats, sums: Ints) -> None:
     """sums += rint(slope x) of users k .. k + 3: four at a time, so that a sum is read and written once for them all."""
-    e0 = slopes[0]
-    e1 = slopes[1]
-    e2 = slopes[2]
-    e3 = slopes[3]
+    e0 = gradients[0]
+    e1 = gradients[1]
+    e2 = gradients[2]
+    e3 = gradients[3]
     x0 = X[k]
     x1 = X[k + 1]
     x2 = X[k + 2]
@@ -106,15 +106,15 @@ def changes(
     width = X.shape[1]
     x = X.reshape(-1)
     y = Y.reshape(-1)
-    slopes = np.empty(len(Y), np.float32)
+    gradients = np.empty(len(Y), np.float32)
     aside = np.empty(len(Y), np.float32)
     for k in range(first, last):
         for i in range(0, len(Y), FOUR):
-            four_products(x, k * width, y, i * width, width, slopes, i)
-        turn_into_slopes(slopes, liked[offsets[k] : offsets[k + 1]], 0, unit, aside)
+            four_products(x, k * width, y, i * width, width, gradients, i)
+        turn_into_gradients(gradients, liked[offsets[k] : offsets[k + 1]], 0, unit, aside)
         for i in range(n_items):
             for f in range(d):
-                out[k, i, f] = quantise(slopes[i] * X[k, f])
+                out[k, i, f] = quantise(gradients[i] * X[k, f])
 
 
 @numba.njit(
@@ -152,7 +152,7 @@ def add_up(
     d = total.shape[1]
     x = X.reshape(-1)
     y = Y.reshape(-1)
-    slopes = np.empty(BLOCK, np.float32)
+    gradients = np.empty(BLOCK, np.float32)
     aside = np.empty(BLOCK, np.float32)
     sums = np.empty(width, np.int32)
     at = offsets[low:high].copy()
@@ -161,17 +161,21 @@ def add_up(
         end = min(begin + BLOCK, n)
         for i in range(low, high):
             for k in range(begin, end, FOUR):
-                four_products(y, i * width, x, k * width, width, slopes, k - begin)
+                four_products(y, i * width, x, k * width, width, gradients, k - begin)
             own = at[i - low]
             while at[i - low] < offsets[i + 1] and likers[at[i - low]] < end:
                 at[i - low] += 1
-            turn_into_slopes(slopes[: end - begin], likers[own : at[i - low]], begin, unit, aside)
+            turn_into_gradients(
+                gradients[: end - begin], likers[own : at[i - low]], begin, unit, aside
+            )
             for k in range(end - begin):
-                fine &= abs(slopes[k]) * largest[begin + k] < SAFE
-                slopes[k] *= SCALE32  # exact, and so the products below are what `changes` rounds
+                fine &= abs(gradients[k]) * largest[begin + k] < SAFE
+                gradients[k] *= (
+                    SCALE32  # exact, and so the products below are what `changes` rounds
+                )
             sums[:] = 0
             for k in range(begin, end, FOUR):
-                add_four(X, k, slopes[k - begin :], sums)
+                add_four(X, k, gradients[k - begin :], sums)
             for f in range(d):
                 total[i, f] += sums[f]
     return fine

@@ -88,7 +88,7 @@ def learn(
     reg_positive: Scalar,
     reg_negative: Scalar,
     frozen: Scalar,
-    slopes: Floats,
+    gradients: Floats,
     own: Floats,
 ) -> None:
     """Eqs. 3 to 6 for the triples of one user; writes p and the slopes of what is sent (rows, then the bias last).
@@ -103,12 +103,12 @@ def learn(
         q_j = Q[np.uint64(others[s])]
         x = margin(p, q_i, q_j) + (b[np.uint64(liked[s])] - b[np.uint64(others[s])])
         e = np.float32(1.0) - sigmoid(x)
-        out = slopes[np.uint64(places[s])]
+        out = gradients[np.uint64(places[s])]
         for f in range(d):
             out[f] -= e * p[f] + reg_negative * q_j[f]
         out[d] -= e
         if shown[s]:
-            out = slopes[np.uint64(places[at])]
+            out = gradients[np.uint64(places[at])]
             at += 1
             for f in range(d):
                 out[f] += e * p[f] - reg_positive * q_i[f]
@@ -241,7 +241,7 @@ def train(
 ) -> None:
     """People first..last: their own rows after the round, and what they send (rows, then the bias last)."""
     d = item_rows.shape[1]
-    slopes = np.empty((places.shape[1], d + 1), np.float32)
+    gradients = np.empty((places.shape[1], d + 1), np.float32)
     own = np.empty(d, np.float32)
     for k in range(first, last):
         p = user_rows_after[k]
@@ -250,7 +250,7 @@ def train(
             continue
         low = offsets[k]
         n = offsets[k + 1] - offsets[k]
-        slopes[:n] = np.float32(0.0)
+        gradients[:n] = np.float32(0.0)
         learn(
             p,
             item_rows,
@@ -264,12 +264,12 @@ def train(
             reg_positive,
             reg_negative,
             frozen,
-            slopes,
+            gradients,
             own,
         )
         for r in range(n):
             for f in range(d + 1):
-                item_deltas[low + r, f] = quantise(slopes[r, f])
+                item_deltas[low + r, f] = quantise(gradients[r, f])
 
 
 @numba.njit(
@@ -298,7 +298,7 @@ def train(
     cache=True,
     error_model="numpy",
 )
-def in_turn(
+def sequential(
     people: Longs,
     keys: np.ndarray,
     offsets: Longs,
@@ -329,7 +329,7 @@ def in_turn(
     shown = np.empty(triples, np.int32)
     places = np.empty(2 * triples, np.int32)
     rows = np.empty(2 * triples, np.int32)
-    slopes = np.empty((2 * triples, d + 1), np.float32)
+    gradients = np.empty((2 * triples, d + 1), np.float32)
     own = np.empty(d, np.float32)
     p = np.empty(d, np.float32)
     fixed = np.empty(d + 1, np.int32)
@@ -357,7 +357,7 @@ def in_turn(
             places[: list_items(liked, others, shown, places)], touched, parts, place, rows
         )
         p[:] = user_rows[u]
-        slopes[:n] = np.float32(0.0)
+        gradients[:n] = np.float32(0.0)
         learn(
             p,
             item_rows,
@@ -371,12 +371,12 @@ def in_turn(
             reg_positive,
             reg_negative,
             frozen,
-            slopes,
+            gradients,
             own,
         )
         for i in range(n):
             for f in range(d + 1):
-                fixed[f] = quantise(slopes[i, f])
+                fixed[f] = quantise(gradients[i, f])
             faults[r] = max(faults[r], worst_entry(fixed))
         if faults[r] != FINE:
             continue
@@ -386,9 +386,9 @@ def in_turn(
             row = np.uint64(rows[i])
             for f in range(d):
                 item_rows[row, f] = item_rows[row, f] + rate * (
-                    np.int64(quantise(slopes[i, f])) / SCALE
+                    np.int64(quantise(gradients[i, f])) / SCALE
                 )
-            item_bias[row] = item_bias[row] + rate * (np.int64(quantise(slopes[i, d])) / SCALE)
+            item_bias[row] = item_bias[row] + rate * (np.int64(quantise(gradients[i, d])) / SCALE)
 
 
 @numba.njit(

@@ -19,7 +19,7 @@ from coterie.types import Floats, Ints, Longs
 
 
 @helper
-def gather_slopes(
+def gather_gradients(
     p: Floats,
     q: Floats,
     h: Floats,
@@ -27,9 +27,9 @@ def gather_slopes(
     targets: Floats,
     squared: Scalar,
     reg: Scalar,
-    p_slopes: Floats,
-    q_slopes: Floats,
-    h_slopes: Floats,
+    p_gradients: Floats,
+    q_gradients: Floats,
+    h_gradients: Floats,
     batch_of: Longs,
     batch: Scalar,
 ) -> None:
@@ -37,25 +37,25 @@ def gather_slopes(
     size = np.float32(len(places))
     shrink = reg / size
     for f in range(len(p)):
-        p_slopes[f] = reg * p[f]
-    h_slopes[:] = np.float32(0.0)
+        p_gradients[f] = reg * p[f]
+    h_gradients[:] = np.float32(0.0)
     for s in range(len(places)):
         r = np.uint64(places[s])
         row = q[r]
-        row_slopes = q_slopes[r]
+        row_gradients = q_gradients[r]
         if batch_of[r] != batch:
             batch_of[r] = batch
-            row_slopes[:] = np.float32(0.0)
+            row_gradients[:] = np.float32(0.0)
         y = predict(p, row, h)
-        slope = ((y if squared else sigmoid(y)) - targets[s]) / size
+        gradient = ((y if squared else sigmoid(y)) - targets[s]) / size
         # three loops: the compiler makes no vectors of one that writes to three arrays
         for f in range(len(p)):
-            p_slopes[f] += slope * h[f] * row[f]
+            p_gradients[f] += gradient * h[f] * row[f]
         for f in range(len(p)):
-            row_slopes[f] += slope * h[f] * p[f] + shrink * row[f]
+            row_gradients[f] += gradient * h[f] * p[f] + shrink * row[f]
         for f in range(len(p)):
-            h_slopes[f] += slope * p[f] * row[f]
-        h_slopes[len(p)] += slope
+            h_gradients[f] += gradient * p[f] * row[f]
+        h_gradients[len(p)] += gradient
 
 
 @helper
@@ -70,14 +70,14 @@ def train_by_batches(
     reg: Scalar,
     batch_size: Scalar,
     by_adam: Scalar,
-    q_slopes: Floats,
+    q_gradients: Floats,
     batch_of: Longs,
 ) -> None:
     """One user; writes p, q and h. `batch_of` is zeros, and is so again afterwards."""
-    p_slopes = np.zeros_like(p)
+    p_gradients = np.zeros_like(p)
     p_mean = np.zeros_like(p)
     p_square = np.zeros_like(p)
-    h_slopes = np.zeros_like(h)
+    h_gradients = np.zeros_like(h)
     h_mean = np.zeros_like(h)
     h_square = np.zeros_like(h)
     remembered = len(q) if by_adam else 0
@@ -86,7 +86,7 @@ def train_by_batches(
     for batch, begin in enumerate(range(0, len(samples), batch_size), 1):
         end = min(begin + batch_size, len(samples))
         places = samples[begin:end]
-        gather_slopes(
+        gather_gradients(
             p,
             q,
             h,
@@ -94,21 +94,21 @@ def train_by_batches(
             targets[begin:end],
             squared,
             reg,
-            p_slopes,
-            q_slopes,
-            h_slopes,
+            p_gradients,
+            q_gradients,
+            h_gradients,
             batch_of,
             batch,
         )
         if by_adam:
             lack = lacking(batch)
-            adam(p, p_slopes, p_mean, p_square, rate, lack)
-            adam(h, h_slopes, h_mean, h_square, rate, lack)
-            adam_rows(q, q_slopes, q_mean, q_square, places, batch_of, batch, rate, lack)
+            adam(p, p_gradients, p_mean, p_square, rate, lack)
+            adam(h, h_gradients, h_mean, h_square, rate, lack)
+            adam_rows(q, q_gradients, q_mean, q_square, places, batch_of, batch, rate, lack)
         else:
-            sgd(p, p_slopes, rate)
-            sgd(h, h_slopes, rate)
-            sgd_rows(q, q_slopes, places, batch_of, batch, rate)
+            sgd(p, p_gradients, rate)
+            sgd(h, h_gradients, rate)
+            sgd_rows(q, q_gradients, places, batch_of, batch, rate)
 
 
 @numba.njit(
@@ -162,7 +162,7 @@ def train(
         most = max(most, offsets[k + 1] - offsets[k])
     rows = np.empty((most, item_rows.shape[1]), np.float32)
     rows_before = np.empty_like(rows)
-    q_slopes = np.empty_like(rows)
+    q_gradients = np.empty_like(rows)
     batch_of = np.zeros(most, np.int64)
     for k in range(first, last):
         low = offsets[k]
@@ -185,7 +185,7 @@ def train(
             reg,
             batch_size,
             by_adam,
-            q_slopes,
+            q_gradients,
             batch_of,
         )
         quantise_change(q.reshape(-1), before.reshape(-1), item_deltas[low:high].reshape(-1))

@@ -14,7 +14,7 @@ import numpy as np
 from numba import boolean, float32, int32, int64, types
 
 from coterie.kernels.common import Scalar, helper, readonly
-from coterie.kernels.gmf_batches import gather_slopes
+from coterie.kernels.gmf_batches import gather_gradients
 from coterie.kernels.optimisers import DECAY1, DECAY2, adam
 from coterie.kernels.quantise import quantise
 from coterie.types import Doubles, Floats, Ints, Longs
@@ -84,18 +84,18 @@ def train_by_batches(
     p_decay: Doubles,
     q_decay: Doubles,
     h_decay: Doubles,
-    q_slopes: Floats,
+    q_gradients: Floats,
     batch_of: Longs,
 ) -> Scalar:
     """One user; writes p, q, h and their moments. `batch_of` is zeros before and afterwards. Returns the number of steps."""
-    p_slopes = np.zeros_like(p)
-    h_slopes = np.zeros_like(h)
+    p_gradients = np.zeros_like(p)
+    h_gradients = np.zeros_like(h)
     batch = 0
     for begin in range(0, len(samples), batch_size):
         batch += 1
         end = min(begin + batch_size, len(samples))
         places = samples[begin:end]
-        gather_slopes(
+        gather_gradients(
             p,
             q,
             h,
@@ -103,22 +103,22 @@ def train_by_batches(
             targets[begin:end],
             squared,
             reg,
-            p_slopes,
-            q_slopes,
-            h_slopes,
+            p_gradients,
+            q_gradients,
+            h_gradients,
             batch_of,
             batch,
         )
         further = math.pow(DECAY1, batch), math.pow(DECAY2, batch)
-        adam(p, p_slopes, p_moments[0], p_moments[1], rate, lacking(p_decay, further))
-        adam(h, h_slopes, h_moments[0], h_moments[1], rate, lacking(h_decay, further))
+        adam(p, p_gradients, p_moments[0], p_moments[1], rate, lacking(p_decay, further))
+        adam(h, h_gradients, h_moments[0], h_moments[1], rate, lacking(h_decay, further))
         for at in places:
             r = np.uint64(at)
             if batch_of[r] == batch:
                 batch_of[r] = 0
                 adam(
                     q[r],
-                    q_slopes[r],
+                    q_gradients[r],
                     q_moments[r, 0],
                     q_moments[r, 1],
                     rate,
@@ -178,7 +178,7 @@ def train(
     size = len(dense) // 3
     rows = np.empty((most, d), np.float32)
     memory = np.empty((most, 2, d), np.float32)
-    slopes = np.empty((most, d), np.float32)
+    gradients = np.empty((most, d), np.float32)
     p = np.empty(d, np.float32)
     p_moments = np.empty((2, d), np.float32)
     h = np.empty(size, np.float32)
@@ -214,7 +214,7 @@ def train(
             p_decay,
             q_decay,
             h_decay,
-            slopes,
+            gradients,
             batch_of,
         )
         further = math.pow(DECAY1, n_batches), math.pow(DECAY2, n_batches)

@@ -24,14 +24,14 @@ EPSILON = np.float32(1e-8)
 
 
 @helper
-def sgd(values: Floats, slopes: Floats, rate: Scalar) -> None:
+def sgd(values: Floats, gradients: Floats, rate: Scalar) -> None:
     for i in range(len(values)):
-        values[i] -= rate * slopes[i]
+        values[i] -= rate * gradients[i]
 
 
 @helper
 def sgd_rows(
-    rows: Floats, slopes: Floats, places: Ints, batch_of: Longs, batch: Scalar, rate: Scalar
+    rows: Floats, gradients: Floats, places: Ints, batch_of: Longs, batch: Scalar, rate: Scalar
 ) -> None:
     """Rows of a batch; batch_of[r] is the batch that row r waits for, and an item that is twice in it moves once."""
     for place in places:
@@ -39,7 +39,7 @@ def sgd_rows(
         if batch_of[r] == batch:
             batch_of[r] = 0
             for f in range(rows.shape[1]):
-                rows[r, f] -= rate * slopes[r, f]
+                rows[r, f] -= rate * gradients[r, f]
 
 
 @helper
@@ -50,12 +50,12 @@ def lacking(t: Scalar) -> Scalar:
 
 @helper
 def adam(
-    values: Floats, slopes: Floats, first: Floats, second: Floats, rate: Scalar, lack: Scalar
+    values: Floats, gradients: Floats, first: Floats, second: Floats, rate: Scalar, lack: Scalar
 ) -> None:
     """Writes the values and both moments; `lack` is what `lacking` says."""
     lack1, lack2 = lack
     for i in range(len(values)):
-        g = slopes[i]
+        g = gradients[i]
         m = KEEP1 * first[i] + TAKE1 * g
         v = KEEP2 * second[i] + TAKE2 * g * g
         first[i] = m
@@ -66,7 +66,7 @@ def adam(
 @helper
 def adam_rows(
     rows: Floats,
-    slopes: Floats,
+    gradients: Floats,
     first: Floats,
     second: Floats,
     places: Ints,
@@ -79,4 +79,4 @@ def adam_rows(
         r = np.uint64(place)
         if batch_of[r] == batch:
             batch_of[r] = 0
-            adam(rows[r], slopes[r], first[r], second[r], rate, lack)
+            adam(rows[r], gradients[r], first[r], second[r], rate, lack)

@@ -129,10 +129,10 @@ def backward(
         for a in range(above, above + count):
             o = on[place(a)]
             row = at + o * n + i
-            slope = spread(g[place(above + o)])
+            gradient = spread(g[place(above + o)])
             weights = load(w, row)
-            gi = plus_product(gi, slope, weights)
-            store(w, row, minus_product(weights, slope, xi))
+            gi = plus_product(gi, gradient, weights)
+            store(w, row, minus_product(weights, gradient, xi))
         store(g, here + i, gi)
 
 

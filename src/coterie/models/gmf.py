@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from coterie.models.factors import rows, score_rows
-from coterie.models.newcomer import fit_row
+from coterie.models.new_user import fit_row
 from coterie.models.recommender import Recommender
 from coterie.types import Floats, Ints
 
@@ -30,7 +30,7 @@ class GMF(Recommender):
         same_bias = np.broadcast_to(self.bias, len(self.item_rows))
         return score_rows(rows * self.output, self.item_rows, same_bias, items)
 
-    def score_newcomer(self, history: Ints, negatives: int, reg: float) -> Floats:
+    def score_new_user(self, history: Ints, negatives: int, reg: float) -> Floats:
         """Somebody without a history gets the average person's row."""
         row = self.user_rows.mean(axis=0)
         if len(history):

@@ -34,9 +34,9 @@ class GMFGroups(Recommender):
             )
         return scores
 
-    def score_newcomer(self, history: Ints, negatives: int, reg: float) -> Floats:
+    def score_new_user(self, history: Ints, negatives: int, reg: float) -> Floats:
         """With the rows of the largest group: which one somebody new belongs to is not known."""
-        return self._of(int(np.bincount(self.groups).argmax())).score_newcomer(
+        return self._of(int(np.bincount(self.groups).argmax())).score_new_user(
             history, negatives, reg
         )
 

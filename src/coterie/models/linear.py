@@ -28,6 +28,6 @@ class ItemWeights(Recommender):
         )
         return pick(np.asarray(histories @ self.weights), items)
 
-    def score_newcomer(self, history: Ints, negatives: int, reg: float) -> Floats:
+    def score_new_user(self, history: Ints, negatives: int, reg: float) -> Floats:
         scores: Floats = self.weights[history].sum(axis=0)
         return scores

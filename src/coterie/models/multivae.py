@@ -50,7 +50,7 @@ class MultVAE(Recommender):
     def score(self, users: Ints, items: Ints | None = None) -> Floats:
         return self._scores(Rows(self.offsets, self.history).of_users(users), items)
 
-    def score_newcomer(self, history: Ints, negatives: int, reg: float) -> Floats:
+    def score_new_user(self, history: Ints, negatives: int, reg: float) -> Floats:
         places = self._places()[history]
         places = places[places >= 0]
         scores: Floats = self._scores(Rows(np.array([0, len(places)]), places), None)[0]

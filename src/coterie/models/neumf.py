@@ -16,7 +16,7 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from coterie.models.factors import rows
-from coterie.models.newcomer import weigh
+from coterie.models.new_user import weigh
 from coterie.models.recommender import Recommender
 from coterie.types import Doubles, Floats, Ints, Longs
 
@@ -74,7 +74,7 @@ class NeuMF(Recommender):
                 scores[people, some] = climb(net, below)[-1] @ net.tower + by_gmf(net, p[people], q)
         return scores
 
-    def score_newcomer(self, history: Ints, negatives: int, reg: float) -> Floats:
+    def score_new_user(self, history: Ints, negatives: int, reg: float) -> Floats:
         """Somebody without a history gets the average person's row."""
         row = self.user_rows.mean(axis=0)
         if len(history):
@@ -187,21 +187,21 @@ def _bend(
     gradient = ridge * p
     curvature = ridge * np.eye(len(p))
     for some in blocks(len(model.item_rows), net.pairs_at_a_time()):
-        y, slopes = slopes_by_row(net, p.astype(np.float32), model.item_rows[some])
+        y, gradients = gradients_by_row(net, p.astype(np.float32), model.item_rows[some])
         chance = np.exp(-np.logaddexp(0, -y))
         loss += float(weight[some] @ (np.logaddexp(0, y) - target[some] * y))
-        gradient = gradient + slopes.T @ (weight[some] * (chance - target[some]))
-        curvature += (slopes * (weight[some] * chance * (1 - chance))[:, None]).T @ slopes
+        gradient = gradient + gradients.T @ (weight[some] * (chance - target[some]))
+        curvature += (gradients * (weight[some] * chance * (1 - chance))[:, None]).T @ gradients
     return loss, gradient, curvature
 
 
-def slopes_by_row(net: Net, p: Floats, q: Floats) -> tuple[Doubles, Doubles]:
+def gradients_by_row(net: Net, p: Floats, q: Floats) -> tuple[Doubles, Doubles]:
     """y of one person for some items (items, 2d), and dy/dp (items, 2d)."""
     d = len(net.gmf)
     levels = climb(net, first_layer(net, p, "user") + first_layer(net, q, "item"))
     back = np.broadcast_to(net.tower, levels[-1].shape)
     for (weights, _), x in zip(net.layers[::-1], levels[::-1], strict=True):
         back = (back * (x > 0)) @ weights
-    slopes = np.concatenate([q[:, :d] * net.gmf, back[:, :d]], axis=1)
-    y = levels[-1] @ net.tower + slopes[:, :d] @ p[:d] + net.bias
-    return y.astype(np.float64), slopes.astype(np.float64)
+    gradients = np.concatenate([q[:, :d] * net.gmf, back[:, :d]], axis=1)
+    y = levels[-1] @ net.tower + gradients[:, :d] @ p[:d] + net.bias
+    return y.astype(np.float64), gradients.astype(np.float64)

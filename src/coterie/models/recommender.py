@@ -24,7 +24,7 @@ class Recommender(Record, ABC):
     def score(self, users: Ints, items: Ints | None = None) -> Floats:
         """Scores of `items` (users, candidates) for each user, or of all items (users, items)."""
 
-    def score_newcomer(self, history: Ints, negatives: int, reg: float) -> Floats:
+    def score_new_user(self, history: Ints, negatives: int, reg: float) -> Floats:
         """Scores of all items for a person who was not in training, from what they did: a new row, all else frozen."""
         raise NotImplementedError
 

@@ -17,7 +17,7 @@ from coterie.evaluation.ranking import best_items
 from coterie.experiments.config import Experiment
 from coterie.experiments.preparation import Prepared, prepare
 from coterie.federated import rounds
-from coterie.federated.federation import Exchange, Federation, Histories, World
+from coterie.federated.federation import Exchange, Federation, NodeData, World
 from coterie.federated.wire import message_size, reply_sizes
 from coterie.models.directions import Directions
 from coterie.reproduce.items import Rows
@@ -85,7 +85,7 @@ def prepared(
 
 
 def inference(
-    name: str, ready: Prepared, federation: Federation, world: World, state: Any, node: Histories
+    name: str, ready: Prepared, federation: Federation, world: World, state: Any, node: NodeData
 ) -> tuple[float, float]:
     """Seconds from what a device has to its best ten, and the bytes that it had to get for that."""
     model = federation.model(world, state)

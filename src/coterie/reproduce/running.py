@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie.core.paths import cache_folder
-from coterie.core.progress import SILENT, Watch
+from coterie.core.progress import SILENT, Progress
 from coterie.data.catalogue import DATASETS
 from coterie.data.fetch import bring, is_here
 from coterie.errors import FetchError, Interrupted, UnknownName
@@ -34,14 +34,14 @@ def reproduce(
     quick: bool = False,
     only: Sequence[str] = (),
     folder: Path | None = None,
-    watch: Watch = SILENT,
+    progress: Progress = SILENT,
 ) -> dict[str, Any]:
     """Everything that a report needs, as plain data."""
     folder = folder or cache_folder() / "cells"
-    items = [at_hand(item, quick, paper.quick, watch) for item in chosen(paper, only)]
+    items = [at_hand(item, quick, paper.quick, progress) for item in chosen(paper, only)]
     trials = [trial for item, _ in items for trial in item.trials if isinstance(trial, Trial)]
-    outcomes = iter(carry_out_all([plan_of(trial) for trial in trials], folder, watch))
-    told = [_of_item(item, left_out, outcomes, folder, watch) for item, left_out in items]
+    outcomes = iter(carry_out_all([plan_of(trial) for trial in trials], folder, progress))
+    told = [_of_item(item, left_out, outcomes, folder, progress) for item, left_out in items]
     return {
         "paper": paper.name,
         "title": paper.title,
@@ -75,25 +75,25 @@ def plan_of(trial: Trial) -> Plan:
 
 
 def at_hand(
-    item: Item, quick: bool, limits: Mapping[str, float], watch: Watch
+    item: Item, quick: bool, limits: Mapping[str, float], progress: Progress
 ) -> tuple[Item, dict[str, str]]:
     """The item with the trials that can be run, and why each of the others was left out.
 
     A quick look is at the first trial alone, fetches nothing, and has made-up data stand in where there is no other.
     """
-    left_out = {t.dataset: why for t in item.trials if (why := missing(t.dataset, quick, watch))}
+    left_out = {t.dataset: why for t in item.trials if (why := missing(t.dataset, quick, progress))}
     there = [t for t in item.trials if t.dataset not in left_out]
     if quick:
         left_out |= {t.dataset: "not part of a quick look" for t in there[1:]}
         if not there:
-            watch.say(
+            progress.log(
                 f"{item.title}: {', '.join(left_out)} not at hand; made-up data stands in, which tests no claim"
             )
         there = [quicker(thinner(item, t), limits) for t in (there or stand_ins(item))[:1]]
     return replace(item, trials=tuple(there)), left_out
 
 
-def missing(name: str, quick: bool, watch: Watch) -> str:
+def missing(name: str, quick: bool, progress: Progress) -> str:
     """Why a dataset cannot be had; "" if it can."""
     wanted = DATASETS[name]
     if wanted.made_up or is_here(name, wanted.signature):
@@ -101,7 +101,7 @@ def missing(name: str, quick: bool, watch: Watch) -> str:
     if quick or not wanted.sources:
         return f"not at hand (coterie data list says how to get {name})"
     try:
-        bring(name, wanted.signature, wanted.sources, wanted.by_hand, watch)
+        bring(name, wanted.signature, wanted.sources, wanted.by_hand, progress)
     except FetchError as error:
         return str(error)
     return ""
@@ -149,12 +149,12 @@ def _limited(trial: Trial, method: Method, limits: Mapping[str, float]) -> Metho
 
 
 def _of_item(
-    item: Item, left_out: Mapping[str, str], outcomes: Any, folder: Path, watch: Watch
+    item: Item, left_out: Mapping[str, str], outcomes: Any, folder: Path, progress: Progress
 ) -> dict[str, Any]:
     tables = []
     for trial in item.trials:
         if isinstance(trial, Measurement):
-            table = findings.of_measurement(item, trial, measured(item, trial, folder, watch))
+            table = findings.of_measurement(item, trial, measured(item, trial, folder, progress))
         else:
             table = found_by(item, trial, next(outcomes), folder)
         told = {
@@ -218,14 +218,14 @@ def found_by(item: Item, trial: Trial, outcomes: Sequence[Outcome], folder: Path
     return kept
 
 
-def measured(item: Item, measurement: Measurement, folder: Path, watch: Watch) -> Rows:
+def measured(item: Item, measurement: Measurement, folder: Path, progress: Progress) -> Rows:
     """Measured once by the same code on the same machine, and kept beside the cells."""
     place = _place(folder, f"measured-{item.key}", [measurement.dataset, code_version(), machine()])
     rows: Rows | None = _kept(place)
     if rows is not None:
         return rows
     try:
-        with watch.task(f"Measuring {item.title} on {measurement.dataset}", None):
+        with progress.task(f"Measuring {item.title} on {measurement.dataset}", None):
             rows = measurement.measure()
     except KeyboardInterrupt:
         raise Interrupted(

@@ -26,8 +26,8 @@ def times_asked(name: str, dataset: str, values: Mapping[str, Any]) -> Ints:
     times = np.zeros(world.n_users, np.int32)
     state, _ = trainer.start()
     for n in range(1, world.settings.rounds + 1):
-        state, tally = trainer.step(state, n)
-        np.add.at(times, tally.users, 1)
+        state, costs = trainer.step(state, n)
+        np.add.at(times, costs.users, 1)
     return times[world.members]
 
 

@@ -14,7 +14,7 @@ from coterie.algorithms.local import batched, gmf
 from coterie.algorithms.local.learner import Changes, Parameters
 from coterie.algorithms.local.samples import Samples, draw
 from coterie.errors import ConfigError, MissingExtra
-from coterie.federated.federation import Histories, World
+from coterie.federated.federation import NodeData, World
 from coterie.types import NOT_FINITE, SCALE, TOO_LARGE
 
 torch = pytest.importorskip("torch", reason="PyTorch (the extra 'neural') is not installed")
@@ -37,7 +37,7 @@ class Cohort:
         self.rated = rated
         everybody = np.arange(12, dtype=np.int32)
         self.users = everybody if users is None else np.array(users, np.int32)
-        self.samples: Samples = draw(self.world, self.users, 0, Histories(everybody, self.training))
+        self.samples: Samples = draw(self.world, self.users, 0, NodeData(everybody, self.training))
         start = gmf.start(self.world)
         self.given = Parameters(start.user_rows[self.users], start.item_rows, start.dense)
 
@@ -126,7 +126,9 @@ def test_somebody_without_samples_changes_nothing(way):
 
 def test_arrays_that_must_not_be_written_are_read_and_left_alone():
     cohort = Cohort(6, batch_size=4)
-    kept = [a.copy() for a in (cohort.given.user_rows, cohort.given.item_rows, cohort.given.dense)]
+    private_state = [
+        a.copy() for a in (cohort.given.user_rows, cohort.given.item_rows, cohort.given.dense)
+    ]
     for array in (
         cohort.given.user_rows,
         cohort.given.item_rows,
@@ -136,7 +138,9 @@ def test_arrays_that_must_not_be_written_are_read_and_left_alone():
         array.flags.writeable = False
     cohort.by_torch()
     for now, before in zip(
-        (cohort.given.user_rows, cohort.given.item_rows, cohort.given.dense), kept, strict=True
+        (cohort.given.user_rows, cohort.given.item_rows, cohort.given.dense),
+        private_state,
+        strict=True,
     ):
         np.testing.assert_array_equal(now, before)
 
@@ -169,8 +173,8 @@ def one_by_one(cohort: Cohort, rate: float, reg: float, size: int) -> list[list[
                 y, torch.tensor(samples.targets[batch]).double()
             )
             loss = fit + reg / 2 * ((p**2).sum() + (rows**2).sum() / len(rows))
-            for part, slope in zip((p, q, h), torch.autograd.grad(loss, (p, q, h)), strict=True):
-                part.data -= rate * slope
+            for part, gradient in zip((p, q, h), torch.autograd.grad(loss, (p, q, h)), strict=True):
+                part.data -= rate * gradient
         for column, part, start in zip(found, (p, q, h), before, strict=True):
             column.append(part.detach().numpy() - start)
     return found

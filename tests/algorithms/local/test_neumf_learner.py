@@ -13,10 +13,10 @@ from coterie.algorithms import fedavg, fedfast, registry
 from coterie.core.progress import SILENT
 from coterie.data.interactions import Interactions
 from coterie.data.splits import split
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.errors import ConfigError
 from coterie.experiments.training import fit
-from coterie.federated.federation import Histories
+from coterie.federated.federation import NodeData
 from coterie.federated.trainer import Context
 from coterie.models.neumf import NeuMF
 from coterie.types import SCALE
@@ -26,7 +26,7 @@ NEUMF = {"model": "neumf", "layers": (9, 4)}
 
 
 @pytest.fixture(scope="module")
-def choices(people) -> Training:
+def choices(people) -> TrainingSet:
     return split(people, "leave-one-out", 0.2, seed=0).training()
 
 
@@ -85,10 +85,10 @@ def test_a_round_of_one_user_is_that_users_own_training():
     start = fedavg.start(world)
     user = np.array([2], np.int32)
     message = fedavg.ask(world, start, user, 0)
-    sent = fedavg.client_update(world, message, Histories(np.arange(8, dtype=np.int32), training))
+    sent = fedavg.client_update(world, message, NodeData(np.arange(8, dtype=np.int32), training))
     sums = fedavg.weigh_by_samples(world, message, sent)
     after = fedavg.average(
-        world, start, sums, fedavg.Delegates(sent.users, sent.samples, sent.user_rows), 0
+        world, start, sums, fedavg.Accepted(sent.users, sent.samples, sent.user_rows), 0
     )
     np.testing.assert_allclose(after.dense - start.dense, sent.dense[0] / SCALE, atol=1e-6)
     np.testing.assert_allclose(

@@ -14,8 +14,8 @@ from small_federation import histories, world_for
 
 from coterie import kernels
 from coterie.algorithms.local.samples import Samples, draw
-from coterie.data.training_set import Training
-from coterie.federated.federation import Histories, World
+from coterie.data.training_set import TrainingSet
+from coterie.federated.federation import NodeData, World
 from coterie.kernels.fallback import samples as without_numba
 from coterie.types import Rows
 
@@ -24,7 +24,7 @@ drawers = pytest.mark.parametrize("family", ["kernel", "numpy"])
 
 
 @st.composite
-def people(draw: st.DrawFn, most_items: int = 90) -> Training:
+def people(draw: st.DrawFn, most_items: int = 90) -> TrainingSet:
     """Anybody, from nothing to everything done; negatives may avoid more than what was done."""
     n_items = draw(st.integers(1, most_items))
     several = st.sets(st.integers(0, n_items - 1)) | st.just(set(range(n_items)))
@@ -34,7 +34,7 @@ def people(draw: st.DrawFn, most_items: int = 90) -> Training:
     ratings = None
     if draw(st.booleans()):
         ratings = np.arange(1, sum(map(len, done)) + 1, dtype=np.float32)
-    return Training(len(done), n_items, as_rows(done), as_rows(known), ratings)
+    return TrainingSet(len(done), n_items, as_rows(done), as_rows(known), ratings)
 
 
 def as_rows(lists: list[list[int]]) -> Rows:
@@ -42,11 +42,11 @@ def as_rows(lists: list[list[int]]) -> Rows:
     return Rows(offsets, np.array([item for items in lists for item in items], np.int32))
 
 
-def hosted(training: Training) -> Histories:
-    return Histories(np.arange(training.n_users, dtype=np.int32), training)
+def hosted(training: TrainingSet) -> NodeData:
+    return NodeData(np.arange(training.n_users, dtype=np.int32), training)
 
 
-def drawn(world: World, training: Training, users=None, t: int = 0) -> Samples:
+def drawn(world: World, training: TrainingSet, users=None, t: int = 0) -> Samples:
     everybody = np.arange(training.n_users, dtype=np.int32)
     return draw(
         world, everybody if users is None else np.array(users, np.int32), t, hosted(training)
@@ -89,7 +89,7 @@ def test_numpy_draws_the_same_from_real_sizes():
     lists = [
         sorted(rng.permutation(400)[:n].tolist()) for n in (1, 60, 200, 299, 300, 301, 399, 400)
     ]
-    training = Training(8, 400, as_rows(lists), as_rows(lists), None)
+    training = TrainingSet(8, 400, as_rows(lists), as_rows(lists), None)
     world = world_for("fedavg", training, negatives=4, local_epochs=2)
     compiled = drawn(world, training)
     with pytest.MonkeyPatch.context() as patch:
@@ -127,7 +127,7 @@ def test_negatives_are_uniform(family, had, monkeypatch):
     """Where few and where most items were had, which are two ways of drawing."""
     use(monkeypatch, family)
     lists = [list(range(had))]
-    training = Training(1, 40, as_rows(lists), as_rows(lists), None)
+    training = TrainingSet(1, 40, as_rows(lists), as_rows(lists), None)
     world = world_for("fedavg", training, negatives=5, local_epochs=20 if had == 2 else 5)
     counts: Counter[int] = Counter()
     for t in range(15):
@@ -141,7 +141,7 @@ def test_negatives_are_uniform(family, had, monkeypatch):
 @drawers
 def test_orders_are_uniform(family, monkeypatch):
     use(monkeypatch, family)
-    training = Training(1, 3, as_rows([[0, 1, 2]]), as_rows([[0, 1, 2]]), None)
+    training = TrainingSet(1, 3, as_rows([[0, 1, 2]]), as_rows([[0, 1, 2]]), None)
     world = world_for("fedavg", training, local_epochs=2)
     orders: Counter[tuple[int, ...]] = Counter()
     for t in range(600):

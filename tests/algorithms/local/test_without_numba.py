@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as arrays
 from small_federation import histories, play_locally
 
 from coterie import kernels
-from coterie.core.progress import Watch
+from coterie.core.progress import Progress
 from coterie.kernels.fallback import clusters as slow_clusters
 from coterie.kernels.fallback import sums as slow_sums
 from coterie.types import NOT_FINITE, TOO_LARGE
@@ -23,11 +23,11 @@ some = settings(deadline=None, max_examples=80)
 N_ITEMS = 9
 
 
-class Listener(Watch):
+class Listener(Progress):
     def __init__(self) -> None:
         self.said: list[str] = []
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         self.said.append(text)
 
 

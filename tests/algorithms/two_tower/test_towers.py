@@ -15,7 +15,7 @@ from coterie.baselines.towers import batches
 from coterie.core import streams
 from coterie.data import content, text_features
 from coterie.data.text import Ragged
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.types import Rows
 
 torch = pytest.importorskip("torch")
@@ -33,7 +33,9 @@ everything = np.arange(len(TITLES))
 
 def items(reads: Any, n_inputs: int = 30) -> content.Content:
     none = Rows(np.zeros(1, np.int64), np.empty(0, np.int32))
-    training = Training(0, len(TITLES), none, none, None, item_texts=np.array(TITLES, dtype=object))
+    training = TrainingSet(
+        0, len(TITLES), none, none, None, item_texts=np.array(TITLES, dtype=object)
+    )
     return text_features.read(training, reads, n_inputs, 50, "titles")
 
 
@@ -51,18 +53,20 @@ def taken_apart(readers: Readers, flat: np.ndarray) -> dict[str, np.ndarray]:
     return found
 
 
-def slow_dssm(net: dict[str, np.ndarray], read: Ragged, k: int, kept: np.ndarray) -> np.ndarray:
+def slow_dssm(
+    net: dict[str, np.ndarray], read: Ragged, k: int, private_state: np.ndarray
+) -> np.ndarray:
     x = np.zeros(len(net["weights1"]))
     for place in range(read.rows.offsets[k], read.rows.offsets[k + 1]):
         x[read.rows.items[place]] += read.weights[place]
     x /= max(np.linalg.norm(x), 1e-6)
-    first = np.tanh(x @ net["weights1"] + net["bias1"]) * kept[:7]
-    second = np.tanh(first @ net["weights2"] + net["bias2"]) * kept[7:]
+    first = np.tanh(x @ net["weights1"] + net["bias1"]) * private_state[:7]
+    second = np.tanh(first @ net["weights2"] + net["bias2"]) * private_state[7:]
     return np.tanh(second @ net["weights3"] + net["bias3"])
 
 
 def slow_clsm(
-    net: dict[str, np.ndarray], told: content.Content, k: int, kept: np.ndarray
+    net: dict[str, np.ndarray], told: content.Content, k: int, private_state: np.ndarray
 ) -> np.ndarray:
     assert told.items is not None
     words = []
@@ -77,7 +81,7 @@ def slow_clsm(
         around[p - 1] @ left + around[p] @ middle + around[p + 1] @ right
         for p in range(1, len(words) + 1)
     ]
-    pooled = np.tanh((np.max(sums, axis=0) if sums else np.zeros(6)) + net["bias"]) * kept
+    pooled = np.tanh((np.max(sums, axis=0) if sums else np.zeros(6)) + net["bias"]) * private_state
     return np.tanh(pooled @ net["weights"] + net["out"])
 
 
@@ -92,8 +96,8 @@ def test_dssm_equals_its_slow_twin(hiding, n_inputs):
     assert told.items is not None
     flat = readers.start(3, "tower")
     keys = streams.keys(1, "rows", last=np.arange(len(TITLES)))
-    kept = dropout(keys, 12, hiding, torch.device("cpu"))
-    masks = np.ones((len(TITLES), 12)) if kept is None else kept.numpy()
+    private_state = dropout(keys, 12, hiding, torch.device("cpu"))
+    masks = np.ones((len(TITLES), 12)) if private_state is None else private_state.numpy()
     expected = [
         slow_dssm(taken_apart(readers, flat), told.items, k, masks[k]) for k in range(len(TITLES))
     ]
@@ -110,8 +114,8 @@ def test_clsm_equals_its_slow_twin(hiding):
     assert told.items is not None
     flat = readers.start(3, "tower")
     keys = streams.keys(1, "rows", last=np.arange(len(TITLES)))
-    kept = dropout(keys, 6, hiding, torch.device("cpu"))
-    masks = np.ones((len(TITLES), 6)) if kept is None else kept.numpy()
+    private_state = dropout(keys, 6, hiding, torch.device("cpu"))
+    masks = np.ones((len(TITLES), 6)) if private_state is None else private_state.numpy()
     expected = [
         slow_clsm(taken_apart(readers, flat), told, k, masks[k]) for k in range(len(TITLES))
     ]
@@ -121,7 +125,7 @@ def test_clsm_equals_its_slow_twin(hiding):
 
 
 @pytest.mark.parametrize("name", TOWERS)
-def test_slopes_are_differences_of_the_vectors(name):
+def test_gradients_are_differences_of_the_vectors(name):
     """Back-propagation through a tower against steps of a thousandth in some parameters."""
     chosen = settings(name, layers=(5,), dropout=0.3)
     told = items(tower(name).reads)
@@ -131,7 +135,7 @@ def test_slopes_are_differences_of_the_vectors(name):
     flat = readers.start(1, "tower")
     keys = streams.keys(1, "rows", last=np.arange(len(TITLES)))
     cut = rng.normal(size=(len(TITLES), 4)).astype(np.float32)
-    slopes = readers.of_items(flat, Read(told.items, everything, keys), told, cut)
+    gradients = readers.of_items(flat, Read(told.items, everything, keys), told, cut)
     for place in rng.choice(len(flat), 60, replace=False):
         ends = []
         for step in (1e-3, -1e-3):
@@ -147,7 +151,7 @@ def test_slopes_are_differences_of_the_vectors(name):
                     ).sum()
                 )
             )
-        assert slopes[place] == pytest.approx((ends[0] - ends[1]) / 2e-3, abs=2e-3)
+        assert gradients[place] == pytest.approx((ends[0] - ends[1]) / 2e-3, abs=2e-3)
 
 
 @pytest.mark.parametrize("name", TOWERS)
@@ -195,7 +199,7 @@ def test_a_row_hides_the_same_units_whoever_stands_beside_it():
 
 def test_decay_by_hand():
     def rate(decay: str, t: int) -> float:
-        return FederatedTowers.of({"decay": decay, "learning_rate": 1.0}).rate_at(t)
+        return FederatedTowers.of({"decay": decay, "learning_rate": 1.0}).learning_rate_at(t)
 
     assert [rate("literal", t) for t in (0, 9, 10, 20)] == pytest.approx([1, 1, 0.01, 0.0001])
     assert [rate("gentle", t) for t in (0, 9, 10, 20)] == pytest.approx([1, 1, 0.99, 0.9801])

@@ -313,18 +313,20 @@ def test_boxes_of_an_earlier_dealing_are_refused():
     everybody = contributions(6)
 
     class Keeper(Network):
-        kept: ClassVar[dict[int, Columns]] = {}
+        private_state: ClassVar[dict[int, Columns]] = {}
 
         def ask(self, stage: str, users: np.ndarray, own: Columns) -> dict[int, Columns]:
             said = super().ask(stage, users, own)
             if stage == "deal" and len(said) < len(users):
-                type(self).kept = said
+                type(self).private_state = said
             return said
 
         def changed(self, stage: str, users: np.ndarray, own: Columns) -> Columns:
             if stage != "upload":
                 return own
-            old = np.stack([self.kept[user]["forward"] for user in np.roll(users, 1).tolist()])
+            old = np.stack(
+                [self.private_state[user]["forward"] for user in np.roll(users, 1).tolist()]
+            )
             return own | {"forward": old}
 
     with pytest.raises(GivenUp, match="0 members uploaded"):

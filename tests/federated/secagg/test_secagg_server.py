@@ -20,15 +20,15 @@ from small_federation import (
 pytest.importorskip("cryptography")
 
 from coterie.algorithms import registry
-from coterie.core.progress import Watch
+from coterie.core.progress import Progress
 from coterie.data.splits import split
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
 from coterie.errors import ConfigError
 from coterie.federated import rounds
 from coterie.federated.federation import AGGREGATION, Exchange, Federation
-from coterie.federated.secagg import exposure as clear
-from coterie.federated.secagg import server as rings
+from coterie.federated.secagg import exposure
+from coterie.federated.secagg import server as secagg_server
 from coterie.federated.secagg.client import About, Stage, answer, length_of
 from coterie.federated.secagg.member import Member, Terms
 from coterie.federated.secagg.ring import Ring, announced
@@ -53,13 +53,13 @@ TOWERS = [name for name in OFFERED if "tower" in registry.algorithm(name).settin
 
 
 @pytest.fixture(scope="module")
-def choices(people) -> Training:
+def choices(people) -> TrainingSet:
     return split(people, "temporal", 0.2, seed=0).training()
 
 
 def smaller(name: str, **changes: Any) -> dict[str, Any]:
     return (
-        {"rounds": 2, "users_a_round": 14}
+        {"rounds": 2, "users_per_round": 14}
         | ({"inputs": 20, "embedding_size": 4} if name in TOWERS else {})
         | changes
     )
@@ -90,25 +90,25 @@ def test_who_offers_rings():
         {"ring_size": 5},
         {"ring_rows": "union", "ring_size": 6},
         {"ring_way": "numbers"},
-        {"drop_out": 0.2, "ring_size": 20},
+        {"client_dropout": 0.2, "ring_size": 20},
     ],
     ids=str,
 )
 def test_models_are_those_of_plain_sums(name, changes, choices):
     """Through the wire, so that towers too are computed device by device."""
-    plain = {key: value for key, value in changes.items() if key == "drop_out"}
+    plain = {key: value for key, value in changes.items() if key == "client_dropout"}
     expected, _ = play_locally(name, choices, 1, True, **smaller(name, **plain))
     states, tallies = play_locally(
-        name, choices, 1, True, **smaller(name, protect="ring", **changes)
+        name, choices, 1, True, **smaller(name, secure_aggregation="ring", **changes)
     )
     assert [sha256(state) for state in states] == [sha256(state) for state in expected]
-    assert all(tally.accepted >= 7 for tally in tallies)
+    assert all(costs.accepted >= 7 for costs in tallies)
 
 
 @pytest.mark.parametrize("name", ["fedfast", "pfpl+", "fcf", "sttfedrec-dssm"])
 def test_members_may_live_on_many_nodes(name, choices):
     one, many = (
-        play_locally(name, choices, nodes, True, **smaller(name, protect="ring"))[0]
+        play_locally(name, choices, nodes, True, **smaller(name, secure_aggregation="ring"))[0]
         for nodes in (1, 5)
     )
     assert sha256(one[-1]) == sha256(many[-1])
@@ -117,7 +117,7 @@ def test_members_may_live_on_many_nodes(name, choices):
 @pytest.mark.parametrize("name", OFFERED)
 def test_no_update_leaves_a_device_in_the_clear(name, choices):
     """What servers hear of updates: numbers that look drawn at random, and of single users what the algorithm says it reveals."""
-    world = world_for(name, choices, **smaller(name, protect="ring"))
+    world = world_for(name, choices, **smaller(name, secure_aggregation="ring"))
     heard = Transcript(LocalEngine.over(world, choices, 2))
     play(name, world, heard)
     lines = [
@@ -146,12 +146,14 @@ def test_bytes_are_counted_for_both_ways_and_both_choices_of_rows(choices):
     up = {}
     for rows, way in (("all", "seed"), ("union", "seed"), ("all", "numbers")):
         _, tallies = play_locally(
-            "pfpl", choices, **smaller("pfpl", protect="ring", ring_rows=rows, ring_way=way)
+            "pfpl",
+            choices,
+            **smaller("pfpl", secure_aggregation="ring", ring_rows=rows, ring_way=way),
         )
-        up[rows, way] = sum(tally.bytes_up for tally in tallies)
+        up[rows, way] = sum(costs.bytes_up for costs in tallies)
     _, plain = play_locally("pfpl", choices, **smaller("pfpl"))
     assert up["union", "seed"] < up["all", "seed"] < up["all", "numbers"]
-    assert sum(tally.bytes_up for tally in plain) < up["union", "seed"]
+    assert sum(costs.bytes_up for costs in plain) < up["union", "seed"]
 
 
 def test_rings_are_as_even_as_can_be_and_none_is_too_large():
@@ -163,42 +165,45 @@ def test_rings_are_as_even_as_can_be_and_none_is_too_large():
         (200, 50),
         *((n, 5) for n in range(3, 40)),
     ):
-        parts = rings.of_cohort(np.arange(n, dtype=np.int32), size, 1, 2)
+        parts = secagg_server.of_cohort(np.arange(n, dtype=np.int32), size, 1, 2)
         assert sorted(np.concatenate(parts).tolist()) == list(range(n))
         assert min(map(len, parts)) >= 3
         assert max(map(len, parts)) <= size
         assert max(map(len, parts)) - min(map(len, parts)) <= 1
     assert not np.array_equal(
-        rings.of_cohort(np.arange(20), 50, 1, 2)[0], rings.of_cohort(np.arange(20), 50, 1, 3)[0]
+        secagg_server.of_cohort(np.arange(20), 50, 1, 2)[0],
+        secagg_server.of_cohort(np.arange(20), 50, 1, 3)[0],
     )
 
 
 def test_a_round_whose_rings_are_all_given_up_changes_nothing_and_says_so(choices):
     """Nine in ten drop out: half of a ring is never left."""
     states, tallies = play_locally(
-        "fcf", choices, **smaller("fcf", protect="ring", drop_out=0.9, participation=0.2)
+        "fcf",
+        choices,
+        **smaller("fcf", secure_aggregation="ring", client_dropout=0.9, participation=0.2),
     )
-    for tally in tallies:
-        assert tally.accepted == 0
-        assert tally.refused[rings.GIVEN_UP] + tally.dropped == len(tally.users), (
+    for costs in tallies:
+        assert costs.accepted == 0
+        assert costs.refused[secagg_server.GIVEN_UP] + costs.dropped == len(costs.users), (
             "who vanished is not refused"
         )
-        assert tally.dropped > len(tally.users) / 2
+        assert costs.dropped > len(costs.users) / 2
     assert len({sha256(state) for state in states}) == 1
 
 
 @pytest.mark.parametrize("name", ["fedbso", *ONE_BY_ONE])
 def test_what_cannot_be_hidden_is_refused(name, choices):
-    with pytest.raises(ConfigError, match="protect is 'ring'"):
-        play_locally(name, choices, rounds=1, protect="ring")
+    with pytest.raises(ConfigError, match="secure_aggregation is 'ring'"):
+        play_locally(name, choices, rounds=1, secure_aggregation="ring")
 
 
 def test_what_a_ring_leaves_open_is_said(choices):
-    class Listener(Watch):
+    class Listener(Progress):
         def __init__(self) -> None:
             self.said: list[str] = []
 
-        def say(self, text: str) -> None:
+        def log(self, text: str) -> None:
             self.said.append(text)
 
     for name, words in (
@@ -207,10 +212,10 @@ def test_what_a_ring_leaves_open_is_said(choices):
         ("sttfedrec-dssm", "items they ask for"),
         ("fcf", ""),
     ):
-        watch = Listener()
-        world = world_for(name, choices, **smaller(name, protect="ring"))
-        play(name, world, LocalEngine.over(world, choices, 1), watch=watch)
-        assert any(words in text for text in watch.said) if words else not watch.said
+        progress = Listener()
+        world = world_for(name, choices, **smaller(name, secure_aggregation="ring"))
+        play(name, world, LocalEngine.over(world, choices, 1), progress=progress)
+        assert any(words in text for text in progress.said) if words else not progress.said
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -243,7 +248,7 @@ def test_settings_of_rings_are_checked():
     from coterie.errors import UserError
 
     for changes in (
-        {"protect": "rings"},
+        {"secure_aggregation": "rings"},
         {"ring_size": 4},
         {"ring_size": 51},
         {"ring_rows": "some"},
@@ -255,9 +260,9 @@ def test_settings_of_rings_are_checked():
 # Whatever comes in
 
 
-def ring_of(name: str, training: Training) -> tuple[Any, Any, Any]:
+def ring_of(name: str, training: TrainingSet) -> tuple[Any, Any, Any]:
     """A node whose users have announced themselves, the stage they are at, and what they were sent."""
-    world = world_for(name, training, **smaller(name, protect="ring"))
+    world = world_for(name, training, **smaller(name, secure_aggregation="ring"))
     federation = registry.algorithm(name).train
     assert isinstance(federation, Federation)
     (node,) = LocalEngine.over(world, training, 1).nodes
@@ -267,9 +272,11 @@ def ring_of(name: str, training: Training) -> tuple[Any, Any, Any]:
     sizes = exchange.sizes(world, state)
     about = About(0, 0, 0, *sizes)
     message = exchange.ask(world, state.without_private(), users, 0)
-    kept = {key: getattr(state, key)[users] for key in state.private}
+    private_state = {key: getattr(state, key)[users] for key in state.private}
     message = replace(
-        message, common=message.common | {"ring": np.array(about, np.int64)}, kept=kept
+        message,
+        common=message.common | {"ring": np.array(about, np.int64)},
+        private_state=private_state,
     )
     said, _ = Stage("announce", exchange).answer(world, message, node)
     assert len(said["users"]) == len(users)
@@ -351,7 +358,7 @@ def test_nobody_deals_on_other_terms(change, choices):
     ids=lambda u: str(u.shape),
 )
 def test_replies_that_are_none_are_as_if_they_had_not_come(users, choices):
-    world = world_for("fcf", choices, **smaller("fcf", protect="ring"))
+    world = world_for("fcf", choices, **smaller("fcf", secure_aggregation="ring"))
     engine = LocalEngine.over(world, choices, 2)
 
     class Garbled:
@@ -366,14 +373,16 @@ def test_replies_that_are_none_are_as_if_they_had_not_come(users, choices):
             return [replace(first, columns=columns), *rest]
 
     _, tallies = play("fcf", world, Garbled())
-    assert all(tally.accepted + tally.refused[rings.GIVEN_UP] > 0 for tally in tallies)
+    assert all(costs.accepted + costs.refused[secagg_server.GIVEN_UP] > 0 for costs in tallies)
 
 
 def test_what_was_said_at_one_stage_is_no_answer_at_another(choices):
     """An upload, kept and sent again in place of a mending: the same columns, another stage."""
-    world = world_for("fcf", choices, **smaller("fcf", protect="ring", drop_out=0.2, rounds=3))
+    world = world_for(
+        "fcf", choices, **smaller("fcf", secure_aggregation="ring", client_dropout=0.2, rounds=3)
+    )
     engine = LocalEngine.over(world, choices, 1)
-    kept: dict[str, Any] = {}
+    private_state: dict[str, Any] = {}
 
     class Replaying:
         def gather(self, make: Any) -> Any:
@@ -382,15 +391,15 @@ def test_what_was_said_at_one_stage_is_no_answer_at_another(choices):
         def call(self, exchange: Any, message: Any) -> Any:
             replies = engine.call(exchange, message)
             if isinstance(exchange, Stage) and exchange.name == "upload":
-                kept["upload"] = replies[0]
+                private_state["upload"] = replies[0]
             if isinstance(exchange, Stage) and exchange.name == "mend":
-                kept["used"] = True
-                return [replace(kept["upload"], asked=message.users)]
+                private_state["used"] = True
+                return [replace(private_state["upload"], asked=message.users)]
             return replies
 
     _, tallies = play("fcf", world, Replaying())
-    assert kept.get("used")
-    assert any(tally.refused[rings.GIVEN_UP] for tally in tallies)
+    assert private_state.get("used")
+    assert any(costs.refused[secagg_server.GIVEN_UP] for costs in tallies)
 
 
 @pytest.mark.parametrize("mode", ["sticky", "resampled", "whole"])
@@ -400,9 +409,9 @@ def test_somebody_who_has_everything_may_ask(mode):
         histories(1, 30, 15),
         3,
         rounds=2,
-        users_a_round=30,
+        users_per_round=30,
         requests=mode,
-        protect="ring",
+        secure_aggregation="ring",
     )
     assert np.isfinite(states[-1].user_tower).all()
 
@@ -411,34 +420,41 @@ def test_lost_rings_are_no_divergence():
     """Whoever loses rings to drop-out is told of drop-out, and not to lower the learning rate."""
     from collections import Counter
 
-    from coterie.experiments.history import Journey
+    from coterie.experiments.history import TrainingHistory
     from coterie.experiments.training import judge_refusals
     from coterie.types import Ints
 
-    class Listener(Watch):
+    class Listener(Progress):
         said = ""
 
-        def say(self, text: str) -> None:
+        def log(self, text: str) -> None:
             self.said += text
 
     nobody: Ints = np.zeros(3, np.int32)
-    watch = Listener()
-    judge_refusals(Journey(nobody, refused=Counter({rings.GIVEN_UP: 90})), watch)
-    assert "90 updates were lost with rings" in watch.said
-    assert "drop_out" in watch.said
-    assert "diverg" not in watch.said
+    progress = Listener()
+    judge_refusals(TrainingHistory(nobody, refused=Counter({secagg_server.GIVEN_UP: 90})), progress)
+    assert "90 updates were lost with rings" in progress.said
+    assert "client_dropout" in progress.said
+    assert "diverg" not in progress.said
 
 
 def test_what_nobody_asks_for_one_by_one_is_not_said_to_be_heard():
     """With requests of everything a recommendation server hears of no user what it is after."""
     for mode, heard in (("resampled", 1), ("whole", 0)):
-        world = world_for("sttfedrec-dssm", histories(1, 30, 15), protect="ring", requests=mode)
-        assert len(clear.in_the_clear(registry.algorithm("sttfedrec-dssm").train, world)) == heard
+        world = world_for(
+            "sttfedrec-dssm", histories(1, 30, 15), secure_aggregation="ring", requests=mode
+        )
+        assert (
+            len(exposure.in_the_clear(registry.algorithm("sttfedrec-dssm").train, world)) == heard
+        )
 
 
 def test_rings_are_asked_for_or_not_set():
-    with pytest.raises(ConfigError, match="'ring_size' is 10, but protect is 'none'"):
+    with pytest.raises(ConfigError, match="'ring_size' is 10, but secure_aggregation is 'none'"):
         registry.algorithm("fcf").settings.of({"ring_size": 10})
     assert (
-        registry.algorithm("fcf").settings.of({"ring_size": 10, "protect": "ring"}).ring_size == 10
+        registry.algorithm("fcf")
+        .settings.of({"ring_size": 10, "secure_aggregation": "ring"})
+        .ring_size
+        == 10
     )

@@ -57,12 +57,12 @@ def train(
     def step(s: Tensor) -> None:
         rows, targets, there = batches.at(s)
         at_hand = Parts(users.values, items.values[rows], dense.values)
-        slopes = gradients(forward, at_hand, targets, there, rated, settings.reg)
+        gradient = gradients(forward, at_hand, targets, there, rated, settings.reg)
         active = there[:, :1]
         lack = lacks[:, s]
-        users.move(slopes.users, active, settings.learning_rate, lack)
-        dense.move(slopes.dense, active, settings.learning_rate, lack)
-        items.move_rows(rows, together(rows, slopes.items, meeting), settings.learning_rate, lack)
+        users.move(gradient.users, active, settings.learning_rate, lack)
+        dense.move(gradient.dense, active, settings.learning_rate, lack)
+        items.move_rows(rows, together(rows, gradient.items, meeting), settings.learning_rate, lack)
 
     _repeat(step, batches.steps, device)
     n_rows = len(samples.items)
@@ -154,19 +154,21 @@ class Copy:
         zeros = values.new_zeros(values.shape)
         return cls(values.clone(), (zeros, zeros.clone()) if by_adam else ())
 
-    def move(self, slopes: Tensor, active: Tensor, rate: float, lack: Tensor) -> None:
+    def move(self, gradients: Tensor, active: Tensor, rate: float, lack: Tensor) -> None:
         """Of all users that are active; writes."""
-        change, moments = one_step(slopes, self.moments, rate, lack)
+        change, moments = one_step(gradients, self.moments, rate, lack)
         self.values.sub_(change.where(active, change.new_zeros(())))
-        for kept, new in zip(self.moments, moments, strict=True):
-            kept.copy_(new)
+        for moment, new in zip(self.moments, moments, strict=True):
+            moment.copy_(new)
 
-    def move_rows(self, rows: Tensor, slopes: Tensor, rate: float, lack: Tensor) -> None:
+    def move_rows(self, rows: Tensor, gradients: Tensor, rate: float, lack: Tensor) -> None:
         """Of some rows; a row that stands there twice has the same slopes twice and moves once. Writes."""
-        change, moments = one_step(slopes, tuple(kept[rows] for kept in self.moments), rate, lack)
+        change, moments = one_step(
+            gradients, tuple(moment[rows] for moment in self.moments), rate, lack
+        )
         self.values[rows] = self.values[rows] - change
-        for kept, new in zip(self.moments, moments, strict=True):
-            kept[rows] = new
+        for moment, new in zip(self.moments, moments, strict=True):
+            moment[rows] = new
 
 
 def gradients(
@@ -190,15 +192,15 @@ def gradients(
         return Parts(*torch.autograd.grad(fit + reg / 2 * penalty, (p, q, h), share))
 
 
-def together(rows: Tensor, slopes: Tensor, meeting: Tensor) -> Tensor:
+def together(rows: Tensor, gradients: Tensor, meeting: Tensor) -> Tensor:
     """(n, batch, width) slopes, where an item that is twice in a batch has the sum of both in both places.
 
     They meet in a table that is zeros, and is so again afterwards.
     """
     if rows.shape[1] == 1:
-        return slopes
+        return gradients
     where = rows.reshape(-1)
-    flat = slopes.reshape(-1, slopes.shape[2])
+    flat = gradients.reshape(-1, gradients.shape[2])
     if (
         meeting.is_cuda
     ):  # this one sorts before it adds, and index_add_ does not: bits would change from run to run
@@ -211,13 +213,13 @@ def together(rows: Tensor, slopes: Tensor, meeting: Tensor) -> Tensor:
 
 
 def one_step(
-    slopes: Tensor, moments: tuple[Tensor, ...], rate: float, lack: Tensor
+    gradients: Tensor, moments: tuple[Tensor, ...], rate: float, lack: Tensor
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """What is taken off the values, and the moments afterwards."""
     if not moments:
-        return rate * slopes, ()
-    mean = DECAY1 * moments[0] + (1 - DECAY1) * slopes
-    square = DECAY2 * moments[1] + (1 - DECAY2) * slopes * slopes
+        return rate * gradients, ()
+    mean = DECAY1 * moments[0] + (1 - DECAY1) * gradients
+    square = DECAY2 * moments[1] + (1 - DECAY2) * gradients * gradients
     return rate * (mean / lack[0]) / ((square / lack[1]).sqrt() + EPSILON), (mean, square)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from coterie import kernels
 from coterie.core import parallel, streams
-from coterie.federated.federation import Histories, World
+from coterie.federated.federation import NodeData, World
 from coterie.types import Floats, Ints, Longs
 
 NO_RATINGS: Floats = np.empty(0, np.float32)
@@ -29,7 +29,7 @@ class Samples:
         return np.diff(self.starts)
 
 
-def draw(world: World, users: Ints, t: int, node: Histories) -> Samples:
+def draw(world: World, users: Ints, t: int, node: NodeData) -> Samples:
     """Every positive once per local epoch in a new order, each with fresh negatives outside the training positives."""
     settings = world.settings
     history = node.training

@@ -66,7 +66,7 @@ class Federated(Simulated):
             )
         return self
 
-    def rate_at(self, t: int) -> float:
+    def learning_rate_at(self, t: int) -> float:
         """The learning rate of round t = 0, 1, ..."""
         rate: float = self.learning_rate * self.final_rate ** (t / max(self.rounds - 1, 1))
         return rate

@@ -38,8 +38,8 @@ def embed(net: Net, batch: Batch) -> Tensor:
     import torch
 
     pooled = torch.tanh(strongest(parts(net["window"], batch), batch) + net["bias"])
-    if batch.kept is not None:
-        pooled = pooled * batch.kept
+    if batch.keep_mask is not None:
+        pooled = pooled * batch.keep_mask
     return torch.tanh(pooled @ net["weights"] + net["out"])
 
 

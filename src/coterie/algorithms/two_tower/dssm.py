@@ -38,8 +38,8 @@ def embed(net: Net, batch: Batch) -> Tensor:
     layer = torch.tanh(product(net["weights1"], batch) + net["bias1"])
     first = 0
     for n in range(2, len(net) // 2 + 1):
-        if batch.kept is not None:
-            layer = layer * batch.kept[:, first : first + layer.shape[1]]
+        if batch.keep_mask is not None:
+            layer = layer * batch.keep_mask[:, first : first + layer.shape[1]]
             first += layer.shape[1]
         layer = torch.tanh(layer @ net[f"weights{n}"] + net[f"bias{n}"])
     return layer

@@ -19,7 +19,7 @@ from coterie.algorithms.two_tower.settings import TwoTowers
 from coterie.core import streams
 from coterie.core.parallel import one_torch_thread
 from coterie.core.sampling import Keys
-from coterie.core.weak_cache import Beside
+from coterie.core.weak_cache import WeakCache
 from coterie.data.content import Content
 from coterie.data.text import Ragged
 from coterie.types import SCALE, Floats, Ints, Longs
@@ -88,7 +88,7 @@ class Readers:
 
     def of_people(
         self, parameters: Floats, read: Read, content: Content, items: Floats, drawn: Requests
-    ) -> Slopes:
+    ) -> Gradients:
         """Of the sum of everybody's loss: by the user tower (size,), and by the item vectors that each was given (n, T, k)."""
         with at_work(self.settings.device) as device:
             import torch
@@ -96,7 +96,9 @@ class Readers:
             given = torch.tensor(items, device=device, requires_grad=True)
             net, flat = self._followed(parameters, device)
             people = self.settings.kind.embed(net, self._batch(read, content, device))
-            return Slopes.of(torch.autograd.grad(self._loss(people, given, drawn), (flat, given)))
+            return Gradients.of(
+                torch.autograd.grad(self._loss(people, given, drawn), (flat, given))
+            )
 
     def of_items(self, parameters: Floats, read: Read, content: Content, cut: Floats) -> Floats:
         """Back from the slopes by the items' vectors (n, k) through the item tower."""
@@ -109,8 +111,8 @@ class Readers:
 
             assert way is not None
             WAYS.forget(parameters)
-            (slopes,) = torch.autograd.grad(way.made, (way.parameters,), there(cut, device))
-            return back(slopes)
+            (gradients,) = torch.autograd.grad(way.made, (way.parameters,), there(cut, device))
+            return back(gradients)
 
     def of_both(
         self,
@@ -120,7 +122,7 @@ class Readers:
         content: Content,
         places: Ints | Longs,
         drawn: Requests,
-    ) -> Slopes:
+    ) -> Gradients:
         """Of the sum of everybody's loss by both towers; places[k, j] is the row of items that k is given as its j-th."""
         with at_work(self.settings.device) as device:
             import torch
@@ -131,7 +133,7 @@ class Readers:
             u = self.settings.kind.embed(user_net, self._batch(people, content, device))
             v = self.settings.kind.embed(item_net, self._batch(items, content, device))
             loss = self._loss(u, v[there(places.astype(np.int64), device)], drawn)
-            return Slopes.of(torch.autograd.grad(loss, (user_flat, item_flat)))
+            return Gradients.of(torch.autograd.grad(loss, (user_flat, item_flat)))
 
     def _loss(self, people: Tensor, items: Tensor, drawn: Requests) -> Tensor:
         clicked, asked = (there(array, people.device) for array in (drawn.clicked, drawn.there))
@@ -141,13 +143,17 @@ class Readers:
         kind = self.settings.kind
         settings = self.settings
         keys = read.keys
-        kept = (
+        keep_mask = (
             None
             if keys is None
             else dropout(keys, kind.hidden(settings.widths), settings.dropout, device)
         )
         return batch(
-            read.whole, read.rows, content.letters if kind.reads == "words" else None, kept, device
+            read.whole,
+            read.rows,
+            content.letters if kind.reads == "words" else None,
+            keep_mask,
+            device,
         )
 
     def _net(self, flat: Tensor) -> Net:
@@ -190,7 +196,7 @@ class Way:
     parameters: Tensor
 
 
-WAYS = Beside()
+WAYS = WeakCache()
 """The last one from each parameters: a server keeps what its tower computed until it hears of the slopes."""
 
 
@@ -199,17 +205,17 @@ UNIT = 16 * SCALE
 NO_NUMBER = 1 << 62
 
 
-def in_units(slopes: Tensor) -> Tensor:
+def in_units(gradients: Tensor) -> Tensor:
     """Whole numbers of units; what is no number becomes one that is far out of range."""
     import torch
 
     return torch.nan_to_num(
-        (slopes.double() * UNIT).round_(), NO_NUMBER, NO_NUMBER, -NO_NUMBER
+        (gradients.double() * UNIT).round_(), NO_NUMBER, NO_NUMBER, -NO_NUMBER
     ).long()
 
 
 @dataclass(frozen=True, slots=True)
-class Slopes:
+class Gradients:
     """By two things, in fixed point."""
 
     first: Longs
@@ -218,8 +224,8 @@ class Slopes:
     """The size of the largest entry of each."""
 
     @classmethod
-    def of(cls, slopes: Sequence[Tensor]) -> Slopes:
-        first, second = (in_units(slope) for slope in slopes)
+    def of(cls, gradients: Sequence[Tensor]) -> Gradients:
+        first, second = (in_units(gradient) for gradient in gradients)
         return cls(back(first), back(second), (int(first.abs().max()), int(second.abs().max())))
 
 
@@ -234,14 +240,14 @@ def summed_at(at: Ints | Longs, rows: np.ndarray, n: int, name: str) -> Longs:
         return back(total.index_add_(0, places.long(), values.long()))
 
 
-def mean_of(slopes: Longs, n: int, name: str) -> Floats:
+def mean_of(gradients: Longs, n: int, name: str) -> Floats:
     """Of n users, as numbers; slopes are their sum in units."""
     with at_work(name) as device:
-        return back(_mean_of(there(slopes, device), n))
+        return back(_mean_of(there(gradients, device), n))
 
 
-def _mean_of(slopes: Tensor, n: int) -> Tensor:
-    return slopes.double().mul_(1 / (UNIT * n)).float()
+def _mean_of(gradients: Tensor, n: int) -> Tensor:
+    return gradients.double().mul_(1 / (UNIT * n)).float()
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,15 +260,15 @@ class Moved:
 
 
 def fedadam(
-    before: Moved, slopes: Floats | Longs, n: int, settings: TwoTowers, rate: float
+    before: Moved, gradients: Floats | Longs, n: int, settings: TwoTowers, rate: float
 ) -> Moved:
     """Reddi et al. 2021 as in Eqs. 13 and 15, but *down* the slope, and with sqrt(v) + tau as in Eq. 15.
 
     Slopes are those of n users together, as numbers or in units.
     """
     with at_work(settings.device) as device:
-        by = there(slopes, device)
-        by = _mean_of(by, n) if slopes.dtype == np.int64 else by / n
+        by = there(gradients, device)
+        by = _mean_of(by, n) if gradients.dtype == np.int64 else by / n
         mean = there(before.mean, device).mul(settings.beta1).add_(by, alpha=1 - settings.beta1)
         square = (
             there(before.square, device)

@@ -31,7 +31,7 @@ class Batch:
     words: (
         tuple[Tensor, Tensor] | None
     )  # (offsets, letters) of the distinct words; None where entries are inputs
-    kept: (
+    keep_mask: (
         Tensor | None
     )  # (n, hidden) what is left of hidden units: 0 or 1 / (1 - dropout); None leaves all
 
@@ -43,7 +43,7 @@ def batch(
     read: Ragged,
     rows: Ints | Longs,
     letters: Rows | None,
-    kept: Tensor | None,
+    keep_mask: Tensor | None,
     device: torch.device,
 ) -> Batch:
     """Some rows of all that there is to read; `letters` are those of all words, for a tower that reads words."""
@@ -52,10 +52,10 @@ def batch(
     which = there(rows.astype(np.int64), device)
     offsets, entries, weights = gathered(read.rows, (read.rows.items, read.weights), which)
     if letters is None:
-        return Batch(offsets, entries.long(), weights, None, kept)
+        return Batch(offsets, entries.long(), weights, None, keep_mask)
     distinct, places = torch.unique(entries.long(), return_inverse=True)
     first, spelt = gathered(letters, (letters.items,), distinct)
-    return Batch(offsets, places, weights, (first, spelt.long()), kept)
+    return Batch(offsets, places, weights, (first, spelt.long()), keep_mask)
 
 
 def gathered(rows: Rows, aligned: Sequence[np.ndarray], which: Tensor) -> tuple[Tensor, ...]:

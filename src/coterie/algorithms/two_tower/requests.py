@@ -12,7 +12,7 @@ from coterie.core import streams
 from coterie.core.sampling import Keys
 from coterie.data.content import Content
 from coterie.data.text import Ragged
-from coterie.data.training_set import Training
+from coterie.data.training_set import TrainingSet
 from coterie.types import Bools, Ints, Longs
 
 
@@ -30,7 +30,7 @@ class Requests:
 
 
 def draw(
-    training: Training,
+    training: TrainingSet,
     people: Ints | Longs,
     settings: TwoTowers,
     keys: Keys,
@@ -43,7 +43,7 @@ def draw(
     """
     mine = training.positives.of_users(people)
     clicks = settings.clicks
-    places = draws.in_turn(mine.counts, clicks + settings.titles, keys)
+    places = draws.sequential(mine.counts, clicks + settings.titles, keys)
     drawn = np.where(places < 0, -1, _at(mine.items, mine.offsets[:-1, None] + places)).astype(
         np.int32
     )
@@ -70,10 +70,10 @@ def draw(
     )
 
 
-def profiles(training: Training, people: Ints | Longs, n: int, keys: Keys) -> Ints:
+def profiles(training: TrainingSet, people: Ints | Longs, n: int, keys: Keys) -> Ints:
     """(n, titles) what tells of users when they are recommended something."""
     mine = training.positives.of_users(people)
-    places = draws.in_turn(mine.counts, n, keys)
+    places = draws.sequential(mine.counts, n, keys)
     return np.where(places < 0, -1, _at(mine.items, mine.offsets[:-1, None] + places)).astype(
         np.int32
     )

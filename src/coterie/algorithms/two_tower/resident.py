@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coterie.core.weak_cache import Beside
+from coterie.core.weak_cache import WeakCache
 
 if TYPE_CHECKING:
     import torch
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 WORTH_IT = 1 << 15
 """Bytes from which on a copy is kept."""
-_copies = Beside()
+_copies = WeakCache()
 
 
 def there(array: np.ndarray, device: torch.device) -> Tensor:

@@ -85,12 +85,12 @@ class TwoTowers(Settings):
 class FederatedTowers(TwoTowers, Simulated):
     rounds: int = Field(1000, ge=1)
     """Rounds of communication."""
-    users_a_round: int = Field(50, ge=1)
+    users_per_round: int = Field(50, ge=1)
     """How many users take part in a round (K)."""
     decay: Literal["gentle", "literal", "none"] = "gentle"
     """"Decay factor of 0.01 after every 10 rounds": the rate loses a hundredth, or all but a hundredth, or nothing."""
 
-    def rate_at(self, t: int) -> float:
+    def learning_rate_at(self, t: int) -> float:
         """The learning rate of round t = 0, 1, ..."""
         factor = {"gentle": 0.99, "literal": 0.01, "none": 1.0}[self.decay]
         rate: float = self.learning_rate * factor ** (t // 10)

@@ -56,19 +56,19 @@ def of_ring(world: World, number: int) -> Ints:
     """The slots of a ring; without rings all are those of the first."""
     if world.settings.asks == "whole":
         return np.arange(world.n_items, dtype=np.int32)
-    width = min(world.settings.users_a_round, _most_together(world)) * world.settings.compared
+    width = min(world.settings.users_per_round, _most_together(world)) * world.settings.compared
     return np.arange(number * width, (number + 1) * width, dtype=np.int32)
 
 
 def how_many(world: World) -> int:
-    last = -(-world.settings.users_a_round // _most_together(world)) - 1
+    last = -(-world.settings.users_per_round // _most_together(world)) - 1
     return int(of_ring(world, last)[-1]) + 1
 
 
 def _most_together(world: World) -> int:
     most: int = (
-        world.settings.users_a_round
-        if world.settings.protect == "none"
+        world.settings.users_per_round
+        if world.settings.secure_aggregation == "none"
         else world.settings.ring_size
     )
     return most

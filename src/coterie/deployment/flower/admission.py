@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from coterie.core.progress import Watch
+from coterie.core.progress import Progress
 from coterie.deployment.flower.processes import flwr
 from coterie.deployment.membership import HOMES
 from coterie.errors import RunError
@@ -38,12 +38,12 @@ class Admission:
             flwr(self.home, "supernode", "unregister", known.pop(key), "here", but="not found")
             self._write(known)
 
-    def look(self, watch: Watch) -> None:
+    def look(self, progress: Progress) -> None:
         """The same while a server runs, which a key that cannot be read must not stop."""
         try:
             self.refresh()
         except (RunError, OSError, UnicodeDecodeError) as error:
-            watch.say(f"{self.keys}: {error}; looked at again in a moment")
+            progress.log(f"{self.keys}: {error}; looked at again in a moment")
 
     def forget_unnamed(self) -> None:
         """Before the SuperLink starts: where a key was taken away whose id nobody wrote down, it forgets everybody, and all register anew."""

@@ -7,8 +7,8 @@ from pathlib import Path
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from coterie.deployment.node_service import KINDS, Host
-from coterie.deployment.node_store import Store
+from coterie.deployment.node_service import KINDS, NodeService
+from coterie.deployment.node_store import NodeStore
 from coterie.errors import CoterieError
 
 BODY = "coterie"
@@ -27,11 +27,13 @@ def body(message: Message) -> bytes:
 def answered(message: Message, context: Context) -> Message:
     """What the node's store makes of the bytes. An error travels back as Flower's own, without a word about people; whoever runs the node
     reads it on their screen."""
-    store = Store.open(Path(str(context.node_config["store"])))
+    store = NodeStore.open(Path(str(context.node_config["store"])))
     try:
-        said = Host(store).answer(message.metadata.message_type.partition(".")[2], body(message))
+        said = NodeService(store).answer(
+            message.metadata.message_type.partition(".")[2], body(message)
+        )
     except Exception as error:
-        store.say(str(error) if isinstance(error, CoterieError) else repr(error))
+        store.log(str(error) if isinstance(error, CoterieError) else repr(error))
         raise RuntimeError(
             "no answer"
         ) from None  # Flower sends what it says, and writes it into a log

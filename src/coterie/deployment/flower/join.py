@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from coterie.core.progress import Watch
+from coterie.core.progress import Progress
 from coterie.data.options import Reading
 from coterie.data.reading import read
 from coterie.deployment import certificates
@@ -27,8 +27,8 @@ from coterie.deployment.flower.processes import (
     wait_for,
 )
 from coterie.deployment.node_evaluation import LEAST_GROUP
-from coterie.deployment.node_service import SIMULATED, Host
-from coterie.deployment.node_store import Store
+from coterie.deployment.node_service import SIMULATED, NodeService
+from coterie.deployment.node_store import NodeStore
 from coterie.errors import ConfigError, RunError
 from coterie.experiments import folder as disk
 
@@ -47,10 +47,10 @@ class People:
     least_group: int = LEAST_GROUP
     skip_bad_rows: bool = False
 
-    def put(self, store: Store) -> None:
+    def put(self, store: NodeStore) -> None:
         store.put_interactions(read(self.data, Reading(self.columns, self.skip_bad_rows)))
         store.put_about(least_group=str(self.least_group))
-        Host(store).draw_from(SIMULATED if self.simulated else "")
+        NodeService(store).draw_from(SIMULATED if self.simulated else "")
 
 
 def join(
@@ -59,7 +59,7 @@ def join(
     server: str,
     proof: tuple[Path | None, Path | None],
     insecure: bool,
-    watch: Watch,
+    progress: Progress,
 ) -> None:
     """`proof`: this node's key, and the certificate of the authority that vouches for the server."""
     address = Address.of(server)
@@ -73,14 +73,14 @@ def join(
     for given in filter(None, proof):
         if not given.is_file():
             raise ConfigError(f"{given} does not exist. Check the path.")
-    refuse_stranger(address, ca, watch)
+    refuse_stranger(address, ca, progress)
     ended_by_signals()
     home = place.with_suffix(".flower")
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     with used_by_nobody_else(home, place):
-        store = Store.open(place) if place.exists() else Store.create(place)
+        store = NodeStore.open(place) if place.exists() else NodeStore.create(place)
         people.put(store)
-        watch.say(
+        progress.log(
             f"{place}: {len(store.people()):,} people are here for what {address} serves. Stop with Ctrl-C."
         )
         log = place.with_suffix(".log")
@@ -103,8 +103,8 @@ def join(
                     "--node-config",
                     f"store={json.dumps(str(place.resolve()))}",
                 ]
-                stay(command, log, home, store, key, watch)
-                watch.say(f"{address} does not know this node any more; joining again")
+                stay(command, log, home, store, key, progress)
+                progress.log(f"{address} does not know this node any more; joining again")
                 time.sleep(AGAIN)
 
 
@@ -124,14 +124,19 @@ def passage(folder: Path, key: Path | None, ca: Path | None) -> tuple[list[Path]
 
 
 def stay(
-    command: Sequence[str], log: Path, home: Path, store: Store, key: Path | None, watch: Watch
+    command: Sequence[str],
+    log: Path,
+    home: Path,
+    store: NodeStore,
+    key: Path | None,
+    progress: Progress,
 ) -> None:
     """Run a SuperNode until it is sent away, and show what it has to say. A server that is started anew sends everybody away."""
     said = store.about("said")
     with running(command, log, home) as node:
         while node.poll() is None:
             if (now := store.about("said")) != said:
-                watch.say((now or "").partition(" ")[2])
+                progress.log((now or "").partition(" ")[2])
                 said = now
             time.sleep(PAUSE)
         if node.returncode:
@@ -158,7 +163,7 @@ def used_by_nobody_else(home: Path, place: Path) -> Iterator[None]:
         ) from None
 
 
-def refuse_stranger(address: Address, ca: Path | None, watch: Watch) -> None:
+def refuse_stranger(address: Address, ca: Path | None, progress: Progress) -> None:
     """A server that another authority vouches for is told at once; one that is not there yet is waited for."""
     try:
         with socket.create_connection((address.host, address.port), timeout=5) as plain:
@@ -171,4 +176,4 @@ def refuse_stranger(address: Address, ca: Path | None, watch: Watch) -> None:
             "Check the address, and ca.pem with whoever serves."
         ) from None
     except OSError:
-        watch.say(f"nobody listens at {address} yet; waiting")
+        progress.log(f"nobody listens at {address} yet; waiting")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from coterie.core.progress import Watch
+from coterie.core.progress import Progress
 from coterie.deployment.certificates import hosts_of
 from coterie.deployment.flower.admission import Admission
 from coterie.deployment.flower.processes import (
@@ -34,7 +34,12 @@ FAULTS = {RunError.exit_code: RunError, NoQuorum.exit_code: NoQuorum}
 
 
 def serve(
-    config: Path, server: str, out: Path | None, keys: Path | None, insecure: bool, watch: Watch
+    config: Path,
+    server: str,
+    out: Path | None,
+    keys: Path | None,
+    insecure: bool,
+    progress: Progress,
 ) -> None:
     address = Address.of(server)
     if keys is None:
@@ -48,12 +53,12 @@ def serve(
     wait_until_free(
         address, 30 if again else 2
     )  # a server that was killed takes a while to let go of its port
-    folder = prepared(config, out, watch)
+    folder = prepared(config, out, progress)
     if status(folder).get("state") == "finished":
-        watch.say(f"{folder} is finished; nothing is left to do")
+        progress.log(f"{folder} is finished; nothing is left to do")
         return
     try:
-        run(folder, address, secured, keys, watch)
+        run(folder, address, secured, keys, progress)
     except BaseException as stopped:
         tell(folder, state="stopped")
         if isinstance(stopped, KeyboardInterrupt):
@@ -65,7 +70,7 @@ def serve(
 
 
 def run(
-    folder: Path, address: Address, secured: list[str], keys: Path | None, watch: Watch
+    folder: Path, address: Address, secured: list[str], keys: Path | None, progress: Progress
 ) -> None:
     """Flower's SuperLink on loopback, with our server on it and a gate before it, to the end."""
     home = folder / "flower"
@@ -96,14 +101,14 @@ def run(
         with running(gate("server", address, inside.url(bool(keys)), *trusted), log, home) as door:
             wait_for(address, door, log)
             proof = "--insecure" if keys is None else "--key NAME.key --ca ca.pem"
-            watch.say(
+            progress.log(
                 f"{folder}: serving at {address}. Nodes join with: coterie join --data FILE --store FILE --server {address} {proof}"
             )
             follow(
                 folder,
                 lambda: link.poll() if door.poll() is None else door.poll(),
-                watch,
-                lambda: admission.look(watch),
+                progress,
+                lambda: admission.look(progress),
             )
 
 
@@ -135,7 +140,7 @@ def trust(keys: Path | None, address: Address) -> list[str]:
 def follow(
     folder: Path,
     ended: Callable[[], int | None],
-    watch: Watch,
+    progress: Progress,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> None:
     """Show what the server is at until it is at its end; `meanwhile` is done at every look."""
@@ -150,13 +155,13 @@ def follow(
     while about["state"] == "starting":
         about = look()
     if about["state"] == "waiting":
-        with watch.task("Waiting for nodes", about["least_nodes"]) as advance:
+        with progress.task("Waiting for nodes", about["least_nodes"]) as advance:
             while about["state"] == "waiting":
                 advance(about["nodes"] - done)
                 done = about["nodes"]
                 about = look()
         done = 0
-    with watch.task(f"Training with {about['nodes']} nodes", about["rounds"]) as advance:
+    with progress.task(f"Training with {about['nodes']} nodes", about["rounds"]) as advance:
         while True:
             advance(about["round"] - done, f"{about['nodes']} nodes, {about['updates']:,} updates")
             done = about["round"]
@@ -164,12 +169,12 @@ def follow(
                 break
             about = look()
     for name, value in about["metrics"].items():
-        watch.say(f"{name:14} {value:.4f}" if isinstance(value, float) else f"{name:14} {value}")
+        progress.log(f"{name:14} {value:.4f}" if isinstance(value, float) else f"{name:14} {value}")
     if not about["metrics"]:
-        watch.say(
+        progress.log(
             "no metrics: no node was there at the end with enough people to speak of (coterie join --least-group)"
         )
-    watch.say(
+    progress.log(
         f"{folder} holds the model; nodes have it, too: coterie recommend --node STORE --user ID"
     )
 

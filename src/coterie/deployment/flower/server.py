@@ -16,7 +16,7 @@ from flwr.serverapp import Grid, ServerApp
 from coterie.deployment.enrolment import Terms, Told
 from coterie.deployment.flower.client import BODY, BYTES, CALL, body
 from coterie.deployment.server import serve
-from coterie.deployment.server_config import Service
+from coterie.deployment.server_config import ServerConfig
 from coterie.errors import CoterieError, RunError
 from coterie.experiments import folder as disk
 
@@ -90,7 +90,7 @@ def alone(folder: Path, seconds: float = 60) -> Iterator[None]:
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     folder = Path(str(context.run_config["folder"]))
-    service = Service.of(json.loads((folder / "service.json").read_text()))
+    service = ServerConfig.of(json.loads((folder / "service.json").read_text()))
     terms = Terms.from_json((folder / "terms.json").read_text())
     told = Told.from_json((folder / "told.json").read_text())
     try:

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from coterie.core.weak_cache import Beside
-from coterie.federated.federation import Exchange, Histories, Kept, World
+from coterie.core.weak_cache import WeakCache
+from coterie.federated.federation import Exchange, NodeData, PrivateState, World
 from coterie.federated.secagg.crypto import KEY_BYTES, Refused, Words
 from coterie.federated.secagg.member import Member, Neighbour, Terms
 from coterie.federated.secagg.ring import Columns
@@ -27,13 +27,13 @@ class Held(NamedTuple):
     members: dict[int, Member]
     message: Message
     updates: Updates
-    kept: Kept
+    private_state: PrivateState
     sizes: Sizes
     rows: Ints | None = None
     """Those of item tables that are added up, once the server has said so."""
 
 
-HELD = Beside()
+HELD = WeakCache()
 """By node: the last ring. No server ever sees it."""
 WAYS = ("seed", "numbers")
 MOST = 1 << 31
@@ -82,7 +82,9 @@ class Stage:
     def role(self) -> str:
         return self.exchange.role
 
-    def answer(self, world: World, message: Message, node: Histories) -> tuple[Columns, Kept]:
+    def answer(
+        self, world: World, message: Message, node: NodeData
+    ) -> tuple[Columns, PrivateState]:
         """The answers of those of a node's users who give one; of nobody to what is no message of this stage."""
         about = About.read(message.common.get("ring"))
         common = {k: v for k, v in message.common.items() if k != "ring"}
@@ -116,7 +118,7 @@ class Stage:
                 "user_rows": held.updates.user_rows[places],
             }
         asked = np.searchsorted(held.message.users, message.users)
-        return said, {name: rows[asked] for name, rows in held.kept.items()}
+        return said, {name: rows[asked] for name, rows in held.private_state.items()}
 
 
 NOBODY: Columns = {"users": np.empty(0, np.int32)}
@@ -126,18 +128,18 @@ def begin(
     world: World,
     exchange: Exchange,
     message: Message,
-    node: Histories,
+    node: NodeData,
     which: tuple[int, int, int],
     about: About,
 ) -> Columns:
     """Users make their updates; whose is as it should be becomes a member."""
     made = exchange.answer(world, message, node)
-    updates, kept = (made, {}) if isinstance(made, Updates) else made
+    updates, private_state = (made, {}) if isinstance(made, Updates) else made
     reply = Reply(message.users, message.round, updates.columns(), message.exchange)
     updates, _ = validate([reply], Expected.of(message, about.sizes))
     terms = Terms(*which, 0, WAYS[about.way])  # type: ignore[arg-type]
     members = {user: Member(user, terms, _nothing) for user in updates.users.tolist()}
-    HELD.put(node.users, Held(which, members, message, updates, kept, about.sizes))
+    HELD.put(node.users, Held(which, members, message, updates, private_state, about.sizes))
     said = answer("announce", members, updates.users.tolist(), {})
     return said | (
         {"touched": touched(updates, about.items)} if about.union and len(updates) else {}

@@ -8,19 +8,19 @@ from coterie.federated.secagg.crypto import Lock
 from coterie.federated.trainer import Context
 
 
-def say(federation: Federation, world: World, context: Context) -> None:
+def announce(federation: Federation, world: World, context: Context) -> None:
     """Of a run in rings: nothing that is said in the clear goes unsaid."""
-    if world.settings.protect == "none":
+    if world.settings.secure_aggregation == "none":
         return
     exchanges = _exchanges(federation, world)
     if not any(e.ring for e in exchanges) or any(not e.ring and not e.clear for e in exchanges):
         raise ConfigError(
-            "protect is 'ring', but this algorithm's server has to know everybody's own update; expected one that needs only sums "
-            "(docs/privacy.md has a table). Set protect=none."
+            "secure_aggregation is 'ring', but this algorithm's server has to know everybody's own update; expected one that needs only sums "
+            "(docs/privacy.md has a table). Set secure_aggregation=none."
         )
     Lock.fresh()  # what is not installed is better missed now than in the first round
     for said in in_the_clear(federation, world):
-        context.watch.say(
+        context.progress.log(
             f"rings hide single updates, but a server still hears of every user: {said}"
         )
 

@@ -9,8 +9,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from coterie.core import streams
-from coterie.federated.aggregation import Heard, kept_of
-from coterie.federated.federation import Asked, Delegates, Exchange, InRing, Kept, Sums, World
+from coterie.federated.aggregation import Aggregate, kept_of
+from coterie.federated.federation import (
+    Accepted,
+    ClientTask,
+    Exchange,
+    PrivateState,
+    SecureSum,
+    Sums,
+    World,
+)
 from coterie.federated.secagg.client import (
     ORDER,
     WAYS,
@@ -29,7 +37,7 @@ from coterie.types import Bools, Ints, Message, Sizes
 GIVEN_UP = "ring given up"
 VANISHING = ("announce", "deal", "upload")
 """The stages before which whoever drops out is gone."""
-Call = Callable[[Asked, Message], list[Reply]]
+Call = Callable[[ClientTask, Message], list[Reply]]
 
 
 def hear(
@@ -39,7 +47,7 @@ def hear(
     message: Message,
     call: Call,
     absent: Bools | None = None,
-) -> Heard:
+) -> Aggregate:
     """What is left of an exchange: sums over everybody who stayed, and nothing of anybody."""
     ring = exchange.ring
     sizes = exchange.sizes(world, server)
@@ -57,7 +65,7 @@ def hear(
         except GivenUp:
             stayed = sum(user not in gone for user in users.tolist())
             parts.append(
-                Heard({}, nobody(sizes), talk.up, +Counter({GIVEN_UP: stayed}), (), talk.down)
+                Aggregate({}, nobody(sizes), talk.up, +Counter({GIVEN_UP: stayed}), (), talk.down)
             )
             continue
         for name, numbers in split(total, ring, rows, added).items():
@@ -66,7 +74,7 @@ def hear(
             else:
                 total[name] += numbers
         parts.append(
-            Heard(
+            Aggregate(
                 {},
                 delegates(added, sizes),
                 talk.up,
@@ -139,7 +147,7 @@ class Talk:
     common: Columns = field(default_factory=dict)
     up: int = 0
     down: int = 0
-    kept: list[Reply] = field(default_factory=list)
+    private_state: list[Reply] = field(default_factory=list)
     """Replies with what devices keep."""
 
     def ask(self, stage: str, users: Ints, own: Columns) -> dict[int, Columns]:
@@ -194,8 +202,8 @@ class Talk:
             )
             * n
         )
-        if stage == "upload" and reply.kept:
-            self.kept.append(reply)
+        if stage == "upload" and reply.private_state:
+            self.private_state.append(reply)
         mine = set(reply.asked.tolist())
         said = {name: column for name, column in columns.items() if name not in ("users", "stage")}
         return {
@@ -204,12 +212,12 @@ class Talk:
             if user in mine and columns["stage"][k] == tag
         }
 
-    def kept_by(self, users: Ints) -> tuple[tuple[Ints, Kept], ...]:
+    def kept_by(self, users: Ints) -> tuple[tuple[Ints, PrivateState], ...]:
         """What the devices of some users keep."""
-        return tuple(kept_of(reply, users) for reply in self.kept)
+        return tuple(kept_of(reply, users) for reply in self.private_state)
 
 
-def split(total: Sums, ring: InRing, rows: Ints, added: Added) -> Sums:
+def split(total: Sums, ring: SecureSum, rows: Ints, added: Added) -> Sums:
     """The sums that a row of numbers stands for; of item tables some rows."""
     found = {}
     at = 0
@@ -222,14 +230,14 @@ def split(total: Sums, ring: InRing, rows: Ints, added: Added) -> Sums:
     return found
 
 
-def delegates(added: Added, sizes: Sizes) -> Delegates:
+def delegates(added: Added, sizes: Sizes) -> Accepted:
     """Who counts, and what they said in the clear."""
     n = len(added.users)
     rows = added.beside.get("user_rows", np.empty((n, sizes.user_width), np.int32))
-    return Delegates(added.users, added.beside.get("samples", np.ones(n, np.int64)), rows)
+    return Accepted(added.users, added.beside.get("samples", np.ones(n, np.int64)), rows)
 
 
-def nobody(sizes: Sizes) -> Delegates:
-    return Delegates(
+def nobody(sizes: Sizes) -> Accepted:
+    return Accepted(
         np.empty(0, np.int32), np.empty(0, np.int64), np.empty((0, sizes.user_width), np.int32)
     )

@@ -28,7 +28,7 @@ def packed(held: Held) -> bytes:
         "message": _bytes(write_message(held.message)),
     }
     arrays |= {f"update {name}": column for name, column in held.updates.columns().items()}
-    arrays |= {f"kept {name}": rows for name, rows in held.kept.items()}
+    arrays |= {f"kept {name}": rows for name, rows in held.private_state.items()}
     arrays |= {
         f"given {member.user}": member.given for member in members if member.given is not None
     }

@@ -21,15 +21,20 @@ class Copy:
         self.square = np.zeros_like(values)
 
     def move(
-        self, slopes: Floats, rate: float, by_adam: bool, t: int, rows: Ints | slice = slice(None)
+        self,
+        gradients: Floats,
+        rate: float,
+        by_adam: bool,
+        t: int,
+        rows: Ints | slice = slice(None),
     ) -> None:
         """One step, number t = 1, 2, ..., on all of it or on some rows."""
         if by_adam:
-            self.mean[rows] = DECAY1 * self.mean[rows] + np.float32(0.1) * slopes
-            self.square[rows] = DECAY2 * self.square[rows] + np.float32(0.001) * slopes**2
+            self.mean[rows] = DECAY1 * self.mean[rows] + np.float32(0.1) * gradients
+            self.square[rows] = DECAY2 * self.square[rows] + np.float32(0.001) * gradients**2
             mean = self.mean[rows] / np.float32(1 - 0.9**t)
-            slopes = mean / (np.sqrt(self.square[rows] / np.float32(1 - 0.999**t)) + EPSILON)
-        self.values[rows] -= np.float32(rate) * slopes
+            gradients = mean / (np.sqrt(self.square[rows] / np.float32(1 - 0.999**t)) + EPSILON)
+        self.values[rows] -= np.float32(rate) * gradients
 
 
 def train(
@@ -83,16 +88,18 @@ def step(
     rows = q.values[places]
     output = h.values[:-1].copy()
     touched, which = np.unique(places, return_inverse=True)
-    row_slopes = np.zeros((len(touched), len(user)), np.float32)
+    row_gradients = np.zeros((len(touched), len(user)), np.float32)
     with np.errstate(over="ignore", invalid="ignore"):  # who diverges is refused by the server
         y = (rows * (output * user)).sum(axis=1) + h.values[
             -1
         ]  # no BLAS: its bits change with the number of threads
-        slopes = ((y if squared else 1 / (1 + np.exp(-y))) - targets)[:, None] / np.float32(
+        gradients = ((y if squared else 1 / (1 + np.exp(-y))) - targets)[:, None] / np.float32(
             len(places)
         )
-        np.add.at(row_slopes, which, slopes * output * user + np.float32(reg / len(places)) * rows)
-        by_item = (slopes * rows).sum(axis=0)
+        np.add.at(
+            row_gradients, which, gradients * output * user + np.float32(reg / len(places)) * rows
+        )
+        by_item = (gradients * rows).sum(axis=0)
         p.move(by_item * output + np.float32(reg) * user, rate, by_adam, t)
-        q.move(row_slopes, rate, by_adam, t, touched)
-        h.move(np.append(by_item * user, slopes.sum()), rate, by_adam, t)
+        q.move(row_gradients, rate, by_adam, t, touched)
+        h.move(np.append(by_item * user, gradients.sum()), rate, by_adam, t)

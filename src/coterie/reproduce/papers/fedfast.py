@@ -158,10 +158,10 @@ DROP_OUT = Item(
     title="Section 5, drop-out: users who never answer",
     about="ML-100K: so many of a round's users never answer. The paper claims it without an experiment.",
     metrics=BOTH,
-    by="drop_out",
+    by="client_dropout",
     trials=(
         Trial(dataset="ml-100k", protocol="loo-50", seeds=5, methods=tuple(
-            Method(f"{name}, {rate:.0%} gone", name, tuned_settings("ml-100k", name) | {"drop_out": rate})
+            Method(f"{name}, {rate:.0%} gone", name, tuned_settings("ml-100k", name) | {"client_dropout": rate})
             for name in ("fedfast", "fedavg") for rate in (0.0, 0.3, 0.6)
         )),
     ),

@@ -40,7 +40,7 @@ def device() -> str:
 def federated(name: str, dataset: str, label: str = "", **more: Any) -> Method:
     """With the paper's settings: rate 1e-4, T = 10, rho = 0.9, dropout 0.2, and its decay read gently."""
     settings = {
-        "users_a_round": K[dataset],
+        "users_per_round": K[dataset],
         "rounds": ROUNDS[dataset],
         "device": device(),
         "evaluate_every": ROUNDS[dataset] // 20,
@@ -113,7 +113,7 @@ TABLE2 = Item(
 
 def rounds_of_a_device(dataset: str, paper: dict[str, tuple[float, ...]]) -> Measurement:
     values = (
-        {"users_a_round": K[dataset], "rounds": ROUNDS[dataset], "protocol": "holdout-10"}
+        {"users_per_round": K[dataset], "rounds": ROUNDS[dataset], "protocol": "holdout-10"}
         | INPUTS[dataset]
         | CUT[dataset]
     )
@@ -173,7 +173,7 @@ FIGURE5 = Item(
     metrics=("AUC", "NDCG@10"),
     trials=(
         Trial(dataset=ARTICLES, protocol="holdout-10", seeds=3, methods=tuple(
-            federated(f"sttfedrec-{tower}", ARTICLES, f"{tower}, K = {size}", users_a_round=size) for tower in TOWERS for size in (25, 50, 100, 200)
+            federated(f"sttfedrec-{tower}", ARTICLES, f"{tower}, K = {size}", users_per_round=size) for tower in TOWERS for size in (25, 50, 100, 200)
         )),
     ),
     claims=(

@@ -19,7 +19,7 @@ from coterie.evaluation.metrics import per_user
 from coterie.evaluation.ranking import rank_candidates
 from coterie.experiments.config import Experiment
 from coterie.experiments.preparation import prepare
-from coterie.experiments.training import Ruler, train
+from coterie.experiments.training import Evaluator, train
 from coterie.models.recommender import Recommender, pick
 from coterie.types import Floats, Ints
 
@@ -40,22 +40,22 @@ def _newcomers(dataset: str, seed: int) -> dict[str, Any]:
     new = np.flatnonzero(np.arange(ready.training.n_users) % 10 == seed % 10).astype(np.int32)
     known = ready.parts.train.select(~np.isin(ready.parts.train.users, new))
     without = type(ready.parts)(ready.parts.rule, known, ready.parts.test)
-    ruler = Ruler(
-        ready.ruler.part,
-        ready.ruler.headline,
+    evaluator = Evaluator(
+        ready.evaluator.part,
+        ready.evaluator.headline,
         chosen.protocol,
         known.rows,
         ready.parts.test,
         ready.candidates,
     )
-    model = train(chosen, without.training(), ruler, SILENT).model
+    model = train(chosen, without.training(), evaluator, SILENT).model
     by_user = ready.candidates.by_user()
     before = hits(model, by_user)
     scores = model.score(np.arange(ready.training.n_users, dtype=np.int32))
     began = time.perf_counter()
     for user in new:
         history = ready.training.positives.of(int(user))
-        scores[user] = model.score_newcomer(history, chosen.settings.negatives, chosen.settings.reg)
+        scores[user] = model.score_new_user(history, chosen.settings.negatives, chosen.settings.reg)
     took = (time.perf_counter() - began) / len(new)
     is_new = np.isin(by_user.users, new)
     return {

@@ -18,6 +18,8 @@ Floats: TypeAlias = NDArray[np.float32]
 Doubles: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 Ids: TypeAlias = NDArray[Any]  # external ids: strings, or integers where the caller gave integers
+JsonObject: TypeAlias = dict[str, Any]
+"""A JSON object as it is read from a file or will be written to one."""
 
 SCALE = 1 << 20
 """Updates travel in fixed point: one is SCALE."""

@@ -1,9 +1,12 @@
-"""The docs' pages of papers, from full runs: docs/papers/NAME.json in, docs/papers/NAME.md, its figures and README's table out.
+"""Write the docs' pages of papers from full runs.
+
+Reads docs/papers/NAME.json; writes docs/papers/NAME.md, its figures and the table in
+docs/papers/index.md.
 
     coterie reproduce fedfast --out fedfast && cp fedfast/found.json docs/papers/fedfast.json
     python benchmarks/paper_pages.py fedfast
 
-Prose (what was decided where a paper is silent, and what we make of it) is src/coterie/papers/NAME.md.
+Prose (what was decided where a paper is silent, and what we make of it) is src/coterie/reproduce/papers/NAME.md.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from coterie.reproduce.markdown import BEGIN, END, markdown, summary
 from coterie.reproduce.papers import NAMES, prose
 
 PAPERS = Path(__file__).parents[1] / "docs" / "papers"
-README = Path(__file__).parents[1] / "README.md"
+INDEX = PAPERS / "index.md"
 
 
 def main(names: list[str]) -> None:
@@ -33,7 +36,7 @@ def main(names: list[str]) -> None:
             if figure.series:
                 (folder / f"{figure.key}.svg").write_bytes(static.drawn([figure], "svg"))
         print(f"{name}: {len(list(folder.glob('*.svg')))} figures")
-    text = README.read_text()
+    text = INDEX.read_text()
     before = text.split(BEGIN)[0]
     after = text.split(END)[1]
     runs = {
@@ -41,7 +44,7 @@ def main(names: list[str]) -> None:
         for name in NAMES
         if (PAPERS / f"{name}.json").exists()
     }
-    README.write_text(
+    INDEX.write_text(
         before
         + BEGIN
         + summary({name: found for name, found in runs.items() if "items" in found})

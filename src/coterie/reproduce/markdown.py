@@ -21,7 +21,7 @@ def summary(papers: Mapping[str, Mapping[str, Any]]) -> str:
             table["dataset"] for item in found["items"] for table in item["tables"]
         )
         counts = [str(n) for n in tables.verdicts(found["items"]).values()]
-        rows.append([f"[{name}](docs/papers/{name}.md)", ", ".join(data), *counts])
+        rows.append([f"[{name}]({name}.md)", ", ".join(data), *counts])
     return markdown_table(["paper", "run on", *tables.ORDER], rows)
 
 

@@ -95,8 +95,8 @@ def test_pages_are_made_of_full_runs(name: str):
         assert (DOCS / picture).exists(), picture
 
 
-def test_the_readmes_table_is_made_of_them() -> None:
-    readme = (DOCS.parents[1] / "README.md").read_text()
+def test_the_index_table_is_made_of_them() -> None:
+    index = (DOCS / "index.md").read_text()
     runs = {
         name: json.loads((DOCS / f"{name}.json").read_text())
         for name in NAMES
@@ -104,5 +104,5 @@ def test_the_readmes_table_is_made_of_them() -> None:
     }
     assert (
         BEGIN + summary({name: found for name, found in runs.items() if "items" in found}) + END
-        in readme
+        in index
     )

@@ -1,4 +1,4 @@
-"""Promises about the package as a whole: imports go one way, starting is quick, names are pinned, docs are complete."""
+"""The package as a whole: imports go down, start-up is fast, names are pinned, docs are complete."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SOURCE = Path(coterie.__file__).parent
 DOCS = Path(__file__).parents[1] / "docs"
 
 # Every package and loose module has a floor; an import may only go to a lower floor, or stay within
-# the package. The order of this list is the order in which a stranger should read the code.
+# the package. The order of this list is the order in which a new reader should read the code.
 FLOORS = [
     {"errors", "types", "version"},
     {"core"},
@@ -175,7 +175,7 @@ def test_optional_packages_are_never_imported_at_module_level() -> None:
 
 
 def test_command_line_starts_without_the_library() -> None:
-    """`coterie --help` reads these modules; what they import at module level everybody waits for."""
+    """`coterie --help` reads these modules: their module-level imports delay every command."""
     light = {
         "cli.main",
         "cli.runs",

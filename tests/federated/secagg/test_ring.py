@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations, product
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ pytest.importorskip("cryptography")
 
 from coterie.federated.secagg.client import reply_to
 from coterie.federated.secagg.crypto import KeyPair, Rejected, Seed, expand
-from coterie.federated.secagg.member import Neighbour, RingMember, RingTerms
+from coterie.federated.secagg.member import Neighbour, RingMember, RingTerms, ShareForm
 from coterie.federated.secagg.ring import MAX_ENTRY, Ring, RingSum, collect_keys, min_survivors
 from coterie.federated.secagg.stages import Aborted, StageArrays
 
@@ -28,6 +29,7 @@ STAGES = (
     "recover",
 )
 LENGTH = 5
+Change = Callable[[np.ndarray], np.ndarray]
 
 
 class Network:
@@ -39,10 +41,10 @@ class Network:
         self,
         vectors: dict[int, np.ndarray],
         dropouts: dict[int, str] | None = None,
-        **terms: Any,
+        shares: ShareForm = "seed",
     ) -> None:
         length = len(next(iter(vectors.values())))
-        self.terms = RingTerms(7, 1, 0, length, **terms)
+        self.terms = RingTerms(7, 1, 0, length, shares)
         self.vectors = vectors
         self.dropouts = dropouts or {}
         self.members = {user: self.member(user, vector) for user, vector in vectors.items()}
@@ -253,8 +255,16 @@ def test_a_client_replies_to_each_stage_once():
 class ChangedDownlink(Network):
     """A server that changes what clients receive at a stage."""
 
-    def __init__(self, *given: Any, at: str, name: str, change: Any, **terms: Any) -> None:
-        super().__init__(*given, **terms)
+    def __init__(
+        self,
+        vectors: dict[int, np.ndarray],
+        dropouts: dict[int, str] | None = None,
+        *,
+        at: str,
+        name: str,
+        change: Change,
+    ) -> None:
+        super().__init__(vectors, dropouts)
         self.at = at
         self.name = name
         self.change = change
@@ -364,8 +374,16 @@ def test_ciphertexts_of_an_earlier_attempt_are_rejected():
 class ChangedUplink(Network):
     """A network that changes what the first client sends at a stage."""
 
-    def __init__(self, *given: Any, at: str, name: str, change: Any) -> None:
-        super().__init__(*given)
+    def __init__(
+        self,
+        vectors: dict[int, np.ndarray],
+        dropouts: dict[int, str] | None = None,
+        *,
+        at: str,
+        name: str,
+        change: Change,
+    ) -> None:
+        super().__init__(vectors, dropouts)
         self.at = at
         self.name = name
         self.change = change

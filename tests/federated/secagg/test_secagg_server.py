@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -26,7 +27,15 @@ from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
 from coterie.errors import ConfigError
 from coterie.federated import rounds
-from coterie.federated.federation import AGGREGATION, Exchange, Federation
+from coterie.federated.federation import (
+    AGGREGATION,
+    ClientTask,
+    Exchange,
+    Federation,
+    NodeData,
+    PrivateState,
+    World,
+)
 from coterie.federated.secagg import exposure
 from coterie.federated.secagg import server as secagg_server
 from coterie.federated.secagg.client import RingHeader, Stage, reply_to, vector_length
@@ -34,8 +43,8 @@ from coterie.federated.secagg.member import RingMember, RingTerms
 from coterie.federated.secagg.ring import Ring, collect_keys
 from coterie.federated.secagg.stages import StageArrays
 from coterie.federated.transcript import DEVICES, SERVER, Transcript
-from coterie.federated.validation import MOST_SAMPLES
-from coterie.types import TOO_LARGE, Message
+from coterie.federated.validation import MOST_SAMPLES, Reply
+from coterie.types import TOO_LARGE, Ints, Message
 
 ONE_USER_PER_ROUND = ("sfpl", "sfpl+")
 """Algorithms with one user per round: a sum over one user hides nothing."""
@@ -58,7 +67,7 @@ def training(people) -> TrainingSet:
 
 
 def smaller(name: str, **changes: Any) -> dict[str, Any]:
-    small: dict[str, Any] = {"rounds": 2, "users_per_round": 14}
+    small = {"rounds": 2, "users_per_round": 14}
     if name in TOWERS:
         small |= {"inputs": 20, "embedding_size": 4}
     return small | changes
@@ -256,8 +265,29 @@ def test_ring_settings_are_validated():
 # Malformed messages
 
 
-def advertised(name: str, training: TrainingSet) -> tuple[Any, Any, Any]:
-    """A world, a node whose users advertised keys, and (exchange, users, header, message)."""
+class Advertised(NamedTuple):
+    """A node whose users advertised keys in a ring, and what they received for it."""
+
+    world: World
+    node: NodeData
+    exchange: Exchange
+    users: Ints
+    header: RingHeader
+    message: Message
+
+
+@dataclass(frozen=True)
+class ChangedEngine:
+    """An engine whose replies a test changes."""
+
+    engine: LocalEngine
+    call: Callable[[ClientTask, Message], list[Reply]]
+
+    def gather(self, make: Callable[[World, NodeData], PrivateState]) -> PrivateState:
+        return self.engine.gather(make)
+
+
+def advertised(name: str, training: TrainingSet) -> Advertised:
     world = world_for(name, training, **smaller(name, secure_aggregation="ring"))
     federation = registry.algorithm(name).train
     assert isinstance(federation, Federation)
@@ -276,7 +306,7 @@ def advertised(name: str, training: TrainingSet) -> tuple[Any, Any, Any]:
     )
     replies, _ = Stage("advertise_keys", exchange).answer(world, message, node)
     assert len(replies["users"]) == len(users)
-    return world, node, (exchange, users, header, message)
+    return Advertised(world, node, exchange, users, header, message)
 
 
 VALID = {
@@ -303,7 +333,7 @@ INVALID = [
     ids=lambda change: f"{next(iter(change))} {next(iter(change.values())).shape}",
 )
 def test_clients_ignore_invalid_arrays(change, training):
-    world, node, (exchange, users, header, message) = advertised("fcf", training)
+    world, node, exchange, users, header, message = advertised("fcf", training)
     rows = np.arange(header.items, dtype=np.int32)
     length = vector_length(world, exchange, message, header.sizes, rows)
     common = {"ring": np.array(header._replace(length=length), np.int64)}
@@ -326,7 +356,7 @@ def test_clients_ignore_invalid_arrays(change, training):
     ],
 )
 def test_clients_ignore_invalid_ring_headers(row, training):
-    world, node, (exchange, users, _, _) = advertised("fcf", training)
+    world, node, exchange, users, _, _ = advertised("fcf", training)
     common = {} if row is None else {"ring": row}
     message = Message(0, users, common, {})
     for name in ("advertise_keys", "distribute_shares", "upload"):
@@ -337,7 +367,7 @@ def test_clients_ignore_invalid_ring_headers(row, training):
     "change", [{"length": 5}, {"length": 1 << 50}, {"items": 3}, {"dense": 9}, {"number": 1}]
 )
 def test_clients_distribute_no_shares_on_other_terms(change, training):
-    world, node, (exchange, users, header, message) = advertised("fcf", training)
+    world, node, exchange, users, header, message = advertised("fcf", training)
     rows = np.arange(header.items, dtype=np.int32)
     length = vector_length(world, exchange, message, header.sizes, rows)
     changed = header._replace(length=length)._replace(**change)
@@ -356,18 +386,14 @@ def test_malformed_replies_count_as_dropouts(users, training):
     world = world_for("fcf", training, **smaller("fcf", secure_aggregation="ring"))
     engine = LocalEngine.over(world, training, 2)
 
-    class Garbled:
-        def gather(self, make: Any) -> Any:
-            return engine.gather(make)
+    def garbled(task: ClientTask, message: Message) -> list[Reply]:
+        first, *rest = engine.call(task, message)
+        columns = first.columns or {}
+        if isinstance(task, Stage):
+            columns = columns | {"users": users}
+        return [replace(first, columns=columns), *rest]
 
-        def call(self, exchange: Any, message: Any) -> Any:
-            first, *rest = engine.call(exchange, message)
-            columns = first.columns
-            if isinstance(exchange, Stage):
-                columns = {**columns, "users": users}
-            return [replace(first, columns=columns), *rest]
-
-    _, costs_by_round = play("fcf", world, Garbled())
+    _, costs_by_round = play("fcf", world, ChangedEngine(engine, garbled))
     assert all(
         costs.accepted + costs.refused[secagg_server.RING_ABORTED] > 0 for costs in costs_by_round
     )
@@ -379,24 +405,20 @@ def test_a_reply_replayed_at_another_stage_is_ignored(training):
         "fcf", training, **smaller("fcf", secure_aggregation="ring", client_dropout=0.2, rounds=3)
     )
     engine = LocalEngine.over(world, training, 1)
-    uploads: list[Any] = []
+    uploads: list[Reply] = []
     replayed = False
 
-    class Replaying:
-        def gather(self, make: Any) -> Any:
-            return engine.gather(make)
+    def replaying(task: ClientTask, message: Message) -> list[Reply]:
+        nonlocal replayed
+        replies = engine.call(task, message)
+        if isinstance(task, Stage) and task.name == "upload":
+            uploads.append(replies[0])
+        if isinstance(task, Stage) and task.name == "recover":
+            replayed = True
+            return [replace(uploads[-1], asked=message.users)]
+        return replies
 
-        def call(self, exchange: Any, message: Any) -> Any:
-            nonlocal replayed
-            replies = engine.call(exchange, message)
-            if isinstance(exchange, Stage) and exchange.name == "upload":
-                uploads.append(replies[0])
-            if isinstance(exchange, Stage) and exchange.name == "recover":
-                replayed = True
-                return [replace(uploads[-1], asked=message.users)]
-            return replies
-
-    _, costs_by_round = play("fcf", world, Replaying())
+    _, costs_by_round = play("fcf", world, ChangedEngine(engine, replaying))
     assert replayed
     assert any(costs.refused[secagg_server.RING_ABORTED] for costs in costs_by_round)
 
@@ -421,7 +443,6 @@ def test_aborted_rings_are_not_divergence():
 
     from coterie.experiments.history import TrainingHistory
     from coterie.experiments.training import judge_refusals
-    from coterie.types import Ints
 
     class Log(Progress):
         text = ""

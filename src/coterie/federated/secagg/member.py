@@ -6,8 +6,8 @@ and b_k its self-mask seed. PRG expands a seed to a vector. Everything is modulo
     advertise_keys     a public key, generated for this ring
     distribute_shares  s_k and b_k, encrypted for the successor; b_k, encrypted for the predecessor
     upload             y_k = x_k + PRG(b_k) - PRG(s_k) + PRG(s_(k-1))
-    unmask             b_k, once the server says that y_k counts; and s_k, encrypted for the next
-                       survivor, if the successor dropped out before it uploaded
+    unmask             b_k, once the server confirms that y_k counts; and s_k, encrypted for the
+                       next survivor, if the successor dropped out before it uploaded
     reveal_self_mask   b of a neighbour that uploaded and dropped out before `unmask`
     recover            PRG(s_p) - PRG(s_d), if the predecessor d dropped out before it uploaded;
                        p is the nearest survivor before d
@@ -59,8 +59,8 @@ class RingTerms(NamedTuple):
     """The length of the summed vector."""
     shares: ShareForm = "seed"
     rows: str = ""
-    """A digest of the summed rows of item tables. Members that were told different rows cannot
-    decrypt each other's shares."""
+    """A digest of the summed rows of item tables. Members with different rows cannot decrypt
+    each other's shares."""
 
     def context(self, attempt: int, purpose: str, sender: int, receiver: int) -> bytes:
         """The context of a ciphertext: it decrypts in no other one."""

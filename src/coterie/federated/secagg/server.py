@@ -253,12 +253,12 @@ def _aborted_part(
 ) -> Aggregate:
     """What an aborted ring adds to a round: its bytes, and no update."""
     stayed = sum(user not in dropouts for user in users.tolist())
-    nobody = Accepted(
+    no_clients = Accepted(
         np.empty(0, np.int32), np.empty(0, np.int64), np.empty((0, sizes.user_width), np.int32)
     )
     return Aggregate(
         sums={},
-        delegates=nobody,
+        delegates=no_clients,
         bytes_up=channel.bytes_up,
         refused=+Counter({RING_ABORTED: stayed}),
         private_state=(),

@@ -1,4 +1,4 @@
-"""A client session as bytes: a node whose every message is handled by a new process stores it.
+"""A client session as bytes, for nodes that start a new process for every message.
 
 The bytes hold private keys and seeds. They stay in the node's own store.
 """

@@ -4,7 +4,7 @@ python benchmarks/ring.py device cohort attack
 python benchmarks/ring.py attack --datasets ml-1m watson-articles
 
 device    milliseconds and bytes of one device's part in a ring: DSSM's user tower alone, and with the slopes of a ring's items;
-          passing on seeds, and numbers as the paper does
+          sending seeds, and vectors as the paper does
 cohort    a round of K = 25, 50, 100, 200 devices, naive and split, plain and in rings: bytes of a device both ways, milliseconds
           of a device and of the servers
 attack    precision and recall of who intersects requests, after 1, 5 and 20 of a person's rounds, for the three ways to ask
@@ -28,8 +28,8 @@ from coterie.attacks.requests import Request, by_gradients, repeated, told
 from coterie.core.progress import SILENT
 from coterie.federated import rounds
 from coterie.federated.federation import ClientTask, NodeData, PrivateState, World
-from coterie.federated.secagg.crypto import Words
-from coterie.federated.secagg.member import Member, Neighbour, Terms, Way
+from coterie.federated.secagg.crypto import Uint64Array
+from coterie.federated.secagg.member import Neighbour, RingMember, RingTerms, ShareForm
 from coterie.federated.trainer import Context
 from coterie.federated.validation import Reply
 from coterie.types import Message, Rows
@@ -46,50 +46,51 @@ def device(dataset: str, seeds: int) -> dict[str, Any]:
         "user tower": tower,
         "user tower and slopes of 500 items": tower + 500 * world.settings.widths[-1],
     }
-    ways: tuple[Way, ...] = ("seed", "numbers")
+    forms: tuple[ShareForm, ...] = ("seed", "vector")
     return {
         "part": "device",
         "dataset": dataset,
         "bar ms": 20,
         "ms": {
-            name: {way: member_ms(length, way) for way in ways} for name, length in lengths.items()
+            name: {form: member_ms(length, form) for form in forms}
+            for name, length in lengths.items()
         },
         "bytes": {
-            name: {way: passed_bytes(length, way) for way in ways}
+            name: {form: passed_bytes(length, form) for form in forms}
             for name, length in lengths.items()
         },
     }
 
 
-def member_ms(length: int, way: Way, times: int = 20) -> float:
-    """All stages of one member whose neighbours stay; its numbers are there."""
-    found = []
-    numbers: Words = np.random.default_rng(0).integers(0, 2**64, length, np.uint64)
+def member_ms(length: int, form: ShareForm, times: int = 20) -> float:
+    """All stages of one client whose neighbours stay; its private vector is computed already."""
+    seconds = []
+    vector: Uint64Array = np.random.default_rng(0).integers(0, 2**64, length, np.uint64)
     for t in range(times):
-        before, me, after = (
-            Member(user, Terms(t, 0, 0, length, way), lambda: numbers) for user in range(3)
+        terms = RingTerms(t, 0, 0, length, form)
+        predecessor, client, successor = (
+            RingMember(user, terms, lambda: vector) for user in range(3)
         )
-        there = [Neighbour(member.user, member.announce()) for member in (before, me, after)]
-        forward = before.deal(0, there[2], there[1])[0]
-        back = after.deal(0, there[1], there[0])[1]
+        members = (predecessor, client, successor)
+        ring = [Neighbour(member.user, member.advertise_keys()) for member in members]
+        share_ciphertext, _ = predecessor.distribute_shares(0, ring[2], ring[1])
+        _, self_mask_ciphertext = successor.distribute_shares(0, ring[1], ring[0])
         began = time.perf_counter()
-        me.announce()
-        me.deal(0, there[0], there[2])
-        me.upload(forward, back)
-        me.close(True, True, there[2])
-        found.append(time.perf_counter() - began)
-    return round(statistics.median(found) * 1e3, 2)
+        client.advertise_keys()
+        client.distribute_shares(0, ring[0], ring[2])
+        client.upload(share_ciphertext, self_mask_ciphertext)
+        client.unmask(True, True, ring[2])
+        seconds.append(time.perf_counter() - began)
+    return round(statistics.median(seconds) * 1e3, 2)
 
 
-def passed_bytes(length: int, way: Way) -> dict[str, int]:
-    """What a member passes to its neighbours, and what it uploads."""
-    before, me, after = (
-        Member(user, Terms(0, 0, 0, length, way), lambda: np.zeros(length, np.uint64))
-        for user in range(3)
-    )
-    there = [Neighbour(member.user, member.announce()) for member in (before, me, after)]
-    forward, back = me.deal(0, there[0], there[2])
-    return {"passed on": len(forward) + len(back), "uploaded": 8 * length}
+def passed_bytes(length: int, form: ShareForm) -> dict[str, int]:
+    """Bytes that a client sends to its neighbours, and bytes that it uploads."""
+    terms = RingTerms(0, 0, 0, length, form)
+    members = [RingMember(user, terms, lambda: np.zeros(length, np.uint64)) for user in range(3)]
+    ring = [Neighbour(member.user, member.advertise_keys()) for member in members]
+    for_successor, for_predecessor = members[1].distribute_shares(0, ring[0], ring[2])
+    return {"passed on": len(for_successor) + len(for_predecessor), "uploaded": 8 * length}
 
 
 def cohort(dataset: str, seeds: int) -> dict[str, Any]:

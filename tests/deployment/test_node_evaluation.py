@@ -69,7 +69,7 @@ KINDS = [
     ("fedavg", {"secure_aggregation": "ring", "ring_rows": "union"}),
     ("fcf", {"secure_aggregation": "ring", "ring_size": 7}),
     ("pfpl+", {"secure_aggregation": "ring"}),
-    ("sttfedrec-dssm", {"secure_aggregation": "ring", "ring_way": "numbers"}),
+    ("sttfedrec-dssm", {"secure_aggregation": "ring", "ring_shares": "vector"}),
     ("fl-dssm", {"secure_aggregation": "ring"}),
 ]
 """Other kinds of models than the usual ones, and other protocols."""

@@ -44,7 +44,7 @@ def test_a_folder_to_serve_from(config: Path, tmp_path: Path):
     ("change", "told"),
     [
         ("algorithm: gmf", "gmf is trained in one place"),
-        ("algorithm: fedbso\nsecure_aggregation: ring", "has to know everybody's own update"),
+        ("algorithm: fedbso\nsecure_aggregation: ring", "needs every client's own update"),
         ("client_dropout: 0.1", "'client_dropout' is 0.1, which is for simulations"),
         (
             "validation: true\npatience: 3",

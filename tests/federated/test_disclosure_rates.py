@@ -1,4 +1,4 @@
-"""Rates that people set for themselves: numbers, distributions, files."""
+"""Disclosure rates: numbers, distributions, files."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from coterie.federated.federation import NodeData
 from coterie.federated.preferences import with_preferences
 from coterie.types import Rows
 
-EVERYBODY = np.arange(4000, dtype=np.int32)
-FIRST = np.ones(4000, np.int64)
+USERS = np.arange(4000, dtype=np.int32)
+FIRST_EPOCH = np.ones(4000, np.int64)
 
 
 def node(n_users: int = 4000, preferences: PrivacyPreferences | None = None) -> NodeData:
@@ -35,10 +35,10 @@ def node(n_users: int = 4000, preferences: PrivacyPreferences | None = None) -> 
 
 
 def drawn(disclosure: object) -> np.ndarray:
-    return rates(FPL.of({"disclosure": disclosure}), node(), EVERYBODY, FIRST)
+    return rates(FPL.of({"disclosure": disclosure}), node(), USERS, FIRST_EPOCH)
 
 
-def test_a_number_is_everybodys():
+def test_a_number_is_the_rate_of_all_users():
     assert set(drawn(0.25).tolist()) == {0.25}
     assert set(drawn("0.25").tolist()) == {0.25}
 
@@ -59,9 +59,9 @@ def test_a_distribution_has_its_mean_and_deviation(text, mean, deviation):
     assert values.max() <= 1
 
 
-def test_a_rate_belongs_to_the_person_not_to_the_company():
+def test_a_users_rate_does_not_depend_on_the_other_users():
     whole = drawn("uniform(0, 1)")
-    few = rates(FPL.of({"disclosure": "uniform(0, 1)"}), node(), EVERYBODY[10:20], FIRST[:10])
+    few = rates(FPL.of({"disclosure": "uniform(0, 1)"}), node(), USERS[10:20], FIRST_EPOCH[:10])
     np.testing.assert_array_equal(few, whole[10:20])
 
 
@@ -81,7 +81,7 @@ def test_a_rate_belongs_to_the_person_not_to_the_company():
         None,
     ],
 )
-def test_what_is_no_rate_is_said(wrong):
+def test_invalid_rates_are_errors(wrong):
     with pytest.raises(ConfigError, match="disclosure"):
         FPL.of({"disclosure": wrong})
 
@@ -92,18 +92,18 @@ def test_what_is_no_rate_is_said(wrong):
         st.tuples(st.integers(0, 5), st.integers(1, 6)), st.floats(0, 1, width=32), max_size=12
     )
 )
-def test_the_last_word_counts(said):
-    """A person's rate in an epoch is the one said last before it."""
-    entries = sorted(said)
+def test_the_latest_rate_applies(rate_at):
+    """A user's rate in an epoch is the latest one that starts no later."""
+    entries = sorted(rate_at)
     counts = np.bincount([u for u, _ in entries], minlength=6) if entries else np.zeros(6, np.int64)
     since = Rows(
         np.concatenate([[0], np.cumsum(counts)]), np.array([e for _, e in entries], np.int32)
     )
     preferences = PrivacyPreferences(
-        since, np.array([said[key] for key in entries], np.float32), np.empty(0, bool)
+        since, np.array([rate_at[key] for key in entries], np.float32), np.empty(0, bool)
     )
     for epoch in range(1, 8):
-        found = rates(
+        actual = rates(
             FPL.of({"disclosure": 0.125}),
             node(6, preferences),
             np.arange(6, dtype=np.int32),
@@ -111,38 +111,41 @@ def test_the_last_word_counts(said):
         )
         for u in range(6):
             earlier = [e for v, e in entries if v == u and e <= epoch]
-            assert found[u] == np.float32(said[u, max(earlier)] if earlier else 0.125)
+            assert actual[u] == np.float32(rate_at[u, max(earlier)] if earlier else 0.125)
 
 
-PEOPLE = Interactions.from_columns(["ann", "ann", "bob", "bob", "cyd"], [1, 2, 2, 3, 1])
+INTERACTIONS = Interactions.from_columns(["ann", "ann", "bob", "bob", "cyd"], [1, 2, 2, 3, 1])
 
 
-def wished(
+def read_preferences(
     tmp_path: Path, rows: str, name: str = "disclosure_file", suffix: str = ".csv"
 ) -> PrivacyPreferences:
-    path = tmp_path / f"wishes{suffix}"
+    path = tmp_path / f"preferences{suffix}"
     path.write_text(rows)
-    whole = Split("own", PEOPLE, PEOPLE).training()
-    found = with_preferences(whole, FPL.of({name: str(path)}), PEOPLE, SILENT).preferences
-    assert found is not None
-    return found
+    training = Split("own", INTERACTIONS, INTERACTIONS).training()
+    settings = FPL.of({name: str(path)})
+    preferences = with_preferences(training, settings, INTERACTIONS, SILENT).preferences
+    assert preferences is not None
+    return preferences
 
 
 def test_a_file_of_rates(tmp_path):
-    found = wished(tmp_path, "user_id,disclosure\nbob,0.5\nann,0\n")
+    preferences = read_preferences(tmp_path, "user_id,disclosure\nbob,0.5\nann,0\n")
     np.testing.assert_array_equal(
-        found.rates_at(np.arange(3), FIRST[:3]), np.array([0, 0.5, np.nan], np.float32)
+        preferences.rates_at(np.arange(3), FIRST_EPOCH[:3]), np.array([0, 0.5, np.nan], np.float32)
     )
 
 
 def test_rates_that_change(tmp_path):
-    found = wished(tmp_path, "user_id\tepoch\tdisclosure\nann\t4\t1\nann\t1\t0.25\n", suffix=".tsv")
-    said = [found.rates_at(np.zeros(1, int), np.array([epoch]))[0] for epoch in (1, 3, 4, 9)]
-    assert said == [0.25, 0.25, 1, 1]
+    rows = "user_id\tepoch\tdisclosure\nann\t4\t1\nann\t1\t0.25\n"
+    preferences = read_preferences(tmp_path, rows, suffix=".tsv")
+    ann = np.zeros(1, int)
+    by_epoch = [preferences.rates_at(ann, np.array([epoch]))[0] for epoch in (1, 3, 4, 9)]
+    assert by_epoch == [0.25, 0.25, 1, 1]
 
 
-def test_what_people_wish_is_part_of_what_a_run_is_trained_on(tmp_path, people):
-    """A file that was edited since is another one: neither resume nor a report may take it for the old one."""
+def test_preferences_are_part_of_a_runs_training_fingerprint(tmp_path, people):
+    """An edited file gives another fingerprint: resume and reports must notice it."""
     path = tmp_path / "pi.csv"
     path.write_text(f"user_id,disclosure\n{people.user_ids[0]},0.5\n")
     one, same = (
@@ -155,18 +158,14 @@ def test_what_people_wish_is_part_of_what_a_run_is_trained_on(tmp_path, people):
 
 
 def test_private_items_of_a_file(tmp_path):
-    found = wished(tmp_path, "user_id,item_id\nann,2\ncyd,3\nbob,3\n", "private_items")
-    assert found.hidden.tolist() == [
-        False,
-        True,
-        False,
-        True,
-        False,
-    ]  # ann 1 2, bob 2 3, cyd 1; cyd never did 3
+    rows = "user_id,item_id\nann,2\ncyd,3\nbob,3\n"
+    preferences = read_preferences(tmp_path, rows, "private_items")
+    # Positives: ann 1 and 2, bob 2 and 3, cyd 1. (cyd, 3) is not among them.
+    assert preferences.hidden.tolist() == [False, True, False, True, False]
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "message"),
     [
         (
             "user_id,disclosure\nann,1.5\n",
@@ -189,18 +188,18 @@ def test_private_items_of_a_file(tmp_path):
         ("user_id,disclosure\nann,\0\n", "line 2"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said(tmp_path, rows, said):
-    with pytest.raises(DataError, match=said):
-        wished(tmp_path, rows)
+def test_faults_of_a_file_are_named(tmp_path, rows, message):
+    with pytest.raises(DataError, match=message):
+        read_preferences(tmp_path, rows)
 
 
-def test_a_run_by_a_file(tmp_path, people):
+def test_a_run_with_a_file_of_rates(tmp_path, people):
     path = tmp_path / "pi.csv"
     path.write_text("user_id,disclosure\n" + "".join(f"{u},0\n" for u in people.user_ids))
-    few = {"epochs": 2, "embedding_size": 4}
-    nobody, by_file, all_of_it = (
-        api.run("pfpl+", people, **few | how)
-        for how in ({"disclosure": 0}, {"disclosure_file": str(path)}, {})
+    small = {"epochs": 2, "embedding_size": 4}
+    zero, by_file, full = (
+        api.run("pfpl+", people, **small | changes)
+        for changes in ({"disclosure": 0}, {"disclosure_file": str(path)}, {})
     )
-    np.testing.assert_array_equal(nobody.model.item_rows, by_file.model.item_rows)
-    assert not np.array_equal(nobody.model.item_rows, all_of_it.model.item_rows)
+    np.testing.assert_array_equal(zero.model.item_rows, by_file.model.item_rows)
+    assert not np.array_equal(zero.model.item_rows, full.model.item_rows)

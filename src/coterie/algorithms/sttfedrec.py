@@ -65,7 +65,7 @@ from coterie.federated.federation import (
     Sums,
     World,
 )
-from coterie.federated.secagg.server import of_cohort
+from coterie.federated.secagg.server import assign_rings
 from coterie.models.directions import Directions, packed
 from coterie.types import NOT_FINITE, TOO_LARGE, Floats, Ints, Longs, Message, Sizes, Updates
 
@@ -199,7 +199,7 @@ def numbered(world: World, state: State, t: int) -> Slots:
     """The items asked for, numbered anew; for each ring apart, where there are rings."""
     rings = [state.askers]
     if world.settings.secure_aggregation == "ring":
-        rings = of_cohort(sample(world, state, t), world.settings.ring_size, world.seed, t)
+        rings = assign_rings(sample(world, state, t), world.settings.ring_size, world.seed, t)
     askers = [np.flatnonzero(np.isin(state.askers, ring)) for ring in rings]
     return slots.numbered(world, state.asked, askers, streams.at(world.seed, "slots", t))
 

@@ -23,8 +23,9 @@ from coterie.federated.federation import (
 )
 from coterie.federated.nodes import answer, read_message, read_reply, write_message
 from coterie.federated.rounds import OPENING
-from coterie.federated.secagg.client import HELD, ORDER, Stage
-from coterie.federated.secagg.sessions import packed, unpacked
+from coterie.federated.secagg.client import HELD, Stage
+from coterie.federated.secagg.sessions import pack_session, unpack_session
+from coterie.federated.secagg.stages import ORDER
 from coterie.federated.validation import Reply
 from coterie.federated.wire import Malformed, encode
 from coterie.types import Ints, Longs, Message
@@ -89,7 +90,7 @@ class Node:
         stage = stage_of(message)
         left = self.store.held(RING)
         if stage != ORDER[0] and left is not None:
-            HELD.put(self.node.users, unpacked(left, self.world, exchange))
+            HELD.put(self.node.users, unpack_session(left, self.world, exchange))
         common = {name: array for name, array in message.common.items() if name != STAGE}
         columns, after = answer(
             self.world, Stage(stage, exchange), replace(message, common=common), self.node
@@ -99,7 +100,7 @@ class Node:
         if held is not None and all(
             user in persons for user in message.users.tolist()
         ):  # nobody was forgotten meanwhile
-            self.store.put_held(RING, packed(held))
+            self.store.put_held(RING, pack_session(held))
         return columns, after
 
     def refuse_late(self, data: bytes) -> None:

@@ -152,4 +152,4 @@ def refuse_unserved(experiment: Experiment, progress: Progress) -> None:
     if "tower" in type(settings).model_fields and find_spec("torch") is None:
         raise MissingExtra(name, "neural")
     nobody = World(settings, 0, 0, 0, np.zeros(0, bool), {})
-    exposure.announce(federation, nobody, Context(0, progress))
+    exposure.check_and_report(federation, nobody, Context(0, progress))

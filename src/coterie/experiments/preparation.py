@@ -20,7 +20,7 @@ from coterie.evaluation.candidates import Candidates
 from coterie.experiments import folder as disk
 from coterie.experiments.config import Experiment
 from coterie.experiments.training import Evaluator, sampled
-from coterie.federated.availability import with_presence
+from coterie.federated.availability import with_availability_trace
 from coterie.federated.disclosure import Disclosing
 from coterie.federated.preferences import with_preferences
 from coterie.federated.settings import Simulated
@@ -68,7 +68,7 @@ def to_learn_from(experiment: Experiment, parts: Split, progress: Progress) -> T
     if isinstance(experiment.settings, Disclosing):
         training = with_preferences(training, experiment.settings, parts.train, progress)
     if isinstance(experiment.settings, Simulated):
-        training = with_presence(training, experiment.settings, parts.train, progress)
+        training = with_availability_trace(training, experiment.settings, parts.train, progress)
     return training
 
 

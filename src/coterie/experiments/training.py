@@ -24,7 +24,7 @@ from coterie.evaluation.protocols import Protocol
 from coterie.experiments.config import Experiment
 from coterie.experiments.history import Point, TrainingHistory
 from coterie.federated.federation import Federation
-from coterie.federated.secagg.server import GIVEN_UP
+from coterie.federated.secagg.server import RING_ABORTED
 from coterie.federated.trainer import Context, Trainer
 from coterie.models.recommender import Recommender
 from coterie.types import Rows
@@ -106,7 +106,7 @@ def train(
 
 def judge_refusals(history: TrainingHistory, progress: Progress) -> None:
     """A model that hardly anybody could train is no result, or needs a warning."""
-    given_up = history.refused[GIVEN_UP]
+    given_up = history.refused[RING_ABORTED]
     remedy = "Lower learning_rate or raise reg."
     if given_up:
         progress.log(
@@ -116,7 +116,7 @@ def judge_refusals(history: TrainingHistory, progress: Progress) -> None:
     reasons = ", ".join(
         f"{reason} {count:,}"
         for reason, count in sorted(history.refused.items())
-        if reason != GIVEN_UP
+        if reason != RING_ABORTED
     )
     if refused and not history.updates:
         raise Diverged(

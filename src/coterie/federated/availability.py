@@ -1,8 +1,9 @@
-"""Who can be asked in a round, and who answers in time.
+"""Which clients a round can select, and which of them reply in time.
 
-Devices come and go: by the time of day, for long stretches, or as a trace of real ones says. A server draws a round's users from
-those who are there. A round may ask for more users than it needs and close with the first who answer, or at a deadline; who is late is
-not heard, as if they had dropped out. All of it is drawn from the seed by round and user.
+Availability follows the time of day, has one long gap per client, or comes from a trace of real
+devices. The server selects a round's cohort from the available clients. A round may select more
+clients than it needs and close after the first replies, or at a deadline; late clients count as
+dropped. Everything is drawn from the seed by round and user.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coterie.core import streams
 from coterie.core.progress import Progress
@@ -21,23 +22,30 @@ from coterie.data.interactions import Interactions
 from coterie.data.small import known_ids, small_table
 from coterie.data.training_set import TrainingSet
 from coterie.federated.federation import World
+from coterie.federated.settings import Simulated
 from coterie.types import Bools, Doubles, Ints
 
-AWAKE = 0.4
-SWING = 0.35
-TIME_ZONES = 0.1
-"""Of a day: how many devices are there on average, how far that swings, and by what part of a day users' hours differ."""
+MEAN_AVAILABILITY = 0.4
+"""Diurnal: the share of clients that are available on average over a day."""
+DAILY_SWING = 0.35
+"""Diurnal: how far that share rises and falls within a day."""
+HOUR_SPREAD = 0.1
+"""Diurnal: standard deviation of clients' best hours, in days."""
 AWAY = 1 / 3
-"""Of a run: how long a user is away in one stretch."""
-DEVICES = 0.6
-MOMENTS = 0.3
-"""How much devices' times differ (deviation of their logarithm), and one device's from round to round."""
+"""Stretches: for which part of the run a client is unavailable, in one stretch."""
+DEVICE_SPREAD = 0.6
+"""Standard deviation of log response times between devices."""
+ROUND_SPREAD = 0.3
+"""Standard deviation of log response times of one device between rounds."""
 
 
-def with_presence(
-    training: TrainingSet, settings: Any, train: Interactions, progress: Progress
+def with_availability_trace(
+    training: TrainingSet, settings: Simulated, train: Interactions, progress: Progress
 ) -> TrainingSet:
-    """The training data with what a trace says about its people: rows of user_id, from_round and to_round, in which a user is there."""
+    """The training data with its users' availability trace, if the settings name a file.
+
+    The file has rows of user_id, from_round and to_round in which a user is available.
+    """
     if settings.availability_file is None:
         return training
     table = small_table(
@@ -46,93 +54,94 @@ def with_presence(
         "user_id, from_round and to_round",
     )
     rule = "a whole number from 1"
-
-    def fits(v: Doubles) -> Bools:
-        whole: Bools = (v >= 1) & (v == np.floor(v)) & (v < 2**31)
-        return whole
-
-    begin, end = (
-        table.numbers(name, rule, fits).astype(np.int64) for name in ("from_round", "to_round")
-    )
+    begin = table.numbers("from_round", rule, _is_round).astype(np.int64)
+    end = table.numbers("to_round", rule, _is_round).astype(np.int64)
     users = known_ids(table, "user_id", train.user_ids, progress)
     return replace(training, presence=np.stack([users, begin, end], axis=1)[users >= 0])
 
 
-def always(world: World) -> bool:
-    """Whether everybody is there and heard in every round, but for drop-out."""
+def _is_round(values: Doubles) -> Bools:
+    valid: Bools = (values >= 1) & (values == np.floor(values)) & (values < 2**31)
+    return valid
+
+
+def always_available(world: World) -> bool:
+    """Whether all clients are available and in time in every round; some may still drop out."""
     settings = world.settings
-    known = settings.availability == "always" and world.presence is None
-    return known and not settings.deadline and not settings.over_selection
+    no_pattern = settings.availability == "always" and world.presence is None
+    return no_pattern and not settings.deadline and not settings.over_selection
 
 
-def those_here(world: World, t: int, rounds: int) -> World:
-    """The world of round t of so many, which knows who is there."""
+def with_available(world: World, t: int, rounds: int) -> World:
+    """The world in round t of a run of `rounds`, with the clients that are available."""
     pattern = PATTERNS[world.settings.availability] if world.presence is None else _traced
     return world if pattern is None else replace(world, here=pattern(world, t, rounds))
 
 
 def _diurnal(world: World, t: int, rounds: int) -> Bools:
-    """Most are there at an hour of their own, about the same for all: the number of devices swings with the day."""
-    people = np.arange(world.n_users)
-    hour = TIME_ZONES * streams.normal(streams.keys(world.seed, "hour", last=people), 1)[:, 0]
-    likely = AWAKE + SWING * np.cos(2 * np.pi * (t / world.settings.rounds_per_day - hour))
-    here: Bools = _uniform(streams.keys(world.seed, "here", t, last=people)) < likely
-    return here
+    """Each client is most often available around its own hour; hours are similar across clients."""
+    users = np.arange(world.n_users)
+    hour = HOUR_SPREAD * streams.normal(streams.keys(world.seed, "hour", last=users), 1)[:, 0]
+    phase = 2 * np.pi * (t / world.settings.rounds_per_day - hour)
+    probability = MEAN_AVAILABILITY + DAILY_SWING * np.cos(phase)
+    available: Bools = _uniform(streams.keys(world.seed, "here", t, last=users)) < probability
+    return available
 
 
 def _stretches(world: World, t: int, rounds: int) -> Bools:
-    """Everybody is away once, for a third of the run; a stretch that passes the end goes on at the beginning."""
+    """Each client is unavailable for one third of the run; the stretch may wrap around its end."""
     begin = _uniform(streams.keys(world.seed, "stretch", last=np.arange(world.n_users)))
-    here: Bools = (t / rounds - begin) % 1 >= AWAY
-    return here
+    available: Bools = (t / rounds - begin) % 1 >= AWAY
+    return available
 
 
 def _traced(world: World, t: int, rounds: int) -> Bools:
-    """Those whom the trace never names are always there."""
+    """Clients that the trace does not name are always available."""
     assert world.presence is not None
     users, begin, end = world.presence.T
-    here = ~np.isin(np.arange(world.n_users), users)
-    here[users[(begin <= t + 1) & (t + 1 <= end)]] = True
-    return here
+    available = ~np.isin(np.arange(world.n_users), users)
+    available[users[(begin <= t + 1) & (t + 1 <= end)]] = True
+    return available
 
 
 Pattern = Callable[[World, int, int], Bools]
-"""(world, t, rounds of the run) -> who is there."""
+"""(world, t, rounds of the run) -> which clients are available."""
 PATTERNS: dict[str, Pattern | None] = {"always": None, "diurnal": _diurnal, "stretches": _stretches}
 
 
-def generous(world: World) -> World:
-    """The world whose rounds ask for more users than they need."""
+def with_over_selection(world: World) -> World:
+    """The world with a larger cohort: `over_selection` more clients than a round needs."""
     settings = world.settings
-    more = 1 + world.settings.over_selection
-    if more == 1:
+    factor = 1 + settings.over_selection
+    if factor == 1:
         return world
     if hasattr(settings, "participation"):
-        change: dict[str, Any] = {"participation": min(1.0, settings.participation * more)}
+        change: dict[str, float] = {"participation": min(1.0, settings.participation * factor)}
     else:
-        change = {"users_per_round": math.ceil(settings.users_per_round * more)}
+        change = {"users_per_round": math.ceil(settings.users_per_round * factor)}
     return replace(world, settings=settings.model_copy(update=change))
 
 
-def late(world: World, cohort: Ints, t: int, enough: int) -> Bools | None:
-    """Who of the cohort answers after the deadline, or after enough others."""
+def late_clients(world: World, cohort: Ints, t: int, needed: int) -> Bools | None:
+    """Which of the cohort reply after the deadline, or after `needed` others; None if none can."""
     deadline = world.settings.deadline
-    if not deadline and enough >= len(cohort):
+    if not deadline and needed >= len(cohort):
         return None
-    times = seconds(world, cohort, t)
-    last = np.sort(times)[enough - 1] if enough < len(cohort) else math.inf
-    too_late: Bools = times > min(last, deadline or math.inf)
-    return too_late
+    times = response_times(world, cohort, t)
+    last = np.sort(times)[needed - 1] if needed < len(cohort) else math.inf
+    late: Bools = times > min(last, deadline or math.inf)
+    return late
 
 
-def seconds(world: World, cohort: Ints, t: int) -> Doubles:
-    """What devices take for a round, in units of what the median device takes."""
+def response_times(world: World, cohort: Ints, t: int) -> Doubles:
+    """How long each client takes for a round, as a multiple of the median device's time."""
     device = streams.normal(streams.keys(world.seed, "slowness", last=cohort), 1)[:, 0]
     moment = streams.normal(streams.keys(world.seed, "moment", t, last=cohort), 1)[:, 0]
-    taken: Doubles = np.exp(DEVICES * device + MOMENTS * moment)
-    return taken
+    times: Doubles = np.exp(DEVICE_SPREAD * device + ROUND_SPREAD * moment)
+    return times
 
 
-def _uniform(keys: Any) -> Doubles:
+def _uniform(keys: NDArray[np.uint64]) -> Doubles:
+    """A number in [0, 1) from each stream."""
     drawn: Doubles = (streams.words(keys, 0) >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return drawn

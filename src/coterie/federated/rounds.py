@@ -25,7 +25,7 @@ from coterie.federated.federation import (
 )
 from coterie.federated.secagg import exposure
 from coterie.federated.secagg import server as secagg_server
-from coterie.federated.secagg.ring import FEWEST
+from coterie.federated.secagg.ring import MIN_CLIENTS
 from coterie.federated.trainer import Context, Trainer
 from coterie.federated.validation import Reply
 from coterie.models.recommender import Recommender
@@ -70,7 +70,9 @@ def play(
     server = state.as_seen_by(exchange.role)
     world = world.seen_by(exchange.role)
     if in_rings(world, exchange):
-        heard = secagg_server.hear(world, exchange, server, message, engine.call, absent)
+        heard = secagg_server.aggregate_securely(
+            world, exchange, server, message, engine.call, absent
+        )
     else:
         there = message if absent is None or not absent.any() else message.to(~absent)
         heard = _heard(world, exchange, there, engine, Limits.of(world, exchange, server))
@@ -112,7 +114,7 @@ def play_round(
         return state, Costs()
     _refuse_cohort(here, cohort)
     costs = Costs(cohort)
-    here = availability.generous(here)
+    here = availability.with_over_selection(here)
     for number, exchange in enumerate(federation.exchanges):
         if isinstance(exchange, Relay):
             state = pass_on(here, exchange, state, t, engine)
@@ -181,7 +183,7 @@ def trainer_on(
     federation: Federation, world: World, engine: Engine, context: Context, by_round: bool = False
 ) -> Trainer:
     """The same on any engine. `by_round`: a step is a round, whatever the algorithm counts in."""
-    exposure.announce(federation, world, context)
+    exposure.check_and_report(federation, world, context)
 
     def start() -> tuple[Any, Costs]:
         state = replace(federation.start(world), **engine.gather(federation.devices))
@@ -203,18 +205,18 @@ def trainer_on(
         nonlocal refused_before
         ts = range((n - 1) * a_step, n * a_step)
         node = _alone(engine)
-        plain = world.settings.secure_aggregation == "none" and availability.always(world)
+        plain = world.settings.secure_aggregation == "none" and availability.always_available(world)
         turns = federation.sequential(world, node, state, ts) if node and plain else None
         if turns is not None:
             costs = aggregation.tally_of(world, _only(federation), state.without_private(), turns)
             state = turns.state
         else:
             state, costs = play_round(
-                federation, availability.those_here(world, ts[0], total), state, ts[0], engine
+                federation, availability.with_available(world, ts[0], total), state, ts[0], engine
             )
             for t in ts[1:]:
                 state, later = play_round(
-                    federation, availability.those_here(world, t, total), state, t, engine
+                    federation, availability.with_available(world, t, total), state, t, engine
                 )
                 costs = costs.and_round(later)
         if not costs.accepted and not refused_before:
@@ -263,13 +265,13 @@ def _cohort(federation: Federation, world: World, state: Any, t: int) -> tuple[I
     """Who is asked in a round, and who of them is not heard."""
     if not world.present.any():
         return np.empty(0, np.int32), None
-    cohort = federation.sample(availability.generous(world), state, t)
+    cohort = federation.sample(availability.with_over_selection(world), state, t)
     enough = (
         len(federation.sample(world, state, t)) if world.settings.over_selection else len(cohort)
     )
     unheard = [
         gone
-        for gone in (_absent(world, cohort, t), availability.late(world, cohort, t, enough))
+        for gone in (_absent(world, cohort, t), availability.late_clients(world, cohort, t, enough))
         if gone is not None
     ]
     return cohort, np.logical_or.reduce(unheard) if unheard else None
@@ -303,8 +305,8 @@ def _refuse_cohort(world: World, cohort: Ints) -> None:
         raise ConfigError(
             f"a round of {len(cohort):,} users could overflow integer sums; expected at most {MOST_USERS:,}. Lower participation."
         )
-    if world.settings.secure_aggregation == "ring" and len(cohort) < FEWEST:
+    if world.settings.secure_aggregation == "ring" and len(cohort) < MIN_CLIENTS:
         raise ConfigError(
             f"secure_aggregation is 'ring', and a round of {len(cohort)} {'user' if len(cohort) == 1 else 'users'} cannot hide any of them; "
-            f"expected at least {FEWEST}. Raise users_per_round or participation, or set secure_aggregation=none."
+            f"expected at least {MIN_CLIENTS}. Raise users_per_round or participation, or set secure_aggregation=none."
         )

@@ -1,4 +1,4 @@
-"""src/coterie/federated/settings.py."""
+"""Settings of every simulated federation: dropout, availability, engine, secure aggregation."""
 
 from __future__ import annotations
 
@@ -10,59 +10,63 @@ from coterie.core.settings import Settings
 
 
 class Simulated(Settings):
-    """Of every federation that is played here."""
+    """Settings that all simulated federations share."""
 
     client_dropout: float = Field(0.0, ge=0, lt=1)
-    """Share of a round's users that never answer."""
+    """Share of a round's clients that drop out."""
     availability: Literal["always", "diurnal", "stretches"] = "always"
-    """Who can be asked in a round: everybody, whoever is there at that time of day, or everybody but a third of the run."""
+    """Available clients: all, by time of day, or all but for one stretch of a third of the run."""
     availability_file: str | None = None
-    """A trace of devices in place of a pattern: a file of user_id, from_round and to_round, in which a user is there."""
+    """An availability trace in place of a pattern: a file of user_id, from_round and to_round."""
     rounds_per_day: int = Field(24, ge=2)
-    """Rounds in a day, where availability is diurnal."""
+    """Rounds in a day, for diurnal availability."""
     deadline: float = Field(0.0, ge=0)
-    """A round closes after so many times what the median device takes; who is later is not heard. 0 waits for everybody."""
+    """A round closes after this multiple of the median client's time; 0 waits for all clients."""
     over_selection: float = Field(0.0, ge=0, le=10)
-    """Users asked beyond those needed, as a share of them; the first who answer are heard."""
+    """Share of clients selected beyond those needed; the first to reply are aggregated."""
     engine: Literal["local", "ray"] = "local"
-    """Where nodes run: in this process, or as actors on a Ray cluster. The outcome is the same."""
+    """Where nodes run: in this process, or as actors on a Ray cluster. Results are the same."""
     nodes: int = Field(0, ge=0, le=1000)
-    """Nodes that share out the users; more than one speak through the wire format. 0 is one, with Ray one for every core."""
+    """Nodes that share the users; several use the wire format. 0 is one, with Ray one per core."""
     cluster: str = ""
-    """Address of a Ray cluster; none starts one on this machine."""
+    """Address of a Ray cluster; empty starts one on this machine."""
     secure_aggregation: Literal["none", "ring"] = "none"
-    """What keeps single updates from servers: nothing, or rings in which users add up theirs in secret."""
+    """Protection of single updates from servers: none, or secure aggregation in rings of users."""
     ring_size: int = Field(50, ge=5, le=50)
-    """Most users of a ring, 5 to 50: what a device has to do does not grow with the cohort."""
+    """Largest number of users in a ring, 5 to 50. A device's work does not grow with the cohort."""
     ring_rows: Literal["all", "union"] = "all"
-    """Item rows that a ring adds up: all, or those that somebody in it touched, which the server then knows of everybody."""
-    ring_way: Literal["seed", "numbers"] = "seed"
-    """What members of a ring pass on: a seed of 32 bytes, or the numbers it grows into, as in the paper."""
+    """Item rows that a ring sums: all, or those its users touched (the server learns which)."""
+    ring_shares: Literal["seed", "vector"] = "seed"
+    """What a user sends the next one in a ring: a 32-byte seed, or the vector it expands to."""
 
     @model_validator(mode="after")
-    def _a_pattern_or_a_trace(self) -> Self:
+    def _one_source_of_availability(self) -> Self:
         if self.availability_file is not None and self.availability != "always":
             raise ValueError(
-                f"setting 'availability' is {self.availability!r}, and availability_file names a trace; expected one of the two. Leave one out"
+                f"setting 'availability' is {self.availability!r}, and availability_file is "
+                f"{self.availability_file!r}; expected one of the two. Leave one out"
             )
         return self
 
     @model_validator(mode="after")
-    def _a_ring_waits_for_its_members(self) -> Self:
+    def _no_over_selection_in_rings(self) -> Self:
         if self.secure_aggregation == "ring" and self.over_selection:
             raise ValueError(
-                f"setting 'over_selection' is {self.over_selection!r}, but secure_aggregation is 'ring', and a ring cannot close before its members have "
-                "answered; expected one of the two. Leave one out"
+                f"setting 'over_selection' is {self.over_selection!r}, but secure_aggregation is "
+                "'ring', and a ring cannot close before its clients have replied; expected one of "
+                "the two. Leave one out"
             )
         return self
 
     @model_validator(mode="after")
-    def _rings_are_asked_for(self) -> Self:
-        """Nobody should think that a ring protects a run which has none."""
+    def _ring_settings_need_rings(self) -> Self:
+        """A ring setting without a ring is an error: it must not look like protection."""
         fields = type(self).model_fields
-        for name in ("ring_size", "ring_rows", "ring_way"):
-            if self.secure_aggregation == "none" and getattr(self, name) != fields[name].default:
+        for name in ("ring_size", "ring_rows", "ring_shares"):
+            value = getattr(self, name)
+            if self.secure_aggregation == "none" and value != fields[name].default:
                 raise ValueError(
-                    f"setting {name!r} is {getattr(self, name)!r}, but secure_aggregation is 'none'; expected rings. Set secure_aggregation=ring, or leave it out"
+                    f"setting {name!r} is {value!r}, but secure_aggregation is 'none'; expected "
+                    "'ring'. Set secure_aggregation=ring, or leave the setting out"
                 )
         return self

@@ -1,4 +1,4 @@
-"""A transcript of a run: every message between devices and servers, by who sent it to whom. No bit of the run changes."""
+"""A transcript of a run: every message between clients and servers, with sender and receiver."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coterie.federated.wire import encode
 from coterie.types import Message
 
 
-class Line(NamedTuple):
+class TranscriptLine(NamedTuple):
     round: int
     sender: str
     receiver: str
@@ -23,16 +23,19 @@ class Line(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """As the wire format packs it."""
+        """The size of the message in the wire format."""
         return len(encode(self.round, self.arrays))
 
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """Another engine with an ear on it. It is not `alone`, so that what could be fused is sent instead."""
+    """An engine that records the messages of another one. Results are bit-identical.
+
+    It does not declare `alone`, so single-pass kernels are not used and every message is sent.
+    """
 
     engine: Engine
-    lines: list[Line] = field(default_factory=list)
+    lines: list[TranscriptLine] = field(default_factory=list)
 
     def gather(self, make: Callable[[World, NodeData], PrivateState]) -> PrivateState:
         return self.engine.gather(make)
@@ -46,11 +49,12 @@ class Transcript:
     def write_down(
         self, t: int, sender: str, receiver: str, arrays: Mapping[str, np.ndarray]
     ) -> None:
-        self.lines.append(Line(t, sender or SERVER, receiver or SERVER, arrays))
+        self.lines.append(TranscriptLine(t, sender or SERVER, receiver or SERVER, arrays))
 
-    def seen_by(self, role: str) -> list[Line]:
+    def seen_by(self, role: str) -> list[TranscriptLine]:
+        """The messages that a server received."""
         return [line for line in self.lines if line.receiver == role]
 
 
 SERVER = "server"
-"""The only one, where there are not several."""
+"""The name of the server in an algorithm that has only one."""

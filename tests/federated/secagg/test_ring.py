@@ -1,9 +1,10 @@
-"""Rings: exact sums whoever vanishes when, or none; boxes that open for one neighbour and one purpose; shares that say nothing."""
+"""Rings: exact sums under any dropout, or none; ciphertexts for one receiver; uniform shares."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations, product
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -12,87 +13,119 @@ from hypothesis import strategies as st
 
 pytest.importorskip("cryptography")
 
-from coterie.federated.secagg.client import answer
-from coterie.federated.secagg.crypto import Lock, Refused, Seed, grown
-from coterie.federated.secagg.member import Member, Neighbour, Terms
-from coterie.federated.secagg.ring import LARGEST, Columns, GivenUp, Ring, announced, fewest
+from coterie.federated.secagg.client import reply_to
+from coterie.federated.secagg.crypto import KeyPair, Rejected, Seed, expand
+from coterie.federated.secagg.member import Neighbour, RingMember, RingTerms, ShareForm
+from coterie.federated.secagg.ring import MAX_ENTRY, Ring, RingSum, collect_keys, min_survivors
+from coterie.federated.secagg.stages import Aborted, StageArrays
 
-STAGES = ("announce", "deal", "upload", "close", "reveal before", "reveal after", "mend")
+STAGES = (
+    "advertise_keys",
+    "distribute_shares",
+    "upload",
+    "unmask",
+    "reveal_self_mask_of_predecessor",
+    "reveal_self_mask_of_successor",
+    "recover",
+)
 LENGTH = 5
+Change = Callable[[np.ndarray], np.ndarray]
 
 
 class Network:
-    """Members, and a server between them that may lose, change or keep what they say."""
+    """A ring's clients, and a server between them that may drop, change or store messages."""
 
-    largest = LARGEST
+    max_entry = MAX_ENTRY
 
     def __init__(
         self,
-        contributions: dict[int, np.ndarray],
-        vanish: dict[int, str] | None = None,
-        **terms: Any,
+        vectors: dict[int, np.ndarray],
+        dropouts: dict[int, str] | None = None,
+        shares: ShareForm = "seed",
     ) -> None:
-        length = len(next(iter(contributions.values())))
-        self.terms = Terms(7, 1, 0, length, **terms)
-        self.contributions = contributions
-        self.vanish = vanish or {}
-        self.members = {user: self.member(user, numbers) for user, numbers in contributions.items()}
-        self.heard: list[tuple[str, int, Columns]] = []
+        length = len(next(iter(vectors.values())))
+        self.terms = RingTerms(7, 1, 0, length, shares)
+        self.vectors = vectors
+        self.dropouts = dropouts or {}
+        self.members = {user: self.member(user, vector) for user, vector in vectors.items()}
+        self.transcript: list[tuple[str, int, StageArrays]] = []
 
-    def member(self, user: int, numbers: np.ndarray) -> Member:
-        return Member(user, self.terms, lambda: np.asarray(numbers, np.int64).view(np.uint64))
+    def member(self, user: int, vector: np.ndarray) -> RingMember:
+        return RingMember(user, self.terms, lambda: np.asarray(vector, np.int64).view(np.uint64))
 
-    def ask(self, stage: str, users: np.ndarray, own: Columns) -> dict[int, Columns]:
-        there = np.array([self.is_there(user, stage) for user in users.tolist()], bool)
+    def send(self, stage: str, users: np.ndarray, own: StageArrays) -> dict[int, StageArrays]:
+        responding = np.array([self.responds(user, stage) for user in users.tolist()], bool)
         sent = self.changed(stage, users, own)
-        said = answer(
+        replies = reply_to(
             stage,
             self.members,
-            users[there].tolist(),
-            {name: column[there] for name, column in sent.items()},
+            users[responding].tolist(),
+            {name: rows[responding] for name, rows in sent.items()},
         )
-        found = {}
-        for k, user in enumerate(said["users"].tolist()):
-            found[user] = {
-                name: column[k] for name, column in said.items() if name not in ("users", "stage")
-            }
-            self.heard.append((stage, user, found[user]))
-        return found
+        by_user = split_by_user(replies)
+        self.transcript += [(stage, user, reply) for user, reply in by_user.items()]
+        return by_user
 
-    def is_there(self, user: int, stage: str) -> bool:
-        return user not in self.vanish or STAGES.index(stage) < STAGES.index(self.vanish[user])
+    def responds(self, user: int, stage: str) -> bool:
+        if user not in self.dropouts:
+            return True
+        return STAGES.index(stage) < STAGES.index(self.dropouts[user])
 
-    def changed(self, stage: str, users: np.ndarray, own: Columns) -> Columns:
+    def changed(self, stage: str, users: np.ndarray, own: StageArrays) -> StageArrays:
         return own
 
-    def added(self) -> Any:
-        users = np.array(list(self.contributions), np.int32)
-        keys = {
-            user: said["key"].tobytes() for user, said in announced(self.ask, users, {}).items()
-        }
-        return Ring(self.terms, self.ask, fewest(len(users)), largest=self.largest).add_up(keys)
+    def aggregate(self) -> RingSum:
+        users = np.array(list(self.vectors), np.int32)
+        replies = collect_keys(self.send, users, {})
+        keys = {user: reply["key"].tobytes() for user, reply in replies.items()}
+        minimum = min_survivors(len(users))
+        ring = Ring(self.terms, self.send, minimum, max_entry=self.max_entry)
+        return ring.aggregate(keys)
+
+    def sent_by(self, stage: str, user: int) -> StageArrays:
+        """What a client replied at a stage."""
+        (reply,) = (reply for at, sender, reply in self.transcript if (at, sender) == (stage, user))
+        return reply
+
+    def late_upload(self, user: int, predecessor: int, successor: int) -> np.ndarray:
+        """The upload of a client that the server has declared dropped."""
+        share = self.sent_by("distribute_shares", predecessor)["share_ciphertext"]
+        self_mask = self.sent_by("distribute_shares", successor)["self_mask_ciphertext"]
+        return self.members[user].upload(share.tobytes(), self_mask.tobytes())
 
 
-def contributions(n: int, length: int = LENGTH, seed: int = 0) -> dict[int, np.ndarray]:
+def split_by_user(replies: StageArrays) -> dict[int, StageArrays]:
+    rows = {name: array for name, array in replies.items() if name not in ("users", "stage")}
+    return {
+        user: {name: array[k] for name, array in rows.items()}
+        for k, user in enumerate(replies["users"].tolist())
+    }
+
+
+def random_vectors(n: int, length: int = LENGTH, seed: int = 0) -> dict[int, np.ndarray]:
     rng = np.random.default_rng(seed)
     users = rng.permutation(100)[:n].tolist()
     return {user: rng.integers(-(2**40), 2**40, length) for user in users}
 
 
-def exact(network: Network) -> bool:
-    """Whether the sum is that of those who count; False where the ring was given up."""
+def assert_exact(ring_sum: RingSum, vectors: dict[int, np.ndarray]) -> None:
+    expected = sum(vectors[user] for user in ring_sum.users.tolist())
+    np.testing.assert_array_equal(ring_sum.vector.view(np.int64), expected)
+
+
+def completes(network: Network) -> bool:
+    """Whether the ring completes; its sum is then checked. False if the ring was aborted."""
     try:
-        added = network.added()
-    except GivenUp:
+        ring_sum = network.aggregate()
+    except Aborted:
         return False
-    expected = sum(network.contributions[user] for user in added.users.tolist())
-    np.testing.assert_array_equal(added.numbers.view(np.int64), expected)
-    lost = [
+    assert_exact(ring_sum, network.vectors)
+    dropped = [
         user
-        for user, stage in network.vanish.items()
+        for user, stage in network.dropouts.items()
         if STAGES.index(stage) <= STAGES.index("upload")
     ]
-    assert set(added.users.tolist()) == set(network.contributions) - set(lost)
+    assert set(ring_sum.users.tolist()) == set(network.vectors) - set(dropped)
     return True
 
 
@@ -100,9 +133,9 @@ def exact(network: Network) -> bool:
 
 
 @pytest.mark.parametrize("n", [3, 4, 7, 50])
-@pytest.mark.parametrize("way", ["seed", "numbers"])
-def test_a_ring_adds_up(n, way):
-    assert exact(Network(contributions(n), way=way))
+@pytest.mark.parametrize("shares", ["seed", "vector"])
+def test_a_ring_sums_exactly(n, shares):
+    assert completes(Network(random_vectors(n), shares=shares))
 
 
 @given(
@@ -113,325 +146,343 @@ def test_a_ring_adds_up(n, way):
 @settings(max_examples=25, deadline=None)
 def test_sums_are_exact_modulo_2_to_the_64(rows):
     network = Network({user: np.array(row, np.int64) for user, row in enumerate(rows)})
-    network.largest = 2**63
+    network.max_entry = 2**63
     total = [sum(column) % 2**64 for column in zip(*rows, strict=True)]
-    assert network.added().numbers.tolist() == total
+    assert network.aggregate().vector.tolist() == total
 
 
 @pytest.mark.parametrize("n", [1, 2])
-def test_a_ring_of_two_would_tell_each_what_the_other_added(n):
-    with pytest.raises(GivenUp, match="needs 3"):
-        Network(contributions(n)).added()
+def test_a_ring_of_two_is_aborted_since_each_could_subtract_its_own_vector(n):
+    with pytest.raises(Aborted, match="needs 3"):
+        Network(random_vectors(n)).aggregate()
 
 
-# Who vanishes is healed around.
+# Dropout recovery
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_any_single_member_may_vanish_at_any_stage(stage):
-    for user in contributions(6):
-        assert exact(Network(contributions(6), {user: stage}))
+def test_any_single_client_may_drop_out_at_any_stage(stage):
+    for user in random_vectors(6):
+        assert completes(Network(random_vectors(6), {user: stage}))
 
 
-def test_any_two_may_vanish_at_any_stages():
-    """The sum is exact or there is none; it is given up only where nobody can stand in."""
-    given_up = set()
-    everybody = contributions(6)
-    for one, other in combinations(everybody, 2):
+def test_any_two_clients_may_drop_out_at_any_stages():
+    """The sum is exact or the ring aborts; it aborts only if a client needed for recovery drops."""
+    aborted = set()
+    vectors = random_vectors(6)
+    for one, other in combinations(vectors, 2):
         for stages in product(STAGES, repeat=2):
-            if not exact(Network(everybody, {one: stages[0], other: stages[1]})):
-                given_up.add(frozenset(stages))
-    healing = ("close", "reveal before", "reveal after", "mend")
-    assert given_up <= {frozenset({"upload", stage}) for stage in healing}
-    assert frozenset({"upload", "close"}) in given_up
+            if not completes(Network(vectors, {one: stages[0], other: stages[1]})):
+                aborted.add(frozenset(stages))
+    recovery = (
+        "unmask",
+        "reveal_self_mask_of_predecessor",
+        "reveal_self_mask_of_successor",
+        "recover",
+    )
+    assert aborted <= {frozenset({"upload", stage}) for stage in recovery}
+    assert frozenset({"upload", "unmask"}) in aborted
 
 
 @pytest.mark.parametrize("cases", [40, pytest.param(1000, marks=pytest.mark.long)])
-def test_random_cases_in_a_ring_of_fifty(cases):
+def test_random_dropouts_in_a_ring_of_fifty(cases):
     rng = np.random.default_rng(3)
-    exactly = 0
+    completed = 0
     for case in range(cases):
-        everybody = contributions(50, 2, case)
-        gone = rng.choice(list(everybody), rng.integers(0, 12), replace=False).tolist()
-        vanish = {user: STAGES[rng.integers(0, 3 if case % 2 else len(STAGES))] for user in gone}
-        exactly += exact(Network(everybody, vanish))
-    assert (
-        exactly > cases / 2
-    )  # every second case vanishes before uploads are in, and all of those are healed
+        vectors = random_vectors(50, 2, case)
+        dropped = rng.choice(list(vectors), rng.integers(0, 12), replace=False).tolist()
+        n_stages = 3 if case % 2 else len(STAGES)
+        dropouts = {user: STAGES[rng.integers(0, n_stages)] for user in dropped}
+        completed += completes(Network(vectors, dropouts))
+    # In every second case clients drop out before they upload only: all of those recover.
+    assert completed > cases / 2
 
 
-def test_members_in_a_row_may_vanish():
-    users = list(contributions(8))
-    assert exact(Network(contributions(8), dict.fromkeys(users[2:5], "upload")))
-    assert exact(
-        Network(contributions(8), {users[0]: "upload", users[-1]: "upload", users[3]: "deal"})
-    )
+def test_adjacent_clients_may_drop_out():
+    users = list(random_vectors(8))
+    assert completes(Network(random_vectors(8), dict.fromkeys(users[2:5], "upload")))
+    dropouts = {users[0]: "upload", users[-1]: "upload", users[3]: "distribute_shares"}
+    assert completes(Network(random_vectors(8), dropouts))
 
 
-def test_a_ring_is_given_up_when_half_of_it_has_gone():
-    users = list(contributions(8))
-    assert fewest(8) == 4
-    assert exact(Network(contributions(8), dict.fromkeys(users[:4], "upload")))
-    assert not exact(Network(contributions(8), dict.fromkeys(users[:5], "upload")))
+def test_a_ring_is_aborted_when_more_than_half_drop_out():
+    users = list(random_vectors(8))
+    assert min_survivors(8) == 4
+    assert completes(Network(random_vectors(8), dict.fromkeys(users[:4], "upload")))
+    assert not completes(Network(random_vectors(8), dict.fromkeys(users[:5], "upload")))
 
 
-def test_a_late_upload_is_not_counted_and_stays_secret():
-    """Whoever was left out may still send its upload: with all that it heard a server has one mask too few."""
-    everybody = contributions(6)
-    users = list(everybody)
-    late = users[2]
-    after = users[3]
-    network = Network(everybody, {late: "upload"})
-    assert exact(network)
-    boxes = {(stage, user): columns for stage, user, columns in network.heard}
-    before = users[1]
-    upload = network.members[late].upload(
-        boxes["deal", before]["forward"].tobytes(), boxes["deal", after]["back"].tobytes()
-    )
-    mended = boxes["mend", after]["numbers"]  # S(s_before) - S(s_late)
-    unmasked = upload - mended
-    own = everybody[late].view(np.uint64)
+def test_a_late_upload_does_not_count_and_stays_secret():
+    """A client declared dropped may still upload: its self-mask hides the vector from a server."""
+    vectors = random_vectors(6)
+    predecessor, late, successor = list(vectors)[1:4]
+    network = Network(vectors, {late: "upload"})
+    assert completes(network)
+    upload = network.late_upload(late, predecessor, successor)
+    # The correction is S(s_predecessor) - S(s_late): it removes both shares from the upload.
+    unmasked = upload - network.sent_by("recover", successor)["vector"]
+    own = vectors[late].view(np.uint64)
     assert (unmasked != own).all()
-    np.testing.assert_array_equal(
-        unmasked - grown(network.members[late].veil, LENGTH), own
-    )  # and no more than one
-    assert not [stage for stage, _ in boxes if stage.startswith("reveal")]
-    for neighbour, which in ((before, "after"), (after, "before")):
-        with pytest.raises(Refused):
-            network.members[neighbour].reveal(which)
+    # The self-mask is the only mask that is left.
+    self_mask = expand(network.members[late].self_mask, LENGTH)
+    np.testing.assert_array_equal(unmasked - self_mask, own)
+    assert not [stage for stage, _, _ in network.transcript if stage.startswith("reveal")]
+    for neighbour, side in ((predecessor, "successor"), (successor, "predecessor")):
+        with pytest.raises(Rejected):
+            network.members[neighbour].reveal_self_mask(side)
 
 
-def test_a_member_answers_once():
-    """Asked again, with another neighbour or another story, it says nothing."""
-    network = Network(contributions(5))
-    users = list(network.contributions)
-    network.added()
-    member = network.members[users[0]]
-    stranger = Neighbour(99, Lock.fresh().public)
-    for again in (
-        lambda: member.deal(0, stranger, stranger),
-        lambda: member.deal(9, stranger, stranger),
+def test_a_client_replies_to_each_stage_once():
+    """A repeated request, with another neighbour or another claim, is rejected."""
+    network = Network(random_vectors(5))
+    network.aggregate()
+    member = network.members[next(iter(network.vectors))]
+    other = Neighbour(99, KeyPair.generate().public)
+    for repeat in (
+        lambda: member.distribute_shares(0, other, other),
+        lambda: member.distribute_shares(9, other, other),
         lambda: member.upload(b"", b""),
-        lambda: member.close(False, False, stranger),
-        lambda: member.mend(b"", stranger),
+        lambda: member.unmask(False, False, other),
+        lambda: member.recover(b"", other),
     ):
-        with pytest.raises(Refused):
-            again()
+        with pytest.raises(Rejected):
+            repeat()
 
 
-# Boxes
+# Ciphertexts
 
 
-class Meddler(Network):
-    """A server that changes what one member gets at a stage."""
+class ChangedDownlink(Network):
+    """A server that changes what clients receive at a stage."""
 
-    def __init__(self, *given: Any, at: str, column: str, change: Any, **terms: Any) -> None:
-        super().__init__(*given, **terms)
+    def __init__(
+        self,
+        vectors: dict[int, np.ndarray],
+        dropouts: dict[int, str] | None = None,
+        *,
+        at: str,
+        name: str,
+        change: Change,
+    ) -> None:
+        super().__init__(vectors, dropouts)
         self.at = at
-        self.column = column
+        self.name = name
         self.change = change
 
-    def changed(self, stage: str, users: np.ndarray, own: Columns) -> Columns:
+    def changed(self, stage: str, users: np.ndarray, own: StageArrays) -> StageArrays:
         if stage != self.at:
             return own
-        changed = own | {self.column: own[self.column].copy()}
-        changed[self.column] = self.change(changed[self.column])
-        return changed
+        return own | {self.name: self.change(own[self.name].copy())}
 
 
-def flipped(boxes: np.ndarray) -> np.ndarray:
-    boxes[1, 5] ^= 1
-    return boxes
+def flipped(ciphertexts: np.ndarray) -> np.ndarray:
+    ciphertexts[1, 5] ^= 1
+    return ciphertexts
 
 
-def swapped(boxes: np.ndarray) -> np.ndarray:
-    return boxes[[1, 0, *range(2, len(boxes))]]
+def swapped(ciphertexts: np.ndarray) -> np.ndarray:
+    return ciphertexts[[1, 0, *range(2, len(ciphertexts))]]
 
 
 CHANGES = {
-    "a bit": flipped,
-    "order": swapped,
-    "cut off": lambda boxes: boxes[:, :-1],
-    "nothing": lambda boxes: boxes[:, :0],
+    "flipped bit": flipped,
+    "swapped": swapped,
+    "truncated": lambda ciphertexts: ciphertexts[:, :-1],
+    "empty": lambda ciphertexts: ciphertexts[:, :0],
 }
 
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize(
-    ("at", "column"), [("upload", "forward"), ("upload", "back"), ("mend", "forward")]
+    ("at", "name"),
+    [
+        ("upload", "share_ciphertext"),
+        ("upload", "self_mask_ciphertext"),
+        ("recover", "share_ciphertext"),
+    ],
 )
-def test_boxes_that_were_changed_are_refused(change, at, column):
-    """Whoever cannot open its box does not upload, and is healed around or the ring is given up: there is no wrong sum."""
-    everybody = contributions(9)
-    network = Meddler(
-        everybody,
-        {list(everybody)[4]: "upload", list(everybody)[7]: "upload"},
+def test_changed_ciphertexts_are_rejected(change, at, name):
+    """A client that cannot decrypt does not upload; the sum recovers or the ring aborts."""
+    vectors = random_vectors(9)
+    users = list(vectors)
+    network = ChangedDownlink(
+        vectors,
+        {users[4]: "upload", users[7]: "upload"},
         at=at,
-        column=column,
+        name=name,
         change=CHANGES[change],
     )
     try:
-        added = network.added()
-    except GivenUp:
-        assert change in ("cut off", "nothing") or at == "mend"
+        ring_sum = network.aggregate()
+    except Aborted:
+        assert change in ("truncated", "empty") or at == "recover"
         return
-    np.testing.assert_array_equal(
-        added.numbers.view(np.int64), sum(everybody[user] for user in added.users.tolist())
-    )
-    assert len(added.users) < 7
+    assert_exact(ring_sum, vectors)
+    assert len(ring_sum.users) < 7
 
 
-def test_boxes_of_another_round_attempt_or_neighbour_are_refused():
-    one = Lock.fresh()
-    other = Lock.fresh()
-    terms = Terms(3, 0, 0, 5)
-    box = one.sealed(b"secret", other.public, terms.about(0, "forward", 1, 2))
-    assert other.opened(box, one.public, terms.about(0, "forward", 1, 2)) == b"secret"
+def test_ciphertexts_of_another_round_attempt_or_neighbour_are_rejected():
+    one = KeyPair.generate()
+    other = KeyPair.generate()
+    terms = RingTerms(3, 0, 0, 5)
+    context = terms.context(0, "share", 1, 2)
+    ciphertext = one.encrypt(b"secret", other.public, context)
+    assert other.decrypt(ciphertext, one.public, context) == b"secret"
     wrong = [
-        terms.about(1, "forward", 1, 2),
-        terms.about(0, "back", 1, 2),
-        terms.about(0, "forward", 2, 1),
-        terms._replace(round=4).about(0, "forward", 1, 2),
-        terms._replace(ring=1).about(0, "forward", 1, 2),
-        terms._replace(exchange=1).about(0, "forward", 1, 2),
+        terms.context(1, "share", 1, 2),
+        terms.context(0, "self-mask", 1, 2),
+        terms.context(0, "share", 2, 1),
+        terms._replace(round=4).context(0, "share", 1, 2),
+        terms._replace(ring=1).context(0, "share", 1, 2),
+        terms._replace(exchange=1).context(0, "share", 1, 2),
     ]
-    for context in wrong:
-        with pytest.raises(Refused):
-            other.opened(box, one.public, context)
-    with pytest.raises(Refused):
-        one.opened(box, other.public, terms.about(0, "forward", 1, 2))  # its own, sent back
-    with pytest.raises(Refused):
-        Lock.fresh().opened(box, one.public, terms.about(0, "forward", 1, 2))
-    with pytest.raises(Refused):
-        other.opened(
-            box, bytes(32), terms.about(0, "forward", 1, 2)
-        )  # a key that would make the secret nought
+    for another in wrong:
+        with pytest.raises(Rejected):
+            other.decrypt(ciphertext, one.public, another)
+    with pytest.raises(Rejected):
+        one.decrypt(ciphertext, other.public, context)  # its own, sent back
+    with pytest.raises(Rejected):
+        KeyPair.generate().decrypt(ciphertext, one.public, context)
+    with pytest.raises(Rejected):
+        other.decrypt(ciphertext, bytes(32), context)  # a key with an all-zero shared secret
 
 
-def test_boxes_of_an_earlier_dealing_are_refused():
-    """A ring that was dealt twice: the first boxes, kept by the server and sent in place of the second, open for nobody."""
-    everybody = contributions(6)
+def test_ciphertexts_of_an_earlier_attempt_are_rejected():
+    """A server that replays the shares of the first attempt in place of the second's."""
+    vectors = random_vectors(6)
 
-    class Keeper(Network):
-        private_state: ClassVar[dict[int, Columns]] = {}
+    class Replaying(Network):
+        first_attempt: ClassVar[dict[int, StageArrays]] = {}
 
-        def ask(self, stage: str, users: np.ndarray, own: Columns) -> dict[int, Columns]:
-            said = super().ask(stage, users, own)
-            if stage == "deal" and len(said) < len(users):
-                type(self).private_state = said
-            return said
+        def send(self, stage: str, users: np.ndarray, own: StageArrays) -> dict[int, StageArrays]:
+            replies = super().send(stage, users, own)
+            if stage == "distribute_shares" and len(replies) < len(users):
+                type(self).first_attempt = replies
+            return replies
 
-        def changed(self, stage: str, users: np.ndarray, own: Columns) -> Columns:
+        def changed(self, stage: str, users: np.ndarray, own: StageArrays) -> StageArrays:
             if stage != "upload":
                 return own
-            old = np.stack(
-                [self.private_state[user]["forward"] for user in np.roll(users, 1).tolist()]
-            )
-            return own | {"forward": old}
+            predecessors = np.roll(users, 1).tolist()
+            old = [self.first_attempt[user]["share_ciphertext"] for user in predecessors]
+            return own | {"share_ciphertext": np.stack(old)}
 
-    with pytest.raises(GivenUp, match="0 members uploaded"):
-        Keeper(everybody, {list(everybody)[2]: "deal"}).added()
+    with pytest.raises(Aborted, match="0 clients uploaded"):
+        Replaying(vectors, {list(vectors)[2]: "distribute_shares"}).aggregate()
 
 
-class Liar(Network):
-    """A server, or a wire, that changes what members say."""
+class ChangedUplink(Network):
+    """A network that changes what the first client sends at a stage."""
 
-    def __init__(self, *given: Any, at: str, column: str, change: Any) -> None:
-        super().__init__(*given)
+    def __init__(
+        self,
+        vectors: dict[int, np.ndarray],
+        dropouts: dict[int, str] | None = None,
+        *,
+        at: str,
+        name: str,
+        change: Change,
+    ) -> None:
+        super().__init__(vectors, dropouts)
         self.at = at
-        self.column = column
+        self.name = name
         self.change = change
 
-    def ask(self, stage: str, users: np.ndarray, own: Columns) -> dict[int, Columns]:
-        said = super().ask(stage, users, own)
-        if stage == self.at and said:
-            first = next(iter(said))
-            said[first] = said[first] | {self.column: self.change(said[first][self.column].copy())}
-        return said
+    def send(self, stage: str, users: np.ndarray, own: StageArrays) -> dict[int, StageArrays]:
+        replies = super().send(stage, users, own)
+        if stage == self.at and replies:
+            first = next(iter(replies))
+            changed = self.change(replies[first][self.name].copy())
+            replies[first] = replies[first] | {self.name: changed}
+        return replies
 
 
 @pytest.mark.parametrize(
-    ("at", "column"),
-    [("close", "veil"), ("reveal before", "veil"), ("mend", "numbers"), ("upload", "numbers")],
+    ("at", "name"),
+    [
+        ("unmask", "self_mask"),
+        ("reveal_self_mask_of_predecessor", "self_mask"),
+        ("recover", "vector"),
+        ("upload", "vector"),
+    ],
 )
-def test_masks_that_do_not_cancel_are_noticed(at, column):
-    """A veil, a mending or an upload with other bits: the sum is no sum that there could be."""
-    everybody = contributions(8)
-    users = list(everybody)
+def test_masks_that_do_not_cancel_are_detected(at, name):
+    """A changed self-mask, correction or upload makes the sum exceed its bound."""
+    vectors = random_vectors(8)
+    users = list(vectors)
 
     def scrambled(values: np.ndarray) -> np.ndarray:
         return values ^ np.frombuffer(np.random.default_rng(1).bytes(values.nbytes), values.dtype)
 
-    network = Liar(
-        everybody, {users[2]: "upload", users[5]: "close"}, at=at, column=column, change=scrambled
+    network = ChangedUplink(
+        vectors, {users[2]: "upload", users[5]: "unmask"}, at=at, name=name, change=scrambled
     )
-    with pytest.raises(GivenUp, match="larger than it can be"):
-        network.added()
+    with pytest.raises(Aborted, match="exceeds its bound"):
+        network.aggregate()
 
 
-def test_a_key_that_cannot_be_used_keeps_only_its_owner_out():
-    everybody = contributions(7)
-    network = Liar(everybody, at="announce", column="key", change=np.zeros_like)
-    added = network.added()
-    assert len(added.users) == 6
-    np.testing.assert_array_equal(
-        added.numbers.view(np.int64), sum(everybody[user] for user in added.users.tolist())
-    )
+def test_an_unusable_key_excludes_only_its_owner():
+    vectors = random_vectors(7)
+    network = ChangedUplink(vectors, at="advertise_keys", name="key", change=np.zeros_like)
+    ring_sum = network.aggregate()
+    assert len(ring_sum.users) == 6
+    assert_exact(ring_sum, vectors)
 
 
-def test_who_adds_up_other_rows_opens_no_box():
-    one = Lock.fresh()
-    other = Lock.fresh()
-    terms = Terms(3, 0, 0, 5, rows="a")
-    box = one.sealed(b"secret", other.public, terms.about(0, "forward", 1, 2))
-    with pytest.raises(Refused):
-        other.opened(box, one.public, terms._replace(rows="b").about(0, "forward", 1, 2))
+def test_a_client_with_other_summed_rows_cannot_decrypt():
+    one = KeyPair.generate()
+    other = KeyPair.generate()
+    terms = RingTerms(3, 0, 0, 5, rows="a")
+    ciphertext = one.encrypt(b"secret", other.public, terms.context(0, "share", 1, 2))
+    context = terms._replace(rows="b").context(0, "share", 1, 2)
+    with pytest.raises(Rejected):
+        other.decrypt(ciphertext, one.public, context)
 
 
 @given(
     st.dictionaries(
-        st.sampled_from(["key", "forward", "back", "numbers", "veil"]), st.binary(max_size=80)
+        st.sampled_from(["key", "share_ciphertext", "self_mask_ciphertext", "vector", "self_mask"]),
+        st.binary(max_size=80),
     )
 )
 @settings(max_examples=60, deadline=None)
-def test_members_that_talk_nonsense_are_as_if_they_had_vanished(nonsense):
-    everybody = contributions(6)
-    fool = list(everybody)[1]
+def test_a_client_that_sends_malformed_replies_counts_as_dropped(malformed):
+    vectors = random_vectors(6)
+    faulty = list(vectors)[1]
 
-    class Fool(Network):
-        def ask(self, stage: str, users: np.ndarray, own: Columns) -> dict[int, Columns]:
-            said = super().ask(stage, users, own)
-            if fool in said:
-                said[fool] = {
-                    name: np.frombuffer(content, np.uint8) for name, content in nonsense.items()
+    class FaultyClient(Network):
+        def send(self, stage: str, users: np.ndarray, own: StageArrays) -> dict[int, StageArrays]:
+            replies = super().send(stage, users, own)
+            if faulty in replies:
+                replies[faulty] = {
+                    name: np.frombuffer(content, np.uint8) for name, content in malformed.items()
                 }
-            return said
+            return replies
 
     try:
-        added = Fool(everybody).added()
-    except GivenUp:
+        ring_sum = FaultyClient(vectors).aggregate()
+    except Aborted:
         return
-    if fool not in added.users:
-        np.testing.assert_array_equal(
-            added.numbers.view(np.int64), sum(everybody[user] for user in added.users.tolist())
-        )
+    if faulty not in ring_sum.users:
+        assert_exact(ring_sum, vectors)
 
 
-# What shares say
+# Shares are indistinguishable from random
 
 
-def test_what_a_seed_grows_into_is_chacha20():
-    """RFC 8439, Section 2.3.2's cipher with a key and nonce of noughts: appendix A.1, test vector 1."""
-    stream = grown(Seed(bytes(32)), 8).astype("<u8").tobytes()
+def test_a_seed_expands_to_the_key_stream_of_chacha20():
+    """RFC 8439, appendix A.1, test vector 1: a key and nonce of zeros."""
+    stream = expand(Seed(bytes(32)), 8).astype("<u8").tobytes()
     assert stream.hex().startswith(
         "76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7"
     )
 
 
 def shares(n: int, seed: int, values: np.ndarray) -> np.ndarray:
-    """n shares of values modulo 2^64: the part that is not passed on."""
-    key = Seed(np.random.default_rng(seed).bytes(32))  # a fixed one: what is tested is the stream
-    return np.resize(values, n).astype(np.int64).view(np.uint64) - grown(key, n)
+    """n shares of values modulo 2^64: the part that is not sent to the successor."""
+    # A fixed seed: the test is about the key stream.
+    key = Seed(np.random.default_rng(seed).bytes(32))
+    return np.resize(values, n).astype(np.int64).view(np.uint64) - expand(key, n)
 
 
 @pytest.mark.parametrize("gradient", [False, True])
@@ -444,8 +495,8 @@ def test_a_million_shares_are_uniform_in_every_byte(gradient):
         assert 0.001 < chisquare(np.bincount(lanes[:, lane], minlength=256)).pvalue < 0.999
 
 
-def told_apart(zeros: np.ndarray, real: np.ndarray) -> float:
-    """The AUC of a classifier that tries to tell shares of nought from shares of a gradient."""
+def classifier_auc(zeros: np.ndarray, real: np.ndarray) -> float:
+    """The AUC of a classifier that tells shares of zero from shares of a gradient."""
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.metrics import roc_auc_score
 
@@ -458,7 +509,7 @@ def told_apart(zeros: np.ndarray, real: np.ndarray) -> float:
     return float(roc_auc_score(y[test], fitted.predict_proba(x[test])[:, 1]))
 
 
-def test_shares_of_a_gradient_cannot_be_told_from_shares_of_nought():
+def test_shares_of_a_gradient_cannot_be_told_from_shares_of_zero():
     gradient = np.random.default_rng(2).normal(0, 500, 40_000).round()
     n = 40_000
 
@@ -467,56 +518,49 @@ def test_shares_of_a_gradient_cannot_be_told_from_shares_of_nought():
             [words.astype("<u8").view(np.uint8).reshape(-1, 8), words[:, None] / 2.0**64]
         )
 
-    auc = told_apart(features(shares(n, 1, np.zeros(n))), features(shares(n, 2, gradient)))
+    auc = classifier_auc(features(shares(n, 1, np.zeros(n))), features(shares(n, 2, gradient)))
     assert auc == pytest.approx(0.5, abs=0.01)
 
 
-def test_shares_in_floating_point_can():
-    """The control: a random number and what is missing to the gradient, as the paper's Eq. 10 is written down naively."""
+def test_shares_in_floating_point_can_be_told_apart():
+    """The control: a random float and its difference to the gradient, a naive reading of Eq. 10."""
     rng = np.random.default_rng(2)
     gradient = rng.normal(0, 1e-3, 40_000)
     n = 40_000
     passed = rng.normal(0, 1e-3, (2, n))
-    assert told_apart((0 - passed[0])[:, None], (gradient - passed[1])[:, None]) > 0.6
+    assert classifier_auc((0 - passed[0])[:, None], (gradient - passed[1])[:, None]) > 0.6
 
 
-def test_one_neighbour_and_the_server_recover_an_upload_that_came_too_late():
-    """Of whoever was left out the masks between it and its neighbours are known: only its veil is left, which both of them have."""
-    everybody = contributions(6)
-    users = list(everybody)
-    before, late, after = users[1:4]
-    network = Network(everybody, {late: "upload"})
-    network.added()
-    said = {(stage, user): columns for stage, user, columns in network.heard}
-    upload = network.members[late].upload(
-        said["deal", before]["forward"].tobytes(), said["deal", after]["back"].tobytes()
-    )
-    veil = network.members[after].veils["before"]
-    recovered = upload - said["mend", after]["numbers"] - grown(veil, LENGTH)
-    np.testing.assert_array_equal(recovered.view(np.int64), everybody[late])
+# Known limits
+
+
+def test_one_neighbour_and_the_server_recover_a_late_upload():
+    """The server knows both shares of a client declared dropped; a neighbour has its self-mask."""
+    vectors = random_vectors(6)
+    predecessor, late, successor = list(vectors)[1:4]
+    network = Network(vectors, {late: "upload"})
+    network.aggregate()
+    upload = network.late_upload(late, predecessor, successor)
+    self_mask = network.members[successor].neighbour_self_masks["predecessor"]
+    correction = network.sent_by("recover", successor)["vector"]
+    recovered = upload - correction - expand(self_mask, LENGTH)
+    np.testing.assert_array_equal(recovered.view(np.int64), vectors[late])
 
 
 def test_two_neighbours_and_the_server_recover_an_update():
-    """The limit of a ring: the member before knows s_(k-1), the one after s_k and v_k, and the server has the upload."""
-    everybody = contributions(6)
-    network = Network(everybody)
-    network.added()
-    users = list(everybody)
-    victim = users[2]
-    before = users[1]
-    after = users[3]
-    (upload,) = (
-        said["numbers"]
-        for stage, user, said in network.heard
-        if (stage, user) == ("upload", victim)
-    )
-    known_after = network.members[after]
-    known_before = network.members[before]
-    assert known_after.given is not None
+    """The predecessor knows s_(k-1), the successor s_k and b_k, and the server has the upload."""
+    vectors = random_vectors(6)
+    network = Network(vectors)
+    network.aggregate()
+    predecessor, victim, successor = list(vectors)[1:4]
+    upload = network.sent_by("upload", victim)["vector"]
+    at_successor = network.members[successor]
+    at_predecessor = network.members[predecessor]
+    assert at_successor.received_share is not None
     recovered = (
         upload
-        - grown(known_after.veils["before"], LENGTH)
-        + known_after.given
-        - grown(known_before.share, LENGTH)
+        - expand(at_successor.neighbour_self_masks["predecessor"], LENGTH)
+        + at_successor.received_share
+        - expand(at_predecessor.share, LENGTH)
     )
-    np.testing.assert_array_equal(recovered.view(np.int64), everybody[victim])
+    np.testing.assert_array_equal(recovered.view(np.int64), vectors[victim])

@@ -1,9 +1,10 @@
-"""Whole federations in rings: the same models, bit for bit, and servers that hear nobody's update."""
+"""Federations under secure aggregation: bit-identical models, and no update in the clear."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -26,46 +27,53 @@ from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
 from coterie.errors import ConfigError
 from coterie.federated import rounds
-from coterie.federated.federation import AGGREGATION, Exchange, Federation
+from coterie.federated.federation import (
+    AGGREGATION,
+    ClientTask,
+    Exchange,
+    Federation,
+    NodeData,
+    PrivateState,
+    World,
+)
 from coterie.federated.secagg import exposure
 from coterie.federated.secagg import server as secagg_server
-from coterie.federated.secagg.client import About, Stage, answer, length_of
-from coterie.federated.secagg.member import Member, Terms
-from coterie.federated.secagg.ring import Ring, announced
+from coterie.federated.secagg.client import RingHeader, Stage, reply_to, vector_length
+from coterie.federated.secagg.member import RingMember, RingTerms
+from coterie.federated.secagg.ring import Ring, collect_keys
+from coterie.federated.secagg.stages import StageArrays
 from coterie.federated.transcript import DEVICES, SERVER, Transcript
-from coterie.federated.validation import MOST_SAMPLES
-from coterie.types import TOO_LARGE, Message
+from coterie.federated.validation import MOST_SAMPLES, Reply
+from coterie.types import TOO_LARGE, Ints, Message
 
-ONE_BY_ONE = ("sfpl", "sfpl+")
-"""A round of one user cannot hide anybody."""
+ONE_USER_PER_ROUND = ("sfpl", "sfpl+")
+"""Algorithms with one user per round: a sum over one user hides nothing."""
 
 
-def in_ring(name: str) -> bool:
+def offers_ring(name: str) -> bool:
     train = registry.algorithm(name).train
     assert isinstance(train, Federation)
-    return (
-        any(isinstance(e, Exchange) and e.ring for e in train.exchanges) and name not in ONE_BY_ONE
-    )
+    has_ring = any(isinstance(e, Exchange) and e.ring for e in train.exchanges)
+    return has_ring and name not in ONE_USER_PER_ROUND
 
 
-OFFERED = [name for name in FEDERATED if in_ring(name)]
+OFFERED = [name for name in FEDERATED if offers_ring(name)]
 TOWERS = [name for name in OFFERED if "tower" in registry.algorithm(name).settings.model_fields]
 
 
 @pytest.fixture(scope="module")
-def choices(people) -> TrainingSet:
+def training(people) -> TrainingSet:
     return split(people, "temporal", 0.2, seed=0).training()
 
 
 def smaller(name: str, **changes: Any) -> dict[str, Any]:
-    return (
-        {"rounds": 2, "users_per_round": 14}
-        | ({"inputs": 20, "embedding_size": 4} if name in TOWERS else {})
-        | changes
-    )
+    small = {"rounds": 2, "users_per_round": 14}
+    if name in TOWERS:
+        small |= {"inputs": 20, "embedding_size": 4}
+    return small | changes
 
 
-def test_who_offers_rings():
+def test_which_algorithms_offer_secure_aggregation():
     assert set(OFFERED) == {
         "fedavg",
         "fedfast",
@@ -89,74 +97,71 @@ def test_who_offers_rings():
         {},
         {"ring_size": 5},
         {"ring_rows": "union", "ring_size": 6},
-        {"ring_way": "numbers"},
+        {"ring_shares": "vector"},
         {"client_dropout": 0.2, "ring_size": 20},
     ],
     ids=str,
 )
-def test_models_are_those_of_plain_sums(name, changes, choices):
-    """Through the wire, so that towers too are computed device by device."""
+def test_models_equal_those_of_plain_sums(name, changes, training):
+    """Through the wire format, so that towers too are computed client by client."""
     plain = {key: value for key, value in changes.items() if key == "client_dropout"}
-    expected, _ = play_locally(name, choices, 1, True, **smaller(name, **plain))
-    states, tallies = play_locally(
-        name, choices, 1, True, **smaller(name, secure_aggregation="ring", **changes)
+    expected, _ = play_locally(name, training, 1, True, **smaller(name, **plain))
+    states, costs_by_round = play_locally(
+        name, training, 1, True, **smaller(name, secure_aggregation="ring", **changes)
     )
     assert [sha256(state) for state in states] == [sha256(state) for state in expected]
-    assert all(costs.accepted >= 7 for costs in tallies)
+    assert all(costs.accepted >= 7 for costs in costs_by_round)
 
 
 @pytest.mark.parametrize("name", ["fedfast", "pfpl+", "fcf", "sttfedrec-dssm"])
-def test_members_may_live_on_many_nodes(name, choices):
+def test_a_ring_may_span_several_nodes(name, training):
     one, many = (
-        play_locally(name, choices, nodes, True, **smaller(name, secure_aggregation="ring"))[0]
+        play_locally(name, training, nodes, True, **smaller(name, secure_aggregation="ring"))[0]
         for nodes in (1, 5)
     )
     assert sha256(one[-1]) == sha256(many[-1])
 
 
 @pytest.mark.parametrize("name", OFFERED)
-def test_no_update_leaves_a_device_in_the_clear(name, choices):
-    """What servers hear of updates: numbers that look drawn at random, and of single users what the algorithm says it reveals."""
-    world = world_for(name, choices, **smaller(name, secure_aggregation="ring"))
-    heard = Transcript(LocalEngine.over(world, choices, 2))
-    play(name, world, heard)
+def test_no_update_leaves_a_device_in_the_clear(name, training):
+    """Servers receive uniform vectors, and in the clear only what the algorithm declares."""
+    world = world_for(name, training, **smaller(name, secure_aggregation="ring"))
+    transcript = Transcript(LocalEngine.over(world, training, 2))
+    play(name, world, transcript)
     lines = [
         line
         for role in (SERVER, AGGREGATION)
-        for line in heard.seen_by(role)
+        for line in transcript.seen_by(role)
         if line.sender == DEVICES
     ]
-    named = {key for line in lines for key in line.arrays}
-    assert "numbers" in named
-    open_ = {"samples", "user_rows"} if name.startswith("fed") and name != "fedmvmf" else set()
-    opening = (
-        {"offsets", "items", "item_rows", "dense"} if "fast" in name or "actv" in name else set()
+    received = {key for line in lines for key in line.arrays}
+    assert "vector" in received
+    allowed = {"users", "stage", "key", "vector", "self_mask"}
+    allowed |= {"share_ciphertext", "self_mask_ciphertext"}
+    if name.startswith("fed") and name != "fedmvmf":
+        allowed |= {"samples", "user_rows"}
+    if "fast" in name or "actv" in name:
+        allowed |= {"offsets", "items", "item_rows", "dense"}
+    assert received <= allowed
+    entries = np.concatenate(
+        [line.arrays["vector"].ravel() for line in lines if "vector" in line.arrays]
     )
-    assert (
-        named <= {"users", "stage", "key", "forward", "back", "numbers", "veil"} | open_ | opening
-    )
-    numbers = np.concatenate(
-        [line.arrays["numbers"].ravel() for line in lines if "numbers" in line.arrays]
-    )
-    assert len(np.unique(numbers)) == len(numbers)  # an update has thousands of noughts
-    assert abs(np.mean(numbers / 2.0**64) - 0.5) < 5 / np.sqrt(12 * len(numbers))
+    assert len(np.unique(entries)) == len(entries)  # an unmasked update has thousands of zeros
+    assert abs(np.mean(entries / 2.0**64) - 0.5) < 5 / np.sqrt(12 * len(entries))
 
 
-def test_bytes_are_counted_for_both_ways_and_both_choices_of_rows(choices):
-    up = {}
-    for rows, way in (("all", "seed"), ("union", "seed"), ("all", "numbers")):
-        _, tallies = play_locally(
-            "pfpl",
-            choices,
-            **smaller("pfpl", secure_aggregation="ring", ring_rows=rows, ring_way=way),
-        )
-        up[rows, way] = sum(costs.bytes_up for costs in tallies)
-    _, plain = play_locally("pfpl", choices, **smaller("pfpl"))
-    assert up["union", "seed"] < up["all", "seed"] < up["all", "numbers"]
-    assert sum(costs.bytes_up for costs in plain) < up["union", "seed"]
+def test_bytes_are_counted_for_both_share_forms_and_both_choices_of_rows(training):
+    bytes_up = {}
+    for rows, shares in (("all", "seed"), ("union", "seed"), ("all", "vector")):
+        ring = {"secure_aggregation": "ring", "ring_rows": rows, "ring_shares": shares}
+        _, costs_by_round = play_locally("pfpl", training, **smaller("pfpl", **ring))
+        bytes_up[rows, shares] = sum(costs.bytes_up for costs in costs_by_round)
+    _, plain = play_locally("pfpl", training, **smaller("pfpl"))
+    assert bytes_up["union", "seed"] < bytes_up["all", "seed"] < bytes_up["all", "vector"]
+    assert sum(costs.bytes_up for costs in plain) < bytes_up["union", "seed"]
 
 
-def test_rings_are_as_even_as_can_be_and_none_is_too_large():
+def test_rings_differ_in_size_by_at_most_one():
     for n, size in (
         (3, 50),
         (50, 50),
@@ -165,86 +170,86 @@ def test_rings_are_as_even_as_can_be_and_none_is_too_large():
         (200, 50),
         *((n, 5) for n in range(3, 40)),
     ):
-        parts = secagg_server.of_cohort(np.arange(n, dtype=np.int32), size, 1, 2)
+        parts = secagg_server.assign_rings(np.arange(n, dtype=np.int32), size, 1, 2)
         assert sorted(np.concatenate(parts).tolist()) == list(range(n))
         assert min(map(len, parts)) >= 3
         assert max(map(len, parts)) <= size
         assert max(map(len, parts)) - min(map(len, parts)) <= 1
     assert not np.array_equal(
-        secagg_server.of_cohort(np.arange(20), 50, 1, 2)[0],
-        secagg_server.of_cohort(np.arange(20), 50, 1, 3)[0],
+        secagg_server.assign_rings(np.arange(20), 50, 1, 2)[0],
+        secagg_server.assign_rings(np.arange(20), 50, 1, 3)[0],
     )
 
 
-def test_a_round_whose_rings_are_all_given_up_changes_nothing_and_says_so(choices):
-    """Nine in ten drop out: half of a ring is never left."""
-    states, tallies = play_locally(
+def test_a_round_whose_rings_are_all_aborted_changes_nothing(training):
+    """Nine in ten clients drop out: half of a ring never survives."""
+    states, costs_by_round = play_locally(
         "fcf",
-        choices,
+        training,
         **smaller("fcf", secure_aggregation="ring", client_dropout=0.9, participation=0.2),
     )
-    for costs in tallies:
+    for costs in costs_by_round:
         assert costs.accepted == 0
-        assert costs.refused[secagg_server.GIVEN_UP] + costs.dropped == len(costs.users), (
-            "who vanished is not refused"
-        )
+        # A client that dropped out counts as dropped, not as refused.
+        aborted = costs.refused[secagg_server.RING_ABORTED]
+        assert aborted + costs.dropped == len(costs.users)
         assert costs.dropped > len(costs.users) / 2
     assert len({sha256(state) for state in states}) == 1
 
 
-@pytest.mark.parametrize("name", ["fedbso", *ONE_BY_ONE])
-def test_what_cannot_be_hidden_is_refused(name, choices):
+@pytest.mark.parametrize("name", ["fedbso", *ONE_USER_PER_ROUND])
+def test_algorithms_that_need_single_updates_are_refused(name, training):
     with pytest.raises(ConfigError, match="secure_aggregation is 'ring'"):
-        play_locally(name, choices, rounds=1, secure_aggregation="ring")
+        play_locally(name, training, rounds=1, secure_aggregation="ring")
 
 
-def test_what_a_ring_leaves_open_is_said(choices):
-    class Listener(Progress):
+def test_what_a_ring_exposes_is_logged(training):
+    class Log(Progress):
         def __init__(self) -> None:
-            self.said: list[str] = []
+            self.lines: list[str] = []
 
         def log(self, text: str) -> None:
-            self.said.append(text)
+            self.lines.append(text)
 
-    for name, words in (
+    for name, exposed in (
         ("fedfast", "their row"),
         ("fedfast", "statistics"),
         ("sttfedrec-dssm", "items they ask for"),
         ("fcf", ""),
     ):
-        progress = Listener()
-        world = world_for(name, choices, **smaller(name, secure_aggregation="ring"))
-        play(name, world, LocalEngine.over(world, choices, 1), progress=progress)
-        assert any(words in text for text in progress.said) if words else not progress.said
+        progress = Log()
+        world = world_for(name, training, **smaller(name, secure_aggregation="ring"))
+        play(name, world, LocalEngine.over(world, training, 1), progress=progress)
+        if exposed:
+            assert any(exposed in line for line in progress.lines)
+        else:
+            assert not progress.lines
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_the_largest_updates_of_a_full_ring_are_added_up_exactly(sign):
-    """As large as a device may send them and weighed as heavily as may be; and as many as may take part stay below 2^63."""
+def test_the_largest_updates_of_a_full_ring_are_summed_exactly(sign):
+    """The largest entry times the largest sample count; a full cohort's sum stays below 2^63."""
     largest = sign * (TOO_LARGE - 1) * MOST_SAMPLES
-    members = {
-        user: Member(user, Terms(0, 0, 0, 3), lambda: np.full(3, largest, np.int64).view(np.uint64))
-        for user in range(50)
-    }
+    terms = RingTerms(0, 0, 0, 3)
+    vector = np.full(3, largest, np.int64).view(np.uint64)
+    members = {user: RingMember(user, terms, lambda: vector) for user in range(50)}
 
-    def ask(stage: str, users: Any, own: Any) -> dict[int, Any]:
-        said = answer(stage, members, users.tolist(), own)
-        told = {name: column for name, column in said.items() if name not in ("users", "stage")}
+    def send(stage: str, users: np.ndarray, own: StageArrays) -> dict[int, StageArrays]:
+        replies = reply_to(stage, members, users.tolist(), own)
+        rows = {name: array for name, array in replies.items() if name not in ("users", "stage")}
         return {
-            user: {name: column[k] for name, column in told.items()}
-            for k, user in enumerate(said["users"].tolist())
+            user: {name: array[k] for name, array in rows.items()}
+            for k, user in enumerate(replies["users"].tolist())
         }
 
-    keys = {
-        user: said["key"].tobytes()
-        for user, said in announced(ask, np.arange(50, dtype=np.int32), {}).items()
-    }
-    added = Ring(Terms(0, 0, 0, 3), ask, 25).add_up(keys)
-    assert added.numbers.view(np.int64).tolist() == [50 * largest] * 3
+    replies = collect_keys(send, np.arange(50, dtype=np.int32), {})
+    keys = {user: reply["key"].tobytes() for user, reply in replies.items()}
+    ring_sum = Ring(terms, send, 25).aggregate(keys)
+    assert ring_sum.vector.view(np.int64).tolist() == [50 * largest] * 3
     assert rounds.MOST_USERS * (TOO_LARGE - 1) * max(TOO_LARGE - 1, MOST_SAMPLES) < 2**63
 
 
-def test_settings_of_rings_are_checked():
+def test_ring_settings_are_validated():
     from coterie.errors import UserError
 
     for changes in (
@@ -257,11 +262,32 @@ def test_settings_of_rings_are_checked():
             few_settings("fcf", **changes)
 
 
-# Whatever comes in
+# Malformed messages
 
 
-def ring_of(name: str, training: TrainingSet) -> tuple[Any, Any, Any]:
-    """A node whose users have announced themselves, the stage they are at, and what they were sent."""
+class Advertised(NamedTuple):
+    """A node whose users advertised keys in a ring, and what they received for it."""
+
+    world: World
+    node: NodeData
+    exchange: Exchange
+    users: Ints
+    header: RingHeader
+    message: Message
+
+
+@dataclass(frozen=True)
+class ChangedEngine:
+    """An engine whose replies a test changes."""
+
+    engine: LocalEngine
+    call: Callable[[ClientTask, Message], list[Reply]]
+
+    def gather(self, make: Callable[[World, NodeData], PrivateState]) -> PrivateState:
+        return self.engine.gather(make)
+
+
+def advertised(name: str, training: TrainingSet) -> Advertised:
     world = world_for(name, training, **smaller(name, secure_aggregation="ring"))
     federation = registry.algorithm(name).train
     assert isinstance(federation, Federation)
@@ -270,52 +296,52 @@ def ring_of(name: str, training: TrainingSet) -> tuple[Any, Any, Any]:
     state = replace(federation.start(world), **federation.devices(world, node))
     users = federation.sample(world, state.without_private(), 0)
     sizes = exchange.sizes(world, state)
-    about = About(0, 0, 0, *sizes)
+    header = RingHeader(0, 0, 0, *sizes)
     message = exchange.ask(world, state.without_private(), users, 0)
     private_state = {key: getattr(state, key)[users] for key in state.private}
     message = replace(
         message,
-        common=message.common | {"ring": np.array(about, np.int64)},
+        common=message.common | {"ring": np.array(header, np.int64)},
         private_state=private_state,
     )
-    said, _ = Stage("announce", exchange).answer(world, message, node)
-    assert len(said["users"]) == len(users)
-    return world, node, (exchange, users, about, message, said["key"])
+    replies, _ = Stage("advertise_keys", exchange).answer(world, message, node)
+    assert len(replies["users"]) == len(users)
+    return Advertised(world, node, exchange, users, header, message)
 
 
-GOOD = {
+VALID = {
     "attempt": np.zeros(3, np.int32),
-    "before": np.arange(3, dtype=np.int32),
-    "after": np.arange(3, dtype=np.int32),
-    "before_key": np.ones((3, 32), np.uint8),
-    "after_key": np.ones((3, 32), np.uint8),
+    "predecessor": np.arange(3, dtype=np.int32),
+    "successor": np.arange(3, dtype=np.int32),
+    "predecessor_key": np.ones((3, 32), np.uint8),
+    "successor_key": np.ones((3, 32), np.uint8),
 }
-STRANGE = [
+INVALID = [
     {"attempt": np.zeros((3, 2), np.int32)},
     {"attempt": np.zeros(2, np.int32)},
     {"attempt": np.full(3, np.nan)},
-    {"before_key": np.ones((3, 31), np.uint8)},
-    {"after": np.zeros(3, np.int64)},
+    {"predecessor_key": np.ones((3, 31), np.uint8)},
+    {"successor": np.zeros(3, np.int64)},
     {"more": np.zeros(3)},
-    {"after_key": np.array(3, np.uint8)},
+    {"successor_key": np.array(3, np.uint8)},
 ]
 
 
 @pytest.mark.parametrize(
     "change",
-    STRANGE,
+    INVALID,
     ids=lambda change: f"{next(iter(change))} {next(iter(change.values())).shape}",
 )
-def test_nobody_answers_to_strange_columns(change, choices):
-    world, node, (exchange, users, about, message, _) = ring_of("fcf", choices)
-    length = length_of(
-        world, exchange, message, about.sizes, np.arange(about.items, dtype=np.int32)
-    )
-    told = {"ring": np.array(about._replace(length=length), np.int64)}
-    stage = Stage("deal", exchange)
-    three = users[:3]
-    assert len(stage.answer(world, Message(0, three, told, GOOD), node)[0]["users"]) == 3
-    assert not len(stage.answer(world, Message(0, three, told, GOOD | change), node)[0]["users"])
+def test_clients_ignore_invalid_arrays(change, training):
+    world, node, exchange, users, header, message = advertised("fcf", training)
+    rows = np.arange(header.items, dtype=np.int32)
+    length = vector_length(world, exchange, message, header.sizes, rows)
+    common = {"ring": np.array(header._replace(length=length), np.int64)}
+    stage = Stage("distribute_shares", exchange)
+    valid = Message(0, users[:3], common, VALID)
+    invalid = Message(0, users[:3], common, VALID | change)
+    assert len(stage.answer(world, valid, node)[0]["users"]) == 3
+    assert not len(stage.answer(world, invalid, node)[0]["users"])
 
 
 @pytest.mark.parametrize(
@@ -329,27 +355,26 @@ def test_nobody_answers_to_strange_columns(change, choices):
         np.array([0, 0, 0, 1 << 40, 1, 1, 1, 1]),
     ],
 )
-def test_nobody_answers_to_what_is_no_ring(row, choices):
-    world, node, (exchange, users, _, _, _) = ring_of("fcf", choices)
-    told = {} if row is None else {"ring": row}
-    for name in ("announce", "deal", "upload"):
-        assert not len(
-            Stage(name, exchange).answer(world, Message(0, users, told, {}), node)[0]["users"]
-        )
+def test_clients_ignore_invalid_ring_headers(row, training):
+    world, node, exchange, users, _, _ = advertised("fcf", training)
+    common = {} if row is None else {"ring": row}
+    message = Message(0, users, common, {})
+    for name in ("advertise_keys", "distribute_shares", "upload"):
+        assert not len(Stage(name, exchange).answer(world, message, node)[0]["users"])
 
 
 @pytest.mark.parametrize(
     "change", [{"length": 5}, {"length": 1 << 50}, {"items": 3}, {"dense": 9}, {"number": 1}]
 )
-def test_nobody_deals_on_other_terms(change, choices):
-    world, node, (exchange, users, about, message, _) = ring_of("fcf", choices)
-    length = length_of(
-        world, exchange, message, about.sizes, np.arange(about.items, dtype=np.int32)
-    )
-    told = {"ring": np.array(about._replace(length=length)._replace(**change), np.int64)}
-    assert not len(
-        Stage("deal", exchange).answer(world, Message(0, users[:3], told, GOOD), node)[0]["users"]
-    )
+def test_clients_distribute_no_shares_on_other_terms(change, training):
+    world, node, exchange, users, header, message = advertised("fcf", training)
+    rows = np.arange(header.items, dtype=np.int32)
+    length = vector_length(world, exchange, message, header.sizes, rows)
+    changed = header._replace(length=length)._replace(**change)
+    common = {"ring": np.array(changed, np.int64)}
+    stage = Stage("distribute_shares", exchange)
+    message = Message(0, users[:3], common, VALID)
+    assert not len(stage.answer(world, message, node)[0]["users"])
 
 
 @pytest.mark.parametrize(
@@ -357,53 +382,49 @@ def test_nobody_deals_on_other_terms(change, choices):
     [np.array(3, np.int32), np.zeros((2, 2), np.int32), np.zeros(2), np.array([99, 98], np.int32)],
     ids=lambda u: str(u.shape),
 )
-def test_replies_that_are_none_are_as_if_they_had_not_come(users, choices):
-    world = world_for("fcf", choices, **smaller("fcf", secure_aggregation="ring"))
-    engine = LocalEngine.over(world, choices, 2)
+def test_malformed_replies_count_as_dropouts(users, training):
+    world = world_for("fcf", training, **smaller("fcf", secure_aggregation="ring"))
+    engine = LocalEngine.over(world, training, 2)
 
-    class Garbled:
-        def gather(self, make: Any) -> Any:
-            return engine.gather(make)
+    def garbled(task: ClientTask, message: Message) -> list[Reply]:
+        first, *rest = engine.call(task, message)
+        columns = first.columns or {}
+        if isinstance(task, Stage):
+            columns = columns | {"users": users}
+        return [replace(first, columns=columns), *rest]
 
-        def call(self, exchange: Any, message: Any) -> Any:
-            first, *rest = engine.call(exchange, message)
-            columns = (
-                {**first.columns, "users": users} if isinstance(exchange, Stage) else first.columns
-            )
-            return [replace(first, columns=columns), *rest]
-
-    _, tallies = play("fcf", world, Garbled())
-    assert all(costs.accepted + costs.refused[secagg_server.GIVEN_UP] > 0 for costs in tallies)
-
-
-def test_what_was_said_at_one_stage_is_no_answer_at_another(choices):
-    """An upload, kept and sent again in place of a mending: the same columns, another stage."""
-    world = world_for(
-        "fcf", choices, **smaller("fcf", secure_aggregation="ring", client_dropout=0.2, rounds=3)
+    _, costs_by_round = play("fcf", world, ChangedEngine(engine, garbled))
+    assert all(
+        costs.accepted + costs.refused[secagg_server.RING_ABORTED] > 0 for costs in costs_by_round
     )
-    engine = LocalEngine.over(world, choices, 1)
-    private_state: dict[str, Any] = {}
 
-    class Replaying:
-        def gather(self, make: Any) -> Any:
-            return engine.gather(make)
 
-        def call(self, exchange: Any, message: Any) -> Any:
-            replies = engine.call(exchange, message)
-            if isinstance(exchange, Stage) and exchange.name == "upload":
-                private_state["upload"] = replies[0]
-            if isinstance(exchange, Stage) and exchange.name == "mend":
-                private_state["used"] = True
-                return [replace(private_state["upload"], asked=message.users)]
-            return replies
+def test_a_reply_replayed_at_another_stage_is_ignored(training):
+    """An upload replayed in place of a correction: the same arrays, another stage."""
+    world = world_for(
+        "fcf", training, **smaller("fcf", secure_aggregation="ring", client_dropout=0.2, rounds=3)
+    )
+    engine = LocalEngine.over(world, training, 1)
+    uploads: list[Reply] = []
+    replayed = False
 
-    _, tallies = play("fcf", world, Replaying())
-    assert private_state.get("used")
-    assert any(costs.refused[secagg_server.GIVEN_UP] for costs in tallies)
+    def replaying(task: ClientTask, message: Message) -> list[Reply]:
+        nonlocal replayed
+        replies = engine.call(task, message)
+        if isinstance(task, Stage) and task.name == "upload":
+            uploads.append(replies[0])
+        if isinstance(task, Stage) and task.name == "recover":
+            replayed = True
+            return [replace(uploads[-1], asked=message.users)]
+        return replies
+
+    _, costs_by_round = play("fcf", world, ChangedEngine(engine, replaying))
+    assert replayed
+    assert any(costs.refused[secagg_server.RING_ABORTED] for costs in costs_by_round)
 
 
 @pytest.mark.parametrize("mode", ["sticky", "resampled", "whole"])
-def test_somebody_who_has_everything_may_ask(mode):
+def test_users_with_all_items_may_send_requests(mode):
     states, _ = play_locally(
         "sttfedrec-dssm",
         histories(1, 30, 15),
@@ -416,45 +437,41 @@ def test_somebody_who_has_everything_may_ask(mode):
     assert np.isfinite(states[-1].user_tower).all()
 
 
-def test_lost_rings_are_no_divergence():
-    """Whoever loses rings to drop-out is told of drop-out, and not to lower the learning rate."""
+def test_aborted_rings_are_not_divergence():
+    """The advice for aborted rings is about dropout, not about the learning rate."""
     from collections import Counter
 
     from coterie.experiments.history import TrainingHistory
     from coterie.experiments.training import judge_refusals
-    from coterie.types import Ints
 
-    class Listener(Progress):
-        said = ""
+    class Log(Progress):
+        text = ""
 
         def log(self, text: str) -> None:
-            self.said += text
+            self.text += text
 
-    nobody: Ints = np.zeros(3, np.int32)
-    progress = Listener()
-    judge_refusals(TrainingHistory(nobody, refused=Counter({secagg_server.GIVEN_UP: 90})), progress)
-    assert "90 updates were lost with rings" in progress.said
-    assert "client_dropout" in progress.said
-    assert "diverg" not in progress.said
+    selected: Ints = np.zeros(3, np.int32)
+    progress = Log()
+    judge_refusals(
+        TrainingHistory(selected, refused=Counter({secagg_server.RING_ABORTED: 90})), progress
+    )
+    assert "90 updates were lost with rings" in progress.text
+    assert "client_dropout" in progress.text
+    assert "diverg" not in progress.text
 
 
-def test_what_nobody_asks_for_one_by_one_is_not_said_to_be_heard():
-    """With requests of everything a recommendation server hears of no user what it is after."""
-    for mode, heard in (("resampled", 1), ("whole", 0)):
+def test_whole_requests_expose_nothing():
+    """A request for all items does not show the recommendation server what a user is after."""
+    federation = registry.algorithm("sttfedrec-dssm").train
+    for mode, n_exposed in (("resampled", 1), ("whole", 0)):
         world = world_for(
             "sttfedrec-dssm", histories(1, 30, 15), secure_aggregation="ring", requests=mode
         )
-        assert (
-            len(exposure.in_the_clear(registry.algorithm("sttfedrec-dssm").train, world)) == heard
-        )
+        assert len(exposure.in_the_clear(federation, world)) == n_exposed
 
 
-def test_rings_are_asked_for_or_not_set():
+def test_ring_settings_need_secure_aggregation():
+    settings = registry.algorithm("fcf").settings
     with pytest.raises(ConfigError, match="'ring_size' is 10, but secure_aggregation is 'none'"):
-        registry.algorithm("fcf").settings.of({"ring_size": 10})
-    assert (
-        registry.algorithm("fcf")
-        .settings.of({"ring_size": 10, "secure_aggregation": "ring"})
-        .ring_size
-        == 10
-    )
+        settings.of({"ring_size": 10})
+    assert settings.of({"ring_size": 10, "secure_aggregation": "ring"}).ring_size == 10

@@ -1,1 +1,1 @@
-"""What keeps people's data with them, and how far."""
+"""Secure aggregation: a server learns sums over clients, never a single client's update."""

@@ -1,4 +1,4 @@
-"""A node's side of rings: its users as members, from one stage to the next."""
+"""A node's side of secure aggregation: its users as ring members, from one stage to the next."""
 
 from __future__ import annotations
 
@@ -6,77 +6,86 @@ import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from coterie.core.weak_cache import WeakCache
 from coterie.federated.federation import Exchange, NodeData, PrivateState, World
-from coterie.federated.secagg.crypto import KEY_BYTES, Refused, Words
-from coterie.federated.secagg.member import Member, Neighbour, Terms
-from coterie.federated.secagg.ring import Columns
+from coterie.federated.secagg.crypto import Rejected, Uint64Array
+from coterie.federated.secagg.member import Neighbour, RingMember, RingTerms, ShareForm, Side
+from coterie.federated.secagg.stages import ORDER, StageArrays, has_rows, received_as_expected
 from coterie.federated.validation import Expected, Reply, nothing, validate
 from coterie.types import Ints, Message, Sizes, Updates
 
+SHARE_FORMS: tuple[ShareForm, ...] = ("seed", "vector")
+"""A form's place is its number on the wire."""
+MAX_SIZE = 1 << 31
+"""Sizes in a ring's header are smaller."""
 
-class Held(NamedTuple):
-    """What a node remembers of the ring that its users are in."""
 
-    ring: tuple[int, int, int]
-    """Round, exchange and number."""
-    members: dict[int, Member]
+class RingId(NamedTuple):
+    round: int
+    exchange: int
+    number: int
+
+
+class ClientSession(NamedTuple):
+    """What a node remembers between two stages of the ring that its users are in."""
+
+    ring: RingId
+    members: dict[int, RingMember]
     message: Message
     updates: Updates
     private_state: PrivateState
     sizes: Sizes
     rows: Ints | None = None
-    """Those of item tables that are added up, once the server has said so."""
+    """The summed rows of item tables; None before `distribute_shares`."""
 
 
 HELD = WeakCache()
-"""By node: the last ring. No server ever sees it."""
-WAYS = ("seed", "numbers")
-MOST = 1 << 31
+"""The session of the last ring, by node. It holds secrets and is never sent."""
 
 
-class About(NamedTuple):
-    """What a server says about a ring at every stage, as one row of numbers."""
+class RingHeader(NamedTuple):
+    """What a server sends about a ring at every stage, as one row of integers."""
 
     number: int
-    way: int
+    share_form: int
     union: int
     items: int
     item_width: int
     user_width: int
     dense: int
     length: int = 0
-    """Known when all have announced themselves."""
+    """The length of the summed vector: known after `advertise_keys`."""
 
     @classmethod
-    def read(cls, row: np.ndarray | None) -> About | None:
-        """None where it is no such row."""
-        if (
-            row is None
-            or row.dtype != np.int64
-            or row.shape != (len(cls._fields),)
-            or (row < 0).any()
-        ):
+    def read(cls, row: np.ndarray | None) -> RingHeader | None:
+        """The header in an array from the network; None if the array is not a valid one."""
+        if row is None or row.dtype != np.int64 or row.shape != (len(cls._fields),):
             return None
-        about = cls(*row.tolist())
-        return about if about.way < len(WAYS) and max(about.sizes) < MOST else None
+        if (row < 0).any():
+            return None
+        header = cls(*row.tolist())
+        valid = header.share_form < len(SHARE_FORMS) and max(header.sizes) < MAX_SIZE
+        return header if valid else None
 
     @property
     def sizes(self) -> Sizes:
         return Sizes(*self[3:7])
 
 
+NO_REPLY: StageArrays = {"users": np.empty(0, np.int32)}
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage of a ring, as an engine carries it to nodes and back."""
+    """One stage of a ring, as the task that an engine sends to nodes."""
 
     name: str
     exchange: Exchange
-    """What the members would have answered in the open."""
+    """The exchange whose updates the ring sums."""
 
     @property
     def role(self) -> str:
@@ -84,122 +93,114 @@ class Stage:
 
     def answer(
         self, world: World, message: Message, node: NodeData
-    ) -> tuple[Columns, PrivateState]:
-        """The answers of those of a node's users who give one; of nobody to what is no message of this stage."""
-        about = About.read(message.common.get("ring"))
-        common = {k: v for k, v in message.common.items() if k != "ring"}
-        if about is None:
-            return NOBODY, {}
-        which = message.round, message.exchange, about.number
-        if self.name == "announce":
-            return begin(
-                world, self.exchange, replace(message, common=common), node, which, about
-            ), {}
-        held: Held | None = HELD.get(node.users)
-        if (
-            held is None
-            or held.ring != which
-            or not fits(self.name, len(message.users), message.own)
-        ):
-            return NOBODY, {}
-        if self.name == "deal":
-            rows = agreed(world, self.exchange, held, about, common.get("rows"))
+    ) -> tuple[StageArrays, PrivateState]:
+        """The replies of a node's users. A message that is not valid at this stage gets none."""
+        header = RingHeader.read(message.common.get("ring"))
+        if header is None:
+            return NO_REPLY, {}
+        common = {name: array for name, array in message.common.items() if name != "ring"}
+        ring = RingId(message.round, message.exchange, header.number)
+        if self.name == "advertise_keys":
+            message = replace(message, common=common)
+            return start_session(world, self.exchange, message, node, ring, header), {}
+        session: ClientSession | None = HELD.get(node.users)
+        if session is None or session.ring != ring:
+            return NO_REPLY, {}
+        if not received_as_expected(self.name, len(message.users), message.own):
+            return NO_REPLY, {}
+        if self.name == "distribute_shares":
+            rows = agree_on_rows(world, self.exchange, session, header, common.get("rows"))
             if rows is None:
-                return NOBODY, {}
-            held = armed(world, self.exchange, held._replace(rows=rows))
-            HELD.put(node.users, held)
-        said = answer(self.name, held.members, message.users.tolist(), message.own)
-        if self.name != "upload" or not len(said["users"]):
-            return said, {}
-        places = np.searchsorted(held.updates.users, said["users"])
+                return NO_REPLY, {}
+            session = bind_vectors(world, self.exchange, session._replace(rows=rows))
+            HELD.put(node.users, session)
+        replies = reply_to(self.name, session.members, message.users.tolist(), message.own)
+        if self.name != "upload" or not len(replies["users"]):
+            return replies, {}
         if self.exchange.clear:
-            said |= {
-                "samples": held.updates.samples[places],
-                "user_rows": held.updates.user_rows[places],
+            places = np.searchsorted(session.updates.users, replies["users"])
+            replies = replies | {
+                "samples": session.updates.samples[places],
+                "user_rows": session.updates.user_rows[places],
             }
-        asked = np.searchsorted(held.message.users, message.users)
-        return said, {name: rows[asked] for name, rows in held.private_state.items()}
+        selected = np.searchsorted(session.message.users, message.users)
+        private_state = {name: rows[selected] for name, rows in session.private_state.items()}
+        return replies, private_state
 
 
-NOBODY: Columns = {"users": np.empty(0, np.int32)}
-
-
-def begin(
+def start_session(
     world: World,
     exchange: Exchange,
     message: Message,
     node: NodeData,
-    which: tuple[int, int, int],
-    about: About,
-) -> Columns:
-    """Users make their updates; whose is as it should be becomes a member."""
-    made = exchange.answer(world, message, node)
-    updates, private_state = (made, {}) if isinstance(made, Updates) else made
+    ring: RingId,
+    header: RingHeader,
+) -> StageArrays:
+    """Compute the users' updates, make members of those with a valid one, and advertise keys.
+
+    The server cannot validate a masked update, so each device validates its own.
+    """
+    result = exchange.answer(world, message, node)
+    updates, private_state = (result, {}) if isinstance(result, Updates) else result
     reply = Reply(message.users, message.round, updates.columns(), message.exchange)
-    updates, _ = validate([reply], Expected.of(message, about.sizes))
-    terms = Terms(*which, 0, WAYS[about.way])  # type: ignore[arg-type]
-    members = {user: Member(user, terms, _nothing) for user in updates.users.tolist()}
-    HELD.put(node.users, Held(which, members, message, updates, private_state, about.sizes))
-    said = answer("announce", members, updates.users.tolist(), {})
-    return said | (
-        {"touched": touched(updates, about.items)} if about.union and len(updates) else {}
-    )
+    updates, _ = validate([reply], Expected.of(message, header.sizes))
+    users = updates.users.tolist()
+    terms = RingTerms(*ring, length=0, shares=SHARE_FORMS[header.share_form])
+    members = {user: RingMember(user, terms, _no_vector) for user in users}
+    session = ClientSession(ring, members, message, updates, private_state, header.sizes)
+    HELD.put(node.users, session)
+    replies = reply_to("advertise_keys", members, users, {})
+    if header.union and len(updates):
+        replies = replies | {"touched": touched_items(updates, header.items)}
+    return replies
 
 
-def touched(updates: Updates, n_items: int) -> np.ndarray:
-    """(n, bytes) which items each says something about, a bit for every item."""
-    found = np.zeros((len(updates), n_items), bool)
-    found[np.repeat(np.arange(len(updates)), np.diff(updates.offsets)), updates.items] = True
-    return np.packbits(found, axis=1)
+def touched_items(updates: Updates, n_items: int) -> np.ndarray:
+    """(n, bytes) the items in each user's update, one bit per item."""
+    touched = np.zeros((len(updates), n_items), bool)
+    user_of_row = np.repeat(np.arange(len(updates)), np.diff(updates.offsets))
+    touched[user_of_row, updates.items] = True
+    return np.packbits(touched, axis=1)
 
 
-def agreed(
-    world: World, exchange: Exchange, held: Held, about: About, union: np.ndarray | None
+def agree_on_rows(
+    world: World,
+    exchange: Exchange,
+    session: ClientSession,
+    header: RingHeader,
+    union: np.ndarray | None,
 ) -> Ints | None:
-    """Members learn which rows are added up; None where what they are told does not fit together."""
-    if about.sizes != held.sizes or not (
-        union is None or _is(union[None], 1, np.uint8, -(-about.items // 8))
-    ):
+    """Set the members' terms to the summed rows; None if the header does not match the session."""
+    if header.sizes != session.sizes:
         return None
-    rows = rows_of(world, exchange, about.number, about.items, union)
-    if about.length != length_of(world, exchange, held.message, held.sizes, rows):
+    union_bytes = -(-header.items // 8)
+    if union is not None and not has_rows(union[None], 1, np.uint8, union_bytes):
+        return None
+    rows = summed_rows(world, exchange, header.number, header.items, union)
+    if header.length != vector_length(world, exchange, session.message, session.sizes, rows):
         return None
     digest = hashlib.sha256(rows.tobytes()).hexdigest()
-    for member in held.members.values():
-        if member.given is None:
-            member.terms = member.terms._replace(length=about.length, rows=digest)
+    for member in session.members.values():
+        if member.received_share is None:
+            member.terms = member.terms._replace(length=header.length, rows=digest)
     return rows
 
 
-def armed(world: World, exchange: Exchange, held: Held) -> Held:
-    """With members who can say their numbers, when they are needed."""
-    assert held.rows is not None
-    for k, (user, member) in enumerate(held.members.items()):
-        message = held.message.to(np.searchsorted(held.message.users, np.array([user])))
-        member.numbers = partial(
-            numbers_of, world, exchange, message, held.updates.take(np.array([k])), held.rows
-        )
-    return held
+def bind_vectors(world: World, exchange: Exchange, session: ClientSession) -> ClientSession:
+    """Let members compute their private vectors, which need the summed rows."""
+    assert session.rows is not None
+    for k, (user, member) in enumerate(session.members.items()):
+        place = np.searchsorted(session.message.users, np.array([user]))
+        message = session.message.to(place)
+        updates = session.updates.take(np.array([k]))
+        member.vector = partial(flat_vector, world, exchange, message, updates, session.rows)
+    return session
 
 
-def length_of(world: World, exchange: Exchange, message: Message, sizes: Sizes, rows: Ints) -> int:
-    """How many numbers a member adds."""
-    return sum(
-        part.size for part in parts_of_nobody(world, exchange, message, sizes, rows).values()
-    )
-
-
-def parts_of_nobody(
-    world: World, exchange: Exchange, message: Message, sizes: Sizes, rows: Ints
-) -> Columns:
-    none = message.to(np.empty(0, np.int64))
-    return parts_of(world, exchange, none, nothing(Expected.of(none, sizes)), rows)
-
-
-def rows_of(
+def summed_rows(
     world: World, exchange: Exchange, number: int, n_items: int, union: np.ndarray | None
 ) -> Ints:
-    """The rows of item tables that a ring adds up."""
+    """The rows of item tables that a ring sums."""
     assert exchange.ring is not None
     if union is not None:
         return np.flatnonzero(np.unpackbits(union, count=n_items)).astype(np.int32)
@@ -208,17 +209,34 @@ def rows_of(
     return np.arange(n_items, dtype=np.int32)
 
 
-def numbers_of(
+def vector_length(
+    world: World, exchange: Exchange, message: Message, sizes: Sizes, rows: Ints
+) -> int:
+    """The length of the vector that a ring sums."""
+    return sum(part.size for part in zero_sums(world, exchange, message, sizes, rows).values())
+
+
+def zero_sums(
+    world: World, exchange: Exchange, message: Message, sizes: Sizes, rows: Ints
+) -> dict[str, np.ndarray]:
+    """The sums of an exchange over no users: their names, shapes and zeros."""
+    no_users = message.to(np.empty(0, np.int64))
+    updates = nothing(Expected.of(no_users, sizes))
+    return sums_of(world, exchange, no_users, updates, rows)
+
+
+def flat_vector(
     world: World, exchange: Exchange, message: Message, updates: Updates, rows: Ints
-) -> Words:
-    """What some users add up to, as one row of numbers modulo 2^64."""
-    parts = [part.ravel() for part in parts_of(world, exchange, message, updates, rows).values()]
-    return np.concatenate(parts).view(np.uint64)
+) -> Uint64Array:
+    """The sums over some users as one vector modulo 2^64."""
+    sums = sums_of(world, exchange, message, updates, rows)
+    return np.concatenate([part.ravel() for part in sums.values()]).view(np.uint64)
 
 
-def parts_of(
+def sums_of(
     world: World, exchange: Exchange, message: Message, updates: Updates, rows: Ints
 ) -> dict[str, np.ndarray]:
+    """The sums of an exchange over some users by name, restricted to the summed item rows."""
     ring = exchange.ring
     assert ring is not None
     sums = ring.table(world, exchange.reduce(world, message, updates))
@@ -227,114 +245,85 @@ def parts_of(
     }
 
 
-def _nothing() -> Words:
+def _no_vector() -> Uint64Array:
     return np.empty(0, np.uint64)
 
 
-RECEIVED: dict[str, dict[str, tuple[Any, int | None]]] = {
-    "announce": {},
-    "deal": {
-        "attempt": (np.int32, None),
-        "before": (np.int32, None),
-        "before_key": (np.uint8, KEY_BYTES),
-        "after": (np.int32, None),
-        "after_key": (np.uint8, KEY_BYTES),
-    },
-    "upload": {"forward": (np.uint8, 0), "back": (np.uint8, 0)},
-    "close": {
-        "before_counts": (np.uint8, None),
-        "after_counts": (np.uint8, None),
-        "after": (np.int32, None),
-        "after_key": (np.uint8, KEY_BYTES),
-    },
-    "reveal before": {},
-    "reveal after": {},
-    "mend": {
-        "before": (np.int32, None),
-        "before_key": (np.uint8, KEY_BYTES),
-        "forward": (np.uint8, 0),
-    },
-}
-"""What members are sent at each stage: dtype, and how many bytes; None is a number, 0 any number of bytes."""
-ORDER = tuple(RECEIVED)
-
-
-def fits(stage: str, n: int, own: Columns) -> bool:
-    """Whether columns are what n members are sent at a stage."""
-    expected = RECEIVED[stage]
-    return set(own) == set(expected) and all(
-        _is(own[name], n, *expected[name]) for name in expected
-    )
-
-
-def _is(column: np.ndarray, n: int, dtype: Any, size: int | None) -> bool:
-    shape = (n,) if size is None else (n, size or column.shape[-1] if column.ndim else 0)
-    return column.dtype == dtype and column.shape == shape
-
-
-def answer(stage: str, members: dict[int, Member], users: Iterable[int], own: Columns) -> Columns:
-    """What some members say to what each was sent; who refuses, or is none, says nothing."""
-    spoke = []
-    spoken = []
+def reply_to(
+    stage: str, members: dict[int, RingMember], users: Iterable[int], own: StageArrays
+) -> StageArrays:
+    """The replies of some members to a stage. A member that rejects its message sends none."""
+    replied = []
+    replies = []
     for k, user in enumerate(users):
+        received = {name: rows[k] for name, rows in own.items()}
         try:
-            said = STAGES[stage](members[user], {name: column[k] for name, column in own.items()})
-        except (Refused, KeyError):
+            reply = STAGES[stage](members[user], received)
+        except (Rejected, KeyError):
             continue
-        spoke.append(user)
-        spoken.append(said)
-    if not spoke:
-        return NOBODY
-    columns = {name: np.stack([said[name] for said in spoken]) for name in spoken[0]}
-    tag = np.full(
-        len(spoke), ORDER.index(stage), np.uint8
-    )  # what was said at one stage is no answer at another
-    columns |= {"users": np.array(spoke, np.int32), "stage": tag}
-    return columns
+        replied.append(user)
+        replies.append(reply)
+    if not replied:
+        return NO_REPLY
+    arrays = {name: np.stack([reply[name] for reply in replies]) for name in replies[0]}
+    arrays["users"] = np.array(replied, np.int32)
+    # The stage travels with the reply: a reply that is replayed at another stage is ignored.
+    arrays["stage"] = np.full(len(replied), ORDER.index(stage), np.uint8)
+    return arrays
 
 
-def announce(member: Member, sent: Columns) -> Columns:
-    return {"key": _array(member.announce())}
+def _advertise_keys(member: RingMember, received: StageArrays) -> StageArrays:
+    return {"key": _array(member.advertise_keys())}
 
 
-def deal(member: Member, sent: Columns) -> Columns:
-    forward, back = member.deal(
-        int(sent["attempt"]), _neighbour(sent, "before"), _neighbour(sent, "after")
+def _distribute_shares(member: RingMember, received: StageArrays) -> StageArrays:
+    for_successor, for_predecessor = member.distribute_shares(
+        int(received["attempt"]),
+        _neighbour(received, "predecessor"),
+        _neighbour(received, "successor"),
     )
-    return {"forward": _array(forward), "back": _array(back)}
+    return {
+        "share_ciphertext": _array(for_successor),
+        "self_mask_ciphertext": _array(for_predecessor),
+    }
 
 
-def upload(member: Member, sent: Columns) -> Columns:
-    return {"numbers": member.upload(sent["forward"].tobytes(), sent["back"].tobytes())}
+def _upload(member: RingMember, received: StageArrays) -> StageArrays:
+    share = received["share_ciphertext"].tobytes()
+    self_mask = received["self_mask_ciphertext"].tobytes()
+    return {"vector": member.upload(share, self_mask)}
 
 
-def close(member: Member, sent: Columns) -> Columns:
-    veil, box = member.close(
-        bool(sent["before_counts"]), bool(sent["after_counts"]), _neighbour(sent, "after")
+def _unmask(member: RingMember, received: StageArrays) -> StageArrays:
+    self_mask, share_ciphertext = member.unmask(
+        bool(received["predecessor_uploaded"]),
+        bool(received["successor_uploaded"]),
+        _neighbour(received, "successor"),
     )
-    return {"veil": _array(veil), "forward": _array(box)}
+    return {"self_mask": _array(self_mask), "share_ciphertext": _array(share_ciphertext)}
 
 
-def reveal_before(member: Member, sent: Columns) -> Columns:
-    return {"veil": _array(member.reveal("before"))}
+def _reveal_self_mask_of_predecessor(member: RingMember, received: StageArrays) -> StageArrays:
+    return {"self_mask": _array(member.reveal_self_mask("predecessor"))}
 
 
-def reveal_after(member: Member, sent: Columns) -> Columns:
-    return {"veil": _array(member.reveal("after"))}
+def _reveal_self_mask_of_successor(member: RingMember, received: StageArrays) -> StageArrays:
+    return {"self_mask": _array(member.reveal_self_mask("successor"))}
 
 
-def mend(member: Member, sent: Columns) -> Columns:
-    return {"numbers": member.mend(sent["forward"].tobytes(), _neighbour(sent, "before"))}
+def _recover(member: RingMember, received: StageArrays) -> StageArrays:
+    share = received["share_ciphertext"].tobytes()
+    return {"vector": member.recover(share, _neighbour(received, "predecessor"))}
 
 
-STAGES: dict[str, Callable[[Member, Columns], Columns]] = {
-    "announce": announce,
-    "deal": deal,
-    "upload": upload,
-    "close": close,
-    "reveal before": reveal_before,
-    "reveal after": reveal_after,
-    "mend": mend,
+STAGES: dict[str, Callable[[RingMember, StageArrays], StageArrays]] = {
+    "advertise_keys": _advertise_keys,
+    "distribute_shares": _distribute_shares,
+    "upload": _upload,
+    "unmask": _unmask,
+    "reveal_self_mask_of_predecessor": _reveal_self_mask_of_predecessor,
+    "reveal_self_mask_of_successor": _reveal_self_mask_of_successor,
+    "recover": _recover,
 }
 
 
@@ -342,5 +331,5 @@ def _array(content: bytes) -> np.ndarray:
     return np.frombuffer(content, np.uint8)
 
 
-def _neighbour(sent: Columns, which: str) -> Neighbour:
-    return Neighbour(int(sent[which]), sent[f"{which}_key"].tobytes())
+def _neighbour(received: StageArrays, side: Side) -> Neighbour:
+    return Neighbour(int(received[side]), received[f"{side}_key"].tobytes())

@@ -1,4 +1,8 @@
-"""Seeds, the masks they grow into, and boxes that only one neighbour can open. Secrets come from the operating system and from nowhere else."""
+"""Seeds, the masks they expand to, and authenticated encryption between two ring members.
+
+Secrets come from the operating system's random generator only. `coterie.core.streams` is
+reproducible from the run's seed, so a mask drawn from it would hide nothing.
+"""
 
 from __future__ import annotations
 
@@ -14,42 +18,54 @@ from coterie.errors import MissingExtra
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-Words = NDArray[np.uint64]
-"""Numbers modulo 2^64."""
+Uint64Array = NDArray[np.uint64]
+"""A vector of integers modulo 2^64."""
 Seed = NewType("Seed", bytes)
 SEED_BYTES = 32
 KEY_BYTES = 32
 TAG_BYTES = 16
-"""What a box is longer than what is in it."""
+"""Length of the authentication tag: a ciphertext is this much longer than its plaintext."""
 
 
-class Refused(ValueError):
-    """A box that was not made for this purpose, or was changed on its way."""
+class Rejected(ValueError):
+    """A key, ciphertext or request that a ring member does not accept."""
 
 
-def fresh() -> Seed:
+def new_seed() -> Seed:
     return Seed(secrets.token_bytes(SEED_BYTES))
 
 
-def grown(seed: Seed, n: int) -> Words:
-    """n numbers modulo 2^64, each value as likely as any other to whoever does not know the seed: ChaCha20's key stream (RFC 8439)."""
+def expand(seed: Seed, n: int) -> Uint64Array:
+    """Expand a seed to n integers modulo 2^64: the key stream of ChaCha20 (RFC 8439).
+
+    Without the seed they cannot be told from uniform integers, and neither can the sum of a vector
+    and such a mask. Masks in floating point have no uniform distribution and leak.
+    """
     from cryptography.hazmat.primitives.ciphers import Cipher
     from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
-    stream = Cipher(
-        ChaCha20(seed, bytes(16)), mode=None
-    ).encryptor()  # a seed has one stream: the nonce may be nought
+    # A nonce separates several streams of one key. A seed is expanded to one stream only.
+    stream = Cipher(ChaCha20(seed, bytes(16)), mode=None).encryptor()
     return np.frombuffer(stream.update(bytes(8 * n)), "<u8").astype(np.uint64, copy=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Lock:
-    """One member's half of the keys that it shares with others in a round (X25519)."""
+class KeyPair:
+    """A ring member's X25519 key pair.
+
+    Clients have no channel to each other, so the server relays what they exchange. Key agreement
+    lets two neighbours derive a key from public keys that the server may see. X25519 has short
+    keys and is fast on phones. A pair serves one ring: a device that is compromised later does not
+    hold the keys of earlier rings.
+
+    Not protected: public keys are not signed. A malicious server can substitute its own keys and
+    read every share; an honest-but-curious one cannot.
+    """
 
     private: X25519PrivateKey
 
     @classmethod
-    def fresh(cls) -> Lock:
+    def generate(cls) -> KeyPair:
         try:
             from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
         except ModuleNotFoundError:
@@ -57,8 +73,7 @@ class Lock:
         return cls(X25519PrivateKey.generate())
 
     @classmethod
-    def of(cls, secret: bytes) -> Lock:
-        """The one with this secret."""
+    def from_secret(cls, secret: bytes) -> KeyPair:
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
         return cls(X25519PrivateKey.from_private_bytes(secret))
@@ -67,40 +82,45 @@ class Lock:
     def secret(self) -> bytes:
         return self.private.private_bytes_raw()
 
-    def fits(self, public: bytes) -> bool:
-        """Whether some bytes are a key that can be used."""
-        try:
-            return bool(self._key(public, b"trial"))
-        except Refused:
-            return False
-
     @property
     def public(self) -> bytes:
         return self.private.public_key().public_bytes_raw()
 
-    def sealed(self, content: bytes, public: bytes, context: bytes) -> bytes:
-        """A box for the owner of a public key, and for one purpose."""
+    def accepts(self, public: bytes) -> bool:
+        """Whether a key can be agreed on with the owner of a public key."""
+        try:
+            return bool(self._derive_key(public, b"trial"))
+        except Rejected:
+            return False
+
+    def encrypt(self, plaintext: bytes, public: bytes, context: bytes) -> bytes:
+        """Encrypt for the owner of a public key; the ciphertext is valid in one context only."""
         from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-        key = self._key(public, self.public + public + context)
-        return ChaCha20Poly1305(key).encrypt(
-            bytes(12), content, context
-        )  # a key closes one box: the nonce may be nought
+        key = self._derive_key(public, self.public + public + context)
+        # The context is part of the key, so a key encrypts once and the nonce may be constant.
+        return ChaCha20Poly1305(key).encrypt(bytes(12), plaintext, context)
 
-    def opened(self, box: bytes, public: bytes, context: bytes) -> bytes:
-        """What the owner of a public key put into a box for this purpose."""
+    def decrypt(self, ciphertext: bytes, public: bytes, context: bytes) -> bytes:
+        """Decrypt what the owner of a public key encrypted for this pair in this context."""
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
+        key = self._derive_key(public, public + self.public + context)
         try:
-            return ChaCha20Poly1305(self._key(public, public + self.public + context)).decrypt(
-                bytes(12), box, context
-            )
+            return ChaCha20Poly1305(key).decrypt(bytes(12), ciphertext, context)
         except InvalidTag:
-            raise Refused("a box was changed on its way, or was made for another purpose") from None
+            raise Rejected(
+                "a ciphertext fails authentication: it was changed, or made for another context"
+            ) from None
 
-    def _key(self, public: bytes, purpose: bytes) -> bytes:
-        """HKDF of the shared secret: another key for every purpose, sender and receiver."""
+    def _derive_key(self, public: bytes, info: bytes) -> bytes:
+        """Derive a key with HKDF-SHA256 from the shared secret, bound to `info`.
+
+        X25519's shared secret is not uniform and is the same for every use, so it is never a key
+        itself. `info` names sender, receiver and context: a server cannot replay a ciphertext in
+        another round, ring, attempt or direction, nor return it to its sender.
+        """
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -108,5 +128,6 @@ class Lock:
         try:
             shared = self.private.exchange(X25519PublicKey.from_public_bytes(public))
         except ValueError:
-            raise Refused("a public key is none") from None
-        return HKDF(SHA256(), KEY_BYTES, salt=None, info=b"coterie ring" + purpose).derive(shared)
+            # Wrong length, or a low-order point: the latter would make the secret known to all.
+            raise Rejected("a public key is not a usable X25519 key") from None
+        return HKDF(SHA256(), KEY_BYTES, salt=None, info=b"coterie ring" + info).derive(shared)

@@ -1,40 +1,46 @@
-"""What servers hear of single users all the same, where rings hide their updates: it is said, never left open."""
+"""What servers still learn about single users under secure aggregation; a run logs it."""
 
 from __future__ import annotations
 
 from coterie.errors import ConfigError
 from coterie.federated.federation import Exchange, Federation, World
-from coterie.federated.secagg.crypto import Lock
+from coterie.federated.secagg.crypto import KeyPair
 from coterie.federated.trainer import Context
 
 
-def announce(federation: Federation, world: World, context: Context) -> None:
-    """Of a run in rings: nothing that is said in the clear goes unsaid."""
+def check_and_report(federation: Federation, world: World, context: Context) -> None:
+    """Refuse a run whose server needs single updates; log what secure aggregation exposes."""
     if world.settings.secure_aggregation == "none":
         return
     exchanges = _exchanges(federation, world)
-    if not any(e.ring for e in exchanges) or any(not e.ring and not e.clear for e in exchanges):
+    offers_ring = any(exchange.ring for exchange in exchanges)
+    needs_updates = any(not exchange.ring and not exchange.clear for exchange in exchanges)
+    if not offers_ring or needs_updates:
         raise ConfigError(
-            "secure_aggregation is 'ring', but this algorithm's server has to know everybody's own update; expected one that needs only sums "
-            "(docs/privacy.md has a table). Set secure_aggregation=none."
+            "secure_aggregation is 'ring', but this algorithm's server needs every client's own "
+            "update; expected an algorithm that needs only sums (docs/privacy.md has a table). "
+            "Set secure_aggregation=none."
         )
-    Lock.fresh()  # what is not installed is better missed now than in the first round
-    for said in in_the_clear(federation, world):
+    # A missing extra fails here, before the run starts, and not in the first round.
+    KeyPair.generate()
+    for exposed in in_the_clear(federation, world):
         context.progress.log(
-            f"rings hide single updates, but a server still hears of every user: {said}"
+            "secure aggregation hides single updates, but a server still sees of every user: "
+            f"{exposed}"
         )
 
 
 def in_the_clear(federation: Federation, world: World) -> list[str]:
-    """What a server still hears of every user of a run in rings."""
+    """What a server still sees of every user under secure aggregation."""
     exchanges = _exchanges(federation, world)
-    heard = list(dict.fromkeys(e.clear for e in exchanges if e.clear and not e.unheard(world)))
-    if world.settings.ring_rows == "union" and any(e.ring and e.ring.by_item for e in exchanges):
-        heard.append("which items they touched (ring_rows=union)")
-    return heard
+    clear = [e.clear for e in exchanges if e.clear and not e.unheard(world)]
+    exposed = list(dict.fromkeys(clear))
+    sums_items = any(e.ring and e.ring.by_item for e in exchanges)
+    if world.settings.ring_rows == "union" and sums_items:
+        exposed.append("which items they touched (ring_rows=union)")
+    return exposed
 
 
 def _exchanges(federation: Federation, world: World) -> list[Exchange]:
-    return [
-        e for e in (federation.opening(world), *federation.exchanges) if isinstance(e, Exchange)
-    ]
+    listed = (federation.opening(world), *federation.exchanges)
+    return [exchange for exchange in listed if isinstance(exchange, Exchange)]

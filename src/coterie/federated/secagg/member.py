@@ -1,14 +1,28 @@
-"""A member of a ring: what a device says at each stage, and what it never says.
+"""One client's part in a ring: what it sends at each stage, and which secrets stay with it.
 
-    announce   a public key for this ring
-    deal       s_k and v_k, fresh seeds: both in a box for the member after, v_k in a box for the one before
-    upload     c_k + V(v_k) - S(s_k) + S(s_(k-1)), modulo 2^64; c_k are its numbers, S and V what seeds grow into
-    close      v_k, once it is told that its upload counts; and s_k for another member, where the one after has gone
-    reveal     the v of a neighbour that counts and has gone since
-    mend       S(s_p) - S(s_g), where the member before it (g) has gone and the nearest one before that which counts is p
+Client k has a predecessor k-1 and a successor k+1. x_k is its private vector, s_k its share seed
+and b_k its self-mask seed. PRG expands a seed to a vector. Everything is modulo 2^64.
 
-v_k keeps an upload from the server that comes too late: who was left out is not counted, and nobody says its v. A member says of a
-neighbour either v or what heals the ring without it, and never both.
+    advertise_keys     a public key, generated for this ring
+    distribute_shares  s_k and b_k, encrypted for the successor; b_k, encrypted for the predecessor
+    upload             y_k = x_k + PRG(b_k) - PRG(s_k) + PRG(s_(k-1))
+    unmask             b_k, once the server confirms that y_k counts; and s_k, encrypted for the
+                       next survivor, if the successor dropped out before it uploaded
+    reveal_self_mask   b of a neighbour that uploaded and dropped out before `unmask`
+    recover            PRG(s_p) - PRG(s_d), if the predecessor d dropped out before it uploaded;
+                       p is the nearest survivor before d
+
+In the sum of all y_k the shares cancel and the self-masks remain; `unmask` removes those.
+
+Why a self-mask (Bonawitz et al. 2017, double masking): the server decides who dropped out. If it
+declares a client dropped and then receives its late upload, `recover` has given it the share terms
+of that upload. Only PRG(b_k) still hides x_k, and no neighbour reveals b_k of a client that does
+not count. A client therefore gives, for each neighbour, either the self-mask or the correction
+that replaces it, never both.
+
+Not protected: both neighbours together with the server recover x_k. For a client that was declared
+dropped and uploads late, one neighbour and the server are enough. Nothing checks that x_k is an
+honest update.
 """
 
 from __future__ import annotations
@@ -22,32 +36,34 @@ import numpy as np
 from coterie.federated.secagg.crypto import (
     SEED_BYTES,
     TAG_BYTES,
-    Lock,
-    Refused,
+    KeyPair,
+    Rejected,
     Seed,
-    Words,
-    fresh,
-    grown,
+    Uint64Array,
+    expand,
+    new_seed,
 )
 
-Way = Literal["seed", "numbers"]
-"""What is passed on: a seed, or the numbers it would grow into, as in the paper."""
+ShareForm = Literal["seed", "vector"]
+"""How a share is sent: as a seed, or as the vector that the seed expands to, as in the paper."""
+Side = Literal["predecessor", "successor"]
 
 
-class Terms(NamedTuple):
+class RingTerms(NamedTuple):
     """What all members of a ring agree on."""
 
     round: int
     exchange: int
     ring: int
     length: int
-    """How many numbers are added up."""
-    way: Way = "seed"
+    """The length of the summed vector."""
+    shares: ShareForm = "seed"
     rows: str = ""
-    """A digest of which rows of item tables are added up."""
+    """A digest of the summed rows of item tables. Members with different rows cannot decrypt
+    each other's shares."""
 
-    def about(self, attempt: int, purpose: str, sender: int, receiver: int) -> bytes:
-        """What a box is for: it can be opened for nothing else."""
+    def context(self, attempt: int, purpose: str, sender: int, receiver: int) -> bytes:
+        """The context of a ciphertext: it decrypts in no other one."""
         ring = f"{self.round} {self.exchange} {self.ring} {self.length} {self.rows}"
         return f"{purpose} {ring} {attempt} {sender} {receiver}".encode()
 
@@ -58,106 +74,111 @@ class Neighbour(NamedTuple):
 
 
 @dataclass(slots=True)
-class Member:
+class RingMember:
+    """A client in a ring. It replies to each stage once and rejects a repetition."""
+
     user: int
-    terms: Terms
-    numbers: Callable[[], Words]
-    """What it adds, made when it is needed."""
-    lock: Lock = field(default_factory=Lock.fresh, repr=False)
+    terms: RingTerms
+    vector: Callable[[], Uint64Array]
+    """Computes its private vector when `upload` needs it."""
+    key_pair: KeyPair = field(default_factory=KeyPair.generate, repr=False)
     attempt: int = -1
-    before: Neighbour | None = None
-    after: Neighbour | None = None
-    share: Seed = field(default_factory=fresh, repr=False)
-    veil: Seed = field(default_factory=fresh, repr=False)
-    given: Words | None = field(default=None, repr=False)
-    """What the share of the member before grew into."""
-    veils: dict[str, Seed] = field(default_factory=dict, repr=False)
-    """Of the members before and after."""
-    counts: dict[str, bool] = field(default_factory=dict)
-    """Whether they count; a member that has not been told says nothing of them."""
-    mended: bool = False
+    predecessor: Neighbour | None = None
+    successor: Neighbour | None = None
+    share: Seed = field(default_factory=new_seed, repr=False)
+    self_mask: Seed = field(default_factory=new_seed, repr=False)
+    received_share: Uint64Array | None = field(default=None, repr=False)
+    """The predecessor's share, expanded; None before `upload`."""
+    neighbour_self_masks: dict[Side, Seed] = field(default_factory=dict, repr=False)
+    neighbour_uploaded: dict[Side, bool] = field(default_factory=dict)
+    """Whether the neighbours' uploads count; empty before `unmask`, when it reveals nothing."""
+    recovered: bool = False
 
-    def announce(self) -> bytes:
-        return self.lock.public
+    def advertise_keys(self) -> bytes:
+        return self.key_pair.public
 
-    def deal(self, attempt: int, before: Neighbour, after: Neighbour) -> tuple[bytes, bytes]:
-        """Boxes for the members after and before."""
-        if attempt <= self.attempt or self.given is not None:
-            raise Refused("this ring was dealt already")
+    def distribute_shares(
+        self, attempt: int, predecessor: Neighbour, successor: Neighbour
+    ) -> tuple[bytes, bytes]:
+        """Ciphertexts for the successor (share and self-mask) and the predecessor (self-mask)."""
+        if attempt <= self.attempt or self.received_share is not None:
+            raise Rejected("shares were distributed already")
         self.attempt = attempt
-        self.before = before
-        self.after = after
-        self.share = fresh()
-        self.veil = fresh()
-        share = (
-            self.share
-            if self.terms.way == "seed"
-            else self._grown(self.share).astype("<u8").tobytes()
-        )
-        return self._sealed("forward", share + self.veil, after), self._sealed(
-            "back", self.veil, before
-        )
+        self.predecessor = predecessor
+        self.successor = successor
+        # New seeds: the neighbours of an earlier attempt hold the old ones.
+        self.share = new_seed()
+        self.self_mask = new_seed()
+        share: bytes = self.share
+        if self.terms.shares == "vector":
+            share = self._expand(self.share).astype("<u8").tobytes()
+        for_successor = self._encrypt("share", share + self.self_mask, successor)
+        for_predecessor = self._encrypt("self-mask", self.self_mask, predecessor)
+        return for_successor, for_predecessor
 
-    def upload(self, from_before: bytes, from_after: bytes) -> Words:
-        """What it adds, behind three masks."""
-        if self.before is None or self.after is None or self.given is not None:
-            raise Refused("nothing was dealt, or this was uploaded already")
-        content = self._opened("forward", from_before, self.before)
-        veils = {
-            "before": Seed(content[-SEED_BYTES:]),
-            "after": Seed(self._opened("back", from_after, self.after)),
+    def upload(self, share_ciphertext: bytes, self_mask_ciphertext: bytes) -> Uint64Array:
+        """The private vector, masked by the self-mask and both shares."""
+        if self.predecessor is None or self.successor is None or self.received_share is not None:
+            raise Rejected("no shares were distributed, or the upload was sent already")
+        content = self._decrypt("share", share_ciphertext, self.predecessor)
+        self_masks: dict[Side, Seed] = {
+            "predecessor": Seed(content[-SEED_BYTES:]),
+            "successor": Seed(self._decrypt("self-mask", self_mask_ciphertext, self.successor)),
         }
-        given = self._numbers(content[:-SEED_BYTES])
-        numbers = self.numbers()
-        if len(veils["after"]) != SEED_BYTES or len(numbers) != self.terms.length:
-            raise Refused("a box holds no seed, or the numbers are too many or too few")
-        self.given = given
-        self.veils = veils
-        return numbers + self._grown(self.veil) - self._grown(self.share) + given
+        received_share = self._read_share(content[:-SEED_BYTES])
+        vector = self.vector()
+        if len(self_masks["successor"]) != SEED_BYTES or len(vector) != self.terms.length:
+            raise Rejected("a self-mask is not a seed, or the vector has a wrong length")
+        self.received_share = received_share
+        self.neighbour_self_masks = self_masks
+        return vector + self._expand(self.self_mask) - self._expand(self.share) + received_share
 
-    def close(
-        self, before_counts: bool, after_counts: bool, following: Neighbour
+    def unmask(
+        self, predecessor_uploaded: bool, successor_uploaded: bool, next_survivor: Neighbour
     ) -> tuple[Seed, bytes]:
-        """Its veil, and where the member after has gone a box with its share for the next one that counts."""
-        if self.given is None or self.counts:
-            raise Refused("nothing was uploaded, or this was closed already")
-        self.counts = {"before": before_counts, "after": after_counts}
-        if after_counts:
-            return self.veil, bytes(SEED_BYTES + TAG_BYTES)
-        return self.veil, self._sealed("around", self.share, following)
+        """Its self-mask; and its share for the next survivor, if the successor dropped out."""
+        if self.received_share is None or self.neighbour_uploaded:
+            raise Rejected("nothing was uploaded, or the self-mask was sent already")
+        self.neighbour_uploaded = {
+            "predecessor": predecessor_uploaded,
+            "successor": successor_uploaded,
+        }
+        if successor_uploaded:
+            # Nothing to pass on: zeros of the same length, so that replies have one shape.
+            return self.self_mask, bytes(SEED_BYTES + TAG_BYTES)
+        return self.self_mask, self._encrypt("recovery", self.share, next_survivor)
 
-    def reveal(self, which: Literal["before", "after"]) -> Seed:
-        """The veil of a neighbour that counts."""
-        if not self.counts.get(which):
-            raise Refused("a neighbour that does not count keeps its veil")
-        return self.veils[which]
+    def reveal_self_mask(self, side: Side) -> Seed:
+        """The self-mask of a neighbour whose upload counts."""
+        if not self.neighbour_uploaded.get(side):
+            raise Rejected("the self-mask of a client whose upload does not count stays secret")
+        return self.neighbour_self_masks[side]
 
-    def mend(self, box: bytes, preceding: Neighbour) -> Words:
-        """In place of what the member before gave, what the nearest one that counts did."""
-        if self.counts.get("before", True) or self.given is None or self.mended:
-            raise Refused("the member before counts, or this was mended already")
-        share = Seed(self._opened("around", box, preceding))
+    def recover(self, share_ciphertext: bytes, previous_survivor: Neighbour) -> Uint64Array:
+        """The correction that replaces the dropped predecessor's share in the sum."""
+        predecessor_counts = self.neighbour_uploaded.get("predecessor", True)
+        if predecessor_counts or self.received_share is None or self.recovered:
+            raise Rejected("the predecessor's upload counts, or recovery was done already")
+        share = Seed(self._decrypt("recovery", share_ciphertext, previous_survivor))
         if len(share) != SEED_BYTES:
-            raise Refused("a box holds no seed")
-        self.mended = True
-        return self._grown(share) - self.given
+            raise Rejected("a recovery ciphertext does not hold a seed")
+        self.recovered = True
+        return self._expand(share) - self.received_share
 
-    def _numbers(self, share: bytes) -> Words:
-        if self.terms.way == "seed" and len(share) == SEED_BYTES:
-            return self._grown(Seed(share))
-        if self.terms.way == "numbers" and len(share) == 8 * self.terms.length:
+    def _read_share(self, share: bytes) -> Uint64Array:
+        if self.terms.shares == "seed" and len(share) == SEED_BYTES:
+            return self._expand(Seed(share))
+        if self.terms.shares == "vector" and len(share) == 8 * self.terms.length:
             return np.frombuffer(share, "<u8").astype(np.uint64)
-        raise Refused("a box holds no share")
+        raise Rejected("a share ciphertext does not hold a share of the agreed form")
 
-    def _grown(self, seed: Seed) -> Words:
-        return grown(seed, self.terms.length)
+    def _expand(self, seed: Seed) -> Uint64Array:
+        return expand(seed, self.terms.length)
 
-    def _sealed(self, purpose: str, content: bytes, to: Neighbour) -> bytes:
-        return self.lock.sealed(
-            content, to.key, self.terms.about(self.attempt, purpose, self.user, to.user)
-        )
+    def _encrypt(self, purpose: str, plaintext: bytes, receiver: Neighbour) -> bytes:
+        context = self.terms.context(self.attempt, purpose, self.user, receiver.user)
+        return self.key_pair.encrypt(plaintext, receiver.key, context)
 
-    def _opened(self, purpose: str, box: bytes, of: Neighbour) -> bytes:
-        return self.lock.opened(
-            box, of.key, self.terms.about(self.attempt, purpose, of.user, self.user)
-        )
+    def _decrypt(self, purpose: str, ciphertext: bytes, sender: Neighbour) -> bytes:
+        context = self.terms.context(self.attempt, purpose, sender.user, self.user)
+        return self.key_pair.decrypt(ciphertext, sender.key, context)

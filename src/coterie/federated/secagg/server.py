@@ -1,4 +1,4 @@
-"""A cohort heard in rings: every ring adds up its members' numbers in secret, and the server has the sum of the rings' sums."""
+"""Secure aggregation of a whole cohort: rings sum in secret, and the server adds up their sums."""
 
 from __future__ import annotations
 
@@ -20,224 +20,247 @@ from coterie.federated.federation import (
     World,
 )
 from coterie.federated.secagg.client import (
-    ORDER,
-    WAYS,
-    About,
+    SHARE_FORMS,
+    RingHeader,
     Stage,
-    length_of,
-    parts_of_nobody,
-    rows_of,
+    summed_rows,
+    vector_length,
+    zero_sums,
 )
-from coterie.federated.secagg.member import Terms
-from coterie.federated.secagg.ring import Added, Columns, Expected, GivenUp, Ring, announced, fewest
+from coterie.federated.secagg.member import RingTerms
+from coterie.federated.secagg.ring import Ring, RingSum, collect_keys, min_survivors
+from coterie.federated.secagg.stages import ORDER, Aborted, ReplySpec, StageArrays
 from coterie.federated.validation import Reply
 from coterie.federated.wire import message_size
 from coterie.types import Bools, Ints, Message, Sizes
 
-GIVEN_UP = "ring given up"
-VANISHING = ("announce", "deal", "upload")
-"""The stages before which whoever drops out is gone."""
-Call = Callable[[ClientTask, Message], list[Reply]]
+RING_ABORTED = "ring aborted"
+"""Why an update did not count, in the counts of refusals."""
+DROPOUT_STAGES = ("advertise_keys", "distribute_shares", "upload")
+"""The stages before which a simulated dropout happens."""
+CallTask = Callable[[ClientTask, Message], list[Reply]]
 
 
-def hear(
+def aggregate_securely(
     world: World,
     exchange: Exchange,
     server: object,
     message: Message,
-    call: Call,
+    call: CallTask,
     absent: Bools | None = None,
 ) -> Aggregate:
-    """What is left of an exchange: sums over everybody who stayed, and nothing of anybody."""
+    """Run an exchange under secure aggregation: sums over all clients that stayed.
+
+    `absent` marks the clients that drop out in a simulation.
+    """
     ring = exchange.ring
-    sizes = exchange.sizes(world, server)
     assert ring is not None
-    gone = leaving(world, message, absent)
-    every = np.arange(sizes.items, dtype=np.int32)
-    total = parts_of_nobody(world, exchange, message, sizes, every)
+    sizes = exchange.sizes(world, server)
+    dropouts = dropout_stages(world, message, absent)
+    all_items = np.arange(sizes.items, dtype=np.int32)
+    total = zero_sums(world, exchange, message, sizes, all_items)
     parts = []
-    for number, users in enumerate(
-        of_cohort(message.users, world.settings.ring_size, world.seed, message.round)
-    ):
-        talk = Talk(exchange, message, call, gone)
+    rings = assign_rings(message.users, world.settings.ring_size, world.seed, message.round)
+    for number, users in enumerate(rings):
+        channel = RingChannel(exchange, message, call, dropouts)
         try:
-            rows, added = added_up(world, exchange, sizes, number, users, talk)
-        except GivenUp:
-            stayed = sum(user not in gone for user in users.tolist())
-            parts.append(
-                Aggregate({}, nobody(sizes), talk.up, +Counter({GIVEN_UP: stayed}), (), talk.down)
-            )
+            rows, ring_sum = sum_ring(world, exchange, sizes, number, users, channel)
+        except Aborted:
+            parts.append(_aborted_part(users, dropouts, channel, sizes))
             continue
-        for name, numbers in split(total, ring, rows, added).items():
+        for name, part in split_vector(ring_sum.vector, total, ring, rows).items():
             if name in ring.by_item:
-                total[name][rows] += numbers
+                total[name][rows] += part
             else:
-                total[name] += numbers
+                total[name] += part
         parts.append(
             Aggregate(
-                {},
-                delegates(added, sizes),
-                talk.up,
-                Counter(),
-                talk.kept_by(added.users),
-                talk.down,
+                sums={},
+                delegates=accepted_clients(ring_sum, sizes),
+                bytes_up=channel.bytes_up,
+                refused=Counter(),
+                private_state=channel.private_state_of(ring_sum.users),
+                bytes_down=channel.bytes_down,
             )
         )
-    heard = parts[0]
-    for part in parts[1:]:
-        heard = heard.and_part(part)
-    return replace(heard, sums=ring.back(world, total))
+    aggregate = parts[0]
+    for later in parts[1:]:
+        aggregate = aggregate.and_part(later)
+    return replace(aggregate, sums=ring.back(world, total))
 
 
-def of_cohort(users: Ints, size: int, seed: int, t: int) -> list[Ints]:
-    """Rings of about the same size in a random order, none larger than `size`."""
+def assign_rings(users: Ints, size: int, seed: int, t: int) -> list[Ints]:
+    """Split a cohort into rings of about the same size, in a random order, at most `size` each.
+
+    The order is drawn anew every round: neighbours that collude with the server can recover an
+    update, and should not stay neighbours.
+    """
     n = -(-len(users) // size)
     return np.array_split(streams.at(seed, "rings", t).permutation(users), n) if n else []
 
 
-def leaving(world: World, message: Message, absent: Bools | None) -> dict[int, int]:
-    """Before which stage each of those leaves who drop out."""
+def dropout_stages(world: World, message: Message, absent: Bools | None) -> dict[int, int]:
+    """The stage before which each simulated dropout happens, by user."""
     if absent is None:
         return {}
     users = message.users[absent]
     words = streams.words(streams.keys(world.seed, "leaves", message.round, last=users), 0)
-    stages = streams.below(words, np.full(len(users), len(VANISHING)))
+    stages = streams.below(words, np.full(len(users), len(DROPOUT_STAGES)))
     return dict(zip(users.tolist(), stages.tolist(), strict=True))
 
 
-def added_up(
-    world: World, exchange: Exchange, sizes: Sizes, number: int, users: Ints, talk: Talk
-) -> tuple[Ints, Added]:
-    """One ring: the rows that it adds up, and their sum."""
+def sum_ring(
+    world: World,
+    exchange: Exchange,
+    sizes: Sizes,
+    number: int,
+    users: Ints,
+    channel: RingChannel,
+) -> tuple[Ints, RingSum]:
+    """Run one ring: the rows of item tables that it sums, and the sum."""
     settings = world.settings
-    message = talk.message
+    message = channel.message
     ring = exchange.ring
     assert ring is not None
-    union = settings.ring_rows == "union" and bool(sizes.items) and ring.rows is None
-    about = About(number, WAYS.index(settings.ring_way), int(union), *sizes)
-    talk.common = {"ring": np.array(about, np.int64)}
-    beside: Expected = {"touched": (np.uint8, (-(-sizes.items // 8),))} if union else {}
-    said = announced(talk.ask, users, beside)
-    touched = (
-        np.bitwise_or.reduce([answer["touched"] for answer in said.values()]) if union else None
-    )
-    rows = rows_of(world, exchange, number, sizes.items, touched)
-    about = about._replace(length=length_of(world, exchange, message, sizes, rows))
-    talk.common = {"ring": np.array(about, np.int64)} | (
-        {} if touched is None else {"rows": touched}
-    )
-    clear: Expected = (
-        {"samples": (np.int64, ()), "user_rows": (np.int32, (sizes.user_width,))}
-        if exchange.clear
-        else {}
-    )
-    terms = Terms(message.round, message.exchange, number, about.length, settings.ring_way)
-    keys = {user: answer["key"].tobytes() for user, answer in said.items()}
-    return rows, Ring(terms, talk.ask, fewest(len(users)), clear).add_up(keys)
+    use_union = settings.ring_rows == "union" and bool(sizes.items) and ring.rows is None
+    share_form = SHARE_FORMS.index(settings.ring_shares)
+    header = RingHeader(number, share_form, int(use_union), *sizes)
+    channel.common = {"ring": np.array(header, np.int64)}
+
+    advertised: ReplySpec = {}
+    if use_union:
+        advertised = {"touched": (np.uint8, (-(-sizes.items // 8),))}
+    replies = collect_keys(channel.send, users, advertised)
+    keys = {user: reply["key"].tobytes() for user, reply in replies.items()}
+    union = None
+    if use_union:
+        union = np.bitwise_or.reduce([reply["touched"] for reply in replies.values()])
+
+    rows = summed_rows(world, exchange, number, sizes.items, union)
+    length = vector_length(world, exchange, message, sizes, rows)
+    channel.common = {"ring": np.array(header._replace(length=length), np.int64)}
+    if union is not None:
+        channel.common["rows"] = union
+    clear: ReplySpec = {}
+    if exchange.clear:
+        clear = {"samples": (np.int64, ()), "user_rows": (np.int32, (sizes.user_width,))}
+    terms = RingTerms(message.round, message.exchange, number, length, settings.ring_shares)
+    secure = Ring(terms, channel.send, min_survivors(len(users)), clear)
+    return rows, secure.aggregate(keys)
 
 
 @dataclass(slots=True)
-class Talk:
-    """What a server and the members of a ring say to each other through an engine, and what it weighs."""
+class RingChannel:
+    """Messages between a server and a ring's clients through an engine, and their bytes."""
 
     exchange: Exchange
     message: Message
-    call: Call
-    gone: dict[int, int]
-    common: Columns = field(default_factory=dict)
-    up: int = 0
-    down: int = 0
-    private_state: list[Reply] = field(default_factory=list)
-    """Replies with what devices keep."""
+    call: CallTask
+    dropouts: dict[int, int]
+    """The stage before which a client drops out, by user."""
+    common: StageArrays = field(default_factory=dict)
+    bytes_up: int = 0
+    bytes_down: int = 0
+    private_replies: list[Reply] = field(default_factory=list)
+    """Replies with new private state. In a simulation it is passed along; it is never sent."""
 
-    def ask(self, stage: str, users: Ints, own: Columns) -> dict[int, Columns]:
+    def send(self, stage: str, users: Ints, own: StageArrays) -> dict[int, StageArrays]:
         order = np.argsort(users)
-        sent = self._message(
-            stage, users[order], {name: column[order] for name, column in own.items()}
-        )
-        self.down += message_size(sent) * len(users) - (
-            message_size(self.message) if stage == "announce" else 0
-        ) * len(users)
-        there = np.array([self._is_there(user, stage) for user in sent.users.tolist()], bool)
-        replies = self.call(Stage(stage, self.exchange), sent.to(there)) if there.any() else []
-        found: dict[int, Columns] = {}
-        for reply in replies:
-            found |= self._read(reply, stage)
-        return found
+        own = {name: rows[order] for name, rows in own.items()}
+        message = self._message(stage, users[order], own)
+        size = message_size(message)
+        if stage == "advertise_keys":
+            # `Aggregate.costs` counts the exchange's own message.
+            size -= message_size(self.message)
+        self.bytes_down += size * len(users)
+        responding = np.array([self._responds(u, stage) for u in message.users.tolist()], bool)
+        if not responding.any():
+            return {}
+        arrays: dict[int, StageArrays] = {}
+        for reply in self.call(Stage(stage, self.exchange), message.to(responding)):
+            arrays |= self._read(reply, stage)
+        return arrays
 
-    def _message(self, stage: str, users: Ints, own: Columns) -> Message:
-        if stage == "announce":  # with all that an update is made of
+    def _message(self, stage: str, users: Ints, own: StageArrays) -> Message:
+        if stage == "advertise_keys":
+            # The first stage carries the exchange's message: clients compute their update from it.
             part = self.message.to(np.searchsorted(self.message.users, users))
             return replace(part, common=part.common | self.common)
         return Message(self.message.round, users, self.common, own, self.message.exchange)
 
-    def _is_there(self, user: int, stage: str) -> bool:
-        before = VANISHING.index(stage) if stage in VANISHING else len(VANISHING)
-        return user not in self.gone or before < self.gone[user]
+    def _responds(self, user: int, stage: str) -> bool:
+        if user not in self.dropouts:
+            return True
+        return stage in DROPOUT_STAGES and DROPOUT_STAGES.index(stage) < self.dropouts[user]
 
-    def _read(self, reply: Reply, stage: str) -> dict[int, Columns]:
-        """The answers in a reply, by user; nobody speaks for others."""
+    def _read(self, reply: Reply, stage: str) -> dict[int, StageArrays]:
+        """The clients' arrays in a node's reply, by user; {} for a reply that is malformed.
+
+        Arrays for users that the node was not called for are dropped.
+        """
         columns = reply.columns
-        tag = ORDER.index(stage)
-        if columns is None or (reply.round, reply.exchange) != (
-            self.message.round,
-            self.message.exchange,
-        ):
+        expected = (self.message.round, self.message.exchange)
+        if columns is None or (reply.round, reply.exchange) != expected:
             return {}
         if any(name not in columns or columns[name].ndim != 1 for name in ("users", "stage")):
-            return {}  # of nobody, or nonsense
-        n = len(columns["users"])
-        if columns["users"].dtype != np.int32 or any(
-            not column.ndim or len(column) != n for column in columns.values()
-        ):
             return {}
-        self.up += (
-            message_size(
-                Message(
-                    reply.round,
-                    columns["users"],
-                    {},
-                    {k: v for k, v in columns.items() if k != "users"},
-                )
-            )
-            * n
-        )
+        users = columns["users"]
+        n = len(users)
+        if users.dtype != np.int32:
+            return {}
+        if any(column.ndim == 0 or len(column) != n for column in columns.values()):
+            return {}
+        without_users = {name: column for name, column in columns.items() if name != "users"}
+        self.bytes_up += message_size(Message(reply.round, users, {}, without_users)) * n
         if stage == "upload" and reply.private_state:
-            self.private_state.append(reply)
-        mine = set(reply.asked.tolist())
-        said = {name: column for name, column in columns.items() if name not in ("users", "stage")}
+            self.private_replies.append(reply)
+        called = set(reply.asked.tolist())
+        rows = {name: column for name, column in without_users.items() if name != "stage"}
         return {
-            user: {name: column[k] for name, column in said.items()}
-            for k, user in enumerate(columns["users"].tolist())
-            if user in mine and columns["stage"][k] == tag
+            user: {name: column[k] for name, column in rows.items()}
+            for k, user in enumerate(users.tolist())
+            if user in called and columns["stage"][k] == ORDER.index(stage)
         }
 
-    def kept_by(self, users: Ints) -> tuple[tuple[Ints, PrivateState], ...]:
-        """What the devices of some users keep."""
-        return tuple(kept_of(reply, users) for reply in self.private_state)
+    def private_state_of(self, users: Ints) -> tuple[tuple[Ints, PrivateState], ...]:
+        """The new private state of some users."""
+        return tuple(kept_of(reply, users) for reply in self.private_replies)
 
 
-def split(total: Sums, ring: SecureSum, rows: Ints, added: Added) -> Sums:
-    """The sums that a row of numbers stands for; of item tables some rows."""
-    found = {}
-    at = 0
-    numbers = added.numbers.view(np.int64)
+def split_vector(vector: np.ndarray, total: Sums, ring: SecureSum, rows: Ints) -> Sums:
+    """The named sums in a ring's vector; item tables have the summed rows only."""
+    sums = {}
+    start = 0
+    integers = vector.view(np.int64)
     for name, whole in total.items():
         shape = (len(rows), *whole.shape[1:]) if name in ring.by_item else whole.shape
         size = int(np.prod(shape))
-        found[name] = numbers[at : at + size].reshape(shape)
-        at += size
-    return found
+        sums[name] = integers[start : start + size].reshape(shape)
+        start += size
+    return sums
 
 
-def delegates(added: Added, sizes: Sizes) -> Accepted:
-    """Who counts, and what they said in the clear."""
-    n = len(added.users)
-    rows = added.beside.get("user_rows", np.empty((n, sizes.user_width), np.int32))
-    return Accepted(added.users, added.beside.get("samples", np.ones(n, np.int64)), rows)
+def accepted_clients(ring_sum: RingSum, sizes: Sizes) -> Accepted:
+    """The clients whose upload counts, and what they sent in the clear."""
+    n = len(ring_sum.users)
+    samples = ring_sum.clear.get("samples", np.ones(n, np.int64))
+    user_rows = ring_sum.clear.get("user_rows", np.empty((n, sizes.user_width), np.int32))
+    return Accepted(ring_sum.users, samples, user_rows)
 
 
-def nobody(sizes: Sizes) -> Accepted:
-    return Accepted(
+def _aborted_part(
+    users: Ints, dropouts: dict[int, int], channel: RingChannel, sizes: Sizes
+) -> Aggregate:
+    """What an aborted ring adds to a round: its bytes, and no update."""
+    stayed = sum(user not in dropouts for user in users.tolist())
+    no_clients = Accepted(
         np.empty(0, np.int32), np.empty(0, np.int64), np.empty((0, sizes.user_width), np.int32)
+    )
+    return Aggregate(
+        sums={},
+        delegates=no_clients,
+        bytes_up=channel.bytes_up,
+        refused=+Counter({RING_ABORTED: stayed}),
+        private_state=(),
+        bytes_down=channel.bytes_down,
     )

@@ -1,103 +1,104 @@
-"""What the members of a ring keep to themselves between two messages, as bytes: where every message finds another process."""
+"""A client session as bytes, for nodes that start a new process for every message.
+
+The bytes hold private keys and seeds. They stay in the node's own store.
+"""
 
 from __future__ import annotations
 
 import json
 from io import BytesIO
-from typing import Any
 
 import numpy as np
 
 from coterie.federated.federation import Exchange, World
 from coterie.federated.nodes import read_message, write_message
-from coterie.federated.secagg.client import Held, armed
-from coterie.federated.secagg.crypto import Lock, Seed
-from coterie.federated.secagg.member import Member, Neighbour, Terms
-from coterie.types import Sizes, Updates
+from coterie.federated.secagg.client import ClientSession, RingId, bind_vectors
+from coterie.federated.secagg.crypto import KeyPair, Seed, Uint64Array
+from coterie.federated.secagg.member import Neighbour, RingMember, RingTerms
+from coterie.types import JsonObject, Sizes, Updates
 
 
-def packed(held: Held) -> bytes:
-    members = list(held.members.values())
-    about = {
-        "ring": held.ring,
-        "sizes": held.sizes,
-        "members": [_plain(member) for member in members],
+def pack_session(session: ClientSession) -> bytes:
+    members = list(session.members.values())
+    header = {
+        "ring": session.ring,
+        "sizes": session.sizes,
+        "members": [_member_to_json(member) for member in members],
     }
     arrays = {
-        "about": _bytes(json.dumps(about).encode()),
-        "message": _bytes(write_message(held.message)),
+        "header": _array(json.dumps(header).encode()),
+        "message": _array(write_message(session.message)),
     }
-    arrays |= {f"update {name}": column for name, column in held.updates.columns().items()}
-    arrays |= {f"kept {name}": rows for name, rows in held.private_state.items()}
-    arrays |= {
-        f"given {member.user}": member.given for member in members if member.given is not None
-    }
-    if held.rows is not None:
-        arrays["rows"] = held.rows
+    arrays |= {f"update {name}": column for name, column in session.updates.columns().items()}
+    arrays |= {f"private {name}": rows for name, rows in session.private_state.items()}
+    for member in members:
+        if member.received_share is not None:
+            arrays[f"received_share {member.user}"] = member.received_share
+    if session.rows is not None:
+        arrays["rows"] = session.rows
     out = BytesIO()
-    np.savez(out, **arrays)  # type: ignore[arg-type]
+    np.savez(out, allow_pickle=False, **arrays)
     return out.getvalue()
 
 
-def unpacked(data: bytes, world: World, exchange: Exchange) -> Held:
-    with np.load(BytesIO(data), allow_pickle=False) as read:
-        arrays = {name: read[name] for name in read.files}
-    about = json.loads(arrays["about"].tobytes())
-    members = {
-        each["user"]: _member(each, arrays.get(f"given {each['user']}"))
-        for each in about["members"]
-    }
-    held = Held(
-        tuple(about["ring"]),
-        members,
-        read_message(arrays["message"].tobytes()),
-        Updates(**_part("update", arrays)),
-        _part("kept", arrays),
-        Sizes(*about["sizes"]),
-        arrays.get("rows"),
+def unpack_session(data: bytes, world: World, exchange: Exchange) -> ClientSession:
+    with np.load(BytesIO(data), allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    header = json.loads(arrays["header"].tobytes())
+    members = {}
+    for each in header["members"]:
+        user = each["user"]
+        members[user] = _member_from_json(each, arrays.get(f"received_share {user}"))
+    session = ClientSession(
+        ring=RingId(*header["ring"]),
+        members=members,
+        message=read_message(arrays["message"].tobytes()),
+        updates=Updates(**_with_prefix("update", arrays)),
+        private_state=_with_prefix("private", arrays),
+        sizes=Sizes(*header["sizes"]),
+        rows=arrays.get("rows"),
     )
-    return held if held.rows is None else armed(world, exchange, held)
+    return session if session.rows is None else bind_vectors(world, exchange, session)
 
 
-def _plain(member: Member) -> dict[str, Any]:
+def _member_to_json(member: RingMember) -> JsonObject:
+    self_masks = {side: seed.hex() for side, seed in member.neighbour_self_masks.items()}
     return {
         "user": member.user,
         "terms": member.terms,
-        "lock": member.lock.secret.hex(),
+        "secret_key": member.key_pair.secret.hex(),
         "attempt": member.attempt,
-        "before": _side(member.before),
-        "after": _side(member.after),
+        "predecessor": _neighbour_to_json(member.predecessor),
+        "successor": _neighbour_to_json(member.successor),
         "share": member.share.hex(),
-        "veil": member.veil.hex(),
-        "veils": {side: veil.hex() for side, veil in member.veils.items()},
-        "counts": member.counts,
-        "mended": member.mended,
+        "self_mask": member.self_mask.hex(),
+        "neighbour_self_masks": self_masks,
+        "neighbour_uploaded": member.neighbour_uploaded,
+        "recovered": member.recovered,
     }
 
 
-def _member(plain: dict[str, Any], given: np.ndarray | None) -> Member:
-    before, after = (
-        None if side is None else Neighbour(side[0], bytes.fromhex(side[1]))
-        for side in (plain["before"], plain["after"])
-    )
-    return Member(
-        plain["user"],
-        Terms(*plain["terms"]),
-        _not_yet,
-        Lock.of(bytes.fromhex(plain["lock"])),
-        plain["attempt"],
-        before,
-        after,
-        _seed(plain["share"]),
-        _seed(plain["veil"]),
-        given,
-        {side: _seed(veil) for side, veil in plain["veils"].items()},
-        plain["counts"],
-        plain["mended"],
+def _member_from_json(stored: JsonObject, received_share: Uint64Array | None) -> RingMember:
+    self_masks = stored["neighbour_self_masks"]
+    return RingMember(
+        user=stored["user"],
+        terms=RingTerms(*stored["terms"]),
+        vector=_not_bound,
+        key_pair=KeyPair.from_secret(bytes.fromhex(stored["secret_key"])),
+        attempt=stored["attempt"],
+        predecessor=_neighbour_from_json(stored["predecessor"]),
+        successor=_neighbour_from_json(stored["successor"]),
+        share=_seed(stored["share"]),
+        self_mask=_seed(stored["self_mask"]),
+        received_share=received_share,
+        neighbour_self_masks={side: _seed(seed) for side, seed in self_masks.items()},
+        neighbour_uploaded=stored["neighbour_uploaded"],
+        recovered=stored["recovered"],
     )
 
 
-def _not_yet() -> np.ndarray:
+def _not_bound() -> Uint64Array:
+    """The vector of a member before `bind_vectors`."""
     return np.empty(0, np.uint64)
 
 
@@ -105,17 +106,22 @@ def _seed(text: str) -> Seed:
     return Seed(bytes.fromhex(text))
 
 
-def _side(neighbour: Neighbour | None) -> tuple[int, str] | None:
+def _neighbour_to_json(neighbour: Neighbour | None) -> tuple[int, str] | None:
     return None if neighbour is None else (neighbour.user, neighbour.key.hex())
 
 
-def _part(kind: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _neighbour_from_json(stored: tuple[int, str] | None) -> Neighbour | None:
+    return None if stored is None else Neighbour(stored[0], bytes.fromhex(stored[1]))
+
+
+def _with_prefix(kind: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    prefix = f"{kind} "
     return {
-        name.removeprefix(f"{kind} "): array
+        name.removeprefix(prefix): array
         for name, array in arrays.items()
-        if name.startswith(f"{kind} ")
+        if name.startswith(prefix)
     }
 
 
-def _bytes(content: bytes) -> np.ndarray:
+def _array(content: bytes) -> np.ndarray:
     return np.frombuffer(content, np.uint8)

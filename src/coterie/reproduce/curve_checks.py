@@ -34,8 +34,8 @@ class Reaches:
         good = all(n is not None and n <= self.rounds for n in reached)
         listed = ", ".join("never" if n is None else f"{n:,}" for n in reached)
         text = (
-            f"{self.other}'s best {self.metric} of {mean(bests):.3f} is reached at round {listed}; "
-            f"threshold {self.rounds:,}"
+            f"the best {self.metric} of {self.other}, {mean(bests):.3f}, "
+            f"is reached at round {listed}; threshold {self.rounds:,}"
         )
         return Verdict(passed(good), text)
 
@@ -61,7 +61,7 @@ class TimesSooner:
             ratios.append(best_round / reached if reached else 0.0)
         listed = ", ".join(f"{ratio:.1f}" if ratio else "never" for ratio in ratios)
         text = (
-            f"{self.other}'s best {self.metric} is reached {listed} times sooner; "
+            f"the best {self.metric} of {self.other} is reached {listed} times sooner; "
             f"threshold {self.times:g}"
         )
         return Verdict(passed(mean(ratios) >= self.times and all(ratios)), text)

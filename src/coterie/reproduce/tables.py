@@ -114,13 +114,14 @@ def short_title(item: JsonObject) -> str:
 
 
 def claims(items: Sequence[JsonObject]) -> PaperTable:
-    """Every claim with its verdict over all datasets."""
+    """Every claim with its verdict over all datasets; an item is named once."""
     header = ["item", "claim", "where", "verdict"]
-    rows = [
-        [short_title(item), claim["said"], claim["where"], claim["verdict"]]
-        for item in items
-        for claim in item["claims"]
-    ]
+    rows = []
+    for item in items:
+        title = short_title(item)
+        for claim in item["claims"]:
+            rows.append([title, claim["said"], claim["where"], claim["verdict"]])
+            title = ""
     return header, rows
 
 

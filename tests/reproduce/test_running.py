@@ -132,7 +132,8 @@ def test_synthetic_data_stands_in_for_a_quick_look_only():
     quick, left_out = runnable(only_real, True, {}, Progress())
     assert [trial.dataset for trial in quick.trials] == ["synthetic"]
     assert "ml-100k" in left_out
-    unfetchable = replace(TABLE, trials=(replace(TABLE.trials[1], dataset="watson-articles"),))  # type: ignore[arg-type]
+    trial = Trial(dataset="watson-articles", methods=(Method("popular", "popular"),))
+    unfetchable = replace(TABLE, trials=(trial,))
     assert runnable(unfetchable, False, {}, Progress())[0].trials == ()
 
 

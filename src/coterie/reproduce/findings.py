@@ -112,7 +112,7 @@ def _value(result: JsonObject, metric: str) -> float | None:
         categories = (result.get("bias") or {}).get("categories", {})
         value = (categories.get(metric.removeprefix("BD ")) or {}).get("disparity")
     elif metric.startswith("vectors"):
-        value = result.get("vectors", {}).get("step" if metric == "vectors an epoch" else "total")
+        value = result.get("vectors", {}).get("step" if metric == "vectors per epoch" else "total")
     else:
         value = result["metrics"].get(metric, result["full"].get(metric))
     return value
@@ -125,8 +125,8 @@ def curve(runs: Sequence[Outcome], metrics: Sequence[str]) -> JsonObject:
         # The first half of the points stays as measured, for claims about early rounds.
         half = CURVE_POINTS // 2
         late = rounds[half:]
-        kept = {late[i] for i in np.linspace(0, len(late) - 1, half).astype(int)}
-        rounds = rounds[:half] + sorted(kept)
+        thinned = {late[i] for i in np.linspace(0, len(late) - 1, half).astype(int)}
+        rounds = rounds[:half] + sorted(thinned)
     by_round = [{line["round"]: line for line in run.curve} for run in runs]
     shown = [m for m in metrics if all(m in line for run in runs for line in run.curve)]
     first_seed = [by_round[0].get(n, {}) for n in rounds]

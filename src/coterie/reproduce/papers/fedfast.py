@@ -367,7 +367,7 @@ AVAILABILITY: dict[str, JsonObject] = {
     ", stretches": {"availability": "stretches"},
     ", diurnal": {"availability": "diurnal"},
 }
-"""Label -> settings of who is available when."""
+"""Label -> setting of client availability."""
 
 ABSENCE = Item(
     key="absence",

@@ -301,7 +301,7 @@ TABLE4 = Item(
         "Costs count up to the chosen epoch, by the paper's definition. The paper's own Table 4 "
         "counts the plus modes 34 times too high on Brazil."
     ),
-    metrics=(P, "vectors", "vectors an epoch"),
+    metrics=(P, "vectors", "vectors per epoch"),
     by="disclosure",
     quick_at=QUICK,
     trials=(Trial(dataset=ITALY, methods=SWEEP, protocol="holdout", seeds=3),),
@@ -310,7 +310,7 @@ TABLE4 = Item(
             "pi-hardly-changes-costs",
             "pi does not change the vectors sent per epoch (threshold: half a percent)",
             "6.3",
-            All(tuple(Flat("vectors an epoch", 0.005, mode, relative=True) for mode in MODES)),
+            All(tuple(Flat("vectors per epoch", 0.005, mode, relative=True) for mode in MODES)),
         ),
         Claim(
             "pi-changes-precision",

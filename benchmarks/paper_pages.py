@@ -1,12 +1,11 @@
-"""Write the docs' pages of papers from full runs.
-
-Reads docs/papers/NAME.json; writes docs/papers/NAME.md, its figures and the table in
-docs/papers/index.md.
+"""Write the docs' pages of papers from the results of full runs.
 
     coterie reproduce fedfast --out fedfast && cp fedfast/found.json docs/papers/fedfast.json
     python benchmarks/paper_pages.py fedfast
 
-Prose (what was decided where a paper is silent, and what we make of it) is src/coterie/reproduce/papers/NAME.md.
+Reads docs/papers/NAME.json. Writes docs/papers/NAME.md, its figures and the table in docs/papers/index.md.
+The prose of a page (conclusions, and decisions where a paper is silent) is
+src/coterie/reproduce/papers/NAME.md.
 """
 
 from __future__ import annotations
@@ -16,9 +15,10 @@ import sys
 from pathlib import Path
 
 from coterie.report import static
-from coterie.reproduce.figures import shared
+from coterie.reproduce.figures import all_figures
 from coterie.reproduce.markdown import BEGIN, END, markdown, summary
 from coterie.reproduce.papers import NAMES, prose
+from coterie.types import JsonObject
 
 PAPERS = Path(__file__).parents[1] / "docs" / "papers"
 INDEX = PAPERS / "index.md"
@@ -26,31 +26,37 @@ INDEX = PAPERS / "index.md"
 
 def main(names: list[str]) -> None:
     for name in names:
-        found = json.loads((PAPERS / f"{name}.json").read_text())
-        (PAPERS / f"{name}.md").write_text(
-            markdown(found, prose(name), f"coterie reproduce {name}", f"figures/{name}")
-        )
-        folder = PAPERS / "figures" / name
-        folder.mkdir(parents=True, exist_ok=True)
-        for figure in shared(found["items"]):
-            if figure.series:
-                (folder / f"{figure.key}.svg").write_bytes(static.drawn([figure], "svg"))
-        print(f"{name}: {len(list(folder.glob('*.svg')))} figures")
+        write_page(name)
+    write_index()
+
+
+def write_page(name: str) -> None:
+    """Write one paper's page and figures."""
+    report = read_report(name)
+    page = markdown(report, prose(name), f"coterie reproduce {name}", f"figures/{name}")
+    (PAPERS / f"{name}.md").write_text(page)
+    folder = PAPERS / "figures" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    for figure in all_figures(report["items"]):
+        if figure.series:
+            (folder / f"{figure.key}.svg").write_bytes(static.drawn([figure], "svg"))
+    print(f"{name}: {len(list(folder.glob('*.svg')))} figures")
+
+
+def write_index() -> None:
+    """Replace the table of verdicts in docs/papers/index.md."""
     text = INDEX.read_text()
     before = text.split(BEGIN)[0]
     after = text.split(END)[1]
-    runs = {
-        name: json.loads((PAPERS / f"{name}.json").read_text())
-        for name in NAMES
-        if (PAPERS / f"{name}.json").exists()
-    }
-    INDEX.write_text(
-        before
-        + BEGIN
-        + summary({name: found for name, found in runs.items() if "items" in found})
-        + END
-        + after
-    )
+    reports = {name: read_report(name) for name in NAMES if (PAPERS / f"{name}.json").exists()}
+    table = summary({name: report for name, report in reports.items() if "items" in report})
+    INDEX.write_text(before + BEGIN + table + END + after)
+
+
+def read_report(name: str) -> JsonObject:
+    """The stored result of a full run."""
+    report: JsonObject = json.loads((PAPERS / f"{name}.json").read_text())
+    return report
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def test_a_quick_look(tmp_path: Path, name: str, item: str) -> None:
     assert table["dataset"] == "synthetic"
     assert len(table["rows"]) >= 2
     assert {claim["verdict"] for claim in found["items"][0]["claims"]} == {"cannot be tested"}
-    assert any("not at hand" in text for text in found["items"][0]["absent"])
+    assert any("not available" in text for text in found["items"][0]["absent"])
     assert "A quick look" in (place / "report.html").read_text()
     assert "synthetic" in (place / "report.md").read_text()
     assert (

@@ -1,8 +1,10 @@
-"""What was found on one dataset, made by hand: three seeds of `good` and `weak`, and a sweep over p."""
+"""Hand-made findings of one dataset: two seeds of `good` and `weak`, and a sweep over p."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from coterie.types import JsonObject
 
 
 def row(
@@ -10,8 +12,8 @@ def row(
     curve: list[list[float]] | None = None,
     x: float | None = None,
     series: str = "",
-) -> dict[str, Any]:
-    found: dict[str, Any] = {
+) -> JsonObject:
+    made: JsonObject = {
         "series": series,
         "x": x,
         "metrics": {"HR@10": values},
@@ -22,19 +24,19 @@ def row(
     }
     if curve:
         rounds = [10, 20, 30]
-        found["curve"] = {
+        made["curve"] = {
             "part": "test",
             "rounds": rounds,
             "MB": [2.0, 4.0, 6.0],
             "seconds": [0.5, 1.0, 1.5],
             "values": {"HR@10": curve},
         }
-    return found
+    return made
 
 
 def paired(
     first: str, other: str, difference: float, low: float, high: float, p: float
-) -> dict[str, Any]:
+) -> JsonObject:
     return {
         "first": first,
         "other": other,
@@ -46,7 +48,7 @@ def paired(
     }
 
 
-def table(**more: Any) -> dict[str, Any]:
+def table(**more: Any) -> JsonObject:
     rows = {
         "good": row([0.8, 0.9], [[0.5, 0.8, 0.8], [0.6, 0.9, 0.9]]),
         "weak": row([0.4, 0.5], [[0.2, 0.3, 0.4], [0.3, 0.5, 0.45]]),
@@ -55,7 +57,7 @@ def table(**more: Any) -> dict[str, Any]:
         paired("good", "weak", 0.4, 0.3, 0.5, 0.001),
         paired("weak", "good", -0.4, -0.5, -0.3, 0.001),
     ]
-    found = {
+    findings = {
         "dataset": "made-up",
         "protocol": "loo-50",
         "seeds": 2,
@@ -68,17 +70,17 @@ def table(**more: Any) -> dict[str, Any]:
         "diverged": {},
         "paper": {"good": [0.9]},
     }
-    return found | more
+    return findings | more
 
 
-def sweep(values: dict[float, list[float]], series: str = "ours") -> dict[str, Any]:
+def sweep(values: dict[float, list[float]], series: str = "ours") -> JsonObject:
     return table(
         rows={f"p = {x:g}": row(v, x=x, series=series) for x, v in values.items()}, tests=[]
     )
 
 
-def report(**more: Any) -> dict[str, Any]:
-    """What `running.reproduce` returns."""
+def report(**more: Any) -> JsonObject:
+    """A report as `running.reproduce` returns it."""
     claim = {
         "name": "ahead",
         "said": "good is <b>ahead</b> of weak",
@@ -99,7 +101,7 @@ def report(**more: Any) -> dict[str, Any]:
     return {
         "paper": "made-up",
         "title": "A paper",
-        "reference": "Nobody. 2026.",
+        "reference": "Anonymous. 2026.",
         "quick": False,
         "items": [item],
         "code": {"coterie": "0.1.0"},

@@ -1,8 +1,6 @@
-"""Verdicts by hand-made figures: every check holds where it should, and does not where it should not."""
+"""Every check, on hand-made findings: once where it holds and once where it does not."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 from reproduce.hand_made import paired, row, sweep, table
@@ -27,21 +25,22 @@ from coterie.reproduce.curve_checks import (
     Steadier,
     TimesSooner,
 )
-from coterie.reproduce.items import Pair
-from coterie.reproduce.lookup import together
+from coterie.reproduce.items import Check, MethodPair
+from coterie.reproduce.lookup import combine_verdicts
 from coterie.reproduce.sweep_checks import BestBelow, Flat, Pareto, Rises
+from coterie.types import JsonObject
 
 HR = "HR@10"
 GOOD = [
     (Ahead("good", "weak", HR), "+0.4000 [+0.3000, +0.5000], p = 0.001"),
     (Ahead("good", "weak", HR, by=0.39), "0.85 against 0.45"),
-    (Level("good", "weak", HR, 0.5), "bar ±0.5"),
-    (ShareOf("good", "weak", HR, 1.9), "1.900 of weak (least seed 1.800)"),
-    (Reaches("good", "weak", HR, 10), "0.450 is reached at round 10, 10"),
+    (Level("good", "weak", HR, 0.5), "threshold ±0.5"),
+    (ShareOf("good", "weak", HR, 1.9), "1.900 of weak (lowest seed 1.800)"),
+    (Reaches("good", "weak", HR, 10), "of weak, 0.450, is reached at round 10, 10"),
     (NeverBelow("good", "weak", (HR,), 10), "after round 10: +0.400"),
     (Steadier("good", "weak", HR, 20), "0.0000, weak 0.0375"),
     (Sooner("good", "weak", HR), "at round 20, 20; weak at 30, 20"),
-    (Stalls("good", HR, 10), "10, 10 rounds; bar 10"),
+    (Stalls("good", HR, 10), "10, 10 rounds; threshold 10"),
     (AtMost("weak", "good", HR), "0.45, good 0.85"),
     (Settles("good", HR, 0.95, 0.5), "from round 10, 10 of 30 on"),
     (TimesSooner("good", "weak", HR, 2), "3.0, 2.0 times sooner"),
@@ -70,36 +69,36 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("check", "told"), GOOD, ids=lambda value: str(value)[:40])
-def test_holds(check: Any, told: str):
+@pytest.mark.parametrize(("check", "evidence"), GOOD, ids=lambda value: str(value)[:40])
+def test_holds(check: Check, evidence: str):
     verdict = check(table())
     assert verdict.verdict == "holds"
-    assert told in verdict.found
+    assert evidence in verdict.evidence
 
 
 @pytest.mark.parametrize("check", BAD, ids=str)
-def test_does_not_hold(check: Any):
+def test_does_not_hold(check: Check):
     assert check(table()).verdict == "does not hold"
 
 
 @pytest.mark.parametrize("check", [check for check, _ in GOOD[:-1]], ids=str)
-def test_what_was_not_run_cannot_be_tested(check: Any):
+def test_methods_without_results_cannot_be_tested(check: Check):
     verdict = check(table(rows={}, tests=[]))
     assert verdict.verdict == "cannot be tested"
-    assert "not run here" in verdict.found
+    assert "not run here" in verdict.evidence
 
 
-def test_half_as_much_as_the_paper_has_is_a_part():
+def test_a_smaller_factor_than_the_papers_holds_in_part():
     assert Times("good", "weak", HR, 5)(table()).verdict == "holds in part"
 
 
 def test_a_plateau_is_before_the_best():
-    found = table(
+    findings = table(
         rows={"slow": row([0.9], [[0.5, 0.4, 0.9]]), "late": row([0.9], [[0.9, 0.2, 0.2]])},
         tests=[],
     )
-    assert Stalls("slow", HR, 20)(found).verdict == "holds"
-    assert Stalls("late", HR, 20)(found).verdict == "does not hold"
+    assert Stalls("slow", HR, 20)(findings).verdict == "holds"
+    assert Stalls("late", HR, 20)(findings).verdict == "does not hold"
 
 
 def test_sweeps():
@@ -116,35 +115,38 @@ def test_sweeps():
     assert BestBelow("ours", HR, 3)(rising).verdict == "does not hold"
 
 
-def test_nobody_beats_in_both():
-    def point(series: str, gain: float, cost: float) -> dict[str, Any]:
+def test_pareto_front():
+    def point(series: str, gain: float, cost: float) -> JsonObject:
         made = row([gain], x=1.0, series=series)
         made["metrics"]["vectors"] = [cost]
         return made
 
-    found = table(
+    findings = table(
         rows={"a": point("a", 0.5, 10), "b": point("b", 0.6, 10), "c": point("c", 0.4, 1)}, tests=[]
     )
-    assert Pareto("b", ("a", "b", "c"), HR, "vectors")(found).verdict == "holds"
-    assert Pareto("a", ("a", "b", "c"), HR, "vectors")(found).verdict == "does not hold"
+    assert Pareto("b", ("a", "b", "c"), HR, "vectors")(findings).verdict == "holds"
+    assert Pareto("a", ("a", "b", "c"), HR, "vectors")(findings).verdict == "does not hold"
 
 
-def test_gains_of_two_pairs():
-    found = table(
+def test_factors_of_two_pairs():
+    findings = table(
         rows={"a": row([6.0]), "b": row([1.0]), "c": row([4.0]), "d": row([2.0])}, tests=[]
     )
-    assert GainsMore(Pair("a", "b"), Pair("c", "d"), HR)(found).verdict == "holds"
-    assert GainsMore(Pair("c", "d"), Pair("a", "b"), HR)(found).verdict == "does not hold"
+    assert GainsMore(MethodPair("a", "b"), MethodPair("c", "d"), HR)(findings).verdict == "holds"
+    assert (
+        GainsMore(MethodPair("c", "d"), MethodPair("a", "b"), HR)(findings).verdict
+        == "does not hold"
+    )
 
 
 def test_over_several_datasets():
-    assert together(["holds", "cannot be tested", "holds"]) == "holds"
-    assert together(["holds", "does not hold"]) == "holds in part"
-    assert together(["cannot be tested"]) == "cannot be tested"
-    assert together([]) == "cannot be tested"
+    assert combine_verdicts(["holds", "cannot be tested", "holds"]) == "holds"
+    assert combine_verdicts(["holds", "does not hold"]) == "holds in part"
+    assert combine_verdicts(["cannot be tested"]) == "cannot be tested"
+    assert combine_verdicts([]) == "cannot be tested"
     assert Untestable("no data")(table()) == ("cannot be tested", "no data")
 
 
-def test_a_lead_that_chance_explains_does_not_hold():
-    found = table(tests=[paired("good", "weak", 0.4, -0.1, 0.9, 0.2)])
-    assert Ahead("good", "weak", HR)(found).verdict == "does not hold"
+def test_an_insignificant_lead_does_not_hold():
+    findings = table(tests=[paired("good", "weak", 0.4, -0.1, 0.9, 0.2)])
+    assert Ahead("good", "weak", HR)(findings).verdict == "does not hold"

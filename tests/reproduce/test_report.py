@@ -1,4 +1,4 @@
-"""The report: verdicts first, one file, nothing fetched, and figures that a browser draws."""
+"""The report: verdicts first, one self-contained file, figures that a browser draws."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from reproduce.hand_made import report, sweep, table
 
 from coterie.reproduce import figures
 from coterie.reproduce.markdown import markdown
-from coterie.reproduce.page import page, rendered
-from coterie.reproduce.tables import theirs_beside_ours, verdicts
+from coterie.reproduce.page import page, rendered, split_prose
+from coterie.reproduce.tables import comparison, verdicts
 
 pytest.importorskip("plotly")
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 
 
-def test_verdicts_stand_before_tables():
+def test_verdicts_come_before_tables():
     text = page(report(), "## Decided\n\nThis and that.", "coterie reproduce made-up")
     body = text[text.index("<h1>") :]
     order = [
@@ -30,14 +30,14 @@ def test_verdicts_stand_before_tables():
             "id=table2",
             "<table>",
             "id=notes",
-            "id=how",
+            "id=provenance",
         )
     ]
     assert order == sorted(order)
     assert "coterie reproduce made-up" in body
 
 
-def test_nothing_is_fetched_and_nothing_is_let_through():
+def test_nothing_is_fetched_and_html_is_escaped():
     text = page(report())
     own = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
     assert not re.search(r"(src|href)\s*=\s*['\"]?(https?:)?//", own)
@@ -46,8 +46,8 @@ def test_nothing_is_fetched_and_nothing_is_let_through():
     assert rendered("<script>alert(1)</script>").count("<script") == 0
 
 
-def test_theirs_beside_ours():
-    header, rows = theirs_beside_ours(table())
+def test_comparison_with_the_paper():
+    header, rows = comparison(table())
     assert header[:4] == ["method", "HR@10", "paper", "difference"]
     assert rows[0][:4] == ["good", "0.8500 ±0.0707", "0.9000", "−0.0500"]
     assert rows[1][:4] == ["weak", "0.4500 ±0.0707", "", ""]
@@ -55,13 +55,12 @@ def test_theirs_beside_ours():
     assert rows[0][-2:] == ["2.0", "4.0"]
 
 
-def test_markdown_says_the_same():
-    text = markdown(report(), "## Decided\n", "coterie reproduce made-up")
-    assert (
-        text.index("holds 1")
-        < text.index("Table 2: accuracy, theirs beside ours")
-        < text.index("## Decided")
-    )
+def test_markdown_opens_with_verdicts_and_conclusion():
+    prose = "It holds.\n\n## Decided\n"
+    text = markdown(report(), prose, "coterie reproduce made-up")
+    parts = ("holds 1", "It holds.", "| Table 2 |", "## Evidence", "## Table 2", "## Decided")
+    order = [text.index(part) for part in parts]
+    assert order == sorted(order)
     assert "figures/table2-made-up-hr10.svg" in text
     assert verdicts(report()["items"]) == {
         "holds": 1,
@@ -71,8 +70,14 @@ def test_markdown_says_the_same():
     }
 
 
+def test_the_conclusion_ends_at_the_first_heading():
+    assert split_prose("It holds.\n\n## Decided\n") == ("It holds.\n", "## Decided\n")
+    assert split_prose("## Decided\n") == ("", "## Decided\n")
+    assert split_prose("") == ("", "")
+
+
 def test_a_curve_has_three_axes_and_a_band():
-    (drawn,) = [f for f in figures.of_item(report()["items"][0]) if f.key.endswith("hr10")]
+    (drawn,) = [f for f in figures.item_figures(report()["items"][0]) if f.key.endswith("hr10")]
     assert drawn.axes == ["rounds", "megabytes", "seconds"]
     good = drawn.series[0]
     assert list(good.y) == [0.55, 0.85, 0.85]
@@ -81,16 +86,16 @@ def test_a_curve_has_three_axes_and_a_band():
 
 def test_a_sweep_is_drawn_over_its_setting():
     item = report()["items"][0] | {"by": "p", "tables": [sweep({3: [0.5], 1: [0.1, 0.3]})]}
-    drawn = figures.of_item(item)[0]
+    drawn = figures.item_figures(item)[0]
     assert drawn.axes == ["p"]
     assert list(drawn.series[0].xs["p"]) == [1, 3]
     assert list(drawn.series[0].y) == pytest.approx([0.2, 0.5])
 
 
-def test_who_is_beaten_in_both_is_not_on_the_front():
-    assert figures.beats((1.0, 0.5), (2.0, 0.5))
-    assert not figures.beats((1.0, 0.4), (2.0, 0.5))
-    assert not figures.beats((1.0, 0.5), (1.0, 0.5))
+def test_dominated_methods_are_not_on_the_front():
+    assert figures.dominates((1.0, 0.5), (2.0, 0.5))
+    assert not figures.dominates((1.0, 0.4), (2.0, 0.5))
+    assert not figures.dominates((1.0, 0.5), (1.0, 0.5))
 
 
 @pytest.mark.slow
@@ -127,5 +132,5 @@ def test_a_browser_draws_every_figure_and_fetches_nothing(tmp_path: Path, width:
         float(w) for w in re.findall(r'<svg class="main-svg"[^>]* width="([\d.]+)"', done.stdout)
     ]
     assert 0 < max(widths) <= width
-    asked = re.findall(r'"url":"(https?://[^"]+)"', log.read_text())
-    assert not [url for url in asked if "plot" in url or "cdn" in url], asked
+    requested = re.findall(r'"url":"(https?://[^"]+)"', log.read_text())
+    assert not [url for url in requested if "plot" in url or "cdn" in url], requested

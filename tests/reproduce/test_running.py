@@ -1,4 +1,4 @@
-"""A small paper from declaration to verdicts: nothing is run twice, what is missing is named, quick is short."""
+"""A small paper from declaration to verdicts: no run twice, missing data named, quick is short."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coterie.experiments.plan import Method
 from coterie.reproduce.checks import Ahead, Untestable
 from coterie.reproduce.items import Claim, Item, Measurement, Paper, Trial
 from coterie.reproduce.papers import paper
-from coterie.reproduce.running import at_hand, reproduce, thinner
+from coterie.reproduce.running import quick_points, reproduce, runnable
 
 SMALL = {"n_users": 60, "n_items": 90, "mean_interactions": 9}
 TABLE = Item(
@@ -40,7 +40,7 @@ TABLE = Item(
         Claim("ahead", "BPR is ahead of chance", "4.1", Ahead("bpr", "random", "HR@10")),
         Claim(
             "others",
-            "what is popular is ahead of chance",
+            "popular is ahead of chance",
             "4.1",
             Ahead("popular", "random", "HR@10"),
         ),
@@ -60,7 +60,7 @@ MEASURED = Item(
 PAPER = Paper(
     name="small",
     title="A small paper",
-    reference="Nobody.",
+    reference="Anonymous.",
     items=(TABLE, MEASURED),
     quick={"epochs": 2},
 )
@@ -73,11 +73,11 @@ def no_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 class Counting(Progress):
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.lines: list[str] = []
         self.tasks: list[str] = []
 
     def log(self, text: str) -> None:
-        self.said.append(text)
+        self.lines.append(text)
 
     def task(self, label: str, total: float | None) -> Any:
         self.tasks.append(label)
@@ -85,8 +85,8 @@ class Counting(Progress):
 
 
 def test_from_declaration_to_verdicts(tmp_path: Path):
-    found = reproduce(PAPER, quick=True, folder=tmp_path)
-    table, measured = found["items"]
+    report = reproduce(PAPER, quick=True, folder=tmp_path)
+    table, measured = report["items"]
     rows = table["tables"][0]["rows"]
     assert list(rows) == ["bpr", "popular", "random"]
     assert rows["bpr"]["settings"]["epochs"] == 2, "a quick look is short"
@@ -94,27 +94,26 @@ def test_from_declaration_to_verdicts(tmp_path: Path):
     assert len(rows["bpr"]["users"]) == 21
     tests = {(t["first"], t["other"], t["metric"]) for t in table["tables"][0]["tests"]}
     assert ("popular", "random", "HR@10") in tests, (
-        "a claim's pair is tested though its first method is not the item's"
+        "a claim's pair is tested even if its first method is not the item's"
     )
     assert {c["name"]: c["verdict"] for c in table["claims"]}["vague"] == "cannot be tested"
-    assert any("ml-100k" in text and "not at hand" in text for text in table["absent"])
+    assert any("ml-100k" in text and "not available" in text for text in table["absent"])
     assert measured["tables"][0]["rows"]["ours"]["metrics"] == {"ms": [2.0]}
-    json.dumps(found, allow_nan=False)
+    json.dumps(report, allow_nan=False)
 
 
-def test_a_second_run_trains_nothing_and_says_the_same(tmp_path: Path):
+def test_a_second_run_trains_nothing_and_reports_the_same(tmp_path: Path):
     first = reproduce(PAPER, quick=True, folder=tmp_path)
     progress = Counting()
     assert reproduce(PAPER, quick=True, folder=tmp_path, progress=progress) == first
     assert not [label for label in progress.tasks if "run" in label or "Measuring" in label]
-    assert "3 of 3 runs are there already" in progress.said
+    assert "3 of 3 runs are there already" in progress.lines
 
 
 def test_all_seeds_of_a_full_run(tmp_path: Path):
-    found = reproduce(
-        replace(PAPER, items=(replace(TABLE, trials=TABLE.trials[:1]),)), folder=tmp_path
-    )
-    rows = found["items"][0]["tables"][0]["rows"]
+    paper_on_synthetic = replace(PAPER, items=(replace(TABLE, trials=TABLE.trials[:1]),))
+    report = reproduce(paper_on_synthetic, folder=tmp_path)
+    rows = report["items"][0]["tables"][0]["rows"]
     assert len(rows["bpr"]["metrics"]["HR@10"]) == 2
     curve = rows["bpr"]["curve"]
     assert len(curve["values"]["HR@10"]) == 2
@@ -122,37 +121,36 @@ def test_all_seeds_of_a_full_run(tmp_path: Path):
 
 
 def test_one_item(tmp_path: Path):
-    assert [item["key"] for item in reproduce(PAPER, True, ["table2"], tmp_path)["items"]] == [
-        "table2"
-    ]
+    report = reproduce(PAPER, True, ["table2"], tmp_path)
+    assert [item["key"] for item in report["items"]] == ["table2"]
     with pytest.raises(UnknownName, match="unknown item 'table9' of small"):
         reproduce(PAPER, True, ["table9"], tmp_path)
 
 
-def test_made_up_data_stands_in_for_a_quick_look_only():
+def test_synthetic_data_stands_in_for_a_quick_look_only():
     only_real = replace(TABLE, trials=TABLE.trials[1:])
-    quick, left_out = at_hand(only_real, True, {}, Progress())
+    quick, left_out = runnable(only_real, True, {}, Progress())
     assert [trial.dataset for trial in quick.trials] == ["synthetic"]
     assert "ml-100k" in left_out
-    unfetchable = replace(TABLE, trials=(replace(TABLE.trials[1], dataset="watson-articles"),))  # type: ignore[arg-type]
-    assert at_hand(unfetchable, False, {}, Progress())[0].trials == ()
+    trial = Trial(dataset="watson-articles", methods=(Method("popular", "popular"),))
+    unfetchable = replace(TABLE, trials=(trial,))
+    assert runnable(unfetchable, False, {}, Progress())[0].trials == ()
 
 
-def test_a_quick_look_is_at_some_points_of_a_sweep():
+def test_a_quick_look_runs_some_points_of_a_sweep():
     item = next(item for item in paper("fpl").items if item.by)
-    trial = thinner(item, item.trials[0])
+    trial = quick_points(item, item.trials[0])
     assert isinstance(trial, Trial)
     assert {method.settings[item.by] for method in trial.methods} == set(item.quick_at)
     assert len(trial.methods) == 4 * len(item.quick_at)
 
 
-def test_an_interrupted_measurement_is_no_measurement(tmp_path: Path):
+def test_an_interrupted_measurement_is_not_cached(tmp_path: Path):
     def stop() -> Any:
         raise KeyboardInterrupt
 
     broken = replace(MEASURED, trials=(Measurement(dataset="synthetic", measure=stop),))
     with pytest.raises(Interrupted, match="same command"):
         reproduce(replace(PAPER, items=(broken,)), folder=tmp_path)
-    assert reproduce(replace(PAPER, items=(MEASURED,)), folder=tmp_path)["items"][0]["tables"][0][
-        "rows"
-    ]
+    report = reproduce(replace(PAPER, items=(MEASURED,)), folder=tmp_path)
+    assert report["items"][0]["tables"][0]["rows"]

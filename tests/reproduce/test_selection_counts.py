@@ -1,10 +1,10 @@
-"""How often users are asked: every round asks as many, and those who have nothing are never asked."""
+"""Selection counts: every round selects equally many; users without data are never selected."""
 
 from __future__ import annotations
 
 import pytest
 
-from coterie.reproduce.selection_counts import how_often, times_asked
+from coterie.reproduce.selection_counts import selection_counts, selection_spread
 
 SMALL = {
     "n_users": 50,
@@ -12,22 +12,17 @@ SMALL = {
     "mean_interactions": 10,
     "rounds": 20,
     "participation": 0.2,
-    "clusters": 5,
 }
+CLUSTERED = SMALL | {"clusters": 5}
 
 
-def test_every_round_asks_a_fifth():
-    assert (
-        times_asked(
-            "fedavg", "synthetic", {k: v for k, v in SMALL.items() if k != "clusters"}
-        ).sum()
-        == 20 * 10
-    )
+def test_every_round_selects_a_fifth():
+    assert selection_counts("fedavg", "synthetic", SMALL).sum() == 20 * 10
 
 
-def test_what_is_told_is_of_those_counts():
-    times = times_asked("fedfast", "synthetic", SMALL)
-    told = how_often(["fedfast"], "synthetic", SMALL)["fedfast"]
-    assert (told["least"], told["most"]) == (times.min(), times.max())
-    assert told["deviation"] == pytest.approx(times.std(), abs=0.01)
-    assert times.sum() >= 20 * 5
+def test_the_spread_is_that_of_the_counts():
+    counts = selection_counts("fedfast", "synthetic", CLUSTERED)
+    spread = selection_spread(["fedfast"], "synthetic", CLUSTERED)["fedfast"]
+    assert (spread["minimum"], spread["maximum"]) == (counts.min(), counts.max())
+    assert spread["deviation"] == pytest.approx(counts.std(), abs=0.01)
+    assert counts.sum() >= 20 * 5

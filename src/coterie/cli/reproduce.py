@@ -102,7 +102,7 @@ def _write(found: dict[str, Any], place: Path) -> None:
 
     from coterie.experiments.folder import write_text
     from coterie.report.static import write
-    from coterie.reproduce.figures import shared
+    from coterie.reproduce.figures import all_figures
     from coterie.reproduce.markdown import markdown
     from coterie.reproduce.page import page
     from coterie.reproduce.papers import prose
@@ -114,7 +114,7 @@ def _write(found: dict[str, Any], place: Path) -> None:
         return
     write_text(place, "report.html", page(found, text, command))
     write_text(place, "report.md", markdown(found, text, command))
-    write([figure for figure in shared(found["items"]) if figure.series], place / "figures")
+    write([figure for figure in all_figures(found["items"]) if figure.series], place / "figures")
     write_text(place, "found.json", whole)  # last: it says that the rest is there
 
 

@@ -1,1 +1,1 @@
-"""Papers' experiments, declared and repeated: runs, verdicts on what papers claim, and a report."""
+"""Reproductions of papers: their experiments as data, the runs, a verdict per claim, a report."""

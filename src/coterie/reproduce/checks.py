@@ -1,4 +1,7 @@
-"""How claims about figures are checked. Each is a value with its methods and bar, and is called with what was found on one dataset."""
+"""Checks of claims about final figures. A check is a value: methods, metric and threshold.
+
+Called with the findings of one dataset, it returns a verdict.
+"""
 
 from __future__ import annotations
 
@@ -7,57 +10,62 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import mean
 
-from coterie.reproduce.items import Pair, Verdict
-from coterie.reproduce.lookup import Found, not_run, said, tested, together, values
+from coterie.reproduce.items import MethodPair, Verdict
+from coterie.reproduce.lookup import (
+    DatasetFindings,
+    combine_verdicts,
+    describe_test,
+    find_test,
+    not_run,
+    passed,
+    seed_values,
+)
 
-SURE = 0.05
-"""The p that a difference is taken for real below, corrected by Holm over all tests of the dataset."""
+SIGNIFICANT = 0.05
+"""Differences with p below this are significant, after Holm's correction over all tests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """Of two methods, user by user."""
+    """A comparison of two methods, user by user."""
 
     first: str
     other: str
     metric: str
 
     @property
-    def pairs(self) -> tuple[Pair, ...]:
-        return (Pair(self.first, self.other),)
+    def pairs(self) -> tuple[MethodPair, ...]:
+        return (MethodPair(self.first, self.other),)
 
 
 @dataclass(frozen=True, slots=True)
 class Ahead(Paired):
-    """The first method is ahead of the other, and that is no chance."""
+    """The first method is better than the other by more than `by`, significantly."""
 
     by: float = 0.0
-    p: float = SURE
+    p: float = SIGNIFICANT
 
-    def __call__(self, found: Found) -> Verdict:
-        test = tested(found, self.first, self.other, self.metric)
+    def __call__(self, findings: DatasetFindings) -> Verdict:
+        test = find_test(findings, self.first, self.other, self.metric)
         if test is None:
             return not_run(self.first, self.other)
         good = test["difference"] > self.by and test["p"] < self.p
-        return Verdict(
-            "holds" if good else "does not hold",
-            said(found, self.first, self.other, self.metric, test),
-        )
+        return Verdict(passed(good), describe_test(findings, test))
 
 
 @dataclass(frozen=True, slots=True)
 class Level(Paired):
-    """Two methods differ by at most so much, with the whole interval."""
+    """The whole confidence interval of the difference lies within `within` of zero."""
 
     within: float
 
-    def __call__(self, found: Found) -> Verdict:
-        test = tested(found, self.first, self.other, self.metric)
+    def __call__(self, findings: DatasetFindings) -> Verdict:
+        test = find_test(findings, self.first, self.other, self.metric)
         if test is None:
             return not_run(self.first, self.other)
         good = -self.within <= test["low"] and test["high"] <= self.within
-        text = said(found, self.first, self.other, self.metric, test)
-        return Verdict("holds" if good else "does not hold", f"{text}; bar ±{self.within:g}")
+        text = f"{describe_test(findings, test)}; threshold ±{self.within:g}"
+        return Verdict(passed(good), text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,37 +77,39 @@ class ShareOf:
     metric: str
     share: float
 
-    def __call__(self, found: Found) -> Verdict:
-        ours = values(found, self.first, self.metric)
-        theirs = values(found, self.other, self.metric)
-        if not ours or not theirs:
+    def __call__(self, findings: DatasetFindings) -> Verdict:
+        first = seed_values(findings, self.first, self.metric)
+        other = seed_values(findings, self.other, self.metric)
+        if not first or not other:
             return not_run(self.first, self.other)
-        shares = [a / b for a, b in zip(ours, theirs, strict=True)]
-        text = f"{self.metric}: {mean(shares):.3f} of {self.other} (least seed {min(shares):.3f}); bar {self.share:g}"
-        return Verdict("holds" if mean(shares) >= self.share else "does not hold", text)
+        shares = [a / b for a, b in zip(first, other, strict=True)]
+        text = (
+            f"{self.metric}: {mean(shares):.3f} of {self.other} "
+            f"(lowest seed {min(shares):.3f}); threshold {self.share:g}"
+        )
+        return Verdict(passed(mean(shares) >= self.share), text)
 
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """Methods' means fall in this order."""
+    """The methods' means descend in this order."""
 
     methods: tuple[str, ...]
     metric: str
 
-    def __call__(self, found: Found) -> Verdict:
-        means = [mean(v) for name in self.methods if (v := values(found, name, self.metric))]
-        if len(means) < len(self.methods):
+    def __call__(self, findings: DatasetFindings) -> Verdict:
+        by_method = {name: seed_values(findings, name, self.metric) for name in self.methods}
+        if not all(by_method.values()):
             return not_run(*self.methods)
+        means = [mean(by_method[name]) for name in self.methods]
         good = all(a >= b for a, b in pairwise(means))
-        text = f"{self.metric}: " + ", ".join(
-            f"{n} {v:.4g}" for n, v in zip(self.methods, means, strict=True)
-        )
-        return Verdict("holds" if good else "does not hold", text)
+        parts = [f"{name} {value:.4g}" for name, value in zip(self.methods, means, strict=True)]
+        return Verdict(passed(good), f"{self.metric}: {', '.join(parts)}")
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """One row is so many times another in a column."""
+    """One row is between `low` and `high` times another in a column."""
 
     first: str
     other: str
@@ -107,20 +117,23 @@ class Times:
     low: float
     high: float = float("inf")
 
-    def __call__(self, found: Found) -> Verdict:
-        a = values(found, self.first, self.column)
-        b = values(found, self.other, self.column)
-        if not a or not b:
+    def __call__(self, findings: DatasetFindings) -> Verdict:
+        first = seed_values(findings, self.first, self.column)
+        other = seed_values(findings, self.other, self.column)
+        if not first or not other:
             return not_run(self.first, self.other)
-        times = mean(a) / mean(b)
-        bar = (
-            f"at least {self.low:g}"
-            if self.high == float("inf")
-            else f"{self.low:g} to {self.high:g}"
+        ratio = mean(first) / mean(other)
+        if self.high == float("inf"):
+            claimed = f"at least {self.low:g}"
+        else:
+            claimed = f"{self.low:g} to {self.high:g}"
+        text = (
+            f"{self.column}: {self.first} is {ratio:.2f} times {self.other}; "
+            f"the paper has {claimed}"
         )
-        good = self.low <= times <= self.high
-        text = f"{self.column}: {self.first} is {times:.2f} times {self.other}; the paper has {bar}"
-        return Verdict("holds" if good else "holds in part" if times > 1 else "does not hold", text)
+        if self.low <= ratio <= self.high:
+            return Verdict("holds", text)
+        return Verdict("holds in part" if ratio > 1 else "does not hold", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,64 +144,68 @@ class AtMost:
     other: str
     column: str
 
-    def __call__(self, found: Found) -> Verdict:
-        a = values(found, self.first, self.column)
-        b = values(found, self.other, self.column)
-        if not a or not b:
+    def __call__(self, findings: DatasetFindings) -> Verdict:
+        first = seed_values(findings, self.first, self.column)
+        other = seed_values(findings, self.other, self.column)
+        if not first or not other:
             return not_run(self.first, self.other)
-        text = f"{self.column} {mean(a):.4g}, {self.other} {mean(b):.4g}"
-        return Verdict("holds" if mean(a) <= mean(b) else "does not hold", text)
+        text = f"{self.column} {mean(first):.4g}, {self.other} {mean(other):.4g}"
+        return Verdict(passed(mean(first) <= mean(other)), text)
 
 
 @dataclass(frozen=True, slots=True)
 class GainsMore:
-    """One pair of rows differs by a larger factor than another."""
+    """One pair of rows differs by a larger factor than another pair."""
 
-    more: Pair
-    less: Pair
+    more: MethodPair
+    less: MethodPair
     column: str
 
-    def __call__(self, found: Found) -> Verdict:
+    def __call__(self, findings: DatasetFindings) -> Verdict:
         factors = []
         for pair in (self.more, self.less):
-            a = values(found, pair.first, self.column)
-            b = values(found, pair.other, self.column)
-            if not a or not b:
+            first = seed_values(findings, pair.first, self.column)
+            other = seed_values(findings, pair.other, self.column)
+            if not first or not other:
                 return not_run(pair.first, pair.other)
-            factors.append(mean(a) / mean(b))
-        text = f"{self.column}: {factors[0]:.3f} times for {self.more.other}, {factors[1]:.3f} for {self.less.other}"
-        return Verdict("holds" if factors[0] > factors[1] else "does not hold", text)
+            factors.append(mean(first) / mean(other))
+        text = (
+            f"{self.column}: {factors[0]:.3f} times for {self.more.other}, "
+            f"{factors[1]:.3f} for {self.less.other}"
+        )
+        return Verdict(passed(factors[0] > factors[1]), text)
 
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """Several checks that one sentence makes."""
+    """Several checks of one claim. It holds in part where only some of them hold."""
 
-    checks: tuple[Callable[[Found], Verdict], ...]
+    checks: tuple[Callable[[DatasetFindings], Verdict], ...]
 
     @property
-    def pairs(self) -> tuple[Pair, ...]:
+    def pairs(self) -> tuple[MethodPair, ...]:
         return tuple(pair for check in self.checks for pair in getattr(check, "pairs", ()))
 
-    def __call__(self, found: Found) -> Verdict:
-        verdicts = [check(found) for check in self.checks]
-        return Verdict(
-            together([v.verdict for v in verdicts]), "; ".join(v.found for v in verdicts)
-        )
+    def __call__(self, findings: DatasetFindings) -> Verdict:
+        verdicts = [check(findings) for check in self.checks]
+        combined = combine_verdicts([v.verdict for v in verdicts])
+        return Verdict(combined, "; ".join(v.evidence for v in verdicts))
 
 
 @dataclass(frozen=True, slots=True)
 class Every(All):
-    """Several checks of which none may fail: what is ahead of all is behind nobody."""
+    """Several checks of one claim. It does not hold unless all of them hold."""
 
-    def __call__(self, found: Found) -> Verdict:
-        verdict, told = All.__call__(self, found)
-        return Verdict("does not hold" if verdict == "holds in part" else verdict, told)
+    def __call__(self, findings: DatasetFindings) -> Verdict:
+        verdict, evidence = All.__call__(self, findings)
+        return Verdict("does not hold" if verdict == "holds in part" else verdict, evidence)
 
 
 @dataclass(frozen=True, slots=True)
 class Untestable:
+    """A claim that no experiment here can test."""
+
     why: str
 
-    def __call__(self, found: Found) -> Verdict:
+    def __call__(self, findings: DatasetFindings) -> Verdict:
         return Verdict("cannot be tested", self.why)

@@ -1,4 +1,4 @@
-"""How claims about convergence are checked."""
+"""Checks of claims about convergence."""
 
 from __future__ import annotations
 
@@ -7,156 +7,173 @@ from dataclasses import dataclass
 from statistics import mean, pstdev
 
 from coterie.reproduce.items import Verdict
-from coterie.reproduce.lookup import Found, curves, not_run
+from coterie.reproduce.lookup import Curve, DatasetFindings, curves, not_run, passed
+
+
+def first_round_at(curve: Curve, target: float) -> int | None:
+    """The first round measured at or above the target."""
+    return next((n for n, value in curve if value >= target), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Reaches:
-    """The first method reaches the best figure that the other ever has within so many rounds, with every seed."""
+    """With every seed, the first method reaches the other's best value within `rounds` rounds."""
 
     first: str
     other: str
     metric: str
     rounds: int
 
-    def __call__(self, found: Found) -> Verdict:
-        ours = curves(found, self.first, self.metric)
-        theirs = curves(found, self.other, self.metric)
-        if not ours or not theirs:
+    def __call__(self, findings: DatasetFindings) -> Verdict:
+        first = curves(findings, self.first, self.metric)
+        other = curves(findings, self.other, self.metric)
+        if not first or not other:
             return not_run(self.first, self.other)
-        bests = [max(value for _, value in curve) for curve in theirs]
-        when = [
-            next((n for n, value in curve if value >= best), None)
-            for curve, best in zip(ours, bests, strict=True)
-        ]
-        good = all(n is not None and n <= self.rounds for n in when)
-        told = ", ".join("never" if n is None else f"{n:,}" for n in when)
-        text = f"{self.other}'s best {self.metric} of {mean(bests):.3f} is reached at round {told}; bar {self.rounds:,}"
-        return Verdict("holds" if good else "does not hold", text)
+        bests = [max(value for _, value in curve) for curve in other]
+        reached = [first_round_at(a, best) for a, best in zip(first, bests, strict=True)]
+        good = all(n is not None and n <= self.rounds for n in reached)
+        listed = ", ".join("never" if n is None else f"{n:,}" for n in reached)
+        text = (
+            f"the best {self.metric} of {self.other}, {mean(bests):.3f}, "
+            f"is reached at round {listed}; threshold {self.rounds:,}"
+        )
+        return Verdict(passed(good), text)
 
 
 @dataclass(frozen=True, slots=True)
 class TimesSooner:
-    """The other method's best is reached so many times sooner, averaged over seeds."""
+    """The first method reaches the other's best value `times` times sooner, averaged over seeds."""
 
     first: str
     other: str
     metric: str
     times: float
 
-    def __call__(self, found: Found) -> Verdict:
-        ours = curves(found, self.first, self.metric)
-        theirs = curves(found, self.other, self.metric)
-        if not ours or not theirs:
+    def __call__(self, findings: DatasetFindings) -> Verdict:
+        first = curves(findings, self.first, self.metric)
+        other = curves(findings, self.other, self.metric)
+        if not first or not other:
             return not_run(self.first, self.other)
         ratios = []
-        for mine, its in zip(ours, theirs, strict=True):
-            when, best = max(its, key=lambda point: point[1])
-            reached = next((n for n, value in mine if value >= best), None)
-            ratios.append(when / reached if reached else 0.0)
-        told = ", ".join(f"{ratio:.1f}" if ratio else "never" for ratio in ratios)
+        for a, b in zip(first, other, strict=True):
+            best_round, best = max(b, key=lambda point: point[1])
+            reached = first_round_at(a, best)
+            ratios.append(best_round / reached if reached else 0.0)
+        listed = ", ".join(f"{ratio:.1f}" if ratio else "never" for ratio in ratios)
         text = (
-            f"{self.other}'s best {self.metric} is reached {told} times sooner; bar {self.times:g}"
+            f"the best {self.metric} of {self.other} is reached {listed} times sooner; "
+            f"threshold {self.times:g}"
         )
-        return Verdict(
-            "holds" if mean(ratios) >= self.times and all(ratios) else "does not hold", text
-        )
+        return Verdict(passed(mean(ratios) >= self.times and all(ratios)), text)
 
 
 @dataclass(frozen=True, slots=True)
 class Sooner:
-    """The first method gets to a share of its own best in fewer rounds than the other does to that share of its own."""
+    """The first method reaches a share of its own best in fewer rounds than the other does."""
 
     first: str
     other: str
     metric: str
     share: float = 0.95
 
-    def __call__(self, found: Found) -> Verdict:
-        times = [self._times(curves(found, name, self.metric)) for name in (self.first, self.other)]
-        if not all(times):
+    def __call__(self, findings: DatasetFindings) -> Verdict:
+        first = self._rounds(curves(findings, self.first, self.metric))
+        other = self._rounds(curves(findings, self.other, self.metric))
+        if not first or not other:
             return not_run(self.first, self.other)
-        told = [", ".join(map(str, each)) for each in times]
-        text = f"{self.share:.0%} of its best {self.metric} at round {told[0]}; {self.other} at {told[1]}"
-        return Verdict("holds" if mean(times[0]) < mean(times[1]) else "does not hold", text)
+        text = (
+            f"{self.share:.0%} of its best {self.metric} at round {', '.join(map(str, first))}; "
+            f"{self.other} at {', '.join(map(str, other))}"
+        )
+        return Verdict(passed(mean(first) < mean(other)), text)
 
-    def _times(self, runs: Sequence[Sequence[tuple[int, float]]]) -> list[int]:
-        found = []
+    def _rounds(self, runs: Sequence[Curve]) -> list[int]:
+        rounds = []
         for run in runs:
             best = max(value for _, value in run)
-            found.append(next(n for n, value in run if value >= self.share * best))
-        return found
+            rounds.append(next(n for n, value in run if value >= self.share * best))
+        return rounds
 
 
 @dataclass(frozen=True, slots=True)
 class NeverBelow:
-    """The first method is not below the other at any round measured after some."""
+    """The first method is not below the other at any measured round after round `after`."""
 
     first: str
     other: str
     metrics: tuple[str, ...]
     after: int
 
-    def __call__(self, found: Found) -> Verdict:
+    def __call__(self, findings: DatasetFindings) -> Verdict:
         leads = []
         for metric in self.metrics:
-            ours = curves(found, self.first, metric)
-            theirs = curves(found, self.other, metric)
-            if not ours or not theirs:
+            first = curves(findings, self.first, metric)
+            other = curves(findings, self.other, metric)
+            if not first or not other:
                 return not_run(self.first, self.other)
-            for mine, its in zip(ours, theirs, strict=True):
-                then = dict(its)
-                leads += [value - then[n] for n, value in mine if n > self.after and n in then]
+            for a, b in zip(first, other, strict=True):
+                at_round = dict(b)
+                leads += [value - at_round[n] for n, value in a if n > self.after and n in at_round]
         if not leads:
             return Verdict("cannot be tested", f"no round after {self.after} was measured for both")
-        text = f"least lead over {self.other} after round {self.after}: {min(leads):+.3f}"
-        return Verdict("holds" if min(leads) >= 0 else "does not hold", text)
+        text = f"smallest lead over {self.other} after round {self.after}: {min(leads):+.3f}"
+        return Verdict(passed(min(leads) >= 0), text)
 
 
 @dataclass(frozen=True, slots=True)
 class Settles:
-    """From some share of its rounds on, a method stays within a share of its best, with every seed."""
+    """With every seed, a method stays within `share` of its best after `by` of its rounds."""
 
     method: str
     metric: str
     share: float
     by: float
 
-    def __call__(self, found: Found) -> Verdict:
-        runs = curves(found, self.method, self.metric)
+    def __call__(self, findings: DatasetFindings) -> Verdict:
+        runs = curves(findings, self.method, self.metric)
         if not runs:
             return not_run(self.method)
-        when = [self._settled(run) for run in runs]
+        settled = [self._settled(run) for run in runs]
         last = max(n for run in runs for n, _ in run)
-        good = all(n <= self.by * last for n in when)
-        text = f"{self.metric} stays above {self.share:.0%} of its best from round {', '.join(f'{n:,}' for n in when)} of {last:,} on"
-        return Verdict("holds" if good else "does not hold", text)
+        good = all(n <= self.by * last for n in settled)
+        listed = ", ".join(f"{n:,}" for n in settled)
+        text = (
+            f"{self.metric} stays above {self.share:.0%} of its best "
+            f"from round {listed} of {last:,} on"
+        )
+        return Verdict(passed(good), text)
 
-    def _settled(self, run: Sequence[tuple[int, float]]) -> int:
-        bar = self.share * max(value for _, value in run)
-        below = [n for n, value in run if value < bar]
+    def _settled(self, run: Curve) -> int:
+        threshold = self.share * max(value for _, value in run)
+        below = [n for n, value in run if value < threshold]
         return below[-1] if below else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Stalls:
-    """On its way to a share of its best a method has a stretch of so many rounds without a better one, with every seed."""
+    """With every seed, a method goes `stretch` rounds without a better value.
+
+    Only rounds before it reaches `share` of its best count.
+    """
 
     method: str
     metric: str
     stretch: int
     share: float = 0.95
 
-    def __call__(self, found: Found) -> Verdict:
-        runs = curves(found, self.method, self.metric)
+    def __call__(self, findings: DatasetFindings) -> Verdict:
+        runs = curves(findings, self.method, self.metric)
         if not runs:
             return not_run(self.method)
         longest = [self._longest(run) for run in runs]
-        text = f"longest stretch without a better {self.metric} before {self.share:.0%} of the best: {', '.join(map(str, longest))} rounds; bar {self.stretch}"
-        return Verdict("holds" if min(longest) >= self.stretch else "does not hold", text)
+        text = (
+            f"longest stretch without a better {self.metric} before {self.share:.0%} of the best: "
+            f"{', '.join(map(str, longest))} rounds; threshold {self.stretch}"
+        )
+        return Verdict(passed(min(longest) >= self.stretch), text)
 
-    def _longest(self, run: Sequence[tuple[int, float]]) -> int:
-        bar = self.share * max(value for _, value in run)
+    def _longest(self, run: Curve) -> int:
+        threshold = self.share * max(value for _, value in run)
         best = -1.0
         since = 0
         longest = 0
@@ -165,31 +182,32 @@ class Stalls:
                 longest = max(longest, n - since)
                 best = value
                 since = n
-            if value >= bar:
+            if value >= threshold:
                 break
         return longest
 
 
 @dataclass(frozen=True, slots=True)
 class Steadier:
-    """The first method varies less over the last rounds than the other."""
+    """The first method varies less than the other over the last rounds."""
 
     first: str
     other: str
     metric: str
     last: int
 
-    def __call__(self, found: Found) -> Verdict:
-        spreads = [
-            self._spread(curves(found, name, self.metric)) for name in (self.first, self.other)
-        ]
-        if not all(spreads):
+    def __call__(self, findings: DatasetFindings) -> Verdict:
+        first = self._deviations(curves(findings, self.first, self.metric))
+        other = self._deviations(curves(findings, self.other, self.metric))
+        if not first or not other:
             return not_run(self.first, self.other)
-        ours, theirs = map(mean, spreads)
-        text = f"deviation of {self.metric} over the last {self.last} rounds {ours:.4f}, {self.other} {theirs:.4f}"
-        return Verdict("holds" if ours < theirs else "does not hold", text)
+        text = (
+            f"standard deviation of {self.metric} over the last {self.last} rounds "
+            f"{mean(first):.4f}, {self.other} {mean(other):.4f}"
+        )
+        return Verdict(passed(mean(first) < mean(other)), text)
 
-    def _spread(self, runs: Sequence[Sequence[tuple[int, float]]]) -> list[float]:
+    def _deviations(self, runs: Sequence[Curve]) -> list[float]:
         return [
             pstdev(value for n, value in run if n > run[-1][0] - self.last) for run in runs if run
         ]

@@ -1,4 +1,7 @@
-"""What one device computes and sends in a round, and to infer: two towers, naive and split, measured on their messages."""
+"""Compute time and traffic of one device, per training round and per inference.
+
+Measured on the messages of the two-tower models, naive and split.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +23,24 @@ from coterie.federated import rounds
 from coterie.federated.federation import Exchange, Federation, NodeData, World
 from coterie.federated.wire import message_size, reply_sizes
 from coterie.models.directions import Directions
-from coterie.reproduce.items import Rows
+from coterie.reproduce.items import MeasuredRows
+from coterie.types import Ints
 
-NOTHING = np.empty(0, np.int32)
-
-
-def costs(names: Sequence[str], dataset: str, values: Mapping[str, Any]) -> Rows:
-    return {name: on_a_device(name, dataset, values) for name in names}
+NO_ITEMS = np.empty(0, np.int32)
 
 
-def on_a_device(
-    name: str, dataset: str, values: Mapping[str, Any], devices: int = 20
+def device_costs(
+    names: Sequence[str], dataset: str, settings: Mapping[str, object]
+) -> MeasuredRows:
+    """Times and message sizes of a device, by algorithm."""
+    return {name: costs_of(name, dataset, settings) for name in names}
+
+
+def costs_of(
+    name: str, dataset: str, settings: Mapping[str, object], devices: int = 20
 ) -> dict[str, float]:
-    """One device at a time, on one thread: what the messages of a round make it compute, and what they weigh."""
-    ready, federation, world, engine = prepared(name, dataset, values)
+    """Run the messages of one round on one device at a time, on one thread."""
+    ready, federation, world, engine = prepared(name, dataset, settings)
     state = federation.start(world)
     node = engine.nodes[0]
     cohort = federation.sample(world, state, 0)[:devices]
@@ -47,37 +54,34 @@ def on_a_device(
         message = rounds.asked(world, exchange, state, cohort, 0, engine)
         for k in range(len(cohort)):
             one = message.to(np.array([k]))
-            began = time.perf_counter()
-            made = exchange.answer(engine.world, one, node)
-            times[k] += time.perf_counter() - began
-            assert not isinstance(made, tuple)
-            up += float(reply_sizes(made).sum()) / devices
+            started = time.perf_counter()
+            reply = exchange.answer(engine.world, one, node)
+            times[k] += time.perf_counter() - started
+            assert not isinstance(reply, tuple)
+            up += float(reply_sizes(reply).sum()) / devices
             down += float(message_size(one)) / devices
         state, _ = rounds.play(world, exchange, state, cohort, 0, engine)
-    infer, fetched = inference(name, ready, federation, world, state, node)
+    inference_seconds, downloaded = inference(name, ready, federation, world, state, node)
     training = float(np.median(times)) * 1e3
-    inferring = infer * 1e3
+    inferring = inference_seconds * 1e3
     return {
         "training ms": round(training, 3),
-        "inferring ms": round(inferring, 3),
+        "inference ms": round(inferring, 3),
         "total ms": round(training + inferring, 3),
         "training MB": (up + down) / 1e6,
-        "inferring MB": fetched / 1e6,
-        "total MB": (up + down + fetched) / 1e6,
+        "inference MB": downloaded / 1e6,
+        "total MB": (up + down + downloaded) / 1e6,
         "up MB": up / 1e6,
         "down MB": down / 1e6,
     }
 
 
 def prepared(
-    name: str, dataset: str, values: Mapping[str, Any]
+    name: str, dataset: str, settings: Mapping[str, object]
 ) -> tuple[Prepared, Federation, World, LocalEngine]:
-    """A federation that is ready to begin, on the CPU unless something else is said."""
-    ready = prepare(
-        Experiment.of({"algorithm": name, "dataset": dataset, "device": "cpu"} | dict(values)),
-        None,
-        SILENT,
-    )
+    """A federation that is ready to start, on the CPU unless the settings name another device."""
+    flat = {"algorithm": name, "dataset": dataset, "device": "cpu"} | dict(settings)
+    ready = prepare(Experiment.of(flat), None, SILENT)
     federation = algorithm(name).train
     assert isinstance(federation, Federation)
     world = rounds.world_of(ready.training, ready.experiment.settings, 0, federation)
@@ -87,26 +91,28 @@ def prepared(
 def inference(
     name: str, ready: Prepared, federation: Federation, world: World, state: Any, node: NodeData
 ) -> tuple[float, float]:
-    """Seconds from what a device has to its best ten, and the bytes that it had to get for that."""
+    """Seconds that a device needs for its ten best items, and the bytes it downloads for that."""
     model = federation.model(world, state)
     assert isinstance(model, Directions)
     assert federation.serve is not None
-    me = Directions(
-        federation.serve(world, state, node)["user_rows"][:1], model.item_rows, model.units
-    )
-    towers = Readers(world.settings)
+    user_rows = federation.serve(world, state, node)["user_rows"][:1]
+    one_user = Directions(user_rows, model.item_rows, model.units)
     content = world.content
     assert content is not None
     assert content.items is not None
+    item_texts = content.items
+    towers = Readers(world.settings)
 
-    def naive() -> Any:
-        rows = towers.directions(state.item_tower, content.items, content)  # type: ignore[arg-type]
-        return best_items(
-            Directions(me.user_rows, rows, me.units).score(np.zeros(1, np.int32))[0], NOTHING, 10
-        )
+    def best_ten(scored: Directions) -> Ints:
+        return best_items(scored.score(np.zeros(1, np.int32))[0], NO_ITEMS, 10)
 
-    def split() -> Any:
-        return best_items(me.score(np.zeros(1, np.int32))[0], NOTHING, 10)
+    def naive() -> Ints:
+        # The naive device runs the item tower itself, over every item.
+        item_rows = towers.directions(state.item_tower, item_texts, content)
+        return best_ten(Directions(one_user.user_rows, item_rows, one_user.units))
+
+    def split() -> Ints:
+        return best_ten(one_user)
 
     if name.startswith("fl-"):
         return median_seconds(naive), item_bytes(ready)
@@ -114,22 +120,20 @@ def inference(
 
 
 def item_bytes(ready: Prepared) -> float:
-    """All that there is to read about items, as UTF-8."""
+    """Size of all item texts and categories, as UTF-8."""
     train = ready.parts.train
-    parts = [train.item_texts, train.item_bodies]
-    told = [str(text) for part in parts if part is not None for text in part]
-    told += (
-        [" ".join(kinds) for kinds in train.item_categories]
-        if train.item_categories is not None
-        else []
-    )
-    return float(sum(len(text.encode()) for text in told))
+    columns = [train.item_texts, train.item_bodies]
+    texts = [str(text) for column in columns if column is not None for text in column]
+    if train.item_categories is not None:
+        texts += [" ".join(categories) for categories in train.item_categories]
+    return float(sum(len(text.encode()) for text in texts))
 
 
-def median_seconds(work: Callable[[], Any], times: int = 7) -> float:
-    found = []
+def median_seconds(work: Callable[[], object], times: int = 7) -> float:
+    """Median wall time of several calls."""
+    seconds = []
     for _ in range(times):
-        began = time.perf_counter()
+        started = time.perf_counter()
         work()
-        found.append(time.perf_counter() - began)
-    return statistics.median(found)
+        seconds.append(time.perf_counter() - started)
+    return statistics.median(seconds)

@@ -1,74 +1,78 @@
-"""The figures of an item: convergence, accuracy over a setting, accuracy by cost, and how it is spread over people."""
+"""The figures of an item: convergence, accuracy by setting, by traffic, and spread over users."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import mean, stdev
-from typing import Any
 
-from coterie.report.figures import Figure, Series
+from coterie.report.figures import Figure, Numbers, Series
 from coterie.reproduce.findings import QUANTILES
+from coterie.types import JsonObject
 
-MOST = 10
-"""More lines than this cannot be told apart."""
+MOST_LINES = 10
+"""More lines than this cannot be distinguished."""
 
 
-def of_item(item: Mapping[str, Any]) -> list[Figure]:
-    found: list[Figure] = []
+def all_figures(items: Sequence[JsonObject]) -> list[Figure]:
+    """The figures of all items of a report."""
+    return [figure for item in items for figure in item_figures(item)]
+
+
+def item_figures(item: JsonObject) -> list[Figure]:
+    """The figures of one item, dataset by dataset."""
+    figures: list[Figure] = []
     for table in item["tables"]:
         name = f"{item['key']}-{table['dataset']}"
+        metrics = table["metrics"]
         if item["by"]:
-            found += [over_setting(name, item["by"], table, m) for m in table["metrics"]]
+            figures += [over_setting(name, item["by"], table, m) for m in metrics]
         else:
-            found += [
-                convergence(name, table, m) for m in table["metrics"][:2] if has_curves(table, m)
-            ]
-        found += [
-            figure
-            for figure in (by_cost(name, table), over_people(name, table))
-            if figure is not None
-        ]
-    return found
+            figures += [convergence(name, table, m) for m in metrics[:2] if has_curves(table, m)]
+        optional = (by_traffic(name, table), over_users(name, table))
+        figures += [figure for figure in optional if figure is not None]
+    return figures
 
 
-def has_curves(table: Mapping[str, Any], metric: str) -> bool:
-    """Of at least two methods: one line has nothing to be compared with."""
-    return (
-        sum(metric in row.get("curve", {}).get("values", {}) for row in table["rows"].values()) > 1
-    )
+def has_curves(table: JsonObject, metric: str) -> bool:
+    """Whether at least two methods have a curve: a single one has nothing to compare with."""
+    return sum(_has_curve(row, metric) for row in table["rows"].values()) > 1
 
 
-def convergence(name: str, table: Mapping[str, Any], metric: str) -> Figure:
-    """A metric by round, by what had travelled, and by time; a band is one deviation over seeds to either side."""
+def _has_curve(row: JsonObject, metric: str) -> bool:
+    return metric in row.get("curve", {}).get("values", {})
+
+
+def convergence(name: str, table: JsonObject, metric: str) -> Figure:
+    """A metric by round, by traffic and by time, with one standard deviation to either side.
+
+    Methods without a curve are drawn as a level.
+    """
     rows = table["rows"]
-    moving = {
-        label: row["curve"]
-        for label, row in rows.items()
-        if metric in row.get("curve", {}).get("values", {})
-    }
+    moving = {label: row["curve"] for label, row in rows.items() if _has_curve(row, metric)}
     still = [
         label for label, row in rows.items() if label not in moving and metric in row["metrics"]
     ]
     series = [_line(label, curve, metric) for label, curve in moving.items()]
     series += [
         Series(label, [mean(rows[label]["metrics"][metric])], {}, level=True)
-        for label in still[: max(MOST - len(series), 0)]
+        for label in still[: max(MOST_LINES - len(series), 0)]
     ]
-    part = next((row["curve"]["part"] for row in table["rows"].values() if "curve" in row), "test")
-    seen = "" if part != "test" else "Measured on test, for the eye only: nothing is chosen by it."
-    return Figure(
-        f"{name}-{_file(metric)}", f"{metric} on {table['dataset']}", metric, series, caption=seen
-    )
+    part = next((row["curve"]["part"] for row in rows.values() if "curve" in row), "test")
+    caption = ""
+    if part == "test":
+        caption = "Measured on the test part, for display only: nothing is chosen by it."
+    title = f"{metric} on {table['dataset']}"
+    return Figure(f"{name}-{_file(metric)}", title, metric, series, caption=caption)
 
 
-def _line(label: str, curve: Mapping[str, Any], metric: str) -> Series:
+def _line(label: str, curve: JsonObject, metric: str) -> Series:
     runs = curve["values"][metric]
     at = [k for k in range(len(curve["rounds"])) if all(run[k] is not None for run in runs)]
     values = [[run[k] for run in runs] for k in at]
     means = [mean(v) for v in values]
     spread = [stdev(v) if len(v) > 1 else 0.0 for v in values]
     several = len(runs) > 1
-    xs: dict[str, Any] = {"rounds": [curve["rounds"][k] for k in at]}
+    xs: dict[str, Numbers] = {"rounds": [curve["rounds"][k] for k in at]}
     if any(curve["MB"]):
         xs["megabytes"] = [curve["MB"][k] for k in at]
     xs["seconds"] = [curve["seconds"][k] for k in at]
@@ -77,7 +81,8 @@ def _line(label: str, curve: Mapping[str, Any], metric: str) -> Series:
     return Series(label, [round(m, 5) for m in means], xs, low, high)
 
 
-def over_setting(name: str, by: str, table: Mapping[str, Any], metric: str) -> Figure:
+def over_setting(name: str, by: str, table: JsonObject, metric: str) -> Figure:
+    """A metric over the item's setting, one line per series."""
     by_series: dict[str, list[tuple[float, list[float]]]] = {}
     for row in table["rows"].values():
         if metric in row["metrics"]:
@@ -94,8 +99,8 @@ def over_setting(name: str, by: str, table: Mapping[str, Any], metric: str) -> F
     return Figure(f"{name}-{_file(metric)}", f"{metric} on {table['dataset']}", metric, series)
 
 
-def by_cost(name: str, table: Mapping[str, Any]) -> Figure | None:
-    """The first metric by what travelled in all, and which methods nobody beats in both."""
+def by_traffic(name: str, table: JsonObject) -> Figure | None:
+    """The first metric by all bytes sent and received, with the Pareto front."""
     metric = table["metrics"][0]
     points = {
         label: (
@@ -108,60 +113,46 @@ def by_cost(name: str, table: Mapping[str, Any]) -> Figure | None:
     if len(points) < 3:
         return None
     front = sorted(
-        p for p in points.values() if not any(beats(other, p) for other in points.values())
+        point
+        for point in points.values()
+        if not any(dominates(other, point) for other in points.values())
     )
-    series = [
-        Series(label, [y], {"megabytes": [x]}, line=False) for label, (x, y) in points.items()
-    ]
-    if len(points) > MOST:
+    if len(points) > MOST_LINES:
         xs, ys = zip(*points.values(), strict=True)
         series = [Series("methods", ys, {"megabytes": xs}, line=False)]
-    series.append(
-        Series(
-            "nobody beats in both",
-            [y for _, y in front],
-            {"megabytes": [x for x, _ in front]},
-            beneath=True,
-        )
-    )
+    else:
+        series = [
+            Series(label, [y], {"megabytes": [x]}, line=False) for label, (x, y) in points.items()
+        ]
+    front_x = [x for x, _ in front]
+    front_y = [y for _, y in front]
+    series.append(Series("Pareto front", front_y, {"megabytes": front_x}, beneath=True))
     costs = [x for x, _ in points.values()]
-    wide = max(costs) > 10 * min(costs)  # a decade has ticks of its own
-    return Figure(
-        f"{name}-cost",
-        f"{metric} by what travelled, {table['dataset']}",
-        metric,
-        series,
-        log_x=wide,
-    )
+    # A logarithmic axis needs at least one decade to have ticks.
+    wide = max(costs) > 10 * min(costs)
+    title = f"{metric} by traffic, {table['dataset']}"
+    return Figure(f"{name}-cost", title, metric, series, log_x=wide)
 
 
-def beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    """As good for no more, and not the same."""
+def dominates(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    """Whether one (cost, gain) is at least as good for at most the same cost, and not equal."""
     return one != other and one[0] <= other[0] and one[1] >= other[1]
 
 
-def over_people(name: str, table: Mapping[str, Any]) -> Figure | None:
-    """Quantiles of a metric over people: who is served worse than the mean says."""
+def over_users(name: str, table: JsonObject) -> Figure | None:
+    """Quantiles of a metric over users: they show users that the mean hides."""
     rows = {label: row["users"] for label, row in table["rows"].items() if row.get("users")}
-    if not len(rows) >= 2:
+    if len(rows) < 2:
         return None
     metric = table["spread of"]
     series = [
-        Series(label, values, {"people, in percent": list(QUANTILES)})
-        for label, values in list(rows.items())[:MOST]
+        Series(label, values, {"users, in percent": list(QUANTILES)})
+        for label, values in list(rows.items())[:MOST_LINES]
     ]
-    return Figure(
-        f"{name}-people",
-        f"{metric} over people, {table['dataset']}",
-        metric,
-        series,
-        caption="Every user's mean over seeds, sorted: how many people have at most so much.",
-    )
+    title = f"{metric} over users, {table['dataset']}"
+    caption = "Each user's mean over seeds, sorted: the share of users with at most this value."
+    return Figure(f"{name}-users", title, metric, series, caption=caption)
 
 
 def _file(metric: str) -> str:
     return metric.lower().replace("@", "").replace(" ", "-").replace("&", "and")
-
-
-def shared(items: Sequence[Mapping[str, Any]]) -> list[Figure]:
-    return [figure for item in items for figure in of_item(item)]

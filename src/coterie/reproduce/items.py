@@ -1,52 +1,54 @@
-"""What a paper's experiments are made of, as data: the list of a paper reads like its section on experiments."""
+"""The records that declare a paper's experiments: tables, figures, trials and claims."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from coterie.experiments.plan import Method
+from coterie.types import JsonObject
 
 Holds = Literal["holds", "holds in part", "does not hold", "cannot be tested"]
-Rows = dict[str, dict[str, Any]]
+MeasuredRows: TypeAlias = dict[str, dict[str, float]]
+"""Row -> column -> value of a measurement."""
 
 
 class Verdict(NamedTuple):
-    """What became of a claim on one dataset."""
+    """The verdict on a claim for one dataset."""
 
     verdict: Holds
-    found: str
-    """Our numbers, the paired test and its interval where there is one."""
+    evidence: str
+    """Our numbers, with the paired test and its confidence interval where there is one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """Two methods that are to be compared user by user."""
+class MethodPair:
+    """Two methods that are compared user by user."""
 
     first: str
     other: str
 
 
-Check = Callable[[Mapping[str, Any]], Verdict]
-"""Of what was found on one dataset; see `found.py`."""
+Check = Callable[[JsonObject], Verdict]
+"""Takes the findings of one dataset; `findings.py` documents their keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence of a paper's that can be tested, or why it cannot."""
+    """A statement of a paper with the check that tests it."""
 
     name: str
-    said: str
+    text: str
     where: str
     check: Check
     datasets: tuple[str, ...] = ()
-    """Those that it is about; all of its item where none is named."""
+    """The datasets the claim is about; empty means all datasets of its item."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """Methods on one dataset, and what the paper prints for them."""
+    """Methods on one dataset, and the figures the paper prints for them."""
 
     dataset: str
     methods: tuple[Method, ...]
@@ -54,20 +56,20 @@ class Trial:
     protocol: str | None = None
     seeds: int = 3
     paper: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """By method, in the order of the item's metrics."""
+    """Method -> figures, in the order of the item's metrics."""
     part: Literal["test", "validation"] = "test"
     stand_in: bool = False
-    """Made-up data in place of what is not at hand: it shows that everything runs, and tests no claim."""
+    """The data is synthetic and replaces a dataset that is not available. It tests no claim."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """What is measured of a running system and is no accuracy: times and bytes of messages."""
+    """A measurement of the running system other than accuracy: times, message sizes, counts."""
 
     dataset: str
-    measure: Callable[[], Rows]
-    """Row -> column -> number."""
+    measure: Callable[[], MeasuredRows]
     paper: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Row -> figures, in the order of the item's metrics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,23 +79,25 @@ class Item:
     key: str
     title: str
     about: str = ""
-    """What a reader has to know to read it."""
+    """What a reader needs to know to read it."""
     metrics: tuple[str, ...]
     trials: tuple[Trial | Measurement, ...]
     by: str = ""
-    """The setting that its figure is drawn over; without one, its figure is drawn over rounds."""
+    """The setting on the x-axis of its figure; empty means rounds."""
     quick_at: tuple[float, ...] = ()
-    """What of that setting a quick look is at; everything where nothing is named."""
+    """The values of that setting that a quick look runs; empty means all."""
     claims: tuple[Claim, ...] = ()
     absent: tuple[str, ...] = ()
-    """What of it cannot be repeated, and why."""
+    """The parts that are not reproduced, each with the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paper:
+    """A paper: its reference, its tables and figures, and the limits of a quick look."""
+
     name: str
     title: str
     reference: str
     items: tuple[Item, ...]
     quick: Mapping[str, float] = field(default_factory=dict)
-    """Settings that a quick look does not exceed."""
+    """Upper limits of settings in a quick look."""

@@ -1,47 +1,57 @@
-"""What checks read of what was found on one dataset (`found.py`)."""
+"""Accessors that checks use to read the findings of one dataset (`findings.py`)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import mean
-from typing import Any
+from typing import TypeAlias
 
-from coterie.reproduce.items import Verdict
+from coterie.reproduce.items import Holds, Verdict
+from coterie.types import JsonObject
 
-Found = Mapping[str, Any]
+DatasetFindings: TypeAlias = JsonObject
+"""The findings of one item on one dataset; `findings.py` documents the keys."""
+Curve: TypeAlias = list[tuple[int, float]]
+"""(round, value) pairs of one seed."""
 
 
-def together(verdicts: Sequence[str]) -> Any:
-    """Of several datasets or parts of a sentence: it holds where all that could be tested do."""
-    tested_ones = [v for v in verdicts if v != "cannot be tested"]
-    if not tested_ones:
+def combine_verdicts(verdicts: Sequence[Holds]) -> Holds:
+    """One verdict over several datasets or parts of a claim; untestable parts do not count."""
+    testable = [verdict for verdict in verdicts if verdict != "cannot be tested"]
+    if not testable:
         return "cannot be tested"
-    if len(set(tested_ones)) == 1:
-        return tested_ones[0]
+    if len(set(testable)) == 1:
+        return testable[0]
     return "holds in part"
 
 
+def passed(good: bool) -> Holds:
+    """The verdict of a check with two outcomes."""
+    return "holds" if good else "does not hold"
+
+
 def not_run(*methods: str) -> Verdict:
+    """The verdict where a method that the claim needs has no results."""
     return Verdict("cannot be tested", f"not run here: {', '.join(methods)}")
 
 
-def values(found: Found, method: str, metric: str) -> list[float]:
-    """A figure of a method, seed by seed."""
-    row = found["rows"].get(method)
+def seed_values(findings: DatasetFindings, method: str, metric: str) -> list[float]:
+    """A method's metric, one value per seed; empty where there is none."""
+    row = findings["rows"].get(method)
     return list(row["metrics"].get(metric, ())) if row else []
 
 
-def along(found: Found, series: str, metric: str) -> list[tuple[float, float]]:
-    """(setting, mean) of a series, in the order of the setting."""
-    rows = [row for row in found["rows"].values() if not series or row["series"] == series]
+def sweep_points(findings: DatasetFindings, series: str, metric: str) -> list[tuple[float, float]]:
+    """(setting, mean over seeds) of a series, ordered by the setting."""
+    rows = [row for row in findings["rows"].values() if not series or row["series"] == series]
     return sorted(
         (row["x"], mean(row["metrics"][metric])) for row in rows if metric in row["metrics"]
     )
 
 
-def curves(found: Found, method: str, metric: str) -> list[list[tuple[int, float]]]:
-    """(round, figure) of a method, seed by seed."""
-    row = found["rows"].get(method)
+def curves(findings: DatasetFindings, method: str, metric: str) -> list[Curve]:
+    """A method's metric by round, one curve per seed."""
+    row = findings["rows"].get(method)
     curve = row and row.get("curve")
     if not curve or metric not in curve["values"]:
         return []
@@ -51,18 +61,21 @@ def curves(found: Found, method: str, metric: str) -> list[list[tuple[int, float
     ]
 
 
-def tested(found: Found, first: str, other: str, metric: str) -> dict[str, Any] | None:
-    for test in found["tests"]:
+def find_test(findings: DatasetFindings, first: str, other: str, metric: str) -> JsonObject | None:
+    """The paired test of two methods, if it was run."""
+    for test in findings["tests"]:
         if (test["first"], test["other"], test["metric"]) == (first, other, metric):
             return dict(test)
     return None
 
 
-def said(found: Found, first: str, other: str, metric: str, test: Mapping[str, Any]) -> str:
-    a = mean(values(found, first, metric))
-    b = mean(values(found, other, metric))
+def describe_test(findings: DatasetFindings, test: JsonObject) -> str:
+    """A paired test in words: both means, the difference, its interval and p."""
+    metric = test["metric"]
+    first = mean(seed_values(findings, test["first"], metric))
+    other = mean(seed_values(findings, test["other"], metric))
     p = "p < 0.0001" if test["p"] < 1e-4 else f"p = {test['p']:.2g}"
     return (
-        f"{metric} {a:.4g} against {b:.4g} of {other}: {test['difference']:+.4f} "
+        f"{metric} {first:.4g} against {other:.4g} of {test['other']}: {test['difference']:+.4f} "
         f"[{test['low']:+.4f}, {test['high']:+.4f}], {p}"
     )

@@ -3,66 +3,70 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from coterie.report.table import markdown_list, markdown_table
 from coterie.reproduce import figures, tables
-from coterie.reproduce.page import QUICK, about, machines, told
+from coterie.reproduce.page import QUICK, key_values, machines, protocol_text, split_prose
+from coterie.types import JsonObject
 
 BEGIN = "<!-- papers -->\n"
 END = "<!-- end of papers -->\n"
 
 
-def summary(papers: Mapping[str, Mapping[str, Any]]) -> str:
-    """One line a paper: how many of its claims came out how."""
+def summary(papers: Mapping[str, JsonObject]) -> str:
+    """One line per paper: its datasets and its verdict counts."""
     rows = []
-    for name, found in papers.items():
-        data = dict.fromkeys(
-            table["dataset"] for item in found["items"] for table in item["tables"]
+    for name, report in papers.items():
+        datasets = dict.fromkeys(
+            table["dataset"] for item in report["items"] for table in item["tables"]
         )
-        counts = [str(n) for n in tables.verdicts(found["items"]).values()]
-        rows.append([f"[{name}]({name}.md)", ", ".join(data), *counts])
+        counts = [str(n) for n in tables.verdicts(report["items"]).values()]
+        rows.append([f"[{name}]({name}.md)", ", ".join(datasets), *counts])
     return markdown_table(["paper", "run on", *tables.ORDER], rows)
 
 
 def markdown(
-    found: Mapping[str, Any], prose: str = "", command: str = "", pictures: str = "figures"
+    report: JsonObject, prose: str = "", command: str = "", pictures: str = "figures"
 ) -> str:
-    """What `running.reproduce` returns; figures are linked as PICTURES/NAME.svg."""
-    counts = ", ".join(
-        f"{verdict} {n}" for verdict, n in tables.verdicts(found["items"]).items() if n
-    )
+    """The result of `running.reproduce`; figures are linked as PICTURES/NAME.svg.
+
+    The page opens with the verdict counts and the conclusion, then lists the verdicts.
+    """
+    conclusion, details = split_prose(prose)
+    items = report["items"]
     parts = [
-        f"# {found['title']}\n",
-        f"{found['reference']}\n",
-        f"**{QUICK}**\n" if found["quick"] else "",
-        f"```\n{command}\n```\n" if command else "",
-        f"## What is claimed, and what holds\n\nClaims: {counts}.\n",
+        f"# {report['title']}\n",
+        f"{report['reference']}\n",
+        f"**{QUICK}**\n" if report["quick"] else "",
+        f"**Claims: {tables.counts_text(items)}.**\n",
+        conclusion,
+        markdown_table(*tables.claims(items)),
+        f"Reproduce it with:\n\n```\n{command}\n```\n" if command else "",
+        "## Evidence\n",
     ]
-    for item in found["items"]:
+    for item in items:
         if item["claims"]:
-            parts.append(f"### {item['title']}\n\n{markdown_table(*tables.claims(item))}")
-    for item in found["items"]:
+            parts.append(f"### {item['title']}\n\n{markdown_table(*tables.evidence(item))}")
+    for item in items:
         parts += _section(item, pictures)
-    return "\n".join(part for part in [*parts, prose, _how(found)] if part)
+    return "\n".join(part for part in [*parts, details, _provenance(report)] if part)
 
 
-def _section(item: Mapping[str, Any], pictures: str) -> list[str]:
-    beside = ", theirs beside ours" if any(table["paper"] for table in item["tables"]) else ""
-    parts = [f"## {item['title']}{beside}\n\n{item['about']}\n"]
+def _section(item: JsonObject, pictures: str) -> list[str]:
+    parts = [f"## {item['title']}\n\n{item['about']}\n"]
     for table in item["tables"]:
-        parts.append(
-            f"**{table['dataset']}.** {about(table)}\n\n{markdown_table(*tables.theirs_beside_ours(table))}"
-        )
+        heading = f"**{table['dataset']}.** {protocol_text(table)}"
+        parts.append(f"{heading}\n\n{markdown_table(*tables.comparison(table))}")
     parts += [
         f"![{figure.title}]({pictures}/{figure.key}.svg)\n"
-        for figure in figures.of_item(item)
+        for figure in figures.item_figures(item)
         if figure.series
     ]
     if item["absent"]:
-        parts.append(f"Not repeated:\n\n{markdown_list(item['absent'])}")
+        parts.append(f"Not reproduced:\n\n{markdown_list(item['absent'])}")
     return parts
 
 
-def _how(found: Mapping[str, Any]) -> str:
-    return f"## How\n\n{markdown_list([told(found['code']), *machines(found)])}"
+def _provenance(report: JsonObject) -> str:
+    lines = [key_values(report["code"]), *machines(report)]
+    return f"## Provenance\n\n{markdown_list(lines)}"

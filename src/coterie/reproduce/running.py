@@ -1,4 +1,7 @@
-"""A paper's experiments, run: what is missing is run, what is there is read, and every claim gets its verdict."""
+"""Runs a paper's experiments and gives a verdict on every claim.
+
+Finished runs are read from their folder; only missing ones are run.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,10 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from coterie.core.paths import cache_folder
 from coterie.core.progress import SILENT, Progress
@@ -22,11 +24,13 @@ from coterie.experiments import folder as disk
 from coterie.experiments.config import Experiment
 from coterie.experiments.plan import Method, Outcome, Plan, carry_out_all, code_version
 from coterie.reproduce import findings
-from coterie.reproduce.items import Claim, Item, Measurement, Paper, Rows, Trial, Verdict
-from coterie.reproduce.lookup import together
+from coterie.reproduce.items import Claim, Item, MeasuredRows, Measurement, Paper, Trial, Verdict
+from coterie.reproduce.lookup import combine_verdicts
+from coterie.types import JsonObject
 
-MADE_UP = {"n_users": 200, "n_items": 300, "mean_interactions": 25}
-"""What stands in where a quick look has no data."""
+SYNTHETIC = {"n_users": 200, "n_items": 300, "mean_interactions": 25}
+"""The synthetic data that a quick look uses where no real data is available."""
+CACHE_FILE = "kept.json"
 
 
 def reproduce(
@@ -35,24 +39,25 @@ def reproduce(
     only: Sequence[str] = (),
     folder: Path | None = None,
     progress: Progress = SILENT,
-) -> dict[str, Any]:
-    """Everything that a report needs, as plain data."""
+) -> JsonObject:
+    """Run a paper's items and return all that a report needs, as plain data."""
     folder = folder or cache_folder() / "cells"
-    items = [at_hand(item, quick, paper.quick, progress) for item in chosen(paper, only)]
+    items = [runnable(item, quick, paper.quick, progress) for item in select_items(paper, only)]
     trials = [trial for item, _ in items for trial in item.trials if isinstance(trial, Trial)]
     outcomes = iter(carry_out_all([plan_of(trial) for trial in trials], folder, progress))
-    told = [_of_item(item, left_out, outcomes, folder, progress) for item, left_out in items]
+    reports = [_item_report(item, left_out, outcomes, folder, progress) for item, left_out in items]
     return {
         "paper": paper.name,
         "title": paper.title,
         "reference": paper.reference,
         "quick": quick,
-        "items": told,
+        "items": reports,
         "code": code_version(),
     }
 
 
-def chosen(paper: Paper, only: Sequence[str]) -> list[Item]:
+def select_items(paper: Paper, only: Sequence[str]) -> list[Item]:
+    """The items named in `only`; all of them if it is empty."""
     known = {item.key: item for item in paper.items}
     for key in only:
         if key not in known:
@@ -61,200 +66,218 @@ def chosen(paper: Paper, only: Sequence[str]) -> list[Item]:
 
 
 def plan_of(trial: Trial) -> Plan:
+    """The runs of a trial."""
     return Plan(
-        (trial.dataset,),
-        trial.methods,
-        trial.settings,
-        tuple(range(trial.seeds)),
-        trial.protocol,
-        trial.part,
+        datasets=(trial.dataset,),
+        methods=trial.methods,
+        settings=trial.settings,
+        seeds=tuple(range(trial.seeds)),
+        protocol=trial.protocol,
+        part=trial.part,
     )
 
 
-# What can be run here
+# ---- what can be run
 
 
-def at_hand(
+def runnable(
     item: Item, quick: bool, limits: Mapping[str, float], progress: Progress
 ) -> tuple[Item, dict[str, str]]:
-    """The item with the trials that can be run, and why each of the others was left out.
+    """The item with the trials that can be run, and the reason for each one left out.
 
-    A quick look is at the first trial alone, fetches nothing, and has made-up data stand in where there is no other.
+    A quick look runs the first trial only and fetches nothing. Synthetic data stands in where
+    no dataset of the item is available.
     """
-    left_out = {t.dataset: why for t in item.trials if (why := missing(t.dataset, quick, progress))}
-    there = [t for t in item.trials if t.dataset not in left_out]
+    unavailable = {t.dataset: why_unavailable(t.dataset, quick, progress) for t in item.trials}
+    left_out = {dataset: why for dataset, why in unavailable.items() if why}
+    trials = [t for t in item.trials if t.dataset not in left_out]
     if quick:
-        left_out |= {t.dataset: "not part of a quick look" for t in there[1:]}
-        if not there:
+        left_out |= {t.dataset: "not part of a quick look" for t in trials[1:]}
+        if not trials:
             progress.log(
-                f"{item.title}: {', '.join(left_out)} not at hand; made-up data stands in, which tests no claim"
+                f"{item.title}: {', '.join(left_out)} not available. "
+                "Synthetic data stands in; it tests no claim."
             )
-        there = [quicker(thinner(item, t), limits) for t in (there or stand_ins(item))[:1]]
-    return replace(item, trials=tuple(there)), left_out
+            trials = stand_ins(item)
+        trials = [quick_limits(quick_points(item, t), limits) for t in trials[:1]]
+    return replace(item, trials=tuple(trials)), left_out
 
 
-def missing(name: str, quick: bool, progress: Progress) -> str:
-    """Why a dataset cannot be had; "" if it can."""
-    wanted = DATASETS[name]
-    if wanted.made_up or is_here(name, wanted.signature):
+def why_unavailable(name: str, quick: bool, progress: Progress) -> str:
+    """Why a dataset is not available; "" if it is. Outside a quick look it is fetched."""
+    dataset = DATASETS[name]
+    if dataset.made_up or is_here(name, dataset.signature):
         return ""
-    if quick or not wanted.sources:
-        return f"not at hand (coterie data list says how to get {name})"
+    if quick or not dataset.sources:
+        return f"not available (coterie data list says how to get {name})"
     try:
-        bring(name, wanted.signature, wanted.sources, wanted.by_hand, progress)
+        bring(name, dataset.signature, dataset.sources, dataset.by_hand, progress)
     except FetchError as error:
         return str(error)
     return ""
 
 
 def stand_ins(item: Item) -> list[Trial | Measurement]:
+    """The item's trials on synthetic data; measurements have no stand-in."""
     return [
-        replace(t, dataset="synthetic", settings=MADE_UP, paper={}, stand_in=True)
+        replace(t, dataset="synthetic", settings=SYNTHETIC, paper={}, stand_in=True)
         for t in item.trials
         if isinstance(t, Trial)
     ]
 
 
-def thinner(item: Item, trial: Trial | Measurement) -> Trial | Measurement:
-    """What of an item's setting a quick look is at."""
+def quick_points(item: Item, trial: Trial | Measurement) -> Trial | Measurement:
+    """The trial with only those points of a sweep that a quick look runs."""
     if isinstance(trial, Measurement) or not item.quick_at:
         return trial
-    return replace(
-        trial, methods=tuple(m for m in trial.methods if m.settings.get(item.by) in item.quick_at)
-    )
+    methods = tuple(m for m in trial.methods if m.settings.get(item.by) in item.quick_at)
+    return replace(trial, methods=methods)
 
 
-def quicker(trial: Trial | Measurement, limits: Mapping[str, float]) -> Trial | Measurement:
-    """One seed, and no setting above its limit."""
+def quick_limits(trial: Trial | Measurement, limits: Mapping[str, float]) -> Trial | Measurement:
+    """The trial with one seed and no setting above its limit."""
     if isinstance(trial, Measurement):
         return trial
-    return replace(
-        trial, seeds=1, methods=tuple(_limited(trial, method, limits) for method in trial.methods)
-    )
+    methods = tuple(_limited(trial, method, limits) for method in trial.methods)
+    return replace(trial, seeds=1, methods=methods)
 
 
 def _limited(trial: Trial, method: Method, limits: Mapping[str, float]) -> Method:
-    named = {"algorithm": method.algorithm, "dataset": trial.dataset}
-    judged_by = {"protocol": trial.protocol} if trial.protocol else {}
-    settings = Experiment.of(named | judged_by | dict(method.settings)).settings
-    less = {
-        key: type(now)(min(now, limit))
+    flat = {"algorithm": method.algorithm, "dataset": trial.dataset}
+    if trial.protocol:
+        flat["protocol"] = trial.protocol
+    settings = Experiment.of(flat | dict(method.settings)).settings
+    lowered = {
+        key: type(value)(min(value, limit))
         for key, limit in limits.items()
-        if isinstance(now := getattr(settings, key, None), (int, float))
+        if isinstance(value := getattr(settings, key, None), (int, float))
     }
-    return method._replace(settings=dict(method.settings) | less)
+    return method._replace(settings=dict(method.settings) | lowered)
 
 
-# What was found
+# ---- findings and verdicts
 
 
-def _of_item(
-    item: Item, left_out: Mapping[str, str], outcomes: Any, folder: Path, progress: Progress
-) -> dict[str, Any]:
+def _item_report(
+    item: Item,
+    left_out: Mapping[str, str],
+    outcomes: Iterator[list[Outcome]],
+    folder: Path,
+    progress: Progress,
+) -> JsonObject:
     tables = []
     for trial in item.trials:
         if isinstance(trial, Measurement):
-            table = findings.of_measurement(item, trial, measured(item, trial, folder, progress))
+            measured = cached_measurement(item, trial, folder, progress)
+            table = findings.measurement_findings(item, trial, measured)
         else:
-            table = found_by(item, trial, next(outcomes), folder)
-        told = {
-            "paper": {k: list(v) for k, v in trial.paper.items()},
-            "stand_in": getattr(trial, "stand_in", False),
+            table = cached_findings(item, trial, next(outcomes), folder)
+        declared = {
+            "paper": {method: list(figures) for method, figures in trial.paper.items()},
+            "stand_in": isinstance(trial, Trial) and trial.stand_in,
         }
-        tables.append(table | told)
+        tables.append(table | declared)
     return {
         "key": item.key,
         "title": item.title,
         "about": item.about,
         "by": item.by,
         "tables": tables,
-        "claims": [judged(claim, tables, left_out) for claim in item.claims],
+        "claims": [evaluate_claim(claim, tables, left_out) for claim in item.claims],
         "machine": machine(),
         "absent": [*item.absent, *(f"{name}: {why}." for name, why in left_out.items())],
     }
 
 
-def judged(
-    claim: Claim, tables: Sequence[Mapping[str, Any]], left_out: Mapping[str, str]
-) -> dict[str, Any]:
-    """A claim's verdict on every dataset that it is about, and over them all."""
+def evaluate_claim(
+    claim: Claim, tables: Sequence[JsonObject], left_out: Mapping[str, str]
+) -> JsonObject:
+    """A claim's verdict on each of its datasets, and over all of them."""
     verdicts: dict[str, Verdict] = {}
     for table in tables:
-        if not claim.datasets or table["dataset"] in claim.datasets:
-            verdicts[table["dataset"]] = (
-                _on_made_up(claim.check(table)) if table["stand_in"] else claim.check(table)
-            )
-    for name, why in left_out.items():
-        if not claim.datasets or name in claim.datasets:
-            verdicts[name] = Verdict("cannot be tested", why)
+        dataset = table["dataset"]
+        if not claim.datasets or dataset in claim.datasets:
+            verdict = claim.check(table)
+            verdicts[dataset] = _on_stand_in(verdict) if table["stand_in"] else verdict
+    for dataset, why in left_out.items():
+        if not claim.datasets or dataset in claim.datasets:
+            verdicts[dataset] = Verdict("cannot be tested", why)
     return {
         "name": claim.name,
-        "said": claim.said,
+        "said": claim.text,
         "where": claim.where,
-        "verdict": together([v.verdict for v in verdicts.values()]),
-        "by": {name: list(verdict) for name, verdict in verdicts.items()},
+        "verdict": combine_verdicts([v.verdict for v in verdicts.values()]),
+        "by": {dataset: list(verdict) for dataset, verdict in verdicts.items()},
     }
 
 
-def _on_made_up(verdict: Verdict) -> Verdict:
-    return Verdict("cannot be tested", f"made-up data stands in: {verdict.found}")
+def _on_stand_in(verdict: Verdict) -> Verdict:
+    return Verdict("cannot be tested", f"synthetic data stands in: {verdict.evidence}")
 
 
-def found_by(item: Item, trial: Trial, outcomes: Sequence[Outcome], folder: Path) -> dict[str, Any]:
-    """What cells say, kept beside them: reading and testing thousands of users again takes a minute."""
+# ---- caches
+
+
+def cached_findings(
+    item: Item, trial: Trial, outcomes: Sequence[Outcome], folder: Path
+) -> JsonObject:
+    """The findings of a trial, cached: reading and testing thousands of users takes a minute."""
     pairs = [[pair.first, pair.other] for pair in findings.pairs_of(item, trial)]
-    about = (
+    key = (
         [[o.cell.method.label, o.folder.name] for o in outcomes],
         item.metrics,
         item.by,
         pairs,
-        source(),
+        findings_source(),
     )
-    place = _place(folder, f"found-{item.key}", about)
-    kept: dict[str, Any] | None = _kept(place)
-    if kept is None:
-        kept = findings.of_trial(item, trial, outcomes)
-        disk.write_text(place, "kept.json", json.dumps(kept, allow_nan=False))
-    return kept
+    place = _cache_place(folder, f"found-{item.key}", key)
+    cached = _read_cache(place)
+    if cached is None:
+        cached = findings.trial_findings(item, trial, outcomes)
+        disk.write_text(place, CACHE_FILE, json.dumps(cached, allow_nan=False))
+    return cached
 
 
-def measured(item: Item, measurement: Measurement, folder: Path, progress: Progress) -> Rows:
-    """Measured once by the same code on the same machine, and kept beside the cells."""
-    place = _place(folder, f"measured-{item.key}", [measurement.dataset, code_version(), machine()])
-    rows: Rows | None = _kept(place)
+def cached_measurement(
+    item: Item, measurement: Measurement, folder: Path, progress: Progress
+) -> MeasuredRows:
+    """A measurement, cached: it is made once per code version and machine."""
+    key = [measurement.dataset, code_version(), machine()]
+    place = _cache_place(folder, f"measured-{item.key}", key)
+    rows: MeasuredRows | None = _read_cache(place)
     if rows is not None:
         return rows
     try:
         with progress.task(f"Measuring {item.title} on {measurement.dataset}", None):
             rows = measurement.measure()
     except KeyboardInterrupt:
-        raise Interrupted(
-            "runs that were finished are kept. Go on with the same command."
-        ) from None
-    disk.write_text(place, "kept.json", json.dumps(rows))
+        raise Interrupted("finished runs are saved. Continue with the same command.") from None
+    disk.write_text(place, CACHE_FILE, json.dumps(rows))
     return rows
 
 
-def _place(folder: Path, name: str, about: object) -> Path:
-    digest = hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=12).hexdigest()
+def _cache_place(folder: Path, name: str, key: object) -> Path:
+    digest = hashlib.blake2b(json.dumps(key, sort_keys=True).encode(), digest_size=12).hexdigest()
     return folder / f"{name}-{digest}"
 
 
-def _kept(place: Path) -> Any:
-    """What was kept there and can be read; None where nothing was."""
+def _read_cache(place: Path) -> JsonObject | None:
+    """The cached object; None if there is none or it cannot be read."""
     try:
-        return json.loads((place / "kept.json").read_text())
+        cached: JsonObject = json.loads((place / CACHE_FILE).read_text())
     except (OSError, ValueError):
         return None
+    return cached
 
 
 @cache
-def source() -> str:
-    """Of what turns cells into figures."""
+def findings_source() -> str:
+    """A hash of the code that turns runs into findings."""
     return hashlib.blake2b(Path(findings.__file__).read_bytes(), digest_size=12).hexdigest()
 
 
-def machine() -> dict[str, Any]:
+def machine() -> JsonObject:
+    """The machine this process runs on."""
     about = {
         "system": platform.platform(terse=True),
         "processor": _processor(),
@@ -262,11 +285,9 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
     }
     torch = sys.modules.get("torch")
-    return about | (
-        {"gpu": torch.cuda.get_device_name()}
-        if torch is not None and torch.cuda.is_available()
-        else {}
-    )
+    if torch is not None and torch.cuda.is_available():
+        about["gpu"] = torch.cuda.get_device_name()
+    return about
 
 
 def _processor() -> str:

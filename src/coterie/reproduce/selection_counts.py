@@ -1,9 +1,8 @@
-"""How often each user is asked to train."""
+"""How often each user is selected to train."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -11,29 +10,32 @@ from coterie.core.progress import SILENT
 from coterie.federated import rounds
 from coterie.federated.trainer import Context
 from coterie.reproduce.device_costs import prepared
-from coterie.reproduce.items import Rows
+from coterie.reproduce.items import MeasuredRows
 from coterie.types import Ints
 
 
-def how_often(names: Sequence[str], dataset: str, values: Mapping[str, Any]) -> Rows:
-    return {name: _told(times_asked(name, dataset, values)) for name in names}
+def selection_spread(
+    names: Sequence[str], dataset: str, settings: Mapping[str, object]
+) -> MeasuredRows:
+    """Smallest, largest and standard deviation of the users' selection counts, by algorithm."""
+    return {name: _spread(selection_counts(name, dataset, settings)) for name in names}
 
 
-def times_asked(name: str, dataset: str, values: Mapping[str, Any]) -> Ints:
-    """By user, over a whole run."""
-    _, federation, world, engine = prepared(name, dataset, values)
+def selection_counts(name: str, dataset: str, settings: Mapping[str, object]) -> Ints:
+    """How often each user is selected over a whole run."""
+    _, federation, world, engine = prepared(name, dataset, settings)
     trainer = rounds.trainer_on(federation, world, engine, Context(0, SILENT))
-    times = np.zeros(world.n_users, np.int32)
+    counts = np.zeros(world.n_users, np.int32)
     state, _ = trainer.start()
     for n in range(1, world.settings.rounds + 1):
         state, costs = trainer.step(state, n)
-        np.add.at(times, costs.users, 1)
-    return times[world.members]
+        np.add.at(counts, costs.users, 1)
+    return counts[world.members]
 
 
-def _told(times: Ints) -> dict[str, float]:
+def _spread(counts: Ints) -> dict[str, float]:
     return {
-        "least": float(times.min()),
-        "most": float(times.max()),
-        "deviation": round(float(times.std()), 2),
+        "minimum": float(counts.min()),
+        "maximum": float(counts.max()),
+        "deviation": round(float(counts.std()), 2),
     }

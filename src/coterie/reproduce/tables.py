@@ -1,57 +1,55 @@
-"""The tables of a report: theirs beside ours, and the verdicts."""
+"""The tables of a report: our figures next to the paper's, paired tests, and verdicts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import mean, stdev
-from typing import Any
+from typing import TypeAlias
 
 from coterie.report.table import shown
+from coterie.types import JsonObject
 
-Table = tuple[list[str], list[list[str]]]
+PaperTable: TypeAlias = tuple[list[str], list[list[str]]]
+"""Header and rows."""
 ORDER = ("holds", "holds in part", "does not hold", "cannot be tested")
+COLUMNS_OF_COST = ("rounds", "seconds", "MB up", "MB down")
 
 
-def theirs_beside_ours(table: Mapping[str, Any]) -> Table:
-    """Every metric with its deviation over seeds, the paper's figure and the difference; then full ranking and costs."""
+def comparison(table: JsonObject) -> PaperTable:
+    """Our figures and their deviation over seeds next to the paper's, full ranking, and costs."""
     metrics = table["metrics"]
     rows = table["rows"]
     printed = [m for k, m in enumerate(metrics) if any(len(v) > k for v in table["paper"].values())]
-    ranked = [
-        m
-        for m in metrics
-        if any(
-            row.get("full", {}).get(m) not in (None, row["metrics"].get(m)) for row in rows.values()
-        )
-    ]
+    ranked = [m for m in metrics if any(_differs_in_full(row, m) for row in rows.values())]
+    costs = [c for c in COLUMNS_OF_COST if any(_cost(row, c) for row in rows.values())]
     header = ["method"]
     for metric in metrics:
         header += [metric, "paper", "difference"] if metric in printed else [metric]
     header += [f"{metric}, full ranking" for metric in ranked]
-    costs = [
-        c
-        for c in ("rounds", "seconds", "MB up", "MB down")
-        if any(_cost(row, c) for row in rows.values())
-    ]
-    found = []
+    lines = []
     for label, row in rows.items():
         cells = [label]
         for k, metric in enumerate(metrics):
             ours = row["metrics"].get(metric)
             cells.append(_spread(metric, ours))
             if metric in printed:
-                theirs = table["paper"].get(label, ())
-                cells += (
-                    [_figure(metric, theirs[k]), _gap(metric, mean(ours) - theirs[k])]
-                    if len(theirs) > k and ours
-                    else ["", ""]
-                )
+                paper = table["paper"].get(label, ())
+                if len(paper) > k and ours:
+                    difference = mean(ours) - paper[k]
+                    cells += [_figure(metric, paper[k]), _signed(metric, difference)]
+                else:
+                    cells += ["", ""]
         cells += [_spread(metric, row["full"].get(metric)) for metric in ranked]
-        found.append([*cells, *(_cost(row, c) for c in costs)])
-    return [*header, *costs], found
+        lines.append([*cells, *(_cost(row, c) for c in costs)])
+    return [*header, *costs], lines
 
 
-def _cost(row: Mapping[str, Any], name: str) -> str:
+def _differs_in_full(row: JsonObject, metric: str) -> bool:
+    """Whether full ranking gives another value than the protocol."""
+    return row.get("full", {}).get(metric) not in (None, row["metrics"].get(metric))
+
+
+def _cost(row: JsonObject, name: str) -> str:
     costs = row.get("costs", {})
     if name == "rounds":
         return f"{costs['rounds']:,.0f}" if "rounds" in costs else ""
@@ -77,13 +75,13 @@ def _figure(metric: str, value: float) -> str:
     return f"{value:+.3f}" if metric.startswith("BD ") else shown(metric, value)
 
 
-def _gap(metric: str, value: float) -> str:
+def _signed(metric: str, value: float) -> str:
     text = _figure(metric, abs(value)).lstrip("+")
     return f"{'+' if value >= 0 else '−'}{text}"
 
 
-def tests(table: Mapping[str, Any]) -> Table:
-    """Paired over users."""
+def tests(table: JsonObject) -> PaperTable:
+    """The paired tests over users."""
     header = ["first", "other", "metric", "difference", "95% interval", "p (Holm)"]
     rows = [
         [
@@ -99,23 +97,41 @@ def tests(table: Mapping[str, Any]) -> Table:
     return header, rows
 
 
-def verdicts(items: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """How many claims came out how."""
-    found = [claim["verdict"] for item in items for claim in item["claims"]]
-    return {verdict: found.count(verdict) for verdict in ORDER}
+def verdicts(items: Sequence[JsonObject]) -> dict[str, int]:
+    """How many claims have each verdict."""
+    given = [claim["verdict"] for item in items for claim in item["claims"]]
+    return {verdict: given.count(verdict) for verdict in ORDER}
 
 
-def claims(item: Mapping[str, Any]) -> Table:
-    header = ["claim", "where", "verdict", "what we found"]
-    rows = [
-        [
-            claim["said"],
-            claim["where"],
-            claim["verdict"],
-            "; ".join(
-                f"{name} ({verdict}): {text}" for name, (verdict, text) in claim["by"].items()
-            ),
-        ]
-        for claim in item["claims"]
-    ]
+def counts_text(items: Sequence[JsonObject]) -> str:
+    """The verdict counts in one line; verdicts that no claim has are left out."""
+    return ", ".join(f"{verdict} {n}" for verdict, n in verdicts(items).items() if n)
+
+
+def short_title(item: JsonObject) -> str:
+    """The title up to its colon: "Table 2" of "Table 2: accuracy"."""
+    return str(item["title"]).split(":")[0]
+
+
+def claims(items: Sequence[JsonObject]) -> PaperTable:
+    """Every claim with its verdict over all datasets; an item is named once."""
+    header = ["item", "claim", "where", "verdict"]
+    rows = []
+    for item in items:
+        title = short_title(item)
+        for claim in item["claims"]:
+            rows.append([title, claim["said"], claim["where"], claim["verdict"]])
+            title = ""
+    return header, rows
+
+
+def evidence(item: JsonObject) -> PaperTable:
+    """The evidence for every claim of an item, one row per dataset."""
+    header = ["claim", "dataset", "verdict", "evidence"]
+    rows = []
+    for claim in item["claims"]:
+        text = claim["said"]
+        for dataset, (verdict, found) in claim["by"].items():
+            rows.append([text, dataset, verdict, found])
+            text = ""
     return header, rows

@@ -1,4 +1,4 @@
-"""The declared papers: every cell is a valid experiment, and every claim is about methods that are run."""
+"""The declared papers: every run is a valid experiment, every claim is about methods that run."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from coterie.experiments.plan import cells
-from coterie.reproduce.items import Item, Pair, Trial
+from coterie.reproduce.items import Item, MethodPair, Paper, Trial
 from coterie.reproduce.markdown import BEGIN, END, markdown, summary
+from coterie.reproduce.page import split_prose
 from coterie.reproduce.papers import NAMES, paper, prose
 from coterie.reproduce.running import plan_of
 
@@ -23,40 +23,40 @@ ITEMS = [pytest.param(item, id=f"{one.name} {item.key}") for one in PAPERS for i
 
 
 @pytest.mark.parametrize("item", ITEMS)
-def test_every_cell_is_a_valid_experiment(item: Item):
+def test_every_run_is_a_valid_experiment(item: Item):
     for trial in item.trials:
         if isinstance(trial, Trial):
             assert len(cells(plan_of(trial))) == len(trial.methods) * trial.seeds
 
 
 @pytest.mark.parametrize("item", ITEMS)
-def test_the_papers_numbers_are_of_methods_that_are_run(item: Item):
+def test_the_papers_figures_are_of_methods_that_run(item: Item):
     for trial in item.trials:
         if isinstance(trial, Trial):
             assert trial.paper.keys() <= {method.label for method in trial.methods}
         assert all(len(row) <= len(item.metrics) for row in trial.paper.values())
 
 
-def named(check: Any) -> set[str]:
+def named(check: object) -> set[str]:
     """The methods and series that a check is about."""
     if not is_dataclass(check):
         return set()
-    found: set[str] = set()
+    names: set[str] = set()
     for field in fields(check):
         value = getattr(check, field.name)
         if field.name in ("first", "other", "method", "series") and value:
-            found.add(value)
+            names.add(value)
         elif field.name in ("methods", "others"):
-            found |= set(value)
+            names |= set(value)
         elif field.name == "checks":
-            found |= {name for one in value for name in named(one)}
-        elif isinstance(value, Pair):
-            found |= {value.first, value.other}
-    return found
+            names |= {name for one in value for name in named(one)}
+        elif isinstance(value, MethodPair):
+            names |= {value.first, value.other}
+    return names
 
 
 @pytest.mark.parametrize("item", ITEMS)
-def test_claims_are_about_what_is_run(item: Item):
+def test_claims_are_about_methods_that_run(item: Item):
     known: set[str] = set()
     for trial in item.trials:
         if isinstance(trial, Trial):
@@ -70,12 +70,14 @@ def test_claims_are_about_what_is_run(item: Item):
 
 
 @pytest.mark.parametrize("one", PAPERS, ids=NAMES)
-def test_names_are_told_apart(one: Any):
+def test_names_are_unique(one: Paper):
     assert len({item.key for item in one.items}) == len(one.items)
     for item in one.items:
         assert len({claim.name for claim in item.claims}) == len(item.claims)
     assert one.quick
-    assert "## " in prose(one.name), "what was decided where the paper is silent"
+    conclusion, details = split_prose(prose(one.name))
+    assert conclusion, "a page opens with its conclusion"
+    assert details, "decisions where the paper is silent"
 
 
 DOCS = Path(__file__).parents[3] / "docs" / "papers"
@@ -83,26 +85,24 @@ DOCS = Path(__file__).parents[3] / "docs" / "papers"
 
 @pytest.mark.parametrize("name", NAMES)
 def test_pages_are_made_of_full_runs(name: str):
-    """No figure of a page was typed in: it is what its JSON and its prose give."""
-    kept = DOCS / f"{name}.json"
-    found = json.loads(kept.read_text()) if kept.exists() else {}
-    if "items" not in found:
+    """No figure of a page is typed by hand: the page is generated from its JSON and its prose."""
+    stored = DOCS / f"{name}.json"
+    report = json.loads(stored.read_text()) if stored.exists() else {}
+    if "items" not in report:
         pytest.skip(f"{name} has no full run in this form yet")
-    assert not found["quick"]
-    text = markdown(found, prose(name), f"coterie reproduce {name}", f"figures/{name}")
+    assert not report["quick"]
+    text = markdown(report, prose(name), f"coterie reproduce {name}", f"figures/{name}")
     assert (DOCS / f"{name}.md").read_text() == text
     for picture in re.findall(r"\]\((figures/[^)]+)\)", text):
         assert (DOCS / picture).exists(), picture
 
 
-def test_the_index_table_is_made_of_them() -> None:
+def test_the_index_table_is_generated_from_them() -> None:
     index = (DOCS / "index.md").read_text()
-    runs = {
+    reports = {
         name: json.loads((DOCS / f"{name}.json").read_text())
         for name in NAMES
         if (DOCS / f"{name}.json").exists()
     }
-    assert (
-        BEGIN + summary({name: found for name, found in runs.items() if "items" in found}) + END
-        in index
-    )
+    table = summary({name: report for name, report in reports.items() if "items" in report})
+    assert BEGIN + table + END in index

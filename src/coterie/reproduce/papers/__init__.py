@@ -1,4 +1,4 @@
-"""The papers that this library repeats, and a comparison of our own: each a list of tables and figures, with its numbers and its claims, as data."""
+"""The declared papers, and a comparison of our own: tables, figures, numbers and claims as data."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ NAMES = ("fedfast", "fpl", "fedbso", "sttfedrec", "leaks")
 
 
 def paper(name: str) -> Paper:
+    """The declaration of a paper."""
     if name not in NAMES:
         raise UnknownName("paper", name, NAMES)
-    found: Paper = import_module(f"coterie.reproduce.papers.{name}").PAPER
-    return found
+    declared: Paper = import_module(f"coterie.reproduce.papers.{name}").PAPER
+    return declared
 
 
 def prose(name: str) -> str:
-    """What is decided where the paper is silent, and what we make of it; written by hand."""
+    """The hand-written part of a paper's report.
+
+    Conclusions come first; after the first heading, decisions where the paper is silent.
+    """
     text = resources.files("coterie.reproduce.papers").joinpath(f"{name}.md")
     return text.read_text() if text.is_file() else ""

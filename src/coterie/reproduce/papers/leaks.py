@@ -1,4 +1,4 @@
-"""Leaks: the same methods with honest negatives, and with those of much published code, which avoid held-out items."""
+"""Leaks: methods with honest negatives, and with negatives that avoid the held-out items."""
 
 from __future__ import annotations
 
@@ -14,32 +14,44 @@ LEAKY = ", as published"
 
 
 def trial(dataset: str, seeds: int) -> Trial:
+    """Every method with honest and with leaky negatives."""
     methods = [
-        Method(name + way, name, tuned_settings(dataset, name) | settings)
+        Method(name + label, name, tuned_settings(dataset, name) | settings)
         for name in NAMES
-        for way, settings in (("", {}), (LEAKY, {"as_published": True}))
+        for label, settings in (("", {}), (LEAKY, {"as_published": True}))
     ]
     return Trial(dataset=dataset, methods=tuple(methods), protocol="loo-99", seeds=seeds)
 
 
 TABLE = Item(
     key="negatives",
-    title="Negatives that know the test items",
-    about="Leave one out, 99 candidates. A model that is never told that a held-out item is a negative learns by that which items are held out: every other item that a user does not "
-    "have is pushed down, and the test item is not. Published code of the PFedRec line samples negatives from what a user has in neither training nor test. Settings are those tuned for "
-    "honest negatives, for both.",
+    title="Negatives that avoid the test items",
+    about=(
+        "Leave-one-out with 99 candidates. Published code of the PFedRec line samples negatives "
+        "from the items that a user has in neither training nor test. Training then pushes down "
+        "every item that the user does not have, except the test item. The model learns which "
+        "items are held out. Both variants use the settings tuned for honest negatives."
+    ),
     metrics=(HR, NDCG),
     trials=(trial("ml-100k", 5), trial("ml-1m", 3)),
     claims=tuple(
-        Claim(f"{name}-gains-by-leaking", f"{name} looks better with negatives that avoid held-out items", "ours", All(tuple(Ahead(name + LEAKY, name, m) for m in (HR, NDCG))))
+        Claim(
+            f"{name}-gains-by-leaking",
+            f"{name} looks better with negatives that avoid held-out items",
+            "ours",
+            All(tuple(Ahead(name + LEAKY, name, metric) for metric in (HR, NDCG))),
+        )
         for name in NAMES
     ),
-)  # fmt: skip
+)
 
 PAPER = Paper(
     name="leaks",
-    title="Why numbers in the literature do not compare",
-    reference="Our own, about published code of the PFedRec line (Zhang et al. 2023 and what follows it).",
+    title="Why figures in the literature are not comparable",
+    reference=(
+        "Our own study of published code of the PFedRec line "
+        "(Zhang et al. 2023 and its successors)."
+    ),
     items=(TABLE,),
     quick={"rounds": 100, "epochs": 15},
 )

@@ -16,10 +16,10 @@ from coterie.core import sampling as draws
 from coterie.core import streams
 from coterie.core.sampling import (
     Keys,
-    a_set,
+    draw_sequences,
+    draw_sets,
     many_unseen_items,
     nth_unseen,
-    sequential,
     unseen_items,
 )
 from coterie.data.interactions import Interactions
@@ -89,7 +89,7 @@ def slowly_in_turn(limit: int, n: int, key: int) -> list[int]:
 @given(several_limits, st.integers(0, 15), seeds)
 def test_in_turn_takes_numbers_out_of_a_bag(limits: list[int], n: int, seed: int) -> None:
     keys = keys_of(len(limits), seed)
-    drawn = sequential(longs(limits), n, keys)
+    drawn = draw_sequences(longs(limits), n, keys)
     assert drawn.shape == (len(limits), n)
     assert drawn.tolist() == [
         slowly_in_turn(limit, n, int(key)) for limit, key in zip(limits, keys, strict=True)
@@ -102,7 +102,7 @@ def test_in_turn_draws_distinct_numbers_and_all_where_there_are_fewer(
     limits: list[int], n: int, seed: int
 ) -> None:
     for limit, row in zip(
-        limits, sequential(longs(limits), n, keys_of(len(limits), seed)).tolist(), strict=True
+        limits, draw_sequences(longs(limits), n, keys_of(len(limits), seed)).tolist(), strict=True
     ):
         found = present(row)
         assert len(found) == len(set(found)) == min(n, limit)
@@ -111,13 +111,13 @@ def test_in_turn_draws_distinct_numbers_and_all_where_there_are_fewer(
 
 @pytest.mark.parametrize(("limit", "n"), [(2, 1), (5, 2), (4, 3), (3, 3), (4, 4)])
 def test_every_order_is_as_likely(limit: int, n: int) -> None:
-    drawn = sequential(np.full(MANY, limit), n, keys_of(MANY))
+    drawn = draw_sequences(np.full(MANY, limit), n, keys_of(MANY))
     assert evenly(map(tuple, drawn.tolist()), itertools.permutations(range(limit), n))
 
 
 def test_any_two_turns_are_an_ordered_pair_like_any_other() -> None:
     """Also the last ones of many, which find most numbers taken."""
-    drawn = sequential(np.full(MANY, 6), 6, keys_of(MANY))
+    drawn = draw_sequences(np.full(MANY, 6), 6, keys_of(MANY))
     for first, second in itertools.combinations(range(6), 2):
         pairs = map(tuple, drawn[:, [first, second]].tolist())
         assert evenly(pairs, itertools.permutations(range(6), 2))
@@ -125,15 +125,15 @@ def test_any_two_turns_are_an_ordered_pair_like_any_other() -> None:
 
 def test_fewer_turns_are_the_first_of_more() -> None:
     limits = np.arange(12) % 7
-    whole = sequential(limits, 8, keys_of(12))
+    whole = draw_sequences(limits, 8, keys_of(12))
     for n in range(8):
-        np.testing.assert_array_equal(sequential(limits, n, keys_of(12)), whole[:, :n])
+        np.testing.assert_array_equal(draw_sequences(limits, n, keys_of(12)), whole[:, :n])
 
 
 # Sets
 
 
-def slowly_a_set(limit: int, n: int, key: int) -> list[int]:
+def slowly_draw_sets(limit: int, n: int, key: int) -> list[int]:
     """Floyd's method (Bentley and Floyd 1987) with a Python list."""
     if limit < n:
         return [*range(limit), *[-1] * (n - limit)]
@@ -148,10 +148,10 @@ def slowly_a_set(limit: int, n: int, key: int) -> list[int]:
 @given(several_limits, st.integers(0, 15), seeds)
 def test_a_set_equals_the_slow_twin_and_is_one(limits: list[int], n: int, seed: int) -> None:
     keys = keys_of(len(limits), seed)
-    drawn = a_set(longs(limits), n, keys)
+    drawn = draw_sets(longs(limits), n, keys)
     assert drawn.shape == (len(limits), n)
     assert drawn.tolist() == [
-        slowly_a_set(limit, n, int(key)) for limit, key in zip(limits, keys, strict=True)
+        slowly_draw_sets(limit, n, int(key)) for limit, key in zip(limits, keys, strict=True)
     ]
     for limit, row in zip(limits, drawn.tolist(), strict=True):
         found = present(row)
@@ -161,7 +161,7 @@ def test_a_set_equals_the_slow_twin_and_is_one(limits: list[int], n: int, seed: 
 
 @pytest.mark.parametrize(("limit", "n"), [(5, 1), (5, 2), (6, 3), (7, 6)])
 def test_every_set_is_as_likely(limit: int, n: int) -> None:
-    drawn = a_set(np.full(MANY, limit), n, keys_of(MANY))
+    drawn = draw_sets(np.full(MANY, limit), n, keys_of(MANY))
     assert evenly(
         (tuple(sorted(row)) for row in drawn.tolist()), itertools.combinations(range(limit), n)
     )
@@ -170,7 +170,7 @@ def test_every_set_is_as_likely(limit: int, n: int) -> None:
 # A stream of one's own
 
 
-@pytest.mark.parametrize("draw", [sequential, a_set])
+@pytest.mark.parametrize("draw", [draw_sequences, draw_sets])
 def test_a_row_depends_on_its_own_limit_and_key_alone(
     draw: Callable[[Longs, int, Keys], Longs],
 ) -> None:
@@ -254,8 +254,8 @@ def test_nobody_draws_nothing() -> None:
     assert many_unseen_items(none, nobody, 5, longs([]), keys_of(0)).shape == (0, 0)
     assert unseen_items(none, nobody, 5, 3, keys_of(0)).shape == (0, 3)
     assert (
-        sequential(longs([]), 3, keys_of(0)).shape
-        == a_set(longs([]), 3, keys_of(0)).shape
+        draw_sequences(longs([]), 3, keys_of(0)).shape
+        == draw_sets(longs([]), 3, keys_of(0)).shape
         == (0, 3)
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coterie.data.options import Reading
+from coterie.data.options import ReadOptions
 from coterie.data.reading import read
 from coterie.errors import DataError
 
@@ -31,7 +31,7 @@ def refused() -> Callable[..., str]:
 
     def message(path: Path, **options: object) -> str:
         with pytest.raises(DataError) as caught:
-            read(path, Reading(**options))
+            read(path, ReadOptions(**options))
         text = str(caught.value)
         assert "\n" not in text, "a message is one line"
         return text

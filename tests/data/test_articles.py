@@ -20,7 +20,7 @@ from coterie.data.datasets import DATASETS, load
 from coterie.data.fetch import here
 from coterie.data.filters import Filters
 from coterie.data.interactions import Interactions
-from coterie.data.options import Reading
+from coterie.data.options import ReadOptions
 from coterie.data.reading import read
 from coterie.errors import DataError, FetchError
 
@@ -36,7 +36,7 @@ CLICKS = (
 )
 ROWS = [("ann", "9"), ("ann", "887"), ("bob", "9"), ("bob", "1277"), ("bob", "1430")]
 MERGED = "1 repeated user-item pairs merged, the newest of each kept"
-OF_NOBODY = "1 click of nobody (an empty email) dropped"
+OF_NOBODY = "1 click without a user (empty email) dropped"
 HEADER = ",doc_body,doc_description,doc_full_name,doc_status,article_id\n"
 TEXTS = HEADER + (
     '0,"Sign in\n\nA ""dramatic"" tour,\nthrough Python.\n",about tours,A Tour,Live,9\n'
@@ -93,7 +93,7 @@ def test_clicks_of_nobody_are_dropped_and_repeated_ones_counted(folder) -> None:
     assert data.user_records.tolist() == [3, 3]
     assert "20" not in data.item_ids
     two = read(folder(CLICKS + "7,9.0,a tour,  \n", TEXTS))
-    assert two.notes == (MERGED, "2 clicks of nobody (an empty email) dropped")
+    assert two.notes == (MERGED, "2 clicks without a user (empty email) dropped")
     none = read(folder(CLICKS.replace("2,20.0,maps,\n", ""), TEXTS))
     assert none.notes == (MERGED,)
 
@@ -130,8 +130,7 @@ def test_without_its_articles_there_are_titles_only_and_a_note(folder) -> None:
     assert data.item_texts.tolist() == ["a tour", "forgetting the past to learn", *TITLES[2:]]
     assert data.item_bodies is None
     assert (
-        data.notes[-1]
-        == f"articles come without bodies: there is no {articles.ARTICLES} beside the clicks"
+        data.notes[-1] == f"articles have no bodies: {articles.ARTICLES} is not next to the clicks"
     )
 
 
@@ -247,7 +246,7 @@ def test_whatever_is_written_is_read(clicks, titles, described, folder) -> None:
     assert dict(zip(data.user_ids, data.user_records.tolist(), strict=True)) == Counter(
         user for user, _ in somebody
     )
-    assert any("of nobody" in note for note in data.notes) == (len(somebody) < len(clicks))
+    assert any("without a user" in note for note in data.notes) == (len(somebody) < len(clicks))
     bodies: dict[str, str] = {}
     for item, body, summary in described:
         bodies.setdefault(str(item), body.strip() or summary.strip())
@@ -294,7 +293,7 @@ def test_a_bad_click_is_named_and_can_be_skipped(
     """The rows above it stand on ten lines: two titles are of two lines."""
     place = folder(CLICKS.encode() + row + b"\n" + b"8,8.0,y,eve\n")
     assert refused(place) == f"{place / articles.CLICKS}:11: {what}; {rule}. {REMEDY}"
-    data = read(place, Reading(skip_bad_rows=True))
+    data = read(place, ReadOptions(skip_bad_rows=True))
     assert rows_of(data) == [*ROWS, ("eve", "8")]
     assert data.notes == (f"1 bad row skipped: {rule}", MERGED, OF_NOBODY)
 
@@ -328,7 +327,7 @@ def test_a_bad_article_is_named_and_can_be_skipped(
     """The rows above it stand on nine lines: one body is of five."""
     place = folder(CLICKS, TEXTS.encode() + row + b"\n" + b"5,fine,,Fine,Live,1277\n")
     assert refused(place) == f"{place / articles.ARTICLES}:10: {what}; {rule}. {REMEDY}"
-    data = read(place, Reading(skip_bad_rows=True))
+    data = read(place, ReadOptions(skip_bad_rows=True))
     assert data.item_bodies.tolist() == [*BODIES[:2], "fine", ""]
     assert data.notes == (MERGED, OF_NOBODY, f"1 bad row of {articles.ARTICLES} skipped: {rule}")
 
@@ -338,12 +337,12 @@ def test_of_several_bad_articles_the_first_is_named_and_all_are_counted(folder, 
         CLICKS, TEXTS.encode() + b"4,\xe9,,X,Live,1\n5,body,,X,Live,x\n6,body,,X,Live,y\n"
     )
     assert refused(place).startswith(f"{place / articles.ARTICLES}:10: column 'doc_body' is")
-    notes = read(place, Reading(skip_bad_rows=True)).notes
+    notes = read(place, ReadOptions(skip_bad_rows=True)).notes
     assert f"2 bad rows of {articles.ARTICLES} skipped: {NOT_WHOLE}" in notes
     assert f"1 bad row of {articles.ARTICLES} skipped: expected UTF-8 text" in notes
 
 
-@pytest.mark.parametrize("column", articles.OF_ARTICLES)
+@pytest.mark.parametrize("column", articles.ARTICLE_COLUMNS)
 def test_articles_without_a_column_are_refused(column: str, folder, refused) -> None:
     message = refused(folder(CLICKS, TEXTS.replace(column, "other")))
     assert f"{articles.ARTICLES}:1: there is no column {column!r}; the file has '', " in message
@@ -366,13 +365,13 @@ def test_articles_that_are_a_header_alone_describe_nothing(folder) -> None:
 
 def test_clicks_of_nobody_only_are_no_interactions(folder, refused) -> None:
     message = refused(folder(",article_id,title,email\n0,9.0,a,\n"))
-    assert "holds no interactions; expected at least one row of user_id, item_id." in message
+    assert "contains no interactions; expected at least one row of user_id, item_id." in message
 
 
 def test_a_stray_quote_is_named_by_where_its_row_began(folder, refused) -> None:
     place = folder(CLICKS + '7,9.0,"a tour,ann\n8,9.0,a tour,ann\n')
     assert refused(place).startswith(
-        f"{place / articles.CLICKS}:11: unexpected end of data; expected fields parted by ','"
+        f"{place / articles.CLICKS}:11: unexpected end of data; expected fields separated by ','"
     )
     place = folder(CLICKS, TEXTS + '4,"body,,X,Live,1430\n')
     assert refused(place).startswith(f"{place / articles.ARTICLES}:10: unexpected end of data;")
@@ -404,7 +403,7 @@ def test_a_bad_row_inside_a_zip_is_named_by_its_file(write, refused) -> None:
 
 def test_columns_may_be_called_otherwise(folder, refused) -> None:
     place = folder(CLICKS.replace("email", "reader"))
-    assert rows_of(read(place, Reading(columns={"user_id": "reader"}))) == ROWS
+    assert rows_of(read(place, ReadOptions(columns={"user_id": "reader"}))) == ROWS
     assert (
         "there is no column 'email' for user_id; the file has '', 'article_id', 'title', 'reader'."
         in refused(place)
@@ -413,7 +412,7 @@ def test_columns_may_be_called_otherwise(folder, refused) -> None:
     kept = timed.split('5,887.0,"')[0].replace(
         '"using pixiedust for fast, easy analysis"', "2000-01-01"
     )
-    data = read(folder(kept), Reading(columns={"timestamp": "when"}))
+    data = read(folder(kept), ReadOptions(columns={"timestamp": "when"}))
     assert (rows_of(data), data.times.tolist()) == (
         [("ann", "9"), ("bob", "9"), ("bob", "1430")],
         [5, 5, 946_684_800],
@@ -423,9 +422,11 @@ def test_columns_may_be_called_otherwise(folder, refused) -> None:
 def test_a_repeated_pair_can_be_refused_or_the_oldest_kept(folder, refused) -> None:
     place = folder()
     assert refused(place, duplicates="error").startswith(
-        f"{place / articles.CLICKS}:6: user 'ann' and item '9' stood on line 3 already; expected distinct pairs."
+        f"{place / articles.CLICKS}:6: user 'ann' and item '9' are already on line 3; expected distinct pairs."
     )
-    assert read(place, Reading(duplicates="oldest")).notes[0] == MERGED.replace("newest", "oldest")
+    assert read(place, ReadOptions(duplicates="oldest")).notes[0] == MERGED.replace(
+        "newest", "oldest"
+    )
 
 
 def test_somebody_s_own_file_of_that_name_is_read_as_any_other(write) -> None:
@@ -514,7 +515,7 @@ def test_the_real_clicks(real: Path) -> None:
     assert data.times is None
     assert data.notes == (
         "12,307 repeated user-item pairs merged, the newest of each kept",
-        "17 clicks of nobody (an empty email) dropped",
+        "17 clicks without a user (empty email) dropped",
     )
 
 

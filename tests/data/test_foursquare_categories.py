@@ -96,7 +96,7 @@ def test_every_type_of_the_real_data_is_in_the_map(real_data):
         "Caf\x1a",
         "Caf\x1a\x1a",
     }
-    assert {foursquare.LOST.sub("é", kind) for kind in kinds} == set(foursquare.categories())
+    assert {foursquare.BROKEN_E.sub("é", kind) for kind in kinds} == set(foursquare.categories())
 
 
 def cities(folder: Path, *kinds: str) -> Path:

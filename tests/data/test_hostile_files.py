@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from coterie.data import cells
-from coterie.data.options import Reading
+from coterie.data.options import ReadOptions
 from coterie.data.reading import read
 from coterie.errors import DataError
 
@@ -96,14 +96,14 @@ def test_a_bad_row_is_named_by_file_line_column_value_rule_and_remedy(
 
 @pytest.mark.parametrize("bad", BAD_ROWS.values(), ids=BAD_ROWS)
 def test_a_bad_row_can_be_skipped_and_is_counted(bad: BadRow, write) -> None:
-    data = read(write("ratings.csv", with_bad_row(bad)), Reading(skip_bad_rows=True))
+    data = read(write("ratings.csv", with_bad_row(bad)), ReadOptions(skip_bad_rows=True))
     assert data.user_ids.tolist() == ["1", "2"]
     assert data.notes == (f"1 bad row skipped: {bad.rule}",)
 
 
 def test_skipping_counts_every_rule_apart(write) -> None:
     rows = "3,30,five,1\n3,31,six,2\n3,32\n3,33,1,-5\n,34,1,1\n3,35,x,-1\n"  # the last row breaks two rules
-    data = read(write("ratings.csv", HEADER + GOOD + rows), Reading(skip_bad_rows=True))
+    data = read(write("ratings.csv", HEADER + GOOD + rows), ReadOptions(skip_bad_rows=True))
     assert len(data) == 2
     assert set(data.notes) == {
         f"3 bad rows skipped: {NUMBER}",
@@ -131,13 +131,13 @@ def test_the_first_bad_row_is_named_also_past_the_first_chunk(write, refused, mo
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (b"", ": is empty; expected a header and one interaction a row."),
+        (b"", ": is empty; expected a header and one interaction per row."),
         (b"\n", ": is empty; expected a header"),
         (
             HEADER.encode(),
-            ": holds no interactions; expected at least one row of user_id, item_id, rating, timestamp.",
+            ": contains no interactions; expected at least one row of user_id, item_id, rating, timestamp.",
         ),
-        (HEADER.encode() + b"\n\n  \n", ": holds no interactions; expected at least one row"),
+        (HEADER.encode() + b"\n\n  \n", ": contains no interactions; expected at least one row"),
         (("r\xe9gion," + HEADER).encode("latin-1"), ":1: the header 'r\\udce9gion,user_id,item_id"),
         ((HEADER + GOOD).encode("utf-16"), ":1: the header '\\udcff\\udcfeu\\x00s\\x00"),
         ((HEADER + GOOD).encode("utf-16-le"), ":1: "),
@@ -174,7 +174,7 @@ def test_a_stray_quote_is_named_by_its_line(write, refused) -> None:
     path = write("ratings.csv", HEADER + GOOD + '3,"30"x,5,300\n')
     message = refused(path)
     assert message.startswith(f"{path}:4: ")
-    assert "expected fields parted by ','" in message
+    assert "expected fields separated by ','" in message
     assert "stray quote" in message
 
 
@@ -225,7 +225,7 @@ TWICE = HEADER + "1,10,3,200\n1,11,5,150\n1,10,4,100\n"  # the newer of the two 
 def test_a_repeated_pair_is_merged_by_the_policy(
     policy: str, rating: float, time: int, write
 ) -> None:
-    data = read(write("ratings.csv", TWICE), Reading(duplicates=policy))
+    data = read(write("ratings.csv", TWICE), ReadOptions(duplicates=policy))
     kept = data.items == data.item_ids.tolist().index("10")
     assert len(data) == 2
     assert data.ratings[kept].tolist() == [rating]
@@ -236,7 +236,7 @@ def test_a_repeated_pair_is_merged_by_the_policy(
 def test_a_repeated_pair_can_be_refused_with_both_lines_named(write, refused) -> None:
     path = write("ratings.csv", TWICE)
     assert refused(path, duplicates="error") == (
-        f"{path}:4: user '1' and item '10' stood on line 2 already; expected distinct pairs. "
+        f"{path}:4: user '1' and item '10' are already on line 2; expected distinct pairs. "
         "Remove one or set duplicates=newest."
     )
 
@@ -244,7 +244,7 @@ def test_a_repeated_pair_can_be_refused_with_both_lines_named(write, refused) ->
 def test_lines_are_counted_past_skipped_and_blank_rows(write, refused) -> None:
     path = write("ratings.csv", HEADER + "1,10,x,1\n\n1,10,3,1\n\n1,11\n1,10,3,1\n")
     message = refused(path, skip_bad_rows=True, duplicates="error")
-    assert message.startswith(f"{path}:7: user '1' and item '10' stood on line 4 already")
+    assert message.startswith(f"{path}:7: user '1' and item '10' are already on line 4")
 
 
 # Damaged and missing files
@@ -343,13 +343,13 @@ def test_a_zip_of_several_files_is_refused_with_their_names(write, refused) -> N
     message = refused(path)
     assert (
         message
-        == f"{path}: holds 2 files (one.csv, two.csv); expected one. Unpack it and name the file."
+        == f"{path}: contains 2 files (one.csv, two.csv); expected one. Unpack it and name the file."
     )
 
 
 def test_a_zip_without_files_is_refused(write, refused) -> None:
     path = write("a.zip", zipped())
-    assert refused(path).startswith(f"{path}: holds 0 files")
+    assert refused(path).startswith(f"{path}: contains 0 files")
 
 
 def test_a_path_that_does_not_exist_is_named(tmp_path: Path, refused) -> None:
@@ -385,7 +385,7 @@ def test_a_suffix_that_is_not_known_is_refused_with_those_that_are(write, refuse
 def test_a_file_that_may_not_be_read_is_named(write, refused) -> None:
     path = write("ratings.csv", HEADER + GOOD)
     path.chmod(0)
-    assert refused(path) == f"{path}: may not be read. Check its permissions."
+    assert refused(path) == f"{path}: is not readable. Check its permissions."
 
 
 # What looks hostile and is not
@@ -497,7 +497,7 @@ def describe(*arguments: str) -> subprocess.CompletedProcess[str]:
             "ratings.csv",
             TWICE,
             ["--set", "duplicates=error"],
-            ":4: user '1' and item '10' stood on line 2 already",
+            ":4: user '1' and item '10' are already on line 2",
         ),
         ("ratings.csv", '"user_id,item_id\n1,2\n', [], ":1: "),
     ],

@@ -17,7 +17,7 @@ from coterie import api
 from coterie.data import pinterest
 from coterie.data.datasets import load
 from coterie.data.interactions import Interactions
-from coterie.data.options import Reading
+from coterie.data.options import ReadOptions
 from coterie.data.reading import read
 from coterie.data.splits import split
 from coterie.errors import DataError, FetchError
@@ -77,7 +77,7 @@ def test_both_files_are_one_set_and_a_pair_counts_once(two_files) -> None:
 
 
 def test_a_pair_within_a_line_or_a_user_on_two_lines_counts_once_as_well(two_files) -> None:
-    data = read(two_files("3 7 7\n3 8\n", "3 8 7\n"), Reading(duplicates="oldest"))
+    data = read(two_files("3 7 7\n3 8\n", "3 8 7\n"), ReadOptions(duplicates="oldest"))
     assert rows_of(data) == [("3", "7"), ("3", "8")]
     assert data.notes == ("3 repeated user-item pairs merged, the oldest of each kept",)
 
@@ -172,17 +172,17 @@ def test_where_it_is_not_here_one_is_told_which_files_to_put_where(
 BAD_LINES = {
     "a user without items": ("2", "user '2' has no items", SOME),
     "a name alone": ("anna ", "user 'anna' has no items", SOME),
-    "letters for an item": ("2 9 nine 8", "item 'nine' is no number", NUMBERS),
-    "letters for a user": ("anna 9 8", "user 'anna' is no number", NUMBERS),
-    "a negative number": ("2 -9", "item '-9' is no number", NUMBERS),
-    "a broken number": ("2 9.5 8", "item '9.5' is no number", NUMBERS),
-    "an underscore": ("2 1_000", "item '1_000' is no number", NUMBERS),
+    "letters for an item": ("2 9 nine 8", "item 'nine' is not a number", NUMBERS),
+    "letters for a user": ("anna 9 8", "user 'anna' is not a number", NUMBERS),
+    "a negative number": ("2 -9", "item '-9' is not a number", NUMBERS),
+    "a broken number": ("2 9.5 8", "item '9.5' is not a number", NUMBERS),
+    "an underscore": ("2 1_000", "item '1_000' is not a number", NUMBERS),
     "another separator": ("2,9,8", "user '2,9,8' has no items", SOME),
-    "digits of another script": ("2 \u0669", "item '\u0669' is no number", NUMBERS),
-    "a superscript": ("2 9\u00b2", "item '9\u00b2' is no number", NUMBERS),
-    "no text": (b"2 9 \xe9", "item '\\udce9' is no number", NUMBERS),
-    "a byte of nothing": (b"2 9 \x00", "item '\\x00' is no number", NUMBERS),
-    "a long word": ("2 " + "x" * 50, f"item '{'x' * 37}...' is no number", NUMBERS),
+    "digits of another script": ("2 \u0669", "item '\u0669' is not a number", NUMBERS),
+    "a superscript": ("2 9\u00b2", "item '9\u00b2' is not a number", NUMBERS),
+    "no text": (b"2 9 \xe9", "item '\\udce9' is not a number", NUMBERS),
+    "a byte of nothing": (b"2 9 \x00", "item '\\x00' is not a number", NUMBERS),
+    "a long word": ("2 " + "x" * 50, f"item '{'x' * 37}...' is not a number", NUMBERS),
 }
 
 
@@ -205,13 +205,13 @@ def test_a_bad_line_is_named_by_the_file_it_stands_in(
 @pytest.mark.parametrize(("line", "what", "rule"), BAD_LINES.values(), ids=BAD_LINES)
 def test_a_bad_line_can_be_skipped_whole(line, what: str, rule: str, two_files) -> None:
     """The second line of the second file is all that user 2 has."""
-    data = read(two_files(TRAIN, with_line(TEST, line)), Reading(skip_bad_rows=True))
+    data = read(two_files(TRAIN, with_line(TEST, line)), ReadOptions(skip_bad_rows=True))
     assert rows_of(data) == [row for row in ROWS if row[0] != "2"]
     assert data.notes[0] == f"1 bad row skipped: {rule}"
 
 
 def test_bad_lines_of_both_files_are_counted_by_rule(two_files) -> None:
-    data = read(two_files("0 1\n5\n6\nx 1\n", "0 2\n7\ny 1\n"), Reading(skip_bad_rows=True))
+    data = read(two_files("0 1\n5\n6\nx 1\n", "0 2\n7\ny 1\n"), ReadOptions(skip_bad_rows=True))
     assert rows_of(data) == [("0", "1"), ("0", "2")]
     assert data.notes == (f"3 bad rows skipped: {SOME}", f"2 bad rows skipped: {NUMBERS}")
 
@@ -222,12 +222,14 @@ def test_lines_are_counted_past_the_first_block_and_past_blank_ones(
     monkeypatch.setattr(pinterest, "BLOCK", 2)
     assert rows_of(read(two_files())) == ROWS
     folder = two_files("0 1\n\n\n0 2\n0 x\n0 y\n")
-    assert refused(folder).startswith(f"{folder / pinterest.TRAIN}:5: item 'x' is no number")
+    assert refused(folder).startswith(f"{folder / pinterest.TRAIN}:5: item 'x' is not a number")
 
 
 def test_in_a_zip_the_file_inside_is_named(write, refused) -> None:
     path = write("pins.zip", zipped(train_txt=TRAIN, test_txt="0 1\n0 x\n"))
-    assert refused(path) == f"{path}/{pinterest.TEST}:2: item 'x' is no number; {NUMBERS}. {REMEDY}"
+    assert (
+        refused(path) == f"{path}/{pinterest.TEST}:2: item 'x' is not a number; {NUMBERS}. {REMEDY}"
+    )
 
 
 def test_a_repeated_pair_can_be_refused_and_is_named_within_and_across_files(
@@ -235,18 +237,18 @@ def test_a_repeated_pair_can_be_refused_and_is_named_within_and_across_files(
 ) -> None:
     folder = two_files("1 5 6\n2 5\n2 6 5\n", "1 7\n")
     assert refused(folder, duplicates="error").startswith(
-        f"{folder / pinterest.TRAIN}:3: user '2' and item '5' stood on line 2 already; expected distinct pairs."
+        f"{folder / pinterest.TRAIN}:3: user '2' and item '5' are already on line 2; expected distinct pairs."
     )
     folder = two_files("1 5 6\n", "1 7\n1 7\n")
     assert refused(folder, duplicates="error").startswith(
-        f"{folder / pinterest.TEST}:2: user '1' and item '7' stood"
+        f"{folder / pinterest.TEST}:2: user '1' and item '7' are already"
     )
     folder = two_files("1 5\n2 8\n", "3 8\n\n2 9 8\n")
     assert refused(folder, duplicates="error") == (
-        f"{folder / pinterest.TEST}:3: user '2' and item '8' stood in {folder / pinterest.TRAIN}:2 already; "
+        f"{folder / pinterest.TEST}:3: user '2' and item '8' are already in {folder / pinterest.TRAIN}:2; "
         "expected distinct pairs. Remove one or set duplicates=newest."
     )
-    assert rows_of(read(two_files("1 5\n", "1 6\n"), Reading(duplicates="error"))) == [
+    assert rows_of(read(two_files("1 5\n", "1 6\n"), ReadOptions(duplicates="error"))) == [
         ("1", "5"),
         ("1", "6"),
     ]
@@ -258,7 +260,7 @@ def test_an_empty_file_is_named(name: str, two_files, refused) -> None:
     for nothing in ("", "\n \n"):
         (folder / name).write_text(nothing)
         assert refused(folder).startswith(
-            f"{folder / name}: holds no interactions; expected at least one row"
+            f"{folder / name}: contains no interactions; expected at least one row"
         )
     (folder / name).write_text("1\nx 2\n")
     assert refused(folder, skip_bad_rows=True).startswith(f"{folder / name}: all 2 rows were bad;")
@@ -317,7 +319,7 @@ def test_a_table_that_is_called_so_is_read_as_one_and_without_its_neighbour(
 
 def test_a_table_that_is_called_so_is_read_out_of_its_zip(write, refused) -> None:
     assert rows_of(read(write("one.zip", zipped(train_txt=TABLE)))) == [("1", "5"), ("2", "6")]
-    assert "holds 2 files" in refused(write("two.zip", zipped(train_txt=TABLE, test_txt=TABLE)))
+    assert "contains 2 files" in refused(write("two.zip", zipped(train_txt=TABLE, test_txt=TABLE)))
 
 
 def test_an_empty_file_that_is_called_so_is_no_dataset(write, refused) -> None:
@@ -378,7 +380,7 @@ def test_any_two_files_read_as_an_obvious_loop_says(
                 bad += 1
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pinterest, "BLOCK", block)
-        data = read(folder, Reading(skip_bad_rows=True))
+        data = read(folder, ReadOptions(skip_bad_rows=True))
     assert [(int(u), int(i)) for u, i in rows_of(data)] == sorted(wanted)
     assert np.array_equal(
         np.bincount(data.users), [sum(u == int(v) for u, _ in wanted) for v in data.user_ids]

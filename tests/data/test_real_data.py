@@ -16,7 +16,7 @@ from coterie.data.fetch import here
 from coterie.data.files import open_member
 from coterie.data.filters import Filters, apply
 from coterie.data.interactions import Interactions
-from coterie.data.options import Reading
+from coterie.data.options import ReadOptions
 from coterie.data.reading import read
 from coterie.data.splits import split
 
@@ -258,6 +258,6 @@ def test_bad_rows_in_a_real_file_are_skipped_and_counted(place_of, tmp_path: Pat
     lines[5_000:5_000] = ["1\t2\tfive\t881250949\n", "1\t2\n"]
     lines.append("7\t8\t5\t881250949000\n")
     (tmp_path / "u.data").write_text("".join(lines))
-    data = read(tmp_path, Reading(skip_bad_rows=True))
+    data = read(tmp_path, ReadOptions(skip_bad_rows=True))
     assert counts(data) == (943, 1_682, 100_000)
     assert sorted(note.split(" ")[0] for note in data.notes) == ["1", "1", "1"]

@@ -13,8 +13,14 @@ from hypothesis import strategies as st
 import coterie
 from coterie.core import streams
 from coterie.data.interactions import Interactions
-from coterie.data.splits import Split, future_share, own, split, with_validation
-from coterie.data.splits import given as given_split
+from coterie.data.splits import (
+    Split,
+    from_parts,
+    from_test_pairs,
+    future_share,
+    split,
+    with_validation,
+)
 from coterie.data.synthetic import Synthetic, generate
 from coterie.errors import DataError
 
@@ -127,7 +133,7 @@ def test_temporal_holds_out_the_newest_int_of_the_fraction(fraction: float, test
     else:
         with pytest.raises(
             DataError,
-            match=r"'temporal' holds out nothing for the test part; expected people with more",
+            match=r"'temporal' holds out nothing for the test part; expected users with more",
         ):
             split(EXAMPLE, "temporal", fraction, seed=0)
 
@@ -398,7 +404,7 @@ def test_the_share_of_the_future_by_hand() -> None:
     train = from_rows([(1, 1, 10), (1, 2, 20), (2, 1, 30), (2, 2, 40)])
     test = from_rows([(1, 3, 20), (2, 3, 45), (2, 4, 5)])
     # newer than 20: two of four; than 45: none; than 5: all four
-    assert future_share(own(train, test)) == pytest.approx((0.5 + 0 + 1) / 3)
+    assert future_share(from_parts(train, test)) == pytest.approx((0.5 + 0 + 1) / 3)
 
 
 def test_no_times_no_leakage_figure() -> None:
@@ -423,7 +429,7 @@ def test_the_share_of_the_future_is_that_of_two_loops(rows) -> None:
 def test_own_parts_are_joined_over_one_numbering() -> None:
     train = Interactions.from_columns(["b", "c"], ["y", "z"], [1, 2], [5, 6])
     test = Interactions.from_columns(["a", "b"], ["x", "w"], [3, 4], [8, 7])
-    parts = own(train, test, Interactions.from_columns(["d"], ["y"], [5], [9]))
+    parts = from_parts(train, test, Interactions.from_columns(["d"], ["y"], [5], [9]))
     for part in (parts.train, parts.test, parts.validation):
         assert part.user_ids.tolist() == ["a", "b", "c", "d"]
         assert part.item_ids.tolist() == ["w", "x", "y", "z"]
@@ -434,13 +440,15 @@ def test_own_parts_are_joined_over_one_numbering() -> None:
 
 
 def test_own_parts_keep_natural_order_and_may_have_no_validation() -> None:
-    parts = own(Interactions.from_columns([10, 2], [1, 1]), Interactions.from_columns([9], [30]))
+    parts = from_parts(
+        Interactions.from_columns([10, 2], [1, 1]), Interactions.from_columns([9], [30])
+    )
     assert [str(u) for u in parts.train.user_ids] == ["2", "9", "10"]
     assert parts.validation is None
 
 
 def test_a_number_and_its_text_are_one_id_in_own_parts() -> None:
-    parts = own(
+    parts = from_parts(
         Interactions.from_columns([1, 2], [5, 6]), Interactions.from_columns(["1", "2"], ["6", "7"])
     )
     assert [str(u) for u in parts.train.user_ids] == ["1", "2"]
@@ -453,7 +461,7 @@ def test_a_number_and_its_text_are_one_id_in_own_parts() -> None:
 def test_own_parts_hold_what_was_given(first, second) -> None:
     train = from_rows(first)
     test = from_rows(second)
-    parts = own(train, test)
+    parts = from_parts(train, test)
     assert pairs_of(parts.train) == {row[:2] for row in first}
     assert pairs_of(parts.test) == {row[:2] for row in second}
 
@@ -461,7 +469,7 @@ def test_own_parts_hold_what_was_given(first, second) -> None:
 def test_own_parts_keep_what_is_known_about_items_and_users() -> None:
     train = Interactions.from_columns([1], [5]).describe_items({"5": "Five"}, {"5": ("odd",)})
     test = Interactions.from_columns([1], [4]).describe_items({"4": "Four"}, {"4": ("even",)})
-    parts = own(train.describe_users({"age": {"1": "30"}}), test)
+    parts = from_parts(train.describe_users({"age": {"1": "30"}}), test)
     assert parts.train.item_texts is not None
     assert parts.train.item_texts[parts.train.items].tolist() == ["Five"]
     assert parts.train.item_categories[parts.train.items].tolist() == [("odd",)]
@@ -483,7 +491,7 @@ def test_published_test_pairs_are_held_out() -> None:
     # (1, 30) and (2, 10)
     users = np.array([0, 1], np.int32)
     items = np.array([2, 0], np.int32)
-    parts = given_split(EXAMPLE, users, items)
+    parts = from_test_pairs(EXAMPLE, users, items)
     assert pairs_of(parts.test) == {(1, 30), (2, 10)}
     assert by_user(parts.train) == {1: [20, 40, 10], 2: [30, 50], 3: [60]}
     assert (parts.rule, parts.validation) == ("published", None)
@@ -492,7 +500,7 @@ def test_published_test_pairs_are_held_out() -> None:
 def test_with_published_pairs_the_validation_part_is_the_newest_of_the_rest() -> None:
     users = np.array([0, 1], np.int32)
     items = np.array([2, 0], np.int32)
-    parts = with_validation(given_split(EXAMPLE, users, items), seed=0)
+    parts = with_validation(from_test_pairs(EXAMPLE, users, items), seed=0)
     assert pairs_of(parts.validation) == {(1, 10), (2, 50)}
     assert by_user(parts.train) == {1: [20, 40], 2: [30], 3: [60]}
     assert pairs_of(parts.train) | pairs_of(parts.test) | pairs_of(parts.validation) == pairs_of(
@@ -507,7 +515,7 @@ def test_published_pairs_that_are_not_in_the_data_are_refused() -> None:
     with pytest.raises(
         DataError, match="1 published test pairs are not in the data; expected all of them"
     ):
-        given_split(EXAMPLE, users, items)
+        from_test_pairs(EXAMPLE, users, items)
 
 
 @pytest.mark.parametrize("validation", [False, True])

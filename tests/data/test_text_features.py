@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from coterie import api
 from coterie.data import splits, text_features
 from coterie.data import text as texts
-from coterie.data.content import Content, Person, Reading
+from coterie.data.content import Content, TextEncoding, UserInput
 from coterie.data.interactions import objects
 from coterie.data.text import Ragged
 from coterie.data.training_set import TrainingSet
@@ -55,10 +55,10 @@ def training(
 
 def read(
     of: TrainingSet,
-    reading: Reading = "words",
+    reading: TextEncoding = "words",
     n_inputs: int = INPUTS,
     most_words: int = 50,
-    person: Person = "auto",
+    person: UserInput = "auto",
 ) -> Content:
     return text_features.read(of, reading, n_inputs, most_words, person)
 
@@ -232,7 +232,9 @@ def test_a_feature_is_one_word_whatever_its_value() -> None:
         ("titles", False, False),
     ],
 )
-def test_what_tells_of_people(person: Person, has_features: bool, read_as_features: bool) -> None:
+def test_what_tells_of_people(
+    person: UserInput, has_features: bool, read_as_features: bool
+) -> None:
     for reading in ("bags", "words"):
         found = read(training(people=PEOPLE if has_features else None), reading, person=person)
         assert (found.people is not None) == read_as_features

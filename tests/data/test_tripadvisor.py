@@ -13,7 +13,7 @@ from coterie.data import tripadvisor
 from coterie.data.datasets import load
 from coterie.data.filters import Filters
 from coterie.data.interactions import Interactions
-from coterie.data.options import Reading
+from coterie.data.options import ReadOptions
 from coterie.data.reading import read
 from coterie.errors import FetchError
 
@@ -122,7 +122,7 @@ def test_a_file_without_context_is_read_without_it(write) -> None:
 
 def test_a_column_may_be_called_otherwise(write) -> None:
     path = write("trip.zip", zipped(CSV.replace("Rating", "Stars")))
-    assert rows_of(read(path, Reading(columns={"rating": "Stars"}))) == ROWS
+    assert rows_of(read(path, ReadOptions(columns={"rating": "Stars"}))) == ROWS
 
 
 def test_quoted_cells_are_read_as_what_they_say(write) -> None:
@@ -154,7 +154,7 @@ def test_a_bad_row_is_named_and_can_be_skipped(
 ) -> None:
     path = write(f"trip/{tripadvisor.ARCHIVE}", zipped(CSV.encode() + row + b"\r\n"))
     assert refused(path.parent) == f"{path}:6: {what}; {rule}. Fix the row or pass --skip-bad-rows."
-    data = read(path.parent, Reading(skip_bad_rows=True))
+    data = read(path.parent, ReadOptions(skip_bad_rows=True))
     assert rows_of(data) == ROWS
     assert data.notes[0] == f"1 bad row skipped: {rule}"
 
@@ -162,9 +162,9 @@ def test_a_bad_row_is_named_and_can_be_skipped(
 def test_a_repeated_pair_can_be_refused_or_the_earlier_row_kept(write, refused) -> None:
     path = write("trip.zip", zipped())
     assert refused(path, duplicates="error").startswith(
-        f"{path}:5: user 'A2' and item '75680' stood on line 3 already; expected distinct pairs."
+        f"{path}:5: user 'A2' and item '75680' are already on line 3; expected distinct pairs."
     )
-    assert rows_of(read(path, Reading(duplicates="oldest")))[0] == ("A2", "75680", 4.0)
+    assert rows_of(read(path, ReadOptions(duplicates="oldest")))[0] == ("A2", "75680", 4.0)
 
 
 def test_where_it_is_not_here_one_is_told_which_file_to_put_where(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from coterie.data import yelp
 from coterie.data.datasets import load
 from coterie.data.interactions import Interactions
-from coterie.data.options import Reading
+from coterie.data.options import ReadOptions
 from coterie.data.reading import read
 from coterie.errors import FetchError
 
@@ -60,7 +60,7 @@ def test_a_row_is_a_user_with_an_item_and_the_time_at_the_same_place(parallel) -
     assert rows_of(data) == ROWS
     assert data.notes == ("1 repeated user-item pairs merged, the newest of each kept",)
     assert data.ratings is None
-    assert rows_of(read(parallel(), Reading(duplicates="oldest")))[:2] == [
+    assert rows_of(read(parallel(), ReadOptions(duplicates="oldest")))[:2] == [
         ("1", "10", 100),
         ("1", "11", 200),
     ]
@@ -130,11 +130,11 @@ DISAGREEMENTS = {
         "2 9",
         "3 50",
         yelp.TIMES,
-        f"user '3' stands where {yelp.ITEMS} has user '2'",
+        f"user '3' is on the line where {yelp.ITEMS} has user '2'",
         ALIKE,
     ),
-    "no times": ("2 9", "", yelp.TIMES, "there is no line for user '2'", ALIKE),
-    "no items": ("", "2 50", yelp.ITEMS, "there is no line for user '2'", ALIKE),
+    "no times": ("2 9", "", yelp.TIMES, "no line for user '2'", ALIKE),
+    "no items": ("", "2 50", yelp.ITEMS, "no line for user '2'", ALIKE),
     "nothing but a user": (
         "2",
         "2",
@@ -167,7 +167,7 @@ DISAGREEMENTS = {
         "x" * 50 + " 1",
         "2 50",
         yelp.TIMES,
-        f"user '2' stands where {yelp.ITEMS} has user '{'x' * 37}...'",
+        f"user '2' is on the line where {yelp.ITEMS} has user '{'x' * 37}...'",
         ALIKE,
     ),
 }
@@ -194,7 +194,7 @@ def test_a_bad_line_is_named_by_the_file_it_stands_in(
 )
 def test_a_bad_line_can_be_skipped_whole(items, times, file, what, rule, parallel) -> None:
     folder = parallel(with_line(ITEMS, items), with_line(TIMES, times))
-    data = read(folder, Reading(skip_bad_rows=True))
+    data = read(folder, ReadOptions(skip_bad_rows=True))
     assert rows_of(data) == [row for row in ROWS if row[0] != "2"]
     assert data.notes[0] == f"1 bad row skipped: {rule}"
 
@@ -212,9 +212,9 @@ def test_the_first_bad_line_is_named_whatever_is_wrong_with_it(parallel, refused
 
 def test_a_shorter_file_is_named_where_it_ends(parallel, refused) -> None:
     short = parallel(ITEMS, TIMES[: TIMES.index("10 70")])
-    assert refused(short).startswith(f"{short / yelp.TIMES}:3: there is no line for user '10'")
+    assert refused(short).startswith(f"{short / yelp.TIMES}:3: no line for user '10'")
     short = parallel(ITEMS[: ITEMS.index("10 11 9")], TIMES)
-    assert refused(short).startswith(f"{short / yelp.ITEMS}:3: there is no line for user '10'")
+    assert refused(short).startswith(f"{short / yelp.ITEMS}:3: no line for user '10'")
 
 
 def test_lines_are_counted_past_the_first_block(parallel, refused, monkeypatch) -> None:
@@ -229,14 +229,14 @@ def test_a_repeated_pair_can_be_refused(parallel, refused) -> None:
     folder = parallel()
     message = refused(folder, duplicates="error")
     assert message.startswith(
-        f"{folder / yelp.ITEMS}:1: user '1' and item '10' stood on line 1 already"
+        f"{folder / yelp.ITEMS}:1: user '1' and item '10' are already on line 1"
     )
 
 
 def test_a_missing_or_empty_file_is_named(parallel, refused) -> None:
     folder = parallel("", "")
     assert refused(folder).startswith(
-        f"{folder / yelp.ITEMS}: holds no interactions; expected at least one row"
+        f"{folder / yelp.ITEMS}: contains no interactions; expected at least one row"
     )
     (folder / yelp.TIMES).unlink()
     assert refused(folder).startswith(f"{folder}: no file '{yelp.TIMES}' in it.")
@@ -273,6 +273,6 @@ def test_any_two_files_read_as_an_obvious_loop_says(tmp_path_factory, lines, blo
         (folder / name).write_text("\n".join(text))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(yelp, "BLOCK", block)
-        data = read(folder, Reading(skip_bad_rows=True))
+        data = read(folder, ReadOptions(skip_bad_rows=True))
     assert {(u, i): t for u, i, t in rows_of(data)} == wanted
     assert sum(int(note.split()[0]) for note in data.notes if "bad row" in note) == bad

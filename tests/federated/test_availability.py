@@ -134,7 +134,7 @@ def test_from_a_file(tmp_path: Path):
             "user_id,from_round,to_round\n1,0,2\n",
             "line 2, column 'from_round' is '0'; expected a whole number from 1",
         ),
-        ("user_id,from_round,to_round\nnobody,1,2\n", "nothing in column 'user_id' is in the data"),
+        ("user_id,from_round,to_round\nnobody,1,2\n", "no value of column 'user_id' is in the data"),
     ],
 )
 def test_what_is_wrong_with_a_trace_is_said(tmp_path: Path, text: str, told: str):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from coterie import api
 from coterie.models import neumf
-from coterie.models.neumf import NeuMF, gradients_by_row, taken_apart
+from coterie.models.neumf import NeuMF, score_gradients, unpack_dense
 
 layers = st.lists(st.integers(1, 9), min_size=1, max_size=3)
 
@@ -86,7 +86,7 @@ def test_what_is_counted_as_parameters():
 def test_start_values():
     """Relu keeps the spread of what comes in, biases are zero, and the GMF part is plain matrix factorisation."""
     model = NeuMF.start(50, 60, 100, (400, 300), 3, 0.1)
-    net = taken_apart(model.dense, model.sizes)
+    net = unpack_dense(model.dense, model.sizes)
     assert [w.shape for w, _ in net.layers] == [(400, 200), (300, 400)]
     assert net.layers[0][0].std() == pytest.approx((2 / 200) ** 0.5, rel=0.02)
     assert net.layers[1][0].std() == pytest.approx((2 / 400) ** 0.5, rel=0.02)
@@ -101,14 +101,14 @@ def test_start_values():
 
 def test_gradients_by_the_row_are_those_of_small_differences():
     model = made(3, [7, 5], seed=4)
-    net = taken_apart(model.dense, model.sizes)
+    net = unpack_dense(model.dense, model.sizes)
     p = model.user_rows[0]
     tiny = 1e-3
-    y, gradients = gradients_by_row(net, p, model.item_rows)
+    y, gradients = score_gradients(net, p, model.item_rows)
     np.testing.assert_allclose(y, model.score(np.array([0], np.int32))[0], rtol=1e-5)
     for f in range(6):
         moved = [
-            gradients_by_row(net, p + np.eye(6, dtype=np.float32)[f] * s, model.item_rows)[0]
+            score_gradients(net, p + np.eye(6, dtype=np.float32)[f] * s, model.item_rows)[0]
             for s in (tiny, -tiny)
         ]
         np.testing.assert_allclose((moved[0] - moved[1]) / (2 * tiny), gradients[:, f], atol=5e-3)

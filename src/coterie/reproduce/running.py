@@ -16,7 +16,7 @@ from typing import Any
 from coterie.core.paths import cache_folder
 from coterie.core.progress import SILENT, Progress
 from coterie.data.catalogue import DATASETS
-from coterie.data.fetch import bring, is_here
+from coterie.data.fetch import is_local, locate_or_fetch
 from coterie.errors import FetchError, Interrupted, UnknownName
 from coterie.experiments import folder as disk
 from coterie.experiments.config import Experiment
@@ -96,12 +96,12 @@ def at_hand(
 def missing(name: str, quick: bool, progress: Progress) -> str:
     """Why a dataset cannot be had; "" if it can."""
     wanted = DATASETS[name]
-    if wanted.made_up or is_here(name, wanted.signature):
+    if wanted.made_up or is_local(name, wanted.signature):
         return ""
     if quick or not wanted.sources:
         return f"not at hand (coterie data list says how to get {name})"
     try:
-        bring(name, wanted.signature, wanted.sources, wanted.by_hand, progress)
+        locate_or_fetch(name, wanted.signature, wanted.sources, wanted.by_hand, progress)
     except FetchError as error:
         return str(error)
     return ""

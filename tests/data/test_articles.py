@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from coterie import api
 from coterie.data import articles
 from coterie.data.datasets import DATASETS, load
-from coterie.data.fetch import here
+from coterie.data.fetch import find_local
 from coterie.data.filters import Filters
 from coterie.data.interactions import Interactions
 from coterie.data.options import ReadOptions
@@ -492,7 +492,7 @@ def test_where_it_is_not_here_one_is_told_which_files_to_put_where(
 def real(real_data) -> Path:
     """Where the real files are."""
     real_data("watson-articles", articles.CLICKS)
-    place = here("watson-articles", (articles.CLICKS,))
+    place = find_local("watson-articles", (articles.CLICKS,))
     if place is None or not place.is_dir():
         pytest.skip("the dataset watson-articles is here, but not as a folder")
     return place

@@ -10,7 +10,7 @@ import pytest
 
 from coterie.data import foursquare
 from coterie.data.datasets import load
-from coterie.data.fetch import here
+from coterie.data.fetch import find_local
 from coterie.data.files import open_member
 from coterie.data.reading import read
 from coterie.data.splits import split
@@ -84,7 +84,7 @@ def test_some_types(kind, category):
 
 def test_every_type_of_the_real_data_is_in_the_map(real_data):
     real_data("foursquare-italy", "Bologna.tsv")
-    place = here("foursquare-italy", ("Bologna.tsv",)) or pytest.skip(
+    place = find_local("foursquare-italy", ("Bologna.tsv",)) or pytest.skip(
         "the dataset is not here as it was distributed"
     )
     kinds = set()

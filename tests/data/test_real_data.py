@@ -12,7 +12,7 @@ import pytest
 from coterie import api
 from coterie.data import pinterest, tripadvisor, yelp
 from coterie.data.datasets import load
-from coterie.data.fetch import here
+from coterie.data.fetch import find_local
 from coterie.data.files import open_member
 from coterie.data.filters import Filters, apply
 from coterie.data.interactions import Interactions
@@ -29,7 +29,7 @@ def place_of(real_data):
 
     def find(name: str, file: str) -> Path:
         real_data(name, file)
-        return here(name, (file,)) or pytest.skip(
+        return find_local(name, (file,)) or pytest.skip(
             f"the dataset {name} is here, but not as it was distributed"
         )
 

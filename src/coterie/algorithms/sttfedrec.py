@@ -97,7 +97,7 @@ def told(training: TrainingSet, settings: FederatedTowers) -> tuple[Content, Con
     whole = read(
         training, settings.kind.reads, settings.inputs, settings.most_words, settings.person
     )
-    return replace(whole, people=None), replace(whole, items=None)
+    return replace(whole, users=None), replace(whole, items=None)
 
 
 def start(world: World) -> State:

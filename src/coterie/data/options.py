@@ -12,7 +12,7 @@ Duplicates = Literal["newest", "oldest", "error"]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadOptions:
     columns: dict[str, str] = field(default_factory=dict)
     """role -> the name of its column, if they differ."""
     skip_bad_rows: bool = False

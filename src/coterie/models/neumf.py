@@ -1,12 +1,12 @@
 """NeuMF (He et al. 2017): y = h . [tower([p_mlp, q_mlp]), p_gmf * q_gmf] + b.
 
-The tower is a stack of layers relu(W x + b). The GMF part and the MLP part have separate embeddings,
-stored side by side: a row is the GMF part followed by the MLP part, so that clustering and sending
-user rows covers both. All other parameters are in `dense`: weights (out, in) and biases layer by
-layer, then h for the tower, h for GMF, and b.
+The tower is a stack of layers relu(W x + b). The GMF part and the MLP part have separate
+embeddings, stored side by side: a row is the GMF part followed by the MLP part, so that clustering
+and sending user rows covers both. All other parameters are in `dense`: weights (out, in) and biases
+layer by layer, then h for the tower, h for GMF, and b.
 
-Deviation: both parts have equal length here. In the paper the MLP part is half as long as the tower's
-first layer.
+Deviation: both parts have equal length here. In the paper the MLP part is half as long as the
+tower's first layer.
 """
 
 from __future__ import annotations

@@ -21,7 +21,9 @@ def real_data(monkeypatch: pytest.MonkeyPatch):
         if (SHARED_DATASETS / name).is_dir():
             monkeypatch.setenv("COTERIE_DATA", str(SHARED_DATASETS))
         elif not find_local(name, signature):
-            pytest.skip(f"the dataset {name} is neither in {SHARED_DATASETS} nor in the data folder")
+            pytest.skip(
+                f"the dataset {name} is neither in {SHARED_DATASETS} nor in the data folder"
+            )
 
     return need
 

@@ -1,4 +1,4 @@
-"""Draws without replacement: distinct, as many as there are, every outcome as likely, and from a person's own stream alone."""
+"""Draws without replacement: distinct, uniform, and dependent on the user's own stream only."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def longs(values: Sequence[int]) -> Longs:
 
 
 def present(row: Iterable[int]) -> list[int]:
-    """What comes before the padding; nothing may come after it."""
+    """The entries before the padding; only padding may follow."""
     items = list(row)
     found = [item for item in items if item >= 0]
     assert items == found + [-1] * (len(items) - len(found))
@@ -62,7 +62,7 @@ def present(row: Iterable[int]) -> list[int]:
 
 
 def evenly(outcomes: Iterable[object], possible: Iterable[object]) -> bool:
-    """Whether exactly the possible outcomes came, each about as often."""
+    """Whether exactly the possible outcomes occurred, equally often."""
     counted = Counter(outcomes)
     assert set(counted) == set(possible)
     return bool(chisquare(list(counted.values())).pvalue > 1e-3)
@@ -76,11 +76,11 @@ def below(word: int, limit: int) -> int:
     return (word >> 32) * limit >> 32
 
 
-# One after the other
+# Sequential draws
 
 
 def slowly_in_turn(limit: int, n: int, key: int) -> list[int]:
-    """Take the numbers out of a bag."""
+    """Draw numbers from a bag."""
     bag = list(range(limit))
     return [bag.pop(below(word(key, j), len(bag))) if bag else -1 for j in range(n)]
 
@@ -116,7 +116,7 @@ def test_every_order_is_as_likely(limit: int, n: int) -> None:
 
 
 def test_any_two_turns_are_an_ordered_pair_like_any_other() -> None:
-    """Also the last ones of many, which find most numbers taken."""
+    """Also for the last of many draws, when most numbers are taken."""
     drawn = draw_sequences(np.full(MANY, 6), 6, keys_of(MANY))
     for first, second in itertools.combinations(range(6), 2):
         pairs = map(tuple, drawn[:, [first, second]].tolist())
@@ -167,7 +167,7 @@ def test_every_set_is_as_likely(limit: int, n: int) -> None:
     )
 
 
-# A stream of one's own
+# Independent streams
 
 
 @pytest.mark.parametrize("draw", [draw_sequences, draw_sets])
@@ -220,11 +220,11 @@ def test_every_unseen_item_and_every_pair_of_them_is_as_likely() -> None:
     assert evenly((tuple(sorted(row)) for row in drawn.tolist()), itertools.combinations(free, 2))
 
 
-# As many as each asks for
+# A number of items per user
 
 
 def slowly_unseen(had: set[int], n_items: int, n: int, key: int) -> list[int]:
-    """Every item draws a lot; the lowest of those that the user does not have."""
+    """The unseen items with the lowest random values."""
     lots = sorted((word(key, item), item) for item in range(n_items) if item not in had)
     return [item for _, item in lots[:n]]
 
@@ -248,11 +248,11 @@ def test_many_unseen_items_are_those_with_the_lowest_lots(
     assert drawn.shape == (len(seen), widest)
 
 
-def test_nobody_draws_nothing() -> None:
-    nobody = np.empty(0, np.int32)
+def test_no_users_draw_nothing() -> None:
+    no_users = np.empty(0, np.int32)
     none = histories([])
-    assert many_unseen_items(none, nobody, 5, longs([]), keys_of(0)).shape == (0, 0)
-    assert unseen_items(none, nobody, 5, 3, keys_of(0)).shape == (0, 3)
+    assert many_unseen_items(none, no_users, 5, longs([]), keys_of(0)).shape == (0, 0)
+    assert unseen_items(none, no_users, 5, 3, keys_of(0)).shape == (0, 3)
     assert (
         draw_sequences(longs([]), 3, keys_of(0)).shape
         == draw_sets(longs([]), 3, keys_of(0)).shape
@@ -313,16 +313,16 @@ def test_every_held_out_item_has_its_negatives_or_all_there_are(
         candidates.users, candidates.items, negatives_of(candidates), strict=True
     ):
         free = people.n_items - len(known.of(user))
-        asked = n * len(held.of(user))
+        wanted = n * len(held.of(user))
         assert row[: len(held.of(user))].tolist() == held.of(user).tolist()
-        assert len(set(negatives)) == len(negatives) == min(asked, free)
+        assert len(set(negatives)) == len(negatives) == min(wanted, free)
         assert not set(negatives) & set(known.of(user).tolist())
-        all_there_are += asked > free
+        all_there_are += wanted > free
     assert (all_there_are > 0) == (n == 40)  # both happen
 
 
-def test_candidates_for_every_item_are_everybodys_own(people: Interactions) -> None:
-    """Whoever else is tested, and however many items the others hold out; another seed and another part draw others."""
+def test_candidates_for_every_item_depend_on_the_user_only(people: Interactions) -> None:
+    """Independent of other users and their items; different for other seeds and parts."""
     parts = split(people, "temporal", 0.2, seed=0)
     known = parts.everything()
     n = parts.test.rows.counts
@@ -344,7 +344,7 @@ def test_candidates_for_every_item_are_everybodys_own(people: Interactions) -> N
     assert negatives_of(whole) != negatives_of(part)
 
 
-def test_without_held_out_items_nobody_has_candidates(people: Interactions) -> None:
+def test_without_held_out_items_no_user_has_candidates(people: Interactions) -> None:
     nothing = people.select(np.zeros(len(people), bool))
     candidates = sample(nothing, people.rows, 10, seed=0, for_each_item=True)
     assert (candidates.users.shape, candidates.items.shape) == ((0,), (0, 0))

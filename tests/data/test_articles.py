@@ -1,4 +1,4 @@
-"""Article clicks: who clicked what, what there is to read about it, and what is wrong with either file."""
+"""Article clicks: interactions, titles and bodies, and the errors of both files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CLICKS = (
 )
 ROWS = [("ann", "9"), ("ann", "887"), ("bob", "9"), ("bob", "1277"), ("bob", "1430")]
 MERGED = "1 repeated user-item pairs merged, the newest of each kept"
-OF_NOBODY = "1 click without a user (empty email) dropped"
+WITHOUT_USER = "1 click without a user (empty email) dropped"
 HEADER = ",doc_body,doc_description,doc_full_name,doc_status,article_id\n"
 TEXTS = HEADER + (
     '0,"Sign in\n\nA ""dramatic"" tour,\nthrough Python.\n",about tours,A Tour,Live,9\n'
@@ -60,7 +60,7 @@ def rows_of(data: Interactions) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def folder(write) -> Callable[..., Path]:
-    """`folder(clicks, texts)` writes both files, or the clicks alone, and gives their folder."""
+    """`folder(clicks, texts)` writes both files, or the clicks alone, and returns their folder."""
 
     def make(clicks: str | bytes = CLICKS, texts: str | bytes | None = TEXTS) -> Path:
         if texts is not None:
@@ -70,7 +70,7 @@ def folder(write) -> Callable[..., Path]:
     return make
 
 
-# ---- what the files say
+# ---- contents
 
 
 def test_articles_have_whole_numbers_titles_and_bodies(folder) -> None:
@@ -87,9 +87,9 @@ def test_articles_have_whole_numbers_titles_and_bodies(folder) -> None:
     )
 
 
-def test_clicks_of_nobody_are_dropped_and_repeated_ones_counted(folder) -> None:
+def test_clicks_without_a_user_are_dropped_and_repeated_ones_counted(folder) -> None:
     data = read(folder())
-    assert data.notes == (MERGED, OF_NOBODY)
+    assert data.notes == (MERGED, WITHOUT_USER)
     assert data.user_records.tolist() == [3, 3]
     assert "20" not in data.item_ids
     two = read(folder(CLICKS + "7,9.0,a tour,  \n", TEXTS))
@@ -111,7 +111,8 @@ def test_the_same_comes_out_of_every_packing(write, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "anything.zip", "w") as archive:
         archive.writestr(f"data/{articles.CLICKS}", CLICKS)
         archive.writestr(f"data/{articles.ARTICLES}.gz", gzip.compress(TEXTS.encode()))
-    single = tmp_path / "plain" / articles.CLICKS  # the articles are those beside it
+    # The articles are read from the same folder.
+    single = tmp_path / "plain" / articles.CLICKS
     for place in (
         *(tmp_path / name for name in ("plain", "packed", "mixed", "anything.zip")),
         single,
@@ -228,25 +229,25 @@ def written(rows: list[list[str]]) -> str:
     described=st.lists(ARTICLE, max_size=10),
 )
 def test_whatever_is_written_is_read(clicks, titles, described, folder) -> None:
-    """Against the obvious account of both files, for any titles and bodies that csv can write."""
-    said = [["", "article_id", "title", "email"]]
-    said += [
+    """Equals a simple reference for any titles and bodies that csv can write."""
+    click_rows = [["", "article_id", "title", "email"]]
+    click_rows += [
         [str(n), f"{item}{end}", titles[item], user] for n, (item, end, user) in enumerate(clicks)
     ]
-    told = [HEADER.strip().split(",")]
-    told += [
+    article_rows = [HEADER.strip().split(",")]
+    article_rows += [
         [str(n), body, summary, "", "Live", str(item)]
         for n, (item, body, summary) in enumerate(described)
     ]
-    data = read(folder(written(said), written(told)))
+    data = read(folder(written(click_rows), written(article_rows)))
 
-    somebody = [(user, str(item)) for item, _, user in clicks if user]
-    assert set(rows_of(data)) == set(somebody)
-    assert len(data) == len(set(somebody))
+    with_user = [(user, str(item)) for item, _, user in clicks if user]
+    assert set(rows_of(data)) == set(with_user)
+    assert len(data) == len(set(with_user))
     assert dict(zip(data.user_ids, data.user_records.tolist(), strict=True)) == Counter(
-        user for user, _ in somebody
+        user for user, _ in with_user
     )
-    assert any("without a user" in note for note in data.notes) == (len(somebody) < len(clicks))
+    assert any("without a user" in note for note in data.notes) == (len(with_user) < len(clicks))
     bodies: dict[str, str] = {}
     for item, body, summary in described:
         bodies.setdefault(str(item), body.strip() or summary.strip())
@@ -257,7 +258,7 @@ def test_whatever_is_written_is_read(clicks, titles, described, folder) -> None:
         assert (data.item_bodies[place] if described else "") == bodies.get(item, "")
 
 
-# ---- what is wrong with them
+# ---- errors
 
 NOT_WHOLE = "expected a whole number"
 BAD_CLICKS = {
@@ -290,12 +291,12 @@ BAD_CLICKS = {
 def test_a_bad_click_is_named_and_can_be_skipped(
     row: bytes, what: str, rule: str, folder, refused
 ) -> None:
-    """The rows above it stand on ten lines: two titles are of two lines."""
+    """The rows above take ten lines: two titles span two lines."""
     place = folder(CLICKS.encode() + row + b"\n" + b"8,8.0,y,eve\n")
     assert refused(place) == f"{place / articles.CLICKS}:11: {what}; {rule}. {REMEDY}"
     data = read(place, ReadOptions(skip_bad_rows=True))
     assert rows_of(data) == [*ROWS, ("eve", "8")]
-    assert data.notes == (f"1 bad row skipped: {rule}", MERGED, OF_NOBODY)
+    assert data.notes == (f"1 bad row skipped: {rule}", MERGED, WITHOUT_USER)
 
 
 BAD_ARTICLES = {
@@ -324,12 +325,12 @@ BAD_ARTICLES = {
 def test_a_bad_article_is_named_and_can_be_skipped(
     row: bytes, what: str, rule: str, folder, refused
 ) -> None:
-    """The rows above it stand on nine lines: one body is of five."""
+    """The rows above take nine lines: one body spans five."""
     place = folder(CLICKS, TEXTS.encode() + row + b"\n" + b"5,fine,,Fine,Live,1277\n")
     assert refused(place) == f"{place / articles.ARTICLES}:10: {what}; {rule}. {REMEDY}"
     data = read(place, ReadOptions(skip_bad_rows=True))
     assert data.item_bodies.tolist() == [*BODIES[:2], "fine", ""]
-    assert data.notes == (MERGED, OF_NOBODY, f"1 bad row of {articles.ARTICLES} skipped: {rule}")
+    assert data.notes == (MERGED, WITHOUT_USER, f"1 bad row of {articles.ARTICLES} skipped: {rule}")
 
 
 def test_of_several_bad_articles_the_first_is_named_and_all_are_counted(folder, refused) -> None:
@@ -363,7 +364,7 @@ def test_articles_that_are_a_header_alone_describe_nothing(folder) -> None:
     assert (rows_of(data), data.item_bodies) == (ROWS, None)
 
 
-def test_clicks_of_nobody_only_are_no_interactions(folder, refused) -> None:
+def test_only_clicks_without_a_user_are_no_interactions(folder, refused) -> None:
     message = refused(folder(",article_id,title,email\n0,9.0,a,\n"))
     assert "contains no interactions; expected at least one row of user_id, item_id." in message
 
@@ -398,7 +399,7 @@ def test_a_bad_row_inside_a_zip_is_named_by_its_file(write, refused) -> None:
     assert refused(path).startswith(f"{path / articles.ARTICLES}:10: column 'article_id' is 'x'")
 
 
-# ---- what may be asked for
+# ---- options
 
 
 def test_columns_may_be_called_otherwise(folder, refused) -> None:
@@ -422,14 +423,15 @@ def test_columns_may_be_called_otherwise(folder, refused) -> None:
 def test_a_repeated_pair_can_be_refused_or_the_oldest_kept(folder, refused) -> None:
     place = folder()
     assert refused(place, duplicates="error").startswith(
-        f"{place / articles.CLICKS}:6: user 'ann' and item '9' are already on line 3; expected distinct pairs."
+        f"{place / articles.CLICKS}:6: user 'ann' and item '9' are already on line 3; "
+        "expected distinct pairs."
     )
     assert read(place, ReadOptions(duplicates="oldest")).notes[0] == MERGED.replace(
         "newest", "oldest"
     )
 
 
-def test_somebody_s_own_file_of_that_name_is_read_as_any_other(write) -> None:
+def test_another_file_of_that_name_is_read_as_a_delimited_file(write) -> None:
     path = write(articles.CLICKS, "user_id;item_id;rating\nann;x;3\nbob;9.5;4\n")
     data = read(path)
     assert rows_of(data) == [("ann", "x"), ("bob", "9.5")]
@@ -440,7 +442,7 @@ def test_somebody_s_own_file_of_that_name_is_read_as_any_other(write) -> None:
 
 
 def test_by_name_users_with_fewer_than_twenty_clicks_are_left_out(folder, monkeypatch) -> None:
-    """Repeated clicks count: ann has 20 on 20 articles, bob 20 on two, eve 19; twenty of nobody's are nobody's."""
+    """Repeated clicks count: ann 20 on 20 articles, bob 20 on two, eve 19; 20 have no user."""
     clicks = [f"{item}.0,t{item},ann" for item in range(20)] + [
         f"{item % 2}.0,t{item % 2},bob" for item in range(20)
     ]
@@ -461,7 +463,7 @@ def test_by_name_users_with_fewer_than_twenty_clicks_are_left_out(folder, monkey
 
 
 def test_by_name_a_fifth_is_held_out_and_ranked_among_ten_others_each(folder, monkeypatch) -> None:
-    """Thirty readers of twenty out of three hundred articles each: four held out, sixteen learned from."""
+    """Thirty users with twenty of three hundred articles each: four held out, sixteen trained."""
     rows = [f"{(7 * user + n) % 300}.0,t,reader{user}" for user in range(30) for n in range(20)]
     place = folder("article_id,title,email\n" + "\n".join(rows) + "\n", None)
     monkeypatch.setenv("COTERIE_DATA", str(place.parent))
@@ -470,9 +472,7 @@ def test_by_name_a_fifth_is_held_out_and_ranked_among_ten_others_each(folder, mo
     assert DATASETS["watson-articles"].protocol == "holdout-10"
 
 
-def test_where_it_is_not_here_one_is_told_which_files_to_put_where(
-    tmp_path: Path, monkeypatch
-) -> None:
+def test_a_missing_dataset_is_an_error_that_names_its_files(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
     with pytest.raises(FetchError) as caught:
         load("watson-articles")
@@ -485,12 +485,12 @@ def test_where_it_is_not_here_one_is_told_which_files_to_put_where(
         assert part in str(caught.value)
 
 
-# ---- the real ones
+# ---- real data
 
 
 @pytest.fixture
 def real(real_data) -> Path:
-    """Where the real files are."""
+    """The folder of the real files."""
     real_data("watson-articles", articles.CLICKS)
     place = find_local("watson-articles", (articles.CLICKS,))
     if place is None or not place.is_dir():
@@ -499,7 +499,7 @@ def real(real_data) -> Path:
 
 
 def plainly(place: Path, name: str) -> list[dict[str, str]]:
-    """The rows as the csv module tells them."""
+    """The rows as the csv module reads them."""
     path = place / f"{name}.gz" if (place / f"{name}.gz").exists() else place / name
     content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     return list(csv.DictReader(io.StringIO(content.decode(), newline="")))
@@ -544,7 +544,7 @@ def test_the_real_articles(real: Path) -> None:
 
 
 def test_the_real_clicks_by_name(real: Path) -> None:
-    """Users with twenty clicks or more, repeated ones counted; twenty different articles would leave fewer."""
+    """Users with twenty clicks or more, repeated ones included; distinct ones are fewer."""
     data = load("watson-articles")
     clicks = [
         (row["email"], row["article_id"]) for row in plainly(real, articles.CLICKS) if row["email"]

@@ -1,4 +1,4 @@
-"""Datasets by name or path, with their usual filters."""
+"""Datasets by name or path, with their default filters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from coterie.data.synthetic import Synthetic
 from coterie.errors import DataError, FetchError, UnknownName
 
 
-def test_every_dataset_has_what_people_are_told() -> None:
+def test_every_dataset_has_terms_and_instructions() -> None:
     assert {
         "synthetic",
         "ml-100k",
@@ -99,7 +99,8 @@ def test_a_dataset_that_comes_by_hand_says_what_to_do(tmp_path: Path, monkeypatc
         load("foursquare-italy")
     message = str(caught.value)
     assert message.startswith(
-        f"dataset 'foursquare-italy' is not in {tmp_path / 'foursquare-italy'} and cannot be fetched."
+        f"dataset 'foursquare-italy' is not in {tmp_path / 'foursquare-italy'} "
+        "and cannot be fetched."
     )
     assert all(
         word in message for word in ("authors", "Bologna", "Venice", "NAME.tsv", "COTERIE_DATA")

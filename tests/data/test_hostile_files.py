@@ -1,4 +1,4 @@
-"""Bad files: each is refused in one line that names file, line, column, value, rule and remedy."""
+"""Bad files: each raises a one-line error with file, line, column, value, rule and remedy."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ BAD_ROWS = {
 
 
 def with_bad_row(bad: BadRow) -> bytes:
-    """The bad row stands on line 3, between two good ones."""
+    """The bad row is on line 3, between two good ones."""
     first, second, _ = GOOD.split("\n")
     row = bad.row if isinstance(bad.row, bytes) else bad.row.encode()
     return HEADER.encode() + first.encode() + b"\n" + row + b"\n" + second.encode() + b"\n"
@@ -102,7 +102,8 @@ def test_a_bad_row_can_be_skipped_and_is_counted(bad: BadRow, write) -> None:
 
 
 def test_skipping_counts_every_rule_apart(write) -> None:
-    rows = "3,30,five,1\n3,31,six,2\n3,32\n3,33,1,-5\n,34,1,1\n3,35,x,-1\n"  # the last row breaks two rules
+    # The last row breaks two rules.
+    rows = "3,30,five,1\n3,31,six,2\n3,32\n3,33,1,-5\n,34,1,1\n3,35,x,-1\n"
     data = read(write("ratings.csv", HEADER + GOOD + rows), ReadOptions(skip_bad_rows=True))
     assert len(data) == 2
     assert set(data.notes) == {
@@ -135,7 +136,8 @@ def test_the_first_bad_row_is_named_also_past_the_first_chunk(write, refused, mo
         (b"\n", ": is empty; expected a header"),
         (
             HEADER.encode(),
-            ": contains no interactions; expected at least one row of user_id, item_id, rating, timestamp.",
+            ": contains no interactions; "
+            "expected at least one row of user_id, item_id, rating, timestamp.",
         ),
         (HEADER.encode() + b"\n\n  \n", ": contains no interactions; expected at least one row"),
         (("r\xe9gion," + HEADER).encode("latin-1"), ":1: the header 'r\\udce9gion,user_id,item_id"),
@@ -218,7 +220,7 @@ def test_an_unknown_role_gets_a_suggestion(write, refused) -> None:
 # Repeated pairs
 
 
-TWICE = HEADER + "1,10,3,200\n1,11,5,150\n1,10,4,100\n"  # the newer of the two stands first
+TWICE = HEADER + "1,10,3,200\n1,11,5,150\n1,10,4,100\n"  # the newer of the two is first
 
 
 @pytest.mark.parametrize(("policy", "rating", "time"), [("newest", 3.0, 200), ("oldest", 4.0, 100)])
@@ -295,7 +297,7 @@ def test_a_damaged_archive_is_named(name: str, content: bytes, write, refused) -
 
 
 def locked(content: bytes) -> bytes:
-    """Both headers of a zip's only member say that it is encrypted."""
+    """Both headers of a zip's only member mark it as encrypted."""
     changed = bytearray(content)
     central = content.rindex(b"PK\x01\x02")
     changed[6] |= 1
@@ -318,11 +320,11 @@ OPENED = DAMAGED | {
 
 @pytest.mark.parametrize(("name", "content"), OPENED.values(), ids=OPENED)
 def test_a_refused_archive_is_closed_at_once(name: str, content: bytes, write) -> None:
-    """Not only once the error is forgotten: while its traceback lives, so does everything that a frame holds."""
+    """Also while the error's traceback is alive, which keeps all frames alive."""
     path = write(name, content)
     with pytest.raises(DataError) as caught:
         read(path)
-    # by type: isinstance asks objects for their class, and PyTorch has one that warns when asked
+    # By type: isinstance reads __class__, and PyTorch has an object that then warns.
     files = [
         f
         for f in gc.get_objects()
@@ -342,8 +344,8 @@ def test_a_zip_of_several_files_is_refused_with_their_names(write, refused) -> N
     path = write("a.zip", zipped(("one.csv", b"x"), ("two.csv", b"y")))
     message = refused(path)
     assert (
-        message
-        == f"{path}: contains 2 files (one.csv, two.csv); expected one. Unpack it and name the file."
+        message == f"{path}: contains 2 files (one.csv, two.csv); expected one. "
+        "Unpack it and name the file."
     )
 
 
@@ -388,7 +390,7 @@ def test_a_file_that_may_not_be_read_is_named(write, refused) -> None:
     assert refused(path) == f"{path}: is not readable. Check its permissions."
 
 
-# What looks hostile and is not
+# Unusual but valid files
 
 
 ODD_BUT_GOOD = {
@@ -525,7 +527,8 @@ def test_the_command_line_names_a_path_that_does_not_exist(tmp_path: Path) -> No
     done = describe(str(tmp_path / "nowhere.csv"))
     assert done.returncode == 2
     assert done.stderr == (
-        f"error: {tmp_path / 'nowhere.csv'}: does not exist. Check the path, or name a dataset: coterie data list\n"
+        f"error: {tmp_path / 'nowhere.csv'}: does not exist. "
+        "Check the path, or name a dataset: coterie data list\n"
     )
 
 

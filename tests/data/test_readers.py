@@ -1,4 +1,4 @@
-"""Every format that is read: csv and tsv, parquet, RecBole, MovieLens and Foursquare as they are distributed."""
+"""All formats: csv, tsv, parquet, RecBole, MovieLens and Foursquare as they are distributed."""
 
 from __future__ import annotations
 
@@ -203,7 +203,8 @@ def test_a_damaged_parquet_file_is_refused(tmp_path: Path, refused) -> None:
 def test_recbole_side_files_come_along(write) -> None:
     write(
         "mine.item",
-        "item_id:token\tmovie_title:token_seq\trelease_year:token\tclass:token_seq\n10\tTen\t1995\ta b\n",
+        "item_id:token\tmovie_title:token_seq\trelease_year:token\tclass:token_seq\n"
+        "10\tTen\t1995\ta b\n",
     )
     write("mine.user", "user_id:token\tage:token\tgender:token\n1\t24\tM\n2\t53\tF\n9\t1\tF\n")
     data = read(write("mine.inter", INTER))
@@ -238,7 +239,7 @@ def test_prefixed_users_are_in_natural_order_once_the_prefix_is_gone(write) -> N
 # MovieLens
 
 
-def test_movielens_100k_brings_titles_genres_and_people(write) -> None:
+def test_movielens_100k_has_titles_genres_and_user_features(write) -> None:
     write("ml/u.genre", "unknown|0\nAction|1\nComedy|2\n\n")
     flags = {9: "|0|1|1" + "|0" * 16, 10: "|0|0|1" + "|0" * 16}
     items = f"9|Caf\xe9 (1995)|01-Jan-1995||http://x{flags[9]}\n10|Ten|||{flags[10]}\n"
@@ -251,13 +252,12 @@ def test_movielens_100k_brings_titles_genres_and_people(write) -> None:
     assert data.user_features["zip_code"].tolist() == ["85711", "94043"]
 
 
-def test_movielens_1m_brings_titles_genres_and_people_also_out_of_a_zip(write) -> None:
+def test_movielens_1m_has_titles_genres_and_user_features_also_out_of_a_zip(write) -> None:
+    movies = "9::Caf\xe9: The Film (1995)::Drama|War\n10::Ten::Comedy\n"
     content = zipped(
         **{
             "ml-1m__ratings_dot_dat": RATINGS,
-            "ml-1m__movies_dot_dat": "9::Caf\xe9: The Film (1995)::Drama|War\n10::Ten::Comedy\n".encode(
-                "latin-1"
-            ),
+            "ml-1m__movies_dot_dat": movies.encode("latin-1"),
             "ml-1m__users_dot_dat": "1::F::1::10::48067\n2::M::56::16::70072\n",
         }
     )

@@ -1,4 +1,4 @@
-"""Real datasets, where they are on this machine: the counts that their papers and documentation state."""
+"""Real datasets, if they are available: the counts that their papers and documentation state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SAME = ("users", "items", "ratings", "times", "item_order")
 
 @pytest.fixture
 def place_of(real_data):
-    """`place_of("ml-100k", "u.data")` is where the dataset lies; the test is skipped where it does not."""
+    """`place_of("ml-100k", "u.data")` is the dataset's path; skips the test if it is missing."""
 
     def find(name: str, file: str) -> Path:
         real_data(name, file)
@@ -202,7 +202,7 @@ def test_tripadvisor_is_held_out_at_random_by_the_seed(place_of) -> None:
 
 
 def pins_of(place: Path) -> dict[str, list[str]]:
-    """Everybody's items in both files of lines `user item item ...`, repeats and all, read without the reader."""
+    """The items of every user in both files, with repeats, read without the reader."""
     pins: dict[str, list[str]] = {}
     for name in (pinterest.TRAIN, pinterest.TEST):
         for user, *items in map(str.split, text_of(place, name).splitlines()):
@@ -227,7 +227,7 @@ def test_pinterest(place_of) -> None:
 
 
 def test_pinterest_as_fedbso_filters_it(place_of) -> None:
-    """Users with 20 pins or more; an image pinned twice counts there, and is one interaction afterwards."""
+    """Users with 20 pins or more; an image pinned twice counts twice, but is one interaction."""
     pins = pins_of(place_of("pinterest", pinterest.TRAIN))
     data = load("pinterest")
     assert (data.name, *counts(data)) == ("pinterest", 37_326, 9_832, 996_983)
@@ -246,7 +246,7 @@ def test_pinterest_as_fedbso_filters_it(place_of) -> None:
 def test_fedfast_s_other_datasets_run(
     name: str, file: str, filters, users: int, popular: float, place_of
 ) -> None:
-    """Popularity depends on no setting; chance is 10 of 51."""
+    """Popularity depends on no setting; a random ranking has 10 of 51."""
     place_of(name, file)
     run = api.run("popular", name, **filters)
     assert (run.result["tested_users"], run.result["users"]) == (users, users)

@@ -1,4 +1,4 @@
-"""Splits: who is held out, by hand and by properties that every rule has to keep."""
+"""Splits: held-out parts by hand, and properties that every rule must have."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_the_validation_part_of_leave_one_out_is_the_second_newest() -> None:
     assert by_user(parts.train) == {1: [20, 40], 2: [10], 3: [60]}
 
 
-def test_somebody_with_a_single_item_is_trained_on_and_not_tested() -> None:
+def test_a_user_with_a_single_item_is_trained_on_and_not_tested() -> None:
     parts = split(EXAMPLE, "leave-one-out", 0, seed=0, validation=True)
     assert by_user(parts.train)[3] == [60]
     assert 3 not in by_user(parts.test)
@@ -225,7 +225,7 @@ def test_without_times_the_temporal_rule_holds_out_as_many_at_random() -> None:
 
 
 def test_test_and_validation_are_drawn_apart() -> None:
-    """Drawn from one stream, the validation item would be the neighbour of the test item for everybody."""
+    """From a single stream, the validation item would always be next to the test item."""
     data = from_rows([(user, item, 0) for user in range(300) for item in range(20)], timed=False)
     parts = split(data, "leave-one-out", 0, seed=0, validation=True)
     gaps = parts.validation.items.astype(int) - parts.test.items.astype(int)
@@ -292,7 +292,7 @@ def assert_newest_held_out(parts: Split) -> None:
 
 @settings(deadline=None, max_examples=100)
 @given(histories, st.sampled_from([0.2, 0.5, 0.8]))
-def test_global_time_loses_only_the_test_interactions_of_newcomers(rows, fraction: float) -> None:
+def test_global_time_loses_only_the_test_interactions_of_new_users(rows, fraction: float) -> None:
     data = from_rows(rows)
     try:
         parts = split(data, "global-time", fraction, seed=0)
@@ -346,7 +346,7 @@ def test_a_split_that_leaves_nothing_to_validate_on_says_so(rule) -> None:
         split(data, rule, 0.5, seed=0, validation=True)
 
 
-# What a split gives
+# The parts of a split
 
 
 def test_training_sees_the_training_part_alone() -> None:
@@ -423,7 +423,7 @@ def test_the_share_of_the_future_is_that_of_two_loops(rows) -> None:
     assert future_share(parts) == pytest.approx(np.mean(shares))
 
 
-# Parts that others made
+# Given parts
 
 
 def test_own_parts_are_joined_over_one_numbering() -> None:
@@ -519,8 +519,8 @@ def test_published_pairs_that_are_not_in_the_data_are_refused() -> None:
 
 
 @pytest.mark.parametrize("validation", [False, True])
-def test_by_global_time_everybody_tested_has_something_to_learn_from(validation: bool) -> None:
-    """Also where the validation part takes away all that somebody did before the test part."""
+def test_by_global_time_every_tested_user_has_training_interactions(validation: bool) -> None:
+    """Also if the validation part takes a user's only training interaction."""
     data = generate(Synthetic(n_users=2_000, n_items=200, mean_interactions=12))
     parts = split(data, "global-time", 0.03, seed=0, validation=validation)
     trained = set(parts.train.users.tolist())

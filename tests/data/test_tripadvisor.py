@@ -1,4 +1,4 @@
-"""TripAdvisor's ratings with context: out of every packing, with what belongs to people and hotels."""
+"""TripAdvisor's ratings with context, from every packing, with features of users and hotels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CSV = HEADER + (
     "B1,75680,3,AK,AK,ANAHEIM,CA,PACIFIC,COUPLES\r\n"
     "A2,75680,1,CA,PACIFIC,ANAHEIM,CA,PACIFIC,BUSINESS\r\n"
 )
-# users by name, hotels by number; of the pair that stands twice the later row stays
+# Users are ordered by name, hotels by number; of the repeated pair the later row is kept.
 ROWS = [("A2", "75680", 1.0), ("B1", "75680", 3.0), ("B1", "219668", 5.0)]
 
 
@@ -89,7 +89,7 @@ def test_by_name_users_with_fewer_than_five_hotels_are_left_out_and_ratings_forg
     assert (data.ratings, data.times) == (None, None)
 
 
-def test_people_bring_state_and_time_zone_and_hotels_city_and_state(write) -> None:
+def test_users_have_state_and_time_zone_and_hotels_city_and_state(write) -> None:
     data = read(write("trip.zip", zipped()))
     assert data.user_ids.tolist() == ["A2", "B1"]
     assert {name: values.tolist() for name, values in data.user_features.items()} == {
@@ -102,7 +102,7 @@ def test_people_bring_state_and_time_zone_and_hotels_city_and_state(write) -> No
 
 
 def test_nothing_about_a_user_or_a_hotel_tells_of_a_single_visit(write) -> None:
-    """With every trip of another type the data is the same: the trip type cannot reach a model."""
+    """The data does not depend on the trip types, so that they cannot reach a model."""
     other = CSV.replace("SOLO", "FAMILY").replace("COUPLES", "FRIENDS")
     one, two = (read(write(f"{n}.zip", zipped(text))) for n, text in enumerate((CSV, other)))
     assert other != CSV
@@ -167,9 +167,7 @@ def test_a_repeated_pair_can_be_refused_or_the_earlier_row_kept(write, refused) 
     assert rows_of(read(path, ReadOptions(duplicates="oldest")))[0] == ("A2", "75680", 4.0)
 
 
-def test_where_it_is_not_here_one_is_told_which_file_to_put_where(
-    tmp_path: Path, monkeypatch
-) -> None:
+def test_a_missing_dataset_is_an_error_that_names_its_file(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
     with pytest.raises(FetchError) as caught:
         load("tripadvisor")

@@ -1,4 +1,4 @@
-"""Yelp's two parallel files: what they say together, and every way in which they can disagree."""
+"""Yelp's two parallel files: contents, and every way in which they can disagree."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from coterie.errors import FetchError
 
 ITEMS = "1 10 11 10\n2 9\n10 11 9\n"
 TIMES = "1 100 200 300\n2 50\n10 70 60\n"
-# user 1 was at item 10 twice, and the newer visit stays; users and items are in the order of numbers
+# User 1 visited item 10 twice, and the newer visit is kept; ids are in numeric order.
 ROWS = [("1", "11", 200), ("1", "10", 300), ("2", "9", 50), ("10", "9", 60), ("10", "11", 70)]
 ALIKE = "expected the same user in both files, with as many times as items"
 REMEDY = "Fix the row or pass --skip-bad-rows."
@@ -35,7 +35,7 @@ def rows_of(data: Interactions) -> list[tuple[str, str, int]]:
 
 @pytest.fixture
 def parallel(write) -> Callable[..., Path]:
-    """`parallel(items, times)` writes both files and gives their folder."""
+    """`parallel(items, times)` writes both files and returns their folder."""
 
     def make(items: str | bytes = ITEMS, times: str | bytes = TIMES) -> Path:
         write(f"yelp/{yelp.TIMES}", times)
@@ -52,7 +52,7 @@ def zipped() -> bytes:
     return buffer.getvalue()
 
 
-# ---- what they say together
+# ---- contents
 
 
 def test_a_row_is_a_user_with_an_item_and_the_time_at_the_same_place(parallel) -> None:
@@ -111,9 +111,7 @@ def test_by_name_users_with_fewer_than_five_items_are_left_out(parallel, monkeyp
     assert (data.name, data.user_ids.tolist(), len(data)) == ("yelp", ["a"], 5)
 
 
-def test_where_it_is_not_here_one_is_told_which_files_to_put_where(
-    tmp_path: Path, monkeypatch
-) -> None:
+def test_a_missing_dataset_is_an_error_that_names_its_files(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
     with pytest.raises(FetchError) as caught:
         load("yelp")
@@ -121,7 +119,7 @@ def test_where_it_is_not_here_one_is_told_which_files_to_put_where(
         assert part in str(caught.value)
 
 
-# ---- where they disagree
+# ---- disagreements
 
 DISAGREEMENTS = {
     "fewer times": ("2 9 8", "2 50", yelp.TIMES, "user '2' has 1 times for 2 items", ALIKE),
@@ -174,7 +172,7 @@ DISAGREEMENTS = {
 
 
 def with_line(good: str, line: str | bytes) -> bytes:
-    """The line in place of the second of three."""
+    """The text with the second of its three lines replaced."""
     first, _, third, _ = good.encode().split(b"\n")
     return b"\n".join([first, line if isinstance(line, bytes) else line.encode(), third, b""])
 
@@ -246,7 +244,7 @@ def test_there_are_no_columns_to_name(parallel, refused) -> None:
     assert "there is no column 'who' for user_id" in refused(parallel(), columns={"user_id": "who"})
 
 
-# ---- against an obvious loop
+# ---- against a simple loop
 
 cells = st.lists(st.integers(0, 30), max_size=6)
 
@@ -254,7 +252,7 @@ cells = st.lists(st.integers(0, 30), max_size=6)
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(cells, cells, st.booleans()), min_size=1, max_size=12), st.integers(1, 5))
 def test_any_two_files_read_as_an_obvious_loop_says(tmp_path_factory, lines, block: int) -> None:
-    """Lines of any lengths, some with the other's user: what agrees is there, what does not is counted."""
+    """Lines of any length, some with another user: equal ones are read, the others counted."""
     folder = tmp_path_factory.mktemp("yelp")
     wanted = {}
     bad = 0

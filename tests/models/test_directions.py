@@ -1,4 +1,4 @@
-"""Vectors in less than full precision: how much is lost, and what travels."""
+"""Quantized vectors: the loss of precision, and the bytes that are sent."""
 
 from __future__ import annotations
 

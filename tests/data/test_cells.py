@@ -78,9 +78,8 @@ def test_the_fast_way_equals_the_way_of_the_csv_module(file, quoting: bool) -> N
     separator, width, lines = file
     if lines:
         lines[-1] = lines[-1].rstrip("\r\n") + "\n"
-    by_csv = rows_of(
-        [*lines, "\n"], separator, width, quoting, 100
-    )  # a blank line sends the chunk to the csv module
+    # A blank line sends the chunk to the csv module.
+    by_csv = rows_of([*lines, "\n"], separator, width, quoting, 100)
     assert rows_of(lines, separator, width, quoting, 100) == by_csv
 
 
@@ -97,9 +96,8 @@ def test_the_fast_way_equals_the_way_of_the_csv_module(file, quoting: bool) -> N
 )
 def test_what_the_csv_module_wrote_is_read_back(rows, separator: str, end: str, chunk: int) -> None:
     text = io.StringIO(newline="")
-    bare = "\r" not in "".join(
-        map("".join, rows)
-    )  # the csv module does not quote a lone carriage return
+    # The csv module does not quote a lone carriage return.
+    bare = "\r" not in "".join(map("".join, rows))
     csv.writer(
         text,
         delimiter=separator,

@@ -58,9 +58,8 @@ def test_the_core_is_that_of_a_slow_loop(pairs: set[Pair], k: int) -> None:
 
 
 def test_a_chain_unravels_from_its_ends_and_a_ring_stays() -> None:
-    chain = [(n, n) for n in range(9)] + [
-        (n + 1, n) for n in range(9)
-    ]  # user 0, item 0, user 1, item 1 ... user 9
+    # user 0, item 0, user 1, item 1 ... user 9
+    chain = [(n, n) for n in range(9)] + [(n + 1, n) for n in range(9)]
     ring = [*chain, (9, 9), (0, 9)]
     for pairs, left in ((chain, 0), (ring, 20)):
         users, items = zip(*pairs, strict=True)

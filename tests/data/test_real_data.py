@@ -158,9 +158,8 @@ def test_yelp(place_of) -> None:
     )
     assert data.user_ids.tolist() == [str(n) for n in range(1, 30_432)]
     assert (data.times.min(), data.times.max()) == (1_546_300_809, 1_576_252_117)  # 2019
-    first = data.select(
-        data.users == 0
-    )  # its last three visits as they stand at the end of the first lines
+    # The last three visits, as at the end of the first lines.
+    first = data.select(data.users == 0)
     assert first.item_ids[first.items[-3:]].tolist() == ["9306", "8320", "586"]
     assert first.times[-3:].tolist() == [1_571_473_990, 1_572_037_408, 1_572_225_311]
 

@@ -209,9 +209,8 @@ def test_random_hold_out_follows_the_seed_and_favours_no_place(rule, timed: bool
     first, again, other = (split(data, rule, 0.1, seed).test for seed in (0, 0, 1))
     assert pairs_of(first) == pairs_of(again)
     assert pairs_of(first) != pairs_of(other)
-    held = np.bincount(
-        first.items, minlength=10
-    )  # one of ten for each of 400 users: 40 each, give or take 6
+    # One of ten for each of 400 users: 40 each, standard deviation 6.
+    held = np.bincount(first.items, minlength=10)
     assert held.sum() == 400
     assert 15 < held.min() <= held.max() < 70
 
@@ -361,9 +360,8 @@ def test_training_sees_the_training_part_alone() -> None:
 def test_ratings_stay_with_their_items() -> None:
     parts = split(EXAMPLE, "leave-one-out", 0, seed=0)
     training = parts.training()
-    rated = parts.train.item_ids[training.positives.items].astype(
-        float
-    )  # an item is rated by its own number
+    # The rating of an item is its index.
+    rated = parts.train.item_ids[training.positives.items].astype(float)
     assert training.ratings.tolist() == rated.tolist()
 
 
@@ -478,9 +476,8 @@ def test_own_parts_keep_what_is_known_about_items_and_users() -> None:
 
 def test_a_model_of_an_own_split_recommends_by_the_ids_that_went_in(tmp_path: Path) -> None:
     train = Interactions.from_columns(["b", "c", "d", "d"], ["y", "y", "y", "z"])
-    (tmp_path / "test.csv").write_text(
-        "user_id,item_id\na,v\nb,w\n"
-    )  # both come first in natural order
+    # Both come first in natural order.
+    (tmp_path / "test.csv").write_text("user_id,item_id\na,v\nb,w\n")
     run = coterie.run("popular", train, split="own", test_file=str(tmp_path / "test.csv"))
     assert run.score("d", ["y", "z", "v"]) == [3.0, 1.0, 0.0]
     best = run.recommend("b", n=1)

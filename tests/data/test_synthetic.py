@@ -130,9 +130,8 @@ def test_fashion_drifts_by_the_stated_part_of_the_items() -> None:
     early = data.items[(arrival < 0.05)[data.users]]
     late = data.items[((arrival > 0.75) & (arrival < 0.85))[data.users]]
     assert np.bincount(early).argmax() < 50
-    assert (
-        350 <= np.bincount(late).argmax() <= 430
-    )  # half of 1,000 items times an arrival of about 0.8
+    # Half of 1,000 items times an arrival of about 0.8.
+    assert 350 <= np.bincount(late).argmax() <= 430
     still = generate(config.model_copy(update={"drift": 0.0}))
     assert np.bincount(still.items).argmax() == 0
 

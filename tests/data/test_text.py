@@ -55,10 +55,11 @@ def weighted(ragged: Ragged) -> list[list[tuple[int, float]]]:
         ("  Léon: The Professional...  ", ["léon", "the", "professional"]),
         ("ВОЙНА и мир", ["война", "и", "мир"]),
         ("東京物語、1953", ["東京物語", "1953"]),
+        # Deseret is beyond the first 65,536 letters, and has lower case.
         (
             "𐐀𐐁 😀 𐐂",
             ["𐐨𐐩", "𐐪"],
-        ),  # Deseret lies beyond the first 65,536 letters, and has lower case
+        ),
         ("one\ntwo\tthree\x00four", ["one", "two", "three", "four"]),
         ("?!", []),
         ("", []),

@@ -81,9 +81,8 @@ def test_by_name_users_with_fewer_than_five_hotels_are_left_out_and_ratings_forg
         for user, n in (("a", 5), ("b", 4))
         for item in range(n)
     ]
-    write(
-        "tripadvisor.zip", zipped(HEADER + "".join(rows) + rows[-1])
-    )  # b rated four, one of them twice
+    # b has four ratings, one of them twice.
+    write("tripadvisor.zip", zipped(HEADER + "".join(rows) + rows[-1]))
     data = load("tripadvisor")
     assert (data.name, data.user_ids.tolist(), len(data)) == ("tripadvisor", ["a"], 5)
     assert (data.ratings, data.times) == (None, None)

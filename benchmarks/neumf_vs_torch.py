@@ -38,7 +38,7 @@ from coterie.engines.local import LocalEngine
 from coterie.federated import rounds
 from coterie.federated.federation import NodeData, World
 from coterie.federated.trainer import Context
-from coterie.models.neumf import taken_apart, tower_sizes
+from coterie.models.neumf import tower_sizes, unpack_dense
 from coterie.types import SCALE, Floats, Longs
 
 PUBLISHED_BATCH = 256
@@ -56,7 +56,7 @@ class TorchNeuMF(nn.Module):
 
     def __init__(self, user_row: Floats, item_rows: Floats, dense: Floats, sizes: Longs) -> None:
         super().__init__()
-        net = taken_apart(dense, sizes)
+        net = unpack_dense(dense, sizes)
         self.d = int(sizes[0]) // 2
         self.user = nn.Parameter(torch.tensor(user_row))
         self.items = nn.Parameter(torch.tensor(item_rows))

@@ -19,7 +19,7 @@ from coterie.core import streams
 from coterie.core.progress import SILENT
 from coterie.data.datasets import load
 from coterie.data.interactions import Interactions
-from coterie.data.splits import Split, given
+from coterie.data.splits import Split, from_test_pairs
 from coterie.evaluation import candidates
 from coterie.evaluation.evaluation import quick
 from coterie.evaluation.protocols import protocol
@@ -38,7 +38,7 @@ RULES: dict[str, Callable[[Interactions], np.ndarray]] = {
 def held_out(data: Interactions, rule: Callable[[Interactions], np.ndarray]) -> Split:
     order = np.lexsort((rule(data), data.times, data.users))
     newest = order[np.cumsum(np.bincount(data.users)) - 1]
-    return given(data, data.users[newest], data.items[newest])
+    return from_test_pairs(data, data.users[newest], data.items[newest])
 
 
 def hit_rate(dataset: str, name: str, parts: Split, seed: int) -> float:

@@ -1,4 +1,4 @@
-"""The Python API: the command line's words, external ids in and out, nothing written unless asked."""
+"""The Python API: the command line's settings, external ids, and files only on request."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_load_a_file_by_path_or_text(tmp_path: Path) -> None:
     assert len(coterie.load(tmp_path / "a.csv")) == len(coterie.load(str(tmp_path / "a.csv"))) == 7
 
 
-def test_load_skips_bad_rows_when_told(tmp_path: Path) -> None:
+def test_load_skips_bad_rows_on_request(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("user_id,item_id,rating\na,x,1\na,y,one\n")
     with pytest.raises(coterie.CoterieError, match=r"a\.csv:3"):
         coterie.load(tmp_path / "a.csv")
@@ -145,7 +145,7 @@ def test_row_order_of_the_source_does_not_matter(people: Interactions) -> None:
 
 
 def test_filters_are_never_ignored_for_data_already_loaded(people: Interactions) -> None:
-    """Either they are applied or they are refused; a result that names filters nobody applied would be a lie."""
+    """Filters are applied or rejected: a result must not name filters that were not applied."""
     try:
         run = coterie.run("popular", people, min_user_interactions=25)
     except ConfigError:
@@ -167,7 +167,7 @@ def test_frame_in_place_of_data_is_taken_or_refused_in_one_line() -> None:
 def test_run_folder_of_data_from_python_says_what_is_missing(
     tmp_path: Path, people: Interactions
 ) -> None:
-    """Its config cannot name the data; who runs it must be told so, not that a file `given` does not exist."""
+    """The config cannot name the data; the error must say so, not that `given` is no file."""
     from coterie.experiments.config import Experiment, read_file
     from coterie.experiments.preparation import load_data
 
@@ -187,7 +187,7 @@ def test_occupied_folder_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", HERE)
 def test_recommendations_are_the_best_unseen_items(name: str) -> None:
-    """Against a list sorted here from `score`, item by item."""
+    """Equals a sorted list of `score`, item by item."""
     run = coterie.run(name, **SMALL, **two_steps(name))
     ids = [int(i) for i in run.catalogue.item_ids]
     for user in (1, 30, 60):
@@ -201,7 +201,7 @@ def test_recommendations_are_the_best_unseen_items(name: str) -> None:
         assert all(r.score == pytest.approx(scores[r.item], abs=1e-5) for r in got)
 
 
-def test_seen_items_come_back_when_asked(bpr: coterie.Run) -> None:
+def test_seen_items_come_back_on_request(bpr: coterie.Run) -> None:
     everything = bpr.recommend(3, 1000, exclude_seen=False)
     unseen = bpr.recommend(3, 1000)
     assert len({r.item for r in everything}) == len(everything) == bpr.result["items"]

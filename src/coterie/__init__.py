@@ -1,8 +1,8 @@
-"""Coterie: recommenders that learn across people's devices while what people did stays with them."""
+"""Coterie: federated recommendation. Training data stays on users' devices."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from coterie.version import __version__
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CoterieError", "Interactions", "Recommendation", "Run", "__version__", "load", "run"]
 
-_HOMES = {
+_MODULE_OF = {
     "CoterieError": "coterie.errors",
     "Interactions": "coterie.data.interactions",
     "Recommendation": "coterie.experiments.run",
@@ -24,13 +24,13 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Public names are imported on first use: `import coterie` stays fast."""
-    if name not in _HOMES:
+def __getattr__(name: str) -> object:
+    """Import a public name on first use, so that `import coterie` stays fast."""
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'coterie' has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(_MODULE_OF[name]), name)
 
 
 def __dir__() -> list[str]:

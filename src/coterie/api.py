@@ -1,17 +1,17 @@
-"""The Python API, in the command line's words."""
+"""The Python API. Its parameters have the names of the command line's settings."""
 
 from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from coterie.core.progress import SILENT, Progress
 from coterie.core.settings import Settings, split_by_owner
 from coterie.data import datasets
 from coterie.data.filters import Filters, apply
 from coterie.data.interactions import Interactions
-from coterie.data.options import Reading
+from coterie.data.options import ReadOptions
 from coterie.data.synthetic import Synthetic
 from coterie.errors import ConfigError
 from coterie.experiments import experiment
@@ -29,23 +29,25 @@ def load(
     columns: dict[str, str] | None = None,
     skip_bad_rows: bool = False,
     progress: Progress = SILENT,
-    **settings: Any,
+    **settings: object,
 ) -> Interactions:
-    """A dataset by name, a file, or a data frame; filters such as `min_rating=4` are the settings of `coterie run`."""
+    """Load a dataset by name, from a file or from a data frame.
+
+    `settings` are the filters of `coterie run`, such as `min_rating=4`.
+    """
     columns = columns or {}
     if not isinstance(dataset, (str, Path)):
         filters = Filters.of(settings)
         return apply(Interactions.from_frame(dataset, keep=filters.duplicates, **columns), filters)
     name = str(dataset)
-    owners: dict[str, type[Settings]] = (
-        {"filters": Filters, "made": Synthetic} if name == "synthetic" else {"filters": Filters}
-    )
+    owners: dict[str, type[Settings]] = {"filters": Filters}
+    if name == "synthetic":
+        owners["synthetic"] = Synthetic
     shares = split_by_owner(settings, owners)
     filters = Filters.of(datasets.dataset(name).filters | shares["filters"])
-    made = Synthetic.of(shares.get("made", {}))
-    return datasets.load(
-        name, filters, Reading(columns, skip_bad_rows, filters.duplicates), made, progress
-    )
+    synthetic = Synthetic.of(shares.get("synthetic", {}))
+    options = ReadOptions(columns, skip_bad_rows, filters.duplicates)
+    return datasets.load(name, filters, options, synthetic, progress)
 
 
 def run(
@@ -54,33 +56,36 @@ def run(
     *,
     out: str | Path | None = None,
     progress: Progress = SILENT,
-    **settings: Any,
+    **settings: object,
 ) -> Run:
     """Train and evaluate. `settings` are those of `coterie run`: protocol, seed, embedding_size ...
 
-    With `out`, a run folder is left there; without, nothing is written.
+    With `out`, write a run folder there; without it, write nothing.
     """
-    named = isinstance(data, (str, Path))
-    given = None if named else data if isinstance(data, Interactions) else load(data)
-    if given is not None:
-        _refuse_late(settings)
-    chosen = Experiment.of(
-        {"algorithm": algorithm, "dataset": str(data) if given is None else given.name} | settings
-    )
-    return experiment.run(
-        chosen, given, partial(new_folder, Path(out), algorithm) if out else None, progress
-    )
+    loaded: Interactions | None = None
+    if isinstance(data, Interactions):
+        loaded = data
+    elif not isinstance(data, (str, Path)):
+        loaded = load(data)
+    if loaded is not None:
+        _reject_data_settings(settings)
+    dataset = str(data) if loaded is None else loaded.name
+    chosen = Experiment.of({"algorithm": algorithm, "dataset": dataset} | settings)
+    folder = partial(new_folder, Path(out), algorithm) if out else None
+    return experiment.run(chosen, loaded, folder, progress)
 
 
-def _refuse_late(settings: dict[str, Any]) -> None:
-    """What shapes the data must be said when it is loaded."""
-    for key in {
+def _reject_data_settings(settings: dict[str, object]) -> None:
+    """Reject settings that only take effect while data is loaded."""
+    of_data = {
         *Filters.model_fields,
         *Synthetic.model_fields,
         "dataset",
         "columns",
         "skip_bad_rows",
-    } & set(settings):
+    }
+    for key in of_data & set(settings):
         raise ConfigError(
-            f"setting {key!r} is {settings[key]!r}, but the data is loaded already. Pass it to coterie.load."
+            f"setting {key!r} is {settings[key]!r}, but the data is already loaded. "
+            "Pass it to coterie.load."
         )

@@ -1,17 +1,17 @@
-"""What can go wrong, as a tree. Every message names the thing, the value, the rule and the remedy.
+"""The exception tree. Every message names the thing, its value, the rule and the remedy.
 
 CoterieError
-├── Interrupted        somebody pressed Ctrl-C; exit code 130
-├── NoQuorum           too few nodes of a federation answered; exit code 3
-└── UserError          the user's mistake: one line, exit code 2, no traceback
-    ├── ConfigError    an unknown or impossible setting
+├── Interrupted        the user pressed Ctrl-C; exit code 130
+├── NoQuorum           too few nodes of a federation replied; exit code 3
+└── UserError          a mistake in the input: one line, exit code 2, no traceback
+    ├── ConfigError    an unknown or invalid setting
     ├── DataError      a file that cannot be read as interactions
     ├── UnknownName    an algorithm, dataset, protocol, user or item that does not exist
     ├── MissingExtra   a feature whose optional packages are not installed
     ├── RunError       a run folder that is missing, occupied or broken
     ├── Diverged       scores or parameters are no longer finite
     ├── LeakError      evaluation data reached training
-    └── FetchError     a dataset could not be brought from anywhere
+    └── FetchError     a dataset could not be fetched from any source
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Iterable
 
 
 class CoterieError(Exception):
-    """Anything the library raises on purpose. `exit_code` is what the command line returns."""
+    """Base of all errors raised on purpose. The command line returns `exit_code`."""
 
     exit_code = 1
 
@@ -76,8 +76,8 @@ class FetchError(UserError):
 
 
 def did_you_mean(name: str, known: Iterable[str], limit: int = 12) -> str:
-    """A sentence that helps: the closest name, else the names there are."""
-    names = list(known)[:10_000]  # more would take seconds to compare
+    """Suggest the closest known name; without a close one, list the known names."""
+    names = list(known)[:10_000]  # comparing more would take seconds
     by_lower = {n.lower(): n for n in names}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     if close:
@@ -85,6 +85,6 @@ def did_you_mean(name: str, known: Iterable[str], limit: int = 12) -> str:
     if not names:
         return "There are none."
     shown = names if len(names) <= 3 * limit else names[:limit]
-    return f"Known: {', '.join(shown)}" + (
-        f" and {len(names) - len(shown)} more." if len(names) > len(shown) else "."
-    )
+    rest = len(names) - len(shown)
+    more = f" and {rest} more" if rest else ""
+    return f"Known: {', '.join(shown)}{more}."

@@ -1,16 +1,13 @@
-"""Data that crosses module borders: plain frozen records of contiguous arrays."""
+"""Array aliases, and the frozen records of arrays that modules exchange."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    pass
 
 Ints: TypeAlias = NDArray[np.int32]
 Longs: TypeAlias = NDArray[np.int64]
@@ -19,28 +16,33 @@ Doubles: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 Ids: TypeAlias = NDArray[Any]  # external ids: strings, or integers where the caller gave integers
 JsonObject: TypeAlias = dict[str, Any]
-"""A JSON object as it is read from a file or will be written to one."""
+"""A parsed JSON object, or one to be written."""
 
 SCALE = 1 << 20
-"""Updates travel in fixed point: one is SCALE."""
+"""Updates are sent in fixed point: SCALE represents 1.0."""
 TOO_LARGE = 8 * SCALE
-"""An entry of an update is below this; then 2^17 users cannot overflow a sum of products of two in 64 bits."""
+"""Exclusive bound on the entries of an update.
+
+Below it, a 64-bit sum of products of two entries cannot overflow for 2^17 users.
+"""
 NOT_FINITE = -(1 << 31)
-"""What a device sends in place of a number that is none; like everything out of range it is refused."""
+"""A client sends this in place of NaN or infinity. The server rejects it as out of range."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Items per user, one user after the other: user u owns `items[offsets[u]:offsets[u + 1]]`, ascending."""
+    """Items per user in compressed sparse rows.
+
+    User u owns `items[offsets[u]:offsets[u + 1]]`, in ascending order.
+    """
 
     offsets: Longs  # (users + 1,)
     items: Ints  # (interactions,)
 
     @classmethod
     def build(cls, users: Ints, items: Ints, n_users: int) -> Rows:
-        packed = (
-            users.astype(np.int64) << 32 | items
-        )  # one number sorts four times faster than two columns
+        # Sorting one packed integer is four times faster than sorting two columns.
+        packed = users.astype(np.int64) << 32 | items
         packed.sort()
         counts = np.bincount(users, minlength=n_users)
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
@@ -51,45 +53,44 @@ class Rows:
         return np.diff(self.offsets)
 
     def counts_of(self, users: Ints | Longs) -> Longs:
-        """How many items the given users have, without a look at the others."""
+        """The number of items of each given user; cost does not depend on the other users."""
         return self.offsets[users + 1] - self.offsets[users]
 
     def of(self, user: int) -> Ints:
         return self.items[self.offsets[user] : self.offsets[user + 1]]
 
     def take(self, users: Ints | Longs) -> tuple[Longs, Ints]:
-        """(row, item) for every item of the given users; row counts within `users`."""
-        return np.repeat(np.arange(len(users)), self.counts_of(users)), self.items[
-            self.places(users)
-        ]
+        """(row, item) for every item of the given users; `row` is a position in `users`."""
+        rows = np.repeat(np.arange(len(users)), self.counts_of(users))
+        return rows, self.items[self.places(users)]
 
     def places(self, users: Ints | Longs) -> Longs:
-        """Where the items of the given users stand, one user after the other."""
+        """Positions in `items` of the given users' items, concatenated in the order of `users`."""
         counts = self.counts_of(users)
         starts: Longs = np.repeat(self.offsets[users] - (np.cumsum(counts) - counts), counts)
         return starts + np.arange(len(starts))
 
     def of_users(self, users: Ints | Longs) -> Rows:
-        """The rows of some users, numbered anew in the order given."""
+        """The rows of some users, renumbered in the given order."""
         offsets = np.concatenate([[0], np.cumsum(self.counts_of(users))]).astype(np.int64)
         return Rows(offsets, self.items[self.places(users)])
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What the server sends to a node: arrays for everybody, and rows that belong to single users."""
+    """A message from the server to a node: common arrays, and one row per user."""
 
     round: int
     users: Ints  # (n,) ascending
     common: dict[str, np.ndarray]
     own: dict[str, np.ndarray]  # each (n, ...)
     exchange: int = 0
-    """Which one of the round."""
+    """Index of the exchange within the round."""
     private_state: dict[str, np.ndarray] = field(default_factory=dict)
-    """What the users' devices kept for themselves, each (n, ...): no server sends it, the node adds it from its own store."""
+    """Private client state, each (n, ...). Only the node adds it, from its store."""
 
     def to(self, which: Bools | Longs) -> Message:
-        """The same message for some of the users."""
+        """The same message for a subset of its users."""
         own, private_state = (
             {name: rows[which] for name, rows in part.items()}
             for part in (self.own, self.private_state)
@@ -99,12 +100,12 @@ class Message:
         )
 
     def and_from(self, other: Message) -> Message:
-        """With what another server sends the same users."""
+        """This message merged with one that another server sends to the same users."""
         return replace(self, common=self.common | other.common, own=self.own | other.own)
 
 
 class Sizes(NamedTuple):
-    """What an update may hold: item rows with numbers below `items`, and how wide everything is."""
+    """The shape an update must have: item indices below `items`, and the widths of its arrays."""
 
     items: int
     item_width: int
@@ -114,13 +115,14 @@ class Sizes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Updates:
-    """What the users of a cohort send back, as columns: one user's update is a slice, a node's reply a concatenation.
+    """The updates of a cohort as columns.
 
-    Entries are fixed point: q = rint(change * SCALE). The item rows of user k are offsets[k]:offsets[k + 1].
+    One user's update is a slice; a node's reply is a concatenation. Entries are fixed point:
+    q = rint(change * SCALE). The item rows of user k are offsets[k]:offsets[k + 1].
     """
 
     users: Ints  # (n,)
-    samples: Longs  # (n,) what n_k is in the papers
+    samples: Longs  # (n,) n_k in the papers
     offsets: Longs  # (n + 1,)
     items: Ints  # (rows,) ascending within a user
     item_rows: Ints  # (rows, width)
@@ -134,7 +136,7 @@ class Updates:
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def take(self, which: Longs) -> Updates:
-        """The updates of some users, in the order given."""
+        """The updates of some users, in the given order."""
         rows = Rows(self.offsets, self.items)
         places = rows.places(which)
         chosen = rows.of_users(which)
@@ -150,7 +152,7 @@ class Updates:
 
     @classmethod
     def joined(cls, parts: Sequence[Updates]) -> Updates:
-        """All of them, in the order of their users."""
+        """All parts concatenated and sorted by user."""
         if len(parts) == 1 and bool((np.diff(parts[0].users) > 0).all()):
             return parts[0]
         counts = np.concatenate([np.diff(p.offsets) for p in parts])

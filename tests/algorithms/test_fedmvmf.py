@@ -332,8 +332,8 @@ def test_features_by_hand():
         item_texts=np.array(["aaaa", "..."], object),
     )
     items, people = fedmvmf.told(training, fedmvmf.FedMVMF.of({"most_values": 2, "inputs": 1000}))
-    assert people.people is not None
-    assert [people.people.rows.of(u).tolist() for u in range(3)] == [
+    assert people.users is not None
+    assert [people.users.rows.of(u).tolist() for u in range(3)] == [
         [1, 2],
         [0, 3],
         [1, 2],
@@ -499,7 +499,7 @@ def test_roles_see_their_own_part_and_features_stay_where_they_are():
     assert of_devices.item_rows is state.item_rows
     assert of_items.item_view is state.item_view
     assert world.content is not None
-    assert world.content.people is None
+    assert world.content.users is None
     assert world.seen_by(AGGREGATION).content is None
     assert world.seen_by(AGGREGATION).on_devices is world.seen_by(RECOMMENDATION).on_devices is None
     engine = LocalEngine.over(world, training, 3)
@@ -507,11 +507,11 @@ def test_roles_see_their_own_part_and_features_stay_where_they_are():
     for number, node in enumerate(engine.nodes):
         assert node.training.content is not None
         assert node.training.content.items is None
-        assert node.training.content.people is not None
+        assert node.training.content.users is not None
         assert world.on_devices is not None
-        assert world.on_devices.people is not None
-        mine = world.on_devices.people.take(node.users)
-        np.testing.assert_array_equal(node.training.content.people.rows.items, mine.rows.items)
+        assert world.on_devices.users is not None
+        mine = world.on_devices.users.take(node.users)
+        np.testing.assert_array_equal(node.training.content.users.rows.items, mine.rows.items)
         assert len(mine) == len(range(number, 12, 3))
 
 

@@ -18,10 +18,10 @@ def test_factor_models_on_movielens_100k(
 
 
 @pytest.mark.slow
-def test_matrix_factorisation_on_ncf_negatives(real_data, beside) -> None:
+def test_matrix_factorisation_on_ncf_negatives(real_data, shared_datasets) -> None:
     """On the published test pairs and negatives of ML-1M; He et al. 2017 print 0.70 for their best factor models."""
     real_data("ml-1m", "ratings.dat")
-    published = beside / "ml-1m" / "ncf.test.negative.gz"
+    published = shared_datasets / "ml-1m" / "ncf.test.negative.gz"
     if not published.exists():
         pytest.skip(f"NCF's negatives are not in {published.parent}")
     run = coterie.run("als", "ml-1m", protocol="loo-99", candidates_file=str(published))

@@ -1,4 +1,4 @@
-"""Work over ranges: every row once, whatever the number of threads and the load; what fails in one thread is not lost."""
+"""Work over ranges: every row once for any threads and load; errors of a thread propagate."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_failure_in_any_range_reaches_the_caller(bad):
         parallel.over(work, 80)
 
 
-def test_nobody_works_on_after_a_failure_was_reported():
+def test_no_thread_works_on_after_a_failure_was_reported():
     from threading import Event
 
     slow_began = Event()

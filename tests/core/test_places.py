@@ -1,4 +1,4 @@
-"""Where things are kept, and how work tells about itself."""
+"""Cache and data folders, and progress reporting."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_silence(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def drawn(monkeypatch: pytest.MonkeyPatch, total: float | None, terminal: bool) -> str:
-    """What a task of two steps leaves on a screen."""
+    """The output of a task of two steps."""
     console = Console(force_terminal=terminal, width=120, record=True, stderr=True)
     monkeypatch.setattr(screen, "err", console)
     with screen.ScreenProgress().task("Training gmf", total) as advance:

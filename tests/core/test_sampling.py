@@ -1,4 +1,4 @@
-"""Draws without replacement: distinct, as many as there are, every outcome as likely, and from a person's own stream alone."""
+"""Draws without replacement: distinct, uniform, and dependent on the user's own stream only."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from coterie.core import sampling as draws
 from coterie.core import streams
 from coterie.core.sampling import (
     Keys,
-    a_set,
+    draw_sequences,
+    draw_sets,
     many_unseen_items,
     nth_unseen,
-    sequential,
     unseen_items,
 )
 from coterie.data.interactions import Interactions
@@ -54,7 +54,7 @@ def longs(values: Sequence[int]) -> Longs:
 
 
 def present(row: Iterable[int]) -> list[int]:
-    """What comes before the padding; nothing may come after it."""
+    """The entries before the padding; only padding may follow."""
     items = list(row)
     found = [item for item in items if item >= 0]
     assert items == found + [-1] * (len(items) - len(found))
@@ -62,7 +62,7 @@ def present(row: Iterable[int]) -> list[int]:
 
 
 def evenly(outcomes: Iterable[object], possible: Iterable[object]) -> bool:
-    """Whether exactly the possible outcomes came, each about as often."""
+    """Whether exactly the possible outcomes occurred, equally often."""
     counted = Counter(outcomes)
     assert set(counted) == set(possible)
     return bool(chisquare(list(counted.values())).pvalue > 1e-3)
@@ -76,11 +76,11 @@ def below(word: int, limit: int) -> int:
     return (word >> 32) * limit >> 32
 
 
-# One after the other
+# Sequential draws
 
 
 def slowly_in_turn(limit: int, n: int, key: int) -> list[int]:
-    """Take the numbers out of a bag."""
+    """Draw numbers from a bag."""
     bag = list(range(limit))
     return [bag.pop(below(word(key, j), len(bag))) if bag else -1 for j in range(n)]
 
@@ -89,7 +89,7 @@ def slowly_in_turn(limit: int, n: int, key: int) -> list[int]:
 @given(several_limits, st.integers(0, 15), seeds)
 def test_in_turn_takes_numbers_out_of_a_bag(limits: list[int], n: int, seed: int) -> None:
     keys = keys_of(len(limits), seed)
-    drawn = sequential(longs(limits), n, keys)
+    drawn = draw_sequences(longs(limits), n, keys)
     assert drawn.shape == (len(limits), n)
     assert drawn.tolist() == [
         slowly_in_turn(limit, n, int(key)) for limit, key in zip(limits, keys, strict=True)
@@ -102,7 +102,7 @@ def test_in_turn_draws_distinct_numbers_and_all_where_there_are_fewer(
     limits: list[int], n: int, seed: int
 ) -> None:
     for limit, row in zip(
-        limits, sequential(longs(limits), n, keys_of(len(limits), seed)).tolist(), strict=True
+        limits, draw_sequences(longs(limits), n, keys_of(len(limits), seed)).tolist(), strict=True
     ):
         found = present(row)
         assert len(found) == len(set(found)) == min(n, limit)
@@ -111,13 +111,13 @@ def test_in_turn_draws_distinct_numbers_and_all_where_there_are_fewer(
 
 @pytest.mark.parametrize(("limit", "n"), [(2, 1), (5, 2), (4, 3), (3, 3), (4, 4)])
 def test_every_order_is_as_likely(limit: int, n: int) -> None:
-    drawn = sequential(np.full(MANY, limit), n, keys_of(MANY))
+    drawn = draw_sequences(np.full(MANY, limit), n, keys_of(MANY))
     assert evenly(map(tuple, drawn.tolist()), itertools.permutations(range(limit), n))
 
 
 def test_any_two_turns_are_an_ordered_pair_like_any_other() -> None:
-    """Also the last ones of many, which find most numbers taken."""
-    drawn = sequential(np.full(MANY, 6), 6, keys_of(MANY))
+    """Also for the last of many draws, when most numbers are taken."""
+    drawn = draw_sequences(np.full(MANY, 6), 6, keys_of(MANY))
     for first, second in itertools.combinations(range(6), 2):
         pairs = map(tuple, drawn[:, [first, second]].tolist())
         assert evenly(pairs, itertools.permutations(range(6), 2))
@@ -125,15 +125,15 @@ def test_any_two_turns_are_an_ordered_pair_like_any_other() -> None:
 
 def test_fewer_turns_are_the_first_of_more() -> None:
     limits = np.arange(12) % 7
-    whole = sequential(limits, 8, keys_of(12))
+    whole = draw_sequences(limits, 8, keys_of(12))
     for n in range(8):
-        np.testing.assert_array_equal(sequential(limits, n, keys_of(12)), whole[:, :n])
+        np.testing.assert_array_equal(draw_sequences(limits, n, keys_of(12)), whole[:, :n])
 
 
 # Sets
 
 
-def slowly_a_set(limit: int, n: int, key: int) -> list[int]:
+def slowly_draw_sets(limit: int, n: int, key: int) -> list[int]:
     """Floyd's method (Bentley and Floyd 1987) with a Python list."""
     if limit < n:
         return [*range(limit), *[-1] * (n - limit)]
@@ -148,10 +148,10 @@ def slowly_a_set(limit: int, n: int, key: int) -> list[int]:
 @given(several_limits, st.integers(0, 15), seeds)
 def test_a_set_equals_the_slow_twin_and_is_one(limits: list[int], n: int, seed: int) -> None:
     keys = keys_of(len(limits), seed)
-    drawn = a_set(longs(limits), n, keys)
+    drawn = draw_sets(longs(limits), n, keys)
     assert drawn.shape == (len(limits), n)
     assert drawn.tolist() == [
-        slowly_a_set(limit, n, int(key)) for limit, key in zip(limits, keys, strict=True)
+        slowly_draw_sets(limit, n, int(key)) for limit, key in zip(limits, keys, strict=True)
     ]
     for limit, row in zip(limits, drawn.tolist(), strict=True):
         found = present(row)
@@ -161,16 +161,16 @@ def test_a_set_equals_the_slow_twin_and_is_one(limits: list[int], n: int, seed: 
 
 @pytest.mark.parametrize(("limit", "n"), [(5, 1), (5, 2), (6, 3), (7, 6)])
 def test_every_set_is_as_likely(limit: int, n: int) -> None:
-    drawn = a_set(np.full(MANY, limit), n, keys_of(MANY))
+    drawn = draw_sets(np.full(MANY, limit), n, keys_of(MANY))
     assert evenly(
         (tuple(sorted(row)) for row in drawn.tolist()), itertools.combinations(range(limit), n)
     )
 
 
-# A stream of one's own
+# Independent streams
 
 
-@pytest.mark.parametrize("draw", [sequential, a_set])
+@pytest.mark.parametrize("draw", [draw_sequences, draw_sets])
 def test_a_row_depends_on_its_own_limit_and_key_alone(
     draw: Callable[[Longs, int, Keys], Longs],
 ) -> None:
@@ -220,11 +220,11 @@ def test_every_unseen_item_and_every_pair_of_them_is_as_likely() -> None:
     assert evenly((tuple(sorted(row)) for row in drawn.tolist()), itertools.combinations(free, 2))
 
 
-# As many as each asks for
+# A number of items per user
 
 
 def slowly_unseen(had: set[int], n_items: int, n: int, key: int) -> list[int]:
-    """Every item draws a lot; the lowest of those that the user does not have."""
+    """The unseen items with the lowest random values."""
     lots = sorted((word(key, item), item) for item in range(n_items) if item not in had)
     return [item for _, item in lots[:n]]
 
@@ -248,14 +248,14 @@ def test_many_unseen_items_are_those_with_the_lowest_lots(
     assert drawn.shape == (len(seen), widest)
 
 
-def test_nobody_draws_nothing() -> None:
-    nobody = np.empty(0, np.int32)
+def test_no_users_draw_nothing() -> None:
+    no_users = np.empty(0, np.int32)
     none = histories([])
-    assert many_unseen_items(none, nobody, 5, longs([]), keys_of(0)).shape == (0, 0)
-    assert unseen_items(none, nobody, 5, 3, keys_of(0)).shape == (0, 3)
+    assert many_unseen_items(none, no_users, 5, longs([]), keys_of(0)).shape == (0, 0)
+    assert unseen_items(none, no_users, 5, 3, keys_of(0)).shape == (0, 3)
     assert (
-        sequential(longs([]), 3, keys_of(0)).shape
-        == a_set(longs([]), 3, keys_of(0)).shape
+        draw_sequences(longs([]), 3, keys_of(0)).shape
+        == draw_sets(longs([]), 3, keys_of(0)).shape
         == (0, 3)
     )
 
@@ -313,16 +313,16 @@ def test_every_held_out_item_has_its_negatives_or_all_there_are(
         candidates.users, candidates.items, negatives_of(candidates), strict=True
     ):
         free = people.n_items - len(known.of(user))
-        asked = n * len(held.of(user))
+        wanted = n * len(held.of(user))
         assert row[: len(held.of(user))].tolist() == held.of(user).tolist()
-        assert len(set(negatives)) == len(negatives) == min(asked, free)
+        assert len(set(negatives)) == len(negatives) == min(wanted, free)
         assert not set(negatives) & set(known.of(user).tolist())
-        all_there_are += asked > free
+        all_there_are += wanted > free
     assert (all_there_are > 0) == (n == 40)  # both happen
 
 
-def test_candidates_for_every_item_are_everybodys_own(people: Interactions) -> None:
-    """Whoever else is tested, and however many items the others hold out; another seed and another part draw others."""
+def test_candidates_for_every_item_depend_on_the_user_only(people: Interactions) -> None:
+    """Independent of other users and their items; different for other seeds and parts."""
     parts = split(people, "temporal", 0.2, seed=0)
     known = parts.everything()
     n = parts.test.rows.counts
@@ -344,7 +344,7 @@ def test_candidates_for_every_item_are_everybodys_own(people: Interactions) -> N
     assert negatives_of(whole) != negatives_of(part)
 
 
-def test_without_held_out_items_nobody_has_candidates(people: Interactions) -> None:
+def test_without_held_out_items_no_user_has_candidates(people: Interactions) -> None:
     nothing = people.select(np.zeros(len(people), bool))
     candidates = sample(nothing, people.rows, 10, seed=0, for_each_item=True)
     assert (candidates.users.shape, candidates.items.shape) == ((0,), (0, 0))

@@ -1,4 +1,4 @@
-"""The one door for randomness: streams are pure functions of their names, and unrelated to each other."""
+"""Random streams: pure functions of their arguments, and unrelated to each other."""
 
 from __future__ import annotations
 
@@ -100,12 +100,12 @@ def test_neighbouring_streams_are_uncorrelated_and_even() -> None:
 
 
 def test_keys_are_the_same_on_every_machine_and_in_every_version() -> None:
-    """Frozen, so that a run of last year can be repeated."""
+    """Frozen, so that old runs can be repeated."""
     assert streams.key(0, "synthetic") == 14150471459762297225
     assert streams.key(42, "negatives", 3, 17) == 7695309079134678265
 
 
 @pytest.mark.parametrize("n", [1, 2, 5])
-def test_nobody_draws_nothing(n):
-    """A node may host nobody."""
+def test_no_users_draw_nothing(n):
+    """A node may have no users."""
     assert streams.normal(np.empty(0, np.uint64), n).shape == (0, n)

@@ -1,4 +1,4 @@
-"""Files to read, and what reading one is expected to say."""
+"""Fixtures that write files and read their errors."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from coterie.data.options import Reading
+from coterie.data.options import ReadOptions
 from coterie.data.reading import read
 from coterie.errors import DataError
 
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[[str, str | bytes], Path]:
-    """`write("a.csv", text)` makes a file, with its folders, and gives its path."""
+    """`write("a.csv", text)` writes a file, with its folders, and returns its path."""
 
     def make(name: str, content: str | bytes) -> Path:
         path = tmp_path / name
@@ -27,11 +27,11 @@ def write(tmp_path: Path) -> Callable[[str, str | bytes], Path]:
 
 @pytest.fixture
 def refused() -> Callable[..., str]:
-    """`refused(path, skip_bad_rows=True)` gives the one line with which reading the file is refused."""
+    """`refused(path, skip_bad_rows=True)` returns the one-line error of reading the file."""
 
     def message(path: Path, **options: object) -> str:
         with pytest.raises(DataError) as caught:
-            read(path, Reading(**options))
+            read(path, ReadOptions(**options))
         text = str(caught.value)
         assert "\n" not in text, "a message is one line"
         return text

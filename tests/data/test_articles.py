@@ -1,4 +1,4 @@
-"""Article clicks: who clicked what, what there is to read about it, and what is wrong with either file."""
+"""Article clicks: interactions, titles and bodies, and the errors of both files."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from coterie import api
 from coterie.data import articles
 from coterie.data.datasets import DATASETS, load
-from coterie.data.fetch import here
+from coterie.data.fetch import find_local
 from coterie.data.filters import Filters
 from coterie.data.interactions import Interactions
-from coterie.data.options import Reading
+from coterie.data.options import ReadOptions
 from coterie.data.reading import read
 from coterie.errors import DataError, FetchError
 
@@ -36,7 +36,7 @@ CLICKS = (
 )
 ROWS = [("ann", "9"), ("ann", "887"), ("bob", "9"), ("bob", "1277"), ("bob", "1430")]
 MERGED = "1 repeated user-item pairs merged, the newest of each kept"
-OF_NOBODY = "1 click of nobody (an empty email) dropped"
+WITHOUT_USER = "1 click without a user (empty email) dropped"
 HEADER = ",doc_body,doc_description,doc_full_name,doc_status,article_id\n"
 TEXTS = HEADER + (
     '0,"Sign in\n\nA ""dramatic"" tour,\nthrough Python.\n",about tours,A Tour,Live,9\n'
@@ -60,7 +60,7 @@ def rows_of(data: Interactions) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def folder(write) -> Callable[..., Path]:
-    """`folder(clicks, texts)` writes both files, or the clicks alone, and gives their folder."""
+    """`folder(clicks, texts)` writes both files, or the clicks alone, and returns their folder."""
 
     def make(clicks: str | bytes = CLICKS, texts: str | bytes | None = TEXTS) -> Path:
         if texts is not None:
@@ -70,7 +70,7 @@ def folder(write) -> Callable[..., Path]:
     return make
 
 
-# ---- what the files say
+# ---- contents
 
 
 def test_articles_have_whole_numbers_titles_and_bodies(folder) -> None:
@@ -87,13 +87,13 @@ def test_articles_have_whole_numbers_titles_and_bodies(folder) -> None:
     )
 
 
-def test_clicks_of_nobody_are_dropped_and_repeated_ones_counted(folder) -> None:
+def test_clicks_without_a_user_are_dropped_and_repeated_ones_counted(folder) -> None:
     data = read(folder())
-    assert data.notes == (MERGED, OF_NOBODY)
+    assert data.notes == (MERGED, WITHOUT_USER)
     assert data.user_records.tolist() == [3, 3]
     assert "20" not in data.item_ids
     two = read(folder(CLICKS + "7,9.0,a tour,  \n", TEXTS))
-    assert two.notes == (MERGED, "2 clicks of nobody (an empty email) dropped")
+    assert two.notes == (MERGED, "2 clicks without a user (empty email) dropped")
     none = read(folder(CLICKS.replace("2,20.0,maps,\n", ""), TEXTS))
     assert none.notes == (MERGED,)
 
@@ -111,7 +111,8 @@ def test_the_same_comes_out_of_every_packing(write, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "anything.zip", "w") as archive:
         archive.writestr(f"data/{articles.CLICKS}", CLICKS)
         archive.writestr(f"data/{articles.ARTICLES}.gz", gzip.compress(TEXTS.encode()))
-    single = tmp_path / "plain" / articles.CLICKS  # the articles are those beside it
+    # The articles are read from the same folder.
+    single = tmp_path / "plain" / articles.CLICKS
     for place in (
         *(tmp_path / name for name in ("plain", "packed", "mixed", "anything.zip")),
         single,
@@ -130,8 +131,7 @@ def test_without_its_articles_there_are_titles_only_and_a_note(folder) -> None:
     assert data.item_texts.tolist() == ["a tour", "forgetting the past to learn", *TITLES[2:]]
     assert data.item_bodies is None
     assert (
-        data.notes[-1]
-        == f"articles come without bodies: there is no {articles.ARTICLES} beside the clicks"
+        data.notes[-1] == f"articles have no bodies: {articles.ARTICLES} is not next to the clicks"
     )
 
 
@@ -229,25 +229,25 @@ def written(rows: list[list[str]]) -> str:
     described=st.lists(ARTICLE, max_size=10),
 )
 def test_whatever_is_written_is_read(clicks, titles, described, folder) -> None:
-    """Against the obvious account of both files, for any titles and bodies that csv can write."""
-    said = [["", "article_id", "title", "email"]]
-    said += [
+    """Equals a simple reference for any titles and bodies that csv can write."""
+    click_rows = [["", "article_id", "title", "email"]]
+    click_rows += [
         [str(n), f"{item}{end}", titles[item], user] for n, (item, end, user) in enumerate(clicks)
     ]
-    told = [HEADER.strip().split(",")]
-    told += [
+    article_rows = [HEADER.strip().split(",")]
+    article_rows += [
         [str(n), body, summary, "", "Live", str(item)]
         for n, (item, body, summary) in enumerate(described)
     ]
-    data = read(folder(written(said), written(told)))
+    data = read(folder(written(click_rows), written(article_rows)))
 
-    somebody = [(user, str(item)) for item, _, user in clicks if user]
-    assert set(rows_of(data)) == set(somebody)
-    assert len(data) == len(set(somebody))
+    with_user = [(user, str(item)) for item, _, user in clicks if user]
+    assert set(rows_of(data)) == set(with_user)
+    assert len(data) == len(set(with_user))
     assert dict(zip(data.user_ids, data.user_records.tolist(), strict=True)) == Counter(
-        user for user, _ in somebody
+        user for user, _ in with_user
     )
-    assert any("of nobody" in note for note in data.notes) == (len(somebody) < len(clicks))
+    assert any("without a user" in note for note in data.notes) == (len(with_user) < len(clicks))
     bodies: dict[str, str] = {}
     for item, body, summary in described:
         bodies.setdefault(str(item), body.strip() or summary.strip())
@@ -258,7 +258,7 @@ def test_whatever_is_written_is_read(clicks, titles, described, folder) -> None:
         assert (data.item_bodies[place] if described else "") == bodies.get(item, "")
 
 
-# ---- what is wrong with them
+# ---- errors
 
 NOT_WHOLE = "expected a whole number"
 BAD_CLICKS = {
@@ -291,12 +291,12 @@ BAD_CLICKS = {
 def test_a_bad_click_is_named_and_can_be_skipped(
     row: bytes, what: str, rule: str, folder, refused
 ) -> None:
-    """The rows above it stand on ten lines: two titles are of two lines."""
+    """The rows above take ten lines: two titles span two lines."""
     place = folder(CLICKS.encode() + row + b"\n" + b"8,8.0,y,eve\n")
     assert refused(place) == f"{place / articles.CLICKS}:11: {what}; {rule}. {REMEDY}"
-    data = read(place, Reading(skip_bad_rows=True))
+    data = read(place, ReadOptions(skip_bad_rows=True))
     assert rows_of(data) == [*ROWS, ("eve", "8")]
-    assert data.notes == (f"1 bad row skipped: {rule}", MERGED, OF_NOBODY)
+    assert data.notes == (f"1 bad row skipped: {rule}", MERGED, WITHOUT_USER)
 
 
 BAD_ARTICLES = {
@@ -325,12 +325,12 @@ BAD_ARTICLES = {
 def test_a_bad_article_is_named_and_can_be_skipped(
     row: bytes, what: str, rule: str, folder, refused
 ) -> None:
-    """The rows above it stand on nine lines: one body is of five."""
+    """The rows above take nine lines: one body spans five."""
     place = folder(CLICKS, TEXTS.encode() + row + b"\n" + b"5,fine,,Fine,Live,1277\n")
     assert refused(place) == f"{place / articles.ARTICLES}:10: {what}; {rule}. {REMEDY}"
-    data = read(place, Reading(skip_bad_rows=True))
+    data = read(place, ReadOptions(skip_bad_rows=True))
     assert data.item_bodies.tolist() == [*BODIES[:2], "fine", ""]
-    assert data.notes == (MERGED, OF_NOBODY, f"1 bad row of {articles.ARTICLES} skipped: {rule}")
+    assert data.notes == (MERGED, WITHOUT_USER, f"1 bad row of {articles.ARTICLES} skipped: {rule}")
 
 
 def test_of_several_bad_articles_the_first_is_named_and_all_are_counted(folder, refused) -> None:
@@ -338,12 +338,12 @@ def test_of_several_bad_articles_the_first_is_named_and_all_are_counted(folder, 
         CLICKS, TEXTS.encode() + b"4,\xe9,,X,Live,1\n5,body,,X,Live,x\n6,body,,X,Live,y\n"
     )
     assert refused(place).startswith(f"{place / articles.ARTICLES}:10: column 'doc_body' is")
-    notes = read(place, Reading(skip_bad_rows=True)).notes
+    notes = read(place, ReadOptions(skip_bad_rows=True)).notes
     assert f"2 bad rows of {articles.ARTICLES} skipped: {NOT_WHOLE}" in notes
     assert f"1 bad row of {articles.ARTICLES} skipped: expected UTF-8 text" in notes
 
 
-@pytest.mark.parametrize("column", articles.OF_ARTICLES)
+@pytest.mark.parametrize("column", articles.ARTICLE_COLUMNS)
 def test_articles_without_a_column_are_refused(column: str, folder, refused) -> None:
     message = refused(folder(CLICKS, TEXTS.replace(column, "other")))
     assert f"{articles.ARTICLES}:1: there is no column {column!r}; the file has '', " in message
@@ -364,15 +364,15 @@ def test_articles_that_are_a_header_alone_describe_nothing(folder) -> None:
     assert (rows_of(data), data.item_bodies) == (ROWS, None)
 
 
-def test_clicks_of_nobody_only_are_no_interactions(folder, refused) -> None:
+def test_only_clicks_without_a_user_are_no_interactions(folder, refused) -> None:
     message = refused(folder(",article_id,title,email\n0,9.0,a,\n"))
-    assert "holds no interactions; expected at least one row of user_id, item_id." in message
+    assert "contains no interactions; expected at least one row of user_id, item_id." in message
 
 
 def test_a_stray_quote_is_named_by_where_its_row_began(folder, refused) -> None:
     place = folder(CLICKS + '7,9.0,"a tour,ann\n8,9.0,a tour,ann\n')
     assert refused(place).startswith(
-        f"{place / articles.CLICKS}:11: unexpected end of data; expected fields parted by ','"
+        f"{place / articles.CLICKS}:11: unexpected end of data; expected fields separated by ','"
     )
     place = folder(CLICKS, TEXTS + '4,"body,,X,Live,1430\n')
     assert refused(place).startswith(f"{place / articles.ARTICLES}:10: unexpected end of data;")
@@ -399,12 +399,12 @@ def test_a_bad_row_inside_a_zip_is_named_by_its_file(write, refused) -> None:
     assert refused(path).startswith(f"{path / articles.ARTICLES}:10: column 'article_id' is 'x'")
 
 
-# ---- what may be asked for
+# ---- options
 
 
 def test_columns_may_be_called_otherwise(folder, refused) -> None:
     place = folder(CLICKS.replace("email", "reader"))
-    assert rows_of(read(place, Reading(columns={"user_id": "reader"}))) == ROWS
+    assert rows_of(read(place, ReadOptions(columns={"user_id": "reader"}))) == ROWS
     assert (
         "there is no column 'email' for user_id; the file has '', 'article_id', 'title', 'reader'."
         in refused(place)
@@ -413,7 +413,7 @@ def test_columns_may_be_called_otherwise(folder, refused) -> None:
     kept = timed.split('5,887.0,"')[0].replace(
         '"using pixiedust for fast, easy analysis"', "2000-01-01"
     )
-    data = read(folder(kept), Reading(columns={"timestamp": "when"}))
+    data = read(folder(kept), ReadOptions(columns={"timestamp": "when"}))
     assert (rows_of(data), data.times.tolist()) == (
         [("ann", "9"), ("bob", "9"), ("bob", "1430")],
         [5, 5, 946_684_800],
@@ -423,12 +423,15 @@ def test_columns_may_be_called_otherwise(folder, refused) -> None:
 def test_a_repeated_pair_can_be_refused_or_the_oldest_kept(folder, refused) -> None:
     place = folder()
     assert refused(place, duplicates="error").startswith(
-        f"{place / articles.CLICKS}:6: user 'ann' and item '9' stood on line 3 already; expected distinct pairs."
+        f"{place / articles.CLICKS}:6: user 'ann' and item '9' are already on line 3; "
+        "expected distinct pairs."
     )
-    assert read(place, Reading(duplicates="oldest")).notes[0] == MERGED.replace("newest", "oldest")
+    assert read(place, ReadOptions(duplicates="oldest")).notes[0] == MERGED.replace(
+        "newest", "oldest"
+    )
 
 
-def test_somebody_s_own_file_of_that_name_is_read_as_any_other(write) -> None:
+def test_another_file_of_that_name_is_read_as_a_delimited_file(write) -> None:
     path = write(articles.CLICKS, "user_id;item_id;rating\nann;x;3\nbob;9.5;4\n")
     data = read(path)
     assert rows_of(data) == [("ann", "x"), ("bob", "9.5")]
@@ -439,7 +442,7 @@ def test_somebody_s_own_file_of_that_name_is_read_as_any_other(write) -> None:
 
 
 def test_by_name_users_with_fewer_than_twenty_clicks_are_left_out(folder, monkeypatch) -> None:
-    """Repeated clicks count: ann has 20 on 20 articles, bob 20 on two, eve 19; twenty of nobody's are nobody's."""
+    """Repeated clicks count: ann 20 on 20 articles, bob 20 on two, eve 19; 20 have no user."""
     clicks = [f"{item}.0,t{item},ann" for item in range(20)] + [
         f"{item % 2}.0,t{item % 2},bob" for item in range(20)
     ]
@@ -460,7 +463,7 @@ def test_by_name_users_with_fewer_than_twenty_clicks_are_left_out(folder, monkey
 
 
 def test_by_name_a_fifth_is_held_out_and_ranked_among_ten_others_each(folder, monkeypatch) -> None:
-    """Thirty readers of twenty out of three hundred articles each: four held out, sixteen learned from."""
+    """Thirty users with twenty of three hundred articles each: four held out, sixteen trained."""
     rows = [f"{(7 * user + n) % 300}.0,t,reader{user}" for user in range(30) for n in range(20)]
     place = folder("article_id,title,email\n" + "\n".join(rows) + "\n", None)
     monkeypatch.setenv("COTERIE_DATA", str(place.parent))
@@ -469,9 +472,7 @@ def test_by_name_a_fifth_is_held_out_and_ranked_among_ten_others_each(folder, mo
     assert DATASETS["watson-articles"].protocol == "holdout-10"
 
 
-def test_where_it_is_not_here_one_is_told_which_files_to_put_where(
-    tmp_path: Path, monkeypatch
-) -> None:
+def test_a_missing_dataset_is_an_error_that_names_its_files(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
     with pytest.raises(FetchError) as caught:
         load("watson-articles")
@@ -484,21 +485,21 @@ def test_where_it_is_not_here_one_is_told_which_files_to_put_where(
         assert part in str(caught.value)
 
 
-# ---- the real ones
+# ---- real data
 
 
 @pytest.fixture
 def real(real_data) -> Path:
-    """Where the real files are."""
+    """The folder of the real files."""
     real_data("watson-articles", articles.CLICKS)
-    place = here("watson-articles", (articles.CLICKS,))
+    place = find_local("watson-articles", (articles.CLICKS,))
     if place is None or not place.is_dir():
         pytest.skip("the dataset watson-articles is here, but not as a folder")
     return place
 
 
 def plainly(place: Path, name: str) -> list[dict[str, str]]:
-    """The rows as the csv module tells them."""
+    """The rows as the csv module reads them."""
     path = place / f"{name}.gz" if (place / f"{name}.gz").exists() else place / name
     content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     return list(csv.DictReader(io.StringIO(content.decode(), newline="")))
@@ -514,7 +515,7 @@ def test_the_real_clicks(real: Path) -> None:
     assert data.times is None
     assert data.notes == (
         "12,307 repeated user-item pairs merged, the newest of each kept",
-        "17 clicks of nobody (an empty email) dropped",
+        "17 clicks without a user (empty email) dropped",
     )
 
 
@@ -543,7 +544,7 @@ def test_the_real_articles(real: Path) -> None:
 
 
 def test_the_real_clicks_by_name(real: Path) -> None:
-    """Users with twenty clicks or more, repeated ones counted; twenty different articles would leave fewer."""
+    """Users with twenty clicks or more, repeated ones included; distinct ones are fewer."""
     data = load("watson-articles")
     clicks = [
         (row["email"], row["article_id"]) for row in plainly(real, articles.CLICKS) if row["email"]

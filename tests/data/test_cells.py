@@ -1,4 +1,4 @@
-"""Splitting text into cells: the fast way, the csv module's way and a plain `str.split` agree."""
+"""Splitting text into cells: the fast path, the csv module and a plain `str.split` agree."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rows_of(
 
 
 def lines_of(text: str) -> list[str]:
-    """Lines as an open file gives them, ends kept as they are."""
+    """Lines as an open file yields them, with their line ends."""
     return list(io.StringIO(text, newline=""))
 
 
@@ -56,9 +56,8 @@ def unquoted_files(draw: st.DrawFn) -> tuple[str, int, list[str]]:
             max_size=9,
         )
     )
-    rows = [
-        row for row in rows if row.count(separator) == width - 1
-    ]  # "a:" and "b" joined by "::" may part elsewhere
+    # "a:" and "b" joined by "::" may split elsewhere.
+    rows = [row for row in rows if row.count(separator) == width - 1]
     lines = [row + draw(st.sampled_from(["\n", "\r\n"])) for row in rows]
     if lines and draw(st.booleans()):
         lines[-1] = lines[-1].rstrip("\r\n")
@@ -79,9 +78,8 @@ def test_the_fast_way_equals_the_way_of_the_csv_module(file, quoting: bool) -> N
     separator, width, lines = file
     if lines:
         lines[-1] = lines[-1].rstrip("\r\n") + "\n"
-    by_csv = rows_of(
-        [*lines, "\n"], separator, width, quoting, 100
-    )  # a blank line sends the chunk to the csv module
+    # A blank line sends the chunk to the csv module.
+    by_csv = rows_of([*lines, "\n"], separator, width, quoting, 100)
     assert rows_of(lines, separator, width, quoting, 100) == by_csv
 
 
@@ -98,9 +96,8 @@ def test_the_fast_way_equals_the_way_of_the_csv_module(file, quoting: bool) -> N
 )
 def test_what_the_csv_module_wrote_is_read_back(rows, separator: str, end: str, chunk: int) -> None:
     text = io.StringIO(newline="")
-    bare = "\r" not in "".join(
-        map("".join, rows)
-    )  # the csv module does not quote a lone carriage return
+    # The csv module does not quote a lone carriage return.
+    bare = "\r" not in "".join(map("".join, rows))
     csv.writer(
         text,
         delimiter=separator,
@@ -118,7 +115,7 @@ def test_what_the_csv_module_wrote_is_read_back(rows, separator: str, end: str, 
     quoting=st.booleans(),
     chunk=st.integers(1, 6),
 )
-def test_rows_of_another_width_are_told_by_line_and_blank_ones_passed_over(
+def test_rows_of_another_width_are_reported_by_line_and_blank_ones_skipped(
     widths, separator, quoting, chunk
 ) -> None:
     lines = [separator.join("x" * width) + "\n" for width in widths]
@@ -160,8 +157,8 @@ def test_a_header_is_split_like_any_line() -> None:
     assert split_line("", ",", quoting=True) == []
 
 
-def test_a_stray_quote_is_told_by_file_and_line() -> None:
+def test_a_stray_quote_is_reported_by_file_and_line() -> None:
     with pytest.raises(
-        DataError, match=r"^file:3: .*expected fields parted by ','\. Look for a stray quote\.$"
+        DataError, match=r"^file:3: .*expected fields separated by ','\. Look for a stray quote\.$"
     ):
         rows_of(["1,2\n", '3,"4"x\n'], ",", 2, True, 10)

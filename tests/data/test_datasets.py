@@ -1,4 +1,4 @@
-"""Datasets by name or path, with their usual filters."""
+"""Datasets by name or path, with their default filters."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pytest
 
 from coterie.data.datasets import DATASETS, dataset, load
 from coterie.data.filters import Filters
-from coterie.data.options import Reading
+from coterie.data.options import ReadOptions
 from coterie.data.reading import BY_CONTENT
 from coterie.data.synthetic import Synthetic
 from coterie.errors import DataError, FetchError, UnknownName
 
 
-def test_every_dataset_has_what_people_are_told() -> None:
+def test_every_dataset_has_terms_and_instructions() -> None:
     assert {
         "synthetic",
         "ml-100k",
@@ -42,7 +42,7 @@ def test_a_file_that_tells_of_a_dataset_tells_of_one_only() -> None:
 def test_an_unknown_dataset_gets_a_suggestion() -> None:
     with pytest.raises(
         UnknownName,
-        match=r"unknown dataset 'ml-100'; it is not a file either\. Did you mean 'ml-100k'\?",
+        match=r"unknown dataset 'ml-100'; no file has that name either\. Did you mean 'ml-100k'\?",
     ):
         dataset("ml-100")
 
@@ -65,14 +65,14 @@ def test_the_policy_for_repeated_pairs_reaches_the_reader(write) -> None:
     path = str(write("a.csv", "user_id,item_id,rating,timestamp\n1,1,5,10\n1,1,2,20\n"))
     assert load(path, Filters(duplicates="oldest", feedback="explicit")).ratings.tolist() == [5.0]
     assert load(path, Filters(feedback="explicit")).ratings.tolist() == [2.0]
-    with pytest.raises(DataError, match=":3: user '1' and item '1' stood on line 2 already"):
+    with pytest.raises(DataError, match=":3: user '1' and item '1' are already on line 2"):
         load(path, Filters(duplicates="error"))
 
 
 def test_a_file_can_be_read_with_other_columns_and_without_its_bad_rows(write) -> None:
     path = str(write("a.csv", "who,what,stars\n1,1,5\n1,2,five\n"))
     columns = {"user_id": "who", "item_id": "what", "rating": "stars"}
-    data = load(path, options=Reading(columns, skip_bad_rows=True))
+    data = load(path, options=ReadOptions(columns, skip_bad_rows=True))
     assert len(data) == 1
     assert data.notes == ("1 bad row skipped: expected a number",)
 
@@ -99,7 +99,8 @@ def test_a_dataset_that_comes_by_hand_says_what_to_do(tmp_path: Path, monkeypatc
         load("foursquare-italy")
     message = str(caught.value)
     assert message.startswith(
-        f"dataset 'foursquare-italy' is not in {tmp_path / 'foursquare-italy'} and cannot be fetched."
+        f"dataset 'foursquare-italy' is not in {tmp_path / 'foursquare-italy'} "
+        "and cannot be fetched."
     )
     assert all(
         word in message for word in ("authors", "Bologna", "Venice", "NAME.tsv", "COTERIE_DATA")

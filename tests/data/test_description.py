@@ -1,4 +1,4 @@
-"""What `describe` says about data, by hand."""
+"""The facts of `describe`, computed by hand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from coterie.data.interactions import Interactions
 
 
 def test_the_facts_by_hand() -> None:
-    # item 1 has three of five interactions; the median of (3, 1, 1) users and of (3, 1, 1) items is one
+    # Item 1 has three of five interactions. Users and items both have (3, 1, 1): median one.
     data = Interactions.from_columns(
         [1, 1, 1, 2, 3], [1, 2, 3, 1, 1], None, [0, 86_400, 5, 90_000, 7]
     )
@@ -27,7 +27,7 @@ def test_the_facts_by_hand() -> None:
     }
 
 
-def test_what_comes_along_is_told() -> None:
+def test_texts_categories_and_features_are_described() -> None:
     data = Interactions.from_columns([1, 1], [1, 2]).describe_items(
         {"1": "One"}, {"1": ("a", "b"), "2": ("b",)}
     )

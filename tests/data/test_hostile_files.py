@@ -1,4 +1,4 @@
-"""Bad files: each is refused in one line that names file, line, column, value, rule and remedy."""
+"""Bad files: each raises a one-line error with file, line, column, value, rule and remedy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from coterie.data import cells
-from coterie.data.options import Reading
+from coterie.data.options import ReadOptions
 from coterie.data.reading import read
 from coterie.errors import DataError
 
@@ -78,7 +78,7 @@ BAD_ROWS = {
 
 
 def with_bad_row(bad: BadRow) -> bytes:
-    """The bad row stands on line 3, between two good ones."""
+    """The bad row is on line 3, between two good ones."""
     first, second, _ = GOOD.split("\n")
     row = bad.row if isinstance(bad.row, bytes) else bad.row.encode()
     return HEADER.encode() + first.encode() + b"\n" + row + b"\n" + second.encode() + b"\n"
@@ -96,14 +96,15 @@ def test_a_bad_row_is_named_by_file_line_column_value_rule_and_remedy(
 
 @pytest.mark.parametrize("bad", BAD_ROWS.values(), ids=BAD_ROWS)
 def test_a_bad_row_can_be_skipped_and_is_counted(bad: BadRow, write) -> None:
-    data = read(write("ratings.csv", with_bad_row(bad)), Reading(skip_bad_rows=True))
+    data = read(write("ratings.csv", with_bad_row(bad)), ReadOptions(skip_bad_rows=True))
     assert data.user_ids.tolist() == ["1", "2"]
     assert data.notes == (f"1 bad row skipped: {bad.rule}",)
 
 
 def test_skipping_counts_every_rule_apart(write) -> None:
-    rows = "3,30,five,1\n3,31,six,2\n3,32\n3,33,1,-5\n,34,1,1\n3,35,x,-1\n"  # the last row breaks two rules
-    data = read(write("ratings.csv", HEADER + GOOD + rows), Reading(skip_bad_rows=True))
+    # The last row breaks two rules.
+    rows = "3,30,five,1\n3,31,six,2\n3,32\n3,33,1,-5\n,34,1,1\n3,35,x,-1\n"
+    data = read(write("ratings.csv", HEADER + GOOD + rows), ReadOptions(skip_bad_rows=True))
     assert len(data) == 2
     assert set(data.notes) == {
         f"3 bad rows skipped: {NUMBER}",
@@ -131,13 +132,14 @@ def test_the_first_bad_row_is_named_also_past_the_first_chunk(write, refused, mo
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (b"", ": is empty; expected a header and one interaction a row."),
+        (b"", ": is empty; expected a header and one interaction per row."),
         (b"\n", ": is empty; expected a header"),
         (
             HEADER.encode(),
-            ": holds no interactions; expected at least one row of user_id, item_id, rating, timestamp.",
+            ": contains no interactions; "
+            "expected at least one row of user_id, item_id, rating, timestamp.",
         ),
-        (HEADER.encode() + b"\n\n  \n", ": holds no interactions; expected at least one row"),
+        (HEADER.encode() + b"\n\n  \n", ": contains no interactions; expected at least one row"),
         (("r\xe9gion," + HEADER).encode("latin-1"), ":1: the header 'r\\udce9gion,user_id,item_id"),
         ((HEADER + GOOD).encode("utf-16"), ":1: the header '\\udcff\\udcfeu\\x00s\\x00"),
         ((HEADER + GOOD).encode("utf-16-le"), ":1: "),
@@ -174,7 +176,7 @@ def test_a_stray_quote_is_named_by_its_line(write, refused) -> None:
     path = write("ratings.csv", HEADER + GOOD + '3,"30"x,5,300\n')
     message = refused(path)
     assert message.startswith(f"{path}:4: ")
-    assert "expected fields parted by ','" in message
+    assert "expected fields separated by ','" in message
     assert "stray quote" in message
 
 
@@ -218,14 +220,14 @@ def test_an_unknown_role_gets_a_suggestion(write, refused) -> None:
 # Repeated pairs
 
 
-TWICE = HEADER + "1,10,3,200\n1,11,5,150\n1,10,4,100\n"  # the newer of the two stands first
+TWICE = HEADER + "1,10,3,200\n1,11,5,150\n1,10,4,100\n"  # the newer of the two is first
 
 
 @pytest.mark.parametrize(("policy", "rating", "time"), [("newest", 3.0, 200), ("oldest", 4.0, 100)])
 def test_a_repeated_pair_is_merged_by_the_policy(
     policy: str, rating: float, time: int, write
 ) -> None:
-    data = read(write("ratings.csv", TWICE), Reading(duplicates=policy))
+    data = read(write("ratings.csv", TWICE), ReadOptions(duplicates=policy))
     kept = data.items == data.item_ids.tolist().index("10")
     assert len(data) == 2
     assert data.ratings[kept].tolist() == [rating]
@@ -236,7 +238,7 @@ def test_a_repeated_pair_is_merged_by_the_policy(
 def test_a_repeated_pair_can_be_refused_with_both_lines_named(write, refused) -> None:
     path = write("ratings.csv", TWICE)
     assert refused(path, duplicates="error") == (
-        f"{path}:4: user '1' and item '10' stood on line 2 already; expected distinct pairs. "
+        f"{path}:4: user '1' and item '10' are already on line 2; expected distinct pairs. "
         "Remove one or set duplicates=newest."
     )
 
@@ -244,7 +246,7 @@ def test_a_repeated_pair_can_be_refused_with_both_lines_named(write, refused) ->
 def test_lines_are_counted_past_skipped_and_blank_rows(write, refused) -> None:
     path = write("ratings.csv", HEADER + "1,10,x,1\n\n1,10,3,1\n\n1,11\n1,10,3,1\n")
     message = refused(path, skip_bad_rows=True, duplicates="error")
-    assert message.startswith(f"{path}:7: user '1' and item '10' stood on line 4 already")
+    assert message.startswith(f"{path}:7: user '1' and item '10' are already on line 4")
 
 
 # Damaged and missing files
@@ -295,7 +297,7 @@ def test_a_damaged_archive_is_named(name: str, content: bytes, write, refused) -
 
 
 def locked(content: bytes) -> bytes:
-    """Both headers of a zip's only member say that it is encrypted."""
+    """Both headers of a zip's only member mark it as encrypted."""
     changed = bytearray(content)
     central = content.rindex(b"PK\x01\x02")
     changed[6] |= 1
@@ -318,11 +320,11 @@ OPENED = DAMAGED | {
 
 @pytest.mark.parametrize(("name", "content"), OPENED.values(), ids=OPENED)
 def test_a_refused_archive_is_closed_at_once(name: str, content: bytes, write) -> None:
-    """Not only once the error is forgotten: while its traceback lives, so does everything that a frame holds."""
+    """Also while the error's traceback is alive, which keeps all frames alive."""
     path = write(name, content)
     with pytest.raises(DataError) as caught:
         read(path)
-    # by type: isinstance asks objects for their class, and PyTorch has one that warns when asked
+    # By type: isinstance reads __class__, and PyTorch has an object that then warns.
     files = [
         f
         for f in gc.get_objects()
@@ -342,14 +344,14 @@ def test_a_zip_of_several_files_is_refused_with_their_names(write, refused) -> N
     path = write("a.zip", zipped(("one.csv", b"x"), ("two.csv", b"y")))
     message = refused(path)
     assert (
-        message
-        == f"{path}: holds 2 files (one.csv, two.csv); expected one. Unpack it and name the file."
+        message == f"{path}: contains 2 files (one.csv, two.csv); expected one. "
+        "Unpack it and name the file."
     )
 
 
 def test_a_zip_without_files_is_refused(write, refused) -> None:
     path = write("a.zip", zipped())
-    assert refused(path).startswith(f"{path}: holds 0 files")
+    assert refused(path).startswith(f"{path}: contains 0 files")
 
 
 def test_a_path_that_does_not_exist_is_named(tmp_path: Path, refused) -> None:
@@ -385,10 +387,10 @@ def test_a_suffix_that_is_not_known_is_refused_with_those_that_are(write, refuse
 def test_a_file_that_may_not_be_read_is_named(write, refused) -> None:
     path = write("ratings.csv", HEADER + GOOD)
     path.chmod(0)
-    assert refused(path) == f"{path}: may not be read. Check its permissions."
+    assert refused(path) == f"{path}: is not readable. Check its permissions."
 
 
-# What looks hostile and is not
+# Unusual but valid files
 
 
 ODD_BUT_GOOD = {
@@ -497,7 +499,7 @@ def describe(*arguments: str) -> subprocess.CompletedProcess[str]:
             "ratings.csv",
             TWICE,
             ["--set", "duplicates=error"],
-            ":4: user '1' and item '10' stood on line 2 already",
+            ":4: user '1' and item '10' are already on line 2",
         ),
         ("ratings.csv", '"user_id,item_id\n1,2\n', [], ":1: "),
     ],
@@ -525,7 +527,8 @@ def test_the_command_line_names_a_path_that_does_not_exist(tmp_path: Path) -> No
     done = describe(str(tmp_path / "nowhere.csv"))
     assert done.returncode == 2
     assert done.stderr == (
-        f"error: {tmp_path / 'nowhere.csv'}: does not exist. Check the path, or name a dataset: coterie data list\n"
+        f"error: {tmp_path / 'nowhere.csv'}: does not exist. "
+        "Check the path, or name a dataset: coterie data list\n"
     )
 
 

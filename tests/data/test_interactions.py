@@ -1,4 +1,4 @@
-"""Interactions: columns in, one canonical form inside, the same ids out."""
+"""Interactions: columns to a canonical form, with the same ids out."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def build(rows: list[Row], keep: str = "newest") -> Interactions:
 
 
 def rating(row: Row) -> float:
-    """A rating that tells which row it came from."""
+    """A rating that identifies its row."""
     user, item, time = row
     return user * 1000 + item * 10 + time
 
@@ -222,7 +222,7 @@ def test_an_unknown_id_gets_a_suggestion() -> None:
         find(number(["matrix", "alien"])[0], "mtrix", "item")
 
 
-# What cannot be interactions
+# Invalid input
 
 
 @pytest.mark.parametrize("bad", [None, float("nan"), pd.NA, pd.NaT])
@@ -301,7 +301,7 @@ def test_a_frame_without_a_needed_column_gets_a_suggestion() -> None:
         Interactions.from_frame(FRAME.rename(columns={"user_id": "userId"}))
 
 
-def test_a_column_that_is_asked_for_must_be_there() -> None:
+def test_a_column_that_is_named_must_exist() -> None:
     with pytest.raises(UnknownName, match="'stars'"):
         Interactions.from_frame(FRAME, rating="stars")
 

@@ -1,4 +1,4 @@
-"""Pinterest's two files of user lines: what they say together, what is wrong with a line, and whose `train.txt` it is."""
+"""Pinterest's two files of user lines: contents, errors, and other files named `train.txt`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from coterie import api
 from coterie.data import pinterest
 from coterie.data.datasets import load
 from coterie.data.interactions import Interactions
-from coterie.data.options import Reading
+from coterie.data.options import ReadOptions
 from coterie.data.reading import read
 from coterie.data.splits import split
 from coterie.errors import DataError, FetchError
 
 TRAIN = "0 2 4 0\n1 38 25\n10 4\n"
 TEST = "0 12 2\n2 9 38\n"
-# item 2 of user 0 stands in both files; users 1 and 10 are in the first only, user 2 in the second only
+# Item 2 of user 0 is in both files. Users 1 and 10 are in the first only, user 2 in the second.
 ROWS = [
     ("0", "0"),
     ("0", "2"),
@@ -47,7 +47,7 @@ def rows_of(data: Interactions) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def two_files(write) -> Callable[..., Path]:
-    """`two_files(train, test)` writes both files and gives their folder."""
+    """`two_files(train, test)` writes both files and returns their folder."""
 
     def make(train: str | bytes = TRAIN, test: str | bytes = TEST) -> Path:
         write(f"pinterest/{pinterest.TEST}", test)
@@ -65,7 +65,7 @@ def zipped(**members: str | bytes) -> bytes:
     return buffer.getvalue()
 
 
-# ---- what they say together
+# ---- contents
 
 
 def test_both_files_are_one_set_and_a_pair_counts_once(two_files) -> None:
@@ -77,7 +77,7 @@ def test_both_files_are_one_set_and_a_pair_counts_once(two_files) -> None:
 
 
 def test_a_pair_within_a_line_or_a_user_on_two_lines_counts_once_as_well(two_files) -> None:
-    data = read(two_files("3 7 7\n3 8\n", "3 8 7\n"), Reading(duplicates="oldest"))
+    data = read(two_files("3 7 7\n3 8\n", "3 8 7\n"), ReadOptions(duplicates="oldest"))
     assert rows_of(data) == [("3", "7"), ("3", "8")]
     assert data.notes == ("3 repeated user-item pairs merged, the oldest of each kept",)
 
@@ -123,7 +123,7 @@ def test_what_does_not_matter(train: str, test: str, two_files) -> None:
 
 
 def test_by_name_users_with_fewer_than_twenty_pins_are_left_out(two_files, monkeypatch) -> None:
-    """Both files count, and so does what stands twice: 7 has 15 and 5, 8 has 20 of which one stands twice, 9 has 19."""
+    """Both files and repeats count: 7 has 15 and 5, 8 has 20 with one repeat, 9 has 19."""
     line = " ".join(map(str, range(15)))
     folder = two_files(
         f"7 {line}\n8 {line}\n9 {line}\n", "7 15 16 17 18 19\n8 15 16 17 18 0\n9 15 16 17 18\n"
@@ -139,7 +139,7 @@ def test_by_name_users_with_fewer_than_twenty_pins_are_left_out(two_files, monke
 
 
 def test_by_name_it_is_held_out_at_random_and_runs(two_files, monkeypatch) -> None:
-    """Forty users with thirty of two hundred items each, so that everybody has a hundred others."""
+    """Forty users with thirty of two hundred items each, so that each has a hundred unseen ones."""
     items = [" ".join(str((5 * user + n) % 200) for n in range(30)) for user in range(40)]
     folder = two_files("".join(f"{user} {line}\n" for user, line in enumerate(items)), "0 0\n")
     monkeypatch.setenv("COTERIE_DATA", str(folder.parent))
@@ -151,9 +151,7 @@ def test_by_name_it_is_held_out_at_random_and_runs(two_files, monkeypatch) -> No
     assert (result["protocol"], result["tested_users"]) == ("loo-100", 40)
 
 
-def test_where_it_is_not_here_one_is_told_which_files_to_put_where(
-    tmp_path: Path, monkeypatch
-) -> None:
+def test_a_missing_dataset_is_an_error_that_names_its_files(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
     with pytest.raises(FetchError) as caught:
         load("pinterest")
@@ -167,27 +165,27 @@ def test_where_it_is_not_here_one_is_told_which_files_to_put_where(
         assert part in str(caught.value)
 
 
-# ---- what is wrong with a line
+# ---- errors
 
 BAD_LINES = {
     "a user without items": ("2", "user '2' has no items", SOME),
     "a name alone": ("anna ", "user 'anna' has no items", SOME),
-    "letters for an item": ("2 9 nine 8", "item 'nine' is no number", NUMBERS),
-    "letters for a user": ("anna 9 8", "user 'anna' is no number", NUMBERS),
-    "a negative number": ("2 -9", "item '-9' is no number", NUMBERS),
-    "a broken number": ("2 9.5 8", "item '9.5' is no number", NUMBERS),
-    "an underscore": ("2 1_000", "item '1_000' is no number", NUMBERS),
+    "letters for an item": ("2 9 nine 8", "item 'nine' is not a number", NUMBERS),
+    "letters for a user": ("anna 9 8", "user 'anna' is not a number", NUMBERS),
+    "a negative number": ("2 -9", "item '-9' is not a number", NUMBERS),
+    "a broken number": ("2 9.5 8", "item '9.5' is not a number", NUMBERS),
+    "an underscore": ("2 1_000", "item '1_000' is not a number", NUMBERS),
     "another separator": ("2,9,8", "user '2,9,8' has no items", SOME),
-    "digits of another script": ("2 \u0669", "item '\u0669' is no number", NUMBERS),
-    "a superscript": ("2 9\u00b2", "item '9\u00b2' is no number", NUMBERS),
-    "no text": (b"2 9 \xe9", "item '\\udce9' is no number", NUMBERS),
-    "a byte of nothing": (b"2 9 \x00", "item '\\x00' is no number", NUMBERS),
-    "a long word": ("2 " + "x" * 50, f"item '{'x' * 37}...' is no number", NUMBERS),
+    "digits of another script": ("2 \u0669", "item '\u0669' is not a number", NUMBERS),
+    "a superscript": ("2 9\u00b2", "item '9\u00b2' is not a number", NUMBERS),
+    "no text": (b"2 9 \xe9", "item '\\udce9' is not a number", NUMBERS),
+    "a byte of nothing": (b"2 9 \x00", "item '\\x00' is not a number", NUMBERS),
+    "a long word": ("2 " + "x" * 50, f"item '{'x' * 37}...' is not a number", NUMBERS),
 }
 
 
 def with_line(good: str, line: str | bytes) -> bytes:
-    """The line in place of the second."""
+    """The text with its second line replaced."""
     first, _, *rest = good.encode().split(b"\n")
     return b"\n".join([first, line if isinstance(line, bytes) else line.encode(), *rest])
 
@@ -204,14 +202,14 @@ def test_a_bad_line_is_named_by_the_file_it_stands_in(
 
 @pytest.mark.parametrize(("line", "what", "rule"), BAD_LINES.values(), ids=BAD_LINES)
 def test_a_bad_line_can_be_skipped_whole(line, what: str, rule: str, two_files) -> None:
-    """The second line of the second file is all that user 2 has."""
-    data = read(two_files(TRAIN, with_line(TEST, line)), Reading(skip_bad_rows=True))
+    """User 2 occurs only on the second line of the second file."""
+    data = read(two_files(TRAIN, with_line(TEST, line)), ReadOptions(skip_bad_rows=True))
     assert rows_of(data) == [row for row in ROWS if row[0] != "2"]
     assert data.notes[0] == f"1 bad row skipped: {rule}"
 
 
 def test_bad_lines_of_both_files_are_counted_by_rule(two_files) -> None:
-    data = read(two_files("0 1\n5\n6\nx 1\n", "0 2\n7\ny 1\n"), Reading(skip_bad_rows=True))
+    data = read(two_files("0 1\n5\n6\nx 1\n", "0 2\n7\ny 1\n"), ReadOptions(skip_bad_rows=True))
     assert rows_of(data) == [("0", "1"), ("0", "2")]
     assert data.notes == (f"3 bad rows skipped: {SOME}", f"2 bad rows skipped: {NUMBERS}")
 
@@ -222,12 +220,14 @@ def test_lines_are_counted_past_the_first_block_and_past_blank_ones(
     monkeypatch.setattr(pinterest, "BLOCK", 2)
     assert rows_of(read(two_files())) == ROWS
     folder = two_files("0 1\n\n\n0 2\n0 x\n0 y\n")
-    assert refused(folder).startswith(f"{folder / pinterest.TRAIN}:5: item 'x' is no number")
+    assert refused(folder).startswith(f"{folder / pinterest.TRAIN}:5: item 'x' is not a number")
 
 
 def test_in_a_zip_the_file_inside_is_named(write, refused) -> None:
     path = write("pins.zip", zipped(train_txt=TRAIN, test_txt="0 1\n0 x\n"))
-    assert refused(path) == f"{path}/{pinterest.TEST}:2: item 'x' is no number; {NUMBERS}. {REMEDY}"
+    assert (
+        refused(path) == f"{path}/{pinterest.TEST}:2: item 'x' is not a number; {NUMBERS}. {REMEDY}"
+    )
 
 
 def test_a_repeated_pair_can_be_refused_and_is_named_within_and_across_files(
@@ -235,18 +235,20 @@ def test_a_repeated_pair_can_be_refused_and_is_named_within_and_across_files(
 ) -> None:
     folder = two_files("1 5 6\n2 5\n2 6 5\n", "1 7\n")
     assert refused(folder, duplicates="error").startswith(
-        f"{folder / pinterest.TRAIN}:3: user '2' and item '5' stood on line 2 already; expected distinct pairs."
+        f"{folder / pinterest.TRAIN}:3: user '2' and item '5' are already on line 2; "
+        "expected distinct pairs."
     )
     folder = two_files("1 5 6\n", "1 7\n1 7\n")
     assert refused(folder, duplicates="error").startswith(
-        f"{folder / pinterest.TEST}:2: user '1' and item '7' stood"
+        f"{folder / pinterest.TEST}:2: user '1' and item '7' are already"
     )
     folder = two_files("1 5\n2 8\n", "3 8\n\n2 9 8\n")
     assert refused(folder, duplicates="error") == (
-        f"{folder / pinterest.TEST}:3: user '2' and item '8' stood in {folder / pinterest.TRAIN}:2 already; "
+        f"{folder / pinterest.TEST}:3: user '2' and item '8' are already in "
+        f"{folder / pinterest.TRAIN}:2; "
         "expected distinct pairs. Remove one or set duplicates=newest."
     )
-    assert rows_of(read(two_files("1 5\n", "1 6\n"), Reading(duplicates="error"))) == [
+    assert rows_of(read(two_files("1 5\n", "1 6\n"), ReadOptions(duplicates="error"))) == [
         ("1", "5"),
         ("1", "6"),
     ]
@@ -258,7 +260,7 @@ def test_an_empty_file_is_named(name: str, two_files, refused) -> None:
     for nothing in ("", "\n \n"):
         (folder / name).write_text(nothing)
         assert refused(folder).startswith(
-            f"{folder / name}: holds no interactions; expected at least one row"
+            f"{folder / name}: contains no interactions; expected at least one row"
         )
     (folder / name).write_text("1\nx 2\n")
     assert refused(folder, skip_bad_rows=True).startswith(f"{folder / name}: all 2 rows were bad;")
@@ -299,7 +301,7 @@ def test_there_are_no_columns_to_name(two_files, refused) -> None:
     )
 
 
-# ---- whose train.txt it is
+# ---- other files named train.txt
 
 TABLE = "user_id,item_id\n1,5\n2,6\n"
 
@@ -308,7 +310,7 @@ TABLE = "user_id,item_id\n1,5\n2,6\n"
 def test_a_table_that_is_called_so_is_read_as_one_and_without_its_neighbour(
     name: str, write
 ) -> None:
-    """Somebody's own split: the training file must not bring the test file along."""
+    """Reading another training file must not read the test file next to it."""
     write("test.txt", "user_id,item_id\n1,7\n")
     path = write(name, gzip.compress(TABLE.encode()) if name.endswith(".gz") else TABLE)
     assert rows_of(read(path)) == [("1", "5"), ("2", "6")]
@@ -317,7 +319,7 @@ def test_a_table_that_is_called_so_is_read_as_one_and_without_its_neighbour(
 
 def test_a_table_that_is_called_so_is_read_out_of_its_zip(write, refused) -> None:
     assert rows_of(read(write("one.zip", zipped(train_txt=TABLE)))) == [("1", "5"), ("2", "6")]
-    assert "holds 2 files" in refused(write("two.zip", zipped(train_txt=TABLE, test_txt=TABLE)))
+    assert "contains 2 files" in refused(write("two.zip", zipped(train_txt=TABLE, test_txt=TABLE)))
 
 
 def test_an_empty_file_that_is_called_so_is_no_dataset(write, refused) -> None:
@@ -352,7 +354,7 @@ def test_a_folder_that_is_another_dataset_stays_that(two_files) -> None:
     assert rows_of(read(folder)) == [("1", "2")]
 
 
-# ---- against an obvious loop
+# ---- against a simple loop
 
 words = st.one_of(st.integers(0, 12).map(str), st.sampled_from(["x", "-1", "1.0"]))
 lines = st.lists(st.lists(words, max_size=6), max_size=9)
@@ -378,7 +380,7 @@ def test_any_two_files_read_as_an_obvious_loop_says(
                 bad += 1
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pinterest, "BLOCK", block)
-        data = read(folder, Reading(skip_bad_rows=True))
+        data = read(folder, ReadOptions(skip_bad_rows=True))
     assert [(int(u), int(i)) for u, i in rows_of(data)] == sorted(wanted)
     assert np.array_equal(
         np.bincount(data.users), [sum(u == int(v) for u, _ in wanted) for v in data.user_ids]

@@ -1,4 +1,4 @@
-"""Every format that is read: csv and tsv, parquet, RecBole, MovieLens and Foursquare as they are distributed."""
+"""All formats: csv, tsv, parquet, RecBole, MovieLens and Foursquare as they are distributed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from coterie.data import foursquare
 from coterie.data.interactions import Interactions
-from coterie.data.options import Reading
+from coterie.data.options import ReadOptions
 from coterie.data.reading import read
 from coterie.errors import DataError
 
@@ -121,7 +121,7 @@ def test_parquet_reads_as_csv_does(tmp_path: Path) -> None:
 
 def test_parquet_columns_can_be_mapped(tmp_path: Path) -> None:
     path = parquet(tmp_path, stars=[3, 4], when=[5, 6])
-    data = read(path, Reading(columns={"rating": "stars", "timestamp": "when"}))
+    data = read(path, ReadOptions(columns={"rating": "stars", "timestamp": "when"}))
     assert rows_of(data) == [("1", "10", 3.0, 5), ("2", "20", 4.0, 6)]
 
 
@@ -172,7 +172,7 @@ def test_a_bad_parquet_row_is_named_and_can_be_skipped(
     assert message.startswith(f"{path}:2: column '{column}' is ")
     assert f"; expected {rule}" in message
     assert message.endswith(". Fix the row or pass --skip-bad-rows.")
-    data = read(path, Reading(skip_bad_rows=True))
+    data = read(path, ReadOptions(skip_bad_rows=True))
     assert len(data) == 1
     assert data.notes[0].startswith(f"1 bad row skipped: expected {rule}")
 
@@ -180,11 +180,11 @@ def test_a_bad_parquet_row_is_named_and_can_be_skipped(
 def test_values_are_shown_as_a_person_writes_them(tmp_path: Path, refused) -> None:
     assert "is 1700000000000;" in refused(parquet(tmp_path, timestamp=[1, 1_700_000_000_000]))
     repeated = parquet(tmp_path, user_id=[1, 1], item_id=[5, 5])
-    assert "user 1 and item 5 stood on line 1 already" in refused(repeated, duplicates="error")
+    assert "user 1 and item 5 are already on line 1" in refused(repeated, duplicates="error")
 
 
 def test_a_parquet_file_without_rows_or_columns_is_refused(tmp_path: Path, refused) -> None:
-    assert "holds no interactions" in refused(parquet(tmp_path, user_id=[], item_id=[]))
+    assert "contains no interactions" in refused(parquet(tmp_path, user_id=[], item_id=[]))
     assert "no column 'usr' for user_id" in refused(parquet(tmp_path), columns={"user_id": "usr"})
 
 
@@ -203,7 +203,8 @@ def test_a_damaged_parquet_file_is_refused(tmp_path: Path, refused) -> None:
 def test_recbole_side_files_come_along(write) -> None:
     write(
         "mine.item",
-        "item_id:token\tmovie_title:token_seq\trelease_year:token\tclass:token_seq\n10\tTen\t1995\ta b\n",
+        "item_id:token\tmovie_title:token_seq\trelease_year:token\tclass:token_seq\n"
+        "10\tTen\t1995\ta b\n",
     )
     write("mine.user", "user_id:token\tage:token\tgender:token\n1\t24\tM\n2\t53\tF\n9\t1\tF\n")
     data = read(write("mine.inter", INTER))
@@ -219,7 +220,7 @@ def test_recbole_side_files_come_along(write) -> None:
 def test_recbole_columns_are_named_without_their_types(write) -> None:
     data = read(
         write("a.inter", "uid:token\tiid:token\n1\t2\n"),
-        Reading(columns={"user_id": "uid", "item_id": "iid"}),
+        ReadOptions(columns={"user_id": "uid", "item_id": "iid"}),
     )
     assert (data.user_ids.tolist(), data.item_ids.tolist()) == (["1"], ["2"])
 
@@ -238,7 +239,7 @@ def test_prefixed_users_are_in_natural_order_once_the_prefix_is_gone(write) -> N
 # MovieLens
 
 
-def test_movielens_100k_brings_titles_genres_and_people(write) -> None:
+def test_movielens_100k_has_titles_genres_and_user_features(write) -> None:
     write("ml/u.genre", "unknown|0\nAction|1\nComedy|2\n\n")
     flags = {9: "|0|1|1" + "|0" * 16, 10: "|0|0|1" + "|0" * 16}
     items = f"9|Caf\xe9 (1995)|01-Jan-1995||http://x{flags[9]}\n10|Ten|||{flags[10]}\n"
@@ -251,13 +252,12 @@ def test_movielens_100k_brings_titles_genres_and_people(write) -> None:
     assert data.user_features["zip_code"].tolist() == ["85711", "94043"]
 
 
-def test_movielens_1m_brings_titles_genres_and_people_also_out_of_a_zip(write) -> None:
+def test_movielens_1m_has_titles_genres_and_user_features_also_out_of_a_zip(write) -> None:
+    movies = "9::Caf\xe9: The Film (1995)::Drama|War\n10::Ten::Comedy\n"
     content = zipped(
         **{
             "ml-1m__ratings_dot_dat": RATINGS,
-            "ml-1m__movies_dot_dat": "9::Caf\xe9: The Film (1995)::Drama|War\n10::Ten::Comedy\n".encode(
-                "latin-1"
-            ),
+            "ml-1m__movies_dot_dat": movies.encode("latin-1"),
             "ml-1m__users_dot_dat": "1::F::1::10::48067\n2::M::56::16::70072\n",
         }
     )
@@ -323,13 +323,13 @@ def test_a_repeated_pair_of_foursquare_is_named_by_its_city(tmp_path: Path, refu
     row = "7\tv\tGym\tTue Apr 03 18:00:12 +0000 2012\n"
     message = refused(cities(tmp_path, Rome=row + row), duplicates="error")
     assert message.startswith(
-        f"{tmp_path / 'Rome.tsv'}:3: user '7' and item 'v' stood on line 2 already"
+        f"{tmp_path / 'Rome.tsv'}:3: user '7' and item 'v' are already on line 2"
     )
 
 
 def test_bad_rows_of_all_cities_are_counted_together(tmp_path: Path) -> None:
     bad = "1\tv\tGym\tnever\n1\tw\tGym\tTue Apr 03 18:00:12 +0000 2012\n"
-    data = read(cities(tmp_path, Rome=bad, Milan=bad), Reading(skip_bad_rows=True))
+    data = read(cities(tmp_path, Rome=bad, Milan=bad), ReadOptions(skip_bad_rows=True))
     assert next(note for note in data.notes if "skipped" in note).startswith(
         "2 bad rows skipped: expected seconds"
     )
@@ -344,10 +344,10 @@ def test_a_missing_city_is_named(tmp_path: Path, refused) -> None:
 
 def test_readers_take_the_policy_for_repeated_pairs(write) -> None:
     path = write("u.data", "1\t2\t3\t10\n1\t2\t5\t20\n")
-    assert read(path, Reading(duplicates="oldest")).ratings.tolist() == [3.0]
-    assert read(path, Reading(duplicates="newest")).ratings.tolist() == [5.0]
-    with pytest.raises(DataError, match=":2: user '1' and item '2' stood on line 1 already"):
-        read(path, Reading(duplicates="error"))
+    assert read(path, ReadOptions(duplicates="oldest")).ratings.tolist() == [3.0]
+    assert read(path, ReadOptions(duplicates="newest")).ratings.tolist() == [5.0]
+    with pytest.raises(DataError, match=":2: user '1' and item '2' are already on line 1"):
+        read(path, ReadOptions(duplicates="error"))
 
 
 def test_ids_of_text_files_are_texts_and_those_of_parquet_what_they_are_there(

@@ -1,4 +1,4 @@
-"""Real datasets, where they are on this machine: the counts that their papers and documentation state."""
+"""Real datasets, if they are available: the counts that their papers and documentation state."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 from coterie import api
 from coterie.data import pinterest, tripadvisor, yelp
 from coterie.data.datasets import load
-from coterie.data.fetch import here
+from coterie.data.fetch import find_local
 from coterie.data.files import open_member
 from coterie.data.filters import Filters, apply
 from coterie.data.interactions import Interactions
-from coterie.data.options import Reading
+from coterie.data.options import ReadOptions
 from coterie.data.reading import read
 from coterie.data.splits import split
 
@@ -25,11 +25,11 @@ SAME = ("users", "items", "ratings", "times", "item_order")
 
 @pytest.fixture
 def place_of(real_data):
-    """`place_of("ml-100k", "u.data")` is where the dataset lies; the test is skipped where it does not."""
+    """`place_of("ml-100k", "u.data")` is the dataset's path; skips the test if it is missing."""
 
     def find(name: str, file: str) -> Path:
         real_data(name, file)
-        return here(name, (file,)) or pytest.skip(
+        return find_local(name, (file,)) or pytest.skip(
             f"the dataset {name} is here, but not as it was distributed"
         )
 
@@ -158,9 +158,8 @@ def test_yelp(place_of) -> None:
     )
     assert data.user_ids.tolist() == [str(n) for n in range(1, 30_432)]
     assert (data.times.min(), data.times.max()) == (1_546_300_809, 1_576_252_117)  # 2019
-    first = data.select(
-        data.users == 0
-    )  # its last three visits as they stand at the end of the first lines
+    # The last three visits, as at the end of the first lines.
+    first = data.select(data.users == 0)
     assert first.item_ids[first.items[-3:]].tolist() == ["9306", "8320", "586"]
     assert first.times[-3:].tolist() == [1_571_473_990, 1_572_037_408, 1_572_225_311]
 
@@ -202,7 +201,7 @@ def test_tripadvisor_is_held_out_at_random_by_the_seed(place_of) -> None:
 
 
 def pins_of(place: Path) -> dict[str, list[str]]:
-    """Everybody's items in both files of lines `user item item ...`, repeats and all, read without the reader."""
+    """The items of every user in both files, with repeats, read without the reader."""
     pins: dict[str, list[str]] = {}
     for name in (pinterest.TRAIN, pinterest.TEST):
         for user, *items in map(str.split, text_of(place, name).splitlines()):
@@ -227,7 +226,7 @@ def test_pinterest(place_of) -> None:
 
 
 def test_pinterest_as_fedbso_filters_it(place_of) -> None:
-    """Users with 20 pins or more; an image pinned twice counts there, and is one interaction afterwards."""
+    """Users with 20 pins or more; an image pinned twice counts twice, but is one interaction."""
     pins = pins_of(place_of("pinterest", pinterest.TRAIN))
     data = load("pinterest")
     assert (data.name, *counts(data)) == ("pinterest", 37_326, 9_832, 996_983)
@@ -246,7 +245,7 @@ def test_pinterest_as_fedbso_filters_it(place_of) -> None:
 def test_fedfast_s_other_datasets_run(
     name: str, file: str, filters, users: int, popular: float, place_of
 ) -> None:
-    """Popularity depends on no setting; chance is 10 of 51."""
+    """Popularity depends on no setting; a random ranking has 10 of 51."""
     place_of(name, file)
     run = api.run("popular", name, **filters)
     assert (run.result["tested_users"], run.result["users"]) == (users, users)
@@ -258,6 +257,6 @@ def test_bad_rows_in_a_real_file_are_skipped_and_counted(place_of, tmp_path: Pat
     lines[5_000:5_000] = ["1\t2\tfive\t881250949\n", "1\t2\n"]
     lines.append("7\t8\t5\t881250949000\n")
     (tmp_path / "u.data").write_text("".join(lines))
-    data = read(tmp_path, Reading(skip_bad_rows=True))
+    data = read(tmp_path, ReadOptions(skip_bad_rows=True))
     assert counts(data) == (943, 1_682, 100_000)
     assert sorted(note.split(" ")[0] for note in data.notes) == ["1", "1", "1"]

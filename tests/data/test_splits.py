@@ -1,4 +1,4 @@
-"""Splits: who is held out, by hand and by properties that every rule has to keep."""
+"""Splits: held-out parts by hand, and properties that every rule must have."""
 
 from __future__ import annotations
 
@@ -13,8 +13,14 @@ from hypothesis import strategies as st
 import coterie
 from coterie.core import streams
 from coterie.data.interactions import Interactions
-from coterie.data.splits import Split, future_share, own, split, with_validation
-from coterie.data.splits import given as given_split
+from coterie.data.splits import (
+    Split,
+    from_parts,
+    from_test_pairs,
+    future_share,
+    split,
+    with_validation,
+)
 from coterie.data.synthetic import Synthetic, generate
 from coterie.errors import DataError
 
@@ -88,7 +94,7 @@ def test_the_validation_part_of_leave_one_out_is_the_second_newest() -> None:
     assert by_user(parts.train) == {1: [20, 40], 2: [10], 3: [60]}
 
 
-def test_somebody_with_a_single_item_is_trained_on_and_not_tested() -> None:
+def test_a_user_with_a_single_item_is_trained_on_and_not_tested() -> None:
     parts = split(EXAMPLE, "leave-one-out", 0, seed=0, validation=True)
     assert by_user(parts.train)[3] == [60]
     assert 3 not in by_user(parts.test)
@@ -127,7 +133,7 @@ def test_temporal_holds_out_the_newest_int_of_the_fraction(fraction: float, test
     else:
         with pytest.raises(
             DataError,
-            match=r"'temporal' holds out nothing for the test part; expected people with more",
+            match=r"'temporal' holds out nothing for the test part; expected users with more",
         ):
             split(EXAMPLE, "temporal", fraction, seed=0)
 
@@ -203,9 +209,8 @@ def test_random_hold_out_follows_the_seed_and_favours_no_place(rule, timed: bool
     first, again, other = (split(data, rule, 0.1, seed).test for seed in (0, 0, 1))
     assert pairs_of(first) == pairs_of(again)
     assert pairs_of(first) != pairs_of(other)
-    held = np.bincount(
-        first.items, minlength=10
-    )  # one of ten for each of 400 users: 40 each, give or take 6
+    # One of ten for each of 400 users: 40 each, standard deviation 6.
+    held = np.bincount(first.items, minlength=10)
     assert held.sum() == 400
     assert 15 < held.min() <= held.max() < 70
 
@@ -219,7 +224,7 @@ def test_without_times_the_temporal_rule_holds_out_as_many_at_random() -> None:
 
 
 def test_test_and_validation_are_drawn_apart() -> None:
-    """Drawn from one stream, the validation item would be the neighbour of the test item for everybody."""
+    """From a single stream, the validation item would always be next to the test item."""
     data = from_rows([(user, item, 0) for user in range(300) for item in range(20)], timed=False)
     parts = split(data, "leave-one-out", 0, seed=0, validation=True)
     gaps = parts.validation.items.astype(int) - parts.test.items.astype(int)
@@ -286,7 +291,7 @@ def assert_newest_held_out(parts: Split) -> None:
 
 @settings(deadline=None, max_examples=100)
 @given(histories, st.sampled_from([0.2, 0.5, 0.8]))
-def test_global_time_loses_only_the_test_interactions_of_newcomers(rows, fraction: float) -> None:
+def test_global_time_loses_only_the_test_interactions_of_new_users(rows, fraction: float) -> None:
     data = from_rows(rows)
     try:
         parts = split(data, "global-time", fraction, seed=0)
@@ -340,7 +345,7 @@ def test_a_split_that_leaves_nothing_to_validate_on_says_so(rule) -> None:
         split(data, rule, 0.5, seed=0, validation=True)
 
 
-# What a split gives
+# The parts of a split
 
 
 def test_training_sees_the_training_part_alone() -> None:
@@ -355,9 +360,8 @@ def test_training_sees_the_training_part_alone() -> None:
 def test_ratings_stay_with_their_items() -> None:
     parts = split(EXAMPLE, "leave-one-out", 0, seed=0)
     training = parts.training()
-    rated = parts.train.item_ids[training.positives.items].astype(
-        float
-    )  # an item is rated by its own number
+    # The rating of an item is its index.
+    rated = parts.train.item_ids[training.positives.items].astype(float)
     assert training.ratings.tolist() == rated.tolist()
 
 
@@ -398,7 +402,7 @@ def test_the_share_of_the_future_by_hand() -> None:
     train = from_rows([(1, 1, 10), (1, 2, 20), (2, 1, 30), (2, 2, 40)])
     test = from_rows([(1, 3, 20), (2, 3, 45), (2, 4, 5)])
     # newer than 20: two of four; than 45: none; than 5: all four
-    assert future_share(own(train, test)) == pytest.approx((0.5 + 0 + 1) / 3)
+    assert future_share(from_parts(train, test)) == pytest.approx((0.5 + 0 + 1) / 3)
 
 
 def test_no_times_no_leakage_figure() -> None:
@@ -417,13 +421,13 @@ def test_the_share_of_the_future_is_that_of_two_loops(rows) -> None:
     assert future_share(parts) == pytest.approx(np.mean(shares))
 
 
-# Parts that others made
+# Given parts
 
 
 def test_own_parts_are_joined_over_one_numbering() -> None:
     train = Interactions.from_columns(["b", "c"], ["y", "z"], [1, 2], [5, 6])
     test = Interactions.from_columns(["a", "b"], ["x", "w"], [3, 4], [8, 7])
-    parts = own(train, test, Interactions.from_columns(["d"], ["y"], [5], [9]))
+    parts = from_parts(train, test, Interactions.from_columns(["d"], ["y"], [5], [9]))
     for part in (parts.train, parts.test, parts.validation):
         assert part.user_ids.tolist() == ["a", "b", "c", "d"]
         assert part.item_ids.tolist() == ["w", "x", "y", "z"]
@@ -434,13 +438,15 @@ def test_own_parts_are_joined_over_one_numbering() -> None:
 
 
 def test_own_parts_keep_natural_order_and_may_have_no_validation() -> None:
-    parts = own(Interactions.from_columns([10, 2], [1, 1]), Interactions.from_columns([9], [30]))
+    parts = from_parts(
+        Interactions.from_columns([10, 2], [1, 1]), Interactions.from_columns([9], [30])
+    )
     assert [str(u) for u in parts.train.user_ids] == ["2", "9", "10"]
     assert parts.validation is None
 
 
 def test_a_number_and_its_text_are_one_id_in_own_parts() -> None:
-    parts = own(
+    parts = from_parts(
         Interactions.from_columns([1, 2], [5, 6]), Interactions.from_columns(["1", "2"], ["6", "7"])
     )
     assert [str(u) for u in parts.train.user_ids] == ["1", "2"]
@@ -453,7 +459,7 @@ def test_a_number_and_its_text_are_one_id_in_own_parts() -> None:
 def test_own_parts_hold_what_was_given(first, second) -> None:
     train = from_rows(first)
     test = from_rows(second)
-    parts = own(train, test)
+    parts = from_parts(train, test)
     assert pairs_of(parts.train) == {row[:2] for row in first}
     assert pairs_of(parts.test) == {row[:2] for row in second}
 
@@ -461,7 +467,7 @@ def test_own_parts_hold_what_was_given(first, second) -> None:
 def test_own_parts_keep_what_is_known_about_items_and_users() -> None:
     train = Interactions.from_columns([1], [5]).describe_items({"5": "Five"}, {"5": ("odd",)})
     test = Interactions.from_columns([1], [4]).describe_items({"4": "Four"}, {"4": ("even",)})
-    parts = own(train.describe_users({"age": {"1": "30"}}), test)
+    parts = from_parts(train.describe_users({"age": {"1": "30"}}), test)
     assert parts.train.item_texts is not None
     assert parts.train.item_texts[parts.train.items].tolist() == ["Five"]
     assert parts.train.item_categories[parts.train.items].tolist() == [("odd",)]
@@ -470,9 +476,8 @@ def test_own_parts_keep_what_is_known_about_items_and_users() -> None:
 
 def test_a_model_of_an_own_split_recommends_by_the_ids_that_went_in(tmp_path: Path) -> None:
     train = Interactions.from_columns(["b", "c", "d", "d"], ["y", "y", "y", "z"])
-    (tmp_path / "test.csv").write_text(
-        "user_id,item_id\na,v\nb,w\n"
-    )  # both come first in natural order
+    # Both come first in natural order.
+    (tmp_path / "test.csv").write_text("user_id,item_id\na,v\nb,w\n")
     run = coterie.run("popular", train, split="own", test_file=str(tmp_path / "test.csv"))
     assert run.score("d", ["y", "z", "v"]) == [3.0, 1.0, 0.0]
     best = run.recommend("b", n=1)
@@ -483,7 +488,7 @@ def test_published_test_pairs_are_held_out() -> None:
     # (1, 30) and (2, 10)
     users = np.array([0, 1], np.int32)
     items = np.array([2, 0], np.int32)
-    parts = given_split(EXAMPLE, users, items)
+    parts = from_test_pairs(EXAMPLE, users, items)
     assert pairs_of(parts.test) == {(1, 30), (2, 10)}
     assert by_user(parts.train) == {1: [20, 40, 10], 2: [30, 50], 3: [60]}
     assert (parts.rule, parts.validation) == ("published", None)
@@ -492,7 +497,7 @@ def test_published_test_pairs_are_held_out() -> None:
 def test_with_published_pairs_the_validation_part_is_the_newest_of_the_rest() -> None:
     users = np.array([0, 1], np.int32)
     items = np.array([2, 0], np.int32)
-    parts = with_validation(given_split(EXAMPLE, users, items), seed=0)
+    parts = with_validation(from_test_pairs(EXAMPLE, users, items), seed=0)
     assert pairs_of(parts.validation) == {(1, 10), (2, 50)}
     assert by_user(parts.train) == {1: [20, 40], 2: [30], 3: [60]}
     assert pairs_of(parts.train) | pairs_of(parts.test) | pairs_of(parts.validation) == pairs_of(
@@ -507,12 +512,12 @@ def test_published_pairs_that_are_not_in_the_data_are_refused() -> None:
     with pytest.raises(
         DataError, match="1 published test pairs are not in the data; expected all of them"
     ):
-        given_split(EXAMPLE, users, items)
+        from_test_pairs(EXAMPLE, users, items)
 
 
 @pytest.mark.parametrize("validation", [False, True])
-def test_by_global_time_everybody_tested_has_something_to_learn_from(validation: bool) -> None:
-    """Also where the validation part takes away all that somebody did before the test part."""
+def test_by_global_time_every_tested_user_has_training_interactions(validation: bool) -> None:
+    """Also if the validation part takes a user's only training interaction."""
     data = generate(Synthetic(n_users=2_000, n_items=200, mean_interactions=12))
     parts = split(data, "global-time", 0.03, seed=0, validation=validation)
     trained = set(parts.train.users.tolist())

@@ -1,4 +1,4 @@
-"""Made-up data: what was planted is there, in the stated amounts, and the same for the same seed."""
+"""Synthetic data has the planted structure and depends only on its settings and seed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def same(one: Interactions, other: Interactions) -> bool:
 
 
 def top_share(data: Interactions, share: float) -> float:
-    """How much of the interactions the most popular `share` of the items has."""
+    """The share of interactions with the most popular `share` of the items."""
     counts = np.sort(np.bincount(data.items, minlength=data.n_items))[::-1]
     return counts[: int(share * data.n_items)].sum() / counts.sum()
 
@@ -50,7 +50,7 @@ def test_the_same_seed_gives_the_same_data_and_another_seed_other_data() -> None
 
 @pytest.mark.parametrize(("taste", "groups"), [(0.0, 4), (0.5, 4), (0.8, 8), (1.0, 10)])
 def test_the_share_of_the_own_group_is_the_one_planted(taste: float, groups: int) -> None:
-    # so many equally popular items that pairs are hardly ever drawn twice
+    # With this many equally popular items, pairs are hardly ever drawn twice.
     data = generate(
         Synthetic(
             n_users=3_000,
@@ -77,8 +77,8 @@ def test_the_share_of_the_own_group_is_the_one_planted(taste: float, groups: int
         assert share == pytest.approx(taste + (1 - taste) / groups, abs=0.02)
 
 
-def test_groups_can_be_found_again_from_who_did_what(people: Interactions) -> None:
-    """Users whose favourite category is the same share far more items than others do."""
+def test_groups_can_be_recovered_from_the_interactions(people: Interactions) -> None:
+    """Users with the same favourite category share far more items than others do."""
     seen = np.zeros((people.n_users, people.n_items), bool)
     seen[people.users, people.items] = True
     counts = np.stack([seen[:, g::4].sum(axis=1) for g in range(4)], axis=1)
@@ -103,7 +103,7 @@ def test_popularity_falls_like_the_stated_power(exponent: float) -> None:
             drift=0,
         )
     )
-    # the first r of n items have (r / n)^(1 - exponent); a person who draws an item twice has it once
+    # The first r of n items have (r / n)^(1 - exponent); a user's repeated draws count once.
     first = (data.items < 200).mean()
     assert first == pytest.approx(0.01 ** (1 - exponent), rel=0.12)
 
@@ -130,9 +130,8 @@ def test_fashion_drifts_by_the_stated_part_of_the_items() -> None:
     early = data.items[(arrival < 0.05)[data.users]]
     late = data.items[((arrival > 0.75) & (arrival < 0.85))[data.users]]
     assert np.bincount(early).argmax() < 50
-    assert (
-        350 <= np.bincount(late).argmax() <= 430
-    )  # half of 1,000 items times an arrival of about 0.8
+    # Half of 1,000 items times an arrival of about 0.8.
+    assert 350 <= np.bincount(late).argmax() <= 430
     still = generate(config.model_copy(update={"drift": 0.0}))
     assert np.bincount(still.items).argmax() == 0
 
@@ -161,7 +160,7 @@ def test_ids_titles_categories_and_features_are_there(people: Interactions) -> N
     assert people.ratings is None
 
 
-def test_features_say_something_about_the_group(people: Interactions) -> None:
+def test_features_correlate_with_the_group(people: Interactions) -> None:
     counts = np.zeros((people.n_users, 4))
     np.add.at(counts, (people.users, people.items % 4), 1)
     regions = np.array(["north", "south", "east", "west"])[counts.argmax(axis=1)]
@@ -186,7 +185,7 @@ def test_the_corners_of_the_settings_hold(config: Synthetic) -> None:
     assert len(np.unique(data.pairs())) == len(data)
 
 
-def test_a_hundred_thousand_people_take_seconds() -> None:
+def test_a_hundred_thousand_users_take_seconds() -> None:
     started = time.perf_counter()
     data = generate(Synthetic(n_users=100_000, n_items=10_000))
     assert time.perf_counter() - started < 20

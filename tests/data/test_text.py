@@ -1,4 +1,4 @@
-"""Letter trigrams against a twin that hashes piece by piece, bags against Counters, and rows of any length against lists."""
+"""Letter trigrams, bags and ragged rows against simple reference implementations."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from coterie.data import text as texts
 from coterie.data.text import STOP_WORDS, Ragged
 from coterie.types import Floats, Rows
 
-any_letter = st.characters(exclude_categories=())  # lone surrogates too: files hold them
+# Lone surrogates too, because files contain them.
+any_letter = st.characters(exclude_categories=())
 any_word = st.text(any_letter, max_size=8)
 any_texts = st.lists(st.lists(any_word, max_size=6), max_size=6)
 numbers_of_inputs = st.integers(1, 3000)
 
 
 def input_of(piece: str, n_inputs: int) -> int:
-    """The slow twin: three letters of 21 bits, mixed; the upper half of that as a share of the inputs."""
+    """Slow reference: hash three letters of 21 bits; the upper half scales to the inputs."""
     a, b, c = map(ord, piece)
     return (streams.mix(a << 42 | b << 21 | c) >> 32) * n_inputs >> 32
 
@@ -54,10 +55,11 @@ def weighted(ragged: Ragged) -> list[list[tuple[int, float]]]:
         ("  Léon: The Professional...  ", ["léon", "the", "professional"]),
         ("ВОЙНА и мир", ["война", "и", "мир"]),
         ("東京物語、1953", ["東京物語", "1953"]),
+        # Deseret is beyond the first 65,536 letters, and has lower case.
         (
             "𐐀𐐁 😀 𐐂",
             ["𐐨𐐩", "𐐪"],
-        ),  # Deseret lies beyond the first 65,536 letters, and has lower case
+        ),
         ("one\ntwo\tthree\x00four", ["one", "two", "three", "four"]),
         ("?!", []),
         ("", []),
@@ -73,7 +75,7 @@ def test_words_to_leave_out_are_left_out_in_any_case_and_as_a_whole() -> None:
 
 
 def test_stop_words_are_words_as_they_are_read() -> None:
-    """Else they would never be met."""
+    """Otherwise they would never match."""
     assert texts.words_of(sorted(STOP_WORDS)) == [[word] for word in sorted(STOP_WORDS)]
     assert texts.words_of(sorted(STOP_WORDS), STOP_WORDS) == [[] for _ in STOP_WORDS]
 
@@ -117,7 +119,7 @@ def test_a_word_is_cut_into_as_many_pieces_as_it_has_letters(word: str, pieces: 
 
 
 def test_pieces_switch_on_the_same_inputs_on_every_machine_and_in_every_version() -> None:
-    """Frozen: a tower of last year reads with these."""
+    """Frozen, because saved towers depend on it."""
     assert texts.trigrams(["cat", "𐐨"], 1100).items.tolist() == [116, 818, 274, 915]
     assert texts.trigrams(["cat"], 1 << 20).items.tolist() == [110593, 779993, 261708]
 
@@ -138,7 +140,7 @@ def test_no_words_have_no_letters() -> None:
 
 
 def test_every_input_is_as_likely() -> None:
-    """All pieces of three letters, over 100 inputs: some 176 each."""
+    """All trigrams of letters over 100 inputs: about 176 each."""
     inner = [
         inputs[1]
         for inputs in lists(
@@ -153,7 +155,7 @@ def test_the_order_of_letters_matters() -> None:
     assert len(found) == 3
 
 
-# Texts as numbers of words
+# Texts as word indices
 
 
 @settings(deadline=None, max_examples=200)
@@ -188,7 +190,7 @@ def test_a_text_reads_alike_whatever_stands_beside_it(
 
 
 def test_a_bag_by_hand() -> None:
-    """#ca cat at#, #ca cat ats ts#: two pieces stand in both words."""
+    """#ca cat at#, #ca cat ats ts#: two trigrams are in both words."""
     read = texts.read([["cat", "cats"]], 1 << 20)
     once = ["at#", "ats", "ts#"]
     twice = ["#ca", "cat"]
@@ -201,7 +203,7 @@ def test_a_bag_by_hand() -> None:
 @settings(deadline=None, max_examples=300)
 @given(any_texts, st.integers(1, 40))
 def test_bags_equal_counters(several: list[list[str]], n_inputs: int) -> None:
-    """With few inputs, pieces fall together and are added up."""
+    """With few inputs, trigrams collide and are added up."""
     bags = texts.bags(texts.read(several, n_inputs))
     counted = [Counter(i for word in words for i in inputs_of(word, n_inputs)) for words in several]
     assert weighted(bags) == [sorted(counter.items()) for counter in counted]
@@ -228,7 +230,7 @@ def test_empty_texts_have_empty_bags() -> None:
 
 
 def ragged(rows: list[list[int]]) -> Ragged:
-    """Every entry weighs its place, so that a mixed-up weight shows."""
+    """Every weight is its position, so that a misplaced weight is visible."""
     flat = [entry for row in rows for entry in row]
     weights: Floats = np.arange(len(flat), dtype=np.float32)
     return Ragged(
@@ -255,7 +257,7 @@ def test_taking_rows_equals_plain_lists(rows: list[list[int]], data: st.DataObje
 def test_joining_rows_equals_plain_lists(
     rows: list[list[int]], m: int, data: st.DataObject
 ) -> None:
-    """-1 stands anywhere, and for everything."""
+    """-1 may be anywhere, and may fill a row."""
     one = st.lists(st.integers(-1, len(rows) - 1), min_size=m, max_size=m)
     which = data.draw(st.lists(one, max_size=6))
     whole = ragged(rows)

@@ -1,4 +1,4 @@
-"""What towers read: titles, whole items and people, word by word, as bags and as words."""
+"""The encoded titles, items and users that towers read, as bags and as words."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 from coterie import api
 from coterie.data import splits, text_features
 from coterie.data import text as texts
-from coterie.data.content import Content, Person, Reading
+from coterie.data.content import Content, TextEncoding, UserInput
 from coterie.data.interactions import objects
 from coterie.data.text import Ragged
 from coterie.data.training_set import TrainingSet
 from coterie.errors import ConfigError
 from coterie.types import Rows
 
-INPUTS = 1 << 20  # so many that two different words hardly ever read alike
+INPUTS = 1 << 20  # so large that two different words hardly ever collide
 FILMS = ("The One Cat", "Dog! (1999)", "")
 KINDS = (("Drama", "Film-Noir"), (), ("Drama",))
 PLOTS = ("The one and only CAT, with a hat.", "", "It was the dog")
-PEOPLE = {"occupation": ("1", "25"), "age": ("25", "1")}
+FEATURES = {"occupation": ("1", "25"), "age": ("25", "1")}
 Spelt = list[list[int]]
 
 
@@ -33,13 +33,13 @@ def training(
     titles: Sequence[str] | None = FILMS,
     kinds: Sequence[tuple[str, ...]] | None = None,
     bodies: Sequence[str] | None = None,
-    people: Mapping[str, Sequence[str]] | None = None,
+    features: Mapping[str, Sequence[str]] | None = None,
     n_users: int = 2,
 ) -> TrainingSet:
     nothing = Rows(np.zeros(n_users + 1, np.int64), np.empty(0, np.int32))
     n_items = len(titles or bodies or FILMS)
-    named = {name: objects(values) for name, values in (people or {}).items()}
-    told = [None if column is None else objects(column) for column in (titles, kinds, bodies)]
+    named = {name: objects(values) for name, values in (features or {}).items()}
+    columns = [None if column is None else objects(column) for column in (titles, kinds, bodies)]
     return TrainingSet(
         n_users,
         n_items,
@@ -47,20 +47,20 @@ def training(
         nothing,
         None,
         named,
-        item_texts=told[0],
-        item_categories=told[1],
-        item_bodies=told[2],
+        item_texts=columns[0],
+        item_categories=columns[1],
+        item_bodies=columns[2],
     )
 
 
 def read(
     of: TrainingSet,
-    reading: Reading = "words",
+    encoding: TextEncoding = "words",
     n_inputs: int = INPUTS,
     most_words: int = 50,
-    person: Person = "auto",
+    user_input: UserInput = "auto",
 ) -> Content:
-    return text_features.read(of, reading, n_inputs, most_words, person)
+    return text_features.read(of, encoding, n_inputs, most_words, user_input)
 
 
 def spelt(words: Sequence[str], n_inputs: int = INPUTS) -> Spelt:
@@ -93,9 +93,9 @@ def items_of(found: Content) -> Ragged:
     return found.items
 
 
-def people_of(found: Content) -> Ragged:
-    assert found.people is not None
-    return found.people
+def users_of(found: Content) -> Ragged:
+    assert found.users is not None
+    return found.users
 
 
 # Items
@@ -136,7 +136,7 @@ def test_what_data_does_not_tell_of_items_is_not_read() -> None:
 
 
 def test_every_word_is_spelt_once() -> None:
-    found = read(training(FILMS, KINDS, PLOTS, PEOPLE))
+    found = read(training(FILMS, KINDS, PLOTS, FEATURES))
     distinct = {word for words in WHOLE for word in words}
     assert len(found.letters.counts) == len(distinct) + 4  # two ages and two occupations
 
@@ -177,11 +177,11 @@ def test_any_texts_are_read_as_their_words(
 
 @pytest.mark.parametrize("most", [1, 2, 3, 5, 7, 8, 50])
 def test_the_first_words_are_read(most: int) -> None:
-    """The title first, then categories; a body with what is left."""
-    found = read(training(FILMS, KINDS, PLOTS, PEOPLE), most_words=most)
+    """The title first, then categories, then the body up to the limit."""
+    found = read(training(FILMS, KINDS, PLOTS, FEATURES), most_words=most)
     assert words_in(items_of(found), found) == [spelt(words[:most]) for words in WHOLE]
     assert words_in(found.titles, found) == [spelt(words[:most]) for words in TITLES]
-    assert [len(words) for words in words_in(people_of(found), found)] == [min(most, 2)] * 2
+    assert [len(words) for words in words_in(users_of(found), found)] == [min(most, 2)] * 2
 
 
 def test_bags_have_all_words() -> None:
@@ -191,31 +191,30 @@ def test_bags_have_all_words() -> None:
     ]
 
 
-# People
+# Users
 
 
 def test_an_age_of_25_is_no_occupation_25() -> None:
-    told = training(people=PEOPLE)
-    (age25, occupation1), (age1, occupation25) = text_features.features(told)
+    data = training(features=FEATURES)
+    (age25, occupation1), (age1, occupation25) = text_features.features(data)
     assert len({age25, occupation1, age1, occupation25}) == 4
-    assert all(
-        word.startswith("age") for word in (age25, age1)
-    )  # the features come in the order of their names
+    # Features are in the order of their names.
+    assert all(word.startswith("age") for word in (age25, age1))
     assert all(word.startswith("occupation") for word in (occupation1, occupation25))
     assert [word[-2:] for word in (age25, occupation25)] == ["25", "25"]
-    by_words = read(told, "words")
-    by_bags = read(told, "bags")
-    assert words_in(people_of(by_words), by_words) == [
+    by_words = read(data, "words")
+    by_bags = read(data, "bags")
+    assert words_in(users_of(by_words), by_words) == [
         spelt([age25, occupation1]),
         spelt([age1, occupation25]),
     ]
-    assert bags_in(people_of(by_bags)) == [bag([age25, occupation1]), bag([age1, occupation25])]
+    assert bags_in(users_of(by_bags)) == [bag([age25, occupation1]), bag([age1, occupation25])]
     assert bag([age25, occupation1]) != bag([age1, occupation25])
 
 
 def test_a_feature_is_one_word_whatever_its_value() -> None:
     jobs = ("Tech/Support", "K-12 Student", "tech/support", "", "技術者", "💡")
-    found = text_features.features(training(people={"Job Title": jobs}, n_users=len(jobs)))
+    found = text_features.features(training(features={"Job Title": jobs}, n_users=len(jobs)))
     assert [texts.words_of(words) for words in found] == [[list(words)] for words in found]
     words = [word for (word,) in found]
     assert words[0] == words[2]  # in any case
@@ -223,7 +222,7 @@ def test_a_feature_is_one_word_whatever_its_value() -> None:
 
 
 @pytest.mark.parametrize(
-    ("person", "has_features", "read_as_features"),
+    ("user_input", "has_features", "read_as_features"),
     [
         ("auto", True, True),
         ("auto", False, False),
@@ -232,36 +231,41 @@ def test_a_feature_is_one_word_whatever_its_value() -> None:
         ("titles", False, False),
     ],
 )
-def test_what_tells_of_people(person: Person, has_features: bool, read_as_features: bool) -> None:
-    for reading in ("bags", "words"):
-        found = read(training(people=PEOPLE if has_features else None), reading, person=person)
-        assert (found.people is not None) == read_as_features
-        assert found.people is None or len(found.people) == 2
+def test_what_represents_users(
+    user_input: UserInput, has_features: bool, read_as_features: bool
+) -> None:
+    for encoding in ("bags", "words"):
+        found = read(
+            training(features=FEATURES if has_features else None), encoding, user_input=user_input
+        )
+        assert (found.users is not None) == read_as_features
+        assert found.users is None or len(found.users) == 2
 
 
 def test_features_that_the_data_does_not_have_cannot_be_read() -> None:
     with pytest.raises(
         ConfigError,
-        match=r"setting 'person' is 'features', but .* none of people\. Set person=titles\.",
+        match=r"setting 'person' is 'features', but the data has no user features\. "
+        r"Set person=titles\.",
     ):
-        read(training(), person="features")
+        read(training(), user_input="features")
 
 
 def test_features_do_not_change_how_items_are_read() -> None:
     alone = read(training(FILMS, KINDS))
-    beside = read(training(FILMS, KINDS, None, PEOPLE))
-    assert words_in(items_of(alone), alone) == words_in(items_of(beside), beside)
-    assert words_in(alone.titles, alone) == words_in(beside.titles, beside)
+    with_features = read(training(FILMS, KINDS, None, FEATURES))
+    assert words_in(items_of(alone), alone) == words_in(items_of(with_features), with_features)
+    assert words_in(alone.titles, alone) == words_in(with_features.titles, with_features)
 
 
-# A part of the people
+# A subset of the users
 
 
 @pytest.mark.parametrize("which", [[1], [1, 0], [0, 1, 1], []])
-def test_a_node_has_the_features_of_its_own_people(which: list[int]) -> None:
-    whole = read(training(FILMS, KINDS, None, PEOPLE), "bags")
+def test_a_node_has_the_features_of_its_own_users(which: list[int]) -> None:
+    whole = read(training(FILMS, KINDS, None, FEATURES), "bags")
     part = whole.of_users(np.array(which, np.int32))
-    assert bags_in(people_of(part)) == [bags_in(people_of(whole))[k] for k in which]
+    assert bags_in(users_of(part)) == [bags_in(users_of(whole))[k] for k in which]
     assert part.items is whole.items
     assert part.titles is whole.titles
     assert part.letters is whole.letters
@@ -270,56 +274,56 @@ def test_a_node_has_the_features_of_its_own_people(which: list[int]) -> None:
 def test_a_node_without_features_or_items_stays_without() -> None:
     part = replace(read(training(), "bags"), items=None).of_users(np.array([1], np.int32))
     assert part.items is None
-    assert part.people is None
+    assert part.users is None
 
 
 def test_a_training_part_takes_its_content_along() -> None:
-    whole = training(people=PEOPLE)
+    whole = training(features=FEATURES)
     part = replace(whole, content=read(whole, "bags")).of_users(np.array([1], np.int32))
     assert part.content is not None
-    assert bags_in(people_of(part.content)) == [bag(text_features.features(whole)[1])]
+    assert bags_in(users_of(part.content)) == [bag(text_features.features(whole)[1])]
 
 
 # Read once
 
 
 def test_the_same_texts_are_read_once() -> None:
-    """Also where they are other objects, as in a second run on the same data."""
-    first = read(training(FILMS, KINDS, PLOTS, PEOPLE), "bags")
-    assert read(training(tuple(FILMS), list(KINDS), list(PLOTS), dict(PEOPLE)), "bags") is first
+    """Also for equal but distinct objects, as in a second run on the same data."""
+    first = read(training(FILMS, KINDS, PLOTS, FEATURES), "bags")
+    assert read(training(tuple(FILMS), list(KINDS), list(PLOTS), dict(FEATURES)), "bags") is first
 
 
 CHANGES: list[Callable[[], Content]] = [
-    lambda: read(training(("The One Cat", "Dog! (1998)", ""), KINDS, PLOTS, PEOPLE)),
-    lambda: read(training(FILMS, (("Drama",), (), ()), PLOTS, PEOPLE)),
-    lambda: read(training(FILMS, KINDS, ("", "", ""), PEOPLE)),
+    lambda: read(training(("The One Cat", "Dog! (1998)", ""), KINDS, PLOTS, FEATURES)),
+    lambda: read(training(FILMS, (("Drama",), (), ()), PLOTS, FEATURES)),
+    lambda: read(training(FILMS, KINDS, ("", "", ""), FEATURES)),
     lambda: read(training(FILMS, KINDS, PLOTS, {"age": ("25", "1"), "occupation": ("1", "24")})),
-    lambda: read(training(FILMS, KINDS, PLOTS, PEOPLE), "bags"),
-    lambda: read(training(FILMS, KINDS, PLOTS, PEOPLE), n_inputs=50),
-    lambda: read(training(FILMS, KINDS, PLOTS, PEOPLE), most_words=2),
-    lambda: read(training(FILMS, KINDS, PLOTS, PEOPLE), person="titles"),
+    lambda: read(training(FILMS, KINDS, PLOTS, FEATURES), "bags"),
+    lambda: read(training(FILMS, KINDS, PLOTS, FEATURES), n_inputs=50),
+    lambda: read(training(FILMS, KINDS, PLOTS, FEATURES), most_words=2),
+    lambda: read(training(FILMS, KINDS, PLOTS, FEATURES), user_input="titles"),
 ]
 
 
 @pytest.mark.parametrize("changed", range(len(CHANGES)))
 def test_anything_else_is_read_anew(changed: int) -> None:
     def all_of(found: Content) -> tuple[object, ...]:
-        parts = [part for part in (found.items, found.titles, found.people) if part is not None]
+        parts = [part for part in (found.items, found.titles, found.users) if part is not None]
         return (*(part.rows.items.tolist() for part in parts), found.letters.items.tolist())
 
-    before = all_of(read(training(FILMS, KINDS, PLOTS, PEOPLE)))
+    before = all_of(read(training(FILMS, KINDS, PLOTS, FEATURES)))
     assert all_of(CHANGES[changed]()) != before
-    assert all_of(read(training(FILMS, KINDS, PLOTS, PEOPLE))) == before
+    assert all_of(read(training(FILMS, KINDS, PLOTS, FEATURES))) == before
 
 
 # Real data
 
 
-def test_movielens_tells_of_films_and_people(real_data: Callable[..., None]) -> None:
+def test_movielens_has_texts_of_films_and_features_of_users(real_data: Callable[..., None]) -> None:
     real_data("ml-100k", "u.data", "ml-100k.inter")
     data = api.load("ml-100k")
     found = read(splits.split(data, "temporal", 0.2, seed=0).training(), "words", 1100)
-    assert (len(items_of(found)), len(found.titles), len(people_of(found))) == (
+    assert (len(items_of(found)), len(found.titles), len(users_of(found))) == (
         data.n_items,
         data.n_items,
         943,
@@ -332,4 +336,4 @@ def test_movielens_tells_of_films_and_people(real_data: Callable[..., None]) -> 
     kinds = sorted(words_in(items_of(found), found)[film][3:])
     assert kinds == sorted(spelt(["animation", "children", "s", "comedy"], 1100))
     assert (items_of(found).rows.counts > 0).all()
-    assert (people_of(found).rows.counts == len(data.user_features)).all()
+    assert (users_of(found).rows.counts == len(data.user_features)).all()

@@ -1,4 +1,4 @@
-"""TripAdvisor's ratings with context: out of every packing, with what belongs to people and hotels."""
+"""TripAdvisor's ratings with context, from every packing, with features of users and hotels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coterie.data import tripadvisor
 from coterie.data.datasets import load
 from coterie.data.filters import Filters
 from coterie.data.interactions import Interactions
-from coterie.data.options import Reading
+from coterie.data.options import ReadOptions
 from coterie.data.reading import read
 from coterie.errors import FetchError
 
@@ -24,7 +24,7 @@ CSV = HEADER + (
     "B1,75680,3,AK,AK,ANAHEIM,CA,PACIFIC,COUPLES\r\n"
     "A2,75680,1,CA,PACIFIC,ANAHEIM,CA,PACIFIC,BUSINESS\r\n"
 )
-# users by name, hotels by number; of the pair that stands twice the later row stays
+# Users are ordered by name, hotels by number; of the repeated pair the later row is kept.
 ROWS = [("A2", "75680", 1.0), ("B1", "75680", 3.0), ("B1", "219668", 5.0)]
 
 
@@ -81,15 +81,14 @@ def test_by_name_users_with_fewer_than_five_hotels_are_left_out_and_ratings_forg
         for user, n in (("a", 5), ("b", 4))
         for item in range(n)
     ]
-    write(
-        "tripadvisor.zip", zipped(HEADER + "".join(rows) + rows[-1])
-    )  # b rated four, one of them twice
+    # b has four ratings, one of them twice.
+    write("tripadvisor.zip", zipped(HEADER + "".join(rows) + rows[-1]))
     data = load("tripadvisor")
     assert (data.name, data.user_ids.tolist(), len(data)) == ("tripadvisor", ["a"], 5)
     assert (data.ratings, data.times) == (None, None)
 
 
-def test_people_bring_state_and_time_zone_and_hotels_city_and_state(write) -> None:
+def test_users_have_state_and_time_zone_and_hotels_city_and_state(write) -> None:
     data = read(write("trip.zip", zipped()))
     assert data.user_ids.tolist() == ["A2", "B1"]
     assert {name: values.tolist() for name, values in data.user_features.items()} == {
@@ -102,7 +101,7 @@ def test_people_bring_state_and_time_zone_and_hotels_city_and_state(write) -> No
 
 
 def test_nothing_about_a_user_or_a_hotel_tells_of_a_single_visit(write) -> None:
-    """With every trip of another type the data is the same: the trip type cannot reach a model."""
+    """The data does not depend on the trip types, so that they cannot reach a model."""
     other = CSV.replace("SOLO", "FAMILY").replace("COUPLES", "FRIENDS")
     one, two = (read(write(f"{n}.zip", zipped(text))) for n, text in enumerate((CSV, other)))
     assert other != CSV
@@ -122,7 +121,7 @@ def test_a_file_without_context_is_read_without_it(write) -> None:
 
 def test_a_column_may_be_called_otherwise(write) -> None:
     path = write("trip.zip", zipped(CSV.replace("Rating", "Stars")))
-    assert rows_of(read(path, Reading(columns={"rating": "Stars"}))) == ROWS
+    assert rows_of(read(path, ReadOptions(columns={"rating": "Stars"}))) == ROWS
 
 
 def test_quoted_cells_are_read_as_what_they_say(write) -> None:
@@ -154,7 +153,7 @@ def test_a_bad_row_is_named_and_can_be_skipped(
 ) -> None:
     path = write(f"trip/{tripadvisor.ARCHIVE}", zipped(CSV.encode() + row + b"\r\n"))
     assert refused(path.parent) == f"{path}:6: {what}; {rule}. Fix the row or pass --skip-bad-rows."
-    data = read(path.parent, Reading(skip_bad_rows=True))
+    data = read(path.parent, ReadOptions(skip_bad_rows=True))
     assert rows_of(data) == ROWS
     assert data.notes[0] == f"1 bad row skipped: {rule}"
 
@@ -162,14 +161,12 @@ def test_a_bad_row_is_named_and_can_be_skipped(
 def test_a_repeated_pair_can_be_refused_or_the_earlier_row_kept(write, refused) -> None:
     path = write("trip.zip", zipped())
     assert refused(path, duplicates="error").startswith(
-        f"{path}:5: user 'A2' and item '75680' stood on line 3 already; expected distinct pairs."
+        f"{path}:5: user 'A2' and item '75680' are already on line 3; expected distinct pairs."
     )
-    assert rows_of(read(path, Reading(duplicates="oldest")))[0] == ("A2", "75680", 4.0)
+    assert rows_of(read(path, ReadOptions(duplicates="oldest")))[0] == ("A2", "75680", 4.0)
 
 
-def test_where_it_is_not_here_one_is_told_which_file_to_put_where(
-    tmp_path: Path, monkeypatch
-) -> None:
+def test_a_missing_dataset_is_an_error_that_names_its_file(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
     with pytest.raises(FetchError) as caught:
         load("tripadvisor")

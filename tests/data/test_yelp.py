@@ -1,4 +1,4 @@
-"""Yelp's two parallel files: what they say together, and every way in which they can disagree."""
+"""Yelp's two parallel files: contents, and every way in which they can disagree."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from coterie.data import yelp
 from coterie.data.datasets import load
 from coterie.data.interactions import Interactions
-from coterie.data.options import Reading
+from coterie.data.options import ReadOptions
 from coterie.data.reading import read
 from coterie.errors import FetchError
 
 ITEMS = "1 10 11 10\n2 9\n10 11 9\n"
 TIMES = "1 100 200 300\n2 50\n10 70 60\n"
-# user 1 was at item 10 twice, and the newer visit stays; users and items are in the order of numbers
+# User 1 visited item 10 twice, and the newer visit is kept; ids are in numeric order.
 ROWS = [("1", "11", 200), ("1", "10", 300), ("2", "9", 50), ("10", "9", 60), ("10", "11", 70)]
 ALIKE = "expected the same user in both files, with as many times as items"
 REMEDY = "Fix the row or pass --skip-bad-rows."
@@ -35,7 +35,7 @@ def rows_of(data: Interactions) -> list[tuple[str, str, int]]:
 
 @pytest.fixture
 def parallel(write) -> Callable[..., Path]:
-    """`parallel(items, times)` writes both files and gives their folder."""
+    """`parallel(items, times)` writes both files and returns their folder."""
 
     def make(items: str | bytes = ITEMS, times: str | bytes = TIMES) -> Path:
         write(f"yelp/{yelp.TIMES}", times)
@@ -52,7 +52,7 @@ def zipped() -> bytes:
     return buffer.getvalue()
 
 
-# ---- what they say together
+# ---- contents
 
 
 def test_a_row_is_a_user_with_an_item_and_the_time_at_the_same_place(parallel) -> None:
@@ -60,7 +60,7 @@ def test_a_row_is_a_user_with_an_item_and_the_time_at_the_same_place(parallel) -
     assert rows_of(data) == ROWS
     assert data.notes == ("1 repeated user-item pairs merged, the newest of each kept",)
     assert data.ratings is None
-    assert rows_of(read(parallel(), Reading(duplicates="oldest")))[:2] == [
+    assert rows_of(read(parallel(), ReadOptions(duplicates="oldest")))[:2] == [
         ("1", "10", 100),
         ("1", "11", 200),
     ]
@@ -111,9 +111,7 @@ def test_by_name_users_with_fewer_than_five_items_are_left_out(parallel, monkeyp
     assert (data.name, data.user_ids.tolist(), len(data)) == ("yelp", ["a"], 5)
 
 
-def test_where_it_is_not_here_one_is_told_which_files_to_put_where(
-    tmp_path: Path, monkeypatch
-) -> None:
+def test_a_missing_dataset_is_an_error_that_names_its_files(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
     with pytest.raises(FetchError) as caught:
         load("yelp")
@@ -121,7 +119,7 @@ def test_where_it_is_not_here_one_is_told_which_files_to_put_where(
         assert part in str(caught.value)
 
 
-# ---- where they disagree
+# ---- disagreements
 
 DISAGREEMENTS = {
     "fewer times": ("2 9 8", "2 50", yelp.TIMES, "user '2' has 1 times for 2 items", ALIKE),
@@ -130,11 +128,11 @@ DISAGREEMENTS = {
         "2 9",
         "3 50",
         yelp.TIMES,
-        f"user '3' stands where {yelp.ITEMS} has user '2'",
+        f"user '3' is on the line where {yelp.ITEMS} has user '2'",
         ALIKE,
     ),
-    "no times": ("2 9", "", yelp.TIMES, "there is no line for user '2'", ALIKE),
-    "no items": ("", "2 50", yelp.ITEMS, "there is no line for user '2'", ALIKE),
+    "no times": ("2 9", "", yelp.TIMES, "no line for user '2'", ALIKE),
+    "no items": ("", "2 50", yelp.ITEMS, "no line for user '2'", ALIKE),
     "nothing but a user": (
         "2",
         "2",
@@ -167,14 +165,14 @@ DISAGREEMENTS = {
         "x" * 50 + " 1",
         "2 50",
         yelp.TIMES,
-        f"user '2' stands where {yelp.ITEMS} has user '{'x' * 37}...'",
+        f"user '2' is on the line where {yelp.ITEMS} has user '{'x' * 37}...'",
         ALIKE,
     ),
 }
 
 
 def with_line(good: str, line: str | bytes) -> bytes:
-    """The line in place of the second of three."""
+    """The text with the second of its three lines replaced."""
     first, _, third, _ = good.encode().split(b"\n")
     return b"\n".join([first, line if isinstance(line, bytes) else line.encode(), third, b""])
 
@@ -194,7 +192,7 @@ def test_a_bad_line_is_named_by_the_file_it_stands_in(
 )
 def test_a_bad_line_can_be_skipped_whole(items, times, file, what, rule, parallel) -> None:
     folder = parallel(with_line(ITEMS, items), with_line(TIMES, times))
-    data = read(folder, Reading(skip_bad_rows=True))
+    data = read(folder, ReadOptions(skip_bad_rows=True))
     assert rows_of(data) == [row for row in ROWS if row[0] != "2"]
     assert data.notes[0] == f"1 bad row skipped: {rule}"
 
@@ -212,9 +210,9 @@ def test_the_first_bad_line_is_named_whatever_is_wrong_with_it(parallel, refused
 
 def test_a_shorter_file_is_named_where_it_ends(parallel, refused) -> None:
     short = parallel(ITEMS, TIMES[: TIMES.index("10 70")])
-    assert refused(short).startswith(f"{short / yelp.TIMES}:3: there is no line for user '10'")
+    assert refused(short).startswith(f"{short / yelp.TIMES}:3: no line for user '10'")
     short = parallel(ITEMS[: ITEMS.index("10 11 9")], TIMES)
-    assert refused(short).startswith(f"{short / yelp.ITEMS}:3: there is no line for user '10'")
+    assert refused(short).startswith(f"{short / yelp.ITEMS}:3: no line for user '10'")
 
 
 def test_lines_are_counted_past_the_first_block(parallel, refused, monkeypatch) -> None:
@@ -229,14 +227,14 @@ def test_a_repeated_pair_can_be_refused(parallel, refused) -> None:
     folder = parallel()
     message = refused(folder, duplicates="error")
     assert message.startswith(
-        f"{folder / yelp.ITEMS}:1: user '1' and item '10' stood on line 1 already"
+        f"{folder / yelp.ITEMS}:1: user '1' and item '10' are already on line 1"
     )
 
 
 def test_a_missing_or_empty_file_is_named(parallel, refused) -> None:
     folder = parallel("", "")
     assert refused(folder).startswith(
-        f"{folder / yelp.ITEMS}: holds no interactions; expected at least one row"
+        f"{folder / yelp.ITEMS}: contains no interactions; expected at least one row"
     )
     (folder / yelp.TIMES).unlink()
     assert refused(folder).startswith(f"{folder}: no file '{yelp.TIMES}' in it.")
@@ -246,7 +244,7 @@ def test_there_are_no_columns_to_name(parallel, refused) -> None:
     assert "there is no column 'who' for user_id" in refused(parallel(), columns={"user_id": "who"})
 
 
-# ---- against an obvious loop
+# ---- against a simple loop
 
 cells = st.lists(st.integers(0, 30), max_size=6)
 
@@ -254,7 +252,7 @@ cells = st.lists(st.integers(0, 30), max_size=6)
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(cells, cells, st.booleans()), min_size=1, max_size=12), st.integers(1, 5))
 def test_any_two_files_read_as_an_obvious_loop_says(tmp_path_factory, lines, block: int) -> None:
-    """Lines of any lengths, some with the other's user: what agrees is there, what does not is counted."""
+    """Lines of any length, some with another user: equal ones are read, the others counted."""
     folder = tmp_path_factory.mktemp("yelp")
     wanted = {}
     bad = 0
@@ -273,6 +271,6 @@ def test_any_two_files_read_as_an_obvious_loop_says(tmp_path_factory, lines, blo
         (folder / name).write_text("\n".join(text))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(yelp, "BLOCK", block)
-        data = read(folder, Reading(skip_bad_rows=True))
+        data = read(folder, ReadOptions(skip_bad_rows=True))
     assert {(u, i): t for u, i, t in rows_of(data)} == wanted
     assert sum(int(note.split()[0]) for note in data.notes if "bad row" in note) == bad

@@ -69,7 +69,7 @@ def test_published_lists_number_items_by_first_appearance(tmp_path, three_items)
     assert published.users.tolist() == [0, 1]
     assert three_items.item_ids[published.items].tolist() == [["a", "b"], ["c", "a"]]
     assert published.relevant.tolist() == [1, 1]
-    parts = splits.given(three_items, published.users, published.items[:, 0])
+    parts = splits.from_test_pairs(three_items, published.users, published.items[:, 0])
     assert parts.test.to_frame()[["user_id", "item_id"]].to_numpy().tolist() == [
         [10, "a"],
         [20, "c"],
@@ -132,7 +132,7 @@ def test_test_pairs_that_the_data_does_not_have_are_refused(tmp_path, three_item
     file.write_text("(0,2)\t1\n(1,0)\t1\n")
     published = read_published(file, three_items)
     with pytest.raises(DataError, match=r"1 published test pairs are not in the data.* unfiltered"):
-        splits.given(three_items, published.users, published.items[:, 0])
+        splits.from_test_pairs(three_items, published.users, published.items[:, 0])
 
 
 def test_ncf_published_lists_of_ml_1m(real_data):
@@ -144,7 +144,7 @@ def test_ncf_published_lists_of_ml_1m(real_data):
     published = read_published(file, data)
     assert published.items.shape == (6_040, 100)
     assert sorted(published.users.tolist()) == list(range(6_040))
-    parts = splits.given(data, published.users, published.items[:, 0])
+    parts = splits.from_test_pairs(data, published.users, published.items[:, 0])
     assert (len(parts.test), len(parts.train)) == (6_040, 1_000_209 - 6_040)
     newest = np.zeros(6_040, np.int64)
     np.maximum.at(newest, data.users, data.times)

@@ -179,7 +179,7 @@ def test_private_items_of_a_file(tmp_path):
         ),
         ("user_id,disclosure\nann,1\nann,0.5\n", "line 3 names user ann again"),
         ("user_id,rate\nann,1\n", "Add disclosure"),
-        ("user_id,disclosure\nzed,1\n", "nothing in column 'user_id' is in the data .first: zed"),
+        ("user_id,disclosure\nzed,1\n", "no value of column 'user_id' is in the data .first: zed"),
         ("", "is empty; expected a header"),
         ("user_id,disclosure\n", "has a header and no rows"),
         ("user_id,disclosure\nann,0,2\n", "line 2 has 3 cells; expected 2"),

@@ -1,4 +1,4 @@
-"""Vectors in less than full precision: how much is lost, and what travels."""
+"""Quantized vectors: the loss of precision, and the bytes that are sent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from coterie.evaluation.ranking import best_items
-from coterie.models.directions import Directions, packed
+from coterie.models.directions import Directions, quantize_rows
 from coterie.types import Floats
 
 
@@ -24,7 +24,7 @@ def unit_rows(n: int, k: int = 128, seed: int = 0) -> Floats:
 def test_scores_are_cosines_up_to_the_precision(precision, bytes_each, error):
     people = unit_rows(7, seed=1)
     items = unit_rows(300)
-    model = Directions(people, *packed(items, precision))
+    model = Directions(people, *quantize_rows(items, precision))
     scores = model.score(np.arange(7, dtype=np.int32))
     exact = people.astype(np.float64) @ items.T
     assert np.abs(scores - exact).max() <= error + 1e-6
@@ -36,13 +36,13 @@ def test_scores_are_cosines_up_to_the_precision(precision, bytes_each, error):
 
 
 def test_a_row_of_zeros_stays_one():
-    rows, units = packed(np.zeros((2, 4), np.float32), "int8")
+    rows, units = quantize_rows(np.zeros((2, 4), np.float32), "int8")
     assert not rows.any()
     assert (units == 1).all()
 
 
 def test_int8_by_hand():
-    rows, units = packed(np.array([[0.5, -0.25, 0.1]], np.float32), "int8")
+    rows, units = quantize_rows(np.array([[0.5, -0.25, 0.1]], np.float32), "int8")
     assert rows.tolist() == [[127, -64, 25]]  # -63.5 goes to the even one
     assert units[0] == pytest.approx(0.5 / 127)
 
@@ -56,7 +56,7 @@ def test_the_best_are_those_of_a_full_sort_ties_by_number(k):
 
 
 def test_a_hundred_thousand_items_take_milliseconds():
-    model = Directions(unit_rows(1), *packed(unit_rows(100_000), "float32"))
+    model = Directions(unit_rows(1), *quantize_rows(unit_rows(100_000), "float32"))
     nobody = np.zeros(1, np.int32)
     seen = np.arange(50, dtype=np.int32)
     times = []

@@ -1,4 +1,4 @@
-"""Models: parameters, scores by hand, plain arrays, and no more memory than the answer needs."""
+"""Models: parameters, scores by hand, saving as plain arrays, and memory."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def some_of_each() -> list[Recommender]:
             floats(1, 2, -1, 1, 0, 0.5, 1, 10, 3, 0.25),
             np.array([2, 2], np.int64),
         ),
-        GMFGroups(  # the second user is of the first group, and the other way round
+        GMFGroups(  # the first user is in the second group, and the second in the first
             floats([1, 2], [0, -1]),
             floats([[1, 0], [0, 1], [1, 1]], [[2, 0], [0, 0], [1, -1]]),
             floats([2, 3], [1, 1]),
@@ -62,7 +62,7 @@ def some_of_each() -> list[Recommender]:
             np.array([1, 0], np.int32),
         ),
         PrivateFactors(floats([1, 2], [0, -1]), floats([1, 0], [0, 1], [1, 1]), floats(0, 10, 0)),
-        UserNeighbours(  # each is the other's only neighbour; they did items 0 and 2, and item 1
+        UserNeighbours(  # each is the other's only neighbour; histories (0, 2) and (1)
             longs(0, 1, 2),
             ints(1, 0),
             floats(0.5, 0.25),
@@ -75,7 +75,7 @@ def some_of_each() -> list[Recommender]:
         ItemNeighbours(  # item 0 is near to 1, and 1 to 0; the same histories
             longs(0, 1, 2, 2), ints(1, 0), floats(2, 3), longs(0, 2, 3), ints(0, 2, 1)
         ),
-        MultVAE(  # it knows items 0 and 2; whatever goes in, one half comes out of the decoder
+        MultVAE(  # trained on items 0 and 2; the decoder's output is one half for any input
             floats([1], [2]),
             floats(0),
             floats([1, 0]),
@@ -161,7 +161,7 @@ def test_an_unknown_kind_gets_a_suggestion():
 
 @pytest.mark.parametrize("seed", [0, 2**31, 2**63 - 1, 2**63, 2**64 - 1, 2**70])
 def test_a_seed_that_is_accepted_can_be_saved(seed):
-    """Without pickle, which run folders refuse; a seed too large for that is to be refused."""
+    """Without pickle, which run folders reject; a seed too large for an array is rejected."""
     try:
         Choice.of({"algorithm": "random", "seed": seed})
     except ConfigError as error:
@@ -179,7 +179,7 @@ def test_random_scores_are_uniform_and_tell_users_and_items_apart():
     assert abs(np.corrcoef(scores.T)[np.triu_indices(500, 1)].mean()) < 0.002
 
 
-def test_start_values_have_the_scale_asked_for_and_streams_of_their_own():
+def test_start_values_have_the_given_scale_and_streams_of_their_own():
     start = Factors.start(2_000, 1_000, 8, seed=0, scale=0.1)
     assert start.user_rows.std() == pytest.approx(0.1, rel=0.02)
     assert not start.item_bias.any()
@@ -201,7 +201,7 @@ def test_start_values_have_the_scale_asked_for_and_streams_of_their_own():
     ids=lambda m: m.kind,
 )
 def test_scoring_candidates_does_not_score_everything(model):
-    """51 candidates of 600 users among 20,000 items: nothing the size of users times items."""
+    """51 candidates of 600 users among 20,000 items: no array of users times items."""
     users = np.arange(600, dtype=np.int32)
     items = np.random.default_rng(0).integers(0, 20_000, (600, 51)).astype(np.int32)
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""NeuMF's scores against the formula written out, block by block, and the row of a newcomer."""
+"""NeuMF's scores against the written-out formula, and the row of a new user."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from coterie import api
 from coterie.models import neumf
-from coterie.models.neumf import NeuMF, gradients_by_row, taken_apart
+from coterie.models.neumf import NeuMF, score_gradients, unpack_dense
 
 layers = st.lists(st.integers(1, 9), min_size=1, max_size=3)
 
@@ -26,7 +26,7 @@ def made(d: int, layers: list[int], n_users: int = 5, n_items: int = 7, seed: in
 
 
 def by_formula(model: NeuMF, user: int, item: int) -> float:
-    """He et al. 2017, Eq. 12, number by number out of the flat `dense`."""
+    """He et al. 2017, Eq. 12, term by term from the flat `dense`."""
     numbers = iter(model.dense.astype(float).tolist())
     d = int(model.sizes[0]) // 2
     p = model.user_rows[user].astype(float)
@@ -78,15 +78,15 @@ def test_scoring_takes_little_more_memory_than_the_scores():
 
 
 def test_what_is_counted_as_parameters():
-    """(943 + 1,682) x 2 x 8 numbers in rows; layers of 16 x 32 + 32, 32 x 16 + 16, 16 x 8 + 8; h of 8 + 8; b."""
+    """(943 + 1,682) x 2 x 8 in rows; layers 16 x 32 + 32, 32 x 16 + 16, 16 x 8 + 8; h 8 + 8; b."""
     expected = 2_625 * 16 + 544 + 528 + 136 + 16 + 1
     assert NeuMF.start(943, 1_682, 8, (32, 16, 8), 0, 0.1).n_parameters == expected
 
 
 def test_start_values():
-    """Relu keeps the spread of what comes in, biases are zero, and the GMF part is plain matrix factorisation."""
+    """Relu layers preserve the variance, biases are zero, and the GMF part is plain MF."""
     model = NeuMF.start(50, 60, 100, (400, 300), 3, 0.1)
-    net = taken_apart(model.dense, model.sizes)
+    net = unpack_dense(model.dense, model.sizes)
     assert [w.shape for w, _ in net.layers] == [(400, 200), (300, 400)]
     assert net.layers[0][0].std() == pytest.approx((2 / 200) ** 0.5, rel=0.02)
     assert net.layers[1][0].std() == pytest.approx((2 / 400) ** 0.5, rel=0.02)
@@ -96,19 +96,19 @@ def test_start_values():
     assert model.user_rows.std() == pytest.approx(0.1, rel=0.05)
 
 
-# Newcomers.
+# New users.
 
 
 def test_gradients_by_the_row_are_those_of_small_differences():
     model = made(3, [7, 5], seed=4)
-    net = taken_apart(model.dense, model.sizes)
+    net = unpack_dense(model.dense, model.sizes)
     p = model.user_rows[0]
     tiny = 1e-3
-    y, gradients = gradients_by_row(net, p, model.item_rows)
+    y, gradients = score_gradients(net, p, model.item_rows)
     np.testing.assert_allclose(y, model.score(np.array([0], np.int32))[0], rtol=1e-5)
     for f in range(6):
         moved = [
-            gradients_by_row(net, p + np.eye(6, dtype=np.float32)[f] * s, model.item_rows)[0]
+            score_gradients(net, p + np.eye(6, dtype=np.float32)[f] * s, model.item_rows)[0]
             for s in (tiny, -tiny)
         ]
         np.testing.assert_allclose((moved[0] - moved[1]) / (2 * tiny), gradients[:, f], atol=5e-3)
@@ -119,8 +119,8 @@ def trained(people):
     return api.run("neumf", people, epochs=15, embedding_size=6, layers=(8, 4), learning_rate=0.05)
 
 
-def test_a_newcomer_is_served_as_well_as_those_who_were_in_training(trained, people):
-    """People of the training data treated as strangers: what they chose stands as high as in their own scores."""
+def test_a_new_user_is_served_as_well_as_those_who_were_in_training(trained, people):
+    """Training users treated as new users: their items rank as high as in their own scores."""
     model = trained.model
     own = []
     new = []
@@ -134,7 +134,7 @@ def test_a_newcomer_is_served_as_well_as_those_who_were_in_training(trained, peo
     assert np.mean(new) > np.mean(own) - 0.02
 
 
-def test_the_row_of_a_newcomer_is_a_better_one_than_the_average(trained, people):
+def test_the_row_of_a_new_user_is_a_better_one_than_the_average(trained, people):
     history = people.rows.of(3)
     fitted = trained.model.score_new_user(history, 4, 0.01)
     average = trained.model.score_new_user(history[:0], 4, 0.01)
@@ -145,12 +145,12 @@ def test_the_row_of_a_newcomer_is_a_better_one_than_the_average(trained, people)
     )
 
 
-def test_somebody_without_history_gets_the_average_person(trained):
+def test_a_new_user_without_history_gets_the_average_row(trained):
     model = trained.model
-    nobody = np.empty(0, np.int32)
+    no_items = np.empty(0, np.int32)
     one = NeuMF(
         model.user_rows.mean(axis=0, keepdims=True), model.item_rows, model.dense, model.sizes
     )
     np.testing.assert_allclose(
-        model.score_new_user(nobody, 4, 0.01), one.score(np.zeros(1, np.int32))[0], rtol=1e-5
+        model.score_new_user(no_items, 4, 0.01), one.score(np.zeros(1, np.int32))[0], rtol=1e-5
     )

@@ -50,7 +50,7 @@ def told(training: TrainingSet, settings: FederatedTowers) -> tuple[Content, Con
     whole = read(
         training, settings.kind.reads, settings.inputs, settings.most_words, settings.person
     )
-    return replace(whole, people=None), whole
+    return replace(whole, users=None), whole
 
 
 def start(world: World) -> Pair:

@@ -66,7 +66,7 @@ from coterie.federated.federation import (
     World,
 )
 from coterie.federated.secagg.server import assign_rings
-from coterie.models.directions import Directions, packed
+from coterie.models.directions import Directions, quantize_rows
 from coterie.types import NOT_FINITE, TOO_LARGE, Floats, Ints, Longs, Message, Sizes, Updates
 
 
@@ -97,7 +97,7 @@ def told(training: TrainingSet, settings: FederatedTowers) -> tuple[Content, Con
     whole = read(
         training, settings.kind.reads, settings.inputs, settings.most_words, settings.person
     )
-    return replace(whole, people=None), replace(whole, items=None)
+    return replace(whole, users=None), replace(whole, items=None)
 
 
 def start(world: World) -> State:
@@ -462,7 +462,7 @@ def model(world: World, state: Any) -> Directions:
     assert content.items is not None
     rows = Readers(world.settings).directions(state.item_tower, content.items, content)
     nobody = np.empty((0, rows.shape[1]), np.float32)
-    return Directions(nobody, *packed(rows, world.settings.precision))
+    return Directions(nobody, *quantize_rows(rows, world.settings.precision))
 
 
 def serve(world: World, state: Any, node: NodeData) -> PrivateState:

@@ -22,7 +22,7 @@ from coterie.data.content import Content
 from coterie.data.training_set import TrainingSet
 from coterie.federated.costs import Costs
 from coterie.federated.trainer import Context, Trainer
-from coterie.models.directions import Directions, packed
+from coterie.models.directions import Directions, quantize_rows
 from coterie.types import Longs
 
 
@@ -89,7 +89,7 @@ def model(
     )
     users = towers.directions(state.user_tower, told_of(told, people, titles), told)
     items = towers.directions(state.item_tower, told.items, told)
-    return Directions(users, *packed(items, settings.precision))
+    return Directions(users, *quantize_rows(items, settings.precision))
 
 
 def make(training: TrainingSet, settings: Centralised, context: Context) -> Trainer:

@@ -71,7 +71,7 @@ def doctor() -> None:
     from coterie.cli.screen import show_table
     from coterie.core.paths import cache_folder, data_folder
     from coterie.data.datasets import DATASETS
-    from coterie.data.fetch import is_here
+    from coterie.data.fetch import is_local
     from coterie.version import __version__
 
     def version(package: str) -> str:
@@ -98,7 +98,7 @@ def doctor() -> None:
             ", ".join(
                 d.name
                 for d in DATASETS.values()
-                if d.name == "synthetic" or is_here(d.name, d.signature)
+                if d.name == "synthetic" or is_local(d.name, d.signature)
             ),
         ],
         ["cache folder", _folder_state(cache_folder())],

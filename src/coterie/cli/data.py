@@ -18,7 +18,7 @@ def list_(as_json: Json = False) -> None:
     from coterie.cli.screen import show_table
     from coterie.core.paths import data_folder
     from coterie.data.datasets import DATASETS
-    from coterie.data.fetch import is_here
+    from coterie.data.fetch import is_local
 
     rows = []
     for dataset in DATASETS.values():
@@ -26,7 +26,7 @@ def list_(as_json: Json = False) -> None:
             "embedded"
             if dataset.name == "synthetic"
             else "here"
-            if is_here(dataset.name, dataset.signature)
+            if is_local(dataset.name, dataset.signature)
             else "fetch"
             if dataset.sources
             else "by hand"
@@ -55,7 +55,7 @@ def fetch(
     from coterie.cli.screen import ScreenProgress
     from coterie.core.progress import SILENT
     from coterie.data.datasets import DATASETS
-    from coterie.data.fetch import bring
+    from coterie.data.fetch import locate_or_fetch
     from coterie.errors import UnknownName
 
     if name not in DATASETS:
@@ -64,7 +64,7 @@ def fetch(
     if name == "synthetic":
         typer.echo("synthetic is embedded: nothing to fetch")
         return
-    place = bring(
+    place = locate_or_fetch(
         name,
         dataset.signature,
         dataset.sources,

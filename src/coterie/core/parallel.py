@@ -1,4 +1,7 @@
-"""Threads over ranges of rows. Kernels release the interpreter's lock; results never depend on how work was cut."""
+"""Threads over ranges of rows.
+
+Kernels release the interpreter lock. Results do not depend on how the rows are divided.
+"""
 
 from __future__ import annotations
 
@@ -14,37 +17,42 @@ from coterie.errors import ConfigError
 from coterie.types import Longs
 
 CORES = os.cpu_count() or 1
-PIECES_A_THREAD = 4  # enough to even out, few enough to cost nothing
+PIECES_PER_THREAD = 4  # enough to balance the load, few enough to add no overhead
 _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
 
 
 def workers() -> int:
-    """How many threads work: COTERIE_THREADS, else one a core."""
+    """The number of threads: COTERIE_THREADS, by default one per core."""
     wanted = os.environ.get("COTERIE_THREADS") or CORES
     if not str(wanted).isdecimal() or int(wanted) < 1:
         raise ConfigError(
-            f"COTERIE_THREADS is {wanted!r}; expected a number of threads, at least 1. Change or unset it."
+            f"COTERIE_THREADS is {wanted!r}; expected a number of threads, at least 1. "
+            "Change or unset it."
         )
     return int(wanted)
 
 
 def over(work: Callable[[int, int], object], load: Longs | int, smallest: int = 1) -> None:
-    """Call work(first, last) on ranges that cover all rows; `load` is how many rows, or their running total of work."""
+    """Call work(first, last) on ranges that together cover all rows.
+
+    `load` is the number of rows, or the cumulative work per row (rows + 1 entries). Threads get
+    several ranges each only if the ranges then have at least `smallest` rows.
+    """
     n = workers()
     rows = load if isinstance(load, int) else len(load) - 1
-    pieces = n * PIECES_A_THREAD if rows >= n * PIECES_A_THREAD * smallest else n
+    pieces = n * PIECES_PER_THREAD if rows >= n * PIECES_PER_THREAD * smallest else n
     if n == 1 or rows <= 1:
         work(0, rows)
         return
     ranges = iter([(first, last) for first, last in pairwise(_cuts(load, pieces)) if first < last])
 
     def take() -> None:
-        for first, last in ranges:  # threads share the iterator: whoever is free takes the next
+        # All threads share the iterator: each takes the next range when it is free.
+        for first, last in ranges:
             work(first, last)
 
-    others = [
-        _pool(n).submit(take) for _ in range(n - 1)
-    ]  # this thread works too: waking another takes long
+    # The calling thread works too, because waking another thread is slow.
+    others = [_pool(n).submit(take) for _ in range(n - 1)]
     try:
         take()
     finally:
@@ -54,7 +62,7 @@ def over(work: Callable[[int, int], object], load: Longs | int, smallest: int = 
 
 
 def _cuts(load: Longs | int, pieces: int) -> list[int]:
-    """Where ranges of about equal work begin and end."""
+    """Boundaries of ranges with about equal work."""
     if isinstance(load, int):
         return [load * piece // pieces for piece in range(pieces + 1)]
     shares = load[0] + (load[-1] - load[0]) * np.arange(1, pieces) // pieces
@@ -62,7 +70,7 @@ def _cuts(load: Longs | int, pieces: int) -> list[int]:
 
 
 def _pool(n: int) -> ThreadPoolExecutor:
-    """One pool per process and size: threads do not survive a fork."""
+    """One pool per process and size, because threads do not survive a fork."""
     key = (os.getpid(), n)
     if key not in _pools:
         _pools[key] = ThreadPoolExecutor(n, thread_name_prefix="coterie")
@@ -70,13 +78,13 @@ def _pool(n: int) -> ThreadPoolExecutor:
 
 
 @contextmanager
-def one_torch_thread(really: bool = True) -> Iterator[None]:
-    """PyTorch on a single thread; afterwards on as many as before."""
+def one_torch_thread(enabled: bool = True) -> Iterator[None]:
+    """Run PyTorch on a single thread, then restore the previous number."""
     import torch
 
     before = torch.get_num_threads()
     try:
-        if really:
+        if enabled:
             torch.set_num_threads(1)
         yield
     finally:

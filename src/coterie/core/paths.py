@@ -1,4 +1,4 @@
-"""Where things are kept on this machine."""
+"""The cache folder and the data folder on this machine."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def cache_folder() -> Path:
 
 
 def data_folder() -> Path:
-    """Where datasets lie and are put: COTERIE_DATA, else the cache folder."""
+    """The folder of datasets: COTERIE_DATA, by default inside the cache folder."""
     return Path(os.environ.get("COTERIE_DATA") or cache_folder() / "data").expanduser()

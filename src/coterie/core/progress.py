@@ -1,4 +1,4 @@
-"""How long work tells a person about itself. The library only calls; the command line draws."""
+"""Progress reporting. The library calls this interface; the command line draws it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ class Advance(Protocol):
 
 
 class Progress:
-    """Watches and says nothing; what a quiet run and the Python API use."""
+    """Reports nothing: the default of the Python API and of quiet runs."""
 
     def log(self, text: str) -> None:
-        """One line that stays."""
+        """Print one permanent line."""
 
     @contextmanager
     def task(self, label: str, total: float | None) -> Iterator[Advance]:
-        """A piece of work with a bar; the body calls what it gets for every step done."""
+        """Show a bar for a task; the body calls the yielded function after each step."""
         yield lambda steps=1, note="": None
 
 

@@ -1,4 +1,4 @@
-"""Draws without replacement, for many people at once: what one person draws depends on their own stream alone."""
+"""Draws without replacement for many users at once; each depends only on the user's stream."""
 
 from __future__ import annotations
 
@@ -9,42 +9,47 @@ from coterie.core import streams
 from coterie.types import Ints, Longs, Rows
 
 Keys = NDArray[np.uint64]
-CELLS = 1 << 20
+CELLS = 1 << 20  # entries of the (users, items) block processed at a time
 
 
 def unseen_items(seen: Rows, users: Ints | Longs, n_items: int, n: int, keys: Keys) -> Ints:
-    """(users, n) distinct items outside `seen`, uniformly; -1 where a user has no more."""
+    """(users, n) distinct items outside `seen`, uniform; -1 where a user has fewer than n."""
     free = n_items - seen.counts_of(users)
-    ranks = a_set(free, n, keys)
-    return np.where(ranks < 0, -1, nth_unseen(seen, users, np.maximum(ranks, 0), n_items)).astype(
-        np.int32
-    )
+    ranks = draw_sets(free, n, keys)
+    items = nth_unseen(seen, users, np.maximum(ranks, 0), n_items)
+    return np.where(ranks < 0, -1, items).astype(np.int32)
 
 
 def many_unseen_items(seen: Rows, users: Ints | Longs, n_items: int, n: Longs, keys: Keys) -> Ints:
-    """The same with a number for each user and no limit to it: everything draws a lot, and the lowest are in."""
+    """Like `unseen_items`, with a number of items for each user, which may be large.
+
+    Every item gets a random value; the unseen items with the lowest values are drawn.
+    """
     n = np.minimum(n, n_items - seen.counts_of(users))
-    found = np.full((len(users), int(n.max(initial=0))), -1, np.int32)
-    numbers = np.arange(n_items, dtype=np.uint64)
+    drawn = np.full((len(users), int(n.max(initial=0))), -1, np.int32)
+    every_item = np.arange(n_items, dtype=np.uint64)
     bits = np.uint64(max(n_items - 1, 1).bit_length())
     step = max(1, CELLS // n_items)
     for first in range(0, len(users), step):
         part = slice(first, first + step)
-        lots = streams.mix_array(
-            keys[part, None] + (numbers + np.uint64(1)) * np.uint64(streams.GOLDEN)
+        values = streams.mix_array(
+            keys[part, None] + (every_item + np.uint64(1)) * np.uint64(streams.GOLDEN)
         )
-        lots = lots >> bits << bits | numbers  # sorting numbers is quicker than sorting places
-        lots[seen.take(users[part])] = np.iinfo(np.uint64).max
-        lots.sort(axis=1)
-        items = (lots[:, : found.shape[1]] & ((np.uint64(1) << bits) - np.uint64(1))).astype(
-            np.int32
-        )
-        found[part] = np.where(np.arange(found.shape[1]) < n[part, None], items, -1)
-    return found
+        # The low bits carry the item index: a plain sort is faster than an argsort.
+        values = values >> bits << bits | every_item
+        values[seen.take(users[part])] = np.iinfo(np.uint64).max
+        values.sort(axis=1)
+        index_bits = (np.uint64(1) << bits) - np.uint64(1)
+        items = (values[:, : drawn.shape[1]] & index_bits).astype(np.int32)
+        drawn[part] = np.where(np.arange(drawn.shape[1]) < n[part, None], items, -1)
+    return drawn
 
 
 def nth_unseen(seen: Rows, users: Ints | Longs, ranks: Longs, n_items: int) -> Longs:
-    """The item with `rank` unseen items before it: rank + (how many seen items s_j have s_j - j <= rank)."""
+    """The item with `rank` unseen items before it.
+
+    It is rank + (the number of seen items s_j with s_j - j <= rank).
+    """
     owner = np.repeat(np.arange(len(seen.counts)), seen.counts)
     before = seen.items - (np.arange(len(seen.items)) - seen.offsets[owner])
     passed = np.searchsorted(
@@ -55,16 +60,15 @@ def nth_unseen(seen: Rows, users: Ints | Longs, ranks: Longs, n_items: int) -> L
     return ranks + passed - seen.offsets[users][:, None]
 
 
-def a_set(limits: Longs, n: int, keys: Keys) -> Longs:
-    """(rows, n) distinct numbers below each row's limit, by Floyd's method for all rows at once; -1 past the limit.
+def draw_sets(limits: Longs, n: int, keys: Keys) -> Longs:
+    """(rows, n) distinct numbers below each row's limit, by Floyd's method; -1 past the limit.
 
-    Every set is as likely as any other; the order within a row is not.
+    Every set is equally likely; the order within a row is not uniform.
     """
     chosen = np.full((len(limits), n), -1, np.int64)
     for j in range(n):
-        top = (
-            limits - n + j
-        )  # draw from 0..top; if that is taken, take top, which no earlier step could draw
+        # Draw from 0..top. On a repeat take top, which no earlier step could draw.
+        top = limits - n + j
         drawn = streams.below(streams.words(keys, j), np.maximum(top + 1, 0))
         chosen[:, j] = np.where((chosen[:, :j] == drawn[:, None]).any(axis=1), top, drawn)
     short = limits < n
@@ -72,20 +76,20 @@ def a_set(limits: Longs, n: int, keys: Keys) -> Longs:
     return chosen
 
 
-def sequential(limits: Longs, n: int, keys: Keys) -> Longs:
-    """(rows, n) distinct numbers below each row's limit, one drawn after the other from those left; -1 where none is.
+def draw_sequences(limits: Longs, n: int, keys: Keys) -> Longs:
+    """(rows, n) distinct numbers below each row's limit, drawn one by one; -1 past the limit.
 
-    Every order is as likely as any other: the first few are a draw of their own.
+    Every order is equally likely, so that any prefix of a row is a uniform draw too.
     """
     chosen = np.empty((len(limits), n), np.int64)
     taken = np.empty((len(limits), 0), np.int64)
     for j in range(n):
         left = limits - j
         drawn = streams.below(streams.words(keys, j), np.maximum(left, 1))
-        for before in taken.T:  # ascending: past each that is taken and not above
+        # Skip the numbers that are taken, in ascending order.
+        for before in taken.T:
             drawn += drawn >= before
         chosen[:, j] = np.where(left > 0, drawn, -1)
-        taken = np.sort(
-            np.hstack([taken, np.where(left > 0, drawn, np.iinfo(np.int64).max)[:, None]]), axis=1
-        )
+        newest = np.where(left > 0, drawn, np.iinfo(np.int64).max)[:, None]
+        taken = np.sort(np.hstack([taken, newest]), axis=1)
     return chosen

@@ -1,16 +1,19 @@
-"""Typed, frozen, flat and closed settings: an unknown key is an error with a suggestion, a value out of range a rule."""
+"""Typed, frozen, flat and closed settings.
+
+An unknown key is an error with a suggestion; an invalid value is an error that states the rule.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self, get_args, get_origin
+from typing import Literal, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from coterie.errors import ConfigError, did_you_mean
 
 STEPS = {"rounds": "epochs", "epochs": "rounds"}
-"""What one algorithm counts in is not what another does."""
+"""Some algorithms count training in rounds, others in epochs: suggest the other word."""
 
 
 class Settings(BaseModel):
@@ -22,18 +25,17 @@ class Settings(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _yes_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """YAML reads `yes` as true, and Python counts true as 1: `epochs=yes` must not train one epoch."""
-        yes_or_no = isinstance(value, bool) or (
-            isinstance(value, (list, tuple)) and any(isinstance(v, bool) for v in value)
-        )
-        if yes_or_no and cls.model_fields[info.field_name or ""].annotation is not bool:
+    def _reject_bool(cls, value: object, info: ValidationInfo) -> object:
+        """Reject booleans for other types. YAML reads `yes` as true, which Python counts as 1."""
+        values = value if isinstance(value, (list, tuple)) else (value,)
+        has_bool = any(isinstance(v, bool) for v in values)
+        if has_bool and cls.model_fields[info.field_name or ""].annotation is not bool:
             raise ValueError("expected something other than yes or no")
         return value
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Self:
-        """From plain values; the first wrong one becomes one line that names it."""
+    def of(cls, values: Mapping[str, object]) -> Self:
+        """Validate plain values; the first invalid one raises a one-line error."""
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:
@@ -42,28 +44,26 @@ class Settings(BaseModel):
     @classmethod
     def rows(cls) -> list[tuple[str, str, str]]:
         """(name, default, help) of every setting, for help texts and the docs."""
-        return [
-            (
-                name,
-                _plain(f.default),
-                " ".join(filter(None, [f.description, _choices(f.annotation)])),
-            )
-            for name, f in cls.model_fields.items()
-        ]
+        rows = []
+        for name, f in cls.model_fields.items():
+            help_text = " ".join(filter(None, [f.description, _choices(f.annotation)]))
+            rows.append((name, _plain(f.default), help_text))
+        return rows
 
 
 def split_by_owner(
-    values: Mapping[str, Any], owners: Mapping[str, type[Settings]]
-) -> dict[str, dict[str, Any]]:
-    """Share out flat keys among groups of settings; a key nobody has is an error."""
+    values: Mapping[str, object], owners: Mapping[str, type[Settings]]
+) -> dict[str, dict[str, object]]:
+    """Distribute flat keys over groups of settings; a key that no group has is an error."""
     known: dict[str, str] = {}
     for name, group in owners.items():
         if shared := known.keys() & group.model_fields.keys():
             raise ValueError(
-                f"settings {sorted(shared)} stand in two groups, {name} and another; flat keys need one owner"
+                f"settings {sorted(shared)} are in two groups, {name} and another; "
+                "expected one group per setting. Rename them."
             )
         known |= dict.fromkeys(group.model_fields, name)
-    shares: dict[str, dict[str, Any]] = {name: {} for name in owners}
+    shares: dict[str, dict[str, object]] = {name: {} for name in owners}
     for key, value in values.items():
         if key not in known:
             other = STEPS.get(key)
@@ -75,7 +75,7 @@ def split_by_owner(
 
 def _first(group: type[Settings], error: ValidationError) -> str:
     fault = error.errors()[0]
-    if not fault["loc"]:  # a rule about several settings says it all
+    if not fault["loc"]:  # the message of a rule about several settings is complete
         return fault["msg"].removeprefix("Value error, ") + "."
     key = str(fault["loc"][0])
     if fault["type"] == "extra_forbidden":
@@ -84,16 +84,17 @@ def _first(group: type[Settings], error: ValidationError) -> str:
     rule = rule[0].lower() + rule[1:]
     hint = group.model_fields[key].description if key in group.model_fields else None
     about = f" ({' '.join(hint.split()).split('. ')[0].rstrip('.')})" if hint else ""
-    return f"setting {key!r} is {fault.get('input')!r}; {rule}{about}. Change it with --set {key}=VALUE."
-
-
-def _choices(annotation: Any) -> str:
-    """What a setting of a few words may be."""
     return (
-        f"One of {', '.join(map(str, get_args(annotation)))}."
-        if get_origin(annotation) is Literal
-        else ""
+        f"setting {key!r} is {fault.get('input')!r}; {rule}{about}. "
+        f"Change it with --set {key}=VALUE."
     )
+
+
+def _choices(annotation: object) -> str:
+    """The allowed words of a setting that has a fixed set of them."""
+    if get_origin(annotation) is not Literal:
+        return ""
+    return f"One of {', '.join(map(str, get_args(annotation)))}."
 
 
 def _plain(value: object) -> str:

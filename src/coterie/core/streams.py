@@ -1,7 +1,8 @@
-"""The one door for randomness: a stream is a pure function of (seed, purpose, indices such as round and user).
+"""Random streams: each is a pure function of (seed, purpose, indices such as round and user).
 
-No generator lives longer than a call, so nothing about randomness needs to be saved, and no stream depends on how
-many numbers another one drew. Secrets (keys, masks) never come from here.
+All randomness except secrets comes from this module. No generator outlives a call, so no generator
+state is saved, and no stream depends on how many numbers another stream drew. Secrets (keys, masks)
+come from a cryptographic generator instead.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ GOLDEN = 0x9E3779B97F4A7C15  # the increment of SplitMix64 (Steele et al. 2014)
 
 
 def key(seed: int, purpose: str, *indices: int) -> int:
-    """A 64-bit key for one stream; equal arguments give equal keys, others give unrelated ones."""
+    """The 64-bit key of one stream; different arguments give unrelated keys."""
     word = mix(seed & WORD)
     for part in (_word(purpose), *indices):
         word = mix(word ^ ((part + GOLDEN) & WORD))
@@ -30,24 +31,23 @@ def keys(seed: int, purpose: str, *indices: int, last: NDArray[np.integer]) -> N
 
 
 def words(keys: NDArray[np.uint64], n: int) -> NDArray[np.uint64]:
-    """The n-th number of every stream (SplitMix64); kernels draw the same ones."""
+    """The n-th number of every stream (SplitMix64). Kernels draw the same numbers."""
     return mix_array(keys + np.uint64((GOLDEN * (n + 1)) & WORD))
 
 
 def below(words: NDArray[np.uint64], limits: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Numbers below each limit from random words (multiply-shift; the bias is at most limit / 2^32)."""
+    """Integers below each limit from random words (multiply-shift, bias at most limit / 2^32)."""
     return (((words >> np.uint64(32)) * limits.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
 
 
 def normal(keys: NDArray[np.uint64], n: int) -> NDArray[np.float64]:
-    """(streams, n) standard normal numbers: a row depends on its own stream alone (Box and Muller 1958)."""
+    """(streams, n) standard normal numbers; a row depends on its stream only (Box-Muller 1958)."""
     drawn = np.stack([words(keys, j) for j in range(n + n % 2)], axis=1) >> np.uint64(11)
     uniform = (drawn + 0.5) * 2.0**-53  # in (0, 1)
     radius = np.sqrt(-2 * np.log(uniform[:, 0::2]))
     angle = 2 * np.pi * uniform[:, 1::2]
-    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=2).reshape(
-        len(keys), n + n % 2
-    )[:, :n]
+    pairs = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=2)
+    return pairs.reshape(len(keys), n + n % 2)[:, :n]
 
 
 def at(seed: int, purpose: str, *indices: int) -> np.random.Generator:
@@ -56,7 +56,7 @@ def at(seed: int, purpose: str, *indices: int) -> np.random.Generator:
 
 
 def mix(word: int) -> int:
-    """SplitMix64's finaliser: every input bit reaches every output bit."""
+    """SplitMix64's finaliser: every input bit affects every output bit."""
     word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & WORD
     word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & WORD
     return word ^ (word >> 31)

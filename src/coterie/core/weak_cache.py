@@ -1,6 +1,6 @@
-"""Something beside an array, for as long as the array lives: what was made of it, or what goes with it and is nobody else's.
+"""A cache of values keyed by arrays; an entry is dropped when its array is garbage-collected.
 
-Arrays that cross module borders are never written into, so that what was made of one stays true.
+Arrays that modules exchange are never modified in place, so a value computed from one stays valid.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ import numpy as np
 
 class WeakCache:
     def __init__(self) -> None:
-        self._kept: dict[int, tuple[weakref.ref[np.ndarray], Any]] = {}
+        # The weak reference guards against another array that reuses the id of a dead one.
+        self._entries: dict[int, tuple[weakref.ref[np.ndarray], object]] = {}
 
     def get(self, array: np.ndarray) -> Any:
-        known = self._kept.get(id(array))
-        return known[1] if known is not None and known[0]() is array else None
+        entry = self._entries.get(id(array))
+        return entry[1] if entry is not None and entry[0]() is array else None
 
-    def put(self, array: np.ndarray, value: Any) -> None:
+    def put(self, array: np.ndarray, value: object) -> None:
         key = id(array)
-        self._kept[key] = weakref.ref(array, lambda _: self._kept.pop(key, None)), value
+        reference = weakref.ref(array, lambda _: self._entries.pop(key, None))
+        self._entries[key] = reference, value
 
     def forget(self, array: np.ndarray) -> None:
-        self._kept.pop(id(array), None)
+        self._entries.pop(id(array), None)

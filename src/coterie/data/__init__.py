@@ -1,1 +1,1 @@
-"""From a file of interactions to contiguous arrays: reading, checking, filtering, fetching, making up."""
+"""Interactions: reading, checking, fetching, filtering, splitting and generating them."""

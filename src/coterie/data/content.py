@@ -1,4 +1,4 @@
-"""What towers read about items and people: titles, categories, bodies and features, as inputs or as words."""
+"""The text inputs of the towers: titles, categories, bodies and user features, encoded."""
 
 from __future__ import annotations
 
@@ -8,28 +8,29 @@ from typing import Literal
 from coterie.data.text import Ragged
 from coterie.types import Ints, Longs, Rows
 
-Reading = Literal["bags", "words"]
-"""Whether a tower reads inputs and how often each is on, or words in their order."""
-Person = Literal["auto", "features", "titles"]
+TextEncoding = Literal["bags", "words"]
+"""A tower reads a bag of inputs with counts, or words in their order."""
+UserInput = Literal["auto", "features", "titles"]
+"""What the user tower reads: user features, titles of the user's items, or whichever exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
     items: Ragged | None
-    """Title, categories and body of every item; None where a device is not given them."""
+    """Title, categories and body of every item; None on a client that does not receive them."""
     titles: Ragged
-    """Of every item: a device knows those of what its user did."""
-    people: Ragged | None
-    """Features of every person; None where people are told by titles of what they did."""
+    """Title of every item. A client knows the titles of its user's items."""
+    users: Ragged | None
+    """Features of every user; None if users are represented by titles of their items."""
     letters: Rows
-    """The inputs of every word, for towers that read words."""
-    reading: Reading
+    """word -> the inputs of its letter trigrams, for towers that read words."""
+    encoding: TextEncoding
 
     def of_users(self, users: Ints | Longs) -> Content:
         return Content(
             self.items,
             self.titles,
-            self.people and self.people.take(users),
+            self.users and self.users.take(users),
             self.letters,
-            self.reading,
+            self.encoding,
         )

@@ -1,4 +1,4 @@
-"""A dataset by name or path: found or fetched, read, filtered."""
+"""Loads a dataset by name or path: locates or fetches it, reads it, filters it."""
 
 from __future__ import annotations
 
@@ -8,59 +8,60 @@ from pathlib import Path
 from coterie.core.progress import SILENT, Progress
 from coterie.data import reading
 from coterie.data.catalogue import DATASETS, Dataset
-from coterie.data.fetch import bring
+from coterie.data.fetch import locate_or_fetch
 from coterie.data.filters import Filters, apply
 from coterie.data.interactions import Interactions
-from coterie.data.options import Reading
+from coterie.data.options import ReadOptions
 from coterie.data.synthetic import Synthetic, generate
 from coterie.errors import DataError, UnknownName
 
-__all__ = ["DATASETS", "Dataset", "as_usual", "dataset", "load"]
+__all__ = ["DATASETS", "Dataset", "dataset", "has_default_filters", "load"]
 
 
 def dataset(name: str) -> Dataset:
-    """A dataset by name, or one made up for a path."""
+    """The dataset of that name; for a path, a new entry that reads the file."""
     if name in DATASETS:
         return DATASETS[name]
     if name == "given":
         return Dataset(name, "interactions passed in from Python", "full", read=reading.read)
     if _looks_like_path(name):
         return Dataset(name, "interactions from a file", "full", read=reading.read)
-    raise UnknownName("dataset", name, DATASETS, "; it is not a file either")
+    raise UnknownName("dataset", name, DATASETS, "; no file has that name either")
 
 
 def load(
     name: str,
     filters: Filters | None = None,
-    options: Reading | None = None,
+    options: ReadOptions | None = None,
     synthetic: Synthetic | None = None,
     progress: Progress = SILENT,
 ) -> Interactions:
-    """Read a dataset (fetching it first where that is needed) and filter it; its paper's filter is the default."""
+    """Read a dataset, fetching it first if necessary, and filter it.
+
+    The filters of the dataset's paper are the default.
+    """
     wanted = dataset(name)
     if name == "given":
         raise DataError(
-            "dataset 'given' was passed in from Python and is not kept; expected a name or a path. Pass --dataset PATH."
+            "dataset 'given' was passed in from Python and is not stored; "
+            "expected a name or a path. Pass --dataset PATH."
         )
     filters = filters or Filters.of(wanted.filters)
     if wanted.made_up:
         data = generate(synthetic or Synthetic())
     else:
-        options = options or Reading(duplicates=filters.duplicates)
-        place = (
-            bring(name, wanted.signature, wanted.sources, wanted.by_hand, progress)
-            if name in DATASETS
-            else Path(name)
-        )
+        options = options or ReadOptions(duplicates=filters.duplicates)
+        path = Path(name)
+        if name in DATASETS:
+            path = locate_or_fetch(name, wanted.signature, wanted.sources, wanted.by_hand, progress)
         with progress.task(f"Reading {name}", None):
-            data = wanted.read(place, options)
-    return replace(
-        apply(data, filters), name=name if as_usual(name, filters, synthetic) else "given"
-    )
+            data = wanted.read(path, options)
+    shown_name = name if has_default_filters(name, filters, synthetic) else "given"
+    return replace(apply(data, filters), name=shown_name)
 
 
-def as_usual(name: str, filters: Filters, synthetic: Synthetic | None) -> bool:
-    """Whether these are a named dataset's own filters: only then do its tuned settings mean anything."""
+def has_default_filters(name: str, filters: Filters, synthetic: Synthetic | None) -> bool:
+    """Whether the filters are the named dataset's own; its tuned settings are valid only then."""
     return (
         name in DATASETS
         and filters == Filters.of(DATASETS[name].filters)

@@ -1,4 +1,4 @@
-"""Files with a header: comma, tab or semicolon, plain or compressed."""
+"""Reads delimited files with a header: comma, tab, semicolon or bar, plain or compressed."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import IO
 
 from coterie.data.files import open_text
 from coterie.data.interactions import Interactions
-from coterie.data.options import Reading
+from coterie.data.options import ReadOptions
 from coterie.data.table import Layout, read_table
 
 SEPARATORS = ("\t", ";", ",", "|")
 
 
-def read(path: Path, options: Reading) -> Interactions:
+def read(path: Path, options: ReadOptions) -> Interactions:
     with open_text(path) as lines:
         first, rest = _peek(lines)
         layout = Layout(separator=_separator(first), columns=options.columns)
@@ -28,5 +28,5 @@ def _peek(lines: IO[str]) -> tuple[str, Iterator[str]]:
 
 
 def _separator(header: str) -> str:
-    """The separator that parts the header most often."""
+    """The separator that occurs most often in the header."""
     return max(SEPARATORS, key=header.count) if any(s in header for s in SEPARATORS) else ","

@@ -1,20 +1,26 @@
-"""What is in a set of interactions, in numbers."""
+"""Summary statistics of a set of interactions."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
 
 from coterie.data.interactions import Interactions
+from coterie.types import JsonObject
 
 
-def describe(data: Interactions) -> dict[str, Any]:
+def describe(data: Interactions) -> JsonObject:
     per_user = np.bincount(data.users, minlength=data.n_users)
     per_item = np.sort(np.bincount(data.items, minlength=data.n_items))[::-1]
     popular = per_item[: max(1, data.n_items // 100)].sum() / len(data)
-    facts: dict[str, Any] = {
+    time = "none"
+    if data.times is not None:
+        time = f"{_day(data.times.min())} to {_day(data.times.max())}"
+    categories: int | str = "none"
+    if data.item_categories is not None:
+        categories = len({c for row in data.item_categories for c in row})
+    return {
         "users": data.n_users,
         "items": data.n_items,
         "interactions": len(data),
@@ -22,17 +28,12 @@ def describe(data: Interactions) -> dict[str, Any]:
         "per user": f"{per_user.min()} to {per_user.max()}, median {np.median(per_user):g}",
         "per item": f"{per_item.min()} to {per_item.max()}, median {np.median(per_item):g}",
         "share of the most popular 1 %": f"{popular:.1%}",
-        "time": "none"
-        if data.times is None
-        else f"{_day(data.times.min())} to {_day(data.times.max())}",
+        "time": time,
         "item texts": "no" if data.item_texts is None else "yes",
-        "item categories": "none"
-        if data.item_categories is None
-        else len({c for row in data.item_categories for c in row}),
+        "item categories": categories,
         "user features": ", ".join(data.user_features) or "none",
         "notes": list(data.notes),
     }
-    return facts
 
 
 def _day(seconds: int) -> str:

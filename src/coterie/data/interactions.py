@@ -1,4 +1,4 @@
-"""`Interactions`: who did what, and when. Columns in, contiguous arrays inside, external ids out."""
+"""`Interactions`: (user, item) pairs with ratings and times, as contiguous arrays."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,10 +26,11 @@ LARGEST = float(np.finfo(np.float32).max)
 class Interactions:
     """Distinct (user, item) pairs, sorted by user, then time.
 
-    Users and items are numbered by their external ids in natural order, so the same data in another row order is the
-    same object. Equal times of a user are ordered by a fixed hash of the pair: that is the tie rule of every temporal
-    split. Item numbers would not do: on ML-100K low numbers are popular films, and letting the highest number among the
-    newest be the test item puts GMF's HR@10 at 0.78, the lowest at 0.84, the hash at 0.81.
+    Users and items are indexed by their external ids in natural order, so that the order of the
+    source's rows does not matter. Equal times of a user are ordered by a fixed hash of the pair,
+    which is the tie rule of every temporal split. Item indices would bias the split: on ML-100K low
+    indices are popular films. If the test item is the newest with the highest index, GMF's HR@10 is
+    0.78; with the lowest index 0.84; with the hash 0.81.
     """
 
     users: Ints
@@ -40,54 +41,51 @@ class Interactions:
     user_ids: Ids
     item_ids: Ids
     item_order: Ints
-    """Items by first appearance in the source: how files published by others number them."""
+    """Items by first appearance in the source, which is how published splits number them."""
     item_texts: Ids | None = None
     item_categories: Ids | None = None
     """One tuple of names per item."""
     item_bodies: Ids | None = None
-    """Long texts, where a title is not all there is to read."""
+    """Long texts, if items have more than a title."""
     user_features: dict[str, Ids] = field(default_factory=dict)
     user_records: Longs | None = None
-    """How often each user stands in the source, repeated pairs counted; for filters."""
+    """Rows of each user in the source, repeated pairs included; for filters."""
     name: str = "given"
-    """The dataset it is, where it is one by name."""
+    """The name of the dataset, or "given" if it is not an unchanged named dataset."""
     notes: tuple[str, ...] = ()
-    """What happened to the data on the way here, for people."""
+    """What reading and filtering changed, for display."""
 
     @classmethod
     def from_columns(
         cls,
-        user_id: Sequence[Any] | Ids,
-        item_id: Sequence[Any] | Ids,
+        user_id: Sequence[object] | Ids,
+        item_id: Sequence[object] | Ids,
         rating: Sequence[float] | Ids | None = None,
         timestamp: Sequence[float] | Ids | None = None,
         *,
         keep: str = "newest",
         notes: tuple[str, ...] = (),
     ) -> Interactions:
-        """Number the ids, merge repeated pairs (the `newest` or the `oldest` stays), sort."""
+        """Index the ids, merge repeated pairs (keep the `newest` or the `oldest`), sort."""
         user_ids, users, _ = number(user_id, "user_id")
         item_ids, items, item_order = number(item_id, "item_id")
         if keep not in ("newest", "oldest", "error"):
             raise UnknownName("policy for repeated pairs", keep, ("newest", "oldest", "error"))
-        ratings = (
-            None
-            if rating is None
-            else _checked("rating", rating, -LARGEST, LARGEST).astype(np.float32)
-        )
-        times = (
-            None
-            if timestamp is None
-            else _checked("timestamp", timestamp, 0, LATEST).astype(np.int64)
-        )
-        _same_length(user_id=users, item_id=items, rating=ratings, timestamp=times)
+        ratings: Floats | None = None
+        if rating is not None:
+            ratings = _checked("rating", rating, -LARGEST, LARGEST).astype(np.float32)
+        times: Longs | None = None
+        if timestamp is not None:
+            times = _checked("timestamp", timestamp, 0, LATEST).astype(np.int64)
+        _check_lengths(user_id=users, item_id=items, rating=ratings, timestamp=times)
         order = canonical_order(users, items, times, ratings)
         kept = order[_one_per_pair(users[order], items[order], len(item_ids), keep)]
         if len(kept) < len(order) and keep == "error":
-            again = np.setdiff1d(order, kept)[0]
+            row = np.setdiff1d(order, kept)[0]
             raise DataError(
-                f"row {again}: user {user_ids[users[again]]!s} and item {item_ids[items[again]]!s} stand more than once; "
-                "expected distinct pairs. Remove one or set duplicates=newest."
+                f"row {row}: user {user_ids[users[row]]!s} and item {item_ids[items[row]]!s} "
+                "occur more than once; expected distinct pairs. "
+                "Remove one or set duplicates=newest."
             )
         if merged := len(order) - len(kept):
             notes = (*notes, f"{merged:,} repeated user-item pairs merged, the {keep} of each kept")
@@ -109,33 +107,41 @@ class Interactions:
     def from_frame(
         cls, frame: pd.DataFrame, *, keep: str = "newest", **columns: str
     ) -> Interactions:
-        """From a data frame; `user_id="userId"` names a column that is called otherwise."""
-        asked = tuple(columns)
+        """From a data frame; `user_id="userId"` gives the name of a column that differs."""
+        named = tuple(columns)
         wanted = {
             role: columns.pop(role, role) for role in ("user_id", "item_id", "rating", "timestamp")
         }
         if columns:
             raise UnknownName("column role", next(iter(columns)), wanted)
-        for role in dict.fromkeys(("user_id", "item_id", *asked)):
+        for role in dict.fromkeys(("user_id", "item_id", *named)):
             if wanted[role] not in frame:
                 raise UnknownName("column", wanted[role], frame.columns, f" for {role}")
-        have = {role: frame[name].to_numpy() for role, name in wanted.items() if name in frame}
-        for role, values in have.items():
+        present = {role: frame[name].to_numpy() for role, name in wanted.items() if name in frame}
+        for role, values in present.items():
             if len(bad := np.flatnonzero(frame[wanted[role]].isna().to_numpy())):
                 raise DataError(
-                    f"row {bad[0]}: column {wanted[role]!r} is {values[bad[0]]!r}; expected a value. Drop or fill the row."
+                    f"row {bad[0]}: column {wanted[role]!r} is {values[bad[0]]!r}; "
+                    "expected a value. Drop or fill the row."
                 )
-        if "timestamp" in have:
-            have["timestamp"] = seconds_of(frame[wanted["timestamp"]])
+        if "timestamp" in present:
+            present["timestamp"] = seconds_of(frame[wanted["timestamp"]])
         return cls.from_columns(
-            have["user_id"], have["item_id"], have.get("rating"), have.get("timestamp"), keep=keep
+            present["user_id"],
+            present["item_id"],
+            present.get("rating"),
+            present.get("timestamp"),
+            keep=keep,
         )
 
     def __len__(self) -> int:
         return len(self.users)
 
     def __repr__(self) -> str:
-        return f"Interactions({self.name}: {self.n_users:,} users, {self.n_items:,} items, {len(self):,} interactions)"
+        return (
+            f"Interactions({self.name}: {self.n_users:,} users, "
+            f"{self.n_items:,} items, {len(self):,} interactions)"
+        )
 
     @property
     def n_users(self) -> int:
@@ -154,17 +160,14 @@ class Interactions:
         digest = hashlib.blake2b(digest_size=16)
         for column in (self.users, self.items, self.ratings, self.times):
             digest.update(b"-" if column is None else np.ascontiguousarray(column).tobytes())
-        named: list[Ids] = [self.user_ids, self.item_ids, self.item_order]
+        texts: list[Ids] = [self.user_ids, self.item_ids, self.item_order]
         for feature in sorted(self.user_features):
             digest.update(feature.encode())
-            named.append(self.user_features[feature])
-        named += [
-            told
-            for told in (self.item_texts, self.item_categories, self.item_bodies)
-            if told is not None
-        ]
-        for ids in named:
-            digest.update("\x1f".join(map(str, ids)).encode(errors="surrogatepass") + b"\x1e")
+            texts.append(self.user_features[feature])
+        of_items = (self.item_texts, self.item_categories, self.item_bodies)
+        texts += [values for values in of_items if values is not None]
+        for values in texts:
+            digest.update("\x1f".join(map(str, values)).encode(errors="surrogatepass") + b"\x1e")
         return digest.hexdigest()
 
     def pairs(self) -> Longs:
@@ -172,7 +175,7 @@ class Interactions:
         return self.users.astype(np.int64) * self.n_items + self.items
 
     def select(self, which: Bools | Longs) -> Interactions:
-        """Some interactions, with all users and items kept (also those left with nothing)."""
+        """A subset of the interactions; users and items keep their indices, also without any."""
         return replace(
             self,
             users=np.ascontiguousarray(self.users[which], np.int32),
@@ -183,7 +186,7 @@ class Interactions:
         )
 
     def compact(self) -> Interactions:
-        """Forget users and items that have no interaction, and renumber the others."""
+        """Drop users and items without interactions, and renumber the others."""
         users, new_users = np.unique(self.users, return_inverse=True)
         items, new_items = np.unique(self.items, return_inverse=True)
         return replace(
@@ -206,7 +209,7 @@ class Interactions:
         categories: Mapping[str, tuple[str, ...]],
         bodies: Mapping[str, str] = MappingProxyType({}),
     ) -> Interactions:
-        """Attach texts, categories and long texts given by external id; items without one get an empty entry."""
+        """Attach texts, categories and bodies by external id; missing items get an empty entry."""
         names = [str(i) for i in self.item_ids]
         return replace(
             self,
@@ -218,12 +221,11 @@ class Interactions:
     def describe_users(self, features: dict[str, dict[str, str]]) -> Interactions:
         """Attach features given as {feature: {external id: value}}."""
         names = [str(u) for u in self.user_ids]
-        return replace(
-            self,
-            user_features={
-                f: objects([of.get(n, "") for n in names]) for f, of in features.items()
-            },
-        )
+        columns = {
+            feature: objects([values.get(name, "") for name in names])
+            for feature, values in features.items()
+        }
+        return replace(self, user_features=columns)
 
     def note(self, text: str) -> Interactions:
         return replace(self, notes=(*self.notes, text))
@@ -240,31 +242,30 @@ class Interactions:
 
 
 def contains(pairs: Longs, wanted: Longs) -> Bools:
-    """Which of `wanted` are among `pairs`; thirteen times faster than np.isin on millions."""
+    """Mask of the `wanted` that are in `pairs`; thirteen times faster than np.isin on millions."""
+    if not len(pairs):
+        return np.zeros(len(wanted), bool)
     ordered = np.sort(pairs)
-    places = np.searchsorted(ordered, wanted)
-    found: Bools = (
-        ordered[np.minimum(places, len(ordered) - 1)] == wanted
-        if len(ordered)
-        else np.zeros(len(wanted), bool)
-    )
-    return found
+    positions = np.searchsorted(ordered, wanted)
+    hits: Bools = ordered[np.minimum(positions, len(ordered) - 1)] == wanted
+    return hits
 
 
-def _checked(name: str, values: Any, least: float, most: float) -> np.ndarray:
-    """Numbers within a range, or an error that names the first that is not."""
+def _checked(name: str, values: Sequence[float] | Ids, least: float, most: float) -> np.ndarray:
+    """Numbers within a range; the first that is not raises an error."""
     try:
         numbers = np.asarray(values)
         numbers = numbers if numbers.dtype.kind in "iu" else np.asarray(values, np.float64)
     except (TypeError, ValueError):
         raise DataError(
-            f"column {name!r} holds something that is no number; expected numbers. Convert it."
+            f"column {name!r} contains a value that is not a number; expected numbers. Convert it."
         ) from None
     good = (numbers >= least) & (numbers <= most)
     if not good.all():
         row = int(np.argmin(good))
         raise DataError(
-            f"row {row}: column {name!r} is {numbers[row].item()!r}; expected a number from {least:g} to {most:g}. Fix it."
+            f"row {row}: column {name!r} is {numbers[row].item()!r}; "
+            f"expected a number from {least:g} to {most:g}. Fix it."
         )
     return numbers
 
@@ -272,7 +273,10 @@ def _checked(name: str, values: Any, least: float, most: float) -> np.ndarray:
 def canonical_order(
     users: Ints, items: Ints, times: Longs | None, ratings: Floats | None = None
 ) -> Longs:
-    """By user, then time, then the fixed hash of the pair; a pair that stands twice at one moment by rating."""
+    """Order by user, then time, then the fixed hash of the pair.
+
+    A pair that occurs twice at the same time is ordered by rating.
+    """
     if times is None:
         return np.lexsort((items, users))
     pairs = users.astype(np.uint64) << np.uint64(32) | items.astype(np.uint64)
@@ -281,7 +285,7 @@ def canonical_order(
 
 
 def _one_per_pair(users: Ints, items: Ints, n_items: int, keep: str) -> Longs:
-    """Positions of the rows to keep; rows come in canonical order, so later means newer."""
+    """Positions of the rows to keep. Rows are in canonical order, so that later means newer."""
     pairs = users.astype(np.int64) * n_items + items
     by_pair = np.argsort(pairs, kind="stable")
     change = np.flatnonzero(np.diff(pairs[by_pair])) if len(pairs) else np.zeros(0, np.int64)
@@ -291,21 +295,22 @@ def _one_per_pair(users: Ints, items: Ints, n_items: int, keep: str) -> Longs:
 
 
 def _renumbered(order: Ints, kept: Ints) -> Ints:
-    place = np.full(len(order), -1, np.int32)
-    place[kept] = np.arange(len(kept), dtype=np.int32)
-    return place[order][place[order] >= 0]
+    new_index = np.full(len(order), -1, np.int32)
+    new_index[kept] = np.arange(len(kept), dtype=np.int32)
+    return new_index[order][new_index[order] >= 0]
 
 
-def objects(values: Sequence[Any]) -> Ids:
-    """An object array even where every value is a tuple."""
+def objects(values: Sequence[object]) -> Ids:
+    """A one-dimensional object array, also if the values are tuples."""
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return array
 
 
-def _same_length(**columns: Ids | None) -> None:
+def _check_lengths(**columns: Ids | None) -> None:
     lengths = {name: len(c) for name, c in columns.items() if c is not None}
     if len(set(lengths.values())) > 1:
         raise DataError(
-            f"columns have different lengths ({lengths}); expected one value per interaction. Check what you pass."
+            f"columns have different lengths ({lengths}); expected one value per interaction. "
+            "Pass columns of equal length."
         )

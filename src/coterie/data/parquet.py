@@ -1,4 +1,4 @@
-"""Parquet files, with the same columns and rules as text files."""
+"""Reads Parquet files, with the same columns and rules as text files."""
 
 from __future__ import annotations
 
@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coterie.data.interactions import Interactions
-from coterie.data.options import Reading
-from coterie.data.table import Table, check_ratings, check_times, places, seconds_of
+from coterie.data.options import ReadOptions
+from coterie.data.table import (
+    CheckedTable,
+    check_ratings,
+    check_times,
+    column_positions,
+    seconds_of,
+)
 from coterie.errors import DataError, MissingExtra
 from coterie.types import Bools, Ids
 
@@ -17,30 +23,32 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def read(path: Path, options: Reading) -> Interactions:
+def read(path: Path, options: ReadOptions) -> Interactions:
     frame = _load(path)
     names = [str(c) for c in frame.columns]
     columns: dict[str, Ids] = {}
     good = np.ones(len(frame), bool)
     skipped: dict[str, int] = {}
-    for role, place in places(str(path), names, options.columns).items():
-        columns[role], broken, rule = _check(role, frame.iloc[:, place])
+    for role, position in column_positions(str(path), names, options.columns).items():
+        columns[role], broken, rule = _check(role, frame.iloc[:, position])
         if broken.any() and not options.skip_bad_rows:
             row = int(np.argmax(broken))
-            value = frame.iloc[row, place]
+            value = frame.iloc[row, position]
             shown = value.item() if isinstance(value, np.generic) else value
             raise DataError(
-                f"{path}:{row + 1}: column {names[place]!r} is {shown!r}; {rule}. Fix the row or pass --skip-bad-rows."
+                f"{path}:{row + 1}: column {names[position]!r} is {shown!r}; {rule}. "
+                "Fix the row or pass --skip-bad-rows."
             )
         if newly := int((broken & good).sum()):
             skipped[rule] = newly
         good &= ~broken
     if not good.any():
         raise DataError(
-            f"{path}: holds no interactions; expected at least one good row. Check that it is the right file."
+            f"{path}: contains no interactions; expected at least one good row. "
+            "Check that it is the right file."
         )
     kept = {role: column[good] for role, column in columns.items()}
-    return options.build(Table(str(path), kept, np.flatnonzero(good) + 1, skipped))
+    return options.build(CheckedTable(str(path), kept, np.flatnonzero(good) + 1, skipped))
 
 
 def _load(path: Path) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""One call reads any file of interactions: the format is told by its name, or by what a folder or zip holds."""
+"""Reads any file of interactions; its name, or the contents of a folder or zip, give the format."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from coterie.data import delimited, files, parquet, recbole
 from coterie.data.catalogue import DATASETS, Reader
 from coterie.data.interactions import Interactions
-from coterie.data.options import Reading
+from coterie.data.options import ReadOptions
 from coterie.errors import DataError
 
 BY_CONTENT: dict[str, Reader] = {file: d.read for d in DATASETS.values() for file in d.signature}
@@ -20,9 +20,9 @@ BY_SUFFIX: dict[str, Reader] = {
 }
 
 
-def read(path: Path, options: Reading | None = None) -> Interactions:
+def read(path: Path, options: ReadOptions | None = None) -> Interactions:
     """Read a file, a zip or a folder."""
-    return _reader(path)(path, options or Reading())
+    return _reader(path)(path, options or ReadOptions())
 
 
 def _reader(path: Path) -> Reader:
@@ -40,5 +40,6 @@ def _reader(path: Path) -> Reader:
         return delimited.read
     known = ", ".join(BY_SUFFIX)
     raise DataError(
-        f"{path}: the format is not known; expected a name that ends in {known}, or a folder with {', '.join(BY_CONTENT)}. Rename it."
+        f"{path}: the format is not known; expected a name that ends in {known}, "
+        f"or a folder with {', '.join(BY_CONTENT)}. Rename it."
     )

@@ -1,4 +1,4 @@
-"""Small files that say something about people or items: CSV or TSV with a header, every fault named by its line."""
+"""Reads small CSV or TSV files about users or items; every error names the line."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from coterie.types import Bools, Doubles, Ids, Longs
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
-    """A small file as columns of texts, each with the line it stood on."""
+class TextTable:
+    """A small file as columns of texts, with the line number of every row."""
 
     path: Path
     columns: dict[str, list[str]]
@@ -25,49 +25,51 @@ class Texts:
     def numbers(self, column: str, rule: str, fits: Callable[[Doubles], Bools]) -> Doubles:
         import pandas as pd
 
-        values = pd.to_numeric(
-            pd.Series(self.columns[column], dtype=object), errors="coerce"
-        ).to_numpy(np.float64)
+        cells = pd.Series(self.columns[column], dtype=object)
+        values = pd.to_numeric(cells, errors="coerce").to_numpy(np.float64)
         with np.errstate(invalid="ignore"):
             bad = np.flatnonzero(~fits(values))
         if bad.size:
-            where = self.lines[bad[0]]
-            what = self.columns[column][bad[0]]
+            line = self.lines[bad[0]]
+            value = self.columns[column][bad[0]]
             raise DataError(
-                f"{self.path}: line {where}, column {column!r} is {what!r}; expected {rule}. Change it."
+                f"{self.path}: line {line}, column {column!r} is {value!r}; expected {rule}. "
+                "Change it."
             )
         return values
 
 
-def small_table(path: Path, needed: tuple[str, ...], expected: str) -> Texts:
+def small_table(path: Path, needed: tuple[str, ...], expected: str) -> TextTable:
     rows = [
-        (number, [cell.strip() for cell in cells])
-        for number, cells in _rows(path)
+        (line, [cell.strip() for cell in cells])
+        for line, cells in _rows(path)
         if any(map(str.strip, cells))
     ]
     if not rows:
         raise DataError(f"{path}: is empty; expected a header and rows of {expected}. Fill it.")
-    (_, names) = rows[0]
+    _, names = rows[0]
     rest = rows[1:]
     if missing := [name for name in needed if name not in names]:
         raise DataError(
-            f"{path}: has the header {', '.join(names)}; expected {expected}, separated by commas or tabs. Add {missing[0]}."
+            f"{path}: has the header {', '.join(names)}; "
+            f"expected {expected}, separated by commas or tabs. Add {missing[0]}."
         )
     if not rest:
         raise DataError(
             f"{path}: has a header and no rows; expected {expected} of at least one user. Fill it."
         )
-    for number, cells in rest:
+    for line, cells in rest:
         if len(cells) != len(names):
             raise DataError(
-                f"{path}: line {number} has {len(cells)} cells; expected {len(names)} as in the header. Fix it."
+                f"{path}: line {line} has {len(cells)} cells; "
+                f"expected {len(names)} as in the header. Fix it."
             )
     columns = {name: [cells[n] for _, cells in rest] for n, name in enumerate(names)}
-    return Texts(path, columns, [number for number, _ in rest])
+    return TextTable(path, columns, [line for line, _ in rest])
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """(line, cells); tabs separate where the header has one."""
+    """(line, cells); the separator is a tab if the header contains one, else a comma."""
     if not path.exists():
         raise DataError(f"{path}: does not exist. Check the path.")
     try:
@@ -83,21 +85,22 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         ) from None
 
 
-def known_ids(table: Texts, column: str, ids: Ids, progress: Progress) -> Longs:
-    """The numbers of ids; -1 of those that are not in the data, which is said once."""
+def known_ids(table: TextTable, column: str, ids: Ids, progress: Progress) -> Longs:
+    """The indices of the ids in a column; -1 for ids that are not in the data, which is logged."""
     import pandas as pd
 
     named = table.columns[column]
-    places: Longs = (
-        pd.Index(ids.astype(str)).get_indexer(pd.Index(named, dtype=object)).astype(np.int64)
-    )
-    strange = np.flatnonzero(places < 0)
-    if len(strange) == len(places):
+    known = pd.Index(ids.astype(str))
+    indices: Longs = known.get_indexer(pd.Index(named, dtype=object)).astype(np.int64)
+    unknown = np.flatnonzero(indices < 0)
+    if len(unknown) == len(indices):
         raise DataError(
-            f"{table.path}: nothing in column {column!r} is in the data (first: {named[0]}). Check the ids."
+            f"{table.path}: no value of column {column!r} is in the data (first: {named[0]}). "
+            "Check the ids."
         )
-    if strange.size:
+    if unknown.size:
         progress.log(
-            f"{table.path}: {strange.size:,} of {len(places):,} in column {column!r} are not in the data, such as {named[strange[0]]}"
+            f"{table.path}: {unknown.size:,} of {len(indices):,} values of column {column!r} "
+            f"are not in the data, such as {named[unknown[0]]}"
         )
-    return places
+    return indices

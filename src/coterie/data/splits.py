@@ -1,13 +1,14 @@
-"""What is trained on and what is held out. A split is a value: parts over the same users and items.
+"""Splits into training, validation and test parts over the same users and items.
 
-leave-one-out   the newest interaction of every user; without times, one at random
-temporal        the newest int(fraction * n) of every user; without times, as many at random
-global-time     everything after the moment that leaves `fraction` of the interactions behind it; newcomers are left out
+leave-one-out   holds out the newest interaction of every user; without times, a random one
+temporal        the newest int(fraction * n) of every user; without times, as many random ones
+global-time     the newest `fraction` of all interactions, after one moment; new users are dropped
 random          int(fraction * n) of every user, at random
-own             given as files of their own
+own             parts given as separate files
 
-Equal times are ordered by a fixed hash (see `Interactions`). A user always keeps one interaction for training: somebody
-with a single item is trained on and not tested. The validation part is carved out of the rest in the same way.
+Equal times are ordered by a fixed hash (see `Interactions`). Every user keeps at least one training
+interaction, so that a user with a single item is not tested. The validation part is held out of the
+rest by the same rule.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ class Split:
     validation: Interactions | None = None
 
     def training(self, as_published: bool = False) -> TrainingSet:
-        """What an algorithm gets. `as_published` also keeps negatives off the held-out items, as leaky code does."""
+        """The input of an algorithm.
+
+        With `as_published`, negatives also exclude held-out items: the leak of published code.
+        """
         train = self.train
         positives = train.rows
         ratings = None
@@ -54,67 +58,68 @@ class Split:
         )
 
     def seen(self) -> Rows:
-        """What a recommendation leaves out when the test part is judged: training and validation."""
+        """Training and validation items, which recommendations exclude in the test evaluation."""
         parts = [self.train] if self.validation is None else [self.train, self.validation]
         return _joined(parts)
 
     def for_tuning(self) -> Split:
-        """The same split with the validation part in place of the test part, which is gone."""
+        """The split without its test part: the validation part takes its place."""
         if self.validation is None:
             raise DataError(
-                "this split has no validation part; expected one for tuning and early stopping. Set validation=true."
+                "this split has no validation part; expected one for tuning and early stopping. "
+                "Set validation=true."
             )
         return Split(self.rule, self.train, self.validation)
 
     def everything(self) -> Rows:
-        """All that a user did: what sampled candidates must not be."""
-        return _joined(
-            [part for part in (self.train, self.validation, self.test) if part is not None]
-        )
+        """All items of every user, which sampled candidates exclude."""
+        parts = (self.train, self.validation, self.test)
+        return _joined([part for part in parts if part is not None])
 
 
 def split(
     data: Interactions, rule: Rule, fraction: float, seed: int, validation: bool = False
 ) -> Split:
-    """Hold out a test part and, if asked, a validation part carved from the rest by the same rule."""
-    train, test = _carve(data, rule, fraction, seed, "test")
-    train, kept = _carve(train, rule, fraction, seed, "validation") if validation else (train, None)
-    return without_new_users(Split(rule, train, test, kept))
+    """Hold out a test part and, if wanted, a validation part from the rest by the same rule."""
+    train, test = _hold_out(data, rule, fraction, seed, "test")
+    held: Interactions | None = None
+    if validation:
+        train, held = _hold_out(train, rule, fraction, seed, "validation")
+    return without_new_users(Split(rule, train, test, held))
 
 
 def without_new_users(parts: Split) -> Split:
-    """Nobody is tested who has nothing to learn from."""
+    """Drop users without training interactions from the held-out parts."""
     trained = np.bincount(parts.train.users, minlength=parts.train.n_users) > 0
-    known = replace(
-        parts,
-        test=parts.test.select(trained[parts.test.users]),
-        validation=None
-        if parts.validation is None
-        else parts.validation.select(trained[parts.validation.users]),
-    )
-    for name, part in (("test", known.test), ("validation", known.validation)):
+    test = parts.test.select(trained[parts.test.users])
+    validation = parts.validation
+    if validation is not None:
+        validation = validation.select(trained[validation.users])
+    for name, part in (("test", test), ("validation", validation)):
         if part is not None and not len(part):
             raise DataError(
-                f"split {parts.rule!r} holds out nothing for the {name} part; expected people with more interactions than that. "
+                f"split {parts.rule!r} holds out nothing for the {name} part; "
+                "expected users with more interactions. "
                 "Use leave-one-out, another fraction, or validation=false."
             )
-    return known
+    return replace(parts, test=test, validation=validation)
 
 
 def with_validation(parts: Split, seed: int) -> Split:
-    """A validation part for a split that has none: everybody's newest training interaction, or one at random."""
-    train, held = _carve(parts.train, "leave-one-out", 0.0, seed, "validation")
+    """Add a validation part: every user's newest training interaction, or a random one."""
+    train, held = _hold_out(parts.train, "leave-one-out", 0.0, seed, "validation")
     if not len(held):
         raise DataError(
-            "nobody has two training interactions; expected some for a validation part. Set validation=false."
+            "no user has two training interactions; a validation part needs some. "
+            "Set validation=false."
         )
     return replace(parts, train=train, validation=held)
 
 
 def future_share(parts: Split) -> float | None:
-    """Global-time leakage: the share of the training data that is newer than a test interaction, on average.
+    """Global-time leakage: the average share of training data newer than a test interaction.
 
-    Per-user splits let a model learn from what others did after the moment it is tested on.
+    With per-user splits, a model learns from interactions of other users after the tested moment.
     """
     if parts.train.times is None or parts.test.times is None:
         return None
@@ -123,81 +128,88 @@ def future_share(parts: Split) -> float | None:
     return float(1 - older.mean() / len(times))
 
 
-def own(train: Interactions, test: Interactions, validation: Interactions | None = None) -> Split:
-    """A split that somebody else made: the parts are joined over one numbering of users and items."""
+def from_parts(
+    train: Interactions, test: Interactions, validation: Interactions | None = None
+) -> Split:
+    """A split from given parts, with one common index of users and items."""
     parts = [p.compact() for p in (train, test, validation) if p is not None]
     whole = Interactions.from_columns(
-        _texts([p.user_ids[p.users] for p in parts]),
-        _texts([p.item_ids[p.items] for p in parts]),
+        _joined_ids([p.user_ids[p.users] for p in parts]),
+        _joined_ids([p.item_ids[p.items] for p in parts]),
     )
     whole = _described(whole, parts)
     renumbered = [_renumber(p, whole) for p in parts]
-    return Split(
-        "own", renumbered[0], renumbered[1], renumbered[2] if validation is not None else None
-    )
+    held = renumbered[2] if validation is not None else None
+    return Split("own", renumbered[0], renumbered[1], held)
 
 
-def _texts(ids: list[Ids]) -> Ids:
-    """One array of ids: as they are where all are numbers, else as texts."""
+def _joined_ids(ids: list[Ids]) -> Ids:
+    """One array of ids: integers if all are integers, else texts."""
     if all(i.dtype.kind in "iu" for i in ids):
         return np.concatenate(ids)
     return np.concatenate([np.array([str(v) for v in i], dtype=object) for i in ids])
 
 
 def _described(whole: Interactions, parts: list[Interactions]) -> Interactions:
+    """Attach the descriptions of all parts; the first part that has a value wins."""
     texts: dict[str, str] = {}
     categories: dict[str, tuple[str, ...]] = {}
     bodies: dict[str, str] = {}
     features: dict[str, dict[str, str]] = {}
-    for p in reversed(parts):
-        names = [str(i) for i in p.item_ids]
-        texts |= {} if p.item_texts is None else dict(zip(names, p.item_texts, strict=True))
-        categories |= (
-            {} if p.item_categories is None else dict(zip(names, p.item_categories, strict=True))
-        )
-        bodies |= {} if p.item_bodies is None else dict(zip(names, p.item_bodies, strict=True))
-        for feature, values in p.user_features.items():
-            features.setdefault(feature, {}).update(zip(map(str, p.user_ids), values, strict=True))
+    for part in reversed(parts):
+        names = [str(i) for i in part.item_ids]
+        if part.item_texts is not None:
+            texts |= dict(zip(names, part.item_texts, strict=True))
+        if part.item_categories is not None:
+            categories |= dict(zip(names, part.item_categories, strict=True))
+        if part.item_bodies is not None:
+            bodies |= dict(zip(names, part.item_bodies, strict=True))
+        users = [str(u) for u in part.user_ids]
+        for feature, values in part.user_features.items():
+            features.setdefault(feature, {}).update(zip(users, values, strict=True))
     return whole.describe_items(texts, categories, bodies).describe_users(features)
 
 
-def given(data: Interactions, users: Ints, items: Ints) -> Split:
-    """Test pairs that somebody published."""
+def from_test_pairs(data: Interactions, users: Ints, items: Ints) -> Split:
+    """A split whose test part is the given pairs, such as published ones."""
     pairs = users.astype(np.int64) * data.n_items + items
     held = contains(pairs, data.pairs())
     if missing := len(pairs) - held.sum():
         raise DataError(
-            f"{missing:,} published test pairs are not in the data; expected all of them. Load it unfiltered."
+            f"{missing:,} published test pairs are not in the data; expected all of them. "
+            "Load it unfiltered."
         )
     return Split("published", data.select(~held), data.select(held))
 
 
-def _carve(
+def _hold_out(
     data: Interactions, rule: Rule, fraction: float, seed: int, purpose: str
 ) -> tuple[Interactions, Interactions]:
+    """(the rest, the part held out)."""
     if rule == "global-time":
-        newer = _after(data, fraction)
-        return data.select(~newer), data.select(newer)
-    held = _held_out(data, rule, fraction, seed, purpose)
+        held = _after(data, fraction)
+    else:
+        held = _held_out_per_user(data, rule, fraction, seed, purpose)
     return data.select(~held), data.select(held)
 
 
-def _held_out(data: Interactions, rule: Rule, fraction: float, seed: int, purpose: str) -> Bools:
+def _held_out_per_user(
+    data: Interactions, rule: Rule, fraction: float, seed: int, purpose: str
+) -> Bools:
     counts = np.bincount(data.users, minlength=data.n_users)
-    wanted = (
-        np.ones_like(counts) if rule == "leave-one-out" else (fraction * counts).astype(np.int64)
-    )
+    if rule == "leave-one-out":
+        wanted = np.ones_like(counts)
+    else:
+        wanted = (fraction * counts).astype(np.int64)
     wanted = np.minimum(wanted, counts - 1)
-    order = (
-        _shuffled(data, seed, purpose)
-        if rule == "random" or data.times is None
-        else np.arange(len(data))
-    )
+    order = np.arange(len(data))
+    if rule == "random" or data.times is None:
+        order = _shuffled(data, seed, purpose)
     return _last(data.users, order, counts, wanted)
 
 
 def _last(users: Ints, order: Longs, counts: Longs, wanted: Longs) -> Bools:
-    """The last `wanted` interactions of every user; `order` lists the interactions user by user."""
+    """Mask of every user's last `wanted` interactions; `order` lists interactions by user."""
     ends = np.cumsum(counts)
     from_end = np.repeat(ends, counts) - np.arange(len(users))
     held = np.zeros(len(users), bool)
@@ -206,18 +218,14 @@ def _last(users: Ints, order: Longs, counts: Longs, wanted: Longs) -> Bools:
 
 
 def _shuffled(data: Interactions, seed: int, purpose: str) -> Longs:
-    """Interactions in random order within every user, whoever else is there."""
+    """Interactions by user, in random order within a user, independent of the other users."""
     keys = streams.keys(seed, f"split {purpose}", last=data.users)
-    return np.lexsort(
-        (
-            streams.mix_array(keys + data.items.astype(np.uint64) * np.uint64(streams.GOLDEN)),
-            data.users,
-        )
-    )
+    values = streams.mix_array(keys + data.items.astype(np.uint64) * np.uint64(streams.GOLDEN))
+    return np.lexsort((values, data.users))
 
 
 def _after(data: Interactions, fraction: float) -> Bools:
-    """Which interactions are newer than the moment that leaves `fraction` behind it."""
+    """Mask of the newest `fraction` of the interactions."""
     if data.times is None:
         raise DataError(
             "split 'global-time' needs times; the data has none. Use random or leave-one-out."
@@ -226,12 +234,10 @@ def _after(data: Interactions, fraction: float) -> Bools:
 
 
 def _renumber(part: Interactions, whole: Interactions) -> Interactions:
-    places = (
-        {str(u): i for i, u in enumerate(whole.user_ids)},
-        {str(v): i for i, v in enumerate(whole.item_ids)},
-    )
-    users = np.array([places[0][str(u)] for u in part.user_ids], np.int32)[part.users]
-    items = np.array([places[1][str(v)] for v in part.item_ids], np.int32)[part.items]
+    user_index = {str(u): i for i, u in enumerate(whole.user_ids)}
+    item_index = {str(v): i for i, v in enumerate(whole.item_ids)}
+    users = np.array([user_index[str(u)] for u in part.user_ids], np.int32)[part.users]
+    items = np.array([item_index[str(v)] for v in part.item_ids], np.int32)[part.items]
     order = canonical_order(users, items, part.times)
     return replace(
         whole,

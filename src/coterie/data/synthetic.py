@@ -1,8 +1,9 @@
-"""Made-up people with planted taste groups, power-law popularity, drifting fashion, titles and categories.
+"""Generates interactions with planted taste groups, power-law popularity and drift.
 
-Every user belongs to one taste group. An interaction is drawn from the group's own items with probability `taste`, else
-from all items; within either, the r-th item is chosen with a probability that falls like r^-popularity. Fashion drifts:
-over the whole time span the order of popularity shifts by `drift` of the items, so recent training data says more.
+Every user belongs to one taste group. An interaction is drawn from the group's own items with
+probability `taste`, else from all items; in both cases the r-th item has a probability proportional
+to r^-popularity. Popularity drifts: over the whole time span the order of items shifts by `drift`
+of the items, so that recent training data is more informative.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from coterie.types import Doubles, Ints, Longs
 
 START = 1_577_836_800  # 2020-01-01
 SPAN = 2 * 365 * 86_400
-# with 24 bits of users they fill a signed 64-bit number
+# Together with 24 bits of user index they fill a signed 64-bit integer.
 TICK_BITS = 15
 ITEM_BITS = 24
 WORDS = {
@@ -39,11 +40,11 @@ REGIONS = ("north", "south", "east", "west")
 
 class Synthetic(Settings):
     n_users: int = Field(1_000, ge=2, le=10_000_000)
-    """People."""
+    """Number of users."""
     n_items: int = Field(800, ge=20, le=10_000_000)
-    """Things they choose from."""
+    """Number of items."""
     n_groups: int = Field(8, ge=1, le=len(WORDS))
-    """Planted taste groups."""
+    """Number of planted taste groups."""
     mean_interactions: float = Field(40.0, ge=3, le=10_000)
     """Interactions drawn per user on average; a pair drawn twice counts once."""
     taste: float = Field(0.8, ge=0, le=1)
@@ -51,21 +52,26 @@ class Synthetic(Settings):
     popularity: float = Field(0.6, ge=0, lt=1)
     """Exponent of the power law; 0 makes all items equally popular."""
     drift: float = Field(0.1, ge=0, le=1)
-    """How far the order of popularity shifts over the whole time."""
+    """Share of the items by which the order of popularity shifts over the whole time."""
     data_seed: int = Field(0, ge=0, lt=2**63)
-    """Seed of the data, apart from the run's seed."""
+    """Seed of the data, separate from the run's seed."""
 
 
 def generate(config: Synthetic) -> Interactions:
-    """The data; a million users take seconds."""
+    """Generate the data; a million users take seconds."""
     rng = streams.at(config.data_seed, "synthetic")
     group_of_user = rng.integers(0, config.n_groups, config.n_users)
     arrival = rng.random(config.n_users) * 0.9
     users, items = _pairs(rng, group_of_user, arrival, config)
     users, items, times = _timed(rng, users, items, arrival)
-    ids = np.arange(1, config.n_users + 1), np.arange(1, config.n_items + 1)
     data = Interactions(
-        users, items, None, times, *ids, item_order=np.arange(config.n_items, dtype=np.int32)
+        users,
+        items,
+        ratings=None,
+        times=times,
+        user_ids=np.arange(1, config.n_users + 1),
+        item_ids=np.arange(1, config.n_items + 1),
+        item_order=np.arange(config.n_items, dtype=np.int32),
     )
     return _described(data, rng, group_of_user, np.arange(config.n_items) % config.n_groups)
 
@@ -73,8 +79,8 @@ def generate(config: Synthetic) -> Interactions:
 def _pairs(
     rng: np.random.Generator, group_of_user: Longs, arrival: Doubles, config: Synthetic
 ) -> tuple[Ints, Ints]:
-    """Distinct pairs. Sorting one packed number is several times faster than np.unique or lexsort."""
-    # activity is skewed, as people's is: three, plus a geometric rest
+    """Distinct pairs. Sorting packed integers is several times faster than np.unique or lexsort."""
+    # Activity is skewed, as in real data: 2 plus a geometric number, which is at least 1.
     counts = 2 + rng.geometric(1 / (config.mean_interactions - 2), config.n_users)
     users = np.repeat(np.arange(config.n_users), counts)
     pairs = users * config.n_items + _choices(rng, users, group_of_user, arrival, config)
@@ -95,12 +101,10 @@ def _choices(
     n = config.n_items
     group = group_of_user[users]
     own = rng.random(len(users), np.float32) < config.taste
-    pool = np.where(
-        own, (n - group + g - 1) // g, n
-    )  # the group's items are group, group + g, group + 2g, ...
-    rank = np.minimum(
-        (pool * rng.random(len(users)) ** (1 / (1 - config.popularity))).astype(np.int64), pool - 1
-    )
+    # The group's items are group, group + g, group + 2g, ...
+    pool = np.where(own, (n - group + g - 1) // g, n)
+    quantile = rng.random(len(users)) ** (1 / (1 - config.popularity))
+    rank = np.minimum((pool * quantile).astype(np.int64), pool - 1)
     rank = (rank + (config.drift * arrival[users] * pool).astype(np.int64)) % pool
     chosen: Longs = np.where(own, group + g * rank, rank)
     return chosen
@@ -109,7 +113,10 @@ def _choices(
 def _timed(
     rng: np.random.Generator, users: Ints, items: Ints, arrival: Doubles
 ) -> tuple[Ints, Ints, Longs]:
-    """Everybody is active for a tenth of the span, at ticks of about three minutes; in canonical order."""
+    """Add times and sort canonically.
+
+    Every user is active for a tenth of the time span, at ticks of about three minutes.
+    """
     ticks = rng.integers(0, 1 << TICK_BITS, len(users))
     packed = ((users.astype(np.int64) << TICK_BITS | ticks) << ITEM_BITS) | items
     packed.sort()
@@ -127,22 +134,16 @@ def _timed(
 def _described(
     data: Interactions, rng: np.random.Generator, group_of_user: Longs, group_of_item: Longs
 ) -> Interactions:
-    """Titles carry words of the item's group; regions and ages say something about the user's."""
+    """Attach titles with words of the item's group, and features that correlate with the user's."""
     names = list(WORDS)
     words = np.array([w.split() for w in WORDS.values()], dtype=object)  # (groups, 10)
     first = rng.integers(0, 5, data.n_items)
     second = rng.integers(5, 10, data.n_items)
-    titles = (
-        words[group_of_item, first]
-        + " "
-        + words[group_of_item, second]
-        + " "
-        + (data.item_ids // 50 + 1).astype(str).astype(object)
-    )
+    number = (data.item_ids // 50 + 1).astype(str).astype(object)
+    titles = words[group_of_item, first] + " " + words[group_of_item, second] + " " + number
     typical = rng.random(data.n_users) < 0.6
-    region = np.where(typical, group_of_user, rng.integers(0, len(REGIONS), data.n_users)) % len(
-        REGIONS
-    )
+    any_region = rng.integers(0, len(REGIONS), data.n_users)
+    region = np.where(typical, group_of_user, any_region) % len(REGIONS)
     age = np.where(typical, 18 + 6 * group_of_user, rng.integers(18, 78, data.n_users))
     return replace(
         data,

@@ -1,6 +1,6 @@
-"""Cells to checked columns. A bad row is named by file, line, column, value, rule and remedy.
+"""Turns cells into checked columns; an error names file, line, column, value, rule and remedy.
 
-A column of a chunk is checked at once; only where it fails is it looked at value by value.
+A column of a chunk is checked as a whole; only if that fails are its values checked one by one.
 """
 
 from __future__ import annotations
@@ -35,26 +35,27 @@ class Layout:
     names: tuple[str, ...] | None = None
     """Column names of a file without a header."""
     columns: dict[str, str] = field(default_factory=dict)
-    """role -> column name, where the name is not the role itself."""
+    """role -> column name, if the name is not the role itself."""
     parse_time: Callable[[str], float] | None = None
     """For times that are neither seconds nor ISO 8601."""
     clean_name: Callable[[str], str] = str.strip
     quoting: bool = True
     also: tuple[str, ...] = ()
-    """Further columns to keep as texts, where the file has them."""
-    beside: dict[str, str] = field(default_factory=dict)
-    """role -> the file its column stands in, where that is another than the table's own."""
+    """Further columns to keep as texts, if the file has them."""
+    other_files: dict[str, str] = field(default_factory=dict)
+    """role -> the file of its column, if that is not the table's own file."""
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """Checked columns by role (further ones by name); `lines` says where each row stood."""
+class CheckedTable:
+    """Checked columns by role, and further columns by name."""
 
     source: str
     columns: dict[str, Ids]
     lines: Longs
+    """The line number of every row."""
     skipped: dict[str, int]
-    """Bad rows dropped, by rule."""
+    """Number of bad rows dropped, by rule."""
 
     def notes(self) -> tuple[str, ...]:
         return tuple(
@@ -65,164 +66,170 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with one row."""
+    """The first rule that a row breaks."""
 
     what: str
     rule: str
     source: str = ""
-    """The file it stands in, where that is another than the table's own."""
+    """The file of the fault, if that is not the table's own file."""
 
 
 Piece = tuple[Chunk, dict[int, Fault]]
-"""Some rows, and by line what is wrong with those that could not even be split into cells."""
+"""A chunk of rows, and line -> fault of the rows that could not be split into cells."""
 
 
 def read_table(
     source: str, lines: Iterable[str], layout: Layout, skip_bad_rows: bool = False
-) -> Table:
-    """Read interactions; the first bad row raises, or all are counted and dropped."""
+) -> CheckedTable:
+    """Read interactions. The first bad row raises; with `skip_bad_rows` all are dropped."""
     stream = iter(lines)
     names = layout.names or _header(source, stream, layout)
-    split = chunks(
-        source, stream, layout.separator, len(names), layout.quoting, 1 if layout.names else 2
-    )
-    return check_table(
-        source, ((c, _of_wrong_width(c, len(names))) for c in split), names, layout, skip_bad_rows
-    )
+    first = 1 if layout.names else 2
+    split = chunks(source, stream, layout.separator, len(names), layout.quoting, first)
+    pieces = ((chunk, _width_faults(chunk, len(names))) for chunk in split)
+    return check_table(source, pieces, names, layout, skip_bad_rows)
 
 
 def check_table(
     source: str, pieces: Iterable[Piece], names: Sequence[str], layout: Layout, skip_bad_rows: bool
-) -> Table:
-    """A table of rows that are split into cells already."""
-    where = places(source, names, layout.columns)
-    kept = where | {name: list(names).index(name) for name in layout.also if name in names}
+) -> CheckedTable:
+    """Check rows that are already split into cells."""
+    by_role = column_positions(source, names, layout.columns)
+    also = {name: list(names).index(name) for name in layout.also if name in names}
+    positions = by_role | also
     parts: list[dict[str, Ids]] = []
     part_lines: list[Longs] = []
     skipped: Counter[str] = Counter()
     for chunk, unsplit in pieces:
-        columns, found = _check(chunk, kept, names, layout)
-        faults = found | unsplit
+        columns, cell_faults = _check(chunk, positions, names, layout)
+        faults = cell_faults | unsplit
         if faults and not skip_bad_rows:
-            raise _first(faults, source)
+            raise _first_fault(faults, source)
         skipped.update(fault.rule for fault in faults.values())
         good = ~np.isin(chunk.lines, list(faults)) if faults else np.ones(len(chunk.lines), bool)
         parts.append({role: column[good] for role, column in columns.items()})
         part_lines.append(chunk.lines[good])
     if not sum(len(p) for p in part_lines):
-        why = f"all {sum(skipped.values()):,} rows were bad" if skipped else "holds no interactions"
+        why = "contains no interactions"
+        if skipped:
+            why = f"all {sum(skipped.values()):,} rows were bad"
         raise DataError(
-            f"{source}: {why}; expected at least one row of {', '.join(where)}. Check that it is the right file."
+            f"{source}: {why}; expected at least one row of {', '.join(by_role)}. "
+            "Check that it is the right file."
         )
-    return Table(
+    return CheckedTable(
         source,
-        {role: np.concatenate([p[role] for p in parts]) for role in kept},
+        {role: np.concatenate([p[role] for p in parts]) for role in positions},
         np.concatenate(part_lines),
         dict(skipped),
     )
 
 
-def _first(faults: dict[int, Fault], source: str) -> DataError:
+def _first_fault(faults: dict[int, Fault], source: str) -> DataError:
     line = min(faults)
-    place = f"{faults[line].source or source}:{line}"
+    fault = faults[line]
     return DataError(
-        f"{place}: {faults[line].what}; {faults[line].rule}. Fix the row or pass --skip-bad-rows."
+        f"{fault.source or source}:{line}: {fault.what}; {fault.rule}. "
+        "Fix the row or pass --skip-bad-rows."
     )
 
 
-def refuse_duplicates(table: Table) -> None:
-    """For the policy `duplicates: error`: name the first pair that stands twice."""
+def refuse_duplicates(table: CheckedTable) -> None:
+    """For the policy `duplicates: error`: reject the first pair that occurs twice."""
     first: dict[tuple[str, str], int] = {}
-    pairs = table.columns["user_id"].tolist(), table.columns["item_id"].tolist()
-    for user, item, line in zip(*pairs, table.lines.tolist(), strict=True):
+    users = table.columns["user_id"].tolist()
+    items = table.columns["item_id"].tolist()
+    for user, item, line in zip(users, items, table.lines.tolist(), strict=True):
         if (user, item) in first:
             raise DataError(
-                f"{table.source}:{line}: user {user!r} and item {item!r} stood on line {first[user, item]} already; "
+                f"{table.source}:{line}: user {user!r} and item {item!r} are already on line "
+                f"{first[user, item]}; "
                 "expected distinct pairs. Remove one or set duplicates=newest."
             )
         first[user, item] = line
 
 
 def read_lookup(lines: Iterable[str], separator: str, n_columns: int) -> Iterator[list[str]]:
-    """Rows of a side file (titles, demographics); rows of another width are passed over."""
+    """Rows of a side file (titles, demographics); rows of another width are skipped."""
     for line in lines:
         cells = line.rstrip("\r\n").split(separator)
         if len(cells) == n_columns:
             yield cells
 
 
-def places(source: str, names: Sequence[str], columns: dict[str, str]) -> dict[str, int]:
-    """role -> position. Users and items are required; a column that is asked for by name must exist."""
+def column_positions(source: str, names: Sequence[str], columns: dict[str, str]) -> dict[str, int]:
+    """role -> position. Users, items and all columns named in `columns` are required."""
     if unknown := set(columns) - set(ROLES):
         raise DataError(
-            f"--columns names the role {min(unknown)!r}; expected one of {', '.join(ROLES)}. {did_you_mean(min(unknown), ROLES)}"
+            f"--columns names the role {min(unknown)!r}; expected one of {', '.join(ROLES)}. "
+            f"{did_you_mean(min(unknown), ROLES)}"
         )
-    found = {}
+    positions = {}
     for role in ROLES:
         name = columns.get(role, role)
         if name in names:
-            found[role] = list(names).index(name)
+            positions[role] = list(names).index(name)
         elif role in ("user_id", "item_id") or role in columns:
             raise DataError(
-                f"{source}:1: there is no column {name!r} for {role}; the file has {', '.join(map(repr, names[:12]))}. "
+                f"{source}:1: there is no column {name!r} for {role}; "
+                f"the file has {', '.join(map(repr, names[:12]))}. "
                 f"Pass --columns {role}=NAME. {did_you_mean(name, names)}"
             )
-    return found
+    return positions
 
 
 def check_ratings(numbers: Doubles) -> tuple[Ids, Bools, str]:
-    """(values, which are bad, the rule they break)."""
+    """(values, mask of bad values, the rule they break)."""
     return numbers, ~(np.abs(numbers) <= np.finfo(np.float32).max), "expected a number"
 
 
 def check_times(numbers: Doubles) -> tuple[Ids, Bools, str]:
-    absurd = ~((numbers >= 0) & (numbers <= LATEST))  # NaN is absurd too
-    return (
-        np.where(absurd, 0, numbers).astype(np.int64),
-        absurd,
-        "expected seconds since 1970 (not milliseconds) or ISO 8601, before 2100",
-    )
+    """(values, mask of bad values, the rule they break)."""
+    bad = ~((numbers >= 0) & (numbers <= LATEST))  # also true for NaN
+    times = np.where(bad, 0, numbers).astype(np.int64)
+    return times, bad, "expected seconds since 1970 (not milliseconds) or ISO 8601, before 2100"
 
 
 def _header(source: str, lines: Iterator[str], layout: Layout) -> tuple[str, ...]:
     line = next(lines, "")
     if not line.strip():
         raise DataError(
-            f"{source}: is empty; expected a header and one interaction a row. Check that it is the right file."
+            f"{source}: is empty; expected a header and one interaction per row. "
+            "Check that it is the right file."
         )
     if not _is_text(line):
         raise DataError(
-            f"{source}:1: the header {shown(line.strip())} is not UTF-8; expected UTF-8 text. Save the file as UTF-8."
+            f"{source}:1: the header {shown(line.strip())} is not UTF-8; expected UTF-8 text. "
+            "Save the file as UTF-8."
         )
     try:
-        return tuple(
-            layout.clean_name(name) for name in split_line(line, layout.separator, layout.quoting)
-        )
+        cells = split_line(line, layout.separator, layout.quoting)
     except csv.Error as error:
         raise DataError(
-            f"{source}:1: the header {shown(line.strip())} cannot be split ({error}); expected names parted by {layout.separator!r}. Look for a stray quote."
+            f"{source}:1: the header {shown(line.strip())} cannot be split ({error}); "
+            f"expected names separated by {layout.separator!r}. Look for a stray quote."
         ) from None
+    return tuple(layout.clean_name(name) for name in cells)
 
 
 def _check(
-    chunk: Chunk, where: dict[str, int], names: Sequence[str], layout: Layout
+    chunk: Chunk, positions: dict[str, int], names: Sequence[str], layout: Layout
 ) -> tuple[dict[str, Ids], dict[int, Fault]]:
     """Columns by role, and the first fault of every bad line."""
     faults: dict[int, Fault] = {}
     columns: dict[str, Ids] = {}
-    for role, place in where.items():
-        cells = chunk.columns[place]
+    for role, position in positions.items():
+        cells = chunk.columns[position]
         columns[role], broken, rule = _check_column(role, cells, layout)
         for r in np.flatnonzero(broken):
+            what = f"column {names[position]!r} is {shown(cells[r])}"
             why = rule if _is_text(cells[r]) else NOT_TEXT
-            fault = Fault(
-                f"column {names[place]!r} is {shown(cells[r])}", why, layout.beside.get(role, "")
-            )
+            fault = Fault(what, why, layout.other_files.get(role, ""))
             faults.setdefault(int(chunk.lines[r]), fault)
     return columns, faults
 
 
-def _of_wrong_width(chunk: Chunk, width: int) -> dict[int, Fault]:
+def _width_faults(chunk: Chunk, width: int) -> dict[int, Fault]:
     return {
         line: Fault(f"{n} columns", f"expected {width} columns") for line, n in chunk.wrong.items()
     }
@@ -261,7 +268,7 @@ def _numbers(cells: list[str], parse: Callable[[str], float]) -> Doubles:
 
 
 def seconds_of(column: pd.Series) -> Doubles:
-    """Seconds since 1970 of numbers, texts or moments of a data frame; NaN where there is none."""
+    """Seconds since 1970 from a column of numbers, texts or datetimes; NaN for invalid values."""
     import pandas as pd
 
     if pd.api.types.is_datetime64_any_dtype(column):
@@ -281,7 +288,7 @@ def or_nan(parse: Callable[[str], float], cell: str) -> float:
 
 
 def _number(cell: str) -> float:
-    if "_" in cell:  # Python reads 1_000 as a number; a data file that holds it is odd
+    if "_" in cell:  # float() accepts 1_000, but in a data file it is a mistake
         raise ValueError
     return float(cell)
 
@@ -303,5 +310,5 @@ def _is_text(cell: str) -> bool:
 
 
 def shown(cell: str) -> str:
-    """A value in a message: quoted, and cut where it is long."""
+    """A value for a message: quoted, and truncated if it is long."""
     return repr(cell if len(cell) <= 40 else cell[:37] + "...")

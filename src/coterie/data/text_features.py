@@ -1,4 +1,4 @@
-"""src/coterie/data/text_features.py."""
+"""Encodes the texts of items and the features of users for the towers."""
 
 from __future__ import annotations
 
@@ -9,43 +9,53 @@ from functools import lru_cache
 import numpy as np
 
 from coterie.data import text as texts
-from coterie.data.content import Content, Person, Reading
-from coterie.data.text import STOP_WORDS, Ragged, Words
+from coterie.data.content import Content, TextEncoding, UserInput
+from coterie.data.text import STOP_WORDS, Ragged, TokenizedTexts
 from coterie.data.training_set import TrainingSet
 from coterie.errors import ConfigError
 from coterie.types import Rows
 
 
 def read(
-    training: TrainingSet, reading: Reading, n_inputs: int, most_words: int, person: Person
+    training: TrainingSet,
+    encoding: TextEncoding,
+    n_inputs: int,
+    most_words: int,
+    user_input: UserInput,
 ) -> Content:
-    """Encode what a training part tells of items and people; the same texts are read once."""
+    """Encode the texts and features of a training set; equal inputs are encoded once."""
     if training.item_texts is None:
         raise ConfigError(
-            "the items of this data have no texts, which towers read; expected titles. Use ml-100k, ml-1m or watson-articles, or a RecBole "
-            "folder with an .item file."
+            "the items of this data have no texts, which towers read; expected titles. "
+            "Use ml-100k, ml-1m or watson-articles, or a RecBole folder with an .item file."
         )
-    if person == "features" and not training.user_features:
+    if user_input == "features" and not training.user_features:
         raise ConfigError(
-            "setting 'person' is 'features', but the data tells none of people. Set person=titles."
+            "setting 'person' is 'features', but the data has no user features. Set person=titles."
         )
-    told = person != "titles" and bool(training.user_features)
-    nothing = ("",) * training.n_items
+    use_features = user_input != "titles" and bool(training.user_features)
+    categories: tuple[str, ...] = ("",) * training.n_items
+    if training.item_categories is not None:
+        categories = tuple(" ".join(names) for names in training.item_categories)
+    bodies: tuple[str, ...] = ("",) * training.n_items
+    if training.item_bodies is not None:
+        bodies = tuple(training.item_bodies)
     return _read(
         tuple(training.item_texts),
-        nothing
-        if training.item_categories is None
-        else tuple(" ".join(c) for c in training.item_categories),
-        nothing if training.item_bodies is None else tuple(training.item_bodies),
-        tuple(features(training)) if told else None,
-        reading,
+        categories,
+        bodies,
+        tuple(features(training)) if use_features else None,
+        encoding,
         n_inputs,
-        most_words if reading == "words" else 0,
+        most_words if encoding == "words" else 0,
     )
 
 
 def features(training: TrainingSet) -> list[tuple[str, ...]]:
-    """A word for every feature of every person: its name and its value, so that an age of 25 is no occupation 25."""
+    """One word per feature of every user.
+
+    A word contains the feature's name, so that age 25 and occupation 25 differ.
+    """
     columns = [
         [_word(name, value) for value in values]
         for name, values in sorted(training.user_features.items())
@@ -62,28 +72,32 @@ def _read(
     titles: Sequence[str],
     categories: Sequence[str],
     bodies: Sequence[str],
-    people: Sequence[Sequence[str]] | None,
-    reading: Reading,
+    users: Sequence[Sequence[str]] | None,
+    encoding: TextEncoding,
     n_inputs: int,
     most_words: int,
 ) -> Content:
-    head = texts.words_of(titles)
-    kinds = texts.words_of(categories)
-    long = texts.words_of(bodies, STOP_WORDS)
-    whole = [t + c + b for t, c, b in zip(head, kinds, long, strict=True)]
-    words = texts.read([*head, *whole, *(list(p) for p in people or ())], n_inputs)
-    encoded = texts.bags(words) if reading == "bags" else _first(words, most_words)
+    of_titles = texts.words_of(titles)
+    of_categories = texts.words_of(categories)
+    of_bodies = texts.words_of(bodies, STOP_WORDS)
+    of_items = [t + c + b for t, c, b in zip(of_titles, of_categories, of_bodies, strict=True)]
+    of_users = [list(words) for words in users or ()]
+    tokenized = texts.read([*of_titles, *of_items, *of_users], n_inputs)
+    encoded = texts.bags(tokenized) if encoding == "bags" else _first_words(tokenized, most_words)
     n = len(titles)
-    parts = [
-        encoded.take(np.arange(first, last))
-        for first, last in ((0, n), (n, 2 * n), (2 * n, len(encoded)))
-    ]
-    return Content(parts[1], parts[0], None if people is None else parts[2], words.letters, reading)
+    return Content(
+        items=encoded.take(np.arange(n, 2 * n)),
+        titles=encoded.take(np.arange(n)),
+        users=None if users is None else encoded.take(np.arange(2 * n, len(encoded))),
+        letters=tokenized.letters,
+        encoding=encoding,
+    )
 
 
-def _first(words: Words, most: int) -> Ragged:
-    """The first words of every text."""
-    counts = np.minimum(words.texts.counts, most)
+def _first_words(tokenized: TokenizedTexts, most: int) -> Ragged:
+    """The first `most` words of every text."""
+    words = tokenized.texts
+    counts = np.minimum(words.counts, most)
     offsets = np.concatenate([[0], np.cumsum(counts)])
-    places = np.repeat(words.texts.offsets[:-1] - offsets[:-1], counts) + np.arange(offsets[-1])
-    return Ragged(Rows(offsets, words.texts.items[places]), np.ones(len(places), np.float32))
+    positions = np.repeat(words.offsets[:-1] - offsets[:-1], counts) + np.arange(offsets[-1])
+    return Ragged(Rows(offsets, words.items[positions]), np.ones(len(positions), np.float32))

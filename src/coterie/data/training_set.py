@@ -1,4 +1,4 @@
-"""src/coterie/data/training_set.py."""
+"""The input of training, and the users' privacy preferences."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PrivacyPreferences:
-    """What people want to keep for themselves, by person."""
+    """Disclosure rates and hidden items, per user."""
 
     since: Rows
-    """From which epochs on a person's next disclosure rate counts, ascending."""
+    """user -> the epochs at which a new disclosure rate takes effect, ascending."""
     rates: Floats
-    """Aligned with `since.items`."""
+    """The disclosure rates, aligned with `since.items`."""
     hidden: Bools
-    """Aligned with a training's positives: what is never disclosed, whatever the rate."""
+    """Items that are never disclosed, aligned with the training set's positives."""
 
     def fingerprint(self) -> str:
-        """The same for the same wishes: a run that is gone on with must not find others."""
+        """A hash of the preferences, which must not change when a run is resumed."""
         digest = hashlib.blake2b(digest_size=8)
         for array in (self.since.offsets, self.since.items, self.rates, self.hidden):
             digest.update(np.ascontiguousarray(array).tobytes())
@@ -42,39 +42,38 @@ class PrivacyPreferences:
         )
 
     def rates_at(self, users: Ints | Longs, epochs: Ints | Longs) -> Floats:
-        """The rate of each user in its epoch; NaN where nothing was said by then."""
+        """The rate of each user in its epoch; NaN if no rate is in effect yet."""
         owners = np.repeat(np.arange(len(self.since.counts)), self.since.counts)
         keys = (owners << 32) + self.since.items
         last = np.searchsorted(keys, (users.astype(np.int64) << 32) + epochs, side="right") - 1
-        said = last >= self.since.offsets[users]
-        return np.where(
-            said, np.append(self.rates, np.float32(np.nan))[last], np.float32(np.nan)
-        ).astype(np.float32)
+        in_effect = last >= self.since.offsets[users]
+        rates = np.append(self.rates, np.float32(np.nan))[last]
+        return np.where(in_effect, rates, np.float32(np.nan)).astype(np.float32)
 
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """All that training may see. Built from the training part alone; evaluation data never enters it."""
+    """All data that training may read. It comes from the training part only."""
 
     n_users: int
     n_items: int
     positives: Rows
-    """What users did."""
+    """The items of every user."""
     excluded: Rows
-    """What negatives avoid: the training positives, and nothing else unless a published leak is asked for."""
+    """Items that negatives exclude: the training positives, plus held-out items `as_published`."""
     ratings: Floats | None
     """Aligned with `positives.items`; None for implicit feedback."""
     user_features: Mapping[str, Ids] = field(default_factory=dict)
-    """What is known about people beside what they did, such as their region."""
+    """Features of users, such as their region."""
     preferences: PrivacyPreferences | None = None
-    """What people said that they want to keep for themselves: devices know, the server does not."""
+    """The users' privacy preferences. Clients know them; the server does not."""
     item_texts: Ids | None = None
     item_categories: Ids | None = None
     item_bodies: Ids | None = None
     content: Content | None = None
-    """The same, and what people's features say, as a model reads it; only where one does."""
+    """Texts and user features as a tower reads them; None for other models."""
     presence: Longs | None = None
-    """(rows, 3) user, and the first and last round of a stretch in which they are there; of a trace of devices."""
+    """(rows, 3) user, first and last round of a period of availability, from a device trace."""
 
     @cached_property
     def users(self) -> Ints:
@@ -87,7 +86,7 @@ class TrainingSet:
         return Rows.build(self.positives.items, self.users, self.n_items)
 
     def of_users(self, users: Ints) -> TrainingSet:
-        """The part of some people, who are numbered anew in the given order."""
+        """The part of some users, renumbered in the given order."""
         ratings = None
         if self.ratings is not None:
             ratings = self.ratings[self.positives.places(users)]

@@ -1,7 +1,8 @@
-"""Yelp reviews of 2019 as two parallel files: a line is `user item item ...` in one and `user time time ...` in the other.
+"""Yelp reviews of 2019, distributed by Dang et al. (AAAI 2023, "Uniform Sequence Better").
 
-That is how Dang et al. (AAAI 2023, "Uniform Sequence Better") distribute them. A line is a row here: where the two files
-disagree about a line, or one of its times is none, the whole line is bad.
+The data is two parallel files: a line is `user item item ...` in one and `user time time ...` in
+the other. If the files disagree about a line, or one of its times is invalid, the whole line is
+bad.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import numpy as np
 from coterie.data import files
 from coterie.data.cells import Chunk
 from coterie.data.interactions import Interactions
-from coterie.data.options import Reading
-from coterie.data.table import Fault, Layout, Piece, Table, check_table, shown
+from coterie.data.options import ReadOptions
+from coterie.data.table import CheckedTable, Fault, Layout, Piece, check_table, shown
 
 ITEMS = "Yelp_item_org_rank.txt"
 TIMES = "Yelp_time_org_rank.txt"
@@ -26,43 +27,41 @@ ALIKE = "expected the same user in both files, with as many times as items"
 SOME = "expected a user and at least one item"
 
 
-def read(place: Path, options: Reading) -> Interactions:
-    return options.build(_table(files.home(place), options))
+def read(path: Path, options: ReadOptions) -> Interactions:
+    return options.build(_table(files.home(path), options))
 
 
-def _table(home: Path, options: Reading) -> Table:
-    source, beside = (str(files.place_of(home, name)) for name in (ITEMS, TIMES))
-    layout = Layout(columns=options.columns, beside={"timestamp": beside})
+def _table(home: Path, options: ReadOptions) -> CheckedTable:
+    source = str(files.path_of(home, ITEMS))
+    times_file = str(files.path_of(home, TIMES))
+    layout = Layout(columns=options.columns, other_files={"timestamp": times_file})
     with files.open_member(home, ITEMS) as items, files.open_member(home, TIMES) as times:
-        return check_table(
-            source, _pieces(items, times, beside), COLUMNS, layout, options.skip_bad_rows
-        )
+        pieces = _pieces(items, times, times_file)
+        return check_table(source, pieces, COLUMNS, layout, options.skip_bad_rows)
 
 
-def _pieces(items: Iterable[str], times: Iterable[str], beside: str) -> Iterator[Piece]:
-    """Both files side by side, some lines at a time; the shorter one goes on with blank lines."""
+def _pieces(items: Iterable[str], times: Iterable[str], times_file: str) -> Iterator[Piece]:
+    """Both files in parallel, a block of lines at a time; the shorter one is padded."""
     pairs = zip_longest(items, times, fillvalue="")
     first = 1
     while block := list(islice(pairs, BLOCK)):
-        yield _piece([(item.split(), time.split()) for item, time in block], first, beside)
+        yield _piece([(item.split(), time.split()) for item, time in block], first, times_file)
         first += len(block)
 
 
-def _piece(block: list[tuple[list[str], list[str]]], first: int, beside: str) -> Piece:
-    """A row for every interaction, all of one line under that line's number; blank lines say nothing."""
+def _piece(block: list[tuple[list[str], list[str]]], first: int, times_file: str) -> Piece:
+    """One row per interaction, with the line number of its user; blank lines are skipped."""
     rows = []
     faults = {}
     for line, (items, times) in enumerate(block, first):
         if items[:1] == times[:1] and len(items) == len(times) > 1:
             rows.append((line, items, times))
         elif items or times:
-            faults[line] = _disagreement(items, times, beside)
+            faults[line] = _disagreement(items, times, times_file)
     counts = [len(items) - 1 for _, items, _ in rows]
-    users = chain.from_iterable(
-        [items[0]] * n for (_, items, _), n in zip(rows, counts, strict=True)
-    )
+    users = ([items[0]] * n for (_, items, _), n in zip(rows, counts, strict=True))
     columns = [
-        list(users),
+        list(chain.from_iterable(users)),
         list(chain.from_iterable(items[1:] for _, items, _ in rows)),
         list(chain.from_iterable(times[1:] for _, _, times in rows)),
     ]
@@ -70,19 +69,16 @@ def _piece(block: list[tuple[list[str], list[str]]], first: int, beside: str) ->
     return Chunk(columns, lines, {}), faults
 
 
-def _disagreement(items: list[str], times: list[str], beside: str) -> Fault:
+def _disagreement(items: list[str], times: list[str], times_file: str) -> Fault:
     if not times:
-        return Fault(f"there is no line for user {shown(items[0])}", ALIKE, beside)
+        return Fault(f"no line for user {shown(items[0])}", ALIKE, times_file)
     if not items:
-        return Fault(f"there is no line for user {shown(times[0])}", ALIKE)
+        return Fault(f"no line for user {shown(times[0])}", ALIKE)
+    user = f"user {shown(times[0])}"
     if items[0] != times[0]:
-        return Fault(
-            f"user {shown(times[0])} stands where {ITEMS} has user {shown(items[0])}", ALIKE, beside
-        )
+        what = f"{user} is on the line where {ITEMS} has user {shown(items[0])}"
+        return Fault(what, ALIKE, times_file)
     if len(items) != len(times):
-        return Fault(
-            f"user {shown(times[0])} has {len(times) - 1} times for {len(items) - 1} items",
-            ALIKE,
-            beside,
-        )
+        what = f"{user} has {len(times) - 1} times for {len(items) - 1} items"
+        return Fault(what, ALIKE, times_file)
     return Fault(f"user {shown(items[0])} has no items", SOME)

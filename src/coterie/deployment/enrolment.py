@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from coterie.algorithms.registry import algorithm
 from coterie.core import streams
 from coterie.data import splits
-from coterie.data.filters import rated
+from coterie.data.filters import apply_ratings
 from coterie.data.ids import number
 from coterie.data.interactions import Interactions, canonical_order, objects
 from coterie.data.splits import Split
@@ -255,7 +255,7 @@ def simulated_seed(terms: Terms) -> int:
 
 def own_data(terms: Terms, store: NodeStore) -> Interactions:
     """The histories of a node's people over the federation's items; others are left out."""
-    data = rated(store.interactions(), terms.experiment.filters)
+    data = apply_ratings(store.interactions(), terms.experiment.filters)
     known = {item: place for place, item in enumerate(terms.items)}
     places = np.array([known.get(str(item), -1) for item in data.item_ids], np.int32)
     there = places[data.items] >= 0

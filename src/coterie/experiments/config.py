@@ -13,7 +13,7 @@ from pydantic import Field
 from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.registry import algorithm
 from coterie.core.settings import Settings, split_by_owner
-from coterie.data.datasets import as_usual, dataset
+from coterie.data.datasets import dataset, has_default_filters
 from coterie.data.filters import Filters
 from coterie.data.synthetic import Synthetic
 from coterie.errors import ConfigError
@@ -102,7 +102,7 @@ class Experiment:
         source = dataset(choice.dataset)
         filters = Filters.of(source.filters | shares["filters"])
         made_up = Synthetic.of(shares.get("synthetic", {}))
-        usual = as_usual(choice.dataset, filters, made_up)
+        usual = has_default_filters(choice.dataset, filters, made_up)
         defaults = tuned_settings(choice.dataset, choice.algorithm) if usual else {}
         if filters.feedback == "explicit" and not chosen.explicit:
             raise ConfigError(

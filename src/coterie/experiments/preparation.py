@@ -8,9 +8,9 @@ from pathlib import Path
 from coterie.core.progress import SILENT, Progress
 from coterie.data import splits
 from coterie.data.datasets import load
-from coterie.data.filters import rated
+from coterie.data.filters import apply_ratings
 from coterie.data.interactions import Interactions
-from coterie.data.options import Reading
+from coterie.data.options import ReadOptions
 from coterie.data.reading import read
 from coterie.data.splits import Split
 from coterie.data.training_set import TrainingSet
@@ -74,7 +74,7 @@ def to_learn_from(experiment: Experiment, parts: Split, progress: Progress) -> T
 
 def load_data(experiment: Experiment, progress: Progress = SILENT) -> Interactions:
     choice = experiment.choice
-    options = Reading(choice.columns, choice.skip_bad_rows, experiment.filters.duplicates)
+    options = ReadOptions(choice.columns, choice.skip_bad_rows, experiment.filters.duplicates)
     data = load(choice.dataset, experiment.filters, options, experiment.synthetic, progress)
     for note in data.notes:
         progress.log(note)
@@ -93,10 +93,10 @@ def hold_out(
         else None
     )
     if published is not None:
-        parts = splits.given(data, published.users, published.items[:, 0])
+        parts = splits.from_test_pairs(data, published.users, published.items[:, 0])
     elif protocol.split == "own":
         held = _own_files(experiment, progress)
-        parts = splits.without_new_users(splits.own(data, *held))
+        parts = splits.without_new_users(splits.from_parts(data, *held))
         if strangers := len(held[0]) - len(parts.test):
             progress.log(
                 f"{strangers:,} test interactions are by people without training data and are left out"
@@ -116,10 +116,10 @@ def _own_files(
     """The test part and, if named, the validation part of a split that somebody else made; rated as training is."""
     protocol = experiment.protocol
     choice = experiment.choice
-    options = Reading(choice.columns, choice.skip_bad_rows, experiment.filters.duplicates)
+    options = ReadOptions(choice.columns, choice.skip_bad_rows, experiment.filters.duplicates)
 
     def part(path: str) -> Interactions:
-        held = rated(read(Path(path), options), experiment.filters)
+        held = apply_ratings(read(Path(path), options), experiment.filters)
         for note in held.notes:
             progress.log(f"{path}: {note}")
         return held

@@ -1,1 +1,1 @@
-"""Models: parameters and how they score. Training is elsewhere."""
+"""Models: parameters and how they score. Training is in algorithms and baselines."""

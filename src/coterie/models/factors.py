@@ -33,10 +33,9 @@ class Factors(Recommender):
 
 
 def rows(n: int, size: int, seed: int, what: str, scale: float) -> Floats:
-    """Gaussian start values; every row has a stream of its own, so a node can make the rows of its users alone."""
-    return (
-        streams.normal(streams.keys(seed, f"start {what}", last=np.arange(n)), size) * scale
-    ).astype(np.float32)
+    """Gaussian start values. Each row has its own stream, so that a node can draw any subset."""
+    keys = streams.keys(seed, f"start {what}", last=np.arange(n))
+    return (streams.normal(keys, size) * scale).astype(np.float32)
 
 
 def score_rows(p: Floats, item_rows: Floats, item_bias: Floats, items: Ints | None) -> Floats:

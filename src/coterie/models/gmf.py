@@ -1,4 +1,4 @@
-"""Generalised matrix factorisation (He et al. 2017): y = h . (p_u * q_i) + b, with h and b trained."""
+"""Generalised matrix factorisation (He et al. 2017): y = h . (p_u * q_i) + b."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class GMF(Recommender):
     bias: Floats  # (1,)
 
     def score(self, users: Ints, items: Ints | None = None) -> Floats:
-        """The logit (implicit) or the rating (explicit): both rank alike."""
+        """The logit (implicit) or the rating (explicit); both give the same ranking."""
         return self._scores(self.user_rows[users], items)
 
     def _scores(self, rows: Floats, items: Ints | None) -> Floats:
@@ -31,18 +31,17 @@ class GMF(Recommender):
         return score_rows(rows * self.output, self.item_rows, same_bias, items)
 
     def score_new_user(self, history: Ints, negatives: int, reg: float) -> Floats:
-        """Somebody without a history gets the average person's row."""
+        """A new user without a history gets the average user row."""
         row = self.user_rows.mean(axis=0)
         if len(history):
-            row = fit_row(
-                self.item_rows * self.output, float(self.bias[0]), history, negatives, reg
-            )
+            features = self.item_rows * self.output
+            row = fit_row(features, float(self.bias[0]), history, negatives, reg)
         scores: Floats = self._scores(row[None, :], None)[0]
         return scores
 
     @classmethod
     def start(cls, n_users: int, n_items: int, size: int, seed: int, scale: float) -> GMF:
-        """Rows are Gaussian; the output layer starts at ones, where GMF is plain matrix factorisation."""
+        """Gaussian rows; an output layer of ones, where GMF equals plain matrix factorisation."""
         return cls(
             rows(n_users, size, seed, "users", scale),
             rows(n_items, size, seed, "items", scale),

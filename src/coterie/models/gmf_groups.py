@@ -1,4 +1,4 @@
-"""GMF with item rows of each group's own: y = h_g . (p_u * q_gi) + b_g for a user of group g."""
+"""GMF with separate item rows per group: y = h_g . (p_u * q_gi) + b_g for a user of group g."""
 
 from __future__ import annotations
 
@@ -26,22 +26,20 @@ class GMFGroups(Recommender):
     def score(self, users: Ints, items: Ints | None = None) -> Floats:
         n_items = self.item_rows.shape[1] if items is None else items.shape[1]
         scores = np.empty((len(users), n_items), np.float32)
-        mine = self.groups[users]
-        for group in np.unique(mine).tolist():
-            here = np.flatnonzero(mine == group)
-            scores[here] = self._of(group).score(
-                users[here], None if items is None else items[here]
-            )
+        groups = self.groups[users]
+        for group in np.unique(groups).tolist():
+            members = np.flatnonzero(groups == group)
+            candidates = None if items is None else items[members]
+            scores[members] = self._of(group).score(users[members], candidates)
         return scores
 
     def score_new_user(self, history: Ints, negatives: int, reg: float) -> Floats:
-        """With the rows of the largest group: which one somebody new belongs to is not known."""
-        return self._of(int(np.bincount(self.groups).argmax())).score_new_user(
-            history, negatives, reg
-        )
+        """Use the largest group's rows, because the group of a new user is not known."""
+        largest = int(np.bincount(self.groups).argmax())
+        return self._of(largest).score_new_user(history, negatives, reg)
 
     def _of(self, group: int) -> GMF:
-        """The model as this group has it."""
+        """The model of one group."""
         return GMF(
             self.user_rows, self.item_rows[group], self.output[group], self.bias[group : group + 1]
         )

@@ -1,4 +1,4 @@
-"""Which class a saved model is, by the name in its file."""
+"""Maps the kind stored in a model file to the model's class."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ KINDS: dict[str, tuple[str, str]] = {
 def kind(name: str) -> type[Recommender]:
     if name not in KINDS:
         raise UnknownName("kind of model", name, KINDS)
-    module, cls = KINDS[name]
-    found: type[Recommender] = getattr(importlib.import_module(module), cls)
-    return found
+    module, class_name = KINDS[name]
+    model: type[Recommender] = getattr(importlib.import_module(module), class_name)
+    return model

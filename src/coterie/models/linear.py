@@ -1,4 +1,4 @@
-"""A user's history times item-to-item weights."""
+"""Item-to-item weights, such as EASE: scores are the user's history times the weights."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class ItemWeights(Recommender):
     trained: ClassVar[tuple[str, ...]] = ("weights",)
     weights: Floats  # (items, items)
     offsets: Longs  # (users + 1,)
-    items: Ints  # what every user did
+    items: Ints  # the items of every user
 
     def score(self, users: Ints, items: Ints | None = None) -> Floats:
         from scipy import sparse
 
         rows, columns = Rows(self.offsets, self.items).take(users)
-        histories = sparse.csr_matrix(
-            (np.ones(len(rows), np.float32), (rows, columns)), shape=(len(users), len(self.weights))
-        )
+        ones = np.ones(len(rows), np.float32)
+        shape = (len(users), len(self.weights))
+        histories = sparse.csr_matrix((ones, (rows, columns)), shape=shape)
         return pick(np.asarray(histories @ self.weights), items)
 
     def score_new_user(self, history: Ints, negatives: int, reg: float) -> Floats:

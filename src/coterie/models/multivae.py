@@ -1,8 +1,14 @@
-"""A variational autoencoder of histories with a multinomial over items (Liang et al. 2018), as plain arrays.
+"""Mult-VAE, a variational autoencoder with a multinomial likelihood (Liang et al. 2018).
 
-A history x, scaled to length one, goes up and down through a narrow middle; a score is the logit of an item at the mean of the code:
-    h = tanh(x E + e)        mu, log sigma^2 = h W + w        z = mu        y_i = tanh(z V + v) . d_i + b_i
-Training needs PyTorch, scoring does not.
+The input x is a history scaled to length one. The score of an item is its logit at the mean of the
+latent code:
+
+    h = tanh(x E + e)
+    mu, log sigma^2 = h W + w
+    z = mu
+    y_i = tanh(z V + v) . d_i + b_i
+
+Training needs PyTorch; scoring uses plain arrays.
 """
 
 from __future__ import annotations
@@ -18,7 +24,7 @@ from coterie.models.recommender import Recommender
 from coterie.types import Bools, Floats, Ints, Longs, Rows
 
 LOWEST = -1e30
-"""Score of an item that the net does not know: below all that it does, and finite."""
+"""Score of an item that was not in training: finite, and below all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +48,23 @@ class MultVAE(Recommender):
     decoder_bias: Floats  # (hidden,) v
     item_rows: Floats  # (known, hidden) d
     item_bias: Floats  # (known,) b
-    known: Ints  # the items that the net knows, ascending
+    known: Ints  # the items in training, ascending
     offsets: Longs  # (users + 1,)
-    history: Ints  # what every user did, numbered among the known; nothing of those who were left out of training
+    history: Ints  # positions in `known` of every user's items; empty for users not in training
     n_items: int
 
     def score(self, users: Ints, items: Ints | None = None) -> Floats:
         return self._scores(Rows(self.offsets, self.history).of_users(users), items)
 
     def score_new_user(self, history: Ints, negatives: int, reg: float) -> Floats:
-        places = self._places()[history]
-        places = places[places >= 0]
-        scores: Floats = self._scores(Rows(np.array([0, len(places)]), places), None)[0]
+        positions = self._positions()[history]
+        positions = positions[positions >= 0]
+        one_row = Rows(np.array([0, len(positions)]), positions)
+        scores: Floats = self._scores(one_row, None)[0]
         return scores
 
     def serves(self, users: Ints) -> Bools:
-        """Whoever was left out of training gets no recommendation."""
+        """Users that were not in training get no recommendations."""
         return Rows(self.offsets, self.history).counts_of(users) > 0
 
     def _scores(self, histories: Rows, items: Ints | None) -> Floats:
@@ -66,26 +73,26 @@ class MultVAE(Recommender):
             scores = np.full((len(top), self.n_items), LOWEST, np.float32)
             scores[:, self.known] = score_rows(top, self.item_rows, self.item_bias, None)
             return scores
-        places = self._places()[items]
-        scores = score_rows(top, self.item_rows, self.item_bias, places)
-        scores[places < 0] = LOWEST
+        positions = self._positions()[items]
+        scores = score_rows(top, self.item_rows, self.item_bias, positions)
+        scores[positions < 0] = LOWEST
         return scores
 
     def _top(self, histories: Rows) -> Floats:
-        """(users, hidden) the layer below the items."""
+        """(users, hidden) the layer below the output."""
         x = matrix(histories, len(self.known), scaled(histories.counts))
         h = np.tanh(x @ self.encoder_rows + self.encoder_bias)
         latent = len(self.decoder_weights)
         z = h @ self.latent_weights[:, :latent] + self.latent_bias[:latent]
         return np.tanh(z @ self.decoder_weights + self.decoder_bias)
 
-    def _places(self) -> Ints:
-        """(items,) where every item stands among the known ones, or -1."""
-        places = np.full(self.n_items, -1, np.int32)
-        places[self.known] = np.arange(len(self.known), dtype=np.int32)
-        return places
+    def _positions(self) -> Ints:
+        """(items,) the position of every item in `known`, or -1."""
+        positions = np.full(self.n_items, -1, np.int32)
+        positions[self.known] = np.arange(len(self.known), dtype=np.int32)
+        return positions
 
 
 def scaled(counts: Longs) -> Floats:
-    """One number for everything that everybody did, so that a history has length one."""
+    """A value per interaction that scales every history to length one."""
     return np.repeat(1 / np.sqrt(np.maximum(counts, 1)), counts).astype(np.float32)

@@ -1,7 +1,8 @@
-"""Nearest neighbours by cosine: what similar people have, and what is similar to what a person has.
+"""User-based and item-based nearest neighbours by cosine similarity.
 
-Of two sets a and b with c members in common the cosine is c / sqrt(|a| |b|), here times c / (c + shrink). Tables of neighbours and
-histories are sparse; a score is a sparse product, summed in the order of the neighbours' numbers.
+The cosine of two sets a and b with c common members is c / sqrt(|a| |b|), here multiplied by
+c / (c + shrink). Neighbours and histories are sparse matrices. A score is an entry of their
+product, summed in the order of the neighbours' indices.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class UserNeighbours(Recommender):
-    """score(u, i) = the sum of cos(u, v) over the k users v nearest to u, of those who have i."""
+    """score(u, i) = sum of cos(u, v) over those of the k users v nearest to u that have i."""
 
     kind: ClassVar[str] = "userknn"
     trained: ClassVar[tuple[str, ...]] = ("similarities",)
@@ -28,7 +29,7 @@ class UserNeighbours(Recommender):
     neighbours: Ints  # the nearest users of every user, ascending
     similarities: Floats
     history_offsets: Longs  # (users + 1,)
-    history_items: Ints  # what every user did
+    history_items: Ints  # the items of every user
     n_items: int
     k: int
     shrink: float
@@ -40,19 +41,18 @@ class UserNeighbours(Recommender):
 
     def score_new_user(self, history: Ints, negatives: int, reg: float) -> Floats:
         histories = self._histories()
-        wanted = np.zeros(self.n_items, np.float32)
-        wanted[history] = 1
-        overlap = (histories @ wanted).astype(np.float64)
-        met = np.flatnonzero(overlap)
-        cosines = similarity(
-            overlap[met], len(history), np.diff(self.history_offsets)[met], self.shrink
-        )
-        best = nearest(met, cosines, self.k)
-        scores: Floats = histories[met[best]].T @ cosines[best].astype(np.float32)
+        chosen = np.zeros(self.n_items, np.float32)
+        chosen[history] = 1
+        overlap = (histories @ chosen).astype(np.float64)
+        users = np.flatnonzero(overlap)
+        sizes = np.diff(self.history_offsets)[users]
+        cosines = similarity(overlap[users], len(history), sizes, self.shrink)
+        best = nearest(users, cosines, self.k)
+        scores: Floats = histories[users[best]].T @ cosines[best].astype(np.float32)
         return scores
 
     def serves(self, users: Ints) -> Bools:
-        """Whoever has nothing in common with anybody gets no recommendation."""
+        """Users without neighbours get no recommendations."""
         return Rows(self.offsets, self.neighbours).counts_of(users) > 0
 
     def _histories(self) -> csr_matrix:
@@ -61,7 +61,7 @@ class UserNeighbours(Recommender):
 
 @dataclass(frozen=True, slots=True)
 class ItemNeighbours(Recommender):
-    """score(u, i) = the sum of cos(i, j) over what u has, of those j that are among the k items nearest to i."""
+    """score(u, i) = sum of cos(i, j) over those items j of u among the k items nearest to i."""
 
     kind: ClassVar[str] = "itemknn"
     trained: ClassVar[tuple[str, ...]] = ("similarities",)
@@ -69,7 +69,7 @@ class ItemNeighbours(Recommender):
     followers: Ints  # row j: the items i that have j among their nearest, ascending
     similarities: Floats
     history_offsets: Longs  # (users + 1,)
-    history_items: Ints  # what every user did
+    history_items: Ints  # the items of every user
 
     def score(self, users: Ints, items: Ints | None = None) -> Floats:
         histories = matrix(Rows(self.history_offsets, self.history_items), len(self.offsets) - 1)
@@ -80,7 +80,7 @@ class ItemNeighbours(Recommender):
         return scores
 
     def serves(self, users: Ints) -> Bools:
-        """Whoever has only items that are near to none gets no recommendation."""
+        """Users whose items are not neighbours of any item get no recommendations."""
         rows, items = Rows(self.history_offsets, self.history_items).take(users)
         followed = np.diff(self.offsets)[items] > 0
         return np.bincount(rows[followed], minlength=len(users)) > 0
@@ -90,34 +90,37 @@ class ItemNeighbours(Recommender):
 
 
 def matrix(rows: Rows, width: int, values: np.ndarray | None = None) -> csr_matrix:
-    """Rows as a sparse matrix of their values, or of ones."""
+    """Rows as a sparse matrix of the given values, or of ones."""
     from scipy import sparse
 
-    ones = np.ones(len(rows.items), np.float32)
+    if values is None:
+        values = np.ones(len(rows.items), np.float32)
     shape = (len(rows.offsets) - 1, width)
-    return sparse.csr_matrix(
-        (ones if values is None else values, rows.items, rows.offsets), shape=shape
-    )
+    return sparse.csr_matrix((values, rows.items, rows.offsets), shape=shape)
 
 
 def similarity(overlap: Doubles, own: Longs | int, other: Longs, shrink: float) -> Doubles:
-    """The shrunken cosine of sets by how much they share and how large they are.
+    """The shrunken cosine of sets, from the sizes of their intersection and of the sets.
 
-    Squared it is a quotient of whole numbers, which has one rounding whatever the numbers are: what ties on paper ties here.
+    The squared cosine is a quotient of integers and is rounded once, so that cosines that are equal
+    on paper are equal here.
     """
     cosine: Doubles = np.sqrt(overlap * overlap / (own * other))
     return cosine * (overlap / (overlap + shrink)) if shrink else cosine
 
 
-def nearest(numbers: Ints | Longs, similar: Doubles, k: int) -> Longs:
-    """Places of the k most similar, by number; of those that tie the lower numbers, and nobody who is not similar at all."""
-    places = np.arange(len(similar))
+def nearest(indices: Ints | Longs, similar: Doubles, k: int) -> Longs:
+    """Positions of the k most similar, ordered by index.
+
+    Ties go to the lower index. Candidates with similarity zero are left out.
+    """
+    positions = np.arange(len(similar))
     if len(similar) > k:
         least = np.partition(similar, len(similar) - k)[len(similar) - k]
         above = np.flatnonzero(similar > least)
         tied = np.flatnonzero(similar == least)
         if len(above) + len(tied) > k:
-            tied = tied[np.argsort(numbers[tied])][: k - len(above)]
-        places = np.concatenate([above, tied])
-    places = places[similar[places] > 0]
-    return places[np.argsort(numbers[places])]
+            tied = tied[np.argsort(indices[tied])][: k - len(above)]
+        positions = np.concatenate([above, tied])
+    positions = positions[similar[positions] > 0]
+    return positions[np.argsort(indices[positions])]

@@ -1,4 +1,4 @@
-"""One score per item, the same for everybody."""
+"""One score per item, the same for all users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matrix factorisation whose user rows live on the users' devices: a server has items and biases, and nobody's row."""
+"""Matrix factorisation whose user rows stay on the clients; the server has items and biases."""
 
 from __future__ import annotations
 

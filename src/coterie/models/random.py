@@ -1,4 +1,4 @@
-"""Scores that mean nothing: a hash of user and item."""
+"""Random scores: a hash of user and item."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class RandomScores(Recommender):
     n_items: int
 
     def score(self, users: Ints, items: Ints | None = None) -> Floats:
-        """A hash of (seed, user, item): the same whenever it is asked."""
-        asked = np.arange(self.n_items) if items is None else items
+        """A hash of (seed, user, item), so that repeated calls give the same scores."""
+        candidates = np.arange(self.n_items) if items is None else items
         keys = streams.keys(self.seed, "random scores", last=users)[:, None]
         words = streams.mix_array(
-            keys ^ (asked.astype(np.uint64) + np.uint64(1)) * np.uint64(streams.GOLDEN)
+            keys ^ (candidates.astype(np.uint64) + np.uint64(1)) * np.uint64(streams.GOLDEN)
         )
         return (words >> np.uint64(40)).astype(np.float32) / np.float32(1 << 24)

@@ -1,4 +1,4 @@
-"""What every trained model can do: score, and be saved as plain arrays."""
+"""The interface of trained models: they score items and are saved as plain arrays."""
 
 from __future__ import annotations
 
@@ -16,31 +16,29 @@ class Recommender(Record, ABC):
 
     kind: ClassVar[str]
     trained: ClassVar[tuple[str, ...] | None] = None
-    """Which fields were trained; all of them by default."""
+    """The trained fields; None means all of them."""
     of_users: ClassVar[tuple[str, ...]] = ()
-    """Fields with a row for every user, of a model that a federation trains: a node gets those of its own people."""
+    """Fields with one row per user. In a federation a node gets the rows of its own users."""
 
     @abstractmethod
     def score(self, users: Ints, items: Ints | None = None) -> Floats:
         """Scores of `items` (users, candidates) for each user, or of all items (users, items)."""
 
     def score_new_user(self, history: Ints, negatives: int, reg: float) -> Floats:
-        """Scores of all items for a person who was not in training, from what they did: a new row, all else frozen."""
+        """Scores of all items for a new user with the given history; the model stays frozen."""
         raise NotImplementedError
 
     def serves(self, users: Ints) -> Bools:
-        """Whom the model has anything to recommend to; everybody, unless it says otherwise."""
+        """Mask of the users that the model can recommend to; all of them by default."""
         return np.ones(len(users), np.bool_)
 
     @property
     def n_parameters(self) -> int:
-        return sum(
-            a.size
-            for name, a in self.arrays().items()
-            if self.trained is None or name in self.trained
-        )
+        arrays = self.arrays()
+        names = arrays if self.trained is None else [n for n in arrays if n in self.trained]
+        return sum(arrays[name].size for name in names)
 
 
 def pick(scores: Floats, items: Ints | None) -> Floats:
-    """Columns of a full score block; a padded candidate (-1) gets any finite score, callers mask it."""
+    """Columns of a full score block. Padding (-1) gets an arbitrary score, which callers mask."""
     return scores if items is None else np.take_along_axis(scores, np.maximum(items, 0), axis=1)

@@ -18,7 +18,7 @@ from pathlib import Path
 from coterie.core.paths import cache_folder
 from coterie.core.progress import SILENT, Progress
 from coterie.data.catalogue import DATASETS
-from coterie.data.fetch import bring, is_here
+from coterie.data.fetch import is_local, locate_or_fetch
 from coterie.errors import FetchError, Interrupted, UnknownName
 from coterie.experiments import folder as disk
 from coterie.experiments.config import Experiment
@@ -106,7 +106,7 @@ def runnable(
 def why_unavailable(name: str, quick: bool, progress: Progress) -> str:
     """Why a dataset is not available; "" if it is. Outside a quick look it is fetched."""
     dataset = DATASETS[name]
-    if dataset.made_up or is_here(name, dataset.signature):
+    if dataset.made_up or is_local(name, dataset.signature):
         return ""
     if quick or not dataset.sources:
         return f"not available (coterie data list says how to get {name})"

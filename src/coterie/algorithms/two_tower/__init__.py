@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from coterie.data.content import Reading
+from coterie.data.content import TextEncoding
 from coterie.errors import UnknownName
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ TOWERS = {"dssm": "coterie.algorithms.two_tower.dssm", "clsm": "coterie.algorith
 
 @dataclass(frozen=True, slots=True)
 class Tower:
-    reads: Reading
+    reads: TextEncoding
     layers: tuple[int, ...]
     """Widths of the layers below the vector, as published."""
     shapes: Callable[[int, tuple[int, ...]], Shapes]

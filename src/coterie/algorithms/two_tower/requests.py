@@ -43,7 +43,7 @@ def draw(
     """
     mine = training.positives.of_users(people)
     clicks = settings.clicks
-    places = draws.sequential(mine.counts, clicks + settings.titles, keys)
+    places = draws.draw_sequences(mine.counts, clicks + settings.titles, keys)
     drawn = np.where(places < 0, -1, _at(mine.items, mine.offsets[:-1, None] + places)).astype(
         np.int32
     )
@@ -59,7 +59,7 @@ def draw(
         decoys = np.pad(
             decoys, ((0, 0), (0, 1)), constant_values=-1
         )  # somebody may have nothing left to ask for
-        which = draws.a_set((decoys >= 0).sum(axis=1), n, streams.mix_array(keys))
+        which = draws.draw_sets((decoys >= 0).sum(axis=1), n, streams.mix_array(keys))
         others = np.where(which < 0, -1, np.take_along_axis(decoys, np.maximum(which, 0), axis=1))
     items = np.hstack([drawn[:, :clicks], others])
     order = np.argsort(items, axis=1, kind="stable")
@@ -73,7 +73,7 @@ def draw(
 def profiles(training: TrainingSet, people: Ints | Longs, n: int, keys: Keys) -> Ints:
     """(n, titles) what tells of users when they are recommended something."""
     mine = training.positives.of_users(people)
-    places = draws.sequential(mine.counts, n, keys)
+    places = draws.draw_sequences(mine.counts, n, keys)
     return np.where(places < 0, -1, _at(mine.items, mine.offsets[:-1, None] + places)).astype(
         np.int32
     )
@@ -81,10 +81,10 @@ def profiles(training: TrainingSet, people: Ints | Longs, n: int, keys: Keys) ->
 
 def told_of(content: Content, people: Ints | Longs, titles: Ints) -> Ragged:
     """What is read about some users: their features, or those titles."""
-    if content.people is not None:
-        return content.people.take(people)
+    if content.users is not None:
+        return content.users.take(people)
     joined = content.titles.joined(titles)
-    return joined.merged() if content.reading == "bags" else joined
+    return joined.merged() if content.encoding == "bags" else joined
 
 
 def _at(values: Ints, places: Longs) -> Ints:

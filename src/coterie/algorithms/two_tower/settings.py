@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from coterie.algorithms.local.settings import Layers
 from coterie.algorithms.two_tower import TOWERS, Tower, tower
 from coterie.core.settings import Settings
-from coterie.data.content import Person
+from coterie.data.content import UserInput
 from coterie.federated.settings import Simulated
 from coterie.models.directions import Precision
 
@@ -25,7 +25,7 @@ class TwoTowers(Settings):
     """How many inputs letter trigrams are hashed into."""
     most_words: int = Field(50, ge=1)
     """Words of a text that clsm reads."""
-    person: Person = "auto"
+    person: UserInput = "auto"
     """What is told of people: their features, titles of what they did, or features where the data has any."""
     titles: int = Field(5, ge=1, le=100)
     """How many titles tell of a person."""

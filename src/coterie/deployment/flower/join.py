@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coterie.core.progress import Progress
-from coterie.data.options import Reading
+from coterie.data.options import ReadOptions
 from coterie.data.reading import read
 from coterie.deployment import certificates
 from coterie.deployment.flower.processes import (
@@ -48,7 +48,7 @@ class People:
     skip_bad_rows: bool = False
 
     def put(self, store: NodeStore) -> None:
-        store.put_interactions(read(self.data, Reading(self.columns, self.skip_bad_rows)))
+        store.put_interactions(read(self.data, ReadOptions(self.columns, self.skip_bad_rows)))
         store.put_about(least_group=str(self.least_group))
         NodeService(store).draw_from(SIMULATED if self.simulated else "")
 

@@ -12,7 +12,7 @@ from coterie.algorithms.registry import algorithm
 from coterie.data import splits
 from coterie.data.splits import Split
 from coterie.engines.local import LocalEngine
-from coterie.evaluation.breakdown import by_choice
+from coterie.evaluation.breakdown import by_chosen_value
 from coterie.evaluation.evaluation import Evaluation
 from coterie.evaluation.protocols import Protocol
 from coterie.experiments.config import Experiment
@@ -146,6 +146,6 @@ def breakdowns(
 ) -> dict[str, Any]:
     """Accuracy by each of the things that users chose, where they chose differently."""
     found = {
-        f"by_{name}": by_choice(values, judged, protocol.shown) for name, values in chosen.items()
+        f"by_{name}": by_chosen_value(values, judged, protocol.shown) for name, values in chosen.items()
     }
     return {name: rows for name, rows in found.items() if rows}

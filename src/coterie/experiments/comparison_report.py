@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import NamedTuple
 
+from coterie.experiments.cell_cache import CellResult
 from coterie.experiments.comparison import FULL, Comparison, Difference, Spread, Standing
-from coterie.experiments.plan import Outcome
 from coterie.report.page import document, figure, html_table
 from coterie.report.table import all_notes, markdown_list, markdown_table, shown
 from coterie.version import __version__
@@ -18,23 +18,23 @@ class Section(NamedTuple):
     header: list[str]
     rows: list[list[str]]
     left: int = 1
-    """So many columns are text."""
+    """Number of leading text columns, which are aligned left."""
 
 
 def sections(found: Comparison) -> list[Section]:
-    """What the methods reach, what that costs and, if there is another method, whether the first one differs from it."""
+    """Accuracy, cost and, with several methods, the differences from the first one."""
     parts = [_accuracy(found), _cost(found)]
     return [*parts, _differences(found)] if found.tests else parts
 
 
-def markdown(found: Comparison, outcomes: Sequence[Outcome]) -> str:
+def markdown(found: Comparison, results: Sequence[CellResult]) -> str:
     parts = [f"## {s.title}\n\n{markdown_table(s.header, s.rows)}" for s in sections(found)]
-    return "\n".join([f"# {title(found)}\n", *parts, markdown_list(notes(found, outcomes))])
+    return "\n".join([f"# {title(found)}\n", *parts, markdown_list(notes(found, results))])
 
 
-def page(found: Comparison, outcomes: Sequence[Outcome], command: str) -> str:
-    """One page that needs nothing else; `command` makes it again."""
-    methods = [outcome.cell.method.label for outcome in outcomes]
+def page(found: Comparison, results: Sequence[CellResult], command: str) -> str:
+    """One self-contained page; `command` reproduces it."""
+    methods = [result.cell.method.label for result in results]
     seeds = f"{len(found.seeds)} {'seed' if len(found.seeds) == 1 else 'seeds'}"
     head = f"{found.protocol}, {seeds}, {found.tested_users:,} users tested. Coterie {__version__}"
     return document(
@@ -42,8 +42,8 @@ def page(found: Comparison, outcomes: Sequence[Outcome], command: str) -> str:
         [
             f"<h1>{escape(title(found))}</h1><p class=about>{escape(head)}</p>",
             *(f"<h2>{escape(s.title)}</h2>{html_table(s.header, s.rows)}" for s in sections(found)),
-            "".join(f"<p>{escape(note)}</p>" for note in notes(found, outcomes)),
-            f"<h2>Convergence</h2>{figure(outcomes, methods)}",
+            "".join(f"<p>{escape(note)}</p>" for note in notes(found, results)),
+            f"<h2>Convergence</h2>{figure(results, methods)}",
             f"<h2>Repeat</h2><pre>{escape(command)}</pre>",
         ],
     )
@@ -53,15 +53,17 @@ def title(found: Comparison) -> str:
     return f"{', '.join(s.method for s in found.standings)} on {found.dataset}"
 
 
-def notes(found: Comparison, outcomes: Sequence[Outcome]) -> list[str]:
-    """What a reader must know to judge the figures."""
-    lines = all_notes(outcomes)
+def notes(found: Comparison, results: Sequence[CellResult]) -> list[str]:
+    """What a reader must know to interpret the figures."""
+    lines = all_notes(results)
     if len(found.seeds) > 1:
         lines.append(f"± is the standard deviation over {len(found.seeds)} seeds.")
     if found.tests:
         lines.append(
-            f"Differences are {found.standings[0].method} minus the other, of every user's mean over seeds: paired t-test over "
-            f"users, 95% bootstrap interval, p corrected by Holm for {len(found.tests)} tests. Ahead: with how many seeds its mean is the higher one."
+            f"Differences are {found.standings[0].method} minus the other method, per user and "
+            "averaged over seeds: paired t-test over users, 95% bootstrap interval, "
+            f"p-values with Holm's correction for {len(found.tests)} tests. "
+            f"Ahead: seeds with which the mean of {found.standings[0].method} is higher."
         )
     return lines
 
@@ -98,23 +100,21 @@ def _costs(found: Comparison, s: Standing) -> list[str]:
     cells.append("" if s.area is None else _spread(s.area, _metric(found.followed)))
     if found.target is None:
         return cells
-    federated = (
-        s.costs["bytes_down"].mean > 0
-    )  # where nothing travels there are no updates to count
-    return [
-        *cells,
-        _reached(s.rounds_to_target),
-        _reached(s.updates_to_target) if federated else "",
-    ]
+    # A centralised method sends nothing, so it has no updates to count.
+    federated = s.costs["bytes_down"].mean > 0
+    updates = _reached(s.updates_to_target) if federated else ""
+    return [*cells, _reached(s.rounds_to_target), updates]
 
 
 def _reached(steps: Sequence[int | None]) -> str:
-    """The mean over the seeds that reached the target, and how many those are."""
-    there = [step for step in steps if step is not None]
-    if not there:
+    """The mean over the seeds that reached the target, with their number if some did not."""
+    reached = [step for step in steps if step is not None]
+    if not reached:
         return "not reached"
-    mean = _count(sum(there) / len(there))
-    return mean if len(there) == len(steps) else f"{mean} ({len(there)} of {len(steps)} seeds)"
+    mean = _count(sum(reached) / len(reached))
+    if len(reached) == len(steps):
+        return mean
+    return f"{mean} ({len(reached)} of {len(steps)} seeds)"
 
 
 def _differences(found: Comparison) -> Section:
@@ -124,9 +124,9 @@ def _differences(found: Comparison) -> Section:
 
 
 def _difference(test: Difference, seeds: int) -> list[str]:
-    metric = (
-        f"{test.metric.removeprefix(FULL)} full" if test.metric.startswith(FULL) else test.metric
-    )
+    metric = test.metric
+    if metric.startswith(FULL):
+        metric = f"{metric.removeprefix(FULL)} full"
     interval = f"{test.low:.4f} to {test.high:.4f}"
     p = "<0.0001" if test.p_holm < 0.0001 else f"{test.p_holm:.4f}"
     return [
@@ -145,7 +145,7 @@ def _spread(value: Spread, text: Callable[[float], str]) -> str:
 
 
 def _metric(name: str) -> Callable[[float], str]:
-    """As everywhere, but a deviation keeps the decimals of its mean."""
+    """The usual format of a metric, but a deviation has as many decimals as its mean."""
     return lambda value: shown(name, value) if name.startswith(("IC", "Gini")) else f"{value:.4f}"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from coterie.evaluation.significance import compare, holm
-from coterie.experiments.plan import Outcome
+from coterie.experiments.cell_cache import CellResult
 from coterie.reproduce.items import Item, Measurement, Pair, Rows, Trial
 
 COSTS = ("rounds", "seconds", "bytes_up", "bytes_down", "updates", "parameters")
@@ -23,7 +23,7 @@ CURVE_POINTS = 120
 """A figure shows no more, and a file of figures stays small."""
 
 
-def of_trial(item: Item, trial: Trial, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def of_trial(item: Item, trial: Trial, outcomes: Sequence[CellResult]) -> dict[str, Any]:
     good = [outcome for outcome in outcomes if not outcome.diverged]
     by_method = {
         m.label: [o for o in good if o.cell.method.label == m.label] for m in trial.methods
@@ -57,7 +57,7 @@ def of_measurement(item: Item, measurement: Measurement, rows: Rows) -> dict[str
     }
 
 
-def row(item: Item, runs: Sequence[Outcome]) -> dict[str, Any]:
+def row(item: Item, runs: Sequence[CellResult]) -> dict[str, Any]:
     results = [run.result for run in runs]
     method = runs[0].cell.method
     settings = results[0]["settings"]
@@ -99,7 +99,7 @@ def _of(result: Mapping[str, Any], metric: str) -> Any:
     return result["metrics"].get(metric, result["full"].get(metric))
 
 
-def curve(runs: Sequence[Outcome], metrics: Sequence[str]) -> dict[str, Any]:
+def curve(runs: Sequence[CellResult], metrics: Sequence[str]) -> dict[str, Any]:
     """Figures by round, seed by seed; what rounds had cost by then is that of the first seed."""
     rounds = sorted({line["round"] for run in runs for line in run.curve})
     if (
@@ -131,7 +131,7 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
-def spread_over_users(runs: Sequence[Outcome], metric: str) -> list[float]:
+def spread_over_users(runs: Sequence[CellResult], metric: str) -> list[float]:
     """Quantiles over people of the metric's mean over seeds; empty for what people do not have one by one."""
     frames = [run.users() for run in runs]
     if any(metric not in frame for frame in frames):
@@ -153,7 +153,7 @@ def pairs_of(item: Item, trial: Trial) -> list[Pair]:
 
 
 def tests(
-    item: Item, by_method: Mapping[str, Sequence[Outcome]], pairs: Iterable[Pair]
+    item: Item, by_method: Mapping[str, Sequence[CellResult]], pairs: Iterable[Pair]
 ) -> list[dict[str, Any]]:
     """Paired over users, each user's metric averaged over seeds first; p corrected by Holm over all tests of the dataset."""
     users = {
@@ -188,7 +188,7 @@ def tests(
     ]
 
 
-def _means_over_seeds(runs: Sequence[Outcome], metrics: Sequence[str]) -> Any:
+def _means_over_seeds(runs: Sequence[CellResult], metrics: Sequence[str]) -> Any:
     frames = [run.users() for run in runs]
     shown = [m for m in metrics if all(m in frame for frame in frames)]
     return sum(frame[shown].astype(float) for frame in frames) / len(frames)

@@ -19,8 +19,10 @@ from coterie.data.catalogue import DATASETS
 from coterie.data.fetch import bring, is_here
 from coterie.errors import FetchError, Interrupted, UnknownName
 from coterie.experiments import folder as disk
+from coterie.experiments.cell_cache import CellResult, code_version
 from coterie.experiments.config import Experiment
-from coterie.experiments.plan import Method, Outcome, Plan, carry_out_all, code_version
+from coterie.experiments.plan import Method, Plan
+from coterie.experiments.plan_runner import run_plans
 from coterie.reproduce import findings
 from coterie.reproduce.items import Claim, Item, Measurement, Paper, Rows, Trial, Verdict
 from coterie.reproduce.lookup import together
@@ -40,7 +42,7 @@ def reproduce(
     folder = folder or cache_folder() / "cells"
     items = [at_hand(item, quick, paper.quick, progress) for item in chosen(paper, only)]
     trials = [trial for item, _ in items for trial in item.trials if isinstance(trial, Trial)]
-    outcomes = iter(carry_out_all([plan_of(trial) for trial in trials], folder, progress))
+    outcomes = iter(run_plans([plan_of(trial) for trial in trials], folder, progress))
     told = [_of_item(item, left_out, outcomes, folder, progress) for item, left_out in items]
     return {
         "paper": paper.name,
@@ -200,7 +202,9 @@ def _on_made_up(verdict: Verdict) -> Verdict:
     return Verdict("cannot be tested", f"made-up data stands in: {verdict.found}")
 
 
-def found_by(item: Item, trial: Trial, outcomes: Sequence[Outcome], folder: Path) -> dict[str, Any]:
+def found_by(
+    item: Item, trial: Trial, outcomes: Sequence[CellResult], folder: Path
+) -> dict[str, Any]:
     """What cells say, kept beside them: reading and testing thousands of users again takes a minute."""
     pairs = [[pair.first, pair.other] for pair in findings.pairs_of(item, trial)]
     about = (

@@ -421,7 +421,7 @@ def test_lost_rings_are_no_divergence():
     from collections import Counter
 
     from coterie.experiments.history import TrainingHistory
-    from coterie.experiments.training import judge_refusals
+    from coterie.experiments.training import check_refusals
     from coterie.types import Ints
 
     class Listener(Progress):
@@ -432,7 +432,7 @@ def test_lost_rings_are_no_divergence():
 
     nobody: Ints = np.zeros(3, np.int32)
     progress = Listener()
-    judge_refusals(TrainingHistory(nobody, refused=Counter({secagg_server.GIVEN_UP: 90})), progress)
+    check_refusals(TrainingHistory(nobody, refused=Counter({secagg_server.GIVEN_UP: 90})), progress)
     assert "90 updates were lost with rings" in progress.said
     assert "client_dropout" in progress.said
     assert "diverg" not in progress.said

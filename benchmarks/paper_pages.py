@@ -31,7 +31,7 @@ def main(names: list[str]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for figure in shared(found["items"]):
             if figure.series:
-                (folder / f"{figure.key}.svg").write_bytes(static.drawn([figure], "svg"))
+                (folder / f"{figure.key}.svg").write_bytes(static.draw([figure], "svg"))
         print(f"{name}: {len(list(folder.glob('*.svg')))} figures")
     text = README.read_text()
     before = text.split(BEGIN)[0]

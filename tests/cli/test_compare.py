@@ -17,7 +17,7 @@ import yaml
 from calling import SMALL, Done, start
 from scipy import stats
 
-from coterie.experiments import plan
+from coterie.experiments import plan_runner
 
 Command = Callable[..., Done]
 KEPT = ["--cells", "cells"]
@@ -204,7 +204,7 @@ def test_a_second_comparison_runs_only_what_is_new(coterie: Command, tmp_path: P
 def test_by_default_cells_lie_in_the_cache_folder(
     coterie: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(plan_runner, "cache_folder", lambda: tmp_path / "cache")
     coterie("compare", "popular", "--seeds", "1", *SMALL, "--quiet")
     assert cells_in(tmp_path / "cache" / "cells").keys() == {("popular", 0)}
 
@@ -314,7 +314,7 @@ MISTAKES = [
     (["popular", "gmf", "--set", "popular.epochs=2"], "popular: unknown setting 'epochs'"),
     (
         ["gmf", "--set", "seed=2"],
-        "setting 'seed' is 2, but the plan as a whole says that. Use --seeds.",
+        "setting 'seed' is 2, but the plan determines it. Use --seeds.",
     ),
     (
         ["gmf", "bpr", "--set", "bpr.candidates=9"],
@@ -322,7 +322,7 @@ MISTAKES = [
     ),
     (
         ["gmf", "bpr", "--set", "bpr.validation=true"],
-        "expected one value for all methods that are compared",
+        "expected one value for all compared methods",
     ),
     (["gmf", "--dataset", "ml100k"], "unknown dataset 'ml100k'"),
     (["gmf", "--protocol", "loo50"], "unknown protocol 'loo50'"),

@@ -12,9 +12,10 @@ import pytest
 from scipy import stats
 
 from coterie.errors import ConfigError, Diverged
+from coterie.experiments.cell_cache import CellResult
 from coterie.experiments.comparison import comparison
 from coterie.experiments.comparison_report import markdown, page, sections
-from coterie.experiments.plan import Outcome, Plan, cells
+from coterie.experiments.plan import Plan, cells
 from coterie.report.figure import convergence, mean_curve
 from coterie.report.figures import COLOURS
 from coterie.report.table import markdown_table
@@ -26,7 +27,7 @@ AREAS = {"popular": (None, None), "random": (0.2, 0.4)}
 REACHED = {"popular": ((1, None), (None, None)), "random": ((20, 40), (200, 400))}
 
 
-def outcome(place: Path, cell: Any, target: float | None = None, people: str = "abcd") -> Outcome:
+def outcome(place: Path, cell: Any, target: float | None = None, people: str = "abcd") -> CellResult:
     label = cell.method.label
     seed = cell.experiment.choice.seed
     hits = HITS[cell.method.algorithm][seed]
@@ -71,10 +72,10 @@ def outcome(place: Path, cell: Any, target: float | None = None, people: str = "
         | (aim if target is not None else {}),
     }
     curve = [{"round": n, "part": "test", "HR@10": mean * n / 3} for n in (1, 2, 3)]
-    return Outcome(cell, folder, result, curve)
+    return CellResult(cell, folder, result, curve)
 
 
-def outcomes(place: Path, *methods: Any, **changes: Any) -> list[Outcome]:
+def outcomes(place: Path, *methods: Any, **changes: Any) -> list[CellResult]:
     declared = Plan(("synthetic",), methods or ("popular", "random"), seeds=(0, 1))
     return [outcome(place, cell, **changes) for cell in cells(declared)]
 

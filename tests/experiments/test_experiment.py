@@ -354,7 +354,7 @@ def test_another_protocol_over_a_file_forgets_the_settings_of_the_first() -> Non
 def test_a_changed_protocol_is_not_called_by_its_name_alone(
     keys: dict[str, object], label: str
 ) -> None:
-    assert Experiment.of({"algorithm": "popular"} | keys).judged_by == label
+    assert Experiment.of({"algorithm": "popular"} | keys).protocol_label == label
 
 
 def test_a_model_is_not_judged_on_data_that_changed(tmp_path: Path) -> None:

@@ -20,8 +20,10 @@ from hypothesis import strategies as st
 import coterie
 from coterie.core.progress import Advance, Progress
 from coterie.errors import ConfigError, Interrupted, LeakError, RunError, UnknownName
-from coterie.experiments import plan, preparation
-from coterie.experiments.plan import Method, Outcome, Plan, carry_out, cells, source_hash
+from coterie.experiments import cell_cache, plan_runner, preparation
+from coterie.experiments.cell_cache import CellResult, source_hash
+from coterie.experiments.plan import Method, Plan, cells
+from coterie.experiments.plan_runner import run_plan
 
 DATA = {"n_users": 60, "n_items": 90, "mean_interactions": 9}
 SMALL = {**DATA, "epochs": 3}
@@ -88,7 +90,7 @@ def small(*methods: Any, seeds: tuple[int, ...] = (0, 1), **changes: Any) -> Pla
 def begun(declared: Plan, folder: Path) -> list[str]:
     """The cells that had to be run."""
     progress = Recorder()
-    carry_out(declared, folder, progress)
+    run_plan(declared, folder, progress)
     return progress.began
 
 
@@ -142,10 +144,10 @@ def test_every_cell_has_a_name_of_its_own(
 ) -> None:
     declared = Plan(("synthetic",), tuple(methods), DATA | {"core": 1}, tuple(seeds), protocol)
     found = cells(declared)
-    names = {plan.name(cell, "some data") for cell in found}
+    names = {cell_cache.folder_name(cell, "some data") for cell in found}
     assert len(names) == len(found) == len(methods) * len(seeds)
-    assert names.isdisjoint(plan.name(cell, "other data") for cell in found)
-    assert names == {plan.name(cell, "some data") for cell in cells(declared)}
+    assert names.isdisjoint(cell_cache.folder_name(cell, "other data") for cell in found)
+    assert names == {cell_cache.folder_name(cell, "some data") for cell in cells(declared)}
 
 
 IMPOSSIBLE = [
@@ -186,7 +188,7 @@ def test_an_unknown_algorithm_gets_a_suggestion() -> None:
 
 
 def test_a_cell_holds_what_the_run_alone_gives_and_no_model(tmp_path: Path) -> None:
-    (outcome,) = carry_out(small("bpr", seeds=(4,)), tmp_path)
+    (outcome,) = run_plan(small("bpr", seeds=(4,)), tmp_path)
     run = coterie.run("bpr", seed=4, **SMALL)
     assert (outcome.result["metrics"], outcome.result["full"]) == (run.metrics, run.full)
     assert [line["HR@10"] for line in outcome.curve] == [line["HR@10"] for line in run.curve]
@@ -207,7 +209,7 @@ def test_people_keep_their_names_whatever_those_are(tmp_path: Path) -> None:
     people = ["007", "7", "NA", "nan", "", "a,b"][:4]
     rows = [f'"{u}",{i},{n * 9 + i}' for n, u in enumerate(people) for i in range(5)]
     (tmp_path / "likes.csv").write_text("user_id,item_id,timestamp\n" + "\n".join(rows) + "\n")
-    (outcome,) = carry_out(Plan((str(tmp_path / "likes.csv"),), ("popular",)), tmp_path / "cells")
+    (outcome,) = run_plan(Plan((str(tmp_path / "likes.csv"),), ("popular",)), tmp_path / "cells")
     assert sorted(outcome.users().index) == sorted(people)
 
 
@@ -215,10 +217,10 @@ def test_people_keep_their_names_whatever_those_are(tmp_path: Path) -> None:
 
 
 def test_cells_are_run_once(tmp_path: Path) -> None:
-    first = carry_out(small(), tmp_path)
+    first = run_plan(small(), tmp_path)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")}
     progress = Recorder()
-    again = carry_out(small(), tmp_path, progress)
+    again = run_plan(small(), tmp_path, progress)
     assert progress.began == []
     assert progress.said == ["4 of 4 runs are there already"]
     assert [(o.cell.name, o.result, o.curve) for o in again] == [
@@ -228,7 +230,7 @@ def test_cells_are_run_once(tmp_path: Path) -> None:
 
 
 def test_a_larger_plan_runs_what_is_new(tmp_path: Path) -> None:
-    carry_out(small(), tmp_path)
+    run_plan(small(), tmp_path)
     assert begun(small("popular", "random", "bpr", seeds=(1, 2)), tmp_path) == [
         "random on synthetic, seed 1",
         "popular on synthetic, seed 2",
@@ -239,9 +241,9 @@ def test_a_larger_plan_runs_what_is_new(tmp_path: Path) -> None:
 
 def test_a_label_is_only_a_label(tmp_path: Path) -> None:
     """Another name for the same settings, also twice in one plan, is the same cell."""
-    carry_out(small("bpr"), tmp_path)
+    run_plan(small("bpr"), tmp_path)
     progress = Recorder()
-    outcomes = carry_out(
+    outcomes = run_plan(
         small(("one", "bpr", {}), ("two", "bpr", {"epochs": 3})), tmp_path, progress
     )
     assert progress.began == []
@@ -252,7 +254,7 @@ def test_a_label_is_only_a_label(tmp_path: Path) -> None:
     "change", [{"epochs": 4}, {"reg_bias": 0.5}, {"data_seed": 9}, {"cutoffs": 5}]
 )
 def test_another_setting_is_another_cell(tmp_path: Path, change: dict[str, Any]) -> None:
-    carry_out(small("bpr", seeds=(0,)), tmp_path)
+    run_plan(small("bpr", seeds=(0,)), tmp_path)
     assert begun(small("bpr", seeds=(0,), **change), tmp_path) == ["bpr on synthetic, seed 0"]
     assert begun(small("bpr", seeds=(0,)), tmp_path) == [], "the first one is still there"
 
@@ -277,9 +279,9 @@ def test_a_changed_test_file_is_another_cell(tmp_path: Path) -> None:
     held = tmp_path / "test.csv"
     held.write_text("user_id,item_id,timestamp\nu0,i9,9999\nu1,i1,9999\n")
     declared = Plan((train,), ("popular",), {"split": "own", "test_file": str(held)})
-    (first,) = carry_out(declared, tmp_path / "cells")
+    (first,) = run_plan(declared, tmp_path / "cells")
     held.write_text("user_id,item_id,timestamp\nu0,i8,9999\nu1,i1,9999\nu2,i2,9999\n")
-    (second,) = carry_out(declared, tmp_path / "cells")
+    (second,) = run_plan(declared, tmp_path / "cells")
     assert (first.result["tested_users"], second.result["tested_users"]) == (2, 3)
 
 
@@ -289,14 +291,14 @@ def test_weights_reused_from_a_run_that_changed_make_another_cell(tmp_path: Path
     for epochs in (1, 2):
         shutil.rmtree(tmp_path / "earlier", ignore_errors=True)
         coterie.run("bpr", out=tmp_path / "earlier", epochs=epochs, **DATA)
-        names += [o.folder.name for o in carry_out(declared, tmp_path / "cells")]
+        names += [o.folder.name for o in run_plan(declared, tmp_path / "cells")]
     assert names[0] != names[1]
 
 
 def test_other_code_is_another_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    carry_out(small("popular", seeds=(0,)), tmp_path)
-    edited = plan.code_version() | {"source": "edited"}
-    monkeypatch.setattr(plan, "code_version", lambda: edited)
+    run_plan(small("popular", seeds=(0,)), tmp_path)
+    edited = cell_cache.code_version() | {"source": "edited"}
+    monkeypatch.setattr(cell_cache, "code_version", lambda: edited)
     assert begun(small("popular", seeds=(0,)), tmp_path) == ["popular on synthetic, seed 0"]
 
 
@@ -337,7 +339,7 @@ def test_an_edit_of_the_source_counts_where_it_can_change_a_figure(
 
 
 def test_a_cell_that_cannot_be_read_is_run_again(tmp_path: Path) -> None:
-    (outcome,) = carry_out(small("popular", seeds=(0,)), tmp_path)
+    (outcome,) = run_plan(small("popular", seeds=(0,)), tmp_path)
     (outcome.folder / "result.json").write_text('{"algorithm": "pop')
     assert begun(small("popular", seeds=(0,)), tmp_path) == ["popular on synthetic, seed 0"]
     assert (
@@ -358,7 +360,7 @@ def test_data_is_loaded_once_for_every_set_of_filters(
 
     monkeypatch.setattr(preparation, "load_data", counted)
     file = write_likes(tmp_path / "likes.csv")
-    carry_out(
+    run_plan(
         Plan((file,), ("popular", "random", ("core", "popular", {"core": 2})), seeds=(0, 1)),
         tmp_path / "cells",
     )
@@ -376,10 +378,10 @@ def test_an_interrupted_plan_goes_on(tmp_path: Path) -> None:
     with pytest.raises(
         Interrupted, match=r"4 of 6 runs were finished and are kept\. Go on with the same command"
     ):
-        carry_out(declared, tmp_path, progress)
+        run_plan(declared, tmp_path, progress)
     assert progress.began[-1] == "bpr on synthetic, seed 1"
     progress = Recorder()
-    outcomes = carry_out(declared, tmp_path, progress)
+    outcomes = run_plan(declared, tmp_path, progress)
     assert progress.said == ["4 of 6 runs are there already"]
     assert progress.began == ["bpr on synthetic, seed 1", "gmf on synthetic, seed 1"]
     assert [o.result["metrics"] for o in outcomes] == [
@@ -393,18 +395,18 @@ ALONE = f"""
 import json, os, signal, sys
 from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parent)!r})
-from test_plan import Recorder, Stopper, carry_out, plan, small
+from test_plan import Recorder, Stopper, cell_cache, run_plan, small
 folder, nth, code = Path(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3])
-plan.code_version = lambda: code  # somebody may be editing while the tests run
+cell_cache.code_version = lambda: code  # somebody may be editing while the tests run
 watch = Stopper(nth, lambda: os.kill(os.getpid(), signal.SIGKILL)) if nth else Recorder()
-carry_out(small("popular", "bpr", "gmf"), folder, watch)
+run_plan(small("popular", "bpr", "gmf"), folder, watch)
 print(*watch.began, sep=";")
 """
 
 
 def alone(folder: Path, nth: int = 0) -> subprocess.Popen[str]:
     """The same plan in a process of its own, which is killed in the n-th training if that is asked for."""
-    command = [sys.executable, "-c", ALONE, str(folder), str(nth), json.dumps(plan.code_version())]
+    command = [sys.executable, "-c", ALONE, str(folder), str(nth), json.dumps(cell_cache.code_version())]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -441,19 +443,19 @@ def test_what_another_process_is_at_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other one holds a cell and finishes it while we look away: ours is left alone, theirs is taken."""
-    (theirs,) = carry_out(small("popular", seeds=(0,)), tmp_path / "theirs")
+    (theirs,) = run_plan(small("popular", seeds=(0,)), tmp_path / "theirs")
     place = tmp_path / "ours" / theirs.folder.name
     place.mkdir(parents=True)
-    held = plan.disk.held(place)
+    held = cell_cache.disk.held(place)
     held.__enter__()
 
     def meanwhile(_: float) -> None:
         shutil.copytree(theirs.folder, place, dirs_exist_ok=True)
         held.__exit__(None, None, None)
 
-    monkeypatch.setattr(plan.time, "sleep", meanwhile)
+    monkeypatch.setattr(plan_runner.time, "sleep", meanwhile)
     progress = Recorder()
-    outcomes = carry_out(small("popular", "bpr", seeds=(0,)), tmp_path / "ours", progress)
+    outcomes = run_plan(small("popular", "bpr", seeds=(0,)), tmp_path / "ours", progress)
     assert progress.began == ["bpr on synthetic, seed 0"]
     assert outcomes[0].result == theirs.result
 
@@ -462,14 +464,14 @@ def test_what_another_process_is_at_is_waited_for(
 
 
 def test_progress_is_over_the_whole_plan(tmp_path: Path) -> None:
-    carry_out(small("popular"), tmp_path)
+    run_plan(small("popular"), tmp_path)
     progress = Recorder()
     early = (
         "early",
         "gmf",
         {"validation": True, "patience": 1, "epochs": 500, "learning_rate": 0.1},
     )
-    outcomes = carry_out(small("popular", "bpr", early), tmp_path, progress)
+    outcomes = run_plan(small("popular", "bpr", early), tmp_path, progress)
     assert all(o.result["rounds"] < 500 for o in outcomes), "one method stops before its end"
     assert [(total, pytest.approx(done)) for total, done in progress.bars if total] == [(4, 4)], (
         "what is there is no work"
@@ -484,7 +486,7 @@ def test_within_a_run_the_bar_moves_too(tmp_path: Path) -> None:
         def task(self, label: str, total: float | None) -> Iterator[Advance]:
             yield lambda n=1, note="": steps.append(n)
 
-    carry_out(small("bpr", seeds=(0,), epochs=10), tmp_path, Fine())
+    run_plan(small("bpr", seeds=(0,), epochs=10), tmp_path, Fine())
     moved = [step for step in steps if step > 1e-9]
     assert len(moved) == 10
     assert moved == pytest.approx([0.1] * 10)
@@ -495,7 +497,7 @@ def test_within_a_run_the_bar_moves_too(tmp_path: Path) -> None:
 
 def test_divergence_is_an_outcome_and_is_kept(tmp_path: Path) -> None:
     declared = small("popular", ("wild", "gmf", {"learning_rate": 1e30}), seeds=(0,))
-    popular, wild = carry_out(declared, tmp_path)
+    popular, wild = run_plan(declared, tmp_path)
     assert popular.diverged is None
     assert str(wild.diverged).startswith("training diverged at round 1")
     assert begun(declared, tmp_path) == []
@@ -504,31 +506,31 @@ def test_divergence_is_an_outcome_and_is_kept(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match=r"file.* cannot be written .*--cells"):
-        carry_out(small("popular"), tmp_path / "file")
+        run_plan(small("popular"), tmp_path / "file")
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     held = {"split": "own", "test_file": str(tmp_path / "none.csv")}
     with pytest.raises(ConfigError, match=r"none\.csv cannot be read"):
-        carry_out(Plan((write_likes(tmp_path / "a.csv"),), ("popular",), held), tmp_path / "cells")
+        run_plan(Plan((write_likes(tmp_path / "a.csv"),), ("popular",), held), tmp_path / "cells")
 
 
 def test_a_leak_stops_the_plan(tmp_path: Path) -> None:
     train = write_likes(tmp_path / "train.csv")
     declared = Plan((train,), ("popular",), {"split": "own", "test_file": train})
     with pytest.raises(LeakError):
-        carry_out(declared, tmp_path / "cells")
+        run_plan(declared, tmp_path / "cells")
 
 
 # ---- judged on validation
 
 
-def on_validation(*methods: Any, **changes: Any) -> list[Outcome]:
+def on_validation(*methods: Any, **changes: Any) -> list[CellResult]:
     folder = changes.pop("folder")
     declared = Plan(
         ("synthetic",), methods, SMALL | {"validation": True} | changes, part="validation"
     )
-    return carry_out(declared, folder)
+    return run_plan(declared, folder)
 
 
 @pytest.mark.parametrize("patience", [0, 99])
@@ -550,14 +552,14 @@ def test_on_validation_the_best_counts_where_there_is_patience_and_else_the_last
 
 def test_judged_on_another_part_is_another_cell(tmp_path: Path) -> None:
     on_validation("bpr", folder=tmp_path)
-    (on_test,) = carry_out(Plan(("synthetic",), ("bpr",), SMALL | {"validation": True}), tmp_path)
+    (on_test,) = run_plan(Plan(("synthetic",), ("bpr",), SMALL | {"validation": True}), tmp_path)
     assert "metrics" in on_test.result
 
 
 def test_without_a_validation_part_nothing_is_trained(tmp_path: Path) -> None:
     progress = Recorder()
     with pytest.raises(coterie.CoterieError, match="validation=true"):
-        carry_out(Plan(("synthetic",), ("bpr",), SMALL, part="validation"), tmp_path, progress)
+        run_plan(Plan(("synthetic",), ("bpr",), SMALL, part="validation"), tmp_path, progress)
     assert progress.began == []
 
 
@@ -568,4 +570,4 @@ def test_reused_weights_may_know_the_validation_part(tmp_path: Path) -> None:
 
 def test_plain_tuples_are_methods() -> None:
     assert cells(small(("a", "bpr", {})))[0].method == Method("a", "bpr", {})
-    assert os.fspath(plan.cache_folder()).endswith("coterie")
+    assert os.fspath(plan_runner.cache_folder()).endswith("coterie")

@@ -22,7 +22,8 @@ from coterie.algorithms.registry import algorithm
 from coterie.data.interactions import Interactions
 from coterie.errors import ConfigError, Diverged, Interrupted, UnknownName
 from coterie.experiments.config import Experiment
-from coterie.experiments.plan import Plan, carry_out
+from coterie.experiments.plan import Plan
+from coterie.experiments.plan_runner import run_plan
 from coterie.experiments.tuning import BUDGETS, SPACES, Search, draw, points, tune
 
 DATA = {"n_users": 60, "n_items": 90, "mean_interactions": 9}
@@ -127,7 +128,7 @@ def test_tuning_does_not_notice_another_test_part(tmp_path: Path, name: str, pro
     found = [tune(_on(search, file), tmp_path / "cells") for file in files]
     assert found[0].ranking == found[1].ranking
     tested = [
-        carry_out(
+        run_plan(
             Plan((file,), (name,), {"validation": True} | short | held, protocol=protocol),
             tmp_path / "cells",
         )[0]

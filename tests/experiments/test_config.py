@@ -259,7 +259,7 @@ def test_unknown_names() -> None:
 def test_a_renamed_setting_names_its_new_name(old: str, new: str) -> None:
     with pytest.raises(ConfigError, match=f"setting '{old}' is of an earlier .* expected '{new}'"):
         Experiment.of({"algorithm": "fedfast", old: 1})
-    assert new in algorithm("fedfast").settings.model_fields
+    assert new in known_keys()
 
 
 class Pair(Settings):

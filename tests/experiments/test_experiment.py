@@ -317,7 +317,7 @@ def test_reevaluation_on_training_data_is_a_leak(tmp_path: Path) -> None:
 
 
 def test_reevaluation_on_a_part_of_the_test_part_is_no_leak(tmp_path: Path) -> None:
-    """Ten interactions each: `holdout` holds out two of them, leave-one-out the newer of the two."""
+    """Of ten interactions `holdout` holds out two, and leave-one-out the newer of the two."""
     rows = [(f"u{u}", f"i{(u + j) % 15}", j) for u in range(20) for j in range(10)]
     pd.DataFrame(rows, columns=["user_id", "item_id", "timestamp"]).to_csv(
         tmp_path / "a.csv", index=False

@@ -43,7 +43,7 @@ def test_a_folder_to_serve_from(config: Path, tmp_path: Path):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ("algorithm: gmf", "gmf is trained in one place"),
+        ("algorithm: gmf", "gmf is centralised"),
         ("algorithm: fedbso\nsecure_aggregation: ring", "has to know everybody's own update"),
         ("client_dropout: 0.1", "'client_dropout' is 0.1, which is for simulations"),
         (
@@ -122,7 +122,7 @@ def test_faults_are_to_be_changed_where_they_stand(config: Path, tmp_path: Path)
 
 def test_what_is_no_run_of_one_machine(config: Path, tmp_path: Path):
     folder = prepared(config, tmp_path / "run", SILENT)
-    with pytest.raises(RunError, match="is a federation's; expected a run of one machine"):
+    with pytest.raises(RunError, match="belongs to a federation; expected a run of one machine"):
         experiment.resume(folder)
     with pytest.raises(RunError, match="whose people are on nodes: coterie recommend --node STORE"):
         Run.peek(folder)

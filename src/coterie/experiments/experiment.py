@@ -77,7 +77,7 @@ def run(
 def resume(folder: Path, progress: Progress = SILENT) -> Run:
     """Resume a run from its last checkpoint. The result equals that of an uninterrupted run."""
     if (folder / "result.json").exists():
-        progress.log(f"{folder} is already finished")
+        progress.log(f"{folder} is finished; nothing is left to do")
         return Run.load(folder)
     if (folder / "terms.json").exists():
         raise RunError(

@@ -433,7 +433,7 @@ def test_lost_rings_are_no_divergence():
     nobody: Ints = np.zeros(3, np.int32)
     progress = Listener()
     check_refusals(TrainingHistory(nobody, refused=Counter({secagg_server.GIVEN_UP: 90})), progress)
-    assert "90 updates were lost with rings" in progress.said
+    assert "90 updates were lost in aborted secure aggregations" in progress.said
     assert "client_dropout" in progress.said
     assert "diverg" not in progress.said
 

@@ -160,7 +160,7 @@ def test_a_port_that_is_taken(config: Path, tmp_path: Path):
 def test_a_store_is_one_nodes(tmp_path: Path):
     (tmp_path / "mine.csv").write_text("user_id,item_id\nann,x\n")
     with (
-        disk.held(made(tmp_path / "node.flower")),
+        disk.locked(made(tmp_path / "node.flower")),
         pytest.raises(RunError, match=r"node\.db is in use by another coterie join"),
     ):
         join(

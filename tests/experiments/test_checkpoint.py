@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from coterie.core.records import Record
 from coterie.errors import RunError
 from coterie.experiments import checkpoint
-from coterie.experiments.folder import held, read_arrays, write_arrays
+from coterie.experiments.folder import locked, read_arrays, write_arrays
 from coterie.experiments.history import Point, TrainingHistory
 
 
@@ -268,35 +268,36 @@ def test_a_reader_gets_a_complete_file_while_another_process_writes(tmp_path):
 
 def test_two_cannot_write_into_one_folder(tmp_path):
     with (
-        held(tmp_path),
+        locked(tmp_path),
         pytest.raises(RunError, match="is being written by another process"),
-        held(tmp_path),
+        locked(tmp_path),
     ):
         pytest.fail("both have the lock")
-    with held(tmp_path):
+    with locked(tmp_path):
         pass
 
 
 def test_without_a_folder_there_is_nothing_to_lock():
-    with held(None), held(None):
+    with locked(None), locked(None):
         pass
 
 
 def test_a_lock_ends_with_the_process_however_it_ends(tmp_path):
     script = (
-        "import sys, time; from pathlib import Path; from coterie.experiments.folder import held\n"
-        "with held(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+        "import sys, time; from pathlib import Path\n"
+        "from coterie.experiments.folder import locked\n"
+        "with locked(Path(sys.argv[1])): print('locked', flush=True); time.sleep(60)"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
-        with pytest.raises(RunError, match="another process"), held(tmp_path):
+        assert process.stdout.readline() == "locked\n"
+        with pytest.raises(RunError, match="another process"), locked(tmp_path):
             pytest.fail("both have the lock")
     finally:
         process.send_signal(signal.SIGKILL)
         process.communicate()
-    with held(tmp_path):
+    with locked(tmp_path):
         pass

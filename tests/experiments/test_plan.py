@@ -440,7 +440,7 @@ def test_a_cell_that_another_process_runs_is_waited_for(
     (theirs,) = run_plan(small("popular", seeds=(0,)), tmp_path / "theirs")
     place = tmp_path / "ours" / theirs.folder.name
     place.mkdir(parents=True)
-    held = cell_cache.disk.held(place)
+    held = cell_cache.disk.locked(place)
     held.__enter__()
 
     def meanwhile(_: float) -> None:

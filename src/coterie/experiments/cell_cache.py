@@ -89,7 +89,7 @@ def locked(place: Path) -> Iterator[bool]:
     with ExitStack() as stack:
         try:
             place.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(disk.held(place))
+            stack.enter_context(disk.locked(place))
             is_locked = True
         except RunError:
             is_locked = False

@@ -64,7 +64,7 @@ def read(
     except (KeyError, ValueError, TypeError) as error:
         raise RunError(
             f"{folder / NAME} cannot be read as a checkpoint of this algorithm ({error}). "
-            f"Start again: coterie run {folder}/config.yaml"
+            f"{_remedy(folder)}"
         ) from None
     _check_config(folder, about["config"], config)
     if about["data"] != data:
@@ -82,9 +82,15 @@ def _about(folder: Path, arrays: dict[str, np.ndarray]) -> JsonObject:
     if written != FORMAT:
         raise RunError(
             f"{folder / NAME} has checkpoint format {written}, of another version of Coterie; "
-            f"expected format {FORMAT}. Start again: coterie run {folder}/config.yaml"
+            f"expected format {FORMAT}. {_remedy(folder)}"
         )
     return about
+
+
+def _remedy(folder: Path) -> str:
+    if (folder / "terms.json").exists():
+        return "Start a new federation in another folder: coterie serve --config FILE --out FOLDER"
+    return f"Start again: coterie run {folder}/config.yaml"
 
 
 def _check_config(folder: Path, before: JsonObject, now: JsonObject) -> None:

@@ -21,74 +21,89 @@ class Section(NamedTuple):
     """Number of leading text columns, which are aligned left."""
 
 
-def sections(found: Comparison) -> list[Section]:
+def sections(comparison: Comparison) -> list[Section]:
     """Accuracy, cost and, with several methods, the differences from the first one."""
-    parts = [_accuracy(found), _cost(found)]
-    return [*parts, _differences(found)] if found.tests else parts
+    parts = [_accuracy(comparison), _cost(comparison)]
+    return [*parts, _differences(comparison)] if comparison.tests else parts
 
 
-def markdown(found: Comparison, results: Sequence[CellResult]) -> str:
-    parts = [f"## {s.title}\n\n{markdown_table(s.header, s.rows)}" for s in sections(found)]
-    return "\n".join([f"# {title(found)}\n", *parts, markdown_list(notes(found, results))])
+def markdown(comparison: Comparison, results: Sequence[CellResult]) -> str:
+    parts = [f"## {s.title}\n\n{markdown_table(s.header, s.rows)}" for s in sections(comparison)]
+    remarks = markdown_list(notes(comparison, results))
+    return "\n".join([f"# {title(comparison)}\n", *parts, remarks])
 
 
-def page(found: Comparison, results: Sequence[CellResult], command: str) -> str:
+def page(comparison: Comparison, results: Sequence[CellResult], command: str) -> str:
     """One self-contained page; `command` reproduces it."""
     methods = [result.cell.method.label for result in results]
-    seeds = f"{len(found.seeds)} {'seed' if len(found.seeds) == 1 else 'seeds'}"
-    head = f"{found.protocol}, {seeds}, {found.tested_users:,} users tested. Coterie {__version__}"
+    n_seeds = len(comparison.seeds)
+    seeds = "1 seed" if n_seeds == 1 else f"{n_seeds} seeds"
+    about = f"{comparison.protocol}, {seeds}, {comparison.tested_users:,} users tested. "
+    about += f"Coterie {__version__}"
+    tables = [
+        f"<h2>{escape(section.title)}</h2>{html_table(section.header, section.rows)}"
+        for section in sections(comparison)
+    ]
     return document(
-        title(found),
+        title(comparison),
         [
-            f"<h1>{escape(title(found))}</h1><p class=about>{escape(head)}</p>",
-            *(f"<h2>{escape(s.title)}</h2>{html_table(s.header, s.rows)}" for s in sections(found)),
-            "".join(f"<p>{escape(note)}</p>" for note in notes(found, results)),
+            f"<h1>{escape(title(comparison))}</h1><p class=about>{escape(about)}</p>",
+            *tables,
+            "".join(f"<p>{escape(note)}</p>" for note in notes(comparison, results)),
             f"<h2>Convergence</h2>{figure(results, methods)}",
             f"<h2>Repeat</h2><pre>{escape(command)}</pre>",
         ],
     )
 
 
-def title(found: Comparison) -> str:
-    return f"{', '.join(s.method for s in found.standings)} on {found.dataset}"
+def title(comparison: Comparison) -> str:
+    return f"{', '.join(s.method for s in comparison.standings)} on {comparison.dataset}"
 
 
-def notes(found: Comparison, results: Sequence[CellResult]) -> list[str]:
+def notes(comparison: Comparison, results: Sequence[CellResult]) -> list[str]:
     """What a reader must know to interpret the figures."""
     lines = all_notes(results)
-    if len(found.seeds) > 1:
-        lines.append(f"± is the standard deviation over {len(found.seeds)} seeds.")
-    if found.tests:
+    if len(comparison.seeds) > 1:
+        lines.append(f"± is the standard deviation over {len(comparison.seeds)} seeds.")
+    if comparison.tests:
+        first = comparison.standings[0].method
         lines.append(
-            f"Differences are {found.standings[0].method} minus the other method, per user and "
-            "averaged over seeds: paired t-test over users, 95% bootstrap interval, "
-            f"p-values with Holm's correction for {len(found.tests)} tests. "
-            f"Ahead: seeds with which the mean of {found.standings[0].method} is higher."
+            f"Differences are {first} minus the other method, per user and averaged over seeds: "
+            "paired t-test over users, 95% bootstrap interval, p-values with Holm's correction "
+            f"for {len(comparison.tests)} tests. Ahead: seeds with which the mean of {first} "
+            "is higher."
         )
     return lines
 
 
-def _accuracy(found: Comparison) -> Section:
-    names = found.headline
-    header = ["method", *names, *(f"{name} full" for name in names if found.sampled)]
+def _accuracy(comparison: Comparison) -> Section:
+    names = comparison.headline
+    header = ["method", *names, *(f"{name} full" for name in names if comparison.sampled)]
     rows = []
-    for s in found.standings:
-        kinds = (s.metrics, s.full) if found.sampled else (s.metrics,)
+    for s in comparison.standings:
+        kinds = (s.metrics, s.full) if comparison.sampled else (s.metrics,)
         cells = [
             _spread(of[name], _metric(name)) if name in of else "" for of in kinds for name in names
         ]
         rows.append([s.method, *cells])
-    return Section(f"By {found.protocol}", header, rows)
+    return Section(f"By {comparison.protocol}", header, rows)
 
 
-def _cost(found: Comparison) -> Section:
-    header = ["method", "rounds", "seconds", "MB up", "MB down", f"area under {found.followed}"]
-    if found.target is not None:
-        header += [f"rounds to {found.target:g}", f"updates to {found.target:g}"]
-    return Section("Cost and speed", header, [_costs(found, s) for s in found.standings])
+def _cost(comparison: Comparison) -> Section:
+    header = [
+        "method",
+        "rounds",
+        "seconds",
+        "MB up",
+        "MB down",
+        f"area under {comparison.followed}",
+    ]
+    if comparison.target is not None:
+        header += [f"rounds to {comparison.target:g}", f"updates to {comparison.target:g}"]
+    return Section("Cost and speed", header, [_costs(comparison, s) for s in comparison.standings])
 
 
-def _costs(found: Comparison, s: Standing) -> list[str]:
+def _costs(comparison: Comparison, s: Standing) -> list[str]:
     cells = [
         s.method,
         _spread(s.costs["rounds"], _count),
@@ -97,8 +112,8 @@ def _costs(found: Comparison, s: Standing) -> list[str]:
     cells += [
         _spread(s.costs[name], lambda v: f"{v / 1e6:,.1f}") for name in ("bytes_up", "bytes_down")
     ]
-    cells.append("" if s.area is None else _spread(s.area, _metric(found.followed)))
-    if found.target is None:
+    cells.append("" if s.area is None else _spread(s.area, _metric(comparison.followed)))
+    if comparison.target is None:
         return cells
     # A centralised method sends nothing, so it has no updates to count.
     federated = s.costs["bytes_down"].mean > 0
@@ -117,10 +132,10 @@ def _reached(steps: Sequence[int | None]) -> str:
     return f"{mean} ({len(reached)} of {len(steps)} seeds)"
 
 
-def _differences(found: Comparison) -> Section:
+def _differences(comparison: Comparison) -> Section:
     header = ["against", "metric", "difference", "95% interval", "p (Holm)", "ahead"]
-    rows = [_difference(test, len(found.seeds)) for test in found.tests]
-    return Section(f"{found.standings[0].method} against the others", header, rows, left=2)
+    rows = [_difference(test, len(comparison.seeds)) for test in comparison.tests]
+    return Section(f"{comparison.standings[0].method} against the others", header, rows, left=2)
 
 
 def _difference(test: Difference, seeds: int) -> list[str]:

@@ -61,7 +61,7 @@ def run(
     """
     ready = prepare(experiment, data, progress)
     out = make_folder() if make_folder else None
-    with disk.held(out):
+    with disk.locked(out):
         if out is not None:
             disk.write_config(out, _with_absolute_paths(experiment.flat()))
             _write_catalogue(out, ready)
@@ -86,7 +86,7 @@ def resume(folder: Path, progress: Progress = SILENT) -> Run:
         )
     experiment = Experiment.of(disk.read_settings(folder))
     ready = prepare(experiment, None, progress)
-    with disk.held(folder):
+    with disk.locked(folder):
         kind = algorithm(experiment.choice.algorithm).state
         config = _with_absolute_paths(experiment.flat())
         since = checkpoint.read(folder, kind, ready.fingerprint, config)

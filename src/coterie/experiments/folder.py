@@ -92,7 +92,7 @@ def new_folder(out: Path | None, name: str) -> Path:
 
 
 @contextlib.contextmanager
-def held(folder: Path | None) -> Iterator[None]:
+def locked(folder: Path | None) -> Iterator[None]:
     """Lock a run folder against other writers. The lock ends with the process, however it ends."""
     if folder is None or sys.platform == "win32":
         yield

@@ -100,7 +100,7 @@ def test_rings_without_devices(coterie: Command, value: str) -> None:
         "'secure_aggregation'",
         repr(value),
         "bpr is centralised",
-        "Leave it out",
+        "Remove the setting",
     ):
         assert part in line, line
 

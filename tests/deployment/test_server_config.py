@@ -43,7 +43,7 @@ def test_a_folder_to_serve_from(config: Path, tmp_path: Path):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ("algorithm: gmf", "gmf is centralised"),
+        ("algorithm: gmf", "gmf is trained in one place"),
         ("algorithm: fedbso\nsecure_aggregation: ring", "has to know everybody's own update"),
         ("client_dropout: 0.1", "'client_dropout' is 0.1, which is for simulations"),
         (
@@ -124,7 +124,7 @@ def test_what_is_no_run_of_one_machine(config: Path, tmp_path: Path):
     folder = prepared(config, tmp_path / "run", SILENT)
     with pytest.raises(RunError, match="belongs to a federation; expected a run of one machine"):
         experiment.resume(folder)
-    with pytest.raises(RunError, match="whose people are on nodes: coterie recommend --node STORE"):
+    with pytest.raises(RunError, match="whose users are on nodes: use coterie recommend --node STORE"):
         Run.peek(folder)
 
 

@@ -28,8 +28,9 @@ from coterie.algorithms.registry import algorithm
 from coterie.attacks.replay import Replay
 from coterie.core.progress import SILENT
 from coterie.engines import select
+from coterie.experiments.cell_cache import CellResult
 from coterie.experiments.config import Experiment
-from coterie.experiments.plan import Method, Outcome, Plan
+from coterie.experiments.plan import Method, Plan
 from coterie.experiments.preparation import prepare
 from coterie.experiments.tuning import Search, tune
 from coterie.federated import rounds
@@ -240,7 +241,7 @@ def grid(dataset: str, seeds: int) -> dict[str, Any]:
     }
 
 
-def reached(outcomes: Sequence[Outcome], target: float, dataset: str) -> dict[str, Any]:
+def reached(outcomes: Sequence[CellResult], target: float, dataset: str) -> dict[str, Any]:
     each = rounds_in_an_epoch(outcomes[0].cell.experiment)
     when = [
         next((line["round"] * each for line in o.curve if line[P] >= target), None)

@@ -12,7 +12,9 @@ from typing import Any
 
 from coterie.cli.screen import ScreenProgress
 from coterie.core.progress import SILENT
-from coterie.experiments.plan import Outcome, Plan, carry_out
+from coterie.experiments.cell_cache import CellResult
+from coterie.experiments.plan import Plan
+from coterie.experiments.plan_runner import run_plan
 
 OPTIONS = argparse.Namespace(cells=None, quiet=True)
 
@@ -37,11 +39,11 @@ def print_parts(
             print(json.dumps(parts[part](dataset, options.seeds)), flush=True)
 
 
-def carried_out(plan: Plan) -> list[Outcome]:
-    return carry_out(plan, OPTIONS.cells, SILENT if OPTIONS.quiet else ScreenProgress())
+def carried_out(plan: Plan) -> list[CellResult]:
+    return run_plan(plan, OPTIONS.cells, SILENT if OPTIONS.quiet else ScreenProgress())
 
 
-def of(outcomes: Sequence[Outcome], label: str) -> list[Outcome]:
+def of(outcomes: Sequence[CellResult], label: str) -> list[CellResult]:
     return [outcome for outcome in outcomes if outcome.cell.method.label == label]
 
 

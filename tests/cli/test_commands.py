@@ -274,7 +274,7 @@ def test_evaluate_writes_nothing(coterie: Command, bpr_run: Path) -> None:
 
 def test_evaluating_on_what_was_trained_on_is_refused(coterie: Command, bpr_run: Path) -> None:
     line = coterie("evaluate", bpr_run, "--protocol", "holdout").error
-    assert "was trained on what this protocol tests" in line
+    assert "was trained or selected on interactions that this protocol tests" in line
     assert "split=leave-one-out" in line
 
 

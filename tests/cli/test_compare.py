@@ -17,7 +17,7 @@ import yaml
 from calling import SMALL, Done, start
 from scipy import stats
 
-from coterie.experiments import plan
+from coterie.experiments import plan_runner
 
 Command = Callable[..., Done]
 KEPT = ["--cells", "cells"]
@@ -189,7 +189,7 @@ def test_a_second_comparison_runs_only_what_is_new(coterie: Command, tmp_path: P
     coterie("compare", "bpr", "popular", "--seeds", "2", *QUICK)
     before = {path: path.read_bytes() for path in (tmp_path / "cells").rglob("*") if path.is_file()}
     again = coterie("compare", "popular", "bpr", "gmf", "--seeds", "2", *QUICK)
-    assert "4 of 6 runs are there already" in again.err
+    assert "4 of 6 runs are already finished" in again.err
     assert "2 runs ..." in again.err
     assert (
         before.items()
@@ -204,7 +204,7 @@ def test_a_second_comparison_runs_only_what_is_new(coterie: Command, tmp_path: P
 def test_by_default_cells_lie_in_the_cache_folder(
     coterie: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(plan_runner, "cache_folder", lambda: tmp_path / "cache")
     coterie("compare", "popular", "--seeds", "1", *SMALL, "--quiet")
     assert cells_in(tmp_path / "cache" / "cells").keys() == {("popular", 0)}
 
@@ -278,12 +278,12 @@ def test_interrupted_comparison_says_how_to_go_on_and_goes_on(
         process.kill()
     assert process.returncode == 130, err
     assert (
-        "interrupted: 1 of 2 runs were finished and are kept. Go on with the same command." in err
+        "interrupted: 1 of 2 runs are finished and saved. Continue with the same command." in err
     )
     assert "Traceback" not in err
     done = coterie(*arguments, "--set", "bpr.epochs=2")
     assert done.code == 0, done.err
-    assert "1 of 2 runs are there already" in done.err
+    assert "1 of 2 runs are already finished" in done.err
 
 
 def wait_for_cells(place: Path, n: int) -> None:
@@ -300,7 +300,8 @@ MISTAKES = [
     (["gmff"], "unknown algorithm 'gmff'. Did you mean 'gmf'?"),
     (
         ["gmf", "gmf"],
-        "method 'gmf' stands more than once; expected different ones. Tell methods apart by LABEL=NAME.",
+        "method 'gmf' is given more than once; expected different ones. "
+        "Label the methods: LABEL=NAME.",
     ),
     (
         ["gmf", "--set", "gmff.epochs=2"],
@@ -314,7 +315,7 @@ MISTAKES = [
     (["popular", "gmf", "--set", "popular.epochs=2"], "popular: unknown setting 'epochs'"),
     (
         ["gmf", "--set", "seed=2"],
-        "setting 'seed' is 2, but the plan as a whole says that. Use --seeds.",
+        "setting 'seed' is 2, but the plan determines it. Use --seeds.",
     ),
     (
         ["gmf", "bpr", "--set", "bpr.candidates=9"],
@@ -322,7 +323,7 @@ MISTAKES = [
     ),
     (
         ["gmf", "bpr", "--set", "bpr.validation=true"],
-        "expected one value for all methods that are compared",
+        "expected one value for all compared methods",
     ),
     (["gmf", "--dataset", "ml100k"], "unknown dataset 'ml100k'"),
     (["gmf", "--protocol", "loo50"], "unknown protocol 'loo50'"),

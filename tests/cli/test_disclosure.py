@@ -77,7 +77,7 @@ def test_help(coterie: Command) -> None:
 def test_wrong_folder(coterie: Command, tmp_path: Path) -> None:
     assert "does not exist" in coterie("disclosure", "nowhere").error
     (tmp_path / "empty").mkdir()
-    assert "holds no config.yaml" in coterie("disclosure", "empty").error
+    assert "has no config.yaml" in coterie("disclosure", "empty").error
     (tmp_path / "file").write_text("")
     assert "it is a file" in coterie("disclosure", "file").error
 

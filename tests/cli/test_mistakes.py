@@ -99,8 +99,8 @@ def test_rings_without_devices(coterie: Command, value: str) -> None:
     for part in (
         "'secure_aggregation'",
         repr(value),
-        "bpr is trained in one place",
-        "Leave it out",
+        "bpr is centralised",
+        "Remove the setting",
     ):
         assert part in line, line
 
@@ -126,7 +126,7 @@ COMPLAINTS = {
     "broken": "is not YAML",
     "text": "expected keys and values",
     "empty": "expected keys and values",
-    "nameless": "no algorithm is named",
+    "nameless": "expected a key 'algorithm'",
     "typo": "Did you mean 'epochs'?",
     "range": "setting 'epochs' is 0",
 }

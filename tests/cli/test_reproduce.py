@@ -77,7 +77,7 @@ def test_what_was_interrupted_goes_on_with_the_same_command(tmp_path: Path) -> N
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "cells").glob("*/result.json")}
     done = call_apart(*arguments, cwd=tmp_path)
     assert done.code == 0, done.err
-    assert f"{len(kept)} of 6 runs are there already" in done.err
+    assert f"{len(kept)} of 6 runs are already finished" in done.err
     assert all(path.stat().st_mtime_ns == then for path, then in kept.items()), (
         "no finished run is run again"
     )

@@ -72,7 +72,7 @@ def test_ctrl_c_says_how_to_go_on_and_the_checkpoint_answers(tmp_path):
     assert done.code == 130
     assert (
         done.err.strip()
-        == "interrupted: stopped holds what was done so far. Go on with: coterie resume stopped"
+        == "interrupted: stopped holds the progress so far. Resume with: coterie resume stopped"
     )
     assert "Traceback" not in done.err
     assert not (folder / "result.json").exists()
@@ -83,7 +83,7 @@ def test_ctrl_c_says_how_to_go_on_and_the_checkpoint_answers(tmp_path):
 def test_what_cannot_be_resumed_says_why(tmp_path, coterie):
     assert "is not a run folder: it does not exist" in coterie("resume", "nowhere").error
     (tmp_path / "empty").mkdir()
-    assert "holds no config.yaml" in coterie("resume", "empty").error
+    assert "has no config.yaml" in coterie("resume", "empty").error
 
 
 def test_a_finished_run_has_nothing_left_to_do(coterie, tmp_path):

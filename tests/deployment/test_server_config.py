@@ -122,9 +122,9 @@ def test_faults_are_to_be_changed_where_they_stand(config: Path, tmp_path: Path)
 
 def test_what_is_no_run_of_one_machine(config: Path, tmp_path: Path):
     folder = prepared(config, tmp_path / "run", SILENT)
-    with pytest.raises(RunError, match="is a federation's; expected a run of one machine"):
+    with pytest.raises(RunError, match="belongs to a federation; expected a run of one machine"):
         experiment.resume(folder)
-    with pytest.raises(RunError, match="whose people are on nodes: coterie recommend --node STORE"):
+    with pytest.raises(RunError, match="whose users are on nodes: use coterie recommend --node STORE"):
         Run.peek(folder)
 
 
@@ -160,7 +160,7 @@ def test_a_port_that_is_taken(config: Path, tmp_path: Path):
 def test_a_store_is_one_nodes(tmp_path: Path):
     (tmp_path / "mine.csv").write_text("user_id,item_id\nann,x\n")
     with (
-        disk.held(made(tmp_path / "node.flower")),
+        disk.locked(made(tmp_path / "node.flower")),
         pytest.raises(RunError, match=r"node\.db is in use by another coterie join"),
     ):
         join(

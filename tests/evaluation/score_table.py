@@ -1,4 +1,4 @@
-"""A model whose every score is written down, and histories from plain lists: what the tests here rank."""
+"""Test helpers: a model with given scores, and histories from plain lists."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Table(Recommender):
 
 @dataclass(frozen=True, slots=True)
 class Choosy(Table):
-    """Has a list for some people alone."""
+    """Serves only the chosen users."""
 
     kind: ClassVar[str] = "choosy"
     chosen: np.ndarray  # (users,)

@@ -1,4 +1,4 @@
-"""Bias by category: figures by hand, items of several categories, and what a model without an opinion shows."""
+"""Bias by category: hand-computed figures, items of several categories, and random models."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def items(*numbers: int) -> np.ndarray:
 
 
 def test_by_hand():
-    """Half of the four items are bars, a quarter is a park. Of five records four are in bars: 0.8 / 0.5."""
+    """Half of the four items are bars, a quarter is a park; four of five records are in bars."""
     categories = objects([("bar",), ("bar",), ("park",), ()])
     found = by_category(items(0, 0, 1, 1, 2), items(0, 2, 2, 3), categories)
     assert found["bar"] == Bias(
@@ -37,7 +37,7 @@ def test_by_hand():
 
 
 def test_an_item_counts_in_each_of_its_categories():
-    """Two of three films are funny, two sad; one is both. A category that is written twice counts once."""
+    """Two of three films are funny, two are sad. A category that is listed twice counts once."""
     categories = objects([("funny", "funny"), ("funny", "sad"), ("sad",)])
     found = by_category(items(1, 1, 0, 2), items(2, 2), categories)
     assert found["funny"] == Bias(pytest.approx((3 / 4) / (2 / 3)), 0.0, -1.0)
@@ -46,7 +46,7 @@ def test_an_item_counts_in_each_of_its_categories():
     )
 
 
-def test_what_nobody_had_in_training_has_no_disparity():
+def test_a_category_without_training_records_has_no_disparity():
     found = by_category(items(0), items(1), objects([("old",), ("new",)]))
     assert found["new"] == Bias(0.0, 2.0, None)
     assert found["old"] == Bias(2.0, 0.0, -1.0)
@@ -84,43 +84,42 @@ def test_lists_that_are_the_training_part_have_no_disparity():
 
 
 @pytest.fixture(scope="module")
-def leaning() -> Interactions:
-    """People who lean to some of eight groups of items; lists of ten are a small part of all items."""
+def biased() -> Interactions:
+    """Users who prefer some of eight item groups; lists of ten are a small part of all items."""
     return generate(Synthetic(n_users=800, n_items=1_500, n_groups=8, mean_interactions=20))
 
 
-def test_chance_undoes_what_people_lean_to(leaning):
-    """B_R is 1 whatever people like, and BD is 1 / B_T - 1."""
-    told = api.run("random", leaning, protocol="holdout").result["bias"]
-    bias = told["categories"]
-    assert (told["k"], len(bias)) == (10, 8)
-    assert max(abs(told["source"] - 1) for told in bias.values()) > 0.1
-    for told in bias.values():
-        assert told["recommended"] == pytest.approx(
-            1, abs=0.15
-        )  # 1,000 of 8,000 places: four standard errors are 0.12
-        assert told["disparity"] == pytest.approx(1 / told["source"] - 1, abs=0.15 / told["source"])
+def test_random_lists_are_unbiased(biased):
+    """B_R is 1 whatever users prefer, and BD is 1 / B_T - 1."""
+    result = api.run("random", biased, protocol="holdout").result["bias"]
+    categories = result["categories"]
+    assert (result["k"], len(categories)) == (10, 8)
+    assert max(abs(bias["source"] - 1) for bias in categories.values()) > 0.1
+    for bias in categories.values():
+        # 1,000 of 8,000 list positions: four standard errors are 0.12.
+        assert bias["recommended"] == pytest.approx(1, abs=0.15)
+        expected = 1 / bias["source"] - 1
+        assert bias["disparity"] == pytest.approx(expected, abs=0.15 / bias["source"])
 
 
 def test_chance_on_foursquare_italy(real_data):
     real_data("foursquare-italy", "Bologna.tsv")
-    told = api.run("random", "foursquare-italy").result["bias"]["categories"]
-    assert len(told) == 9
-    for found in told.values():
-        assert found["disparity"] == pytest.approx(
-            1 / found["source"] - 1, abs=0.2 / found["source"]
-        )
+    categories = api.run("random", "foursquare-italy").result["bias"]["categories"]
+    assert len(categories) == 9
+    for bias in categories.values():
+        expected = 1 / bias["source"] - 1
+        assert bias["disparity"] == pytest.approx(expected, abs=0.2 / bias["source"])
 
 
-def test_what_is_most_popular_is_what_lists_lean_to(leaning):
-    bias = api.run("popular", leaning, protocol="holdout").result["bias"]["categories"]
+def test_most_popular_amplifies_bias(biased):
+    bias = api.run("popular", biased, protocol="holdout").result["bias"]["categories"]
     best = max(bias, key=lambda name: bias[name]["recommended"])
     assert bias[best]["disparity"] > 0.2
 
 
 @pytest.fixture(scope="module")
 def six() -> Interactions:
-    """Two users with three of six items each, newest last: 0 1 2 and 0 1 3; even items are plain, odd ones fancy."""
+    """Two users with items 0 1 2 and 0 1 3, newest last; even items are plain, odd ones fancy."""
     data = Interactions.from_columns(
         [0, 0, 0, 1, 1, 1, 2], [0, 1, 2, 0, 1, 3, 5], None, [1, 2, 3, 1, 2, 3, 9]
     )
@@ -130,7 +129,7 @@ def six() -> Interactions:
 
 
 def test_an_evaluation_by_hand(six):
-    """Trained on 0 1, 0 1 and 5: two of five are plain, half of the items are. Lists of two: 4 2 and 4 2, all plain."""
+    """Two of five training records are plain, as is half of the catalogue; both lists are 4 2."""
     parts = split(six, "leave-one-out", 0.2, seed=0)
     assert sorted(parts.train.items.tolist()) == [0, 0, 1, 1, 5]
     model = Table(np.tile(np.array([0, 0, 5, 1, 9, 2], np.float32), (3, 1)))
@@ -139,42 +138,39 @@ def test_an_evaluation_by_hand(six):
     assert found["fancy"] == Bias(pytest.approx(1.2), 0.0, -1.0)
     one = Choosy(np.array([[0, 0, 1, 5, 0, 4]] * 3, np.float32), np.array([True, False, True]))
     skipped = evaluate(one, parts, Protocol(cutoffs=(2,), category_bias=True), None).bias
-    assert (
-        skipped["fancy"].recommended == 2.0
-    )  # 3 and 5 for the first user, and no list for the second
+    # Items 3 and 5 for the first user, and no list for the second.
+    assert skipped["fancy"].recommended == 2.0
 
 
-def test_told_where_it_is_asked_for_and_the_data_has_categories(six):
+def test_reported_if_enabled_and_the_data_has_categories(six):
     parts = split(six, "leave-one-out", 0.2, seed=0)
     model = Table(np.zeros((3, 6), np.float32))
     assert evaluate(model, parts, Protocol(), None).bias is None
     plain = dataclasses.replace(parts, train=dataclasses.replace(parts.train, item_categories=None))
     assert evaluate(model, plain, Protocol(category_bias=True), None).bias is None
-    asked, not_asked = (
-        api.run("popular", dataset="synthetic", n_users=60, n_items=80, category_bias=asked)
-        for asked in (True, False)
+    enabled, disabled = (
+        api.run("popular", dataset="synthetic", n_users=60, n_items=80, category_bias=enabled)
+        for enabled in (True, False)
     )
-    assert asked.result["bias"]["k"] == 10
-    assert not_asked.result["bias"] is None
-    assert asked.metrics == not_asked.metrics
+    assert enabled.result["bias"]["k"] == 10
+    assert disabled.result["bias"] is None
+    assert enabled.metrics == disabled.metrics
 
 
-def test_reports_show_it(leaning):
-    run = api.run("popular", leaning, protocol="holdout")
-    name, told = next(iter(run.result["bias"]["categories"].items()))
-    shown = page([run])
-    assert (
-        f"<td>{name}</td><td>{told['source']:.3f}</td><td>{told['recommended']:.3f}</td>" in shown
-    )
+def test_reports_show_it(biased):
+    run = api.run("popular", biased, protocol="holdout")
+    name, bias = next(iter(run.result["bias"]["categories"].items()))
+    cells = f"<td>{name}</td><td>{bias['source']:.3f}</td><td>{bias['recommended']:.3f}</td>"
+    assert cells in page([run])
     without = dataclasses.replace(run, result={k: v for k, v in run.result.items() if k != "bias"})
     assert "Bias by category" in page([run, without])
     assert "Bias by category" not in page([without])
 
 
-def test_reports_say_how_many_are_served(leaning):
-    run = api.run("popular", leaning)
+def test_reports_show_user_coverage(biased):
+    run = api.run("popular", biased)
     skipping = dataclasses.replace(
         run, result=run.result | {"full": run.result["full"] | {"UC": 0.9375}}
     )
-    assert "93.8% of the tested users are served; whoever is not scores 0." in markdown([skipping])
+    assert "93.8% of the tested users are served; the others score 0." in markdown([skipping])
     assert "served" not in markdown([run])

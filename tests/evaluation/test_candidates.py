@@ -1,4 +1,4 @@
-"""What a test item is ranked against: distinct, unseen, seeded; and NCF's published lists."""
+"""Candidates: distinct, unseen and seeded; and NCF's published lists."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from coterie.errors import DataError
 from coterie.evaluation.candidates import read_published, sample
 
 
-def test_a_sample_holds_the_test_items_first_and_nothing_the_user_did(people):
+def test_a_sample_has_the_test_items_first_and_only_unseen_negatives(people):
     parts = split(people, "temporal", 0.2, seed=0, validation=True)
     candidates = sample(parts.test, parts.everything(), 30, seed=1)
     held = parts.test.rows
@@ -139,7 +139,7 @@ def test_ncf_published_lists_of_ml_1m(real_data):
     real_data("ml-1m", "ratings.dat", "ml-1m.inter")
     file: Path = data_folder() / "ml-1m" / "ncf.test.negative.gz"
     if not file.exists():
-        pytest.skip(f"{file} is not here")
+        pytest.skip(f"{file} does not exist")
     data = api.load("ml-1m")
     published = read_published(file, data)
     assert published.items.shape == (6_040, 100)
@@ -150,11 +150,11 @@ def test_ncf_published_lists_of_ml_1m(real_data):
     np.maximum.at(newest, data.users, data.times)
     assert (parts.test.times == newest[parts.test.users]).all()
     negatives = published.users[:, None].astype(np.int64) * data.n_items + published.items[:, 1:]
-    assert np.isin(negatives, data.pairs()).sum() == 156  # known slips of the published file
+    assert np.isin(negatives, data.pairs()).sum() == 156  # known errors of the published file
 
 
-def test_everybody_has_candidates_of_their_own(people):
-    """Whoever else is tested, and apart from those of the validation part."""
+def test_every_user_has_an_own_stream(people):
+    """Candidates do not depend on other users, and differ from those of the validation part."""
     parts = split(people, "leave-one-out", 0.2, seed=0)
     known = parts.everything()
     whole = sample(parts.test, known, 20, seed=4)

@@ -1,4 +1,4 @@
-"""Every metric against independent implementations: all orders of the tied items, counting, plain loops, scikit-learn."""
+"""Every metric against independent implementations: enumeration, counting, loops, scikit-learn."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def expected_over_all_orders(
 
 
 def chance_of_none(groups: list[tuple[int, int]], places: int) -> float:
-    """Probability that the first places hold nothing relevant; a group is (size, how many of it are relevant)."""
+    """Probability of no relevant item in the first places; a group is (size, relevant items)."""
     for size, relevant in groups:
         if places <= 0:
             break
@@ -81,7 +81,7 @@ def chance_of_none(groups: list[tuple[int, int]], places: int) -> float:
 
 
 def expected_by_counting(user: list[tuple[float, bool]], k: int) -> dict[str, float]:
-    """Place by place: the chance of a relevant item there, and of the first one there."""
+    """Rank by rank: the probability of a relevant item, and of the first one."""
     scores = sorted({score for score, _ in user}, reverse=True)
     groups = [(sum(s == v for s, _ in user), sum(r for s, r in user if s == v)) for v in scores]
     n = sum(relevant for _, relevant in groups)
@@ -102,7 +102,7 @@ def expected_by_counting(user: list[tuple[float, bool]], k: int) -> dict[str, fl
 # Small cases, by definition.
 
 cell = st.tuples(st.sampled_from([SEEN, WANTED, WANTED, OTHER, OTHER, OTHER]), st.integers(0, 2))
-people_of_six_items = st.lists(st.lists(cell, min_size=6, max_size=6), min_size=1, max_size=4)
+users_of_six_items = st.lists(st.lists(cell, min_size=6, max_size=6), min_size=1, max_size=4)
 
 
 def items_in(user: list[tuple[str, float]], *states: str) -> list[int]:
@@ -118,7 +118,7 @@ def ranked_among_all(users: list[list[tuple[str, float]]], k: int) -> Ranks:
 
 
 def ranked_among_candidates(users: list[list[tuple[str, float]]], k: int) -> Ranks:
-    """The same question asked through candidate lists, padded as far as the longest."""
+    """The same ranking through candidate lists, padded to the longest."""
     model = Table(np.array([[score for _, score in user] for user in users], np.float32))
     tested = [n for n, user in enumerate(users) if items_in(user, WANTED)]
     lists = [items_in(users[n], WANTED) + items_in(users[n], OTHER) for n in tested]
@@ -130,7 +130,7 @@ def ranked_among_candidates(users: list[list[tuple[str, float]]], k: int) -> Ran
 
 @pytest.mark.parametrize("ranked", [ranked_among_all, ranked_among_candidates])
 @settings(deadline=None, max_examples=120)
-@given(users=people_of_six_items)
+@given(users=users_of_six_items)
 def test_metrics_are_the_mean_over_all_orders_of_tied_items(ranked, users):
     tested = [user for user in users if items_in(user, WANTED)]
     assume(tested)
@@ -144,7 +144,7 @@ def test_metrics_are_the_mean_over_all_orders_of_tied_items(ranked, users):
 
 
 def test_metrics_of_one_user_by_hand():
-    """Scores 3 2 2 1; the items at 2 are relevant and one of them is tied with nothing else: places 2 and 3."""
+    """Scores 3 2 2 1; the two items with score 2 are relevant: ranks 2 and 3."""
     table = per_user(
         ranked_among_all([[(OTHER, 3), (WANTED, 2), (WANTED, 2), (OTHER, 1)]], 2), (2,)
     )
@@ -176,7 +176,7 @@ def test_everything_relevant_is_a_perfect_list_and_no_contest(k):
 
 
 def test_short_lists_do_not_raise_precision():
-    """Two candidates at cut-off ten: both are shown, one is a hit, and precision still divides by ten."""
+    """Two candidates at cut-off ten: one is a hit, and precision still divides by ten."""
     table = per_user(ranked_among_all([[(WANTED, 1), (OTHER, 2), (SEEN, 3)]], 10), (10,))
     assert (table["P@10"][0], table["R@10"][0], table["MRR@10"][0]) == (0.1, 1.0, 0.5)
 

@@ -1,4 +1,4 @@
-"""Protocols are the papers'; a setting that makes no sense is refused with its name."""
+"""Protocols are those of the papers; an invalid setting is refused by name."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_cutoffs_may_be_written_in_several_ways(given, cutoffs):
         ("headline", []),
     ],
 )
-def test_nonsense_is_refused_with_the_key_and_the_way_out(key, value):
+def test_an_invalid_value_is_refused_with_key_and_remedy(key, value):
     with pytest.raises(ConfigError) as error:
         Protocol.of({key: value})
     assert f"setting {key!r} is " in str(error.value)

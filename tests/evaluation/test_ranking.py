@@ -1,4 +1,4 @@
-"""Ranks and top lists: ties stay ties, blocks change nothing, numbers that are none are refused, memory is bounded."""
+"""Ranks and top lists: ties, blocks, non-finite scores and bounded memory."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_ranks_and_lists_equal_a_slow_sort(seed, n_users, n_items, k):
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 2**32), st.integers(1, 12), st.integers(1, 10), st.integers(1, 12))
 def test_candidates_that_are_all_unseen_items_rank_like_all_items(seed, n_users, n_items, k):
-    """Top lists included: ties go by item number in both, not by the place in the candidate list."""
+    """Top lists included: ties are in item order in both, not in the order of the candidates."""
     model, seen, wanted = random_case(n_users, n_items, seed)
     if not len(wanted.items):
         return
@@ -89,8 +89,8 @@ def test_candidates_that_are_all_unseen_items_rank_like_all_items(seed, n_users,
     assert_same(rank_candidates(model, as_candidates(n_items, seen, wanted), k), whole)
 
 
-def test_a_constant_model_lists_candidates_by_item_number():
-    """The relevant item comes first in a candidate list; that must not put it first in what is recommended."""
+def test_a_constant_model_lists_candidates_in_item_order():
+    """The relevant item is the first candidate, but must not be recommended first."""
     candidates = Candidates(
         np.array([0], np.int32), np.array([[7, 3, 5, 1]], np.int32), np.array([1])
     )
@@ -123,11 +123,11 @@ def test_a_constant_model_hits_k_out_of_the_candidates(n_items, k, n_seen, const
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("where", [0, 1, 2], ids=["relevant", "other", "seen"])
-def test_a_score_that_is_no_number_is_an_error_and_not_a_hit(bad, where):
+def test_a_non_finite_score_is_an_error_and_not_a_hit(bad, where):
     table = np.array([[0.5, 0.1, 0.9]], np.float32)
     table[0, where] = bad
     with pytest.raises(
-        Diverged, match=r"diverged.* scores -?(nan|inf); expected finite.* Lower learning_rate"
+        Diverged, match=r"diverged.* score is -?(nan|inf); expected finite.* Lower learning_rate"
     ):
         rank_all(Table(table), histories([[2]]), histories([[0]]), 3, 1)
     everything = Candidates(np.array([0], np.int32), np.array([[0, 1, 2]], np.int32), np.array([1]))
@@ -154,7 +154,7 @@ def test_scores_that_may_not_be_written_are_left_alone():
     assert model.table.tolist() == [3.0, 2.0, 1.0]
 
 
-def test_nobody_to_test_is_the_users_mistake_and_says_so():
+def test_an_empty_validation_part_is_a_user_error():
     """Two items each: one is tested, one trained on, and nothing is left to validate with."""
     data = Interactions.from_columns(
         [0, 0, 1, 1, 2, 2], [0, 1, 1, 2, 2, 0], None, [1, 2, 3, 4, 5, 6]
@@ -214,7 +214,7 @@ def test_scores_may_lie_in_any_order_and_be_of_double_precision():
     assert_same(rank_all(other, seen, wanted, 30, 7), rank_all(model, seen, wanted, 30, 7))
 
 
-def test_whoever_is_not_served_has_no_candidates_and_an_empty_list():
+def test_a_user_who_is_not_served_has_no_candidates_and_an_empty_list():
     model, seen, wanted = random_case(40, 30, seed=5)
     whole = rank_all(model, seen, wanted, 30, 7)
     some = rank_all(Choosy(model.table, np.arange(40) % 3 > 0), seen, wanted, 30, 7)

@@ -1,4 +1,4 @@
-"""Paired comparisons against SciPy, a worked Holm example, and bootstrap intervals that cover what they should."""
+"""Paired tests against SciPy, a worked Holm example, and coverage of bootstrap intervals."""
 
 from __future__ import annotations
 
@@ -49,17 +49,15 @@ def test_swapping_the_methods_swaps_the_sign_alone():
 
 @pytest.mark.parametrize(("a", "b"), [([1.0, 2.0], [1.0]), ([1.0], [2.0]), ([], [])])
 def test_columns_that_cannot_be_paired_are_refused(a, b):
-    with pytest.raises(ValueError, match=f"got {len(a)} and {len(b)}"):
+    with pytest.raises(ValueError, match=f"have {len(a)} and {len(b)} users"):
         compare(np.array(a), np.array(b))
 
 
 @pytest.mark.parametrize(
     ("p", "adjusted"),
     [
-        (
-            [0.01, 0.04, 0.03, 0.005],
-            [0.03, 0.06, 0.06, 0.02],
-        ),  # 4 x .005, 3 x .01, 2 x .03, and .04 may not fall below
+        # 4 x .005, 3 x .01, 2 x .03; the value for .04 may not be lower.
+        ([0.01, 0.04, 0.03, 0.005], [0.03, 0.06, 0.06, 0.02]),
         ([0.5, 0.6], [1.0, 1.0]),
         ([0.02], [0.02]),
         ([0.01, 0.01, 0.01], [0.03, 0.03, 0.03]),
@@ -73,7 +71,7 @@ def test_holm_by_hand(p, adjusted):
 @settings(max_examples=100)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0.001, 0.2))
 def test_holm_rejects_what_the_step_down_procedure_rejects(p, level):
-    """The procedure as Holm wrote it: from the smallest on, stop at the first that is not small enough."""
+    """Holm's procedure: from the smallest p on, stop at the first that is not small enough."""
     assume(all(abs(value * m - level) > 1e-9 for value in p for m in range(1, len(p) + 1)))
     rejected: set[int] = set()
     for step, which in enumerate(sorted(range(len(p)), key=p.__getitem__)):

@@ -1,7 +1,8 @@
-"""Checkpoints come back as they were, are whole or not there, and belong to one run on one set of data."""
+"""Checkpoints: bit-exact, written atomically, bound to one run on one dataset, versioned."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 from coterie.core.records import Record
 from coterie.errors import RunError
 from coterie.experiments import checkpoint
-from coterie.experiments.folder import held
+from coterie.experiments.folder import locked, read_arrays, write_arrays
 from coterie.experiments.history import Point, TrainingHistory
 
 
@@ -85,7 +86,7 @@ def read(folder: Path, data: str = "data") -> Point | None:
 
 @pytest.mark.parametrize("best", [False, True])
 def test_a_point_comes_back_to_the_bit(best, tmp_path):
-    """NaN, the sign of zero, numbers beyond 2^53, and floats that no decimal says exactly."""
+    """NaN, negative zero, integers beyond 2^53, and floats without a short decimal form."""
     checkpoint.write(tmp_path, point(best=best), "data", {})
     back = read(tmp_path)
     assert back is not None
@@ -101,7 +102,7 @@ def test_a_point_comes_back_to_the_bit(best, tmp_path):
     st.integers(0, 2**62),
     st.dictionaries(st.text(max_size=9), st.integers(1, 99)),
 )
-def test_any_journey_comes_back(tmp_path_factory, seconds, updates, refused):
+def test_any_history_comes_back(tmp_path_factory, seconds, updates, refused):
     folder = tmp_path_factory.mktemp("any")
     history = TrainingHistory(
         np.zeros(1, np.int64), seconds=seconds, updates=updates, refused=Counter(refused)
@@ -112,8 +113,8 @@ def test_any_journey_comes_back(tmp_path_factory, seconds, updates, refused):
     assert back.history.to_json() == history.to_json()
 
 
-def test_a_journey_goes_on_from_where_it_was(tmp_path):
-    """What was read can be added to like what was never written."""
+def test_a_history_continues_from_where_it_was(tmp_path):
+    """A history that was read continues like one that was never written."""
     from coterie.algorithms.algorithm import Costs
 
     checkpoint.write(tmp_path, point(), "data", {})
@@ -142,20 +143,20 @@ def test_the_last_checkpoint_counts(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == [checkpoint.NAME]
 
 
-# Whole or not there.
+# Complete or absent.
 
 
 def test_other_data_is_refused(tmp_path):
     checkpoint.write(tmp_path, point(), "the data it was trained on", {})
     with pytest.raises(
-        RunError, match="the data, or what people disclose, is not what the run was trained on"
+        RunError, match="the data or the privacy preferences have changed since the run began"
     ):
         read(tmp_path, "other data")
 
 
 @pytest.mark.parametrize("cut", [0, 1, 100, -1])
 def test_a_broken_file_is_refused_and_named(cut, tmp_path):
-    """Only somebody else can break it; then the error says so and no traceback does."""
+    """Damage from outside gives one error line, not a traceback."""
     checkpoint.write(tmp_path, point(), "data", {})
     file = tmp_path / checkpoint.NAME
     file.write_bytes(file.read_bytes()[:cut])
@@ -167,6 +168,25 @@ def test_a_file_of_something_else_is_refused_and_named(tmp_path):
     np.savez(tmp_path / checkpoint.NAME, rows=np.zeros(3))
     with pytest.raises(RunError, match=checkpoint.NAME):
         read(tmp_path)
+
+
+@pytest.mark.parametrize("with_format", [None, 1, 3])
+def test_another_format_is_refused_in_one_line(with_format, tmp_path):
+    """Checkpoints of early development versions have no format number: that is format 1."""
+    checkpoint.write(tmp_path, point(), "data", {})
+    arrays = read_arrays(tmp_path, checkpoint.NAME)
+    about = json.loads(arrays["about"].tobytes())
+    del about["format"]
+    if with_format is not None:
+        about["format"] = with_format
+    arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    write_arrays(tmp_path / checkpoint.NAME, arrays)
+    expected = f"has checkpoint format {with_format or 1}, of another version"
+    for read_it in (read, checkpoint.state_arrays):
+        with pytest.raises(RunError, match=expected) as caught:
+            read_it(tmp_path)
+        assert "\n" not in str(caught.value)
+        assert f"expected format {checkpoint.FORMAT}. Start again" in str(caught.value)
 
 
 @pytest.mark.parametrize("at", ["fsync", "replace"])
@@ -186,7 +206,7 @@ def test_a_write_that_fails_leaves_the_one_before(at, tmp_path, monkeypatch):
     assert [file.name for file in tmp_path.iterdir()] == [checkpoint.NAME]
 
 
-def test_what_a_killed_process_left_half_written_is_never_seen(tmp_path):
+def test_partial_files_of_a_killed_process_are_ignored(tmp_path):
     checkpoint.write(tmp_path, point(2), "data", {})
     whole = (tmp_path / checkpoint.NAME).read_bytes()
     (tmp_path / f".{checkpoint.NAME}.{os.getpid()}").write_bytes(whole[: len(whole) // 2])
@@ -194,14 +214,14 @@ def test_what_a_killed_process_left_half_written_is_never_seen(tmp_path):
     found = read(tmp_path)
     assert found is not None
     assert same(found, point(2))
-    checkpoint.write(tmp_path, point(9), "data", {})  # and is in nobody's way
+    checkpoint.write(tmp_path, point(9), "data", {})  # the partial files do not interfere
     again = read(tmp_path)
     assert again is not None
     assert again.history.round == 9
 
 
-def test_it_is_on_the_disk_before_it_takes_its_name(tmp_path, monkeypatch):
-    """Else a power cut could leave the name without the content."""
+def test_content_is_on_disk_before_the_rename(tmp_path, monkeypatch):
+    """Otherwise a power cut could leave the name without the content."""
     order = []
     fsync = os.fsync
     replace = Path.replace
@@ -213,8 +233,8 @@ def test_it_is_on_the_disk_before_it_takes_its_name(tmp_path, monkeypatch):
     assert order[:2] == ["fsync", "replace"]
 
 
-def test_whoever_reads_while_another_writes_gets_a_whole_one(tmp_path):
-    """`recommend` works from any checkpoint while training goes on."""
+def test_a_reader_gets_a_complete_file_while_another_process_writes(tmp_path):
+    """`recommend` works from any checkpoint during training."""
     size = 20_000
     checkpoint.write(tmp_path, point(4, size), "data", {})
     done = threading.Event()
@@ -248,35 +268,36 @@ def test_whoever_reads_while_another_writes_gets_a_whole_one(tmp_path):
 
 def test_two_cannot_write_into_one_folder(tmp_path):
     with (
-        held(tmp_path),
+        locked(tmp_path),
         pytest.raises(RunError, match="is being written by another process"),
-        held(tmp_path),
+        locked(tmp_path),
     ):
-        pytest.fail("both hold it")
-    with held(tmp_path):
+        pytest.fail("both have the lock")
+    with locked(tmp_path):
         pass
 
 
-def test_without_a_folder_there_is_nothing_to_hold():
-    with held(None), held(None):
+def test_without_a_folder_there_is_nothing_to_lock():
+    with locked(None), locked(None):
         pass
 
 
-def test_a_hold_ends_with_the_process_however_that_ends(tmp_path):
+def test_a_lock_ends_with_the_process_however_it_ends(tmp_path):
     script = (
-        "import sys, time; from pathlib import Path; from coterie.experiments.folder import held\n"
-        "with held(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+        "import sys, time; from pathlib import Path\n"
+        "from coterie.experiments.folder import locked\n"
+        "with locked(Path(sys.argv[1])): print('locked', flush=True); time.sleep(60)"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
-        with pytest.raises(RunError, match="another process"), held(tmp_path):
-            pytest.fail("both hold it")
+        assert process.stdout.readline() == "locked\n"
+        with pytest.raises(RunError, match="another process"), locked(tmp_path):
+            pytest.fail("both have the lock")
     finally:
         process.send_signal(signal.SIGKILL)
         process.communicate()
-    with held(tmp_path):
+    with locked(tmp_path):
         pass

@@ -1,4 +1,4 @@
-"""Comparisons by hand: two methods, two seeds, four people whose every number is known."""
+"""Comparisons by hand: two methods, two seeds, and four users with known values."""
 
 from __future__ import annotations
 
@@ -12,37 +12,44 @@ import pytest
 from scipy import stats
 
 from coterie.errors import ConfigError, Diverged
+from coterie.experiments.cell_cache import CellResult
 from coterie.experiments.comparison import comparison
 from coterie.experiments.comparison_report import markdown, page, sections
-from coterie.experiments.plan import Outcome, Plan, cells
+from coterie.experiments.plan import Plan, cells
 from coterie.report.figure import convergence, mean_curve
 from coterie.report.figures import COLOURS
 from coterie.report.table import markdown_table
 
-# hits of the people a, b, c, d with seeds 0 and 1
+# Hits of the users a, b, c, d with seeds 0 and 1.
 HITS = {"popular": ([1, 1, 0, 1], [1, 1, 1, 1]), "random": ([0, 1, 0, 0], [0, 0, 1, 0])}
 BYTES = {"popular": (0, 0), "random": (2_000_000, 4_000_000)}
 AREAS = {"popular": (None, None), "random": (0.2, 0.4)}
 REACHED = {"popular": ((1, None), (None, None)), "random": ((20, 40), (200, 400))}
 
 
-def outcome(place: Path, cell: Any, target: float | None = None, people: str = "abcd") -> Outcome:
+def finished_cell(
+    place: Path, cell: Any, target: float | None = None, users: str = "abcd"
+) -> CellResult:
     label = cell.method.label
     seed = cell.experiment.choice.seed
     hits = HITS[cell.method.algorithm][seed]
-    rows = {who: hit for who, hit in zip("abcd", hits, strict=True) if who in people}
+    rows = {user: hit for user, hit in zip("abcd", hits, strict=True) if user in users}
     mean = sum(rows.values()) / len(rows)
     folder = place / f"{label}-{seed}"
     folder.mkdir()
-    lines = ["user_id,HR@10,full:HR@10", *(f"{who},{rows[who]},{rows[who] / 2}" for who in people)]
+    lines = [
+        "user_id,HR@10,full:HR@10",
+        *(f"{user},{rows[user]},{rows[user] / 2}" for user in users),
+    ]
     (folder / "users.csv").write_text("\n".join(lines) + "\n")
-    aim = {"target": target} | dict(
-        zip(
-            ("rounds_to_target", "updates_to_target"),
-            (times[seed] for times in REACHED[cell.method.algorithm]),
-            strict=True,
-        )
-    )
+    rounds, updates = REACHED[cell.method.algorithm]
+    convergence = {"metric": "HR@10", "part": "test", "area": AREAS[cell.method.algorithm][seed]}
+    if target is not None:
+        convergence |= {
+            "target": target,
+            "rounds_to_target": rounds[seed],
+            "updates_to_target": updates[seed],
+        }
     result = {
         "algorithm": cell.method.algorithm,
         "dataset": "synthetic",
@@ -63,28 +70,22 @@ def outcome(place: Path, cell: Any, target: float | None = None, people: str = "
         "future_share": None,
         "as_published": False,
         "version": "0",
-        "convergence": {
-            "metric": "HR@10",
-            "part": "test",
-            "area": AREAS[cell.method.algorithm][seed],
-        }
-        | (aim if target is not None else {}),
+        "convergence": convergence,
     }
     curve = [{"round": n, "part": "test", "HR@10": mean * n / 3} for n in (1, 2, 3)]
-    return Outcome(cell, folder, result, curve)
+    return CellResult(cell, folder, result, curve)
 
 
-def outcomes(place: Path, *methods: Any, **changes: Any) -> list[Outcome]:
+def finished_cells(place: Path, *methods: Any, **changes: Any) -> list[CellResult]:
     declared = Plan(("synthetic",), methods or ("popular", "random"), seeds=(0, 1))
-    return [outcome(place, cell, **changes) for cell in cells(declared)]
+    return [finished_cell(place, cell, **changes) for cell in cells(declared)]
 
 
 def test_means_and_deviations_over_seeds(tmp_path: Path) -> None:
-    popular, rand = comparison(outcomes(tmp_path)).standings
+    popular, rand = comparison(finished_cells(tmp_path)).standings
     assert (popular.metrics["HR@10"].mean, rand.metrics["HR@10"].mean) == (0.875, 0.25)
-    assert popular.metrics["HR@10"].deviation == pytest.approx(
-        math.sqrt(2 * 0.125**2)
-    )  # 0.75 and 1
+    # The means are 0.75 and 1.
+    assert popular.metrics["HR@10"].deviation == pytest.approx(math.sqrt(2 * 0.125**2))
     assert rand.metrics["HR@10"].deviation == 0  # a quarter with either seed
     assert (popular.full["HR@10"].mean, popular.full["IC@10"].mean) == (0.4375, 12)
     assert (popular.costs["rounds"].mean, popular.costs["seconds"].mean) == (15, 2)
@@ -93,9 +94,9 @@ def test_means_and_deviations_over_seeds(tmp_path: Path) -> None:
     assert popular.area is None
 
 
-def test_differences_are_paired_over_people_averaged_over_seeds(tmp_path: Path) -> None:
+def test_differences_are_paired_over_users_averaged_over_seeds(tmp_path: Path) -> None:
     """Means over seeds: popular (1, 1, .5, 1), random (0, .5, .5, 0); differences (1, .5, 0, 1)."""
-    found = comparison(outcomes(tmp_path))
+    found = comparison(finished_cells(tmp_path))
     sampled, full = found.tests
     assert (sampled.metric, full.metric, sampled.other) == ("HR@10", "full:HR@10", "random")
     assert (sampled.difference, full.difference) == (0.625, 0.3125)
@@ -110,7 +111,7 @@ def test_differences_are_paired_over_people_averaged_over_seeds(tmp_path: Path) 
 
 
 def test_the_first_method_is_the_one_that_is_tested(tmp_path: Path) -> None:
-    found = comparison(outcomes(tmp_path, "random", "popular"))
+    found = comparison(finished_cells(tmp_path, "random", "popular"))
     assert (found.tests[0].difference, found.tests[0].other, found.tests[0].seeds_ahead) == (
         -0.625,
         "popular",
@@ -118,9 +119,9 @@ def test_the_first_method_is_the_one_that_is_tested(tmp_path: Path) -> None:
     )
 
 
-def test_order_of_people_in_a_file_does_not_matter(tmp_path: Path) -> None:
+def test_order_of_users_in_a_file_does_not_matter(tmp_path: Path) -> None:
     """One cell lists c before a; pairing goes by id."""
-    mixed = outcomes(tmp_path)
+    mixed = finished_cells(tmp_path)
     header, a, b, c, d = (mixed[0].folder / "users.csv").read_text().splitlines()
     (mixed[0].folder / "users.csv").write_text("\n".join([header, c, b, a, d]) + "\n")
     assert comparison(mixed).tests[0].difference == 0.625
@@ -130,9 +131,9 @@ def test_order_of_people_in_a_file_does_not_matter(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("which", range(4))
-def test_only_those_who_were_tested_everywhere_count(tmp_path: Path, which: int) -> None:
+def test_only_users_tested_in_every_cell_count(tmp_path: Path, which: int) -> None:
     """Without d the differences are (1, .5, 0)."""
-    runs = outcomes(tmp_path)
+    runs = finished_cells(tmp_path)
     path = runs[which].folder / "users.csv"
     path.write_text(
         "".join(
@@ -142,18 +143,18 @@ def test_only_those_who_were_tested_everywhere_count(tmp_path: Path, which: int)
     assert comparison(runs).tests[0].difference == 0.5
 
 
-def test_one_person_is_no_test(tmp_path: Path) -> None:
-    assert comparison(outcomes(tmp_path, people="a")).tests == []
+def test_one_user_gives_no_test(tmp_path: Path) -> None:
+    assert comparison(finished_cells(tmp_path, users="a")).tests == []
 
 
 def test_one_method_is_a_table_without_tests(tmp_path: Path) -> None:
-    found = comparison(outcomes(tmp_path, "popular"))
+    found = comparison(finished_cells(tmp_path, "popular"))
     assert found.tests == []
     assert [section.title for section in sections(found)] == ["By loo-50", "Cost and speed"]
 
 
-def test_tables_say_what_was_computed(tmp_path: Path) -> None:
-    accuracy, cost, tests = sections(comparison(outcomes(tmp_path, target=0.5)))
+def test_tables_show_what_was_computed(tmp_path: Path) -> None:
+    accuracy, cost, tests = sections(comparison(finished_cells(tmp_path, target=0.5)))
     assert accuracy.header == ["method", "HR@10", "IC@10", "HR@10 full", "IC@10 full"]
     assert accuracy.rows == [
         ["popular", "0.8750 ±0.1768", "", "0.4375 ±0.0884", "12"],
@@ -171,30 +172,32 @@ def test_tables_say_what_was_computed(tmp_path: Path) -> None:
     assert tests.rows[0][-1] == "2/2"
 
 
-def test_a_target_nobody_reached_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_target_that_was_not_reached_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(REACHED, "random", ((None, None), (None, None)))
-    cost = sections(comparison(outcomes(tmp_path, target=0.9)))[1]
+    cost = sections(comparison(finished_cells(tmp_path, target=0.9)))[1]
     assert cost.rows[1][-2:] == ["not reached", "not reached"]
 
 
 def test_json_is_plain(tmp_path: Path) -> None:
-    found = comparison(outcomes(tmp_path, target=0.5)).to_json()
+    found = comparison(finished_cells(tmp_path, target=0.5)).to_json()
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert found["standings"][1]["rounds_to_target"] == [20, 40]
 
 
 def test_markdown_has_every_table(tmp_path: Path) -> None:
-    runs = outcomes(tmp_path)
+    runs = finished_cells(tmp_path)
     found = comparison(runs)
     text = markdown(found, runs)
     for section in sections(found):
         assert markdown_table(section.header, section.rows) in text
     assert "standard deviation over 2 seeds" in text
-    assert "Holm for 2 tests" in text
+    assert "Holm's correction for 2 tests" in text
 
 
 def test_the_page_trusts_no_label(tmp_path: Path) -> None:
-    runs = outcomes(tmp_path, ("<script>x", "popular", {}), "random")
+    runs = finished_cells(tmp_path, ("<script>x", "popular", {}), "random")
     text = page(comparison(runs), runs, "coterie compare '<script>x=popular' random")
     assert "<script" not in text
     assert text.count("&lt;script&gt;x") >= 3
@@ -207,22 +210,25 @@ def test_the_page_trusts_no_label(tmp_path: Path) -> None:
     ("key", "value"),
     [("candidates", 9), ("core", 2), ("n_users", 9), ("validation", True), ("skip_bad_rows", True)],
 )
-def test_methods_judged_otherwise_are_refused(tmp_path: Path, key: str, value: Any) -> None:
-    complaint = rf"setting '{key}' is {value} for other and .* for popular; expected one value for all.*--set {key}=VALUE"
+def test_methods_evaluated_differently_are_refused(tmp_path: Path, key: str, value: Any) -> None:
+    complaint = (
+        rf"setting '{key}' is {value} for other and .* for popular; "
+        rf"expected one value for all compared methods.*--set {key}=VALUE"
+    )
     with pytest.raises(ConfigError, match=complaint):
-        comparison(outcomes(tmp_path, "popular", ("other", "random", {key: value})))
+        comparison(finished_cells(tmp_path, "popular", ("other", "random", {key: value})))
 
 
-def test_how_a_method_trains_is_its_own_affair(tmp_path: Path) -> None:
+def test_methods_may_train_differently(tmp_path: Path) -> None:
     comparison(
-        outcomes(
+        finished_cells(
             tmp_path, "popular", ("other", "random", {"evaluate_every": 2, "as_published": True})
         )
     )
 
 
 def test_a_diverged_run_is_named(tmp_path: Path) -> None:
-    runs = outcomes(tmp_path)
+    runs = finished_cells(tmp_path)
     runs[3].result["diverged"] = "training diverged at round 4: lower it."
     with pytest.raises(
         Diverged, match=r"^random on synthetic, seed 1: training diverged at round 4"
@@ -244,16 +250,16 @@ def test_the_mean_curve_goes_as_far_as_all_were_measured() -> None:
 
 
 def test_runs_of_one_method_share_a_colour(tmp_path: Path) -> None:
-    runs = outcomes(tmp_path)
+    runs = finished_cells(tmp_path)
     drawn = convergence(runs, [run.cell.method.label for run in runs])
     strokes = re.findall(r"stroke: (#\w+)", drawn)
     assert {colour for colour in COLOURS if colour in strokes} == set(COLOURS[:2])
-    # per method its mean and the mark in the legend; marks of points have strokes of their own
+    # Per method: its mean and its legend entry. Markers have their own strokes.
     assert all(strokes.count(colour) >= 2 for colour in COLOURS[:2])
     text = re.sub(r"<[^>]+>", " ", drawn)
     assert (text.count("popular"), text.count("random")) == (1, 1)
 
 
 def test_a_label_is_no_formula(tmp_path: Path) -> None:
-    runs = outcomes(tmp_path, (r"$\nothing$", "popular", {}))
+    runs = finished_cells(tmp_path, (r"$\nothing$", "popular", {}))
     assert "$\\nothing$" in convergence(runs, [run.cell.method.label for run in runs])

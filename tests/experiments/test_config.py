@@ -1,4 +1,4 @@
-"""Settings: flat keys in and out, one owner per key, and errors that name key, value, rule and remedy."""
+"""Settings: flat keys, one owner per key, and errors that name key, value, rule and remedy."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from coterie.data.synthetic import Synthetic
 from coterie.errors import ConfigError, UnknownName, UserError, did_you_mean
 from coterie.evaluation.protocols import PROTOCOLS, Protocol
 from coterie.experiments.config import (
+    RENAMED,
     Choice,
     Course,
     Experiment,
@@ -40,8 +41,8 @@ def groups(name: str) -> tuple[type[Settings], ...]:
 # ---- flat keys
 
 
-def choices() -> st.SearchStrategy[dict[str, Any]]:
-    """Experiments somebody could ask for, in flat keys."""
+def experiments() -> st.SearchStrategy[dict[str, Any]]:
+    """Valid experiments, in flat keys."""
     shared = st.fixed_dictionaries(
         {"algorithm": st.sampled_from(list(ALGORITHMS))},
         optional={
@@ -59,7 +60,7 @@ def choices() -> st.SearchStrategy[dict[str, Any]]:
             "test_file": st.none() | st.text("abc/: #'\"é-", min_size=1, max_size=12),
         },
     )
-    made_up = st.fixed_dictionaries(
+    synthetic = st.fixed_dictionaries(
         {},
         optional={
             "n_users": st.integers(2, 999),
@@ -76,7 +77,7 @@ def choices() -> st.SearchStrategy[dict[str, Any]]:
             "skip_bad_rows": st.booleans(),
         },
     )
-    whole = st.builds(lambda one, other: one | other, shared, made_up | a_file)
+    whole = st.builds(lambda one, other: one | other, shared, synthetic | a_file)
     return whole.map(
         lambda keys: (
             keys
@@ -87,21 +88,21 @@ def choices() -> st.SearchStrategy[dict[str, Any]]:
 
 
 @quickly
-@given(choices())
+@given(experiments())
 def test_flat_keys_make_the_same_experiment_again(values: dict[str, Any]) -> None:
     experiment = Experiment.of(values)
     assert Experiment.of(experiment.flat()) == experiment
 
 
 @quickly
-@given(choices())
+@given(experiments())
 def test_yaml_keeps_every_setting(values: dict[str, Any]) -> None:
     experiment = Experiment.of(values)
     assert Experiment.of(yaml.safe_load(as_yaml(experiment.flat()))) == experiment
 
 
 @quickly
-@given(choices())
+@given(experiments())
 def test_flat_keys_hold_what_was_given(values: dict[str, Any]) -> None:
     flat = Experiment.of(values).flat()
     assert values.keys() <= flat.keys()
@@ -254,6 +255,13 @@ def test_unknown_names() -> None:
             Experiment.of(values)
 
 
+@pytest.mark.parametrize(("old", "new"), RENAMED.items())
+def test_a_renamed_setting_names_its_new_name(old: str, new: str) -> None:
+    with pytest.raises(ConfigError, match=f"setting '{old}' is of an earlier .* expected '{new}'"):
+        Experiment.of({"algorithm": "fedfast", old: 1})
+    assert new in known_keys()
+
+
 class Pair(Settings):
     low: int = Field(1, ge=0)
     """Lower end."""
@@ -313,14 +321,14 @@ def test_text_that_is_not_yaml_stays_text() -> None:
 
 @pytest.mark.parametrize("pair", ["epochs", "=3", " =3", ""])
 def test_what_is_not_an_assignment(pair: str) -> None:
-    with pytest.raises(ConfigError, match="is not key=value"):
+    with pytest.raises(ConfigError, match="expected key=value"):
         parse_assignments([pair])
 
 
 @quickly
 @given(st.floats(1e-12, 1e12))
 def test_every_number_arrives_as_it_was_written(rate: float) -> None:
-    """1e-05 is text to YAML 1.1 and a number to everybody else."""
+    """YAML 1.1 reads 1e-05 as text."""
     values = parse_assignments([f"learning_rate={rate!r}"])
     assert Experiment.of({"algorithm": "bpr"} | values).settings.learning_rate == rate  # type: ignore[attr-defined]
 
@@ -328,12 +336,12 @@ def test_every_number_arrives_as_it_was_written(rate: float) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"), [("5", (5,)), ("20,5", (5, 20)), ("[10, 10, 1]", (1, 10))]
 )
-def test_cutoffs_as_people_write_them(text: str, expected: tuple[int, ...]) -> None:
+def test_cutoffs_in_several_notations(text: str, expected: tuple[int, ...]) -> None:
     values = parse_assignments([f"cutoffs={text}"])
     assert Experiment.of({"algorithm": "popular"} | values).protocol.cutoffs == expected
 
 
-def test_headline_as_people_write_it() -> None:
+def test_headline_with_commas() -> None:
     values = parse_assignments(["headline=NDCG,R"])
     assert Experiment.of({"algorithm": "popular"} | values).protocol.headline == ("NDCG", "R")
 
@@ -363,7 +371,7 @@ def test_file_that_holds_no_keys_is_named(tmp_path: Path, content: bytes) -> Non
 
 
 def test_key_given_twice_is_refused(tmp_path: Path) -> None:
-    """The second silently winning would be a setting that nobody applied."""
+    """Otherwise the second value would win silently."""
     (tmp_path / "e.yaml").write_text("algorithm: gmf\nepochs: 3\nepochs: 30\n")
     with pytest.raises(ConfigError, match="epochs"):
         read_file(str(tmp_path / "e.yaml"))

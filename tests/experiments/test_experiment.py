@@ -1,4 +1,4 @@
-"""The whole story: what is trained on, what is measured, when it stops, and that it repeats bit for bit."""
+"""Whole experiments: training data, measurements, early stopping, bit-identical repetition."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_another_seed_gives_another_model(people: Interactions, name: str) -> No
 DATA = {"n_users": 700, "n_items": 600, "mean_interactions": 12}
 ALONE = f"""
 import os, sys
-sys.modules["matplotlib"] = None  # the figure is not what this is about
+sys.modules["matplotlib"] = None  # no figure is needed here
 if hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
 os.cpu_count = lambda: 1
@@ -82,7 +82,7 @@ for name in ("bpr", "gmf", "als"):
 def test_number_of_threads_does_not_change_a_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One thread in a process of its own, four here: ALS shares out several blocks of users and items among them."""
+    """One thread in another process, four here: ALS splits users and items into several blocks."""
     limits = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     env = os.environ | dict.fromkeys(limits, "1")
     subprocess.run([sys.executable, "-c", ALONE, tmp_path], env=env, check=True, timeout=60)
@@ -97,7 +97,7 @@ def test_number_of_threads_does_not_change_a_bit(
 # ---- measuring while training
 
 
-def test_curve_is_what_the_files_say(people: Interactions, tmp_path: Path) -> None:
+def test_curve_is_what_the_file_holds(people: Interactions, tmp_path: Path) -> None:
     run = coterie.run("gmf", people, epochs=7, evaluate_every=3, out=tmp_path / "r")
     lines = [
         json.loads(line) for line in (tmp_path / "r" / "metrics.jsonl").read_text().splitlines()
@@ -138,18 +138,18 @@ def test_stops_when_validation_stops_improving_and_keeps_its_best_model(
     assert not same_model(run, coterie.run("bpr", people, epochs=len(values), **changes))
 
 
-def test_without_patience_the_last_model_is_kept(people: Interactions) -> None:
+def test_without_patience_the_last_model_is_returned(people: Interactions) -> None:
     changes = {"validation": True, "learning_rate": 0.1, "evaluate_every": 1, "protocol": "loo-50"}
     last = coterie.run("bpr", people, epochs=15, **changes)
     best = int(np.argmax([line["HR@10"] for line in last.curve]))
-    assert best < 14, "the case is one where the last model is not the best"
-    kept = coterie.run("bpr", people, epochs=15, patience=99, **changes)
-    assert same_model(kept, coterie.run("bpr", people, epochs=best + 1, **changes))
-    assert not same_model(last, kept)
+    assert best < 14, "the last model is not the best, so the case distinguishes them"
+    patient = coterie.run("bpr", people, epochs=15, patience=99, **changes)
+    assert same_model(patient, coterie.run("bpr", people, epochs=best + 1, **changes))
+    assert not same_model(last, patient)
 
 
 def other_newest(data: Interactions) -> Interactions:
-    """The same people, items and times, but everybody's newest interaction is with another item they never had."""
+    """The same users, items and times, but every user's newest interaction has another new item."""
     frame = frame_of(data).sort_values(["user_id", "timestamp"], kind="stable")
     rng = np.random.default_rng(7)
     newest = frame.groupby("user_id").tail(1).index
@@ -163,16 +163,15 @@ def other_newest(data: Interactions) -> Interactions:
 def distinct_times(data: Interactions) -> Interactions:
     frame = frame_of(data)
     frame["timestamp"] = np.arange(len(frame))
-    often = (
-        frame.groupby("item_id")["user_id"].transform("size") > 3
-    )  # no item hangs on a single newest interaction
+    # No item depends on a single newest interaction.
+    often = frame.groupby("item_id")["user_id"].transform("size") > 3
     enough = frame.groupby("user_id")["item_id"].transform("size") > 4
     return coterie.load(frame[often & enough])
 
 
 @pytest.mark.parametrize("name", ["popular", "bpr", "gmf", "als", "ease"])
 def test_test_part_reaches_neither_training_nor_measuring(people: Interactions, name: str) -> None:
-    """Replace every test interaction by another: model and curve must not notice."""
+    """Replace every test interaction by another: model and curve must not change."""
     before = distinct_times(people)
     after = other_newest(before)
     assert list(before.item_ids) == list(after.item_ids)
@@ -189,8 +188,8 @@ def untimed(curve: list[dict]) -> list[dict]:
     return [{key: value for key, value in line.items() if key != "seconds"} for line in curve]
 
 
-def test_as_published_does_notice_the_test_part(people: Interactions) -> None:
-    """The counterpart: negatives that avoid held-out items depend on them, so the check above can fail."""
+def test_as_published_depends_on_the_test_part(people: Interactions) -> None:
+    """The counterpart: negatives that exclude held-out items depend on them."""
     before = distinct_times(people)
     changes = {"validation": True, "protocol": "loo-50", "as_published": True, "epochs": 3}
     assert not same_model(
@@ -198,9 +197,7 @@ def test_as_published_does_notice_the_test_part(people: Interactions) -> None:
     )
 
 
-def test_validation_with_files_of_ones_own_is_not_forgotten(
-    tmp_path: Path, people: Interactions
-) -> None:
+def test_validation_works_with_own_files(tmp_path: Path, people: Interactions) -> None:
     frame = frame_of(distinct_times(people))
     newest = frame.groupby("user_id").tail(1).index
     frame.drop(newest).to_csv(tmp_path / "train.csv", index=False)
@@ -221,7 +218,7 @@ def test_validation_with_files_of_ones_own_is_not_forgotten(
 
 
 @pytest.mark.parametrize("name", ["bpr", "gmf"])
-def test_as_published_raises_the_figure_and_says_so(
+def test_as_published_raises_the_figure_and_is_reported(
     people: Interactions, tmp_path: Path, name: str
 ) -> None:
     changes = {"protocol": "loo-50", "epochs": 60, "learning_rate": 0.05}
@@ -251,11 +248,11 @@ def test_divergence_is_an_error_with_its_round_and_never_a_figure(
     assert "NaN" not in (metrics.read_text() if metrics.exists() else "")
 
 
-# ---- files of one's own
+# ---- own files
 
 
 def test_own_split_keeps_ids_and_models_together(tmp_path: Path) -> None:
-    """The test file brings an item and a user that sort before those of the training file: row numbers shift."""
+    """The test file has an item that sorts before those of the training file: indices shift."""
     likes = [("b", "y"), ("b", "z"), ("c", "y"), ("c", "x"), ("d", "y"), ("d", "z")]
     pd.DataFrame(likes, columns=["user_id", "item_id"]).to_csv(tmp_path / "train.csv", index=False)
     held = [("b", "x"), ("c", "z"), ("d", "a")]
@@ -283,7 +280,8 @@ def test_overlap_of_own_files_is_refused(tmp_path: Path) -> None:
         tmp_path / "b.csv", index=False
     )
     with pytest.raises(
-        LeakError, match="training and test share 1 interactions, user 'b' and item 'z'"
+        LeakError,
+        match=r"training and test share 1 interactions \(for example user 'b' and item 'z'\)",
     ):
         coterie.run("popular", tmp_path / "a.csv", split="own", test_file=str(tmp_path / "b.csv"))
 
@@ -293,11 +291,11 @@ def test_own_split_needs_a_test_file(people: Interactions) -> None:
         coterie.run("popular", people, split="own")
 
 
-# ---- judging again
+# ---- re-evaluation
 
 
 @pytest.mark.parametrize("name", HERE)
-def test_judging_again_agrees_with_the_run(tmp_path: Path, name: str) -> None:
+def test_reevaluation_agrees_with_the_run(tmp_path: Path, name: str) -> None:
     run = coterie.run(
         name, out=tmp_path / "r", n_users=80, n_items=70, seed=3, validation=True, **epochs(name)
     )
@@ -309,30 +307,32 @@ def test_judging_again_agrees_with_the_run(tmp_path: Path, name: str) -> None:
     assert hits == sorted(hits)
 
 
-def test_judging_by_a_split_that_was_trained_on_is_a_leak(tmp_path: Path) -> None:
+def test_reevaluation_on_training_data_is_a_leak(tmp_path: Path) -> None:
     coterie.run("popular", out=tmp_path / "r", n_users=80, n_items=70)
     for changes in ({"protocol": "holdout"}, {"split": "random"}, {"split": "global-time"}):
-        with pytest.raises(LeakError, match="was trained on what this protocol tests"):
+        with pytest.raises(
+            LeakError, match="was trained or selected on interactions that this protocol tests"
+        ):
             reevaluate(tmp_path / "r", changes, SILENT)
 
 
-def test_judging_the_newest_of_a_larger_hold_out_is_no_leak(tmp_path: Path) -> None:
-    """Ten interactions each: `holdout` holds out two of them, leave-one-out the newer of the two."""
+def test_reevaluation_on_a_part_of_the_test_part_is_no_leak(tmp_path: Path) -> None:
+    """Of ten interactions `holdout` holds out two, and leave-one-out the newer of the two."""
     rows = [(f"u{u}", f"i{(u + j) % 15}", j) for u in range(20) for j in range(10)]
     pd.DataFrame(rows, columns=["user_id", "item_id", "timestamp"]).to_csv(
         tmp_path / "a.csv", index=False
     )
     run = coterie.run("popular", tmp_path / "a.csv", protocol="holdout", out=tmp_path / "r")
     assert run.result["training_interactions"] == 160
-    judged = reevaluate(tmp_path / "r", {"protocol": "full"}, SILENT)
-    assert judged.evaluation is not None
-    assert len(judged.evaluation.users) == 20
+    newer = reevaluate(tmp_path / "r", {"protocol": "full"}, SILENT)
+    assert newer.evaluation is not None
+    assert len(newer.evaluation.users) == 20
 
 
-# ---- judged by what it says
+# ---- names of protocols
 
 
-def test_another_protocol_over_a_file_forgets_the_settings_of_the_first() -> None:
+def test_another_protocol_drops_the_settings_of_the_first() -> None:
     flat = Experiment.of({"algorithm": "popular", "protocol": "loo-50", "cutoffs": 5}).flat()
     again = Experiment.of(changed(flat, {"protocol": "loo-99"}))
     assert (again.protocol.candidates, again.protocol.cutoffs) == (99, (10,))
@@ -351,14 +351,12 @@ def test_another_protocol_over_a_file_forgets_the_settings_of_the_first() -> Non
         ({"candidates_file": "far/away/ncf.gz"}, "loo-50 (candidates_file=ncf.gz)"),
     ],
 )
-def test_a_changed_protocol_is_not_called_by_its_name_alone(
-    keys: dict[str, object], label: str
-) -> None:
-    assert Experiment.of({"algorithm": "popular"} | keys).judged_by == label
+def test_a_changed_protocol_lists_its_changes(keys: dict[str, object], label: str) -> None:
+    assert Experiment.of({"algorithm": "popular"} | keys).protocol_label == label
 
 
-def test_a_model_is_not_judged_on_data_that_changed(tmp_path: Path) -> None:
-    """The same number of people and items, one of them another one: every row would be somebody else's."""
+def test_a_model_is_not_evaluated_on_changed_data(tmp_path: Path) -> None:
+    """The same number of users and items, but another item: indices would be wrong."""
     rows = [
         f"{user},{item},{user * 7 + item}" for user in range(20) for item in range(user % 3, 15)
     ]
@@ -367,11 +365,11 @@ def test_a_model_is_not_judged_on_data_that_changed(tmp_path: Path) -> None:
     coterie.run("popular", str(table), out=tmp_path / "run")
     reevaluate(tmp_path / "run", {"cutoffs": 5}, SILENT)
     table.write_text(table.read_text().replace("\n3,4,", "\n3,99,"))
-    with pytest.raises(RunError, match="is not what the model was trained on any more"):
+    with pytest.raises(RunError, match="has changed since training"):
         reevaluate(tmp_path / "run", {"cutoffs": 5}, SILENT)
 
 
-def test_a_run_that_stopped_early_can_be_judged_otherwise(tmp_path: Path) -> None:
+def test_a_run_that_stopped_early_can_be_reevaluated(tmp_path: Path) -> None:
     run = coterie.run(
         "bpr", n_users=80, n_items=70, epochs=6, validation=True, patience=2, out=tmp_path / "run"
     )
@@ -380,9 +378,9 @@ def test_a_run_that_stopped_early_can_be_judged_otherwise(tmp_path: Path) -> Non
     assert run.result["best_round"] <= run.result["rounds"]
 
 
-def test_test_part_never_chooses_the_model(people: Interactions) -> None:
+def test_test_part_never_selects_the_model(people: Interactions) -> None:
     """A validation file that no split reads must not count as a validation part."""
-    with pytest.raises(ConfigError, match="belong to split=own"):
+    with pytest.raises(ConfigError, match="need split=own"):
         coterie.run("bpr", people, patience=2, validation_file="nowhere.csv")
     with pytest.raises(ConfigError, match="no validation part"):
         coterie.run("bpr", people, patience=2)

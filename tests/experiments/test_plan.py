@@ -1,4 +1,4 @@
-"""Plans: cells are run once, anything they depend on makes another cell, and what was interrupted goes on."""
+"""Plans: cells are run once, every dependency makes another cell, interrupted plans continue."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from hypothesis import strategies as st
 import coterie
 from coterie.core.progress import Advance, Progress
 from coterie.errors import ConfigError, Interrupted, LeakError, RunError, UnknownName
-from coterie.experiments import plan, preparation
-from coterie.experiments.plan import Method, Outcome, Plan, carry_out, cells, source_hash
+from coterie.experiments import cell_cache, plan_runner, preparation
+from coterie.experiments.cell_cache import CellResult, source_hash
+from coterie.experiments.plan import Method, Plan, cells
+from coterie.experiments.plan_runner import run_plan
 
 DATA = {"n_users": 60, "n_items": 90, "mean_interactions": 9}
 SMALL = {**DATA, "epochs": 3}
@@ -29,15 +31,15 @@ PACKAGE = Path(coterie.__file__).parent
 
 
 class Recorder(Progress):
-    """What a person would see: what was said, how far each bar went, and the cells that began to train."""
+    """Records the log, how far each bar went, and the cells that began to train."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.lines: list[str] = []
         self.bars: list[list[float]] = []
         self.began: list[str] = []
 
     def log(self, text: str) -> None:
-        self.said.append(text)
+        self.lines.append(text)
 
     @contextmanager
     def task(self, label: str, total: float | None) -> Iterator[Advance]:
@@ -66,9 +68,8 @@ class Stopper(Recorder):
 
             def watched(steps: float = 1, note: str = "") -> None:
                 advance(steps, note)
-                if (
-                    len(self.began) == self.nth and 0 < steps < 1
-                ):  # a step of training, not all of it
+                # A fraction of 1 is a step of training.
+                if len(self.began) == self.nth and 0 < steps < 1:
                     self.stop()
 
             yield watched
@@ -88,11 +89,11 @@ def small(*methods: Any, seeds: tuple[int, ...] = (0, 1), **changes: Any) -> Pla
 def begun(declared: Plan, folder: Path) -> list[str]:
     """The cells that had to be run."""
     progress = Recorder()
-    carry_out(declared, folder, progress)
+    run_plan(declared, folder, progress)
     return progress.began
 
 
-# ---- what a plan says
+# ---- the cells of a plan
 
 
 def test_a_plan_is_datasets_by_seeds_by_methods(tmp_path: Path) -> None:
@@ -111,9 +112,8 @@ def test_a_plan_is_datasets_by_seeds_by_methods(tmp_path: Path) -> None:
         for seed in (3, 5)
         for label in ("popular", "wide")
     ]
-    assert {c.experiment.choice.protocol for c in found if c.experiment.choice.dataset == file} == {
-        "full"
-    }
+    choices = [cell.experiment.choice for cell in found]
+    assert {choice.protocol for choice in choices if choice.dataset == file} == {"full"}
     assert all(
         c.experiment.settings.embedding_size == 64 for c in found if c.method.label == "wide"
     )
@@ -142,15 +142,15 @@ def test_every_cell_has_a_name_of_its_own(
 ) -> None:
     declared = Plan(("synthetic",), tuple(methods), DATA | {"core": 1}, tuple(seeds), protocol)
     found = cells(declared)
-    names = {plan.name(cell, "some data") for cell in found}
+    names = {cell_cache.folder_name(cell, "some data") for cell in found}
     assert len(names) == len(found) == len(methods) * len(seeds)
-    assert names.isdisjoint(plan.name(cell, "other data") for cell in found)
-    assert names == {plan.name(cell, "some data") for cell in cells(declared)}
+    assert names.isdisjoint(cell_cache.folder_name(cell, "other data") for cell in found)
+    assert names == {cell_cache.folder_name(cell, "some data") for cell in cells(declared)}
 
 
 IMPOSSIBLE = [
-    (small("popular", "popular"), r"method 'popular' stands more than once.*LABEL=NAME"),
-    (small(seeds=(1, 1)), r"seed 1 stands more than once"),
+    (small("popular", "popular"), r"method 'popular' is given more than once.*LABEL=NAME"),
+    (small(seeds=(1, 1)), r"seed 1 is given more than once"),
     (small(seeds=()), r"the plan has no seed; expected at least one"),
     (Plan(("synthetic",), ()), r"the plan has no method"),
     (Plan((), ("gmf",)), r"the plan has no dataset"),
@@ -182,20 +182,20 @@ def test_an_unknown_algorithm_gets_a_suggestion() -> None:
         cells(small("gmff"))
 
 
-# ---- what a cell is
+# ---- a finished cell
 
 
 def test_a_cell_holds_what_the_run_alone_gives_and_no_model(tmp_path: Path) -> None:
-    (outcome,) = carry_out(small("bpr", seeds=(4,)), tmp_path)
+    (finished,) = run_plan(small("bpr", seeds=(4,)), tmp_path)
     run = coterie.run("bpr", seed=4, **SMALL)
-    assert (outcome.result["metrics"], outcome.result["full"]) == (run.metrics, run.full)
-    assert [line["HR@10"] for line in outcome.curve] == [line["HR@10"] for line in run.curve]
+    assert (finished.result["metrics"], finished.result["full"]) == (run.metrics, run.full)
+    assert [line["HR@10"] for line in finished.curve] == [line["HR@10"] for line in run.curve]
     assert run.evaluation is not None
-    users = outcome.users()
+    users = finished.users()
     assert list(users.index) == [str(run.catalogue.user_ids[u]) for u in run.evaluation.users]
     for name, values in run.evaluation.table.items():
         assert users[name].tolist() == pytest.approx(values, abs=1e-6)
-    assert {p.name for p in outcome.folder.iterdir()} - {".lock"} == {
+    assert {p.name for p in finished.folder.iterdir()} - {".lock"} == {
         "cell.json",
         "metrics.jsonl",
         "result.json",
@@ -203,24 +203,24 @@ def test_a_cell_holds_what_the_run_alone_gives_and_no_model(tmp_path: Path) -> N
     }
 
 
-def test_people_keep_their_names_whatever_those_are(tmp_path: Path) -> None:
-    people = ["007", "7", "NA", "nan", "", "a,b"][:4]
-    rows = [f'"{u}",{i},{n * 9 + i}' for n, u in enumerate(people) for i in range(5)]
+def test_users_keep_their_ids_whatever_they_are(tmp_path: Path) -> None:
+    users = ["007", "7", "NA", "nan", "", "a,b"][:4]
+    rows = [f'"{u}",{i},{n * 9 + i}' for n, u in enumerate(users) for i in range(5)]
     (tmp_path / "likes.csv").write_text("user_id,item_id,timestamp\n" + "\n".join(rows) + "\n")
-    (outcome,) = carry_out(Plan((str(tmp_path / "likes.csv"),), ("popular",)), tmp_path / "cells")
-    assert sorted(outcome.users().index) == sorted(people)
+    (finished,) = run_plan(Plan((str(tmp_path / "likes.csv"),), ("popular",)), tmp_path / "cells")
+    assert sorted(finished.users().index) == sorted(users)
 
 
 # ---- run once
 
 
 def test_cells_are_run_once(tmp_path: Path) -> None:
-    first = carry_out(small(), tmp_path)
+    first = run_plan(small(), tmp_path)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")}
     progress = Recorder()
-    again = carry_out(small(), tmp_path, progress)
+    again = run_plan(small(), tmp_path, progress)
     assert progress.began == []
-    assert progress.said == ["4 of 4 runs are there already"]
+    assert progress.lines == ["4 of 4 runs are already finished"]
     assert [(o.cell.name, o.result, o.curve) for o in again] == [
         (o.cell.name, o.result, o.curve) for o in first
     ]
@@ -228,7 +228,7 @@ def test_cells_are_run_once(tmp_path: Path) -> None:
 
 
 def test_a_larger_plan_runs_what_is_new(tmp_path: Path) -> None:
-    carry_out(small(), tmp_path)
+    run_plan(small(), tmp_path)
     assert begun(small("popular", "random", "bpr", seeds=(1, 2)), tmp_path) == [
         "random on synthetic, seed 1",
         "popular on synthetic, seed 2",
@@ -239,20 +239,18 @@ def test_a_larger_plan_runs_what_is_new(tmp_path: Path) -> None:
 
 def test_a_label_is_only_a_label(tmp_path: Path) -> None:
     """Another name for the same settings, also twice in one plan, is the same cell."""
-    carry_out(small("bpr"), tmp_path)
+    run_plan(small("bpr"), tmp_path)
     progress = Recorder()
-    outcomes = carry_out(
-        small(("one", "bpr", {}), ("two", "bpr", {"epochs": 3})), tmp_path, progress
-    )
+    results = run_plan(small(("one", "bpr", {}), ("two", "bpr", {"epochs": 3})), tmp_path, progress)
     assert progress.began == []
-    assert [o.cell.method.label for o in outcomes] == ["one", "two", "one", "two"]
+    assert [o.cell.method.label for o in results] == ["one", "two", "one", "two"]
 
 
 @pytest.mark.parametrize(
     "change", [{"epochs": 4}, {"reg_bias": 0.5}, {"data_seed": 9}, {"cutoffs": 5}]
 )
 def test_another_setting_is_another_cell(tmp_path: Path, change: dict[str, Any]) -> None:
-    carry_out(small("bpr", seeds=(0,)), tmp_path)
+    run_plan(small("bpr", seeds=(0,)), tmp_path)
     assert begun(small("bpr", seeds=(0,), **change), tmp_path) == ["bpr on synthetic, seed 0"]
     assert begun(small("bpr", seeds=(0,)), tmp_path) == [], "the first one is still there"
 
@@ -277,9 +275,9 @@ def test_a_changed_test_file_is_another_cell(tmp_path: Path) -> None:
     held = tmp_path / "test.csv"
     held.write_text("user_id,item_id,timestamp\nu0,i9,9999\nu1,i1,9999\n")
     declared = Plan((train,), ("popular",), {"split": "own", "test_file": str(held)})
-    (first,) = carry_out(declared, tmp_path / "cells")
+    (first,) = run_plan(declared, tmp_path / "cells")
     held.write_text("user_id,item_id,timestamp\nu0,i8,9999\nu1,i1,9999\nu2,i2,9999\n")
-    (second,) = carry_out(declared, tmp_path / "cells")
+    (second,) = run_plan(declared, tmp_path / "cells")
     assert (first.result["tested_users"], second.result["tested_users"]) == (2, 3)
 
 
@@ -289,14 +287,14 @@ def test_weights_reused_from_a_run_that_changed_make_another_cell(tmp_path: Path
     for epochs in (1, 2):
         shutil.rmtree(tmp_path / "earlier", ignore_errors=True)
         coterie.run("bpr", out=tmp_path / "earlier", epochs=epochs, **DATA)
-        names += [o.folder.name for o in carry_out(declared, tmp_path / "cells")]
+        names += [o.folder.name for o in run_plan(declared, tmp_path / "cells")]
     assert names[0] != names[1]
 
 
 def test_other_code_is_another_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    carry_out(small("popular", seeds=(0,)), tmp_path)
-    edited = plan.code_version() | {"source": "edited"}
-    monkeypatch.setattr(plan, "code_version", lambda: edited)
+    run_plan(small("popular", seeds=(0,)), tmp_path)
+    edited = cell_cache.code_version() | {"source": "edited"}
+    monkeypatch.setattr(cell_cache, "code_version", lambda: edited)
     assert begun(small("popular", seeds=(0,)), tmp_path) == ["popular on synthetic, seed 0"]
 
 
@@ -318,10 +316,8 @@ def append(path: Path) -> None:
         (lambda package: (package / "experiments" / "run.py").unlink(), True),
         (lambda package: append(package / "cli" / "runs.py"), False),
         (lambda package: append(package / "report" / "page.py"), False),
-        (
-            lambda package: append(package / "experiments" / "tuned.yaml"),
-            False,
-        ),  # what it says stands in the config of the cell
+        # Tuned settings are part of the cell's config.
+        (lambda package: append(package / "experiments" / "tuned.yaml"), False),
     ],
 )
 def test_an_edit_of_the_source_counts_where_it_can_change_a_figure(
@@ -330,19 +326,19 @@ def test_an_edit_of_the_source_counts_where_it_can_change_a_figure(
     package = copy_of_package(tmp_path / "coterie")
     before = source_hash(package)
     assert before == source_hash(copy_of_package(tmp_path / "elsewhere" / "coterie")), (
-        "wherever it lies"
+        "in whatever folder"
     )
     edit(package)
     assert (source_hash(package) != before) == counts
 
 
 def test_a_cell_that_cannot_be_read_is_run_again(tmp_path: Path) -> None:
-    (outcome,) = carry_out(small("popular", seeds=(0,)), tmp_path)
-    (outcome.folder / "result.json").write_text('{"algorithm": "pop')
+    (finished,) = run_plan(small("popular", seeds=(0,)), tmp_path)
+    (finished.folder / "result.json").write_text('{"algorithm": "pop')
     assert begun(small("popular", seeds=(0,)), tmp_path) == ["popular on synthetic, seed 0"]
     assert (
-        json.loads((outcome.folder / "result.json").read_text())["metrics"]
-        == outcome.result["metrics"]
+        json.loads((finished.folder / "result.json").read_text())["metrics"]
+        == finished.result["metrics"]
     )
 
 
@@ -358,7 +354,7 @@ def test_data_is_loaded_once_for_every_set_of_filters(
 
     monkeypatch.setattr(preparation, "load_data", counted)
     file = write_likes(tmp_path / "likes.csv")
-    carry_out(
+    run_plan(
         Plan((file,), ("popular", "random", ("core", "popular", {"core": 2})), seeds=(0, 1)),
         tmp_path / "cells",
     )
@@ -369,20 +365,19 @@ def test_data_is_loaded_once_for_every_set_of_filters(
 
 
 def test_an_interrupted_plan_goes_on(tmp_path: Path) -> None:
-    declared = small(
-        "popular", "bpr", "gmf"
-    )  # six cells; the fifth, BPR with seed 1, is interrupted while it trains
+    # Six cells; the fifth, BPR with seed 1, is interrupted while it trains.
+    declared = small("popular", "bpr", "gmf")
     progress = Stopper(5, interrupt)
     with pytest.raises(
-        Interrupted, match=r"4 of 6 runs were finished and are kept\. Go on with the same command"
+        Interrupted, match=r"4 of 6 runs are finished and saved\. Continue with the same command"
     ):
-        carry_out(declared, tmp_path, progress)
+        run_plan(declared, tmp_path, progress)
     assert progress.began[-1] == "bpr on synthetic, seed 1"
     progress = Recorder()
-    outcomes = carry_out(declared, tmp_path, progress)
-    assert progress.said == ["4 of 6 runs are there already"]
+    results = run_plan(declared, tmp_path, progress)
+    assert progress.lines == ["4 of 6 runs are already finished"]
     assert progress.began == ["bpr on synthetic, seed 1", "gmf on synthetic, seed 1"]
-    assert [o.result["metrics"] for o in outcomes] == [
+    assert [o.result["metrics"] for o in results] == [
         coterie.run(name, seed=seed, **({} if name == "popular" else {"epochs": 3}), **DATA).metrics
         for seed in (0, 1)
         for name in ("popular", "bpr", "gmf")
@@ -393,18 +388,19 @@ ALONE = f"""
 import json, os, signal, sys
 from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parent)!r})
-from test_plan import Recorder, Stopper, carry_out, plan, small
+from test_plan import Recorder, Stopper, cell_cache, run_plan, small
 folder, nth, code = Path(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3])
-plan.code_version = lambda: code  # somebody may be editing while the tests run
+cell_cache.code_version = lambda: code  # sources may be edited while the tests run
 watch = Stopper(nth, lambda: os.kill(os.getpid(), signal.SIGKILL)) if nth else Recorder()
-carry_out(small("popular", "bpr", "gmf"), folder, watch)
+run_plan(small("popular", "bpr", "gmf"), folder, watch)
 print(*watch.began, sep=";")
 """
 
 
 def alone(folder: Path, nth: int = 0) -> subprocess.Popen[str]:
-    """The same plan in a process of its own, which is killed in the n-th training if that is asked for."""
-    command = [sys.executable, "-c", ALONE, str(folder), str(nth), json.dumps(plan.code_version())]
+    """The same plan in another process, which is killed in the n-th training if n is not 0."""
+    code = json.dumps(cell_cache.code_version())
+    command = [sys.executable, "-c", ALONE, str(folder), str(nth), code]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -437,42 +433,42 @@ def test_processes_share_a_plan_without_doing_anything_twice(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no locks of this kind")
-def test_what_another_process_is_at_is_waited_for(
+def test_a_cell_that_another_process_runs_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other one holds a cell and finishes it while we look away: ours is left alone, theirs is taken."""
-    (theirs,) = carry_out(small("popular", seeds=(0,)), tmp_path / "theirs")
+    """The other process locks a cell and finishes it; its result is used."""
+    (theirs,) = run_plan(small("popular", seeds=(0,)), tmp_path / "theirs")
     place = tmp_path / "ours" / theirs.folder.name
     place.mkdir(parents=True)
-    held = plan.disk.held(place)
+    held = cell_cache.disk.locked(place)
     held.__enter__()
 
     def meanwhile(_: float) -> None:
         shutil.copytree(theirs.folder, place, dirs_exist_ok=True)
         held.__exit__(None, None, None)
 
-    monkeypatch.setattr(plan.time, "sleep", meanwhile)
+    monkeypatch.setattr(plan_runner.time, "sleep", meanwhile)
     progress = Recorder()
-    outcomes = carry_out(small("popular", "bpr", seeds=(0,)), tmp_path / "ours", progress)
+    results = run_plan(small("popular", "bpr", seeds=(0,)), tmp_path / "ours", progress)
     assert progress.began == ["bpr on synthetic, seed 0"]
-    assert outcomes[0].result == theirs.result
+    assert results[0].result == theirs.result
 
 
 # ---- progress
 
 
 def test_progress_is_over_the_whole_plan(tmp_path: Path) -> None:
-    carry_out(small("popular"), tmp_path)
+    run_plan(small("popular"), tmp_path)
     progress = Recorder()
     early = (
         "early",
         "gmf",
         {"validation": True, "patience": 1, "epochs": 500, "learning_rate": 0.1},
     )
-    outcomes = carry_out(small("popular", "bpr", early), tmp_path, progress)
-    assert all(o.result["rounds"] < 500 for o in outcomes), "one method stops before its end"
+    results = run_plan(small("popular", "bpr", early), tmp_path, progress)
+    assert all(o.result["rounds"] < 500 for o in results), "one method stops before its end"
     assert [(total, pytest.approx(done)) for total, done in progress.bars if total] == [(4, 4)], (
-        "what is there is no work"
+        "finished cells are not counted"
     )
 
 
@@ -484,18 +480,18 @@ def test_within_a_run_the_bar_moves_too(tmp_path: Path) -> None:
         def task(self, label: str, total: float | None) -> Iterator[Advance]:
             yield lambda n=1, note="": steps.append(n)
 
-    carry_out(small("bpr", seeds=(0,), epochs=10), tmp_path, Fine())
+    run_plan(small("bpr", seeds=(0,), epochs=10), tmp_path, Fine())
     moved = [step for step in steps if step > 1e-9]
     assert len(moved) == 10
     assert moved == pytest.approx([0.1] * 10)
 
 
-# ---- when it goes wrong
+# ---- errors
 
 
-def test_divergence_is_an_outcome_and_is_kept(tmp_path: Path) -> None:
+def test_divergence_is_a_result_and_is_cached(tmp_path: Path) -> None:
     declared = small("popular", ("wild", "gmf", {"learning_rate": 1e30}), seeds=(0,))
-    popular, wild = carry_out(declared, tmp_path)
+    popular, wild = run_plan(declared, tmp_path)
     assert popular.diverged is None
     assert str(wild.diverged).startswith("training diverged at round 1")
     assert begun(declared, tmp_path) == []
@@ -504,60 +500,60 @@ def test_divergence_is_an_outcome_and_is_kept(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match=r"file.* cannot be written .*--cells"):
-        carry_out(small("popular"), tmp_path / "file")
+        run_plan(small("popular"), tmp_path / "file")
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     held = {"split": "own", "test_file": str(tmp_path / "none.csv")}
     with pytest.raises(ConfigError, match=r"none\.csv cannot be read"):
-        carry_out(Plan((write_likes(tmp_path / "a.csv"),), ("popular",), held), tmp_path / "cells")
+        run_plan(Plan((write_likes(tmp_path / "a.csv"),), ("popular",), held), tmp_path / "cells")
 
 
 def test_a_leak_stops_the_plan(tmp_path: Path) -> None:
     train = write_likes(tmp_path / "train.csv")
     declared = Plan((train,), ("popular",), {"split": "own", "test_file": train})
     with pytest.raises(LeakError):
-        carry_out(declared, tmp_path / "cells")
+        run_plan(declared, tmp_path / "cells")
 
 
-# ---- judged on validation
+# ---- evaluated on validation
 
 
-def on_validation(*methods: Any, **changes: Any) -> list[Outcome]:
+def on_validation(*methods: Any, **changes: Any) -> list[CellResult]:
     folder = changes.pop("folder")
     declared = Plan(
         ("synthetic",), methods, SMALL | {"validation": True} | changes, part="validation"
     )
-    return carry_out(declared, folder)
+    return run_plan(declared, folder)
 
 
 @pytest.mark.parametrize("patience", [0, 99])
-def test_on_validation_the_best_counts_where_there_is_patience_and_else_the_last(
+def test_on_validation_the_best_counts_with_patience_and_the_last_without(
     tmp_path: Path, patience: int
 ) -> None:
     changes = {"epochs": 10, "evaluate_every": 2, "learning_rate": 0.2, "patience": patience}
-    (outcome,) = on_validation("bpr", folder=tmp_path, **changes)
-    values = [line["HR@10"] for line in outcome.curve]
-    assert {line["part"] for line in outcome.curve} == {"validation"}
+    (finished,) = on_validation("bpr", folder=tmp_path, **changes)
+    values = [line["HR@10"] for line in finished.curve]
+    assert {line["part"] for line in finished.curve} == {"validation"}
     best = values.index(max(values))
-    assert best < len(values) - 1, "the case is one where it matters"
-    counts = outcome.curve[best if patience else -1]
-    assert (outcome.result["metric"], outcome.result["value"]) == ("HR@10", counts["HR@10"])
-    assert outcome.result["best_round"] == counts["round"]
-    assert not {"metrics", "full"} & outcome.result.keys()
-    assert not (outcome.folder / "users.csv").exists()
+    assert best < len(values) - 1, "the best is not the last, so the case distinguishes them"
+    counts = finished.curve[best if patience else -1]
+    assert (finished.result["metric"], finished.result["value"]) == ("HR@10", counts["HR@10"])
+    assert finished.result["best_round"] == counts["round"]
+    assert not {"metrics", "full"} & finished.result.keys()
+    assert not (finished.folder / "users.csv").exists()
 
 
-def test_judged_on_another_part_is_another_cell(tmp_path: Path) -> None:
+def test_evaluation_on_another_part_is_another_cell(tmp_path: Path) -> None:
     on_validation("bpr", folder=tmp_path)
-    (on_test,) = carry_out(Plan(("synthetic",), ("bpr",), SMALL | {"validation": True}), tmp_path)
+    (on_test,) = run_plan(Plan(("synthetic",), ("bpr",), SMALL | {"validation": True}), tmp_path)
     assert "metrics" in on_test.result
 
 
 def test_without_a_validation_part_nothing_is_trained(tmp_path: Path) -> None:
     progress = Recorder()
     with pytest.raises(coterie.CoterieError, match="validation=true"):
-        carry_out(Plan(("synthetic",), ("bpr",), SMALL, part="validation"), tmp_path, progress)
+        run_plan(Plan(("synthetic",), ("bpr",), SMALL, part="validation"), tmp_path, progress)
     assert progress.began == []
 
 
@@ -568,4 +564,4 @@ def test_reused_weights_may_know_the_validation_part(tmp_path: Path) -> None:
 
 def test_plain_tuples_are_methods() -> None:
     assert cells(small(("a", "bpr", {})))[0].method == Method("a", "bpr", {})
-    assert os.fspath(plan.cache_folder()).endswith("coterie")
+    assert os.fspath(plan_runner.cache_folder()).endswith("coterie")

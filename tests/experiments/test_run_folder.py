@@ -1,4 +1,4 @@
-"""The run folder: plain files, whole or not at all, never pickle, and a remedy when one is missing or broken."""
+"""The run folder: plain files, written atomically, no pickle, and a remedy for broken ones."""
 
 from __future__ import annotations
 
@@ -15,11 +15,16 @@ from every_algorithm import HERE, two_steps
 
 import coterie
 from coterie.algorithms.registry import algorithm
+from coterie.core.progress import SILENT
 from coterie.errors import RunError, UserError
 from coterie.experiments import folder as disk
 from coterie.experiments.config import Experiment
+from coterie.experiments.experiment import resume
+from coterie.experiments.reevaluation import reevaluate
 from coterie.experiments.run import Run
 from coterie.models.kinds import kind
+from coterie.report.page import page
+from coterie.report.table import markdown
 
 FILES = {
     "config.yaml",
@@ -60,16 +65,15 @@ def broken(runs: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(runs / "popular", tmp_path / "broken"))
 
 
-# ---- what is there
+# ---- files
 
 
 def of_devices(name: str) -> set[str]:
-    """Files of what stays on people's devices, beside the model and beside the last checkpoint."""
-    beside = {"devices-2.npz"} if algorithm(name).state.private else set()
-    made_there = (
-        "tower" in algorithm(name).settings.model_fields
-    )  # vectors of people: those stay where they are made
-    return beside | ({disk.DEVICES} if beside or made_there else set())
+    """Files of private client state: the model's and the last checkpoint's."""
+    of_checkpoint = {"devices-2.npz"} if algorithm(name).state.private else set()
+    # Two-tower models compute user vectors on the devices.
+    has_towers = "tower" in algorithm(name).settings.model_fields
+    return of_checkpoint | ({disk.DEVICES} if of_checkpoint or has_towers else set())
 
 
 @pytest.mark.parametrize("name", HERE)
@@ -161,7 +165,7 @@ def test_config_holds_every_setting(runs: Path) -> None:
     assert flat == expected.flat()
 
 
-def test_saved_candidates_are_what_was_ranked(runs: Path) -> None:
+def test_saved_candidates_are_the_ranked_ones(runs: Path) -> None:
     """Recompute HR@10 from the saved candidates and the saved model, with nothing but the files."""
     run = Run.load(runs / "popular")
     held = disk.read_candidates(runs / "popular")
@@ -173,9 +177,8 @@ def test_saved_candidates_are_what_was_ranked(runs: Path) -> None:
         others = counts[items[1:][items[1:] >= 0]]
         above = (others > wanted).sum()
         tied = (others == wanted).sum() + 1
-        hits.append(
-            min(max(10 - above, 0), tied) / tied
-        )  # any order of the tied is as likely as another
+        # All orders of tied items are equally likely.
+        hits.append(min(max(10 - above, 0), tied) / tied)
     assert np.mean(hits) == pytest.approx(run.metrics["HR@10"], abs=1e-9)
 
 
@@ -205,16 +208,16 @@ def test_infinity_never_reaches_a_file(tmp_path: Path) -> None:
 
 
 def test_result_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that dies while saving has no result, and says what to do."""
+    """A run that fails while saving has no result, and the error names the remedy."""
 
-    def dies(*_: object) -> None:
+    def fails(*_: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(disk, "write_users", dies)
+    monkeypatch.setattr(disk, "write_users", fails)
     with pytest.raises(OSError, match="disk full"):
         coterie.run("popular", out=tmp_path / "r", n_users=60, n_items=90)
     assert (tmp_path / "r" / "config.yaml").exists()
-    with pytest.raises(RunError, match=r"holds no result\.json.*coterie resume .*/r"):
+    with pytest.raises(RunError, match=r"has no result\.json.*coterie resume .*/r"):
         Run.load(tmp_path / "r")
 
 
@@ -250,7 +253,7 @@ def test_runs_that_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         disk.new_folder(None, "x")
 
 
-# ---- reading what is broken
+# ---- broken files
 
 
 def swap(name: str, other: str) -> Callable[[Path], object]:
@@ -304,17 +307,67 @@ def test_broken_file_is_named_with_a_remedy(broken: Path, damage: str) -> None:
 def test_missing_file_is_named_with_a_remedy(broken: Path, name: str) -> None:
     (broken / name).unlink()
     remedy = r"coterie resume .*broken" if name == "result.json" else r"coterie run .*config\.yaml"
-    with pytest.raises(RunError, match=rf"holds no {name}.*{remedy}"):
+    with pytest.raises(RunError, match=rf"has no {name}.*{remedy}"):
         Run.load(broken)
 
 
-def test_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"nowhere is not a run folder.*coterie run"):
         Run.load(tmp_path / "nowhere")
 
 
-def test_missing_measurements_are_no_reason_to_refuse_a_model(broken: Path) -> None:
+def test_a_model_loads_without_measurements(broken: Path) -> None:
     (broken / "metrics.jsonl").unlink()
     run = Run.load(broken)
     assert run.curve == []
     assert len(run.recommend(1, 3)) == 3
+
+
+# ---- run folders of earlier development versions
+
+
+@pytest.fixture(scope="module")
+def old_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run whose config has a key of an earlier development version."""
+    folder = tmp_path_factory.mktemp("old") / "run"
+    coterie.run(
+        "fedfast", out=folder, n_users=60, n_items=90, mean_interactions=9, **two_steps("fedfast")
+    )
+    config = folder / "config.yaml"
+    config.write_text(config.read_text().replace("secure_aggregation:", "protect:"))
+    assert "protect: none" in config.read_text()
+    return folder
+
+
+def assert_names_the_old_setting(caught: pytest.ExceptionInfo[RunError], folder: Path) -> None:
+    assert str(caught.value) == (
+        f"{folder}/config.yaml uses the setting 'protect' of an earlier development version; "
+        "expected 'secure_aggregation'. Run the experiment again, or rename the key."
+    )
+
+
+def test_results_of_an_old_run_load(old_run: Path) -> None:
+    run = Run.load(old_run)
+    assert len(run.recommend(1, 3)) == 3
+    assert "fedfast" in page([run])
+    assert "fedfast" in markdown([run])
+    assert resume(old_run).metrics == run.metrics, "a finished run is loaded"
+
+
+def test_an_old_run_is_not_reevaluated(old_run: Path) -> None:
+    with pytest.raises(RunError) as caught:
+        reevaluate(old_run, {}, SILENT)
+    assert_names_the_old_setting(caught, old_run)
+
+
+def test_an_old_run_is_not_resumed(old_run: Path, tmp_path: Path) -> None:
+    """Once the key is renamed, the checkpoint decides."""
+    folder = Path(shutil.copytree(old_run, tmp_path / "unfinished"))
+    (folder / "result.json").unlink()
+    with pytest.raises(RunError) as caught:
+        resume(folder)
+    assert_names_the_old_setting(caught, folder)
+    assert len(Run.peek(folder).recommend(1, 3)) == 3, "the last checkpoint still serves"
+    config = folder / "config.yaml"
+    config.write_text(config.read_text().replace("protect:", "secure_aggregation:"))
+    assert resume(folder).metrics == Run.load(old_run).metrics

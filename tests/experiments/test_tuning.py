@@ -1,4 +1,4 @@
-"""Tuning: the test part is never touched, budgets are equal, and the winner is the one the numbers name."""
+"""Tuning: the test part is not used, budgets are equal, and the best mean wins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from coterie.algorithms.registry import algorithm
 from coterie.data.interactions import Interactions
 from coterie.errors import ConfigError, Diverged, Interrupted, UnknownName
 from coterie.experiments.config import Experiment
-from coterie.experiments.plan import Plan, carry_out
+from coterie.experiments.plan import Plan
+from coterie.experiments.plan_runner import run_plan
 from coterie.experiments.tuning import BUDGETS, SPACES, Search, draw, points, tune
 
 DATA = {"n_users": 60, "n_items": 90, "mean_interactions": 9}
@@ -30,7 +31,7 @@ QUICK = {**DATA, "embedding_size": 4, "epochs": 8, "evaluate_every": 2}
 
 
 def cells_in(folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """(config, result) of every cell, read as anybody could."""
+    """(config, result) of every cell, read from its files."""
     return [
         (
             json.loads((path.parent / "cell.json").read_text())["config"],
@@ -78,17 +79,17 @@ def test_numbers_are_drawn_evenly_over_orders_of_magnitude() -> None:
     assert 400 < sum(point["size"] == 1 for point in drawn) < 500
 
 
-def test_what_is_held_is_not_drawn_and_leaves_the_rest_of_the_space() -> None:
+def test_fixed_settings_are_not_drawn() -> None:
     held = points(Search("gmf", trials=5, held={"embedding_size": 10}))
     assert all(point.keys() == SPACES["gmf"].keys() - {"embedding_size"} for point in held)
     assert len({json.dumps(point) for point in held}) == 5
 
 
-# ---- the test part stays out of it
+# ---- the test part is not used
 
 
 def likes(path: Path, other_newest: bool) -> str:
-    """Forty people; everybody's newest item, which is what is tested, is another one if that is asked for."""
+    """Forty users; `other_newest` replaces the newest item of each, which is the test item."""
     rng = np.random.default_rng(5)
     rows = []
     for user in range(40):
@@ -96,9 +97,8 @@ def likes(path: Path, other_newest: bool) -> str:
         if other_newest:
             chosen[8] = next(item for item in range(30) if item not in chosen)
         rows += [f"u{user},i{item},{user * 100 + n}" for n, item in enumerate(chosen)]
-    rows += [
-        f"u{user},i{item},{9000 + item}" for user in (40, 41) for item in range(30)
-    ]  # every item is in both
+    # Two more users make sure that every item is in the training part.
+    rows += [f"u{user},i{item},{9000 + item}" for user in (40, 41) for item in range(30)]
     path.write_text("\n".join(["user_id,item_id,timestamp", *rows]) + "\n")
     return str(path)
 
@@ -112,10 +112,10 @@ def pairs(data: Interactions) -> set[tuple[str, str]]:
 
 @pytest.mark.parametrize("name", ["gmf", "ease", "fedfast"])
 @pytest.mark.parametrize("protocol", ["full", "loo-50"])
-def test_tuning_does_not_notice_another_test_part(tmp_path: Path, name: str, protocol: str) -> None:
+def test_tuning_does_not_depend_on_the_test_part(tmp_path: Path, name: str, protocol: str) -> None:
     files = [likes(tmp_path / "before.csv", False), likes(tmp_path / "after.csv", True)]
     assert len(pairs(api.load(files[0])) ^ pairs(api.load(files[1]))) == 80, (
-        "forty interactions are others"
+        "forty interactions differ"
     )
     short = (
         {}
@@ -127,25 +127,25 @@ def test_tuning_does_not_notice_another_test_part(tmp_path: Path, name: str, pro
     found = [tune(_on(search, file), tmp_path / "cells") for file in files]
     assert found[0].ranking == found[1].ranking
     tested = [
-        carry_out(
+        run_plan(
             Plan((file,), (name,), {"validation": True} | short | held, protocol=protocol),
             tmp_path / "cells",
         )[0]
         for file in files
     ]
     assert tested[0].result["metrics"] != tested[1].result["metrics"], (
-        "a run that tests does notice"
+        "an evaluation on test does depend on it"
     )
 
 
 def _on(search: Search, dataset: str) -> Search:
-    kept = {
+    others = {
         name: getattr(search, name) for name in search.__dataclass_fields__ if name != "dataset"
     }
-    return Search(dataset=dataset, **kept)
+    return Search(dataset=dataset, **others)
 
 
-# ---- what is found
+# ---- results
 
 
 def test_the_best_trial_wins_with_its_best_epoch(tmp_path: Path) -> None:
@@ -158,12 +158,12 @@ def test_the_best_trial_wins_with_its_best_epoch(tmp_path: Path) -> None:
         "epochs": result["best_round"]
     }
     assert (found.metric, found.best.value) == ("NDCG@10", result["value"])
-    assert [tried.value for tried in found.ranking] == sorted(
+    assert [trial.value for trial in found.ranking] == sorted(
         (r["value"] for _, r in trials), reverse=True
     )
 
 
-def test_finalists_are_judged_by_their_mean_over_other_seeds(tmp_path: Path) -> None:
+def test_finalists_are_ranked_by_their_mean_over_other_seeds(tmp_path: Path) -> None:
     held = QUICK | {"evaluate_every": 1, "epochs": 30, "patience": 30}
     found = tune(Search("gmf", trials=4, finalists=2, seeds=3, held=held, seed=5), tmp_path)
     cells = cells_in(tmp_path)
@@ -181,7 +181,7 @@ def test_finalists_are_judged_by_their_mean_over_other_seeds(tmp_path: Path) -> 
     )
     assert found.best.settings["learning_rate"] == best
     epochs = [r["best_round"] for r in finals[best]]
-    assert min(epochs) < statistics.median(epochs) < max(epochs), "the case is one where it matters"
+    assert min(epochs) < statistics.median(epochs) < max(epochs), "the seeds must differ"
     assert found.best.settings["epochs"] == statistics.median(epochs)
     assert len(found.ranking) == 2
 
@@ -202,8 +202,8 @@ def test_rounds_of_federated_methods_are_found_like_epochs(tmp_path: Path) -> No
     assert "epochs" not in found.best.settings
 
 
-def test_a_rate_that_falls_towards_the_last_round_is_followed_to_the_end(tmp_path: Path) -> None:
-    """The model of round 3 of 9 is not the one of round 3 of 3: stopping there would find what nobody can train."""
+def test_trials_with_a_decaying_learning_rate_train_to_the_end(tmp_path: Path) -> None:
+    """The model of round 3 of 9 is not that of round 3 of 3, so it could not be reproduced."""
     held = {**DATA, "embedding_size": 4, "rounds": 9, "evaluate_every": 3, "final_rate": 0.1}
     progress = Recorder()
     found = tune(Search("fedavg", trials=3, held=held), tmp_path, progress)
@@ -211,15 +211,15 @@ def test_a_rate_that_falls_towards_the_last_round_is_followed_to_the_end(tmp_pat
     curves = [path.read_text().splitlines() for path in tmp_path.rglob("metrics.jsonl")]
     assert [len(lines) for lines in curves] == [3, 3, 3]
     assert found.best.value == max(json.loads(lines[-1])["NDCG@10"] for lines in curves)
-    assert not [text for text in progress.said if "allowed" in text]
+    assert not [text for text in progress.lines if "allowed" in text]
 
 
-def test_a_method_of_one_step_has_none_to_find(tmp_path: Path) -> None:
+def test_a_single_step_method_has_no_steps_to_tune(tmp_path: Path) -> None:
     assert tune(Search("ease", trials=3, held=DATA), tmp_path).best.settings.keys() == {"reg"}
 
 
 def test_every_trial_has_the_same_budget(tmp_path: Path) -> None:
-    """Whatever is drawn; and the budget is one for all methods whose steps have one name."""
+    """Whatever is drawn; methods that count rounds, or epochs, share one budget."""
     tune(Search("gmf", trials=3, held={**DATA, "embedding_size": 4}), tmp_path / "gmf")
     for config, result in cells_in(tmp_path / "gmf"):
         assert {key: config[key] for key in BUDGETS["epochs"]} == BUDGETS["epochs"]
@@ -233,20 +233,19 @@ def test_every_trial_has_the_same_budget(tmp_path: Path) -> None:
     assert {name for name in SPACES if not steps[name]} == {"ease", "userknn", "itemknn"}
 
 
-def test_the_limit_being_best_is_said(tmp_path: Path) -> None:
+def test_a_best_trial_at_the_limit_is_logged(tmp_path: Path) -> None:
     progress = Recorder()
     held = QUICK | {"epochs": 2, "learning_rate": 0.001}
     assert tune(Search("gmf", trials=1, held=held), tmp_path, progress).best.settings["epochs"] == 2
     assert (
-        "the best is the last that was allowed, epochs=2; --set epochs=N allows more"
-        in progress.said
+        "the best trial used all epochs allowed (2); --set epochs=N allows more" in progress.lines
     )
 
 
-# ---- going on
+# ---- continuing
 
 
-def test_an_interrupted_search_goes_on(tmp_path: Path) -> None:
+def test_an_interrupted_search_continues(tmp_path: Path) -> None:
     search = Search("gmf", trials=4, finalists=2, seeds=2, held=QUICK)
     progress = Stopper(3, interrupt)
     with pytest.raises(Interrupted, match="2 of 4 runs"):
@@ -261,13 +260,13 @@ def test_an_interrupted_search_goes_on(tmp_path: Path) -> None:
     longer = Search("gmf", trials=6, held=QUICK)
     progress = Recorder()
     tune(longer, tmp_path, progress)
-    assert len(progress.began) == 2, "more trials go on where fewer ended"
+    assert len(progress.began) == 2, "only the new trials are trained"
 
 
 # ---- the winner as an experiment
 
 
-def test_the_winner_is_an_experiment_that_trains_on_all_that_is_not_test(tmp_path: Path) -> None:
+def test_the_best_trial_is_an_experiment_on_all_but_the_test_part(tmp_path: Path) -> None:
     search = Search("gmf", protocol="loo-99", trials=2, held=QUICK | {"cutoffs": 5, "patience": 1})
     found = tune(search, tmp_path)
     flat = found.experiment()
@@ -277,7 +276,7 @@ def test_the_winner_is_an_experiment_that_trains_on_all_that_is_not_test(tmp_pat
         key: getattr(chosen.settings, key) for key in found.best.settings
     } == found.best.settings
     assert flat.keys() >= chosen.settings.model_dump().keys(), (
-        "also what was not searched: defaults may change"
+        "settings that were not searched too: defaults may change"
     )
     assert (chosen.choice.protocol, chosen.protocol.cutoffs, chosen.synthetic.n_users) == (
         "loo-99",
@@ -294,7 +293,7 @@ def test_the_winner_is_an_experiment_that_trains_on_all_that_is_not_test(tmp_pat
     )
 
 
-# ---- mistakes
+# ---- errors
 
 
 def test_an_unknown_algorithm_gets_a_suggestion() -> None:
@@ -323,14 +322,14 @@ def test_an_impossible_search_is_refused(search: Search, complaint: str, tmp_pat
     assert not list(tmp_path.rglob("result.json"))
 
 
-def test_trials_that_diverge_lose_and_a_search_of_nothing_else_says_so(
+def test_diverged_trials_are_dropped_and_a_search_of_only_them_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(SPACES, "gmf", {"learning_rate": [0.02, 1e30]})
     search = Search("gmf", trials=6, held=QUICK)
     assert {point["learning_rate"] for point in points(search)} == {0.02, 1e30}
     found = tune(search, tmp_path)
-    assert {tried.settings["learning_rate"] for tried in found.ranking} == {0.02}
+    assert {trial.settings["learning_rate"] for trial in found.ranking} == {0.02}
     with pytest.raises(
         Diverged,
         match=r"every trial of gmf diverged \(training diverged at round 2:.*learning_rate",

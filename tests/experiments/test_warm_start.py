@@ -1,4 +1,4 @@
-"""Runs that go on from the weights of another one: rows follow their ids, and nothing that is tested was trained on."""
+"""Warm starts: rows follow their ids, and no test interaction was in training before."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FEW = {"rounds": 3, "embedding_size": 4, "clusters": 3}
 
 
 def pairs(users: range, items: range, seed: int = 0, first_time: int = 0) -> pd.DataFrame:
-    """Half of the items for everybody, at times of their own."""
+    """Half of the items for every user, each at its own time."""
     rng = np.random.default_rng(seed)
     rows = [
         (f"u{u}", f"i{i}")
@@ -36,13 +36,13 @@ def file_of(frame: pd.DataFrame, place: Path) -> str:
 
 @pytest.fixture
 def earlier(tmp_path) -> Path:
-    """Twenty people, thirty items."""
+    """Twenty users, thirty items."""
     old = file_of(pairs(range(20), range(30)), tmp_path / "old.csv")
     coterie.run("fedfast", old, out=tmp_path / "earlier", protocol="loo-50", candidates=5, **FEW)
     return tmp_path / "earlier"
 
 
-def go_on(tmp_path: Path, earlier: Path, data: pd.DataFrame, **changes):
+def start_later(tmp_path: Path, earlier: Path, data: pd.DataFrame, **changes):
     return coterie.run(
         "fedfast",
         file_of(data, tmp_path / "new.csv"),
@@ -55,7 +55,7 @@ def go_on(tmp_path: Path, earlier: Path, data: pd.DataFrame, **changes):
 
 
 def later_data(tmp_path: Path) -> pd.DataFrame:
-    """What there was, then what some of the same people and some new ones did with items that are partly new."""
+    """The old data without two users, then data of old and new users with old and new items."""
     before = pd.read_csv(tmp_path / "old.csv")
     new = pairs(range(15, 25), range(25, 40), seed=1, first_time=10_000)
     return pd.concat([before[~before.user_id.isin(["u0", "u1"])], new]).drop_duplicates(
@@ -64,17 +64,17 @@ def later_data(tmp_path: Path) -> pd.DataFrame:
 
 
 def test_rows_follow_their_ids_and_others_are_new(tmp_path, earlier):
-    """With hardly any step size the later run ends where it began."""
+    """With a tiny learning rate the later run ends where it began."""
     old_ids = read_catalogue(earlier)
     old = checkpoint.state_arrays(earlier)
     try:
-        go_on(
+        start_later(
             tmp_path,
             earlier,
             later_data(tmp_path).query("user_id in ['u20', 'u21', 'u22', 'u23', 'u24']"),
         )
     except LeakError:
-        pytest.fail("people who are new were never trained on")
+        pytest.fail("new users were not in training")
     new_ids = read_catalogue(tmp_path / "later")
     new = checkpoint.state_arrays(tmp_path / "later")
     known = {str(i): n for n, i in enumerate(old_ids.item_ids)}
@@ -89,27 +89,24 @@ def test_rows_follow_their_ids_and_others_are_new(tmp_path, earlier):
     np.testing.assert_allclose(new["dense"], old["dense"], atol=1e-5)
 
 
-def test_what_was_trained_on_may_not_be_tested(tmp_path, earlier):
-    """The same data with the last item of everybody left out: what is held out now was training before."""
+def test_training_data_of_the_earlier_run_may_not_be_tested(tmp_path, earlier):
+    """The same data without the last item of every user: its test items were in training."""
     frame = pd.read_csv(tmp_path / "old.csv")
     shorter = frame[frame.groupby("user_id").cumcount(ascending=False) > 0]
     with pytest.raises(
         LeakError,
-        match=r"start_from=.*: 20 of 20 test interactions were training data of that run; expected none",
+        match=r"start_from=.*: 20 of 20 test interactions were training data of that run",
     ):
-        go_on(tmp_path, earlier, shorter)
+        start_later(tmp_path, earlier, shorter)
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"embedding_size": 5}, "has user_rows of another size"),
-        ({"model": "neumf"}, "has user_rows of another size"),
-    ],
+    "changes", [{"embedding_size": 5}, {"model": "neumf"}], ids=["another size", "another model"]
 )
-def test_another_kind_of_model_is_refused(tmp_path, earlier, changes, said):
-    with pytest.raises(ConfigError, match=f"{said}; expected the same model"):
-        go_on(
+def test_another_kind_of_model_is_refused(tmp_path, earlier, changes):
+    complaint = "user_rows has another size in that run; expected the same model"
+    with pytest.raises(ConfigError, match=complaint):
+        start_later(
             tmp_path,
             earlier,
             later_data(tmp_path).query("user_id in ['u20', 'u21', 'u22']"),
@@ -117,22 +114,22 @@ def test_another_kind_of_model_is_refused(tmp_path, earlier, changes, said):
         )
 
 
-def test_tables_of_clusters_cannot_be_gone_on_from(tmp_path):
+def test_tables_per_cluster_cannot_be_reused(tmp_path):
     data = pairs(range(20), range(30))
-    kept = {"aggregate": "cluster", "protocol": "loo-50", "candidates": 5} | FEW
-    coterie.run("fedbso", file_of(data, tmp_path / "old.csv"), out=tmp_path / "earlier", **kept)
+    settings = {"aggregate": "cluster", "protocol": "loo-50", "candidates": 5} | FEW
+    coterie.run("fedbso", file_of(data, tmp_path / "old.csv"), out=tmp_path / "earlier", **settings)
     newer = pairs(range(30, 50), range(30), seed=3)
-    with pytest.raises(ConfigError, match="aggregate=cluster keeps item rows for every cluster"):
+    with pytest.raises(ConfigError, match="aggregate=cluster has item rows for every cluster"):
         coterie.run(
             "fedbso",
             file_of(newer, tmp_path / "new.csv"),
             start_from=str(tmp_path / "earlier"),
-            **kept,
+            **settings,
         )
 
 
-def test_devices_go_on_from_what_they_kept(tmp_path):
-    """With hardly any step size a later run of FPL ends with the rows that devices and server had."""
+def test_private_client_state_is_reused(tmp_path):
+    """With a tiny learning rate a later run of FPL ends with the rows of the first run."""
     held = {"protocol": "loo-50", "candidates": 5, "embedding_size": 4, "epochs": 2}
     old = pairs(range(20), range(30))
     first = coterie.run(
@@ -152,7 +149,7 @@ def test_devices_go_on_from_what_they_kept(tmp_path):
     np.testing.assert_allclose(second.model.item_rows[known], first.model.item_rows, atol=1e-6)
 
 
-def test_what_stayed_on_devices_does_not_come_to_a_server(tmp_path):
+def test_private_client_state_is_not_sent_to_a_server(tmp_path):
     held = {"protocol": "loo-50", "candidates": 5, "embedding_size": 4, "epochs": 2}
     coterie.run(
         "pfpl+",
@@ -161,13 +158,13 @@ def test_what_stayed_on_devices_does_not_come_to_a_server(tmp_path):
         **held,
     )
     newer = file_of(pairs(range(30, 50), range(30), seed=3), tmp_path / "new.csv")
-    with pytest.raises(ConfigError, match="user_rows of that run stayed on people's devices"):
+    with pytest.raises(ConfigError, match="user_rows is private client state of that run"):
         coterie.run("bpr", newer, start_from=str(tmp_path / "earlier"), **held)
 
 
-def test_an_algorithm_without_rows_has_nothing_to_go_on_from(tmp_path, earlier):
+def test_an_algorithm_without_rows_cannot_be_warm_started(tmp_path, earlier):
     newer = file_of(pairs(range(30, 50), range(30), seed=3), tmp_path / "new.csv")
     with pytest.raises(
-        ConfigError, match="has no rows of users or items to go on from; expected one that has"
+        ConfigError, match="has no user or item rows to start from; expected one that has them"
     ):
         coterie.run("ease", newer, protocol="loo-50", candidates=5, start_from=str(earlier))

@@ -265,7 +265,7 @@ def test_without_the_devices_nothing_goes_on_and_the_remedy_is_no_circle(tmp_pat
     states, _ = play()
     checkpoint.write(tmp_path, point(3, states[3]), "data", {})
     (tmp_path / "devices-3.npz").unlink()
-    with pytest.raises(RunError, match=r"holds no devices-3\.npz.*coterie run .*config\.yaml"):
+    with pytest.raises(RunError, match=r"has no devices-3\.npz.*coterie run .*config\.yaml"):
         checkpoint.read(tmp_path, State, "data", {})
 
 

@@ -1,4 +1,4 @@
-"""The HTML page: well-formed, needs nothing from anywhere, trusts no name, and draws the curve."""
+"""The HTML page: well-formed, self-contained, safe against any name, with the curve."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EVIL = "<script>alert('x')</script><img src=http://evil.example/x.png onerror=al
 
 
 class Page(HTMLParser):
-    """Every element with its attributes, the text, and whether what opens also closes, in order."""
+    """Parses a page: elements, text and table rows; every element must be closed in order."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -76,9 +76,9 @@ def with_result(finished: Run, **changes: Any) -> Run:
     return replace(finished, result=finished.result | changes)
 
 
-def needs_something(read: Page) -> list[str]:
-    """Addresses that a browser would load, and elements that do more than show."""
-    asked = [
+def external_parts(read: Page) -> list[str]:
+    """Addresses that a browser would load, active elements and event handlers."""
+    addresses = [
         value
         for _, attributes in read.elements
         for name, value in attributes.items()
@@ -93,14 +93,14 @@ def needs_something(read: Page) -> list[str]:
     handlers = [
         name for _, attributes in read.elements for name in attributes if name.startswith("on")
     ]
-    return [str(value) for value in asked] + active + handlers
+    return [str(value) for value in addresses] + active + handlers
 
 
-def test_page_is_whole_and_needs_nothing(bpr: Run, popular: Run) -> None:
+def test_page_is_complete_and_self_contained(bpr: Run, popular: Run) -> None:
     text = page([bpr, popular])
     read = Page(text)
     assert text.startswith("<!doctype html>")
-    assert needs_something(read) == []
+    assert external_parts(read) == []
     assert not re.search(r"@import|url\((?!#)|<script", text)
     tags = [tag for tag, _ in read.elements]
     for once in ("html", "head", "title", "body", "h1", "svg"):
@@ -120,17 +120,17 @@ def test_page_shows_the_figures(bpr: Run, popular: Run) -> None:
     assert "Global-time leakage" in read.text
 
 
-def test_names_are_shown_and_never_obeyed(popular: Run) -> None:
+def test_names_are_escaped(popular: Run) -> None:
     odd = with_result(popular, dataset=EVIL, algorithm="<b onclick=x>&amp;", version='"><i>')
     read = Page(page([odd]))
-    assert needs_something(read) == []
+    assert external_parts(read) == []
     assert EVIL in read.text
     assert "<b onclick=x>&amp;" in read.text
     assert not {tag for tag, _ in read.elements} & {"b", "i"}
 
 
-def test_runs_of_one_algorithm_can_be_told_apart(bpr: Run) -> None:
-    """Two runs that differ in a setting alone: every column and every line of the figure says which it is."""
+def test_runs_of_one_algorithm_have_distinct_labels(bpr: Run) -> None:
+    """Two runs that differ only in a setting have their own column names."""
     other = with_result(bpr, run="runs/bpr-wide")
     header = next(
         row
@@ -140,23 +140,21 @@ def test_runs_of_one_algorithm_can_be_told_apart(bpr: Run) -> None:
     assert len(set(header)) == len(header), header
 
 
-def test_leak_on_purpose_is_said(popular: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)  # the figure is not what this is about
+def test_leak_on_purpose_is_reported(popular: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)  # no figure is needed here
     assert "as_published" in Page(page([with_result(popular, as_published=True)])).text
     assert "as_published" not in Page(page([popular])).text
 
 
-def test_curve_says_which_part_it_was_measured_on(bpr: Run) -> None:
-    assert "Measured on test. For the eye only" in Page(page([bpr])).text
+def test_caption_names_the_part_of_the_curve(bpr: Run) -> None:
+    assert "Measured on test. For inspection only" in Page(page([bpr])).text
     checked = replace(bpr, curve=[line | {"part": "validation"} for line in bpr.curve])
     text = Page(page([checked])).text
     assert "Measured on validation." in text
-    assert "For the eye only" not in text
+    assert "For inspection only" not in text
 
 
-def test_page_without_matplotlib_says_what_to_install(
-    bpr: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_page_without_matplotlib_names_the_extra(bpr: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtra, match=r"pip install 'coterie\[report\]'"):
         convergence([bpr])
@@ -167,14 +165,14 @@ def test_page_without_matplotlib_says_what_to_install(
 
 
 def test_page_of_a_run_without_measurements(popular: Run) -> None:
-    assert needs_something(Page(page([replace(popular, curve=[])]))) == []
+    assert external_parts(Page(page([replace(popular, curve=[])]))) == []
 
 
 # ---- the figure
 
 
 def curves_of(svg: str, measurements: int) -> list[list[tuple[float, float]]]:
-    """The points of every line with as many as there are measurements; grid, ticks and legend have two or three."""
+    """Lines with one point per measurement; grid, ticks and legend have two or three points."""
     found = [
         re.findall(r"[ML] (-?[\d.]+) (-?[\d.]+)", path.get("d", ""))
         for path in ElementTree.fromstring(svg).iter(f"{SVG}path")
@@ -188,7 +186,7 @@ def curves_of(svg: str, measurements: int) -> list[list[tuple[float, float]]]:
 
 
 def test_figure_draws_the_curve_to_scale(bpr: Run) -> None:
-    """Each curve's points lie where its numbers say: equal steps across, and heights proportional to the values."""
+    """Points have equal horizontal steps and heights proportional to the values."""
     curves = curves_of(convergence([bpr]), len(bpr.curve))
     names = [n for n in bpr.result["headline"] if n in bpr.curve[0]]
     assert len(curves) == len(names) > 0
@@ -201,7 +199,7 @@ def test_figure_draws_the_curve_to_scale(bpr: Run) -> None:
         low = values.index(min(values))
         high = values.index(max(values))
         scale = (ys[high] - ys[low]) / (values[high] - values[low])
-        assert scale < 0, "up is more"
+        assert scale < 0, "higher values are further up"
         for value, y in zip(values, ys, strict=True):
             assert y == pytest.approx(ys[low] + scale * (value - values[low]), abs=1e-3)
 

@@ -1,4 +1,4 @@
-"""Results as a table: the right figures in the right cells, and Markdown that parses whatever the names are."""
+"""Results as a table: figures in the right cells, and Markdown that parses with any name."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def cells(line: str) -> list[str]:
 
 
 def parsed(text: str) -> list[dict[str, str]]:
-    """The rows of a Markdown table by column name; anything a reader would not take for a table fails."""
+    """The rows of a Markdown table by column name; fails if it is not a valid table."""
     lines = text.splitlines()
     first = next(n for n, line in enumerate(lines) if line.startswith("|"))
     last = next(
@@ -51,7 +51,7 @@ def parsed(text: str) -> list[dict[str, str]]:
     return [dict(zip(header, row, strict=True)) for row in rows]
 
 
-def test_every_figure_stands_under_its_name(popular: Run) -> None:
+def test_every_figure_is_in_its_column(popular: Run) -> None:
     (row,) = parsed(markdown([popular]))
     result = popular.result
     assert (row["run"], row["dataset"], row["protocol"], row["seed"]) == (
@@ -104,11 +104,11 @@ def test_any_file_name_makes_a_table(popular: Run, name: str) -> None:
         ("IC@100", 12345.0, "12,345"),
     ],
 )
-def test_figures_as_people_read_them(name: str, value: float, text: str) -> None:
+def test_format_of_figures(name: str, value: float, text: str) -> None:
     assert shown(name, value) == text
 
 
-def test_notes_say_what_a_reader_must_know(popular: Run) -> None:
+def test_notes_have_what_a_reader_must_know(popular: Run) -> None:
     odd = with_result(
         popular,
         tested_users=1234,
@@ -124,7 +124,7 @@ def test_notes_say_what_a_reader_must_know(popular: Run) -> None:
     assert "as_published" in " ".join(notes(with_result(popular, as_published=True)))
 
 
-def test_a_disclosure_rate_is_said_to_be_no_guarantee(popular: Run) -> None:
+def test_notes_on_disclosure_rates(popular: Run) -> None:
     own = [
         {"from": 0.0, "to": 0.0, "users": 3, "HR@10": 0.25},
         {"from": 0.9, "to": 1.0, "users": 1200, "HR@10": 0.5},
@@ -135,13 +135,12 @@ def test_a_disclosure_rate_is_said_to_be_no_guarantee(popular: Run) -> None:
     )
     text = " ".join(notes(mixed))
     assert "pi = beta(1, 2); pi is a disclosure rate, not a privacy guarantee" in text
-    assert (
-        "HR@10 by the users' own rate at the end: 0: 0.2500 (3), 0.9 to 1: 0.5000 (1,200)." in text
-    )
+    groups = "0: 0.2500 (3), 0.9 to 1: 0.5000 (1,200)."
+    assert f"HR@10 by the users' final disclosure rate: {groups}" in text
     assert "guarantee" not in " ".join(notes(popular))
 
 
-def test_without_times_nothing_is_said_about_leakage_through_time(popular: Run) -> None:
+def test_no_note_on_leakage_without_timestamps(popular: Run) -> None:
     assert "leakage" not in " ".join(notes(with_result(popular, future_share=None)))
 
 

@@ -52,7 +52,7 @@ def report(
     `data` is for runs on data that has no name: the interactions that were given to `coterie.run`.
     """
     folder = _folder(run)
-    config = disk.read_config(folder)
+    config = disk.read_settings(folder)
     _refuse_other(str(config.get("algorithm")))
     experiment = Experiment.of(config)
     name = experiment.choice.algorithm

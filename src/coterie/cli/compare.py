@@ -13,8 +13,9 @@ from coterie.cli.options import Columns, Dataset, Json, Protocol, Quiet, SkipBad
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from coterie.experiments.cell_cache import CellResult
     from coterie.experiments.comparison import Comparison
-    from coterie.experiments.plan import Method, Outcome, Plan
+    from coterie.experiments.plan import Method, Plan
 
 Cells = Annotated[
     Path | None,
@@ -75,9 +76,10 @@ def compare(
     """
     from coterie.cli.screen import ScreenProgress
     from coterie.core.progress import SILENT
-    from coterie.experiments.comparison import comparison, refuse_incomparable
-    from coterie.experiments.plan import Plan, carry_out
+    from coterie.experiments.comparison import check_comparable, comparison
+    from coterie.experiments.plan import Plan
     from coterie.experiments.plan import cells as cells_of
+    from coterie.experiments.plan_runner import run_plan
 
     common, own = split_settings(set_ or [], [_label(text) for text in methods])
     given = {
@@ -93,16 +95,16 @@ def compare(
         tuple(range(seeds)),
         protocol,
     )
-    refuse_incomparable(cells_of(plan))
+    check_comparable(cells_of(plan))
     _refuse_other_folder(out)
-    outcomes = carry_out(plan, cells, SILENT if quiet or as_json else ScreenProgress())
+    outcomes = run_plan(plan, cells, SILENT if quiet or as_json else ScreenProgress())
     outcomes = _without_diverged(outcomes)
     found = comparison(outcomes)
     place = _write(found, outcomes, out, plan)
     _print(found, outcomes, place, as_json, quiet)
 
 
-def _without_diverged(outcomes: list[Outcome]) -> list[Outcome]:
+def _without_diverged(outcomes: list[CellResult]) -> list[CellResult]:
     """A method that diverged has no figures: it is named and left out, unless none is left."""
     diverged = {o.cell.method.label: o.diverged for o in outcomes if o.diverged}
     kept = [o for o in outcomes if o.cell.method.label not in diverged]

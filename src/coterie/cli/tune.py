@@ -12,7 +12,7 @@ from coterie.cli.compare import Cells
 from coterie.cli.options import Columns, Dataset, Json, Protocol, Quiet, SkipBadRows, parse_columns
 
 if TYPE_CHECKING:
-    from coterie.experiments.tuning import Found
+    from coterie.experiments.tuning import TuningResult
 
 SHOWN = 5
 
@@ -93,7 +93,7 @@ def _refuse_no_file(write: Path | None) -> None:
         )
 
 
-def _write(path: Path, found: Found) -> None:
+def _write(path: Path, found: TuningResult) -> None:
     from coterie.experiments.config import as_yaml
     from coterie.experiments.folder import write_text
 
@@ -102,7 +102,7 @@ def _write(path: Path, found: Found) -> None:
     write_text(path.parent, path.name, text)
 
 
-def _print(found: Found, write: Path | None, as_json: bool, quiet: bool) -> None:
+def _print(found: TuningResult, write: Path | None, as_json: bool, quiet: bool) -> None:
     if as_json:
         typer.echo(json.dumps(summary(found), allow_nan=False))
         return
@@ -119,7 +119,7 @@ def _print(found: Found, write: Path | None, as_json: bool, quiet: bool) -> None
         typer.echo(f"run it: coterie run {write}")
 
 
-def summary(found: Found) -> dict[str, Any]:
+def summary(found: TuningResult) -> dict[str, Any]:
     search = found.search
     return {
         "dataset": search.dataset,

@@ -18,7 +18,7 @@ from coterie.deployment.enrolment import Numbers, Said, Terms, parts
 from coterie.deployment.node import Node
 from coterie.deployment.node_store import NodeStore
 from coterie.evaluation.candidates import Candidates
-from coterie.evaluation.evaluation import by_person
+from coterie.evaluation.evaluation import accuracy_per_user
 from coterie.evaluation.protocols import ACCURACY, WITHOUT_CUTOFF, Protocol
 from coterie.experiments.training import Evaluator, sampled
 from coterie.federated.federation import Federation, PrivateState, World
@@ -160,11 +160,11 @@ def worth(
         )
     seen = evaluator.seen.of_users(users)
     wanted = evaluator.held.rows.of_users(users)
-    table = by_person(
+    table = accuracy_per_user(
         model, protocol, seen, wanted, n, evaluator.candidates and _of(evaluator.candidates, users)
     )
     if final and evaluator.candidates is not None:
-        full = by_person(model, protocol, seen, wanted, n, None)
+        full = accuracy_per_user(model, protocol, seen, wanted, n, None)
         table |= {f"full:{name}": values for name, values in full.items()}
     people = int(np.count_nonzero(wanted.counts))
     if people < int(store.about("least_group") or LEAST_GROUP):

@@ -1,1 +1,1 @@
-"""Evaluation nobody can argue with: protocols, ranks, metrics, leak checks, significance."""
+"""Evaluation: protocols, ranks, metrics, leak checks and significance tests."""

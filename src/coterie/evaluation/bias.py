@@ -1,12 +1,19 @@
-"""Which categories of items people lean to, and whether recommendations lean the same way (FPL, Section 6.4).
+"""Bias by item category: do recommendations over-represent the same categories as training data?
 
-B_T(C) = (share of the training records in C) / (share of the catalogue's items in C)    above 1: people lean to C
-B_R(C) = the same for what is recommended
-BD(C)  = (B_R(C) - B_T(C)) / B_T(C)                                                      0: lists lean as people do
+FPL, Section 6.4, for a category C:
 
-The catalogue is everything that can be recommended, so that lists drawn at random have B_R = 1 and BD = 1 / B_T - 1. The paper's
-must be more than the items of the training part, too: each of those has a record, so that none of Table 5's figures for Italy could
-be below 25,522 / 54,088 = 0.472, and Residence is 0.417. An item may be in several categories, as films are, or in none.
+B_T(C) = (share of the training records in C) / (share of the catalogue's items in C)
+B_R(C) = the same ratio for recommended items
+BD(C)  = (B_R(C) - B_T(C)) / B_T(C)
+
+A bias above 1 means that C is over-represented. A disparity BD of 0 means that recommendations have
+the bias of the training data.
+
+The catalogue is everything that can be recommended, so uniformly random lists have B_R = 1 and
+BD = 1 / B_T - 1. The paper's catalogue must also be larger than the items of its training part:
+every training item has at least one record, so no figure of Table 5 for Italy could be below
+25,522 / 54,088 = 0.472, yet Residence is 0.417. An item may be in several categories (as films are)
+or in none.
 """
 
 from __future__ import annotations
@@ -21,29 +28,34 @@ from coterie.types import Doubles, Ids, Ints, Longs
 
 @dataclass(frozen=True, slots=True)
 class Bias:
-    """How much more often than the catalogue would have it a category stands in training and in lists."""
+    """How over-represented a category is in training data and in recommendations; 1 is neutral."""
 
     source: float
     recommended: float
     disparity: float | None
-    """None where nothing of the category is in training."""
+    """None if no training record is in the category."""
 
 
-class Members(NamedTuple):
-    """Which item is in which category, pair by pair."""
+class CategoryPairs(NamedTuple):
+    """Item and category of every membership, as two aligned columns."""
 
     names: list[str]
     items: Longs
-    categories: Longs  # places in `names`
+    categories: Longs  # indices into `names`
 
 
-def by_category(trained: Ints, listed: Ints, categories: Ids) -> dict[str, Bias]:
-    """The bias of every category, by name: `trained` and `listed` are items as often as they stand there."""
-    members = memberships(categories)
-    source, recommended = (leaning(items, members, len(categories)) for items in (trained, listed))
+def by_category(trained: Ints, recommended: Ints, categories: Ids) -> dict[str, Bias]:
+    """The bias of every category by name.
+
+    `trained` and `recommended` hold one item index per record; `categories` one tuple of names per
+    item.
+    """
+    pairs = category_pairs(categories)
+    source_bias = category_bias(trained, pairs, len(categories))
+    list_bias = category_bias(recommended, pairs, len(categories))
     return {
-        name: Bias(float(t), float(r), disparity(float(t), float(r)))
-        for name, t, r in zip(members.names, source, recommended, strict=True)
+        name: Bias(float(source), float(listed), disparity(float(source), float(listed)))
+        for name, source, listed in zip(pairs.names, source_bias, list_bias, strict=True)
     }
 
 
@@ -51,27 +63,27 @@ def disparity(source: float, recommended: float) -> float | None:
     return (recommended - source) / source if source else None
 
 
-def leaning(records: Ints, members: Members, n_items: int) -> Doubles:
+def category_bias(records: Ints, pairs: CategoryPairs, n_items: int) -> Doubles:
     """(categories,) share of the records over share of the catalogue."""
-    return _shares(np.bincount(records, minlength=n_items), members) / _shares(
-        np.ones(n_items, np.int64), members
-    )
+    of_records = _shares(np.bincount(records, minlength=n_items), pairs)
+    of_catalogue = _shares(np.ones(n_items, np.int64), pairs)
+    return of_records / of_catalogue
 
 
-def memberships(categories: Ids) -> Members:
+def category_pairs(categories: Ids) -> CategoryPairs:
     """From one tuple of names per item."""
     names = sorted({name for own in categories for name in own})
-    place = {name: n for n, name in enumerate(names)}
+    index = {name: n for n, name in enumerate(names)}
     pairs = [
-        (item, place[name]) for item, own in enumerate(categories) for name in dict.fromkeys(own)
+        (item, index[name]) for item, own in enumerate(categories) for name in dict.fromkeys(own)
     ]
-    items, places = np.array(pairs, np.int64).reshape(-1, 2).T
-    return Members(names, items, places)
+    items, indices = np.array(pairs, np.int64).reshape(-1, 2).T
+    return CategoryPairs(names, items, indices)
 
 
-def _shares(counts: Longs, members: Members) -> Doubles:
-    """(categories,) share of all that is counted, item by item; 0 where nothing is."""
-    found = np.bincount(
-        members.categories, weights=counts[members.items], minlength=len(members.names)
+def _shares(counts: Longs, pairs: CategoryPairs) -> Doubles:
+    """(categories,) share of the total count that falls on a category's items; 0 without counts."""
+    per_category = np.bincount(
+        pairs.categories, weights=counts[pairs.items], minlength=len(pairs.names)
     )
-    return found / max(int(counts.sum()), 1)
+    return per_category / max(int(counts.sum()), 1)

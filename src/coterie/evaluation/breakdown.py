@@ -1,43 +1,42 @@
-"""Accuracy by what users chose for themselves: whoever keeps more to themselves, are they served worse?"""
+"""Accuracy by the disclosure rates that users chose: does disclosing less cost accuracy?"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from coterie.evaluation.evaluation import Evaluation
-from coterie.types import Bools, Doubles, Floats
+from coterie.types import Bools, Doubles, Floats, JsonObject
 
 MOST_GROUPS = 11
-"""With more values than this, users are grouped by tenths."""
+"""With more distinct values than this, users are grouped by tenths."""
 
 
-def by_choice(chosen: Floats, judged: Evaluation, metrics: Sequence[str]) -> list[dict[str, Any]]:
-    """One row for every value, or every tenth from 0 to 1, that some tested user chose; none where all chose the same.
+def by_chosen_value(
+    chosen: Floats, evaluation: Evaluation, metrics: Sequence[str]
+) -> list[JsonObject]:
+    """One row per distinct value, or per tenth of 0 to 1; none if all tested users chose the same.
 
-    `chosen` has a value for every user, of whom some were tested.
+    `chosen` has a value for every user, tested or not.
     """
-    values = chosen[judged.users].astype(np.float64)
+    values = chosen[evaluation.users].astype(np.float64)
     if len(np.unique(values)) < 2:
         return []
-    return [
-        {"from": low, "to": high, "users": int(inside.sum())}
-        | {
-            metric: float(judged.table[metric][inside].mean())
-            for metric in metrics
-            if metric in judged.table
-        }
-        for low, high, inside in groups(values)
-    ]
+    shown = [metric for metric in metrics if metric in evaluation.table]
+    rows: list[JsonObject] = []
+    for low, high, members in groups(values):
+        row: JsonObject = {"from": low, "to": high, "users": int(members.sum())}
+        for metric in shown:
+            row[metric] = float(evaluation.table[metric][members].mean())
+        rows.append(row)
+    return rows
 
 
 def groups(values: Doubles) -> list[tuple[float, float, Bools]]:
-    """(from, to, who) of every value, or of every tenth from 0 to 1 if there are many."""
-    values = np.round(
-        values, 6
-    )  # rates are held in single precision: 0.1 is meant by 0.10000000149
+    """(from, to, members) per distinct value, or per tenth of 0 to 1 if there are many."""
+    # Disclosure rates are stored in single precision, where 0.1 is 0.10000000149.
+    values = np.round(values, 6)
     distinct = np.unique(values)
     if len(distinct) <= MOST_GROUPS:
         return [(v, v, values == v) for v in distinct.tolist()]

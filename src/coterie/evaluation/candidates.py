@@ -1,4 +1,4 @@
-"""The items a test item is ranked against: sampled once, seeded, saved with the run."""
+"""Candidates: the items a test item is ranked against, sampled once from the run's seed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from coterie.types import Ints, Longs, Rows
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """One row per tested user: first the relevant items, then the others, then -1 as padding."""
+    """One row per tested user: the relevant items, then the negatives, then -1 as padding."""
 
     users: Ints  # (tested,)
     items: Ints  # (tested, candidates)
-    relevant: Longs  # (tested,) how many leading items are relevant
+    relevant: Longs  # (tested,) number of leading items that are relevant
 
     def by_user(self) -> Candidates:
         """The rows in the order of the users."""
@@ -38,9 +38,10 @@ def sample(
     part: str = "test",
     for_each_item: bool = False,
 ) -> Candidates:
-    """`n_negatives` distinct items per user, or per held-out item, that the user never touched; all of them where there are fewer.
+    """Sample `n_negatives` distinct items per user, or per held-out item, that the user never had.
 
-    Every user and every part (test, validation) has a stream of its own.
+    A user with fewer such items gets all of them. Every user and every part (test, validation) has
+    its own random stream.
     """
     wanted = held.rows
     users = np.flatnonzero(wanted.counts).astype(np.int32)
@@ -62,47 +63,56 @@ def _padding_last(items: Ints) -> Ints:
 
 
 def read_published(path: Path, data: Interactions) -> Candidates:
-    """NCF's published test pairs and negatives: lines `(user,item)<tab>negative<tab>...`.
+    """Read NCF's published test pairs and negatives: lines `(user,item)<tab>negative<tab>...`.
 
-    Their numbers count items by first appearance in the original file, and users in the order of their ids. A few of
-    their negatives are items that the user rated (156 of 597,960 on ML-1M); they stay, for the figures to compare.
+    The file numbers items by first appearance in the original data and users by their ids. A few
+    published negatives are items that the user rated (156 of 597,960 on ML-1M). They are not
+    removed, so that figures stay comparable with published ones.
     """
-    numbering = data.item_order
+    item_index = data.item_order
     with open_text(path) as lines:
         rows = [
-            _published_row(path, n, line, data.n_users, len(numbering))
+            _published_row(path, n, line, data.n_users, len(item_index))
             for n, line in enumerate(lines, 1)
         ]
     if not rows:
         raise DataError(
-            f"{path}: is empty; expected a test pair and its negatives a line. Fetch it again."
+            f"{path}: is empty; expected a test pair and its negatives on every line. "
+            "Fetch it again."
         )
-    listed: dict[int, int] = {}
+    line_of: dict[int, int] = {}
     for n, row in enumerate(rows, 1):
         if len(row) != len(rows[0]):
             raise DataError(
-                f"{path}:{n}: {len(row) - 2} negatives; expected {len(rows[0]) - 2} as on line 1. Fetch it again."
+                f"{path}:{n}: has {len(row) - 2} negatives; "
+                f"expected {len(rows[0]) - 2} as on line 1. Fetch it again."
             )
-        if row[0] in listed:
+        if row[0] in line_of:
             raise DataError(
-                f"{path}:{n}: user {row[0]} stood on line {listed[row[0]]} already; expected one line a user. Fetch it again."
+                f"{path}:{n}: user {row[0]} is already on line {line_of[row[0]]}; "
+                "expected one line per user. Fetch it again."
             )
-        listed[row[0]] = n
+        line_of[row[0]] = n
     table = np.array(rows, np.int64)
-    return Candidates(
-        table[:, 0].astype(np.int32), numbering[table[:, 1:]], np.ones(len(table), np.int64)
-    ).by_user()
+    candidates = Candidates(
+        users=table[:, 0].astype(np.int32),
+        items=item_index[table[:, 1:]],
+        relevant=np.ones(len(table), np.int64),
+    )
+    return candidates.by_user()
 
 
 def _published_row(path: Path, n: int, line: str, n_users: int, n_items: int) -> list[int]:
     match = re.fullmatch(r"\((\d+),(\d+)\)((?:\t\d+)+)\s*", line)
     if not match:
         raise DataError(
-            f"{path}:{n}: {line[:40]!r} is not '(user,item)' and tab-separated negatives. Fetch it again."
+            f"{path}:{n}: is {line[:40]!r}; expected '(user,item)' and tab-separated negatives. "
+            "Fetch it again."
         )
     row = [int(match[1]), int(match[2]), *map(int, match[3].split())]
     if row[0] >= n_users or max(row[1:]) >= n_items:
         raise DataError(
-            f"{path}:{n}: names user {row[0]} or item {max(row[1:])}; the data has {n_users} and {n_items}. Use ml-1m unfiltered."
+            f"{path}:{n}: has user {row[0]} and item {max(row[1:])}; "
+            f"expected users below {n_users} and items below {n_items}. Use ml-1m unfiltered."
         )
     return row

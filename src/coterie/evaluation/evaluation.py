@@ -1,4 +1,4 @@
-"""A model judged by a protocol, and beside it by full ranking."""
+"""Evaluating a model under a protocol and, always, under full ranking."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from coterie.types import Bools, Doubles, Ints, Rows
 @dataclass(frozen=True, slots=True)
 class Evaluation:
     metrics: dict[str, float]
-    """By the protocol."""
+    """Under the protocol."""
     full: dict[str, float]
-    """By full ranking."""
+    """Under full ranking."""
     users: Ints
     table: dict[str, Doubles]
-    """Per user: the protocol's metrics, and `full:` those of full ranking where they differ."""
+    """Per user: the protocol's metrics; with sampled candidates also `full:...` of full ranking."""
     bias: dict[str, Bias] | None = None
-    """By category of items, over the lists of full ranking at the first cut-off."""
+    """By item category, over the lists of full ranking at the first cut-off."""
 
 
 def evaluate(
@@ -38,7 +38,7 @@ def evaluate(
     candidates: Candidates | None,
     progress: Progress = SILENT,
 ) -> Evaluation:
-    """Judge on the test part; items of the training and validation parts are not recommended again."""
+    """Evaluate on the test part. Items of the training and validation parts are not recommended."""
     k = max(protocol.cutoffs)
     popularity = np.bincount(split.train.items, minlength=split.train.n_items)
     wanted = split.test.rows
@@ -55,10 +55,9 @@ def evaluate(
         return Evaluation(full, full, whole.users, full_table, bias)
     sampled = rank_candidates(model, candidates.by_user(), k)
     table = per_user(sampled, protocol.cutoffs)
+    metrics = means(table) | means_of_served(table, sampled.served)
     both = table | {f"full:{name}": values for name, values in full_table.items()}
-    return Evaluation(
-        means(table) | means_of_served(table, sampled.served), full, whole.users, both, bias
-    )
+    return Evaluation(metrics, full, whole.users, both, bias)
 
 
 def quick(
@@ -68,11 +67,11 @@ def quick(
     held: Interactions,
     candidates: Candidates | None,
 ) -> dict[str, float]:
-    """The protocol's accuracy alone, for a curve while training."""
-    return means(by_person(model, protocol, seen, held.rows, held.n_items, candidates))
+    """The protocol's accuracy metrics only, for the curve during training."""
+    return means(accuracy_per_user(model, protocol, seen, held.rows, held.n_items, candidates))
 
 
-def by_person(
+def accuracy_per_user(
     model: Recommender,
     protocol: Protocol,
     seen: Rows,
@@ -80,13 +79,12 @@ def by_person(
     n_items: int,
     candidates: Candidates | None,
 ) -> dict[str, Doubles]:
-    """The protocol's accuracy for everybody who is tested: among candidates, or all items where there are none."""
+    """Accuracy of every tested user, ranked among the candidates or, without them, all items."""
     k = max(protocol.cutoffs)
-    ranks: Ranks = (
-        rank_all(model, seen, wanted, n_items, k)
-        if candidates is None
-        else rank_candidates(model, candidates, k)
-    )
+    if candidates is None:
+        ranks = rank_all(model, seen, wanted, n_items, k)
+    else:
+        ranks = rank_candidates(model, candidates, k)
     return per_user(ranks, protocol.cutoffs)
 
 
@@ -95,7 +93,7 @@ def means(table: dict[str, Doubles]) -> dict[str, float]:
 
 
 def means_of_served(table: dict[str, Doubles], served: Bools) -> dict[str, float]:
-    """Beside the means over everybody, those over the users whom the model serves; nothing where it serves all, or none."""
+    """Means over served users, as `served:...`; nothing if the model serves all users or none."""
     if served.all() or not served.any():
         return {}
     return {f"served:{name}": float(values[served].mean()) for name, values in table.items()}

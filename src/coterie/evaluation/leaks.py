@@ -1,4 +1,4 @@
-"""Training must not know the answers. Checked with every evaluation."""
+"""Leak checks: evaluation data must not reach training. Run before every training."""
 
 from __future__ import annotations
 
@@ -14,30 +14,36 @@ REMEDY = "Remove the overlap from the training file, or split with another rule.
 
 
 def check(split: Split, training: TrainingSet, as_published: bool = False) -> None:
-    """Raise if held-out interactions are trained on, or negatives avoid anything but training positives."""
-    held = {"test": split.test, "validation": split.validation}
-    for name, part in held.items():
+    """Raise if training uses held-out interactions or negatives exclude more than positives."""
+    held_out = {"test": split.test, "validation": split.validation}
+    for name, part in held_out.items():
         if part is not None:
             _disjoint(split.train, part, f"training and {name}")
     if split.validation is not None:
         _disjoint(split.validation, split.test, "validation and test")
     if not _same(training.positives, split.train.rows):
         raise LeakError(
-            "the positives trained on are not the training part; expected exactly the training part. Rebuild the split."
+            "the training positives are not the training part; expected exactly the training part. "
+            "Rebuild the split."
         )
     if not as_published and not _same(training.excluded, training.positives):
         raise LeakError(
-            "training negatives avoid items that are not training positives; expected negatives drawn against training positives only, "
-            "or held-out items are never pushed down. Set as_published=true to show the leaky figure on purpose."
+            "training negatives exclude items that are not training positives; expected negatives "
+            "that exclude training positives only: otherwise a held-out item is never a negative. "
+            "Set as_published=true to show the leaky figure on purpose."
         )
 
 
-def check_untouched(test: Interactions, trained_on: Split, kept: str) -> None:
-    """Raise if a model that was trained and chosen on one split is to be tested on what it knows."""
+def check_untouched(test: Interactions, trained_on: Split, original: str) -> None:
+    """Raise if test interactions were in the training or validation part of a trained model.
+
+    `original` names the settings of the split that the model was trained on, for the message.
+    """
     for part in (trained_on.train, trained_on.validation):
         if part is not None and contains(part.pairs(), test.pairs()).any():
             raise LeakError(
-                f"the model was trained on what this protocol tests, or chosen by it; expected the run's own split. Keep {kept}, or train again."
+                "the model was trained or selected on interactions that this protocol tests; "
+                f"expected the run's own split. Use {original}, or train again."
             )
 
 
@@ -47,7 +53,8 @@ def _disjoint(one: Interactions, other: Interactions, names: str) -> None:
         user = one.user_ids[other.users[both[0]]]
         item = one.item_ids[other.items[both[0]]]
         raise LeakError(
-            f"{names} share {len(both):,} interactions, user {str(user)!r} and item {str(item)!r} among them; expected none. {REMEDY}"
+            f"{names} share {len(both):,} interactions (for example user {str(user)!r} and item "
+            f"{str(item)!r}); expected none. {REMEDY}"
         )
 
 

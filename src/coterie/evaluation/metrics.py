@@ -1,14 +1,17 @@
-"""Metrics from ranks. Under ties each is its expected value over all orders of the tied items, so that a constant model
-scores k / candidates, never 1 or 0.
+"""Metrics from ranks.
 
-per user   HR@k NDCG@k MRR@k P@k R@k F1@k AUC      averaged over the users who have something to find
+Under ties every metric is its expected value over all orders of the tied items, so that a constant
+model scores k / candidates, never 1 or 0.
+
+per user   HR@k NDCG@k MRR@k P@k R@k F1@k AUC      averaged over the users with a held-out item
 overall    IC@k    item coverage: distinct items recommended
            Gini@k  1 - Gini index over all items, as FPL uses it: higher is more even
            Pop@k   mean share of the users who have a recommended item in training
            UC      user coverage: share of the tested users whom the model serves
 
-Whoever is not served has an empty list and scores 0, so that the mean over everybody is UC times the mean over those who are:
-accuracy weighted by user coverage (Mesas and Bellogín 2017), as FPL's Tables 2 and 3 do for methods that skip users.
+A user who is not served has an empty list and scores 0. The mean over all users is then UC times
+the mean over served users: accuracy weighted by user coverage (Mesas and Bellogín 2017), as in
+FPL's Tables 2 and 3 for methods that skip users.
 """
 
 from __future__ import annotations
@@ -23,14 +26,12 @@ def per_user(ranks: Ranks, cutoffs: tuple[int, ...]) -> dict[str, Doubles]:
     """One value per tested user and metric."""
     table: dict[str, Doubles] = {}
     for k in cutoffs:
-        hits = _sum(
-            ranks, _share_within(ranks, k)
-        )  # expected number of relevant items among the first k
+        # Expected number of relevant items among the first k.
+        hits = _sum(ranks, _share_within(ranks, k))
         first, reciprocal = _first_hit(ranks, k)
         table[f"HR@{k}"] = first
-        table[f"NDCG@{k}"] = (
-            _sum(ranks, _gain_within(ranks, k)) / _discounts(k)[np.minimum(ranks.relevant, k)]
-        )
+        ideal = _discounts(k)[np.minimum(ranks.relevant, k)]
+        table[f"NDCG@{k}"] = _sum(ranks, _gain_within(ranks, k)) / ideal
         table[f"MRR@{k}"] = reciprocal
         table[f"P@{k}"] = hits / k
         table[f"R@{k}"] = hits / ranks.relevant
@@ -42,7 +43,10 @@ def per_user(ranks: Ranks, cutoffs: tuple[int, ...]) -> dict[str, Doubles]:
 def overall(
     ranks: Ranks, cutoffs: tuple[int, ...], popularity: Longs, n_users: int
 ) -> dict[str, float]:
-    """Coverage and diversity of the recommended lists. `popularity` counts each item's training users, of `n_users` in all."""
+    """Coverage and diversity of the recommended lists.
+
+    `popularity` is the number of training users of every item, `n_users` the number of all users.
+    """
     table = {"UC": float(ranks.served.mean())}
     for k in cutoffs:
         listed = ranks.top[:, :k][ranks.top[:, :k] >= 0]
@@ -53,7 +57,7 @@ def overall(
 
 
 def evenness(listed: Ints, n_items: int) -> float:
-    """1 - Gini over all items that could be recommended: 1 is even, 0 is one item for all."""
+    """1 - Gini index over the catalogue: 1 if all items are listed equally, 0 if only one is."""
     counts = np.sort(np.bincount(listed, minlength=n_items))
     if n_items < 2 or not counts.sum():
         return 0.0
@@ -66,7 +70,7 @@ def _sum(ranks: Ranks, values: Doubles) -> Doubles:
 
 
 def _share_within(ranks: Ranks, k: int) -> Doubles:
-    """Probability that a relevant item is among the first k: its place is uniform among its ties."""
+    """Probability that a relevant item is among the first k: its rank is uniform among its ties."""
     return np.clip(k - ranks.above, 0, ranks.tied) / ranks.tied
 
 
@@ -80,15 +84,16 @@ def _gain_within(ranks: Ranks, k: int) -> Doubles:
 
 
 def _discounts(k: int) -> Doubles:
-    """sum_{place <= j} 1 / log2(place + 1) for j = 0..k."""
+    """sum_{rank <= j} 1 / log2(rank + 1) for j = 0..k."""
     return np.concatenate([[0.0], np.cumsum(1 / np.log2(np.arange(2, k + 2)))])
 
 
 def _first_hit(ranks: Ranks, k: int) -> tuple[Doubles, Doubles]:
     """(probability of a hit within k, expected reciprocal rank of the first hit within k).
 
-    Only the best tie group that holds a relevant item matters. With m relevant among its t items, the first of them
-    stands at place j of the group with probability C(t - j, m - 1) / C(t, m), built up place by place.
+    Only the best tie group with a relevant item matters. With m relevant items among its t items,
+    the first relevant one is at position j of the group with probability C(t - j, m - 1) / C(t, m),
+    computed position by position.
     """
     best = np.full(len(ranks.users), np.iinfo(np.int64).max)
     np.minimum.at(best, ranks.owner, ranks.above)
@@ -101,18 +106,17 @@ def _first_hit(ranks: Ranks, k: int) -> tuple[Doubles, Doubles]:
     none_yet = np.ones(len(ranks.users))
     for j in range(1, k + 1):
         inside = (best + j <= k) & (j <= t)
-        here = np.where(inside, none_yet * np.minimum(m / np.maximum(t - j + 1, 1), 1), 0)
-        hit += here
-        reciprocal += here / (best + j)
-        none_yet -= here
+        first_at_j = np.where(inside, none_yet * np.minimum(m / np.maximum(t - j + 1, 1), 1), 0)
+        hit += first_at_j
+        reciprocal += first_at_j / (best + j)
+        none_yet -= first_at_j
     return hit, reciprocal
 
 
 def _auc(ranks: Ranks) -> Doubles:
-    """Probability that a relevant item beats another one, ties counting half; one half where there is no other one."""
-    from_bottom = (
-        ranks.candidates[ranks.owner] - ranks.above - (ranks.tied - 1) / 2
-    )  # middle rank, 1 is the worst
+    """Probability that a relevant item outscores another (ties: half); one half without others."""
+    # Middle rank from the bottom: 1 is the worst.
+    from_bottom = ranks.candidates[ranks.owner] - ranks.above - (ranks.tied - 1) / 2
     r = ranks.relevant
     others = ranks.candidates - r
     wins = _sum(ranks, from_bottom) - r * (r + 1) / 2

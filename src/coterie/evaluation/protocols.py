@@ -1,14 +1,15 @@
-"""Protocols by name: how data is split, what a test item is ranked against, and at which cut-offs."""
+"""Evaluation protocols by name: the split, the candidates and the cut-offs."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from coterie.core.settings import Settings
 from coterie.data.splits import Rule
 from coterie.errors import UnknownName
+from coterie.types import JsonObject
 
 ACCURACY = ("HR", "NDCG", "MRR", "P", "R", "F1", "AUC")
 WITHOUT_CUTOFF = ("AUC",)
@@ -16,6 +17,8 @@ DIVERSITY = ("IC", "Gini", "Pop")
 
 
 class Protocol(Settings):
+    """How a model is evaluated."""
+
     split: Rule = "leave-one-out"
     """What is held out: leave-one-out, temporal, global-time, random, or own (files)."""
     fraction: float = Field(0.2, gt=0, lt=1)
@@ -23,17 +26,17 @@ class Protocol(Settings):
     candidates: int = Field(0, ge=0)
     """Sampled negatives a test item is ranked against; 0 ranks all items."""
     candidates_for: Literal["user", "item"] = "user"
-    """Whether so many are sampled for every user, or for every one of a user's test items."""
+    """Whether candidates are sampled per user or per test item of a user."""
     candidates_file: str | None = None
     """Published test pairs and negatives in NCF's format, instead of sampled ones."""
     cutoffs: tuple[int, ...] = Field((10,), min_length=1)
     """Lengths of the recommendation list."""
     headline: tuple[str, ...] = Field(("HR", "NDCG"), min_length=1)
-    """The metrics shown first; the first of accuracy is followed while training."""
+    """The metrics shown first; the first accuracy metric is measured while training."""
     category_bias: bool = False
-    """Tell which categories of items training and lists lean to, where the data has categories."""
+    """Report bias by item category, if the data has categories."""
     validation: bool = False
-    """Carve a validation part out of the training part and measure on it while training."""
+    """Split a validation part off the training part and measure on it while training."""
     test_file: str | None = None
     """The test part of split=own."""
     validation_file: str | None = None
@@ -41,7 +44,7 @@ class Protocol(Settings):
 
     @field_validator("cutoffs", "headline", mode="before")
     @classmethod
-    def _one_or_many(cls, value: Any) -> Any:
+    def _one_or_many(cls, value: object) -> object:
         if isinstance(value, str):
             value = value.split(",")
         return value if isinstance(value, (list, tuple)) else (value,)
@@ -50,38 +53,40 @@ class Protocol(Settings):
     @classmethod
     def _positive(cls, value: tuple[int, ...]) -> tuple[int, ...]:
         if min(value) < 1:
-            raise ValueError("cut-offs are list lengths, at least 1")
+            raise ValueError("expected list lengths of at least 1")
         return tuple(sorted(set(value)))
 
     @field_validator("headline")
     @classmethod
     def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if unknown := set(value) - {*ACCURACY, *DIVERSITY}:
-            raise ValueError(f"{min(unknown)!r} is none of {', '.join((*ACCURACY, *DIVERSITY))}")
+            known = ", ".join((*ACCURACY, *DIVERSITY))
+            raise ValueError(f"{min(unknown)!r} is unknown; expected one of {known}")
         return value
 
     @model_validator(mode="after")
     def _files_belong_to_their_split(self) -> Protocol:
         if self.split == "own" and self.candidates_file:
             raise ValueError(
-                "split=own and candidates_file both say what is tested; expected one of them. Leave one out"
+                "split=own and candidates_file both name the test interactions; "
+                "expected one of them. Remove one"
             )
         if self.split == "own" and not self.test_file:
             raise ValueError(
-                "split=own needs a test part, and test_file is not set. Pass --set test_file=PATH"
+                "split=own needs a test part, but test_file is not set. Pass --set test_file=PATH"
             )
         if self.split != "own" and (self.test_file or self.validation_file):
             raise ValueError(
-                f"test_file and validation_file belong to split=own; split is {self.split}. Pass --set split=own"
+                f"test_file and validation_file need split=own; split is {self.split}. "
+                "Pass --set split=own"
             )
         return self
 
     @property
     def followed(self) -> str:
-        """The metric that is followed while training."""
-        return _at(
-            next((name for name in self.headline if name in ACCURACY), "NDCG"), self.cutoffs[0]
-        )
+        """The metric that is measured while training."""
+        accuracy = next((name for name in self.headline if name in ACCURACY), "NDCG")
+        return _at(accuracy, self.cutoffs[0])
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -93,17 +98,22 @@ def _at(name: str, k: int) -> str:
     return name if name in WITHOUT_CUTOFF else f"{name}@{k}"
 
 
-PROTOCOLS: dict[str, dict[str, Any]] = {
-    "loo-50": {"split": "leave-one-out", "candidates": 50},  # FedFast, Section 4
-    "loo-99": {"split": "leave-one-out", "candidates": 99},  # NCF
-    "loo-100": {"split": "leave-one-out", "candidates": 100, "cutoffs": (20,)},  # FedBSO
-    "holdout": {  # FPL, Section 5
+PROTOCOLS: dict[str, JsonObject] = {
+    # FedFast, Section 4.
+    "loo-50": {"split": "leave-one-out", "candidates": 50},
+    # NCF.
+    "loo-99": {"split": "leave-one-out", "candidates": 99},
+    # FedBSO.
+    "loo-100": {"split": "leave-one-out", "candidates": 100, "cutoffs": (20,)},
+    # FPL, Section 5.
+    "holdout": {
         "split": "temporal",
         "fraction": 0.2,
         "headline": ("P", "R", "IC", "Gini"),
         "category_bias": True,
     },
-    "holdout-10": {  # STTFedRec, Section 4.1: ten items that a user did not click for every one held out
+    # STTFedRec, Section 4.1: ten items without a click of the user for every held-out item.
+    "holdout-10": {
         "split": "temporal",
         "fraction": 0.2,
         "candidates": 10,
@@ -114,7 +124,8 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 }
 
 
-def protocol(name: str, changes: dict[str, Any]) -> Protocol:
+def protocol(name: str, changes: JsonObject) -> Protocol:
+    """A named protocol with some of its settings changed."""
     if name not in PROTOCOLS:
         raise UnknownName("protocol", name, PROTOCOLS)
     return Protocol.of(PROTOCOLS[name] | changes)

@@ -1,4 +1,7 @@
-"""Where the relevant items stand, a block of users at a time. Ties are kept as ties, never broken in a model's favour."""
+"""Ranks of the relevant items, one block of users at a time.
+
+Ties are recorded as ties and never broken in a model's favour.
+"""
 
 from __future__ import annotations
 
@@ -15,26 +18,30 @@ from coterie.evaluation.candidates import Candidates
 from coterie.models.recommender import Recommender, pick
 from coterie.types import Bools, Floats, Ints, Longs, Rows
 
-BLOCK_CELLS = 1 << 20  # scores in a block
-WAVE = 4  # blocks held at a time; with eight their memory comes anew from the system every time
-GATHERED = 16  # numbers a model gathers for a candidate's score, about
-MANY = 512  # candidates
-UNNAMED: Ints = np.empty((0, 0), np.int32)
+BLOCK_CELLS = 1 << 20
+"""Scores in a block."""
+WAVE = 4
+"""Blocks held at a time; with eight the allocator returns their memory to the system every time."""
+GATHERED = 16
+"""About how many values a model gathers for one candidate's score."""
+MANY = 512
+"""Above this number of candidates, scoring all items in one product is faster than gathering."""
+COLUMN_IS_ITEM: Ints = np.empty((0, 0), np.int32)
+"""Tells the kernel that column j of the scores is item j."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """For every relevant item: how many candidates score higher, and how many the same (itself included)."""
+    """For every relevant item, the candidates that score higher and equal (itself included)."""
 
     users: Ints  # (tested,)
-    candidates: Longs  # (tested,) 0 for somebody whom the model does not serve
+    candidates: Longs  # (tested,) 0 for a user whom the model does not serve
     relevant: Longs  # (tested,)
-    owner: Longs  # (relevant items,) place in `users`
+    owner: Longs  # (relevant items,) index into `users`
     above: Longs  # (relevant items,)
     tied: Longs  # (relevant items,)
-    top: (
-        Ints  # (tested, k) the recommended items, -1 where the list is shorter; ties by item number
-    )
+    top: Ints
+    """(tested, k) recommended items, ties in item order; -1 pads shorter lists."""
 
     @property
     def served(self) -> Bools:
@@ -43,15 +50,17 @@ class Ranks:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A block of users with the scores of columns: which of them are no candidates, and which are relevant."""
+    """Scores of a block of users: one row per user, one column per item or candidate."""
 
     users: Ints
     served: Bools
     scores: Floats
-    out: Rows
+    excluded: Rows
+    """Columns that are not candidates."""
     wanted: Rows
+    """Columns of the relevant items."""
     items: Ints | None = None
-    """Which item stands in which column; without it a column is an item."""
+    """The item of every column; None if column j is item j."""
 
 
 def rank_all(
@@ -90,56 +99,54 @@ def rank_candidates(model: Recommender, candidates: Candidates, k: int) -> Ranks
         scores = pick(model.score(users), items) if many else model.score(users, items)
         return Scored(users, model.serves(users), scores, padding, wanted, items)
 
-    many = (
-        candidates.items.shape[1] > MANY
-    )  # then scoring everything, in one product, is quicker than to gather
-    return _in_blocks(
-        scored,
-        np.arange(len(candidates.users), dtype=np.int32),
-        candidates.items.shape[1] * GATHERED,
-        k,
-    )
+    many = candidates.items.shape[1] > MANY
+    rows = np.arange(len(candidates.users), dtype=np.int32)
+    return _in_blocks(scored, rows, candidates.items.shape[1] * GATHERED, k)
 
 
 def best_items(scores: Floats, seen: Ints, k: int) -> Ints:
-    """The k best of all items that one user has not seen, best first, ties by item number; fewer where there are fewer.
+    """The k best unseen items of one user, best first, ties in item order; fewer if fewer are left.
 
-    One row is sorted: loading the kernel takes a second, which somebody who asks for a recommendation would wait for.
+    NumPy sorts the single row: loading the ranking kernel takes a second, too long for one
+    recommendation.
     """
-    free = np.delete(np.arange(len(scores), dtype=np.int32), seen)
-    of_free = finite(scores)[free]
-    if k < len(free):  # of many items only those that can be among the best are sorted
-        enough = of_free >= np.partition(of_free, len(free) - k)[len(free) - k]
-        free = free[enough]
-        of_free = of_free[enough]
-    return free[np.argsort(-of_free, kind="stable")[:k]]
+    unseen = np.delete(np.arange(len(scores), dtype=np.int32), seen)
+    unseen_scores = finite(scores)[unseen]
+    if k < len(unseen):
+        # Sort only the items that can be among the k best.
+        threshold = np.partition(unseen_scores, len(unseen) - k)[len(unseen) - k]
+        enough = unseen_scores >= threshold
+        unseen = unseen[enough]
+        unseen_scores = unseen_scores[enough]
+    return unseen[np.argsort(-unseen_scores, kind="stable")[:k]]
 
 
 def finite(scores: Floats) -> Floats:
-    """The scores; or an error: a model that says NaN must never score a hit."""
+    """The scores, or an error: a NaN score must never count as a hit."""
     if not np.isfinite(scores).all():
         bad = scores[~np.isfinite(scores)][0]
         raise Diverged(
-            f"training diverged: the model scores {bad}; expected finite numbers. Lower learning_rate or raise reg."
+            f"training diverged: a score is {bad}; expected finite scores. "
+            "Lower learning_rate or raise reg."
         )
     return scores
 
 
 def _rank_block(block: Scored, k: int) -> Ranks:
     n = len(block.users)
-    out = block.out
+    excluded = block.excluded
     wanted = block.wanted
     scores = np.ascontiguousarray(block.scores, np.float32)
-    names = UNNAMED if block.items is None else block.items
+    items = COLUMN_IS_ITEM if block.items is None else block.items
     above = np.empty(len(wanted.items), np.int64)
     tied = np.empty(len(wanted.items), np.int64)
     top = np.empty((n, k), np.int32)
     sound = np.empty(n, np.bool_)
     kernels.load("ranking").rank(
         scores,
-        names,
-        out.offsets,
-        out.items,
+        items,
+        excluded.offsets,
+        excluded.items,
         wanted.offsets,
         wanted.items,
         0,
@@ -153,7 +160,7 @@ def _rank_block(block: Scored, k: int) -> Ranks:
     top[~block.served] = -1
     return Ranks(
         users=block.users,
-        candidates=np.where(block.served, scores.shape[1] - out.counts, 0),
+        candidates=np.where(block.served, scores.shape[1] - excluded.counts, 0),
         relevant=wanted.counts,
         owner=np.repeat(np.arange(n), wanted.counts),
         above=above,
@@ -169,10 +176,10 @@ def _in_blocks(
     k: int,
     advance: Advance | None = None,
 ) -> Ranks:
-    """Score a wave of blocks, then rank them on all cores.
+    """Score a wave of blocks, then rank the wave on all cores.
 
-    In turns, because BLAS brings threads of its own that keep spinning for a while; and in few turns, because where the
-    machine is busy each of them waits for threads to wake up.
+    Scoring and ranking alternate because BLAS threads keep spinning for a while after a product.
+    Waves hold several blocks because on a busy machine every switch waits for threads to wake up.
     """
     kernels.load("ranking")
     step = max(1, BLOCK_CELLS // max(width, 1))
@@ -186,19 +193,20 @@ def _in_blocks(
 
 
 def _rank_wave(wave: list[Scored], k: int) -> list[Ranks]:
-    found: dict[int, Ranks] = {}
+    ranks: dict[int, Ranks] = {}
 
     def work(first: int, last: int) -> None:
-        found.update({place: _rank_block(wave[place], k) for place in range(first, last)})
+        ranks.update({n: _rank_block(wave[n], k) for n in range(first, last)})
 
     parallel.over(work, len(wave))
-    return [found[place] for place in range(len(wave))]
+    return [ranks[n] for n in range(len(wave))]
 
 
 def _joined(parts: list[Ranks]) -> Ranks:
     if not parts:
         raise DataError(
-            "there is nobody to test; expected at least one user with something held out. Use another split."
+            "the test part is empty; expected at least one user with a held-out interaction. "
+            "Use another split."
         )
     starts = np.cumsum([0] + [len(p.users) for p in parts])
     return Ranks(

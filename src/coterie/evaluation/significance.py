@@ -1,4 +1,4 @@
-"""Is a difference real? Paired over users: t-test, bootstrap interval, Holm's correction."""
+"""Paired significance over users: t-test, bootstrap interval, Holm's correction."""
 
 from __future__ import annotations
 
@@ -13,25 +13,28 @@ RESAMPLES = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class PairedTest:
+    """Two methods on the same users."""
+
     difference: float
     """Mean of a - b over users."""
     low: float
     high: float
     """Bootstrap interval of the difference."""
     p_value: float
-    """Two-sided paired t-test; 1 where a and b never differ."""
+    """Two-sided paired t-test; 1 if a and b are equal for every user."""
 
 
-def compare(a: Doubles, b: Doubles, level: float = 0.95, seed: int = 0) -> Comparison:
+def compare(a: Doubles, b: Doubles, level: float = 0.95, seed: int = 0) -> PairedTest:
     """Compare two methods on the same users."""
     if len(a) != len(b) or len(a) < 2:
         raise ValueError(
-            f"paired comparison needs two equal columns of at least 2 users; got {len(a)} and {len(b)}"
+            f"the columns have {len(a)} and {len(b)} users; "
+            "expected the same users in both, at least 2. Compare metrics of the same users."
         )
     delta = np.asarray(a, float) - np.asarray(b, float)
     low, high = interval(delta, level, seed)
-    return Comparison(float(delta.mean()), low, high, paired_t_test(delta))
+    return PairedTest(float(delta.mean()), low, high, paired_t_test(delta))
 
 
 def paired_t_test(delta: Doubles) -> float:
@@ -60,6 +63,6 @@ def holm(p_values: list[float]) -> list[float]:
     p = np.asarray(p_values, float)
     order = np.argsort(p, kind="stable")
     adjusted = np.maximum.accumulate((len(p) - np.arange(len(p))) * p[order])
-    back = np.empty_like(p)
-    back[order] = np.minimum(adjusted, 1)
-    return [float(v) for v in back]
+    in_given_order = np.empty_like(p)
+    in_given_order[order] = np.minimum(adjusted, 1)
+    return [float(v) for v in in_given_order]

@@ -1,1 +1,1 @@
-"""experiments."""
+"""Experiments: configuration, training, run folders, comparisons, plans and tuning."""

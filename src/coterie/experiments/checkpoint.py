@@ -1,7 +1,7 @@
-"""Checkpoints: one file that holds everything to go on from, and appears whole or not at all.
+"""Checkpoints: one file with everything needed to resume, written atomically.
 
-What stays on people's devices has a file of its own for every checkpoint, written before it: a crash between the two leaves the
-checkpoint before with the devices of before.
+Private client state has its own file per checkpoint, written first: a crash between the two writes
+leaves the previous checkpoint with its own client state.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,103 +16,141 @@ from coterie.core.records import Record
 from coterie.errors import RunError
 from coterie.experiments.folder import read_arrays, write_arrays
 from coterie.experiments.history import Point, TrainingHistory
+from coterie.types import JsonObject
 
 NAME = "checkpoint.npz"
 DEVICES = "devices-{}.npz"
+FORMAT = 2
+"""Version of the checkpoint format. Format 1, of early development versions, had no number."""
 
 
-def write(folder: Path, point: Point, data: str, config: dict[str, Any]) -> None:
-    """Save a point of a run under this config, on the data with this fingerprint."""
+def write(folder: Path, point: Point, data: str, config: JsonObject) -> None:
+    """Save a point of a run with this config, trained on data with this fingerprint."""
     states = {"state": point.state, "best": point.best}
-    arrays = _named(states, lambda r: r.shared_arrays())
-    kept = _named(states, lambda r: r.private_arrays())
-    mine = folder / DEVICES.format(point.history.round)
-    if kept:
-        write_arrays(mine, kept, owner_only=True)
-    about = {"journey": point.history.to_json(), "data": data, "config": config}
+    shared = _named(states, lambda record: record.shared_arrays())
+    private = _named(states, lambda record: record.private_arrays())
+    private_file = folder / DEVICES.format(point.history.round)
+    if private:
+        write_arrays(private_file, private, owner_only=True)
+    about = {
+        "format": FORMAT,
+        "history": point.history.to_json(),
+        "data": data,
+        "config": config,
+    }
     packed = np.frombuffer(json.dumps(about, allow_nan=False).encode(), np.uint8)
-    write_arrays(folder / NAME, arrays | {"about": packed, "selections": point.history.selections})
+    write_arrays(folder / NAME, shared | {"about": packed, "selections": point.history.selections})
     for old in folder.glob(DEVICES.format("*")):
-        if old != mine:
+        if old != private_file:
             old.unlink(missing_ok=True)
 
 
 def read(
-    folder: Path, kind: type[Record], data: str, config: dict[str, Any], with_devices: bool = True
+    folder: Path, kind: type[Record], data: str, config: JsonObject, with_devices: bool = True
 ) -> Point | None:
-    """The last point saved; None if there is none yet. Without devices, what they keep is elsewhere."""
+    """The last saved point, or None if there is none yet.
+
+    `with_devices=False` leaves private client state out: in a deployment it is on the nodes.
+    """
     if not (folder / NAME).exists():
         return None
     arrays = read_arrays(folder, NAME)
     try:
-        about = json.loads(arrays["about"].tobytes())
-        kept = _kept(folder, about["journey"]["round"]) if kind.private and with_devices else {}
-        point = _point(about, kind, arrays | kept)
+        about = _about(folder, arrays)
+        private = {}
+        if kind.private and with_devices:
+            private = _private_arrays(folder, about["history"]["round"])
+        point = _point(about, kind, arrays | private)
     except (KeyError, ValueError, TypeError) as error:
         raise RunError(
-            f"{folder / NAME} is no checkpoint of this algorithm ({error}). Start again: coterie run {folder}/config.yaml"
+            f"{folder / NAME} cannot be read as a checkpoint of this algorithm ({error}). "
+            f"{_remedy(folder)}"
         ) from None
-    for key in about["config"].keys() | config.keys():
-        before = about["config"].get(key)
-        now = config.get(key)
-        if before != now:
-            raise RunError(
-                f"{folder}/config.yaml: setting {key!r} is {now!r}, but the run began with {before!r}; expected it unchanged. "
-                "Put it back, or start a run of its own with coterie run."
-            )
+    _check_config(folder, about["config"], config)
     if about["data"] != data:
         raise RunError(
-            f"{folder}: the data, or what people disclose, is not what the run was trained on any more. Start it again with coterie run."
+            f"{folder}: the data or the privacy preferences have changed since the run began; "
+            "expected them unchanged. Start again with coterie run."
         )
     return point
 
 
-def _kept(folder: Path, n: int) -> dict[str, np.ndarray]:
-    name = DEVICES.format(n)
+def _about(folder: Path, arrays: dict[str, np.ndarray]) -> JsonObject:
+    """The description inside a checkpoint, checked to be of the current format."""
+    about: JsonObject = json.loads(arrays["about"].tobytes())
+    written = about.get("format", 1)
+    if written != FORMAT:
+        raise RunError(
+            f"{folder / NAME} has checkpoint format {written}, of another version of Coterie; "
+            f"expected format {FORMAT}. {_remedy(folder)}"
+        )
+    return about
+
+
+def _remedy(folder: Path) -> str:
+    if (folder / "terms.json").exists():
+        return "Start a new federation in another folder: coterie serve --config FILE --out FOLDER"
+    return f"Start again: coterie run {folder}/config.yaml"
+
+
+def _check_config(folder: Path, before: JsonObject, now: JsonObject) -> None:
+    for key in before.keys() | now.keys():
+        if before.get(key) != now.get(key):
+            raise RunError(
+                f"{folder}/config.yaml: setting {key!r} is {now.get(key)!r}, but the run began "
+                f"with {before.get(key)!r}; expected it unchanged. "
+                "Restore the value, or start a new run with coterie run."
+            )
+
+
+def _private_arrays(folder: Path, round_: int) -> dict[str, np.ndarray]:
+    name = DEVICES.format(round_)
     if not (folder / name).exists():
         raise RunError(
-            f"{folder} holds no {name}, what was on people's devices after step {n}; without it nothing can go on from {NAME}. "
-            f"Put it back, or start again: coterie run {folder}/config.yaml"
+            f"{folder} has no {name}; expected the private client state after round {round_}, "
+            f"without which {NAME} cannot be resumed. "
+            f"Restore the file, or start again: coterie run {folder}/config.yaml"
         )
     return read_arrays(folder, name)
 
 
-def _point(about: dict[str, Any], kind: type[Record], arrays: dict[str, np.ndarray]) -> Point:
-    state = _record("state", kind, arrays)
+def _point(about: JsonObject, kind: type[Record], arrays: dict[str, np.ndarray]) -> Point:
     return Point(
-        state,
-        TrainingHistory.from_json(about["journey"], arrays["selections"]),
-        _record("best", kind, arrays),
+        state=_record("state", kind, arrays),
+        history=TrainingHistory.from_json(about["history"], arrays["selections"]),
+        best=_record("best", kind, arrays),
     )
 
 
-def kept_names(folder: Path) -> set[str]:
-    """What of the last state saved is on devices alone."""
+def private_names(folder: Path) -> set[str]:
+    """Names of the arrays of the last saved state that are private client state."""
     files = sorted(folder.glob(DEVICES.format("*")))
     return set(_part("state", read_arrays(folder, files[-1].name))) if files else set()
 
 
 def state_arrays(folder: Path) -> dict[str, np.ndarray]:
-    """The arrays of the last state saved, with what devices kept: another run's devices go on from that."""
+    """The arrays of the last saved state, private client state included, for a warm start."""
     arrays = read_arrays(folder, NAME)
-    kept = DEVICES.format(json.loads(arrays["about"].tobytes())["journey"]["round"])
-    return _part("state", arrays | (read_arrays(folder, kept) if (folder / kept).exists() else {}))
+    private_file = DEVICES.format(_about(folder, arrays)["history"]["round"])
+    if (folder / private_file).exists():
+        arrays |= read_arrays(folder, private_file)
+    return _part("state", arrays)
 
 
 def _named(
-    states: dict[str, Record | None], which: Callable[[Record], dict[str, np.ndarray]]
+    states: dict[str, Record | None], arrays_of: Callable[[Record], dict[str, np.ndarray]]
 ) -> dict[str, np.ndarray]:
     return {
         f"{name}.{key}": array
         for name, record in states.items()
         if record is not None
-        for key, array in which(record).items()
+        for key, array in arrays_of(record).items()
     }
 
 
 def _record(name: str, kind: type[Record], arrays: dict[str, np.ndarray]) -> Record | None:
-    mine = _part(name, arrays)
-    return kind.from_arrays(mine) if mine else None
+    own = _part(name, arrays)
+    return kind.from_arrays(own) if own else None
 
 
 def _part(name: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

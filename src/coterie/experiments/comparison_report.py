@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import NamedTuple
 
+from coterie.experiments.cell_cache import CellResult
 from coterie.experiments.comparison import FULL, Comparison, Difference, Spread, Standing
-from coterie.experiments.plan import Outcome
 from coterie.report.page import document, figure, html_table
 from coterie.report.table import all_notes, markdown_list, markdown_table, shown
 from coterie.version import __version__
@@ -18,75 +18,92 @@ class Section(NamedTuple):
     header: list[str]
     rows: list[list[str]]
     left: int = 1
-    """So many columns are text."""
+    """Number of leading text columns, which are aligned left."""
 
 
-def sections(found: Comparison) -> list[Section]:
-    """What the methods reach, what that costs and, if there is another method, whether the first one differs from it."""
-    parts = [_accuracy(found), _cost(found)]
-    return [*parts, _differences(found)] if found.tests else parts
+def sections(comparison: Comparison) -> list[Section]:
+    """Accuracy, cost and, with several methods, the differences from the first one."""
+    parts = [_accuracy(comparison), _cost(comparison)]
+    return [*parts, _differences(comparison)] if comparison.tests else parts
 
 
-def markdown(found: Comparison, outcomes: Sequence[Outcome]) -> str:
-    parts = [f"## {s.title}\n\n{markdown_table(s.header, s.rows)}" for s in sections(found)]
-    return "\n".join([f"# {title(found)}\n", *parts, markdown_list(notes(found, outcomes))])
+def markdown(comparison: Comparison, results: Sequence[CellResult]) -> str:
+    parts = [f"## {s.title}\n\n{markdown_table(s.header, s.rows)}" for s in sections(comparison)]
+    remarks = markdown_list(notes(comparison, results))
+    return "\n".join([f"# {title(comparison)}\n", *parts, remarks])
 
 
-def page(found: Comparison, outcomes: Sequence[Outcome], command: str) -> str:
-    """One page that needs nothing else; `command` makes it again."""
-    methods = [outcome.cell.method.label for outcome in outcomes]
-    seeds = f"{len(found.seeds)} {'seed' if len(found.seeds) == 1 else 'seeds'}"
-    head = f"{found.protocol}, {seeds}, {found.tested_users:,} users tested. Coterie {__version__}"
+def page(comparison: Comparison, results: Sequence[CellResult], command: str) -> str:
+    """One self-contained page; `command` reproduces it."""
+    methods = [result.cell.method.label for result in results]
+    n_seeds = len(comparison.seeds)
+    seeds = "1 seed" if n_seeds == 1 else f"{n_seeds} seeds"
+    about = f"{comparison.protocol}, {seeds}, {comparison.tested_users:,} users tested. "
+    about += f"Coterie {__version__}"
+    tables = [
+        f"<h2>{escape(section.title)}</h2>{html_table(section.header, section.rows)}"
+        for section in sections(comparison)
+    ]
     return document(
-        title(found),
+        title(comparison),
         [
-            f"<h1>{escape(title(found))}</h1><p class=about>{escape(head)}</p>",
-            *(f"<h2>{escape(s.title)}</h2>{html_table(s.header, s.rows)}" for s in sections(found)),
-            "".join(f"<p>{escape(note)}</p>" for note in notes(found, outcomes)),
-            f"<h2>Convergence</h2>{figure(outcomes, methods)}",
+            f"<h1>{escape(title(comparison))}</h1><p class=about>{escape(about)}</p>",
+            *tables,
+            "".join(f"<p>{escape(note)}</p>" for note in notes(comparison, results)),
+            f"<h2>Convergence</h2>{figure(results, methods)}",
             f"<h2>Repeat</h2><pre>{escape(command)}</pre>",
         ],
     )
 
 
-def title(found: Comparison) -> str:
-    return f"{', '.join(s.method for s in found.standings)} on {found.dataset}"
+def title(comparison: Comparison) -> str:
+    return f"{', '.join(s.method for s in comparison.standings)} on {comparison.dataset}"
 
 
-def notes(found: Comparison, outcomes: Sequence[Outcome]) -> list[str]:
-    """What a reader must know to judge the figures."""
-    lines = all_notes(outcomes)
-    if len(found.seeds) > 1:
-        lines.append(f"± is the standard deviation over {len(found.seeds)} seeds.")
-    if found.tests:
+def notes(comparison: Comparison, results: Sequence[CellResult]) -> list[str]:
+    """What a reader must know to interpret the figures."""
+    lines = all_notes(results)
+    if len(comparison.seeds) > 1:
+        lines.append(f"± is the standard deviation over {len(comparison.seeds)} seeds.")
+    if comparison.tests:
+        first = comparison.standings[0].method
         lines.append(
-            f"Differences are {found.standings[0].method} minus the other, of every user's mean over seeds: paired t-test over "
-            f"users, 95% bootstrap interval, p corrected by Holm for {len(found.tests)} tests. Ahead: with how many seeds its mean is the higher one."
+            f"Differences are {first} minus the other method, per user and averaged over seeds: "
+            "paired t-test over users, 95% bootstrap interval, p-values with Holm's correction "
+            f"for {len(comparison.tests)} tests. Ahead: seeds with which the mean of {first} "
+            "is higher."
         )
     return lines
 
 
-def _accuracy(found: Comparison) -> Section:
-    names = found.headline
-    header = ["method", *names, *(f"{name} full" for name in names if found.sampled)]
+def _accuracy(comparison: Comparison) -> Section:
+    names = comparison.headline
+    header = ["method", *names, *(f"{name} full" for name in names if comparison.sampled)]
     rows = []
-    for s in found.standings:
-        kinds = (s.metrics, s.full) if found.sampled else (s.metrics,)
+    for s in comparison.standings:
+        kinds = (s.metrics, s.full) if comparison.sampled else (s.metrics,)
         cells = [
             _spread(of[name], _metric(name)) if name in of else "" for of in kinds for name in names
         ]
         rows.append([s.method, *cells])
-    return Section(f"By {found.protocol}", header, rows)
+    return Section(f"By {comparison.protocol}", header, rows)
 
 
-def _cost(found: Comparison) -> Section:
-    header = ["method", "rounds", "seconds", "MB up", "MB down", f"area under {found.followed}"]
-    if found.target is not None:
-        header += [f"rounds to {found.target:g}", f"updates to {found.target:g}"]
-    return Section("Cost and speed", header, [_costs(found, s) for s in found.standings])
+def _cost(comparison: Comparison) -> Section:
+    header = [
+        "method",
+        "rounds",
+        "seconds",
+        "MB up",
+        "MB down",
+        f"area under {comparison.followed}",
+    ]
+    if comparison.target is not None:
+        header += [f"rounds to {comparison.target:g}", f"updates to {comparison.target:g}"]
+    return Section("Cost and speed", header, [_costs(comparison, s) for s in comparison.standings])
 
 
-def _costs(found: Comparison, s: Standing) -> list[str]:
+def _costs(comparison: Comparison, s: Standing) -> list[str]:
     cells = [
         s.method,
         _spread(s.costs["rounds"], _count),
@@ -95,38 +112,36 @@ def _costs(found: Comparison, s: Standing) -> list[str]:
     cells += [
         _spread(s.costs[name], lambda v: f"{v / 1e6:,.1f}") for name in ("bytes_up", "bytes_down")
     ]
-    cells.append("" if s.area is None else _spread(s.area, _metric(found.followed)))
-    if found.target is None:
+    cells.append("" if s.area is None else _spread(s.area, _metric(comparison.followed)))
+    if comparison.target is None:
         return cells
-    federated = (
-        s.costs["bytes_down"].mean > 0
-    )  # where nothing travels there are no updates to count
-    return [
-        *cells,
-        _reached(s.rounds_to_target),
-        _reached(s.updates_to_target) if federated else "",
-    ]
+    # A centralised method sends nothing, so it has no updates to count.
+    federated = s.costs["bytes_down"].mean > 0
+    updates = _reached(s.updates_to_target) if federated else ""
+    return [*cells, _reached(s.rounds_to_target), updates]
 
 
 def _reached(steps: Sequence[int | None]) -> str:
-    """The mean over the seeds that reached the target, and how many those are."""
-    there = [step for step in steps if step is not None]
-    if not there:
+    """The mean over the seeds that reached the target, with their number if some did not."""
+    reached = [step for step in steps if step is not None]
+    if not reached:
         return "not reached"
-    mean = _count(sum(there) / len(there))
-    return mean if len(there) == len(steps) else f"{mean} ({len(there)} of {len(steps)} seeds)"
+    mean = _count(sum(reached) / len(reached))
+    if len(reached) == len(steps):
+        return mean
+    return f"{mean} ({len(reached)} of {len(steps)} seeds)"
 
 
-def _differences(found: Comparison) -> Section:
+def _differences(comparison: Comparison) -> Section:
     header = ["against", "metric", "difference", "95% interval", "p (Holm)", "ahead"]
-    rows = [_difference(test, len(found.seeds)) for test in found.tests]
-    return Section(f"{found.standings[0].method} against the others", header, rows, left=2)
+    rows = [_difference(test, len(comparison.seeds)) for test in comparison.tests]
+    return Section(f"{comparison.standings[0].method} against the others", header, rows, left=2)
 
 
 def _difference(test: Difference, seeds: int) -> list[str]:
-    metric = (
-        f"{test.metric.removeprefix(FULL)} full" if test.metric.startswith(FULL) else test.metric
-    )
+    metric = test.metric
+    if metric.startswith(FULL):
+        metric = f"{metric.removeprefix(FULL)} full"
     interval = f"{test.low:.4f} to {test.high:.4f}"
     p = "<0.0001" if test.p_holm < 0.0001 else f"{test.p_holm:.4f}"
     return [
@@ -145,7 +160,7 @@ def _spread(value: Spread, text: Callable[[float], str]) -> str:
 
 
 def _metric(name: str) -> Callable[[float], str]:
-    """As everywhere, but a deviation keeps the decimals of its mean."""
+    """The usual format of a metric, but a deviation has as many decimals as its mean."""
     return lambda value: shown(name, value) if name.startswith(("IC", "Gini")) else f"{value:.4f}"
 
 

@@ -1,4 +1,4 @@
-"""An experiment as a value: flat keys in (YAML, --set, Python), typed groups of settings inside, flat keys out."""
+"""An experiment as a value: flat keys outside (YAML, --set, Python), typed settings inside."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -19,6 +20,10 @@ from coterie.data.synthetic import Synthetic
 from coterie.errors import ConfigError
 from coterie.evaluation.protocols import Protocol, protocol
 from coterie.federated.settings import Simulated
+from coterie.types import JsonObject
+
+if TYPE_CHECKING:
+    import yaml
 
 NAMING_FILES = (
     "test_file",
@@ -29,11 +34,19 @@ NAMING_FILES = (
     "private_items",
     "availability_file",
 )
-"""Settings that name files or a run folder: what is in them is part of the experiment."""
+"""Settings that name files or a run folder, whose content is part of the experiment."""
+RENAMED = {
+    "protect": "secure_aggregation",
+    "drop_out": "client_dropout",
+    "users_a_round": "users_per_round",
+    "rounds_a_day": "rounds_per_day",
+    "over_select": "over_selection",
+}
+"""Settings of earlier development versions and their names today."""
 
 
 class Choice(Settings):
-    """What is run."""
+    """The algorithm, the data, the protocol and the seed."""
 
     algorithm: str
     """Name of the algorithm: coterie algorithms"""
@@ -42,32 +55,34 @@ class Choice(Settings):
     protocol: str | None = None
     """Name of the protocol; the dataset's own by default."""
     seed: int = Field(0, ge=0, lt=2**63)
-    """Same seed, same result."""
+    """Seed of all randomness; the same seed gives the same result."""
     columns: dict[str, str] = Field(default_factory=dict)
-    """For files: role -> name of its column."""
+    """For files: the column of every role, as role: column."""
     skip_bad_rows: bool = False
     """For files: count bad rows and drop them instead of stopping at the first."""
 
 
 class Course(Settings):
-    """How training is followed."""
+    """Measurements, checkpoints, stopping and warm start."""
 
     evaluate_every: int = Field(0, ge=0)
-    """Measure every so many rounds; 0 measures about twenty times."""
+    """Rounds or epochs between measurements; 0 measures about twenty times."""
     checkpoint_every: int = Field(0, ge=0)
-    """Save the state every so many rounds; 0 saves it every few seconds."""
+    """Rounds or epochs between checkpoints; 0 saves one every few seconds."""
     target: float | None = Field(None, ge=0)
-    """A value of the followed metric; the result says after how many rounds and updates it was reached."""
+    """Target for the followed metric; the result reports the rounds and updates to reach it."""
     start_from: str | None = None
-    """A run folder whose weights are reused; people and items it does not know start afresh."""
+    """Run folder to take weights from; users and items it does not know start untrained."""
     patience: int = Field(0, ge=0)
-    """Stop after so many measurements without improvement on validation; 0 trains to the end."""
+    """Measurements without improvement on validation before stopping; 0 trains to the end."""
     as_published: bool = False
-    """Let negatives avoid held-out items, as leaky published code does, to show its figure."""
+    """Exclude held-out items from negatives, as leaky published code does, to show its figure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
+    """Everything that defines a run."""
+
     choice: Choice
     course: Course
     filters: Filters
@@ -75,16 +90,17 @@ class Experiment:
     synthetic: Synthetic
     settings: Settings
     tuned: bool
-    """Whether settings found on this dataset's validation part are the defaults here."""
+    """Whether the defaults are settings tuned on this dataset's validation part."""
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Experiment:
-        """From flat keys. What is not given comes from the dataset, then from the settings tuned for it."""
+    def of(cls, values: Mapping[str, object]) -> Experiment:
+        """From flat keys. Missing ones come from the dataset, then from settings tuned for it."""
         if "algorithm" not in values:
             raise ConfigError(
-                f"no algorithm is named (keys: {', '.join(values) or 'none'}); expected a key 'algorithm'. Add one."
+                f"the keys are {', '.join(values) or 'empty'}; expected a key 'algorithm'. Add one."
             )
-        made = str(values.get("dataset", "synthetic")) == "synthetic"
+        _refuse_renamed_settings(values)
+        is_synthetic = str(values.get("dataset", "synthetic")) == "synthetic"
         chosen = algorithm(str(values["algorithm"]))
         owners: dict[str, type[Settings]] = {
             "choice": Choice,
@@ -93,7 +109,7 @@ class Experiment:
             "protocol": Protocol,
             "settings": chosen.settings,
         }
-        if made:
+        if is_synthetic:
             owners["synthetic"] = Synthetic
         _refuse_federated_settings(values, chosen)
         shares = split_by_owner(values, owners)
@@ -101,31 +117,34 @@ class Experiment:
         course = Course.of(shares["course"])
         source = dataset(choice.dataset)
         filters = Filters.of(source.filters | shares["filters"])
-        made_up = Synthetic.of(shares.get("synthetic", {}))
-        usual = has_default_filters(choice.dataset, filters, made_up)
+        synthetic = Synthetic.of(shares.get("synthetic", {}))
+        usual = as_usual(choice.dataset, filters, synthetic)
         defaults = tuned_settings(choice.dataset, choice.algorithm) if usual else {}
         if filters.feedback == "explicit" and not chosen.explicit:
             raise ConfigError(
-                f"setting 'feedback' is 'explicit', but {choice.algorithm} learns from implicit feedback alone. Leave it out, or use gmf."
+                f"setting 'feedback' is 'explicit', but {choice.algorithm} learns from implicit "
+                "feedback only. Remove the setting, or use gmf."
             )
-        judged_by = protocol(choice.protocol or source.protocol, shares["protocol"])
-        if course.patience and not (judged_by.validation or judged_by.validation_file):
+        protocol_name = choice.protocol or source.protocol
+        evaluated_by = protocol(protocol_name, shares["protocol"])
+        if course.patience and not (evaluated_by.validation or evaluated_by.validation_file):
             raise ConfigError(
-                f"setting 'patience' is {course.patience}, but there is no validation part; expected one. Set validation=true, or patience=0."
+                f"setting 'patience' is {course.patience}, but there is no validation part; "
+                "expected one. Set validation=true, or patience=0."
             )
         return cls(
-            choice.model_copy(update={"protocol": choice.protocol or source.protocol}),
-            course,
-            filters,
-            judged_by,
-            made_up,
-            owners["settings"].of(defaults | shares["settings"]),
-            bool(defaults),
+            choice=choice.model_copy(update={"protocol": protocol_name}),
+            course=course,
+            filters=filters,
+            protocol=evaluated_by,
+            synthetic=synthetic,
+            settings=owners["settings"].of(defaults | shares["settings"]),
+            tuned=bool(defaults),
         )
 
     @property
-    def judged_by(self) -> str:
-        """The protocol's name, and in brackets what was changed of it."""
+    def protocol_label(self) -> str:
+        """The protocol's name, with changed settings in brackets."""
         name = str(self.choice.protocol)
         usual = protocol(name, {})
         changed = [
@@ -136,8 +155,8 @@ class Experiment:
         ]
         return f"{name} ({', '.join(changed)})" if changed else name
 
-    def flat(self) -> dict[str, Any]:
-        """Every key with its value; `Experiment.of` turns it back into the same experiment."""
+    def flat(self) -> JsonObject:
+        """Every setting with its value; `Experiment.of` makes the same experiment from it."""
         groups: list[Settings] = [
             self.choice,
             self.course,
@@ -152,60 +171,72 @@ class Experiment:
         }
 
 
-def _refuse_federated_settings(values: Mapping[str, Any], chosen: Algorithm) -> None:
-    """Of an algorithm that is trained in one place."""
-    meant = [key for key in values if key in Simulated.model_fields]
-    if meant and not chosen.federated:
+def renamed_setting(values: Mapping[str, object]) -> str | None:
+    """The first setting that has another name today, if there is one."""
+    return next((key for key in values if key in RENAMED), None)
+
+
+def _refuse_renamed_settings(values: Mapping[str, object]) -> None:
+    old = renamed_setting(values)
+    if old is not None:
         raise ConfigError(
-            f"setting {meant[0]!r} is {values[meant[0]]!r}, but {values['algorithm']} is trained in one place, without devices; "
-            "expected a federated algorithm (coterie algorithms). Leave it out."
+            f"setting {old!r} is of an earlier development version; expected {RENAMED[old]!r}. "
+            "Rename the key."
         )
 
 
-def changed(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Flat keys with changes on top; naming another protocol forgets the settings of the one before."""
-    kept = dict(values)
+def _refuse_federated_settings(values: Mapping[str, object], chosen: Algorithm) -> None:
+    """A centralised algorithm has no settings of a federation."""
+    federated = [key for key in values if key in Simulated.model_fields]
+    if federated and not chosen.federated:
+        raise ConfigError(
+            f"setting {federated[0]!r} is {values[federated[0]]!r}, but {values['algorithm']} is "
+            "centralised; expected a federated algorithm (coterie algorithms). Remove the setting."
+        )
+
+
+def changed(values: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:
+    """Flat keys with changes on top. Another protocol drops the settings of the previous one."""
+    base = dict(values)
     if changes.get("protocol"):
-        kept = {key: value for key, value in kept.items() if key not in Protocol.model_fields}
-    return kept | dict(changes)
+        base = {key: value for key, value in base.items() if key not in Protocol.model_fields}
+    return base | dict(changes)
 
 
-def _brief(value: Any) -> str:
-    from pathlib import PurePath
-
+def _brief(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     return PurePath(value).name if isinstance(value, str) else str(value)
 
 
 @cache
-def _tuned() -> dict[str, dict[str, dict[str, Any]]]:
+def _tuned() -> dict[str, dict[str, JsonObject]]:
     import yaml
 
     text = resources.files("coterie.experiments").joinpath("tuned.yaml").read_text()
     return yaml.safe_load(text) or {}
 
 
-def tuned_settings(dataset_name: str, algorithm_name: str) -> dict[str, Any]:
-    """Settings found on the dataset's validation part (benchmarks/tune.py), if there are any."""
+def tuned_settings(dataset_name: str, algorithm_name: str) -> JsonObject:
+    """Settings tuned on the dataset's validation part (benchmarks/tune.py), if there are any."""
     return dict(_tuned().get(dataset_name, {}).get(algorithm_name, {}))
 
 
 def tuned_for(algorithm_name: str) -> list[str]:
     """The datasets that an algorithm is tuned for."""
-    return [name for name, found in _tuned().items() if algorithm_name in found]
+    return [name for name, tuned in _tuned().items() if algorithm_name in tuned]
 
 
-def parse_assignments(pairs: list[str]) -> dict[str, Any]:
+def parse_assignments(pairs: list[str]) -> JsonObject:
     """`key=value` from the command line; values are read as YAML."""
     import yaml
 
-    values: dict[str, Any] = {}
+    values: JsonObject = {}
     for pair in pairs:
-        key, found, text = pair.partition("=")
-        if not found or not key.strip():
+        key, separator, text = pair.partition("=")
+        if not separator or not key.strip():
             raise ConfigError(
-                f"--set {pair!r} is not key=value. Write for example --set embedding_size=16"
+                f"--set is {pair!r}; expected key=value. Write for example --set embedding_size=16"
             )
         try:
             values[key.strip()] = yaml.safe_load(text) if text else None
@@ -214,18 +245,16 @@ def parse_assignments(pairs: list[str]) -> dict[str, Any]:
     return values
 
 
-def as_yaml(values: Mapping[str, Any]) -> str:
-    """Text that reads back as it was: U+0085 as it is would be read as the end of a line."""
+def as_yaml(values: Mapping[str, object]) -> str:
+    """YAML that reads back unchanged: a literal U+0085 would be read as a line break."""
     import yaml
 
     text = yaml.safe_dump(dict(values), sort_keys=False, allow_unicode=True)
     return yaml.safe_dump(dict(values), sort_keys=False) if "\x85" in text else text
 
 
-def read_file(path: str) -> dict[str, Any]:
+def read_file(path: str) -> JsonObject:
     """Flat keys of a YAML experiment file."""
-    from pathlib import Path
-
     import yaml
 
     try:
@@ -236,7 +265,7 @@ def read_file(path: str) -> dict[str, Any]:
         raise ConfigError(f"{path}: does not exist. Check the path.") from None
     except OSError as error:
         raise ConfigError(
-            f"{path}: cannot be read ({error.strerror}). Name an experiment file."
+            f"{path}: cannot be read ({error.strerror}). Check the path and its permissions."
         ) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(
@@ -244,18 +273,20 @@ def read_file(path: str) -> dict[str, Any]:
         ) from None
     if not isinstance(values, dict):
         raise ConfigError(
-            f"{path}: holds {type(values).__name__}; expected keys and values such as 'algorithm: gmf'. Fix it."
+            f"{path}: is a {type(values).__name__}; "
+            "expected keys and values such as 'algorithm: gmf'. Fix it."
         )
     return {str(k): v for k, v in values.items()}
 
 
-def _refuse_repeated_keys(path: str, node: Any) -> None:
-    """YAML lets the last of two equal keys win, silently."""
+def _refuse_repeated_keys(path: str, node: yaml.Node | None) -> None:
+    """YAML silently uses the last of two equal keys."""
     lines: dict[str, int] = {}
     for key, _ in getattr(node, "value", []) if getattr(node, "id", "") == "mapping" else []:
         line = key.start_mark.line + 1
         if key.value in lines:
             raise ConfigError(
-                f"{path}:{line}: key {key.value!r} stood on line {lines[key.value]} already; expected it once. Remove one."
+                f"{path}:{line}: key {key.value!r} is already on line {lines[key.value]}; "
+                "expected it once. Remove one."
             )
         lines[key.value] = line

@@ -1,11 +1,10 @@
-"""The story on one screen: load, split, check, train, evaluate, report."""
+"""Run or resume an experiment: load, split, check, train, evaluate, report."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,13 +18,19 @@ from coterie.experiments import folder as disk
 from coterie.experiments.config import NAMING_FILES, Experiment
 from coterie.experiments.history import Point
 from coterie.experiments.preparation import Prepared, prepare
-from coterie.experiments.results import breakdowns, choices, summary, verdict
+from coterie.experiments.results import (
+    accuracy_by_chosen_values,
+    chosen_values,
+    evaluation_summary,
+    training_summary,
+)
 from coterie.experiments.run import Run
 from coterie.experiments.training import train
 from coterie.experiments.warm_start import reuse
 from coterie.models.recommender import Recommender
 from coterie.report.page import page
 from coterie.report.table import markdown
+from coterie.types import JsonObject
 
 FIRST = (
     "algorithm",
@@ -40,7 +45,7 @@ FIRST = (
     "full",
     "run",
 )
-"""The keys that a result begins with; others follow."""
+"""The first keys of a result; others follow."""
 
 
 def run(
@@ -49,119 +54,126 @@ def run(
     make_folder: Callable[[], Path] | None = None,
     progress: Progress = SILENT,
 ) -> Run:
-    """Run an experiment. The folder is made once the data cannot be at fault any more; without one nothing is written."""
+    """Run an experiment.
+
+    The folder is made after the data was loaded and checked. Without `make_folder` nothing is
+    written.
+    """
     ready = prepare(experiment, data, progress)
     out = make_folder() if make_folder else None
-    with disk.held(out):
+    with disk.locked(out):
         if out is not None:
-            disk.write_config(out, _from_anywhere(experiment.flat()))
-            _write_beginning(out, ready)
+            disk.write_config(out, _with_absolute_paths(experiment.flat()))
+            _write_catalogue(out, ready)
         try:
-            return _carry_out(ready, out, None, progress)
-        except (
-            ConfigError,
-            UnknownName,
-            MissingExtra,
-            LeakError,
-        ):  # nothing was trained: nothing is left behind
+            return _train_and_evaluate(ready, out, None, progress)
+        except (ConfigError, UnknownName, MissingExtra, LeakError):
+            # Nothing was trained, so the folder is removed.
             if out is not None and not (out / checkpoint.NAME).exists():
                 shutil.rmtree(out, ignore_errors=True)
             raise
 
 
 def resume(folder: Path, progress: Progress = SILENT) -> Run:
-    """Go on with a run that was interrupted, from its last checkpoint: the outcome is the one without the interruption."""
+    """Resume a run from its last checkpoint. The result equals that of an uninterrupted run."""
     if (folder / "result.json").exists():
         progress.log(f"{folder} is finished; nothing is left to do")
         return Run.load(folder)
     if (folder / "terms.json").exists():
         raise RunError(
-            f"{folder} is a federation's; expected a run of one machine. Go on with: coterie serve --config FILE --out {folder}"
+            f"{folder} belongs to a federation; expected a run of one machine. "
+            f"Resume it with: coterie serve --config FILE --out {folder}"
         )
-    experiment = Experiment.of(disk.read_config(folder))
+    experiment = Experiment.of(disk.read_settings(folder))
     ready = prepare(experiment, None, progress)
-    with disk.held(folder):
+    with disk.locked(folder):
         kind = algorithm(experiment.choice.algorithm).state
-        data = ready.fingerprint
-        since = checkpoint.read(folder, kind, data, _from_anywhere(experiment.flat()))
-        progress.log(f"going on after round {since.history.round if since else 0}")
-        _write_beginning(folder, ready)
-        return _carry_out(ready, folder, since, progress)
+        config = _with_absolute_paths(experiment.flat())
+        since = checkpoint.read(folder, kind, ready.fingerprint, config)
+        progress.log(f"resuming after round {since.history.round if since else 0}")
+        _write_catalogue(folder, ready)
+        return _train_and_evaluate(ready, folder, since, progress)
 
 
-def _carry_out(ready: Prepared, out: Path | None, since: Point | None, progress: Progress) -> Run:
-    """Train, evaluate, report."""
+def _train_and_evaluate(
+    ready: Prepared, out: Path | None, since: Point | None, progress: Progress
+) -> Run:
+    """Train, from a checkpoint if there is one; evaluate; write the result and the report."""
     experiment = ready.experiment
     data = ready.fingerprint
 
-    def keep(point: Point, model: Recommender) -> None:
+    def save_checkpoint(point: Point, model: Recommender) -> None:
         assert out is not None
         disk.write_model(out, model)
         disk.write_metrics(out, point.history.curve)
-        checkpoint.write(out, point, data, _from_anywhere(experiment.flat()))
+        checkpoint.write(out, point, data, _with_absolute_paths(experiment.flat()))
 
     try:
         earlier = experiment.course.start_from
-        put = (
-            reuse(Path(earlier), ready.catalogue, ready.parts.test)
-            if earlier and since is None
-            else None
-        )
+        warm_start = None
+        if earlier and since is None:
+            warm_start = reuse(Path(earlier), ready.catalogue, ready.parts.test)
         fitted = train(
-            experiment, ready.training, ready.evaluator, progress, keep if out else None, since, put
+            experiment,
+            ready.training,
+            ready.evaluator,
+            progress,
+            save=save_checkpoint if out else None,
+            since=since,
+            reuse=warm_start,
         )
-        judged = evaluate(
+        evaluation = evaluate(
             fitted.model, ready.parts, experiment.protocol, ready.candidates, progress
         )
     except KeyboardInterrupt:
         if out is None:
             raise
         raise Interrupted(
-            f"{out} holds what was done so far. Go on with: coterie resume {out}"
+            f"{out} holds the progress so far. Resume with: coterie resume {out}"
         ) from None
-    chosen = choices(ready, fitted)
+    chosen = chosen_values(ready, fitted)
     result = (
-        summary(ready, fitted)
-        | verdict(experiment, ready.parts, judged)
-        | breakdowns(chosen, judged, experiment.protocol)
+        training_summary(ready, fitted)
+        | evaluation_summary(experiment, ready.parts, evaluation)
+        | accuracy_by_chosen_values(chosen, evaluation, experiment.protocol)
         | {"run": None if out is None else str(out)}
     )
     finished = Run(
         {key: result[key] for key in FIRST} | result,
         fitted.model,
         ready.catalogue,
-        judged,
+        evaluation,
         list(fitted.history.curve),
     )
     if out is not None:
-        asked = {"selections": fitted.history.selections} if "selections" in result else {}
-        save(out, finished, asked | chosen)
+        federated = "selections" in result
+        selections = {"selections": fitted.history.selections} if federated else {}
+        save(out, finished, selections | chosen)
     return finished
 
 
-def _write_beginning(out: Path, ready: Prepared) -> None:
-    """What a checkpoint needs beside it, so that it can be used while training goes on."""
+def _write_catalogue(out: Path, ready: Prepared) -> None:
+    """Write what the model needs besides a checkpoint, so that it can serve during training."""
     disk.write_catalogue(out, ready.catalogue)
     if ready.candidates is not None:
         disk.write_candidates(out, ready.candidates)
 
 
-def save(out: Path, finished: Run, beside: Mapping[str, np.ndarray]) -> None:
-    """What a finished run leaves behind; the result comes last and says that the rest is there."""
+def save(out: Path, finished: Run, user_columns: Mapping[str, np.ndarray]) -> None:
+    """Write a finished run. The result is written last and marks the folder as complete."""
     disk.write_model(out, finished.model)
     assert finished.evaluation is not None
-    disk.write_users(out, finished.catalogue.user_ids, finished.evaluation, beside)
+    disk.write_users(out, finished.catalogue.user_ids, finished.evaluation, user_columns)
     disk.write_text(out, "report.md", markdown([finished]))
     disk.write_text(out, "report.html", page([finished]))
     disk.write_result(out, finished.result)
 
 
-def _from_anywhere(flat: dict[str, Any]) -> dict[str, Any]:
-    """Paths made whole, so that the config works from another folder."""
-    paths = ("dataset", *NAMING_FILES)
-    return {
-        key: str(Path(value).resolve())
-        if key in paths and value and Path(value).exists()
-        else value
-        for key, value in flat.items()
+def _with_absolute_paths(flat: JsonObject) -> JsonObject:
+    """The settings with absolute paths, so that the config works from any folder."""
+    absolute = {
+        key: str(Path(flat[key]).resolve())
+        for key in ("dataset", *NAMING_FILES)
+        if flat.get(key) and Path(flat[key]).exists()
     }
+    return flat | absolute

@@ -1,16 +1,16 @@
-"""The run folder: everything a run leaves behind, as plain files that appear whole or not at all.
+"""The run folder: the files of a run, each written atomically.
 
 config.yaml      every setting; `coterie run config.yaml` repeats the run
-catalogue.npz    external ids, titles, and what every user had seen
-candidates.npz   what every test item was ranked against
-checkpoint.npz   all that is needed to go on; `coterie resume FOLDER` does
+catalogue.npz    external ids, item texts, and the items that every user has seen
+candidates.npz   the candidates that every test item was ranked against
+checkpoint.npz   everything that `coterie resume FOLDER` needs
 metrics.jsonl    one line per measurement up to the last checkpoint
-model.npz        the model's arrays at the last checkpoint, then the final ones; model.json says what they are
-result.json      the result, as `--json` prints it: the run is finished
-devices.npz      what stays on people's devices, of algorithms that have such; devices-N.npz beside a checkpoint
-users.csv        metrics per user, and what users chose for themselves: for the owner alone
+model.npz        the arrays of the model at the last checkpoint or at the end; model.json names them
+result.json      the result, as `--json` prints it; it exists once the run is finished
+devices.npz      private client state, for algorithms that have it; devices-N.npz for a checkpoint
+users.csv        metrics and chosen values per user; readable by the owner only
 report.md, report.html
-.lock            held by the process that writes
+.lock            locked by the process that writes
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 from zipfile import BadZipFile
 
 import numpy as np
@@ -33,10 +33,12 @@ from coterie.evaluation.candidates import Candidates
 from coterie.evaluation.evaluation import Evaluation
 from coterie.models import kinds
 from coterie.models.recommender import Recommender
-from coterie.types import Ids, Rows
+from coterie.types import Ids, JsonObject, Rows
+
+Loaded = TypeVar("Loaded")
 
 DEVICES = "devices.npz"
-"""What the devices of people keep: never a part of what a server has."""
+"""Private client state, which no server has."""
 RESULT_KEYS = (
     "algorithm",
     "dataset",
@@ -53,7 +55,7 @@ RESULT_KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """Who and what a model's row numbers mean."""
+    """The external ids of a model's user and item indices, and the items that users have seen."""
 
     user_ids: Ids
     item_ids: Ids
@@ -62,15 +64,16 @@ class Catalogue:
 
 
 def refuse_occupied(out: Path | None) -> None:
-    """A run never writes over another one."""
+    """A run never overwrites another one."""
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise RunError(
-            f"{out} exists and is not empty; expected a new folder for the run. Choose another --out or remove it."
+            f"{out} exists and is not empty; expected a new folder for the run. "
+            "Choose another --out or remove it."
         )
 
 
 def new_folder(out: Path | None, name: str) -> Path:
-    """Make the run's folder: the one asked for, or the first free runs/NAME-N."""
+    """Make the run's folder: `out`, or the first free runs/NAME-N."""
     if out is not None:
         refuse_occupied(out)
         return _made(out)
@@ -85,12 +88,12 @@ def new_folder(out: Path | None, name: str) -> Path:
                 f"{folder} cannot be made ({error.strerror}). Pass --out FOLDER."
             ) from None
         return folder
-    raise RunError(f"runs/ holds a million runs of {name}. Pass --out FOLDER.")
+    raise RunError(f"runs/ already holds a million runs of {name}. Pass --out FOLDER.")
 
 
 @contextlib.contextmanager
-def held(folder: Path | None) -> Iterator[None]:
-    """Keep others from writing into a run folder; the hold ends with the process, however that ends."""
+def locked(folder: Path | None) -> Iterator[None]:
+    """Lock a run folder against other writers. The lock ends with the process, however it ends."""
     if folder is None or sys.platform == "win32":
         yield
         return
@@ -103,32 +106,31 @@ def held(folder: Path | None) -> Iterator[None]:
             raise RunError(
                 f"{folder} is being written by another process. Wait for it, or stop it first."
             ) from None
-        for left in folder.glob(".*.[0-9]*"):  # half a file of a process that was killed
-            left.unlink(missing_ok=True)
+        # A killed process leaves a partial file behind.
+        for partial in folder.glob(".*.[0-9]*"):
+            partial.unlink(missing_ok=True)
         yield
 
 
-def write_config(folder: Path, flat: dict[str, Any]) -> None:
+def write_config(folder: Path, flat: JsonObject) -> None:
     from coterie.experiments.config import as_yaml
 
     _write(folder / "config.yaml", as_yaml(flat).encode())
 
 
-def write_result(folder: Path, result: dict[str, Any]) -> None:
+def write_result(folder: Path, result: JsonObject) -> None:
     _write(folder / "result.json", json.dumps(result, indent=2, allow_nan=False).encode() + b"\n")
 
 
-def write_metrics(folder: Path, curve: Sequence[dict[str, Any]]) -> None:
-    _write(
-        folder / "metrics.jsonl",
-        "".join(json.dumps(line, allow_nan=False) + "\n" for line in curve).encode(),
-    )
+def write_metrics(folder: Path, curve: Sequence[JsonObject]) -> None:
+    lines = "".join(json.dumps(line, allow_nan=False) + "\n" for line in curve)
+    _write(folder / "metrics.jsonl", lines.encode())
 
 
 def write_model(folder: Path, model: Recommender) -> None:
-    """What stays on people's devices is not in the model's file but in one of its own."""
-    if kept := model.private_arrays():
-        write_arrays(folder / DEVICES, kept, owner_only=True)
+    """Write the model; its private client state goes to a separate file."""
+    if private := model.private_arrays():
+        write_arrays(folder / DEVICES, private, owner_only=True)
     write_arrays(folder / "model.npz", model.shared_arrays())
     about = {
         "kind": model.kind,
@@ -159,55 +161,66 @@ def write_users(
     folder: Path,
     user_ids: Ids,
     evaluation: Evaluation,
-    beside: Mapping[str, np.ndarray] | None = None,
+    columns: Mapping[str, np.ndarray] | None = None,
 ) -> None:
-    """Metrics of every tested user, and beside them what else is known of all users, such as how often each was asked."""
+    """Write the metrics of every tested user.
+
+    `columns` adds values of all users, such as the number of selections.
+    """
     import pandas as pd
 
-    known = {name: values[evaluation.users] for name, values in (beside or {}).items()}
-    frame = pd.DataFrame({"user_id": user_ids[evaluation.users]} | known | evaluation.table)
-    _write(
-        folder / "users.csv",
-        frame.to_csv(index=False, float_format="%.6g").encode(),
-        owner_only=True,
-    )
+    added = {name: values[evaluation.users] for name, values in (columns or {}).items()}
+    frame = pd.DataFrame({"user_id": user_ids[evaluation.users]} | added | evaluation.table)
+    text = frame.to_csv(index=False, float_format="%.6g")
+    _write(folder / "users.csv", text.encode(), owner_only=True)
 
 
 def write_text(folder: Path, name: str, text: str) -> None:
-    _write(
-        folder / name, text.encode(errors="backslashreplace")
-    )  # a file name may be no valid text
+    # A file name in the text may hold bytes that are not valid UTF-8.
+    _write(folder / name, text.encode(errors="backslashreplace"))
 
 
-def read_config(folder: Path) -> dict[str, Any]:
+def read_config(folder: Path) -> JsonObject:
+    """The settings as they are in the file, whatever version of Coterie wrote it."""
     import yaml
 
-    values: dict[str, Any] = _read(
-        folder, "config.yaml", lambda path: dict(yaml.safe_load(path.read_text()))
-    )
-    return values
+    def load(path: Path) -> JsonObject:
+        return dict(yaml.safe_load(path.read_text()))
+
+    return _read(folder, "config.yaml", load)
 
 
-def read_result(folder: Path) -> dict[str, Any]:
-    def load(path: Path) -> dict[str, Any]:
-        result: dict[str, Any] = json.loads(path.read_text())
+def read_settings(folder: Path) -> JsonObject:
+    """The settings of a run that is to be resumed, re-evaluated or replayed by this version."""
+    from coterie.experiments.config import RENAMED, read_file, renamed_setting
+
+    old = renamed_setting(read_config(folder))
+    if old is not None:
+        raise RunError(
+            f"{folder}/config.yaml uses the setting {old!r} of an earlier development version; "
+            f"expected {RENAMED[old]!r}. Run the experiment again, or rename the key."
+        )
+    return read_file(str(folder / "config.yaml"))
+
+
+def read_result(folder: Path) -> JsonObject:
+    def load(path: Path) -> JsonObject:
+        result: JsonObject = json.loads(path.read_text())
         if missing := [key for key in RESULT_KEYS if key not in result]:
             raise KeyError(f"no {', '.join(missing)}")
         return result
 
-    result: dict[str, Any] = _read(folder, "result.json", load)
-    return result
+    return _read(folder, "result.json", load)
 
 
-def read_metrics(folder: Path) -> list[dict[str, Any]]:
+def read_metrics(folder: Path) -> list[JsonObject]:
     if not (folder / "metrics.jsonl").exists():
         return []
-    lines: list[dict[str, Any]] = _read(folder, "metrics.jsonl", _whole_lines)
-    return lines
+    return _read(folder, "metrics.jsonl", _complete_lines)
 
 
-def _whole_lines(path: Path) -> list[dict[str, Any]]:
-    """A run that was killed may leave half a line at the end."""
+def _complete_lines(path: Path) -> list[JsonObject]:
+    """The lines of a file whose last one may be incomplete, if the run was killed."""
     return [
         dict(json.loads(line))
         for line in path.read_text().splitlines(keepends=True)
@@ -216,37 +229,37 @@ def _whole_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def read_catalogue(folder: Path) -> Catalogue:
-    found: Catalogue = _read(
-        folder, "catalogue.npz", lambda path: _catalogue(read_arrays(folder, path.name))
-    )
-    return found
+    return _read(folder, "catalogue.npz", lambda path: _catalogue(read_arrays(folder, path.name)))
 
 
 def read_model(folder: Path) -> tuple[Recommender, Catalogue]:
-    kind = _read(
-        folder, "model.json", lambda path: kinds.kind(json.loads(path.read_text())["kind"])
-    )
-    kept = read_arrays(folder, DEVICES) if kind.private else {}
-    model: Recommender = _read(
-        folder, "model.npz", lambda path: kind.from_arrays(read_arrays(folder, path.name) | kept)
-    )
-    return model, read_catalogue(folder)
+    def load_kind(path: Path) -> type[Recommender]:
+        return kinds.kind(json.loads(path.read_text())["kind"])
+
+    kind = _read(folder, "model.json", load_kind)
+    private = read_arrays(folder, DEVICES) if kind.private else {}
+
+    def load_model(path: Path) -> Recommender:
+        return kind.from_arrays(read_arrays(folder, path.name) | private)
+
+    return _read(folder, "model.npz", load_model), read_catalogue(folder)
 
 
 def read_candidates(folder: Path) -> Candidates:
-    held = read_arrays(folder, "candidates.npz")
-    found: Candidates = _read(
-        folder,
-        "candidates.npz",
-        lambda _: Candidates(held["users"], held["items"], held["relevant"]),
+    def load(path: Path) -> Candidates:
+        arrays = read_arrays(folder, path.name)
+        return Candidates(arrays["users"], arrays["items"], arrays["relevant"])
+
+    return _read(folder, "candidates.npz", load)
+
+
+def _catalogue(arrays: dict[str, np.ndarray]) -> Catalogue:
+    return Catalogue(
+        user_ids=_unpacked(arrays["user_ids"]),
+        item_ids=_unpacked(arrays["item_ids"]),
+        item_texts=_unpacked(arrays["item_texts"]) if "item_texts" in arrays else None,
+        seen=Rows(arrays["seen_offsets"], arrays["seen_items"]),
     )
-    return found
-
-
-def _catalogue(held: dict[str, np.ndarray]) -> Catalogue:
-    seen = Rows(held["seen_offsets"], held["seen_items"])
-    texts = _unpacked(held["item_texts"]) if "item_texts" in held else None
-    return Catalogue(_unpacked(held["user_ids"]), _unpacked(held["item_ids"]), texts, seen)
 
 
 def read_arrays(folder: Path, name: str) -> dict[str, np.ndarray]:
@@ -254,11 +267,11 @@ def read_arrays(folder: Path, name: str) -> dict[str, np.ndarray]:
         with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as packed:
             return {key: packed[key] for key in packed.files}
 
-    arrays: dict[str, np.ndarray] = _read(folder, name, load)
-    return arrays
+    return _read(folder, name, load)
 
 
-def _read(folder: Path, name: str, load: Callable[[Path], Any]) -> Any:
+def _read(folder: Path, name: str, load: Callable[[Path], Loaded]) -> Loaded:
+    """Load a file of a run folder; any failure becomes one RunError with a remedy."""
     if not folder.is_dir():
         why = "it is a file" if folder.exists() else "it does not exist"
         raise RunError(
@@ -268,14 +281,12 @@ def _read(folder: Path, name: str, load: Callable[[Path], Any]) -> Any:
         return load(folder / name)
     except FileNotFoundError:
         names = {path.name for path in folder.iterdir()}
-        begun = "config.yaml" in names and not names & {"result.json", "terms.json"}
-        remedy = (
-            f"Wait for it if it is training, else go on with it: coterie resume {folder}"
-            if begun
-            else _again(folder)
-        )
+        unfinished = "config.yaml" in names and not names & {"result.json", "terms.json"}
+        remedy = _remedy(folder)
+        if unfinished:
+            remedy = f"Wait if it is still training; otherwise resume it: coterie resume {folder}"
         raise RunError(
-            f"{folder} holds no {name}; expected the folder of a finished run. {remedy}"
+            f"{folder} has no {name}; expected the folder of a finished run. {remedy}"
         ) from None
     except RunError:
         raise
@@ -289,12 +300,15 @@ def _read(folder: Path, name: str, load: Callable[[Path], Any]) -> Any:
         BadZipFile,
         CoterieError,
     ) as error:
-        raise RunError(f"{folder / name} cannot be read ({error}). {_again(folder)}") from None
+        raise RunError(f"{folder / name} cannot be read ({error}). {_remedy(folder)}") from None
 
 
-def _again(folder: Path) -> str:
+def _remedy(folder: Path) -> str:
     if (folder / "terms.json").exists():
-        return "It is a federation's, whose people are on nodes: coterie recommend --node STORE --user ID, or coterie status for its metrics."
+        return (
+            "It belongs to a federation, whose users are on nodes: use coterie recommend "
+            "--node STORE --user ID, or coterie status for its metrics."
+        )
     if not (folder / "config.yaml").exists():
         return "Name the folder that `coterie run` printed."
     return f"Run it again: coterie run {folder}/config.yaml"
@@ -311,16 +325,19 @@ def _made(folder: Path) -> Path:
 
 
 def _packed(values: Ids) -> np.ndarray:
-    """Texts as the bytes of a JSON list: object arrays would need pickle, and fixed widths the room of the longest."""
+    """Strings as the bytes of a JSON list.
+
+    Object arrays would need pickle, and fixed-width arrays would pad every string to the longest.
+    """
     if values.dtype.kind != "O":
         return values
     return np.frombuffer(json.dumps([str(v) for v in values]).encode(), np.uint8)
 
 
 def _unpacked(values: np.ndarray) -> Ids:
-    return (
-        np.array(json.loads(values.tobytes()), dtype=object) if values.dtype == np.uint8 else values
-    )
+    if values.dtype != np.uint8:
+        return values
+    return np.array(json.loads(values.tobytes()), dtype=object)
 
 
 def write_arrays(path: Path, arrays: dict[str, np.ndarray], owner_only: bool = False) -> None:
@@ -330,23 +347,23 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray], owner_only: bool = F
 
 
 def _write(path: Path, content: bytes, owner_only: bool = False) -> None:
-    """A temporary file, then a rename: nobody ever reads half a file."""
+    """Write a temporary file, then rename it: readers never see a partial file."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(scratch, "wb", opener=_for_owner if owner_only else None) as out:
+        with open(scratch, "wb", opener=_owner_only if owner_only else None) as out:
             out.write(content)
             out.flush()
             os.fsync(out.fileno())
         scratch.replace(path)
     except OSError as error:
         raise RunError(
-            f"{path} cannot be written ({error.strerror}). Choose another place."
+            f"{path} cannot be written ({error.strerror}). Choose another folder."
         ) from None
     finally:
         with contextlib.suppress(OSError):
             scratch.unlink(missing_ok=True)
 
 
-def _for_owner(path: str, flags: int) -> int:
+def _owner_only(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)

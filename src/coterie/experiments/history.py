@@ -1,4 +1,4 @@
-"""How far a run has come: the state, the curve and the costs so far, as values that can be saved and gone on from."""
+"""The training history: curve and costs so far, as a value that a checkpoint saves."""
 
 from __future__ import annotations
 
@@ -10,34 +10,38 @@ import numpy as np
 
 from coterie.core.records import Record
 from coterie.federated.costs import Costs
-from coterie.types import Bools, Longs
+from coterie.types import Bools, JsonObject, Longs
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingHistory:
+    """The curve and the communication costs of a run up to a round."""
+
     selections: Longs
-    """How often every user was asked."""
+    """Number of rounds that selected a user, for every user."""
     round: int = 0
     seconds: float = 0.0
     updates: int = 0
-    """Updates of users that were accepted."""
+    """Accepted updates."""
     dropped: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     bytes_up: int = 0
     bytes_down: int = 0
-    curve: tuple[dict[str, Any], ...] = ()
+    curve: tuple[JsonObject, ...] = ()
     best: int = -1
-    """Which measurement was the best; -1 before the first."""
+    """Index of the best measurement; -1 before the first."""
 
     @classmethod
     def begin(cls, n_users: int, costs: Costs) -> TrainingHistory:
-        nobody = np.zeros(n_users, np.int64)
         return cls(
-            nobody, refused=costs.refused, bytes_up=costs.bytes_up, bytes_down=costs.bytes_down
+            selections=np.zeros(n_users, np.int64),
+            refused=costs.refused,
+            bytes_up=costs.bytes_up,
+            bytes_down=costs.bytes_down,
         )
 
     def after(self, costs: Costs, seconds: float) -> TrainingHistory:
-        """One step further."""
+        """With one more step."""
         selections = self.selections
         if len(costs.users):
             selections = selections + np.bincount(costs.users, minlength=len(selections))
@@ -55,7 +59,7 @@ class TrainingHistory:
 
     def measured(self, part: str, metrics: dict[str, float], headline: str) -> TrainingHistory:
         """With one more measurement on the curve."""
-        line: dict[str, Any] = {
+        line: JsonObject = {
             "round": self.round,
             "seconds": round(self.seconds, 6),
             "part": part,
@@ -70,44 +74,45 @@ class TrainingHistory:
         better = self.best < 0 or metrics[headline] > self.curve[self.best][headline]
         return replace(self, curve=curve, best=len(curve) - 1 if better else self.best)
 
-    def costs(self, members: Bools) -> dict[str, Any]:
-        """What a result says about a federated run's costs; only members can be asked."""
-        asked = self.selections[members]
-        spread = {
-            "users": int((asked > 0).sum()),
-            "least": int(asked.min()),
-            "most": int(asked.max()),
-        }
+    def costs(self, members: Bools) -> JsonObject:
+        """The costs of a federated run, as its result reports them; only members are selected."""
+        selections = self.selections[members]
         return {
-            "asked": int(asked.sum()),
+            "asked": int(selections.sum()),
             "updates": self.updates,
             "dropped": self.dropped,
             "refused": dict(self.refused),
-            "selections": spread | {"mean": float(asked.mean()), "deviation": float(asked.std())},
+            "selections": {
+                "users": int((selections > 0).sum()),
+                "least": int(selections.min()),
+                "most": int(selections.max()),
+                "mean": float(selections.mean()),
+                "deviation": float(selections.std()),
+            },
         }
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "selections"}
 
     @classmethod
-    def from_json(cls, values: dict[str, Any], selections: Longs) -> TrainingHistory:
-        made = {"refused": Counter(values["refused"]), "curve": tuple(values["curve"])}
-        return cls(selections, **values | made)
+    def from_json(cls, values: JsonObject, selections: Longs) -> TrainingHistory:
+        converted = {"refused": Counter(values["refused"]), "curve": tuple(values["curve"])}
+        return cls(selections, **values | converted)
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Where training stands: all that is needed to go on from there."""
+    """A point of training: everything needed to resume from it."""
 
     state: Any
-    """A Record; None before a method of a single step has taken it."""
+    """A Record; None before the only step of a single-step method."""
     history: TrainingHistory
     best: Record | None = None
-    """The state at the best measurement, where patience may ask for it."""
+    """The state at the best measurement, if `patience` is set."""
 
 
-def area(curve: tuple[dict[str, Any], ...], name: str) -> float | None:
-    """Area under a convergence curve, by rounds, from 0 to 1: the mean over training; None without a curve."""
+def area(curve: tuple[JsonObject, ...], name: str) -> float | None:
+    """Area under a curve over rounds, divided by the rounds; None with fewer than two points."""
     if len(curve) < 2:
         return None
     rounds = np.array([line["round"] for line in curve], float)
@@ -115,6 +120,6 @@ def area(curve: tuple[dict[str, Any], ...], name: str) -> float | None:
     return float(np.trapezoid(values, rounds) / (rounds[-1] - rounds[0]))
 
 
-def first_at(curve: tuple[dict[str, Any], ...], name: str, target: float) -> dict[str, Any] | None:
+def first_at(curve: tuple[JsonObject, ...], name: str, target: float) -> JsonObject | None:
     """The first measurement that reaches a target, if one does."""
     return next((line for line in curve if line[name] >= target), None)

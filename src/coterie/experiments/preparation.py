@@ -1,4 +1,4 @@
-"""src/coterie/experiments/preparation.py."""
+"""Preparation of an experiment: load the data, split it, check for leaks."""
 
 from __future__ import annotations
 
@@ -39,11 +39,10 @@ class Prepared:
 
     @property
     def fingerprint(self) -> str:
-        """Of the data and of what people want to keep for themselves."""
+        """Fingerprint of the data and of the users' privacy preferences."""
         preferences = self.training.preferences
-        return self.data.fingerprint() + (
-            "" if preferences is None else f"+{preferences.fingerprint()}"
-        )
+        suffix = "" if preferences is None else f"+{preferences.fingerprint()}"
+        return self.data.fingerprint() + suffix
 
     @property
     def catalogue(self) -> disk.Catalogue:
@@ -52,17 +51,16 @@ class Prepared:
 
 
 def prepare(experiment: Experiment, data: Interactions | None, progress: Progress) -> Prepared:
-    """Load, split, check."""
+    """Load the data unless it is given, split it and check the split."""
     data = load_data(experiment, progress) if data is None else data
-    parts, candidates = hold_out(experiment, data, progress)
-    training = to_learn_from(experiment, parts, progress)
-    return Prepared(
-        experiment, data, parts, candidates, training, Evaluator.of(experiment, parts, candidates)
-    )
+    parts, candidates = split_data(experiment, data, progress)
+    training = training_set(experiment, parts, progress)
+    evaluator = Evaluator.of(experiment, parts, candidates)
+    return Prepared(experiment, data, parts, candidates, training, evaluator)
 
 
-def to_learn_from(experiment: Experiment, parts: Split, progress: Progress) -> TrainingSet:
-    """All that training may see, checked, with what people want to keep for themselves."""
+def training_set(experiment: Experiment, parts: Split, progress: Progress) -> TrainingSet:
+    """All that training may see, checked for leaks, with the users' privacy preferences."""
     training = parts.training(experiment.course.as_published)
     leaks.check(parts, training, experiment.course.as_published)
     if isinstance(experiment.settings, Disclosing):
@@ -81,25 +79,23 @@ def load_data(experiment: Experiment, progress: Progress = SILENT) -> Interactio
     return data
 
 
-def hold_out(
+def split_data(
     experiment: Experiment, data: Interactions, progress: Progress = SILENT
 ) -> tuple[Split, Candidates | None]:
-    """The split and what test items are ranked against, both a function of the seed."""
+    """The split and the candidates of test items, both determined by the seed."""
     protocol = experiment.protocol
     seed = experiment.choice.seed
-    published = (
-        sampling.read_published(Path(protocol.candidates_file), data)
-        if protocol.candidates_file
-        else None
-    )
+    published = None
+    if protocol.candidates_file:
+        published = sampling.read_published(Path(protocol.candidates_file), data)
     if published is not None:
         parts = splits.from_test_pairs(data, published.users, published.items[:, 0])
     elif protocol.split == "own":
-        held = _own_files(experiment, progress)
-        parts = splits.without_new_users(splits.from_parts(data, *held))
-        if strangers := len(held[0]) - len(parts.test):
+        test, validation = _own_parts(experiment, progress)
+        parts = splits.without_new_users(splits.own(data, test, validation))
+        if removed := len(test) - len(parts.test):
             progress.log(
-                f"{strangers:,} test interactions are by people without training data and are left out"
+                f"removed {removed:,} test interactions of users without training interactions"
             )
     else:
         parts = splits.split(data, protocol.split, protocol.fraction, seed, protocol.validation)
@@ -110,21 +106,21 @@ def hold_out(
     return parts, sampled(protocol, parts, seed)
 
 
-def _own_files(
+def _own_parts(
     experiment: Experiment, progress: Progress
 ) -> tuple[Interactions, Interactions | None]:
-    """The test part and, if named, the validation part of a split that somebody else made; rated as training is."""
+    """The test part and, if named, the validation part of split=own, filtered as training is."""
     protocol = experiment.protocol
     choice = experiment.choice
     options = ReadOptions(choice.columns, choice.skip_bad_rows, experiment.filters.duplicates)
 
     def part(path: str) -> Interactions:
-        held = apply_ratings(read(Path(path), options), experiment.filters)
-        for note in held.notes:
+        interactions = rated(read(Path(path), options), experiment.filters)
+        for note in interactions.notes:
             progress.log(f"{path}: {note}")
-        return held
+        return interactions
 
-    assert protocol.test_file is not None  # the protocol sees to it
-    return part(protocol.test_file), part(
-        protocol.validation_file
-    ) if protocol.validation_file else None
+    assert protocol.test_file is not None  # the protocol checks it
+    test = part(protocol.test_file)
+    validation = part(protocol.validation_file) if protocol.validation_file else None
+    return test, validation

@@ -1,56 +1,60 @@
-"""Judging a run's model again. The data and the split are rebuilt from its config and must be what they were."""
+"""Re-evaluation of a finished run.
+
+The data and the split are rebuilt from the run's config and must be those of the training.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from coterie.core.progress import Progress
 from coterie.errors import ConfigError, RunError
 from coterie.evaluation import leaks
 from coterie.evaluation.evaluation import evaluate
 from coterie.evaluation.protocols import Protocol
-from coterie.experiments.config import Experiment, changed, read_file
-from coterie.experiments.folder import read_candidates
-from coterie.experiments.preparation import hold_out, load_data
-from coterie.experiments.results import verdict
+from coterie.experiments.config import Experiment, changed
+from coterie.experiments.folder import read_candidates, read_settings
+from coterie.experiments.preparation import load_data, split_data
+from coterie.experiments.results import evaluation_summary
 from coterie.experiments.run import Run
 
 
-def reevaluate(folder: Path, changes: dict[str, Any], progress: Progress) -> Run:
-    """The run with metrics by a changed protocol; nothing is written."""
+def reevaluate(folder: Path, changes: Mapping[str, object], progress: Progress) -> Run:
+    """The run with metrics under a changed protocol. Nothing is written."""
     finished = Run.load(folder)
-    before = Experiment.of(read_file(str(folder / "config.yaml")))
-    after = _with(before, changes)
+    before = Experiment.of(read_settings(folder))
+    after = _with_changes(before, changes)
     data = load_data(before, progress)
     if data.fingerprint() != finished.result["data"]:
         raise RunError(
-            f"{folder}: the data {before.choice.dataset!r} is not what the model was trained on any more. Train again."
+            f"{folder}: the data {before.choice.dataset!r} has changed since training; "
+            "expected it unchanged. Train again."
         )
-    trained_on, _ = hold_out(before, data)
-    parts, candidates = hold_out(after, data)
-    leaks.check_untouched(
-        parts.test, trained_on, f"split={before.protocol.split} and seed={before.choice.seed}"
-    )
-    if candidates is not None and (after.protocol, after.choice.seed) == (
-        before.protocol,
-        before.choice.seed,
-    ):
+    trained_on, _ = split_data(before, data)
+    parts, candidates = split_data(after, data)
+    original = f"split={before.protocol.split} and seed={before.choice.seed}"
+    leaks.check_untouched(parts.test, trained_on, original)
+    same_protocol = after.protocol == before.protocol and after.choice.seed == before.choice.seed
+    if candidates is not None and same_protocol:
         candidates = read_candidates(folder)
-    judged = evaluate(finished.model, parts, after.protocol, candidates, progress)
+    evaluation = evaluate(finished.model, parts, after.protocol, candidates, progress)
     result = (
-        finished.result | verdict(after, parts, judged) | {"judged_with_seed": after.choice.seed}
+        finished.result
+        | evaluation_summary(after, parts, evaluation)
+        | {"judged_with_seed": after.choice.seed}
     )
-    return replace(finished, result=result, evaluation=judged)
+    return replace(finished, result=result, evaluation=evaluation)
 
 
-def _with(before: Experiment, changes: dict[str, Any]) -> Experiment:
-    """The run's experiment, judged otherwise; how long it trained is over and done with."""
+def _with_changes(before: Experiment, changes: Mapping[str, object]) -> Experiment:
+    """The run's experiment with another protocol; patience no longer matters after training."""
     for key in changes:
         if key not in ("protocol", "seed") and key not in Protocol.model_fields:
             raise ConfigError(
-                f"setting {key!r} would change the model, not how it is judged; expected one of {', '.join(Protocol.model_fields)}. "
+                f"setting {key!r} changes the model, not its evaluation; "
+                f"expected one of {', '.join(Protocol.model_fields)}. "
                 "Train again with coterie run."
             )
     return Experiment.of(changed(before.flat(), changes) | {"patience": 0})

@@ -1,10 +1,10 @@
-"""What a result says: how a model was made, what that cost, and how it was judged."""
+"""The content of a result: how the model was trained, what it cost, how it was evaluated."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from coterie.algorithms.registry import algorithm
 from coterie.data import splits
 from coterie.data.splits import Split
 from coterie.engines.local import LocalEngine
-from coterie.evaluation.breakdown import by_choice
+from coterie.evaluation.breakdown import by_chosen_value
 from coterie.evaluation.evaluation import Evaluation
 from coterie.evaluation.protocols import Protocol
 from coterie.experiments.config import Experiment
@@ -22,15 +22,15 @@ from coterie.federated import rounds
 from coterie.federated.federation import Federation, NodeData, World
 from coterie.federated.secagg import exposure
 from coterie.models.directions import Directions
-from coterie.types import Floats
+from coterie.types import Floats, JsonObject
 from coterie.version import __version__
 
 if TYPE_CHECKING:
     from coterie.experiments.preparation import Prepared
 
 
-def summary(ready: Prepared, fitted: Fitted) -> dict[str, Any]:
-    """What a result says about how the model was made."""
+def training_summary(ready: Prepared, fitted: Fitted) -> JsonObject:
+    """The part of a result about data, training and costs."""
     choice = ready.experiment.choice
     training = ready.training
     history = fitted.history
@@ -60,92 +60,92 @@ def summary(ready: Prepared, fitted: Fitted) -> dict[str, Any]:
     members = training.positives.counts > 0
     if not algorithm(choice.algorithm).federated:
         return about
-    return about | history.costs(members) | vectors(ready, fitted) | in_the_clear(ready)
+    return about | history.costs(members) | vectors(ready, fitted) | unprotected(ready)
 
 
-def vectors(ready: Prepared, fitted: Fitted) -> dict[str, Any]:
-    """What travelled in vectors, of an algorithm whose paper counts so: in a step, in all and up to the best one."""
-    federation, world, everybody = _federation(ready)
+def vectors(ready: Prepared, fitted: Fitted) -> JsonObject:
+    """Vectors sent per step, in total and to the best step, if the paper counts vectors."""
+    federation, world, node = _federation(ready)
     if federation is None or federation.vectors is None:
         return {}
-    each = federation.vectors(world, everybody)
+    per_step = federation.vectors(world, node)
     counted = {
-        "step": each,
-        "total": each * fitted.history.round,
-        "to_best": each * (fitted.best_round or fitted.history.round),
+        "step": per_step,
+        "total": per_step * fitted.history.round,
+        "to_best": per_step * (fitted.best_round or fitted.history.round),
     }
     return {"vectors": counted}
 
 
-def in_the_clear(ready: Prepared) -> dict[str, Any]:
-    """Of a run in rings: what a server heard of everybody all the same."""
+def unprotected(ready: Prepared) -> JsonObject:
+    """With secure aggregation: what a server nevertheless receives of every single user."""
     federation, world, _ = _federation(ready)
     if federation is None or world.settings.secure_aggregation == "none":
         return {}
     return {"in_the_clear": exposure.in_the_clear(federation, world)}
 
 
-def choices(ready: Prepared, fitted: Fitted) -> dict[str, Floats]:
-    """What users chose for themselves, by its name."""
-    federation, world, everybody = _federation(ready)
-    return {} if federation is None else federation.people(world, everybody, fitted.history.round)
+def chosen_values(ready: Prepared, fitted: Fitted) -> dict[str, Floats]:
+    """Values that users chose, such as their disclosure rates, by name: one per user."""
+    federation, world, node = _federation(ready)
+    return {} if federation is None else federation.people(world, node, fitted.history.round)
 
 
 def _federation(ready: Prepared) -> tuple[Federation | None, World, NodeData]:
-    world = rounds.world_of(ready.training, ready.experiment.settings, ready.experiment.choice.seed)
-    found = algorithm(ready.experiment.choice.algorithm).train
-    return (
-        found if isinstance(found, Federation) else None,
-        world,
-        LocalEngine.over(world, ready.training, 1).nodes[0],
-    )
+    """The federation, None if the algorithm is centralised, with one node that hosts all users."""
+    experiment = ready.experiment
+    world = rounds.world_of(ready.training, experiment.settings, experiment.choice.seed)
+    train = algorithm(experiment.choice.algorithm).train
+    federation = train if isinstance(train, Federation) else None
+    return federation, world, LocalEngine.over(world, ready.training, 1).nodes[0]
 
 
-def convergence(ready: Prepared, history: TrainingHistory) -> dict[str, Any]:
-    """How fast: the area under the curve, and when a target was reached."""
+def convergence(ready: Prepared, history: TrainingHistory) -> JsonObject:
+    """Speed of training: the area under the curve and the rounds to a target."""
     headline = ready.evaluator.headline
     target = ready.experiment.course.target
-    found: dict[str, Any] = {
+    about: JsonObject = {
         "metric": headline,
         "part": ready.evaluator.part,
         "area": area(history.curve, headline),
     }
     if target is None:
-        return found
+        return about
     reached = first_at(history.curve, headline, target) or {}
-    return found | {
+    return about | {
         "target": target,
         "rounds_to_target": reached.get("round"),
         "updates_to_target": reached.get("updates"),
     }
 
 
-def verdict(experiment: Experiment, parts: Split, judged: Evaluation) -> dict[str, Any]:
-    """What a result says about how the model was judged."""
+def evaluation_summary(experiment: Experiment, parts: Split, evaluation: Evaluation) -> JsonObject:
+    """The part of a result about the evaluation."""
     return {
-        "protocol": experiment.judged_by,
-        "metrics": judged.metrics,
-        "full": judged.full,
+        "protocol": experiment.protocol_label,
+        "metrics": evaluation.metrics,
+        "full": evaluation.full,
         "headline": list(experiment.protocol.shown),
-        "tested_users": len(judged.users),
+        "tested_users": len(evaluation.users),
         "future_share": splits.future_share(parts),
-        "bias": _bias(experiment, judged),
+        "bias": _bias(experiment, evaluation),
     }
 
 
-def _bias(experiment: Experiment, judged: Evaluation) -> dict[str, Any] | None:
-    """What lists and training lean to, by category, and over lists of what length."""
-    if judged.bias is None:
+def _bias(experiment: Experiment, evaluation: Evaluation) -> JsonObject | None:
+    """Bias by category, and the length of the lists it was measured on."""
+    if evaluation.bias is None:
         return None
-    by_category = {name: asdict(found) for name, found in judged.bias.items()}
+    by_category = {name: asdict(bias) for name, bias in evaluation.bias.items()}
     return {"k": experiment.protocol.cutoffs[0], "categories": by_category}
 
 
-def breakdowns(
-    chosen: Mapping[str, Floats], judged: Evaluation, protocol: Protocol
-) -> dict[str, Any]:
-    """Accuracy by each of the things that users chose, where they chose differently."""
-    found = {
-        f"by_{name}": by_choice(values, judged, protocol.shown) for name, values in chosen.items()
+def accuracy_by_chosen_values(
+    chosen: Mapping[str, Floats], evaluation: Evaluation, protocol: Protocol
+) -> dict[str, list[JsonObject]]:
+    """Accuracy by every value that users chose, left out if all users chose the same."""
+    tables = {
+        f"by_{name}": by_chosen_value(values, evaluation, protocol.shown)
+        for name, values in chosen.items()
     }
-    return {name: rows for name, rows in found.items() if rows}
+    return {name: rows for name, rows in tables.items() if rows}

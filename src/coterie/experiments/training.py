@@ -1,4 +1,4 @@
-"""Training step by step, measured and saved on the way."""
+"""The training loop: step by step, with measurements and checkpoints."""
 
 from __future__ import annotations
 
@@ -30,21 +30,24 @@ from coterie.models.recommender import Recommender
 from coterie.types import Rows
 
 MEASUREMENTS = 20
+"""Measurements of a run if `evaluate_every` is not set."""
 TOO_MANY = 0.1
-"""Refused updates for every accepted one from which on a run is warned of."""
+"""Refused updates per accepted one above which a run logs a warning."""
 SECONDS_BETWEEN = 5.0
-"""Saves are this far apart where no number of rounds is set."""
+"""Seconds between checkpoints if `checkpoint_every` is not set."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
+    """A trained model with its history."""
+
     model: Recommender
     best_round: int
-    """The round whose model this is."""
+    """The round of the model."""
     history: TrainingHistory
 
 
-Keep = Callable[[Point, Recommender], None]
+SaveCheckpoint = Callable[[Point, Recommender], None]
 
 
 def train(
@@ -52,65 +55,68 @@ def train(
     training: TrainingSet,
     evaluator: Evaluator,
     progress: Progress,
-    keep: Keep | None = None,
+    save: SaveCheckpoint | None = None,
     since: Point | None = None,
     reuse: Callable[[Any], Any] | None = None,
 ) -> Fitted:
-    """Train to the end, or until `patience` measurements brought nothing better; then the best model counts.
+    """Train to the end and return the last model.
 
-    `keep` is called with every point worth saving, and `since` is such a point to go on from; `reuse` puts the weights
-    of another run into the start.
+    With `patience`, training stops after that many measurements without improvement and the best
+    model is returned. `save` is called with every checkpoint, `since` is a checkpoint to resume
+    from, and `reuse` puts the weights of another run into the initial state.
     """
     chosen = algorithm(experiment.choice.algorithm)
     course = experiment.course
     if course.patience and evaluator.part != "validation":
         raise ConfigError(
-            "patience chooses a model, which only a validation part may do; there is none. Set validation=true."
+            "patience selects a model on the validation part, but there is none. "
+            "Set validation=true."
         )
-    for family in (
-        *chosen.kernels_for(experiment.settings),
-        "ranking",
-    ):  # each says that it compiles, once
+    for family in (*chosen.kernels_for(experiment.settings), "ranking"):
         kernels.load(family, progress)
     work = trainer(chosen, training, experiment.settings, Context(experiment.choice.seed, progress))
     point = since or begin(work, training.n_users, reuse)
     total = chosen.steps(experiment.settings)
     every = course.evaluate_every or max(1, total // MEASUREMENTS)
-    due = Rhythm(course.checkpoint_every)
+    schedule = CheckpointSchedule(course.checkpoint_every)
     with progress.task(f"Training {experiment.choice.algorithm}", total) as advance:
         advance(point.history.round)
         try:
             while not over(point.history, total, course.patience):
-                further = step(work, point)
+                after = step(work, point)
                 note = ""
-                if further.history.round % every == 0 or further.history.round == total:
-                    further = measure(work, further, evaluator, bool(course.patience))
-                    note = f"{evaluator.part} {evaluator.headline} {further.history.curve[-1][evaluator.headline]:.4f}"
-                point = further  # only now: what an interruption saves has its measurement
-                if keep is not None and (
-                    due.now(point.history.round) or over(point.history, total, course.patience)
+                if after.history.round % every == 0 or after.history.round == total:
+                    after = measure(work, after, evaluator, bool(course.patience))
+                    value = after.history.curve[-1][evaluator.headline]
+                    note = f"{evaluator.part} {evaluator.headline} {value:.4f}"
+                # Assigned only now, so that a checkpoint of an interrupted run has its measurement.
+                point = after
+                if save is not None and (
+                    schedule.is_due(point.history.round)
+                    or over(point.history, total, course.patience)
                 ):
-                    keep(point, work.model(point.state))
+                    save(point, work.model(point.state))
                 advance(note=note)
         except KeyboardInterrupt:
-            if keep is not None and point.state is not None:
-                keep(point, work.model(point.state))
+            if save is not None and point.state is not None:
+                save(point, work.model(point.state))
             raise
     history = point.history
     if chosen.federated:
-        judge_refusals(history, progress)
+        check_refusals(history, progress)
     if course.patience and point.best is not None:
         return Fitted(work.model(point.best), int(history.curve[history.best]["round"]), history)
     return Fitted(work.model(point.state), history.round, history)
 
 
-def judge_refusals(history: TrainingHistory, progress: Progress) -> None:
-    """A model that hardly anybody could train is no result, or needs a warning."""
-    given_up = history.refused[RING_ABORTED]
+def check_refusals(history: TrainingHistory, progress: Progress) -> None:
+    """Raise if every update was refused; log a warning if many were."""
+    given_up = history.refused[GIVEN_UP]
     remedy = "Lower learning_rate or raise reg."
     if given_up:
         progress.log(
-            f"{given_up:,} updates were lost with rings that were given up, since too many of their users vanished. Lower client_dropout."
+            f"{given_up:,} updates were lost in aborted secure aggregations: "
+            "too many of their clients dropped out. Lower client_dropout."
         )
     refused = history.refused.total() - given_up
     reasons = ", ".join(
@@ -120,24 +126,26 @@ def judge_refusals(history: TrainingHistory, progress: Progress) -> None:
     )
     if refused and not history.updates:
         raise Diverged(
-            f"training diverged: every update was refused ({reasons}), and the model is as it began. {remedy}"
+            f"training diverged: every update was refused ({reasons}), so the model is untrained. "
+            f"{remedy}"
         )
     if refused > TOO_MANY * history.updates:
         progress.log(
-            f"{refused:,} updates were refused and {history.updates:,} accepted ({reasons}): training is near diverging. {remedy}"
+            f"{refused:,} updates were refused and {history.updates:,} accepted ({reasons}): "
+            f"training is close to diverging. {remedy}"
         )
 
 
-class Rhythm:
-    """When to save: every so many rounds, or else after the first and then every few seconds."""
+class CheckpointSchedule:
+    """When to save: every `every` rounds, or, if 0, after the first and then every few seconds."""
 
     def __init__(self, every: int) -> None:
         self.every = every
         self.last = -SECONDS_BETWEEN
 
-    def now(self, n: int) -> bool:
+    def is_due(self, round_: int) -> bool:
         if self.every:
-            return n % self.every == 0
+            return round_ % self.every == 0
         if time.monotonic() - self.last < SECONDS_BETWEEN:
             return False
         self.last = time.monotonic()
@@ -171,7 +179,7 @@ def measure(work: Trainer, point: Point, evaluator: Evaluator, keep_best: bool) 
 
 
 def over(history: TrainingHistory, total: int, patience: int) -> bool:
-    """Whether nothing is left to do."""
+    """Whether training is finished."""
     waited = len(history.curve) - 1 - history.best
     return history.round >= total or bool(patience and history.curve and waited >= patience)
 
@@ -191,13 +199,14 @@ def fit(
     chosen: Algorithm, training: TrainingSet, settings: Settings, context: Context
 ) -> Recommender:
     """Train to the end and return the last model."""
-    for model in models(chosen, training, settings, context):  # noqa: B007  keeps one model, not all of them
+    # A loop holds one model at a time; a list would hold all of them.
+    for model in models(chosen, training, settings, context):  # noqa: B007
         pass
     return model
 
 
 def sampled(protocol: Protocol, parts: Split, seed: int, part: str = "test") -> Candidates:
-    """What the test part of a split is ranked against."""
+    """The sampled candidates of the test part of a split."""
     for_each = protocol.candidates_for == "item"
     return sampling.sample(
         parts.test, parts.everything(), protocol.candidates, seed, part, for_each
@@ -206,7 +215,7 @@ def sampled(protocol: Protocol, parts: Split, seed: int, part: str = "test") -> 
 
 @dataclass(frozen=True, slots=True)
 class Evaluator:
-    """What a model is measured on while it trains."""
+    """Measures a model while it trains: on the validation part, or else on the test part."""
 
     part: str
     headline: str
@@ -221,18 +230,19 @@ class Evaluator:
         headline = protocol.followed
         if parts.validation is None:
             return cls("test", headline, protocol, parts.seen(), parts.test, candidates)
-        if (
-            candidates is not None
-        ):  # the test part stays out of sight: validation has candidates of its own
-            given = (
-                candidates.items.shape[1] - 1 if protocol.candidates_file else protocol.candidates
-            )
-            fair = protocol.model_copy(update={"candidates": given})
-            candidates = sampled(fair, parts.for_tuning(), experiment.choice.seed, "validation")
+        if candidates is not None:
+            # Validation has its own candidates, so that nothing of the test part is used.
+            n_negatives = protocol.candidates
+            if protocol.candidates_file:
+                n_negatives = candidates.items.shape[1] - 1
+            as_many = protocol.model_copy(update={"candidates": n_negatives})
+            candidates = sampled(as_many, parts.for_tuning(), experiment.choice.seed, "validation")
         return cls("validation", headline, protocol, parts.train.rows, parts.validation, candidates)
 
-    def measure(self, model: Recommender, n: int) -> dict[str, float]:
+    def measure(self, model: Recommender, round_: int) -> dict[str, float]:
         try:
             return quick(model, self.protocol, self.seen, self.held, self.candidates)
         except Diverged as error:
-            raise Diverged(str(error).replace("diverged", f"diverged at round {n}", 1)) from None
+            raise Diverged(
+                str(error).replace("diverged", f"diverged at round {round_}", 1)
+            ) from None

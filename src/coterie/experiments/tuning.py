@@ -1,10 +1,12 @@
 """Random search for settings on the validation part, with the same budget for every method.
 
-A trial trains until `patience` measurements bring nothing better and counts with its best one; the number of epochs or
-rounds is part of what is found. With patience=0 it trains to the end and counts with its last one, and so does every
-trial of a search in which a learning rate falls towards the last round: there a round means nothing without the number of
-all. The best of many noisy trials is partly luck: finalists are trained again with other seeds, and the best mean wins.
-The test part is dropped before anything is trained.
+A trial trains until `patience` measurements bring no improvement, and its best measurement counts;
+the number of epochs or rounds is part of the result. With patience=0 a trial trains to the end and
+its last measurement counts. So does every trial of a search in which the learning rate decays
+towards the last round: there a round means nothing without the total number of rounds.
+
+The best of many noisy trials is partly luck, so finalists are trained again with other seeds and
+the best mean wins. The test part is dropped before anything is trained.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -20,10 +21,13 @@ from coterie.algorithms.registry import ALGORITHMS, algorithm
 from coterie.core import streams
 from coterie.core.progress import SILENT, Progress
 from coterie.errors import ConfigError, Diverged, UnknownName
+from coterie.experiments.cell_cache import CellResult
 from coterie.experiments.config import Course, Experiment
-from coterie.experiments.plan import Method, Outcome, Plan, carry_out
+from coterie.experiments.plan import Method, Plan
+from coterie.experiments.plan_runner import run_plan
+from coterie.types import JsonObject
 
-Space = Mapping[str, tuple[float, float] | list[Any]]
+Space = Mapping[str, tuple[float, float] | list[float] | list[int] | list[str]]
 
 FEDERATED: Space = {
     "learning_rate": (0.005, 0.5),
@@ -40,13 +44,13 @@ CENTRALISED: Space = {
     "start_scale": [0.01, 0.03, 0.1],
     "embedding_size": [16, 32, 64],
 }
-RATES = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+DISCLOSURE_RATES = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
 PAIRWISE: Space = {
     "learning_rate": (0.003, 0.5),
     "reg_user": (1e-4, 0.1),
     "reg_positive": (1e-4, 0.1),
     "reg_negative": (1e-4, 0.1),
-    "disclosure": RATES,
+    "disclosure": DISCLOSURE_RATES,
     "start_scale": [0.01, 0.03, 0.1],
     "embedding_size": [10, 20, 50],
 }
@@ -112,178 +116,175 @@ SPACES: dict[str, Space] = {
         "batch_size": [100, 250, 500],
     },
 }
-"""What is searched: log-uniform between two numbers, or one of a list."""
+"""The search space of every algorithm: a log-uniform range (low, high), or a list of values."""
 
 BUDGETS: dict[str, dict[str, int]] = {
     "epochs": {"epochs": 100, "evaluate_every": 4, "patience": 3},
-    "rounds": {
-        "rounds": 400,
-        "evaluate_every": 20,
-        "patience": 5,
-    },  # federated curves begin flat and end noisy
+    # Federated curves begin flat and end noisy, hence the longer patience.
+    "rounds": {"rounds": 400, "evaluate_every": 20, "patience": 5},
     "": {},
 }
-"""How long a trial may train, by what its steps are called; the same for every method."""
+"""How long a trial may train, by the setting that counts its steps; equal for every method."""
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
+    """A search for one algorithm on one dataset."""
+
     algorithm: str
     dataset: str = "synthetic"
     protocol: str | None = None
     trials: int = 30
     finalists: int = 0
-    """So many of the best are trained again with other seeds; 0 takes the best trial."""
+    """Number of best trials to train again with other seeds; 0 takes the best trial."""
     seeds: int = 4
-    """How many other seeds."""
+    """Number of other seeds for finalists."""
     seed: int = 0
-    held: Mapping[str, Any] = field(default_factory=dict)
-    """Settings that are not searched. Of rounds or epochs it is the most that a trial may take."""
+    held: Mapping[str, object] = field(default_factory=dict)
+    """Fixed settings, which are not searched. For rounds or epochs it is the limit of a trial."""
 
     @property
     def steps(self) -> str:
-        """What its steps are called; "" if it has only one."""
-        return next(
-            (
-                key
-                for key in ("epochs", "rounds")
-                if key in algorithm(self.algorithm).settings.model_fields
-            ),
-            "",
-        )
+        """The setting that counts the algorithm's steps; "" if there is only one step."""
+        known = algorithm(self.algorithm).settings.model_fields
+        return next((key for key in ("epochs", "rounds") if key in known), "")
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class RankedTrial:
+    """A trial with its value on the validation part."""
+
     value: float
-    """The best on validation; a mean over seeds for finalists."""
-    settings: dict[str, Any]
-    """Those of the algorithm that were searched or held, and the number of steps that was best."""
+    """The counted measurement; for finalists its mean over seeds."""
+    settings: JsonObject
+    """The searched and fixed settings of the algorithm, with the best number of steps."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TuningResult:
+    """The trials of a search."""
+
     search: Search
     metric: str
-    ranking: list[Tried]
-    """Best first; those that diverged are not among them."""
+    ranking: list[RankedTrial]
+    """Best first, without diverged trials."""
 
     @property
-    def best(self) -> Tried:
+    def best(self) -> RankedTrial:
         return self.ranking[0]
 
-    def experiment(self) -> dict[str, Any]:
-        """The winner as the keys of an experiment file; it trains on everything that is not test."""
+    def experiment(self) -> JsonObject:
+        """The best trial as an experiment file's keys, to train on all but the test part."""
         search = self.search
         own = algorithm(search.algorithm).settings.model_fields
-        named = {"algorithm": search.algorithm, "dataset": search.dataset}
-        named |= {"protocol": search.protocol} if search.protocol else {}
-        named |= {
-            k: v
-            for k, v in search.held.items()
-            if k not in {*own, *Course.model_fields, "validation"}
-        }
+        left_out = {*own, *Course.model_fields, "validation"}
+        named: JsonObject = {"algorithm": search.algorithm, "dataset": search.dataset}
+        if search.protocol:
+            named["protocol"] = search.protocol
+        named |= {key: value for key, value in search.held.items() if key not in left_out}
         return named | Experiment.of(named | self.best.settings).settings.model_dump(mode="json")
 
 
-def tune(search: Search, folder: Path | None = None, progress: Progress = SILENT) -> Found:
-    """Search; trials that a search before this one finished are not trained again."""
-    _refuse_impossible(search)
+def tune(search: Search, folder: Path | None = None, progress: Progress = SILENT) -> TuningResult:
+    """Search. Trials that an earlier search finished are not trained again."""
+    _check(search)
     methods = [
         Method(f"trial {n + 1}", search.algorithm, point) for n, point in enumerate(points(search))
     ]
-    outcomes = carry_out(_plan(search, methods, (search.seed,)), folder, progress)
-    ranking = _ranked(search, methods, outcomes)
+    results = run_plan(_plan(search, methods, (search.seed,)), folder, progress)
+    ranking = _ranked(search, methods, results)
     if search.finalists:
         best = {trial.label: trial for trial, _ in ranking[: search.finalists]}
         seeds = tuple(range(search.seed + 1, search.seed + 1 + search.seeds))
-        outcomes = carry_out(_plan(search, list(best.values()), seeds), folder, progress)
-        ranking = _ranked(search, list(best.values()), outcomes)
-    if outcomes[0].cell.experiment.course.patience:
+        results = run_plan(_plan(search, list(best.values()), seeds), folder, progress)
+        ranking = _ranked(search, list(best.values()), results)
+    if results[0].cell.experiment.course.patience:
         _warn_of_limit(search, ranking[0][1], progress)
-    metric = next(outcome.result["metric"] for outcome in outcomes if not outcome.diverged)
-    return Found(search, metric, [tried for _, tried in ranking])
+    metric = next(result.result["metric"] for result in results if not result.diverged)
+    return TuningResult(search, metric, [trial for _, trial in ranking])
 
 
-def points(search: Search) -> list[dict[str, Any]]:
-    """What is tried, drawn from the search's seed; what is held is left out."""
+def points(search: Search) -> list[JsonObject]:
+    """The settings of every trial, drawn from the search's seed; fixed settings are left out."""
     space = {
-        key: choice for key, choice in SPACES[search.algorithm].items() if key not in search.held
+        key: values for key, values in SPACES[search.algorithm].items() if key not in search.held
     }
     return [draw(space, search.seed, trial) for trial in range(search.trials)]
 
 
-def draw(space: Space, seed: int, trial: int) -> dict[str, Any]:
+def draw(space: Space, seed: int, trial: int) -> JsonObject:
     """One point of a space."""
     rng = streams.at(seed, "tuning", trial)
-    point: dict[str, Any] = {}
-    for key, choice in space.items():
-        if isinstance(choice, list):
-            point[key] = choice[rng.integers(len(choice))]
+    point: JsonObject = {}
+    for key, values in space.items():
+        if isinstance(values, list):
+            point[key] = values[rng.integers(len(values))]
         else:
-            point[key] = float(f"{np.exp(rng.uniform(*np.log(choice))):.3g}")
+            point[key] = float(f"{np.exp(rng.uniform(*np.log(values))):.3g}")
     return point
 
 
 def _plan(search: Search, methods: Sequence[Method], seeds: tuple[int, ...]) -> Plan:
-    settings = (
-        {"validation": True, "headline": ["NDCG"]} | BUDGETS[search.steps] | dict(search.held)
-    )
-    if _rate_may_fall(search):
+    settings: JsonObject = {"validation": True, "headline": ["NDCG"]}
+    settings |= BUDGETS[search.steps] | dict(search.held)
+    if _learning_rate_may_decay(search):
         settings["patience"] = 0
     return Plan(
-        (search.dataset,), tuple(methods), settings, seeds, search.protocol, part="validation"
+        datasets=(search.dataset,),
+        methods=tuple(methods),
+        settings=settings,
+        seeds=seeds,
+        protocol=search.protocol,
+        part="validation",
     )
 
 
-def _rate_may_fall(search: Search) -> bool:
-    """Then trials train to the end: a rate that was cut off at the best round is one that nobody can train again.
+def _learning_rate_may_decay(search: Search) -> bool:
+    """Whether trials must train to the end.
 
-    Trials and finalists of a search are judged by the same rule, whatever was drawn.
+    A decaying learning rate that is cut off at the best round cannot be reproduced by a run of that
+    many rounds. The rule is the same for all trials and finalists of a search, whatever was drawn.
     """
-    held: float = search.held.get("final_rate", 1)
-    return held != 1 or (
-        "final_rate" in SPACES[search.algorithm] and "final_rate" not in search.held
-    )
+    if "final_rate" in search.held:
+        return search.held["final_rate"] != 1
+    return "final_rate" in SPACES[search.algorithm]
 
 
 def _ranked(
-    search: Search, methods: Sequence[Method], outcomes: Sequence[Outcome]
-) -> list[tuple[Method, Tried]]:
-    """Methods that trained with every seed, by their mean on validation; the first of equals first."""
-    tried = []
+    search: Search, methods: Sequence[Method], results: Sequence[CellResult]
+) -> list[tuple[Method, RankedTrial]]:
+    """Methods that diverged with no seed, by their mean on validation; ties in given order."""
+    ranked = []
     for method in methods:
-        mine = [outcome for outcome in outcomes if outcome.cell.method == method]
-        if not any(outcome.diverged for outcome in mine):
-            tried.append((method, _tried(search, method, mine)))
-    if not tried:
+        own = [result for result in results if result.cell.method == method]
+        if not any(result.diverged for result in own):
+            ranked.append((method, _ranked_trial(search, method, own)))
+    if not ranked:
         raise Diverged(
-            f"every trial of {search.algorithm} diverged ({outcomes[0].diverged}); expected one that does not. "
-            "Hold a smaller step with --set learning_rate=VALUE."
+            f"every trial of {search.algorithm} diverged ({results[0].diverged}); "
+            "expected at least one that does not. "
+            "Fix a smaller learning rate with --set learning_rate=VALUE."
         )
-    return sorted(tried, key=lambda pair: -pair[1].value)
+    return sorted(ranked, key=lambda pair: -pair[1].value)
 
 
-def _tried(search: Search, method: Method, outcomes: Sequence[Outcome]) -> Tried:
+def _ranked_trial(search: Search, method: Method, results: Sequence[CellResult]) -> RankedTrial:
     own = algorithm(search.algorithm).settings.model_fields
-    held = {key: value for key, value in search.held.items() if key in own}
-    steps = (
-        {search.steps: int(np.median([o.result["best_round"] for o in outcomes]))}
-        if search.steps
-        else {}
-    )
-    return Tried(
-        float(np.mean([o.result["value"] for o in outcomes])), dict(method.settings) | held | steps
-    )
+    settings = dict(method.settings)
+    settings |= {key: value for key, value in search.held.items() if key in own}
+    if search.steps:
+        settings[search.steps] = int(np.median([r.result["best_round"] for r in results]))
+    return RankedTrial(float(np.mean([r.result["value"] for r in results])), settings)
 
 
-def _refuse_impossible(search: Search) -> None:
+def _check(search: Search) -> None:
     if search.algorithm not in ALGORITHMS:
         raise UnknownName("algorithm", search.algorithm, ALGORITHMS)
     if search.algorithm not in SPACES:
         raise ConfigError(
-            f"algorithm {search.algorithm!r} has no search space; expected one of {', '.join(SPACES)}. "
-            "Declare one in coterie/tuning.py."
+            f"algorithm {search.algorithm!r} has no search space; "
+            f"expected one of {', '.join(SPACES)}. "
+            "Declare one in coterie/experiments/tuning.py."
         )
     for name, value, least in (
         ("trials", search.trials, 1),
@@ -296,11 +297,11 @@ def _refuse_impossible(search: Search) -> None:
             )
 
 
-def _warn_of_limit(search: Search, best: Tried, progress: Progress) -> None:
-    """The best round being the last one allowed says that more might be better still."""
+def _warn_of_limit(search: Search, best: RankedTrial, progress: Progress) -> None:
+    """If the best round is the last one allowed, more rounds might be better."""
     steps = search.steps
     most = (BUDGETS[steps] | dict(search.held)).get(steps)
     if steps and best.settings[steps] == most:
         progress.log(
-            f"the best is the last that was allowed, {steps}={most}; --set {steps}=N allows more"
+            f"the best trial used all {steps} allowed ({most}); --set {steps}=N allows more"
         )

@@ -1,1 +1,1 @@
-"""Tables, figures and pages about runs."""
+"""Tables, figures and pages that report runs."""

@@ -1,11 +1,11 @@
-"""Figures as data: what is drawn, not how. `static.py` draws them with matplotlib, `interactive.py` with plotly."""
+"""Figures as data; `static.py` draws them with matplotlib, `interactive.py` with plotly."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-Numbers = Sequence[float | None]
+Coordinates = Sequence[float | None]
 GREY = "#9aa5b1"
 COLOURS = (
     "#2a6f97",
@@ -23,25 +23,29 @@ COLOURS = (
 
 @dataclass(frozen=True, slots=True)
 class Series:
+    """One line or set of points of a figure."""
+
     name: str
-    y: Numbers
-    xs: dict[str, Numbers]
-    """The same points over several things: rounds, megabytes, seconds. The first is shown first."""
-    low: Numbers = ()
-    high: Numbers = ()
-    """A band, where there is one."""
+    y: Coordinates
+    xs: dict[str, Coordinates]
+    """The x values for every axis, such as rounds or megabytes. The first axis is shown first."""
+    low: Coordinates = ()
+    high: Coordinates = ()
+    """The band around the line; empty if there is none."""
     line: bool = True
-    """Points are joined."""
+    """Whether points are joined."""
     level: bool = False
-    """One figure for all x: a method that is trained in one step."""
+    """Whether it is one value for all x: a method that is trained in one step."""
     beneath: bool = False
-    """A thin grey line that others lie upon."""
+    """Whether it is a thin grey line behind the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
+    """A figure to draw."""
+
     key: str
-    """Of its file."""
+    """Name of its file, without the ending."""
     title: str
     y_label: str
     series: list[Series] = field(default_factory=list)
@@ -50,5 +54,5 @@ class Figure:
 
     @property
     def axes(self) -> list[str]:
-        """What it can be drawn over."""
+        """The x axes that it can be drawn over."""
         return list(dict.fromkeys(axis for series in self.series for axis in series.xs))

@@ -1,89 +1,96 @@
-"""Figures that a reader can touch, in a page that needs nothing else: plotly's script stands in the page, once."""
+"""Interactive figures by plotly, for a self-contained page that includes plotly's script once."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from html import escape
-from typing import Any
 
 from coterie.errors import MissingExtra
-from coterie.report.figures import COLOURS, GREY, Figure, Series
+from coterie.report.figures import COLOURS, GREY, Coordinates, Figure, Series
+from coterie.types import JsonObject
 
 HEIGHT = 340
 ROW = 20
-"""Pixels of a figure, and of a row of its legend."""
+"""Height in pixels of a figure, and of a row of its legend."""
+FEW = 25
+"""Up to this number of points, a line has markers."""
 CONFIG = {"responsive": True, "displayModeBar": False}
-DRAW = "<script>addEventListener('load', () => FIGURES.forEach(([id, data, layout]) => Plotly.newPlot(id, data, layout, %s)))</script>"
+DRAW = (
+    "<script>addEventListener('load', () => FIGURES.forEach(([id, data, layout]) => "
+    "Plotly.newPlot(id, data, layout, %s)))</script>"
+)
 
 
 def script() -> str:
-    """Plotly itself, and what draws all figures once their places are known."""
+    """Plotly's script, and code that draws all figures once the page is loaded."""
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
         raise MissingExtra("An interactive report", "report") from None
-    return f"<script>{get_plotlyjs()}</script><script>const FIGURES = []</script>{DRAW % json.dumps(CONFIG)}"
+    draw = DRAW % json.dumps(CONFIG)
+    return f"<script>{get_plotlyjs()}</script><script>const FIGURES = []</script>{draw}"
 
 
 def div(figure: Figure, number: int) -> str:
-    """A figure's place in a page, and what draws it there."""
+    """The HTML element of a figure, with its data."""
     name = f"figure-{number}"
     data = json.dumps(traces(figure)).replace("</", "<\\/")
-    looks = json.dumps(layout(figure)).replace("</", "<\\/")
+    options = json.dumps(layout(figure)).replace("</", "<\\/")
     caption = f"<p class=about>{escape(figure.caption)}</p>" if figure.caption else ""
-    return f"<div class=figure id={name}></div><script>FIGURES.push([{name!r}, {data}, {looks}])</script>{caption}"
+    push = f"<script>FIGURES.push([{name!r}, {data}, {options}])</script>"
+    return f"<div class=figure id={name}></div>{push}{caption}"
 
 
-def traces(figure: Figure) -> list[dict[str, Any]]:
-    """Lines and, where there are several seeds, bands behind them."""
+def traces(figure: Figure) -> list[JsonObject]:
+    """Lines, and bands behind them for series that have one."""
     axis = figure.axes[0] if figure.axes else ""
-    found = []
+    drawn: list[JsonObject] = []
     for number, series in enumerate(figure.series):
         colour = COLOURS[number % len(COLOURS)]
         if series.level:
-            found.append(_level(figure, series, colour, axis))
+            drawn.append(_level(figure, series, colour, axis))
             continue
         x = list(series.xs[axis])
         if series.low:
-            found += _band(series, x, colour)
+            drawn += _band(series, x, colour)
         if series.beneath:
-            found.insert(
-                0,
-                {
-                    "type": "scatter",
-                    "name": series.name,
-                    "x": x,
-                    "y": list(series.y),
-                    "mode": "lines",
-                    "line": {"color": GREY, "width": 1},
-                },
-            )
-            continue
-        found.append(
-            {
-                "type": "scatter",
-                "name": series.name,
-                "x": x,
-                "y": list(series.y),
-                "legendgroup": series.name,
-                "mode": "lines+markers"
-                if series.line and len(x) <= 25
-                else "lines"
-                if series.line
-                else "markers",
-                "line": {
-                    "color": colour,
-                    "width": 2,
-                    "dash": "dot" if number >= len(COLOURS) else "solid",
-                },
-                "marker": {"color": colour, "size": 7},
-            }
-        )
-    return found
+            drawn.insert(0, _background(series, x))
+        else:
+            dash = "dot" if number >= len(COLOURS) else "solid"
+            drawn.append(_line(series, x, colour, dash))
+    return drawn
 
 
-def _band(series: Series, x: Sequence[float | None], colour: str) -> list[dict[str, Any]]:
+def _line(series: Series, x: Coordinates, colour: str, dash: str) -> JsonObject:
+    mode = "markers"
+    if series.line:
+        mode = "lines+markers" if len(x) <= FEW else "lines"
+    return {
+        "type": "scatter",
+        "name": series.name,
+        "x": list(x),
+        "y": list(series.y),
+        "legendgroup": series.name,
+        "mode": mode,
+        "line": {"color": colour, "width": 2, "dash": dash},
+        "marker": {"color": colour, "size": 7},
+    }
+
+
+def _background(series: Series, x: Coordinates) -> JsonObject:
+    """A thin grey line behind the others."""
+    return {
+        "type": "scatter",
+        "name": series.name,
+        "x": list(x),
+        "y": list(series.y),
+        "mode": "lines",
+        "line": {"color": GREY, "width": 1},
+    }
+
+
+def _band(series: Series, x: Coordinates, colour: str) -> list[JsonObject]:
     shared = {
         "type": "scatter",
         "mode": "lines",
@@ -99,40 +106,44 @@ def _band(series: Series, x: Sequence[float | None], colour: str) -> list[dict[s
     ]
 
 
-def _level(figure: Figure, series: Series, colour: str, axis: str) -> dict[str, Any]:
-    """A dashed line from one end of the others to the other."""
-    there = [
-        x
-        for other in figure.series
-        if not other.level
-        for x in other.xs.get(axis, ())
-        if x is not None
-    ] or [0, 1]
+def _level(figure: Figure, series: Series, colour: str, axis: str) -> JsonObject:
+    """A dashed horizontal line over the range of the other series."""
     return {
         "type": "scatter",
         "mode": "lines",
         "name": series.name,
-        "x": [min(there), max(there)],
+        "x": _range(figure, axis),
         "y": [series.y[0]] * 2,
         "line": {"color": colour, "width": 1.5, "dash": "dash"},
     }
 
 
-def layout(figure: Figure) -> dict[str, Any]:
+def _range(figure: Figure, axis: str) -> list[float | None]:
+    """[smallest, largest] x of all series that are not levels."""
+    values = [
+        x
+        for series in figure.series
+        if not series.level
+        for x in series.xs.get(axis, ())
+        if x is not None
+    ]
+    return [min(values, default=0), max(values, default=1)]
+
+
+def layout(figure: Figure) -> JsonObject:
     axes = figure.axes
     top = 80 if len(axes) > 1 else 45
-    below = ROW * -(-len(figure.series) // 3)  # the legend's rows
-    found: dict[str, Any] = {
+    legend_height = ROW * -(-len(figure.series) // 3)
+    x_axis: JsonObject = {"title": {"text": axes[0] if axes else ""}, "gridcolor": "#eef1f4"}
+    if figure.log_x:
+        x_axis |= {"type": "log", "dtick": 1, "minor": {"ticks": "outside"}}
+    options: JsonObject = {
         "title": {"text": figure.title, "x": 0, "y": 0.98, "yanchor": "top", "font": {"size": 15}},
-        "margin": {"l": 55, "r": 10, "t": top, "b": 60 + below},
-        "height": HEIGHT + below,
+        "margin": {"l": 55, "r": 10, "t": top, "b": 60 + legend_height},
+        "height": HEIGHT + legend_height,
         "hovermode": "closest",
         "plot_bgcolor": "#fff",
-        "xaxis": {
-            "title": {"text": axes[0] if axes else ""},
-            "gridcolor": "#eef1f4",
-            **({"type": "log", "dtick": 1, "minor": {"ticks": "outside"}} if figure.log_x else {}),
-        },
+        "xaxis": x_axis,
         "yaxis": {"title": {"text": figure.y_label}, "gridcolor": "#eef1f4"},
         "legend": {
             "orientation": "h",
@@ -143,35 +154,12 @@ def layout(figure: Figure) -> dict[str, Any]:
         "font": {"family": "system-ui, sans-serif", "size": 12},
     }
     if len(axes) > 1:
-        found["updatemenus"] = [_buttons(figure, axes)]
-    return found
+        options["updatemenus"] = [_buttons(figure, axes)]
+    return options
 
 
-def _buttons(figure: Figure, axes: Sequence[str]) -> dict[str, Any]:
-    """By rounds, by megabytes, by seconds."""
-    buttons = []
-    for axis in axes:
-        xs: list[list[float | None]] = []
-        for series in figure.series:
-            if series.level:
-                there = [
-                    x
-                    for s in figure.series
-                    if not s.level
-                    for x in s.xs.get(axis, ())
-                    if x is not None
-                ] or [0, 1]
-                xs.append([min(there), max(there)])
-                continue
-            own = list(series.xs.get(axis, ()))
-            xs += [own] * (3 if series.low else 1)
-        buttons.append(
-            {
-                "label": f"by {axis}",
-                "method": "update",
-                "args": [{"x": xs}, {"xaxis.title.text": axis, "xaxis.autorange": True}],
-            }
-        )
+def _buttons(figure: Figure, axes: Sequence[str]) -> JsonObject:
+    """Buttons that switch the x axis: by rounds, by megabytes, by seconds."""
     return {
         "type": "buttons",
         "direction": "right",
@@ -180,7 +168,24 @@ def _buttons(figure: Figure, axes: Sequence[str]) -> dict[str, Any]:
         "y": 1.03,
         "yanchor": "bottom",
         "pad": {"t": 0, "r": 0},
-        "buttons": buttons,
+        "buttons": [_button(figure, axis) for axis in axes],
         "showactive": True,
         "font": {"size": 11},
+    }
+
+
+def _button(figure: Figure, axis: str) -> JsonObject:
+    """One button: the x values of every trace, in the order of `traces`."""
+    xs: list[list[float | None]] = []
+    for series in figure.series:
+        if series.level:
+            xs.append(_range(figure, axis))
+            continue
+        # A series with a band has three traces: its lower edge, its upper edge and the line.
+        n_traces = 3 if series.low else 1
+        xs += [list(series.xs.get(axis, ()))] * n_traces
+    return {
+        "label": f"by {axis}",
+        "method": "update",
+        "args": [{"x": xs}, {"xaxis.title.text": axis, "xaxis.autorange": True}],
     }

@@ -1,4 +1,4 @@
-"""A report as one HTML page that needs nothing else: no script, no style sheet, no picture beside it."""
+"""A report as one self-contained HTML page: no script, no style sheet, no image files."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from coterie.report.figure import convergence
 from coterie.report.table import Reported, all_notes, labels, shown, table
 
 STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #1d2733; max-width: 62rem; margin: 2.5rem auto; padding: 0 1.25rem }
+body { font: 15px/1.5 system-ui, sans-serif; color: #1d2733 }
+body { max-width: 62rem; margin: 2.5rem auto; padding: 0 1.25rem }
 h1 { font-size: 1.6rem; margin-bottom: .2rem } h2 { font-size: 1.1rem; margin-top: 2.2rem }
 p.about { color: #5c677d; margin-top: 0 }
 .wide, pre { overflow-x: auto }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums }
-th, td { padding: .35rem .6rem; text-align: right; border-bottom: 1px solid #e3e8ee; white-space: nowrap }
+th, td { padding: .35rem .6rem; text-align: right; white-space: nowrap }
+th, td { border-bottom: 1px solid #e3e8ee }
 th { font-weight: 600; color: #5c677d } th:first-child, td:first-child { text-align: left }
 body > svg { max-width: 100%; height: auto }
 """
 
 
 def page(runs: Sequence[Reported]) -> str:
-    title = (
-        ", ".join(dict.fromkeys(run.result["algorithm"] for run in runs))
-        + " on "
-        + ", ".join(dict.fromkeys(run.result["dataset"] for run in runs))
-    )
+    """The report of one or more runs."""
+    algorithms = ", ".join(dict.fromkeys(run.result["algorithm"] for run in runs))
+    datasets = ", ".join(dict.fromkeys(run.result["dataset"] for run in runs))
+    title = f"{algorithms} on {datasets}"
     header, rows = table(runs)
     sections = [
         f"<h1>{escape(title)}</h1><p class=about>Coterie {escape(runs[0].result['version'])}</p>",
@@ -42,13 +43,15 @@ def page(runs: Sequence[Reported]) -> str:
 
 def document(title: str, sections: Sequence[str]) -> str:
     return (
-        f'<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content="width=device-width"><title>{escape(title)}</title>'
+        "<!doctype html><html lang=en><head><meta charset=utf-8>"
+        '<meta name=viewport content="width=device-width">'
+        f"<title>{escape(title)}</title>"
         f"<style>{STYLE}</style></head><body>{''.join(sections)}</body></html>\n"
     )
 
 
 def figure(runs: Sequence[Reported], methods: Sequence[str] | None = None) -> str:
-    """The convergence figure with what it was measured on; runs of one method share a colour."""
+    """The convergence figure and the part it was measured on; runs of one method share a line."""
     if not any(len(run.curve) > 1 for run in runs):
         return "<p>Trained in one step: there is no curve.</p>"
     try:
@@ -56,55 +59,54 @@ def figure(runs: Sequence[Reported], methods: Sequence[str] | None = None) -> st
     except MissingExtra as missing:
         return f"<p>{escape(str(missing))}</p>"
     part = ", ".join(dict.fromkeys(line["part"] for run in runs for line in run.curve))
-    caption = f"Measured on {part}." + (
-        " For the eye only: nothing is chosen by it." if part == "test" else ""
-    )
+    caption = f"Measured on {part}."
+    if part == "test":
+        caption += " For inspection only: no model is selected by it."
     return drawn + f"<p class=about>{escape(caption)}</p>"
 
 
 def _all_metrics(runs: Sequence[Reported]) -> str:
     names = list(dict.fromkeys(name for run in runs for name in run.result["full"]))
-    header = [
-        "metric",
-        *(f"{name} {kind}" for name in labels(runs) for kind in ("protocol", "full ranking")),
-    ]
-    rows = [
-        [
-            name,
-            *(
-                shown(name, run.result[kind][name]) if name in run.result[kind] else ""
-                for run in runs
-                for kind in ("metrics", "full")
-            ),
-        ]
-        for name in names
-    ]
+    header = ["metric"]
+    for label in labels(runs):
+        header += [f"{label} protocol", f"{label} full ranking"]
+    columns = [run.result[kind] for run in runs for kind in ("metrics", "full")]
+    rows = []
+    for name in names:
+        cells = [shown(name, column[name]) if name in column else "" for column in columns]
+        rows.append([name, *cells])
     return html_table(header, rows)
 
 
 def _bias(runs: Sequence[Reported]) -> str:
-    """What training leans to, by category, and what lists do; nothing where no run tells."""
-    found = [(run.result.get("bias") or {}).get("categories", {}) for run in runs]
-    if not any(found):
+    """Bias by category of training data and of recommendations; "" if no run measured it."""
+    biases = [(run.result.get("bias") or {}).get("categories", {}) for run in runs]
+    if not any(biases):
         return ""
-    names = dict.fromkeys(name for bias in found for name in bias)
+    names = {name for bias in biases for name in bias}
     columns = ("source", "recommended", "disparity")
     header = ["category", *(f"{label} {column}" for label in labels(runs) for column in columns)]
     rows = [
-        [name, *(_told(bias.get(name, {}).get(column)) for bias in found for column in columns)]
+        [name, *(_number(bias.get(name, {}).get(column)) for bias in biases for column in columns)]
         for name in sorted(names)
     ]
-    caption = "Share of training records, and of lists, over share of items: above 1 is more than by chance. Disparity 0: lists lean as training does."
+    caption = (
+        "Share of training records (source) and of recommendations over share of items: "
+        "above 1 is over-represented. Disparity 0: recommendations have the bias of training."
+    )
     return f"<h2>Bias by category</h2>{html_table(header, rows)}<p class=about>{caption}</p>"
 
 
-def _told(value: float | None) -> str:
+def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
 
 
 def _commands(runs: Sequence[Reported]) -> str:
-    kept = [f"coterie run {run.result['run']}/config.yaml" for run in runs if run.result["run"]]
-    return f"<pre>{escape(chr(10).join(kept))}</pre>" if kept else "<p>The run left no folder.</p>"
+    folders = [run.result["run"] for run in runs if run.result["run"]]
+    if not folders:
+        return "<p>The run was not saved to a folder.</p>"
+    commands = "\n".join(f"coterie run {folder}/config.yaml" for folder in folders)
+    return f"<pre>{escape(commands)}</pre>"
 
 
 def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -112,6 +114,5 @@ def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     body = "".join(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
     )
-    return (
-        f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
+    whole = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<div class=wide>{whole}</div>"

@@ -1,4 +1,4 @@
-"""Figures for papers and for places without scripts: SVG and PNG by matplotlib."""
+"""Static figures: SVG and PNG by matplotlib."""
 
 from __future__ import annotations
 
@@ -9,26 +9,28 @@ from typing import Any
 
 from coterie.errors import MissingExtra
 from coterie.report.figures import COLOURS, GREY, Figure
+from coterie.types import JsonObject
 
-LOOKS: Any = {
+# matplotlib types its settings and axes too narrowly for lists with gaps (None): hence Any.
+STYLE: Any = {
     "svg.hashsalt": "coterie",
     "font.family": "sans-serif",
     "font.size": 9,
     "svg.fonttype": "none",
 }
-DENSITY = 160
+DOTS_PER_INCH = 160
 
 
 def write(figures: Sequence[Figure], folder: Path) -> None:
-    """Each figure as NAME.svg and NAME.png."""
+    """Write each figure as NAME.svg and NAME.png."""
     folder.mkdir(parents=True, exist_ok=True)
     for figure in figures:
         for kind in ("svg", "png"):
-            (folder / f"{figure.key}.{kind}").write_bytes(drawn([figure], kind))
+            (folder / f"{figure.key}.{kind}").write_bytes(draw([figure], kind))
 
 
-def drawn(figures: Sequence[Figure], kind: str, columns: int = 2) -> bytes:
-    """One or more figures as one picture."""
+def draw(figures: Sequence[Figure], kind: str, columns: int = 2) -> bytes:
+    """One or more figures as one image of this kind, svg or png."""
     try:
         import matplotlib
     except ImportError:
@@ -37,20 +39,23 @@ def drawn(figures: Sequence[Figure], kind: str, columns: int = 2) -> bytes:
 
     across = min(columns, len(figures))
     down = -(-len(figures) // across)
-    with matplotlib.rc_context(LOOKS):
+    with matplotlib.rc_context(STYLE):
         canvas = Canvas(figsize=(5.4 * across, 3.6 * down), layout="constrained")
         panels = canvas.subplots(down, across, squeeze=False).ravel()
         for panel, figure in zip(panels, figures, strict=False):
-            _draw(panel, figure)
+            _draw_panel(panel, figure)
         for panel in panels[len(figures) :]:
             panel.set_visible(False)
-        picture = io.BytesIO()
-        about = {"metadata": {"Date": None}} if kind == "svg" else {"dpi": DENSITY}
-        canvas.savefig(picture, format=kind, **about)
-    return picture.getvalue()
+        image = io.BytesIO()
+        # Without a date the same figure gives the same bytes.
+        options: JsonObject = {"metadata": {"Date": None}}
+        if kind != "svg":
+            options = {"dpi": DOTS_PER_INCH}
+        canvas.savefig(image, format=kind, **options)
+    return image.getvalue()
 
 
-def _draw(panel: Any, figure: Figure) -> None:
+def _draw_panel(panel: Any, figure: Figure) -> None:
     axis = figure.axes[0] if figure.axes else ""
     for number, series in enumerate(figure.series):
         colour = COLOURS[number % len(COLOURS)]

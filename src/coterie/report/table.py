@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Any, Protocol
+from typing import Protocol
+
+from coterie.types import JsonObject
 
 WHOLE = ("IC",)
+"""Metrics that are counts, shown without decimals."""
 
 
 class Reported(Protocol):
-    """What a report needs of a run, be it one with its model or a finished cell of a plan."""
+    """What a report needs of a run: a Run, or a finished cell of a plan."""
 
     @property
-    def result(self) -> dict[str, Any]: ...
+    def result(self) -> JsonObject: ...
 
     @property
-    def curve(self) -> list[dict[str, Any]]: ...
+    def curve(self) -> list[JsonObject]: ...
 
 
 def shown(name: str, value: float) -> str:
@@ -27,14 +30,14 @@ def shown(name: str, value: float) -> str:
 
 
 def table(runs: Sequence[Reported]) -> tuple[list[str], list[list[str]]]:
-    """(header, rows): the protocol's metrics and beside each the one by full ranking."""
+    """(header, rows): metrics under the protocol and, if they differ, under full ranking."""
     names = list(dict.fromkeys(name for run in runs for name in run.result["headline"]))
-    told_apart = labels(runs)
     sampled = any(run.result["metrics"] != run.result["full"] for run in runs)
     header = ["run", "dataset", "protocol", "seed", "rounds", "seconds", *names]
-    header += [f"{name} full" for name in names] if sampled else []
+    if sampled:
+        header += [f"{name} full" for name in names]
     rows = []
-    for run, label in zip(runs, told_apart, strict=True):
+    for run, label in zip(runs, labels(runs), strict=True):
         r = run.result
         cells = [
             label,
@@ -45,82 +48,93 @@ def table(runs: Sequence[Reported]) -> tuple[list[str], list[list[str]]]:
             f"{r['seconds']:.2f}",
         ]
         cells += [shown(n, r["metrics"][n]) if n in r["metrics"] else "" for n in names]
-        cells += (
-            [shown(n, r["full"][n]) if n in r["full"] else "" for n in names] if sampled else []
-        )
+        if sampled:
+            cells += [shown(n, r["full"][n]) if n in r["full"] else "" for n in names]
         rows.append(cells)
     return header, rows
 
 
 def notes(run: Reported) -> list[str]:
-    """What a reader must know to judge the figures."""
+    """What a reader must know to interpret the figures."""
     r = run.result
     lines = [
-        f"{r['tested_users']:,} users tested; trained on {r['training_interactions']:,} interactions of {r['users']:,} users; {r['items']:,} items to choose from."
+        f"{r['tested_users']:,} users tested; trained on {r['training_interactions']:,} "
+        f"interactions of {r['users']:,} users; {r['items']:,} items in the catalogue."
     ]
     if r["full"].get("UC", 1) < 1:
-        lines.append(
-            f"{r['full']['UC']:.1%} of the tested users are served; whoever is not scores 0."
-        )
+        lines.append(f"{r['full']['UC']:.1%} of the tested users are served; the others score 0.")
     if r["future_share"] is not None:
         lines.append(
-            f"Global-time leakage: on average {r['future_share']:.1%} of the training data is newer than a test interaction."
+            f"Global-time leakage: on average {r['future_share']:.1%} of the training data is "
+            "newer than a test interaction."
         )
     elif "split=own" not in r["protocol"]:
-        lines.append("The data has no times: what is tested was held out at random.")
+        lines.append("The data has no timestamps: test interactions were held out at random.")
     if "updates" in r:
         lines.append(costs(r))
     if "in_the_clear" in r:
-        lines.append(
-            f"In rings; in the clear a server heard of every user: {'; '.join(r['in_the_clear']) or 'nothing'}."
-        )
+        visible = "; ".join(r["in_the_clear"]) or "nothing"
+        lines.append(f"Secure aggregation; a server still received of every user: {visible}.")
     if "disclosure" in r.get("settings", {}):
         lines.append(disclosure(r))
     target = r.get("convergence", {}).get("target")
     if target is not None:
         reached = r["convergence"]["rounds_to_target"]
-        when = f"after {reached:,} rounds, as far as measured" if reached else "never"
-        lines.append(f"{r['convergence']['metric']} of {target:g} was reached {when}.")
+        metric = r["convergence"]["metric"]
+        if reached:
+            lines.append(f"{metric} first measured at {target:g} or more after {reached:,} rounds.")
+        else:
+            lines.append(f"{metric} never reached {target:g}.")
     if r["as_published"]:
         lines.append(
-            "Leaky on purpose: training negatives avoided the held-out items (as_published)."
+            "Leaky on purpose: training negatives excluded the held-out items (as_published)."
         )
     return lines
 
 
-def costs(result: dict[str, Any]) -> str:
-    """What a federated run cost its users; how often one of them was asked is `selections`."""
-    asked = result["asked"]
-    sent = result["updates"]
-    text = f"Asked {asked:,} times ({result['selections']['users']:,} users): {sent:,} updates accepted"
-    text += f", {result['dropped']:,} never came" if result["dropped"] else ""
+def costs(result: JsonObject) -> str:
+    """The communication costs of a federated run."""
+    selected = result["asked"]
+    accepted = result["updates"]
+    up = result["bytes_up"]
+    down = result["bytes_down"]
+    text = f"{selected:,} selections of {result['selections']['users']:,} users: "
+    text += f"{accepted:,} updates accepted"
+    if result["dropped"]:
+        text += f", {result['dropped']:,} dropped out"
     if result["refused"]:
         reasons = ", ".join(
             f"{reason} {count:,}" for reason, count in sorted(result["refused"].items())
         )
         text += f", {sum(result['refused'].values()):,} refused ({reasons})"
-    text += f". {result['bytes_up'] / 1e6:,.1f} MB up and {result['bytes_down'] / 1e6:,.1f} MB down"
-    if asked and sent:
-        text += f", about {result['bytes_up'] / sent / 1e3:,.1f} kB an update and {result['bytes_down'] / asked / 1e3:,.1f} kB a request"
+    text += f". {up / 1e6:,.1f} MB up and {down / 1e6:,.1f} MB down"
+    if selected and accepted:
+        text += f", about {up / accepted / 1e3:,.1f} kB per update"
+        text += f" and {down / selected / 1e3:,.1f} kB per selection"
     return text + "."
 
 
-def disclosure(result: dict[str, Any]) -> str:
-    """At which rates people disclosed what they liked, whether that served those worse who kept more, and what it is not."""
-    said = result["settings"]
-    rates = f"pi = {said['disclosure']}"
-    rates += f" but for users in {said['disclosure_file']}" if said.get("disclosure_file") else ""
-    rates += f", never what is in {said['private_items']}" if said.get("private_items") else ""
-    text = f"Disclosure: {rates}; pi is a disclosure rate, not a privacy guarantee (coterie disclosure shows what a server learns)."
+def disclosure(result: JsonObject) -> str:
+    """The users' disclosure rates, the accuracy by rate, and what a rate does not guarantee."""
+    settings = result["settings"]
+    rates = f"pi = {settings['disclosure']}"
+    if settings.get("disclosure_file"):
+        rates += f" except for users in {settings['disclosure_file']}"
+    if settings.get("private_items"):
+        rates += f", never items in {settings['private_items']}"
+    text = (
+        f"Disclosure: {rates}; pi is a disclosure rate, not a privacy guarantee "
+        "(coterie disclosure shows what a server learns)."
+    )
     rows = result.get("by_disclosure", [])
     if rows:
         metric = next(key for key in rows[0] if key not in ("from", "to", "users"))
-        told = (f"{_span(row)}: {shown(metric, row[metric])} ({row['users']:,})" for row in rows)
-        text += f" {metric} by the users' own rate at the end: {', '.join(told)}."
+        groups = (f"{_span(row)}: {shown(metric, row[metric])} ({row['users']:,})" for row in rows)
+        text += f" {metric} by the users' final disclosure rate: {', '.join(groups)}."
     return text
 
 
-def _span(row: dict[str, Any]) -> str:
+def _span(row: JsonObject) -> str:
     return f"{row['from']:g}" if row["from"] == row["to"] else f"{row['from']:g} to {row['to']:g}"
 
 
@@ -135,7 +149,7 @@ def all_notes(runs: Sequence[Reported]) -> list[str]:
 
 
 def labels(runs: Sequence[Reported]) -> list[str]:
-    """A name for every run that tells it from the others: the algorithm, then the seed, then the folder."""
+    """A distinct name for every run: the algorithm, with the seed or the folder if needed."""
     for name in (
         lambda r: r["algorithm"],
         lambda r: f"{r['algorithm']} seed {r['seed']}",
@@ -164,5 +178,5 @@ def markdown_list(items: Sequence[str]) -> str:
 
 
 def _cell(text: str) -> str:
-    """A file name may hold what would end a Markdown cell."""
+    """Escape what would end a Markdown cell; file names may hold it."""
     return " ".join(text.replace("|", "\\|").split())

@@ -21,8 +21,10 @@ from coterie.data.catalogue import DATASETS
 from coterie.data.fetch import is_local, locate_or_fetch
 from coterie.errors import FetchError, Interrupted, UnknownName
 from coterie.experiments import folder as disk
+from coterie.experiments.cell_cache import CellResult, code_version
 from coterie.experiments.config import Experiment
-from coterie.experiments.plan import Method, Outcome, Plan, carry_out_all, code_version
+from coterie.experiments.plan import Method, Plan
+from coterie.experiments.plan_runner import run_plans
 from coterie.reproduce import findings
 from coterie.reproduce.items import Claim, Item, MeasuredRows, Measurement, Paper, Trial, Verdict
 from coterie.reproduce.lookup import combine_verdicts

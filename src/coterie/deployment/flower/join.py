@@ -153,7 +153,7 @@ def stay(
 @contextmanager
 def used_by_nobody_else(home: Path, place: Path) -> Iterator[None]:
     try:
-        with disk.held(home):
+        with disk.locked(home):
             yield
     except RunError as error:
         if "another process" not in str(error):

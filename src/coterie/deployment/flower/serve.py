@@ -92,7 +92,7 @@ def run(
     admission = Admission(home, keys)
     admission.forget_unnamed()
     tell(folder, state="starting")
-    with disk.held(folder), running(command, log, home) as link:
+    with disk.locked(folder), running(command, log, home) as link:
         wait_for(inside, link, log)
         name_link(home, inside, keys and keys / "ca.pem")
         admission.refresh()

@@ -78,7 +78,7 @@ def alone(folder: Path, seconds: float = 60) -> Iterator[None]:
     with ExitStack() as stack:
         while True:
             try:
-                stack.enter_context(disk.held(folder))
+                stack.enter_context(disk.locked(folder))
                 break
             except RunError:
                 if time.monotonic() > until:

@@ -1,0 +1,158 @@
+"""The cache of finished cells: a cell of a plan that is finished is never run again.
+
+Every cell has its own folder, named by a hash of everything the cell depends on: all settings, the
+data and the code.
+
+cell.json        the text whose hash is the folder's name
+metrics.jsonl    one line per measurement
+users.csv        metrics per user, for paired tests; only if the test part was evaluated
+result.json      a run's result, or why training diverged; it is written last
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata, util
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from coterie.errors import ConfigError, RunError
+from coterie.experiments import folder as disk
+from coterie.experiments.config import NAMING_FILES
+from coterie.experiments.plan import Cell
+from coterie.types import JsonObject
+from coterie.version import __version__
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DISPLAY_PACKAGES = ("cli", "attacks", "report", "reproduce")
+"""Packages that show figures but cannot change them: editing them keeps finished cells valid."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellResult:
+    """A finished cell."""
+
+    cell: Cell
+    folder: Path
+    result: JsonObject
+    curve: list[JsonObject]
+
+    @property
+    def diverged(self) -> str | None:
+        """Why training diverged, or None; a diverged cell has no metrics."""
+        return self.result.get("diverged")
+
+    def users(self) -> pd.DataFrame:
+        """Metrics of every tested user, indexed by external id."""
+        import pandas as pd
+
+        frame = pd.read_csv(
+            self.folder / "users.csv", dtype={"user_id": str}, keep_default_na=False
+        )
+        return frame.set_index("user_id")
+
+
+def finish(place: Path, curve: Sequence[JsonObject], result: JsonObject) -> None:
+    """Mark a cell as finished."""
+    disk.write_metrics(place, curve)
+    disk.write_result(place, result)
+
+
+def is_finished(place: Path) -> bool:
+    """Whether the cell has a readable result."""
+    try:
+        return isinstance(json.loads((place / "result.json").read_text()), dict)
+    except (OSError, ValueError):
+        return False
+
+
+def read(cell: Cell, place: Path) -> CellResult:
+    try:
+        result = json.loads((place / "result.json").read_text())
+    except (OSError, ValueError) as error:
+        raise RunError(
+            f"{place} was finished but cannot be read any more ({error}). Start again."
+        ) from None
+    return CellResult(cell, place, result, disk.read_metrics(place))
+
+
+@contextmanager
+def locked(place: Path) -> Iterator[bool]:
+    """Try to lock a cell for this process; False if another process is running it."""
+    with ExitStack() as stack:
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(disk.locked(place))
+            is_locked = True
+        except RunError:
+            is_locked = False
+        except OSError as error:
+            raise RunError(
+                f"{place} cannot be written ({error.strerror}). Pass another --cells FOLDER."
+            ) from None
+        yield is_locked
+
+
+def folder_name(cell: Cell, data: str) -> str:
+    """The folder of a cell: other settings, other data or other code give another folder."""
+    digest = hashlib.blake2b(description(cell, data).encode(), digest_size=12).hexdigest()
+    return f"{cell.experiment.choice.algorithm}-{digest}"
+
+
+def description(cell: Cell, data: str) -> str:
+    """Everything a cell depends on, as JSON; `data` is the fingerprint of its data."""
+    flat = cell.experiment.flat()
+    files = {key: _digest(_files_behind(Path(flat[key]))) for key in NAMING_FILES if flat.get(key)}
+    about = {
+        "part": cell.part,
+        "config": flat,
+        "data": data,
+        "files": files,
+        "code": code_version(),
+    }
+    return json.dumps(about, indent=2, sort_keys=True)
+
+
+def _files_behind(path: Path) -> list[Path]:
+    """The file itself; of a run folder, the files that weights are taken from."""
+    return [path / "catalogue.npz", path / "checkpoint.npz"] if path.is_dir() else [path]
+
+
+@cache
+def code_version() -> dict[str, str]:
+    """The versions of code that can change a figure for the same settings and data."""
+    versions = {
+        p: metadata.version(p) for p in ("numpy", "scipy", "numba", "torch") if util.find_spec(p)
+    }
+    return {"coterie": __version__, "source": source_hash(Path(__file__).parents[1])} | versions
+
+
+def source_hash(package: Path) -> str:
+    """Hash of every source file that can change a figure."""
+    sources = [
+        path
+        for path in sorted(package.rglob("*.py"))
+        if path.relative_to(package).parts[0] not in DISPLAY_PACKAGES
+    ]
+    return _digest(sources, lambda path: path.relative_to(package).as_posix())
+
+
+def _digest(paths: Sequence[Path], named: Callable[[Path], str] = lambda path: "") -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for path in paths:
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise ConfigError(
+                f"{path} cannot be read ({error.strerror}). Check the path."
+            ) from None
+        digest.update(f"{named(path)}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()

@@ -1,0 +1,178 @@
+"""Running plans: every cell that is not finished yet; several processes may share a folder."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from coterie.core.paths import cache_folder
+from coterie.core.progress import SILENT, Advance, Progress
+from coterie.data.interactions import Interactions
+from coterie.errors import Diverged, Interrupted
+from coterie.experiments import cell_cache, experiment, preparation
+from coterie.experiments import folder as disk
+from coterie.experiments.cell_cache import CellResult
+from coterie.experiments.plan import Cell, Plan, cells
+from coterie.experiments.training import Evaluator, train
+from coterie.types import JsonObject
+from coterie.version import __version__
+
+PAUSE = 0.2
+"""Seconds between two looks at a cell that another process is running."""
+
+
+def run_plan(
+    plan: Plan, folder: Path | None = None, progress: Progress = SILENT
+) -> list[CellResult]:
+    """Run the missing cells and return all, in the plan's order.
+
+    Several processes may run the same plan in the same folder.
+    """
+    return run_plans([plan], folder, progress)[0]
+
+
+def run_plans(
+    plans: Sequence[Plan], folder: Path | None = None, progress: Progress = SILENT
+) -> list[list[CellResult]]:
+    """Run several plans as one: a cell that several of them share is run once."""
+    folder = folder or cache_folder() / "cells"
+    data = _DataCache(progress)
+    wanted = [
+        [(cell, folder / cell_cache.folder_name(cell, data.of(cell)[1])) for cell in cells(plan)]
+        for plan in plans
+    ]
+    places = {place: cell for of_plan in wanted for cell, place in of_plan}
+    missing = {place: cell for place, cell in places.items() if not cell_cache.is_finished(place)}
+    if len(missing) < len(places):
+        progress.log(f"{len(places) - len(missing)} of {len(places)} runs are already finished")
+    if missing:
+        _run_missing(missing, data, progress)
+    return [[cell_cache.read(cell, place) for cell, place in of_plan] for of_plan in wanted]
+
+
+def _run_missing(missing: dict[Path, Cell], data: _DataCache, progress: Progress) -> None:
+    """Run every cell that no other process is running, and wait for the others."""
+    waiting = dict(missing)
+    total = len(missing)
+    with progress.task(f"{total} {'run' if total == 1 else 'runs'}", total) as advance:
+        try:
+            while waiting:
+                for place, cell in list(waiting.items()):
+                    if _try_to_run(cell, place, data, _CellProgress(cell.name, advance, progress)):
+                        del waiting[place]
+                if waiting:
+                    advance(0, "waiting for another process that runs the same cells")
+                    time.sleep(PAUSE)
+        except KeyboardInterrupt:
+            raise Interrupted(
+                f"{total - len(waiting)} of {total} runs are finished and saved. "
+                "Continue with the same command."
+            ) from None
+
+
+def _try_to_run(cell: Cell, place: Path, data: _DataCache, progress: _CellProgress) -> bool:
+    """Run a cell and return True; False if another process is running it."""
+    with cell_cache.locked(place) as is_locked:
+        # Another process may have finished the cell before it was locked here.
+        if is_locked and not cell_cache.is_finished(place):
+            interactions, fingerprint = data.of(cell)
+            disk.write_text(place, "cell.json", cell_cache.description(cell, fingerprint))
+            run = _run_on_validation if cell.part == "validation" else _run_on_test
+            try:
+                run(cell, interactions, place, progress)
+            except Diverged as error:
+                result = _about(cell, fingerprint) | {"diverged": str(error)}
+                cell_cache.finish(place, [], result)
+    if is_locked:
+        progress.complete()
+    return is_locked
+
+
+def _run_on_test(cell: Cell, data: Interactions, place: Path, progress: Progress) -> None:
+    """Train and evaluate as `coterie run` does, but without a run folder."""
+    run = experiment.run(cell.experiment, data, None, progress)
+    assert run.evaluation is not None
+    disk.write_users(place, run.catalogue.user_ids, run.evaluation)
+    cell_cache.finish(place, run.curve, run.result)
+
+
+def _run_on_validation(cell: Cell, data: Interactions, place: Path, progress: Progress) -> None:
+    """Train and measure on the validation part; the test part is dropped first."""
+    parts, candidates = preparation.split_data(cell.experiment, data, progress)
+    evaluator = Evaluator.of(cell.experiment, parts, candidates)
+    training = preparation.training_set(cell.experiment, parts.for_tuning(), progress)
+    fitted = train(cell.experiment, training, evaluator, progress)
+    history = fitted.history
+    metric = evaluator.headline
+    # With patience the best round counts, otherwise the last one.
+    counted = next(line for line in history.curve if line["round"] == fitted.best_round)
+    result = {
+        "part": evaluator.part,
+        "rounds": history.round,
+        "seconds": round(history.seconds, 6),
+        "metric": metric,
+        "value": counted[metric],
+        "best_round": fitted.best_round,
+    }
+    cell_cache.finish(place, history.curve, _about(cell, data.fingerprint()) | result)
+
+
+def _about(cell: Cell, data: str) -> JsonObject:
+    choice = cell.experiment.choice
+    return {
+        "algorithm": choice.algorithm,
+        "dataset": choice.dataset,
+        "protocol": cell.experiment.protocol_label,
+        "seed": choice.seed,
+        "data": data,
+        "version": __version__,
+    }
+
+
+class _DataCache:
+    """The data of a plan with its fingerprint, loaded once per dataset and filters."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.loaded: dict[str, tuple[Interactions, str]] = {}
+
+    def of(self, cell: Cell) -> tuple[Interactions, str]:
+        wanted = cell.experiment
+        choice = cell.experiment.choice
+        key = repr(
+            (choice.dataset, choice.columns, choice.skip_bad_rows, wanted.filters, wanted.synthetic)
+        )
+        if key not in self.loaded:
+            data = preparation.load_data(wanted, self.progress)
+            self.loaded[key] = data, data.fingerprint()
+        return self.loaded[key]
+
+
+class _CellProgress(Progress):
+    """The progress of one run as a fraction of one step of the plan's progress."""
+
+    def __init__(self, name: str, advance: Advance, progress: Progress) -> None:
+        self.name = name
+        self.advance = advance
+        self.progress = progress
+        self.done = 0.0
+
+    def log(self, text: str) -> None:
+        self.progress.log(f"{self.name}: {text}")
+
+    @contextmanager
+    def task(self, label: str, total: float | None) -> Iterator[Advance]:
+        steps_in_all = total if total and label.startswith("Training") else None
+
+        def forward(steps: float = 1, note: str = "") -> None:
+            fraction = min(steps / steps_in_all, 1 - self.done) if steps_in_all else 0.0
+            self.done += fraction
+            self.advance(fraction, f"{self.name}: {note}" if note else "")
+
+        self.advance(0, f"{self.name}: {label}")
+        yield forward
+
+    def complete(self) -> None:
+        self.advance(1 - self.done)

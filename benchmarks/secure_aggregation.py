@@ -1,7 +1,7 @@
 """What hiding costs, and what it hides (STTFedRec, Figures 5 and 6). Prints one JSON object per part.
 
-python benchmarks/ring.py device cohort attack
-python benchmarks/ring.py attack --datasets ml-1m watson-articles
+python benchmarks/secure_aggregation.py device cohort attack
+python benchmarks/secure_aggregation.py attack --datasets ml-1m watson-articles
 
 device    milliseconds and bytes of one device's part in a ring: DSSM's user tower alone, and with the slopes of a ring's items;
           passing on seeds, and numbers as the paper does

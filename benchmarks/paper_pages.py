@@ -1,9 +1,10 @@
-"""The docs' pages of papers, from full runs: docs/papers/NAME.json in, docs/papers/NAME.md, its figures and README's table out.
+"""Build the documentation pages of the papers, their figures and the README's table.
 
     coterie reproduce fedfast --out fedfast && cp fedfast/found.json docs/papers/fedfast.json
     python benchmarks/paper_pages.py fedfast
 
-Prose (what was decided where a paper is silent, and what we make of it) is src/coterie/papers/NAME.md.
+Reads docs/papers/NAME.json, the result of a full run, and writes docs/papers/NAME.md. The prose
+(decisions where a paper is silent, and our conclusions) is src/coterie/reproduce/papers/NAME.md.
 """
 
 from __future__ import annotations
@@ -41,13 +42,8 @@ def main(names: list[str]) -> None:
         for name in NAMES
         if (PAPERS / f"{name}.json").exists()
     }
-    README.write_text(
-        before
-        + BEGIN
-        + summary({name: found for name, found in runs.items() if "items" in found})
-        + END
-        + after
-    )
+    table = summary({name: found for name, found in runs.items() if "items" in found})
+    README.write_text(before + BEGIN + table + END + after)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Every algorithm on every dataset with its default (tuned) settings and several seeds. Prints JSON.
+"""Every algorithm on every dataset with its default (tuned) settings. Prints JSON.
 
     python benchmarks/baselines.py [--seeds 3] [--datasets ml-100k,ml-1m] [--ncf PATH]
 

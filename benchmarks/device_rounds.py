@@ -1,4 +1,4 @@
-"""Milliseconds of a FedFast round: compiled kernels on the CPU, batched PyTorch on a GPU. Prints JSON.
+"""Time of a FedFast round: kernels on the CPU, batched PyTorch on a GPU. Prints JSON.
 
     python benchmarks/device_rounds.py [--datasets ml-100k ml-1m] [--rounds 20]
 

@@ -39,7 +39,7 @@ def main() -> None:
     model = Factors.start(USERS, ITEMS, SIZE, 0, 1.0)
     seen = pairs(rng, SEEN)
     popularity = np.bincount(seen.items, minlength=ITEMS)
-    result = {"users": USERS, "items": ITEMS, "embedding_size": SIZE}
+    result: dict[str, object] = {"users": USERS, "items": ITEMS, "embedding_size": SIZE}
     for name, relevant in (
         ("one relevant item", pairs(rng, 1)),
         ("33 relevant items", pairs(rng, 33)),

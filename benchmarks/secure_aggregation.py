@@ -1,13 +1,14 @@
-"""What hiding costs, and what it hides (STTFedRec, Figures 5 and 6). Prints one JSON object per part.
+"""Cost of secure aggregation, and what it hides (STTFedRec, Figures 5 and 6). Prints JSON.
 
 python benchmarks/secure_aggregation.py device cohort attack
 python benchmarks/secure_aggregation.py attack --datasets ml-1m watson-articles
 
-device    milliseconds and bytes of one device's part in a ring: DSSM's user tower alone, and with the slopes of a ring's items;
-          passing on seeds, and numbers as the paper does
-cohort    a round of K = 25, 50, 100, 200 devices, naive and split, plain and in rings: bytes of a device both ways, milliseconds
-          of a device and of the servers
-attack    precision and recall of who intersects requests, after 1, 5 and 20 of a person's rounds, for the three ways to ask
+device    milliseconds and bytes of one client in a ring: DSSM's user tower alone, and with the
+          gradients of the ring's items; shares as seeds, and as full vectors as in the paper
+cohort    a round of K = 25, 50, 100, 200 clients, naive and split, with and without secure
+          aggregation: bytes up and down per client, milliseconds of a client and of the servers
+attack    precision and recall of an attacker who intersects requests, after 1, 5 and 20 rounds of
+          a user, for the three kinds of request
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def device(dataset: str, seeds: int) -> dict[str, Any]:
     tower = Readers(world.settings).size
     lengths = {
         "user tower": tower,
-        "user tower and slopes of 500 items": tower + 500 * world.settings.widths[-1],
+        "user tower and gradients of 500 items": tower + 500 * world.settings.widths[-1],
     }
     ways: tuple[Way, ...] = ("seed", "numbers")
     return {
@@ -62,84 +63,79 @@ def device(dataset: str, seeds: int) -> dict[str, Any]:
 
 
 def member_ms(length: int, way: Way, times: int = 20) -> float:
-    """All stages of one member whose neighbours stay; its numbers are there."""
-    found = []
+    """Milliseconds of all stages of one member; both neighbours stay, the update is ready."""
+    seconds = []
     numbers: Words = np.random.default_rng(0).integers(0, 2**64, length, np.uint64)
     for t in range(times):
-        before, me, after = (
+        before, member, after = (
             Member(user, Terms(t, 0, 0, length, way), lambda: numbers) for user in range(3)
         )
-        there = [Neighbour(member.user, member.announce()) for member in (before, me, after)]
-        forward = before.deal(0, there[2], there[1])[0]
-        back = after.deal(0, there[1], there[0])[1]
+        ring = [Neighbour(each.user, each.announce()) for each in (before, member, after)]
+        forward = before.deal(0, ring[2], ring[1])[0]
+        back = after.deal(0, ring[1], ring[0])[1]
         began = time.perf_counter()
-        me.announce()
-        me.deal(0, there[0], there[2])
-        me.upload(forward, back)
-        me.close(True, True, there[2])
-        found.append(time.perf_counter() - began)
-    return round(statistics.median(found) * 1e3, 2)
+        member.announce()
+        member.deal(0, ring[0], ring[2])
+        member.upload(forward, back)
+        member.close(True, True, ring[2])
+        seconds.append(time.perf_counter() - began)
+    return round(statistics.median(seconds) * 1e3, 2)
 
 
 def passed_bytes(length: int, way: Way) -> dict[str, int]:
-    """What a member passes to its neighbours, and what it uploads."""
-    before, me, after = (
+    """Bytes that a member sends to its neighbours, and bytes of its upload."""
+    before, member, after = (
         Member(user, Terms(0, 0, 0, length, way), lambda: np.zeros(length, np.uint64))
         for user in range(3)
     )
-    there = [Neighbour(member.user, member.announce()) for member in (before, me, after)]
-    forward, back = me.deal(0, there[0], there[2])
+    ring = [Neighbour(each.user, each.announce()) for each in (before, member, after)]
+    forward, back = member.deal(0, ring[0], ring[2])
     return {"passed on": len(forward) + len(back), "uploaded": 8 * length}
 
 
 def cohort(dataset: str, seeds: int) -> dict[str, Any]:
-    rows = {
-        f"{name}, K = {size}, {secure_aggregation}": a_round(
-            name, dataset, users_per_round=size, secure_aggregation=secure_aggregation
-        )
-        for name in NAMES
-        for size in K
-        for secure_aggregation in ("none", "ring")
-    }
+    rows = {}
+    for name in NAMES:
+        for size in K:
+            for protocol in ("none", "ring"):
+                rows[f"{name}, K = {size}, {protocol}"] = round_costs(
+                    name, dataset, users_per_round=size, secure_aggregation=protocol
+                )
     return {"part": "cohort", "dataset": dataset, "rows": rows}
 
 
-def a_round(name: str, dataset: str, times: int = 2, **more: Any) -> dict[str, float]:
-    """Medians of some rounds; devices answer one after the other."""
-    _, federation, world, engine = prepared(name, dataset, **more)
-    timed = Timed(engine)
-    work = rounds.trainer_on(federation, world, timed, Context(0, SILENT))
-    state = work.start()[0]
-    found = []
+def round_costs(name: str, dataset: str, times: int = 2, **settings: Any) -> dict[str, float]:
+    """Medians over some rounds after the first; clients run one after the other."""
+    _, federation, world, engine = prepared(name, dataset, **settings)
+    timed = TimedEngine(engine)
+    trainer = rounds.trainer_on(federation, world, timed, Context(0, SILENT))
+    state = trainer.start()[0]
+    measured = []
     for n in range(1, times + 2):
         timed.seconds = 0.0
         began = time.perf_counter()
-        state, costs = work.step(state, n)
-        whole = time.perf_counter() - began
+        state, costs = trainer.step(state, n)
+        server_seconds = time.perf_counter() - began - timed.seconds
         size = len(costs.users)
         assert costs.accepted == size
-        found.append(
-            (
-                timed.seconds / size,
-                whole - timed.seconds,
-                costs.bytes_up / size,
-                costs.bytes_down / size,
-            )
-        )
-    of_device, of_servers, up, down = (
-        statistics.median(column) for column in zip(*found[1:], strict=True)
-    )
+        traffic = (costs.bytes_up / size, costs.bytes_down / size)
+        measured.append((timed.seconds / size, server_seconds, *traffic))
+    columns = zip(*measured[1:], strict=True)
+    client, servers, up, down = (statistics.median(column) for column in columns)
     return {
-        "device ms": round(of_device * 1e3, 2),
-        "servers ms": round(of_servers * 1e3, 1),
+        "client ms": round(client * 1e3, 2),
+        "servers ms": round(servers * 1e3, 1),
         "up MB": round(up / 1e6, 3),
         "down MB": round(down / 1e6, 3),
     }
 
 
 @dataclass
-class Timed:
-    """An engine that knows how long devices took. It is not `alone`: everybody's own update is made."""
+class TimedEngine:
+    """An engine that adds up the seconds of the clients.
+
+    It does not declare itself `alone`, so that every client computes its own update.
+    """
 
     engine: Any
     seconds: float = field(default=0.0)
@@ -161,57 +157,55 @@ def attack(dataset: str, seeds: int) -> dict[str, Any]:
         "part": "attack",
         "dataset": dataset,
         "requests": {mode: attacked(dataset, mode) for mode in modes},
-        "slopes": {
-            f"{mode}, {secure_aggregation}": gradients_read(dataset, mode, secure_aggregation)
+        "gradients": {
+            f"{mode}, {protocol}": gradients_read(dataset, mode, protocol)
             for mode in modes
-            for secure_aggregation in ("none", "ring")
+            for protocol in ("none", "ring")
         },
     }
 
 
-def slots_asked(world: World, state: Any, t: int) -> np.ndarray:
-    """What every asker asked for, as the aggregation server numbers it when it hands slopes on."""
+def requested_slots(world: World, state: Any, t: int) -> np.ndarray:
+    """Every client's requested items, as slots in the gradients that the servers exchange."""
     asked = sttfedrec.numbered(world, state, t).asked
-    numbers: np.ndarray = np.where(asked < 0, -1, sttfedrec.merged(world, state, t)[0][asked])
-    return numbers
+    slots: np.ndarray = np.where(asked < 0, -1, sttfedrec.merged(world, state, t)[0][asked])
+    return slots
 
 
 def gradients_read(
-    dataset: str, mode: str, secure_aggregation: str, n_rounds: int = 5
+    dataset: str, mode: str, protocol: str, n_rounds: int = 5
 ) -> dict[str, float | None]:
-    """Of all requests of some rounds, which share is claimed, and how much of that is right."""
+    """The share of requests for which the attacker claims an item, and its precision."""
     ready, federation, world, engine = prepared(
-        "sttfedrec-dssm", dataset, requests=mode, secure_aggregation=secure_aggregation
+        "sttfedrec-dssm", dataset, requests=mode, secure_aggregation=protocol
     )
     state = federation.start(world)
     positives = ready.training.positives
     claims = 0
-    right = 0
-    n = 0
+    correct = 0
+    requests = 0
     for t in range(n_rounds):
         cohort = federation.sample(world, state, t)
         state, _ = rounds.play(world, sttfedrec.REQUEST, state, cohort, t, engine, 0)
-        askers = state.askers
-        asked = state.asked
-        numbers = slots_asked(world, state, t)
+        clients = state.askers
+        requested = state.asked
+        slots = requested_slots(world, state, t)
         state = rounds.pass_on(world, sttfedrec.SLOTS, state, t, engine)
         state, _ = rounds.play(world, sttfedrec.TRAIN, state, cohort, t, engine, 1)
-        found = by_gradients(asked, numbers, state.cut)
-        claims = claims + int((found >= 0).sum())
-        n = n + len(askers)
-        right += sum(
-            item in positives.of(user)
-            for user, item in zip(askers.tolist(), found.tolist(), strict=True)
-        )
+        claimed = by_gradients(requested, slots, state.cut)
+        claims += int((claimed >= 0).sum())
+        requests += len(clients)
+        pairs = zip(clients.tolist(), claimed.tolist(), strict=True)
+        correct += sum(item in positives.of(user) for user, item in pairs)
         state = rounds.pass_on(world, sttfedrec.RETURN, state, t, engine)
     return {
-        "claimed": round(claims / n, 3),
-        "precision": round(right / claims, 3) if claims else None,
+        "claimed": round(claims / requests, 3),
+        "precision": round(correct / claims, 3) if claims else None,
     }
 
 
 def attacked(dataset: str, mode: str) -> dict[str, Any]:
-    """Everybody takes part in twenty rounds, so that as much is heard of each."""
+    """Every user takes part in all twenty rounds, so that all send equally many requests."""
     ready, _, world, engine = prepared("sttfedrec-dssm", dataset, requests=mode)
     training = ready.training
     (node,) = engine.nodes
@@ -220,20 +214,16 @@ def attacked(dataset: str, mode: str) -> dict[str, Any]:
     for t in range(max(AFTER)):
         updates = sttfedrec.request(world, Message(t, users, {}, {}), node)
         requests.append(Request(users, Rows(updates.offsets, updates.items)))
-    found = {
-        n: told(
-            repeated(requests[:n], training.n_users, training.n_items), training.positives, users
-        )
-        for n in AFTER
-    }
-    return {
-        n: {
-            "precision": None if np.isnan(f.precision) else round(f.precision, 3),
-            "recall": round(f.recall, 4),
-            "claims": round(f.claims, 2),
+    figures: dict[str, Any] = {}
+    for n in AFTER:
+        claims = repeated(requests[:n], training.n_users, training.n_items)
+        result = told(claims, training.positives, users)
+        figures[str(n)] = {
+            "precision": None if np.isnan(result.precision) else round(result.precision, 3),
+            "recall": round(result.recall, 4),
+            "claims": round(result.claims, 2),
         }
-        for n, f in found.items()
-    }
+    return figures
 
 
 PARTS = {"device": device, "cohort": cohort, "attack": attack}

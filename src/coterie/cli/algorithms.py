@@ -87,7 +87,7 @@ def _show_settings(name: str) -> None:
 
 
 def doctor() -> None:
-    """Show the versions, extras, folders and datasets of this installation."""
+    """Show installed versions, extras, folders and datasets."""
     import os
     import platform
     import sys

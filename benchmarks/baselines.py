@@ -1,8 +1,8 @@
-"""Every baseline on every dataset with its default (tuned) settings, several seeds. Prints JSON.
+"""Every algorithm on every dataset with its default (tuned) settings. Prints JSON.
 
-    python benchmarks/baselines.py [--seeds 3] [--datasets ml-100k,ml-1m,foursquare-italy] [--ncf PATH]
+    python benchmarks/baselines.py [--seeds 3] [--datasets ml-100k,ml-1m] [--ncf PATH]
 
-`--ncf` adds ML-1M judged on NCF's published test pairs and 99 negatives (ncf.test.negative.gz).
+`--ncf` adds ML-1M, evaluated on NCF's published test pairs and 99 negatives (ncf.test.negative.gz).
 """
 
 from __future__ import annotations
@@ -21,24 +21,25 @@ from coterie.errors import ConfigError
 def row(algorithm: str, data: coterie.Interactions, seeds: int, **settings: Any) -> dict[str, Any]:
     runs = [coterie.run(algorithm, data, seed=seed, **settings) for seed in range(seeds)]
     names = runs[0].result["headline"]
-    found: dict[str, Any] = {
+    summary: dict[str, Any] = {
         "algorithm": algorithm,
         "dataset": data.name,
         "protocol": runs[0].result["protocol"],
         "seeds": seeds,
     }
     for kind in ("metrics", "full"):
-        have = [name for name in names if name in runs[0].result[kind]]
-        found[kind] = {
-            name: round(statistics.mean(r.result[kind][name] for r in runs), 5) for name in have
+        values = {
+            name: [run.result[kind][name] for run in runs]
+            for name in names
+            if name in runs[0].result[kind]
         }
-        found[f"{kind}_range"] = {
-            name: [round(f(r.result[kind][name] for r in runs), 5) for f in (min, max)]
-            for name in have
+        summary[kind] = {name: round(statistics.mean(each), 5) for name, each in values.items()}
+        summary[f"{kind}_range"] = {
+            name: [round(min(each), 5), round(max(each), 5)] for name, each in values.items()
         }
-    found["seconds"] = round(statistics.median(r.result["seconds"] for r in runs), 2)
-    print(json.dumps(found), file=sys.stderr)
-    return found
+    summary["seconds"] = round(statistics.median(run.result["seconds"] for run in runs), 2)
+    print(json.dumps(summary), file=sys.stderr)
+    return summary
 
 
 def main() -> None:
@@ -55,7 +56,8 @@ def main() -> None:
         for algorithm in ALGORITHMS:
             try:
                 rows.append(row(algorithm, data, options.seeds))
-            except ConfigError as error:  # EASE says when there are too many items
+            except ConfigError as error:
+                # EASE refuses a catalogue whose items x items matrix does not fit.
                 rows.append({"algorithm": algorithm, "dataset": name, "skipped": str(error)})
     if options.ncf:
         data = coterie.load("ml-1m")

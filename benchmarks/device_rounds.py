@@ -1,9 +1,9 @@
-"""Milliseconds of a FedFast round with compiled kernels on the CPU and with batched PyTorch on a GPU. Prints JSON.
+"""Time of a FedFast round: kernels on the CPU, batched PyTorch on a GPU. Prints JSON.
 
     python benchmarks/device_rounds.py [--datasets ml-100k ml-1m] [--rounds 20]
 
-Per model and batch size: sample by sample (what the kernels do best) and in batches of 256 (what GPUs need). The two devices
-are measured in one run; where there is no GPU only the CPU is.
+Measures each model with batch size 1, which suits the kernels, and 256, which suits a GPU. Both
+devices are measured in one run; without a GPU, only the CPU is measured.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ WARM_UP = 3
 def round_ms(training: TrainingSet, settings: dict[str, Any], n_rounds: int) -> float:
     chosen = algorithm("fedfast")
     assert isinstance(chosen.train, Federation)
-    work = select.trainer(chosen.train, training, chosen.settings.of(settings), Context(0, SILENT))
-    state, _ = work.start()
-    took = []
+    own = chosen.settings.of(settings)
+    trainer = select.trainer(chosen.train, training, own, Context(0, SILENT))
+    state, _ = trainer.start()
+    seconds = []
     for n in range(1, WARM_UP + n_rounds + 1):
         began = time.perf_counter()
-        state, _ = work.step(state, n)
-        took.append(time.perf_counter() - began)
-    return round(1e3 * statistics.median(took[WARM_UP:]), 2)
+        state, _ = trainer.step(state, n)
+        seconds.append(time.perf_counter() - began)
+    return round(1e3 * statistics.median(seconds[WARM_UP:]), 2)
 
 
 def devices() -> list[str]:
@@ -60,11 +61,12 @@ def main() -> None:
         training = split(load(dataset), "leave-one-out", 0.2, 0).training()
         for model in ("gmf", "neumf"):
             for batch_size in (1, 256):
-                how = {"model": model, "embedding_size": 10, "batch_size": batch_size}
-                found = {
-                    d: round_ms(training, how | {"device": d}, options.rounds) for d in devices()
+                settings = {"model": model, "embedding_size": 10, "batch_size": batch_size}
+                times = {
+                    device: round_ms(training, settings | {"device": device}, options.rounds)
+                    for device in devices()
                 }
-                print(json.dumps({"dataset": dataset, **how, "round_ms": found}), flush=True)
+                print(json.dumps({"dataset": dataset, **settings, "round_ms": times}), flush=True)
 
 
 if __name__ == "__main__":

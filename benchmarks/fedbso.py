@@ -1,14 +1,14 @@
-"""What FedBSO's readings are worth, how its clusters change, and what a round takes. Prints one JSON object per part.
+"""FedBSO: accuracy of each reading of the thesis, cluster stability, time per round. Prints JSON.
 
     python benchmarks/fedbso.py readings clusters --seeds 3
     python benchmarks/fedbso.py speed
 
-    readings   what each reading of an open point is worth on ML-100K, on the validation part, with the thesis' settings and
-               with tuned ones
-    clusters   how much clusters change from round to round (adjusted Rand index)
-    speed      a round of FedBSO against one of FedFast with as many users, in turns; and Pinterest's rounds
+    readings   validation metrics of each reading of an open point, with the thesis' settings and
+               with tuned settings
+    clusters   adjusted Rand index between the clusters of successive rounds
+    speed      time of a FedBSO round and of a FedFast round with as many users, alternating
 
-The thesis' table is `coterie reproduce fedbso`. Cells that were run before are not run again.
+`coterie reproduce fedbso` makes the thesis' table. Finished cells are not run again.
 """
 
 from __future__ import annotations
@@ -30,15 +30,17 @@ from coterie.data.training_set import TrainingSet
 from coterie.engines import select
 from coterie.experiments.config import tuned_settings
 from coterie.experiments.plan import Method, Plan
+from coterie.federated.federation import Federation
 from coterie.federated.trainer import Context, Trainer
 from coterie.reproduce.papers.fedbso import THESIS as DECLARED
 from coterie.reproduce.papers.fedbso import tuned
 
 HR = "HR@20"
 NDCG = "NDCG@20"
+WARM_UP = 5
 ROUNDS = {"ml-100k": 1000, "ml-1m": 1000, "pinterest": 360}
 THESIS = {key: value for key, value in DECLARED.items() if key not in ("moments", "evaluate_every")}
-"""Section 4.2, with moments that begin anew."""
+"""Section 4.2, with Adam's moments reset every round."""
 READINGS: dict[str, dict[str, Any]] = {
     "as it is": {},
     "averaged over everybody": {"average": "all"},
@@ -56,43 +58,35 @@ READINGS: dict[str, dict[str, Any]] = {
 
 
 def readings(dataset: str, seeds: int) -> dict[str, Any]:
-    """On validation: what was found here decided the defaults."""
+    """Metrics on the validation part; the defaults were chosen from them."""
     thesis = THESIS | {"rounds": ROUNDS[dataset], "evaluate_every": ROUNDS[dataset]}
     ours = tuned_settings(dataset, "fedbso") | {"evaluate_every": 1000}
-    methods = [
-        Method(f"thesis: {label}", "fedbso", thesis | way) for label, way in READINGS.items()
-    ]
-    methods.append(
-        Method("thesis: Adam's moments survive", "fedbso", thesis | {"moments": "averaged"})
-    )
-    methods += [Method(f"tuned: {label}", "fedbso", ours | way) for label, way in READINGS.items()]
+    methods = {f"thesis: {label}": thesis | reading for label, reading in READINGS.items()}
+    methods["thesis: Adam's moments survive"] = thesis | {"moments": "averaged"}
+    methods |= {f"tuned: {label}": ours | reading for label, reading in READINGS.items()}
     plan = Plan(
-        (dataset,),
-        tuple(methods),
-        {"validation": True},
-        tuple(range(seeds)),
-        "loo-100",
+        datasets=(dataset,),
+        methods=tuple(Method(label, "fedbso", settings) for label, settings in methods.items()),
+        settings={"validation": True},
+        seeds=tuple(range(seeds)),
+        protocol="loo-100",
         part="validation",
     )
     outcomes = carried_out(plan)
-    return {
-        "part": "readings",
-        "dataset": dataset,
-        "seeds": seeds,
-        "validation": {
-            m.label: {
-                metric: spread([o.curve[-1][metric] for o in of(outcomes, m.label)])
-                for metric in (HR, NDCG)
-            }
-            for m in methods
-        },
+    metrics = {
+        label: {
+            metric: spread([outcome.curve[-1][metric] for outcome in of(outcomes, label)])
+            for metric in (HR, NDCG)
+        }
+        for label in methods
     }
+    return {"part": "readings", "dataset": dataset, "seeds": seeds, "validation": metrics}
 
 
 def clusters(dataset: str, seeds: int) -> dict[str, Any]:
-    """Adjusted Rand index between the partitions of one round and the next, and over fifty rounds."""
+    """Adjusted Rand index between the clusters of successive rounds, and fifty rounds apart."""
     thesis = THESIS | {"rounds": ROUNDS[dataset]}
-    ways = {
+    methods = {
         "fedfast": ("fedfast", thesis),
         "fedbso": ("fedbso", thesis),
         "fedbso, nothing is stirred": ("fedbso", thesis | READINGS["nothing is stirred"]),
@@ -105,7 +99,8 @@ def clusters(dataset: str, seeds: int) -> dict[str, Any]:
         "part": "clusters",
         "dataset": dataset,
         "ours": {
-            label: stability(dataset, name, way, seeds) for label, (name, way) in ways.items()
+            label: stability(dataset, name, settings, seeds)
+            for label, (name, settings) in methods.items()
         },
     }
 
@@ -117,11 +112,11 @@ def stability(dataset: str, name: str, settings: dict[str, Any], seeds: int) -> 
     far = []
     for seed in range(seeds):
         training = split(load(dataset), "leave-one-out", 0.2, seed).training()
-        work = trainer_of(training, name, settings, seed)
-        state, _ = work.start()
+        trainer = trainer_of(training, name, settings, seed)
+        state, _ = trainer.start()
         labels = []
         for n in range(1, settings["rounds"] + 1):
-            state, _ = work.step(state, n)
+            state, _ = trainer.step(state, n)
             labels.append(state.clusters)
         near.append([adjusted_rand_score(a, b) for a, b in pairwise(labels)])
         far.append(
@@ -139,40 +134,44 @@ def trainer_of(
     training: TrainingSet, name: str, settings: dict[str, Any], seed: int = 0
 ) -> Trainer:
     chosen = algorithm(name)
-    return select.trainer(
-        chosen.train, training, chosen.settings.of(settings), Context(seed, SILENT)
-    )  # type: ignore[arg-type]
+    assert isinstance(chosen.train, Federation)
+    own = chosen.settings.of(settings)
+    return select.trainer(chosen.train, training, own, Context(seed, SILENT))
 
 
 def speed(dataset: str, seeds: int) -> dict[str, Any]:
-    """Milliseconds of a round, evaluation apart, in turns: FedFast with as many users as FedBSO has."""
+    """Milliseconds of a round without evaluation; FedFast has the cohort size of FedBSO."""
     training = split(load(dataset), "leave-one-out", 0.2, 0).training()
-    found: dict[str, Any] = {"part": "speed", "dataset": dataset}
-    for label, way in (("thesis", THESIS), ("sgd", {"embedding_size": 16})):
-        bso = trainer_of(training, "fedbso", way)
-        state, _ = bso.start()
-        sizes = []
-        for n in range(1, 11):
-            state, costs = bso.step(state, n)
-            sizes.append(len(costs.users))
-        share = mean(sizes) / training.n_users
-        fast = trainer_of(training, "fedfast", way | {"participation": share})
-        other, _ = fast.start()
-        times: dict[str, list[float]] = {"fedbso": [], "fedfast": []}
-        for n in range(11, 11 + 20 + 5):
-            began = time.perf_counter()
-            state, costs = bso.step(state, n)
-            between = time.perf_counter()
-            other, theirs = fast.step(other, n)
-            times["fedbso"].append((between - began) / len(costs.users))
-            times["fedfast"].append((time.perf_counter() - between) / len(theirs.users))
-        each = {name: statistics.median(values[5:]) for name, values in times.items()}
-        found[label] = {
-            "users a round": round(mean(sizes), 1),
-            "round_ms": {name: round(1e3 * value * mean(sizes), 2) for name, value in each.items()},
-            "ratio": round(each["fedbso"] / each["fedfast"], 3),
-        }
-    return found
+    result: dict[str, Any] = {"part": "speed", "dataset": dataset}
+    for label, settings in (("thesis", THESIS), ("sgd", {"embedding_size": 16})):
+        result[label] = speed_with(training, settings)
+    return result
+
+
+def speed_with(training: TrainingSet, settings: dict[str, Any]) -> dict[str, Any]:
+    bso = trainer_of(training, "fedbso", settings)
+    bso_state, _ = bso.start()
+    sizes = []
+    for n in range(1, 11):
+        bso_state, costs = bso.step(bso_state, n)
+        sizes.append(len(costs.users))
+    share = mean(sizes) / training.n_users
+    fast = trainer_of(training, "fedfast", settings | {"participation": share})
+    fast_state, _ = fast.start()
+    times: dict[str, list[float]] = {"fedbso": [], "fedfast": []}
+    for n in range(11, 11 + 20 + WARM_UP):
+        began = time.perf_counter()
+        bso_state, costs = bso.step(bso_state, n)
+        times["fedbso"].append((time.perf_counter() - began) / len(costs.users))
+        began = time.perf_counter()
+        fast_state, costs = fast.step(fast_state, n)
+        times["fedfast"].append((time.perf_counter() - began) / len(costs.users))
+    per_user = {name: statistics.median(values[WARM_UP:]) for name, values in times.items()}
+    return {
+        "users per round": round(mean(sizes), 1),
+        "round_ms": {name: round(1e3 * value * mean(sizes), 2) for name, value in per_user.items()},
+        "ratio": round(per_user["fedbso"] / per_user["fedfast"], 3),
+    }
 
 
 PARTS = {"readings": readings, "clusters": clusters, "speed": speed}

@@ -32,7 +32,7 @@ SYNTHETIC = {"n_users": 120, "n_items": 80}
 
 
 def length(name: str, dataset: str, secure: bool) -> dict[str, int]:
-    """Few rounds: a changed bit in the first one changes all that follow."""
+    """Few rounds suffice: a bit that changes in the first round changes all later ones."""
     fields = algorithm(name).settings.model_fields
     if "rounds" in fields:
         return {"rounds": 2 if secure or name in TOWERS else 12}
@@ -42,14 +42,14 @@ def length(name: str, dataset: str, secure: bool) -> dict[str, int]:
 
 
 def variants(name: str) -> dict[str, dict[str, Any]]:
-    """How an algorithm is run; secure aggregation only where the server needs no more than sums."""
+    """The settings of each variant; an algorithm without secure aggregation refuses `secure`."""
     if not algorithm(name).federated:
         return {"plain": {}}
     return {"plain": {}, "nodes": NODES, "secure": SECURE}
 
 
 def fingerprint(name: str, dataset: str, variant: str, extra: dict[str, Any]) -> dict[str, Any]:
-    """One run; or the type of the error where the algorithm refuses the setting."""
+    """The fingerprint of one run, or the error if the algorithm refuses the settings."""
     settings = length(name, dataset, variant == "secure") | extra
     if dataset == "synthetic":
         settings |= SYNTHETIC
@@ -69,15 +69,15 @@ def fingerprint(name: str, dataset: str, variant: str, extra: dict[str, Any]) ->
 
 
 def digest(model: Any) -> str:
-    """Of the arrays, whatever they are called."""
+    """Hash the arrays without their names."""
     parts = sorted(array_digest(array) for array in model.arrays().values())
     return hashlib.sha256("".join(parts).encode()).hexdigest()
 
 
 def array_digest(array: np.ndarray) -> str:
-    whole = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
-    whole.update(np.ascontiguousarray(array).tobytes())
-    return whole.hexdigest()
+    digest = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
+    digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
@@ -97,23 +97,24 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=list(ALGORITHMS))
     parser.add_argument("--datasets", nargs="*", default=["synthetic", "ml-100k"])
     parser.add_argument("--variants", nargs="*", default=["plain", "nodes", "secure"])
-    given = parser.parse_args()
-    found: dict[str, Any] = {}
-    for dataset in given.datasets:
-        for name in given.only:
+    options = parser.parse_args()
+    fingerprints: dict[str, Any] = {}
+    for dataset in options.datasets:
+        for name in options.only:
             for variant, extra in variants(name).items():
-                if variant not in given.variants:
+                if variant not in options.variants:
                     continue
                 run = f"{dataset} {name} {variant}"
-                found[run] = fingerprint(name, dataset, variant, extra)
-                print(run, json.dumps(found[run])[:100], file=sys.stderr, flush=True)
-    given.out.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
-    if given.against:
-        before = json.loads(given.against.read_text())
-        wrong = differences({run: before[run] for run in before if run in found}, found)
-        print(json.dumps({"runs": len(found), "changed": wrong}))
-        sys.exit(bool(wrong))
-    print(json.dumps({"runs": len(found)}))
+                fingerprints[run] = fingerprint(name, dataset, variant, extra)
+                print(run, json.dumps(fingerprints[run])[:100], file=sys.stderr, flush=True)
+    options.out.write_text(json.dumps(fingerprints, indent=1, sort_keys=True) + "\n")
+    if options.against:
+        before = json.loads(options.against.read_text())
+        before = {run: value for run, value in before.items() if run in fingerprints}
+        changed = differences(before, fingerprints)
+        print(json.dumps({"runs": len(fingerprints), "changed": changed}))
+        sys.exit(bool(changed))
+    print(json.dumps({"runs": len(fingerprints)}))
 
 
 if __name__ == "__main__":

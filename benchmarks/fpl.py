@@ -1,15 +1,17 @@
-"""FPL beside its tables: how settings were found, rounds to a target, what a curious server learns. Prints one JSON object per part.
+"""FPL: the search for settings, rounds to a target, attacks by the server, speed. Prints JSON.
 
     python benchmarks/fpl.py search --datasets foursquare-italy ml-100k ml-1m
     python benchmarks/fpl.py grid attackers speed
 
-    search      the settings of the paper's tables: by the paper's search, and with every method tuned for itself
-    grid        rounds to a target over clients a round and triples a client (Section 4.3)
-    attackers   what a curious server learns at pi = 0, 0.1, 0.5, 1 after 10 and 100 rounds
-    speed       an epoch of pFPL+ with 50 factors
+    search      settings for the paper's tables, by the paper's search and with every method tuned
+                on its own
+    grid        rounds to a target, by clients per round and triples per client (Section 4.3)
+    attackers   what an honest-but-curious server learns at pi = 0, 0.1, 0.5, 1 after 10 and 100
+                rounds
+    speed       seconds of an epoch with 50 factors
 
-The paper's tables and figures are `coterie reproduce fpl`. On Foursquare-Italy unless datasets are named; everything is chosen on validation,
-by precision at ten. Cells that were run before are not run again.
+The default dataset is Foursquare-Italy. Everything is chosen by P@10 on the validation part.
+`coterie reproduce fpl` makes the paper's tables and figures. Finished cells are not run again.
 """
 
 from __future__ import annotations
@@ -34,57 +36,55 @@ from coterie.experiments.plan import Method, Plan
 from coterie.experiments.preparation import prepare
 from coterie.experiments.tuning import Search, tune
 from coterie.federated import rounds
+from coterie.federated.federation import Federation
 from coterie.federated.trainer import Context
 from coterie.reproduce.papers.fpl import MODES, PIS
 
 P = "P@10"
-RATES = (0.005, 0.05, 0.5)
+LEARNING_RATES = (0.005, 0.05, 0.5)
 SIZES = (10, 20, 50)
 EPOCHS = (10, 20, 30, 40, 50)
 TOPOLOGIES = ((200, 100), (300, 100), (600, 200))
 TRIALS = {"foursquare-italy": 20, "ml-100k": 20, "ml-1m": 40}
-"""Of every trained method when each is tuned for itself."""
+"""Number of trials per method when every method is tuned on its own."""
 FINALISTS = {"ml-1m": 4}
-"""So many of the best trials are trained again with two other seeds where trials are close to one another; the best mean wins."""
+"""Number of best trials to retrain with two other seeds; the best mean wins.
+
+Used where the trials are too close to one another for one seed to decide.
+"""
 
 
-# What the paper's search chooses
+# The paper's search
 
 
 def papers_choice(dataset: str) -> dict[str, Method]:
-    """Section 5.3: rate and size by BPR-MF, and handed on to FPL and FCF; epochs, pi, k and topology for each."""
+    """Section 5.3: learning rate and size are tuned for BPR-MF and reused for FPL and FCF.
+
+    Epochs, pi, the number of neighbours and the topology are tuned for each method.
+    """
     bpr = papers_choice_of_bpr(dataset)
     rate = bpr.settings["learning_rate"]
     size = bpr.settings["embedding_size"]
     chosen = {"random": Method("random", "random"), "popular": Method("popular", "popular")}
     for name in ("userknn", "itemknn"):
-        chosen[name] = best_of(
-            dataset,
-            name,
-            [
-                Method(f"{name} {k}", name, {"neighbours": k, "shrink": 0.0})
-                for k in range(10, 101, 10)
-            ],
-        )
-    chosen["multivae"] = best_of(
-        dataset, "multivae", [autoencoder(*layers) for layers in TOPOLOGIES], (50, 100, 200)
-    )
+        grid = [
+            Method(f"{name} {k}", name, {"neighbours": k, "shrink": 0.0})
+            for k in range(10, 101, 10)
+        ]
+        chosen[name] = best_of(dataset, name, grid)
+    autoencoders = [autoencoder(*layers) for layers in TOPOLOGIES]
+    chosen["multivae"] = best_of(dataset, "multivae", autoencoders, (50, 100, 200))
     chosen["bpr"] = bpr
-    chosen["fcf"] = best_of(
-        dataset,
-        "fcf",
-        [Method("fcf", "fcf", FCF | {"learning_rate": rate, "embedding_size": size})],
-        EPOCHS,
-    )
+    fcf = Method("fcf", "fcf", FCF | {"learning_rate": rate, "embedding_size": size})
+    chosen["fcf"] = best_of(dataset, "fcf", [fcf], EPOCHS)
     for mode in MODES:
-        chosen[mode] = best_of(
-            dataset, mode, [disclosing(mode, rate, size, pi) for pi in PIS], EPOCHS
-        )
+        grid = [disclosing(mode, rate, size, pi) for pi in PIS]
+        chosen[mode] = best_of(dataset, mode, grid, EPOCHS)
     return chosen
 
 
 def papers_choice_of_bpr(dataset: str) -> Method:
-    grid = [pairwise("bpr", rate, size) for rate in RATES for size in SIZES]
+    grid = [pairwise("bpr", rate, size) for rate in LEARNING_RATES for size in SIZES]
     return best_of(dataset, "bpr", grid, EPOCHS)
 
 
@@ -92,16 +92,12 @@ FCF = {"rounds": 50, "alpha": 1.0, "reg": 1.0, "start_scale": 0.1}
 
 
 def pairwise(name: str, rate: float, size: int) -> Method:
-    """mymedialite's shares of the rate, as the paper has them."""
-    reg = {"reg_user": rate / 20, "reg_positive": rate / 20, "reg_negative": rate / 200}
-    more = {"reg_bias": 0.0} if name == "bpr" else {}
-    return Method(
-        f"{name} {rate} {size}",
-        name,
-        {"learning_rate": rate, "embedding_size": size, "start_scale": 0.1, "epochs": 50}
-        | reg
-        | more,
-    )
+    """Regularisation is a fraction of the learning rate, as in MyMediaLite and the paper."""
+    settings = {"learning_rate": rate, "embedding_size": size, "start_scale": 0.1, "epochs": 50}
+    settings |= {"reg_user": rate / 20, "reg_positive": rate / 20, "reg_negative": rate / 200}
+    if name == "bpr":
+        settings["reg_bias"] = 0.0
+    return Method(f"{name} {rate} {size}", name, settings)
 
 
 def disclosing(mode: str, rate: float, size: int, pi: float) -> Method:
@@ -109,57 +105,50 @@ def disclosing(mode: str, rate: float, size: int, pi: float) -> Method:
 
 
 def autoencoder(hidden: int, latent: int) -> Method:
-    return Method(
-        f"multivae {hidden}-{latent}",
-        "multivae",
-        {"hidden": hidden, "latent": latent, "epochs": 200},
-    )
+    settings = {"hidden": hidden, "latent": latent, "epochs": 200}
+    return Method(f"multivae {hidden}-{latent}", "multivae", settings)
 
 
 def best_of(dataset: str, label: str, methods: Sequence[Method], at: Sequence[int] = ()) -> Method:
-    """The method, and the number of epochs among some, with the best precision on validation."""
-    every = {"evaluate_every": at[0]} if at else {}
+    """The method, and the number of epochs in `at`, with the best precision on validation."""
+    settings: dict[str, Any] = {"validation": True, "headline": ["P"]}
+    if at:
+        settings["evaluate_every"] = at[0]
     plan = Plan(
-        (dataset,),
-        tuple(methods),
-        {"validation": True, "headline": ["P"]} | every,
-        (0,),
-        "holdout",
+        datasets=(dataset,),
+        methods=tuple(methods),
+        settings=settings,
+        protocol="holdout",
         part="validation",
     )
-    found = [
+    measured = [
         (line[P], outcome.cell.method, line["round"])
         for outcome in carried_out(plan)
         if not outcome.diverged
         for line in outcome.curve
         if not at or line["round"] in at
     ]
-    _, method, steps = max(found, key=lambda each: each[0])
-    key = next(
-        (
-            key
-            for key in ("epochs", "rounds")
-            if key in algorithm(method.algorithm).settings.model_fields
-        ),
-        None,
-    )
-    return Method(
-        label, method.algorithm, dict(method.settings) | ({key: steps} if key and at else {})
-    )
+    _, method, steps = max(measured, key=lambda each: each[0])
+    fields = algorithm(method.algorithm).settings.model_fields
+    key = next((key for key in ("epochs", "rounds") if key in fields), None)
+    best = dict(method.settings)
+    if key and at:
+        best[key] = steps
+    return Method(label, method.algorithm, best)
 
 
-# Every method tuned for itself
+# Every method tuned on its own
 
 
 def own_choice(dataset: str) -> dict[str, Method]:
-    """As many trials for everybody; as long as validation still gains, up to 200 epochs."""
+    """The same number of trials per method, with early stopping and at most 200 epochs."""
     chosen = {"random": Method("random", "random"), "popular": Method("popular", "popular")}
     for name in ("userknn", "itemknn", "multivae", "bpr", "fcf", *MODES):
         chosen[name] = Method(name, name, searched(dataset, name))
     return chosen
 
 
-def searched(dataset: str, name: str, **held: Any) -> dict[str, Any]:
+def searched(dataset: str, name: str, **fixed: Any) -> dict[str, Any]:
     limits: dict[str, dict[str, Any]] = {
         "epochs": {"epochs": 200, "evaluate_every": 5, "patience": 4},
         "rounds": {"rounds": 100, "evaluate_every": 5, "patience": 4},
@@ -167,118 +156,110 @@ def searched(dataset: str, name: str, **held: Any) -> dict[str, Any]:
     search = Search(
         name, dataset, "holdout", TRIALS[dataset], finalists=FINALISTS.get(dataset, 0), seeds=2
     )
-    held = {"headline": ["P"]} | limits.get(search.steps, {}) | held
-    return dict(tune(replace(search, held=held), OPTIONS.cells).best.settings)
+    fixed = {"headline": ["P"]} | limits.get(search.steps, {}) | fixed
+    return dict(tune(replace(search, held=fixed), OPTIONS.cells).best.settings)
 
 
-# What `coterie reproduce fpl` runs
+# The settings that `coterie reproduce fpl` uses
 
 
 def search(dataset: str, seeds: int) -> dict[str, Any]:
-    """Of Italy both searches and epochs by pi; of MovieLens BPR-MF and pFPL+, tuned with as many trials."""
+    """Foursquare-Italy: both searches, and epochs by pi. MovieLens: BPR-MF and pFPL+, tuned."""
     if dataset != "foursquare-italy":
         methods = {"bpr": searched(dataset, "bpr"), "pfpl+": searched(dataset, "pfpl+", **LONG)}
         return {"part": "search", "dataset": dataset, "settings": methods}
     bpr = papers_choice_of_bpr(dataset)
     rate = bpr.settings["learning_rate"]
     size = bpr.settings["embedding_size"]
-    epochs = {
-        mode: {
-            pi: best_of(
-                dataset, mode, [disclosing(mode, rate, size, pi)], range(5, 51, 5)
-            ).settings["epochs"]
-            for pi in PIS
-        }
-        for mode in MODES
-    }
-    found = {"paper": papers_choice(dataset), "own": own_choice(dataset)}
+    epochs: dict[str, dict[float, int]] = {mode: {} for mode in MODES}
+    for mode in MODES:
+        for pi in PIS:
+            method = disclosing(mode, rate, size, pi)
+            best = best_of(dataset, mode, [method], range(5, 51, 5))
+            epochs[mode][pi] = best.settings["epochs"]
+    searches = {"paper": papers_choice(dataset), "own": own_choice(dataset)}
     settings = {
-        way: {name: dict(m.settings) for name, m in chosen.items()} for way, chosen in found.items()
+        search: {name: dict(method.settings) for name, method in chosen.items()}
+        for search, chosen in searches.items()
     }
     return {"part": "search", "dataset": dataset, "settings": settings | {"epochs by pi": epochs}}
 
 
 LONG = {"epochs": 400, "evaluate_every": 20, "patience": 5}
-"""One round an epoch moves every item once: pFPL+ needs more of them on dense data."""
+"""pFPL+ updates every item once per epoch, so dense data needs more epochs."""
 
 
 # Section 4.3
 
 
 def grid(dataset: str, seeds: int) -> dict[str, Any]:
-    """Rounds until 95 % of the best precision that any of them reaches within 50 epochs, with pi = 1."""
+    """Rounds to 95 % of the best precision that any setting reaches in 50 epochs, with pi = 1."""
     bpr = papers_choice_of_bpr(dataset)
     rate = bpr.settings["learning_rate"]
     size = bpr.settings["embedding_size"]
-    ways = [(clients, triples) for clients in (10, 100, 400, 0) for triples in (1, 5, 20, 39, 100)]
-    methods = [
-        Method(
-            f"{clients or 'all'} clients, {triples} triples",
-            "pfpl+",
-            pairwise("pfpl+", rate, size).settings
-            | {"users_per_round": clients, "triples": triples},
-        )
-        for clients, triples in ways
-    ]
+    common = pairwise("pfpl+", rate, size).settings
+    methods = []
+    for clients in (10, 100, 400, 0):
+        for triples in (1, 5, 20, 39, 100):
+            label = f"{clients or 'all'} clients, {triples} triples"
+            settings = {**common, "users_per_round": clients, "triples": triples}
+            methods.append(Method(label, "pfpl+", settings))
     plan = Plan(
-        (dataset,),
-        tuple(methods),
-        {"validation": True, "headline": ["P"], "evaluate_every": 1},
-        tuple(range(seeds)),
-        "holdout",
+        datasets=(dataset,),
+        methods=tuple(methods),
+        settings={"validation": True, "headline": ["P"], "evaluate_every": 1},
+        seeds=tuple(range(seeds)),
+        protocol="holdout",
         part="validation",
     )
     outcomes = [outcome for outcome in carried_out(plan) if not outcome.diverged]
-    target = 0.95 * max(
-        mean(max(line[P] for line in o.curve) for o in of(outcomes, m.label)) for m in methods
-    )
+    target = 0.95 * max(mean(best_precisions(of(outcomes, m.label))) for m in methods)
     return {
         "part": "grid",
         "dataset": dataset,
         "seeds": seeds,
         "target": target,
-        "rounds": {m.label: reached(of(outcomes, m.label), target, dataset) for m in methods},
+        "rounds": {m.label: rounds_to(target, of(outcomes, m.label)) for m in methods},
     }
 
 
-def reached(outcomes: Sequence[CellResult], target: float, dataset: str) -> dict[str, Any]:
-    each = rounds_in_an_epoch(outcomes[0].cell.experiment)
-    when = [
-        next((line["round"] * each for line in o.curve if line[P] >= target), None)
-        for o in outcomes
+def best_precisions(outcomes: Sequence[Outcome]) -> list[float]:
+    """The best precision of every seed."""
+    return [max(line[P] for line in outcome.curve) for outcome in outcomes]
+
+
+def rounds_to(target: float, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    per_epoch = rounds_per_epoch(outcomes[0].cell.experiment)
+    reached = [
+        next((line["round"] * per_epoch for line in outcome.curve if line[P] >= target), None)
+        for outcome in outcomes
     ]
     return {
-        "rounds": when,
-        "rounds an epoch": each,
-        "best": spread([max(line[P] for line in o.curve) for o in outcomes]),
+        "rounds": reached,
+        "rounds per epoch": per_epoch,
+        "best": spread(best_precisions(outcomes)),
     }
 
 
-def rounds_in_an_epoch(experiment: Experiment) -> int:
+def rounds_per_epoch(experiment: Experiment) -> int:
     ready = prepare(experiment, None, SILENT)
-    return fpl.rounds_an_epoch(
-        rounds.world_of(ready.parts.for_tuning().training(), experiment.settings, 0)
-    )
+    training = ready.parts.for_tuning().training()
+    return fpl.rounds_an_epoch(rounds.world_of(training, experiment.settings, 0))
 
 
-# What it costs and what it gives away
+# Disclosure and speed
 
 
 def attackers(dataset: str, seeds: int) -> dict[str, Any]:
-    """[precision, recall] of every attacker, and of as many claims about what is popular, for pFPL+ and FCF."""
-    found: dict[str, Any] = {
-        f"pi = {pi}": overheard("pfpl+", dataset, (10, 100), disclosure=pi)
-        for pi in (0, 0.1, 0.5, 1)
+    """[precision, recall] of every attacker, and of as many claims about popular items."""
+    by_pi = {
+        f"pi = {pi}": attack("pfpl+", dataset, (10, 100), disclosure=pi) for pi in (0, 0.1, 0.5, 1)
     }
-    return {
-        "part": "attackers",
-        "dataset": dataset,
-        "pfpl+": found,
-        "fcf": overheard("fcf", dataset, (1,)),
-    }
+    fcf = attack("fcf", dataset, (1,))
+    return {"part": "attackers", "dataset": dataset, "pfpl+": by_pi, "fcf": fcf}
 
 
-def overheard(name: str, dataset: str, when: Sequence[int], **settings: Any) -> dict[str, Any]:
+def attack(name: str, dataset: str, after: Sequence[int], **settings: Any) -> dict[str, Any]:
     values = {"algorithm": name, "dataset": dataset, "protocol": "holdout"} | settings
     replay = Replay.of(prepare(Experiment.of(values), None, SILENT))
     return {
@@ -289,34 +270,33 @@ def overheard(name: str, dataset: str, when: Sequence[int], **settings: Any) -> 
             }
             for line in replay.lines(k)
         }
-        for k in replay.play(when, SILENT)
+        for k in replay.play(after, SILENT)
     }
 
 
 def speed(dataset: str, seeds: int) -> dict[str, Any]:
-    """Seconds of an epoch, median of 20, and of the three others once each."""
-    ready = prepare(
-        Experiment.of({"algorithm": "pfpl+", "dataset": dataset, "protocol": "holdout"}),
-        None,
-        SILENT,
-    )
-    found = {}
+    """Median seconds of an epoch: of 20 epochs for pFPL+, of two for the other modes."""
+    values = {"algorithm": "pfpl+", "dataset": dataset, "protocol": "holdout"}
+    ready = prepare(Experiment.of(values), None, SILENT)
+    seconds = {}
     for mode in MODES:
         chosen = algorithm(mode)
-        work = select.trainer(
-            chosen.train,
-            ready.training,
-            chosen.settings.of({"embedding_size": 50}),
-            Context(0, SILENT),
-        )  # type: ignore[arg-type]
-        state, _ = work.start()
+        assert isinstance(chosen.train, Federation)
+        settings = chosen.settings.of({"embedding_size": 50})
+        trainer = select.trainer(chosen.train, ready.training, settings, Context(0, SILENT))
+        state, _ = trainer.start()
         times = []
         for n in range(1, 24 if mode == "pfpl+" else 6):
             began = time.perf_counter()
-            state, _ = work.step(state, n)
+            state, _ = trainer.step(state, n)
             times.append(time.perf_counter() - began)
-        found[mode] = round(statistics.median(times[3:]), 4)
-    return {"part": "speed", "dataset": dataset, "seconds an epoch": found, "bar": {"pfpl+": 0.04}}
+        seconds[mode] = round(statistics.median(times[3:]), 4)
+    return {
+        "part": "speed",
+        "dataset": dataset,
+        "seconds per epoch": seconds,
+        "bar": {"pfpl+": 0.04},
+    }
 
 
 PARTS = {"search": search, "grid": grid, "attackers": attackers, "speed": speed}

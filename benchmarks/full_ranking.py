@@ -1,4 +1,4 @@
-"""Seconds to rank all items for all users of ML-1M's size (6,040 x 3,706, d = 16), and the memory it takes. Prints JSON.
+"""Seconds and memory to rank all items for all users, at the size of ML-1M. Prints JSON.
 
 python benchmarks/full_ranking.py [--repeats 9]
 """
@@ -25,10 +25,10 @@ SEEN = 165
 
 
 def pairs(rng: np.random.Generator, per_user: int) -> Rows:
-    wanted = np.unique(
-        np.repeat(np.arange(USERS), per_user) * ITEMS + rng.integers(0, ITEMS, USERS * per_user)
-    )
-    return Rows.build((wanted // ITEMS).astype(np.int32), (wanted % ITEMS).astype(np.int32), USERS)
+    """Random interactions, about `per_user` of every user."""
+    users = np.repeat(np.arange(USERS), per_user)
+    flat = np.unique(users * ITEMS + rng.integers(0, ITEMS, USERS * per_user))
+    return Rows.build((flat // ITEMS).astype(np.int32), (flat % ITEMS).astype(np.int32), USERS)
 
 
 def main() -> None:
@@ -39,24 +39,24 @@ def main() -> None:
     model = Factors.start(USERS, ITEMS, SIZE, 0, 1.0)
     seen = pairs(rng, SEEN)
     popularity = np.bincount(seen.items, minlength=ITEMS)
-    result = {"users": USERS, "items": ITEMS, "embedding_size": SIZE}
+    result: dict[str, object] = {"users": USERS, "items": ITEMS, "embedding_size": SIZE}
     for name, relevant in (
         ("one relevant item", pairs(rng, 1)),
         ("33 relevant items", pairs(rng, 33)),
     ):
 
-        def judge(wanted: Rows = relevant) -> None:
-            ranks = rank_all(model, seen, wanted, ITEMS, 10)
+        def evaluate(relevant: Rows = relevant) -> None:
+            ranks = rank_all(model, seen, relevant, ITEMS, 10)
             per_user(ranks, (10,))
             overall(ranks, (10,), popularity, USERS)
 
         times = []
         for _ in range(options.repeats):
             start = time.perf_counter()
-            judge()
+            evaluate()
             times.append(time.perf_counter() - start)
         tracemalloc.start()
-        judge()
+        evaluate()
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         result[name] = {

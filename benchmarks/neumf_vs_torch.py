@@ -1,15 +1,21 @@
-"""A cohort's local training of NeuMF: Coterie's kernel against a loop over users in PyTorch, in one process. Prints JSON.
+"""Local training of a NeuMF cohort: our kernel against a PyTorch loop over users. Prints JSON.
 
-    python benchmarks/neumf_vs_torch.py [--dataset ml-100k] [--repeats 20] [--torch-repeats 3] [--quick]
+    python benchmarks/neumf_vs_torch.py [--dataset ml-100k] [--repeats 20] [--quick]
 
-Both train the same users on the same samples from the same parameters, and end with what every user changed. The loop is
-what published federated recommenders do: for each user a module with a copy of the parameters, an optimiser, and batches of
-256 samples, forward, backward, step. It is given the compact copy of the item rows a user touches, as ours is, where
-published code copies and steps the whole item table. Ours takes a step after every sample. Unless --quick is given, the loop
-is also run that way, which is the same maths and takes a minute or more: the differences printed are between what users
-changed there and here (a neuron that rounding switches on or off can set a user with thousands of samples far apart).
-PyTorch runs on the number of threads that is faster for it, which is printed. Beside wall-clock time (`ms`, `ratio`) stands
-what all threads together spent on a core (`core_ms`, `core_ratio`): it does not depend on who else uses the machine.
+Both train the same users on the same samples from the same parameters, and return every user's
+update. The loop does what published federated recommenders do: each user has a module with a copy
+of the parameters, an optimiser, and batches of 256 samples. Unlike published code, which copies and
+updates the whole item table, the loop gets only the item rows that a user touches, as the kernel
+does.
+
+The kernel takes a step after every sample. Unless --quick is given, the loop also runs with batch
+size 1, which is the same arithmetic and takes a minute or more. The printed differences are between
+the updates of the two. They can be large for a user with thousands of samples, because rounding can
+switch a ReLU on or off.
+
+PyTorch runs with one thread or with all, whichever is faster; the choice is printed. `ms` and
+`ratio` are wall-clock time. `core_ms` and `core_ratio` are CPU time of all threads, which does not
+depend on other load on the machine.
 """
 
 from __future__ import annotations
@@ -36,7 +42,7 @@ from coterie.data.datasets import load
 from coterie.data.splits import split
 from coterie.engines.local import LocalEngine
 from coterie.federated import rounds
-from coterie.federated.federation import NodeData, World
+from coterie.federated.federation import Federation, NodeData, World
 from coterie.federated.trainer import Context
 from coterie.models.neumf import tower_sizes, unpack_dense
 from coterie.types import SCALE, Floats, Longs
@@ -52,7 +58,7 @@ SETTINGS = {
 
 
 class TorchNeuMF(nn.Module):
-    """One user's copy."""
+    """One user's copy of the model."""
 
     def __init__(self, user_row: Floats, item_rows: Floats, dense: Floats, sizes: Longs) -> None:
         super().__init__()
@@ -71,7 +77,7 @@ class TorchNeuMF(nn.Module):
         self.tower = nn.Sequential(*(part for module in linear for part in (module, nn.ReLU())))
 
     def forward(self, places: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Logits, and the penalty of the rows that were used."""
+        """Logits, and the squared norm of the rows used."""
         p = self.user.expand(len(places), -1)
         q = self.items[places]
         top = self.tower(torch.cat([p[:, self.d :], q[:, self.d :]], 1))
@@ -87,9 +93,9 @@ class TorchNeuMF(nn.Module):
 
 
 def torch_loop(
-    world: World, given: Parameters, samples: Samples, batch: int
+    world: World, parameters: Parameters, samples: Samples, batch: int
 ) -> list[tuple[np.ndarray, ...]]:
-    """What every user changed, one user after the other."""
+    """Every user's update, computed one user after the other."""
     settings = world.settings
     loss = nn.BCEWithLogitsLoss(reduction="none")
     sizes = tower_sizes(settings.embedding_size, settings.layers)
@@ -97,37 +103,34 @@ def torch_loop(
     targets = torch.tensor(samples.targets)
     changes = []
     for k in range(len(samples.starts) - 1):
-        touched = given.item_rows[samples.items[samples.offsets[k] : samples.offsets[k + 1]]]
-        model = TorchNeuMF(given.user_rows[k], touched, given.dense, sizes)
+        items = samples.items[samples.offsets[k] : samples.offsets[k + 1]]
+        before = (parameters.user_rows[k], parameters.item_rows[items], parameters.dense)
+        model = TorchNeuMF(*before, sizes)
         optimiser = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
-        for first in range(int(samples.starts[k]), int(samples.starts[k + 1]), batch):
-            some = slice(first, min(first + batch, int(samples.starts[k + 1])))
+        end = int(samples.starts[k + 1])
+        for first in range(int(samples.starts[k]), end, batch):
+            some = slice(first, min(first + batch, end))
             optimiser.zero_grad()
             logits, penalty = model(places[some])
             (loss(logits, targets[some]) + settings.reg / 2 * penalty).mean().backward()
             optimiser.step()
-        before = given.user_rows[k], touched, given.dense
         changes.append(tuple(now - was for now, was in zip(model.flat(), before, strict=True)))
     return changes
 
 
 def differences(ours: Changes, theirs: list[tuple[np.ndarray, ...]], offsets: Longs) -> list[float]:
-    """The largest of every user."""
-    return [
-        max(
-            float(np.abs(one / SCALE - other).max())
-            for one, other in zip(
-                (ours.user_rows[k], ours.item_rows[low:high], ours.dense[k]), changes, strict=True
-            )
-        )
-        for k, (changes, (low, high)) in enumerate(
-            zip(theirs, pairwise(offsets.tolist()), strict=True)
-        )
-    ]
+    """The largest absolute difference of every user's update."""
+    largest = []
+    for k, update in enumerate(theirs):
+        rows = slice(offsets[k], offsets[k + 1])
+        own = (ours.user_rows[k], ours.item_rows[rows], ours.dense[k])
+        pairs = zip(own, update, strict=True)
+        largest.append(max(float(np.abs(a / SCALE - b).max()) for a, b in pairs))
+    return largest
 
 
 def seconds(work: Callable[[], Any], repeats: int, warm_up: int = 0) -> tuple[float, float]:
-    """Medians of wall-clock time, and of what all threads together spent on a core."""
+    """Medians of wall-clock time and of the CPU time of all threads."""
     taken = []
     for _ in range(warm_up + repeats):
         began = time.perf_counter()
@@ -147,24 +150,22 @@ def ratios(theirs: tuple[float, float], ours: tuple[float, float]) -> dict[str, 
 
 
 def whole_round(world: World, histories: NodeData, repeats: int) -> float:
-    """Everything but evaluation, rounds one after the other."""
-    work = rounds.trainer_on(
-        fedavg.ALGORITHM.train,
-        world,
-        LocalEngine.over(world, histories.training, 1),
-        Context(0, SILENT),  # type: ignore[arg-type]
-    )
-    state = work.start()[0]
+    """Median seconds of sequential rounds, without evaluation."""
+    federation = fedavg.ALGORITHM.train
+    assert isinstance(federation, Federation)
+    engine = LocalEngine.over(world, histories.training, 1)
+    trainer = rounds.trainer_on(federation, world, engine, Context(0, SILENT))
+    state = trainer.start()[0]
     times = []
     for n in range(1, repeats + 4):
         began = time.perf_counter()
-        state, _ = work.step(state, n)
+        state, _ = trainer.step(state, n)
         times.append(time.perf_counter() - began)
     return statistics.median(times[3:])
 
 
 def faster_threads(loop: Callable[[int], Any]) -> int:
-    """One thread or all of them, whichever PyTorch is quicker with."""
+    """The faster number of threads for PyTorch: one or all."""
     taken = {}
     for threads in {1, os.cpu_count() or 1}:
         torch.set_num_threads(threads)
@@ -187,13 +188,13 @@ def main() -> None:
     histories = NodeData(np.arange(training.n_users, dtype=np.int32), training)
     cohort = fedavg.sample(world, state, 0)
     samples = draw(world, cohort, 0, histories)
-    given = Parameters(state.user_rows[cohort], state.item_rows, state.dense)
+    parameters = Parameters(state.user_rows[cohort], state.item_rows, state.dense)
 
     def train() -> Changes:
-        return learner("neumf").train(world, given, samples, False)
+        return learner("neumf").train(world, parameters, samples, False)
 
     def loop(batch: int) -> list[tuple[np.ndarray, ...]]:
-        return torch_loop(world, given, samples, batch)
+        return torch_loop(world, parameters, samples, batch)
 
     ours = seconds(train, options.repeats, warm_up=3)
     n_samples = len(samples.places)
@@ -203,7 +204,7 @@ def main() -> None:
         "samples": n_samples,
         **SETTINGS,
         "cores": os.cpu_count(),
-        "coterie": milliseconds(ours) | {"core_ns_a_sample": round(1e9 * ours[1] / n_samples, 1)},
+        "coterie": milliseconds(ours) | {"core_ns_per_sample": round(1e9 * ours[1] / n_samples, 1)},
         "coterie_round_ms": round(1e3 * whole_round(world, histories, options.repeats), 2),
     }
     result["torch_threads"] = faster_threads(loop)
@@ -213,15 +214,13 @@ def main() -> None:
     if not options.quick:
         changes: list[list[tuple[np.ndarray, ...]]] = []
         theirs = seconds(lambda: changes.append(loop(1)), 1)
-        apart = differences(train(), changes[0], samples.offsets)
-        result["torch_batch_1"] = (
-            milliseconds(theirs)
-            | ratios(theirs, ours)
-            | {
-                "difference_of_the_median_user": statistics.median(apart),
-                "largest_difference": max(apart),
-            }
-        )
+        largest = differences(train(), changes[0], samples.offsets)
+        result["torch_batch_1"] = {
+            **milliseconds(theirs),
+            **ratios(theirs, ours),
+            "difference_of_the_median_user": statistics.median(largest),
+            "largest_difference": max(largest),
+        }
     print(json.dumps(result, indent=2))
 
 

@@ -1,6 +1,8 @@
-"""People who were never in training, beside those who were: a tenth of them is left out, and each then gets a row from their history.
+"""HR@10 of new users against trained users: a tenth of the users is excluded from training.
 
-python benchmarks/newcomers.py newcomers --datasets ml-100k --seeds 3
+    python benchmarks/new_users.py new-users --datasets ml-100k --seeds 3
+
+Every excluded user then gets a row fitted to their history; all other parameters are frozen.
 """
 
 from __future__ import annotations
@@ -24,16 +26,13 @@ from coterie.models.recommender import Recommender, pick
 from coterie.types import Floats, Ints
 
 
-def newcomers(dataset: str, seeds: int) -> dict[str, Any]:
-    """A tenth of the people is left out of training; each then gets a row from their history, all else frozen."""
-    rows = [_newcomers(dataset, seed) for seed in range(seeds)]
-    keys = [key for key in rows[0] if key != "seed"]
-    return {"part": "newcomers", "dataset": dataset, "seeds": seeds} | {
-        k: spread([r[k] for r in rows]) for k in keys
-    }
+def new_users(dataset: str, seeds: int) -> dict[str, Any]:
+    rows = [with_seed(dataset, seed) for seed in range(seeds)]
+    spreads = {key: spread([row[key] for row in rows]) for key in rows[0]}
+    return {"part": "new-users", "dataset": dataset, "seeds": seeds} | spreads
 
 
-def _newcomers(dataset: str, seed: int) -> dict[str, Any]:
+def with_seed(dataset: str, seed: int) -> dict[str, float]:
     chosen = Experiment.of({"algorithm": "fedfast", "dataset": dataset, "seed": seed})
     ready = prepare(chosen, load(dataset), SILENT)
     assert ready.candidates is not None
@@ -56,20 +55,19 @@ def _newcomers(dataset: str, seed: int) -> dict[str, Any]:
     for user in new:
         history = ready.training.positives.of(int(user))
         scores[user] = model.score_new_user(history, chosen.settings.negatives, chosen.settings.reg)
-    took = (time.perf_counter() - began) / len(new)
+    seconds = (time.perf_counter() - began) / len(new)
     is_new = np.isin(by_user.users, new)
     return {
-        "seed": seed,
-        "newcomers": float(hits(Scores(scores), by_user)[is_new].mean()),
-        "newcomers without a row of theirs": float(before[is_new].mean()),
+        "new users": float(hits(Scores(scores), by_user)[is_new].mean()),
+        "new users with an untrained row": float(before[is_new].mean()),
         "trained users": float(before[~is_new].mean()),
-        "ms a newcomer": 1e3 * took,
+        "ms per new user": 1e3 * seconds,
     }
 
 
 @dataclass(frozen=True, slots=True)
 class Scores(Recommender):
-    """Scores as they are."""
+    """A model that returns precomputed scores."""
 
     kind: ClassVar[str] = "scores"
     table: Floats
@@ -83,4 +81,4 @@ def hits(model: Recommender, candidates: Candidates) -> np.ndarray:
 
 
 if __name__ == "__main__":
-    print_parts(__doc__, {"newcomers": newcomers})
+    print_parts(__doc__, {"new-users": new_users})

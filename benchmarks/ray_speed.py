@@ -1,10 +1,10 @@
-"""Rounds of FedFast on Ray against rounds in this process, in turns. Prints JSON.
+"""Time of a FedFast round on Ray and in this process, alternating. Prints JSON.
 
     python benchmarks/ray_speed.py speed [--dataset ml-1m] [--rounds 20]
     python benchmarks/ray_speed.py million
 
-`speed`: an actor for every core, a tenth of the users and all of them a round; 1 is as fast as in this process. `million`: a
-synthetic million users, 100,000 items, 1 % a round.
+`speed`: one actor per core; cohorts of a tenth of the users and of all users. A ratio of 1 means
+as fast as in this process. `million`: a million synthetic users, 100,000 items, cohorts of 1 %.
 """
 
 from __future__ import annotations
@@ -29,25 +29,23 @@ from coterie.federated.trainer import Context
 WARM_UP = 5
 
 
-class Turn:
-    """A run that takes a round when it is its turn."""
+class TimedRun:
+    """A run that plays one round at a time and records the seconds."""
 
     def __init__(self, training: TrainingSet, engine: str, settings: dict[str, Any]) -> None:
         chosen = algorithm("fedfast")
         assert isinstance(chosen.train, Federation)
-        world = rounds.world_of(
-            training, chosen.settings.of(settings | {"engine": engine}), 0, chosen.train
-        )
+        own = chosen.settings.of(settings | {"engine": engine})
+        world = rounds.world_of(training, own, 0, chosen.train)
         context = Context(0, SILENT)
-        self.work = rounds.trainer_on(
-            chosen.train, world, select.engine_for(world, training, context), context
-        )
-        self.state, _ = self.work.start()
+        nodes = select.engine_for(world, training, context)
+        self.trainer = rounds.trainer_on(chosen.train, world, nodes, context)
+        self.state, _ = self.trainer.start()
         self.times: list[float] = []
 
-    def take(self) -> None:
+    def step(self) -> None:
         began = time.perf_counter()
-        self.state, _ = self.work.step(self.state, len(self.times) + 1)
+        self.state, _ = self.trainer.step(self.state, len(self.times) + 1)
         self.times.append(time.perf_counter() - began)
 
     @property
@@ -57,31 +55,30 @@ class Turn:
 
 def against_local(training: TrainingSet, participation: float, n_rounds: int) -> dict[str, Any]:
     settings = {"embedding_size": 10, "participation": participation}
-    here, there = (Turn(training, engine, settings) for engine in ("local", "ray"))
+    local = TimedRun(training, "local", settings)
+    ray = TimedRun(training, "ray", settings)
     for _ in range(WARM_UP + n_rounds):
-        here.take()
-        there.take()
-    ratio = statistics.median(
-        a / b for a, b in zip(here.times[WARM_UP:], there.times[WARM_UP:], strict=True)
-    )
+        local.step()
+        ray.step()
+    pairs = zip(local.times[WARM_UP:], ray.times[WARM_UP:], strict=True)
+    ratio = statistics.median(local_s / ray_s for local_s, ray_s in pairs)
     return {
         "participation": participation,
-        "local_ms": round(here.milliseconds, 1),
-        "ray_ms": round(there.milliseconds, 1),
+        "local_ms": round(local.milliseconds, 1),
+        "ray_ms": round(ray.milliseconds, 1),
         "ray_speed_of_local": round(ratio, 3),
-        "same_bits": bool((here.state.item_rows == there.state.item_rows).all()),
+        "same_bits": bool((local.state.item_rows == ray.state.item_rows).all()),
     }
 
 
 def million() -> dict[str, Any]:
-    training = split(
-        generate(Synthetic(n_users=1_000_000, n_items=100_000)), "leave-one-out", 0.2, 0
-    ).training()
+    data = generate(Synthetic(n_users=1_000_000, n_items=100_000))
+    training = split(data, "leave-one-out", 0.2, 0).training()
     began = time.perf_counter()
-    run = Turn(training, "ray", {"embedding_size": 10, "participation": 0.01})
+    run = TimedRun(training, "ray", {"embedding_size": 10, "participation": 0.01})
     started = time.perf_counter() - began
     for _ in range(WARM_UP + 10):
-        run.take()
+        run.step()
     return {
         "n_users": 1_000_000,
         "start_s": round(started, 1),
@@ -102,12 +99,8 @@ def main() -> None:
         return
     training = split(load(options.dataset), "leave-one-out", 0.2, 0).training()
     for participation in (0.1, 1.0):
-        print(
-            json.dumps(
-                {"dataset": options.dataset}
-                | against_local(training, participation, options.rounds)
-            )
-        )
+        result = against_local(training, participation, options.rounds)
+        print(json.dumps({"dataset": options.dataset} | result))
 
 
 if __name__ == "__main__":

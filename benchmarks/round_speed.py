@@ -1,12 +1,13 @@
-"""Milliseconds of a FedFast round, by its parts and by threads, and nanoseconds of a local sample. Prints JSON.
+"""Milliseconds of a FedFast round, its parts, and nanoseconds per local sample. Prints JSON.
 
     python benchmarks/round_speed.py [--datasets ml-100k ml-1m] [--rounds 20] [--implicit]
     python benchmarks/round_speed.py --users 10000 100000 1000000
 
-A round is everything but evaluation: sampling, message, training on the devices, validation, sums, clusters. Client work is
-drawing samples and training. With --implicit, `implicit`'s BPR runs in the same process, one thread each, in turns with
-ours, and the ratio of a local sample to one of its triples is printed. With --users, the data is synthetic (100,000 items,
-1 % of the users a round) and the peak memory of the process is printed too; each size runs in a process of its own.
+A round is everything but evaluation: sampling, message, local training, validation, aggregation,
+clustering. Client time is drawing samples and training. With --implicit, `implicit`'s BPR
+alternates with ours in the same process, one thread each, and the ratio of a local sample to one
+of its triples is printed. With --users, the data is synthetic (100,000 items, cohorts of 1 %),
+peak memory is printed too, and each size runs in its own process.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from bpr_vs_implicit import theirs
+from bpr_vs_implicit import implicit_seconds
 
 from coterie.algorithms import fedfast
 from coterie.algorithms.registry import algorithm
@@ -50,11 +51,11 @@ class Clock:
         self.seconds: dict[str, list[float]] = defaultdict(list)
 
     def timed(self, name: str, work: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(*given: Any) -> Any:
+        def wrapped(*arguments: Any) -> Any:
             began = time.perf_counter()
-            made = work(*given)
+            result = work(*arguments)
             self.seconds[name].append(time.perf_counter() - began)
-            return made
+            return result
 
         return wrapped
 
@@ -78,55 +79,59 @@ def measure(
     federation = replace(
         federation, exchanges=(exchange,), sample=clock.timed("sampling", federation.sample)
     )
-    fedfast.cluster_users = clock.timed("clusters", CLUSTER_USERS)  # a part of finish
+    # Clustering happens inside `finish`, so its time is in both parts.
+    fedfast.cluster_users = clock.timed("clusters", CLUSTER_USERS)
     world = rounds.world_of(training, chosen.settings.of(settings), seed=0)
-    work = rounds.trainer_on(
-        federation, world, LocalEngine.over(world, training, 1), Context(0, SILENT)
-    )
-    state, _ = work.start()
-    whole = []
+    engine = LocalEngine.over(world, training, 1)
+    trainer = rounds.trainer_on(federation, world, engine, Context(0, SILENT))
+    state, _ = trainer.start()
+    seconds = []
     per_sample = []
     for n in range(1, WARM_UP + n_rounds + 1):
         began = time.perf_counter()
-        state, costs = work.step(state, n)
-        whole.append(time.perf_counter() - began)
-        n_samples = int(training.positives.counts[costs.users].sum()) * (
-            1 + world.settings.negatives
-        )
+        state, costs = trainer.step(state, n)
+        seconds.append(time.perf_counter() - began)
+        n_positives = int(training.positives.counts[costs.users].sum())
+        n_samples = n_positives * (1 + world.settings.negatives)
         per_sample.append(clock.seconds["client"][-1] / n_samples)
     parts = {
         name: 1e3 * statistics.median(times[-n_rounds:]) for name, times in clock.seconds.items()
     }
+    round_ms = 1e3 * statistics.median(seconds[WARM_UP:])
     return {
         "threads": threads,
         "users_per_round": len(costs.users),
-        "samples_a_round": n_samples,
-        "round_ms": round(1e3 * statistics.median(whole[WARM_UP:]), 2),
+        "samples_per_round": n_samples,
+        "round_ms": round(round_ms, 2),
         "parts_ms": {name: round(ms, 2) for name, ms in parts.items()},
-        "clusters_share": round(parts["clusters"] / (1e3 * statistics.median(whole[WARM_UP:])), 3),
-        "client_ns_a_sample": round(1e9 * statistics.median(per_sample[WARM_UP:]), 1),
+        "clusters_share": round(parts["clusters"] / round_ms, 3),
+        "client_ns_per_sample": round(1e9 * statistics.median(per_sample[WARM_UP:]), 1),
     }
 
 
 def on_dataset(name: str, n_rounds: int, with_implicit: bool) -> dict[str, Any]:
     training = split(load(name), "leave-one-out", 0.2, 0).training()
     settings = {"embedding_size": 10}
-    both, one = (
-        measure(training, settings, n_rounds, threads) for threads in (os.cpu_count() or 1, 1)
-    )
-    speedup = one["client_ns_a_sample"] / both["client_ns_a_sample"]
-    row = {"dataset": name, "all_cores": both, "one_core": one, "client_speedup": round(speedup, 2)}
+    all_cores = measure(training, settings, n_rounds, os.cpu_count() or 1)
+    one_core = measure(training, settings, n_rounds, 1)
+    speedup = one_core["client_ns_per_sample"] / all_cores["client_ns_per_sample"]
+    row = {
+        "dataset": name,
+        "all_cores": all_cores,
+        "one_core": one_core,
+        "client_speedup": round(speedup, 2),
+    }
     if not with_implicit:
         return row
+    pairs = []
     with warnings.catch_warnings(action="ignore"):
-        pairs = [
-            (measure(training, settings, 5, 1)["client_ns_a_sample"], 1e9 * theirs(training, 10, 2))
-            for _ in range(5)
-        ]
-    ratio = statistics.median(ours / other for ours, other in pairs)
+        for _ in range(5):
+            ours = measure(training, settings, 5, 1)["client_ns_per_sample"]
+            theirs = 1e9 * implicit_seconds(training, 10, 2)
+            pairs.append((ours, theirs))
     return row | {
-        "implicit_ns_a_triple": round(statistics.median(p[1] for p in pairs), 1),
-        "ratio": round(ratio, 3),
+        "implicit_ns_per_triple": round(statistics.median(theirs for _, theirs in pairs), 1),
+        "ratio": round(statistics.median(ours / theirs for ours, theirs in pairs), 3),
     }
 
 
@@ -134,13 +139,13 @@ def on_synthetic(n_users: int, n_rounds: int) -> dict[str, Any]:
     began = time.perf_counter()
     data = generate(Synthetic(n_users=n_users, n_items=100_000))
     training = split(data, "leave-one-out", 0.2, 0).training()
-    made = time.perf_counter() - began
+    data_seconds = time.perf_counter() - began
     del data
-    row = measure(
-        training, {"embedding_size": 10, "participation": 0.01}, n_rounds, os.cpu_count() or 1
-    )
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # KiB on Linux
-    return {"n_users": n_users, "data_s": round(made, 1), "peak_gib": round(peak, 2), **row}
+    settings = {"embedding_size": 10, "participation": 0.01}
+    row = measure(training, settings, n_rounds, os.cpu_count() or 1)
+    # ru_maxrss is in KiB on Linux.
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return {"n_users": n_users, "data_s": round(data_seconds, 1), "peak_gib": round(peak, 2), **row}
 
 
 def main() -> None:
@@ -156,10 +161,8 @@ def main() -> None:
         print(json.dumps(on_synthetic(options.users[0], options.rounds)))
         return
     for n_users in options.users:
-        subprocess.run(
-            [sys.executable, __file__, "--users", str(n_users), "--rounds", str(options.rounds)],
-            check=True,
-        )
+        arguments = ["--users", str(n_users), "--rounds", str(options.rounds)]
+        subprocess.run([sys.executable, __file__, *arguments], check=True)
     for name in [] if options.users else options.datasets:
         print(json.dumps(on_dataset(name, options.rounds, options.implicit)))
 

@@ -1,4 +1,4 @@
-"""What measurements beside the papers' tables have in common: a command line of parts, and figures over seeds."""
+"""Shared by the papers' benchmarks: a command line of parts, and statistics over seeds."""
 
 from __future__ import annotations
 
@@ -22,16 +22,19 @@ OPTIONS = argparse.Namespace(cells=None, quiet=True)
 def print_parts(
     about: str | None,
     parts: Mapping[str, Callable[[str, int], dict[str, Any]]],
-    usual: str = "ml-100k",
+    default_dataset: str = "ml-100k",
 ) -> None:
-    """The command line of a paper's tables: (dataset, seeds) -> one JSON object for every part asked for."""
+    """Parse the command line; print one JSON object for every selected part and dataset.
+
+    A part is a function of (dataset, number of seeds).
+    """
     parser = argparse.ArgumentParser(
         description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("parts", nargs="+", choices=parts)
-    parser.add_argument("--datasets", nargs="*", default=[usual])
+    parser.add_argument("--datasets", nargs="*", default=[default_dataset])
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--cells", type=Path, default=None, help="where finished runs are kept")
+    parser.add_argument("--cells", type=Path, default=None, help="folder of finished runs")
     parser.add_argument("--quiet", action="store_true")
     options = parser.parse_args(namespace=OPTIONS)
     for part in options.parts:

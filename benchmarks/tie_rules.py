@@ -1,9 +1,10 @@
-"""What the rule for equal times does to leave-one-out: HR@10 of most-popular, GMF or others by each rule. Prints JSON.
+"""HR@10 under leave-one-out for several rules that break ties between timestamps. Prints JSON.
 
     python benchmarks/tie_rules.py [--seeds 3]
     python benchmarks/tie_rules.py --dataset ml-1m --algorithms fedfast --seeds 2
 
-On ML-100K 415 of 943 users have several newest interactions. Which of them is tested follows the rule, and item numbers follow popularity.
+On ML-100K, 415 of 943 users have several newest interactions; the rule decides which one is tested.
+Item indices follow popularity, so a rule by item index changes the popularity of the test items.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from coterie.experiments.training import fit
 from coterie.federated.trainer import Context
 
 RULES: dict[str, Callable[[Interactions], np.ndarray]] = {
-    "highest item number": lambda data: data.items,
-    "lowest item number": lambda data: -data.items,
+    "highest item index": lambda data: data.items,
+    "lowest item index": lambda data: -data.items,
     "random": lambda data: streams.at(0, "ties").random(len(data)),
     "hash of the pair": lambda data: np.arange(len(data)),
 }
@@ -45,8 +46,8 @@ def hit_rate(dataset: str, name: str, parts: Split, seed: int) -> float:
     chosen = registry.algorithm(name)
     settings = chosen.settings.of(tuned_settings(dataset, name))
     model = fit(chosen, parts.training(), settings, Context(seed, SILENT))
-    judged = candidates.sample(parts.test, parts.everything(), 50, seed)
-    return quick(model, protocol("loo-50", {}), parts.seen(), parts.test, judged)["HR@10"]
+    sampled = candidates.sample(parts.test, parts.everything(), 50, seed)
+    return quick(model, protocol("loo-50", {}), parts.seen(), parts.test, sampled)["HR@10"]
 
 
 def main() -> None:

@@ -1,9 +1,10 @@
-"""Settings found by `coterie tune` become the defaults for a dataset. Prints JSON.
+"""Search for settings and make them the defaults for a dataset. Prints JSON.
 
     python benchmarks/tune.py ml-100k gmf --trials 30 --finalists 5 --set embedding_size=10 --write
 
-`--write` puts the winner into src/coterie/experiments/tuned.yaml. benchmarks/tune_all.sh holds the commands behind every entry of that
-file. How the search works is said in src/coterie/tuning.py; a search that was interrupted goes on.
+`--write` writes the winner to src/coterie/experiments/tuned.yaml; benchmarks/tune_all.sh has the
+command behind every entry of that file. src/coterie/experiments/tuning.py describes the search. The
+same command resumes an interrupted search.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from coterie.experiments.config import parse_assignments
 from coterie.experiments.tuning import SPACES, Search, tune
 
 TUNED = Path(__file__).parents[1] / "src" / "coterie" / "experiments" / "tuned.yaml"
-HEADER = "# Found on validation parts, as benchmarks/tune_all.sh tells; the defaults for these datasets.\n"
+HEADER = (
+    "# Default settings for these datasets, found on their validation parts by "
+    "benchmarks/tune_all.sh.\n"
+)
 
 
 def write(dataset: str, name: str, settings: dict[str, Any]) -> None:
@@ -37,22 +41,21 @@ def main() -> None:
     parser.add_argument("algorithm", choices=SPACES)
     parser.add_argument("--trials", type=int, default=30)
     parser.add_argument(
-        "--finalists", type=int, default=0, help="train so many of the best again with other seeds"
+        "--finalists", type=int, default=0, help="retrain this many of the best with other seeds"
     )
-    parser.add_argument("--seeds", type=int, default=4, help="how many other seeds")
+    parser.add_argument("--seeds", type=int, default=4, help="number of other seeds")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="hold a setting still; of epochs and rounds it is the most a trial may train",
+        help="fix a setting; for epochs and rounds, the maximum of a trial",
     )
-    parser.add_argument("--cells", type=Path, help="where finished trials are kept")
+    parser.add_argument("--cells", type=Path, help="folder of finished trials")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
 
-    held = parse_assignments(options.set)
     search = Search(
         options.algorithm,
         options.dataset,
@@ -60,11 +63,11 @@ def main() -> None:
         finalists=options.finalists,
         seeds=options.seeds,
         seed=options.seed,
-        held=held,
+        held=parse_assignments(options.set),
     )
     best = tune(search, options.cells, ScreenProgress()).best
-    found = {"dataset": options.dataset, "algorithm": options.algorithm, "trials": options.trials}
-    print(json.dumps(found | {"ndcg": best.value, "settings": best.settings}))
+    about = {"dataset": options.dataset, "algorithm": options.algorithm, "trials": options.trials}
+    print(json.dumps(about | {"ndcg": best.value, "settings": best.settings}))
     if options.write:
         write(options.dataset, options.algorithm, best.settings)
 

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# The searches behind src/coterie/experiments/tuned.yaml: the same number of trials for all centralised methods on a dataset, and for all
-# federated ones. Trials are kept where they are finished: a search that was interrupted goes on.
-# Not from here: fedfast and fedavg on ml-1m, where 27 and eight settings were tried by hand on the validation part.
+# The searches behind src/coterie/experiments/tuned.yaml. On each dataset all centralised methods
+# have the same number of trials, and so have all federated methods. Finished trials are cached: the
+# same command resumes an interrupted search.
+# Not from this script: fedfast and fedavg on ml-1m, for which 27 and eight settings were tried by
+# hand on the validation part.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for name in gmf bpr als ease; do
@@ -12,29 +14,40 @@ for name in gmf bpr als ease; do
   size=(--set embedding_size=16); [ "$name" = ease ] && size=()
   python benchmarks/tune.py synthetic "$name" --trials 20 --finalists 4 "${size[@]}" --write
 done
-for name in als bpr gmf; do  # EASE needs a matrix of items by items, too large here
-  python benchmarks/tune.py foursquare-italy $name --trials 10 --set epochs=40 --set embedding_size=32 --write
+# Without EASE, whose items x items matrix is too large for this dataset.
+for name in als bpr gmf; do
+  few=(--set epochs=40 --set embedding_size=32)
+  python benchmarks/tune.py foursquare-italy $name --trials 10 "${few[@]}" --write
 done
 for name in als bpr gmf ease; do
   size=(--set embedding_size=64); [ $name = ease ] && size=()
   python benchmarks/tune.py ml-1m $name --trials 10 "${size[@]}" --write
 done
 for name in fedfast fedavg; do
-  every=(--set evaluate_every=25); few=(--set rounds=200 --set evaluate_every=20)
-  python benchmarks/tune.py ml-100k $name --trials 30 --finalists 5 --set embedding_size=10 --set rounds=500 "${every[@]}" --write
+  size=(--set embedding_size=10)
+  many=(--set rounds=500 --set evaluate_every=25)
+  few=(--set rounds=200 --set evaluate_every=20)
+  python benchmarks/tune.py ml-100k $name --trials 30 --finalists 5 \
+    "${size[@]}" "${many[@]}" --write
   python benchmarks/tune.py synthetic $name --trials 20 --finalists 3 "${few[@]}" --write
-  python benchmarks/tune.py tripadvisor $name --trials 16 --finalists 5 --set embedding_size=10 "${few[@]}" --write
+  python benchmarks/tune.py tripadvisor $name --trials 16 --finalists 5 \
+    "${size[@]}" "${few[@]}" --write
 done
 for name in gmf bpr; do
-  python benchmarks/tune.py tripadvisor $name --trials 16 --finalists 5 --set embedding_size=10 --write
+  python benchmarks/tune.py tripadvisor $name --trials 16 --finalists 5 \
+    --set embedding_size=10 --write
 done
-# FedBSO's comparison: embedding size 16, loo-100; on ML-100K and ML-1M the others' winners stand in benchmarks/fedbso.py. ML-1M's winners
-# were then trained on for 800 rounds, with two more trials each for fedbso and fedfast by hand; Pinterest's for 360.
+# FedBSO's comparison: embedding size 16, loo-100. src/coterie/reproduce/papers/found.yaml has the
+# winners. Those of ML-1M were then trained for 800 rounds, with two more trials by hand for fedbso
+# and for fedfast; those of Pinterest for 360 rounds.
 for name in fedbso fedfast fedavg gmf; do
-  many=(--set rounds=500 --set evaluate_every=100); few=(--set rounds=300 --set evaluate_every=100 --set local_epochs=1)
+  size=(--set embedding_size=16)
+  many=(--set rounds=500 --set evaluate_every=100)
+  few=(--set rounds=300 --set evaluate_every=100 --set local_epochs=1)
   fewer=(--set rounds=200 --set evaluate_every=100 --set local_epochs=1)
   [ $name = gmf ] && many=() few=() fewer=()
-  coterie tune $name -d ml-100k -p loo-100 --set embedding_size=16 "${many[@]}" --trials 20 --finalists 3 --seeds 2
-  coterie tune $name -d ml-1m -p loo-100 --set embedding_size=16 "${few[@]}" --trials 10 --finalists 0
-  coterie tune $name -d pinterest --set embedding_size=16 "${fewer[@]}" --trials 6 --finalists 0
+  coterie tune $name -d ml-100k -p loo-100 "${size[@]}" "${many[@]}" \
+    --trials 20 --finalists 3 --seeds 2
+  coterie tune $name -d ml-1m -p loo-100 "${size[@]}" "${few[@]}" --trials 10 --finalists 0
+  coterie tune $name -d pinterest "${size[@]}" "${fewer[@]}" --trials 6 --finalists 0
 done

@@ -1,4 +1,4 @@
-"""FedFast across the devices of made-up people: train, see what it cost, serve somebody who was not there."""
+"""Train FedFast on synthetic users, print its costs, and recommend to a new user."""
 
 import tempfile
 from pathlib import Path
@@ -12,14 +12,14 @@ run = coterie.run("fedfast", data, rounds=60, embedding_size=8, out=folder, seed
 print(f"HR@10 by full ranking {run.full['HR@10']:.3f}")
 print(f"{run.result['updates']:,} updates, {run.result['bytes_up'] / 1e6:.1f} MB up")
 
-asked = run.result["selections"]
-print(f"users were asked {asked['mean']:.1f} times on average, {asked['most']} times at most")
+counts = run.result["selections"]
+print(f"users were selected {counts['mean']:.1f} times on average, {counts['most']} at most")
 
-# somebody who was never in training: a row of their own from what they chose, without a round
+# A new user gets an embedding fitted to the items they chose; no training round is needed.
 for item, score, title in run.recommend_new_user([1, 9, 17], n=3):
     print(f"{item:>4}  {score:6.3f}  {title}")
 
-# new people and items come in by training on from the weights there are
-everybody = coterie.load("synthetic", n_users=300, n_items=200)
-further = coterie.run("fedfast", everybody, rounds=20, embedding_size=8, start_from=str(folder))
-print(f"trained on with {everybody.n_users} people: HR@10 {further.full['HR@10']:.3f}")
+# To add new users and items permanently, continue training from the saved weights.
+all_users = coterie.load("synthetic", n_users=300, n_items=200)
+continued = coterie.run("fedfast", all_users, rounds=20, embedding_size=8, start_from=str(folder))
+print(f"continued with {all_users.n_users} users: HR@10 {continued.full['HR@10']:.3f}")

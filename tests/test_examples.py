@@ -1,4 +1,4 @@
-"""What the examples and the README show works as it stands there."""
+"""The examples and the README's Python code run."""
 
 from __future__ import annotations
 

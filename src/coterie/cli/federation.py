@@ -1,4 +1,4 @@
-"""Commands about federations of real nodes: federation init, add and revoke, serve, join, status."""
+"""Commands about federations of nodes: federation init, add and revoke; serve, join, status."""
 
 from __future__ import annotations
 
@@ -7,29 +7,34 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.options import Columns, Json, SkipBadRows, parse_columns
+from coterie.cli.options import ColumnsOption, JsonOption, SkipBadRowsOption, parse_columns
 
-Insecure = Annotated[bool, typer.Option("--insecure", help="Without TLS; on loopback alone.")]
-Server = Annotated[str, typer.Option("--server", help="Where the server listens, HOST:PORT.")]
-DEFAULT = "127.0.0.1:8000"
+InsecureOption = Annotated[
+    bool, typer.Option("--insecure", help="Disable TLS; allowed on loopback only.")
+]
+ServerOption = Annotated[str, typer.Option("--server", help="Address of the server, HOST:PORT.")]
+DEFAULT_SERVER = "127.0.0.1:8000"
 
 
 def serve(
     config: Annotated[
-        Path, typer.Option("--config", "-c", help="An experiment file, with `items: FILE`.")
+        Path,
+        typer.Option("--config", "-c", help="Experiment file; it names the items: `items: FILE`."),
     ],
-    server: Server = DEFAULT,
+    server: ServerOption = DEFAULT_SERVER,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="The run folder.", show_default="runs/NAME-federation-N"),
+        typer.Option("--out", "-o", help="Run folder.", show_default="runs/NAME-federation-N"),
     ] = None,
     keys: Annotated[
         Path | None,
-        typer.Option("--keys", help="The folder of coterie federation init.", show_default=False),
+        typer.Option(
+            "--keys", help="Folder made by `coterie federation init`.", show_default=False
+        ),
     ] = None,
-    insecure: Insecure = False,
+    insecure: InsecureOption = False,
 ) -> None:
-    """Serve a federation: nodes join, train and send updates.
+    """Run a federation's server: nodes join, train and send updates.
 
     coterie serve --config federation.yaml --keys federation --server 10.0.0.5:8000
 
@@ -43,19 +48,24 @@ def serve(
 
 def join(
     data: Annotated[
-        Path, typer.Option("--data", help="What this node's people did: user_id, item_id, ...")
+        Path,
+        typer.Option("--data", help="Interactions of this node's users: user_id, item_id, ..."),
     ],
     store: Annotated[
-        Path, typer.Option("--store", help="The node's own store; made where there is none.")
+        Path,
+        typer.Option("--store", help="This node's store; created if it does not exist."),
     ],
-    server: Server = DEFAULT,
-    columns: Columns = None,
-    skip_bad_rows: SkipBadRows = False,
+    server: ServerOption = DEFAULT_SERVER,
+    columns: ColumnsOption = None,
+    skip_bad_rows: SkipBadRowsOption = False,
     simulated: Annotated[
         bool,
         typer.Option(
             "--as-simulated",
-            help="Draw what a simulation draws, to repeat one; the server could repeat it, too.",
+            help=(
+                "Draw the same random numbers as a simulation, to reproduce it. "
+                "The server can then predict them too."
+            ),
         ),
     ] = False,
     least_group: Annotated[
@@ -63,21 +73,26 @@ def join(
         typer.Option(
             "--least-group",
             min=2,
-            help="How well the model serves people is told in sums over so many or more.",
+            help="Smallest group of users for which metrics are reported.",
         ),
     ] = 10,
     key: Annotated[
-        Path | None, typer.Option("--key", help="This node's key, NAME.key.", show_default=False)
+        Path | None,
+        typer.Option("--key", help="This node's private key, NAME.key.", show_default=False),
     ] = None,
     ca: Annotated[
         Path | None,
         typer.Option(
-            "--ca", help="ca.pem of the federation: who vouches for the server.", show_default=False
+            "--ca",
+            help="ca.pem of the federation: the authority that signed the server's certificate.",
+            show_default=False,
         ),
     ] = None,
-    insecure: Insecure = False,
+    insecure: InsecureOption = False,
 ) -> None:
-    """Join a federation with this node's people. What they did stays in the node's store.
+    """Join a federation with this node's users.
+
+    Their interactions stay in the node's store.
 
     coterie join --data mine.csv --store node.db --server 10.0.0.5:8000 --key ann.key --ca ca.pem
 
@@ -87,19 +102,17 @@ def join(
     from coterie.deployment.flower.join import People
     from coterie.deployment.flower.join import join as start
 
-    about = People(data, parse_columns(columns), simulated, least_group, skip_bad_rows)
-    start(about, store, server, (key, ca), insecure, ScreenProgress())
+    users = People(data, parse_columns(columns), simulated, least_group, skip_bad_rows)
+    start(users, store, server, (key, ca), insecure, ScreenProgress())
 
 
 def status(
-    folder: Annotated[
-        Path, typer.Argument(help="The run folder of a federation.", show_default=False)
-    ],
-    as_json: Json = False,
+    folder: Annotated[Path, typer.Argument(help="Run folder of a federation.", show_default=False)],
+    as_json: JsonOption = False,
 ) -> None:
-    """Show what a federation's server is at.
+    """Show the state of a federation's server.
 
-    Round, nodes, updates, what was refused, bytes.
+    Prints the round, nodes, updates, rejected replies and bytes.
     """
     import json
 
@@ -109,70 +122,71 @@ def status(
         text = (folder / "status.json").read_text()
     except OSError:
         raise RunError(
-            f"{folder} holds no status.json; expected the run folder of `coterie serve`. Check the path."
+            f"{folder} holds no status.json; expected the run folder of `coterie serve`. "
+            "Check the path."
         ) from None
     if as_json:
         typer.echo(text.strip())
         return
     for key, value in json.loads(text).items():
-        lines = (
-            {f"{key}, {name}": each for name, each in value.items()}
-            if isinstance(value, dict)
-            else {key: value}
-        )
-        for label, each in (lines or {key: "none"}).items():
-            typer.echo(f"{label.replace('_', ' '):24} {_shown(each)}")
+        lines = {key: value}
+        if isinstance(value, dict):
+            lines = {f"{key}, {name}": entry for name, entry in value.items()}
+        for label, entry in (lines or {key: "none"}).items():
+            typer.echo(f"{label.replace('_', ' '):24} {_format(entry)}")
 
 
-def _shown(value: object) -> str:
+def _format(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4f}"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-app = typer.Typer(help="Certificates and keys: who may serve and join.", no_args_is_help=True)
-Folder = Annotated[
-    Path, typer.Argument(help="The folder of certificates and keys.", show_default=False)
+app = typer.Typer(help="Manage a federation's certificates and keys.", no_args_is_help=True)
+KeyFolderArgument = Annotated[
+    Path, typer.Argument(help="Folder of certificates and keys.", show_default=False)
 ]
-Name = Annotated[str, typer.Argument(help="The node's name.", show_default=False)]
+NodeNameArgument = Annotated[str, typer.Argument(help="Name of the node.", show_default=False)]
 
 
 @app.command()
 def init(
-    folder: Folder,
+    folder: KeyFolderArgument,
     host: Annotated[
         list[str] | None,
         typer.Option(
             "--host",
-            help="A name or address of the server; repeat for more.",
+            help="Host name or address of the server. Repeat for more.",
             show_default="127.0.0.1",
         ),
     ] = None,
     node: Annotated[
-        list[str] | None, typer.Option("--node", help="A node that may join; repeat for more.")
+        list[str] | None,
+        typer.Option("--node", help="Name of a node that may join. Repeat for more."),
     ] = None,
 ) -> None:
-    """Make an authority, the server's certificate and keys for nodes."""
+    """Create a certificate authority, the server's certificate and keys for nodes."""
     from coterie.deployment import certificates
 
     certificates.init(folder, host or ["127.0.0.1"], node or [])
     typer.echo(
-        f"{folder}: the server needs all of it; a node needs ca.pem and its own key of {folder / 'nodes'}, and nothing else."
+        f"Created {folder}. The server needs the whole folder. "
+        f"A node needs only ca.pem and its own key from {folder / 'nodes'}."
     )
 
 
 @app.command()
-def add(folder: Folder, name: Name) -> None:
-    """A key for one more node; a server that runs lets it in at once."""
+def add(folder: KeyFolderArgument, name: NodeNameArgument) -> None:
+    """Create a key for one more node; a running server accepts it at once."""
     from coterie.deployment import certificates
 
     typer.echo(certificates.add(folder, name))
 
 
 @app.command()
-def revoke(folder: Folder, name: Name) -> None:
-    """Let a node in no more; a server that runs does so at once."""
+def revoke(folder: KeyFolderArgument, name: NodeNameArgument) -> None:
+    """Revoke a node's key; a running server rejects the node at once."""
     from coterie.deployment import certificates
 
     certificates.revoke(folder, name)
-    typer.echo(f"{name} is let in no more")
+    typer.echo(f"Revoked {name}.")

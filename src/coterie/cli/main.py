@@ -1,4 +1,4 @@
-"""`coterie`: the commands, and what happens when one fails."""
+"""The `coterie` command: its sub-commands, and the exit code of a failure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import click
 
 
-class Front(TyperGroup):
-    """The list of commands, plain: boxes take longer to import than all commands together."""
+class PlainHelpGroup(TyperGroup):
+    """Print the list of commands with click, not rich: importing rich takes most of the time."""
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super(TyperGroup, self).format_help(ctx, formatter)
@@ -27,8 +27,12 @@ class Front(TyperGroup):
 
 app = typer.Typer(
     name="coterie",
-    cls=Front,
-    help="Recommenders that learn across people's devices while what people did stays with them.\n\nStart with: coterie run fedfast",
+    cls=PlainHelpGroup,
+    help=(
+        "Federated recommendation: train recommenders across devices. "
+        "Interactions stay on the devices.\n\n"
+        "Start with: coterie run fedfast"
+    ),
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
@@ -68,25 +72,32 @@ def _options(
 
 
 def main() -> None:
-    """Run a command. A user's mistake is one line and exit code 2; a bug of ours is a traceback and exit code 1."""
+    """Run a command.
+
+    A user's mistake prints one line and exits with code 2. A bug prints a traceback and exits
+    with code 1.
+    """
     from coterie.errors import CoterieError, Interrupted
 
     try:
         app(prog_name="coterie")
     except Interrupted as stop:
-        _leave(130, f"interrupted: {stop}")
+        _exit(130, f"interrupted: {stop}")
     except CoterieError as error:
-        _leave(error.exit_code, f"error: {error}")
+        _exit(error.exit_code, f"error: {error}")
     except KeyboardInterrupt:
-        _leave(130, "interrupted")
-    except SystemExit as end:  # typer's way out, and what it makes of Ctrl-C
-        _leave(end.code, "interrupted" if end.code == 130 else "")
-    except BrokenPipeError:  # `coterie data list | head`
+        _exit(130, "interrupted")
+    except SystemExit as end:
+        # typer always ends with SystemExit; it turns Ctrl-C into code 130 without a message.
+        _exit(end.code, "interrupted" if end.code == 130 else "")
+    except BrokenPipeError:
+        # The reader closed the pipe, as in `coterie data list | head`. Closing stderr keeps
+        # Python from reporting the broken pipe again at exit.
         sys.stderr.close()
-        _leave(0)
+        _exit(0)
 
 
-def _leave(code: int | str | None, message: str = "") -> NoReturn:
+def _exit(code: int | str | None, message: str = "") -> NoReturn:
     if message:
         print(message, file=sys.stderr)
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""Commands about a node's own store: whom it holds, all that it holds of a person, and how to erase it."""
+"""Commands about a node's store: list its users, export one user's data, erase a user."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Annotated
 import typer
 
 app = typer.Typer(
-    help="A node's own store: list, export and forget its people.", no_args_is_help=True
+    help="Manage a node's store: list, export and forget its users.", no_args_is_help=True
 )
-Place = Annotated[
+StoreArgument = Annotated[
     Path, typer.Argument(metavar="STORE", help="The node's store.", show_default=False)
 ]
-User = Annotated[str, typer.Argument(metavar="USER", help="A person's id.", show_default=False)]
+UserArgument = Annotated[str, typer.Argument(metavar="USER", help="User id.", show_default=False)]
 
 
 @app.command("list")
-def show(store: Place) -> None:
-    """The people of a node, one a line."""
+def show(store: StoreArgument) -> None:
+    """List the users of a node, one per line."""
     from coterie.deployment.node_store import NodeStore
 
-    for person in NodeStore.open(store).people():
-        typer.echo(person)
+    for user in NodeStore.open(store).people():
+        typer.echo(user)
 
 
 @app.command()
-def export(store: Place, user: User) -> None:
-    """All that a node holds about a person, as JSON."""
+def export(store: StoreArgument, user: UserArgument) -> None:
+    """Export everything a node stores about a user, as JSON."""
     import json
 
     from coterie.deployment.node_store import NodeStore
@@ -36,15 +36,16 @@ def export(store: Place, user: User) -> None:
 
 
 @app.command()
-def forget(store: Place, user: User) -> None:
-    """Erase a person from a node: what they did, and what their device kept.
+def forget(store: StoreArgument, user: UserArgument) -> None:
+    """Erase a user's interactions and private state from a node.
 
-    What a model learned from them stays in the model, and the server keeps the id that it was told. Take them out of the file that the
-    node joins with, too.
+    What the model learned from the user stays in the model. The server keeps the user id it
+    received. Also remove the user from the data file, or the next `coterie join` adds them again.
     """
     from coterie.deployment.node_store import NodeStore
 
     NodeStore.open(store).forget(user)
     typer.echo(
-        f"{user} is erased from {store}; a file that still holds them brings them back with the next coterie join"
+        f"Erased {user} from {store}. "
+        "Remove the user from the data file too, or the next coterie join adds them again."
     )

@@ -1,46 +1,65 @@
-"""Options that several commands share."""
+"""Options and arguments that several commands share."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-Dataset = Annotated[
-    str, typer.Option("--dataset", "-d", help="A dataset (coterie data list) or a path.")
+DatasetOption = Annotated[
+    str,
+    typer.Option("--dataset", "-d", help="Dataset name (see coterie data list) or path."),
 ]
-Protocol = Annotated[
+ProtocolOption = Annotated[
     str | None,
     typer.Option(
         "--protocol",
         "-p",
-        help="loo-50, loo-99, loo-100, holdout, holdout-10 or full.",
+        help="Evaluation protocol: loo-50, loo-99, loo-100, holdout, holdout-10 or full.",
         show_default="the dataset's",
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress; only the result.")]
-Json = Annotated[
-    bool, typer.Option("--json", help="One JSON object on standard output and nothing else there.")
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Show only the result, without progress.")
 ]
-Columns = Annotated[
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print the result as JSON, without progress.")
+]
+ColumnsOption = Annotated[
     str | None,
     typer.Option(
-        "--columns", help="For files: role=NAME pairs, such as user_id=userId,item_id=movieId."
+        "--columns",
+        help="Column names of a file, as role=NAME pairs: user_id=userId,item_id=movieId.",
     ),
 ]
-SkipBadRows = Annotated[
-    bool, typer.Option("--skip-bad-rows", help="For files: drop bad rows and count them.")
+SkipBadRowsOption = Annotated[
+    bool,
+    typer.Option("--skip-bad-rows", help="Skip invalid rows of a file and count them."),
+]
+CellsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--cells",
+        help="Folder of finished runs; they are read, not run again.",
+        show_default="the cache folder",
+    ),
+]
+RunFolderArgument = Annotated[
+    Path,
+    typer.Argument(help="Run folder, as printed by `coterie run`.", show_default=False),
 ]
 
 
 def parse_columns(text: str | None) -> dict[str, str]:
-    """`role=NAME,role=NAME` to a mapping."""
+    """Parse `role=NAME,role=NAME` into a mapping from role to column name."""
     from coterie.errors import ConfigError
 
     pairs = [pair.partition("=") for pair in text.split(",")] if text else []
     for role, equals, name in pairs:
         if not (role.strip() and equals and name.strip()):
             raise ConfigError(
-                f"--columns {text!r} is not role=NAME pairs. Write for example --columns user_id=userId,item_id=movieId"
+                f"--columns is {text!r}; expected role=NAME pairs. "
+                "Write for example --columns user_id=userId,item_id=movieId"
             )
     return {role.strip(): name.strip() for role, _, name in pairs}

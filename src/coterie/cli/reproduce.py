@@ -1,18 +1,20 @@
-"""`coterie reproduce`: every table and figure of a paper, theirs beside ours."""
+"""`coterie reproduce`: every table and figure of a paper, its values next to ours."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coterie.cli.compare import Cells
-from coterie.cli.options import Json, Quiet
+from coterie.cli.options import CellsOption, JsonOption, QuietOption
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from coterie.reproduce.items import Paper
+    from coterie.types import JsonObject
 
 
 def reproduce(
@@ -20,83 +22,87 @@ def reproduce(
         list[str],
         typer.Argument(
             metavar="PAPER...",
-            help="fedfast, fpl, fedbso, sttfedrec, leaks (our own), or all.",
+            help="fedfast, fpl, fedbso, sttfedrec, leaks (our own study), or all.",
             show_default=False,
         ),
     ],
     quick: Annotated[
         bool,
         typer.Option(
-            "--quick", help="One seed, the smallest data, few rounds: minutes, not hours."
+            "--quick",
+            help="Use one seed, the smallest dataset and few rounds: minutes, not hours.",
         ),
     ] = False,
     only: Annotated[
         list[str] | None,
         typer.Option(
-            "--only", help="One item, such as table2. Repeat for more.", show_default="all"
+            "--only",
+            help="Reproduce one item, such as table2. Repeat for more.",
+            show_default="all",
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", help="The folder of the reports.", show_default="runs/reproduce-PAPER"
+            "--out", "-o", help="Folder of the reports.", show_default="runs/reproduce-PAPER"
         ),
     ] = None,
-    cells: Cells = None,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    cells: CellsOption = None,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Repeat a paper's experiments and check what it claims. Runs that are finished are not run again.
+    """Repeat a paper's experiments and check its claims. Finished runs are not repeated.
 
     coterie reproduce fedfast --quick
 
     coterie reproduce all --out reports
     """
-    from coterie.cli.screen import ScreenProgress
-    from coterie.core.progress import SILENT
+    from coterie.cli.screen import progress_for
     from coterie.report.interactive import script
     from coterie.reproduce.papers import NAMES, paper
     from coterie.reproduce.running import reproduce as carry_out
 
-    script()  # what is not installed is better missed now than after hours
+    # Raises MissingExtra now rather than after hours of training.
+    script()
     names = list(NAMES) if "all" in papers else list(dict.fromkeys(papers))
     chosen = [paper(name) for name in names]
     _refuse_unknown(only or [], chosen)
-    progress = SILENT if quiet or as_json else ScreenProgress()
-    told = {}
-    for one in chosen:
-        keys = [key for key in only or [] if key in {item.key for item in one.items}]
+    progress = progress_for(silent=quiet or as_json)
+    findings = {}
+    for each in chosen:
+        keys = [key for key in only or [] if key in {item.key for item in each.items}]
         if only and not keys:
-            typer.echo(f"left out: {one.name} has no item {', '.join(only)}", err=True)
+            typer.echo(f"left out: {each.name} has no item {', '.join(only)}", err=True)
             continue
-        found = carry_out(one, quick, keys, cells, progress)
-        place = _place(out, one.name, [*keys, *(["quick"] if quick else [])], len(chosen) > 1)
-        _write(found, place)
-        told[one.name] = found
+        found = carry_out(each, quick, keys, cells, progress)
+        parts = [*keys, "quick"] if quick else keys
+        folder = _folder(out, each.name, parts, several=len(chosen) > 1)
+        _write(found, folder)
+        findings[each.name] = found
         if not as_json:
-            _print(found, place, quiet)
+            _print(found, folder, quiet)
     if as_json:
-        typer.echo(json.dumps(told, allow_nan=False))
+        typer.echo(json.dumps(findings, allow_nan=False))
 
 
-def _refuse_unknown(only: Sequence[str], papers: Sequence[Any]) -> None:
+def _refuse_unknown(only: Sequence[str], papers: Sequence[Paper]) -> None:
     from coterie.errors import UnknownName
 
-    known = dict.fromkeys(item.key for one in papers for item in one.items)
+    known = dict.fromkeys(item.key for paper in papers for item in paper.items)
     for key in only:
         if key not in known:
             raise UnknownName("item", key, known, " in --only")
 
 
-def _place(out: Path | None, name: str, less: Sequence[str], several: bool) -> Path:
-    """The same for the same command: a report is written over an earlier one."""
+def _folder(out: Path | None, name: str, parts: Sequence[str], several: bool) -> Path:
+    """The report's folder; the same command overwrites its earlier report."""
     if out is None:
-        return Path("runs") / "-".join(["reproduce", name, *less])
+        return Path("runs") / "-".join(["reproduce", name, *parts])
     return out / name if several else out
 
 
-def _write(found: dict[str, Any], place: Path) -> None:
-    """The report; not again where the same one is there."""
+def _write(found: JsonObject, folder: Path) -> None:
+    """Write the report, unless the folder already holds the same one."""
     import shlex
     import sys
 
@@ -108,17 +114,19 @@ def _write(found: dict[str, Any], place: Path) -> None:
     from coterie.reproduce.papers import prose
 
     command = shlex.join(["coterie", *sys.argv[1:]])
-    text = "" if found["quick"] else prose(found["paper"])  # it is about full runs
-    whole = json.dumps(found | {"command": command}, allow_nan=False) + "\n"
-    if (place / "found.json").exists() and (place / "found.json").read_text() == whole:
+    # The prose discusses the values of full runs.
+    text = "" if found["quick"] else prose(found["paper"])
+    content = json.dumps(found | {"command": command}, allow_nan=False) + "\n"
+    if (folder / "found.json").exists() and (folder / "found.json").read_text() == content:
         return
-    write_text(place, "report.html", page(found, text, command))
-    write_text(place, "report.md", markdown(found, text, command))
-    write([figure for figure in all_figures(found["items"]) if figure.series], place / "figures")
-    write_text(place, "found.json", whole)  # last: it says that the rest is there
+    write_text(folder, "report.html", page(found, text, command))
+    write_text(folder, "report.md", markdown(found, text, command))
+    write([figure for figure in shared(found["items"]) if figure.series], folder / "figures")
+    # Written last: its presence shows that the rest is complete.
+    write_text(folder, "found.json", content)
 
 
-def _print(found: dict[str, Any], place: Path, quiet: bool) -> None:
+def _print(found: JsonObject, folder: Path, quiet: bool) -> None:
     from coterie.cli.screen import show_table
     from coterie.reproduce.tables import verdicts
 
@@ -128,5 +136,5 @@ def _print(found: dict[str, Any], place: Path, quiet: bool) -> None:
         ]
         show_table(["claim", "verdict"], rows, left=2, title=f"{found['paper']}: {found['title']}")
     counts = ", ".join(f"{verdict} {n}" for verdict, n in verdicts(found["items"]).items() if n)
-    typer.echo(f"{found['paper']}: {counts}{' (a quick look)' if found['quick'] else ''}")
-    typer.echo(f"report: {place / 'report.html'}")
+    typer.echo(f"{found['paper']}: {counts}{' (quick run)' if found['quick'] else ''}")
+    typer.echo(f"report: {folder / 'report.html'}")

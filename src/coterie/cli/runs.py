@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coterie.cli.options import Columns, Json, Protocol, Quiet, SkipBadRows, parse_columns
+from coterie.cli.options import (
+    ColumnsOption,
+    JsonOption,
+    ProtocolOption,
+    QuietOption,
+    RunFolderArgument,
+    SkipBadRowsOption,
+    parse_columns,
+)
 
 if TYPE_CHECKING:
     from coterie.experiments.run import Recommendation, Run
-
-Folder = Annotated[
-    Path, typer.Argument(help="A run folder, as `coterie run` printed it.", show_default=False)
-]
 
 
 def run(
@@ -24,7 +28,7 @@ def run(
         str,
         typer.Argument(
             metavar="NAME|FILE.yaml",
-            help="An algorithm (coterie algorithms) or an experiment file.",
+            help="Algorithm (see coterie algorithms) or experiment file.",
             show_default=False,
         ),
     ],
@@ -33,27 +37,30 @@ def run(
         typer.Option(
             "--dataset",
             "-d",
-            help="A dataset (coterie data list) or a path.",
+            help="Dataset name (see coterie data list) or path.",
             show_default="synthetic",
         ),
     ] = None,
-    protocol: Protocol = None,
+    protocol: ProtocolOption = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", help="Same seed, same result.", show_default="0")
+        int | None,
+        typer.Option(
+            "--seed", help="Random seed. The same seed gives the same result.", show_default="0"
+        ),
     ] = None,
     rounds: Annotated[
         int | None,
         typer.Option(
             "--rounds",
-            help="Rounds of a federated algorithm; FPL counts epochs: --set epochs=N.",
-            show_default="its own",
+            help="Rounds of a federated algorithm. FPL counts epochs: use --set epochs=N.",
+            show_default="the algorithm's",
         ),
     ] = None,
     device: Annotated[
         str | None,
         typer.Option(
             "--device",
-            help="Where a federated algorithm's devices are simulated: cpu or cuda.",
+            help="Hardware that trains the clients of a federated algorithm: cpu or cuda.",
             show_default="cpu",
         ),
     ] = None,
@@ -61,7 +68,7 @@ def run(
         str | None,
         typer.Option(
             "--secure-aggregation",
-            help="What hides single users' updates from servers: none or ring.",
+            help="Protocol that hides each user's update from the servers: none or ring.",
             show_default="none",
         ),
     ] = None,
@@ -69,24 +76,29 @@ def run(
         str | None,
         typer.Option(
             "--engine",
-            help="Where a federated algorithm's nodes run: local or ray.",
+            help="Engine that runs the nodes of a federated algorithm: local or ray.",
             show_default="local",
         ),
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", "-s", metavar="KEY=VALUE", help="Any setting; repeat for more."),
+        typer.Option(
+            "--set",
+            "-s",
+            metavar="KEY=VALUE",
+            help="Any setting (see coterie algorithms NAME). Repeat for more.",
+        ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="The run folder.", show_default="runs/NAME-DATASET-N"),
+        typer.Option("--out", "-o", help="Run folder.", show_default="runs/NAME-DATASET-N"),
     ] = None,
-    columns: Columns = None,
-    skip_bad_rows: SkipBadRows = False,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    columns: ColumnsOption = None,
+    skip_bad_rows: SkipBadRowsOption = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Train an algorithm, evaluate it, and leave a run folder.
+    """Train an algorithm, evaluate it and write a run folder.
 
     coterie run fedfast --rounds 100
 
@@ -94,14 +106,13 @@ def run(
 
     coterie run experiment.yaml --seed 3
     """
-    from coterie.cli.screen import ScreenProgress
-    from coterie.core.progress import SILENT
-    from coterie.experiments import experiment as story
+    from coterie.cli.screen import progress_for
+    from coterie.experiments import experiment as experiments
     from coterie.experiments.config import Experiment, changed, parse_assignments, read_file
     from coterie.experiments.folder import new_folder, refuse_occupied
 
     values = read_file(target) if target.endswith((".yaml", ".yml")) else {"algorithm": target}
-    given = {
+    options = {
         "dataset": dataset,
         "protocol": protocol,
         "seed": seed,
@@ -112,36 +123,40 @@ def run(
         "columns": parse_columns(columns) or None,
         "skip_bad_rows": skip_bad_rows or None,
     }
-    changes = {key: value for key, value in given.items() if value is not None} | parse_assignments(
-        set_ or []
-    )
-    chosen = Experiment.of(changed(values, changes))
-    progress = SILENT if quiet or as_json else ScreenProgress()
+    changes = {key: value for key, value in options.items() if value is not None}
+    changes |= parse_assignments(set_ or [])
+    experiment = Experiment.of(changed(values, changes))
+    choice = experiment.choice
+    progress = progress_for(silent=quiet or as_json)
     refuse_occupied(out)
-    if chosen.tuned:
+    if experiment.tuned:
         progress.log(
-            f"Settings tuned on the validation part of {chosen.choice.dataset} are the defaults; --set overrides them."
+            f"The defaults are settings tuned on the validation part of {choice.dataset}; "
+            "--set overrides them."
         )
-    name = f"{chosen.choice.algorithm}-{Path(chosen.choice.dataset).name.split('.')[0]}"
-    finished = story.run(chosen, make_folder=partial(new_folder, out, name), progress=progress)
+    name = f"{choice.algorithm}-{Path(choice.dataset).name.split('.')[0]}"
+    finished = experiments.run(
+        experiment, make_folder=partial(new_folder, out, name), progress=progress
+    )
     _print(finished, as_json, quiet)
 
 
-def resume(folder: Folder, quiet: Quiet = False, as_json: Json = False) -> None:
-    """Go on with a run that was interrupted.
+def resume(
+    folder: RunFolderArgument, quiet: QuietOption = False, as_json: JsonOption = False
+) -> None:
+    """Resume an interrupted run.
 
-    The result is the one without the interruption.
+    The result is the same as without the interruption.
     """
-    from coterie.cli.screen import ScreenProgress
-    from coterie.core.progress import SILENT
-    from coterie.experiments import experiment as story
+    from coterie.cli.screen import progress_for
+    from coterie.experiments import experiment as experiments
 
-    progress = SILENT if quiet or as_json else ScreenProgress()
-    _print(story.resume(folder, progress), as_json, quiet)
+    finished = experiments.resume(folder, progress_for(silent=quiet or as_json))
+    _print(finished, as_json, quiet)
 
 
 def evaluate(
-    folder: Folder,
+    folder: RunFolderArgument,
     protocol: Annotated[
         str | None,
         typer.Option(
@@ -153,70 +168,72 @@ def evaluate(
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option("--seed", help="Sample other candidates.", show_default="the run's"),
+        typer.Option("--seed", help="Seed of the sampled candidates.", show_default="the run's"),
     ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", "-s", metavar="KEY=VALUE", help="Protocol settings, such as cutoffs=5,10."
+            "--set",
+            "-s",
+            metavar="KEY=VALUE",
+            help="Protocol setting, such as cutoffs=5,10. Repeat for more.",
         ),
     ] = None,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Judge a run's model again, by another protocol or cut-offs.
+    """Re-evaluate a run's model with another protocol.
 
-    Or by other candidates.
+    Cut-offs and sampled candidates can change too. The run folder is not changed.
     """
-    from coterie.cli.screen import ScreenProgress
-    from coterie.core.progress import SILENT
+    from coterie.cli.screen import progress_for
     from coterie.experiments.config import parse_assignments
     from coterie.experiments.reevaluation import reevaluate
 
-    changes: dict[str, Any] = parse_assignments(set_ or [])
-    changes |= {k: v for k, v in {"protocol": protocol, "seed": seed}.items() if v is not None}
-    _print(
-        reevaluate(folder, changes, SILENT if quiet or as_json else ScreenProgress()),
-        as_json,
-        quiet=True,
-    )
+    options = {"protocol": protocol, "seed": seed}
+    changes = parse_assignments(set_ or [])
+    changes |= {key: value for key, value in options.items() if value is not None}
+    evaluated = reevaluate(folder, changes, progress_for(silent=quiet or as_json))
+    _print(evaluated, as_json, quiet=True)
 
 
 def recommend(
     folder: Annotated[
-        Path | None, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)
+        Path | None, typer.Argument(metavar="RUN", help="Run folder.", show_default=False)
     ] = None,
     node: Annotated[
         Path | None,
         typer.Option(
             "--node",
             metavar="STORE",
-            help="In place of a run: a node's own store.",
+            help="Use a node's store instead of a run folder.",
             show_default=False,
         ),
     ] = None,
     user: Annotated[
         str | None,
-        typer.Option("--user", "-u", help="The person's id, as in the data.", show_default=False),
+        typer.Option("--user", "-u", help="User id, as in the data.", show_default=False),
     ] = None,
     history: Annotated[
         str | None,
         typer.Option(
             "--history",
             metavar="ITEM,ITEM",
-            help="For somebody new: the items they chose so far.",
+            help="For a new user: the items they have interacted with.",
             show_default=False,
         ),
     ] = None,
-    n: Annotated[int, typer.Option("-n", min=1, help="How many items.")] = 10,
+    n: Annotated[int, typer.Option("-n", min=1, help="Number of items.")] = 10,
     include_seen: Annotated[
-        bool, typer.Option("--include-seen", help="Also items the person had already.")
+        bool,
+        typer.Option("--include-seen", help="Include items the user has already interacted with."),
     ] = False,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Recommend items to a person.
+    """Recommend items to a user.
 
-    While a run is training, its last checkpoint answers. A node's store answers by itself, by the last model that came.
+    While a run is training, its last checkpoint is used. A node's store uses the last model it
+    received and needs no server.
 
     coterie recommend runs/fedfast-synthetic-1 --user 42
 
@@ -226,27 +243,33 @@ def recommend(
     from coterie.errors import ConfigError
 
     if (folder is None) == (node is None):
-        given = "neither" if node is None else "both"
+        both = "neither RUN nor --node is" if node is None else "both RUN and --node are"
         raise ConfigError(
-            f"{given} of a run folder and --node is given; expected one. Name a run, or a node's store."
+            f"{both} given; expected one of them. Name a run folder or a node's store."
         )
     if (user is None) == (history is None):
-        given = "neither" if user is None else "both"
+        both = (
+            "neither --user nor --history is" if user is None else "both --user and --history are"
+        )
         raise ConfigError(
-            f"{given} of --user and --history is given; expected one. Name a person, or what they chose."
+            f"{both} given; expected one of them. Name a user or the items of a new user."
         )
     if folder is not None:
-        best = _from_run(folder, user, history, n, not include_seen)
+        items = _from_run(folder, user, history, n, not include_seen)
     elif user is not None and node is not None:
-        best = _from_node(node, user, n, not include_seen)
+        items = _from_node(node, user, n, not include_seen)
     else:
         raise ConfigError(
-            "--history is given for a node's store; expected --user, one of its people. Name a person."
+            f"--history is {history!r}, but a node's store recommends to its own users only; "
+            "expected --user. Name one of its users (coterie node list)."
         )
     if as_json:
-        typer.echo(json.dumps({"user": user, "items": [r._asdict() for r in best]}))
+        typer.echo(json.dumps({"user": user, "items": [item._asdict() for item in items]}))
         return
-    rows = [[str(place), str(r.item), r.text, f"{r.score:.4f}"] for place, r in enumerate(best, 1)]
+    rows = [
+        [str(rank), str(item.item), item.text, f"{item.score:.4f}"]
+        for rank, item in enumerate(items, 1)
+    ]
     show_table(["", "item", "text", "score"], rows, left=3)
 
 
@@ -258,15 +281,15 @@ def _from_run(
     run = Run.peek(folder)
     if user is not None:
         return run.recommend(user, n, exclude_seen)
-    chosen = [item.strip() for item in str(history).split(",") if item.strip()]
-    return run.recommend_new_user(chosen, n, exclude_seen)
+    items = [item.strip() for item in str(history).split(",") if item.strip()]
+    return run.recommend_new_user(items, n, exclude_seen)
 
 
-def _from_node(place: Path, user: str, n: int, exclude_seen: bool) -> list[Recommendation]:
+def _from_node(store: Path, user: str, n: int, exclude_seen: bool) -> list[Recommendation]:
     from coterie.deployment.node_service import NodeService
     from coterie.deployment.node_store import NodeStore
 
-    return NodeService(NodeStore.open(place)).recommend(user, n, exclude_seen)
+    return NodeService(NodeStore.open(store)).recommend(user, n, exclude_seen)
 
 
 def report(
@@ -279,14 +302,14 @@ def report(
         typer.Option(
             "--out",
             "-o",
-            help="Where the page goes.",
-            show_default="report.html, of one run in its folder",
+            help="HTML file to write.",
+            show_default="report.html; for one run, in its folder",
         ),
     ] = None,
 ) -> None:
-    """Put runs side by side: a table here, a page beside the runs.
+    """Show runs side by side, as a table and an HTML page.
 
-    The table is Markdown; the page is HTML, with the convergence figure.
+    Prints the table as Markdown. The page also has the convergence figure.
     """
     from coterie.experiments.folder import write_text
     from coterie.experiments.run import Run
@@ -296,9 +319,8 @@ def report(
     unfinished = [
         folder for folder in folders if folder.is_dir() and not (folder / "result.json").exists()
     ]
-    if unfinished and len(unfinished) < len(
-        folders
-    ):  # `coterie report runs/*` meets what was interrupted
+    # `coterie report runs/*` may include interrupted runs; the finished ones still have a report.
+    if 0 < len(unfinished) < len(folders):
         typer.echo(f"left out, not finished: {', '.join(map(str, unfinished))}", err=True)
         folders = [folder for folder in folders if folder not in unfinished]
     runs = [Run.load(folder) for folder in folders]
@@ -311,38 +333,42 @@ def report(
 
 
 def _print(finished: Run, as_json: bool, quiet: bool) -> None:
+    result = finished.result
     if as_json:
-        typer.echo(json.dumps(finished.result, allow_nan=False))
+        typer.echo(json.dumps(result, allow_nan=False))
         return
+    _print_metrics(finished)
+    if quiet:
+        return
+    from coterie.report.table import notes
+
+    for line in notes(finished):
+        typer.echo(line)
+    rounds = result["rounds"]
+    steps = "1 round" if rounds == 1 else f"{rounds} rounds"
+    line = f"trained {steps} in {result['seconds']:.2f} s"
+    if result["best_round"] != rounds:
+        line += f"; the best round on validation is {result['best_round']}"
+    typer.echo(line)
+    typer.echo(f"run:    {result['run']}")
+    typer.echo(f"report: {Path(result['run']) / 'report.html'}")
+
+
+def _print_metrics(finished: Run) -> None:
+    """Print the headline metrics; a sampled protocol has full ranking in a second column."""
     from coterie.cli.screen import show_table
-    from coterie.report.table import notes, shown
+    from coterie.report.table import shown
 
     result = finished.result
-    sampled = result["metrics"] != result["full"]
-    kinds = ("metrics", "full") if sampled else ("full",)
-    both = [
+    columns = {result["protocol"]: result["metrics"]}
+    if result["metrics"] != result["full"]:
+        columns["full ranking"] = result["full"]
+    rows = [
         [
             name,
-            *(shown(name, result[kind][name]) if name in result[kind] else "-" for kind in kinds),
+            *(shown(name, values[name]) if name in values else "-" for values in columns.values()),
         ]
         for name in result["headline"]
     ]
     title = f"{result['algorithm']} on {result['dataset']}, seed {result['seed']}"
-    show_table(
-        ["metric", result["protocol"], *(["full ranking"] if sampled else [])], both, title=title
-    )
-    if quiet:
-        return
-    for line in notes(finished):
-        typer.echo(line)
-    rounds = result["rounds"]
-    best = (
-        ""
-        if result["best_round"] == rounds
-        else f"; the best on validation is round {result['best_round']}"
-    )
-    typer.echo(
-        f"trained {rounds} {'round' if rounds == 1 else 'rounds'} in {result['seconds']:.2f} s{best}"
-    )
-    typer.echo(f"run:    {result['run']}")
-    typer.echo(f"report: {Path(result['run']) / 'report.html'}")
+    show_table(["metric", *columns], rows, title=title)

@@ -1,4 +1,4 @@
-"""What a person sees: progress on standard error, results on standard output."""
+"""Terminal output: progress on standard error, results on standard output."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from coterie.core.progress import Advance, Progress
+from coterie.core.progress import SILENT, Advance, Progress
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
 
 class ScreenProgress(Progress):
-    """Bars with what is measured, the time so far and the time left."""
+    """Progress bars with a note, the elapsed time and the remaining time."""
 
     def log(self, text: str) -> None:
         err.print(text, style="dim", markup=False, soft_wrap=True)
@@ -43,7 +43,7 @@ class ScreenProgress(Progress):
             TextColumn("left" if total else ""),
             TextColumn("{task.fields[note]}", markup=False),
         )
-        began = time.perf_counter()
+        start = time.perf_counter()
         if not err.is_terminal and total:
             err.print(f"{label} ...", markup=False, soft_wrap=True)
         with Bars(*columns, console=err, transient=False, disable=not err.is_terminal) as progress:
@@ -54,21 +54,26 @@ class ScreenProgress(Progress):
 
             yield advance
             progress.update(bar, total=total or 1, completed=total or 1)
-        if (
-            not err.is_terminal and not total
-        ):  # said once it went well: a failure says one line of its own
-            err.print(f"{label}: {time.perf_counter() - began:.1f} s", markup=False, soft_wrap=True)
+        # Printed only after success: a failure prints its own single line.
+        if not err.is_terminal and not total:
+            seconds = time.perf_counter() - start
+            err.print(f"{label}: {seconds:.1f} s", markup=False, soft_wrap=True)
+
+
+def progress_for(silent: bool) -> Progress:
+    """Progress on the screen, or none for --quiet and --json."""
+    return SILENT if silent else ScreenProgress()
 
 
 def show_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, title: str | None = None
 ) -> None:
-    """A table whose first `left` columns are text."""
+    """Print a table; the first `left` columns are text, the others are numbers."""
     if title:
         out.print(title, style="bold", markup=False, soft_wrap=True)
     table = Table(header_style="bold")
-    for number, name in enumerate(header):
-        table.add_column(name, justify="left" if number < left else "right", overflow="fold")
+    for index, name in enumerate(header):
+        table.add_column(name, justify="left" if index < left else "right", overflow="fold")
     for row in rows:
         table.add_row(*row)
     out.print(table, markup=False)

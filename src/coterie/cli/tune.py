@@ -1,95 +1,109 @@
-"""`coterie tune`: settings found on the validation part."""
+"""`coterie tune`: random search for settings on the validation part."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coterie.cli.compare import Cells
-from coterie.cli.options import Columns, Dataset, Json, Protocol, Quiet, SkipBadRows, parse_columns
+from coterie.cli.options import (
+    CellsOption,
+    ColumnsOption,
+    DatasetOption,
+    JsonOption,
+    ProtocolOption,
+    QuietOption,
+    SkipBadRowsOption,
+    parse_columns,
+)
 
 if TYPE_CHECKING:
-    from coterie.experiments.tuning import TuningResult
+    from coterie.experiments.tuning import Found
+    from coterie.types import JsonObject
 
 SHOWN = 5
+"""Number of the best settings that are printed."""
 
 
 def tune(
     algorithm: Annotated[
-        str, typer.Argument(help="An algorithm (coterie algorithms).", show_default=False)
+        str, typer.Argument(help="Algorithm (see coterie algorithms).", show_default=False)
     ],
-    dataset: Dataset = "synthetic",
-    protocol: Protocol = None,
-    trials: Annotated[
-        int, typer.Option("--trials", min=1, help="How many settings are tried.")
-    ] = 30,
+    dataset: DatasetOption = "synthetic",
+    protocol: ProtocolOption = None,
+    trials: Annotated[int, typer.Option("--trials", min=1, help="Number of settings to try.")] = 30,
     finalists: Annotated[
         int,
         typer.Option(
             "--finalists",
             min=0,
-            help="Train so many of the best again with other seeds; 0 takes the best.",
+            help="Retrain this many of the best with other seeds; 0 takes the best trial.",
         ),
     ] = 5,
     seeds: Annotated[
-        int, typer.Option("--seeds", min=1, help="How many other seeds for the finalists.")
+        int, typer.Option("--seeds", min=1, help="Number of other seeds for the finalists.")
     ] = 4,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the draw and of the trials.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, help="Seed of the search and of the trials.")
+    ] = 0,
     set_: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             "-s",
             metavar="KEY=VALUE",
-            help="Hold a setting still. Of rounds or epochs it is the most a trial may train.",
+            help=(
+                "Fix a setting. For rounds or epochs, the value is the maximum of a trial. "
+                "Repeat for more."
+            ),
         ),
     ] = None,
     write: Annotated[
         Path | None,
         typer.Option(
-            "--write", "-w", help="Write the winner as an experiment file.", show_default="nothing"
+            "--write",
+            "-w",
+            help="Write the best settings as an experiment file.",
+            show_default="nothing",
         ),
     ] = None,
-    cells: Cells = None,
-    columns: Columns = None,
-    skip_bad_rows: SkipBadRows = False,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    cells: CellsOption = None,
+    columns: ColumnsOption = None,
+    skip_bad_rows: SkipBadRowsOption = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Find settings by random search on the validation part. The test part is dropped before anything is trained.
+    """Find settings by random search on the validation part. The test part is never used.
 
     coterie tune fedfast --dataset ml-100k --set embedding_size=10 --write fedfast.yaml
 
     coterie run fedfast.yaml
     """
-    from coterie.cli.screen import ScreenProgress
-    from coterie.core.progress import SILENT
+    from coterie.cli.screen import progress_for
     from coterie.experiments.config import parse_assignments
     from coterie.experiments.tuning import Search
-    from coterie.experiments.tuning import tune as search
+    from coterie.experiments.tuning import tune as run_search
 
-    given = {"columns": parse_columns(columns) or None, "skip_bad_rows": skip_bad_rows or None}
-    held = {key: value for key, value in given.items() if value is not None} | parse_assignments(
-        set_ or []
-    )
-    _refuse_no_file(write)
-    wanted = Search(algorithm, dataset, protocol, trials, finalists, seeds, seed, held)
-    found = search(wanted, cells, SILENT if quiet or as_json else ScreenProgress())
+    options = {"columns": parse_columns(columns) or None, "skip_bad_rows": skip_bad_rows or None}
+    fixed = {key: value for key, value in options.items() if value is not None}
+    fixed |= parse_assignments(set_ or [])
+    _refuse_other_suffix(write)
+    search = Search(algorithm, dataset, protocol, trials, finalists, seeds, seed, fixed)
+    found = run_search(search, cells, progress_for(silent=quiet or as_json))
     if write is not None:
         _write(write, found)
     _print(found, write, as_json, quiet)
 
 
-def _refuse_no_file(write: Path | None) -> None:
-    """Better now than after an hour."""
+def _refuse_other_suffix(write: Path | None) -> None:
+    """Fail before the search, which can take hours, and not after it."""
     from coterie.errors import ConfigError
 
     if write is not None and (write.suffix not in (".yaml", ".yml") or write.is_dir()):
         raise ConfigError(
-            f"--write {write} is no experiment file; expected a name that ends in .yaml. Rename it."
+            f"--write is {write}; expected an experiment file that ends in .yaml. Rename it."
         )
 
 
@@ -97,9 +111,11 @@ def _write(path: Path, found: TuningResult) -> None:
     from coterie.experiments.config import as_yaml
     from coterie.experiments.folder import write_text
 
-    about = f"# Found on the validation part: {found.metric} {found.best.value:.4f}, {found.search.trials} trials.\n"
-    text = about + as_yaml(found.experiment())
-    write_text(path.parent, path.name, text)
+    comment = (
+        f"# Found on the validation part: {found.metric} {found.best.value:.4f}, "
+        f"{found.search.trials} trials.\n"
+    )
+    write_text(path.parent, path.name, comment + as_yaml(found.experiment()))
 
 
 def _print(found: TuningResult, write: Path | None, as_json: bool, quiet: bool) -> None:
@@ -109,17 +125,16 @@ def _print(found: TuningResult, write: Path | None, as_json: bool, quiet: bool) 
     from coterie.cli.screen import show_table
 
     best = found.ranking[:SHOWN]
-    rows = [[found.metric, *(f"{tried.value:.4f}" for tried in best)]]
-    rows += [[name, *(str(tried.settings[name]) for tried in best)] for name in found.best.settings]
-    header = ["validation", "winner", *(str(place) for place in range(2, len(best) + 1))]
+    rows = [[found.metric, *(f"{trial.value:.4f}" for trial in best)]]
+    rows += [[name, *(str(trial.settings[name]) for trial in best)] for name in found.best.settings]
+    header = ["validation", "winner", *(str(rank) for rank in range(2, len(best) + 1))]
     show_table(header, rows, title=f"{found.search.algorithm} on {found.search.dataset}")
-    if quiet:
-        return
-    if write is not None:
+    if write is not None and not quiet:
         typer.echo(f"run it: coterie run {write}")
 
 
-def summary(found: TuningResult) -> dict[str, Any]:
+def summary(found: Found) -> JsonObject:
+    """The search and its ranking, as `--json` prints them."""
     search = found.search
     return {
         "dataset": search.dataset,
@@ -129,5 +144,5 @@ def summary(found: TuningResult) -> dict[str, Any]:
         "metric": found.metric,
         "value": found.best.value,
         "settings": found.best.settings,
-        "ranking": [{"value": tried.value, "settings": tried.settings} for tried in found.ranking],
+        "ranking": [{"value": trial.value, "settings": trial.settings} for trial in found.ranking],
     }

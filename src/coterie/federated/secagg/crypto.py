@@ -69,7 +69,7 @@ class KeyPair:
         try:
             from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
         except ModuleNotFoundError:
-            raise MissingExtra("secure_aggregation=ring", "ring") from None
+            raise MissingExtra("secure_aggregation=ring", "secagg") from None
         return cls(X25519PrivateKey.generate())
 
     @classmethod

@@ -223,12 +223,12 @@ def grid(dataset: str, seeds: int) -> dict[str, Any]:
     }
 
 
-def best_precisions(outcomes: Sequence[Outcome]) -> list[float]:
+def best_precisions(outcomes: Sequence[CellResult]) -> list[float]:
     """The best precision of every seed."""
     return [max(line[P] for line in outcome.curve) for outcome in outcomes]
 
 
-def rounds_to(target: float, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def rounds_to(target: float, outcomes: Sequence[CellResult]) -> dict[str, Any]:
     per_epoch = rounds_per_epoch(outcomes[0].cell.experiment)
     reached = [
         next((line["round"] * per_epoch for line in outcome.curve if line[P] >= target), None)

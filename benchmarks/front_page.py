@@ -12,7 +12,9 @@ import sys
 from pathlib import Path
 from statistics import mean
 
-from coterie.experiments.plan import Outcome, Plan, carry_out
+from coterie.experiments.cell_cache import CellResult
+from coterie.experiments.plan import Plan
+from coterie.experiments.plan_runner import run_plan
 from coterie.report import static
 from coterie.report.figure import panels
 from coterie.report.figures import Figure, Series
@@ -25,8 +27,8 @@ AXES = {"HR@10": "HR@10, loo-50", "NDCG@10": "NDCG@10, loo-50"}
 
 def main(cells: Path | None) -> None:
     plan = Plan(datasets=("ml-100k",), methods=(*FEDERATED, *CENTRALISED), seeds=(0, 1, 2))
-    outcomes = carry_out(plan, cells)
-    by_method: dict[str, list[Outcome]] = {}
+    outcomes = run_plan(plan, cells)
+    by_method: dict[str, list[CellResult]] = {}
     for outcome in outcomes:
         by_method.setdefault(outcome.cell.method.label, []).append(outcome)
 
@@ -38,11 +40,11 @@ def main(cells: Path | None) -> None:
         title = f"{panel.title} on MovieLens-100K"
         figures.append(Figure(panel.key, title, AXES[panel.key], [*panel.series, *levels]))
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
-    PICTURE.write_bytes(static.drawn(figures, "svg"))
+    PICTURE.write_bytes(static.draw(figures, "svg"))
     print(PICTURE)
 
 
-def _level(name: str, outcomes: list[Outcome], metric: str) -> Series:
+def _level(name: str, outcomes: list[CellResult], metric: str) -> Series:
     """A centralised method has no rounds: its final mean is a dashed line."""
     value = mean(outcome.result["metrics"][metric] for outcome in outcomes)
     return Series(f"{name} (centralised)", [value], {}, level=True)

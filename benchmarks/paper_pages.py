@@ -39,7 +39,7 @@ def write_page(name: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for figure in all_figures(report["items"]):
         if figure.series:
-            (folder / f"{figure.key}.svg").write_bytes(static.drawn([figure], "svg"))
+            (folder / f"{figure.key}.svg").write_bytes(static.draw([figure], "svg"))
     print(f"{name}: {len(list(folder.glob('*.svg')))} figures")
 
 

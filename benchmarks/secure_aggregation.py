@@ -29,8 +29,7 @@ from coterie.attacks.requests import Request, by_gradients, repeated, told
 from coterie.core.progress import SILENT
 from coterie.federated import rounds
 from coterie.federated.federation import ClientTask, NodeData, PrivateState, World
-from coterie.federated.secagg.crypto import Uint64Array
-from coterie.federated.secagg.member import Neighbour, RingMember, RingTerms, ShareForm
+from coterie.federated.secagg.member import Neighbour, ShareForm
 from coterie.federated.trainer import Context
 from coterie.federated.validation import Reply
 from coterie.types import Message, Rows

@@ -256,9 +256,7 @@ def test_interrupted_comparison_says_how_to_go_on_and_goes_on(
     finally:
         process.kill()
     assert process.returncode == 130, err
-    assert (
-        "interrupted: 1 of 2 runs are finished and saved. Continue with the same command." in err
-    )
+    assert "interrupted: 1 of 2 runs are finished and saved. Continue with the same command." in err
     assert "Traceback" not in err
     done = coterie(*arguments, "--set", "bpr.epochs=2")
     assert done.code == 0, done.err

@@ -24,7 +24,7 @@ SAME = ("users", "items", "ratings", "times", "item_order")
 
 
 @pytest.fixture
-def place_of(real_data):
+def path_of(real_data):
     """`place_of("ml-100k", "u.data")` is the dataset's path; skips the test if it is missing."""
 
     def find(name: str, file: str) -> Path:
@@ -52,8 +52,8 @@ def assert_same(one: Interactions, other: Interactions) -> None:
     assert one.item_ids.tolist() == other.item_ids.tolist()
 
 
-def test_movielens_100k(place_of) -> None:
-    data = read(place_of("ml-100k", "u.data"))
+def test_movielens_100k(path_of) -> None:
+    data = read(path_of("ml-100k", "u.data"))
     assert counts(data) == (943, 1_682, 100_000)
     assert np.bincount(data.users).min() == 20
     assert set(data.ratings.tolist()) == {1, 2, 3, 4, 5}
@@ -68,23 +68,23 @@ def test_movielens_100k(place_of) -> None:
     }
 
 
-def test_movielens_100k_by_name_is_implicit_and_keeps_everything(place_of) -> None:
-    place_of("ml-100k", "u.data")
+def test_movielens_100k_by_name_is_implicit_and_keeps_everything(path_of) -> None:
+    path_of("ml-100k", "u.data")
     data = load("ml-100k")
     assert counts(data) == (943, 1_682, 100_000)
     assert (data.ratings, data.name, data.notes) == (None, "ml-100k", ())
 
 
-def test_movielens_100k_in_recboles_layout_is_the_same(place_of, tmp_path: Path) -> None:
-    original = place_of("ml-100k", "u.data")
+def test_movielens_100k_in_recboles_layout_is_the_same(path_of, tmp_path: Path) -> None:
+    original = path_of("ml-100k", "u.data")
     header = "user_id:token\titem_id:token\trating:float\ttimestamp:float\n"
     (tmp_path / "ml-100k.inter").write_text(header + text_of(original, "u.data"))
     assert_same(read(original), read(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["ml-100k.zip", "u.data.gz"])
-def test_movielens_100k_packed_is_the_same(name: str, place_of, tmp_path: Path) -> None:
-    original = place_of("ml-100k", "u.data")
+def test_movielens_100k_packed_is_the_same(name: str, path_of, tmp_path: Path) -> None:
+    original = path_of("ml-100k", "u.data")
     if name.endswith(".zip"):
         with zipfile.ZipFile(
             tmp_path / name, "w", zipfile.ZIP_DEFLATED, compresslevel=1
@@ -100,8 +100,8 @@ def test_movielens_100k_packed_is_the_same(name: str, place_of, tmp_path: Path) 
     assert (packed.item_texts is not None) == name.endswith(".zip")
 
 
-def test_movielens_100k_in_another_row_order_is_the_same(place_of, tmp_path: Path) -> None:
-    original = place_of("ml-100k", "u.data")
+def test_movielens_100k_in_another_row_order_is_the_same(path_of, tmp_path: Path) -> None:
+    original = path_of("ml-100k", "u.data")
     lines = text_of(original, "u.data").splitlines(keepends=True)
     shuffled = np.random.default_rng(0).permutation(len(lines))
     (tmp_path / "u.data").write_text("".join(lines[n] for n in shuffled))
@@ -111,8 +111,8 @@ def test_movielens_100k_in_another_row_order_is_the_same(place_of, tmp_path: Pat
         assert np.array_equal(getattr(one, name), getattr(other, name)), name
 
 
-def test_movielens_1m_and_its_core(place_of) -> None:
-    data = read(place_of("ml-1m", "ratings.dat"))
+def test_movielens_1m_and_its_core(path_of) -> None:
+    data = read(path_of("ml-1m", "ratings.dat"))
     assert counts(data) == (6_040, 3_706, 1_000_209)
     assert data.item_texts[data.item_ids.tolist().index("1")] == "Toy Story (1995)"
     assert data.item_categories[data.item_ids.tolist().index("1")] == (
@@ -124,15 +124,15 @@ def test_movielens_1m_and_its_core(place_of) -> None:
     assert counts(apply(data, Filters(core=20))) == (6_022, 3_043, 995_154)
 
 
-def test_foursquare_italy(place_of) -> None:
-    data = read(place_of("foursquare-italy", "Bologna.tsv"))
+def test_foursquare_italy(path_of) -> None:
+    data = read(path_of("foursquare-italy", "Bologna.tsv"))
     assert counts(data) == (6_596, 34_332, 89_616)
     assert data.notes == ()
     assert all(len(category) == 1 for category in data.item_categories)
 
 
-def test_foursquare_italy_as_its_paper_filters_and_splits_it(place_of) -> None:
-    place_of("foursquare-italy", "Bologna.tsv")
+def test_foursquare_italy_as_its_paper_filters_and_splits_it(path_of) -> None:
+    path_of("foursquare-italy", "Bologna.tsv")
     data = load("foursquare-italy")
     assert (data.n_users, len(data)) == (1_353, 66_971)
     per_user = np.bincount(data.users)
@@ -148,8 +148,8 @@ def records_of(place: Path, name: str) -> int:
     return sum(len(line.split()) - 1 for line in text_of(place, name).splitlines())
 
 
-def test_yelp(place_of) -> None:
-    place = place_of("yelp", yelp.ITEMS)
+def test_yelp(path_of) -> None:
+    place = path_of("yelp", yelp.ITEMS)
     data = read(place)
     assert records_of(place, yelp.ITEMS) == 316_354
     assert counts(data) == (30_431, 20_033, 304_524)
@@ -164,8 +164,8 @@ def test_yelp(place_of) -> None:
     assert first.times[-3:].tolist() == [1_571_473_990, 1_572_037_408, 1_572_225_311]
 
 
-def test_yelp_as_fedfast_filters_it_and_as_many_users_as_it_had(place_of) -> None:
-    place_of("yelp", yelp.ITEMS)
+def test_yelp_as_fedfast_filters_it_and_as_many_users_as_it_had(path_of) -> None:
+    path_of("yelp", yelp.ITEMS)
     data = load("yelp")
     assert counts(data) == (29_061, 20_017, 299_428)
     drawn = load("yelp", Filters(min_user_interactions=5, sample_users=7_975))
@@ -174,8 +174,8 @@ def test_yelp_as_fedfast_filters_it_and_as_many_users_as_it_had(place_of) -> Non
     assert drawn.name == "given"  # what is tuned for the whole is not tuned for a part
 
 
-def test_tripadvisor(place_of) -> None:
-    data = read(place_of("tripadvisor", tripadvisor.ARCHIVE))
+def test_tripadvisor(path_of) -> None:
+    data = read(path_of("tripadvisor", tripadvisor.ARCHIVE))
     assert counts(data) == (2_371, 2_269, 13_697)
     assert data.notes == (
         f"{14_175 - 13_697} repeated user-item pairs merged, the newest of each kept",
@@ -188,8 +188,8 @@ def test_tripadvisor(place_of) -> None:
     assert data.user_features["state"][someone] == "AK"
 
 
-def test_tripadvisor_is_held_out_at_random_by_the_seed(place_of) -> None:
-    place_of("tripadvisor", tripadvisor.ARCHIVE)
+def test_tripadvisor_is_held_out_at_random_by_the_seed(path_of) -> None:
+    path_of("tripadvisor", tripadvisor.ARCHIVE)
     data = load("tripadvisor")
     assert counts(data) == (2_109, 2_224, 12_696)
     first, again, other = (split(data, "leave-one-out", 0, seed).test for seed in (0, 0, 1))
@@ -209,8 +209,8 @@ def pins_of(place: Path) -> dict[str, list[str]]:
     return pins
 
 
-def test_pinterest(place_of) -> None:
-    place = place_of("pinterest", pinterest.TRAIN)
+def test_pinterest(path_of) -> None:
+    place = path_of("pinterest", pinterest.TRAIN)
     data = read(place)
     assert records_of(place, pinterest.TRAIN) + records_of(place, pinterest.TEST) == 1_025_709
     assert counts(data) == (37_501, 9_836, 1_000_154)
@@ -225,9 +225,9 @@ def test_pinterest(place_of) -> None:
         assert set(data.items[data.users == user].tolist()) == set(map(int, pins[str(user)]))
 
 
-def test_pinterest_as_fedbso_filters_it(place_of) -> None:
+def test_pinterest_as_fedbso_filters_it(path_of) -> None:
     """Users with 20 pins or more; an image pinned twice counts twice, but is one interaction."""
-    pins = pins_of(place_of("pinterest", pinterest.TRAIN))
+    pins = pins_of(path_of("pinterest", pinterest.TRAIN))
     data = load("pinterest")
     assert (data.name, *counts(data)) == ("pinterest", 37_326, 9_832, 996_983)
     assert set(data.user_ids) == {user for user, items in pins.items() if len(items) >= 20}
@@ -243,17 +243,17 @@ def test_pinterest_as_fedbso_filters_it(place_of) -> None:
     ],
 )
 def test_fedfast_s_other_datasets_run(
-    name: str, file: str, filters, users: int, popular: float, place_of
+    name: str, file: str, filters, users: int, popular: float, path_of
 ) -> None:
     """Popularity depends on no setting; a random ranking has 10 of 51."""
-    place_of(name, file)
+    path_of(name, file)
     run = api.run("popular", name, **filters)
     assert (run.result["tested_users"], run.result["users"]) == (users, users)
     assert run.metrics["HR@10"] == pytest.approx(popular, abs=5e-4)
 
 
-def test_bad_rows_in_a_real_file_are_skipped_and_counted(place_of, tmp_path: Path) -> None:
-    lines = text_of(place_of("ml-100k", "u.data"), "u.data").splitlines(keepends=True)
+def test_bad_rows_in_a_real_file_are_skipped_and_counted(path_of, tmp_path: Path) -> None:
+    lines = text_of(path_of("ml-100k", "u.data"), "u.data").splitlines(keepends=True)
     lines[5_000:5_000] = ["1\t2\tfive\t881250949\n", "1\t2\n"]
     lines.append("7\t8\t5\t881250949000\n")
     (tmp_path / "u.data").write_text("".join(lines))

@@ -124,7 +124,9 @@ def test_what_is_no_run_of_one_machine(config: Path, tmp_path: Path):
     folder = prepared(config, tmp_path / "run", SILENT)
     with pytest.raises(RunError, match="belongs to a federation; expected a run of one machine"):
         experiment.resume(folder)
-    with pytest.raises(RunError, match="whose users are on nodes: use coterie recommend --node STORE"):
+    with pytest.raises(
+        RunError, match="whose users are on nodes: use coterie recommend --node STORE"
+    ):
         Run.peek(folder)
 
 

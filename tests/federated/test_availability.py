@@ -139,7 +139,10 @@ def test_a_run_with_a_trace_file(tmp_path: Path):
             "user_id,from_round,to_round\n1,0,2\n",
             "line 2, column 'from_round' is '0'; expected a whole number from 1",
         ),
-        ("user_id,from_round,to_round\nnobody,1,2\n", "no value of column 'user_id' is in the data"),
+        (
+            "user_id,from_round,to_round\nnobody,1,2\n",
+            "no value of column 'user_id' is in the data",
+        ),
     ],
 )
 def test_faults_of_a_trace_are_named(tmp_path: Path, text: str, message: str):

@@ -16,7 +16,7 @@ from coterie.algorithms.registry import ALGORITHMS, algorithm
 from coterie.attacks import attackers
 from coterie.attacks.eavesdropper import Listening
 from coterie.attacks.evidence import Attacker, Dossier, Server
-from coterie.attacks.scores import Outcome, judge, summarise
+from coterie.attacks.scores import CellResult, judge, summarise
 from coterie.attacks.tables import ALL, Disclosure, Line, markdown
 from coterie.core.progress import SILENT, Progress
 from coterie.data.interactions import Interactions
@@ -139,7 +139,7 @@ class Replay:
         heard = self.dossier.heard
         groups = {ALL: heard} | by_rate(rates(self.world, self.engine, k), heard)
         for name, claims in self.dossier.claims().items():
-            outcome: Outcome = judge(claims, truth, self.world.n_items)
+            outcome: CellResult = judge(claims, truth, self.world.n_items)
             for label, who in groups.items():
                 yield Line(k, name, label, summarise(outcome, who))
 

@@ -11,7 +11,7 @@ from coterie.types import Bools, Doubles, Longs, Rows
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CellResult:
     """Counts by user. A hit is a claimed item that is in the user's history."""
 
     liked: Longs  # (users,) the length of the history
@@ -37,7 +37,7 @@ class Figures:
     popular_told_precision: float | None
 
 
-def judge(claims: Claims, truth: Rows, n_items: int) -> Outcome:
+def judge(claims: Claims, truth: Rows, n_items: int) -> CellResult:
     n_users = len(truth.counts)
     users = claims.keys // n_items
     liked = truth.counts
@@ -49,7 +49,7 @@ def judge(claims: Claims, truth: Rows, n_items: int) -> Outcome:
     rest = claims.elsewhere > 0
     n_claims = made + np.where(rest, n_items - sent, 0)
     hits = made_right + np.where(rest, liked - sent_right, 0)
-    return Outcome(
+    return CellResult(
         liked,
         n_claims,
         hits,
@@ -109,7 +109,7 @@ def _told(claims: Claims, right: Bools, truth: Rows, n_items: int) -> Doubles:
     return told
 
 
-def summarise(outcome: Outcome, who: Bools) -> Figures:
+def summarise(outcome: CellResult, who: Bools) -> Figures:
     """Means over some users."""
     some = who & (outcome.claims > 0)
     n_claims = np.maximum(outcome.claims, 1)

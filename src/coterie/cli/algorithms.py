@@ -103,7 +103,7 @@ def doctor() -> None:
     available = [
         dataset.name
         for dataset in DATASETS.values()
-        if dataset.name == "synthetic" or is_here(dataset.name, dataset.signature)
+        if dataset.name == "synthetic" or is_local(dataset.name, dataset.signature)
     ]
     rows = [
         ["coterie", __version__],

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from coterie.experiments.cell_cache import CellResult
     from coterie.experiments.comparison import Comparison
-    from coterie.experiments.plan import Method, Outcome, Plan
+    from coterie.experiments.plan import Method, Plan
     from coterie.types import JsonObject
 
 
@@ -84,8 +84,8 @@ def compare(
     coterie compare fedfast few=fedfast --set few.clusters=5 --set rounds=200
     """
     from coterie.cli.screen import progress_for
-    from coterie.experiments.comparison import comparison, refuse_incomparable
-    from coterie.experiments.plan import Plan, carry_out
+    from coterie.experiments.comparison import check_comparable, comparison
+    from coterie.experiments.plan import Plan
     from coterie.experiments.plan import cells as cells_of
     from coterie.experiments.plan_runner import run_plan
 
@@ -104,14 +104,14 @@ def compare(
     )
     check_comparable(cells_of(plan))
     _refuse_other_folder(out)
-    outcomes = carry_out(plan, cells, progress_for(silent=quiet or as_json))
+    outcomes = run_plan(plan, cells, progress_for(silent=quiet or as_json))
     outcomes = _without_diverged(outcomes)
     result = comparison(outcomes)
     folder = _write(result, outcomes, out, plan)
     _print(result, outcomes, folder, as_json, quiet)
 
 
-def _without_diverged(outcomes: list[Outcome]) -> list[Outcome]:
+def _without_diverged(outcomes: list[CellResult]) -> list[CellResult]:
     """Leave out methods that diverged, which have no metrics, unless all of them did."""
     diverged = {o.cell.method.label: o.diverged for o in outcomes if o.diverged}
     converged = [o for o in outcomes if o.cell.method.label not in diverged]
@@ -179,7 +179,9 @@ def _refuse_other_folder(out: Path | None) -> None:
         refuse_occupied(out)
 
 
-def _write(result: Comparison, outcomes: Sequence[Outcome], out: Path | None, plan: Plan) -> Path:
+def _write(
+    result: Comparison, outcomes: Sequence[CellResult], out: Path | None, plan: Plan
+) -> Path:
     import shlex
     import sys
 
@@ -197,7 +199,7 @@ def _write(result: Comparison, outcomes: Sequence[Outcome], out: Path | None, pl
 
 
 def _print(
-    result: Comparison, outcomes: Sequence[Outcome], folder: Path, as_json: bool, quiet: bool
+    result: Comparison, outcomes: Sequence[CellResult], folder: Path, as_json: bool, quiet: bool
 ) -> None:
     if as_json:
         paths = {"runs": [str(outcome.folder) for outcome in outcomes], "report": str(folder)}

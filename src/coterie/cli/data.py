@@ -42,11 +42,11 @@ def list_(as_json: JsonOption = False) -> None:
 
 def _place(dataset: Dataset) -> str:
     """Where a dataset is, or how to get it."""
-    from coterie.data.fetch import is_here
+    from coterie.data.fetch import is_local
 
     if dataset.name == "synthetic":
         return "embedded"
-    if is_here(dataset.name, dataset.signature):
+    if is_local(dataset.name, dataset.signature):
         return "here"
     return "fetch" if dataset.sources else "by hand"
 
@@ -71,7 +71,7 @@ def fetch(
     if name == "synthetic":
         typer.echo("synthetic is embedded; there is nothing to fetch")
         return
-    folder = bring(
+    folder = locate_or_fetch(
         name,
         dataset.signature,
         dataset.sources,

@@ -60,7 +60,7 @@ def reproduce(
     from coterie.cli.screen import progress_for
     from coterie.report.interactive import script
     from coterie.reproduce.papers import NAMES, paper
-    from coterie.reproduce.running import reproduce as carry_out
+    from coterie.reproduce.running import reproduce as run_plan
 
     # Raises MissingExtra now rather than after hours of training.
     script()
@@ -74,7 +74,7 @@ def reproduce(
         if only and not keys:
             typer.echo(f"left out: {each.name} has no item {', '.join(only)}", err=True)
             continue
-        found = carry_out(each, quick, keys, cells, progress)
+        found = run_plan(each, quick, keys, cells, progress)
         parts = [*keys, "quick"] if quick else keys
         folder = _folder(out, each.name, parts, several=len(chosen) > 1)
         _write(found, folder)
@@ -121,7 +121,7 @@ def _write(found: JsonObject, folder: Path) -> None:
         return
     write_text(folder, "report.html", page(found, text, command))
     write_text(folder, "report.md", markdown(found, text, command))
-    write([figure for figure in shared(found["items"]) if figure.series], folder / "figures")
+    write([figure for figure in all_figures(found["items"]) if figure.series], folder / "figures")
     # Written last: its presence shows that the rest is complete.
     write_text(folder, "found.json", content)
 

@@ -20,7 +20,7 @@ from coterie.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from coterie.experiments.tuning import Found
+    from coterie.experiments.tuning import TuningResult
     from coterie.types import JsonObject
 
 SHOWN = 5

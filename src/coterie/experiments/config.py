@@ -118,7 +118,7 @@ class Experiment:
         source = dataset(choice.dataset)
         filters = Filters.of(source.filters | shares["filters"])
         synthetic = Synthetic.of(shares.get("synthetic", {}))
-        usual = as_usual(choice.dataset, filters, synthetic)
+        usual = has_default_filters(choice.dataset, filters, synthetic)
         defaults = tuned_settings(choice.dataset, choice.algorithm) if usual else {}
         if filters.feedback == "explicit" and not chosen.explicit:
             raise ConfigError(

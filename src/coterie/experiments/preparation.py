@@ -92,7 +92,7 @@ def split_data(
         parts = splits.from_test_pairs(data, published.users, published.items[:, 0])
     elif protocol.split == "own":
         test, validation = _own_parts(experiment, progress)
-        parts = splits.without_new_users(splits.own(data, test, validation))
+        parts = splits.without_new_users(splits.from_parts(data, test, validation))
         if removed := len(test) - len(parts.test):
             progress.log(
                 f"removed {removed:,} test interactions of users without training interactions"
@@ -115,7 +115,7 @@ def _own_parts(
     options = ReadOptions(choice.columns, choice.skip_bad_rows, experiment.filters.duplicates)
 
     def part(path: str) -> Interactions:
-        interactions = rated(read(Path(path), options), experiment.filters)
+        interactions = apply_ratings(read(Path(path), options), experiment.filters)
         for note in interactions.notes:
             progress.log(f"{path}: {note}")
         return interactions

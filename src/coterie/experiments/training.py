@@ -111,7 +111,7 @@ def train(
 
 def check_refusals(history: TrainingHistory, progress: Progress) -> None:
     """Raise if every update was refused; log a warning if many were."""
-    given_up = history.refused[GIVEN_UP]
+    given_up = history.refused[RING_ABORTED]
     remedy = "Lower learning_rate or raise reg."
     if given_up:
         progress.log(

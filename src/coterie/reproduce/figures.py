@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import mean, stdev
 
-from coterie.report.figures import Figure, Numbers, Series
+from coterie.report.figures import Coordinates, Figure, Series
 from coterie.reproduce.findings import QUANTILES
 from coterie.types import JsonObject
 
@@ -72,7 +72,7 @@ def _line(label: str, curve: JsonObject, metric: str) -> Series:
     means = [mean(v) for v in values]
     spread = [stdev(v) if len(v) > 1 else 0.0 for v in values]
     several = len(runs) > 1
-    xs: dict[str, Numbers] = {"rounds": [curve["rounds"][k] for k in at]}
+    xs: dict[str, Coordinates] = {"rounds": [curve["rounds"][k] for k in at]}
     if any(curve["MB"]):
         xs["megabytes"] = [curve["MB"][k] for k in at]
     xs["seconds"] = [curve["seconds"][k] for k in at]

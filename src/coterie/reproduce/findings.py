@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coterie.evaluation.significance import compare, holm
-from coterie.experiments.plan import Outcome
+from coterie.experiments.cell_cache import CellResult
 from coterie.reproduce.items import Item, MeasuredRows, Measurement, MethodPair, Trial
 from coterie.types import JsonObject
 
@@ -29,7 +29,7 @@ CURVE_POINTS = 120
 """Most points of a stored curve: enough for a figure, and the file stays small."""
 
 
-def trial_findings(item: Item, trial: Trial, outcomes: Sequence[Outcome]) -> JsonObject:
+def trial_findings(item: Item, trial: Trial, outcomes: Sequence[CellResult]) -> JsonObject:
     """The findings of a trial's finished runs; diverged runs are listed and left out."""
     finished = [outcome for outcome in outcomes if not outcome.diverged]
     by_method = {
@@ -68,7 +68,7 @@ def measurement_findings(
     }
 
 
-def method_row(item: Item, runs: Sequence[Outcome]) -> JsonObject:
+def method_row(item: Item, runs: Sequence[CellResult]) -> JsonObject:
     """The row of one method, over its seeds."""
     results = [run.result for run in runs]
     method = runs[0].cell.method
@@ -118,7 +118,7 @@ def _value(result: JsonObject, metric: str) -> float | None:
     return value
 
 
-def curve(runs: Sequence[Outcome], metrics: Sequence[str]) -> JsonObject:
+def curve(runs: Sequence[CellResult], metrics: Sequence[str]) -> JsonObject:
     """Metrics by round, one curve per seed; traffic and time are those of the first seed."""
     rounds = sorted({line["round"] for run in runs for line in run.curve})
     if len(rounds) > CURVE_POINTS:
@@ -147,7 +147,7 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
-def spread_over_users(runs: Sequence[Outcome], metric: str) -> list[float]:
+def spread_over_users(runs: Sequence[CellResult], metric: str) -> list[float]:
     """Quantiles over users of the metric's mean over seeds; empty if it is not per user."""
     frames = [run.users() for run in runs]
     if any(metric not in frame for frame in frames):
@@ -168,7 +168,7 @@ def pairs_of(item: Item, trial: Trial) -> list[MethodPair]:
 
 
 def paired_tests(
-    item: Item, by_method: Mapping[str, Sequence[Outcome]], pairs: Iterable[MethodPair]
+    item: Item, by_method: Mapping[str, Sequence[CellResult]], pairs: Iterable[MethodPair]
 ) -> list[JsonObject]:
     """Paired tests over users, on each user's mean over seeds.
 
@@ -206,7 +206,7 @@ def paired_tests(
     ]
 
 
-def _means_over_seeds(runs: Sequence[Outcome], metrics: Sequence[str]) -> pd.DataFrame:
+def _means_over_seeds(runs: Sequence[CellResult], metrics: Sequence[str]) -> pd.DataFrame:
     frames = [run.users() for run in runs]
     shown = [m for m in metrics if all(m in frame for frame in frames)]
     total, *others = [frame[shown].astype(float) for frame in frames]

@@ -46,7 +46,7 @@ def reproduce(
     folder = folder or cache_folder() / "cells"
     items = [runnable(item, quick, paper.quick, progress) for item in select_items(paper, only)]
     trials = [trial for item, _ in items for trial in item.trials if isinstance(trial, Trial)]
-    outcomes = iter(carry_out_all([plan_of(trial) for trial in trials], folder, progress))
+    outcomes = iter(run_plans([plan_of(trial) for trial in trials], folder, progress))
     reports = [_item_report(item, left_out, outcomes, folder, progress) for item, left_out in items]
     return {
         "paper": paper.name,
@@ -113,7 +113,7 @@ def why_unavailable(name: str, quick: bool, progress: Progress) -> str:
     if quick or not dataset.sources:
         return f"not available (coterie data list says how to get {name})"
     try:
-        bring(name, dataset.signature, dataset.sources, dataset.by_hand, progress)
+        locate_or_fetch(name, dataset.signature, dataset.sources, dataset.by_hand, progress)
     except FetchError as error:
         return str(error)
     return ""
@@ -163,7 +163,7 @@ def _limited(trial: Trial, method: Method, limits: Mapping[str, float]) -> Metho
 def _item_report(
     item: Item,
     left_out: Mapping[str, str],
-    outcomes: Iterator[list[Outcome]],
+    outcomes: Iterator[list[CellResult]],
     folder: Path,
     progress: Progress,
 ) -> JsonObject:
@@ -221,7 +221,7 @@ def _on_stand_in(verdict: Verdict) -> Verdict:
 
 
 def cached_findings(
-    item: Item, trial: Trial, outcomes: Sequence[Outcome], folder: Path
+    item: Item, trial: Trial, outcomes: Sequence[CellResult], folder: Path
 ) -> JsonObject:
     """The findings of a trial, cached: reading and testing thousands of users takes a minute."""
     pairs = [[pair.first, pair.other] for pair in findings.pairs_of(item, trial)]

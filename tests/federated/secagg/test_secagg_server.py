@@ -442,7 +442,7 @@ def test_aborted_rings_are_not_divergence():
     from collections import Counter
 
     from coterie.experiments.history import TrainingHistory
-    from coterie.experiments.training import judge_refusals
+    from coterie.experiments.training import check_refusals
 
     class Log(Progress):
         text = ""
@@ -452,7 +452,7 @@ def test_aborted_rings_are_not_divergence():
 
     selected: Ints = np.zeros(3, np.int32)
     progress = Log()
-    judge_refusals(
+    check_refusals(
         TrainingHistory(selected, refused=Counter({secagg_server.RING_ABORTED: 90})), progress
     )
     assert "90 updates were lost with rings" in progress.text

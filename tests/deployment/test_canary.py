@@ -34,7 +34,7 @@ class Recorded(Together):
         return back
 
     def updates(self) -> list[Decoded]:
-        return [decode(data) for kind, _, data in self.left if kind == "ask"]
+        return [decode(data) for kind, _, data in self.left if kind == TRAIN]
 
 
 def left(name: str, people: Interactions, folder: Path, n: int = 2, **settings: object) -> Recorded:
@@ -69,8 +69,8 @@ def test_what_is_held_out_never_leaves(name, bare, tmp_path):  # noqa: F811
         left(name, data, tmp_path / label)
         for label, data in (("one", ours), ("two", with_other_tests(ours)))
     )
-    assert [m for m in one.left if m[0] != "show"] == [m for m in two.left if m[0] != "show"]
-    assert [m for m in one.left if m[0] == "show"] != [m for m in two.left if m[0] == "show"]
+    assert [m for m in one.left if m[0] != FINISH] == [m for m in two.left if m[0] != FINISH]
+    assert [m for m in one.left if m[0] == FINISH] != [m for m in two.left if m[0] == FINISH]
 
 
 @pytest.mark.parametrize("name", FEDERATED)
@@ -97,10 +97,10 @@ def test_messages_hold_what_they_are_for_and_no_names(name, bare, tmp_path):  # 
     for kind, _, data in nodes.left:
         assert b"secret-item" not in data
         assert SECRET_TIME.to_bytes(8, "little") not in data
-        assert (b"person-" in data) == (kind == "enrol")
-        if kind == "show":
+        assert (b"person-" in data) == (kind == ENROL)
+        if kind == FINISH:
             assert set(json.loads(data)) == {"people", "part", "sums"}
-        if kind == "enrol":
+        if kind == ENROL:
             assert set(json.loads(data)) == {"people", "learning", "positives"}
     for update in nodes.updates():
         assert set(update.arrays) <= set(DTYPES)

@@ -12,7 +12,7 @@ import pytest
 
 from coterie.core.progress import SILENT
 from coterie.deployment import certificates
-from coterie.deployment.flower.join import refuse_stranger
+from coterie.deployment.flower.join import verify_server
 from coterie.deployment.flower.processes import Address
 from coterie.errors import ConfigError, RunError
 
@@ -41,20 +41,20 @@ def listening(keys: Path) -> Address:
 
 
 def test_a_node_trusts_its_own_federations_server(keys: Path):
-    refuse_stranger(listening(keys), keys / "ca.pem", SILENT)
+    verify_server(listening(keys), keys / "ca.pem", SILENT)
 
 
 def test_and_no_other(keys: Path, tmp_path: Path):
     certificates.init(tmp_path / "others", ["127.0.0.1"], [])
     with pytest.raises(ConfigError, match="cannot be trusted by"):
-        refuse_stranger(listening(keys), tmp_path / "others" / "ca.pem", SILENT)
+        verify_server(listening(keys), tmp_path / "others" / "ca.pem", SILENT)
 
 
 def test_a_server_of_another_name_is_refused(tmp_path: Path):
     certificates.init(tmp_path / "elsewhere", ["10.0.0.5"], [])
     there = listening(tmp_path / "elsewhere")
     with pytest.raises(ConfigError, match="cannot be trusted by"):
-        refuse_stranger(Address("localhost", there.port), tmp_path / "elsewhere" / "ca.pem", SILENT)
+        verify_server(Address("localhost", there.port), tmp_path / "elsewhere" / "ca.pem", SILENT)
 
 
 def test_secrets_are_for_their_owner(keys: Path):

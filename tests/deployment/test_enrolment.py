@@ -12,11 +12,11 @@ from coterie.algorithms.registry import algorithm
 from coterie.core.progress import SILENT
 from coterie.data.interactions import Interactions
 from coterie.deployment.enrolment import (
-    Members,
-    Numbers,
+    EnrolledUsers,
+    UserIndices,
     Roster,
-    Terms,
-    Told,
+    FederationTerms,
+    ItemContent,
     histories,
     roll,
     simulated_seed,
@@ -42,9 +42,9 @@ def stores(people: Interactions, folder: Path, n: int) -> list[NodeStore]:
     return made
 
 
-def terms_of(people: Interactions, name: str, **settings) -> Terms:
+def terms_of(people: Interactions, name: str, **settings) -> FederationTerms:
     few = {"algorithm": name, "embedding_size": 5, "dataset": "given.csv"} | settings
-    return Terms(Experiment.of(few).flat(), [str(item) for item in people.item_ids])
+    return FederationTerms(Experiment.of(few).flat(), [str(item) for item in people.item_ids])
 
 
 def through_json(said):
@@ -60,7 +60,7 @@ def test_a_federation_from_files_is_the_simulation(name, n, split, people, tmp_p
     terms = through_json(terms_of(people, name, split=split, **few))
     made = stores(people, tmp_path, n)
     rolls = {str(node): through_json(roll(terms, store)) for node, store in enumerate(made)}
-    members = through_json(Members.of(rolls))
+    members = through_json(EnrolledUsers.of(rolls))
     told = [members.told(said.people) for said in rolls.values()]
     homes = np.empty(len(members.people), np.int32)
     for node, each in enumerate(told):
@@ -74,7 +74,7 @@ def test_a_federation_from_files_is_the_simulation(name, n, split, people, tmp_p
         mine = histories(terms, numbers, store, simulated_seed(terms))
         parties.append(Node(federation, world_of(terms, numbers), mine, store))
         parties[-1].begin()
-    world = world_of(terms, told[0], Told())
+    world = world_of(terms, told[0], ItemContent())
     engine = NodeEngine.over(
         homes, lambda out: {at: parties[at].receive(data) for at, data in out.items()}
     )
@@ -104,7 +104,7 @@ def test_the_server_learns_who_there_is_and_no_more(people, tmp_path):
 
 def test_everybody_is_on_one_node():
     with pytest.raises(DataError, match="user ann is on 2 nodes; expected everybody on one node"):
-        Members.of(
+        EnrolledUsers.of(
             {
                 "x": Roster(["ann", "bob"], [True, True], 4),
                 "y": Roster(["cem", "ann"], [True, True], 2),
@@ -113,10 +113,10 @@ def test_everybody_is_on_one_node():
 
 
 def test_numbers_go_by_ids_whatever_the_nodes():
-    members = Members.of(
+    members = EnrolledUsers.of(
         {"x": Roster(["10", "9"], [True, False], 3), "y": Roster(["100"], [True], 2)}
     )
-    assert members.told(["10", "9", "stranger"]) == Numbers({"10": 1, "9": 0}, 3, [1, 2], 5)
+    assert members.told(["10", "9", "stranger"]) == UserIndices({"10": 1, "9": 0}, 3, [1, 2], 5)
     assert members.told(["100"]).numbers == {"100": 2}
 
 
@@ -145,7 +145,7 @@ def test_numbers_go_by_ids_whatever_the_nodes():
 )
 def test_what_is_no_roll(said):
     with pytest.raises(Malformed):
-        Roster.heard(said)
+        Roster.parse(said)
 
 
 def test_items_of_nobodys_catalogue_are_left_out(tmp_path):
@@ -155,9 +155,9 @@ def test_items_of_nobodys_catalogue_are_left_out(tmp_path):
     store = NodeStore.create(tmp_path / "node.db")
     store.put_interactions(data)
     terms = terms_of(data, "fedavg")
-    assert roll(Terms(terms.config, ["x", "y"]), store).positives == 2
+    assert roll(FederationTerms(terms.config, ["x", "y"]), store).positives == 2
     with pytest.raises(DataError, match="nobody has any of the federation's 1 items"):
-        roll(Terms(terms.config, ["z"]), store)
+        roll(FederationTerms(terms.config, ["z"]), store)
 
 
 def test_a_split_that_needs_everybody_is_refused(people, tmp_path):

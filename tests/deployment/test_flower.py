@@ -23,7 +23,7 @@ from deployment.test_server import Together, served, simulated
 from federated.fuzzing import GIGABYTES, mangled
 
 from coterie.data.interactions import Interactions
-from coterie.deployment.enrolment import Terms
+from coterie.deployment.enrolment import FederationTerms
 
 pytest.importorskip("flwr")
 pytestmark = pytest.mark.long
@@ -40,12 +40,12 @@ if any("clientapp" in part for part in sys.orig_argv):
 
     def answer(self, kind, data):
         hold = control / f"hold-{node}"
-        if kind == "ask" and hold.exists() and hold.read_text() == str(at(data)):
+        if kind == TRAIN and hold.exists() and hold.read_text() == str(at(data)):
             (control / f"held-{node}").touch()
             while hold.exists():
                 time.sleep(0.1)
         said = honest(self, kind, data)
-        return mangled(said, np.random.default_rng(at(data)), BEYOND_DOUBT) if kind == "ask" and os.environ.get("LIES") == node else said
+        return mangled(said, np.random.default_rng(at(data)), BEYOND_DOUBT) if kind == TRAIN and os.environ.get("LIES") == node else said
 
     def at(data):
         message = decode(host.opened(data)[1])
@@ -160,8 +160,8 @@ class Place:
             time.sleep(0.1)
 
     @property
-    def terms(self) -> Terms:
-        return Terms.from_json((self.folder / "run" / "terms.json").read_text())
+    def terms(self) -> FederationTerms:
+        return FederationTerms.from_json((self.folder / "run" / "terms.json").read_text())
 
     def state(self) -> dict[str, np.ndarray]:
         with np.load(self.folder / "run" / "checkpoint.npz") as saved:
@@ -377,7 +377,7 @@ def test_a_node_that_lies_and_a_thousand_strangers(place: Place):
     assert place.status()["refused"]["malformed"] > 0
     others = Together(
         [place.folder / f"{node}.db" for node in range(3)],
-        lambda kind, node, call: kind == "ask" and node == 2,
+        lambda kind, node, call: kind == TRAIN and node == 2,
     )
     (place.folder / "twin").mkdir()
     twin = served(place.folder / "twin", replace(place.terms, run="a twin"), others)

@@ -108,7 +108,7 @@ def test_a_body_that_says_gigabytes_is_refused_before_it_is_read(link: str):
 
 
 def test_a_body_without_end_is_refused(link: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(gate, "MOST_BYTES", 1000)
+    monkeypatch.setattr(gate, "MAX_BYTES", 1000)
     assert called(link, "/v1/fleet/push-object", [b"x" * 300] * 5).status_code == 413
     assert called(link, "/v1/fleet/push-object", b"x" * 900).status_code == 200
 
@@ -129,7 +129,7 @@ def fab(files: dict[str, str]) -> bytes:
 
 
 def test_our_program_passes():
-    assert gate.is_ours(fab({"pyproject.toml": OURS, ".info/CONTENT": "pyproject.toml,abc,1"}))
+    assert gate.is_our_program(fab({"pyproject.toml": OURS, ".info/CONTENT": "pyproject.toml,abc,1"}))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_our_program_passes():
     ],
 )
 def test_and_no_other(data: bytes):
-    assert not gate.is_ours(data)
+    assert not gate.is_our_program(data)
 
 
 def test_a_node_is_not_even_shown_another_program(link: str):

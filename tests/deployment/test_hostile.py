@@ -31,7 +31,7 @@ class Lying(Together):
         self.rng = np.random.default_rng(7)
 
     def send(self, kind: str, out: Mapping[str, bytes]) -> dict[str, bytes]:
-        if kind == "enrol":
+        if kind == ENROL:
             return super().send(kind, out)
         honest = super().send(
             kind, {name: data for name, data in out.items() if int(name) not in self.liars}
@@ -63,7 +63,7 @@ class Silent(Lying):
         back = super().send(kind, out)
         return (
             back
-            if kind == "enrol"
+            if kind == ENROL
             else {name: data for name, data in back.items() if int(name) not in self.liars}
         )
 
@@ -132,7 +132,7 @@ def test_a_thousand_rolls(people):
     refused = 0
     for _ in range(1_000):
         try:
-            said = Roster.heard(mangled(data, rng))
+            said = Roster.parse(mangled(data, rng))
         except Malformed:
             refused += 1
             continue
@@ -155,9 +155,9 @@ class Babbling(Together):
 @pytest.mark.parametrize("said", [b"", b"{}", b"[" * 10_000, GIGABYTES])
 def test_who_cannot_say_whom_it_hosts_has_no_part(said, people, tmp_path):
     terms, paths = beginning("fedfast", people, tmp_path, 3)
-    point = served(tmp_path, terms, Babbling(paths, {"enrol"}, said), least_nodes=2)
+    point = served(tmp_path, terms, Babbling(paths, {ENROL}, said), least_nodes=2)
     status = json.loads((tmp_path / "status.json").read_text())
-    assert status["refused"]["malformed roll"] >= 1
+    assert status["refused"]["malformed roster"] >= 1
     assert len(point.state.user_rows) == int((np.arange(people.n_users) % 3 != 2).sum())
 
 
@@ -166,7 +166,7 @@ def test_who_cannot_say_whom_it_hosts_has_no_part(said, people, tmp_path):
 )
 def test_what_a_model_is_not_worth(said, people, tmp_path):
     terms, paths = beginning("fedfast", people, tmp_path, 3)
-    point = served(tmp_path, terms, Babbling(paths, {"show"}, said))
+    point = served(tmp_path, terms, Babbling(paths, {FINISH}, said))
     status = json.loads((tmp_path / "status.json").read_text())
-    assert status["refused"] == {"malformed worth": 1}
+    assert status["refused"] == {"malformed metrics": 1}
     assert 0 < point.history.curve[-1]["HR@10"] < 1

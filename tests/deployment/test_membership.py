@@ -14,7 +14,7 @@ from small_federation import play
 
 from coterie.core.progress import SILENT
 from coterie.data.interactions import Interactions
-from coterie.deployment.enrolment import Terms
+from coterie.deployment.enrolment import FederationTerms
 from coterie.engines.local import LocalEngine
 from coterie.errors import NoQuorum
 from coterie.experiments.preparation import prepare
@@ -38,8 +38,8 @@ class Changing(Together):
 
     def send(self, kind: str, out: Mapping[str, bytes]) -> dict[str, bytes]:
         here = self.there(self.asks)
-        self.asks += kind == "ask"
-        dead = 1 if kind == "ask" and self.asks == self.dies else -1
+        self.asks += kind == TRAIN
+        dead = 1 if kind == TRAIN and self.asks == self.dies else -1
         return {
             name: self._call(kind, here[name], data)
             for name, data in out.items()
@@ -47,7 +47,7 @@ class Changing(Together):
         }  # type: ignore[misc]
 
 
-def without(terms: Terms, people: Interactions, node: int, n: int, t: int) -> dict[str, np.ndarray]:
+def without(terms: FederationTerms, people: Interactions, node: int, n: int, t: int) -> dict[str, np.ndarray]:
     """The simulation in which a node's people are absent in one round."""
     ready = prepare(terms.experiment, people, SILENT)
     world = rounds.world_of(ready.training, terms.experiment.settings, 0, terms.federation)
@@ -75,7 +75,7 @@ def test_a_node_that_dies_in_a_ring_was_absent(stage, people, tmp_path):
         1 + 4 + 1 + ["announce", "deal", "upload"].index(stage)
     )  # enrolment, a round of four stages, and then
     nodes = Together(
-        paths, lambda kind, node, number: kind == "ask" and node == 1 and number == call
+        paths, lambda kind, node, number: kind == TRAIN and node == 1 and number == call
     )
     point = served(tmp_path, terms, nodes)
     assert same(point.state, without(terms, people, 1, 3, 1))
@@ -91,7 +91,7 @@ def test_with_keys_nobody_speaks_for_anothers_people(people, tmp_path):
 
     point = served(tmp_path, terms, Changing(paths, there, keyed=True), quorum=0.3)
     status = json.loads((tmp_path / "status.json").read_text())
-    assert status["refused"] == {"another node's person": people.n_users // 2}
+    assert status["refused"] == {"user of another node": people.n_users // 2}
     here = int((np.arange(people.n_users) % 2 == 0).sum())
     assert point.history.updates <= people.n_users + 3 * here
     homes = json.loads((tmp_path / "homes.json").read_text())
@@ -157,7 +157,7 @@ def test_whose_people_they_are_when_it_begins(keyed, people, tmp_path):
     homes = json.loads((tmp_path / "homes.json").read_text())
     assert set(homes.values()) in ([{"0", "1"}] if keyed else [{"0", "1"}, {"0", "2 again"}])
     refused = json.loads((tmp_path / "status.json").read_text())["refused"]
-    assert bool(refused.get("another node's person")) == keyed
+    assert bool(refused.get("user of another node")) == keyed
 
 
 def test_nobody_is_left(people, tmp_path):

@@ -52,7 +52,7 @@ def parties(name: str, world: World, training: TrainingSet, folder: Path, n: int
                 [name_of(u) for u in owners], [f"item {i}" for i in rows.items]
             )
         )
-        with store.all_or_nothing():
+        with store.transaction():
             store.connection.executemany(
                 "insert into person (id) values (?) on conflict do nothing",
                 [(name_of(u),) for u in node.users.tolist()],

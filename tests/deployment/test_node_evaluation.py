@@ -14,8 +14,8 @@ from small_federation import FEDERATED
 
 from coterie.algorithms.registry import algorithm
 from coterie.data.interactions import Interactions
-from coterie.deployment.enrolment import Terms
-from coterie.deployment.node_evaluation import NodeMetrics, measures, put_together
+from coterie.deployment.enrolment import FederationTerms
+from coterie.deployment.node_evaluation import NodeMetrics, metric_names, combine
 from coterie.deployment.node_service import SIMULATED, NodeService
 from coterie.deployment.node_store import NodeStore
 from coterie.errors import RunError, UnknownName
@@ -44,12 +44,12 @@ def few(name: str) -> dict[str, object]:
 
 def federation(
     name: str, people: Interactions, folder: Path, n: int = 2, **settings: object
-) -> tuple[Terms, list[Path]]:
+) -> tuple[FederationTerms, list[Path]]:
     terms = terms_of(people, name, **few(name) | settings)
     terms = replace(terms, run="a run", titles=[str(text) for text in people.item_texts])  # type: ignore[union-attr]
     made = stores(people, folder, n)
     for store in made:
-        NodeService(store).draw_from(SIMULATED)
+        NodeService(store).set_seed(SIMULATED)
         store.close()
     return terms, [store.path for store in made]
 
@@ -95,7 +95,7 @@ def recommends_alike(
     here: Run, data: Interactions, user: str, paths: list[Path], exact: bool
 ) -> None:
     """The best of all that the person has not done, the held-out item included."""
-    (home,) = [path for path in paths if user in NodeStore.open(path).people()]
+    (home,) = [path for path in paths if user in NodeStore.open(path).users()]
     found = NodeService(NodeStore.open(home)).recommend(user, 5)
     did = {
         str(item)
@@ -135,16 +135,16 @@ def test_the_curve_while_training(validation, bare, tmp_path):
 def test_fewer_than_a_least_group_say_nothing(bare, tmp_path):
     terms, paths = federation("fedfast", bare, tmp_path)
     for path, least in zip(paths, (101, 2), strict=True):
-        NodeStore.open(path).put_about(least_group=str(least))
+        NodeStore.open(path).put_meta(least_group=str(least))
     said: dict[str, NodeMetrics] = {}
 
     class Aggregate(Together):
         def send(self, kind, out):
             back = super().send(kind, out)
-            if kind == "show":
+            if kind == FINISH:
                 said.update(
                     {
-                        name: NodeMetrics.heard(data, 200, measures(terms.experiment.protocol))
+                        name: NodeMetrics.parse(data, 200, metric_names(terms.experiment.protocol))
                         for name, data in back.items()
                     }
                 )
@@ -157,7 +157,7 @@ def test_fewer_than_a_least_group_say_nothing(bare, tmp_path):
         said["1"].sums["HR@10"] / said["1"].people
     )
     for path in paths:
-        NodeStore.open(path).put_about(least_group="101")
+        NodeStore.open(path).put_meta(least_group="101")
     (tmp_path / "again").mkdir()
     point = served(tmp_path / "again", replace(terms, run="another"), Together(paths))
     assert point.history.curve == ()
@@ -182,7 +182,7 @@ def test_sums_over_some_and_over_some_more_are_told_to_nobody(pry, bare, tmp_pat
 
     class Prying(Together):
         def send(self, kind, out):
-            if kind == "show":
+            if kind == FINISH:
                 out = {name: write_message(pry(read_message(data))) for name, data in out.items()}
             return super().send(kind, out)
 
@@ -205,7 +205,7 @@ def test_sums_over_some_and_over_some_more_are_told_to_nobody(pry, bare, tmp_pat
 )
 def test_sums_that_nobody_can_have(said):
     with pytest.raises(Malformed):
-        NodeMetrics.heard(said.to_json().encode(), 5, {"HR@10"})
+        NodeMetrics.parse(said.to_json().encode(), 5, {"HR@10"})
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_sums_that_nobody_can_have(said):
 )
 def test_what_is_no_worth(text):
     with pytest.raises(Malformed):
-        NodeMetrics.heard(text, 5, {"HR@10"})
+        NodeMetrics.parse(text, 5, {"HR@10"})
 
 
 def test_means_are_over_all_people():
@@ -223,8 +223,8 @@ def test_means_are_over_all_people():
         NodeMetrics(0, "test", {}),
         NodeMetrics(30, "test", {"HR@10": 3.0}),
     ]
-    assert put_together(said) == {"HR@10": 0.2}
-    assert put_together([]) == {}
+    assert combine(said) == {"HR@10": 0.2}
+    assert combine([]) == {}
 
 
 def test_a_person_gets_their_own_rows_and_no_others(bare, tmp_path):
@@ -234,11 +234,11 @@ def test_a_person_gets_their_own_rows_and_no_others(bare, tmp_path):
     for number, person in list(store.numbers().items())[:20]:
         assert np.array_equal(store.given(person)["user_rows"], point.state.user_rows[number])
         assert (
-            store.export(person)["given by the server"]["user_rows"]
+            store.export(person)["from_server"]["user_rows"]
             == point.state.user_rows[number].tolist()
         )
     held = store.connection.execute("select count(*) from given").fetchone()[0]
-    assert held == len(store.people())
+    assert held == len(store.users())
 
 
 @pytest.mark.parametrize("name", ["fedfast", "pfpl+"])
@@ -246,8 +246,8 @@ def test_who_is_forgotten_is_gone_and_the_federation_goes_on(name, bare, tmp_pat
     terms, paths = federation(name, bare, tmp_path)
     served(tmp_path, terms, Together(paths))
     store = NodeStore.open(paths[0])
-    person = store.people()[5]
-    other = store.people()[6]
+    person = store.users()[5]
+    other = store.users()[6]
     store.forget(person)
     with pytest.raises(UnknownName, match=person):
         NodeService(store).recommend(person)
@@ -264,7 +264,7 @@ def test_who_is_forgotten_is_gone_and_the_federation_goes_on(name, bare, tmp_pat
         )
         assert left.fetchone()[0] == 0
     assert f'"{person}":' not in "".join(
-        NodeStore.open(paths[0]).about(key) or "" for key in ("numbers", "given", "layout")
+        NodeStore.open(paths[0]).meta(key) or "" for key in ("numbers", "given", "layout")
     )
     point = served(tmp_path, terms, Together(paths))  # the end again: the others are measured
     assert point.history.curve[-1]["HR@10"] > 0
@@ -273,7 +273,7 @@ def test_who_is_forgotten_is_gone_and_the_federation_goes_on(name, bare, tmp_pat
 def test_before_any_model_came(bare, tmp_path):
     _, (path, _) = federation("fedfast", bare, tmp_path)
     with pytest.raises(RunError, match="has had no model yet"):
-        NodeService(NodeStore.open(path)).recommend(NodeStore.open(path).people()[0])
+        NodeService(NodeStore.open(path)).recommend(NodeStore.open(path).users()[0])
 
 
 def test_somebody_who_came_later_has_no_part_in_the_model(bare, tmp_path):

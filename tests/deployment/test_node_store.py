@@ -50,7 +50,7 @@ def test_it_outlives_the_process(store: NodeStore):
     store.put_numbers({"cem": 7, "ann": 2})
     store.close()
     again = NodeStore.open(store.path)
-    assert again.people() == WHO
+    assert again.users() == WHO
     assert again.numbers() == {2: "ann", 7: "cem"}
     assert first(again) == [1, 2, 3]
     data = again.interactions()
@@ -132,8 +132,8 @@ def test_all_of_a_person_can_be_had(store: NodeStore):
             {"item_id": "x", "rating": 5.0, "timestamp": 10},
             {"item_id": "y", "rating": 3.0, "timestamp": 20},
         ],
-        "kept on the device": {"user_rows": [1.0, -1.0]},
-        "given by the server": {},
+        "private_state": {"user_rows": [1.0, -1.0]},
+        "from_server": {},
     }
 
 
@@ -146,7 +146,7 @@ def test_what_is_forgotten_is_gone_from_the_file(store: NodeStore):
     left = b"".join(path.read_bytes() for path in store.path.parent.iterdir())
     assert b"secret-item" not in left
     assert b"cem" not in left
-    assert NodeStore.open(store.path).people() == ["ann", "bob"]
+    assert NodeStore.open(store.path).users() == ["ann", "bob"]
 
 
 def test_nobody_who_is_not_there(store: NodeStore):

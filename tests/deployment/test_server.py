@@ -16,7 +16,7 @@ from small_federation import play
 from coterie.algorithms.registry import algorithm
 from coterie.core.progress import SILENT
 from coterie.data.interactions import Interactions
-from coterie.deployment.enrolment import Terms
+from coterie.deployment.enrolment import FederationTerms
 from coterie.deployment.membership import Nodes
 from coterie.deployment.node_service import SIMULATED, NodeService
 from coterie.deployment.node_store import NodeStore
@@ -64,7 +64,7 @@ class Together:
             store.close()
 
 
-def served(folder: Path, terms: Terms, nodes: Nodes, **how: Any) -> Point:
+def served(folder: Path, terms: FederationTerms, nodes: Nodes, **how: Any) -> Point:
     return serve(
         folder, terms, nodes, ServerConfig(**{"items": "items.csv", "wait_seconds": 1.0} | how)
     )
@@ -72,7 +72,7 @@ def served(folder: Path, terms: Terms, nodes: Nodes, **how: Any) -> Point:
 
 def beginning(
     name: str, people: Interactions, folder: Path, n: int, **settings: Any
-) -> tuple[Terms, list[Path]]:
+) -> tuple[FederationTerms, list[Path]]:
     few = (
         {"rounds": ROUNDS}
         if "rounds" in algorithm(name).settings.model_fields
@@ -81,12 +81,12 @@ def beginning(
     terms = replace(terms_of(people, name, **few | settings), run="a run")
     made = stores(people, folder, n)
     for store in made:
-        NodeService(store).draw_from(SIMULATED)
+        NodeService(store).set_seed(SIMULATED)
         store.close()
     return terms, [store.path for store in made]
 
 
-def simulated(terms: Terms, people: Interactions) -> dict[str, np.ndarray]:
+def simulated(terms: FederationTerms, people: Interactions) -> dict[str, np.ndarray]:
     federation = algorithm(terms.experiment.choice.algorithm).train
     assert isinstance(federation, Federation)
     ready = prepare(terms.experiment, people, SILENT)
@@ -166,9 +166,9 @@ def test_another_federation_begins_afresh(people, tmp_path):
 def test_a_seed_of_its_own(people, tmp_path):
     (store,) = stores(people, tmp_path, 1)
     host = NodeService(store)
-    host.draw_from()
-    seed = store.about("seed")
-    host.draw_from()
-    assert store.about("seed") == seed
+    host.set_seed()
+    seed = store.meta("seed")
+    host.set_seed()
+    assert store.meta("seed") == seed
     assert seed is not None
     assert int(seed) > 2**30

@@ -10,11 +10,11 @@ import pytest
 
 from coterie.core.progress import SILENT, Progress
 from coterie.deployment import certificates
-from coterie.deployment.enrolment import Terms, Told
-from coterie.deployment.flower.join import People, join
+from coterie.deployment.enrolment import FederationTerms, ItemContent
+from coterie.deployment.flower.join import NodeUsers, join
 from coterie.deployment.flower.processes import Address
 from coterie.deployment.flower.serve import follow, serve
-from coterie.deployment.server_config import prepared
+from coterie.deployment.server_config import prepare_folder
 from coterie.errors import ConfigError, CoterieError, DataError, NoQuorum, RunError
 from coterie.experiments import experiment
 from coterie.experiments import folder as disk
@@ -32,12 +32,12 @@ def config(tmp_path: Path) -> Path:
 
 
 def test_a_folder_to_serve_from(config: Path, tmp_path: Path):
-    folder = prepared(config, tmp_path / "run", SILENT)
-    terms = Terms.from_json((folder / "terms.json").read_text())
+    folder = prepare_folder(config, tmp_path / "run", SILENT)
+    terms = FederationTerms.from_json((folder / "terms.json").read_text())
     assert (terms.items, terms.experiment.settings.rounds) == (["x", "y"], 3)  # type: ignore[attr-defined]
     assert json.loads((folder / "service.json").read_text())["least_nodes"] == 2
-    assert prepared(config, tmp_path / "run", SILENT) == folder
-    assert Terms.from_json((folder / "terms.json").read_text()).run == terms.run
+    assert prepare_folder(config, tmp_path / "run", SILENT) == folder
+    assert FederationTerms.from_json((folder / "terms.json").read_text()).run == terms.run
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_what_cannot_be_served(config: Path, tmp_path: Path, change: str, told: 
         "\n".join([*(line for line in lines if not (own_steps and "rounds" in line)), change])
     )
     with pytest.raises(ConfigError, match=told):
-        prepared(config, tmp_path / "run", SILENT)
+        prepare_folder(config, tmp_path / "run", SILENT)
     assert not (tmp_path / "run").exists()
 
 
@@ -73,30 +73,30 @@ def test_towers_need_titles(config: Path, tmp_path: Path):
     with pytest.raises(
         DataError, match=r"items\.csv: has no column title, and sttfedrec-dssm reads"
     ):
-        prepared(config, tmp_path / "run", SILENT)
+        prepare_folder(config, tmp_path / "run", SILENT)
     (tmp_path / "items.csv").write_text(
         "item_id,title,categories,body\nx,Heat,crime|city,\ny,Alien,space,long\nx,Heat!,crime,\n"
     )
-    folder = prepared(config, tmp_path / "run", SILENT)
-    terms = Terms.from_json((folder / "terms.json").read_text())
+    folder = prepare_folder(config, tmp_path / "run", SILENT)
+    terms = FederationTerms.from_json((folder / "terms.json").read_text())
     assert (terms.items, terms.titles) == (["x", "y"], ["Heat!", "Alien"])
-    told = Told.from_json((folder / "told.json").read_text())
+    told = ItemContent.from_json((folder / "told.json").read_text())
     assert (told.categories, told.bodies) == ([["crime"], ["space"]], ["", "long"])
 
 
 def test_a_federation_goes_on_as_it_began(config: Path, tmp_path: Path):
     """How long it waits for nodes may change, and nothing that is trained."""
-    folder = prepared(config, tmp_path / "run", SILENT)
+    folder = prepare_folder(config, tmp_path / "run", SILENT)
     config.write_text(config.read_text() + "quorum: 0.9\n")
-    assert prepared(config, folder, SILENT) == folder
+    assert prepare_folder(config, folder, SILENT) == folder
     assert json.loads((folder / "service.json").read_text())["quorum"] == 0.9
     config.write_text(config.read_text().replace("rounds: 3", "rounds: 4"))
     with pytest.raises(ConfigError, match="setting 'rounds' is 4, but the federation began with 3"):
-        prepared(config, folder, SILENT)
+        prepare_folder(config, folder, SILENT)
 
 
 def test_a_finished_federation_is_finished(config: Path, tmp_path: Path):
-    folder = prepared(config, tmp_path / "run", SILENT)
+    folder = prepare_folder(config, tmp_path / "run", SILENT)
     (folder / "status.json").write_text('{"state": "finished"}')
     said = Said()
     serve(config, "127.0.0.1:8017", folder, None, True, said)
@@ -114,14 +114,14 @@ class Said(Progress):
 def test_faults_are_to_be_changed_where_they_stand(config: Path, tmp_path: Path):
     config.write_text(config.read_text() + "quorum: 7\n")
     with pytest.raises(ConfigError, match=r"'quorum' is 7.*Change it in .*federation\.yaml\.$"):
-        prepared(config, tmp_path / "run", SILENT)
+        prepare_folder(config, tmp_path / "run", SILENT)
     config.write_text("algorithm: fedfast\n")
     with pytest.raises(ConfigError, match="names no items; expected `items: FILE`"):
-        prepared(config, tmp_path / "run", SILENT)
+        prepare_folder(config, tmp_path / "run", SILENT)
 
 
 def test_what_is_no_run_of_one_machine(config: Path, tmp_path: Path):
-    folder = prepared(config, tmp_path / "run", SILENT)
+    folder = prepare_folder(config, tmp_path / "run", SILENT)
     with pytest.raises(RunError, match="is a federation's; expected a run of one machine"):
         experiment.resume(folder)
     with pytest.raises(RunError, match="whose people are on nodes: coterie recommend --node STORE"):
@@ -164,7 +164,7 @@ def test_a_store_is_one_nodes(tmp_path: Path):
         pytest.raises(RunError, match=r"node\.db is in use by another coterie join"),
     ):
         join(
-            People(tmp_path / "mine.csv", {}),
+            NodeUsers(tmp_path / "mine.csv", {}),
             tmp_path / "node.db",
             "127.0.0.1:9",
             (None, None),
@@ -181,10 +181,10 @@ def made(folder: Path) -> Path:
 def test_items_have_to_be_somewhere(config: Path, tmp_path: Path):
     (tmp_path / "items.csv").unlink()
     with pytest.raises(DataError, match=r"items\.csv: does not exist"):
-        prepared(config, tmp_path / "run", SILENT)
+        prepare_folder(config, tmp_path / "run", SILENT)
 
 
-def test_the_servers_failure_is_ours(tmp_path: Path):
+def test_the_servers_failure_is_our_program(tmp_path: Path):
     (tmp_path / "failed.json").write_text('{"exit_code": 3, "error": "0 of 2 nodes"}')
     with pytest.raises(NoQuorum, match="0 of 2 nodes"):
         follow(tmp_path, lambda: None, SILENT)
@@ -207,7 +207,7 @@ def test_a_node_shows_who_it_is_and_knows_whom_it_trusts(
     proof = key and tmp_path / key, ca and tmp_path / ca
     with pytest.raises(ConfigError, match="expected both"):
         join(
-            People(tmp_path / "mine.csv", {}),
+            NodeUsers(tmp_path / "mine.csv", {}),
             tmp_path / "node.db",
             "127.0.0.1:8000",
             proof,
@@ -226,8 +226,8 @@ def test_addresses(text: str, told: str):
 
 
 def test_in_the_clear_on_loopback_alone():
-    Address.of("127.0.0.1:8000").refuse_in_the_clear(True, "keys")
+    Address.of("127.0.0.1:8000").refuse_plaintext(True, "keys")
     with pytest.raises(ConfigError, match="could be read and changed on the way"):
-        Address.of("10.0.0.5:8000").refuse_in_the_clear(True, "keys")
+        Address.of("10.0.0.5:8000").refuse_plaintext(True, "keys")
     with pytest.raises(ConfigError, match="no certificates are named"):
-        Address.of("127.0.0.1:8000").refuse_in_the_clear(False, "keys")
+        Address.of("127.0.0.1:8000").refuse_plaintext(False, "keys")

@@ -84,10 +84,10 @@ def join(
     coterie join --data mine.csv --store node.db --insecure
     """
     from coterie.cli.screen import ScreenProgress
-    from coterie.deployment.flower.join import People
+    from coterie.deployment.flower.join import NodeUsers
     from coterie.deployment.flower.join import join as start
 
-    about = People(data, parse_columns(columns), simulated, least_group, skip_bad_rows)
+    about = NodeUsers(data, parse_columns(columns), simulated, least_group, skip_bad_rows)
     start(about, store, server, (key, ca), insecure, ScreenProgress())
 
 

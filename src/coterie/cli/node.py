@@ -21,7 +21,7 @@ def show(store: Place) -> None:
     """The people of a node, one a line."""
     from coterie.deployment.node_store import NodeStore
 
-    for person in NodeStore.open(store).people():
+    for person in NodeStore.open(store).users():
         typer.echo(person)
 
 

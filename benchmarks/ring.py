@@ -24,7 +24,7 @@ from tables import print_parts
 
 from coterie.algorithms import sttfedrec
 from coterie.algorithms.two_tower.learning import Readers
-from coterie.attacks.requests import Request, by_gradients, repeated, told
+from coterie.attacks.requests import Request, by_gradients, repeated, score_claims
 from coterie.core.progress import SILENT
 from coterie.federated import rounds
 from coterie.federated.federation import ClientTask, NodeData, PrivateState, World
@@ -221,7 +221,7 @@ def attacked(dataset: str, mode: str) -> dict[str, Any]:
         updates = sttfedrec.request(world, Message(t, users, {}, {}), node)
         requests.append(Request(users, Rows(updates.offsets, updates.items)))
     found = {
-        n: told(
+        n: score_claims(
             repeated(requests[:n], training.n_users, training.n_items), training.positives, users
         )
         for n in AFTER

@@ -36,7 +36,7 @@ def test_prints_a_table_and_leaves_two_files(coterie: Command, disclosing_run: P
     assert [row[3].split("/")[0] for row in rows if row[1] == "bias-sign"] == ["1.000", "1.000"]
     assert WARNING in done.out
     assert "disclosure.md" in done.out
-    assert "Listening to pfpl+" in done.err
+    assert "Replaying pfpl+" in done.err
     assert WARNING in (disclosing_run / "disclosure.md").read_text()
     assert (disclosing_run / "result.json").read_bytes() == before
 
@@ -54,7 +54,7 @@ def test_quiet_leaves_the_warning_standing(coterie: Command, disclosing_run: Pat
     done = coterie("disclosure", disclosing_run, "--rounds", "1", "--quiet")
     assert (done.code, done.err) == (0, "")
     assert WARNING in done.out
-    assert "popular's:" not in done.out
+    assert "popular:" not in done.out
 
 
 def test_fits_a_screen_of_eighty_columns(

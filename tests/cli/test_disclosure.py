@@ -84,7 +84,7 @@ def test_wrong_folder(coterie: Command, tmp_path: Path) -> None:
 
 def test_wrong_algorithm(coterie: Command, bpr_run: Path) -> None:
     line = coterie("disclosure", bpr_run).error
-    assert "one of bpr" in line
+    assert "algorithm is bpr" in line
     for name in ("sfpl", "sfpl+", "pfpl", "pfpl+", "fcf"):
         assert name in line
     assert not (bpr_run / "disclosure.md").exists()

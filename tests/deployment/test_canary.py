@@ -39,7 +39,9 @@ class Recorded(InProcessNodes):
         return [decode(data) for kind, _, data in self.sent if kind == TRAIN]
 
 
-def recorded(name: str, people: Interactions, folder: Path, n: int = 2, **settings: object) -> Recorded:
+def recorded(
+    name: str, people: Interactions, folder: Path, n: int = 2, **settings: object
+) -> Recorded:
     folder.mkdir()
     terms, paths = federation(name, people, folder, n, **settings)
     nodes = Recorded(paths)

@@ -13,10 +13,10 @@ from coterie.core.progress import SILENT
 from coterie.data.interactions import Interactions
 from coterie.deployment.enrolment import (
     EnrolledUsers,
-    UserIndices,
-    Roster,
     FederationTerms,
     ItemContent,
+    Roster,
+    UserIndices,
 )
 from coterie.deployment.node import Node, NodeEngine
 from coterie.deployment.node_data import node_data_of, roster_of, simulated_seed

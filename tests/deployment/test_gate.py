@@ -58,7 +58,8 @@ def called(
 
     async def go() -> httpx.Response:
         async with httpx.AsyncClient(
-            transport=httpx.ASGITransport(gate.app(link, None, allows_program)), base_url="http://gate"
+            transport=httpx.ASGITransport(gate.app(link, None, allows_program)),
+            base_url="http://gate",
         ) as client:
             body = content if isinstance(content, bytes) else parts()
             return await client.request(
@@ -127,7 +128,9 @@ def fab(files: dict[str, str]) -> bytes:
 
 
 def test_our_program_passes():
-    assert gate.is_our_program(fab({"pyproject.toml": OURS, ".info/CONTENT": "pyproject.toml,abc,1"}))
+    assert gate.is_our_program(
+        fab({"pyproject.toml": OURS, ".info/CONTENT": "pyproject.toml,abc,1"})
+    )
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,9 @@ class ChangingNodes(InProcessNodes):
         }
 
 
-def without(terms: FederationTerms, people: Interactions, node: int, n: int, t: int) -> dict[str, np.ndarray]:
+def without(
+    terms: FederationTerms, people: Interactions, node: int, n: int, t: int
+) -> dict[str, np.ndarray]:
     """The simulation in which a node's users are unavailable in one round."""
     ready = prepare(terms.experiment, people, SILENT)
     world = rounds.world_of(ready.training, terms.experiment.settings, 0, terms.federation)
@@ -72,9 +74,7 @@ def without(terms: FederationTerms, people: Interactions, node: int, n: int, t: 
 def test_a_node_that_dies_in_a_round_drops_out_and_returns(name, again, people, tmp_path):
     terms, paths = new_federation(name, people, tmp_path, 2)
     second = 2 + int(name == "fedfast")  # after the opening, where there is one
-    nodes = ChangingNodes(
-        paths, lambda n: {"0": 0, "1" if n < second else again: 1}, dies=second
-    )
+    nodes = ChangingNodes(paths, lambda n: {"0": 0, "1" if n < second else again: 1}, dies=second)
     point = served(tmp_path, terms, nodes, quorum=0.3)
     assert same(point.state, without(terms, people, 1, 2, 1))
     assert not same(point.state, simulated(terms, people))
@@ -149,16 +149,17 @@ def test_too_few_nodes_to_begin(people, tmp_path):
 def test_an_unresponsive_node_is_not_tried_in_every_round(people, tmp_path):
     """Each try costs a whole deadline."""
     terms, paths = new_federation("fedfast", people, tmp_path, 2, rounds=12)
-    asked: list[int] = []
+    tries: list[int] = []
 
-    class Deaf(ChangingNodes):
+    class Unresponsive(ChangingNodes):
         def send(self, kind, out):
-            if "deaf" in out:
-                asked.append(self.asks)
-            return super().send(kind, {name: data for name, data in out.items() if name != "deaf"})
+            if "mute" in out:
+                tries.append(self.exchanges)
+            return super().send(kind, {name: data for name, data in out.items() if name != "mute"})
 
-    served(tmp_path, terms, Deaf(paths, lambda n: {"0": 0, "1": 1, "deaf": 0}), least_nodes=2)
-    assert 2 <= len(asked) <= 4
+    nodes = Unresponsive(paths, lambda n: {"0": 0, "1": 1, "mute": 0})
+    served(tmp_path, terms, nodes, least_nodes=2)
+    assert 2 <= len(tries) <= 4
 
 
 @pytest.mark.parametrize("keyed", [True, False])

@@ -16,7 +16,7 @@ from coterie.attacks.features import RoundFeatures, distance_to_unseen, opposite
 from coterie.types import Ints, Longs
 
 MAX_BY_CHANCE = 1.0
-"""`frequency` claims counts that chance gives to fewer than so many of a user's items."""
+"""`frequency` claims items with a count that chance gives to fewer items than this."""
 ROUNDING_UNITS = 24.0
 """Distance, in units of fixed point, by which rounding alone may move a row of FCF."""
 ROUNDING_SHARE = 1e-3

@@ -16,7 +16,7 @@ from coterie.federated.validation import DTYPES, Reply
 from coterie.types import TOO_LARGE, Ints, Longs, Message, Updates
 
 MAX_ROWS = 1 << 18
-"""Rounds are processed in parts of about so many rows, which bounds the memory."""
+"""Rows per part in which a round is processed; it bounds the memory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
 """What STTFedRec's recommendation server infers from requests and returned gradients.
 
 An item that a user requests again and again was clicked: of items drawn anew every round hardly one
-repeats, while clicks come from a short history. So the paper's obfuscation does not hold. Decoys
-that a user keeps repeat as often as clicks. But gradients are summed by item, and the sum over one
-user is that user's gradient: the gradient of a click is the longest of a request and points against
-the others.
+repeats, while clicks come from a short history. So the paper's obfuscation does not hold. Sticky
+decoys repeat as often as clicks and hide them. But gradients are summed by item, and the sum over
+one user is that user's gradient: the gradient of a click is the longest of a request and points
+against the others.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class NodeMetrics(JsonMessage):
 
     @classmethod
     def parse(cls, data: bytes, hosted: int, names: Container[str]) -> NodeMetrics:
-        """Read metrics from an untrusted node that hosts so many users.
+        """Read metrics from an untrusted node that hosts `hosted` users.
 
         Every metric must be a known one, and its mean between 0 and 1.
         """

@@ -47,7 +47,7 @@ class ServerConfig(Settings):
     quorum: float = Field(0.5, gt=0, le=1)
     """Share of a round's nodes that must reply; with fewer the server stops (exit code 3)."""
     round_seconds: float = Field(60.0, gt=0)
-    """Deadline of a round: it ends after so many seconds with the replies received."""
+    """Deadline of a round in seconds; later replies do not count."""
     wait_seconds: float = Field(600.0, gt=0)
     """How long the server waits for nodes to join."""
 

@@ -85,7 +85,7 @@ def test_timestamps_never_leave_a_node(name, bare, tmp_path):  # noqa: F811
     one, two = (
         recorded(name, data, tmp_path / label) for label, data in (("one", bare), ("two", moved))
     )
-    assert one.sent == two.left
+    assert one.sent == two.sent
 
 
 @pytest.mark.parametrize("name", FEDERATED)

@@ -1,4 +1,4 @@
-"""Updates that no honest device sends, by what is wrong with them; and an engine that sends them."""
+"""Invalid updates by the reason they must be refused for, and an engine that sends them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def reply(updates: Updates, t: int, **changes: np.ndarray) -> Reply:
 
 
 def written(array: np.ndarray, value: int, rng: Rng) -> np.ndarray:
-    """The array with a value somewhere."""
+    """The array with a value at a random place."""
     new = array.copy()
     new.reshape(-1)[rng.integers(new.size)] = value
     return new
@@ -31,19 +31,22 @@ def one_of(rng: Rng, *values: int) -> int:
     return int(values[rng.integers(len(values))])
 
 
-def somewhere(u: Updates, rng: Rng, *values: int) -> dict[str, np.ndarray]:
-    """In a column that has anything in it: not every algorithm sends user rows or dense parameters."""
+def in_a_column(u: Updates, rng: Rng, *values: int) -> dict[str, np.ndarray]:
+    """Write a value into a non-empty column: not every algorithm sends user rows or dense ones."""
     names = [name for name in ("item_rows", "user_rows", "dense") if u.columns()[name].size]
     name = names[rng.integers(len(names))]
     return {name: written(u.columns()[name], one_of(rng, *values), rng)}
 
 
 def one_that_differs(
-    u: Updates, lies: list[dict[str, np.ndarray]], rng: Rng
+    u: Updates, changes: list[dict[str, np.ndarray]], rng: Rng
 ) -> dict[str, np.ndarray]:
-    """One of some lies; to cut a column off that has none is not one."""
+    """One of some changes that differs from the update; cutting an empty column does not."""
+    columns = u.columns()
     real = [
-        lie for lie in lies if any(not np.array_equal(lie[name], u.columns()[name]) for name in lie)
+        change
+        for change in changes
+        if any(not np.array_equal(change[name], columns[name]) for name in change)
     ]
     return real[rng.integers(len(real))]
 
@@ -68,7 +71,7 @@ def wrong_shape(u: Updates, rng: Rng) -> dict[str, np.ndarray]:
 
 
 def broadcastable(u: Updates, rng: Rng) -> dict[str, np.ndarray]:
-    """What NumPy would stretch to the right shape without a word."""
+    """Arrays that NumPy would silently broadcast to the right shape."""
     stretched = [
         {"item_rows": np.ones((1, 1), np.int32)},
         {"item_rows": u.item_rows[:, :1]},
@@ -88,15 +91,12 @@ def broadcastable(u: Updates, rng: Rng) -> dict[str, np.ndarray]:
 
 def wrong_dtype(u: Updates, rng: Rng) -> dict[str, np.ndarray]:
     name = list(u.columns())[rng.integers(7)]
-    return {
-        name: u.columns()[name].astype(
-            (np.float32, np.float64, np.uint8, np.uint64)[rng.integers(4)]
-        )
-    }
+    dtype = (np.float32, np.float64, np.uint8, np.uint64)[rng.integers(4)]
+    return {name: u.columns()[name].astype(dtype)}
 
 
-def strange_user(u: Updates, rng: Rng) -> dict[str, np.ndarray]:
-    """Nobody, or somebody else."""
+def unknown_user(u: Updates, rng: Rng) -> dict[str, np.ndarray]:
+    """An index that does not exist, or that of another user."""
     return {
         "users": np.array([one_of(rng, -1, 2**31 - 1, -(2**31), int(u.users[0]) + 1)], np.int32)
     }
@@ -130,11 +130,11 @@ KINDS: dict[str, list[Callable[[Updates, int, int, Rng], Reply]]] = {
         )
     ],
     "repeated item": [lambda u, t, n, rng: reply(u, t, **repeated(u, rng))],
-    "unknown user": [lambda u, t, n, rng: reply(u, t, **strange_user(u, rng))],
-    "not finite": [lambda u, t, n, rng: reply(u, t, **somewhere(u, rng, NOT_FINITE))],
+    "unknown user": [lambda u, t, n, rng: reply(u, t, **unknown_user(u, rng))],
+    "not finite": [lambda u, t, n, rng: reply(u, t, **in_a_column(u, rng, NOT_FINITE))],
     "out of range": [
         lambda u, t, n, rng: reply(
-            u, t, **somewhere(u, rng, TOO_LARGE, -TOO_LARGE, 2**31 - 1, NOT_FINITE + 1)
+            u, t, **in_a_column(u, rng, TOO_LARGE, -TOO_LARGE, 2**31 - 1, NOT_FINITE + 1)
         )
     ],
     "bad sample count": [
@@ -147,14 +147,14 @@ KINDS: dict[str, list[Callable[[Updates, int, int, Rng], Reply]]] = {
     "stale round": [lambda u, t, n, rng: reply(u, t + one_of(rng, -1, 1, 7, -t - 1))],
     "malformed": [lambda u, t, n, rng: malformed(u, t, rng)],
 }
-"""By the reason they must be refused for, given (update, round, number of items, chance)."""
+"""Reason of the refusal -> functions of (update, round, number of items, generator)."""
 
 
 @dataclass
 class HostileEngine:
-    """Some users of every cohort answer with what no honest device sends, and some honest updates come twice.
+    """Some users of every cohort send invalid updates, and some valid updates are sent twice.
 
-    Without `attacking` the same users are silent and nothing comes twice: the run as it must come out.
+    Without `attacking` the same users drop out and nothing is repeated: the expected run.
     """
 
     engine: Engine
@@ -172,53 +172,52 @@ class HostileEngine:
         if exchange is not self.target:
             return self.engine.call(exchange, message)
         rng = np.random.default_rng([99, message.round])
-        answers = self.engine.call(exchange, message)
-        everybody = Updates.joined([Updates(**a.columns) for a in answers if a.columns is not None])
-        lying = np.zeros(len(everybody), bool)
+        replies = self.engine.call(exchange, message)
+        updates = Updates.joined([Updates(**r.columns) for r in replies if r.columns is not None])
+        lying = np.zeros(len(updates), bool)
         lying[rng.permutation(len(lying))[: self.liars]] = True
-        honest = everybody.take(np.flatnonzero(~lying))
-        private_state = Keeping(answers)
+        honest = updates.take(np.flatnonzero(~lying))
+        states = PrivateStates(replies)
         if not self.attacking:
-            return private_state.replies([honest], message.round)
-        lies = [
-            self._lie(everybody.take(np.array([k])), message.round, rng)
+            return states.replies([honest], message.round)
+        invalid = [
+            self._invalid(updates.take(np.array([k])), message.round, rng)
             for k in np.flatnonzero(lying)
         ]
-        return self._with_repeats(
-            honest, [private_state.beside(lie) for lie in lies], private_state, message.round, rng
-        )
+        invalid = [states.attach(reply) for reply in invalid]
+        return self._with_repeats(honest, invalid, states, message.round, rng)
 
-    def _lie(self, one: Updates, t: int, rng: Rng) -> Reply:
+    def _invalid(self, update: Updates, t: int, rng: Rng) -> Reply:
         reason = list(KINDS)[rng.integers(len(KINDS))]
         self.sent[reason] += 1
-        return KINDS[reason][rng.integers(len(KINDS[reason]))](one, t, self.n_items, rng)
+        return KINDS[reason][rng.integers(len(KINDS[reason]))](update, t, self.n_items, rng)
 
     def _with_repeats(
-        self, honest: Updates, lies: list[Reply], private_state: Keeping, t: int, rng: Rng
+        self, honest: Updates, invalid: list[Reply], states: PrivateStates, t: int, rng: Rng
     ) -> list[Reply]:
-        """Half of them within a reply, half as a reply that comes again; everything in any order."""
+        """Repeat updates: half of them within a reply, half as replies of their own."""
         again = rng.permutation(len(honest))[: self.repeats]
         self.sent["duplicate user"] += len(again)
         within = again[: len(again) // 2]
         apart = again[len(again) // 2 :]
         several = honest.take(np.concatenate([np.arange(len(honest)), within]))
-        replies = [*private_state.replies([several], t), *lies]
+        replies = [*states.replies([several], t), *invalid]
         replies = [replies[k] for k in rng.permutation(len(replies))]
-        return replies + private_state.replies([honest.take(np.array([k])) for k in apart], t)
+        return replies + states.replies([honest.take(np.array([k])) for k in apart], t)
 
 
-class Keeping:
-    """What devices make of a round for themselves, a liar's too: it counts only if the update does."""
+class PrivateStates:
+    """The new private state of all users, whose replies are replaced by others."""
 
-    def __init__(self, answers: list[Reply]) -> None:
-        asked = np.concatenate([answer.asked for answer in answers])
-        self.place = {user: k for k, user in enumerate(asked.tolist())}
+    def __init__(self, replies: list[Reply]) -> None:
+        users = np.concatenate([reply.asked for reply in replies])
+        self.place = {user: k for k, user in enumerate(users.tolist())}
         self.private_state = {
-            name: np.concatenate([answer.private_state[name] for answer in answers])
-            for name in answers[0].private_state
+            name: np.concatenate([reply.private_state[name] for reply in replies])
+            for name in replies[0].private_state
         }
 
-    def beside(self, reply: Reply) -> Reply:
+    def attach(self, reply: Reply) -> Reply:
         places = [self.place[user] for user in reply.asked.tolist()]
         return replace(
             reply, private_state={name: rows[places] for name, rows in self.private_state.items()}
@@ -226,7 +225,7 @@ class Keeping:
 
     def replies(self, parts: list[Updates], t: int) -> list[Reply]:
         return [
-            self.beside(Reply(np.unique(part.users), t, part.columns()))
+            self.attach(Reply(np.unique(part.users), t, part.columns()))
             for part in parts
             if len(part)
         ]

@@ -1,4 +1,4 @@
-"""Rounds written down by hand: what a server would see of users whose vectors and histories the test knows."""
+"""Hand-made rounds: what a server observes of users whose vectors and histories are known."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from coterie.attacks.eavesdropper import Overheard
-from coterie.attacks.evidence import Attacker, Claims, Dossier, Server
+from coterie.attacks.eavesdropper import Observation
+from coterie.attacks.evidence import Attacker, Claims, EvidenceCollector, ServerKnowledge
 from coterie.types import SCALE
 
 Row = Sequence[float]
-"""Changes of factors; the change of the bias comes last where there is one."""
+"""Changes of factors, and last the change of the bias where there is one."""
 
 
-def heard(
+def observed(
     sent: Mapping[int, Mapping[int, Row]], item_rows: np.ndarray, t: int = 0, triples: int = 1
-) -> Overheard:
-    """What users sent, {user: {item: row}}, in fixed point."""
+) -> Observation:
+    """The observation of a round in which users sent {user: {item: row}}."""
     users = sorted(sent)
     rows = [row for user in users for _, row in sorted(sent[user].items())]
-    return Overheard(
+    return Observation(
         t,
         np.array(users, np.int32),
         np.full(len(users), triples),
@@ -31,15 +31,16 @@ def heard(
     )
 
 
-def after(attacker: Attacker, server: Server, rounds: Sequence[Overheard]) -> Claims:
-    dossier = Dossier(server, [attacker])
-    for one in rounds:
-        dossier.hear(one)
-    return dossier.claims()[attacker.name]
+def after(attacker: Attacker, server: ServerKnowledge, rounds: Sequence[Observation]) -> Claims:
+    """The attacker's claims after some rounds."""
+    collector = EvidenceCollector(server, [attacker])
+    for observation in rounds:
+        collector.add(observation)
+    return collector.claims()[attacker.name]
 
 
-def claimed(claims: Claims, server: Server) -> list[set[int]]:
-    """The items that each user is said to like."""
+def claimed(claims: Claims, server: ServerKnowledge) -> list[set[int]]:
+    """The items that each user is claimed to like."""
     sets = [
         set(range(server.n_items)) if claims.elsewhere[u] > 0 else set()
         for u in range(server.n_users)
@@ -50,5 +51,5 @@ def claimed(claims: Claims, server: Server) -> list[set[int]]:
     return sets
 
 
-def claims_of(attacker: Attacker, server: Server, *rounds: Overheard) -> list[set[int]]:
+def claims_of(attacker: Attacker, server: ServerKnowledge, *rounds: Observation) -> list[set[int]]:
     return claimed(after(attacker, server, rounds), server)

@@ -1,4 +1,4 @@
-"""Each attacker on rounds whose right claims are known by hand."""
+"""Each attacker on hand-made rounds with known answers."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from math import comb
 
 import numpy as np
 import pytest
-from hand_made import after, claimed, claims_of, heard
+from hand_made import after, claimed, claims_of, observed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.attacks import attackers
-from coterie.attacks.evidence import Server
-from coterie.attacks.features import opposite, read
+from coterie.attacks.evidence import ServerKnowledge
+from coterie.attacks.features import extract_features, opposite
 
 N = 12
 NO_ROWS = np.zeros((N, 2))
-PLAIN = Server(2, N, 2)
+PLAIN = ServerKnowledge(2, N, 2)
 P = np.array([-0.3, 0.4])
 
 
 def row(e: float, p: np.ndarray, q: np.ndarray | float = 0.0, reg: float = 0.0) -> list[float]:
-    """Eqs. 3 to 5: e > 0 for a liked item, e < 0 for another one."""
+    """Eqs. 3 to 5: e > 0 for a liked item, e < 0 for a sampled one."""
     return [*(e * p - reg * np.asarray(q) * np.ones(2)), e]
 
 
@@ -29,60 +29,60 @@ def row(e: float, p: np.ndarray, q: np.ndarray | float = 0.0, reg: float = 0.0) 
 
 
 def test_bias_sign_claims_what_was_pushed_up_more_often_than_down():
-    first = heard(
+    first = observed(
         {0: {1: row(0.5, P), 2: row(-0.5, P), 3: row(0.2, P)}, 1: {2: row(0.4, P)}}, NO_ROWS
     )
-    second = heard({0: {1: row(-0.1, P), 3: row(0.1, P), 4: row(-0.2, P)}}, NO_ROWS, t=1)
+    second = observed({0: {1: row(-0.1, P), 3: row(0.1, P), 4: row(-0.2, P)}}, NO_ROWS, t=1)
     assert claims_of(attackers.BIAS_SIGN, PLAIN, first) == [{1, 3}, {2}]
     assert claims_of(attackers.BIAS_SIGN, PLAIN, first, second) == [{3}, {2}]
 
 
 def test_bias_sign_needs_no_factors_and_factor_sign_no_bias():
-    """A round with factors alone says nothing to the one, and one with biases alone nothing to the other."""
+    """Factors alone tell bias-sign nothing, and biases alone tell factor-sign nothing."""
     factors = {0: {1: [*P, 0], 2: [*-P, 0], 3: [*(-0.5 * P), 0]}}
     biases = {0: {1: [0, 0, 0.5], 2: [0, 0, -0.5], 3: [0, 0, -0.2]}}
-    assert claims_of(attackers.BIAS_SIGN, PLAIN, heard(factors, NO_ROWS))[0] == set()
-    assert claims_of(attackers.BIAS_SIGN, PLAIN, heard(biases, NO_ROWS))[0] == {1}
-    assert claims_of(attackers.FACTOR_SIGN, PLAIN, heard(biases, NO_ROWS))[0] == set()
-    assert claims_of(attackers.FACTOR_SIGN, PLAIN, heard(factors, NO_ROWS))[0] == {1}
+    assert claims_of(attackers.BIAS_SIGN, PLAIN, observed(factors, NO_ROWS))[0] == set()
+    assert claims_of(attackers.BIAS_SIGN, PLAIN, observed(biases, NO_ROWS))[0] == {1}
+    assert claims_of(attackers.FACTOR_SIGN, PLAIN, observed(biases, NO_ROWS))[0] == set()
+    assert claims_of(attackers.FACTOR_SIGN, PLAIN, observed(factors, NO_ROWS))[0] == {1}
 
 
 @pytest.mark.parametrize("p", [P, -P, np.array([0.0, -0.01])])
 def test_factor_sign_claims_the_smaller_side_wherever_the_user_stands(p):
     sent = {1: row(0.5, p), 2: row(-0.5, p), 3: row(-0.4, p), 4: row(-0.3, p), 5: row(0.1, p)}
-    assert claims_of(attackers.FACTOR_SIGN, PLAIN, heard({0: sent}, NO_ROWS)) == [{1, 5}, set()]
+    assert claims_of(attackers.FACTOR_SIGN, PLAIN, observed({0: sent}, NO_ROWS)) == [{1, 5}, set()]
 
 
 def test_factor_sign_waits_until_one_side_recurs():
-    """One triple a round, all of it disclosed: after one round the sides are of one size, then the liked item comes again. The
-    user's vector turns by 40 degrees meanwhile."""
+    """One disclosed triple a round: after one round the sides are equal, then the liked item
+    repeats. Between the rounds the user's vector turns by 40 degrees."""
     turned = np.array([[0.77, -0.64], [0.64, 0.77]]) @ P
-    first = heard({0: {1: row(0.5, P), 7: row(-0.5, P)}}, NO_ROWS)
-    second = heard({0: {1: row(0.6, turned), 3: row(-0.6, turned)}}, NO_ROWS, t=1)
+    first = observed({0: {1: row(0.5, P), 7: row(-0.5, P)}}, NO_ROWS)
+    second = observed({0: {1: row(0.6, turned), 3: row(-0.6, turned)}}, NO_ROWS, t=1)
     assert claims_of(attackers.FACTOR_SIGN, PLAIN, first)[0] == set()
     assert claims_of(attackers.FACTOR_SIGN, PLAIN, first, second)[0] == {1}
 
 
 def test_factor_sign_does_not_take_regularisation_for_a_side():
-    """Item 4 was not liked, but is learned so well that its row is regularisation alone."""
+    """Item 4 is a negative whose row is almost only regularisation."""
     Q = np.full((N, 2), 2.0) * np.sign(P)
-    server = Server(1, N, 2, reg_positive=0.02, reg_negative=0.02)
+    server = ServerKnowledge(1, N, 2, reg_positive=0.02, reg_negative=0.02)
     sent = {i: row(-0.5, P, Q[i], 0.02) for i in (2, 3)} | {
         4: row(-0.001, P, -Q[4], 0.02),
         1: row(0.5, P, Q[1], 0.02),
     }
     assert np.sign(sent[4][:2]).tolist() == np.sign(P).tolist()  # as if it were liked
-    assert claims_of(attackers.FACTOR_SIGN, server, heard({0: sent}, Q)) == [{1}]
+    assert claims_of(attackers.FACTOR_SIGN, server, observed({0: sent}, Q)) == [{1}]
 
 
 # Pairs
 
 RNG_ROWS = np.sin(np.arange(2 * N) + 1.0).reshape(N, 2)  # any rows that differ
-DECAYED = Server(2, N, 2, reg_positive=0.01, reg_negative=0.001)
+DECAYED = ServerKnowledge(2, N, 2, reg_positive=0.01, reg_negative=0.001)
 
 
 def triple(
-    i: int, j: int, e: float, p: np.ndarray, server: Server = DECAYED
+    i: int, j: int, e: float, p: np.ndarray, server: ServerKnowledge = DECAYED
 ) -> dict[int, list[float]]:
     return {
         i: row(e, p, RNG_ROWS[i], server.reg_positive),
@@ -92,8 +92,9 @@ def triple(
 
 @pytest.mark.parametrize("p", [P, -P])
 def test_pairing_tells_who_is_liked_by_the_regularisation_of_the_two(p):
-    """(1, 2) and (5, 6) are triples; the liked one of 4 was kept back; 7 was in two triples, with 8 and with 9."""
-    moved = p + 0.03  # the user's vector moves from triple to triple, which pairing does not mind
+    """(1, 2) and (5, 6) are triples; the liked item of 4 was not disclosed; 7 was in two triples,
+    with 8 and with 9."""
+    moved = p + 0.03  # pairing allows for a user's vector that moves between triples
     both = np.array(row(0.31, p, RNG_ROWS[7], 0.01)) + row(0.22, moved, RNG_ROWS[7], 0.01)
     sent = {
         **triple(1, 2, 0.5, p),
@@ -103,36 +104,36 @@ def test_pairing_tells_who_is_liked_by_the_regularisation_of_the_two(p):
         8: row(-0.31, p, RNG_ROWS[8], 0.001),
         9: row(-0.22, moved, RNG_ROWS[9], 0.001),
     }
-    assert claims_of(attackers.PAIRING, DECAYED, heard({0: sent}, RNG_ROWS)) == [{1, 5}, set()]
+    assert claims_of(attackers.PAIRING, DECAYED, observed({0: sent}, RNG_ROWS)) == [{1, 5}, set()]
 
 
 def test_pairing_with_one_triple_a_round_knows_at_once():
-    assert claims_of(attackers.PAIRING, DECAYED, heard({0: triple(9, 3, 0.5, P)}, RNG_ROWS))[0] == {
-        9
-    }
+    one_round = observed({0: triple(9, 3, 0.5, P)}, RNG_ROWS)
+    assert claims_of(attackers.PAIRING, DECAYED, one_round)[0] == {9}
 
 
 def test_pairing_without_a_difference_in_regularisation_waits_for_items_that_recur():
-    same = Server(1, N, 2, reg_positive=0.01, reg_negative=0.01)
-    first = heard({0: triple(1, 2, 0.5, P, same)}, RNG_ROWS)
-    second = heard({0: triple(1, 3, 0.4, P, same)}, RNG_ROWS, t=1)
+    same = ServerKnowledge(1, N, 2, reg_positive=0.01, reg_negative=0.01)
+    first = observed({0: triple(1, 2, 0.5, P, same)}, RNG_ROWS)
+    second = observed({0: triple(1, 3, 0.4, P, same)}, RNG_ROWS, t=1)
     assert claims_of(attackers.PAIRING, same, first) == [set()]
     assert claims_of(attackers.PAIRING, same, first, second) == [{1}]
 
 
 def test_pairing_is_not_misled_by_rows_that_are_nearly_opposite():
     sent = {1: row(0.5, P, RNG_ROWS[1], 0.01), 2: row(-0.50001, P, RNG_ROWS[2], 0.001)}
-    assert claims_of(attackers.PAIRING, DECAYED, heard({0: sent}, RNG_ROWS))[0] == set()
+    assert claims_of(attackers.PAIRING, DECAYED, observed({0: sent}, RNG_ROWS))[0] == set()
 
 
 def test_users_of_one_round_are_not_paired_with_each_other():
-    """The longest row of the one is exactly opposite to the shortest of the other."""
+    """The longest row of one user is exactly opposite to the shortest of the other."""
     one = {1: row(0.5, P), 8: row(-0.3, P)}
     other = {2: row(-0.5, P), 9: row(0.7, P)}
 
     def paired(sent: dict[int, dict[int, list[float]]]) -> list[bool]:
-        some = heard(sent, NO_ROWS)
-        return opposite(read(some, 2, np.zeros((len(some.users), 2))), 1, 0.0, 0.0).tolist()
+        one_round = observed(sent, NO_ROWS)
+        features = extract_features(one_round, 2, np.zeros((len(one_round.users), 2)))
+        return opposite(features, 1, 0.0, 0.0).tolist()
 
     assert paired({0: one, 1: other}) == [False] * 4
     assert paired({0: one | other}) == [True, True, False, False]
@@ -142,19 +143,20 @@ def test_users_of_one_round_are_not_paired_with_each_other():
 
 
 def test_frequency_claims_what_came_more_often_than_chance_lets_it():
-    """Ten rounds of one draw among a hundred items: 100 P(X >= 2) = 100 (1 - 0.99^10 - 10 * 0.01 * 0.99^9) = 0.43 items would come
-    twice by chance, so two rounds are enough."""
-    server = Server(1, 100, 2)
+    """Ten rounds of one draw among a hundred items: by chance
+    100 P(X >= 2) = 100 (1 - 0.99^10 - 10 * 0.01 * 0.99^9) = 0.43 items come twice, so two rounds
+    are enough."""
+    server = ServerKnowledge(1, 100, 2)
     rows = np.zeros((100, 2))
-    rounds = [heard({0: {10: row(1, P), 20 + t: row(-1, P)}}, rows, t) for t in range(9)]
-    rounds.append(heard({0: {21: row(-1, P), 50: row(-1, P)}}, rows, 9))
+    rounds = [observed({0: {10: row(1, P), 20 + t: row(-1, P)}}, rows, t) for t in range(9)]
+    rounds.append(observed({0: {21: row(-1, P), 50: row(-1, P)}}, rows, 9))
     assert claims_of(attackers.FREQUENCY, server, *rounds) == [{10, 21}]
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(1, 60), st.integers(1, 50), st.integers(2, 400))
 def test_frequencys_threshold_is_the_first_that_chance_hardly_reaches(rounds, triples, n_items):
-    server = Server(1, n_items, 1)
+    server = ServerKnowledge(1, n_items, 1)
     evidence = attackers.Evidence(
         server,
         np.array([rounds]),
@@ -175,20 +177,22 @@ def test_frequencys_threshold_is_the_first_that_chance_hardly_reaches(rounds, tr
     assert least == 1 or expected(least - 1) >= 1 - 1e-6
 
 
-def test_complement_claims_what_was_never_sent_and_nothing_of_who_was_never_heard():
-    first = heard({0: {i: row(-1, P) for i in (0, 2, 5)}}, NO_ROWS)
-    second = heard({0: {i: row(-1, P) for i in range(2, 9)}}, NO_ROWS, t=1)
+def test_complement_claims_what_observed_users_never_sent():
+    first = observed({0: {i: row(-1, P) for i in (0, 2, 5)}}, NO_ROWS)
+    second = observed({0: {i: row(-1, P) for i in range(2, 9)}}, NO_ROWS, t=1)
     assert claims_of(attackers.COMPLEMENT, PLAIN, first, second) == [{1, 9, 10, 11}, set()]
 
 
 def test_complement_finds_a_history_that_is_never_disclosed():
-    """A toy: 60 items, 12 of them liked, 8 draws among the others in each of 75 rounds: of the 48 all but about
-    48 (47/48)^600 = 0.0002 are drawn."""
+    """60 items, 12 of them liked, 8 draws among the others in each of 75 rounds: of the 48 others
+    about 48 (47/48)^600 = 0.0002 are never drawn."""
     rng = np.random.default_rng(0)
-    server = Server(1, 60, 2)
+    server = ServerKnowledge(1, 60, 2)
     others = np.setdiff1d(np.arange(60), liked := rng.permutation(60)[:12])
     rounds = [
-        heard({0: {int(j): row(-0.5, P) for j in rng.choice(others, 8)}}, np.zeros((60, 2)), t, 8)
+        observed(
+            {0: {int(j): row(-0.5, P) for j in rng.choice(others, 8)}}, np.zeros((60, 2)), t, 8
+        )
         for t in range(75)
     ]
     assert claims_of(attackers.COMPLEMENT, server, *rounds) == [set(liked.tolist())]
@@ -197,9 +201,9 @@ def test_complement_finds_a_history_that_is_never_disclosed():
         assert claims_of(blind, server, *rounds) == [set()]
 
 
-def test_never_down_keeps_what_was_shown_among_what_was_never_drawn():
-    first = heard({0: {0: row(0.5, P), **{i: row(-0.5, P) for i in (3, 4, 5, 6)}}}, NO_ROWS)
-    second = heard(
+def test_never_down_also_claims_disclosed_items():
+    first = observed({0: {0: row(0.5, P), **{i: row(-0.5, P) for i in (3, 4, 5, 6)}}}, NO_ROWS)
+    second = observed(
         {0: {1: row(0.5, P), **{i: row(-0.5, P) for i in (5, 7, 8, 9, 10, 11)}}}, NO_ROWS, t=1
     )
     assert claims_of(attackers.COMPLEMENT, PLAIN, first, second)[0] == {2}
@@ -212,7 +216,7 @@ def test_never_down_keeps_what_was_shown_among_what_was_never_drawn():
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 10**6), st.integers(1, 12), st.sampled_from([0.0, 1.0, 5.0, 40.0]))
 def test_fcf_finds_exactly_what_was_liked_in_one_round(seed, d, alpha):
-    """f(u, i) = c_ui (p_ui - x_u . y_i) x_u in units of the largest confidence, of users whose x_u is anything."""
+    """f(u, i) = c_ui (p_ui - x_u . y_i) x_u in units of the largest confidence, for any x_u."""
     rng = np.random.default_rng(seed)
     n_items = 60
     Y = rng.normal(0, 0.3, (n_items, d))
@@ -221,25 +225,25 @@ def test_fcf_finds_exactly_what_was_liked_in_one_round(seed, d, alpha):
     c = np.where(liked, 1 + alpha, 1.0)
     scores = X @ Y.T
     weights = c * (liked - scores) / (1 + alpha)
-    plain = np.abs(c - (c - 1) * scores) < 0.02  # there a liked item's row is that of an unseen one
+    # Here the row of a liked item equals that of an unseen one.
+    plain = np.abs(c - (c - 1) * scores) < 0.02
     sent = {u: {i: (weights[u, i] * X[u]).tolist() for i in range(n_items)} for u in range(3)}
-    server = Server(3, n_items, d)
-    found = claims_of(attackers.FCF, server, heard(sent, Y))
+    server = ServerKnowledge(3, n_items, d)
+    found = claims_of(attackers.FCF, server, observed(sent, Y))
     for u in range(3):
         if np.linalg.norm(X[u]) > 0.1:
-            assert found[u] - set(np.flatnonzero(plain[u])) == set(
-                np.flatnonzero(liked[u] & ~plain[u])
-            )
+            expected = set(np.flatnonzero(liked[u] & ~plain[u]))
+            assert found[u] - set(np.flatnonzero(plain[u])) == expected
 
 
-def test_fcf_goes_by_most_of_the_rounds():
+def test_fcf_goes_by_the_majority_of_rounds():
     Y = np.array([[1.0], [0.5], [-0.5], [0.25], [0.75]])
     x = 0.5
     unseen = {i: [-(x * y) * x] for i, (y,) in enumerate(Y)}
     liked = unseen | {3: [(1 - x * Y[3, 0]) * x]}
-    server = Server(1, 5, 1)
-    once = heard({0: liked}, Y)
-    never = heard({0: unseen}, Y)
+    server = ServerKnowledge(1, 5, 1)
+    once = observed({0: liked}, Y)
+    never = observed({0: unseen}, Y)
     assert claims_of(attackers.FCF, server, once) == [{3}]
     assert claims_of(attackers.FCF, server, once, once, never) == [{3}]
     assert claims_of(attackers.FCF, server, once, never) == [set()]
@@ -250,14 +254,15 @@ def test_fcf_goes_by_most_of_the_rounds():
 
 @pytest.mark.parametrize("attacker", attackers.ON_FPL, ids=lambda a: a.name)
 def test_reading_in_parts_changes_nothing(attacker):
-    """Thirty users, half of them in every other round, up to four triples each, and some of the liked kept back."""
+    """Thirty users, half of them in every other round, up to four triples each, and some liked
+    items not disclosed."""
     rng = np.random.default_rng(3)
     Q = rng.normal(size=(40, 2))
-    server = Server(30, 40, 2, 0.01, 0.001)
+    server = ServerKnowledge(30, 40, 2, 0.01, 0.001)
     rounds = []
     for t in range(6):
         sent = {u: some_triples(rng, Q, int(rng.integers(1, 5))) for u in range(0, 30, 1 + t % 2)}
-        rounds.append(heard(sent, Q, t))
+        rounds.append(observed(sent, Q, t))
     whole = after(attacker, server, rounds)
     parted = after(attacker, server, [part for one in rounds for part in one.parts(7)])
     assert sum(len(list(one.parts(7))) for one in rounds) > 40

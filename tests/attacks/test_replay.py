@@ -1,4 +1,4 @@
-"""The report of a run: its own rounds once more, figures by pi, and the words that must stand in it."""
+"""The disclosure report of a run: its rounds replayed, figures by pi, and required texts."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SMALL = {"embedding_size": 6, "epochs": 3}
 
 
 class Recorder:
-    """A server that only keeps what it sent out."""
+    """A collector that records only what the server sent."""
 
     def __init__(self) -> None:
         self.sent: list[np.ndarray] = []
 
-    def hear(self, heard) -> None:
-        self.sent.append(heard.sent["item_rows"].copy())
+    def add(self, observation) -> None:
+        self.sent.append(observation.sent["item_rows"].copy())
 
 
 def pfpl(people, out, **changes):
@@ -37,12 +37,12 @@ def pfpl(people, out, **changes):
 
 @pytest.mark.parametrize(("name", "rounds"), [("pfpl+", 3), ("fcf", 3)])
 def test_the_rounds_are_those_of_the_run(people, tmp_path, name, rounds):
-    """What goes out in the round after the last is the run's model, bit for bit."""
+    """In the round after the last one the server sends the run's model, bit for bit."""
     length = {"epochs": 3} if name == "pfpl+" else {"rounds": 3}
     run = coterie.run(name, people, out=tmp_path / "run", embedding_size=6, seed=4, **length)
     ready = prepare(Experiment.of(read_config(tmp_path / "run")), people, SILENT)
     recorder = Recorder()
-    replay = replace(Replay.of(ready), dossier=recorder)
+    replay = replace(Replay.of(ready), collector=recorder)
     assert list(replay.play([2, rounds + 1], SILENT)) == [2, rounds + 1]
     assert recorder.sent[-1].tobytes() == run.model.item_rows.tobytes()
     assert recorder.sent[0].tobytes() != run.model.item_rows.tobytes()
@@ -61,14 +61,14 @@ def test_report_of_a_run(people, tmp_path):
     assert {line.rounds for line in found.lines} == {2, 20}
     assert {line.pi for line in found.lines} == {"all"}
     assert found.about["rounds_of_the_run"] == 3
-    assert "Users heard, by rounds: 200 after 2, 200 after 20." in notes(found)
-    assert "The run itself ends after round 3; later ones are as if it had gone on." in notes(found)
+    assert "Users observed, by rounds: 200 after 2, 200 after 20." in notes(found)
+    assert "The run ends after round 3; later rounds continue it." in notes(found)
     assert disclosure.report(tmp_path / "run", (2,), data=people).lines == tuple(
         n for n in found.lines if n.rounds == 2
     )
 
 
-def test_the_words_stand_in_the_report(people, tmp_path):
+def test_the_warning_is_in_the_report(people, tmp_path):
     pfpl(people, tmp_path / "run", disclosure=0.5)
     found = disclosure.report(tmp_path / "run", (1,), data=people)
     disclosure.save(found, tmp_path / "run")
@@ -81,12 +81,11 @@ def test_the_words_stand_in_the_report(people, tmp_path):
     assert saved["figures"][0]["attacker"] == "bias-sign"
     assert saved["figures"][0]["precision"] == 1.0
     for attacker in found.attackers:
-        assert (
-            sum(f"| {attacker} |" in line for line in text.splitlines()) == 2
-        )  # its figures, and what it uses
+        # Each attacker has a line with its figures, and a line with what it uses.
+        assert sum(f"| {attacker} |" in line for line in text.splitlines()) == 2
 
 
-def test_users_are_told_apart_by_their_own_rate(people, tmp_path):
+def test_figures_are_given_by_disclosure_rate(people, tmp_path):
     pfpl(people, tmp_path / "run", disclosure="choice(0, 1)")
     found = disclosure.report(tmp_path / "run", (10,), data=people)
     assert {line.pi for line in found.lines} == {"all", "0", "1"}
@@ -103,23 +102,23 @@ def test_users_are_told_apart_by_their_own_rate(people, tmp_path):
     assert whole.recall == pytest.approx(shared)
 
 
-def test_many_rates_are_put_into_tenths():
+def test_many_rates_are_grouped_by_tenths():
     pi = np.array([0.0, 0.05, 0.1, 0.19, *np.linspace(0.5, 0.59, 9), 1.0, 0.95, 0.3])
-    heard = np.ones(len(pi), bool)
-    heard[-1] = False
-    groups = by_rate(pi, heard)
-    assert {name: int(who.sum()) for name, who in groups.items()} == {
+    observed = np.ones(len(pi), bool)
+    observed[-1] = False
+    groups = by_rate(pi, observed)
+    assert {name: int(users.sum()) for name, users in groups.items()} == {
         "0 to 0.1": 2,
         "0.1 to 0.2": 2,
         "0.5 to 0.6": 9,
         "0.9 to 1": 2,
     }
     assert by_rate(np.array([0.3, 0.3, 0.7]), np.array([True, True, False])) == {}
-    assert by_rate(None, heard) == {}
+    assert by_rate(None, observed) == {}
 
 
-def test_rates_that_change_count_on_average(people, tmp_path):
-    """Everybody discloses nothing, then from the second epoch on everything: on average over four rounds 3/4."""
+def test_changing_rates_count_by_their_mean(people, tmp_path):
+    """Users disclose nothing in the first epoch and everything later: over four rounds 3/4."""
     lines = [f"{user},0,1\n{user},1,2\n" for user in people.user_ids[:150]]
     (tmp_path / "rates.csv").write_text("user_id,disclosure,epoch\n" + "".join(lines))
     pfpl(people, tmp_path / "run", disclosure=0.25, disclosure_file=str(tmp_path / "rates.csv"))
@@ -129,8 +128,8 @@ def test_rates_that_change_count_on_average(people, tmp_path):
     assert found.of("bias-sign", 1, "0").claims == 0
 
 
-def test_private_items_are_told_by_no_sign_but_are_left_over(people, tmp_path):
-    """All that the first hundred people did is private, though their rate is 1: to a server it is as if it were 0."""
+def test_private_items_have_no_sign_but_the_complement_reveals_them(people, tmp_path):
+    """All items of the first hundred users are private: to a server their rate is 0, not 1."""
     frame = people.to_frame()
     some = frame[frame["user_id"].isin(people.user_ids[:100])]
     some[["user_id", "item_id"]].to_csv(tmp_path / "private.csv", index=False)
@@ -143,7 +142,7 @@ def test_private_items_are_told_by_no_sign_but_are_left_over(people, tmp_path):
     assert left.recall == 1.0
 
 
-def test_fcf_gives_everything_away_in_one_round(people, tmp_path):
+def test_fcf_reveals_the_histories_in_one_round(people, tmp_path):
     coterie.run("fcf", people, out=tmp_path / "run", rounds=2, embedding_size=6)
     found = disclosure.report(tmp_path / "run", data=people)
     assert {line.rounds for line in found.lines} == {1}
@@ -154,19 +153,19 @@ def test_fcf_gives_everything_away_in_one_round(people, tmp_path):
     assert EVERYTHING in markdown(found)
 
 
-def test_a_sequential_run_is_listened_to_round_by_round(people, tmp_path):
+def test_a_sequential_run_is_observed_round_by_round(people, tmp_path):
     coterie.run("sfpl+", people, out=tmp_path / "run", epochs=1, embedding_size=6)
     figures = disclosure.report(tmp_path / "run", (40,), data=people).of("bias-sign", 40)
     assert 20 < figures.users <= 40
     assert (figures.precision, figures.claimed_users) == (1.0, figures.users)
 
 
-def test_a_run_that_began_with_another_ones_weights(people, tmp_path):
+def test_a_run_that_began_with_the_weights_of_another(people, tmp_path):
     pfpl(people, tmp_path / "first")
     run = pfpl(people, tmp_path / "second", start_from=str(tmp_path / "first"), epochs=1)
     ready = prepare(Experiment.of(read_config(tmp_path / "second")), people, SILENT)
     recorder = Recorder()
-    list(replace(Replay.of(ready), dossier=recorder).play([2], SILENT))
+    list(replace(Replay.of(ready), collector=recorder).play([2], SILENT))
     assert recorder.sent[1].tobytes() == run.model.item_rows.tobytes()
     fresh = pfpl(people, tmp_path / "fresh", epochs=1)
     assert fresh.model.item_rows.tobytes() != run.model.item_rows.tobytes()
@@ -177,20 +176,22 @@ def test_a_run_that_began_with_another_ones_weights(people, tmp_path):
 
 def test_other_algorithms_are_refused_by_name(people, tmp_path):
     coterie.run("popular", people, out=tmp_path / "run")
-    with pytest.raises(ConfigError, match="one of popular, which no attacker") as refused:
+    with pytest.raises(
+        ConfigError, match="algorithm is popular, for which there is no attacker"
+    ) as refused:
         disclosure.report(tmp_path / "run", data=people)
     assert all(name in str(refused.value) for name in ("sfpl,", "sfpl+", "pfpl,", "pfpl+", "fcf"))
 
 
 def test_a_run_without_a_folder_is_refused(people):
-    with pytest.raises(RunError, match=r"left no folder.*out="):
+    with pytest.raises(RunError, match=r"has no folder.*out="):
         disclosure.report(coterie.run("pfpl+", people, **SMALL), data=people)
 
 
 def test_other_data_is_refused(people, tmp_path):
     pfpl(people, tmp_path / "run")
     fewer = people.select(np.arange(len(people) - 3))
-    with pytest.raises(RunError, match="not what the run was trained on"):
+    with pytest.raises(RunError, match="differ from those the run was trained on"):
         disclosure.report(tmp_path / "run", (1,), data=fewer)
 
 

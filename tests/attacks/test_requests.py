@@ -1,4 +1,4 @@
-"""The intersection of requests: by hand, and against the three ways to ask."""
+"""The intersection attack on requests: by hand, and against the three request modes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from coterie.attacks.requests import Request, by_gradients, not_by_chance, repeated, told
+from coterie.attacks.requests import (
+    Request,
+    by_gradients,
+    repeated,
+    rounds_beyond_chance,
+    score_claims,
+)
 from coterie.types import Message, Rows
 
 
@@ -16,11 +22,12 @@ def rows(*lists: list[int]) -> Rows:
     return Rows(offsets, np.concatenate([np.array(part, np.int32) for part in lists]))
 
 
-def test_how_often_is_too_often_by_hand():
-    """Of 100 items ten are asked for in each of 3 rounds: twice 100 * (3 * 0.01 * 0.9 + 0.001) = 2.8 by chance, thrice 0.1."""
-    assert not_by_chance(1, 0.1, 100) == 1
-    assert not_by_chance(3, 0.1, 100) == 3
-    assert not_by_chance(3, 0.01, 100) == 2
+def test_the_threshold_of_rounds_by_hand():
+    """Ten of 100 items are requested in each of 3 rounds. By chance
+    100 * (3 * 0.01 * 0.9 + 0.001) = 2.8 of them come twice, and 0.1 three times."""
+    assert rounds_beyond_chance(1, 0.1, 100) == 1
+    assert rounds_beyond_chance(3, 0.1, 100) == 3
+    assert rounds_beyond_chance(3, 0.01, 100) == 2
 
 
 def test_claims_by_hand():
@@ -34,19 +41,15 @@ def test_claims_by_hand():
     assert [np.flatnonzero(row).tolist() for row in one] == [[1, 3], [], [0, 4]]
     several = repeated(requests, 3, 600)
     assert [np.flatnonzero(row).tolist() for row in several] == [[1, 2], [], []]
-    found = told(several, rows([1, 4], [0], [0, 3]), users)
-    assert found == (
-        0.5,
-        0.25,
-        1.0,
-    )  # one of two claims; one of the four that the two did; two claims of two people
-    nothing = told(np.zeros((3, 6), bool), rows([1], [0], [0]), users)
+    # One of two claims is true; one of the users' four items is claimed; one claim per user.
+    assert score_claims(several, rows([1, 4], [0], [0, 3]), users) == (0.5, 0.25, 1.0)
+    nothing = score_claims(np.zeros((3, 6), bool), rows([1], [0], [0]), users)
     assert math.isnan(nothing.precision)
     assert (nothing.recall, nothing.claims) == (0, 0)
 
 
 @pytest.mark.parametrize("mode", ["resampled", "sticky", "whole"])
-def test_decoys_that_are_kept_hide_clicks_and_decoys_drawn_anew_do_not(mode):
+def test_sticky_decoys_hide_clicks_and_resampled_ones_do_not(mode):
     pytest.importorskip("torch")
     from small_federation import world_for
 
@@ -68,7 +71,9 @@ def test_decoys_that_are_kept_hide_clicks_and_decoys_drawn_anew_do_not(mode):
     for t in range(20):
         updates = sttfedrec.request(world, Message(t, users, {}, {}), node)
         requests.append(Request(users, Rows(updates.offsets, updates.items)))
-    after = {n: told(repeated(requests[:n], n_users, n_items), positives, users) for n in (1, 20)}
+    after = {
+        n: score_claims(repeated(requests[:n], n_users, n_items), positives, users) for n in (1, 20)
+    }
     if mode == "whole":
         assert after[20].claims == 0
         return
@@ -80,19 +85,19 @@ def test_decoys_that_are_kept_hide_clicks_and_decoys_drawn_anew_do_not(mode):
         assert after[20].precision == pytest.approx(0.1, abs=0.02)
 
 
-def test_gradients_of_one_asker_by_hand():
-    """The first asked for slots 0 to 4, of which 4 is not theirs alone; the second for 4 to 6: too few."""
-    asked = np.array([[10, 11, 12, 13, 14], [14, 15, 16, -1, -1]])
+def test_gradients_of_a_single_user_by_hand():
+    """The first user requested slots 0 to 4, and shares slot 4; the second 4 to 6, too few."""
+    requested = np.array([[10, 11, 12, 13, 14], [14, 15, 16, -1, -1]])
     slots = np.array([[0, 1, 2, 3, 4], [4, 5, 6, -1, -1]])
     cut = np.array([[1, 0], [1, 1], [-4, -1], [1, 0], [9, 9], [1, 1], [-3, 0]])
-    assert by_gradients(asked, slots, cut).tolist() == [12, -1]
-    cut[2] = [4, 1]  # as long, but it points where the others do
-    assert by_gradients(asked, slots, cut).tolist() == [-1, -1]
+    assert by_gradients(requested, slots, cut).tolist() == [12, -1]
+    cut[2] = [4, 1]  # as long, but with the same direction as the others
+    assert by_gradients(requested, slots, cut).tolist() == [-1, -1]
 
 
 @pytest.mark.parametrize("secure_aggregation", ["none", "ring"])
-def test_gradients_that_come_back_tell_clicks_whatever_hides_the_sums(secure_aggregation):
-    """The limit of the split: who knows who asked, and hears the sum by item, hears single users where only one asked."""
+def test_returned_gradients_reveal_clicks_despite_secure_aggregation(secure_aggregation):
+    """A limit of split learning: the sum over one user's request is that user's gradient."""
     pytest.importorskip("torch")
     pytest.importorskip("cryptography")
     from small_federation import world_for
@@ -116,16 +121,12 @@ def test_gradients_that_come_back_tell_clicks_whatever_hides_the_sums(secure_agg
     engine = LocalEngine.over(world, training, 1)
     cohort = np.arange(n_users, dtype=np.int32)
     state, _ = rounds.play(world, sttfedrec.REQUEST, sttfedrec.start(world), cohort, 0, engine)
-    asked = state.asked
+    requested = state.asked
     slots = sttfedrec.numbered(world, state, 0).asked
     numbers = sttfedrec.merged(world, state, 0)[0][slots]
     state = rounds.pass_on(world, sttfedrec.SLOTS, state, 0, engine)
     state, _ = rounds.play(world, sttfedrec.TRAIN, state, cohort, 0, engine, 1)
-    claims = by_gradients(asked, numbers, state.cut)
+    claims = by_gradients(requested, numbers, state.cut)
     assert (claims >= 0).mean() > 0.8
-    assert (
-        np.mean(
-            [item in positives.of(user) for user, item in enumerate(claims.tolist()) if item >= 0]
-        )
-        > 0.95
-    )
+    hits = [item in positives.of(user) for user, item in enumerate(claims.tolist()) if item >= 0]
+    assert np.mean(hits) > 0.95

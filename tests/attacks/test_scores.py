@@ -1,4 +1,4 @@
-"""Precision, recall and their company against counting with sets."""
+"""Precision, recall and the popularity baseline against counts with sets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from coterie.attacks.evidence import Claims
 from coterie.attacks.ledger import Ledger
-from coterie.attacks.scores import judge, popular_hits, summarise
+from coterie.attacks.scores import popular_hits, score, summarise
 from coterie.types import Rows
 
 
@@ -27,35 +27,37 @@ def claims(scores: dict[tuple[int, int], int], elsewhere: list[int], n_items: in
 
 
 def test_by_hand():
-    """User 0 liked 0 1 2 and is said to like 1 and 5; user 1 liked 3 and is said nothing about; user 2 was never heard."""
+    """User 0 liked 0, 1 and 2, claimed are 1 and 5; user 1 liked 3, nothing is claimed; user 2 was
+    never observed."""
     truth = rows([[0, 1, 2], [3], [1, 4]])
-    outcome = judge(claims({(0, 1): 2, (0, 5): 1, (0, 2): 0, (1, 0): 0}, [0, 0, 0], 6), truth, 6)
-    assert outcome.claims.tolist() == [2, 0, 0]
-    assert outcome.hits.tolist() == [1, 0, 0]
-    # item 1 is the most popular, the rest of those liked come after it: of user 0's other claim one in four
-    assert outcome.popular_hits.tolist() == pytest.approx([1 + 2 * 0.25, 0, 0])
-    # told 3: items 1 and 5, and one of the other four, of which two are liked
-    assert outcome.told_hits.tolist() == pytest.approx([1 + 2 / 4, 1 / 6, 2 * 2 / 6])
-    figures = summarise(outcome, np.array([True, True, False]))
+    result = score(claims({(0, 1): 2, (0, 5): 1, (0, 2): 0, (1, 0): 0}, [0, 0, 0], 6), truth, 6)
+    assert result.claims.tolist() == [2, 0, 0]
+    assert result.hits.tolist() == [1, 0, 0]
+    # Item 1 is the most popular. Four items tie behind it, so each counts 1/4 of the other claim.
+    assert result.popular_hits.tolist() == pytest.approx([1 + 2 * 0.25, 0, 0])
+    # The 3 best scores: items 1 and 5, and one of the other four, of which two are liked.
+    assert result.r_hits.tolist() == pytest.approx([1 + 2 / 4, 1 / 6, 2 * 2 / 6])
+    figures = summarise(result, np.array([True, True, False]))
     assert (figures.users, figures.claimed_users, figures.claims) == (2, 1, 1.0)
     assert (figures.precision, figures.recall) == pytest.approx((0.5, (1 / 3 + 0) / 2))
     assert (figures.popular_precision, figures.popular_recall) == pytest.approx((0.75, 0.25))
-    assert figures.told_precision == pytest.approx((1.5 / 3 + 1 / 6) / 2)
+    assert figures.r_precision == pytest.approx((1.5 / 3 + 1 / 6) / 2)
 
 
-def test_nothing_claimed_is_no_precision_and_nobody_heard_no_recall():
-    outcome = judge(claims({}, [0, 0], 4), rows([[0], [1]]), 4)
-    somebody, nobody = (summarise(outcome, np.array(who)) for who in ([True, True], [False, False]))
-    assert (somebody.precision, somebody.popular_precision, somebody.recall) == (None, None, 0.0)
-    assert (nobody.users, nobody.claims, nobody.recall) == (0, 0.0, None)
+def test_no_claims_have_no_precision_and_no_users_no_recall():
+    result = score(claims({}, [0, 0], 4), rows([[0], [1]]), 4)
+    both = summarise(result, np.array([True, True]))
+    none = summarise(result, np.array([False, False]))
+    assert (both.precision, both.popular_precision, both.recall) == (None, None, 0.0)
+    assert (none.users, none.claims, none.recall) == (0, 0.0, None)
 
 
 def expected_hits(scored: list[tuple[float, bool]], n: int) -> float:
-    """Of the n best, with ties drawn evenly: by hand, group after group."""
+    """Expected hits of the n best, with ties drawn evenly: group by group."""
     hits = 0.0
     left = n
-    for score in sorted({s for s, _ in scored}, reverse=True):
-        group = [right for s, right in scored if s == score]
+    for value in sorted({s for s, _ in scored}, reverse=True):
+        group = [right for s, right in scored if s == value]
         taken = min(left, len(group))
         hits += taken * sum(group) / len(group)
         left -= taken
@@ -82,21 +84,21 @@ def cases(draw):
 @given(cases())
 def test_counts_are_those_of_sets(case):
     histories, scores, elsewhere, n_items = case
-    outcome = judge(claims(scores, elsewhere, n_items), rows(histories), n_items)
+    result = score(claims(scores, elsewhere, n_items), rows(histories), n_items)
     popularity = [sum(i in h for h in histories) for i in range(n_items)]
     for u, history in enumerate(histories):
-        mine = [scores.get((u, i), elsewhere[u]) for i in range(n_items)]
-        said = {i for i in range(n_items) if mine[i] > 0}
-        assert outcome.claims[u] == len(said)
-        assert outcome.hits[u] == len(said & set(history))
-        told = expected_hits([(mine[i], i in history) for i in range(n_items)], len(history))
-        assert outcome.told_hits[u] == pytest.approx(told)
+        own = [scores.get((u, i), elsewhere[u]) for i in range(n_items)]
+        claimed = {i for i in range(n_items) if own[i] > 0}
+        assert result.claims[u] == len(claimed)
+        assert result.hits[u] == len(claimed & set(history))
+        best = expected_hits([(own[i], i in history) for i in range(n_items)], len(history))
+        assert result.r_hits[u] == pytest.approx(best)
         popular = [(popularity[i], i in history) for i in range(n_items)]
-        assert outcome.popular_hits[u] == pytest.approx(expected_hits(popular, len(said)))
-        assert outcome.popular_told_hits[u] == pytest.approx(expected_hits(popular, len(history)))
+        assert result.popular_hits[u] == pytest.approx(expected_hits(popular, len(claimed)))
+        assert result.popular_r_hits[u] == pytest.approx(expected_hits(popular, len(history)))
 
 
-def test_popular_claims_what_it_is_asked_for():
+def test_popular_hits_by_number_of_claims():
     truth = rows([[0, 1, 2, 3], [0, 1], [0]])
     hits = [popular_hits(truth, 5, np.full(3, n)).tolist() for n in range(6)]
     assert hits == [[0, 0, 0], [1, 1, 1], [2, 2, 1], [3, 2, 1], [4, 2, 1], [4, 2, 1]]
@@ -120,7 +122,7 @@ def test_ledger_adds_up_like_a_dictionary(parts):
         for key, a, b in part:
             before = totals.get(key, (0, 0))
             totals[key] = (before[0] + a, before[1] + b)
-    keys, (first, second) = ledger.settled()
+    keys, (first, second) = ledger.totals()
     assert keys.tolist() == sorted(totals)
     assert list(zip(first.tolist(), second.tolist(), strict=True)) == [
         totals[key] for key in sorted(totals)

@@ -36,7 +36,7 @@ def test_prints_a_table_and_writes_two_files(coterie: Command, disclosing_run: P
     assert [row[3].split("/")[0] for row in rows if row[1] == "bias-sign"] == ["1.000", "1.000"]
     assert WARNING in done.out
     assert "disclosure.md" in done.out
-    assert "Listening to pfpl+" in done.err
+    assert "Replaying pfpl+" in done.err
     assert WARNING in (disclosing_run / "disclosure.md").read_text()
     assert (disclosing_run / "result.json").read_bytes() == before
 
@@ -54,7 +54,7 @@ def test_quiet_still_prints_the_warning(coterie: Command, disclosing_run: Path) 
     done = coterie("disclosure", disclosing_run, "--rounds", "1", "--quiet")
     assert (done.code, done.err) == (0, "")
     assert WARNING in done.out
-    assert "popular's:" not in done.out
+    assert "popular:" not in done.out
 
 
 def test_fits_a_screen_of_eighty_columns(
@@ -84,7 +84,7 @@ def test_wrong_folder(coterie: Command, tmp_path: Path) -> None:
 
 def test_wrong_algorithm(coterie: Command, bpr_run: Path) -> None:
     line = coterie("disclosure", bpr_run).error
-    assert "one of bpr" in line
+    assert "algorithm is bpr" in line
     for name in ("sfpl", "sfpl+", "pfpl", "pfpl+", "fcf"):
         assert name in line
     assert not (bpr_run / "disclosure.md").exists()

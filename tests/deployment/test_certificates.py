@@ -1,4 +1,4 @@
-"""Certificates and keys: who vouches for whom, who can read them, and what is refused."""
+"""Certificates and keys: verification, file modes, and what is refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from coterie.core.progress import SILENT
 from coterie.deployment import certificates
-from coterie.deployment.flower.join import refuse_stranger
+from coterie.deployment.flower.join import verify_server
 from coterie.deployment.flower.processes import Address
 from coterie.errors import ConfigError, RunError
 
@@ -27,7 +27,7 @@ def keys(tmp_path_factory) -> Path:
 
 
 def listening(keys: Path) -> Address:
-    """Somebody with the server's certificate, for one handshake."""
+    """A peer with the server's certificate that serves one handshake."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(keys / "server.pem", keys / "server.key")
     listener = socket.create_server(("127.0.0.1", 0))
@@ -41,23 +41,23 @@ def listening(keys: Path) -> Address:
 
 
 def test_a_node_trusts_its_own_federations_server(keys: Path):
-    refuse_stranger(listening(keys), keys / "ca.pem", SILENT)
+    verify_server(listening(keys), keys / "ca.pem", SILENT)
 
 
-def test_and_no_other(keys: Path, tmp_path: Path):
+def test_a_server_of_another_federation_is_refused(keys: Path, tmp_path: Path):
     certificates.init(tmp_path / "others", ["127.0.0.1"], [])
-    with pytest.raises(ConfigError, match="cannot be trusted by"):
-        refuse_stranger(listening(keys), tmp_path / "others" / "ca.pem", SILENT)
+    with pytest.raises(ConfigError, match="is not trusted by"):
+        verify_server(listening(keys), tmp_path / "others" / "ca.pem", SILENT)
 
 
 def test_a_server_of_another_name_is_refused(tmp_path: Path):
     certificates.init(tmp_path / "elsewhere", ["10.0.0.5"], [])
-    there = listening(tmp_path / "elsewhere")
-    with pytest.raises(ConfigError, match="cannot be trusted by"):
-        refuse_stranger(Address("localhost", there.port), tmp_path / "elsewhere" / "ca.pem", SILENT)
+    address = listening(tmp_path / "elsewhere")
+    with pytest.raises(ConfigError, match="is not trusted by"):
+        verify_server(Address("localhost", address.port), tmp_path / "elsewhere" / "ca.pem", SILENT)
 
 
-def test_secrets_are_for_their_owner(keys: Path):
+def test_only_the_owner_reads_secrets(keys: Path):
     modes = {path.name: path.stat().st_mode & 0o777 for path in keys.rglob("*") if path.is_file()}
     assert modes == {
         "ca.key": 0o600,
@@ -69,27 +69,24 @@ def test_secrets_are_for_their_owner(keys: Path):
     }
 
 
-def test_nodes_come_and_go(keys: Path):
-    assert (
-        certificates.add(keys, "bob")
-        .read_bytes()
-        .startswith(b"-----BEGIN OPENSSH PRIVATE KEY-----")
-    )
+def test_nodes_are_added_and_revoked(keys: Path):
+    key = certificates.add(keys, "bob").read_bytes()
+    assert key.startswith(b"-----BEGIN OPENSSH PRIVATE KEY-----")
     assert (keys / "nodes" / "bob.pub").read_bytes().startswith(b"ecdsa-sha2-nistp384 ")
     with pytest.raises(RunError, match="exists already"):
         certificates.add(keys, "bob")
     certificates.revoke(keys, "bob")
-    with pytest.raises(RunError, match="expected a node that is admitted"):
+    with pytest.raises(RunError, match="expected an admitted node"):
         certificates.revoke(keys, "bob")
 
 
 @pytest.mark.parametrize("name", ["", "a/b", ".hidden"])
-def test_names_are_files(keys: Path, name: str):
-    with pytest.raises(ConfigError, match="expected one that can be a file's"):
+def test_node_names_are_file_names(keys: Path, name: str):
+    with pytest.raises(ConfigError, match="expected a valid file name"):
         certificates.add(keys, name)
 
 
-def test_an_authority_is_not_written_over(keys: Path, tmp_path: Path):
+def test_an_authority_is_not_overwritten(keys: Path, tmp_path: Path):
     with pytest.raises(RunError, match="has an authority already"):
         certificates.init(keys, ["127.0.0.1"], [])
     with pytest.raises(RunError, match="has no authority"):
@@ -97,15 +94,13 @@ def test_an_authority_is_not_written_over(keys: Path, tmp_path: Path):
 
 
 @pytest.mark.parametrize("host", ["", "x" * 300, "two words", "a/b"])
-def test_hosts_that_are_none(host: str, tmp_path: Path):
-    with pytest.raises(
-        ConfigError, match="expected a name or an address by which nodes reach the server"
-    ):
+def test_invalid_hosts_are_refused(host: str, tmp_path: Path):
+    with pytest.raises(ConfigError, match="expected a name or address by which nodes reach"):
         certificates.init(tmp_path / "keys", [host], [])
     assert not (tmp_path / "keys").exists()
 
 
-def test_a_name_can_be_used_again_once_it_was_revoked(tmp_path: Path):
+def test_a_revoked_name_can_be_used_again(tmp_path: Path):
     certificates.init(tmp_path / "keys", ["x" * 100 + ".example", "::1"], ["ann"])
     assert certificates.hosts_of(tmp_path / "keys" / "server.pem") == [
         "x" * 100 + ".example",

@@ -1,4 +1,4 @@
-"""From files on nodes to a federation: the world and the histories are those of a simulation over all the data in one place."""
+"""Enrolment: the world and the histories equal those of a simulation over all the data."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ from coterie.algorithms.registry import algorithm
 from coterie.core.progress import SILENT
 from coterie.data.interactions import Interactions
 from coterie.deployment.enrolment import (
-    Members,
-    Numbers,
+    EnrolledUsers,
+    FederationTerms,
+    ItemContent,
     Roster,
-    Terms,
-    Told,
-    histories,
-    roll,
-    simulated_seed,
-    world_of,
+    UserIndices,
 )
 from coterie.deployment.node import Node, NodeEngine
+from coterie.deployment.node_data import node_data_of, roster_of, simulated_seed
 from coterie.deployment.node_store import NodeStore
+from coterie.deployment.world import node_world, server_world
 from coterie.engines.local import LocalEngine
 from coterie.errors import ConfigError, DataError
 from coterie.experiments.config import Experiment
@@ -34,21 +32,22 @@ from coterie.federated.wire import Malformed
 
 
 def stores(people: Interactions, folder: Path, n: int) -> list[NodeStore]:
+    """Stores of n nodes; user u is on node u modulo n."""
     made = []
     for node in range(n):
-        mine = people.select(people.users % n == node).compact()
-        made.append(NodeStore.create(folder / f"{node}.db"))
-        made[-1].put_interactions(mine)
+        store = NodeStore.create(folder / f"{node}.db")
+        store.put_interactions(people.select(people.users % n == node).compact())
+        made.append(store)
     return made
 
 
-def terms_of(people: Interactions, name: str, **settings) -> Terms:
+def terms_of(people: Interactions, name: str, **settings) -> FederationTerms:
     few = {"algorithm": name, "embedding_size": 5, "dataset": "given.csv"} | settings
-    return Terms(Experiment.of(few).flat(), [str(item) for item in people.item_ids])
+    return FederationTerms(Experiment.of(few).flat(), [str(item) for item in people.item_ids])
 
 
-def through_json(said):
-    return type(said).from_json(said.to_json())
+def through_json(message):
+    return type(message).from_json(message.to_json())
 
 
 @pytest.mark.parametrize("name", ["fedfast", "pfpl+"])
@@ -59,26 +58,26 @@ def test_a_federation_from_files_is_the_simulation(name, n, split, people, tmp_p
     few = {"rounds": 2} if name == "fedfast" else {"epochs": 2}
     terms = through_json(terms_of(people, name, split=split, **few))
     made = stores(people, tmp_path, n)
-    rolls = {str(node): through_json(roll(terms, store)) for node, store in enumerate(made)}
-    members = through_json(Members.of(rolls))
-    told = [members.told(said.people) for said in rolls.values()]
-    homes = np.empty(len(members.people), np.int32)
-    for node, each in enumerate(told):
-        homes[list(each.numbers.values())] = node
+    rosters = {str(node): through_json(roster_of(terms, store)) for node, store in enumerate(made)}
+    members = through_json(EnrolledUsers.of(rosters))
+    indices = [through_json(members.indices_for(roster.users)) for roster in rosters.values()]
+    hosts = np.empty(len(members.users), np.int32)
+    for node, assigned in enumerate(indices):
+        hosts[list(assigned.numbers.values())] = node
     federation = algorithm(name).train
     assert isinstance(federation, Federation)
-    parties = []
-    for node, store in enumerate(made):
-        numbers = through_json(told[node])
-        store.put_numbers(numbers.numbers)
-        mine = histories(terms, numbers, store, simulated_seed(terms))
-        parties.append(Node(federation, world_of(terms, numbers), mine, store))
-        parties[-1].begin()
-    world = world_of(terms, told[0], Told())
+    nodes = []
+    for assigned, store in zip(indices, made, strict=True):
+        store.put_numbers(assigned.numbers)
+        data = node_data_of(terms, assigned, store, simulated_seed(terms))
+        node = Node(federation, node_world(terms, assigned), data, store)
+        node.initialise()
+        nodes.append(node)
+    world = server_world(terms, indices[0], ItemContent())
     engine = NodeEngine.over(
-        homes, lambda out: {at: parties[at].receive(data) for at, data in out.items()}
+        hosts, lambda out: {at: nodes[at].receive(data) for at, data in out.items()}
     )
-    there = play(name, world, engine)[0][-1]
+    deployed = play(name, world, engine)[0][-1]
 
     ready = prepare(terms.experiment, people, SILENT)
     whole = rounds.world_of(ready.training, terms.experiment.settings, 0, federation)
@@ -88,23 +87,23 @@ def test_a_federation_from_files_is_the_simulation(name, n, split, people, tmp_p
         world.n_positives,
     )
     assert np.array_equal(whole.members, world.members)
-    here = play(name, whole, LocalEngine.over(whole, ready.training, 1))[0][-1]
-    for field, array in here.shared_arrays().items():
-        assert np.array_equal(there.shared_arrays()[field], array), field
+    simulated = play(name, whole, LocalEngine.over(whole, ready.training, 1))[0][-1]
+    for field, array in simulated.shared_arrays().items():
+        assert np.array_equal(deployed.shared_arrays()[field], array), field
 
 
-def test_the_server_learns_who_there_is_and_no_more(people, tmp_path):
+def test_a_roster_holds_user_ids_and_totals_only(people, tmp_path):
     (store,) = stores(people, tmp_path, 1)
-    said = roll(terms_of(people, "fedfast"), store)
-    assert set(said.__dataclass_fields__) == {"people", "learning", "positives"}
+    roster = roster_of(terms_of(people, "fedfast"), store)
+    assert set(roster.__dataclass_fields__) == {"users", "learning", "positives"}
     held_out = int((people.rows.counts > 1).sum())
-    assert said.positives == len(people) - held_out
-    assert said.people == [str(u) for u in people.user_ids]
+    assert roster.positives == len(people) - held_out
+    assert roster.users == [str(u) for u in people.user_ids]
 
 
-def test_everybody_is_on_one_node():
-    with pytest.raises(DataError, match="user ann is on 2 nodes; expected everybody on one node"):
-        Members.of(
+def test_each_user_is_on_one_node():
+    with pytest.raises(DataError, match="user ann is on 2 nodes; expected every user on one node"):
+        EnrolledUsers.of(
             {
                 "x": Roster(["ann", "bob"], [True, True], 4),
                 "y": Roster(["cem", "ann"], [True, True], 2),
@@ -112,16 +111,17 @@ def test_everybody_is_on_one_node():
         )
 
 
-def test_numbers_go_by_ids_whatever_the_nodes():
-    members = Members.of(
+def test_indices_depend_on_ids_not_on_nodes():
+    members = EnrolledUsers.of(
         {"x": Roster(["10", "9"], [True, False], 3), "y": Roster(["100"], [True], 2)}
     )
-    assert members.told(["10", "9", "stranger"]) == Numbers({"10": 1, "9": 0}, 3, [1, 2], 5)
-    assert members.told(["100"]).numbers == {"100": 2}
+    expected = UserIndices({"10": 1, "9": 0}, 3, [1, 2], 5)
+    assert members.indices_for(["10", "9", "unknown"]) == expected
+    assert members.indices_for(["100"]).numbers == {"100": 2}
 
 
 @pytest.mark.parametrize(
-    "said",
+    "data",
     [
         b"",
         b"[]",
@@ -129,40 +129,40 @@ def test_numbers_go_by_ids_whatever_the_nodes():
         b"nonsense",
         b"\xff\xfe",
         b"[" * 100_000,
-        b'{"people": 3, "learning": [], "positives": 0}',
-        b'{"people": ["ann"], "learning": [true], "positives": 1, "more": 2}'[:-20],
-        b'{"people": ["ann"], "learning": [true, true], "positives": 3}',
-        b'{"people": ["ann"], "learning": [1], "positives": 3}',
-        b'{"people": ["ann", "ann"], "learning": [true, true], "positives": 3}',
-        b'{"people": [""], "learning": [true], "positives": 3}',
-        b'{"people": ["ann"], "learning": [true], "positives": -1}',
-        b'{"people": ["ann"], "learning": [true], "positives": 1e30}',
-        b'{"people": ["ann"], "learning": [true], "positives": 0}',
-        b'{"people": [], "learning": [], "positives": 0}',
-        b'{"people": ["ann"], "learning": [true], "positives": 9999999999999999999}',
-        b'{"people": ["' + b"x" * 300 + b'"], "learning": [true], "positives": 3}',
+        b'{"users": 3, "learning": [], "positives": 0}',
+        b'{"users": ["ann"], "learning": [true], "positives": 1, "more": 2}'[:-20],
+        b'{"users": ["ann"], "learning": [true, true], "positives": 3}',
+        b'{"users": ["ann"], "learning": [1], "positives": 3}',
+        b'{"users": ["ann", "ann"], "learning": [true, true], "positives": 3}',
+        b'{"users": [""], "learning": [true], "positives": 3}',
+        b'{"users": ["ann"], "learning": [true], "positives": -1}',
+        b'{"users": ["ann"], "learning": [true], "positives": 1e30}',
+        b'{"users": ["ann"], "learning": [true], "positives": 0}',
+        b'{"users": [], "learning": [], "positives": 0}',
+        b'{"users": ["ann"], "learning": [true], "positives": 9999999999999999999}',
+        b'{"users": ["' + b"x" * 300 + b'"], "learning": [true], "positives": 3}',
     ],
 )
-def test_what_is_no_roll(said):
+def test_malformed_rosters_are_refused(data):
     with pytest.raises(Malformed):
-        Roster.heard(said)
+        Roster.parse(data)
 
 
-def test_items_of_nobodys_catalogue_are_left_out(tmp_path):
+def test_items_outside_the_catalogue_are_left_out(tmp_path):
     data = Interactions.from_columns(
-        ["ann"] * 3 + ["bob"] * 2, ["x", "y", "strange", "x", "y"], None, [1, 2, 3, 1, 2]
+        ["ann"] * 3 + ["bob"] * 2, ["x", "y", "unlisted", "x", "y"], None, [1, 2, 3, 1, 2]
     )
     store = NodeStore.create(tmp_path / "node.db")
     store.put_interactions(data)
     terms = terms_of(data, "fedavg")
-    assert roll(Terms(terms.config, ["x", "y"]), store).positives == 2
-    with pytest.raises(DataError, match="nobody has any of the federation's 1 items"):
-        roll(Terms(terms.config, ["z"]), store)
+    assert roster_of(FederationTerms(terms.config, ["x", "y"]), store).positives == 2
+    with pytest.raises(DataError, match="no interaction is with one of the federation's 1 items"):
+        roster_of(FederationTerms(terms.config, ["z"]), store)
 
 
-def test_a_split_that_needs_everybody_is_refused(people, tmp_path):
+def test_a_split_that_needs_all_users_is_refused(people, tmp_path):
     (store,) = stores(people, tmp_path, 1)
     with pytest.raises(
-        ConfigError, match="'global-time', which needs everybody's interactions in one place"
+        ConfigError, match="'global-time', which needs the interactions of all users in one place"
     ):
-        roll(terms_of(people, "fedavg", split="global-time"), store)
+        roster_of(terms_of(people, "fedavg", split="global-time"), store)

@@ -1,4 +1,4 @@
-"""Gates: nodes' calls pass as they are, others do not, and neither do bodies without end; to a node, no program but ours passes."""
+"""Gates: only nodes' calls of bounded size pass to a server, and only our program to a node."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from coterie.deployment.flower.processes import APP, CLIENT
 
 
 class Link(BaseHTTPRequestHandler):
-    """Says what it got."""
+    """A SuperLink that echoes its requests."""
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
-        said = f"{self.path} {self.headers.get('x-proof')} ".encode() + body
+        echo = f"{self.path} {self.headers.get('x-proof')} ".encode() + body
         self.send_response(200)
-        self.send_header("content-length", str(len(said)))
+        self.send_header("content-length", str(len(echo)))
         self.send_header("x-answer", "42")
         self.end_headers()
-        self.wfile.write(said)
+        self.wfile.write(echo)
 
     def log_message(self, *_: object) -> None:
         pass
@@ -49,7 +49,7 @@ def called(
     path: str,
     content: bytes | list[bytes] = b"",
     method: str = "POST",
-    programs=lambda data: True,
+    allows_program=lambda data: True,
     **headers: str,
 ) -> httpx.Response:
     async def parts() -> AsyncIterator[bytes]:
@@ -58,7 +58,8 @@ def called(
 
     async def go() -> httpx.Response:
         async with httpx.AsyncClient(
-            transport=httpx.ASGITransport(gate.app(link, None, programs)), base_url="http://gate"
+            transport=httpx.ASGITransport(gate.app(link, None, allows_program)),
+            base_url="http://gate",
         ) as client:
             body = content if isinstance(content, bytes) else parts()
             return await client.request(
@@ -71,7 +72,7 @@ def called(
     return asyncio.run(go())
 
 
-def test_what_nodes_say_passes_as_it_is(link: str):
+def test_calls_of_nodes_pass_unchanged(link: str):
     answer = called(link, "/v1/fleet/push-messages", b"\x00bytes\xff", x_proof="signed")
     assert (answer.status_code, answer.headers["x-answer"]) == (200, "42")
     assert answer.content == b"/v1/fleet/push-messages signed \x00bytes\xff"
@@ -94,26 +95,24 @@ def test_what_nodes_say_passes_as_it_is(link: str):
         "/v1/fleet/get-run%0a",
     ],
 )
-def test_nothing_else_does(link: str, path: str):
+def test_other_calls_are_refused(link: str, path: str):
     assert called(link, path).status_code == 404
     assert called(link, path, method="GET").status_code == 405
 
 
-def test_a_body_that_says_gigabytes_is_refused_before_it_is_read(link: str):
-    assert (
-        called(link, "/v1/fleet/push-object", b"few", content_length=str(10 << 30)).status_code
-        == 413
-    )
-    assert called(link, "/v1/fleet/push-object", b"few", content_length="-1").status_code == 413
+def test_a_body_announced_as_gigabytes_is_refused_before_it_is_read(link: str):
+    for length in (str(10 << 30), "-1"):
+        reply = called(link, "/v1/fleet/push-object", b"few", content_length=length)
+        assert reply.status_code == 413
 
 
-def test_a_body_without_end_is_refused(link: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(gate, "MOST_BYTES", 1000)
+def test_an_endless_body_is_refused(link: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(gate, "MAX_BYTES", 1000)
     assert called(link, "/v1/fleet/push-object", [b"x" * 300] * 5).status_code == 413
     assert called(link, "/v1/fleet/push-object", b"x" * 900).status_code == 200
 
 
-def test_where_no_link_is():
+def test_an_unreachable_link():
     assert called("http://127.0.0.1:9", "/v1/fleet/get-run").status_code == 503
 
 
@@ -129,7 +128,9 @@ def fab(files: dict[str, str]) -> bytes:
 
 
 def test_our_program_passes():
-    assert gate.is_ours(fab({"pyproject.toml": OURS, ".info/CONTENT": "pyproject.toml,abc,1"}))
+    assert gate.is_our_program(
+        fab({"pyproject.toml": OURS, ".info/CONTENT": "pyproject.toml,abc,1"})
+    )
 
 
 @pytest.mark.parametrize(
@@ -154,16 +155,14 @@ def test_our_program_passes():
         GetFabResponse(fab=Fab(content=b"no archive")).SerializeToString(),
     ],
 )
-def test_and_no_other(data: bytes):
-    assert not gate.is_ours(data)
+def test_other_programs_are_refused(data: bytes):
+    assert not gate.is_our_program(data)
 
 
-def test_a_node_is_not_even_shown_another_program(link: str):
-    assert (
-        called(link, "/v1/fleet/get-fab", b"a program", programs=lambda data: False).status_code
-        == 403
-    )
-    assert (
-        called(link, "/v1/fleet/get-run", b"no program", programs=lambda data: False).status_code
-        == 200
-    )
+def test_another_program_never_reaches_a_node(link: str):
+    def refuse(data: bytes) -> bool:
+        return False
+
+    program = called(link, "/v1/fleet/get-fab", b"a program", allows_program=refuse)
+    other = called(link, "/v1/fleet/get-run", b"no program", allows_program=refuse)
+    assert (program.status_code, other.status_code) == (403, 200)

@@ -1,4 +1,5 @@
-"""Parties: what a server has is what it has in a simulation, what is private is on the nodes alone, and crashes change nothing."""
+"""Nodes: the server's state equals a simulation's, private state stays on nodes, and crashes
+change nothing."""
 
 from __future__ import annotations
 
@@ -35,46 +36,47 @@ def choices(people) -> TrainingSet:
 
 
 def name_of(user: int) -> str:
-    return f"person {user}"
+    return f"user {user}"
 
 
-def parties(name: str, world: World, training: TrainingSet, folder: Path, n: int) -> list[Node]:
+def nodes_of(name: str, world: World, training: TrainingSet, folder: Path, n: int) -> list[Node]:
     federation = registry.algorithm(name).train
     assert isinstance(federation, Federation)
-    seen, nodes = share_out(world, training, n)
-    made = []
-    for number, node in enumerate(nodes):
-        store = NodeStore.create(folder / f"node{number}.db")
-        rows = node.training.positives
-        owners = np.repeat(node.users, rows.counts)
+    node_world, parts = share_out(world, training, n)
+    nodes = []
+    for k, part in enumerate(parts):
+        store = NodeStore.create(folder / f"node{k}.db")
+        rows = part.training.positives
+        owners = np.repeat(part.users, rows.counts)
         store.put_interactions(
             Interactions.from_columns(
                 [name_of(u) for u in owners], [f"item {i}" for i in rows.items]
             )
         )
-        with store.all_or_nothing():
+        with store.transaction():
             store.connection.executemany(
                 "insert into person (id) values (?) on conflict do nothing",
-                [(name_of(u),) for u in node.users.tolist()],
+                [(name_of(u),) for u in part.users.tolist()],
             )
-        store.put_numbers({name_of(u): u for u in node.users.tolist()})
-        made.append(Node(federation, seen, node, store))
-        made[-1].begin()
-    return made
+        store.put_numbers({name_of(u): u for u in part.users.tolist()})
+        node = Node(federation, node_world, part, store)
+        node.initialise()
+        nodes.append(node)
+    return nodes
 
 
-def between(made: list[Node]) -> Callable[[Mapping[int, bytes]], dict[int, bytes]]:
-    return lambda out: {n: made[n].receive(data) for n, data in out.items()}
+def transport_to(nodes: list[Node]) -> Callable[[Mapping[int, bytes]], dict[int, bytes]]:
+    return lambda out: {k: nodes[k].receive(data) for k, data in out.items()}
 
 
-def private_rows(made: list[Node], engine: NodeEngine) -> dict[str, np.ndarray]:
-    """What devices keep, by user, as it is once the server has said what it accepted."""
+def private_rows(nodes: list[Node], engine: NodeEngine) -> dict[str, np.ndarray]:
+    """The private state of all users, after the last accepted updates are committed."""
     parts = []
-    for party in made:
-        users = party.node.users
-        persons = [name_of(u) for u in users.tolist()]
-        assert party.store.settle(persons, engine.accepted[users]).all()
-        parts.append((users, party.store.private_state(persons)))
+    for node in nodes:
+        users = node.node.users
+        user_ids = [name_of(u) for u in users.tolist()]
+        assert node.store.commit(user_ids, engine.accepted[users]).all()
+        parts.append((users, node.store.private_state(user_ids)))
     order = np.argsort(np.concatenate([users for users, _ in parts]))
     return {
         name: np.concatenate([private_state[name] for _, private_state in parts])[order]
@@ -84,27 +86,26 @@ def private_rows(made: list[Node], engine: NodeEngine) -> dict[str, np.ndarray]:
 
 @on_kernels
 @pytest.mark.parametrize("n", [1, 3])
-def test_the_run_is_that_of_the_simulation(name, n, choices, tmp_path):
+def test_the_run_equals_the_simulation(name, n, choices, tmp_path):
     world = world_for(name, choices, rounds=3)
-    made = parties(name, world, choices, tmp_path, n)
-    engine = NodeEngine.over(np.arange(choices.n_users, dtype=np.int32) % n, between(made))
-    (states, tallies) = play(name, world, engine)
-    (here, same) = play_locally(name, choices, rounds=3)
-    for field, array in here[-1].shared_arrays().items():
+    nodes = nodes_of(name, world, choices, tmp_path, n)
+    engine = NodeEngine.over(np.arange(choices.n_users, dtype=np.int32) % n, transport_to(nodes))
+    states, costs = play(name, world, engine)
+    expected, expected_costs = play_locally(name, choices, rounds=3)
+    for field, array in expected[-1].shared_arrays().items():
         assert np.array_equal(states[-1].shared_arrays()[field], array), field
-    found = private_rows(made, engine)
-    for field, array in here[-1].private_arrays().items():
-        assert np.array_equal(found[field], array), field
-    assert [t.accepted for t in tallies] == [t.accepted for t in same]
+    private = private_rows(nodes, engine)
+    for field, array in expected[-1].private_arrays().items():
+        assert np.array_equal(private[field], array), field
+    assert [c.accepted for c in costs] == [c.accepted for c in expected_costs]
 
 
 @on_kernels
-def test_the_server_never_has_what_is_private(name, choices, tmp_path):
+def test_the_server_never_has_private_state(name, choices, tmp_path):
     world = world_for(name, choices, rounds=2)
-    made = parties(name, world, choices, tmp_path, 2)
-    states, _ = play(
-        name, world, NodeEngine.over(np.arange(choices.n_users, dtype=np.int32) % 2, between(made))
-    )
+    nodes = nodes_of(name, world, choices, tmp_path, 2)
+    hosts = np.arange(choices.n_users, dtype=np.int32) % 2
+    states, _ = play(name, world, NodeEngine.over(hosts, transport_to(nodes)))
     for state in states:
         assert all(
             getattr(state, field) is None or not len(getattr(state, field))
@@ -113,12 +114,12 @@ def test_the_server_never_has_what_is_private(name, choices, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["fedfast", "pfpl+", "fcf"])
-def test_a_server_that_crashed_plays_its_round_again(name, choices, tmp_path):
-    """In every round the first attempt is lost after nodes have answered: what they made of it does not count."""
+def test_a_restarted_server_repeats_its_round(name, choices, tmp_path):
+    """In every round the first attempt is lost after nodes replied; it has no effect."""
     world = world_for(name, choices, rounds=3, rounds_an_epoch=1)
-    made = parties(name, world, choices, tmp_path, 2)
-    engine = NodeEngine.over(np.arange(choices.n_users, dtype=np.int32) % 2, between(made))
-    federation = made[0].federation
+    nodes = nodes_of(name, world, choices, tmp_path, 2)
+    engine = NodeEngine.over(np.arange(choices.n_users, dtype=np.int32) % 2, transport_to(nodes))
+    federation = nodes[0].federation
     work = rounds.trainer_on(federation, world, engine, Context(world.seed, SILENT))
     state, _ = work.start()
     for n in range(1, registry.algorithm(name).steps(world.settings) + 1):
@@ -126,35 +127,35 @@ def test_a_server_that_crashed_plays_its_round_again(name, choices, tmp_path):
         work.step(state, n)  # lost
         engine.accepted[:] = before
         state, _ = work.step(state, n)
-    here = play_locally(name, choices, rounds=3, rounds_an_epoch=1)[0][-1]
-    for field, array in here.shared_arrays().items():
+    expected = play_locally(name, choices, rounds=3, rounds_an_epoch=1)[0][-1]
+    for field, array in expected.shared_arrays().items():
         assert np.array_equal(state.shared_arrays()[field], array), field
-    for field, array in private_rows(made, engine).items():
-        assert np.array_equal(array, here.private_arrays()[field]), field
+    for field, array in private_rows(nodes, engine).items():
+        assert np.array_equal(array, expected.private_arrays()[field]), field
 
 
-def test_a_message_of_an_earlier_round_is_late(choices, tmp_path):
-    """A process that took longer than its deadline: what a later round made stays."""
+def test_a_message_of_an_earlier_round_is_refused(choices, tmp_path):
+    """A process missed its deadline: the state of the later round stays."""
     world = world_for("pfpl+", choices, rounds=1, rounds_an_epoch=3)
-    made = parties("pfpl+", world, choices, tmp_path, 1)
+    nodes = nodes_of("pfpl+", world, choices, tmp_path, 1)
     sent: list[bytes] = []
 
     def transport(out: Mapping[int, bytes]) -> dict[int, bytes]:
         sent.append(out[0])
-        return {0: made[0].receive(out[0])}
+        return {0: nodes[0].receive(out[0])}
 
     engine = NodeEngine.over(np.zeros(choices.n_users, np.int32), transport)
     state = play("pfpl+", world, engine)[0][-1]
-    with pytest.raises(Malformed, match="a message of round 1 after one of round 2"):
-        made[0].receive(sent[1])
-    found = private_rows(made, engine)
-    here = play_locally("pfpl+", choices, rounds=1, rounds_an_epoch=3)[0][-1]
-    assert np.array_equal(found["user_rows"], here.user_rows)
-    assert np.array_equal(state.item_rows, here.item_rows)
+    with pytest.raises(Malformed, match="a message of round 1 arrived after one of round 2"):
+        nodes[0].receive(sent[1])
+    private = private_rows(nodes, engine)
+    expected = play_locally("pfpl+", choices, rounds=1, rounds_an_epoch=3)[0][-1]
+    assert np.array_equal(private["user_rows"], expected.user_rows)
+    assert np.array_equal(state.item_rows, expected.item_rows)
 
 
-class Losing:
-    """A local engine whose node `lost` is not heard in one round."""
+class LosingEngine:
+    """A local engine that loses the reply of node `lost` in one round."""
 
     def __init__(self, engine: LocalEngine, lost: int, at: int) -> None:
         self.engine = engine
@@ -170,34 +171,33 @@ class Losing:
 
 
 @pytest.mark.parametrize("name", ["fedfast", "pfpl+", "fcf"])
-def test_a_node_whose_answer_is_lost_was_absent(name, choices, tmp_path):
+def test_a_lost_reply_is_a_dropout(name, choices, tmp_path):
     world = world_for(name, choices, rounds=3)
-    made = parties(name, world, choices, tmp_path, 3)
-    whole = between(made)
-    seen = []
+    nodes = nodes_of(name, world, choices, tmp_path, 3)
+    complete = transport_to(nodes)
+    calls = []
 
     def transport(out: Mapping[int, bytes]) -> dict[int, bytes]:
-        back = whole(out)
-        seen.append(len(back))
+        replies = complete(out)
+        calls.append(len(replies))
         opening = registry.algorithm(name).train.opening(world) is not None  # type: ignore[union-attr]
-        return {n: data for n, data in back.items() if n != 1 or len(seen) != 2 + opening}
+        return {k: data for k, data in replies.items() if k != 1 or len(calls) != 2 + opening}
 
     engine = NodeEngine.over(np.arange(choices.n_users, dtype=np.int32) % 3, transport)
     state = play(name, world, engine)[0][-1]
-    here = play(name, world, Losing(LocalEngine.over(world, choices, 3), 1, 1))[0][-1]
-    assert not np.array_equal(
-        here.item_rows, play_locally(name, choices, rounds=3)[0][-1].item_rows
-    )
-    for field, array in here.shared_arrays().items():
+    expected = play(name, world, LosingEngine(LocalEngine.over(world, choices, 3), 1, 1))[0][-1]
+    undisturbed = play_locally(name, choices, rounds=3)[0][-1]
+    assert not np.array_equal(expected.item_rows, undisturbed.item_rows)
+    for field, array in expected.shared_arrays().items():
         assert np.array_equal(state.shared_arrays()[field], array), field
-    for field, array in private_rows(made, engine).items():
-        assert np.array_equal(array, here.private_arrays()[field]), field
+    for field, array in private_rows(nodes, engine).items():
+        assert np.array_equal(array, expected.private_arrays()[field]), field
 
 
-def test_a_store_from_an_earlier_day_has_no_part_in_a_round(choices, tmp_path):
+def test_users_with_outdated_state_have_no_part_in_a_round(choices, tmp_path):
     world = world_for("pfpl+", choices, rounds=1, rounds_an_epoch=1)
-    made = parties("pfpl+", world, choices, tmp_path, 1)
-    engine = NodeEngine.over(np.zeros(choices.n_users, np.int32), between(made))
+    nodes = nodes_of("pfpl+", world, choices, tmp_path, 1)
+    engine = NodeEngine.over(np.zeros(choices.n_users, np.int32), transport_to(nodes))
     engine.accepted[:50] = 12345
     _, (costs,) = play("pfpl+", world, engine)
     members = int(world.members[50:].sum())
@@ -206,20 +206,19 @@ def test_a_store_from_an_earlier_day_has_no_part_in_a_round(choices, tmp_path):
 
 @settings(max_examples=200, deadline=None)
 @given(data=st.binary(max_size=400), at=st.integers(0, 5000), byte=st.integers(0, 255))
-def test_whatever_bytes_a_node_gets(data, at, byte, a_party):
-    """Nothing but a refusal, and nothing changes."""
-    party, message = a_party
+def test_a_node_refuses_broken_messages(data, at, byte, node_and_message):
+    node, message = node_and_message
     broken = bytearray(message)
     broken[at % len(broken)] = byte
     for garbage in (data, bytes(broken[: at % len(broken)])):
         with pytest.raises(Malformed):
-            party.receive(garbage)
+            node.receive(garbage)
 
 
 @pytest.fixture(scope="module")
-def a_party(choices, tmp_path_factory) -> tuple[Node, bytes]:
+def node_and_message(choices, tmp_path_factory) -> tuple[Node, bytes]:
     world = world_for("pfpl+", choices, rounds=1)
-    (party,) = parties("pfpl+", world, choices, tmp_path_factory.mktemp("party"), 1)
+    (node,) = nodes_of("pfpl+", world, choices, tmp_path_factory.mktemp("node"), 1)
     caught: list[bytes] = []
 
     def transport(out: Mapping[int, bytes]) -> dict[int, bytes]:
@@ -227,4 +226,4 @@ def a_party(choices, tmp_path_factory) -> tuple[Node, bytes]:
         return {}
 
     play("pfpl+", world, NodeEngine.over(np.zeros(choices.n_users, np.int32), transport))
-    return party, caught[0]
+    return node, caught[0]

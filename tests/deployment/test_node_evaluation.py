@@ -1,4 +1,4 @@
-"""What a federation's model is worth, and what it recommends, on nodes: the simulation's figures, with nobody's history on the server."""
+"""Evaluation and recommendations on nodes equal those of the simulation."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from deployment.test_enrolment import stores, terms_of
-from deployment.test_server import Together, served
+from deployment.test_server import InProcessNodes, served
 from small_federation import FEDERATED
 
 from coterie.algorithms.registry import algorithm
 from coterie.data.interactions import Interactions
-from coterie.deployment.enrolment import Terms
-from coterie.deployment.node_evaluation import NodeMetrics, measures, put_together
-from coterie.deployment.node_service import SIMULATED, NodeService
+from coterie.deployment.enrolment import FederationTerms
+from coterie.deployment.node_evaluation import NodeMetrics, combine, metric_names
+from coterie.deployment.node_service import FINISH, SIMULATED, NodeService
 from coterie.deployment.node_store import NodeStore
 from coterie.errors import RunError, UnknownName
 from coterie.experiments import experiment
@@ -44,19 +44,19 @@ def few(name: str) -> dict[str, object]:
 
 def federation(
     name: str, people: Interactions, folder: Path, n: int = 2, **settings: object
-) -> tuple[Terms, list[Path]]:
+) -> tuple[FederationTerms, list[Path]]:
     terms = terms_of(people, name, **few(name) | settings)
     terms = replace(terms, run="a run", titles=[str(text) for text in people.item_texts])  # type: ignore[union-attr]
     made = stores(people, folder, n)
     for store in made:
-        NodeService(store).draw_from(SIMULATED)
+        NodeService(store).set_seed(SIMULATED)
         store.close()
     return terms, [store.path for store in made]
 
 
 @pytest.fixture(scope="module")
 def bare(people) -> Interactions:
-    """Nothing is known but who did what and what things are called: all that files of nodes and of items say."""
+    """Interactions and titles only: what the files of nodes and items hold."""
     return replace(people, user_features={}, item_categories=None, item_bodies=None)
 
 
@@ -72,41 +72,38 @@ KINDS = [
     ("sttfedrec-dssm", {"secure_aggregation": "ring", "ring_shares": "vector"}),
     ("fl-dssm", {"secure_aggregation": "ring"}),
 ]
-"""Other kinds of models than the usual ones, and other protocols."""
+"""Other kinds of models, protocols and protections."""
 
 
 @pytest.mark.parametrize(("name", "settings"), [*((name, {}) for name in FEDERATED), *KINDS])
-def test_metrics_and_recommendations_are_the_simulations(name, settings, bare, tmp_path):
+def test_metrics_and_recommendations_equal_the_simulation(name, settings, bare, tmp_path):
     terms, paths = federation(name, bare, tmp_path, **settings)
-    point = served(tmp_path, terms, Together(paths))
-    here = experiment.run(terms.experiment, bare)
-    told = point.history.curve[-1]
-    assert told["part"] == "test"
-    tolerance = (
-        {"abs": 0.02} if "tower" in terms.experiment.settings.model_dump() else {"rel": 1e-12}
-    )
-    for metric, values in here.evaluation.table.items():  # type: ignore[union-attr]
-        assert told[metric] == pytest.approx(values.mean(), **tolerance), metric
+    point = served(tmp_path, terms, InProcessNodes(paths))
+    simulated = experiment.run(terms.experiment, bare)
+    metrics = point.history.curve[-1]
+    assert metrics["part"] == "test"
+    exact = "tower" not in terms.experiment.settings.model_dump()
+    tolerance = {"rel": 1e-12} if exact else {"abs": 0.02}
+    for metric, values in simulated.evaluation.table.items():  # type: ignore[union-attr]
+        assert metrics[metric] == pytest.approx(values.mean(), **tolerance), metric
     for user in ("3", "8", "141"):
-        recommends_alike(here, bare, user, paths, exact="rel" in tolerance)
+        recommends_alike(simulated, bare, user, paths, exact)
 
 
 def recommends_alike(
-    here: Run, data: Interactions, user: str, paths: list[Path], exact: bool
+    simulated: Run, data: Interactions, user: str, paths: list[Path], exact: bool
 ) -> None:
-    """The best of all that the person has not done, the held-out item included."""
-    (home,) = [path for path in paths if user in NodeStore.open(path).people()]
+    """A node recommends the best of all items outside the user's whole history."""
+    (home,) = [path for path in paths if user in NodeStore.open(path).users()]
     found = NodeService(NodeStore.open(home)).recommend(user, 5)
-    did = {
-        str(item)
-        for item in data.item_ids[data.items[data.user_ids.astype(str)[data.users] == user]]
-    }
-    others = [str(item) for item in data.item_ids if str(item) not in did]
-    scores = dict(zip(others, here.score(user, others), strict=True))
+    own = data.items[data.user_ids.astype(str)[data.users] == user]
+    seen = {str(item) for item in data.item_ids[own]}
+    others = [str(item) for item in data.item_ids if str(item) not in seen]
+    scores = dict(zip(others, simulated.score(user, others), strict=True))
     assert [r.score for r in found] == [
         pytest.approx(scores[str(r.item)], abs=1e-6 if exact else 0.05) for r in found
     ]
-    assert not {str(r.item) for r in found} & did
+    assert not {str(r.item) for r in found} & seen
     assert all(r.text for r in found)
     if exact:
         assert [str(r.item) for r in found] == sorted(scores, key=lambda item: -scores[item])[:5]
@@ -114,83 +111,81 @@ def recommends_alike(
 
 @pytest.mark.parametrize("validation", [False, True])
 def test_the_curve_while_training(validation, bare, tmp_path):
-    """Measured every round: on the part that training is followed by, at the end on the test part."""
+    """Evaluated every round: on the validation part if there is one, at the end on test."""
     terms, paths = federation(
         "fedfast", bare, tmp_path, rounds=3, evaluate_every=1, validation=validation
     )
-    point = served(tmp_path, terms, Together(paths))
-    here = experiment.run(terms.experiment, bare)
+    point = served(tmp_path, terms, InProcessNodes(paths))
+    simulated = experiment.run(terms.experiment, bare)
     part = "validation" if validation else "test"
     assert [(line["round"], line["part"]) for line in point.history.curve] == [
         (1, part),
         (2, part),
         (3, "test"),
     ]
-    for line, same in zip(point.history.curve[:2], here.curve, strict=False):
+    for line, same in zip(point.history.curve[:2], simulated.curve, strict=False):
         assert line["NDCG@10"] == pytest.approx(same["NDCG@10"], rel=1e-12)
     status = json.loads((tmp_path / "status.json").read_text())
-    assert status["metrics"]["HR@10"] == pytest.approx(here.metrics["HR@10"], rel=1e-12)
+    assert status["metrics"]["HR@10"] == pytest.approx(simulated.metrics["HR@10"], rel=1e-12)
 
 
-def test_fewer_than_a_least_group_say_nothing(bare, tmp_path):
+def test_groups_below_the_least_size_report_nothing(bare, tmp_path):
     terms, paths = federation("fedfast", bare, tmp_path)
     for path, least in zip(paths, (101, 2), strict=True):
-        NodeStore.open(path).put_about(least_group=str(least))
-    said: dict[str, NodeMetrics] = {}
+        NodeStore.open(path).put_meta(least_group=str(least))
+    names = metric_names(terms.experiment.protocol)
+    reports: dict[str, NodeMetrics] = {}
 
-    class Aggregate(Together):
+    class Recorded(InProcessNodes):
         def send(self, kind, out):
-            back = super().send(kind, out)
-            if kind == "show":
-                said.update(
-                    {
-                        name: NodeMetrics.heard(data, 200, measures(terms.experiment.protocol))
-                        for name, data in back.items()
-                    }
-                )
-            return back
+            replies = super().send(kind, out)
+            if kind == FINISH:
+                for name, data in replies.items():
+                    reports[name] = NodeMetrics.parse(data, 200, names)
+            return replies
 
-    point = served(tmp_path, terms, Aggregate(paths))
-    assert (said["0"].people, said["0"].sums) == (0, {})
-    assert said["1"].people > 90
-    assert point.history.curve[-1]["HR@10"] == pytest.approx(
-        said["1"].sums["HR@10"] / said["1"].people
-    )
+    point = served(tmp_path, terms, Recorded(paths))
+    assert (reports["0"].users, reports["0"].sums) == (0, {})
+    assert reports["1"].users > 90
+    mean = reports["1"].sums["HR@10"] / reports["1"].users
+    assert point.history.curve[-1]["HR@10"] == pytest.approx(mean)
     for path in paths:
-        NodeStore.open(path).put_about(least_group="101")
+        NodeStore.open(path).put_meta(least_group="101")
     (tmp_path / "again").mkdir()
-    point = served(tmp_path / "again", replace(terms, run="another"), Together(paths))
+    point = served(tmp_path / "again", replace(terms, run="another"), InProcessNodes(paths))
     assert point.history.curve == ()
     assert json.loads((tmp_path / "again" / "status.json").read_text())["metrics"] == {}
 
 
 def but_one(message: Message) -> Message:
-    """To all people of a node but one."""
+    """Leave out one of a node's users."""
     return message.to(np.arange(1, len(message.users)))
 
 
 def other_tag(message: Message) -> Message:
-    """To all, and one of them is told that something was accepted which never was."""
+    """Report an update of one user as accepted that never was."""
     accepted = message.own["accepted"].copy()
     accepted[0] += 1
     return replace(message, own=message.own | {"accepted": accepted})
 
 
-@pytest.mark.parametrize("pry", [but_one, other_tag])
-def test_sums_over_some_and_over_some_more_are_told_to_nobody(pry, bare, tmp_path):
+@pytest.mark.parametrize("change", [but_one, other_tag])
+def test_nodes_report_no_metrics_of_a_subset_of_their_users(change, bare, tmp_path):
     terms, paths = federation("pfpl+", bare, tmp_path)
 
-    class Prying(Together):
+    class CuriousServer(InProcessNodes):
         def send(self, kind, out):
-            if kind == "show":
-                out = {name: write_message(pry(read_message(data))) for name, data in out.items()}
+            if kind == FINISH:
+                out = {
+                    name: write_message(change(read_message(data))) for name, data in out.items()
+                }
             return super().send(kind, out)
 
-    assert served(tmp_path, terms, Prying(paths)).history.curve == ()
+    assert served(tmp_path, terms, CuriousServer(paths)).history.curve == ()
 
 
 @pytest.mark.parametrize(
-    "said",
+    "metrics",
     [
         NodeMetrics(3, "test", {"HR@10": 4.0}),
         NodeMetrics(3, "test", {"HR@10": -1.0}),
@@ -203,54 +198,52 @@ def test_sums_over_some_and_over_some_more_are_told_to_nobody(pry, bare, tmp_pat
         NodeMetrics(3, "test", {"made up": 1.0}),
     ],
 )
-def test_sums_that_nobody_can_have(said):
+def test_impossible_metrics_are_refused(metrics):
     with pytest.raises(Malformed):
-        NodeMetrics.heard(said.to_json().encode(), 5, {"HR@10"})
+        NodeMetrics.parse(metrics.to_json().encode(), 5, {"HR@10"})
 
 
 @pytest.mark.parametrize(
     "text",
-    [b'{"people": 3, "part": "test", "sums": {"HR@10": NaN}}', b"[]", b"\x00", b'{"people": "3"}'],
+    [b'{"users": 3, "part": "test", "sums": {"HR@10": NaN}}', b"[]", b"\x00", b'{"users": "3"}'],
 )
-def test_what_is_no_worth(text):
+def test_malformed_metrics_are_refused(text):
     with pytest.raises(Malformed):
-        NodeMetrics.heard(text, 5, {"HR@10"})
+        NodeMetrics.parse(text, 5, {"HR@10"})
 
 
-def test_means_are_over_all_people():
-    said = [
+def test_means_are_over_all_users():
+    reports = [
         NodeMetrics(10, "test", {"HR@10": 5.0, "x": 1.0}),
         NodeMetrics(0, "test", {}),
         NodeMetrics(30, "test", {"HR@10": 3.0}),
     ]
-    assert put_together(said) == {"HR@10": 0.2}
-    assert put_together([]) == {}
+    assert combine(reports) == {"HR@10": 0.2}
+    assert combine([]) == {}
 
 
-def test_a_person_gets_their_own_rows_and_no_others(bare, tmp_path):
+def test_a_node_gets_only_its_own_users_rows(bare, tmp_path):
     terms, paths = federation("fedfast", bare, tmp_path)
-    point = served(tmp_path, terms, Together(paths))
+    point = served(tmp_path, terms, InProcessNodes(paths))
     store = NodeStore.open(paths[0])
-    for number, person in list(store.numbers().items())[:20]:
-        assert np.array_equal(store.given(person)["user_rows"], point.state.user_rows[number])
-        assert (
-            store.export(person)["given by the server"]["user_rows"]
-            == point.state.user_rows[number].tolist()
-        )
-    held = store.connection.execute("select count(*) from given").fetchone()[0]
-    assert held == len(store.people())
+    for index, user in list(store.numbers().items())[:20]:
+        row = point.state.user_rows[index]
+        assert np.array_equal(store.model_rows(user)["user_rows"], row)
+        assert store.export(user)["from_server"]["user_rows"] == row.tolist()
+    n_rows = store.connection.execute("select count(*) from given").fetchone()[0]
+    assert n_rows == len(store.users())
 
 
 @pytest.mark.parametrize("name", ["fedfast", "pfpl+"])
-def test_who_is_forgotten_is_gone_and_the_federation_goes_on(name, bare, tmp_path):
+def test_a_user_is_erased_and_the_federation_continues(name, bare, tmp_path):
     terms, paths = federation(name, bare, tmp_path)
-    served(tmp_path, terms, Together(paths))
+    served(tmp_path, terms, InProcessNodes(paths))
     store = NodeStore.open(paths[0])
-    person = store.people()[5]
-    other = store.people()[6]
-    store.forget(person)
-    with pytest.raises(UnknownName, match=person):
-        NodeService(store).recommend(person)
+    user = store.users()[5]
+    other = store.users()[6]
+    store.forget(user)
+    with pytest.raises(UnknownName, match=user):
+        NodeService(store).recommend(user)
     assert NodeService(store).recommend(other)
     store.close()
     for table, column in (
@@ -260,28 +253,28 @@ def test_who_is_forgotten_is_gone_and_the_federation_goes_on(name, bare, tmp_pat
         ("person", "id"),
     ):
         left = NodeStore.open(paths[0]).connection.execute(
-            f"select count(*) from {table} where {column} = ?", (person,)
+            f"select count(*) from {table} where {column} = ?", (user,)
         )
         assert left.fetchone()[0] == 0
-    assert f'"{person}":' not in "".join(
-        NodeStore.open(paths[0]).about(key) or "" for key in ("numbers", "given", "layout")
+    assert f'"{user}":' not in "".join(
+        NodeStore.open(paths[0]).meta(key) or "" for key in ("numbers", "given", "layout")
     )
-    point = served(tmp_path, terms, Together(paths))  # the end again: the others are measured
+    point = served(tmp_path, terms, InProcessNodes(paths))  # evaluates the other users again
     assert point.history.curve[-1]["HR@10"] > 0
 
 
-def test_before_any_model_came(bare, tmp_path):
+def test_a_node_without_a_model(bare, tmp_path):
     _, (path, _) = federation("fedfast", bare, tmp_path)
-    with pytest.raises(RunError, match="has had no model yet"):
-        NodeService(NodeStore.open(path)).recommend(NodeStore.open(path).people()[0])
+    with pytest.raises(RunError, match="holds no model yet"):
+        NodeService(NodeStore.open(path)).recommend(NodeStore.open(path).users()[0])
 
 
-def test_somebody_who_came_later_has_no_part_in_the_model(bare, tmp_path):
+def test_a_new_user_has_no_part_in_the_last_model(bare, tmp_path):
     terms, paths = federation("fedfast", bare, tmp_path)
-    served(tmp_path, terms, Together(paths))
+    served(tmp_path, terms, InProcessNodes(paths))
     store = NodeStore.open(paths[0])
     store.put_interactions(Interactions.from_columns(["late"], [str(bare.item_ids[0])], None, [5]))
-    with pytest.raises(RunError, match=r"user late of .* has no part in the model"):
+    with pytest.raises(RunError, match=r"user late of .* has no part in the last model"):
         NodeService(store).recommend("late")
-    point = served(tmp_path, terms, Together(paths))
+    point = served(tmp_path, terms, InProcessNodes(paths))
     assert len(point.state.user_rows) == bare.n_users

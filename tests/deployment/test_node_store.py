@@ -1,4 +1,4 @@
-"""A node's store: only its owner reads it, two generations of what devices keep, and what is forgotten is gone from the file."""
+"""A node's store: owner-only access, two generations of private state, and complete erasure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coterie.data.interactions import Interactions
 from coterie.deployment.node_store import NEVER, NodeStore
 from coterie.errors import RunError, UnknownName
 
-WHO = ["ann", "bob", "cem"]
+USERS = ["ann", "bob", "cem"]
 
 
 @pytest.fixture
@@ -30,12 +30,12 @@ def store(tmp_path: Path) -> NodeStore:
     return made
 
 
-def rows(*numbers: float) -> dict[str, np.ndarray]:
-    return {"user_rows": np.array([[n, -n] for n in numbers], np.float32)}
+def rows(*values: float) -> dict[str, np.ndarray]:
+    return {"user_rows": np.array([[value, -value] for value in values], np.float32)}
 
 
 def first(store: NodeStore) -> list[float]:
-    return store.private_state(WHO)["user_rows"][:, 0].tolist()
+    return store.private_state(USERS)["user_rows"][:, 0].tolist()
 
 
 def test_only_the_owner_can_read_it(store: NodeStore):
@@ -45,24 +45,17 @@ def test_only_the_owner_can_read_it(store: NodeStore):
         NodeStore.open(store.path)
 
 
-def test_it_outlives_the_process(store: NodeStore):
-    store.begin(WHO, rows(1, 2, 3))
+def test_it_persists(store: NodeStore):
+    store.put_initial_state(USERS, rows(1, 2, 3))
     store.put_numbers({"cem": 7, "ann": 2})
     store.close()
     again = NodeStore.open(store.path)
-    assert again.people() == WHO
+    assert again.users() == USERS
     assert again.numbers() == {2: "ann", 7: "cem"}
     assert first(again) == [1, 2, 3]
     data = again.interactions()
-    assert sorted(
-        zip(
-            data.user_ids[data.users],
-            data.item_ids[data.items],
-            data.ratings,
-            data.times,
-            strict=True,
-        )
-    ) == [
+    columns = (data.user_ids[data.users], data.item_ids[data.items], data.ratings, data.times)
+    assert sorted(zip(*columns, strict=True)) == [
         ("ann", "x", 5, 10),
         ("ann", "y", 3, 20),
         ("bob", "y", 4, 30),
@@ -70,127 +63,128 @@ def test_it_outlives_the_process(store: NodeStore):
     ]
 
 
-def test_what_was_made_counts_once_it_was_accepted(store: NodeStore):
-    store.begin(WHO, rows(1, 2, 3))
-    store.made(WHO, rows(10, 20, 30), tag=5)
+def test_pending_state_is_committed_once_it_is_accepted(store: NodeStore):
+    store.put_initial_state(USERS, rows(1, 2, 3))
+    store.put_pending(USERS, rows(10, 20, 30), tag=5)
     assert first(store) == [1, 2, 3]
-    assert store.settle(WHO, np.array([5, NEVER, 5])).all()
+    assert store.commit(USERS, np.array([5, NEVER, 5])).all()
     assert first(store) == [10, 2, 30]
 
 
-def test_an_exchange_can_be_played_again(store: NodeStore):
-    """The server crashed before it wrote down that it had accepted anything: it asks for the same round again."""
-    store.begin(WHO, rows(1, 2, 3))
-    store.made(WHO, rows(10, 20, 30), tag=5)
-    assert store.settle(WHO, np.full(3, NEVER)).all()
+def test_an_exchange_can_be_repeated(store: NodeStore):
+    """The server crashed before it committed the round, and repeats it."""
+    store.put_initial_state(USERS, rows(1, 2, 3))
+    store.put_pending(USERS, rows(10, 20, 30), tag=5)
+    assert store.commit(USERS, np.full(3, NEVER)).all()
     assert first(store) == [1, 2, 3]
-    store.made(WHO, rows(11, 21, 31), tag=5)
-    assert store.settle(WHO, np.full(3, 5)).all()
+    store.put_pending(USERS, rows(11, 21, 31), tag=5)
+    assert store.commit(USERS, np.full(3, 5)).all()
     assert first(store) == [11, 21, 31]
-    assert store.settle(WHO, np.full(3, 5)).all()
+    assert store.commit(USERS, np.full(3, 5)).all()
     assert first(store) == [11, 21, 31]
 
 
-def test_a_store_from_an_earlier_day_is_noticed(store: NodeStore):
-    store.begin(WHO, rows(1, 2, 3))
-    assert store.settle(WHO, np.array([NEVER, 9, NEVER])).tolist() == [True, False, True]
+def test_outdated_state_is_detected(store: NodeStore):
+    store.put_initial_state(USERS, rows(1, 2, 3))
+    assert store.commit(USERS, np.array([NEVER, 9, NEVER])).tolist() == [True, False, True]
 
 
-def test_nobodys_beginning_is_written_over(store: NodeStore):
-    store.begin(WHO, rows(1, 2, 3))
-    store.begin(WHO, rows(7, 7, 7))
+def test_initial_state_is_not_overwritten(store: NodeStore):
+    store.put_initial_state(USERS, rows(1, 2, 3))
+    store.put_initial_state(USERS, rows(7, 7, 7))
     assert first(store) == [1, 2, 3]
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=8))
-def test_any_course_of_accepted_lost_and_repeated_exchanges(tmp_path_factory, course):
-    """A model of one person: `heard` says that the server accepted, `again` that the exchange was played twice."""
+def test_any_sequence_of_accepted_lost_and_repeated_exchanges(tmp_path_factory, course):
+    """A model with one user. `accepted`: the server accepted the exchange; `repeated`: it was sent
+    twice."""
     store = NodeStore.create(tmp_path_factory.mktemp("store") / "node.db")
     store.put_interactions(Interactions.from_columns(["ann"], ["x"]))
-    store.begin(["ann"], rows(0))
-    counts = 0.0
+    store.put_initial_state(["ann"], rows(0))
+    expected = 0.0
     last = NEVER
-    for tag, (heard, again) in enumerate(course):
-        for _ in range(1 + again):
-            assert store.settle(["ann"], np.array([last])).all()
+    for tag, (accepted, repeated) in enumerate(course):
+        for _ in range(1 + repeated):
+            assert store.commit(["ann"], np.array([last])).all()
             now = float(store.private_state(["ann"])["user_rows"][0, 0])
-            assert now == counts
-            store.made(["ann"], rows(now + tag + 1), tag)
-        if heard:
-            counts = counts + tag + 1
+            assert now == expected
+            store.put_pending(["ann"], rows(now + tag + 1), tag)
+        if accepted:
+            expected = expected + tag + 1
             last = tag
-    store.settle(["ann"], np.array([last]))
-    assert float(store.private_state(["ann"])["user_rows"][0, 0]) == counts
+    store.commit(["ann"], np.array([last]))
+    assert float(store.private_state(["ann"])["user_rows"][0, 0]) == expected
 
 
-def test_all_of_a_person_can_be_had(store: NodeStore):
-    store.begin(WHO, rows(1, 2, 3))
+def test_export_holds_everything_about_a_user(store: NodeStore):
+    store.put_initial_state(USERS, rows(1, 2, 3))
     assert store.export("ann") == {
         "user_id": "ann",
         "interactions": [
             {"item_id": "x", "rating": 5.0, "timestamp": 10},
             {"item_id": "y", "rating": 3.0, "timestamp": 20},
         ],
-        "kept on the device": {"user_rows": [1.0, -1.0]},
-        "given by the server": {},
+        "private_state": {"user_rows": [1.0, -1.0]},
+        "from_server": {},
     }
 
 
-def test_what_is_forgotten_is_gone_from_the_file(store: NodeStore):
-    store.begin(WHO, rows(1, 2, 3))
-    store.made(WHO, rows(4, 5, 6), tag=1)
+def test_an_erased_user_is_not_in_the_file(store: NodeStore):
+    store.put_initial_state(USERS, rows(1, 2, 3))
+    store.put_pending(USERS, rows(4, 5, 6), tag=1)
     assert b"secret-item" in store.path.read_bytes()
     store.forget("cem")
     store.close()
     left = b"".join(path.read_bytes() for path in store.path.parent.iterdir())
     assert b"secret-item" not in left
     assert b"cem" not in left
-    assert NodeStore.open(store.path).people() == ["ann", "bob"]
+    assert NodeStore.open(store.path).users() == ["ann", "bob"]
 
 
-def test_nobody_who_is_not_there(store: NodeStore):
-    for ask in (store.export, store.forget):
+def test_unknown_users_are_refused(store: NodeStore):
+    for command in (store.export, store.forget):
         with pytest.raises(UnknownName, match="dave"):
-            ask("dave")
+            command("dave")
 
 
-def test_a_file_replaces_what_was_known_about_its_people(store: NodeStore):
+def test_a_file_replaces_the_interactions_of_its_users(store: NodeStore):
     store.put_interactions(Interactions.from_columns(["bob"], ["z"], [1], [50]))
     assert [line["item_id"] for line in store.export("bob")["interactions"]] == ["z"]
     assert len(store.export("ann")["interactions"]) == 2
 
 
-def test_what_is_no_store(tmp_path: Path):
+def test_other_files_are_refused(tmp_path: Path):
     with pytest.raises(RunError, match="does not exist"):
         NodeStore.open(tmp_path / "nowhere.db")
     other = tmp_path / "other.db"
-    other.write_bytes(b"this is no database " * 100)
+    other.write_bytes(b"this is not a database " * 100)
     other.chmod(0o600)
-    with pytest.raises(RunError, match="is no store of a node"):
+    with pytest.raises(RunError, match="is not a node's store"):
         NodeStore.open(other)
     with pytest.raises(RunError, match="exists already"):
         NodeStore.create(other)
 
 
-def test_a_process_that_is_late_brings_nobody_back(store: NodeStore):
-    """Somebody was forgotten while a message was answered."""
-    store.begin(WHO, rows(1, 2, 3))
+def test_a_late_process_does_not_restore_an_erased_user(store: NodeStore):
+    """A user was erased while a message was being answered."""
+    store.put_initial_state(USERS, rows(1, 2, 3))
     store.forget("bob")
-    store.made(WHO, rows(4, 5, 6), tag=1)
-    store.put_model(WHO, rows(7, 8, 9), b"model")
-    assert store.settle(["ann", "cem"], np.array([1, 1])).all()
+    store.put_pending(USERS, rows(4, 5, 6), tag=1)
+    store.put_model(USERS, rows(7, 8, 9), b"model")
+    assert store.commit(["ann", "cem"], np.array([1, 1])).all()
     assert store.private_state(["ann", "cem"])["user_rows"][:, 0].tolist() == [4, 6]
-    assert store.given("bob") == {}
-    assert store.given("cem")["user_rows"].tolist() == [9, -9]
+    assert store.model_rows("bob") == {}
+    assert store.model_rows("cem")["user_rows"].tolist() == [9, -9]
     for table in ("kept", "given", "did"):
         assert not store.connection.execute(
             f"select 1 from {table} where person = 'bob'"
         ).fetchall()
 
 
-def test_what_is_no_store_at_all(tmp_path: Path):
+def test_a_text_file_is_refused(tmp_path: Path):
     table = tmp_path / "mine.csv"
     table.write_text("user_id,item_id")
-    with pytest.raises(RunError, match="is no store of a node"):
+    with pytest.raises(RunError, match="is not a node's store"):
         NodeStore.open(table)

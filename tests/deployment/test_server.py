@@ -1,4 +1,4 @@
-"""A server and its nodes, every call of a node in a process of its own as far as it can tell: crashes, quorums, what is written down."""
+"""A server and its nodes, each call of a node with a fresh store: crashes, quorums, commits."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from small_federation import play
 from coterie.algorithms.registry import algorithm
 from coterie.core.progress import SILENT
 from coterie.data.interactions import Interactions
-from coterie.deployment.enrolment import Terms
-from coterie.deployment.membership import Nodes
+from coterie.deployment.enrolment import FederationTerms
 from coterie.deployment.node_service import SIMULATED, NodeService
 from coterie.deployment.node_store import NodeStore
 from coterie.deployment.server import serve
 from coterie.deployment.server_config import ServerConfig
+from coterie.deployment.traffic import Nodes
 from coterie.engines.local import LocalEngine
 from coterie.errors import NoQuorum
 from coterie.experiments.history import Point
@@ -32,8 +32,11 @@ from coterie.federated.federation import Federation
 ROUNDS = 4
 
 
-class Together:
-    """Nodes in this process; every call opens a store anew. `fails` may stop a call, or lose an answer."""
+class InProcessNodes:
+    """Nodes in this process; each call opens its store anew.
+
+    `fails(kind, node, call)` may raise, or return True to lose the reply.
+    """
 
     keyed = False
 
@@ -49,12 +52,12 @@ class Together:
 
     def send(self, kind: str, out: Mapping[str, bytes]) -> dict[str, bytes]:
         self.calls += 1
-        back = {}
+        replies = {}
         for name, data in out.items():
-            answer = self._call(kind, int(name), data)
-            if answer is not None and not self.fails(kind, int(name), self.calls):
-                back[name] = answer
-        return back
+            reply = self._call(kind, int(name), data)
+            if reply is not None and not self.fails(kind, int(name), self.calls):
+                replies[name] = reply
+        return replies
 
     def _call(self, kind: str, node: int, data: bytes) -> bytes | None:
         store = NodeStore.open(self.paths[node])
@@ -64,29 +67,28 @@ class Together:
             store.close()
 
 
-def served(folder: Path, terms: Terms, nodes: Nodes, **how: Any) -> Point:
-    return serve(
-        folder, terms, nodes, ServerConfig(**{"items": "items.csv", "wait_seconds": 1.0} | how)
-    )
+def served(folder: Path, terms: FederationTerms, nodes: Nodes, **settings: Any) -> Point:
+    config = ServerConfig(**{"items": "items.csv", "wait_seconds": 1.0} | settings)
+    return serve(folder, terms, nodes, config)
 
 
-def beginning(
+def new_federation(
     name: str, people: Interactions, folder: Path, n: int, **settings: Any
-) -> tuple[Terms, list[Path]]:
-    few = (
-        {"rounds": ROUNDS}
-        if "rounds" in algorithm(name).settings.model_fields
-        else {"epochs": 2, "rounds_an_epoch": ROUNDS // 2}
-    )
+) -> tuple[FederationTerms, list[Path]]:
+    """The terms of a federation, and the stores of its n nodes."""
+    few = {"epochs": 2, "rounds_an_epoch": ROUNDS // 2}
+    if "rounds" in algorithm(name).settings.model_fields:
+        few = {"rounds": ROUNDS}
     terms = replace(terms_of(people, name, **few | settings), run="a run")
     made = stores(people, folder, n)
     for store in made:
-        NodeService(store).draw_from(SIMULATED)
+        NodeService(store).set_seed(SIMULATED)
         store.close()
     return terms, [store.path for store in made]
 
 
-def simulated(terms: Terms, people: Interactions) -> dict[str, np.ndarray]:
+def simulated(terms: FederationTerms, people: Interactions) -> dict[str, np.ndarray]:
+    """The state that a simulation ends with."""
     federation = algorithm(terms.experiment.choice.algorithm).train
     assert isinstance(federation, Federation)
     ready = prepare(terms.experiment, people, SILENT)
@@ -104,8 +106,8 @@ def same(state, expected: dict[str, np.ndarray]) -> bool:
 @pytest.mark.parametrize("name", ["fedfast", "pfpl+"])
 @pytest.mark.parametrize("n", [1, 2, 5])
 def test_a_federation_is_the_simulation(name, n, people, tmp_path):
-    terms, paths = beginning(name, people, tmp_path, n)
-    point = served(tmp_path, terms, Together(paths))
+    terms, paths = new_federation(name, people, tmp_path, n)
+    point = served(tmp_path, terms, InProcessNodes(paths))
     assert same(point.state, simulated(terms, people))
     status = json.loads((tmp_path / "status.json").read_text())
     assert (status["state"], status["round"], status["nodes"]) == ("finished", ROUNDS, n)
@@ -117,58 +119,60 @@ class Stop(Exception):
     pass
 
 
-IN_RING = {"secure_aggregation": "ring", "rounds": ROUNDS, "participation": 0.2}
+SECURE = {"secure_aggregation": "ring", "rounds": ROUNDS, "participation": 0.2}
 
 
 @pytest.mark.parametrize(
-    ("name", "how", "at"),
+    ("name", "settings", "at"),
     [
         *(("fedfast", {}, at) for at in range(1, 7)),
         *(("pfpl+", {}, at) for at in range(1, 7)),
-        *(("fcf", IN_RING, at) for at in range(5, 13)),
+        *(("fcf", SECURE, at) for at in range(5, 13)),
     ],
 )
-def test_a_server_that_dies_goes_on_where_it_stood(name, how, at, people, tmp_path):
-    """Killed after nodes have answered its call number `at`: at enrolment, the opening, any round, any stage of a ring."""
+def test_a_server_that_dies_resumes(name, settings, at, people, tmp_path):
+    """Killed after nodes replied to call number `at`: at enrolment, at the opening, in any round,
+    at any stage of secure aggregation."""
 
     def die(kind: str, node: int, call: int) -> bool:
         if call == at and node == 1:
             raise Stop
         return False
 
-    terms, paths = beginning(name, people, tmp_path, 2, **how)
+    terms, paths = new_federation(name, people, tmp_path, 2, **settings)
     try:
-        point = served(tmp_path, terms, Together(paths, die))
+        point = served(tmp_path, terms, InProcessNodes(paths, die))
     except Stop:
-        point = served(tmp_path, terms, Together(paths))
+        point = served(tmp_path, terms, InProcessNodes(paths))
     assert same(point.state, simulated(terms, people))
 
 
-def test_too_few_answers_are_an_error_and_nothing_is_lost(people, tmp_path):
-    terms, paths = beginning("fedfast", people, tmp_path, 3)
+def test_too_few_replies_are_an_error_and_nothing_is_lost(people, tmp_path):
+    terms, paths = new_federation("fedfast", people, tmp_path, 3)
+    lossy = InProcessNodes(paths, lambda kind, node, call: call == 5 and node > 0)
     with pytest.raises(
         NoQuorum, match="1 of 3 nodes answered before the deadline; expected at least 50%"
     ):
-        served(tmp_path, terms, Together(paths, lambda kind, node, call: call == 5 and node > 0))
+        served(tmp_path, terms, lossy)
     assert json.loads((tmp_path / "status.json").read_text())["round"] == 2
-    assert same(served(tmp_path, terms, Together(paths)).state, simulated(terms, people))
+    assert same(served(tmp_path, terms, InProcessNodes(paths)).state, simulated(terms, people))
 
 
-def test_another_federation_begins_afresh(people, tmp_path):
-    """Nothing that devices kept for one is used in another: the second run is as if it were the first."""
-    terms, paths = beginning("pfpl+", people, tmp_path, 2)
+def test_another_federation_begins_anew(people, tmp_path):
+    """Private state of one federation is not used in another."""
+    terms, paths = new_federation("pfpl+", people, tmp_path, 2)
     for run in ("first", "second"):
         (tmp_path / run).mkdir()
-        point = served(tmp_path / run, replace(terms, run=run), Together(paths))
+        point = served(tmp_path / run, replace(terms, run=run), InProcessNodes(paths))
         assert same(point.state, simulated(terms, people))
 
 
-def test_a_seed_of_its_own(people, tmp_path):
+def test_a_node_draws_its_seed_once(people, tmp_path):
     (store,) = stores(people, tmp_path, 1)
-    host = NodeService(store)
-    host.draw_from()
-    seed = store.about("seed")
-    host.draw_from()
-    assert store.about("seed") == seed
+    service = NodeService(store)
+    service.set_seed()
+    seed = store.meta("seed")
+    service.set_seed()
+    assert store.meta("seed") == seed
     assert seed is not None
     assert int(seed) > 2**30

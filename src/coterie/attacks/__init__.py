@@ -1,4 +1,7 @@
-"""The disclosure report: what a curious server learns about the users of a run. pi is a disclosure rate, not a privacy guarantee."""
+"""The disclosure report: what an honest-but-curious server learns about the users of a run.
+
+pi is a disclosure rate, not a privacy guarantee.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A curious server: an engine that does what another does and keeps an ear on what comes in. No bit of the run changes."""
+"""A curious server: an engine that wraps another one and observes its replies.
+
+It changes nothing: the run is bit-identical.
+"""
 
 from __future__ import annotations
 
@@ -12,43 +15,41 @@ from coterie.federated.rounds import Engine
 from coterie.federated.validation import DTYPES, Reply
 from coterie.types import TOO_LARGE, Ints, Longs, Message, Updates
 
-MOST_ROWS = 1 << 18
-"""Rounds are read in parts of about so many rows, which bounds the memory that reading takes."""
+MAX_ROWS = 1 << 18
+"""Rows per part in which a round is processed; it bounds the memory."""
 
 
 @dataclass(frozen=True, slots=True)
-class Overheard:
-    """What a server sees of one round, and nothing else: who sent which rows, and what it had sent them before."""
+class Observation:
+    """All that a server sees of one round: the rows that users sent, and what it had sent them."""
 
     t: int
     users: Ints  # (n,) ascending
-    samples: Longs  # (n,) what each says it trained on: T
-    offsets: Longs  # (n + 1,) whose rows are whose
+    samples: Longs  # (n,) the reported number of training samples: T
+    offsets: Longs  # (n + 1,) user k sent the rows offsets[k]:offsets[k + 1]
     items: Ints  # (rows,)
     item_rows: Ints  # (rows, width) changes in fixed point; for FPL the last column is the bias
-    sent: Mapping[str, np.ndarray]  # the item rows, and biases, that went out
+    sent: Mapping[str, np.ndarray]  # the item rows, and biases, that the server sent
 
     @property
     def owners(self) -> Longs:
-        """The place in `users` of whoever sent each row."""
+        """For each row, the place of its sender in `users`."""
         return np.repeat(np.arange(len(self.users)), np.diff(self.offsets))
 
-    def parts(self, most_rows: int = MOST_ROWS) -> Iterator[Overheard]:
-        """The same in parts of whole users: what one sends says nothing about another."""
+    def parts(self, max_rows: int = MAX_ROWS) -> Iterator[Observation]:
+        """Split into parts of whole users. Attackers treat users independently."""
         first = 0
         while first < len(self.users):
-            last = (
-                int(np.searchsorted(self.offsets, self.offsets[first] + most_rows, side="right"))
-                - 1
-            )
+            limit = self.offsets[first] + max_rows
+            last = int(np.searchsorted(self.offsets, limit, side="right")) - 1
             last = max(last, first + 1)
             yield self._between(first, last)
             first = last
 
-    def _between(self, first: int, last: int) -> Overheard:
+    def _between(self, first: int, last: int) -> Observation:
         low = self.offsets[first]
         high = self.offsets[last]
-        return Overheard(
+        return Observation(
             self.t,
             self.users[first:last],
             self.samples[first:last],
@@ -59,12 +60,16 @@ class Overheard:
         )
 
 
-class Listening:
-    """Not `alone`, even where the engine it listens to is: rounds that could be fused are played one by one, to be heard."""
+class Eavesdropper:
+    """Calls an engine and reports what a server observes of each round.
 
-    def __init__(self, engine: Engine, hear: Callable[[Overheard], None]) -> None:
+    It never declares a single node, even if the engine does. Otherwise rounds could run in a
+    single-pass kernel, where no update exists to be observed.
+    """
+
+    def __init__(self, engine: Engine, report: Callable[[Observation], None]) -> None:
         self._engine = engine
-        self._hear = hear
+        self._report = report
 
     def gather(self, make: Callable[[World, NodeData], PrivateState]) -> PrivateState:
         return self._engine.gather(make)
@@ -77,20 +82,19 @@ class Listening:
             if reply.columns and set(reply.columns) == set(DTYPES)
         ]
         if parts:
-            self._hear(overheard(message, Updates.joined(parts)))
+            self._report(observe(message, Updates.joined(parts)))
         return replies
 
 
-def overheard(message: Message, updates: Updates) -> Overheard:
-    """Of users who sent rows that can be used; the rest a server refuses unread."""
-    some = np.flatnonzero(np.diff(updates.offsets) > 0)
-    updates = updates if len(some) == len(updates) else updates.take(some)
-    strange = ((updates.item_rows >= TOO_LARGE) | (updates.item_rows <= -TOO_LARGE)).any(axis=1)
-    if strange.any():
-        updates = updates.take(
-            np.flatnonzero(~np.logical_or.reduceat(strange, updates.offsets[:-1]))
-        )
-    return Overheard(
+def observe(message: Message, updates: Updates) -> Observation:
+    """What a server sees of a round: users without rows or with invalid rows are left out."""
+    nonempty = np.flatnonzero(np.diff(updates.offsets) > 0)
+    updates = updates if len(nonempty) == len(updates) else updates.take(nonempty)
+    invalid = ((updates.item_rows >= TOO_LARGE) | (updates.item_rows <= -TOO_LARGE)).any(axis=1)
+    if invalid.any():
+        valid_users = ~np.logical_or.reduceat(invalid, updates.offsets[:-1])
+        updates = updates.take(np.flatnonzero(valid_users))
+    return Observation(
         message.round,
         updates.users,
         updates.samples,

@@ -1,4 +1,4 @@
-"""What a server has on its users after some rounds: clues by user and item, which attackers turn into claims."""
+"""What a server has collected about users after some rounds, and what attackers claim from it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coterie.attacks.eavesdropper import Overheard
-from coterie.attacks.features import Reading, read
+from coterie.attacks.eavesdropper import Observation
+from coterie.attacks.features import RoundFeatures, extract_features
 from coterie.attacks.ledger import Ledger
 from coterie.types import Bools, Ints, Longs
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
-    """What a server knows before anybody sends anything. Nobody's disclosure rate is among it, nor how long a history is."""
+class ServerKnowledge:
+    """What a server knows in advance. Disclosure rates and lengths of histories are not in it."""
 
     n_users: int
     n_items: int
@@ -26,14 +26,17 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All rounds so far. A key is a user and an item that the user sent at least once; where no attacker counts, with a clue."""
+    """All rounds so far, by key: a user and an item that the user sent at least once.
 
-    server: Server
-    rounds_heard: Longs  # (users,) in how many rounds each sent something
-    draws: Longs  # (users,) how many triples that were together
+    Where no attacker counts items, keys without a clue are left out.
+    """
+
+    server: ServerKnowledge
+    rounds_observed: Longs  # (users,) the number of rounds in which each user sent rows
+    draws: Longs  # (users,) the number of triples in those rounds
     keys: Longs  # (n,) user * n_items + item, ascending
-    times: Ints  # (n,) in how many rounds the user sent the item
-    clues: Sequence[Ints]  # each (n,), sums of what an attacker noted down
+    times: Ints  # (n,) the number of rounds in which the user sent the item
+    clues: Sequence[Ints]  # each (n,), sums of an attacker's notes
 
     @property
     def users(self) -> Longs:
@@ -42,7 +45,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What an attacker believes: a user has liked what scores above zero."""
+    """An attacker's scores. A score above zero claims that the user liked the item."""
 
     keys: Longs  # (n,) ascending
     scores: Longs  # (n,)
@@ -56,23 +59,23 @@ class Claims:
 
 @dataclass(frozen=True, slots=True)
 class Attacker:
-    """Two pure functions: what it notes down of a round's rows, and what it makes of its notes."""
+    """Two pure functions: notes on a round's rows, and claims from the sums of notes."""
 
     name: str
     uses: str
-    """In a few words, for the report."""
+    """A short description for the report."""
     claim: Callable[[Evidence], Claims]
-    note: Callable[[Server, Reading], Sequence[Ints]] = lambda server, reading: ()
-    """Whole numbers for every row, which are summed over rounds: so many of them."""
+    note: Callable[[ServerKnowledge, RoundFeatures], Sequence[Ints]] = lambda server, features: ()
+    """`n_notes` integers for every row; they are summed over rounds."""
     n_notes: int = 0
     counts: bool = False
     """Whether it uses which items were sent at all."""
 
 
-class Dossier:
-    """Hears rounds and adds up the clues of some attackers; memory follows the rows that were sent."""
+class EvidenceCollector:
+    """Adds up the notes of some attackers over rounds; memory grows with the rows sent."""
 
-    def __init__(self, server: Server, attackers: Sequence[Attacker]) -> None:
+    def __init__(self, server: ServerKnowledge, attackers: Sequence[Attacker]) -> None:
         self._server = server
         self._attackers = tuple(attackers)
         self._rounds = np.zeros(server.n_users, np.int64)
@@ -80,45 +83,43 @@ class Dossier:
         self._lines = np.zeros((server.n_users, server.n_factors))
         self._ledger = Ledger(1 + sum(a.n_notes for a in self._attackers))
 
-    def hear(self, heard: Overheard) -> None:
-        for part in heard.parts():
-            self._hear(part)
+    def add(self, observation: Observation) -> None:
+        for part in observation.parts():
+            self._add(part)
 
-    def _hear(self, heard: Overheard) -> None:
-        reading = read(heard, self._server.n_factors, self._lines[heard.users])
-        self._lines[heard.users] = reading.lines
-        self._rounds[heard.users] += 1
-        self._draws[heard.users] += heard.samples
-        keys = heard.users[reading.owners].astype(np.int64) * self._server.n_items + heard.items
+    def _add(self, part: Observation) -> None:
+        server = self._server
+        features = extract_features(part, server.n_factors, self._lines[part.users])
+        self._lines[part.users] = features.lines
+        self._rounds[part.users] += 1
+        self._draws[part.users] += part.samples
+        keys = part.users[features.owners].astype(np.int64) * server.n_items + part.items
         notes = [
-            numbers
-            for attacker in self._attackers
-            for numbers in attacker.note(self._server, reading)
+            column for attacker in self._attackers for column in attacker.note(server, features)
         ]
         columns = [np.ones(len(keys), np.int32), *notes]
-        if not any(
-            attacker.counts for attacker in self._attackers
-        ):  # FCF sends everything: most of it is no clue
-            telling = np.flatnonzero(np.logical_or.reduce([numbers != 0 for numbers in notes]))
-            keys = keys[telling]
-            columns = [numbers[telling] for numbers in columns]
+        if not any(attacker.counts for attacker in self._attackers):
+            # FCF sends the rows of all items; storing those without a clue would waste memory.
+            has_clue = np.flatnonzero(np.logical_or.reduce([column != 0 for column in notes]))
+            keys = keys[has_clue]
+            columns = [column[has_clue] for column in columns]
         self._ledger.add(keys, columns)
 
     def claims(self) -> dict[str, Claims]:
-        """What every attacker claims by now."""
-        keys, (times, *notes) = self._ledger.settled()
-        found = {}
+        """The claims of every attacker after the rounds so far."""
+        keys, (times, *notes) = self._ledger.totals()
+        claims = {}
         for attacker in self._attackers:
-            mine = notes[: attacker.n_notes]
+            own = notes[: attacker.n_notes]
             notes = notes[attacker.n_notes :]
             evidence = Evidence(
-                self._server, self._rounds.copy(), self._draws.copy(), keys, times, mine
+                self._server, self._rounds.copy(), self._draws.copy(), keys, times, own
             )
-            found[attacker.name] = attacker.claim(evidence)
-        return found
+            claims[attacker.name] = attacker.claim(evidence)
+        return claims
 
     @property
-    def heard(self) -> Bools:
-        """Who sent anything so far."""
-        heard: Bools = self._rounds > 0
-        return heard
+    def observed(self) -> Bools:
+        """(users,) who sent rows so far."""
+        observed: Bools = self._rounds > 0
+        return observed

@@ -1,4 +1,4 @@
-"""Sums by user and item, over rounds: as large as what was touched, never users times items."""
+"""Sums by user and item over rounds; memory grows with the pairs touched, not users times items."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from coterie.types import Ints, Longs
 
 
 class Ledger:
-    """Adding is cheap; what was added is sorted in once it is as much as there was before."""
+    """Columns of sums by key. New entries are merged once there are more of them than old ones."""
 
     def __init__(self, n_columns: int) -> None:
         self._keys: list[Longs] = [np.empty(0, np.int64)]
         self._columns: list[list[Ints]] = [[np.empty(0, np.int32)] for _ in range(n_columns)]
 
     def add(self, keys: Longs, values: Sequence[Ints]) -> None:
-        """Numbers for keys that are the user times the number of items, plus the item; one array for each column."""
+        """Add values to keys, one array per column. A key is user * n_items + item."""
         self._keys.append(keys)
-        for column, numbers in zip(self._columns, values, strict=True):
-            column.append(numbers)
+        for column, new in zip(self._columns, values, strict=True):
+            column.append(new)
         if sum(map(len, self._keys[1:])) > len(self._keys[0]):
-            self.settled()
+            self.totals()
 
-    def settled(self) -> tuple[Longs, list[Ints]]:
-        """Every key once, ascending, and its sums."""
+    def totals(self) -> tuple[Longs, list[Ints]]:
+        """The distinct keys, ascending, and the sums of each column."""
         if len(self._keys) > 1:
             keys = np.concatenate(self._keys)
             order = np.argsort(keys, kind="stable")

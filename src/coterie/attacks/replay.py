@@ -1,4 +1,4 @@
-"""A run's first rounds once more, with a curious server: from its config, with the same seed and so the same bits."""
+"""Replays a run's first rounds with a curious server; the rounds are bit-identical."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from coterie import kernels
 from coterie.algorithms import fpl
 from coterie.algorithms.registry import ALGORITHMS, algorithm
 from coterie.attacks import attackers
-from coterie.attacks.eavesdropper import Listening
-from coterie.attacks.evidence import Attacker, Dossier, Server
-from coterie.attacks.scores import CellResult, judge, summarise
-from coterie.attacks.tables import ALL, Disclosure, Line, markdown
+from coterie.attacks.eavesdropper import Eavesdropper
+from coterie.attacks.evidence import Attacker, EvidenceCollector, ServerKnowledge
+from coterie.attacks.scores import score, summarise
+from coterie.attacks.tables import ALL, Disclosure, DisclosureLine, markdown
 from coterie.core.progress import SILENT, Progress
 from coterie.data.interactions import Interactions
 from coterie.engines.local import LocalEngine
@@ -36,9 +36,9 @@ from coterie.types import Bools, Doubles
 
 KNOWN: dict[str, tuple[Sequence[Attacker], Sequence[int]]] = {
     "coterie.algorithms.fpl": (attackers.ON_FPL, (10, 100)),
-    "coterie.algorithms.fcf": (attackers.ON_FCF, (1,)),  # the first round tells everything
+    "coterie.algorithms.fcf": (attackers.ON_FCF, (1,)),  # the first round reveals everything
 }
-"""Attackers by the file of an algorithm, and after how many rounds they are asked if nobody says."""
+"""Module of an algorithm -> its attackers, and the default numbers of rounds."""
 
 
 def report(
@@ -47,16 +47,17 @@ def report(
     data: Interactions | None = None,
     progress: Progress = SILENT,
 ) -> Disclosure:
-    """What a curious server knows about the users of a run after so many of its rounds, 10 and 100 for FPL. Nothing is written.
+    """What a curious server knows about the users of a run after some rounds. Writes nothing.
 
-    `data` is for runs on data that has no name: the interactions that were given to `coterie.run`.
+    `rounds`: by default 10 and 100 for FPL, 1 for FCF. `data`: the interactions passed to
+    `coterie.run`, for runs on data without a name.
     """
     folder = _folder(run)
     config = disk.read_settings(folder)
     _refuse_other(str(config.get("algorithm")))
     experiment = Experiment.of(config)
     name = experiment.choice.algorithm
-    when = _checked(KNOWN[_file(name)][1] if rounds is None else rounds)
+    when = _checked(KNOWN[_module(name)][1] if rounds is None else rounds)
     ready = prepare(experiment, data, progress)
     _refuse_other_data(folder, ready)
     replay = Replay.of(ready)
@@ -74,23 +75,23 @@ def report(
     return Disclosure(about, {a.name: a.uses for a in replay.attackers}, tuple(lines))
 
 
-def save(found: Disclosure, folder: Path) -> None:
-    disk.write_text(folder, "disclosure.md", markdown(found))
-    disk.write_text(
-        folder, "disclosure.json", json.dumps(found.as_json(), indent=2, allow_nan=False) + "\n"
-    )
+def save(report: Disclosure, folder: Path) -> None:
+    """Write disclosure.md and disclosure.json."""
+    disk.write_text(folder, "disclosure.md", markdown(report))
+    text = json.dumps(report.as_json(), indent=2, allow_nan=False)
+    disk.write_text(folder, "disclosure.json", text + "\n")
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A run to be listened to."""
+    """A run that is replayed and observed."""
 
     ready: Prepared
     federation: Federation
     world: World
     engine: LocalEngine
     attackers: Sequence[Attacker]
-    dossier: Dossier
+    collector: EvidenceCollector
 
     @classmethod
     def of(cls, ready: Prepared) -> Replay:
@@ -101,60 +102,61 @@ class Replay:
         assert isinstance(federation, Federation)
         world = rounds.world_of(training, settings, choice.seed)
         engine = LocalEngine.over(world, training, world.settings.nodes or 1)
-        against, _ = KNOWN[_file(choice.algorithm)]
-        return cls(ready, federation, world, engine, against, Dossier(server_of(world), against))
+        against, _ = KNOWN[_module(choice.algorithm)]
+        collector = EvidenceCollector(knowledge_of(world), against)
+        return cls(ready, federation, world, engine, against, collector)
 
     @property
     def n_rounds(self) -> int:
-        """Of the run itself."""
+        """Number of rounds of the run."""
         return rounds.n_rounds(self.federation, self.world)
 
     def play(self, when: Sequence[int], progress: Progress) -> Iterator[int]:
-        """The rounds one by one; yields at each of those asked for, ascending."""
+        """Play the rounds one by one; yields the round number at each of `when`, ascending."""
         choice = self.ready.experiment.choice
         for family in algorithm(choice.algorithm).kernels_for(self.world.settings):
             kernels.load(family, progress)
-        heard = Listening(self.engine, self.dossier.hear)
-        work = rounds.trainer_on(
-            self.federation, self.world, heard, Context(choice.seed, progress), by_round=True
-        )
-        state = begin(work, self.world.n_users, self._earlier()).state
-        with progress.task(f"Listening to {choice.algorithm}", when[-1]) as advance:
+        engine = Eavesdropper(self.engine, self.collector.add)
+        context = Context(choice.seed, progress)
+        trainer = rounds.trainer_on(self.federation, self.world, engine, context, by_round=True)
+        state = begin(trainer, self.world.n_users, self._warm_start()).state
+        with progress.task(f"Replaying {choice.algorithm}", when[-1]) as advance:
             for n in range(1, when[-1] + 1):
-                state, _ = work.step(state, n)
+                state, _ = trainer.step(state, n)
                 advance()
                 if n in when:
                     yield n
 
-    def _earlier(self) -> Callable[[Any], Any] | None:
-        """The weights that the run began with, if they are another run's."""
+    def _warm_start(self) -> Callable[[Any], Any] | None:
+        """Puts the weights of another run into the initial state, if the run began with them."""
         earlier = self.ready.experiment.course.start_from
-        return (
-            reuse(Path(earlier), self.ready.catalogue, self.ready.parts.test) if earlier else None
-        )
+        if not earlier:
+            return None
+        return reuse(Path(earlier), self.ready.catalogue, self.ready.parts.test)
 
-    def lines(self, k: int) -> Iterator[Line]:
-        """What is known after k rounds, of all users and of those with the same disclosure rate."""
+    def lines(self, k: int) -> Iterator[DisclosureLine]:
+        """The figures after k rounds, for all users and by disclosure rate."""
         truth = self.ready.training.positives
-        heard = self.dossier.heard
-        groups = {ALL: heard} | by_rate(rates(self.world, self.engine, k), heard)
-        for name, claims in self.dossier.claims().items():
-            outcome: CellResult = judge(claims, truth, self.world.n_items)
-            for label, who in groups.items():
-                yield Line(k, name, label, summarise(outcome, who))
+        observed = self.collector.observed
+        by_pi = {ALL: observed} | by_rate(rates(self.world, self.engine, k), observed)
+        for name, claims in self.collector.claims().items():
+            result = score(claims, truth, self.world.n_items)
+            for label, users in by_pi.items():
+                yield DisclosureLine(k, name, label, summarise(result, users))
 
 
-def server_of(world: World) -> Server:
+def knowledge_of(world: World) -> ServerKnowledge:
+    """What the server of a run knows in advance."""
     settings = world.settings
     sizes = (world.n_users, world.n_items, world.settings.embedding_size)
     if isinstance(settings, fpl.FPL):
         _, positive, negative = settings.regularisation()
-        return Server(*sizes, positive, negative)
-    return Server(*sizes)
+        return ServerKnowledge(*sizes, positive, negative)
+    return ServerKnowledge(*sizes)
 
 
 def rates(world: World, engine: LocalEngine, k: int) -> Doubles | None:
-    """Everybody's own disclosure rate, on average over the first k rounds; None where an algorithm knows no such thing."""
+    """Each user's mean disclosure rate over the first k rounds; None if the algorithm has none."""
     if not isinstance(world.settings, fpl.FPL):
         return None
     a_step = fpl.rounds_an_epoch(world)
@@ -166,35 +168,38 @@ def rates(world: World, engine: LocalEngine, k: int) -> Doubles | None:
     return total / k
 
 
-def by_rate(pi: Doubles | None, heard: Bools) -> dict[str, Bools]:
-    """Users by their rate, where it is not the same for all."""
+def by_rate(pi: Doubles | None, observed: Bools) -> dict[str, Bools]:
+    """Observed users by their disclosure rate; empty if all have the same."""
     if pi is None:
         return {}
-    found = [(low, high, heard & who) for low, high, who in groups(pi) if (heard & who).any()]
-    if len(found) < 2:
+    parts = [(low, high, observed & users) for low, high, users in groups(pi)]
+    parts = [part for part in parts if part[2].any()]
+    if len(parts) < 2:
         return {}
-    return {f"{low:g}" if low == high else f"{low:g} to {high:g}": who for low, high, who in found}
+    return {f"{low:g}" if low == high else f"{low:g} to {high:g}": who for low, high, who in parts}
 
 
-def _file(name: str) -> str:
+def _module(name: str) -> str:
     return ALGORITHMS[name].partition(":")[0]
 
 
 def _refuse_other(name: str) -> None:
-    if name in ALGORITHMS and _file(name) not in KNOWN:
-        names = ", ".join(n for n in ALGORITHMS if _file(n) in KNOWN)
+    if name in ALGORITHMS and _module(name) not in KNOWN:
+        names = ", ".join(n for n in ALGORITHMS if _module(n) in KNOWN)
         raise ConfigError(
-            f"the run is one of {name}, which no attacker is written for; expected one of {names}. Name the folder of such a run."
+            f"the run's algorithm is {name}, for which there is no attacker; expected one of "
+            f"{names}. Name the folder of such a run."
         )
 
 
 def _refuse_other_data(folder: Path, ready: Prepared) -> None:
-    if (folder / "result.json").exists() and disk.read_result(folder)[
-        "trained_on"
-    ] != ready.fingerprint:
+    if not (folder / "result.json").exists():
+        return
+    if disk.read_result(folder)["trained_on"] != ready.fingerprint:
         raise RunError(
-            f"{folder}: the data {ready.experiment.choice.dataset!r}, or what people disclose, is not what the run was trained on any more. Train again; "
-            "for a run on interactions of your own, pass them here too (from Python: data=)."
+            f"{folder}: dataset {ready.experiment.choice.dataset!r}, or its privacy preferences, "
+            "differ from those the run was trained on; expected the same. Train again; for a run "
+            "on interactions of your own, pass them here, too (from Python: data=)."
         )
 
 
@@ -202,9 +207,7 @@ def _folder(run: Run | str | Path) -> Path:
     if not isinstance(run, Run):
         return Path(run)
     if run.result["run"] is None:
-        raise RunError(
-            f"{run!r} left no folder; expected a run with one. Pass out= to coterie.run."
-        )
+        raise RunError(f"{run!r} has no folder; expected a run with one. Pass out= to coterie.run.")
     return Path(run.result["run"])
 
 
@@ -212,6 +215,7 @@ def _checked(wanted: Sequence[int] | int) -> list[int]:
     wanted = [wanted] if isinstance(wanted, int) else list(wanted)
     if not wanted or not all(isinstance(n, int) and n > 0 for n in wanted):
         raise ConfigError(
-            f"rounds are {wanted}; expected one or more, each at least 1. Ask for example for 10 and 100."
+            f"rounds are {wanted}; expected one or more, each at least 1. "
+            "Pass for example 10 and 100."
         )
     return sorted(set(wanted))

@@ -1,9 +1,10 @@
-"""What a recommendation server can tell from requests, and from the slopes that come back to what it sent.
+"""What STTFedRec's recommendation server infers from requests and returned gradients.
 
-An item that somebody asks for again and again is one that they clicked: of items drawn anew every round hardly one comes twice, while
-clicks are drawn from a short history (STTFedRec's obfuscation does not hold). Items that a person keeps as decoys come as often as
-clicks do. But slopes are summed by item, and where only one person asked for an item their slope is the sum: a click's is the longest
-of a request, and points against the others'.
+An item that a user requests again and again was clicked: of items drawn anew every round hardly one
+repeats, while clicks come from a short history. So the paper's obfuscation does not hold. Sticky
+decoys repeat as often as clicks and hide them. But gradients are summed by item, and the sum over
+one user is that user's gradient: the gradient of a click is the longest of a request and points
+against the others.
 """
 
 from __future__ import annotations
@@ -18,64 +19,69 @@ from coterie.types import Bools, Ints, Longs, Rows
 
 
 class Request(NamedTuple):
-    """Who asked for what in one round."""
+    """The requests of one round."""
 
     users: Ints | Longs
     items: Rows  # a row for each of the users
 
 
-class Told(NamedTuple):
+class RequestAttackScore(NamedTuple):
     precision: float
-    """Share of the claims that are true; not a number where nothing is claimed."""
+    """Share of the claims that are true; NaN if nothing is claimed."""
     recall: float
-    """Share of what people did that is claimed, over people who asked."""
+    """Share of the users' histories that is claimed."""
     claims: float
-    """A person who asked."""
+    """Claims per user."""
 
 
 def repeated(requests: Sequence[Request], n_users: int, n_items: int) -> Bools:
-    """(users, items) what was asked for in more rounds than chance would have it; of one round, all."""
+    """(users, items) what was requested in more rounds than chance allows; of one round, all."""
     times = np.zeros((n_users, n_items), np.int32)
     rounds = np.zeros(n_users, np.int64)
-    asked = np.zeros(n_users, np.int64)
+    requested = np.zeros(n_users, np.int64)
     for request in requests:
         row, items = request.items.take(np.arange(len(request.users)))
         times[request.users[row], items] += 1
         rounds[request.users] += 1
-        asked[request.users] += request.items.counts
-    limits = [
-        not_by_chance(n, m / max(n, 1) / n_items, n_items)
-        for n, m in zip(rounds.tolist(), asked.tolist(), strict=True)
+        requested[request.users] += request.items.counts
+    thresholds = [
+        rounds_beyond_chance(n, m / max(n, 1) / n_items, n_items)
+        for n, m in zip(rounds.tolist(), requested.tolist(), strict=True)
     ]
-    found: Bools = times >= np.array(limits)[:, None]
-    return found
+    claimed: Bools = times >= np.array(thresholds)[:, None]
+    return claimed
 
 
 @cache
-def not_by_chance(rounds: int, share: float, n_items: int) -> int:
-    """In how many rounds an item has to be so that fewer than half an item of the catalogue would be by chance."""
+def rounds_beyond_chance(rounds: int, share: float, n_items: int) -> int:
+    """The least number of rounds that fewer than half an item of the catalogue reaches by chance.
+
+    `share`: the chance of an item to be requested in a round.
+    """
     from scipy.stats import binom
 
+    if rounds <= 1:
+        return 1
     times = np.arange(2, rounds + 2)
-    return (
-        int(times[np.argmax(n_items * binom.sf(times - 1, rounds, share) < 0.5)])
-        if rounds > 1
-        else 1
-    )
+    expected = n_items * binom.sf(times - 1, rounds, share)
+    return int(times[np.argmax(expected < 0.5)])
 
 
-FEW = 4
-"""Slopes of one person alone that are needed to tell one from the others."""
+MIN_GRADIENTS = 4
+"""Gradients of one user alone that are needed to single one out."""
 
 
-def by_gradients(asked: Ints, slots: Ints, cut: np.ndarray) -> Ints:
-    """(n,) the item that each asker clicked, as what came back to the slots that nobody else asked for says; -1 where it does not."""
-    askers = np.bincount(slots[slots >= 0], minlength=len(cut))
-    claims = np.full(len(asked), -1, np.int32)
-    for k, (items, mine) in enumerate(zip(asked, slots, strict=True)):
-        alone = (mine >= 0) & (askers[np.maximum(mine, 0)] == 1)
-        gradients = cut[mine[alone]].astype(np.float64)
-        if len(gradients) < FEW:
+def by_gradients(requested: Ints, slots: Ints, cut: np.ndarray) -> Ints:
+    """(n,) the item that each user clicked, from the gradients of slots with a single user.
+
+    `cut` holds the gradient of each slot. -1 where the gradients do not single out an item.
+    """
+    n_users_of_slot = np.bincount(slots[slots >= 0], minlength=len(cut))
+    claims = np.full(len(requested), -1, np.int32)
+    for k, (items, own) in enumerate(zip(requested, slots, strict=True)):
+        alone = (own >= 0) & (n_users_of_slot[np.maximum(own, 0)] == 1)
+        gradients = cut[own[alone]].astype(np.float64)
+        if len(gradients) < MIN_GRADIENTS:
             continue
         longest = int(np.argmax((gradients * gradients).sum(axis=1)))
         if gradients[longest] @ (gradients.sum(axis=0) - gradients[longest]) < 0:
@@ -83,12 +89,12 @@ def by_gradients(asked: Ints, slots: Ints, cut: np.ndarray) -> Ints:
     return claims
 
 
-def told(claimed: Bools, positives: Rows, users: Ints | Longs) -> Told:
-    """How right claims about some users are, all of theirs together."""
+def score_claims(claimed: Bools, positives: Rows, users: Ints | Longs) -> RequestAttackScore:
+    """Precision and recall of the claims about some users, over all of them together."""
     row, items = positives.take(users)
     true = claimed[users[row], items].sum()
     claims = claimed[users].sum()
-    return Told(
+    return RequestAttackScore(
         float(true / claims) if claims else float("nan"),
         float(true / max(len(items), 1)),
         float(claims / max(len(users), 1)),

@@ -1,4 +1,4 @@
-"""How right claims are: precision and recall by user, beside somebody who knows only what is popular."""
+"""Precision and recall of claims by user, next to a baseline that claims the most popular items."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from coterie.types import Bools, Doubles, Longs, Rows
 
 
 @dataclass(frozen=True, slots=True)
-class CellResult:
+class AttackScore:
     """Counts by user. A hit is a claimed item that is in the user's history."""
 
-    liked: Longs  # (users,) the length of the history
+    liked: Longs  # (users,) the length R of the history
     claims: Longs
     hits: Longs
-    popular_hits: Doubles  # of as many claims, made by popularity alone
-    told_hits: Doubles  # of as many claims as the history is long, best scores first
-    popular_told_hits: Doubles
+    popular_hits: Doubles  # hits of the same number of claims by popularity
+    r_hits: Doubles  # hits of the R best scores
+    popular_r_hits: Doubles  # hits of the R most popular items
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Means over users who were heard; precision over those of them about whom anything was claimed, else it is None."""
+    """Means over observed users; precision over those with any claims, None if there are none."""
 
     users: int
     claimed_users: int
@@ -33,15 +33,16 @@ class Figures:
     recall: float | None
     popular_precision: float | None
     popular_recall: float | None
-    told_precision: float | None
-    popular_told_precision: float | None
+    r_precision: float | None
+    popular_r_precision: float | None
 
 
-def judge(claims: Claims, truth: Rows, n_items: int) -> CellResult:
+def score(claims: Claims, truth: Rows, n_items: int) -> AttackScore:
+    """Compare claims with the users' histories."""
     n_users = len(truth.counts)
     users = claims.keys // n_items
     liked = truth.counts
-    right = _known(claims.keys, truth, n_items)
+    right = _in_history(claims.keys, truth, n_items)
     sent, sent_right, made, made_right = (
         np.bincount(users[which], minlength=n_users)
         for which in (slice(None), right, claims.made, claims.made & right)
@@ -49,45 +50,44 @@ def judge(claims: Claims, truth: Rows, n_items: int) -> CellResult:
     rest = claims.elsewhere > 0
     n_claims = made + np.where(rest, n_items - sent, 0)
     hits = made_right + np.where(rest, liked - sent_right, 0)
-    return CellResult(
+    return AttackScore(
         liked,
         n_claims,
         hits,
         popular_hits(truth, n_items, n_claims),
-        _told(claims, right, truth, n_items),
+        _r_hits(claims, right, truth, n_items),
         popular_hits(truth, n_items, liked),
     )
 
 
-def _known(keys: Longs, truth: Rows, n_items: int) -> Bools:
+def _in_history(keys: Longs, truth: Rows, n_items: int) -> Bools:
     """Which of ascending keys are in a history."""
     owners = np.repeat(np.arange(len(truth.counts), dtype=np.int64), truth.counts)
     true = owners * n_items + truth.items
     known = np.zeros(len(keys), bool)
     places = np.searchsorted(keys, true)
-    there = places < len(keys)
-    there[there] = keys[places[there]] == true[there]
-    known[places[there]] = True
+    match = places < len(keys)
+    match[match] = keys[places[match]] == true[match]
+    known[places[match]] = True
     return known
 
 
 def popular_hits(truth: Rows, n_items: int, n_claims: Longs) -> Doubles:
-    """Hits of the most popular items, so many for each user; items of equal popularity count at what a draw among them gives.
+    """Hits of each user's `n_claims` most popular items; ties count at their expected value.
 
-    Popularity is that of the histories themselves, the best that there is.
+    Popularity is computed from the histories themselves, so this baseline is as strong as possible.
     """
     counts = np.bincount(truth.items, minlength=n_items)
-    more = n_items - np.searchsorted(
-        np.sort(counts), counts, side="right"
-    )  # items that are more popular
-    as_many = np.bincount(counts)[counts]
+    n_more_popular = n_items - np.searchsorted(np.sort(counts), counts, side="right")
+    n_tied = np.bincount(counts)[counts]
     users = np.repeat(np.arange(len(truth.counts)), truth.counts)
-    share = np.clip((n_claims[users] - more[truth.items]) / as_many[truth.items], 0, 1)
+    left = n_claims[users] - n_more_popular[truth.items]
+    share = np.clip(left / n_tied[truth.items], 0, 1)
     return np.bincount(users, share, minlength=len(truth.counts)).astype(np.float64)
 
 
-def _told(claims: Claims, right: Bools, truth: Rows, n_items: int) -> Doubles:
-    """Hits if an attacker were told how many to claim; ties count at what a draw among them gives."""
+def _r_hits(claims: Claims, right: Bools, truth: Rows, n_items: int) -> Doubles:
+    """Hits of the R best scores of each user, R the length of the history; ties as expected."""
     n_users = len(truth.counts)
     owners = claims.keys // n_items
     best = max(claims.scores.max(initial=0), claims.elsewhere.max(initial=0))
@@ -105,25 +105,25 @@ def _told(claims: Claims, right: Bools, truth: Rows, n_items: int) -> Doubles:
     hits[rest] += unsent_hits
     before = np.cumsum(sizes, axis=1) - sizes
     taken = np.clip(truth.counts[:, None] - before, 0, sizes)
-    told: Doubles = (hits * taken / np.maximum(sizes, 1)).sum(axis=1)
-    return told
+    r_hits: Doubles = (hits * taken / np.maximum(sizes, 1)).sum(axis=1)
+    return r_hits
 
 
-def summarise(outcome: CellResult, who: Bools) -> Figures:
+def summarise(result: AttackScore, users: Bools) -> Figures:
     """Means over some users."""
-    some = who & (outcome.claims > 0)
-    n_claims = np.maximum(outcome.claims, 1)
-    liked = np.maximum(outcome.liked, 1)
+    claimed = users & (result.claims > 0)
+    n_claims = np.maximum(result.claims, 1)
+    liked = np.maximum(result.liked, 1)
     return Figures(
-        int(who.sum()),
-        int(some.sum()),
-        _mean(outcome.claims, who) or 0.0,
-        _mean(outcome.hits / n_claims, some),
-        _mean(outcome.hits / liked, who),
-        _mean(outcome.popular_hits / n_claims, some),
-        _mean(outcome.popular_hits / liked, who),
-        _mean(outcome.told_hits / liked, who),
-        _mean(outcome.popular_told_hits / liked, who),
+        users=int(users.sum()),
+        claimed_users=int(claimed.sum()),
+        claims=_mean(result.claims, users) or 0.0,
+        precision=_mean(result.hits / n_claims, claimed),
+        recall=_mean(result.hits / liked, users),
+        popular_precision=_mean(result.popular_hits / n_claims, claimed),
+        popular_recall=_mean(result.popular_hits / liked, users),
+        r_precision=_mean(result.r_hits / liked, users),
+        popular_r_precision=_mean(result.popular_r_hits / liked, users),
     )
 
 

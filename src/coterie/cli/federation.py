@@ -99,10 +99,9 @@ def join(
     coterie join --data mine.csv --store node.db --insecure
     """
     from coterie.cli.screen import ScreenProgress
-    from coterie.deployment.flower.join import People
     from coterie.deployment.flower.join import join as start
 
-    users = People(data, parse_columns(columns), simulated, least_group, skip_bad_rows)
+    users = NodeUsers(data, parse_columns(columns), simulated, least_group, skip_bad_rows)
     start(users, store, server, (key, ca), insecure, ScreenProgress())
 
 

@@ -21,7 +21,7 @@ def show(store: StoreArgument) -> None:
     """List the users of a node, one per line."""
     from coterie.deployment.node_store import NodeStore
 
-    for user in NodeStore.open(store).people():
+    for user in NodeStore.open(store).users():
         typer.echo(user)
 
 

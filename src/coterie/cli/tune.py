@@ -133,7 +133,7 @@ def _print(found: TuningResult, write: Path | None, as_json: bool, quiet: bool) 
         typer.echo(f"run it: coterie run {write}")
 
 
-def summary(found: Found) -> JsonObject:
+def summary(found: TuningResult) -> JsonObject:
     """The search and its ranking, as `--json` prints them."""
     search = found.search
     return {

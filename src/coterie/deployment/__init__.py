@@ -1,1 +1,1 @@
-"""What a run leaves on disk, and the engines that run it."""
+"""Real federations: a server and nodes that exchange bytes, their stores and their certificates."""

@@ -1,7 +1,8 @@
-"""Certificates and keys of a federation: one authority of its own, the server's certificate, and a key for every node.
+"""Certificates and keys of a federation: an authority, the server's certificate, a key per node.
 
-FOLDER/ca.pem  ca.key  server.pem  server.key       the server's; nodes need ca.pem alone
-FOLDER/nodes/NAME.key  NAME.pub                     the key goes to its node, the .pub stays: who has none is not admitted
+FOLDER/ca.pem  ca.key  server.pem  server.key    the server's files; nodes need ca.pem only
+FOLDER/nodes/NAME.key  NAME.pub                  the key goes to its node; the server keeps the .pub
+                                                 and rejects nodes without one
 """
 
 from __future__ import annotations
@@ -12,59 +13,60 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from coterie.errors import ConfigError, MissingExtra, RunError
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
 
 HOST = re.compile(r"[0-9A-Za-z_.:-]{1,253}")
 DAYS = 825
-"""How long certificates last; what most programs accept."""
+"""Validity of certificates; most programs accept no more."""
 
 
 def init(folder: Path, hosts: Sequence[str], nodes: Sequence[str]) -> None:
-    """Everything for a server that is reached by these names or addresses, and for these nodes."""
+    """Make all files for a server with these names or addresses, and for these nodes."""
     if (folder / "ca.key").exists():
         raise RunError(
-            f"{folder} has an authority already; expected a new folder. For another node: coterie federation add {folder} NAME"
+            f"{folder} has an authority already; expected a new folder. "
+            f"For another node, run: coterie federation add {folder} NAME"
         )
     for host in hosts:
         if not HOST.fullmatch(host):
             raise ConfigError(
-                f"a host is {host!r}; expected a name or an address by which nodes reach the server, such as 10.0.0.5. Change --host."
+                f"the host is {host!r}; expected a name or address by which nodes reach the "
+                "server, such as 10.0.0.5. Change --host."
             )
     for name in nodes:
         _refuse_name(name)
-    hosts = list(
-        dict.fromkeys([*hosts, "127.0.0.1"])
-    )  # the server's own programs speak to each other there
+    # The server's own programs connect to each other on loopback.
+    hosts = list(dict.fromkeys([*hosts, "127.0.0.1"]))
     (folder / "nodes").mkdir(parents=True, exist_ok=True)
     authority = _key()
-    own = _key()
+    server = _key()
     issuer = _name("Coterie federation")
+    subject = _name("Coterie server")
+    root = _signed(authority, issuer, authority, issuer, [], authority=True)
+    certificate = _signed(server, subject, authority, issuer, hosts, authority=False)
     _write(folder / "ca.key", _private(authority), secret=True)
-    _write(
-        folder / "ca.pem", _pem(_signed(authority, issuer, authority, issuer, [], authority=True))
-    )
-    _write(folder / "server.key", _private(own), secret=True)
-    _write(
-        folder / "server.pem",
-        _pem(_signed(own, _name("Coterie server"), authority, issuer, hosts, authority=False)),
-    )
+    _write(folder / "ca.pem", _pem(root))
+    _write(folder / "server.key", _private(server), secret=True)
+    _write(folder / "server.pem", _pem(certificate))
     for name in nodes:
         add(folder, name)
 
 
 def add(folder: Path, name: str) -> Path:
-    """A key for one more node."""
+    """Make a key for one more node."""
     _refuse_name(name)
-    place = folder / "nodes" / f"{name}.key"
-    if place.exists() or place.with_suffix(".pub").exists():
+    path = folder / "nodes" / f"{name}.key"
+    if path.exists() or path.with_suffix(".pub").exists():
         raise RunError(
-            f"{place} exists already; expected a new name. Choose another, or revoke it first."
+            f"{path} exists already; expected a new name. Choose another, or revoke it first."
         )
     if not (folder / "ca.key").exists():
         raise RunError(
@@ -80,15 +82,15 @@ def add(folder: Path, name: str) -> Path:
     public = key.public_key().public_bytes(
         serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
     )
-    _write(place, private, secret=True)
-    _write(place.with_suffix(".pub"), public + b"\n")
-    return place
+    _write(path, private, secret=True)
+    _write(path.with_suffix(".pub"), public + b"\n")
+    return path
 
 
 def _refuse_name(name: str) -> None:
     if not name or any(c in name for c in "/\\") or name.startswith("."):
         raise ConfigError(
-            f"the node's name is {name!r}; expected one that can be a file's. Change it."
+            f"the node's name is {name!r}; expected a valid file name. Choose another."
         )
 
 
@@ -97,26 +99,25 @@ def hosts_of(certificate: Path) -> list[str]:
     _serialization()
     from cryptography import x509
 
-    found = x509.load_pem_x509_certificate(certificate.read_bytes())
-    names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    loaded = x509.load_pem_x509_certificate(certificate.read_bytes())
+    names = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     return [str(name.value) for name in names]
 
 
 def revoke(folder: Path, name: str) -> None:
-    """A node whose public key is gone is let in no more."""
-    place = folder / "nodes" / f"{name}.pub"
-    if not place.exists():
-        known = (
-            ", ".join(sorted(path.stem for path in (folder / "nodes").glob("*.pub"))) or "nobody"
-        )
+    """Revoke a node: the server rejects nodes whose public key is missing."""
+    path = folder / "nodes" / f"{name}.pub"
+    if not path.exists():
+        known = ", ".join(sorted(pub.stem for pub in (folder / "nodes").glob("*.pub"))) or "none"
         raise RunError(
-            f"{place} does not exist; expected a node that is admitted ({known}). Check the name."
+            f"{path} does not exist; expected an admitted node ({known}). Check the name."
         )
-    place.unlink()
-    place.with_suffix(".key").unlink(missing_ok=True)  # else the name could never be used again
+    path.unlink()
+    # A key that stays would block the name for good.
+    path.with_suffix(".key").unlink(missing_ok=True)
 
 
-def _serialization() -> Any:
+def _serialization() -> ModuleType:
     try:
         from cryptography.hazmat.primitives import serialization
     except ImportError:
@@ -151,7 +152,7 @@ def _signed(
     from cryptography.hazmat.primitives import hashes
 
     now = datetime.datetime.now(datetime.UTC)
-    made = (
+    builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
@@ -182,10 +183,10 @@ def _signed(
         )
     )
     if hosts:
-        made = made.add_extension(
+        builder = builder.add_extension(
             x509.SubjectAlternativeName([_alternative(host) for host in hosts]), critical=False
         )
-    return made.sign(by, hashes.SHA384())
+    return builder.sign(by, hashes.SHA384())
 
 
 def _alternative(host: str) -> x509.GeneralName:
@@ -208,8 +209,8 @@ def _pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(_serialization().Encoding.PEM)
 
 
-def _write(place: Path, data: bytes, secret: bool = False) -> None:
-    with os.fdopen(
-        os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600 if secret else 0o644), "wb"
-    ) as out:
+def _write(path: Path, data: bytes, secret: bool = False) -> None:
+    mode = 0o600 if secret else 0o644
+    file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)
+    with os.fdopen(file, "wb") as out:
         out.write(data)

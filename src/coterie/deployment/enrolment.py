@@ -1,80 +1,74 @@
-"""How a federation begins: nodes say whom they host, the server gives everybody a number, and both sides know the same world.
+"""The messages of enrolment: terms, rosters of nodes, and the user indices that a server assigns.
 
-The server learns who there is (by the ids that nodes use: pseudonyms, if they like), which of them have something to learn from, and how
-many interactions all of a node's people have together. What each person did stays in the node's store.
+The server learns user ids (nodes may use pseudonyms), which users have training data, and how many
+interactions all users of a node have together. Histories stay in the node's store.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache
-from typing import Any, Self, cast
+from typing import Self, cast
 
 import numpy as np
 from pydantic import TypeAdapter
 
 from coterie.algorithms.registry import algorithm
-from coterie.core import streams
-from coterie.data import splits
-from coterie.data.filters import apply_ratings
 from coterie.data.ids import number
-from coterie.data.interactions import Interactions, canonical_order, objects
-from coterie.data.splits import Split
-from coterie.data.training_set import TrainingSet
-from coterie.deployment.node_store import NodeStore
+from coterie.data.interactions import objects
 from coterie.errors import ConfigError, DataError
 from coterie.experiments.config import Experiment
-from coterie.federated import rounds
-from coterie.federated.federation import Federation, NodeData, World
+from coterie.federated.federation import Federation
 from coterie.federated.wire import Malformed
-from coterie.types import Ids, Ints, Rows
+from coterie.types import Ids, JsonObject
 
-RULES = ("leave-one-out", "temporal", "random")
-"""Splits that a node can make of its own people without knowing of others."""
-MOST_POSITIVES = 1 << 40
-MOST_PEOPLE = 1 << 22
-MOST_LETTERS = 256
-"""Of one node, and of an id."""
+LOCAL_SPLITS = ("leave-one-out", "temporal", "random")
+"""Splits that a node can compute from its own users' interactions."""
+MAX_POSITIVES = 1 << 40
+"""Upper limit for the interactions of one node."""
+MAX_USERS = 1 << 22
+"""Upper limit for the users of one node."""
+MAX_ID_LENGTH = 256
 
 
-class Said:
-    """A few plain values that travel as JSON."""
+class JsonMessage:
+    """A record of plain values that travels as JSON."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), allow_nan=False)  # type: ignore[call-overload]
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Whatever the text is, this or Malformed."""
+        """Parse and validate; any fault is Malformed."""
         try:
             return cast(Self, _adapter(cls).validate_json(text, strict=True))  # type: ignore[arg-type]
         except ValueError as error:
-            raise Malformed(f"no {cls.__name__.lower()}: {str(error)[:200]}") from None
+            raise Malformed(f"not a valid {cls.__name__}: {str(error)[:200]}") from None
 
 
 @cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
+def _adapter(kind: type[object]) -> TypeAdapter[object]:
     return TypeAdapter(kind)
 
 
 @dataclass(frozen=True, slots=True)
-class Told(Said):
-    """What the server alone knows about items, beside their titles."""
+class ItemContent(JsonMessage):
+    """What only the server knows about items; titles are public and part of the terms."""
 
     categories: list[list[str]] | None = None
     bodies: list[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Terms(Said):
-    """What a server says before anything: the experiment, and the items that there are."""
+class FederationTerms(JsonMessage):
+    """A server's first message: the experiment and the item catalogue."""
 
-    config: dict[str, Any]
+    config: JsonObject
     items: list[str]
     run: str = ""
-    """Which federation this is: another one begins afresh, the same one goes on."""
+    """Identifies the federation. A node resets its private state when this changes."""
     titles: list[str] | None = None
 
     @property
@@ -90,193 +84,79 @@ class Terms(Said):
         return None if self.titles is None else objects(self.titles)
 
     def refuse_split(self) -> None:
+        """Reject splits that a node cannot compute alone."""
         rule = self.experiment.protocol.split
-        if rule not in RULES:
+        if rule not in LOCAL_SPLITS:
             raise ConfigError(
-                f"setting 'split' is {rule!r}, which needs everybody's interactions in one place; expected one of {', '.join(RULES)}. Change it."
+                f"setting 'split' is {rule!r}, which needs the interactions of all users in one "
+                f"place; expected one of {', '.join(LOCAL_SPLITS)}. Change it."
             )
 
 
 @dataclass(frozen=True, slots=True)
-class Roster(Said):
-    """What a node says: its people, who of them has something to learn from, and how much they have together."""
+class Roster(JsonMessage):
+    """A node's users, which of them have training data, and their total of interactions."""
 
-    people: list[str]
+    users: list[str]
     learning: list[bool]
     positives: int
 
     @classmethod
-    def heard(cls, data: bytes) -> Roster:
-        """Of a node that may be anybody's."""
-        said = cls.from_json(data)
-        people = set(said.people)
-        if (
-            not people
-            or "" in people
-            or len(people) < len(said.people)
-            or len(said.learning) != len(said.people)
-        ):
-            raise Malformed("a roll of people who are nobody, or not told apart")
-        if len(people) > MOST_PEOPLE or max(map(len, people)) > MOST_LETTERS:
-            raise Malformed("more people, or longer ids, than there can be")
-        if not sum(said.learning) <= said.positives < MOST_POSITIVES:
-            raise Malformed("people cannot have so many interactions together")
-        return said
+    def parse(cls, data: bytes) -> Roster:
+        """Read a roster from an untrusted node."""
+        roster = cls.from_json(data)
+        users = set(roster.users)
+        if not users or "" in users:
+            raise Malformed("the roster has no users, or an empty user id")
+        if len(users) < len(roster.users) or len(roster.learning) != len(roster.users):
+            raise Malformed("the roster repeats a user, or its columns differ in length")
+        if len(users) > MAX_USERS or max(map(len, users)) > MAX_ID_LENGTH:
+            raise Malformed("the roster has too many users, or too long ids")
+        if not sum(roster.learning) <= roster.positives < MAX_POSITIVES:
+            raise Malformed("the roster's number of interactions is out of range")
+        return roster
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers(Said):
-    """What a node is told then: its people's numbers, and what everybody may know."""
+class UserIndices(JsonMessage):
+    """The server's reply to a roster: the indices of the node's users, and public totals."""
 
     numbers: dict[str, int]
+    """User id -> user index."""
     n_users: int
     members: list[int]
+    """Indices of all users with training data."""
     n_positives: int
 
 
 @dataclass(frozen=True, slots=True)
-class Members(Said):
-    """Who belongs to a federation, from its beginning to its end: a person's number is their place."""
+class EnrolledUsers(JsonMessage):
+    """All users of a federation, fixed when it begins: a user's index is its place in `users`."""
 
-    people: list[str]
+    users: list[str]
     learning: list[int]
     n_positives: int
 
     @classmethod
-    def of(cls, rolls: Mapping[str, Roster]) -> Members:
-        homes = [(person, node) for node, said in rolls.items() for person in said.people]
-        people, places, _ = number(objects([person for person, _ in homes]), "user_id")
-        if len(people) < len(homes):
-            twice = people[np.flatnonzero(np.bincount(places) > 1)[0]]
-            n = sum(person == twice for person, _ in homes)
+    def of(cls, rosters: Mapping[str, Roster]) -> EnrolledUsers:
+        listed = [user for roster in rosters.values() for user in roster.users]
+        users, places, _ = number(objects(listed), "user_id")
+        if len(users) < len(listed):
+            repeated = users[np.flatnonzero(np.bincount(places) > 1)[0]]
             raise DataError(
-                f"user {twice} is on {n} nodes; expected everybody on one node. Take them out of the files of the others, and serve again."
+                f"user {repeated} is on {listed.count(repeated)} nodes; expected every user on one "
+                "node. Remove it from the files of the other nodes, and serve again."
             )
-        learning = [learns for said in rolls.values() for learns in said.learning]
-        positives = sum(said.positives for said in rolls.values())
+        learning = [learns for roster in rosters.values() for learns in roster.learning]
+        positives = sum(roster.positives for roster in rosters.values())
         return cls(
-            [str(person) for person in people],
+            [str(user) for user in users],
             np.sort(places[np.flatnonzero(learning)]).tolist(),
             positives,
         )
 
-    def told(self, people: Iterable[str]) -> Numbers:
-        """What a node hears that hosts these; of others there are no numbers."""
-        place = {person: number for number, person in enumerate(self.people)}
-        known = {person: place[person] for person in people if person in place}
-        return Numbers(known, len(self.people), self.learning, self.n_positives)
-
-
-def roll(terms: Terms, store: NodeStore) -> Roster:
-    data = own_data(terms, store)
-    training = splits.split(data, *_rule(terms)).training()
-    learning = training.positives.counts > 0
-    return Roster(
-        [str(person) for person in data.user_ids],
-        learning.tolist(),
-        int(training.positives.counts.sum()),
-    )
-
-
-def world_of(terms: Terms, numbers: Numbers, told: Told | None = None) -> World:
-    """As a server knows it, which has something to tell about items; or a node, which has not."""
-    experiment = terms.experiment
-    n = numbers.n_users
-    catalogue = (
-        catalogue_of(terms, n, told)
-        if told
-        else TrainingSet(n, len(terms.items), *_nobodys(n), None)
-    )
-    world = rounds.world_of(
-        catalogue, experiment.settings, experiment.choice.seed, terms.federation if told else None
-    )
-    members = np.zeros(n, bool)
-    members[numbers.members] = True
-    return replace(world, members=members, n_positives=numbers.n_positives, on_devices=None)
-
-
-def catalogue_of(terms: Terms, n_users: int, told: Told) -> TrainingSet:
-    """What there is before anybody did anything."""
-    categories = (
-        None if told.categories is None else objects([tuple(names) for names in told.categories])
-    )
-    bodies = None if told.bodies is None else objects(told.bodies)
-    return TrainingSet(
-        n_users,
-        len(terms.items),
-        *_nobodys(n_users),
-        None,
-        item_texts=terms.texts,
-        item_categories=categories,
-        item_bodies=bodies,
-    )
-
-
-def _nobodys(n_users: int) -> tuple[Rows, Rows]:
-    nothing = Rows(np.zeros(n_users + 1, np.int64), np.empty(0, np.int32))
-    return nothing, nothing
-
-
-def parts(terms: Terms, numbers: Numbers, store: NodeStore) -> tuple[Ints, Split]:
-    """A node's people who have a number, and what they did, numbered as everywhere: what is trained on and what is held out."""
-    data = own_data(terms, store)
-    known = np.array([numbers.numbers.get(str(person), -1) for person in data.user_ids], np.int32)
-    data = data.select(known[data.users] >= 0)
-    own = known[known >= 0]
-    everybody = np.full(numbers.n_users, "", object)
-    everybody[own] = data.user_ids[known >= 0]
-    users = known[data.users]
-    order = canonical_order(users, data.items, data.times)
-    placed = Interactions(
-        users[order],
-        data.items[order],
-        None if data.ratings is None else data.ratings[order],
-        None if data.times is None else data.times[order],
-        everybody,
-        data.item_ids,
-        data.item_order,
-        item_texts=terms.texts,
-    )
-    return np.sort(own), splits.split(placed, *_rule(terms))
-
-
-def histories(terms: Terms, numbers: Numbers, store: NodeStore, seed: int) -> NodeData:
-    """What a node has; its devices draw from a seed that no server has."""
-    own, split = parts(terms, numbers, store)
-    training = split.training()
-    told = terms.federation.told(training, terms.experiment.settings)
-    return NodeData(own, replace(training, content=told and told[1]).of_users(own), seed)
-
-
-def simulated_seed(terms: Terms) -> int:
-    """What a simulation's devices draw from: to repeat one, and for nothing else."""
-    return streams.key(terms.experiment.choice.seed, "devices")
-
-
-def own_data(terms: Terms, store: NodeStore) -> Interactions:
-    """The histories of a node's people over the federation's items; others are left out."""
-    data = apply_ratings(store.interactions(), terms.experiment.filters)
-    known = {item: place for place, item in enumerate(terms.items)}
-    places = np.array([known.get(str(item), -1) for item in data.item_ids], np.int32)
-    there = places[data.items] >= 0
-    if not there.any():
-        raise DataError(
-            f"{store.path}: nobody has any of the federation's {len(terms.items):,} items (first: {terms.items[0]}). Check the ids."
-        )
-    few = data.select(there)
-    items = np.array(terms.items, dtype=object)
-    return Interactions(
-        few.users,
-        places[data.items[there]],
-        few.ratings,
-        few.times,
-        data.user_ids,
-        items,
-        np.arange(len(items), dtype=np.int32),
-    )
-
-
-def _rule(terms: Terms) -> tuple[Any, float, int, bool]:
-    terms.refuse_split()
-    protocol = terms.experiment.protocol
-    return protocol.split, protocol.fraction, terms.experiment.choice.seed, protocol.validation
+    def indices_for(self, users: Iterable[str]) -> UserIndices:
+        """The reply to a node that hosts these users; users who are not enrolled get no index."""
+        index = {user: k for k, user in enumerate(self.users)}
+        known = {user: index[user] for user in users if user in index}
+        return UserIndices(known, len(self.users), self.learning, self.n_positives)

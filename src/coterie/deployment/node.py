@@ -1,8 +1,8 @@
-"""A federation between parties: nodes that keep their people to themselves, and the server's engine that speaks to them.
+"""Both ends of a federation's messages: the node, and the server's engine that sends to nodes.
 
-A message says of every user it is for which of their updates the server accepted last. By that a node knows what its devices' rows are:
-what was refused, late or lost is as if it had never been, and a round that a server plays again after a crash finds
-devices as they were. How bytes get from one to the other is a transport's business.
+A message carries, for each of its users, the tag of the last update that the server accepted. From
+it a node knows which private state is current. An update that was refused, late or lost has no
+effect, and a server can repeat a round after a crash. The transport of bytes is pluggable.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ from coterie.federated.wire import Malformed, encode
 from coterie.types import Ints, Longs, Message
 
 Transport = Callable[[Mapping[int, bytes]], Mapping[int, bytes]]
-"""Bytes to nodes by their numbers; what came back from whom in time."""
+"""Sends bytes to nodes, by node index; returns the replies that came before the deadline."""
 EXCHANGES = 256
+"""More than the exchanges of any round."""
 NEWEST = "newest"
-"""The round that was asked for last."""
+"""Metadata key of the newest round that a node received."""
 STAGE = "stage"
 """Where a message is for members of a ring, at which stage of it."""
 
 
 def tag(t: int, exchange: int) -> int:
-    """One number for an exchange of a round; the opening is before all of them."""
+    """A number that identifies an exchange of a run; the opening comes first."""
     return 0 if exchange == OPENING else 1 + t * EXCHANGES + exchange
 
 
@@ -53,34 +54,33 @@ def stage_of(message: Message) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node: bytes in, bytes out."""
+    """A node of a federation: bytes in, bytes out."""
 
     federation: Federation
     world: World
     node: NodeData
     store: NodeStore
 
-    def begin(self) -> None:
-        """Devices make what they begin with, once."""
-        persons = self.store.numbers()
-        self.store.begin(
-            [persons[u] for u in self.node.users.tolist()],
+    def initialise(self) -> None:
+        """Write the initial private state of users who have none."""
+        user_ids = self.store.numbers()
+        self.store.put_initial_state(
+            [user_ids[index] for index in self.node.users.tolist()],
             self.federation.devices(self.world, self.node),
         )
 
     def receive(self, data: bytes) -> bytes:
-        """The answer to a message; to what is none of this federation's, nothing."""
+        """Reply to a message; Malformed if it does not belong to this federation."""
         self.refuse_late(data)
-        message, asked = self.settled(data)
+        message, user_ids = self.synchronise(data)
         exchange = self._exchange(message.exchange)
-        kept_by = tag(message.round, message.exchange)
-        message = replace(message, private_state=self.store.private_state(asked))
+        message = replace(message, private_state=self.store.private_state(user_ids))
         if STAGE in message.common:
             columns, after = self._in_ring(exchange, message)
         else:
             columns, after = answer(self.world, exchange, message, self.node)
         if after:
-            self.store.made(asked, after, kept_by)
+            self.store.put_pending(user_ids, after, tag(message.round, message.exchange))
         return encode(message.round, columns, exchange=message.exchange)
 
     def _in_ring(
@@ -104,30 +104,31 @@ class Node:
         return columns, after
 
     def refuse_late(self, data: bytes) -> None:
-        """A process that was slower than its deadline must not undo what a later one did."""
+        """Reject a message of an earlier round: it must not undo what a later one did."""
         t = read_message(data).round
-        newest = int(self.store.about(NEWEST) or -1)
+        newest = int(self.store.meta(NEWEST) or -1)
         if t < newest:
-            raise Malformed(f"a message of round {t} after one of round {newest}")
-        self.store.put_about(**{NEWEST: str(t)})
+            raise Malformed(f"a message of round {t} arrived after one of round {newest}")
+        self.store.put_meta(**{NEWEST: str(t)})
 
-    def settled(self, data: bytes) -> tuple[Message, list[str]]:
-        """A message for those it finds as the server thinks they are; of what counts, the store knows now.
+    def synchronise(self, data: bytes) -> tuple[Message, list[str]]:
+        """Read a message, commit the private state that it reports as accepted, and filter it.
 
-        Who was forgotten, or put back to an earlier day, has no part in it.
+        Returns the message for the users whose state is the one the server expects, and their ids.
+        Users who were erased, or whose state comes from an older copy, are left out.
         """
         message = self._read(data)
-        persons = self.store.numbers()
+        user_ids = self.store.numbers()
         accepted = message.own.pop("accepted")
-        here = np.isin(message.users, self.node.users)
-        message = message.to(here)
-        accepted = accepted[here]
-        asked = [persons[user] for user in message.users.tolist()]
+        hosted = np.isin(message.users, self.node.users)
+        message = message.to(hosted)
+        accepted = accepted[hosted]
+        listed = [user_ids[index] for index in message.users.tolist()]
         if STAGE in message.common and stage_of(message) != ORDER[0]:
-            return message, asked  # in the middle of an exchange nothing is settled
-        known = self.store.settle(asked, accepted)
-        return message.to(known), [
-            person for person, fine in zip(asked, known, strict=True) if fine
+            return message, listed  # commits happen only at the first stage of an exchange
+        current = self.store.commit(listed, accepted)
+        return message.to(current), [
+            user for user, is_current in zip(listed, current, strict=True) if is_current
         ]
 
     def _read(self, data: bytes) -> Message:
@@ -135,39 +136,42 @@ class Node:
         accepted = message.own.get("accepted")
         users = message.users
         if accepted is None or accepted.dtype != np.int64 or accepted.shape != users.shape:
-            raise Malformed("the message does not say what was accepted")
+            raise Malformed(
+                "the message lacks the column accepted, or it has a wrong type or shape"
+            )
         if users.dtype != np.int32 or users.ndim != 1 or (np.diff(users) <= 0).any():
-            raise Malformed("the message does not say whom it is for")
+            raise Malformed("the user indices of the message are not ascending int32")
         if any(rows.ndim == 0 or len(rows) != len(users) for rows in message.own.values()):
-            raise Malformed("the message has not one row for everybody")
+            raise Malformed("a column of the message does not have one row for each user")
         return message
 
     def _exchange(self, number: int) -> Exchange:
-        found = self.federation.opening(self.world) if number == OPENING else None
         if number < len(self.federation.exchanges):
             listed = self.federation.exchanges[number]
             found = listed if isinstance(listed, Exchange) else None
+        else:
+            found = self.federation.opening(self.world) if number == OPENING else None
         if found is None:
-            raise Malformed(f"there is no exchange {number}")
+            raise Malformed(f"exchange {number} does not exist")
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class NodeEngine:
-    """The server's side."""
+    """The server's engine: it splits messages by node and collects replies."""
 
-    homes: Ints  # (users,) the node of each; -1 of nobody's
+    hosts: Ints  # (users,) the node index of each user; -1 if no node hosts it
     transport: Transport
-    accepted: Longs  # (users,) which of their updates was accepted last
+    accepted: Longs  # (users,) the tag of each user's last accepted update
     keeps = True
-    """What is private never comes here."""
+    """Private state stays on the nodes."""
 
     @classmethod
-    def over(cls, homes: Ints, transport: Transport) -> NodeEngine:
-        return cls(homes, transport, np.full(len(homes), NEVER, np.int64))
+    def over(cls, hosts: Ints, transport: Transport) -> NodeEngine:
+        return cls(hosts, transport, np.full(len(hosts), NEVER, np.int64))
 
     def gather(self, make: Callable[[World, NodeData], PrivateState]) -> PrivateState:
-        """Devices make it, and it stays with them."""
+        """Nodes make their private state themselves, so there is nothing to gather."""
         return {}
 
     def call(self, exchange: ClientTask, message: Message) -> list[Reply]:
@@ -176,17 +180,17 @@ class NodeEngine:
                 message,
                 common=message.common | {STAGE: np.array([ORDER.index(exchange.name)], np.uint8)},
             )
-        parts = self.parts(message)
-        back = self.transport({node: write_message(part) for node, part in parts.items()})
-        return [read_reply(part, back[node]) for node, part in parts.items() if node in back]
+        parts = self.split_by_node(message)
+        replies = self.transport({node: write_message(part) for node, part in parts.items()})
+        return [read_reply(part, replies[node]) for node, part in parts.items() if node in replies]
 
-    def parts(self, message: Message) -> dict[int, Message]:
-        """What every node hears of it, and of its people what was accepted."""
+    def split_by_node(self, message: Message) -> dict[int, Message]:
+        """The message for each node, with the tags of the updates accepted from its users."""
         own = message.own | {"accepted": self.accepted[message.users]}
-        homes = self.homes[message.users]
+        hosts = self.hosts[message.users]
         message = replace(message, own=own)
-        return {int(node): message.to(homes == node) for node in np.unique(homes[homes >= 0])}
+        return {int(node): message.to(hosts == node) for node in np.unique(hosts[hosts >= 0])}
 
     def settle(self, t: int, exchange: int, users: Ints) -> None:
-        """The updates of these users were accepted."""
+        """Record that the updates of these users were accepted."""
         self.accepted[users] = tag(t, exchange)

@@ -1,7 +1,8 @@
-"""A federation's model goes to its nodes: people get recommendations there, and nodes say what it is worth, in sums over enough people.
+"""Evaluation on nodes: the server sends the model, nodes evaluate it and reply with sums.
 
-What belongs to a person travels to that person's node alone: their row, where the server has it. Where devices keep it, nodes put
-it in from their store. How well the model serves somebody never leaves the node, only sums over a least group.
+A user's own row of the model is sent only to that user's node. Where clients keep such rows as
+private state, nodes add them from their store. Per-user metrics never leave a node; it replies with
+sums over at least `least_group` users.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ import math
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 
-from coterie.deployment.enrolment import Numbers, Said, Terms, parts
+from coterie.deployment.enrolment import FederationTerms, JsonMessage, UserIndices
 from coterie.deployment.node import Node
-from coterie.deployment.node_store import NodeStore
+from coterie.deployment.node_data import split_of
+from coterie.deployment.node_store import MODEL, NodeStore
 from coterie.evaluation.candidates import Candidates
 from coterie.evaluation.evaluation import accuracy_per_user
 from coterie.evaluation.protocols import ACCURACY, WITHOUT_CUTOFF, Protocol
@@ -28,52 +29,51 @@ from coterie.models.recommender import Recommender
 from coterie.types import Ints, Message
 
 LEAST_GROUP = 10
-"""Sums over fewer people are told to nobody, unless whoever runs a node says otherwise."""
+"""Smallest group for which a node reports metrics, unless its operator sets another."""
 KIND = "kind"
 PARTS = "test", "validation", ""
 
 
 @dataclass(frozen=True, slots=True)
-class NodeMetrics(Said):
-    """What a node says: sums over so many of its people; nothing where those are too few."""
+class NodeMetrics(JsonMessage):
+    """Sums of metrics over a node's evaluated users; empty where those are too few."""
 
-    people: int
+    users: int
     part: str
     sums: dict[str, float]
 
     @classmethod
-    def heard(cls, data: bytes, hosted: int, names: Container[str]) -> NodeMetrics:
-        """Of a node that may be anybody's: every measure is one that was asked for, and between nothing and one for each of its people."""
-        said = cls.from_json(data)
-        if (
-            not 0 <= said.people <= hosted
-            or bool(said.sums) != bool(said.people)
-            or said.part not in PARTS
-        ):
-            raise Malformed("sums over people who are not there")
-        if not all(
-            name in names and 0 <= total <= said.people * (1 + 1e-9)
-            for name, total in said.sums.items()
-        ):
-            raise Malformed("sums that no people have together")
-        return said
+    def parse(cls, data: bytes, hosted: int, names: Container[str]) -> NodeMetrics:
+        """Read metrics from an untrusted node that hosts `hosted` users.
+
+        Every metric must be a known one, and its mean between 0 and 1.
+        """
+        metrics = cls.from_json(data)
+        if not 0 <= metrics.users <= hosted or bool(metrics.sums) != bool(metrics.users):
+            raise Malformed("the metrics are over more users than the node hosts, or over none")
+        if metrics.part not in PARTS:
+            raise Malformed(f"the metrics are of an unknown part {metrics.part[:20]!r}")
+        most = metrics.users * (1 + 1e-9)
+        if not all(name in names and 0 <= total <= most for name, total in metrics.sums.items()):
+            raise Malformed("a metric is unknown, or its sum is out of range")
+        return metrics
 
 
 # The server's side
 
 
-def letter(federation: Federation, world: World, state: Any, t: int) -> Message:
-    """The model for everybody."""
+def model_message(federation: Federation, world: World, state: object, t: int) -> Message:
+    """The model as a message to all users."""
     model = federation.model(world, state)
     arrays = model.shared_arrays()
     own = {name: arrays.pop(name) for name in model.of_users if name in arrays}
     common = arrays | {name: getattr(state, name) for name in federation.served}
-    named = np.frombuffer(model.kind.encode(), np.uint8)
-    return Message(t, np.arange(world.n_users, dtype=np.int32), common | {KIND: named}, own)
+    kind_bytes = np.frombuffer(model.kind.encode(), np.uint8)
+    return Message(t, np.arange(world.n_users, dtype=np.int32), common | {KIND: kind_bytes}, own)
 
 
-def measures(protocol: Protocol) -> set[str]:
-    """What nodes may say."""
+def metric_names(protocol: Protocol) -> set[str]:
+    """The metrics that nodes may report."""
     names = {
         name if name in WITHOUT_CUTOFF else f"{name}@{k}"
         for name in ACCURACY
@@ -82,72 +82,77 @@ def measures(protocol: Protocol) -> set[str]:
     return names | {f"full:{name}" for name in names}
 
 
-def put_together(said: Iterable[NodeMetrics]) -> dict[str, float]:
-    """Means over all people whose nodes said something; measures that only some told are left out."""
-    told = [worth for worth in said if worth.people]
-    names = set.intersection(*(set(worth.sums) for worth in told)) if told else set()
-    people = sum(worth.people for worth in told)
-    return (
-        {
-            name: math.fsum(worth.sums[name] for worth in told) / people
-            for name in told[0].sums
-            if name in names
-        }
-        if told
-        else {}
-    )
+def combine(metrics: Iterable[NodeMetrics]) -> dict[str, float]:
+    """Means over the users of all reporting nodes, for the metrics that all of them report."""
+    reports = [report for report in metrics if report.users]
+    if not reports:
+        return {}
+    names = set.intersection(*(set(report.sums) for report in reports))
+    users = sum(report.users for report in reports)
+    return {
+        name: math.fsum(report.sums[name] for report in reports) / users
+        for name in reports[0].sums
+        if name in names
+    }
 
 
 # The node's side
 
 
-def take(party: Node, data: bytes) -> tuple[Ints, Recommender]:
-    """Keep the model that came, and make it whole for this node's people: the k-th is of the k-th user."""
-    message, persons = party.settled(data)
+def receive_model(node: Node, data: bytes) -> tuple[Ints, Recommender]:
+    """Store a model message; returns its users and the model, whose k-th row is the k-th user's."""
+    message, user_ids = node.synchronise(data)
     if KIND not in message.common:
-        raise Malformed("the message is no model")
-    party.store.put_model(persons, message.own, encode(message.round, {}, message.common))
-    places = party.node.places(message.users)
-    return message.users, whole(party, message.common, message.own, persons, places)
+        raise Malformed("the message does not hold a model")
+    node.store.put_model(user_ids, message.own, encode(message.round, {}, message.common))
+    places = node.node.places(message.users)
+    return message.users, complete_model(node, message.common, message.own, user_ids, places)
 
 
-def of_person(party: Node, person: str) -> Recommender | None:
-    """The last model that came, for one person; None where none did, or not for them."""
-    data = party.store.held("model")
-    user = next((number for number, name in party.store.numbers().items() if name == person), None)
-    if data is None or user is None or user not in party.node.users:
+def model_for_user(node: Node, user_id: str) -> Recommender | None:
+    """The last model for one user; None if there is none, or the user has no part in it."""
+    data = node.store.held(MODEL)
+    index = next((k for k, name in node.store.numbers().items() if name == user_id), None)
+    if data is None or index is None or index not in node.node.users:
         return None
-    own = {name: row[None] for name, row in party.store.given(person).items()}
-    return whole(party, decode(data).common, own, [person], party.node.places(np.array([user])))
+    own = {name: row[None] for name, row in node.store.model_rows(user_id).items()}
+    places = node.node.places(np.array([index]))
+    return complete_model(node, decode(data).common, own, [user_id], places)
 
 
-def whole(
-    party: Node, common: PrivateState, own: PrivateState, persons: list[str], places: np.ndarray
+def complete_model(
+    node: Node, common: PrivateState, own: PrivateState, user_ids: list[str], places: np.ndarray
 ) -> Recommender:
+    """Add the users' private state to what the server sent."""
     model = kind(common[KIND].tobytes().decode(errors="replace"))
     private_state = {
         name: rows
-        for name, rows in party.store.private_state(persons).items()
+        for name, rows in node.store.private_state(user_ids).items()
         if name in model.private
     }
-    if party.federation.serve is not None:
-        state = SimpleNamespace(**{name: common[name] for name in party.federation.served})
-        made = party.federation.serve(party.world, state, party.node)
+    if node.federation.serve is not None:
+        state = SimpleNamespace(**{name: common[name] for name in node.federation.served})
+        made = node.federation.serve(node.world, state, node.node)
         private_state = {name: rows[places] for name, rows in made.items()}
     try:
         return model.from_arrays(dict(common) | own | private_state)
     except (KeyError, TypeError) as error:
-        raise Malformed(f"the model lacks something ({error})") from None
+        raise Malformed(f"the model is incomplete ({error})") from None
 
 
-def worth(
-    terms: Terms, numbers: Numbers, store: NodeStore, users: Ints, model: Recommender, final: bool
+def evaluate_model(
+    terms: FederationTerms,
+    indices: UserIndices,
+    store: NodeStore,
+    users: Ints,
+    model: Recommender,
+    final: bool,
 ) -> NodeMetrics:
-    """Of the part that training is followed by; in the end of the test part, also by full ranking."""
+    """Evaluate on the part that follows training; if `final`, on the test part and in full."""
     experiment = terms.experiment
-    (_, split) = parts(terms, numbers, store)
+    _, split = split_of(terms, indices, store)
     protocol = experiment.protocol
-    n = len(terms.items)
+    n_items = len(terms.items)
     candidates = sampled(protocol, split, experiment.choice.seed) if protocol.candidates else None
     evaluator = Evaluator.of(experiment, split, candidates)
     if final:
@@ -160,22 +165,20 @@ def worth(
         )
     seen = evaluator.seen.of_users(users)
     wanted = evaluator.held.rows.of_users(users)
-    table = accuracy_per_user(
-        model, protocol, seen, wanted, n, evaluator.candidates and _of(evaluator.candidates, users)
-    )
+    ranked = evaluator.candidates and _candidates_of(evaluator.candidates, users)
+    table = accuracy_per_user(model, protocol, seen, wanted, n_items, ranked)
     if final and evaluator.candidates is not None:
-        full = accuracy_per_user(model, protocol, seen, wanted, n, None)
+        full = accuracy_per_user(model, protocol, seen, wanted, n_items, None)
         table |= {f"full:{name}": values for name, values in full.items()}
-    people = int(np.count_nonzero(wanted.counts))
-    if people < int(store.about("least_group") or LEAST_GROUP):
+    tested = int(np.count_nonzero(wanted.counts))
+    if tested < int(store.meta("least_group") or LEAST_GROUP):
         return NodeMetrics(0, evaluator.part, {})
-    return NodeMetrics(
-        people, evaluator.part, {name: math.fsum(values) for name, values in table.items()}
-    )
+    sums = {name: math.fsum(values) for name, values in table.items()}
+    return NodeMetrics(tested, evaluator.part, sums)
 
 
-def _of(candidates: Candidates, users: Ints) -> Candidates:
-    """Those of some users, numbered as they stand here."""
-    there = np.isin(candidates.users, users)
-    places = np.searchsorted(users, candidates.users[there]).astype(np.int32)
-    return Candidates(places, candidates.items[there], candidates.relevant[there])
+def _candidates_of(candidates: Candidates, users: Ints) -> Candidates:
+    """The candidates of some users, indexed by their place in `users`."""
+    chosen = np.isin(candidates.users, users)
+    places = np.searchsorted(users, candidates.users[chosen]).astype(np.int32)
+    return Candidates(places, candidates.items[chosen], candidates.relevant[chosen])

@@ -1,4 +1,8 @@
-"""A node as a service over its store. Every call finds all it needs there: each may be another process, also after a crash."""
+"""A node as a service over its store.
+
+Each call reads all it needs from the store, so calls may come from different processes and survive
+a crash.
+"""
 
 from __future__ import annotations
 
@@ -11,146 +15,151 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coterie.data.interactions import objects
-from coterie.deployment.enrolment import (
-    Numbers,
-    Terms,
-    histories,
-    parts,
-    roll,
-    simulated_seed,
-    world_of,
-)
+from coterie.deployment.enrolment import FederationTerms, UserIndices
 from coterie.deployment.node import NEWEST, Node
-from coterie.deployment.node_store import NodeStore
+from coterie.deployment.node_data import node_data_of, roster_of, simulated_seed, split_of
+from coterie.deployment.node_store import MODEL, NodeStore
+from coterie.deployment.world import node_world
 from coterie.errors import RunError, UnknownName
 from coterie.experiments.folder import Catalogue
 from coterie.federated.wire import Malformed
 
-KINDS = "enrol", "ask", "measure", "show"
-"""Messages that there are."""
-BEGIN = struct.Struct("<4sI")
-MARK = b"COTB"
 if TYPE_CHECKING:
     from coterie.experiments.run import Recommendation
 
+ENROL = "enrol"
+"""The federation's terms; the reply is the node's roster."""
+TRAIN = "train"
+"""An exchange of a round; the reply holds updates."""
+EVALUATE = "evaluate"
+"""The model during training; the reply holds metrics."""
+FINISH = "finish"
+"""The final model; the reply holds metrics on the test part."""
+KINDS = ENROL, TRAIN, EVALUATE, FINISH
+PREAMBLE = struct.Struct("<4sI")
+MARK = b"COTB"
 SIMULATED = "simulated"
-"""In place of a seed: devices draw what those of a simulation draw, which a server can repeat."""
+"""In place of a seed: clients draw as in a simulation, which the server can repeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeService:
     store: NodeStore
 
-    def draw_from(self, seed: str = "") -> None:
-        """What devices draw from; a seed that nobody else has, unless a simulation is to be repeated."""
-        if seed or self.store.about("seed") is None:
-            self.store.put_about(seed=seed or str(secrets.randbits(63)))
+    def set_seed(self, seed: str = "") -> None:
+        """Set the seed of the clients' draws; by default a secret one, drawn once."""
+        if seed or self.store.meta("seed") is None:
+            self.store.put_meta(seed=seed or str(secrets.randbits(63)))
 
     def answer(self, kind: str, data: bytes) -> bytes:
-        """To a message of one of the kinds that there are. The first of a federation says how it begins."""
-        if kind == "enrol":
-            return roll(Terms.from_json(data), self.store).to_json().encode()
-        beginning, data = opened(data)
-        if beginning is not None:
-            self.begin(*beginning)
-        if kind == "ask":
-            return self.party().receive(data)
-        if kind in ("measure", "show"):
-            return self.measure(data, final=kind == "show").encode()
-        raise Malformed(f"there is nothing to answer to {kind!r}")
+        """Reply to a message. The first one of a federation carries a preamble with its terms."""
+        if kind == ENROL:
+            return roster_of(FederationTerms.from_json(data), self.store).to_json().encode()
+        preamble, data = split_preamble(data)
+        if preamble is not None:
+            self.begin(*preamble)
+        if kind == TRAIN:
+            return self.node().receive(data)
+        if kind in (EVALUATE, FINISH):
+            return self.evaluate(data, final=kind == FINISH).encode()
+        raise Malformed(f"the message kind {kind!r} is unknown; expected one of {', '.join(KINDS)}")
 
-    def begin(self, terms: Terms, numbers: Numbers) -> None:
-        """A federation begins, or goes on: of another one, nothing that devices kept is left."""
-        if self.store.about("run") != terms.run:
-            self.store.start_over()
-        self.store.put_numbers(numbers.numbers)
-        # people's ids are in one place: who is forgotten there is forgotten
-        about = {
-            "run": terms.run,
-            "terms": terms.to_json(),
-            "numbers": replace(numbers, numbers={}).to_json(),
-        }
-        self.store.put_about(
-            **about, **{NEWEST: "-1"}
-        )  # a server that was started again may play a round again
-        if not numbers.numbers:
+    def begin(self, terms: FederationTerms, indices: UserIndices) -> None:
+        """Begin or resume a federation. Another federation's private state is deleted."""
+        if self.store.meta("run") != terms.run:
+            self.store.reset()
+        self.store.put_numbers(indices.numbers)
+        self.store.put_meta(
+            run=terms.run,
+            terms=terms.to_json(),
+            # User ids are stored in one table only, so that erasing a user is complete.
+            numbers=replace(indices, numbers={}).to_json(),
+            # A server that was restarted may repeat a round.
+            **{NEWEST: "-1"},
+        )
+        if not indices.numbers:
             self.store.log(
-                "nobody of this node belongs to the federation that is trained now; they wait for the next one"
+                "None of this node's users belongs to the running federation. "
+                "They wait for the next one."
             )
-        self.party().begin()
+        self.node().initialise()
 
-    def measure(self, data: bytes, final: bool) -> str:
-        from coterie.deployment import node_evaluation as judging
+    def evaluate(self, data: bytes, final: bool) -> str:
+        """Store the model that was sent, and evaluate it."""
+        from coterie.deployment.node_evaluation import NodeMetrics, evaluate_model, receive_model
 
-        party = self.party()
-        terms, numbers = self._known()
-        users, model = judging.take(party, data)
+        node = self.node()
+        terms, indices = self._federation()
+        users, model = receive_model(node, data)
         if final:
             self.store.log(
-                f"the federation is over, and its model is here: coterie recommend --node {self.store.path} --user ID"
+                "The federation is finished, and this node has its model. "
+                f"Run: coterie recommend --node {self.store.path} --user ID"
             )
-        if len(users) < len(
-            party.node.users
-        ):  # sums over some people and over some more would tell of single ones
-            return judging.NodeMetrics(0, "", {}).to_json()
-        return judging.worth(terms, numbers, self.store, users, model, final).to_json()
+        if len(users) < len(node.node.users):
+            # The difference of sums over two sets of users would reveal single users' metrics.
+            return NodeMetrics(0, "", {}).to_json()
+        return evaluate_model(terms, indices, self.store, users, model, final).to_json()
 
-    def recommend(
-        self, person: str, n: int = 10, exclude_seen: bool = True
-    ) -> list[Recommendation]:
-        """The n best items for one of this node's people, by the last model that came; nobody is asked."""
-        from coterie.deployment import node_evaluation as judging
+    def recommend(self, user: str, n: int = 10, exclude_seen: bool = True) -> list[Recommendation]:
+        """The n best items for one of this node's users by the last model, without a server."""
+        from coterie.deployment.node_evaluation import model_for_user
         from coterie.experiments.run import Run
 
-        if person not in self.store.people():
-            raise UnknownName("user", person, self.store.people(), f" in {self.store.path}")
-        if self.store.about("terms") is None or self.store.held("model") is None:
+        path = self.store.path
+        if user not in self.store.users():
+            raise UnknownName("user", user, self.store.users(), f" in {path}")
+        if self.store.meta("terms") is None or self.store.held(MODEL) is None:
             raise RunError(
-                f"{self.store.path} has had no model yet; expected one, which comes when a federation measures or ends. Join one and wait."
+                f"{path} holds no model yet; expected one, which comes with each evaluation of a "
+                "federation and with its end. Join a federation and wait."
             )
-        model = judging.of_person(self.party(), person)
-        (terms, numbers) = self._known()
+        model = model_for_user(self.node(), user)
+        terms, indices = self._federation()
         if model is None:
             raise RunError(
-                f"user {person} of {self.store.path} has no part in the model that came last; expected somebody who was there when it was "
-                "trained. Join the next federation."
+                f"user {user} of {path} has no part in the last model; expected a user who was on "
+                "the node when it was trained. Join the next federation."
             )
-        _, split = parts(terms, numbers, self.store)
-        seen = split.everything().of_users(np.array([numbers.numbers[person]]))
-        catalogue = Catalogue(objects([person]), objects(terms.items), terms.texts, seen)
-        return Run({}, model, catalogue).recommend(person, n, exclude_seen)
+        _, split = split_of(terms, indices, self.store)
+        seen = split.everything().of_users(np.array([indices.numbers[user]]))
+        catalogue = Catalogue(objects([user]), objects(terms.items), terms.texts, seen)
+        return Run({}, model, catalogue).recommend(user, n, exclude_seen)
 
-    def party(self) -> Node:
-        terms, numbers = self._known()
-        seed = self.store.about("seed")
+    def node(self) -> Node:
+        """The node as the store describes it."""
+        terms, indices = self._federation()
+        seed = self.store.meta("seed")
         if seed is None:
             raise Malformed("this node has no seed")
-        drawn_from = simulated_seed(terms) if seed == SIMULATED else int(seed)
-        mine = histories(terms, numbers, self.store, drawn_from)
-        return Node(terms.federation, world_of(terms, numbers), mine, self.store)
+        client_seed = simulated_seed(terms) if seed == SIMULATED else int(seed)
+        data = node_data_of(terms, indices, self.store, client_seed)
+        return Node(terms.federation, node_world(terms, indices), data, self.store)
 
-    def _known(self) -> tuple[Terms, Numbers]:
-        said = self.store.about("terms")
-        given = self.store.about("numbers")
-        if said is None or given is None:
-            raise Malformed("this node has not been told that a federation begins")
-        people = {person: number for number, person in self.store.numbers().items()}
-        return Terms.from_json(said), replace(Numbers.from_json(given), numbers=people)
-
-
-def beginning(terms: Terms, numbers: Numbers) -> bytes:
-    """What stands before the first message that a node gets, so that it need not be asked twice."""
-    text = json.dumps([terms.to_json(), numbers.to_json()]).encode()
-    return BEGIN.pack(MARK, len(text)) + text
+    def _federation(self) -> tuple[FederationTerms, UserIndices]:
+        terms = self.store.meta("terms")
+        indices = self.store.meta("numbers")
+        if terms is None or indices is None:
+            raise Malformed("this node has not received the terms of a federation")
+        numbers = {user: index for index, user in self.store.numbers().items()}
+        known = replace(UserIndices.from_json(indices), numbers=numbers)
+        return FederationTerms.from_json(terms), known
 
 
-def opened(data: bytes) -> tuple[tuple[Terms, Numbers] | None, bytes]:
-    """The beginning, if there is one, and the message."""
-    if data[: len(MARK)] != MARK or len(data) < BEGIN.size:
+def make_preamble(terms: FederationTerms, indices: UserIndices) -> bytes:
+    """What precedes the first message to a node, so that enrolment needs one message less."""
+    text = json.dumps([terms.to_json(), indices.to_json()]).encode()
+    return PREAMBLE.pack(MARK, len(text)) + text
+
+
+def split_preamble(data: bytes) -> tuple[tuple[FederationTerms, UserIndices] | None, bytes]:
+    """The preamble, if there is one, and the message."""
+    if data[: len(MARK)] != MARK or len(data) < PREAMBLE.size:
         return None, data
-    end = BEGIN.size + BEGIN.unpack_from(data)[1]
+    end = PREAMBLE.size + PREAMBLE.unpack_from(data)[1]
     try:
-        terms, numbers = json.loads(data[BEGIN.size : end])
+        terms, indices = json.loads(data[PREAMBLE.size : end])
     except (ValueError, TypeError, RecursionError):
-        raise Malformed("the message does not say how the federation begins") from None
-    return (Terms.from_json(str(terms)), Numbers.from_json(str(numbers))), data[end:]
+        raise Malformed("the preamble does not hold terms and user indices") from None
+    preamble = FederationTerms.from_json(str(terms)), UserIndices.from_json(str(indices))
+    return preamble, data[end:]

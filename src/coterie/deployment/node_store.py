@@ -1,43 +1,36 @@
-"""A node's own store: its people, what they did, and what their devices keep. One SQLite file that its owner alone can read.
+"""A node's store: its users, their interactions and their private state, in one SQLite file.
 
-Nothing in it is sent to anybody but what an algorithm's messages say. What a device keeps has two generations: what counts, and what
-the last exchange made of it. The new one counts once a server says that it accepted that exchange; until then the exchange can be played
-again, after a crash on either side, as if it had never been.
+Nothing in it leaves the node except through an algorithm's messages. Private state has two
+generations: the committed one, and the pending one that the last exchange produced. The pending one
+is committed when the server reports that it accepted that exchange. Until then the exchange can be
+repeated after a crash on either side, with the same result.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from coterie.data.interactions import Interactions
+from coterie.deployment import store_file
+from coterie.deployment.store_file import ArrayLayout, layout_of, read_row, row_bytes, stack_rows
 from coterie.errors import RunError, UnknownName
 from coterie.federated.federation import PrivateState
-from coterie.types import Bools, Longs
+from coterie.types import Bools, JsonObject, Longs
 
-TABLES = """
-create table about (key text primary key, value text not null);
-create table person (id text primary key, number integer);
-create table did (person text not null, item text not null, rating real, time integer, primary key (person, item)) without rowid;
-create table given (person text not null, name text not null, value blob not null, primary key (person, name)) without rowid;
-create table held (name text primary key, value blob not null) without rowid;
-create table kept (person text not null, name text not null, pending integer not null, tag integer not null, value blob not null,
-                   primary key (person, name, pending)) without rowid;
-"""
-VERSION = 1
 RING = "ring"
-"""What members of the last ring keep to themselves."""
+"""The blob with the secrets of the running secure aggregation."""
+MODEL = "model"
+"""The blob with the shared part of the last model."""
 NEVER = -1
-"""The tag of what a device began with."""
-OF_OTHERS = 0o077
-SQLITE = b"SQLite format 3"
+"""The tag of initial private state."""
+LOG_LINE = "said"
+"""Metadata key of the last log line; its value is a running number and the text."""
 
 
 class NodeStore:
@@ -47,74 +40,40 @@ class NodeStore:
 
     @classmethod
     def create(cls, path: Path) -> NodeStore:
-        """A new and empty store."""
-        try:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        except FileExistsError:
-            raise RunError(
-                f"{path} exists already; expected a name for a new store. Choose another."
-            ) from None
-        except OSError as error:
-            raise RunError(f"{path} cannot be made ({error.strerror}). Check the folder.") from None
-        store = cls(path, _connected(path))
-        with store.all_or_nothing():
-            for statement in filter(str.strip, TABLES.split(";")):
-                store.connection.execute(statement)
-            store.connection.execute(f"pragma user_version = {VERSION}")
-        return store
+        """Make a new, empty store."""
+        return cls(path, store_file.create(path))
 
     @classmethod
     def open(cls, path: Path) -> NodeStore:
-        if not path.is_file():
-            raise RunError(
-                f"{path} does not exist; expected the store of a node. `coterie join` makes one."
-            )
-        with path.open("rb") as begins:
-            if begins.read(len(SQLITE)) != SQLITE:
-                raise RunError(f"{path} is no store of a node. Name another file.")
-        if path.stat().st_mode & OF_OTHERS:
-            raise RunError(
-                f"{path} can be read by others (mode {path.stat().st_mode & 0o777:o}); expected 600. Run: chmod 600 {path}"
-            )
-        connection = _connected(path)
-        try:
-            (version,) = connection.execute("pragma user_version").fetchone()
-        except sqlite3.DatabaseError as error:
-            raise RunError(f"{path} is no store of a node ({error}). Name another file.") from None
-        if version != VERSION:
-            raise RunError(
-                f"{path} has version {version}; expected {VERSION}. Name the store of a node, or make a new one."
-            )
-        return cls(path, connection)
+        return cls(path, store_file.open_existing(path))
 
     def close(self) -> None:
         self.connection.close()
 
     @contextmanager
-    def all_or_nothing(self) -> Iterator[None]:
+    def transaction(self) -> Iterator[None]:
+        """Commit everything inside, or nothing."""
         with self.connection:
             self.connection.execute("begin immediate")
             yield
 
-    # People and what they did
+    # Users and their interactions
 
     def put_interactions(self, data: Interactions) -> None:
-        """What a file says replaces what was known about the people in it."""
-        persons = data.user_ids.astype(str)
+        """Replace the interactions of the users in `data`; other users stay as they are."""
+        users = data.user_ids.astype(str)
         items = data.item_ids.astype(str)
         count = len(data)
         ratings = [None] * count if data.ratings is None else data.ratings.tolist()
         times = [None] * count if data.times is None else data.times.tolist()
         rows = zip(
-            persons[data.users].tolist(), items[data.items].tolist(), ratings, times, strict=True
+            users[data.users].tolist(), items[data.items].tolist(), ratings, times, strict=True
         )
-        with self.all_or_nothing():
+        keys = [(user,) for user in users.tolist()]
+        with self.transaction():
+            self.connection.executemany("delete from did where person = ?", keys)
             self.connection.executemany(
-                "delete from did where person = ?", [(p,) for p in persons.tolist()]
-            )
-            self.connection.executemany(
-                "insert into person (id) values (?) on conflict do nothing",
-                [(p,) for p in persons.tolist()],
+                "insert into person (id) values (?) on conflict do nothing", keys
             )
             self.connection.executemany("insert into did values (?, ?, ?, ?)", rows)
 
@@ -122,82 +81,81 @@ class NodeStore:
         rows = self.connection.execute("select person, item, rating, time from did").fetchall()
         if not rows:
             raise RunError(
-                f"{self.path} holds nobody's history; expected some. `coterie join --data FILE` puts it there."
+                f"{self.path} holds no interactions; expected some. "
+                "Add them with `coterie join --data FILE`."
             )
-        persons, items, ratings, times = zip(*rows, strict=True)
+        users, items, ratings, times = zip(*rows, strict=True)
         return Interactions.from_columns(
-            np.array(persons, dtype=object),
+            np.array(users, dtype=object),
             np.array(items, dtype=object),
             None if None in ratings else np.array(ratings),
             None if None in times else np.array(times),
         )
 
-    def people(self) -> list[str]:
-        return [
-            person for (person,) in self.connection.execute("select id from person order by id")
-        ]
+    def users(self) -> list[str]:
+        return [user for (user,) in self.connection.execute("select id from person order by id")]
 
-    def export(self, person: str) -> dict[str, Any]:
-        """All that the store holds about a person."""
-        self._refuse_unknown(person)
-        did = self.connection.execute(
-            "select item, rating, time from did where person = ? order by time, item", (person,)
+    def export(self, user: str) -> JsonObject:
+        """Everything the store holds about a user."""
+        self._refuse_unknown(user)
+        interactions = self.connection.execute(
+            "select item, rating, time from did where person = ? order by time, item", (user,)
         ).fetchall()
         private_state = self.connection.execute(
-            "select name, tag, value from kept where person = ? and not pending", (person,)
+            "select name, value from kept where person = ? and not pending", (user,)
         ).fetchall()
         layout = self.layout
         return {
-            "user_id": person,
+            "user_id": user,
             "interactions": [
-                {"item_id": item, "rating": rating, "timestamp": time} for item, rating, time in did
+                {"item_id": item, "rating": rating, "timestamp": time}
+                for item, rating, time in interactions
             ],
-            "kept on the device": {
-                name: _row(value, layout[name]).tolist() for name, _, value in private_state
+            "private_state": {
+                name: read_row(value, layout[name]).tolist() for name, value in private_state
             },
-            "given by the server": {name: row.tolist() for name, row in self.given(person).items()},
+            "from_server": {name: row.tolist() for name, row in self.model_rows(user).items()},
         }
 
-    def forget(self, person: str) -> None:
-        """Erase a person: the bytes are written over, not only let go."""
-        self._refuse_unknown(person)
-        with self.all_or_nothing():
+    def forget(self, user: str) -> None:
+        """Erase a user. The bytes in the file are overwritten."""
+        self._refuse_unknown(user)
+        tables = (("did", "person"), ("kept", "person"), ("given", "person"), ("person", "id"))
+        with self.transaction():
+            # Secrets of a secure aggregation and log lines may be about the user, too.
             self.connection.execute("delete from held where name = ?", (RING,))
-            self.connection.execute("delete from about where key = 'said'")
-            for table, column in (
-                ("did", "person"),
-                ("kept", "person"),
-                ("given", "person"),
-                ("person", "id"),
-            ):
-                self.connection.execute(f"delete from {table} where {column} = ?", (person,))
+            self.connection.execute("delete from about where key = ?", (LOG_LINE,))
+            for table, column in tables:
+                self.connection.execute(f"delete from {table} where {column} = ?", (user,))
         self.connection.execute("vacuum")
 
-    def _refuse_unknown(self, person: str) -> None:
-        if not self.connection.execute("select 1 from person where id = ?", (person,)).fetchone():
-            raise UnknownName("user", person, self.people(), f" in {self.path}")
+    def _refuse_unknown(self, user: str) -> None:
+        if not self.connection.execute("select 1 from person where id = ?", (user,)).fetchone():
+            raise UnknownName("user", user, self.users(), f" in {self.path}")
 
-    # Numbers that the server gave people
+    # User indices, assigned by the server
 
-    def put_numbers(self, numbers: Mapping[str, int]) -> None:
-        with self.all_or_nothing():
+    def put_numbers(self, indices: Mapping[str, int]) -> None:
+        """Set the index of each user given."""
+        with self.transaction():
             self.connection.executemany(
-                "update person set number = ? where id = ?", [(n, p) for p, n in numbers.items()]
+                "update person set number = ? where id = ?",
+                [(index, user) for user, index in indices.items()],
             )
 
     def numbers(self) -> dict[int, str]:
-        """Number -> person, of those who have one, ascending."""
+        """User index -> user id, ascending; users without an index are left out."""
         return dict(
             self.connection.execute(
                 "select number, id from person where number is not null order by number"
             )
         )
 
-    # What devices keep
+    # Private state
 
-    def start_over(self) -> None:
-        """Another federation begins: nothing that devices kept for the one before is left."""
-        with self.all_or_nothing():
+    def reset(self) -> None:
+        """Delete everything that belongs to the previous federation."""
+        with self.transaction():
             for statement in (
                 "delete from kept",
                 "delete from given",
@@ -208,151 +166,135 @@ class NodeStore:
                 self.connection.execute(statement)
 
     @property
-    def layout(self) -> dict[str, tuple[str, list[int]]]:
-        """Type and shape of what is kept under a name."""
-        return dict(json.loads(self.about("layout") or "{}"))
+    def layout(self) -> dict[str, ArrayLayout]:
+        """The layout of each array of the private state."""
+        return dict(json.loads(self.meta("layout") or "{}"))
 
-    def begin(self, persons: Sequence[str], private_state: PrivateState) -> None:
-        """What devices begin with; nobody's is written over."""
-        with self.all_or_nothing():
-            self._write(
-                persons, private_state, np.full(len(persons), NEVER), pending=False, over=False
-            )
+    def put_initial_state(self, users: Sequence[str], private_state: PrivateState) -> None:
+        """Write the initial private state of users who have none."""
+        with self.transaction():
+            self._write(users, private_state, NEVER, pending=False, overwrite=False)
 
-    def private_state(self, persons: Sequence[str]) -> PrivateState:
-        """What counts, a row for each of some people."""
-        return {name: self._read(name, persons, layout) for name, layout in self.layout.items()}
+    def private_state(self, users: Sequence[str]) -> PrivateState:
+        """The committed private state, one row for each of the users."""
+        return {name: self._read(name, users, layout) for name, layout in self.layout.items()}
 
-    def made(self, persons: Sequence[str], private_state: PrivateState, tag: int) -> None:
-        """What an exchange made of it, which does not count yet. Of those who were forgotten meanwhile nothing is kept."""
-        with self.all_or_nothing():
-            there = set(self.people())
-            which = np.array([person in there for person in persons], bool)
-            persons = [p for p in persons if p in there]
+    def put_pending(self, users: Sequence[str], private_state: PrivateState, tag: int) -> None:
+        """Write what an exchange produced. Users erased meanwhile are left out."""
+        with self.transaction():
+            known = set(self.users())
+            which = np.array([user in known for user in users], bool)
+            present = [user for user in users if user in known]
             private_state = {name: rows[which] for name, rows in private_state.items()}
-            self._write(persons, private_state, np.full(len(persons), tag), pending=True, over=True)
+            self._write(present, private_state, tag, pending=True, overwrite=True)
 
-    def settle(self, persons: Sequence[str], accepted: Longs) -> Bools:
-        """Let count what the server accepted, which has the given tags, and drop what it did not.
+    def commit(self, users: Sequence[str], accepted: Longs) -> Bools:
+        """Commit pending state whose tag the server accepted, and drop the rest.
 
-        Returns for whom what counts now is what the server thinks: where it is not, one of the two was put back to an earlier day.
+        Returns for each user whether the committed state is the one the server expects. It is not
+        where the store or the server was restored from an older copy.
         """
-        pairs = list(zip(persons, accepted.tolist(), strict=True))
-        with self.all_or_nothing():
+        pairs = list(zip(users, accepted.tolist(), strict=True))
+        with self.transaction():
             self.connection.executemany(
-                "insert or replace into kept select person, name, 0, tag, value from kept where person = ? and pending and tag = ?",
+                "insert or replace into kept select person, name, 0, tag, value from kept "
+                "where person = ? and pending and tag = ?",
                 pairs,
             )
             self.connection.executemany(
-                "delete from kept where person = ? and pending", [(p,) for p in persons]
+                "delete from kept where person = ? and pending", [(user,) for user in users]
             )
         if not self.layout:
-            return np.ones(len(persons), bool)
+            return np.ones(len(users), bool)
         tags = dict(
             self.connection.execute(
                 "select person, min(tag) from kept where not pending group by person"
             )
         )
-        return np.array([tags.get(person, NEVER) == tag for person, tag in pairs], bool)
+        return np.array([tags.get(user, NEVER) == tag for user, tag in pairs], bool)
 
     def _write(
         self,
-        persons: Sequence[str],
+        users: Sequence[str],
         private_state: PrivateState,
-        tags: Longs,
+        tag: int,
         *,
         pending: bool,
-        over: bool,
+        overwrite: bool,
     ) -> None:
-        self.put_about(
-            layout=json.dumps(
-                self.layout
-                | {n: (a.dtype.str, list(a.shape[1:])) for n, a in private_state.items()}
-            )
-        )
-        what = "replace" if over else "ignore"
+        layout = self.layout | {name: layout_of(rows) for name, rows in private_state.items()}
+        self.put_meta(layout=json.dumps(layout))
+        conflict = "replace" if overwrite else "ignore"
         for name, rows in private_state.items():
-            values = (np.ascontiguousarray(row).tobytes() for row in rows)
             self.connection.executemany(
-                f"insert or {what} into kept values (?, ?, ?, ?, ?)",
+                f"insert or {conflict} into kept values (?, ?, ?, ?, ?)",
                 (
-                    (p, name, pending, tag, value)
-                    for p, tag, value in zip(persons, tags.tolist(), values, strict=True)
+                    (user, name, pending, tag, value)
+                    for user, value in zip(users, row_bytes(rows), strict=True)
                 ),
             )
 
-    # The model, as it came last
-
-    def put_model(self, persons: Sequence[str], own: PrivateState, common: bytes) -> None:
-        """What the server gave every one of these people, and all of them together."""
-        about = json.dumps(
-            {name: (rows.dtype.str, list(rows.shape[1:])) for name, rows in own.items()}
-        )
-        with self.all_or_nothing():
-            there = set(self.people())
-            self.connection.execute("delete from given")
-            self.put_held("model", common)
-            self.put_about(given=about)
-            for name, rows in own.items():
-                values = (np.ascontiguousarray(row).tobytes() for row in rows)
-                self.connection.executemany(
-                    "insert into given values (?, ?, ?)",
-                    (
-                        (person, name, value)
-                        for person, value in zip(persons, values, strict=True)
-                        if person in there
-                    ),
-                )
-
-    def given(self, person: str) -> PrivateState:
-        """A person's own rows of it."""
-        layouts: dict[str, tuple[str, list[int]]] = json.loads(self.about("given") or "{}")
-        held = self.connection.execute("select name, value from given where person = ?", (person,))
-        return {name: _row(value, layouts[name]) for name, value in held}
-
-    def _read(self, name: str, persons: Sequence[str], layout: tuple[str, list[int]]) -> np.ndarray:
-        held = dict(
+    def _read(self, name: str, users: Sequence[str], layout: ArrayLayout) -> np.ndarray:
+        values = dict(
             self.connection.execute(
                 "select person, value from kept where name = ? and not pending", (name,)
             )
         )
-        return _stacked([held[person] for person in persons], layout)
+        return stack_rows([values[user] for user in users], layout)
 
-    # Bytes of no single person, by name
+    # The last model
+
+    def put_model(self, users: Sequence[str], own: PrivateState, common: bytes) -> None:
+        """Replace the model: `own` has a row for each of the users, `common` is shared."""
+        layouts = {name: layout_of(rows) for name, rows in own.items()}
+        with self.transaction():
+            known = set(self.users())
+            self.connection.execute("delete from given")
+            self.put_held(MODEL, common)
+            self.put_meta(given=json.dumps(layouts))
+            for name, rows in own.items():
+                self.connection.executemany(
+                    "insert into given values (?, ?, ?)",
+                    (
+                        (user, name, value)
+                        for user, value in zip(users, row_bytes(rows), strict=True)
+                        if user in known
+                    ),
+                )
+
+    def model_rows(self, user: str) -> PrivateState:
+        """A user's own rows of the last model."""
+        layouts: dict[str, ArrayLayout] = json.loads(self.meta("given") or "{}")
+        values = self.connection.execute("select name, value from given where person = ?", (user,))
+        return {name: read_row(value, layouts[name]) for name, value in values}
+
+    # Blobs that belong to no single user
 
     def held(self, name: str) -> bytes | None:
-        found = self.connection.execute("select value from held where name = ?", (name,)).fetchone()
-        return found[0] if found else None
+        row = self.connection.execute("select value from held where name = ?", (name,)).fetchone()
+        return row[0] if row else None
 
     def put_held(self, name: str, value: bytes) -> None:
         self.connection.execute("insert or replace into held values (?, ?)", (name, value))
 
-    # A few words about the store itself
+    # Metadata and the log
 
-    def about(self, key: str) -> str | None:
-        found = self.connection.execute("select value from about where key = ?", (key,)).fetchone()
-        return found[0] if found else None
+    def meta(self, key: str) -> str | None:
+        row = self.connection.execute("select value from about where key = ?", (key,)).fetchone()
+        return row[0] if row else None
 
-    def log(self, text: str) -> None:
-        """A line for whoever runs the node; the number tells it from the one before."""
-        number = int((self.about("said") or "0 ").partition(" ")[0]) + 1
-        self.put_about(said=f"{number} {text}")
-
-    def put_about(self, **values: str) -> None:
+    def put_meta(self, **values: str) -> None:
         self.connection.executemany("insert or replace into about values (?, ?)", values.items())
 
+    def log(self, text: str) -> None:
+        """Leave a line for the operator of the node.
 
-def _connected(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=30, isolation_level=None)
-    connection.execute("pragma secure_delete = on")  # what is forgotten is written over
-    return connection
+        The running number lets a reader tell two equal lines apart.
+        """
+        number, _ = self.last_log()
+        self.put_meta(**{LOG_LINE: f"{number + 1} {text}"})
 
-
-def _stacked(values: Sequence[bytes], layout: tuple[str, list[int]]) -> np.ndarray:
-    dtype, shape = layout
-    return np.frombuffer(b"".join(values), np.dtype(dtype)).reshape(len(values), *shape)
-
-
-def _row(value: bytes, layout: Iterable[Any]) -> np.ndarray:
-    dtype, shape = layout
-    return np.frombuffer(value, np.dtype(dtype)).reshape(shape)
+    def last_log(self) -> tuple[int, str]:
+        """The running number of the last line, and the line."""
+        number, _, text = (self.meta(LOG_LINE) or "0 ").partition(" ")
+        return int(number), text

@@ -1,6 +1,7 @@
-"""The server of a federation between parties, whatever carries its bytes: rounds with deadlines and a quorum, commits, measurements.
+"""The server of a federation of nodes, for any transport: rounds, commits and evaluations.
 
-A round counts when it is written down, before the next one begins: a server that is started again goes on after the last such round.
+Each round is committed to disk before the next one begins. A restarted server resumes after the
+last committed round.
 """
 
 from __future__ import annotations
@@ -8,16 +9,18 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.registry import algorithm
 from coterie.core.progress import SILENT, Progress
-from coterie.deployment import node_evaluation as judging
-from coterie.deployment.enrolment import Terms, Told, world_of
-from coterie.deployment.membership import STATUS, Counted, Membership, Nodes
+from coterie.deployment.enrolment import FederationTerms, ItemContent
+from coterie.deployment.membership import Membership
 from coterie.deployment.node import NodeEngine
+from coterie.deployment.node_evaluation import NodeMetrics, combine, metric_names, model_message
+from coterie.deployment.node_service import EVALUATE, FINISH
 from coterie.deployment.server_config import ServerConfig
+from coterie.deployment.traffic import STATUS, Nodes, NodeTraffic
+from coterie.deployment.world import server_world
 from coterie.experiments import checkpoint, training
 from coterie.experiments import folder as disk
 from coterie.experiments.history import Point, TrainingHistory
@@ -25,89 +28,99 @@ from coterie.federated.federation import World
 from coterie.federated.nodes import write_message
 from coterie.federated.rounds import n_rounds, trainer_on
 from coterie.federated.trainer import Context
+from coterie.types import JsonObject
 
 ACCEPTED = "accepted-{}.npz"
 
 
 def serve(
     folder: Path,
-    terms: Terms,
+    terms: FederationTerms,
     nodes: Nodes,
     service: ServerConfig,
-    told: Told | None = None,
+    content: ItemContent | None = None,
     progress: Progress = SILENT,
 ) -> Point:
-    """Train to the end, or go on from where the folder says that training stands."""
+    """Train to the end, from the beginning or from the folder's last committed round."""
     federation = terms.federation
     experiment = terms.experiment
-    counted = Counted.since(nodes, folder)
-    present = Membership.taken(folder, terms, counted, service)
-    world = world_of(terms, present.members.told(()), told or Told())
-    engine = NodeEngine.over(present.homes, present.ask)
-    work = trainer_on(federation, world, engine, Context(world.seed, progress), by_round=True)
+    traffic = NodeTraffic.resume(nodes, folder)
+    membership = Membership.establish(folder, terms, traffic, service)
+    public = membership.members.indices_for(())
+    world = server_world(terms, public, content or ItemContent())
+    engine = NodeEngine.over(membership.hosts, membership.train)
+    trainer = trainer_on(federation, world, engine, Context(world.seed, progress), by_round=True)
     chosen = algorithm(experiment.choice.algorithm)
-    point = going_on(folder, chosen, terms, engine) or training.begin(work, world.n_users)
+    point = resume(folder, chosen, terms, engine) or training.begin(trainer, world.n_users)
     total = n_rounds(federation, world)
     every = experiment.course.evaluate_every
     while True:
-        tell(folder, point, counted, total, "training")
-        if is_due(point.history, every, total):
-            present.greet()
-            point = measured(point, world, present, engine, final=point.history.round == total)
+        write_status(folder, point, traffic, total, "training")
+        if evaluation_is_due(point.history, every, total):
+            membership.enrol_new_nodes()
+            final = point.history.round == total
+            point = evaluate(point, world, membership, engine, final)
             commit(folder, point, terms, engine)
         if point.history.round >= total:
             break
-        present.greet()
-        point = training.step(work, point)
+        membership.enrol_new_nodes()
+        point = training.step(trainer, point)
         commit(folder, point, terms, engine)
     disk.write_model(folder, federation.model(world, point.state))
     disk.write_metrics(folder, point.history.curve)
-    tell(folder, point, counted, total, "finished")
+    write_status(folder, point, traffic, total, "finished")
     return point
 
 
-def is_due(history: TrainingHistory, every: int, total: int) -> bool:
-    """Whether the model has to be measured, and was not: a server may have died before it wrote down what it heard."""
+def evaluation_is_due(history: TrainingHistory, every: int, total: int) -> bool:
+    """Whether the current round needs an evaluation and has none.
+
+    A server may have died between the commit of a round and its evaluation.
+    """
     last = history.curve[-1]["round"] if history.curve else 0
     n = history.round
     return n > last and (n == total or bool(every and n % every == 0))
 
 
-def measured(
-    point: Point, world: World, present: Membership, engine: NodeEngine, final: bool
+def evaluate(
+    point: Point, world: World, membership: Membership, engine: NodeEngine, final: bool
 ) -> Point:
-    """Nodes get the model, keep it for their people, and say what it is worth. Whoever is not there is not counted."""
-    letter = judging.letter(present.terms.federation, world, point.state, point.history.round)
-    parts = {present.names[n]: write_message(part) for n, part in engine.parts(letter).items()}
-    back = present.send("show" if final else "measure", parts)
-    protocol = present.terms.experiment.protocol
-    hosted = present.hosted()
-    names = judging.measures(protocol)
-    said = list(
-        present.counted.heard(
-            "worth", back, lambda name, data: judging.NodeMetrics.heard(data, hosted[name], names)
-        ).values()
-    )
-    metrics = judging.put_together(said)
+    """Send the model to the nodes and average their metrics. Nodes without a reply do not count."""
+    terms = membership.terms
+    message = model_message(terms.federation, world, point.state, point.history.round)
+    parts = engine.split_by_node(message)
+    out = {membership.names[node]: write_message(part) for node, part in parts.items()}
+    replies = membership.send(FINISH if final else EVALUATE, out)
+    protocol = terms.experiment.protocol
+    hosted = membership.users_per_node()
+    names = metric_names(protocol)
+
+    def parse(name: str, data: bytes) -> NodeMetrics:
+        return NodeMetrics.parse(data, hosted[name], names)
+
+    reports = list(membership.traffic.parse("metrics", replies, parse).values())
+    metrics = combine(reports)
     headline = protocol.followed
     if headline not in metrics:
         return point
-    part = next(worth.part for worth in said if worth.people)
+    part = next(report.part for report in reports if report.users)
     return replace(point, history=point.history.measured(part, metrics, headline))
 
 
-def commit(folder: Path, point: Point, terms: Terms, engine: NodeEngine) -> None:
-    """Write down that a round counts, and whose updates it was made of."""
-    mine = folder / ACCEPTED.format(point.history.round)
-    disk.write_arrays(mine, {"accepted": engine.accepted})
+def commit(folder: Path, point: Point, terms: FederationTerms, engine: NodeEngine) -> None:
+    """Write a round to disk: which updates were accepted, then the state."""
+    path = folder / ACCEPTED.format(point.history.round)
+    disk.write_arrays(path, {"accepted": engine.accepted})
     checkpoint.write(folder, point, terms.run, terms.config)
     for old in folder.glob(ACCEPTED.format("*")):
-        if old != mine:
+        if old != path:
             old.unlink(missing_ok=True)
 
 
-def going_on(folder: Path, chosen: Algorithm, terms: Terms, engine: NodeEngine) -> Point | None:
-    """Where a server that was started before stands."""
+def resume(
+    folder: Path, chosen: Algorithm, terms: FederationTerms, engine: NodeEngine
+) -> Point | None:
+    """The last committed round; None if there is none."""
     point = checkpoint.read(folder, chosen.state, terms.run, terms.config, with_devices=False)
     if point is not None:
         name = ACCEPTED.format(point.history.round)
@@ -115,29 +128,30 @@ def going_on(folder: Path, chosen: Algorithm, terms: Terms, engine: NodeEngine) 
     return point
 
 
-def tell(folder: Path, point: Point, counted: Counted, total: int, state: str) -> None:
-    """What `coterie status` shows."""
+def write_status(folder: Path, point: Point, traffic: NodeTraffic, total: int, state: str) -> None:
+    """Write what `coterie status` shows."""
     history = point.history
-    counts = counted.counts
-    about: dict[str, Any] = {
+    counts = traffic.counts
+    status: JsonObject = {
         "state": state,
         "round": history.round,
         "rounds": total,
-        "nodes": len(counted.nodes.joined()),
+        "nodes": len(traffic.nodes.joined()),
         "updates": history.updates,
         "dropped": history.dropped,
-        "refused": dict(history.refused + counted.refused),
+        "refused": dict(history.refused + traffic.refused),
         "unanswered": counts["unanswered"],
         "bytes_up": counts["bytes_up"],
         "bytes_down": counts["bytes_down"],
-        "bytes_beside": counts["bytes_beside"],
-        "metrics": _last(point),
+        "bytes_control": counts["bytes_control"],
+        "metrics": _last_metrics(history),
     }
-    disk.write_text(folder, STATUS, json.dumps(about, allow_nan=False) + "\n")
+    disk.write_text(folder, STATUS, json.dumps(status, allow_nan=False) + "\n")
 
 
-def _last(point: Point) -> dict[str, Any]:
-    """The last measurement, and of which round and part it is."""
-    curve = point.history.curve
+def _last_metrics(history: TrainingHistory) -> JsonObject:
+    """The last evaluation with its round and part, without costs."""
+    if not history.curve:
+        return {}
     costs = ("seconds", "updates", "bytes_up", "bytes_down")
-    return {name: value for name, value in curve[-1].items() if name not in costs} if curve else {}
+    return {name: value for name, value in history.curve[-1].items() if name not in costs}

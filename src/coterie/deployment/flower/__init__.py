@@ -1,1 +1,1 @@
-"""Flower carries the bytes of a federation between parties: its SuperLink and SuperNodes, and two thin apps of ours."""
+"""Flower as the transport of a federation: its SuperLink and SuperNodes, with two small apps."""

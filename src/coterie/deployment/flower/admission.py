@@ -1,4 +1,4 @@
-"""Whose keys are let in: those whose public part lies in the folder of keys, also while a server runs."""
+"""Which nodes a SuperLink admits: those whose public key is in the key folder, checked live."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coterie.core.progress import Progress
-from coterie.deployment.flower.processes import flwr
-from coterie.deployment.membership import HOMES
+from coterie.deployment.flower.processes import CONNECTION, flwr
+from coterie.deployment.membership import HOSTS
 from coterie.errors import RunError
 from coterie.experiments import folder as disk
 
@@ -17,52 +17,56 @@ from coterie.experiments import folder as disk
 class Admission:
     home: Path
     keys: Path | None
-    """None where nobody shows any."""
+    """The key folder; None if nodes do not authenticate."""
 
     @property
-    def book(self) -> Path:
-        """Public keys that the SuperLink lets in, each with its node's id there."""
+    def registered_file(self) -> Path:
+        """Public keys registered with the SuperLink, each with its node's id there."""
         return self.home / "admitted.json"
 
     def refresh(self) -> None:
-        """Let in whose key came, and let those in no more whose key was taken away."""
+        """Register new keys, and unregister keys that were removed."""
         if self.keys is None:
             return
-        wanted = {place.read_text(): place for place in sorted((self.keys / "nodes").glob("*.pub"))}
-        known = self._known()
+        wanted = {path.read_text(): path for path in sorted((self.keys / "nodes").glob("*.pub"))}
+        known = self._registered()
         for key in wanted.keys() - known.keys():
-            said = flwr(self.home, "supernode", "register", str(wanted[key]), "here", but="already")
-            self._write(known | {key: str(said.get("node-id", ""))})
-            known = self._known()
+            command = ("supernode", "register", str(wanted[key]), CONNECTION)
+            reply = flwr(self.home, *command, tolerate="already")
+            self._write(known | {key: str(reply.get("node-id", ""))})
+            known = self._registered()
         for key in [key for key in known.keys() - wanted.keys() if known[key]]:
-            flwr(self.home, "supernode", "unregister", known.pop(key), "here", but="not found")
+            command = ("supernode", "unregister", known.pop(key), CONNECTION)
+            flwr(self.home, *command, tolerate="not found")
             self._write(known)
 
-    def look(self, progress: Progress) -> None:
-        """The same while a server runs, which a key that cannot be read must not stop."""
+    def refresh_or_log(self, progress: Progress) -> None:
+        """Refresh while a server runs: an unreadable key is logged and does not stop it."""
         try:
             self.refresh()
         except (RunError, OSError, UnicodeDecodeError) as error:
-            progress.log(f"{self.keys}: {error}; looked at again in a moment")
+            progress.log(f"{self.keys}: {error}; trying again")
 
-    def forget_unnamed(self) -> None:
-        """Before the SuperLink starts: where a key was taken away whose id nobody wrote down, it forgets everybody, and all register anew."""
-        here = (
-            {place.read_text() for place in (self.keys / "nodes").glob("*.pub")}
-            if self.keys
-            else set()
-        )
-        if any(key not in here for key, name in self._known().items() if not name):
-            for left in (
-                *self.home.glob("link.db*"),
-                self.book,
-                self.home.parent / HOMES,
-            ):  # ids will be others
-                left.unlink(missing_ok=True)
+    def reset_if_unknown(self) -> None:
+        """Reset the SuperLink's database if a removed key cannot be unregistered.
 
-    def _known(self) -> dict[str, str]:
-        known: dict[str, str] = json.loads(self.book.read_text()) if self.book.exists() else {}
+        A key without a known node id cannot be unregistered. With an empty database all remaining
+        keys register anew. Call this before the SuperLink starts.
+        """
+        present = set()
+        if self.keys:
+            present = {path.read_text() for path in (self.keys / "nodes").glob("*.pub")}
+        if all(key in present for key, node_id in self._registered().items() if not node_id):
+            return
+        # Node ids change with the database, so the hosts of users are unknown, too.
+        stale = (*self.home.glob("link.db*"), self.registered_file, self.home.parent / HOSTS)
+        for path in stale:
+            path.unlink(missing_ok=True)
+
+    def _registered(self) -> dict[str, str]:
+        path = self.registered_file
+        known: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
         return known
 
     def _write(self, known: dict[str, str]) -> None:
-        disk.write_text(self.home, self.book.name, json.dumps(known))
+        disk.write_text(self.home, self.registered_file.name, json.dumps(known))

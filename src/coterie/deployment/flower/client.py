@@ -1,4 +1,4 @@
-"""What a SuperNode runs: each message opens the node's store, and the store has everything."""
+"""The app that a SuperNode runs: each message opens the node's store, which holds all state."""
 
 from __future__ import annotations
 
@@ -14,33 +14,34 @@ from coterie.errors import CoterieError
 BODY = "coterie"
 BYTES = "bytes"
 CALL = "train"
-"""Flower's word for any message of ours."""
+"""Flower's type of all our messages; the kind is its action."""
 app = ClientApp()
 
 
 def body(message: Message) -> bytes:
-    """The bytes of a message; of one that has none, nothing."""
+    """The bytes of a message; empty if it has none."""
     data = message.content.config_records.get(BODY, ConfigRecord()).get(BYTES)
     return data if isinstance(data, bytes) else b""
 
 
-def answered(message: Message, context: Context) -> Message:
-    """What the node's store makes of the bytes. An error travels back as Flower's own, without a word about people; whoever runs the node
-    reads it on their screen."""
+def handle(message: Message, context: Context) -> Message:
+    """Reply to a message from the node's store.
+
+    The server learns only that an error occurred. Its text, which may name users, goes to the
+    node's log.
+    """
     store = NodeStore.open(Path(str(context.node_config["store"])))
+    kind = message.metadata.message_type.partition(".")[2]
     try:
-        said = NodeService(store).answer(
-            message.metadata.message_type.partition(".")[2], body(message)
-        )
+        reply = NodeService(store).answer(kind, body(message))
     except Exception as error:
         store.log(str(error) if isinstance(error, CoterieError) else repr(error))
-        raise RuntimeError(
-            "no answer"
-        ) from None  # Flower sends what it says, and writes it into a log
+        # Flower sends the text of this error to the server and writes it to its own log.
+        raise RuntimeError("no answer") from None
     finally:
         store.close()
-    return Message(RecordDict({BODY: ConfigRecord({BYTES: said})}), reply_to=message)
+    return Message(RecordDict({BODY: ConfigRecord({BYTES: reply})}), reply_to=message)
 
 
 for kind in KINDS:
-    app.train(kind)(answered)
+    app.train(kind)(handle)

@@ -1,4 +1,4 @@
-"""`coterie join`: a SuperNode over a store of this node's people."""
+"""`coterie join`: runs a SuperNode over the store of a node's users."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from coterie.deployment import certificates
 from coterie.deployment.flower.processes import (
     LOOPBACK,
     Address,
-    ended_by_signals,
+    exit_on_sigterm,
+    find_program,
     free_port,
-    gate,
-    program,
+    gate_command,
     running,
     wait_for,
 )
@@ -33,67 +33,73 @@ from coterie.errors import ConfigError, RunError
 from coterie.experiments import folder as disk
 
 PAUSE = 0.5
-AGAIN = 2.0
+"""Seconds between two looks at a SuperNode."""
+RETRY_AFTER = 2.0
+"""Seconds before a node joins again."""
 
 
 @dataclass(frozen=True, slots=True)
-class People:
-    """Whom a node takes part for, and how."""
+class NodeUsers:
+    """The users that a node takes part for, and how."""
 
     data: Path
     columns: dict[str, str]
     simulated: bool = False
-    """Whether devices draw what a simulation draws."""
+    """Whether clients draw as in a simulation."""
     least_group: int = LEAST_GROUP
     skip_bad_rows: bool = False
 
     def put(self, store: NodeStore) -> None:
+        """Write the users and their settings to a store."""
         store.put_interactions(read(self.data, ReadOptions(self.columns, self.skip_bad_rows)))
-        store.put_about(least_group=str(self.least_group))
-        NodeService(store).draw_from(SIMULATED if self.simulated else "")
+        store.put_meta(least_group=str(self.least_group))
+        NodeService(store).set_seed(SIMULATED if self.simulated else "")
 
 
 def join(
-    people: People,
-    place: Path,
+    users: NodeUsers,
+    path: Path,
     server: str,
-    proof: tuple[Path | None, Path | None],
+    credentials: tuple[Path | None, Path | None],
     insecure: bool,
     progress: Progress,
 ) -> None:
-    """`proof`: this node's key, and the certificate of the authority that vouches for the server."""
+    """Join a federation with the store at `path` until interrupted.
+
+    `credentials`: this node's key, and the certificate of the server's authority.
+    """
     address = Address.of(server)
-    (key, ca) = proof
+    key, ca = credentials
     if (key is None) != (ca is None):
+        given, missing = ("--ca", "--key") if key is None else ("--key", "--ca")
         raise ConfigError(
-            f"{'--key' if ca is None else '--ca'} is named without the other; expected both: a node shows who it is, and knows whom it trusts. Name {'--ca' if ca is None else '--key'}, too."
+            f"{given} is given without {missing}; expected both: the node's key, and the "
+            f"authority that verifies the server. Add {missing}."
         )
     if key is None:
-        address.refuse_in_the_clear(insecure, "--key NAME.key and --ca ca.pem")
-    for given in filter(None, proof):
-        if not given.is_file():
-            raise ConfigError(f"{given} does not exist. Check the path.")
-    refuse_stranger(address, ca, progress)
-    ended_by_signals()
-    home = place.with_suffix(".flower")
+        address.refuse_plaintext(insecure, "--key NAME.key and --ca ca.pem")
+    for file in filter(None, credentials):
+        if not file.is_file():
+            raise ConfigError(f"{file} does not exist; expected a file. Check the path.")
+    verify_server(address, ca, progress)
+    exit_on_sigterm()
+    home = path.with_suffix(".flower")
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with used_by_nobody_else(home, place):
-        store = NodeStore.open(place) if place.exists() else NodeStore.create(place)
-        people.put(store)
-        progress.log(
-            f"{place}: {len(store.people()):,} people are here for what {address} serves. Stop with Ctrl-C."
-        )
-        log = place.with_suffix(".log")
+    with locked_store(home, path):
+        store = NodeStore.open(path) if path.exists() else NodeStore.create(path)
+        users.put(store)
+        n_users = len(store.users())
+        progress.log(f"{path}: joining {address} with {n_users:,} users. Stop with Ctrl-C.")
+        log = path.with_suffix(".log")
         inside = Address(LOOPBACK[0], free_port())
-        trusted, proven = passage(home / "inside", key, ca)
-        with running(
-            gate("node", inside, address.url(ca is not None), *trusted), log, home
-        ) as door:
-            wait_for(inside, door, log)
+        trusted, options = gate_credentials(home / "inside", key, ca)
+        command = gate_command("node", inside, address.url(ca is not None), *trusted)
+        with running(command, log, home) as gate:
+            wait_for(inside, gate, log)
             while True:
-                command = [
-                    program("flower-supernode"),
-                    *proven,
+                supernode = [
+                    find_program("flower-supernode"),
+                    *options,
                     "--superlink",
                     str(inside),
                     "--host",
@@ -101,29 +107,34 @@ def join(
                     "--port",
                     str(free_port()),
                     "--node-config",
-                    f"store={json.dumps(str(place.resolve()))}",
+                    f"store={json.dumps(str(path.resolve()))}",
                 ]
-                stay(command, log, home, store, key, progress)
-                progress.log(f"{address} does not know this node any more; joining again")
-                time.sleep(AGAIN)
+                run_supernode(supernode, log, home, store, key, progress)
+                progress.log(f"{address} no longer knows this node; joining again")
+                time.sleep(RETRY_AFTER)
 
 
-def passage(folder: Path, key: Path | None, ca: Path | None) -> tuple[list[Path], list[str]]:
-    """What the gate trusts and shows, and what the SuperNode behind it: Flower shows a key to nobody without TLS, so the gate has some, too."""
+def gate_credentials(
+    folder: Path, key: Path | None, ca: Path | None
+) -> tuple[list[Path], list[str]]:
+    """The files of the node gate, and the options of the SuperNode behind it.
+
+    A SuperNode sends its key only over TLS, so the gate gets a certificate of its own.
+    """
     if key is None or ca is None:
         return [], ["--insecure"]
     shutil.rmtree(folder, ignore_errors=True)
     certificates.init(folder, [LOOPBACK[0]], [])
-    proven = [
+    options = [
         "--root-certificates",
         str(folder / "ca.pem"),
         "--auth-supernode-private-key",
         str(key),
     ]
-    return [ca, folder / "server.pem", folder / "server.key"], proven
+    return [ca, folder / "server.pem", folder / "server.key"], options
 
 
-def stay(
+def run_supernode(
     command: Sequence[str],
     log: Path,
     home: Path,
@@ -131,27 +142,31 @@ def stay(
     key: Path | None,
     progress: Progress,
 ) -> None:
-    """Run a SuperNode until it is sent away, and show what it has to say. A server that is started anew sends everybody away."""
-    said = store.about("said")
-    with running(command, log, home) as node:
-        while node.poll() is None:
-            if (now := store.about("said")) != said:
-                progress.log((now or "").partition(" ")[2])
-                said = now
+    """Run a SuperNode until it is dismissed, and show the node's log lines.
+
+    A restarted server dismisses all nodes.
+    """
+    shown = store.last_log()
+    with running(command, log, home) as supernode:
+        while supernode.poll() is None:
+            last = store.last_log()
+            if last != shown:
+                progress.log(last[1])
+                shown = last
             time.sleep(PAUSE)
-        if node.returncode:
-            shown = (
-                f"{key} is not registered there, was revoked, or is used by another node"
-                if key
-                else "the server would not have it"
-            )
+        if supernode.returncode:
+            cause = "the server refused it"
+            if key:
+                cause = f"{key} is not registered there, was revoked, or is used by another node"
             raise RunError(
-                f"the node was not let in (code {node.returncode}): {shown}. Ask whoever serves; {log} has Flower's own words."
+                f"the node was rejected (code {supernode.returncode}): {cause}. "
+                f"Ask the server's operator; {log} has Flower's own messages."
             )
 
 
 @contextmanager
-def used_by_nobody_else(home: Path, place: Path) -> Iterator[None]:
+def locked_store(home: Path, path: Path) -> Iterator[None]:
+    """Refuse a store that another node uses."""
     try:
         with disk.locked(home):
             yield
@@ -159,12 +174,13 @@ def used_by_nobody_else(home: Path, place: Path) -> Iterator[None]:
         if "another process" not in str(error):
             raise
         raise RunError(
-            f"{place} is in use by another coterie join; expected a store of its own for every node. Stop that one, or name another."
+            f"{path} is in use by another coterie join; expected a store of its own for every "
+            "node. Stop that process, or name another store."
         ) from None
 
 
-def refuse_stranger(address: Address, ca: Path | None, progress: Progress) -> None:
-    """A server that another authority vouches for is told at once; one that is not there yet is waited for."""
+def verify_server(address: Address, ca: Path | None, progress: Progress) -> None:
+    """Reject a server that the authority does not vouch for; wait for one that is not up yet."""
     try:
         with socket.create_connection((address.host, address.port), timeout=5) as plain:
             if ca is not None:
@@ -172,8 +188,8 @@ def refuse_stranger(address: Address, ca: Path | None, progress: Progress) -> No
                 context.wrap_socket(plain, server_hostname=address.host).close()
     except ssl.SSLError as error:
         raise ConfigError(
-            f"{address} cannot be trusted by {ca} ({error.reason or error}); expected a server of the same federation. "
-            "Check the address, and ca.pem with whoever serves."
+            f"{address} is not trusted by {ca} ({error.reason or error}); expected a server of the "
+            "same federation. Check the address, and compare ca.pem with the server's operator."
         ) from None
     except OSError:
-        progress.log(f"nobody listens at {address} yet; waiting")
+        progress.log(f"{address} does not answer yet; waiting")

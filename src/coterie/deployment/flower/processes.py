@@ -1,4 +1,4 @@
-"""Flower's own programs as child processes, quiet and on the addresses that we say."""
+"""Flower's programs as child processes, without telemetry and on chosen addresses."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from coterie.errors import ConfigError, MissingExtra, RunError
+from coterie.types import JsonObject
 
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 CLIENT = "coterie.deployment.flower.client:app"
 APP = """[project]
 name = "coterie-federation"
 version = "1.0.0"
-description = "A federation of Coterie's"
+description = "A federation of recommenders"
 license = "Apache-2.0"
 dependencies = []
 
@@ -39,14 +39,17 @@ clientapp = "{client}"
 folder = {folder}
 keyed = {keyed}
 """
-LINK = """[superlink]
-default = "here"
+CONNECTION = "local"
+"""The name under which Flower's commands know the SuperLink."""
+CONNECTIONS = """[superlink]
+default = "{name}"
 
-[superlink.here]
+[superlink.{name}]
 address = "{address}"
 {trust}
 """
 PR_SET_PDEATHSIG = 1
+"""From <linux/prctl.h>: the signal that a process gets when its parent dies."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -70,22 +73,27 @@ class Address:
     def url(self, secured: bool) -> str:
         return f"{'https' if secured else 'http'}://{self}"
 
-    def refuse_in_the_clear(self, insecure: bool, certificates: str) -> None:
-        """TLS, unless it is asked to do without, on loopback."""
+    def refuse_plaintext(self, insecure: bool, certificates: str) -> None:
+        """Require TLS; --insecure is allowed on loopback only."""
         if not insecure:
             raise ConfigError(
-                f"no certificates are named for {self}; expected {certificates} (coterie federation init makes them). "
+                f"no certificates are named for {self}; expected {certificates} "
+                "(coterie federation init makes them). "
                 "Name them, or try it on loopback with --insecure."
             )
         if self.host not in LOOPBACK:
             raise ConfigError(
-                f"--insecure with {self}: what travels could be read and changed on the way; expected TLS, or a loopback address. "
+                f"--insecure is given with {self}, where traffic could be read and changed on the "
+                "way; expected TLS, or a loopback address. "
                 f"Leave --insecure out and name {certificates}."
             )
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Quiet, with a home of its own, and with this environment's programs: Flower's look for each other."""
+    """The environment of Flower's programs, with a home folder of its own.
+
+    Flower's programs start each other by name, so this environment's come first in PATH.
+    """
     return os.environ | QUIET | {"FLWR_HOME": str(home), "PATH": _path()}
 
 
@@ -93,8 +101,8 @@ def _path() -> str:
     return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 
 
-def program(name: str) -> str:
-    """One of Flower's programs, of this environment."""
+def find_program(name: str) -> str:
+    """The path of one of Flower's programs."""
     found = shutil.which(name, path=_path())
     if found is None:
         raise MissingExtra("a federation", "federation")
@@ -103,7 +111,7 @@ def program(name: str) -> str:
 
 @contextmanager
 def running(command: Sequence[str], log: Path, home: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A child process with a log; it ends with us, on Linux also where we are killed."""
+    """A child process with a log. It ends with this process, on Linux even after a SIGKILL."""
     home.mkdir(parents=True, exist_ok=True)
     with os.fdopen(os.open(log, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600), "ab") as out:
         child = subprocess.Popen(
@@ -122,12 +130,12 @@ def running(command: Sequence[str], log: Path, home: Path) -> Iterator[subproces
 
 
 def _end_with_parent() -> None:
-    """Asks the kernel for SIGTERM when whoever started this process is gone."""
+    """Ask the kernel to send this process SIGTERM when its parent dies."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def ended_by_signals() -> None:
-    """SIGTERM ends us as Ctrl-C does, and our children with us."""
+def exit_on_sigterm() -> None:
+    """Exit on SIGTERM as on Ctrl-C, so that child processes are stopped."""
 
     def leave(number: int, frame: object) -> None:
         sys.exit(128 + number)
@@ -136,10 +144,10 @@ def ended_by_signals() -> None:
 
 
 def stop(child: subprocess.Popen[bytes], seconds: float = 10) -> None:
-    """Ask, wait, insist: the child and what it started."""
-    for how in (signal.SIGTERM, signal.SIGKILL):
+    """Stop a child and its own children: first with SIGTERM, then with SIGKILL."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
         try:
-            os.killpg(child.pid, how)
+            os.killpg(child.pid, number)
             child.wait(seconds)
         except ProcessLookupError:
             return
@@ -149,33 +157,35 @@ def stop(child: subprocess.Popen[bytes], seconds: float = 10) -> None:
 
 
 def wait_until_free(address: Address, seconds: float = 30) -> None:
-    """A server that was killed takes a while to let go of its port."""
+    """Wait until the port is free. The port of a killed server stays in use for a while."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        with socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET) as one:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                one.bind((address.host, address.port))
+                probe.bind((address.host, address.port))
             except OSError as error:
                 fault = error.strerror
                 time.sleep(0.3)
             else:
                 return
     raise ConfigError(
-        f"{address} cannot be used ({fault}); expected a free port of this machine. Name another with --server."
+        f"{address} cannot be used ({fault}); expected a free port of this machine. "
+        "Name another with --server."
     )
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def wait_for(
     address: Address, child: subprocess.Popen[bytes], log: Path, seconds: float = 60
 ) -> None:
-    """Until somebody listens there."""
+    """Wait until the child listens at the address."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         if child.poll() is not None:
@@ -187,12 +197,13 @@ def wait_for(
         else:
             return
     raise RunError(
-        f"nothing listens at {address} after {seconds:g} seconds; {log} says why. Is the port taken?"
+        f"nothing listens at {address} after {seconds:g} seconds; expected a process of Flower. "
+        f"See {log}, and check that the port is free."
     )
 
 
-def gate(side: str, address: Address, link: str, *trust: Path) -> list[str]:
-    """The command of a gate."""
+def gate_command(side: str, address: Address, link: str, *files: Path) -> list[str]:
+    """The command line of a gate."""
     return [
         sys.executable,
         "-m",
@@ -200,34 +211,40 @@ def gate(side: str, address: Address, link: str, *trust: Path) -> list[str]:
         side,
         str(address),
         link,
-        *map(str, trust),
+        *map(str, files),
     ]
 
 
 def submit(folder: Path, home: Path, keyed: bool) -> None:
-    """Hand our two apps to a SuperLink."""
+    """Submit our two apps to a SuperLink."""
     app = home / "app"
     app.mkdir(parents=True, exist_ok=True)
     (app / "pyproject.toml").write_text(
         APP.format(client=CLIENT, folder=json.dumps(str(folder.resolve())), keyed=json.dumps(keyed))
     )
-    flwr(home, "run", str(app), "here")
+    flwr(home, "run", str(app), CONNECTION)
 
 
-def name_link(home: Path, address: Address, ca: Path | None) -> None:
-    """Where Flower's commands find the SuperLink, and whom they trust."""
-    trust = (
-        "insecure = true" if ca is None else f"root-certificates = {json.dumps(str(ca.resolve()))}"
-    )
+def write_connection(home: Path, address: Address, ca: Path | None) -> None:
+    """Tell Flower's commands where the SuperLink is and which authority to trust."""
+    trust = "insecure = true"
+    if ca is not None:
+        trust = f"root-certificates = {json.dumps(str(ca.resolve()))}"
     home.mkdir(parents=True, exist_ok=True)
-    (home / "config.toml").write_text(LINK.format(address=address, trust=trust))
+    text = CONNECTIONS.format(name=CONNECTION, address=address, trust=trust)
+    (home / "config.toml").write_text(text)
 
 
-def flwr(home: Path, *command: str, but: str = "") -> dict[str, Any]:
-    """What one of Flower's commands says; it ends with 0 where it fails, so what it says counts. A failure that says `but` is none."""
+def flwr(home: Path, *command: str, tolerate: str = "") -> JsonObject:
+    """Run one of Flower's commands and return its JSON output.
+
+    Flower exits with 0 even if a command fails, so only the output counts. A failure whose output
+    contains `tolerate` is ignored.
+    """
+    name = f"flwr {' '.join(command[:2])}"
     try:
         done = subprocess.run(
-            [program("flwr"), *command, "--format", "json"],
+            [find_program("flwr"), *command, "--format", "json"],
             capture_output=True,
             text=True,
             check=False,
@@ -235,16 +252,14 @@ def flwr(home: Path, *command: str, but: str = "") -> dict[str, Any]:
             timeout=120,
         )
     except subprocess.TimeoutExpired:
-        raise RunError(f"flwr {' '.join(command[:2])} did not end within two minutes") from None
+        raise RunError(f"{name} did not end within two minutes; expected seconds.") from None
     text = done.stdout[done.stdout.find("{") :]
     try:
-        said: dict[str, Any] = json.loads(text)
-        fine = bool(said["success"])
+        output: JsonObject = json.loads(text)
+        succeeded = bool(output["success"])
     except (ValueError, KeyError):
-        said = {}
-        fine = False
-    if not fine and not (but and but in text + done.stderr):
-        raise RunError(
-            f"flwr {' '.join(command[:2])} failed: {(text or done.stderr).strip()[:300]}"
-        )
-    return said
+        output = {}
+        succeeded = False
+    if not succeeded and not (tolerate and tolerate in text + done.stderr):
+        raise RunError(f"{name} failed: {(text or done.stderr).strip()[:300]}")
+    return output

@@ -1,4 +1,4 @@
-"""`coterie serve`: a SuperLink with our server on it."""
+"""`coterie serve`: a SuperLink that runs our server, behind a gate."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from coterie.core.progress import Progress
 from coterie.deployment.certificates import hosts_of
@@ -14,22 +13,24 @@ from coterie.deployment.flower.admission import Admission
 from coterie.deployment.flower.processes import (
     LOOPBACK,
     Address,
-    ended_by_signals,
+    exit_on_sigterm,
+    find_program,
     free_port,
-    gate,
-    name_link,
-    program,
+    gate_command,
     running,
     submit,
     wait_for,
     wait_until_free,
+    write_connection,
 )
-from coterie.deployment.membership import STATUS, status
-from coterie.deployment.server_config import prepared
+from coterie.deployment.server_config import prepare_folder
+from coterie.deployment.traffic import STATUS, read_status
 from coterie.errors import ConfigError, CoterieError, Interrupted, NoQuorum, RunError
 from coterie.experiments import folder as disk
+from coterie.types import JsonObject
 
 PAUSE = 0.3
+CERTIFICATES = ("ca.pem", "server.pem", "server.key")
 FAULTS = {RunError.exit_code: RunError, NoQuorum.exit_code: NoQuorum}
 
 
@@ -43,43 +44,43 @@ def serve(
 ) -> None:
     address = Address.of(server)
     if keys is None:
-        address.refuse_in_the_clear(insecure, "--keys FOLDER")
+        address.refuse_plaintext(insecure, "--keys FOLDER")
     elif insecure:
         raise ConfigError(
             "--keys and --insecure are both given; expected one of them. Leave --insecure out."
         )
-    secured = trust(keys, address)
-    again = out is not None and (out / "terms.json").exists()
-    wait_until_free(
-        address, 30 if again else 2
-    )  # a server that was killed takes a while to let go of its port
-    folder = prepared(config, out, progress)
-    if status(folder).get("state") == "finished":
-        progress.log(f"{folder} is finished; nothing is left to do")
+    options = tls_options(keys, address)
+    resumed = out is not None and (out / "terms.json").exists()
+    # The port of a server that was killed stays in use for a while.
+    wait_until_free(address, 30 if resumed else 2)
+    folder = prepare_folder(config, out, progress)
+    if read_status(folder).get("state") == "finished":
+        progress.log(f"{folder} is finished; there is nothing to do")
         return
     try:
-        run(folder, address, secured, keys, progress)
-    except BaseException as stopped:
-        tell(folder, state="stopped")
-        if isinstance(stopped, KeyboardInterrupt):
+        run(folder, address, options, keys, progress)
+    except BaseException as error:
+        update_status(folder, state="stopped")
+        if isinstance(error, KeyboardInterrupt):
             how = "--insecure" if keys is None else f"--keys {keys} --server {address}"
             raise Interrupted(
-                f"{folder} holds all rounds so far. Go on with: coterie serve --config {config} {how} --out {folder}"
+                f"{folder} holds all rounds so far. "
+                f"Resume with: coterie serve --config {config} {how} --out {folder}"
             ) from None
         raise
 
 
 def run(
-    folder: Path, address: Address, secured: list[str], keys: Path | None, progress: Progress
+    folder: Path, address: Address, options: list[str], keys: Path | None, progress: Progress
 ) -> None:
-    """Flower's SuperLink on loopback, with our server on it and a gate before it, to the end."""
+    """Run a SuperLink on loopback with our server on it, and a gate before it, to the end."""
     home = folder / "flower"
     log = folder / "server.log"
     inside = Address(LOOPBACK[0], free_port())
-    ended_by_signals()
-    command = [
-        program("flower-superlink"),
-        *secured,
+    exit_on_sigterm()
+    superlink = [
+        find_program("flower-superlink"),
+        *options,
         "--host",
         inside.host,
         "--port",
@@ -90,41 +91,45 @@ def run(
     ]
     home.mkdir(exist_ok=True)
     admission = Admission(home, keys)
-    admission.forget_unnamed()
-    tell(folder, state="starting")
-    with disk.locked(folder), running(command, log, home) as link:
+    admission.reset_if_unknown()
+    update_status(folder, state="starting")
+    with disk.locked(folder), running(superlink, log, home) as link:
         wait_for(inside, link, log)
-        name_link(home, inside, keys and keys / "ca.pem")
+        write_connection(home, inside, keys and keys / "ca.pem")
         admission.refresh()
         submit(folder, home, keyed=keys is not None)
-        trusted = [keys / name for name in ("ca.pem", "server.pem", "server.key")] if keys else []
-        with running(gate("server", address, inside.url(bool(keys)), *trusted), log, home) as door:
-            wait_for(address, door, log)
+        files = [keys / name for name in CERTIFICATES] if keys else []
+        command = gate_command("server", address, inside.url(bool(keys)), *files)
+        with running(command, log, home) as gate:
+            wait_for(address, gate, log)
             proof = "--insecure" if keys is None else "--key NAME.key --ca ca.pem"
             progress.log(
-                f"{folder}: serving at {address}. Nodes join with: coterie join --data FILE --store FILE --server {address} {proof}"
-            )
-            follow(
-                folder,
-                lambda: link.poll() if door.poll() is None else door.poll(),
-                progress,
-                lambda: admission.look(progress),
+                f"{folder}: serving at {address}. Nodes join with: "
+                f"coterie join --data FILE --store FILE --server {address} {proof}"
             )
 
+            def exit_code() -> int | None:
+                return link.poll() if gate.poll() is None else gate.poll()
 
-def trust(keys: Path | None, address: Address) -> list[str]:
-    """How the SuperLink shows who it is, and whom it lets in."""
+            follow(folder, exit_code, progress, lambda: admission.refresh_or_log(progress))
+
+
+def tls_options(keys: Path | None, address: Address) -> list[str]:
+    """The SuperLink's options for TLS and node authentication."""
     if keys is None:
         return ["--insecure"]
-    for name in ("ca.pem", "server.pem", "server.key"):
+    for name in CERTIFICATES:
         if not (keys / name).exists():
             raise RunError(
-                f"{keys} holds no {name}; expected a folder of coterie federation init. Check the path."
+                f"{keys} holds no {name}; expected a folder of coterie federation init. "
+                "Check the path."
             )
-    if address.host not in (known := hosts_of(keys / "server.pem")):
+    hosts = hosts_of(keys / "server.pem")
+    if address.host not in hosts:
         raise ConfigError(
-            f"--server is {address}, and the certificate in {keys} is for {', '.join(known)}; expected one of those. Name it, or make another "
-            f"folder: coterie federation init FOLDER --host {address.host}"
+            f"--server is {address}, and the certificate in {keys} is for {', '.join(hosts)}; "
+            "expected one of those. Use it, or make another folder: "
+            f"coterie federation init FOLDER --host {address.host}"
         )
     return [
         "--ssl-ca-certfile",
@@ -139,61 +144,65 @@ def trust(keys: Path | None, address: Address) -> list[str]:
 
 def follow(
     folder: Path,
-    ended: Callable[[], int | None],
+    exit_code: Callable[[], int | None],
     progress: Progress,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> None:
-    """Show what the server is at until it is at its end; `meanwhile` is done at every look."""
+    """Show the server's progress until it finishes; `meanwhile` runs before each look."""
 
-    def look() -> dict[str, Any]:
+    def look() -> JsonObject:
         meanwhile()
         time.sleep(PAUSE)
-        return _said(folder, STATUS, ended)
+        return _wait_for_status(folder, exit_code)
 
-    about = look()
+    status = look()
     done = 0
-    while about["state"] == "starting":
-        about = look()
-    if about["state"] == "waiting":
-        with progress.task("Waiting for nodes", about["least_nodes"]) as advance:
-            while about["state"] == "waiting":
-                advance(about["nodes"] - done)
-                done = about["nodes"]
-                about = look()
+    while status["state"] == "starting":
+        status = look()
+    if status["state"] == "waiting":
+        with progress.task("Waiting for nodes", status["least_nodes"]) as advance:
+            while status["state"] == "waiting":
+                advance(status["nodes"] - done)
+                done = status["nodes"]
+                status = look()
         done = 0
-    with progress.task(f"Training with {about['nodes']} nodes", about["rounds"]) as advance:
+    with progress.task(f"Training with {status['nodes']} nodes", status["rounds"]) as advance:
         while True:
-            advance(about["round"] - done, f"{about['nodes']} nodes, {about['updates']:,} updates")
-            done = about["round"]
-            if about["state"] == "finished":
+            note = f"{status['nodes']} nodes, {status['updates']:,} updates"
+            advance(status["round"] - done, note)
+            done = status["round"]
+            if status["state"] == "finished":
                 break
-            about = look()
-    for name, value in about["metrics"].items():
+            status = look()
+    for name, value in status["metrics"].items():
         progress.log(f"{name:14} {value:.4f}" if isinstance(value, float) else f"{name:14} {value}")
-    if not about["metrics"]:
+    if not status["metrics"]:
         progress.log(
-            "no metrics: no node was there at the end with enough people to speak of (coterie join --least-group)"
+            "No metrics: at the end no node had enough users to report them "
+            "(coterie join --least-group)."
         )
     progress.log(
-        f"{folder} holds the model; nodes have it, too: coterie recommend --node STORE --user ID"
+        f"{folder} holds the model, and nodes have it, too: "
+        "coterie recommend --node STORE --user ID"
     )
 
 
-def _said(folder: Path, name: str, ended: Callable[[], int | None]) -> dict[str, Any]:
-    """What the server wrote down, once it has; its failure is ours."""
+def _wait_for_status(folder: Path, exit_code: Callable[[], int | None]) -> JsonObject:
+    """The server's status, once there is one; a failure of the server is raised here."""
     while True:
         if (folder / "failed.json").exists():
             fault = json.loads((folder / "failed.json").read_text())
             raise FAULTS.get(fault["exit_code"], CoterieError)(fault["error"])
-        if (code := ended()) is not None:
+        if (code := exit_code()) is not None:
             raise RunError(
-                f"the server stopped with code {code}; {folder / 'server.log'} says why."
+                f"the server stopped with code {code}; expected it to finish. "
+                f"See {folder / 'server.log'}."
             )
-        if (folder / name).exists():
-            found: dict[str, Any] = json.loads((folder / name).read_text())
-            return found
+        if (folder / STATUS).exists():
+            return read_status(folder)
         time.sleep(PAUSE)
 
 
-def tell(folder: Path, **changes: Any) -> None:
-    disk.write_text(folder, STATUS, json.dumps(status(folder) | changes) + "\n")
+def update_status(folder: Path, state: str) -> None:
+    """Change the state in a folder's status."""
+    disk.write_text(folder, STATUS, json.dumps(read_status(folder) | {"state": state}) + "\n")

@@ -1,4 +1,4 @@
-"""What the SuperLink runs: the server of `runtime/serving.py`, with Flower's grid to reach nodes."""
+"""The app that a SuperLink runs: our server, with Flower's grid as its connection to nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
-from coterie.deployment.enrolment import Terms, Told
+from coterie.deployment.enrolment import FederationTerms, ItemContent
 from coterie.deployment.flower.client import BODY, BYTES, CALL, body
 from coterie.deployment.server import serve
 from coterie.deployment.server_config import ServerConfig
@@ -22,12 +22,13 @@ from coterie.experiments import folder as disk
 
 PAUSE = 0.05
 STALLED = 10.0
+"""Seconds after which a pull of replies counts as blocked."""
 app = ServerApp()
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
-    """Nodes by Flower's ids, which are random: no randomness may hang on them."""
+class FlowerNodes:
+    """Nodes by Flower's ids. These are random, so nothing in a run may depend on them."""
 
     grid: Grid
     deadline: float
@@ -37,8 +38,8 @@ class Reached:
         return sorted(map(str, self.grid.get_node_ids()))
 
     def send(self, kind: str, out: Mapping[str, bytes]) -> dict[str, bytes]:
-        """One message a node, one object a message; who has not answered at the deadline was not there."""
-        sent = [
+        """Send one message to each node; nodes without a reply at the deadline are left out."""
+        messages = [
             Message(
                 RecordDict({BODY: ConfigRecord({BYTES: data})}),
                 dst_node_id=int(name),
@@ -47,33 +48,40 @@ class Reached:
             )
             for name, data in out.items()
         ]
-        waiting = dict(zip(self.grid.push_messages(sent), out, strict=True))
-        back: dict[str, bytes] = {}
+        waiting = dict(zip(self.grid.push_messages(messages), out, strict=True))
+        replies: dict[str, bytes] = {}
         until = time.monotonic() + self.deadline
         pool = ThreadPoolExecutor(1 + len(out))
         while waiting and time.monotonic() < until:
-            for reply in pulled(pool, self.grid, list(waiting)):
+            for reply in pull(pool, self.grid, list(waiting)):
                 name = waiting.pop(reply.metadata.reply_to_message_id, None)
                 if name is not None and not reply.has_error():
-                    back[name] = body(reply)
+                    replies[name] = body(reply)
             time.sleep(PAUSE)
         pool.shutdown(wait=False, cancel_futures=True)
-        return back
+        return replies
 
 
-def pulled(pool: ThreadPoolExecutor, grid: Grid, ids: list[str]) -> list[Message]:
-    """Replies that are there. A node that dies while it sends one blocks Flower for minutes: then each is asked for alone."""
+def pull(pool: ThreadPoolExecutor, grid: Grid, ids: list[str]) -> list[Message]:
+    """The replies that have arrived.
+
+    A node that dies while it sends a reply blocks Flower for minutes. Then each reply is pulled in
+    a thread of its own.
+    """
     try:
         return list(pool.submit(grid.pull_messages, ids).result(STALLED))
-    except Exception:  # of whatever a reply is made
-        asked = [pool.submit(grid.pull_messages, [one]) for one in ids]
-        done, _ = wait(asked, STALLED)
+    except Exception:  # replies come from untrusted nodes and can fail in any way
+        pulls = [pool.submit(grid.pull_messages, [one]) for one in ids]
+        done, _ = wait(pulls, STALLED)
         return [reply for each in done if each.exception() is None for reply in each.result()]
 
 
 @contextmanager
-def alone(folder: Path, seconds: float = 60) -> Iterator[None]:
-    """Nobody else writes down rounds: a server whose SuperLink was killed may take a while to notice."""
+def exclusive(folder: Path, seconds: float = 60) -> Iterator[None]:
+    """Lock the folder, so that one server commits rounds.
+
+    A server whose SuperLink was killed may take a while to notice, so wait for its lock.
+    """
     until = time.monotonic() + seconds
     with ExitStack() as stack:
         while True:
@@ -91,15 +99,15 @@ def alone(folder: Path, seconds: float = 60) -> Iterator[None]:
 def main(grid: Grid, context: Context) -> None:
     folder = Path(str(context.run_config["folder"]))
     service = ServerConfig.of(json.loads((folder / "service.json").read_text()))
-    terms = Terms.from_json((folder / "terms.json").read_text())
-    told = Told.from_json((folder / "told.json").read_text())
+    terms = FederationTerms.from_json((folder / "terms.json").read_text())
+    content = ItemContent.from_json((folder / "told.json").read_text())
     try:
-        with alone(folder / "flower"):
-            nodes = Reached(grid, service.round_seconds, bool(context.run_config["keyed"]))
-            serve(folder, terms, nodes, service, told)
-    except Exception as error:  # whatever it is, whoever waits for this server has to hear of it
-        code, text = (
-            (error.exit_code, str(error)) if isinstance(error, CoterieError) else (1, repr(error))
-        )
-        disk.write_text(folder, "failed.json", json.dumps({"exit_code": code, "error": text}))
+        with exclusive(folder / "flower"):
+            nodes = FlowerNodes(grid, service.round_seconds, bool(context.run_config["keyed"]))
+            serve(folder, terms, nodes, service, content)
+    except Exception as error:  # `coterie serve` waits for this file, whatever the fault is
+        failure: dict[str, object] = {"exit_code": 1, "error": repr(error)}
+        if isinstance(error, CoterieError):
+            failure = {"exit_code": error.exit_code, "error": str(error)}
+        disk.write_text(folder, "failed.json", json.dumps(failure))
         raise

@@ -1,0 +1,102 @@
+"""What a node computes from its own store: its roster, its split and the histories it trains on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from coterie.core import streams
+from coterie.data import splits
+from coterie.data.filters import apply_ratings
+from coterie.data.interactions import Interactions, canonical_order
+from coterie.data.splits import Split
+from coterie.deployment.enrolment import FederationTerms, Roster, UserIndices
+from coterie.deployment.node_store import NodeStore
+from coterie.errors import DataError
+from coterie.federated.federation import NodeData
+from coterie.types import Ints
+
+
+def roster_of(terms: FederationTerms, store: NodeStore) -> Roster:
+    """A node's reply to the terms of a federation."""
+    data = own_interactions(terms, store)
+    training = _split(terms, data).training()
+    learning = training.positives.counts > 0
+    return Roster(
+        [str(user) for user in data.user_ids],
+        learning.tolist(),
+        int(training.positives.counts.sum()),
+    )
+
+
+def split_of(terms: FederationTerms, indices: UserIndices, store: NodeStore) -> tuple[Ints, Split]:
+    """The indices of a node's enrolled users, and their interactions as train and test parts.
+
+    Users and items have the federation's indices, so the split equals that of a simulation.
+    """
+    data = own_interactions(terms, store)
+    known = np.array([indices.numbers.get(str(user), -1) for user in data.user_ids], np.int32)
+    data = data.select(known[data.users] >= 0)
+    own = known[known >= 0]
+    user_ids = np.full(indices.n_users, "", object)
+    user_ids[own] = data.user_ids[known >= 0]
+    users = known[data.users]
+    order = canonical_order(users, data.items, data.times)
+    indexed = Interactions(
+        users[order],
+        data.items[order],
+        None if data.ratings is None else data.ratings[order],
+        None if data.times is None else data.times[order],
+        user_ids,
+        data.item_ids,
+        data.item_order,
+        item_texts=terms.texts,
+    )
+    return np.sort(own), _split(terms, indexed)
+
+
+def node_data_of(
+    terms: FederationTerms, indices: UserIndices, store: NodeStore, seed: int
+) -> NodeData:
+    """The training data of a node. `seed` drives its clients' draws; no server knows it."""
+    own, split = split_of(terms, indices, store)
+    training = split.training()
+    content = terms.federation.told(training, terms.experiment.settings)
+    return NodeData(own, replace(training, content=content and content[1]).of_users(own), seed)
+
+
+def simulated_seed(terms: FederationTerms) -> int:
+    """The seed of a simulation's clients. Use it only to repeat a simulation."""
+    return streams.key(terms.experiment.choice.seed, "devices")
+
+
+def own_interactions(terms: FederationTerms, store: NodeStore) -> Interactions:
+    """The histories of a node's users; items outside the federation's catalogue are left out."""
+    data = apply_ratings(store.interactions(), terms.experiment.filters)
+    index = {item: k for k, item in enumerate(terms.items)}
+    places = np.array([index.get(str(item), -1) for item in data.item_ids], np.int32)
+    listed = places[data.items] >= 0
+    if not listed.any():
+        raise DataError(
+            f"{store.path}: no interaction is with one of the federation's {len(terms.items):,} "
+            f"items; expected item ids such as {terms.items[0]}. Check the ids."
+        )
+    chosen = data.select(listed)
+    items = np.array(terms.items, dtype=object)
+    return Interactions(
+        chosen.users,
+        places[data.items[listed]],
+        chosen.ratings,
+        chosen.times,
+        data.user_ids,
+        items,
+        np.arange(len(items), dtype=np.int32),
+    )
+
+
+def _split(terms: FederationTerms, data: Interactions) -> Split:
+    terms.refuse_split()
+    protocol = terms.experiment.protocol
+    seed = terms.experiment.choice.seed
+    return splits.split(data, protocol.split, protocol.fraction, seed, protocol.validation)

@@ -1,0 +1,115 @@
+"""The SQLite file of a node's store: its tables, how it is made and opened, and rows of arrays.
+
+Only the owner can read the file. Deleted content is overwritten with zeros.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from coterie.errors import RunError
+
+TABLES = """
+create table about (key text primary key, value text not null);
+create table person (id text primary key, number integer);
+create table did (person text not null, item text not null, rating real, time integer,
+                  primary key (person, item)) without rowid;
+create table given (person text not null, name text not null, value blob not null,
+                    primary key (person, name)) without rowid;
+create table held (name text primary key, value blob not null) without rowid;
+create table kept (person text not null, name text not null, pending integer not null,
+                   tag integer not null, value blob not null,
+                   primary key (person, name, pending)) without rowid;
+"""
+"""about: metadata. person: users and their indices. did: interactions. given: users' rows of the
+last model. held: blobs of no single user. kept: private state, committed and pending."""
+VERSION = 1
+READABLE_BY_OTHERS = 0o077
+SQLITE_HEADER = b"SQLite format 3"
+
+ArrayLayout = tuple[str, list[int]]
+"""The dtype of an array and the shape of one of its rows."""
+
+
+def create(path: Path) -> sqlite3.Connection:
+    """Make a new, empty file."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        raise RunError(
+            f"{path} exists already; expected a name for a new store. Choose another."
+        ) from None
+    except OSError as error:
+        raise RunError(
+            f"{path} cannot be created ({error.strerror}); expected a writable folder. "
+            "Check the folder."
+        ) from None
+    connection = _connect(path)
+    with connection:
+        connection.execute("begin immediate")
+        for statement in filter(str.strip, TABLES.split(";")):
+            connection.execute(statement)
+        connection.execute(f"pragma user_version = {VERSION}")
+    return connection
+
+
+def open_existing(path: Path) -> sqlite3.Connection:
+    """Open a store; refuse other files and files that others can read."""
+    if not path.is_file():
+        raise RunError(
+            f"{path} does not exist; expected the store of a node. Create one with `coterie join`."
+        )
+    with path.open("rb") as file:
+        if file.read(len(SQLITE_HEADER)) != SQLITE_HEADER:
+            raise RunError(f"{path} is not a node's store. Name another file.")
+    mode = path.stat().st_mode
+    if mode & READABLE_BY_OTHERS:
+        raise RunError(
+            f"{path} can be read by others (mode {mode & 0o777:o}); expected 600. "
+            f"Run: chmod 600 {path}"
+        )
+    connection = _connect(path)
+    try:
+        (version,) = connection.execute("pragma user_version").fetchone()
+    except sqlite3.DatabaseError as error:
+        raise RunError(f"{path} is not a node's store ({error}). Name another file.") from None
+    if version != VERSION:
+        raise RunError(
+            f"{path} has version {version}; expected {VERSION}. "
+            "Name the store of a node, or make a new one."
+        )
+    return connection
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=30, isolation_level=None)
+    # Without this, SQLite leaves deleted content in free pages of the file.
+    connection.execute("pragma secure_delete = on")
+    return connection
+
+
+def layout_of(rows: np.ndarray) -> ArrayLayout:
+    """How one row of an array is stored."""
+    return rows.dtype.str, list(rows.shape[1:])
+
+
+def row_bytes(rows: np.ndarray) -> Iterator[bytes]:
+    """The bytes of each row."""
+    return (np.ascontiguousarray(row).tobytes() for row in rows)
+
+
+def stack_rows(values: Sequence[bytes], layout: ArrayLayout) -> np.ndarray:
+    """Rows as one array."""
+    dtype, shape = layout
+    return np.frombuffer(b"".join(values), np.dtype(dtype)).reshape(len(values), *shape)
+
+
+def read_row(value: bytes, layout: ArrayLayout) -> np.ndarray:
+    """One row."""
+    dtype, shape = layout
+    return np.frombuffer(value, np.dtype(dtype)).reshape(shape)

@@ -1,0 +1,85 @@
+"""Messages between a server and its nodes, with counts of bytes, lost replies and refusals."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from coterie.deployment.node_service import TRAIN
+from coterie.federated.wire import Malformed
+from coterie.types import JsonObject
+
+STATUS = "status.json"
+COUNTERS = "bytes_up", "bytes_down", "bytes_control", "unanswered"
+NO_PREAMBLES: Mapping[str, bytes] = {}
+T = TypeVar("T")
+
+
+class Nodes(Protocol):
+    """The connected nodes, by name, and a way to send them messages."""
+
+    @property
+    def keyed(self) -> bool:
+        """Whether nodes authenticate with keys, so that a name always means the same node."""
+
+    def joined(self) -> Sequence[str]:
+        """The names of the nodes that are connected now."""
+
+    def send(self, kind: str, out: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """The replies that came before the deadline; a node that failed is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTraffic:
+    """Sends to nodes and counts what travels."""
+
+    nodes: Nodes
+    counts: Counter[str] = field(default_factory=Counter)
+    """Bytes of training, up and down; bytes of all other messages; replies that never came."""
+    refused: Counter[str] = field(default_factory=Counter)
+    """Refused replies by reason."""
+
+    @classmethod
+    def resume(cls, nodes: Nodes, folder: Path) -> NodeTraffic:
+        """Go on with the counts that a folder's status holds."""
+        before = read_status(folder)
+        return cls(nodes, Counter({key: before.get(key, 0) for key in COUNTERS}))
+
+    def send(
+        self, kind: str, out: Mapping[str, bytes], preambles: Mapping[str, bytes] = NO_PREAMBLES
+    ) -> Mapping[str, bytes]:
+        """Send to the connected nodes. Preambles are counted apart from the messages."""
+        joined = set(self.nodes.joined())
+        sent = {name: preambles.get(name, b"") + out[name] for name in out if name in joined}
+        replies = self.nodes.send(kind, sent) if sent else {}
+        up, down = "bytes_control", "bytes_control"
+        if kind == TRAIN:
+            up, down = "bytes_up", "bytes_down"
+        self.counts[down] += sum(len(out[name]) for name in sent)
+        self.counts["bytes_control"] += sum(len(preambles.get(name, b"")) for name in sent)
+        self.counts[up] += sum(map(len, replies.values()))
+        self.counts["unanswered"] += len(out) - len(replies)
+        return replies
+
+    def parse(
+        self, kind: str, replies: Mapping[str, bytes], parse: Callable[[str, bytes], T]
+    ) -> dict[str, T]:
+        """Parse replies; malformed ones are refused and counted."""
+        parsed = {}
+        for name, data in replies.items():
+            try:
+                parsed[name] = parse(name, data)
+            except Malformed:
+                self.refused[f"malformed {kind}"] += 1
+        return parsed
+
+
+def read_status(folder: Path) -> JsonObject:
+    """The last status that the server wrote; empty if there is none."""
+    path = folder / STATUS
+    status: JsonObject = json.loads(path.read_text()) if path.exists() else {}
+    return status

@@ -1,0 +1,62 @@
+"""What a server and its nodes know in common once enrolment is done."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from coterie.data.interactions import objects
+from coterie.data.training_set import TrainingSet
+from coterie.deployment.enrolment import FederationTerms, ItemContent, UserIndices
+from coterie.federated import rounds
+from coterie.federated.federation import World
+from coterie.types import Rows
+
+
+def server_world(terms: FederationTerms, indices: UserIndices, content: ItemContent) -> World:
+    """The world of the server, which knows the content of items."""
+    experiment = terms.experiment
+    catalogue = catalogue_of(terms, indices.n_users, content)
+    world = rounds.world_of(
+        catalogue, experiment.settings, experiment.choice.seed, terms.federation
+    )
+    return _with_members(world, indices)
+
+
+def node_world(terms: FederationTerms, indices: UserIndices) -> World:
+    """The world of a node, without the content of items."""
+    experiment = terms.experiment
+    empty = _no_interactions(indices.n_users)
+    catalogue = TrainingSet(indices.n_users, len(terms.items), empty, empty, None)
+    world = rounds.world_of(catalogue, experiment.settings, experiment.choice.seed)
+    return _with_members(world, indices)
+
+
+def catalogue_of(terms: FederationTerms, n_users: int, content: ItemContent) -> TrainingSet:
+    """The item catalogue as a training set without interactions."""
+    categories = None
+    if content.categories is not None:
+        categories = objects([tuple(names) for names in content.categories])
+    bodies = None if content.bodies is None else objects(content.bodies)
+    empty = _no_interactions(n_users)
+    return TrainingSet(
+        n_users,
+        len(terms.items),
+        empty,
+        empty,
+        None,
+        item_texts=terms.texts,
+        item_categories=categories,
+        item_bodies=bodies,
+    )
+
+
+def _with_members(world: World, indices: UserIndices) -> World:
+    members = np.zeros(indices.n_users, bool)
+    members[indices.members] = True
+    return replace(world, members=members, n_positives=indices.n_positives, on_devices=None)
+
+
+def _no_interactions(n_users: int) -> Rows:
+    return Rows(np.zeros(n_users + 1, np.int64), np.empty(0, np.int32))

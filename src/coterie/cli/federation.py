@@ -99,6 +99,7 @@ def join(
     coterie join --data mine.csv --store node.db --insecure
     """
     from coterie.cli.screen import ScreenProgress
+    from coterie.deployment.flower.join import NodeUsers
     from coterie.deployment.flower.join import join as start
 
     users = NodeUsers(data, parse_columns(columns), simulated, least_group, skip_bad_rows)

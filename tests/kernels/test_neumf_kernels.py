@@ -409,7 +409,7 @@ def test_only_the_listed_interactions_are_visited():
 @settings(deadline=None, max_examples=50)
 @given(st.integers(1, 20), st.lists(st.integers(1, 40), min_size=1, max_size=4))
 def test_every_parameter_has_a_place_of_its_own(d, layers):
-    tower = kernels.load("neumf_users").make_room.py_func
+    tower = kernels.load("neumf_users").lay_out.py_func
     sizes = np.array([2 * d, *layers])
     n_dense = len(NeuMF.start(1, 1, d, layers, 0, 0.1).dense)
     rooms = np.empty(len(sizes), np.int64)

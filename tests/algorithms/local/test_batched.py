@@ -266,7 +266,7 @@ def test_the_settings_say_what_they_are():
 @pytest.mark.parametrize("way", WAYS)
 def test_a_gpu_agrees_and_repeats(way, monkeypatch):
     """Steps are recorded and played again, where there are any to repeat."""
-    monkeypatch.setattr(batched, "STEPS_WORTH_A_GRAPH", 5)
+    monkeypatch.setattr(batched, "MIN_STEPS_FOR_A_GRAPH", 5)
     cohort = Cohort(8, **way | {"local_epochs": 4})
     once = cohort.by_torch("cuda")
     assert_same(cohort.by_torch("cuda"), once)

@@ -23,7 +23,7 @@ from sttfedrec import prepared
 from tables import print_parts
 
 from coterie.algorithms import sttfedrec
-from coterie.algorithms.two_tower.learning import Readers
+from coterie.algorithms.two_tower.training import TowerOps
 from coterie.attacks.requests import Request, by_gradients, repeated, told
 from coterie.core.progress import SILENT
 from coterie.federated import rounds
@@ -41,7 +41,7 @@ AFTER = (1, 5, 20)
 
 def device(dataset: str, seeds: int) -> dict[str, Any]:
     _, _, world, _ = prepared("sttfedrec-dssm", dataset)
-    tower = Readers(world.settings).size
+    tower = TowerOps(world.settings).size
     lengths = {
         "user tower": tower,
         "user tower and slopes of 500 items": tower + 500 * world.settings.widths[-1],
@@ -171,7 +171,7 @@ def attack(dataset: str, seeds: int) -> dict[str, Any]:
 
 def slots_asked(world: World, state: Any, t: int) -> np.ndarray:
     """What every asker asked for, as the aggregation server numbers it when it hands slopes on."""
-    asked = sttfedrec.numbered(world, state, t).asked
+    asked = sttfedrec.numbered(world, state, t).requested
     numbers: np.ndarray = np.where(asked < 0, -1, sttfedrec.merged(world, state, t)[0][asked])
     return numbers
 

@@ -117,7 +117,7 @@ def test_gradients_that_come_back_tell_clicks_whatever_hides_the_sums(secure_agg
     cohort = np.arange(n_users, dtype=np.int32)
     state, _ = rounds.play(world, sttfedrec.REQUEST, sttfedrec.start(world), cohort, 0, engine)
     asked = state.asked
-    slots = sttfedrec.numbered(world, state, 0).asked
+    slots = sttfedrec.numbered(world, state, 0).requested
     numbers = sttfedrec.merged(world, state, 0)[0][slots]
     state = rounds.pass_on(world, sttfedrec.SLOTS, state, 0, engine)
     state, _ = rounds.play(world, sttfedrec.TRAIN, state, cohort, 0, engine, 1)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from coterie.algorithms.registry import algorithm
-from coterie.algorithms.two_tower.learning import Readers
+from coterie.algorithms.two_tower.training import TowerOps
 from coterie.core.progress import SILENT
 from coterie.engines.local import LocalEngine
 from coterie.evaluation.ranking import best_items
@@ -94,7 +94,7 @@ def inference(
     me = Directions(
         federation.serve(world, state, node)["user_rows"][:1], model.item_rows, model.units
     )
-    towers = Readers(world.settings)
+    towers = TowerOps(world.settings)
     content = world.content
     assert content is not None
     assert content.items is not None

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from coterie.algorithms.two_tower import TOWERS, tower
-from coterie.algorithms.two_tower.learning import Read, Readers
-from coterie.algorithms.two_tower.reading import dropout, mixed
+from coterie.algorithms.two_tower.batches import dropout, mix
 from coterie.algorithms.two_tower.settings import FederatedTowers, TwoTowers
+from coterie.algorithms.two_tower.training import InputRows, TowerOps
 from coterie.baselines.towers import batches
 from coterie.core import streams
 from coterie.data import content, text_features
@@ -43,7 +43,7 @@ def settings(name: str, **changes: Any) -> TwoTowers:
     return TwoTowers.of({"tower": name, "inputs": 30, "embedding_size": 4} | changes)
 
 
-def taken_apart(readers: Readers, flat: np.ndarray) -> dict[str, np.ndarray]:
+def taken_apart(readers: TowerOps, flat: np.ndarray) -> dict[str, np.ndarray]:
     found = {}
     at = 0
     for name, shape in readers.shapes.items():
@@ -92,7 +92,7 @@ def slow_clsm(
 def test_dssm_equals_its_slow_twin(hiding, n_inputs):
     chosen = settings("dssm", layers=(7, 5), dropout=hiding, inputs=n_inputs)
     told = items("bags", n_inputs)
-    readers = Readers(chosen)
+    readers = TowerOps(chosen)
     assert told.items is not None
     flat = readers.start(3, "tower")
     keys = streams.keys(1, "rows", last=np.arange(len(TITLES)))
@@ -102,7 +102,7 @@ def test_dssm_equals_its_slow_twin(hiding, n_inputs):
         slow_dssm(taken_apart(readers, flat), told.items, k, masks[k]) for k in range(len(TITLES))
     ]
     np.testing.assert_allclose(
-        readers.vectors(flat, Read(told.items, everything, keys), told), expected, atol=1e-6
+        readers.vectors(flat, InputRows(told.items, everything, keys), told), expected, atol=1e-6
     )
 
 
@@ -110,7 +110,7 @@ def test_dssm_equals_its_slow_twin(hiding, n_inputs):
 def test_clsm_equals_its_slow_twin(hiding):
     chosen = settings("clsm", layers=(6,), dropout=hiding)
     told = items("words")
-    readers = Readers(chosen)
+    readers = TowerOps(chosen)
     assert told.items is not None
     flat = readers.start(3, "tower")
     keys = streams.keys(1, "rows", last=np.arange(len(TITLES)))
@@ -120,7 +120,7 @@ def test_clsm_equals_its_slow_twin(hiding):
         slow_clsm(taken_apart(readers, flat), told, k, masks[k]) for k in range(len(TITLES))
     ]
     np.testing.assert_allclose(
-        readers.vectors(flat, Read(told.items, everything, keys), told), expected, atol=1e-6
+        readers.vectors(flat, InputRows(told.items, everything, keys), told), expected, atol=1e-6
     )
 
 
@@ -129,13 +129,13 @@ def test_gradients_are_differences_of_the_vectors(name):
     """Back-propagation through a tower against steps of a thousandth in some parameters."""
     chosen = settings(name, layers=(5,), dropout=0.3)
     told = items(tower(name).reads)
-    readers = Readers(chosen)
+    readers = TowerOps(chosen)
     rng = np.random.default_rng(0)
     assert told.items is not None
     flat = readers.start(1, "tower")
     keys = streams.keys(1, "rows", last=np.arange(len(TITLES)))
     cut = rng.normal(size=(len(TITLES), 4)).astype(np.float32)
-    gradients = readers.of_items(flat, Read(told.items, everything, keys), told, cut)
+    gradients = readers.item_gradients(flat, InputRows(told.items, everything, keys), told, cut)
     for place in rng.choice(len(flat), 60, replace=False):
         ends = []
         for step in (1e-3, -1e-3):
@@ -144,9 +144,9 @@ def test_gradients_are_differences_of_the_vectors(name):
             ends.append(
                 float(
                     (
-                        readers.vectors(moved, Read(told.items, everything, keys), told).astype(
-                            np.float64
-                        )
+                        readers.vectors(
+                            moved, InputRows(told.items, everything, keys), told
+                        ).astype(np.float64)
                         * cut
                     ).sum()
                 )
@@ -157,31 +157,31 @@ def test_gradients_are_differences_of_the_vectors(name):
 @pytest.mark.parametrize("name", TOWERS)
 def test_what_a_server_remembers_of_its_tower_changes_nothing(name):
     """It may have made the same vectors before, others, or none."""
-    readers = Readers(settings(name, dropout=0.3))
+    readers = TowerOps(settings(name, dropout=0.3))
     told = items(tower(name).reads)
     assert told.items is not None
     keys = streams.keys(1, "rows", last=everything)
     cut = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
-    wanted = Read(told.items, everything, keys)
+    wanted = InputRows(told.items, everything, keys)
     flat = readers.start(1, "tower")
-    expected = readers.of_items(flat, wanted, told, cut)
+    expected = readers.item_gradients(flat, wanted, told, cut)
     others = [
-        Read(told.items, everything, keys + np.uint64(1)),
-        Read(told.items, everything[::-1], keys),
-        Read(told.items, everything),
-        Read(told.items, everything[:3], keys[:3]),
+        InputRows(told.items, everything, keys + np.uint64(1)),
+        InputRows(told.items, everything[::-1], keys),
+        InputRows(told.items, everything),
+        InputRows(told.items, everything[:3], keys[:3]),
     ]
     for before in (wanted, *others):
         readers.vectors(flat, before, told)
-        np.testing.assert_array_equal(readers.of_items(flat, wanted, told, cut), expected)
+        np.testing.assert_array_equal(readers.item_gradients(flat, wanted, told, cut), expected)
     moved = flat + np.float32(0.1)
     readers.vectors(flat, wanted, told)
-    assert (readers.of_items(moved, wanted, told, cut) != expected).any()
+    assert (readers.item_gradients(moved, wanted, told, cut) != expected).any()
 
 
 def test_words_are_mixed_as_streams_mix_them():
     words = np.random.default_rng(0).integers(0, 2**64, 1000, np.uint64)
-    found = mixed(torch.from_numpy(words.view(np.int64))).numpy().view(np.uint64)
+    found = mix(torch.from_numpy(words.view(np.int64))).numpy().view(np.uint64)
     np.testing.assert_array_equal(found, streams.mix_array(words))
 
 
@@ -217,7 +217,7 @@ def test_rho_is_the_share_of_negatives(compared, share, clicks):
 def test_the_papers_megabytes():
     """Table 3: 5.42 MB up and down for both DSSM towers on MovieLens, 8.68 on the news, imply about 1.1k and 1.9k inputs."""
     for inputs, megabytes in ((1130, 5.42), (1924, 8.68)):
-        towers = Readers(TwoTowers.of({"inputs": inputs}))
+        towers = TowerOps(TwoTowers.of({"inputs": inputs}))
         assert 2 * 2 * 4 * towers.size / 1e6 == pytest.approx(megabytes, rel=0.01)
 
 

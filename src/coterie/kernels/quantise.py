@@ -26,6 +26,6 @@ def quantise(delta: Real) -> np.int32:
 
 @helper
 def quantise_change(now: Floats, before: Floats, out: Ints) -> None:
-    """Quantise now - before. Arrays are flat: the compiler vectorises long loops, not short rows."""
+    """Quantise now - before. Arrays are flat: long loops are vectorised, short rows not."""
     for i in range(len(out)):
         out[i] = quantise(now[i] - before[i])

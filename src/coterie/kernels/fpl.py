@@ -1,4 +1,4 @@
-"""FPL on the devices: a user's triples, the coin per positive item, the updates of Eqs. 3 to 6.
+"""FPL on the clients: a user's triples, the coin per positive item, the updates of Eqs. 3 to 6.
 
 A round takes two calls: `draw` finds how many rows each user sends, which gives the offsets that
 `train` writes its fixed-point updates to. Rounds of one user each use `sequential`, which applies

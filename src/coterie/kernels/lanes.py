@@ -69,8 +69,8 @@ def intrinsic(define: Callable[..., Typed]) -> Callable[..., object]:
 
     The first parameter of `define` is the typing context, which none of the functions here needs.
     """
-    made: Callable[..., object] = extending.intrinsic(define)
-    return made
+    function: Callable[..., object] = extending.intrinsic(define)
+    return function
 
 
 def _address(

@@ -1,7 +1,7 @@
 """SGD and Adam steps on a user's local copy, for kernels that train user by user.
 
-Adam (Kingma and Ba 2015) restarts on every device in every round: the moments start at zero and
-are neither sent nor stored, and t counts the device's steps in this round. `gmf_moments` has
+Adam (Kingma and Ba 2015) restarts on every client in every round: the moments start at zero and
+are neither sent nor stored, and t counts the client's steps in this round. `gmf_moments` has
 moments that persist across rounds. An item row outside the batch is not updated and its moments
 do not decay, as in PyTorch's SparseAdam, although t increases.
 """

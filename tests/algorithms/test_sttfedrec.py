@@ -274,7 +274,7 @@ def test_requests_are_clicks_and_others_and_profiles_never_hold_the_target(title
         for k in people:
             mine = set(choices.positives.of(k).tolist())
             clicked = set(drawn.items[k][drawn.clicked[k]])
-            others = set(drawn.items[k][~drawn.clicked[k] & drawn.there[k]])
+            others = set(drawn.items[k][~drawn.clicked[k] & drawn.valid[k]])
             profile = [item for item in drawn.profiles[k].tolist() if item >= 0]
             assert clicked <= mine
             assert len(clicked) == min(chosen.clicks, len(mine))
@@ -296,8 +296,8 @@ def test_who_has_everything_or_too_little_asks_for_what_there_is():
     for k in range(8):
         mine = small.positives.of(k)
         wanted = min(1, len(mine)) + min(9, 6 - len(mine))
-        assert drawn.there[k].sum() == wanted
-        assert (np.diff(drawn.items[k][drawn.there[k]]) > 0).all()
+        assert drawn.valid[k].sum() == wanted
+        assert (np.diff(drawn.items[k][drawn.valid[k]]) > 0).all()
         assert drawn.clicked[k].sum() == min(1, len(mine))
 
 
@@ -348,12 +348,16 @@ def test_between_rounds_nobody_remembers_who_asked_for_what(name, choices):
 
 
 def test_fedadam_by_hand():
-    from coterie.algorithms.two_tower.learning import UNIT, Moved, fedadam
+    from coterie.algorithms.two_tower.training import UNIT, TowerState, fedadam
 
     chosen = TwoTowers.of({"beta1": 0.9, "beta2": 0.99, "tau": 0.5})
     zeros = np.zeros(2, np.float32)
     once = fedadam(
-        Moved(np.ones(2, np.float32), zeros, zeros), np.array([4, -8], np.float32), 2, chosen, 0.1
+        TowerState(np.ones(2, np.float32), zeros, zeros),
+        np.array([4, -8], np.float32),
+        2,
+        chosen,
+        0.1,
     )
     np.testing.assert_allclose(once.mean, [0.2, -0.4], rtol=1e-6)
     np.testing.assert_allclose(once.square, [0.04, 0.16], rtol=1e-6)

@@ -122,7 +122,7 @@ def test_returned_gradients_reveal_clicks_despite_secure_aggregation(secure_aggr
     cohort = np.arange(n_users, dtype=np.int32)
     state, _ = rounds.play(world, sttfedrec.REQUEST, sttfedrec.start(world), cohort, 0, engine)
     requested = state.asked
-    slots = sttfedrec.numbered(world, state, 0).asked
+    slots = sttfedrec.numbered(world, state, 0).requested
     numbers = sttfedrec.merged(world, state, 0)[0][slots]
     state = rounds.pass_on(world, sttfedrec.SLOTS, state, 0, engine)
     state, _ = rounds.play(world, sttfedrec.TRAIN, state, cohort, 0, engine, 1)

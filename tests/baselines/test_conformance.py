@@ -1,4 +1,4 @@
-"""What every algorithm in the registry must do: a new one is tested here by being in the registry."""
+"""Conformance tests for every algorithm; a new one is tested by being in the registry."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from coterie.models.recommender import Recommender
 from coterie.types import Rows
 
 NAMES = sorted(HERE)
-SAME_FOR_EVERYBODY = {"random", "popular"}
-WITHOUT_CHANCE = {"popular", "ease", "userknn", "itemknn"}
+NOT_PERSONALISED = {"random", "popular"}
+DETERMINISTIC = {"popular", "ease", "userknn", "itemknn"}
 FEW_STEPS = {"epochs": 3, "rounds": 3, "embedding_size": 6, "rounds_an_epoch": 20, "inputs": 100}
 
 every_algorithm = pytest.mark.parametrize("name", NAMES)
 
 
 def quick_settings(name: str, **changes: Any) -> Settings:
-    """The defaults with few steps, where there are steps."""
+    """The defaults with few steps, for algorithms with steps."""
     settings = registry.algorithm(name).settings
     few = {key: value for key, value in FEW_STEPS.items() if key in settings.model_fields}
     return settings.of(few | changes)
@@ -79,16 +79,16 @@ def test_the_same_seed_gives_the_same_bits(name, training):
 
 
 @every_algorithm
-def test_another_seed_gives_another_model_where_there_is_chance(name, training):
+def test_another_seed_gives_another_model_unless_deterministic(name, training):
     users = np.arange(20, dtype=np.int32)
     one, other = (train(name, training, seed=s)[-1].score(users) for s in (1, 2))
-    assert np.array_equal(one, other) == (name in WITHOUT_CHANCE)
+    assert np.array_equal(one, other) == (name in DETERMINISTIC)
 
 
 @every_algorithm
 def test_the_number_of_threads_changes_nothing(name, training, monkeypatch):
     if name == "ease":
-        pytest.skip("its inverse comes from LAPACK, which has threads of its own")
+        pytest.skip("LAPACK computes its inverse, with its own threads")
     monkeypatch.setenv("COTERIE_THREADS", "1")
     alone = bits(train(name, training)[-1])
     monkeypatch.setenv("COTERIE_THREADS", "5")
@@ -96,19 +96,19 @@ def test_the_number_of_threads_changes_nothing(name, training, monkeypatch):
 
 
 @every_algorithm
-def test_a_model_that_was_handed_out_is_not_changed_by_later_steps(name, training):
+def test_later_steps_do_not_change_a_returned_model(name, training):
     chosen = registry.algorithm(name)
     steps = models(chosen, training, quick_settings(name), Context(0, SILENT))
-    kept = [(model, bits(model)) for model in steps]
-    assert all(bits(model) == before for model, before in kept)
+    returned = [(model, bits(model)) for model in steps]
+    assert all(bits(model) == before for model, before in returned)
 
 
-# Shape of the answer.
+# Models and scores.
 
 
 @every_algorithm
 @pytest.mark.parametrize("steps", [1, 4])
-def test_as_many_models_as_steps(name, steps, training):
+def test_there_is_one_model_per_step(name, steps, training):
     fields = registry.algorithm(name).settings.model_fields
     changes = {key: steps for key in ("epochs", "rounds") if key in fields}
     settings = quick_settings(name, **changes)
@@ -137,13 +137,13 @@ def test_all_scores_and_some_scores_agree_and_are_finite(name, training):
 
 
 @every_algorithm
-def test_a_score_does_not_depend_on_who_else_is_asked_about(name, training):
+def test_a_score_does_not_depend_on_the_other_users(name, training):
     model = train(name, training)[-1]
     users = np.array([9, 4, 4, 0], np.int32)
-    together = model.score(users)
+    whole = model.score(users)
     for row, user in enumerate(users):
         np.testing.assert_allclose(
-            together[row], model.score(np.array([user], np.int32))[0], rtol=1e-5, atol=1e-5
+            whole[row], model.score(np.array([user], np.int32))[0], rtol=1e-5, atol=1e-5
         )
     assert model.score(users[:0]).shape == (0, training.n_items)
 
@@ -169,12 +169,12 @@ def test_a_model_survives_being_saved(name, training):
     np.testing.assert_array_equal(back.score(users), model.score(users))
 
 
-# What training may see.
+# Training and test data.
 
 
 @every_algorithm
 def test_training_never_touches_the_test_part(name, parts, people):
-    """The same training part beside another test part gives the same model, measurements on the way included."""
+    """The same training part with another test part gives the same model and learning curve."""
     chosen = Experiment.of(
         {"algorithm": name, "dataset": "given", **quick_settings(name).model_dump()}
     )
@@ -194,14 +194,14 @@ def test_training_never_touches_the_test_part(name, parts, people):
 
 @pytest.mark.parametrize("name", ["bpr", "gmf"])
 def test_the_published_leak_changes_the_model(name, parts):
-    """The opposite of the test above: negatives that avoid test items show."""
+    """The opposite of the test above: negatives that avoid test items change the model."""
     assert bits(train(name, parts.training())[-1]) != bits(
         train(name, parts.training(as_published=True))[-1]
     )
 
 
 @every_algorithm
-def test_training_writes_into_nothing_it_was_given(name, training):
+def test_training_does_not_write_to_its_input(name, training):
     for rows in (training.positives, training.excluded):
         rows.offsets.flags.writeable = rows.items.flags.writeable = False
     before = training.positives.items.tobytes()
@@ -209,7 +209,7 @@ def test_training_writes_into_nothing_it_was_given(name, training):
     assert training.positives.items.tobytes() == before
 
 
-# Odd people and items.
+# Unusual users and items.
 
 
 @every_algorithm
@@ -217,19 +217,19 @@ def test_training_writes_into_nothing_it_was_given(name, training):
     ("histories", "n_items"),
     [
         ([[0, 1, 2], [1], []], 5),  # a user without history, items without users
-        ([[0, 1, 2], [0, 1, 2]], 3),  # everybody has everything
+        ([[0, 1, 2], [0, 1, 2]], 3),  # every user has every item
         ([[0]], 1),  # one of each
         ([[0], [1]], 2),
     ],
 )
-def test_odd_people_and_items_get_finite_scores(name, histories, n_items):
+def test_unusual_users_and_items_get_finite_scores(name, histories, n_items):
     model = train(name, tiny(histories, n_items))[-1]
     scores = model.score(np.arange(len(histories), dtype=np.int32))
     assert scores.shape == (len(histories), n_items)
     assert np.isfinite(scores).all()
 
 
-# The toy whose answer is known by eye.
+# A toy dataset with a known answer.
 
 TOY: dict[str, dict[str, Any]] = {
     "fedavg+actvsamp": {"rounds": 400, "participation": 0.3},
@@ -267,7 +267,7 @@ TOY |= {
     for name in NAMES
     if name.startswith(("fl-", "sttfedrec-"))
 }
-ALONE = {
+CENTRALISED_TOWERS = {
     "epochs": 100,
     "learning_rate": 0.01,
     "smoothing": 10.0,
@@ -275,11 +275,11 @@ ALONE = {
     "batch_size": 28,
     "embedding_size": 16,
 }
-TOY |= {"dssm": ALONE, "clsm": ALONE}
+TOY |= {"dssm": CENTRALISED_TOWERS, "clsm": CENTRALISED_TOWERS}
 
 
 def checkerboard(blocks: int = 4, size: int = 7) -> Interactions:
-    """User r of a block did all of the block's items, item r last: that one is held out."""
+    """User r of a block has all items of the block, item r last, which is held out."""
     columns = [
         (block * size + r, block * size + item, 1_000 if item == r else item)
         for block in range(blocks)
@@ -292,10 +292,10 @@ def checkerboard(blocks: int = 4, size: int = 7) -> Interactions:
     return Interactions.from_columns(users, items, None, times).describe_items(titles, {})
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if n not in SAME_FOR_EVERYBODY])
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in NOT_PERSONALISED])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_checkerboard_is_completed(name, seed):
-    """Everybody must get the one item of their block that they have not had."""
+    """Every user must get the one unseen item of their block."""
     run = api.run(name, checkerboard(), protocol="full", cutoffs=1, seed=seed, **TOY.get(name, {}))
     assert run.full["HR@1"] == 1.0
     assert [run.recommend(user, 1)[0].item for user in range(28)] == list(range(28))
@@ -313,7 +313,7 @@ def numeric_settings() -> list[tuple[str, str, type]]:
     return found
 
 
-def refusal(name: str, key: str, value: object) -> str:
+def rejection(name: str, key: str, value: object) -> str:
     with pytest.raises(ConfigError) as error:
         registry.algorithm(name).settings.of({key: value})
     return str(error.value)
@@ -322,13 +322,12 @@ def refusal(name: str, key: str, value: object) -> str:
 @pytest.mark.parametrize(
     ("name", "key", "of"), numeric_settings(), ids=lambda v: v if isinstance(v, str) else ""
 )
-def test_numbers_that_make_no_sense_are_refused_by_name(name, key, of):
+def test_invalid_numbers_are_rejected_by_name(name, key, of):
     for value in (-1, "many", [1], float("nan"), float("inf"), *([1.5] if of is int else [])):
-        message = refusal(name, key, value)
+        message = rejection(name, key, value)
         assert message.startswith(f"setting {key!r} is {value!r}; "), message
-        assert (
-            "should be" in message or "expected" in message
-        )  # pydantic's word for a rule, or ours
+        # Pydantic's wording of a rule, or ours.
+        assert "should be" in message or "expected" in message
         assert message.endswith(f"Change it with --set {key}=VALUE.")
 
 
@@ -360,22 +359,22 @@ def test_yes_is_not_a_number():
         ("ease", "max_memory", 0, "greater than 0"),
     ],
 )
-def test_the_refusal_names_the_rule(name, key, value, rule):
-    message = refusal(name, key, value)
+def test_the_error_names_the_rule(name, key, value, rule):
+    message = rejection(name, key, value)
     assert f"setting {key!r} is {value!r}" in message
     assert rule in message
 
 
 @every_algorithm
-def test_an_unknown_setting_is_refused(name):
-    assert "unknown setting 'colour'" in refusal(name, "colour", "blue")
+def test_an_unknown_setting_is_rejected(name):
+    assert "unknown setting 'colour'" in rejection(name, "colour", "blue")
 
 
 @pytest.mark.parametrize(
     ("typed", "meant"), [("learning_rat", "learning_rate"), ("embeding_size", "embedding_size")]
 )
 def test_an_almost_known_setting_gets_a_suggestion(typed, meant):
-    assert f"Did you mean {meant!r}?" in refusal("gmf", typed, 1)
+    assert f"Did you mean {meant!r}?" in rejection("gmf", typed, 1)
 
 
 @every_algorithm

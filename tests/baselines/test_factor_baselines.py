@@ -1,4 +1,4 @@
-"""BPR and GMF as algorithms: sizes, what they lower, and how they fail."""
+"""BPR and GMF: sizes, falling losses, and divergence."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_gmf_lowers_the_squared_error_of_ratings():
     variance = float(parts.test.ratings.var())
     assert variance > 2
     assert errors[-1][0] < errors[0][0] / 5
-    assert errors[-1][1] < variance / 5  # on ratings it has not seen
+    assert errors[-1][1] < variance / 5  # on unseen ratings
 
 
 def test_gmf_starts_at_the_mean_rating():
@@ -80,7 +80,7 @@ def test_gmf_starts_at_the_mean_rating():
 
 
 def test_ratings_stay_with_their_pairs():
-    """Training lists positives by item, the data by time: the ratings must move along."""
+    """Training orders positives by item, the data by time: ratings must be reordered too."""
     data = rated(3)
     training = split(data, "random", 0.2, seed=0).training()
     known = dict(zip(data.pairs().tolist(), data.ratings.tolist(), strict=True))
@@ -88,7 +88,7 @@ def test_ratings_stay_with_their_pairs():
     assert training.ratings.tolist() == [known[pair] for pair in pairs.tolist()]
 
 
-# What they learn.
+# Learning.
 
 
 def loss_of_bpr(model, training: TrainingSet, seed: int) -> float:
@@ -108,19 +108,18 @@ def test_bpr_lowers_its_loss(parts):
     assert loss_of_bpr(last, parts.training(), 1) < 0.6 * loss_of_bpr(first, parts.training(), 1)
 
 
-def test_gmf_separates_what_was_done_from_what_was_not(parts):
+def test_gmf_separates_positives_from_the_rest(parts):
     training = parts.training()
     settings = gmf.GMFSettings(embedding_size=8, epochs=30, learning_rate=0.05, reg=0.001)
     *_, model = models(gmf.ALGORITHM, training, settings, Context(0, SILENT))
-    chance = 1 / (
-        1 + np.exp(-model.score(np.arange(training.n_users, dtype=np.int32)).astype(float))
-    )
-    done = np.zeros(chance.shape, bool)
-    done[training.users, training.positives.items] = True
-    assert chance[done].mean() > chance[~done].mean() + 0.3
+    scores = model.score(np.arange(training.n_users, dtype=np.int32)).astype(float)
+    probabilities = 1 / (1 + np.exp(-scores))
+    positive = np.zeros(probabilities.shape, bool)
+    positive[training.users, training.positives.items] = True
+    assert probabilities[positive].mean() > probabilities[~positive].mean() + 0.3
 
 
-def test_a_user_who_has_everything_does_not_stop_the_others(parts):
+def test_a_user_with_every_item_does_not_stop_training(parts):
     full = Interactions.from_columns([0] * 6 + [1, 1, 2, 2], [*range(6), 0, 1, 1, 2])
     training = replace(split(full, "leave-one-out", 0.2, seed=0), train=full).training()
     for algorithm, settings in ((bpr, bpr.BPR(epochs=2)), (gmf, gmf.GMFSettings(epochs=2))):
@@ -130,6 +129,6 @@ def test_a_user_who_has_everything_does_not_stop_the_others(parts):
 
 @pytest.mark.parametrize("name", ["bpr", "gmf"])
 @pytest.mark.parametrize("learning_rate", [1e3, 1e30, 1e39])
-def test_a_learning_rate_that_explodes_is_reported_with_its_round(name, learning_rate, people):
+def test_divergence_is_reported_with_its_round(name, learning_rate, people):
     with pytest.raises(Diverged, match=r"training diverged at round \d+: .*Lower learning_rate"):
         api.run(name, people, learning_rate=learning_rate, epochs=3)

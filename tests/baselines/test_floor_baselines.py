@@ -1,4 +1,4 @@
-"""Random and most popular: the floor of every table, known by hand or by counting."""
+"""Random and most popular, checked by hand or by counting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from coterie.data.synthetic import Synthetic, generate
 
 
 def test_popular_by_hand():
-    """Training counts are a 3, b 2, c 2, d 1; the newest of every user is held out."""
+    """Training counts are a 3, b 2, c 2, d 1; every user's latest item is held out."""
     rows = [
         ("u", "a", 1),
         ("u", "b", 2),
@@ -42,8 +42,8 @@ def test_popular_by_hand():
     assert run.full["Pop@1"] == pytest.approx((2 + 2 + 2 + 3) / 4 / 4)
 
 
-def test_equally_popular_items_go_by_number_but_score_by_chance():
-    """All counts are one: the list starts at the lowest number, the metrics do not believe in it."""
+def test_equally_popular_items_are_listed_by_index_but_rank_as_ties():
+    """All counts are one: lists start at the lowest index, but metrics count ties as ties."""
     n = 6
     data = Interactions.from_columns(
         [u for u in range(n) for _ in range(2)],
@@ -59,27 +59,27 @@ def test_equally_popular_items_go_by_number_but_score_by_chance():
 
 
 @pytest.fixture(scope="module")
-def crowd() -> Interactions:
+def dataset() -> Interactions:
     return generate(Synthetic(n_users=4_000, n_items=150, n_groups=3, mean_interactions=8))
 
 
-def test_random_hits_k_out_of_the_candidates(crowd):
-    run = api.run("random", crowd, protocol="loo-50")
+def test_random_hits_k_out_of_the_candidates(dataset):
+    run = api.run("random", dataset, protocol="loo-50")
     n = run.result["tested_users"]
     p = 10 / 51
     assert abs(run.metrics["HR@10"] - p) < 4 * np.sqrt(p * (1 - p) / n)
     assert run.metrics["AUC"] == pytest.approx(0.5, abs=4 * np.sqrt(1 / 12 / n))
 
 
-def test_random_recommends_everything_evenly(crowd):
-    run = api.run("random", crowd, protocol="full")
-    assert run.full["IC@10"] == crowd.n_items
+def test_random_recommends_all_items_evenly(dataset):
+    run = api.run("random", dataset, protocol="full")
+    assert run.full["IC@10"] == dataset.n_items
     assert run.full["Gini@10"] > 0.9
-    assert api.run("popular", crowd, protocol="full").full["Gini@10"] < 0.5
+    assert api.run("popular", dataset, protocol="full").full["Gini@10"] < 0.5
 
 
 def test_most_popular_on_foursquare_italy(real_data):
-    """With the newest int(0.2 n) held out; ranks 11 and 12 tie, which moves the figures within these ranges."""
+    """The latest int(0.2 n) are held out. Ranks 11 and 12 tie, hence the ranges."""
     real_data("foursquare-italy", "Bologna.tsv")
     run = api.run("popular", "foursquare-italy", protocol="holdout")
     assert run.result["tested_users"] == run.result["users"] == 1_353
@@ -91,7 +91,7 @@ def test_most_popular_on_foursquare_italy(real_data):
 
 
 def test_popularity_beats_chance_on_movielens(real_data):
-    """Both depend on no setting."""
+    """Neither has settings."""
     real_data("ml-100k", "u.data", "ml-100k.inter")
     chance, popular = (
         api.run(name, "ml-100k", protocol="loo-50").metrics["HR@10"]

@@ -1,9 +1,8 @@
-"""ALS descends its objective; EASE is the constrained ridge solution; both against independent algebra."""
+"""ALS lowers its objective and EASE solves a constrained ridge regression."""
 
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -49,11 +48,11 @@ def test_the_als_objective_never_rises(alpha, reg, d):
         for m in models(als.ALGORITHM, training_on(X), settings, Context(0, SILENT))
     ]
     assert all(after <= before * (1 + 1e-6) for before, after in pairwise(values))
-    assert values[-1] < (1 + alpha) * X.sum()  # better than saying nothing
+    assert values[-1] < (1 + alpha) * X.sum()  # better than predicting zero
 
 
-def test_als_stops_where_no_single_row_can_improve():
-    """After many sweeps the gradient by every item row is zero."""
+def test_als_converges_to_a_stationary_point():
+    """After many sweeps the gradient by every row is zero."""
     X = matrix_of(2, 30, 20)
     settings = als.ALS(embedding_size=3, epochs=200, alpha=2.0, reg=1.0)
     model = fit(als.ALGORITHM, training_on(X), settings, Context(0, SILENT))
@@ -64,7 +63,7 @@ def test_als_stops_where_no_single_row_can_improve():
     np.testing.assert_allclose(weighted @ Q + P, 0, atol=1e-3)
 
 
-def test_als_rows_are_split_among_tasks_without_a_seam(monkeypatch):
+def test_als_does_not_depend_on_the_number_of_threads(monkeypatch):
     X = matrix_of(3, 37, 11)
     settings = als.ALS(embedding_size=4, epochs=3)
     whole = fit(als.ALGORITHM, training_on(X), settings, Context(0, SILENT))
@@ -77,14 +76,14 @@ def test_als_rows_are_split_among_tasks_without_a_seam(monkeypatch):
 # EASE.
 
 
-def weights_of(X: np.ndarray, **settings: Any) -> np.ndarray:
+def weights_of(X: np.ndarray, **settings: float) -> np.ndarray:
     return fit(ease.ALGORITHM, training_on(X), ease.EASE(**settings), Context(0, SILENT)).weights
 
 
 @pytest.mark.parametrize("reg", [0.5, 10.0, 500.0])
 def test_ease_is_ridge_regression_of_every_item_on_the_others(reg):
     X = matrix_of(4, 30, 9)
-    X[:, 5] = 0  # nobody has it
+    X[:, 5] = 0  # an item without users
     expected = np.zeros((9, 9))
     for item in range(9):
         others = [other for other in range(9) if other != item]
@@ -104,9 +103,9 @@ def test_ease_scores_are_history_times_weights():
     np.testing.assert_allclose(model.score(users), X[users] @ model.weights, atol=1e-6)
 
 
-def test_ease_refuses_what_would_not_fit_and_says_what_to_do():
-    nobody = Rows(np.zeros(2, np.int64), np.zeros(0, np.int32))
-    large = TrainingSet(1, 50_000, nobody, nobody, None)
+def test_ease_rejects_too_many_items_and_names_the_remedy():
+    no_rows = Rows(np.zeros(2, np.int64), np.zeros(0, np.int32))
+    large = TrainingSet(1, 50_000, no_rows, no_rows, None)
     with pytest.raises(ConfigError) as error:
         fit(ease.ALGORITHM, large, ease.EASE(), Context(0, SILENT))
     message = str(error.value)
@@ -114,7 +113,7 @@ def test_ease_refuses_what_would_not_fit_and_says_what_to_do():
     assert "--set max_memory=" in message
 
 
-def test_ease_may_use_what_it_was_allowed():
+def test_ease_uses_at_most_max_memory():
     X = matrix_of(7, 10, 100)
     needed = 3 * 8 * 100**2 / 2**30
     assert weights_of(X, max_memory=needed * 1.01).shape == (100, 100)

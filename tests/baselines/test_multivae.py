@@ -1,4 +1,4 @@
-"""Mult-VAE: its loss, its steps and its scores against plain NumPy, and training that can be left off and taken up."""
+"""Mult-VAE: loss, steps and scores equal NumPy, and training can resume."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from coterie import api
 from coterie.baselines import multivae
-from coterie.baselines.multivae import ALGORITHM, Batch, Core, Learning, MultVAESettings
+from coterie.baselines.multivae import ALGORITHM, Core, HistoryBatch, Learning, MultVAESettings
 from coterie.core.progress import SILENT
 from coterie.data.synthetic import Synthetic, generate
 from coterie.data.training_set import TrainingSet
@@ -39,7 +39,8 @@ def matrix_of(
     seed: int = 0, n_users: int = 20, n_items: int = 12, density: float = 0.3
 ) -> np.ndarray:
     X = (np.random.default_rng(seed).random((n_users, n_items)) < density).astype(int)
-    X[:, :2] |= 1 - X.any(axis=1, keepdims=True)  # nobody has nothing
+    # Every user has an item.
+    X[:, :2] |= 1 - X.any(axis=1, keepdims=True)
     return X
 
 
@@ -59,12 +60,12 @@ def trained(X: np.ndarray, chosen: MultVAESettings = SMALL, seed: int = 0) -> Mu
     return model
 
 
-def stirred(X: np.ndarray, seed: int = 1) -> tuple[Core, dict[str, np.ndarray]]:
-    """A net away from its start, where biases are zero and gradients small."""
+def perturbed(X: np.ndarray, seed: int = 1) -> tuple[Core, dict[str, np.ndarray]]:
+    """A network away from its initial values, where biases are zero and gradients small."""
     core = Core.of(training_on(X), SMALL)
     flat = multivae.start(core, SMALL, seed).parameters
     flat += np.random.default_rng(seed).normal(0, 0.5, len(flat)).astype(np.float32)
-    return core, multivae.taken_apart(flat, multivae.shapes(len(core.items), SMALL))
+    return core, multivae.split_by_name(flat, multivae.shapes(len(core.items), SMALL))
 
 
 def tensors(net: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -77,7 +78,7 @@ def tensors(net: dict[str, np.ndarray]) -> dict[str, Any]:
 def slow_logits(
     net: dict[str, np.ndarray], x: np.ndarray, noise: np.ndarray
 ) -> tuple[np.ndarray, float]:
-    """Of all items, and the divergence from the prior."""
+    """The logits of all items, and the KL divergence from the prior."""
     h = np.tanh(x @ net["encoder_rows"] + net["encoder_bias"])
     code = h @ net["latent_weights"] + net["latent_bias"]
     mu = code[: len(noise)]
@@ -87,38 +88,38 @@ def slow_logits(
     return net["item_rows"] @ h + net["item_bias"], divergence
 
 
-def slow_loss(net: dict[str, np.ndarray], batch: Batch, beta: float) -> float:
+def slow_loss(net: dict[str, np.ndarray], batch: HistoryBatch, beta: float) -> float:
     net = {name: part.astype(np.float64) for name, part in net.items()}
     total = 0.0
     offsets = batch.offsets.numpy()
     n_items = len(net["item_bias"])
     for k, noise in enumerate(batch.noise.numpy().astype(np.float64)):
         part = slice(offsets[k], offsets[k + 1])
-        did = batch.items.numpy()[part]
+        items = batch.items.numpy()[part]
         x = np.zeros(n_items)
-        x[did] = batch.shown.numpy()[part]
+        x[items] = batch.shown.numpy()[part]
         y, divergence = slow_logits(net, x, noise)
         probabilities = np.exp(y) / np.exp(y).sum()
-        total += beta * divergence - np.log(probabilities[did]).sum()
+        total += beta * divergence - np.log(probabilities[items]).sum()
     return total / (len(offsets) - 1)
 
 
-def first_batch(core: Core) -> Batch:
+def first_batch(core: Core) -> HistoryBatch:
     return next(iter(multivae.batches(core, 1, SMALL, 0)))
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.2, 1.0])
-def test_the_loss_of_a_batch_is_that_of_the_twin(beta):
-    core, net = stirred(matrix_of())
+def test_the_loss_of_a_batch_equals_the_twin(beta):
+    core, net = perturbed(matrix_of())
     batch = first_batch(core)
     assert float(multivae.loss(tensors(net), batch, beta)) == pytest.approx(
         slow_loss(net, batch, beta), rel=1e-5
     )
 
 
-def test_the_gradient_is_that_of_the_twins_loss():
+def test_the_gradient_equals_that_of_the_twins_loss():
     """By central differences, in some entries of every parameter."""
-    core, net = stirred(matrix_of())
+    core, net = perturbed(matrix_of())
     batch = first_batch(core)
     rng = np.random.default_rng(0)
     wide = {name: part.astype(np.float64) for name, part in net.items()}
@@ -137,7 +138,7 @@ def test_the_gradient_is_that_of_the_twins_loss():
 
 
 def slow_training(core: Core, chosen: MultVAESettings, epochs: int) -> np.ndarray:
-    """Adam in double precision along slopes that were checked above; one count of steps for all epochs."""
+    """Adam in double precision by gradients checked above; steps are counted over all epochs."""
     of = multivae.shapes(len(core.items), chosen)
     theta = multivae.start(core, chosen, 0).parameters.astype(np.float64)
     m = np.zeros_like(theta)
@@ -145,7 +146,7 @@ def slow_training(core: Core, chosen: MultVAESettings, epochs: int) -> np.ndarra
     t = 0
     for n in range(1, epochs + 1):
         for batch in multivae.batches(core, n, chosen, 0):
-            net = tensors(multivae.taken_apart(theta.astype(np.float32), of))
+            net = tensors(multivae.split_by_name(theta.astype(np.float32), of))
             beta = min(chosen.beta, t / chosen.anneal_steps)
             gradients = multivae.gradients(net, batch, beta)
             g = np.concatenate([gradients[name].numpy().ravel() for name in of]).astype(np.float64)
@@ -171,18 +172,18 @@ def test_steps_are_those_of_adam():
 
 def test_the_weight_of_the_prior_rises_to_its_limit():
     chosen = MultVAESettings(beta=0.2, anneal_steps=1000)
-    assert [multivae.weight_of_prior(t, chosen) for t in (0, 1, 150, 200, 5000)] == [
+    assert [multivae.prior_weight(t, chosen) for t in (0, 1, 150, 200, 5000)] == [
         0,
         0.001,
         0.15,
         0.2,
         0.2,
     ]
-    assert multivae.weight_of_prior(0, MultVAESettings(beta=0.2, anneal_steps=0)) == 0.2
+    assert multivae.prior_weight(0, MultVAESettings(beta=0.2, anneal_steps=0)) == 0.2
 
 
-def test_a_strong_prior_draws_the_codes_together():
-    """At beta = 100 nothing of a history is left in the code, and everybody gets the same scores."""
+def test_a_strong_prior_collapses_the_codes():
+    """At beta = 100 the code holds nothing of a history, and all users get the same scores."""
     X = matrix_of()
     spread = {}
     for beta in (0.0, 100.0):
@@ -195,13 +196,13 @@ def test_a_strong_prior_draws_the_codes_together():
     assert spread[100.0] < 0.05 < 0.5 < spread[0.0]
 
 
-# Who and what is in a batch.
+# Batches.
 
 
 def of_epoch(
     core: Core, n: int, chosen: MultVAESettings = SMALL
 ) -> Iterator[tuple[Ints, np.ndarray]]:
-    """(items, what is shown of them) user by user."""
+    """(items, the encoder's input) of every user."""
     for batch in multivae.batches(core, n, chosen, 0):
         cuts = batch.offsets.numpy()[1:-1]
         yield from zip(
@@ -209,13 +210,13 @@ def of_epoch(
         )
 
 
-def test_an_epoch_visits_everybody_once_in_an_order_of_its_own():
+def test_an_epoch_visits_every_user_once_in_its_own_order():
     X = matrix_of(n_users=37)
     X[[3, 36]] = 0
     core = Core.of(training_on(X), SMALL)
     epochs = [[tuple(items.tolist()) for items, _ in of_epoch(core, n)] for n in (1, 2)]
-    everybody = Counter(tuple(core.rows.of(u).tolist()) for u in range(37) if X[u].any())
-    assert Counter(epochs[0]) == Counter(epochs[1]) == everybody
+    histories = Counter(tuple(core.rows.of(u).tolist()) for u in range(37) if X[u].any())
+    assert Counter(epochs[0]) == Counter(epochs[1]) == histories
     assert epochs[0] != epochs[1]
     assert [len(b.noise) for b in multivae.batches(core, 1, SMALL, 0)] == [8, 8, 8, 8, 3]
 
@@ -235,7 +236,7 @@ def test_dropout_hides_its_share_and_scales_the_rest():
     )
 
 
-def test_every_epoch_hides_other_things_and_draws_other_noise():
+def test_every_epoch_has_its_own_dropout_and_noise():
     core = Core.of(training_on(matrix_of()), SMALL)
     whole = SMALL.model_copy(update={"batch_size": 100})
     one, other = (next(multivae.batches(core, n, whole, 0)) for n in (1, 2))
@@ -248,7 +249,7 @@ def test_every_epoch_hides_other_things_and_draws_other_noise():
 
 
 def test_scores_are_those_of_pytorchs_own_layers():
-    """At the mean of the code, without dropout; the layers are torch's and the history a dense row."""
+    """At the mean of the code and without dropout, with dense histories in torch's layers."""
     X = matrix_of()
     assert X.any(axis=0).all()
     model = trained(X)
@@ -268,7 +269,7 @@ def test_scores_are_those_of_pytorchs_own_layers():
     )
 
 
-def test_a_newcomer_is_scored_by_their_history():
+def test_a_new_user_is_scored_by_their_history():
     X = matrix_of()
     model = trained(X)
     for user in (0, 7):
@@ -277,7 +278,7 @@ def test_a_newcomer_is_scored_by_their_history():
     assert np.isfinite(model.score_new_user(np.empty(0, np.int32), 1, 0.0)).all()
 
 
-# People and items with too little.
+# Users and items with few interactions.
 
 
 @settings(deadline=None, max_examples=100)
@@ -286,52 +287,52 @@ def test_a_newcomer_is_scored_by_their_history():
     st.integers(0, 4),
     st.integers(0, 4),
 )
-def test_the_core_is_what_is_left_when_one_after_the_other_goes(
-    pairs, min_user_items, min_item_users
-):
+def test_the_core_equals_dropping_interactions_one_by_one(pairs, min_user_items, min_item_users):
     listed = sorted(pairs)
     left = set(pairs)
     while True:
         users = Counter(u for u, _ in left)
         items = Counter(i for _, i in left)
-        going = [(u, i) for u, i in left if users[u] < min_user_items or items[i] < min_item_users]
-        if not going:
+        dropped = [
+            (u, i) for u, i in left if users[u] < min_user_items or items[i] < min_item_users
+        ]
+        if not dropped:
             break
-        left.remove(going[0])
+        left.remove(dropped[0])
     columns = np.array(listed, np.int32).reshape(-1, 2).T
-    kept = multivae.in_core(columns[0], columns[1], min_user_items, min_item_users)
-    assert {pair for pair, stays in zip(listed, kept, strict=True) if stays} == left
+    remaining = multivae.find_core(columns[0], columns[1], min_user_items, min_item_users)
+    assert {pair for pair, stays in zip(listed, remaining, strict=True) if stays} == left
 
 
 BLOCK_AND_RIM = np.array(
     [
         [1, 1, 1, 0, 0, 0],
         [1, 1, 1, 0, 0, 0],
-        [1, 1, 0, 1, 0, 0],  # item 3 goes, as one person alone has it
-        [0, 0, 1, 0, 1, 0],  # after item 4 this user has one item left, and goes too
+        [1, 1, 0, 1, 0, 0],  # item 3 is dropped: one user has it
+        [0, 0, 1, 0, 1, 0],  # without item 4 this user has one item, and is dropped too
         [0, 0, 0, 0, 0, 0],
     ]
 )
 RIM = SMALL.model_copy(update={"min_user_items": 2, "min_item_users": 2})
 
 
-def test_who_is_left_out_is_not_served_and_what_is_left_out_comes_last():
+def test_dropped_users_are_not_served_and_dropped_items_rank_last():
     model = trained(BLOCK_AND_RIM, RIM)
-    everybody = np.arange(5, dtype=np.int32)
-    assert model.serves(everybody).tolist() == [True, True, True, False, False]
+    users = np.arange(5, dtype=np.int32)
+    assert model.serves(users).tolist() == [True, True, True, False, False]
     assert model.serves(np.array([3, 0], np.int32)).tolist() == [False, True]
-    scores = model.score(everybody)
+    scores = model.score(users)
     assert (scores[:, 3:] == np.float32(LOWEST)).all()
     assert (scores[:, :3] > -100).all()
     some = np.array([[5, 0], [1, 3], [2, 2], [4, 3], [0, 5]], np.int32)
     np.testing.assert_allclose(
-        model.score(everybody, some), np.take_along_axis(scores, some, axis=1), rtol=1e-5
+        model.score(users, some), np.take_along_axis(scores, some, axis=1), rtol=1e-5
     )
     assert Rows(model.offsets, model.history).of(2).tolist() == [0, 1]
     assert model.n_parameters == 2 * 3 * 5 + 3 + 2 * 5 + 5 * 6 + 6 + 3 * 5  # three items
 
 
-def test_what_is_left_out_says_nothing_about_a_newcomer():
+def test_dropped_items_do_not_affect_a_new_user():
     model = trained(BLOCK_AND_RIM, RIM)
     one, other = (
         model.score_new_user(np.array(h, np.int32), 1, 0.0) for h in ([0, 2], [0, 2, 3, 5])
@@ -339,16 +340,15 @@ def test_what_is_left_out_says_nothing_about_a_newcomer():
     np.testing.assert_array_equal(one, other)
 
 
-def test_unless_asked_only_items_nobody_has_are_left_out():
+def test_by_default_only_items_without_users_are_dropped():
     model = trained(BLOCK_AND_RIM)
     assert model.serves(np.arange(5, dtype=np.int32)).tolist() == [True, True, True, True, False]
-    assert (model.score(np.arange(5, dtype=np.int32)) == np.float32(LOWEST)).any(
-        axis=0
-    ).tolist() == [False] * 5 + [True]
+    lowest = model.score(np.arange(5, dtype=np.int32)) == np.float32(LOWEST)
+    assert lowest.any(axis=0).tolist() == [False] * 5 + [True]
 
 
-def test_numbers_outside_do_not_matter_to_the_net():
-    """Items that are left out stand between the others, or not at all: the same is learned."""
+def test_dropped_items_do_not_matter_to_the_network():
+    """With dropped items between the others, or without them, the model is the same."""
     apart = np.zeros((20, 24), int)
     apart[:, 1::2] = X = matrix_of()
     assert trained(apart).score(np.arange(20, dtype=np.int32))[:, 1::2].tobytes() == (
@@ -356,7 +356,7 @@ def test_numbers_outside_do_not_matter_to_the_net():
     )
 
 
-def test_a_core_of_nothing_is_refused():
+def test_an_empty_core_is_rejected():
     chosen = SMALL.model_copy(update={"min_user_items": 9, "min_item_users": 1})
     with pytest.raises(
         ConfigError,
@@ -368,7 +368,7 @@ def test_a_core_of_nothing_is_refused():
 # Same seed, same bits.
 
 
-def test_going_on_from_a_checkpoint_is_as_if_nothing_had_happened(tmp_path: Path):
+def test_resuming_from_a_checkpoint_gives_the_same_bits(tmp_path: Path):
     X = matrix_of()
     whole = trainer(X)
     state = whole.start()[0]
@@ -392,7 +392,7 @@ def test_going_on_from_a_checkpoint_is_as_if_nothing_had_happened(tmp_path: Path
     )
 
 
-def test_a_step_leaves_the_state_it_was_given_alone():
+def test_a_step_does_not_change_its_input():
     work = trainer(matrix_of())
     state = work.start()[0]
     before = {name: array.copy() for name, array in state.arrays().items()}
@@ -400,7 +400,7 @@ def test_a_step_leaves_the_state_it_was_given_alone():
     assert all(np.array_equal(array, before[name]) for name, array in state.arrays().items())
 
 
-def test_pytorchs_own_generator_is_neither_used_nor_moved():
+def test_pytorchs_global_generator_is_not_used():
     torch.manual_seed(1)
     before = torch.get_rng_state()
     one = trained(matrix_of())
@@ -411,8 +411,8 @@ def test_pytorchs_own_generator_is_neither_used_nor_moved():
 
 
 @pytest.mark.parametrize("large", [False, True])
-def test_another_number_of_threads_rounds_differently_at_most(large, monkeypatch):
-    """And a small net not even that."""
+def test_the_number_of_threads_changes_at_most_rounding(large, monkeypatch):
+    """In a small network it changes nothing."""
     if large:
         monkeypatch.setattr(multivae, "LARGE", 0)
     X = matrix_of(n_users=300, n_items=700, density=0.05)
@@ -453,7 +453,7 @@ def test_a_trained_model_needs_no_pytorch(monkeypatch):
 # Quality.
 
 
-def test_it_learns_tastes_and_not_only_what_is_popular():
+def test_it_learns_tastes_and_not_only_popularity():
     data = generate(Synthetic(n_users=300, n_items=120, n_groups=6, mean_interactions=20))
     popular = api.run("popular", data, protocol="full").full["NDCG@10"]
     learned = api.run(

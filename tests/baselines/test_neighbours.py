@@ -1,4 +1,4 @@
-"""User-kNN and Item-kNN: by hand, against exact fractions, and however the work is cut."""
+"""User-kNN and Item-kNN: by hand, against exact fractions, and for any division of the work."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ FIVE = np.array(
         [1, 1, 0, 0, 0],
         [1, 1, 1, 0, 0],
         [0, 0, 1, 1, 0],
-        [0, 0, 0, 0, 1],  # shares nothing with anybody
-        [0, 0, 0, 0, 0],  # has nothing
+        [0, 0, 0, 0, 1],  # shares no item with any user
+        [0, 0, 0, 0, 0],  # has no item
     ]
 )
 
@@ -73,14 +73,17 @@ FIVE = np.array(
     ("k", "second"),
     [(1, [NEAR, NEAR, 0, 0, 0]), (2, [NEAR, NEAR, FAR, FAR, 0]), (9, [NEAR, NEAR, FAR, FAR, 0])],
 )
-def test_users_get_what_their_nearest_have(k, second):
+def test_users_get_the_items_of_their_neighbours(k, second):
     """cos(0, 1) = 2 / sqrt(2 * 3), cos(1, 2) = 1 / sqrt(3 * 2), all others 0."""
     expected = [[NEAR, NEAR, NEAR, 0, 0], second, [FAR, FAR, FAR, 0, 0], [0] * 5, [0] * 5]
     np.testing.assert_allclose(scores(by_users(FIVE, k)), expected, rtol=1e-6)
 
 
-def test_items_are_recommended_by_those_near_to_them():
-    """cos(0, 1) = 1, cos(0, 2) = cos(1, 2) = 1/2, cos(2, 3) = 1 / sqrt(2); item 2 has 3 and then 0 for neighbours, by number."""
+def test_items_are_scored_by_their_neighbours():
+    """cos(0, 1) = 1, cos(0, 2) = cos(1, 2) = 1/2, cos(2, 3) = 1 / sqrt(2).
+
+    The neighbours of item 2 are 3, then 0, the lower of two that tie.
+    """
     np.testing.assert_allclose(scores(by_items(FIVE, 1))[0], [1, 1, 0, 0, 0], rtol=1e-6)
     two = scores(by_items(FIVE, 2))
     np.testing.assert_allclose(two[0], [1, 1, HALF, 0, 0], rtol=1e-6)
@@ -90,12 +93,12 @@ def test_items_are_recommended_by_those_near_to_them():
 
 
 def test_shrinking_counts_common_members():
-    """Two common items of shrink 2 count a half, one a third."""
+    """With shrink 2, the factor is 1/2 for two common items and 1/3 for one."""
     got = scores(by_users(FIVE, 2, shrink=2.0))
     np.testing.assert_allclose(got[1], [NEAR / 2, NEAR / 2, FAR / 3, FAR / 3, 0], rtol=1e-6)
 
 
-def test_who_shares_nothing_is_not_served():
+def test_users_without_neighbours_are_not_served():
     users = np.array([4, 0, 3, 2, 1], np.int32)
     for model in (by_users(FIVE, 5), by_items(FIVE, 5)):
         assert model.serves(users).tolist() == [False, True, False, True, True]
@@ -105,7 +108,7 @@ def test_who_shares_nothing_is_not_served():
 
 
 def squared_cosines(X: np.ndarray) -> list[list[Fraction]]:
-    """Of all pairs of rows; nobody is like themselves."""
+    """Of all pairs of rows; zero on the diagonal."""
     sets = [set(np.flatnonzero(row).tolist()) for row in X]
     return [
         [
@@ -146,7 +149,7 @@ matrices = st.tuples(st.integers(1, 12), st.integers(1, 12)).flatmap(
 
 @settings(deadline=None, max_examples=150)
 @given(matrices, st.integers(1, 13))
-def test_both_are_what_the_definition_says(X, k):
+def test_both_equal_the_definition(X, k):
     np.testing.assert_allclose(scores(by_users(X, k)), slow_by_users(X, k), rtol=1e-5)
     np.testing.assert_allclose(scores(by_items(X, k)), slow_by_items(X, k), rtol=1e-5)
 
@@ -160,14 +163,14 @@ def test_shrunken_neighbours_are_the_most_similar(X, k, shrink):
     for u in range(len(X)):
         c = np.delete(common[u], u)
         cosines = c / np.sqrt(np.maximum(sizes[u] * np.delete(sizes, u), 1)) * c / (c + shrink)
-        kept = model.similarities[model.offsets[u] : model.offsets[u + 1]]
-        np.testing.assert_allclose(np.sort(kept), np.sort(cosines[cosines > 0])[-k:], rtol=1e-5)
+        stored = model.similarities[model.offsets[u] : model.offsets[u + 1]]
+        np.testing.assert_allclose(np.sort(stored), np.sort(cosines[cosines > 0])[-k:], rtol=1e-5)
 
 
 # Ties.
 
 
-def test_of_those_who_tie_the_lower_numbers_count():
+def test_ties_go_to_the_lower_index():
     model = by_users(np.ones((8, 3), int), 3)
     table = Rows(model.offsets, model.neighbours)
     assert [table.of(u).tolist() for u in range(8)] == [
@@ -178,8 +181,8 @@ def test_of_those_who_tie_the_lower_numbers_count():
     ]
 
 
-def test_what_ties_on_paper_ties_in_bits():
-    """1 / sqrt(8 * 1) = 3 / sqrt(8 * 9), but computed so the latter comes out larger."""
+def test_mathematical_ties_are_ties_in_bits():
+    """1 / sqrt(8 * 1) = 3 / sqrt(8 * 9), but in floating point the latter is larger."""
     assert 3 / np.sqrt(8 * 9) > 1 / np.sqrt(8 * 1)
     X = np.zeros((3, 14), int)
     X[0, :8] = 1
@@ -188,11 +191,11 @@ def test_what_ties_on_paper_ties_in_bits():
     assert by_users(X, 1).neighbours.tolist()[:1] == [1]
 
 
-# However the work is cut.
+# Division of the work.
 
 
 @pytest.mark.parametrize("overlaps", [1, 50, 400])
-def test_blocks_leave_no_seam(overlaps, monkeypatch):
+def test_the_size_of_blocks_does_not_matter(overlaps, monkeypatch):
     X = random_matrix(1, 60, 45)
     X[[7, 8, 59]] = 0
     whole = [make(X, 5, 1.0).arrays() for make in (by_users, by_items)]
@@ -230,22 +233,22 @@ def test_memory_follows_the_non_zeros():
     assert peak < 40 * 2**20
 
 
-# People who were not there.
+# New users.
 
 
 @pytest.mark.parametrize("shrink", [0.0, 3.0])
-def test_a_newcomer_gets_what_training_would_have_given(shrink):
-    """Their neighbours among the others are the same, were they there or not."""
+def test_a_new_user_is_scored_as_if_in_training(shrink):
+    """Their neighbours among the other users are the same in both cases."""
     X = random_matrix(2, 30, 20)
     for history in ([0, 3, 4, 11], [7], []):
-        with_them = np.vstack([X, np.isin(np.arange(20), history).astype(int)])
-        expected = by_users(with_them, 6, shrink).score(np.array([30], np.int32))[0]
+        extended = np.vstack([X, np.isin(np.arange(20), history).astype(int)])
+        expected = by_users(extended, 6, shrink).score(np.array([30], np.int32))[0]
         got = by_users(X, 6, shrink).score_new_user(np.array(history, np.int32), 1, 0.0)
         assert got.dtype == np.float32
         np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
-def test_items_near_to_a_newcomers_own_are_those_near_to_anybodys():
+def test_item_neighbours_of_a_new_user_are_those_of_any_user():
     X = random_matrix(3, 30, 20)
     model = by_items(X, 4)
     for user in (0, 13, 29):

@@ -1,4 +1,4 @@
-"""What the tuned defaults reach on real data, as floors: a model that got worse is a bug."""
+"""Lower bounds for the quality of the tuned defaults on real data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ def test_factor_models_on_movielens_100k(
 
 @pytest.mark.slow
 def test_matrix_factorisation_on_ncf_negatives(real_data, shared_datasets) -> None:
-    """On the published test pairs and negatives of ML-1M; He et al. 2017 print 0.70 for their best factor models."""
+    """On the published test pairs and negatives of ML-1M.
+
+    He et al. 2017 report 0.70 for their best factor models.
+    """
     real_data("ml-1m", "ratings.dat")
     published = shared_datasets / "ml-1m" / "ncf.test.negative.gz"
     if not published.exists():

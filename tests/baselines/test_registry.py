@@ -1,4 +1,4 @@
-"""The registry: names, suggestions, and nothing imported before it is asked for."""
+"""The registry: names, suggestions and lazy imports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from coterie.models.recommender import Recommender
 from coterie.types import Rows
 
 
-def test_the_first_baselines_are_there():
+def test_the_basic_baselines_are_registered():
     assert {"random", "popular", "bpr", "gmf", "als", "ease"} <= set(registry.ALGORITHMS)
 
 
@@ -40,7 +40,8 @@ def test_an_almost_known_algorithm_gets_a_suggestion(typed, meant):
 def test_an_unknown_algorithm_gets_the_list():
     with pytest.raises(
         UnknownName,
-        match=r"unknown algorithm 'zzz'\. Known: fedavg, fedfast, .*random, popular, bpr, .*multivae",
+        match=r"unknown algorithm 'zzz'\. Known: fedavg, fedfast, "
+        r".*random, popular, bpr, .*multivae",
     ):
         registry.algorithm("zzz")
 
@@ -48,7 +49,8 @@ def test_an_unknown_algorithm_gets_the_list():
 def test_naming_algorithms_imports_none_of_them():
     code = (
         "import sys, coterie.algorithms.registry; "
-        "print([m for m in sys.modules if m.split('.')[0] in ('numba', 'scipy') or m.startswith('coterie.baselines')])"
+        "print([m for m in sys.modules "
+        "if m.split('.')[0] in ('numba', 'scipy') or m.startswith('coterie.baselines')])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
@@ -65,18 +67,18 @@ class Heavy(Recommender):
         raise NotImplementedError
 
 
-def test_fit_keeps_one_model_and_not_all_of_them():
+def test_fit_holds_one_model_in_memory():
     """A thousand rounds of a large model must not need the memory of a thousand models."""
 
     def another(*_):
         return Heavy(np.zeros(1 << 17))  # 1 MiB
 
-    nobody = Rows.build(np.empty(0, np.int32), np.empty(0, np.int32), 2)
+    no_rows = Rows.build(np.empty(0, np.int32), np.empty(0, np.int32), 2)
     heavy = Algorithm(
         "heavy", Settings, stepwise(another, another), state=Heavy, steps=lambda s: 40
     )
     tracemalloc.start()
-    fit(heavy, TrainingSet(2, 2, nobody, nobody, None), Settings(), Context(0, SILENT))
+    fit(heavy, TrainingSet(2, 2, no_rows, no_rows, None), Settings(), Context(0, SILENT))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 5 * 2**20

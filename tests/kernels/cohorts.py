@@ -1,4 +1,4 @@
-"""Updates of small cohorts, drawn by hypothesis."""
+"""Hypothesis strategies for the updates of small cohorts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ entries = st.integers(-LARGEST, LARGEST) | st.integers(-3, 3)
 def updates(
     draw: st.DrawFn, n_items: int = 9, width: int = 2, dense: int = 3, most: int = 6
 ) -> Updates:
-    """Updates that may be aggregated."""
+    """Valid updates."""
     n = draw(st.integers(0, most))
     lists = [sorted(draw(st.sets(st.integers(0, n_items - 1)))) for _ in range(n)]
     n_rows = sum(map(len, lists))

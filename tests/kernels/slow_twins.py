@@ -1,4 +1,4 @@
-"""The kernels again, one sample at a time, in plain Python and double precision."""
+"""Slow twins of the kernels: one sample at a time, in plain Python and double precision."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WORD = (1 << 64) - 1
 
 
 def splitmix64(key: int, n: int) -> int:
-    """The n-th output of SplitMix64 started at `key`, by walking there."""
+    """Output n of SplitMix64 started at `key`, computed by stepping through the stream."""
     state = key
     for _ in range(n + 1):
         state = (state + 0x9E3779B97F4A7C15) & WORD
@@ -33,7 +33,7 @@ def sigmoid(x: float) -> float:
 
 
 def bpr(pairs, seen, P, Q, b, rate, reg_user, reg_positive, reg_negative, reg_bias, key, n):
-    """Rendle et al. 2009 with an item bias; all four rows move from their old values."""
+    """Rendle et al. 2009 with an item bias; every update uses the values before the step."""
     P, Q, b = (a.astype(float) for a in (P, Q, b))
     for t in range(n):
         u, i = pairs[number_below(splitmix64(key, 2 * t), len(pairs))]
@@ -90,7 +90,7 @@ def gmf_explicit(order, pairs, ratings, P, Q, h, b, rate, reg):
 
 
 def als_rows(histories, Y, alpha, reg):
-    """The ridge system of every row written out over all items: confidence 1 + alpha on what was done, 1 elsewhere."""
+    """The ridge system of every row over all items: confidence 1 + alpha on positives, else 1."""
     Y = Y.astype(float)
     solved = []
     for history in histories:
@@ -98,7 +98,6 @@ def als_rows(histories, Y, alpha, reg):
         r = np.zeros(len(Y))
         c[history] = 1 + alpha
         r[history] = 1
-        solved.append(
-            np.linalg.solve(Y.T @ (c[:, None] * Y) + reg * np.eye(Y.shape[1]), Y.T @ (c * r))
-        )
+        system = Y.T @ (c[:, None] * Y) + reg * np.eye(Y.shape[1])
+        solved.append(np.linalg.solve(system, Y.T @ (c * r)))
     return np.array(solved)

@@ -1,4 +1,4 @@
-"""Randomness and negatives inside kernels: SplitMix64 to the bit, and one draw per negative."""
+"""Random words and negatives in kernels: SplitMix64 to the bit, and one draw per negative."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ words = st.integers(0, WORD)
 
 
 def test_random_words_are_the_published_splitmix64():
-    """The first outputs of the reference implementation (Vigna's splitmix64.c) for the seed 1234567."""
+    """The first outputs of the reference implementation, Vigna's splitmix64.c, for seed 1234567."""
     known = [
         6457827717110365317,
         3203168211198807973,
@@ -31,13 +31,13 @@ def test_random_words_are_the_published_splitmix64():
 
 @settings(deadline=None, max_examples=150)
 @given(words, st.integers(0, 60))
-def test_random_words_equal_a_walk_along_the_stream(key, n):
+def test_random_words_equal_the_stepwise_stream(key, n):
     assert int(common.random_word(np.uint64(key), n)) == splitmix64(key, n)
 
 
 @settings(deadline=None, max_examples=100)
 @given(words, st.integers(0, 2**62))
-def test_far_random_words_can_be_had_at_once(key, n):
+def test_random_words_need_no_earlier_words(key, n):
     assert int(common.random_word(np.uint64(key), n)) == streams.mix(
         (key + (n + 1) * streams.GOLDEN) & WORD
     )
@@ -46,8 +46,8 @@ def test_far_random_words_can_be_had_at_once(key, n):
 @settings(deadline=None, max_examples=100)
 @given(words, st.text(max_size=8), st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=6))
 def test_keys_of_many_users_are_the_keys_of_each(seed, purpose, users):
-    together = streams.keys(seed, purpose, 3, last=np.array(users, np.int32))
-    assert together.tolist() == [streams.key(seed, purpose, 3, user) for user in users]
+    keys = streams.keys(seed, purpose, 3, last=np.array(users, np.int32))
+    assert keys.tolist() == [streams.key(seed, purpose, 3, user) for user in users]
 
 
 @settings(deadline=None, max_examples=150)
@@ -69,7 +69,7 @@ def test_numbers_below_a_limit_are_uniform():
     st.integers(0, 3),
 )
 def test_nth_unseen_equals_a_slow_loop(case, before):
-    """The user's items lie in the middle of a longer array."""
+    """The user's items are in the middle of a longer array."""
     n_items, seen = case
     items = np.array([0] * before + sorted(seen) + [0, 0], np.int32)
     found = [

@@ -1,4 +1,8 @@
-"""GMF by batches, with SGD and Adam: numbers by hand, PyTorch's own optimisers, the slow twin, and the kernel for single samples."""
+"""GMF in batches, with SGD and Adam.
+
+Compared with numbers by hand, PyTorch's optimisers, the slow twin, and the kernel for single
+samples.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_up import locked, rows
+from small_data import locked, rows
 from small_federation import histories, world_for
 
 from coterie import kernels
@@ -26,7 +30,7 @@ both_optimisers = pytest.mark.parametrize("by_adam", [False, True], ids=["sgd", 
 
 
 class Cohort:
-    """Twelve people, of whom one has no history and one every item, and what they train on in a round."""
+    """The samples of twelve users in a round; one user has no history, one has every item."""
 
     def __init__(self, seed: int, d: int = 5, rated: bool = False, epochs: int = 2) -> None:
         training = histories(seed, rated=rated)
@@ -68,7 +72,7 @@ def train(
     family=None,
     cuts=None,
 ) -> Changes:
-    """Straight through a kernel family or its twin."""
+    """Call a kernel family or its twin directly."""
     n, d = given.user_rows.shape
     shapes = (n, d), (len(samples.items), d), (n, d + 1)
     changes = Changes(*(np.full(shape, 123_456_789, np.int32) for shape in shapes))
@@ -93,8 +97,8 @@ def train(
     return changes
 
 
-def one_person(p, q, dense, places, targets) -> tuple[Parameters, Samples]:
-    """Somebody who touches all rows there are."""
+def single_user(p, q, dense, places, targets) -> tuple[Parameters, Samples]:
+    """The parameters and samples of one user who touches every row."""
     given = Parameters(
         np.array([p], np.float32), np.array(q, np.float32), np.array(dense, np.float32)
     )
@@ -113,21 +117,28 @@ def assert_within(found: Changes, expected, atol: float) -> None:
         np.testing.assert_allclose(one / SCALE, wanted, atol=atol, rtol=0)
 
 
-# By hand: y = h p q + b with h = 1, b = 0, p = 2 and q = (1, 3) is (2, 6); both ratings are 4, so y - r is (-2, 2).
+# By hand: y = h p q + b with h = 1, b = 0, p = 2 and q = (1, 3) is (2, 6).
+# Both ratings are 4, so y - r is (-2, 2).
 
-BY_HAND = one_person([2], [[1], [3]], [1, 0], [0, 1], [4, 4])
+BY_HAND = single_user([2], [[1], [3]], [1, 0], [0, 1], [4, 4])
 
 
 def test_a_batch_moves_by_the_mean_of_its_gradients():
-    """Means over two samples, reg 0.1: p (-2*1 + 2*3)/2 + 0.2; q (-2*2)/2 + 0.05 and (2*2)/2 + 0.15; h (-2*2 + 2*6)/2; b 0."""
+    """Gradients are means over two samples, with reg 0.1:
+
+    p: (-2*1 + 2*3)/2 + 0.2; q: (-2*2)/2 + 0.05 and (2*2)/2 + 0.15; h: (-2*2 + 2*6)/2; b: 0.
+    """
     users, items, dense = (c / SCALE for c in train(*BY_HAND, True, 0.1, 0.1, 2, False))
     np.testing.assert_allclose(users, [[-0.22]], atol=1e-6)
     np.testing.assert_allclose(items, [[0.195], [-0.215]], atol=1e-6)
     np.testing.assert_allclose(dense, [[-0.4, 0]], atol=1e-6)
 
 
-def test_the_first_step_of_adam_goes_the_rate_in_the_direction_of_the_gradient():
-    """m / lack = g and v / lack = g^2: a step of rate * g / (|g| + 1e-8), and none where the gradient is zero."""
+def test_the_first_step_of_adam_is_one_learning_rate_long():
+    """After bias correction m = g and v = g^2.
+
+    The step is rate * g / (|g| + 1e-8), and zero where the gradient is zero.
+    """
     users, items, dense = (c / SCALE for c in train(*BY_HAND, True, 0.1, 0.1, 2, True))
     np.testing.assert_allclose(users, [[-0.1]], atol=1e-6)
     np.testing.assert_allclose(items, [[0.1], [-0.1]], atol=1e-6)
@@ -135,29 +146,29 @@ def test_the_first_step_of_adam_goes_the_rate_in_the_direction_of_the_gradient()
 
 
 def test_an_item_that_is_twice_in_a_batch_gets_both_gradients_and_moves_once():
-    """q = 0 and y = 0: the cross-entropy pulls up by 1/2 for the 1 and down by 1/2 for the 0, which cancels."""
-    same = one_person([1], [[0]], [1, 0], [0, 0], [1, 0])
+    """With q = 0 and y = 0, the gradients of targets 1 and 0 are -1/2 and 1/2, and cancel."""
+    same = single_user([1], [[0]], [1, 0], [0, 0], [1, 0])
     assert not any(c.any() for c in train(*same, False, 0.5, 0.0, 2, False))
     assert not any(c.any() for c in train(*same, False, 0.5, 0.0, 2, True))
-    twice = one_person([1], [[0]], [1, 0], [0, 0], [1, 1])
+    twice = single_user([1], [[0]], [1, 0], [0, 0], [1, 1])
     assert train(*twice, False, 0.5, 0.0, 2, False).item_rows[0, 0] / SCALE == pytest.approx(0.25)
     assert train(*twice, False, 0.5, 0.0, 2, True).item_rows[0, 0] / SCALE == pytest.approx(
         0.5, abs=1e-6
     )
 
 
-def test_a_row_outside_the_batch_rests_while_adams_clock_runs():
-    """Row 1 comes first in step 3, with g = 1: m = 0.1, v = 0.001, and what three steps' moments lack is divided out."""
-    given, samples = one_person([1], [[0], [0]], [1, 0], [0, 0, 1], [0, 0, -1])
+def test_adams_step_count_includes_batches_without_the_row():
+    """Row 1 first occurs in step 3, with g = 1: m = 0.1, v = 0.001, bias-corrected for t = 3."""
+    given, samples = single_user([1], [[0], [0]], [1, 0], [0, 0, 1], [0, 0, -1])
     change = train(given, samples, True, 0.1, 0.0, 1, True).item_rows[:, 0] / SCALE
     m = 0.1 / (1 - 0.9**3)
     v = 0.001 / (1 - 0.999**3)
     assert change.tolist() == pytest.approx([0, -0.1 * m / np.sqrt(v)], abs=1e-6)
 
 
-def test_the_last_batch_is_what_is_left():
-    """Three samples by twos are a batch of two and one of one, which is a mean over one."""
-    given, samples = one_person([1], [[0], [0], [0]], [1, 0], [0, 1, 2], [1, 0, 1])
+def test_the_last_batch_may_be_smaller():
+    """Three samples make a batch of two and a batch of one, whose mean is over one sample."""
+    given, samples = single_user([1], [[0], [0], [0]], [1, 0], [0, 1, 2], [1, 0, 1])
     change = train(given, samples, False, 0.1, 0.0, 2, False).item_rows[:, 0] / SCALE
     assert change[0] == pytest.approx(0.1 * 0.5 / 2, abs=1e-6)
     assert change[2] == pytest.approx(0.1 * 0.5, rel=1e-3)
@@ -167,7 +178,7 @@ def test_the_last_batch_is_what_is_left():
 
 
 def by_torch(cohort: Cohort, batch_size: int, by_adam: bool, rate: float = 0.02, reg: float = 0.02):
-    """One device after the other as a module of its own, in double precision."""
+    """Train one client after the other as a PyTorch module, in double precision."""
     import torch
 
     class Device(torch.nn.Module):
@@ -183,12 +194,8 @@ def by_torch(cohort: Cohort, batch_size: int, by_adam: bool, rate: float = 0.02,
             p = self.user(torch.zeros_like(places))
             q = self.items(places)
             y = self.output(p * q)[:, 0]
-            loss = (
-                torch.nn.BCEWithLogitsLoss(reduction="none")
-                if not cohort.rated
-                else torch.nn.MSELoss(reduction="none")
-            )
-            fit = loss(y, targets) * (0.5 if cohort.rated else 1)
+            kind = torch.nn.MSELoss if cohort.rated else torch.nn.BCEWithLogitsLoss
+            fit = kind(reduction="none")(y, targets) * (0.5 if cohort.rated else 1)
             return (fit + reg / 2 * ((p**2).sum(1) + (q**2).sum(1))).mean()
 
     samples = cohort.samples
@@ -204,15 +211,14 @@ def by_torch(cohort: Cohort, batch_size: int, by_adam: bool, rate: float = 0.02,
                 torch.optim.SparseAdam(rows, rate),
                 torch.optim.Adam(device.output.parameters(), rate),
             ]
-        mine = slice(samples.starts[k], samples.starts[k + 1])
-        places = torch.tensor(samples.places[mine].astype(int))
-        targets = torch.tensor(samples.targets[mine].astype(float))
+        own = slice(samples.starts[k], samples.starts[k + 1])
+        places = torch.tensor(samples.places[own].astype(int))
+        targets = torch.tensor(samples.targets[own].astype(float))
         for t, batch in enumerate(torch.arange(len(places)).split(min(batch_size, 10**6)), 1):
             if not len(batch):
                 continue
-            if (
-                by_adam
-            ):  # SparseAdam adds its epsilon before it corrects for the start at zero, Adam after
+            # SparseAdam adds its epsilon before the bias correction, Adam after it.
+            if by_adam:
                 optimisers[0].param_groups[0]["eps"] = 1e-8 * (1 - 0.999**t) ** 0.5
             device.zero_grad()
             device.loss(places[batch], targets[batch]).backward()
@@ -254,8 +260,8 @@ def test_equals_the_slow_twin(d, batch_size, by_adam, rated):
 
 @both_losses
 @pytest.mark.parametrize("d", [1, 5, 8, 17])
-def test_batches_of_one_with_sgd_are_what_the_kernel_for_single_samples_does(d, rated):
-    """Within a unit of the fixed point, which is 1e-6; so is the twin."""
+def test_batches_of_one_with_sgd_equal_the_kernel_for_single_samples(d, rated):
+    """Within one unit of fixed point, which is about 1e-6; the twin too."""
     cohort = Cohort(d + 1, d, rated, epochs=1)
     single = train(
         cohort.given, cohort.samples, rated, 0.02, 0.02, family=kernels.load("gmf_users")
@@ -266,12 +272,12 @@ def test_batches_of_one_with_sgd_are_what_the_kernel_for_single_samples_does(d, 
         assert np.abs(third - other).max() <= 1
 
 
-# What must not matter.
+# Invariances.
 
 
 @both_optimisers
 @pytest.mark.parametrize("cuts", [[*range(13)], [0, 5, 12], [0, 7, 7, 12]])
-def test_how_users_are_cut_into_ranges_changes_nothing(cuts, by_adam):
+def test_the_ranges_of_users_do_not_matter(cuts, by_adam):
     cohort = Cohort(3)
     for found, expected in zip(
         cohort.train(4, by_adam, cuts=cuts), cohort.train(4, by_adam), strict=True
@@ -290,7 +296,7 @@ def test_the_order_within_a_batch_does_not_matter(seed, rated):
     q = rng.normal(0, 0.5, (4, 3))
     dense = rng.normal(0, 0.5, 4)
     one, other = (
-        train(*one_person(p, q, dense, places[which], targets[which]), rated, 0.02, 0.1, 9, False)
+        train(*single_user(p, q, dense, places[which], targets[which]), rated, 0.02, 0.1, 9, False)
         for which in (np.arange(9), order)
     )
     assert_within(one, [c / SCALE for c in other], atol=2e-6)
@@ -306,7 +312,7 @@ def test_a_user_without_samples_changes_nothing(by_adam):
     assert changes.user_rows[[0, 9, 11]].any(axis=1).all()
 
 
-def test_training_that_runs_away_is_marked_and_leaves_others_alone():
+def test_a_diverging_user_is_marked_and_does_not_affect_others():
     cohort = Cohort(5, rated=True)
     usual = Cohort(5, rated=True).train(2, False)
     wild = cohort.given.user_rows.copy()
@@ -318,7 +324,7 @@ def test_training_that_runs_away_is_marked_and_leaves_others_alone():
         assert np.abs(changes.user_rows[1:] - usual.user_rows[1:]).max() <= 1
 
 
-# The learner picks.
+# The choice of a kernel.
 
 
 @pytest.mark.parametrize(
@@ -330,7 +336,7 @@ def test_training_that_runs_away_is_marked_and_leaves_others_alone():
         ({"optimizer": "adam", "batch_size": 6}, "gmf_batches", (6, True)),
     ],
 )
-def test_the_learner_takes_the_quickest_kernel_that_will_do(changes, family, how):
+def test_the_learner_uses_the_fastest_kernel_that_applies(changes, family, how):
     cohort = Cohort(6)
     world = world_for("fedavg", histories(6), learning_rate=0.03, reg=0.01, **changes)
     expected = train(

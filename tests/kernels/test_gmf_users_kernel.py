@@ -1,4 +1,4 @@
-"""GMF on many devices at once equals one device after the other in plain Python; fixed point is what it says."""
+"""GMF for a cohort equals training one client after the other in Python; fixed point by hand."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_up import locked, rows
 from slow_twins import gmf_score, gmf_step, sigmoid
+from small_data import locked, rows
 
 from coterie import kernels
 from coterie.kernels.quantise import quantise
@@ -20,7 +20,7 @@ N_ITEMS = 11
 
 
 class Cohort:
-    """Users with the rows they touch and samples that point into them; user 1 has no sample, user 3 no row either."""
+    """The rows and samples of some users; user 1 has no samples, user 3 also has no rows."""
 
     def __init__(self, seed: int, d: int, rated: bool, n: int = 6) -> None:
         rng = np.random.default_rng(seed)
@@ -66,8 +66,8 @@ class Cohort:
             )
         return changes
 
-    def slowly(self, rate: float = 0.05, reg: float = 0.02) -> tuple[np.ndarray, ...]:
-        """Every user from the start on a copy of everything, in double precision."""
+    def slow(self, rate: float = 0.05, reg: float = 0.02) -> tuple[np.ndarray, ...]:
+        """Train every user on a copy of all parameters, in double precision."""
         n, d = self.user_rows.shape
         users = np.zeros((n, d))
         items = np.zeros((len(self.items), d))
@@ -77,14 +77,14 @@ class Cohort:
             Q = self.item_rows.astype(float)
             h = self.dense[:d].astype(float)
             b = self.dense[d:].astype(float)
-            mine = self.items[self.offsets[k] : self.offsets[k + 1]]
+            own = self.items[self.offsets[k] : self.offsets[k + 1]]
             for s in range(self.starts[k], self.starts[k + 1]):
-                i = mine[self.places[s]]
+                i = own[self.places[s]]
                 y = gmf_score(P, Q, h, b, k, i)
                 gradient = (y if self.rated else sigmoid(y)) - self.targets[s]
                 gmf_step(P, Q, h, b, k, i, gradient, rate, reg)
             users[k] = P[k] - self.user_rows[k]
-            items[self.offsets[k] : self.offsets[k + 1]] = Q[mine] - self.item_rows[mine]
+            items[self.offsets[k] : self.offsets[k + 1]] = Q[own] - self.item_rows[own]
             dense[k] = np.append(h, b) - self.dense
         return users, items, dense
 
@@ -94,13 +94,13 @@ class Cohort:
 def test_equals_the_slow_twin(d, rated):
     cohort = Cohort(d, d, rated)
     rate = 0.01 if rated else 0.05
-    for found, expected in zip(cohort.train([0, 6], rate), cohort.slowly(rate), strict=True):
+    for found, expected in zip(cohort.train([0, 6], rate), cohort.slow(rate), strict=True):
         assert np.abs(expected).max() > 1e-3
         np.testing.assert_allclose(found / SCALE, expected, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("cuts", [[0, 1, 2, 3, 4, 5, 6], [0, 3, 6], [0, 5, 5, 6]])
-def test_how_users_are_cut_into_ranges_changes_nothing(cuts):
+def test_the_ranges_of_users_do_not_matter(cuts):
     cohort = Cohort(3, 7, False)
     for found, expected in zip(cohort.train(cuts), cohort.train([0, 6]), strict=True):
         np.testing.assert_array_equal(found, expected)
@@ -116,8 +116,8 @@ def test_a_user_without_samples_changes_nothing():
     assert users[[0, 2, 4, 5]].any(axis=1).all()
 
 
-def test_training_that_runs_away_is_marked_and_not_hidden():
-    """What overflowed is no number or out of range: both are values that the server refuses."""
+def test_diverging_training_is_marked():
+    """An overflow is NaN or out of range; the server rejects both."""
     users, *_ = Cohort(5, 4, True).train([0, 6], rate=100.0)
     for k in (0, 2, 4, 5):
         assert (abs(users[k].astype(np.int64)) >= TOO_LARGE).all()
@@ -128,7 +128,7 @@ def test_training_that_runs_away_is_marked_and_not_hidden():
 
 
 def exact(x: float) -> int:
-    """The same in Python: the product by 2^20 is exact, and round() takes the even of two equally near."""
+    """The same in Python: the product with 2^20 is exact, and round() rounds half to even."""
     if not math.isfinite(x * SCALE) or not math.isfinite(float(np.float32(x) * np.float32(SCALE))):
         return NOT_FINITE
     q = round(x * SCALE)
@@ -150,16 +150,16 @@ def test_quantising_rounds_to_the_nearest_unit(x):
     [
         (0.0, 0),
         (-0.0, 0),
-        (0.5 / SCALE, 0),  # halves go to the even neighbour
+        (0.5 / SCALE, 0),  # half to even
         (1.5 / SCALE, 2),
         (2.5 / SCALE, 2),
         (-1.5 / SCALE, -2),
         (1.0, 1 << 20),
         (-7.9375, -8_323_072),
-        (7.999999046325684, 8_388_607),  # the largest that is accepted
+        (7.999999046325684, 8_388_607),  # the largest valid value
         (8.0, TOO_LARGE),
         (-8.0, TOO_LARGE),
-        (3e38, NOT_FINITE),  # its product with the scale is infinite
+        (3e38, NOT_FINITE),  # the product with SCALE is infinite
         (math.inf, NOT_FINITE),
         (-math.inf, NOT_FINITE),
         (math.nan, NOT_FINITE),

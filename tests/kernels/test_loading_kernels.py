@@ -1,4 +1,4 @@
-"""Kernels compile once, say so, and need no place to be kept."""
+"""Kernels compile once, log it, and load without a cache folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Listener(Progress):
         yield lambda steps=1, note="": None
 
 
-def test_the_first_start_says_that_it_compiles_and_the_second_nothing(tmp_path, monkeypatch):
+def test_only_the_first_start_logs_that_it_compiles(tmp_path, monkeypatch):
     import numba
 
     monkeypatch.setattr(numba.config, "CACHE_DIR", numba.config.CACHE_DIR)
@@ -31,7 +31,8 @@ def test_the_first_start_says_that_it_compiles_and_the_second_nothing(tmp_path, 
     first = Listener()
     second = Listener()
     for listener in (first, second):
-        monkeypatch.setattr(kernels, "_loaded", {})  # as in a process of its own
+        # As in a new process.
+        monkeypatch.setattr(kernels, "_loaded", {})
         kernels.load("als", listener)
     assert first.labels == ["Compiling the als kernels (first start only)"]
     assert second.labels == []
@@ -49,7 +50,7 @@ def test_an_edited_kernel_gets_another_cache(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no /dev/null")
 def test_kernels_load_where_nothing_can_be_cached():
-    """A container with a read-only home still trains."""
+    """A container with a read-only home can train."""
     done = subprocess.run(
         [sys.executable, "-c", "from coterie import kernels; kernels.load('als'); print('loaded')"],
         env=os.environ | {"XDG_CACHE_HOME": "/dev/null/nowhere", "HOME": "/dev/null/nowhere"},

@@ -1,4 +1,4 @@
-"""NeuMF's kernels equal their slow twin, and the twin's gradient is the one of small differences and of PyTorch."""
+"""The NeuMF kernels equal their slow twin, whose gradient equals finite differences and PyTorch."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_up import Crowd, crowd, locked, rows
 from numba import float32
 from slow_twins import number_below, sigmoid, splitmix64, unseen
+from small_data import SmallData, locked, rows, small_data
 
 from coterie import kernels
 from coterie.models.neumf import NeuMF
@@ -32,7 +32,7 @@ each_tower = pytest.mark.parametrize(("d", "layers"), TOWERS, ids=str)
 KEY = 77
 
 
-# The twin: one sample at a time, in double precision, as the formulas are written.
+# The twin: one sample at a time, in double precision, formula by formula.
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Twin:
 
     @classmethod
     def of(cls, p, q, dense, sizes) -> Twin:
-        """Views of double arrays: what is changed here is changed there."""
+        """Views of the arrays, so that steps write to them."""
         weights = []
         biases = []
         at = 0
@@ -74,7 +74,7 @@ class Twin:
         return float(self.tower @ xs[-1] + self.gmf @ (self.p[:d] * self.q[:d]) + self.bias[0]), xs
 
     def gradient(self, target: float, squared: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """By p, q and dense, of the cross-entropy or of half the squared error."""
+        """The gradient by p, q and dense of the cross-entropy, or of half the squared error."""
         d = len(self.gmf)
         y, xs = self.predict()
         gradient = (y if squared else sigmoid(y)) - target
@@ -99,7 +99,7 @@ def twin_step(p, q, dense, sizes, target, squared, rate, reg) -> None:
 def parameters(
     seed: int, d: int, layers, n_users: int = 9, n_items: int = 14
 ) -> tuple[np.ndarray, ...]:
-    """Nothing is zero, biases included."""
+    """Random parameters; biases are not zero."""
     start = NeuMF.start(1, 1, d, layers, seed, 0.1)
     dense = start.dense + np.random.default_rng(seed).normal(0, 0.1, len(start.dense)).astype(
         np.float32
@@ -118,7 +118,7 @@ def doubles(*arrays) -> list[np.ndarray]:
 
 @each_tower
 @pytest.mark.parametrize("squared", [False, True])
-def test_the_gradient_of_the_twin_is_that_of_small_differences(d, layers, squared):
+def test_the_gradient_of_the_twin_equals_finite_differences(d, layers, squared):
     users, items, dense, sizes = parameters(3, d, layers)
     parts = doubles(users[0], items[0], dense)
     gradient = Twin.of(*parts, sizes).gradient(0.3, squared)
@@ -151,15 +151,15 @@ class Cohort:
 
     @classmethod
     def drawn(cls, seed: int, counts: list[int], n_items: int = 14, rated: bool = False) -> Cohort:
-        """Users with so many samples each, of items drawn at random."""
+        """Users with these numbers of samples, of random items."""
         rng = np.random.default_rng(seed)
         touched = []
         places = []
         targets = []
         for n in counts:
             drawn = rng.integers(0, n_items, n)
-            mine, where = np.unique(drawn, return_inverse=True)
-            touched.append(mine)
+            own, where = np.unique(drawn, return_inverse=True)
+            touched.append(own)
             places.append(where)
             targets.append(rng.uniform(1, 5, n) if rated else rng.integers(0, 2, n))
         return cls(
@@ -172,15 +172,15 @@ class Cohort:
 
     def of(self, k: int) -> tuple[np.ndarray, list[tuple[int, float]]]:
         """The items of user k, and its samples as (place, target)."""
-        mine = slice(self.starts[k], self.starts[k + 1])
-        pairs = zip(self.places[mine].tolist(), self.targets[mine].tolist(), strict=True)
+        own = slice(self.starts[k], self.starts[k + 1])
+        pairs = zip(self.places[own].tolist(), self.targets[own].tolist(), strict=True)
         return self.items[self.offsets[k] : self.offsets[k + 1]], list(pairs)
 
 
 def train_users(
     cohort: Cohort, given, rated=False, rate=0.05, reg=0.02, cuts=()
 ) -> tuple[np.ndarray, ...]:
-    """The changes in fixed point; 'cuts' is where threads would share out the users."""
+    """The changes in fixed point; `cuts` are the borders of the threads' ranges."""
     users, items, dense, sizes = given
     n, width = users.shape
     found = tuple(
@@ -253,7 +253,7 @@ def test_any_tower_and_any_cohort_equal_the_slow_twin(d, layers, counts, rated, 
 
 
 def test_users_equal_pytorchs_autograd():
-    """An oracle that knows nothing of the twin: modules and optimisers of PyTorch, in double precision."""
+    """An oracle independent of the twin: PyTorch modules and optimisers in double precision."""
     torch = pytest.importorskip("torch")
     d = 3
     layers = (9, 4)
@@ -296,8 +296,8 @@ def test_users_equal_pytorchs_autograd():
     )
 
 
-def test_users_do_not_depend_on_who_trains_beside_them():
-    """Bit for bit: however threads share them out, and alone."""
+def test_users_do_not_depend_on_their_neighbours():
+    """Bit for bit, for any division among threads."""
     cohort = Cohort.drawn(1, [20, 5, 0, 9, 31])
     given = parameters(1, 5, (17, 4), n_users=5)
     whole = train_users(cohort, given)
@@ -307,15 +307,15 @@ def test_users_do_not_depend_on_who_trains_beside_them():
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e30])
-def test_somebody_who_diverges_is_marked_and_leaves_nothing_to_the_next(bad):
-    """The same scratch memory serves one user after the other."""
+def test_a_diverging_user_is_marked_and_does_not_affect_the_next(bad):
+    """Consecutive users share scratch memory."""
     cohort = Cohort.drawn(2, [8, 20, 8], rated=True)
     given = parameters(2, 3, (9, 4), n_users=3)
     targets = cohort.targets.copy()
     targets[8:28] = bad
-    spoilt = Cohort(cohort.offsets, cohort.items, cohort.starts, cohort.places, locked(targets))
+    damaged = Cohort(cohort.offsets, cohort.items, cohort.starts, cohort.places, locked(targets))
     clean = train_users(cohort, given, rated=True)
-    found = train_users(spoilt, given, rated=True)
+    found = train_users(damaged, given, rated=True)
     for k in (0, 2):
         np.testing.assert_array_equal(found[0][k], clean[0][k])
         np.testing.assert_array_equal(found[2][k], clean[2][k])
@@ -327,19 +327,21 @@ def test_no_samples_no_change():
     assert not any(part.any() for part in changes)
 
 
-# All data in one place.
+# Centralised training.
 
 
-def train_together(people: Crowd, order, given, ratings=None, negatives=3, rate=0.05, reg=0.02):
+def train_centralised(
+    data: SmallData, order, given, ratings=None, negatives=3, rate=0.05, reg=0.02
+):
     users, items, dense, sizes = given
     after = users.copy(), items.copy(), dense.copy()
     kernels.load("neumf").train(
         order,
-        people.users,
-        people.items,
+        data.users,
+        data.items,
         np.empty(0, np.float32) if ratings is None else ratings,
-        people.offsets,
-        people.items,
+        data.offsets,
+        data.items,
         *after,
         sizes,
         negatives,
@@ -350,13 +352,13 @@ def train_together(people: Crowd, order, given, ratings=None, negatives=3, rate=
     return after
 
 
-def twin_together(people: Crowd, order, given, ratings=None, negatives=3, rate=0.05, reg=0.02):
+def twin_centralised(data: SmallData, order, given, ratings=None, negatives=3, rate=0.05, reg=0.02):
     P, Q, dense = doubles(*given[:3])
     for t, which in enumerate(order.tolist()):
-        u, i = people.pairs[which]
+        u, i = data.pairs[which]
         target = 1.0 if ratings is None else float(ratings[which])
         twin_step(P[u], Q[i], dense, given[3], target, ratings is not None, rate, reg)
-        free = unseen(people.seen[u], len(Q)) if ratings is None else []
+        free = unseen(data.seen[u], len(Q)) if ratings is None else []
         for s in range(negatives if free else 0):
             j = free[number_below(splitmix64(KEY, t * negatives + s), len(free))]
             twin_step(P[u], Q[j], dense, given[3], 0.0, False, rate, reg)
@@ -365,60 +367,60 @@ def twin_together(people: Crowd, order, given, ratings=None, negatives=3, rate=0
 
 @each_tower
 @pytest.mark.parametrize("rated", [False, True], ids=["choices", "ratings"])
-def test_all_data_in_one_place_equals_the_slow_twin(d, layers, rated):
-    people = crowd(d)
+def test_centralised_training_equals_the_slow_twin(d, layers, rated):
+    data = small_data(d)
     given = parameters(d, d, layers)
     rng = np.random.default_rng(d)
-    order = locked(rng.permutation(len(people.items)))
-    ratings = locked(rng.uniform(1, 5, len(people.items)).astype(np.float32)) if rated else None
+    order = locked(rng.permutation(len(data.items)))
+    ratings = locked(rng.uniform(1, 5, len(data.items)).astype(np.float32)) if rated else None
     rate = 0.01 if rated else 0.03
-    expected = twin_together(people, order, given, ratings, rate=rate)
+    expected = twin_centralised(data, order, given, ratings, rate=rate)
     for found, wanted in zip(
-        train_together(people, order, given, ratings, rate=rate), expected, strict=True
+        train_centralised(data, order, given, ratings, rate=rate), expected, strict=True
     ):
         np.testing.assert_allclose(found, wanted, atol=5e-5)
 
 
-def test_people_who_have_everything_train_on_their_positives_alone():
-    people = Crowd.of([list(range(6))] * 3, 6)
+def test_users_with_every_item_train_on_positives_only():
+    data = SmallData.of([list(range(6))] * 3, 6)
     given = parameters(1, 4, (8, 4), 3, 6)
     order = locked(np.random.default_rng(1).permutation(18))
-    expected = twin_together(people, order, given, negatives=0)
+    expected = twin_centralised(data, order, given, negatives=0)
     for found, wanted in zip(
-        train_together(people, order, given, negatives=5), expected, strict=True
+        train_centralised(data, order, given, negatives=5), expected, strict=True
     ):
         np.testing.assert_allclose(found, wanted, atol=5e-5)
 
 
 def test_only_the_listed_interactions_are_visited():
-    people = crowd(2)
+    data = small_data(2)
     given = parameters(2, 4, (8, 4))
-    order = locked(np.flatnonzero(people.users == 0).astype(np.int64))
-    users, *_ = train_together(people, order, given)
+    order = locked(np.flatnonzero(data.users == 0).astype(np.int64))
+    users, *_ = train_centralised(data, order, given)
     assert (users[0] != given[0][0]).any()
     np.testing.assert_array_equal(users[1:], given[0][1:])
     for found, wanted in zip(
-        train_together(people, np.zeros(0, np.int64), given), given, strict=False
+        train_centralised(data, np.zeros(0, np.int64), given), given, strict=False
     ):
         np.testing.assert_array_equal(found, wanted)
 
 
-# What they are made of.
+# Building blocks.
 
 
 @settings(deadline=None, max_examples=50)
 @given(st.integers(1, 20), st.lists(st.integers(1, 40), min_size=1, max_size=4))
-def test_every_parameter_has_a_place_of_its_own(d, layers):
-    tower = kernels.load("neumf_users").make_room.py_func
+def test_every_parameter_has_its_own_position(d, layers):
+    lay_out = kernels.load("neumf_users").lay_out.py_func
     sizes = np.array([2 * d, *layers])
     n_dense = len(NeuMF.start(1, 1, d, layers, 0, 0.1).dense)
-    rooms = np.empty(len(sizes), np.int64)
+    padded = np.empty(len(sizes), np.int64)
     places = np.full(n_dense, -1, np.int64)
-    room = tower(sizes, rooms, places)
-    assert ((rooms >= sizes) & (rooms < sizes + 8) & (rooms % 8 == 0)).all()
+    length = lay_out(sizes, padded, places)
+    assert ((padded >= sizes) & (padded < sizes + 8) & (padded % 8 == 0)).all()
     assert len(np.unique(places)) == n_dense
     assert places.min() == 0
-    assert places.max() == room - 1
+    assert places.max() == length - 1
 
 
 def test_lanes_add_products_with_one_rounding_in_a_fixed_order():
@@ -447,7 +449,8 @@ def test_lanes_add_products_with_one_rounding_in_a_fixed_order():
         store_sums(sums, 0, x, y, z, spread(number))
 
     a, b, c = np.random.default_rng(0).normal(0, 1, (3, 10)).astype(np.float32)
-    c[1:9] = -(a * b)[1:9]  # all that is left of a * b - a * b is what rounding took off
+    # A fused a * b - (a * b) is the rounding error of the product.
+    c[1:9] = -(a * b)[1:9]
     out = np.empty((4, 8), np.float32)
     sums = np.empty(4, np.float32)
     all_of_them(a, b, c, np.float32(2.5), out, sums)

@@ -1,4 +1,4 @@
-"""The ranking kernel and its stand-in equal plain sorted lists: ties, rows without enough candidates, named columns."""
+"""The ranking kernel and its NumPy fallback equal sorted lists: ties, short rows, named columns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_up import locked
+from small_data import locked
 
 from coterie import kernels
 from coterie.kernels.fallback import ranking as plain
@@ -22,8 +22,8 @@ FAMILIES = pytest.mark.parametrize(
 class Case:
     scores: np.ndarray  # (rows, columns)
     names: np.ndarray  # (rows, columns), or no rows
-    out: list[list[int]]
-    wanted: list[list[int]]
+    excluded: list[list[int]]
+    relevant: list[list[int]]
     k: int
 
     def name(self, row: int, column: int) -> int:
@@ -44,9 +44,9 @@ def ragged(lists: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def ranked(family, case: Case, cuts: tuple[int, ...] = ()) -> Found:
-    """Arrays come in read-only and go out full of rubbish."""
+    """Rank with read-only inputs, and outputs that hold arbitrary values before."""
     n = len(case.scores)
-    places = sum(map(len, case.wanted))
+    places = sum(map(len, case.relevant))
     found = Found(
         np.full(places, -7, np.int64),
         np.full(places, -7, np.int64),
@@ -57,8 +57,8 @@ def ranked(family, case: Case, cuts: tuple[int, ...] = ()) -> Found:
         family.rank(
             locked(case.scores),
             locked(case.names),
-            *ragged(case.out),
-            *ragged(case.wanted),
+            *ragged(case.excluded),
+            *ragged(case.relevant),
             first,
             last,
             found.above,
@@ -75,8 +75,8 @@ def by_sorting(case: Case) -> Found:
     tied = []
     top = []
     for r, scores in enumerate(case.scores.tolist()):
-        free = [c for c in range(len(scores)) if c not in case.out[r]]
-        for c in case.wanted[r]:
+        free = [c for c in range(len(scores)) if c not in case.excluded[r]]
+        for c in case.relevant[r]:
             above.append(sum(scores[other] > scores[c] for other in free))
             tied.append(sum(scores[other] == scores[c] for other in free))
         best = sorted(free, key=lambda c, r=r, scores=scores: (-scores[c], case.name(r, c)))
@@ -95,7 +95,10 @@ def assert_same(one: Found, other: Found) -> None:
 
 
 def random_case(seed: int, n: int, width: int, k: int, levels: int, named: bool) -> Case:
-    """Few levels are many ties; of every row some columns are out, some wanted; of some rows all are out."""
+    """Random scores; few levels give many ties.
+
+    In every row some columns are excluded and some relevant; in some rows all are excluded.
+    """
     rng = np.random.default_rng(seed)
     scores = rng.integers(-levels, levels + 1, (n, width)).astype(np.float32)
     if levels > 40:
@@ -142,7 +145,7 @@ def test_wide_rows_and_long_lists(family):
 @FAMILIES
 @pytest.mark.parametrize("order", [1, -1], ids=["rising", "falling"])
 def test_sorted_rows(family, order):
-    """Everything enters the list, or nothing after the first."""
+    """Every column enters the heap, or none after the first ones."""
     case = Case(
         np.arange(200, dtype=np.float32)[None, ::order].copy(),
         np.empty((0, 0), np.int32),
@@ -165,19 +168,19 @@ def test_rows_may_be_ranked_in_pieces(family, seed, cuts):
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @settings(deadline=None, max_examples=30)
 @given(seed=st.integers(0, 2**32), column=st.integers(0, 44))
-def test_a_score_that_is_no_number_spoils_its_row_alone(family, bad, seed, column):
-    """Wherever it stands: also where nobody looks, in a column that is out."""
+def test_a_non_finite_score_affects_only_its_row(family, bad, seed, column):
+    """In any column, also in an excluded one."""
     case = random_case(seed, 3, 45, 4, 3, named=True)
     good = ranked(family, case)
     scores = case.scores.copy()
     scores[1, column] = bad
-    found = ranked(family, Case(scores, case.names, case.out, case.wanted, case.k))
+    found = ranked(family, Case(scores, case.names, case.excluded, case.relevant, case.k))
     assert found.sound.tolist() == [True, False, True]
     np.testing.assert_array_equal(found.top[[0, 2]], good.top[[0, 2]])
 
 
 @FAMILIES
-def test_the_largest_numbers_are_numbers(family):
+def test_the_largest_floats_are_finite(family):
     top = np.finfo(np.float32).max
     case = Case(
         np.array([[top, -top, 0.0, -0.0]], np.float32),
@@ -197,7 +200,7 @@ def test_the_largest_numbers_are_numbers(family):
 
 @FAMILIES
 def test_by_hand(family):
-    """Columns 10 20 20 30 5 with 30 out: 10 has both 20s above it, the 20s tie and go by name."""
+    """Scores 10 20 20 30 5 with 30 excluded: both 20s are above 10; they tie and go by name."""
     scores = np.array([[10, 20, 20, 30, 5]], np.float32)
     case = Case(scores, np.array([[4, 9, 2, 1, 0]], np.int32), [[3]], [[0, 1]], 6)
     found = ranked(family, case)

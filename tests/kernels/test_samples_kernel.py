@@ -1,4 +1,4 @@
-"""What a device trains on: every positive once an epoch, negatives it never had, drawn from its own stream alone."""
+"""A client's samples: every positive once per epoch, unseen negatives, all from its own stream."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def of_user(samples: Samples, k: int) -> tuple[list[int], list[int], list[float]
     return rows.tolist(), rows[samples.places[which]].tolist(), samples.targets[which].tolist()
 
 
-def slowly(
+def slow_samples(
     positives: list[int],
     values: list[float],
     seen: set[int],
@@ -44,7 +44,7 @@ def slowly(
     epochs: int,
     key: int,
 ):
-    """The definition, with Python's integers: shuffle from the end, then every positive with its negatives."""
+    """The definition in Python integers: shuffle, then every positive with its negatives."""
     drawn = 0
 
     def number(limit: int) -> int:
@@ -77,22 +77,20 @@ def slowly(
     st.integers(0, 10**6), st.integers(1, 5), st.integers(1, 3), st.integers(0, 500), st.booleans()
 )
 def test_samples_equal_the_slow_twin(seed, negatives, epochs, t, rated):
-    """Items beyond a word of 64 too; the last user has everything, the one before nothing."""
+    """More items than bits in a word; the last user has every item, the one before none."""
     training = histories(seed % 50, n_users=7, n_items=150, rated=rated)
     world = world_for(training, seed, negatives=negatives, local_epochs=epochs)
     users = np.array([0, 2, 3, 5, 6], np.int32)
     samples = draw(world, users, t, hosted(training, seed))
     for k, u in enumerate(users.tolist()):
-        mine = training.positives.of(u).tolist()
-        values = (
-            [1.0] * len(mine)
-            if not rated
-            else training.ratings[training.positives.places(np.array([u]))].tolist()
-        )
-        items, targets = slowly(
-            mine,
+        own = training.positives.of(u).tolist()
+        values = [1.0] * len(own)
+        if rated:
+            values = training.ratings[training.positives.places(np.array([u]))].tolist()
+        items, targets = slow_samples(
+            own,
             values,
-            set(mine),
+            set(own),
             150,
             0 if rated else negatives,
             epochs,
@@ -101,41 +99,39 @@ def test_samples_equal_the_slow_twin(seed, negatives, epochs, t, rated):
         assert of_user(samples, k) == (sorted(set(items)), items, targets)
 
 
-def test_every_positive_once_an_epoch_and_no_negative_that_was_done():
+def test_every_positive_occurs_once_per_epoch_and_no_negative_is_a_positive():
     training = histories(1, n_users=20, n_items=70)
     world = world_for(training, local_epochs=3, negatives=4)
     users = np.arange(18, dtype=np.int32)
     samples = draw(world, users, 5, hosted(training))
     for k in range(18):
         _, items, targets = of_user(samples, k)
-        mine = training.positives.of(k).tolist()
-        done = [item for item, target in zip(items, targets, strict=True) if target == 1]
-        assert Counter(done) == Counter(mine * 3)
-        assert not {item for item, target in zip(items, targets, strict=True) if target == 0} & set(
-            mine
-        )
-        assert len(items) == 3 * 5 * len(mine) == samples.counts[k]
+        own = training.positives.of(k).tolist()
+        pairs = list(zip(items, targets, strict=True))
+        assert Counter(item for item, target in pairs if target == 1) == Counter(own * 3)
+        assert not {item for item, target in pairs if target == 0} & set(own)
+        assert len(items) == 3 * 5 * len(own) == samples.counts[k]
 
 
-@pytest.mark.parametrize("had", [3, 40])
-def test_negatives_are_uniform_over_what_was_not_done(had):
-    """With few and with nearly all items had: two ways of drawing."""
+@pytest.mark.parametrize("n_seen", [3, 40])
+def test_negatives_are_uniform_over_unseen_items(n_seen):
+    """With few and with most items seen, which are drawn by rejection and by rank."""
     n_items = 48
-    rows = Rows(np.array([0, had]), np.arange(had, dtype=np.int32))
+    rows = Rows(np.array([0, n_seen]), np.arange(n_seen, dtype=np.int32))
     training = TrainingSet(1, n_items, rows, rows, None)
     world = world_for(training, negatives=5)
     counts: Counter[int] = Counter()
-    for t in range(400 if had == 3 else 60):
+    for t in range(400 if n_seen == 3 else 60):
         _, items, targets = of_user(draw(world, np.zeros(1, np.int32), t, hosted(training)), 0)
         counts.update(item for item, target in zip(items, targets, strict=True) if target == 0)
-    assert set(counts) == set(range(had, n_items))
+    assert set(counts) == set(range(n_seen, n_items))
     assert chisquare(list(counts.values())).pvalue > 1e-3
 
 
-def test_negatives_avoid_what_is_excluded_and_not_only_what_was_done():
-    done = Rows(np.array([0, 1]), np.zeros(1, np.int32))
-    known = Rows(np.array([0, 8]), np.arange(8, dtype=np.int32))
-    training = TrainingSet(1, 10, done, known, None)
+def test_negatives_avoid_excluded_items_and_not_only_positives():
+    positives = Rows(np.array([0, 1]), np.zeros(1, np.int32))
+    excluded = Rows(np.array([0, 8]), np.arange(8, dtype=np.int32))
+    training = TrainingSet(1, 10, positives, excluded, None)
     items = [
         of_user(draw(world_for(training), np.zeros(1, np.int32), t, hosted(training)), 0)[1]
         for t in range(50)
@@ -146,11 +142,11 @@ def test_negatives_avoid_what_is_excluded_and_not_only_what_was_done():
 def test_a_users_samples_do_not_depend_on_neighbours_or_nodes():
     training = histories(2, n_users=14, n_items=40)
     world = world_for(training)
-    everybody = np.arange(14, dtype=np.int32)
-    together = draw(world, everybody, 3, hosted(training))
+    users = np.arange(14, dtype=np.int32)
+    whole = draw(world, users, 3, hosted(training))
     for u in (0, 7, 12, 13):
         alone = NodeData(np.array([u], np.int32), training.of_users(np.array([u], np.int32)))
-        assert of_user(draw(world, np.array([u], np.int32), 3, alone), 0) == of_user(together, u)
+        assert of_user(draw(world, np.array([u], np.int32), 3, alone), 0) == of_user(whole, u)
 
 
 def test_rounds_and_seeds_draw_anew():

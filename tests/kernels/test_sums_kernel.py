@@ -1,17 +1,16 @@
-"""Integer sums over users equal slow loops over Python's unbounded integers, at the very limit too; so does the check."""
+"""Integer sums and validation equal slow loops over Python's integers, at the limits too."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
 from cohorts import LARGEST, updates
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_up import locked
+from small_data import locked
 
 from coterie import kernels
 from coterie.algorithms.fedavg import dense_sums
@@ -49,7 +48,7 @@ def by_change(
 
 
 def slow_sums(u: Updates, width: int = 2) -> tuple[list, list, list, list]:
-    """In Python's integers: sum of n q, of n, of |q| q, of |q|."""
+    """In Python's integers: the sums of n q, n, |q| q and |q|."""
     nq = [[0] * width for _ in range(N_ITEMS)]
     n = [0] * N_ITEMS
     qq = [[0] * width for _ in range(N_ITEMS)]
@@ -91,7 +90,7 @@ def test_the_order_of_users_changes_nothing(u, chance):
 @some
 @given(updates(most=8), st.integers(0, 8))
 def test_sums_can_be_made_in_parts(u, cut):
-    """What a node or a shard sums before sending adds up to the whole."""
+    """The partial sums of nodes or shards add up to the whole."""
     first = u.take(np.arange(min(cut, len(u))))
     second = u.take(np.arange(min(cut, len(u)), len(u)))
     for sums in (by_samples, by_change):
@@ -99,12 +98,12 @@ def test_sums_can_be_made_in_parts(u, cut):
         parts = [
             [np.array(part) for part in sums(half, [(0, N_ITEMS)])] for half in (first, second)
         ]
-        for together, one, other in zip(whole, *parts, strict=True):
-            np.testing.assert_array_equal(together, one + other)
+        for total, one, other in zip(whole, *parts, strict=True):
+            np.testing.assert_array_equal(total, one + other)
 
 
 def extreme(n: int, q: int) -> Updates:
-    """n users who all send the largest entry that is accepted, for one item, on the most samples that are accepted."""
+    """n users who all send the entry q for one item, with the largest valid sample count."""
     one = np.full((n, 1), q, np.int32)
     samples = np.full(n, MOST_SAMPLES, np.int64)
     return Updates(
@@ -119,8 +118,8 @@ def extreme(n: int, q: int) -> Updates:
 
 
 @pytest.mark.parametrize("q", [LARGEST, -LARGEST])
-def test_as_many_users_as_a_round_may_have_cannot_overflow(q):
-    """2^17 users, n = 2^23, |q| < 2^23: all sums stay below 2^63, and equal Python's."""
+def test_the_largest_cohort_cannot_overflow(q):
+    """With 2^17 users, n = 2^23 and |q| < 2^23, all sums stay below 2^63 and equal Python's."""
     users = extreme(MOST_USERS, q)
     most = np.iinfo(np.int64).max
     nq = MOST_USERS * MOST_SAMPLES * q
@@ -134,7 +133,7 @@ def test_as_many_users_as_a_round_may_have_cannot_overflow(q):
 
 
 def test_the_limits_are_tight():
-    """A user, two samples or a unit more could overflow: no limit is looser than it may be, or much tighter."""
+    """One more user, two more samples or one more unit could overflow."""
     most = np.iinfo(np.int64).max
     assert most < (MOST_USERS + 1) * MOST_SAMPLES * LARGEST
     assert most < MOST_USERS * (MOST_SAMPLES + 2) * LARGEST
@@ -146,8 +145,8 @@ class Nothing(Record):
     pass
 
 
-def test_a_larger_cohort_is_refused():
-    """Nobody's arrays are made: the sampler's answer is enough."""
+def test_a_larger_cohort_is_rejected():
+    """The size of the sample is enough: no arrays are allocated."""
     rows = Rows(np.array([0, 1]), np.zeros(1, np.int32))
     world = world_of(TrainingSet(1, 1, rows, rows, None), Simulated(), 0)
 
@@ -155,10 +154,10 @@ def test_a_larger_cohort_is_refused():
         def __init__(self, n: int) -> None:
             self.n = n
 
-        def sample(self, world: Any, state: Any, t: int) -> np.ndarray:
+        def sample(self, world: object, state: object, t: int) -> np.ndarray:
             return np.zeros(self.n, np.int32)
 
-        def rounds_per_step(self, world: Any) -> int:
+        def rounds_per_step(self, world: object) -> int:
             return 1
 
     steps = trainer_on(Sampler(MOST_USERS + 1), world, None, None)  # type: ignore[arg-type]
@@ -166,7 +165,7 @@ def test_a_larger_cohort_is_refused():
         steps.step(Nothing(), 1)
 
 
-# The check.
+# Validation.
 
 FINE, UNKNOWN_ITEM, REPEATED_ITEM, OUT_OF_RANGE, NOT_A_NUMBER = range(5)
 
@@ -199,7 +198,7 @@ def _slow_fault(one: Updates, n_items: int) -> int:
 
 @some
 @given(updates())
-def test_what_may_be_aggregated_is_fine(u):
+def test_valid_updates_have_no_fault(u):
     assert check(u) == [FINE] * len(u)
 
 
@@ -211,17 +210,16 @@ odd_items = st.sampled_from([-(2**31), -1, 0, 3, N_ITEMS - 1, N_ITEMS, 2**31 - 1
 
 @settings(deadline=None, max_examples=100)
 @given(updates(), st.data())
-def test_faults_equal_a_slow_look_at_everything(u, data):
+def test_faults_equal_a_slow_check(u, data):
     columns = {name: array.copy() for name, array in u.columns().items()}
     for _ in range(data.draw(st.integers(1, 3))):
         name = data.draw(st.sampled_from(["items", "item_rows", "user_rows", "dense"]))
         if columns[name].size:
             place = data.draw(st.integers(0, columns[name].size - 1))
-            columns[name].reshape(-1)[place] = data.draw(
-                odd_items if name == "items" else odd_values
-            )
-    hurt = Updates(**columns)
-    assert check(hurt) == slow_check(hurt)
+            odd = odd_items if name == "items" else odd_values
+            columns[name].reshape(-1)[place] = data.draw(odd)
+    damaged = Updates(**columns)
+    assert check(damaged) == slow_check(damaged)
 
 
 def test_every_fault_by_hand():
@@ -234,12 +232,11 @@ def test_every_fault_by_hand():
         ({"user_rows": [[-TOO_LARGE]]}, OUT_OF_RANGE),
         ({"dense": [[NOT_FINITE]]}, NOT_A_NUMBER),
     ]:
-        assert check(replace(u, **{k: np.array(v, np.int32) for k, v in changes.items()}), 1) == [
-            fault
-        ]
+        arrays = {k: np.array(v, np.int32) for k, v in changes.items()}
+        assert check(replace(u, **arrays), 1) == [fault]
 
 
-def test_an_item_twice_is_a_fault_and_so_is_descending_order():
+def test_repeated_and_descending_items_are_faults():
     for items in ([3, 3], [4, 3]):
         rows = np.ones((2, 1), np.int32)
         u = Updates(
@@ -259,11 +256,8 @@ def test_an_item_twice_is_a_fault_and_so_is_descending_order():
 def test_moved_rows_equal_exact_division_for_any_cut(data, weights_a_row):
     numbers = st.integers(-(2**50), 2**50)
     total = np.array(data.draw(st.lists(numbers, min_size=15, max_size=15))).reshape(5, 3)
-    weight = np.array(
-        data.draw(
-            st.lists(st.integers(0, 2**40), min_size=5 * weights_a_row, max_size=5 * weights_a_row)
-        )
-    )
+    n = 5 * weights_a_row
+    weight = np.array(data.draw(st.lists(st.integers(0, 2**40), min_size=n, max_size=n)))
     weight = weight.reshape(5, weights_a_row)
     before = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
     after = np.empty_like(before)

@@ -26,9 +26,9 @@ from coterie.algorithms.sttfedrec import (
     own_content,
     people_read,
 )
-from coterie.algorithms.two_tower.learning import Gradients, Read, Readers
-from coterie.algorithms.two_tower.pair import Pair
+from coterie.algorithms.two_tower.both_towers import BothTowers
 from coterie.algorithms.two_tower.settings import FederatedTowers
+from coterie.algorithms.two_tower.training import Gradients, InputRows, TowerOps
 from coterie.data.content import Content
 from coterie.data.text_features import read
 from coterie.data.training_set import TrainingSet
@@ -53,11 +53,11 @@ def told(training: TrainingSet, settings: FederatedTowers) -> tuple[Content, Con
     return replace(whole, users=None), whole
 
 
-def start(world: World) -> Pair:
-    return Pair.start(world.settings, world.seed)
+def start(world: World) -> BothTowers:
+    return BothTowers.start(world.settings, world.seed)
 
 
-def ask(world: World, state: Pair, cohort: Ints, t: int) -> Message:
+def ask(world: World, state: BothTowers, cohort: Ints, t: int) -> Message:
     return Message(t, cohort, {"tower": state.user_tower, "item_tower": state.item_tower}, {})
 
 
@@ -70,10 +70,10 @@ def gradients(world: World, message: Message, node: NodeData) -> Gradients:
     items, places = np.unique(
         drawn.items, return_inverse=True
     )  # -1 is the first where there is one
-    return Readers(world.settings).of_both(
+    return TowerOps(world.settings).joint_gradients(
         (message.common["tower"], message.common["item_tower"]),
         people_read(node, message, drawn),
-        Read(content.items, np.maximum(items, 0), of_items(world, items, t)),
+        InputRows(content.items, np.maximum(items, 0), of_items(world, items, t)),
         content,
         np.reshape(places, drawn.items.shape),
         drawn,
@@ -84,7 +84,7 @@ def client_update(world: World, message: Message, node: NodeData) -> Updates:
     """One device after the other: everybody's own gradients."""
     n = len(message.users)
     none = np.empty(0, np.int32)
-    size = Readers(world.settings).size
+    size = TowerOps(world.settings).size
     dense = np.empty((n, 2 * size), np.int32)
     for k in range(n):
         by = gradients(world, message.to(np.array([k])), node)
@@ -101,11 +101,11 @@ def client_update(world: World, message: Message, node: NodeData) -> Updates:
     )
 
 
-def sizes(world: World, state: Pair) -> Sizes:
-    return Sizes(0, 0, 0, 2 * Readers(world.settings).size)
+def sizes(world: World, state: BothTowers) -> Sizes:
+    return Sizes(0, 0, 0, 2 * TowerOps(world.settings).size)
 
 
-def at_once(world: World, state: Pair) -> int:
+def at_once(world: World, state: BothTowers) -> int:
     return held_at_once(sizes(world, state).dense)
 
 
@@ -124,9 +124,9 @@ def fused(world: World, message: Message, node: NodeData) -> SinglePass | None:
     return SinglePass({"user": by.first, "item": by.second}, everybody, np.zeros(n, np.int64), {})
 
 
-def move(world: World, state: Pair, sums: Sums, delegates: Accepted, t: int) -> Pair:
+def move(world: World, state: BothTowers, sums: Sums, delegates: Accepted, t: int) -> BothTowers:
     settings = world.settings
-    return state.moved(
+    return state.stepped(
         sums["user"], sums["item"], len(delegates.users), settings, settings.learning_rate_at(t)
     )
 
@@ -152,13 +152,13 @@ DSSM = as_algorithm(
     "two towers (DSSM), both trained on devices",
     FederatedTowers,
     FEDERATION,
-    Pair,
+    BothTowers,
     "Huang et al. 2020",
 )
 CLSM = as_algorithm(
     "two towers (CLSM), both trained on devices",
     FLTowersCLSM,
     FEDERATION,
-    Pair,
+    BothTowers,
     "Huang et al. 2020",
 )

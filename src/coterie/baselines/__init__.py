@@ -1,1 +1,1 @@
-"""Centralised recommenders: what the federated ones are measured against."""
+"""Centralised recommenders, as baselines for the federated ones."""

@@ -1,9 +1,10 @@
-"""Implicit ALS: weighted matrix factorisation solved in turns for users and items.
+"""Implicit ALS: weighted matrix factorisation, solved alternately for users and items.
 
 Hu, Koren, Volinsky. Collaborative filtering for implicit feedback datasets. ICDM 2008.
 
-Minimises sum_{u,i} c_ui (r_ui - x_u . y_i)^2 + reg (|X|^2 + |Y|^2) with r = 1, c = 1 + alpha where u did i, and r = 0, c = 1
-elsewhere. With one side fixed every row of the other is a ridge system of its own: solved exactly.
+Minimises sum_{u,i} c_ui (r_ui - x_u . y_i)^2 + reg (|X|^2 + |Y|^2), with r = 1 and c = 1 + alpha
+where u interacted with i, and r = 0 and c = 1 elsewhere. With one side fixed, every row of the
+other is the solution of its own ridge system.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ class ALS(Settings):
     epochs: int = Field(15, ge=1)
     """Sweeps, each solving all users and then all items."""
     alpha: float = Field(5.0, ge=0)
-    """Extra confidence in what people did."""
+    """Extra confidence in observed interactions."""
     reg: float = Field(10.0, gt=0)
     """Regularisation of all rows."""
     start_scale: float = Field(0.1, gt=0)
-    """Standard deviation of the start values."""
+    """Standard deviation of the initial values."""
 
 
 def start(training: TrainingSet, settings: ALS, context: Context) -> Factors:
@@ -52,7 +53,7 @@ def sweep(
 
 
 def solve(rows: Rows, fixed: Floats, settings: ALS) -> Floats:
-    """All rows of one side, given the other."""
+    """Solve all rows of one side, with the other fixed."""
     kernel = kernels.load("als")
     d = fixed.shape[1]
     G = np.empty((d, d))

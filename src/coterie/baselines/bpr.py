@@ -1,9 +1,11 @@
-"""BPR-MF: matrix factorisation with an item bias, trained to rank what people did above what they did not.
+"""BPR-MF: matrix factorisation with an item bias, trained to rank positives above negatives.
 
-Rendle, Freudenthaler, Gantner, Schmidt-Thieme. BPR: Bayesian personalized ranking from implicit feedback. UAI 2009.
+Rendle, Freudenthaler, Gantner, Schmidt-Thieme. BPR: Bayesian personalized ranking from implicit
+feedback. UAI 2009.
 
-An epoch is as many triples as there are training interactions. For each, (u, i) is drawn from them with replacement and
-j among the items outside u's training items; then, with x = p_u . (q_i - q_j) + b_i - b_j and g = 1 - sigmoid(x),
+An epoch has as many triples as there are training interactions. For each, (u, i) is drawn from the
+interactions with replacement, and j from the items outside u's training items. Then, with
+x = p_u . (q_i - q_j) + b_i - b_j and g = 1 - sigmoid(x),
     p_u += rate (g (q_i - q_j) - reg_user p_u)
     q_i += rate (g p_u - reg_positive q_i)        b_i += rate (g - reg_bias b_i)
     q_j += rate (-g p_u - reg_negative q_j)       b_j += rate (-g - reg_bias b_j)
@@ -27,19 +29,19 @@ class BPR(Settings):
     embedding_size: int = Field(16, ge=1, le=4096)
     """Length of every user and item row."""
     epochs: int = Field(50, ge=1)
-    """Passes; each is as many triples as there are training interactions."""
+    """Epochs; each has as many triples as there are training interactions."""
     learning_rate: float = Field(0.05, gt=0)
-    """Step size of SGD."""
+    """Learning rate of SGD."""
     reg_user: float = Field(0.01, ge=0)
     """Regularisation of user rows."""
     reg_positive: float = Field(0.01, ge=0)
-    """Regularisation of the row of the item somebody chose."""
+    """Regularisation of the row of the positive item."""
     reg_negative: float = Field(0.01, ge=0)
-    """Regularisation of the row of the item somebody did not choose."""
+    """Regularisation of the row of the negative item."""
     reg_bias: float = Field(0.0, ge=0)
     """Regularisation of item biases; the papers use none."""
     start_scale: float = Field(0.1, ge=0)
-    """Standard deviation of the start values."""
+    """Standard deviation of the initial values."""
 
 
 def start(training: TrainingSet, settings: BPR, context: Context) -> Factors:

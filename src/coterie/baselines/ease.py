@@ -1,9 +1,9 @@
-"""EASE: a linear item-to-item model in closed form, and one of the hardest simple baselines to beat.
+"""EASE: a linear item-to-item model in closed form, and one of the strongest simple baselines.
 
 Steck. Embarrassingly shallow autoencoders for sparse data. WWW 2019.
 
-With G = X^T X + reg I and P = G^-1 the weights are B = -P / diag(P), zero on the diagonal; scores are X B.
-The inverse comes from LAPACK: on one machine and with one number of threads the same seed gives the same bits.
+With G = X^T X + reg I and P = G^-1, the weights are B = -P / diag(P), zero on the diagonal; scores
+are X B. LAPACK computes the inverse, so bits repeat on one machine with one number of threads.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ class EASE(Settings):
 
 
 def train(training: TrainingSet, settings: EASE, context: Context) -> ItemWeights:
+    # G, P and B, in double precision.
     needed = 3 * 8 * training.n_items**2 / 2**30
     if needed > settings.max_memory:
         raise ConfigError(
-            f"EASE needs about {needed:.1f} GiB for {training.n_items:,} items; max_memory allows {settings.max_memory:g}. "
+            f"EASE needs about {needed:.1f} GiB for {training.n_items:,} items; "
+            f"max_memory allows {settings.max_memory:g}. "
             "Raise it with --set max_memory=GIB, or filter items with --set core=5."
         )
     return ItemWeights(
@@ -40,6 +42,7 @@ def train(training: TrainingSet, settings: EASE, context: Context) -> ItemWeight
 
 
 def solve(training: TrainingSet, reg: float) -> Floats:
+    """(items, items) the weights B."""
     from scipy import linalg, sparse
 
     X = sparse.csr_matrix(

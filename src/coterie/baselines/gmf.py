@@ -1,9 +1,11 @@
-"""GMF: generalised matrix factorisation with a trained output layer, by binary cross-entropy or squared error.
+"""GMF: generalised matrix factorisation with a trained output layer.
 
-He, Liao, Zhang, Nie, Hu, Chua. Neural collaborative filtering. WWW 2017; as FedFast (Section 3.1) uses it.
+He, Liao, Zhang, Nie, Hu, Chua. Neural collaborative filtering. WWW 2017; as used by FedFast
+(Section 3.1).
 
-An epoch visits every training interaction once in a new random order. Implicit feedback: label 1, then `negatives` fresh
-items outside the user's training items with label 0, cross-entropy. Explicit feedback: the rating, squared error.
+An epoch visits every training interaction once, in a new random order. Implicit feedback: label 1
+for the positive, then label 0 for `negatives` fresh items outside the user's training items; binary
+cross-entropy. Explicit feedback: the rating; squared error.
 """
 
 from __future__ import annotations
@@ -24,15 +26,15 @@ class GMFSettings(Settings):
     embedding_size: int = Field(16, ge=1, le=4096)
     """Length of every user and item row."""
     epochs: int = Field(30, ge=1)
-    """Passes over the training interactions."""
+    """Epochs over the training interactions."""
     learning_rate: float = Field(0.05, gt=0)
-    """Step size of SGD."""
+    """Learning rate of SGD."""
     reg: float = Field(0.01, ge=0)
     """Regularisation of user and item rows."""
     negatives: int = Field(4, ge=1)
-    """Negatives drawn for every positive (implicit feedback)."""
+    """Negatives drawn per positive (implicit feedback)."""
     start_scale: float = Field(0.1, ge=0)
-    """Standard deviation of the start values."""
+    """Standard deviation of the initial values."""
 
 
 def start(training: TrainingSet, settings: GMFSettings, context: Context) -> GMF:
@@ -43,7 +45,8 @@ def start(training: TrainingSet, settings: GMFSettings, context: Context) -> GMF
         context.seed,
         settings.start_scale,
     )
-    if training.ratings is not None:  # start at the mean rating rather than learn it slowly
+    # Start at the mean rating, which SGD would learn only slowly.
+    if training.ratings is not None:
         model = GMF(
             model.user_rows,
             model.item_rows,

@@ -1,20 +1,24 @@
-"""Mult-VAE: an autoencoder of histories with a multinomial likelihood and a half-hearted prior.
+"""Mult-VAE: a variational autoencoder of histories with a multinomial likelihood.
 
 Liang, Krishnan, Hoffman, Jebara. Variational autoencoders for collaborative filtering. WWW 2018.
 
-An epoch visits everybody once in a new random order, a batch at a time. For the history x of a user, scaled to length one and
-with every entry dropped out with probability `dropout`:
-    mu, log sigma^2 = encoder(x)        z = mu + eps sigma, eps ~ N(0, I)        y = decoder(z)
-    loss = - sum_i x_i log softmax(y)_i + beta KL(N(mu, sigma^2) || N(0, I)),    the mean over the batch, by Adam
-beta rises with the steps t: min(beta, t / anneal_steps), as in the authors' code. Weights start as Glorot and Bengio (2010) draw
-them, biases at zero.
+An epoch visits every user once, in a new random order and in batches. For the history x of a user,
+scaled to length one and with every entry dropped with probability `dropout`:
+    mu, log sigma^2 = encoder(x)
+    z = mu + eps sigma, eps ~ N(0, I)
+    y = decoder(z)
+    loss = - sum_i x_i log softmax(y)_i + beta KL(N(mu, sigma^2) || N(0, I))
+Adam minimises the mean over the batch. beta rises with the steps t: min(beta, t / anneal_steps), as
+in the authors' code. Initial weights are those of Glorot and Bengio (2010), initial biases zero.
 
-The paper keeps people and items with enough interactions only; `min_user_items` and `min_item_users` ask for that, again and again
-until all that are left have enough (a core). Items nobody has in training are always left out: the net could but push them down.
+The paper drops users and items with few interactions. `min_user_items` and `min_item_users` do so,
+repeatedly until all that remain have enough (a core). Items without training users are always
+dropped, since the network could only push them down.
 
-All chance comes from (seed, epoch), so training can be interrupted after any epoch. The same seed gives the same bits in one build
-of PyTorch with one number of its threads. Small nets always learn on one thread; in large ones (see LARGE) another number of
-threads may sum matrix products in another order, and the last digits differ.
+All randomness comes from (seed, epoch), so training can resume after any epoch. The same seed gives
+the same bits with one build of PyTorch and one number of threads. Small networks always train on
+one thread. In large ones (see LARGE) the number of threads changes the order of sums in matrix
+products, and so the last digits.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod, sqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from pydantic import Field
@@ -44,82 +48,85 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LARGE = 1 << 25
-"""Multiplications of a batch's largest product from which on more than one thread is worth it. Below, on cores that were not
-free, two threads that wait for one another took ten times as long as one."""
+"""Multiplications in a batch's largest matrix product from which several threads pay off. Below, on
+busy cores, two threads that waited for each other took ten times as long as one."""
 
 
 class MultVAESettings(Settings):
     hidden: int = Field(200, ge=1, le=4096)
-    """Width of the layer on each side of the middle."""
+    """Width of the hidden layer of encoder and decoder."""
     latent: int = Field(100, ge=1, le=4096)
-    """Width of the middle."""
+    """Size of the latent vector."""
     epochs: int = Field(50, ge=1)
-    """Passes over the users."""
+    """Epochs over the users."""
     batch_size: int = Field(500, ge=1)
-    """Users a step."""
+    """Users per step."""
     learning_rate: float = Field(0.001, gt=0)
-    """Step size of Adam."""
+    """Learning rate of Adam."""
     dropout: float = Field(0.5, ge=0, lt=1)
-    """Share of a history that is hidden from the encoder in training."""
+    """Share of a history that the encoder does not see in training."""
     beta: float = Field(0.2, ge=0)
-    """Weight of the prior at most."""
+    """Largest weight of the prior (the KL term)."""
     anneal_steps: int = Field(200_000, ge=0)
-    """Steps in which the weight of the prior would rise from 0 to 1, were there no `beta`; 0 starts at `beta`. The authors' figure
-    for millions of interactions: with few steps the prior hardly counts."""
+    """Steps in which the weight of the prior would rise from 0 to 1; it stops at `beta`. With
+    0 it starts at `beta`. The default is the authors' value for millions of interactions."""
     min_item_users: int = Field(0, ge=0)
-    """Items with fewer users are left out, and recommended last."""
+    """Items with fewer users are dropped, and recommended last."""
     min_user_items: int = Field(0, ge=0)
-    """People with fewer items are left out, and get no recommendations."""
+    """Users with fewer items are dropped, and get no recommendations."""
 
 
-# What is learned from.
+# Training data.
 
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """The people and items that are left."""
+    """The interactions of the users and items that remain."""
 
-    rows: Rows  # of all users, items numbered among those that are left
-    users: Ints  # those that are left
-    items: Ints  # and their numbers outside
-    n_items: int  # outside
+    rows: Rows  # of all users; items are indices into `items`
+    users: Ints  # the remaining users
+    items: Ints  # the remaining items, as indices of the dataset
+    n_items: int  # of the dataset
 
     @classmethod
     def of(cls, training: TrainingSet, settings: MultVAESettings) -> Core:
         users = training.users
         items = training.positives.items
-        kept = in_core(users, items, settings.min_user_items, settings.min_item_users)
-        if not kept.any():
+        in_core = find_core(users, items, settings.min_user_items, settings.min_item_users)
+        if not in_core.any():
             raise ConfigError(
-                f"settings 'min_user_items' {settings.min_user_items} and 'min_item_users' {settings.min_item_users} leave none "
-                f"of {len(items):,} interactions to train on; expected some. Lower them with --set."
+                f"settings 'min_user_items' {settings.min_user_items} and "
+                f"'min_item_users' {settings.min_item_users} leave none "
+                f"of {len(items):,} interactions to train on; expected some. "
+                "Lower them with --set."
             )
-        left, renumbered = np.unique(items[kept], return_inverse=True)
-        rows = Rows.build(users[kept], renumbered.astype(np.int32), training.n_users)
-        return cls(rows, np.flatnonzero(rows.counts).astype(np.int32), left, training.n_items)
+        core_items, renumbered = np.unique(items[in_core], return_inverse=True)
+        rows = Rows.build(users[in_core], renumbered.astype(np.int32), training.n_users)
+        core_users = np.flatnonzero(rows.counts).astype(np.int32)
+        return cls(rows, core_users, core_items, training.n_items)
 
 
-def in_core(users: Ints, items: Ints, min_user_items: int, min_item_users: int) -> Bools:
-    """Which interactions are left when people and items with too few go, and then those that now have too few, and so on."""
-    kept = np.ones(len(users), bool)
+def find_core(users: Ints, items: Ints, min_user_items: int, min_item_users: int) -> Bools:
+    """Which interactions remain when users and items with too few are dropped until none has."""
+    n_users = users.max(initial=0) + 1
+    n_items = items.max(initial=0) + 1
+    remaining = np.ones(len(users), bool)
     while True:
-        fine = kept & (
-            np.bincount(users[kept], minlength=users.max(initial=0) + 1)[users] >= min_user_items
-        )
-        fine &= (
-            np.bincount(items[kept], minlength=items.max(initial=0) + 1)[items] >= min_item_users
-        )
-        if fine.sum() == kept.sum():
-            return kept
-        kept = fine
+        user_counts = np.bincount(users[remaining], minlength=n_users)
+        item_counts = np.bincount(items[remaining], minlength=n_items)
+        enough = remaining & (user_counts[users] >= min_user_items)
+        enough &= item_counts[items] >= min_item_users
+        if enough.sum() == remaining.sum():
+            return remaining
+        remaining = enough
 
 
-# What is learned.
+# Parameters.
 
 
 @dataclass(frozen=True, slots=True)
 class Learning(Record):
-    """All parameters one after the other, and Adam's two moments of each."""
+    """All parameters in one flat array, and Adam's two moments."""
 
     parameters: Floats
     mean: Floats
@@ -127,7 +134,7 @@ class Learning(Record):
 
 
 def shapes(n_items: int, settings: MultVAESettings) -> dict[str, tuple[int, ...]]:
-    """Of the parameters, by their names in the model, in the order of the state."""
+    """Shapes of the parameters, by their names in the model and in the order of the state."""
     hidden = settings.hidden
     latent = settings.latent
     return {
@@ -142,20 +149,24 @@ def shapes(n_items: int, settings: MultVAESettings) -> dict[str, tuple[int, ...]
     }
 
 
-def taken_apart(flat: Any, of: dict[str, tuple[int, ...]]) -> dict[str, Any]:
-    """Views of an array, or of a tensor, by name."""
-    ends = np.cumsum([prod(shape) for shape in of.values()]).tolist()
-    starts = [0, *ends[:-1]]
-    return {
-        name: flat[a:b].reshape(shape)
-        for (name, shape), a, b in zip(of.items(), starts, ends, strict=True)
-    }
+Flat = TypeVar("Flat", np.ndarray, "Tensor")
+
+
+def split_by_name(flat: Flat, shapes_by_name: dict[str, tuple[int, ...]]) -> dict[str, Flat]:
+    """Views of a flat array or tensor, by name."""
+    parts: dict[str, Flat] = {}
+    begin = 0
+    for name, shape in shapes_by_name.items():
+        end = begin + prod(shape)
+        parts[name] = flat[begin:end].reshape(shape)
+        begin = end
+    return parts
 
 
 def start(core: Core, settings: MultVAESettings, seed: int) -> Learning:
-    of = shapes(len(core.items), settings)
-    flat = np.zeros(sum(map(prod, of.values())), np.float32)
-    for name, part in taken_apart(flat, of).items():
+    by_name = shapes(len(core.items), settings)
+    flat = np.zeros(sum(map(prod, by_name.values())), np.float32)
+    for name, part in split_by_name(flat, by_name).items():
         if part.ndim == 2:
             limit = sqrt(6 / sum(part.shape))
             part[:] = streams.at(seed, f"start {name}").uniform(-limit, limit, part.shape)
@@ -163,7 +174,7 @@ def start(core: Core, settings: MultVAESettings, seed: int) -> Learning:
 
 
 def model(state: Learning, core: Core, settings: MultVAESettings) -> MultVAE:
-    parts = taken_apart(state.parameters, shapes(len(core.items), settings))
+    parts = split_by_name(state.parameters, shapes(len(core.items), settings))
     return MultVAE(
         **parts,
         known=core.items,
@@ -173,21 +184,21 @@ def model(state: Learning, core: Core, settings: MultVAESettings) -> MultVAE:
     )
 
 
-# Learning.
+# Training.
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """What some users did, one after the other."""
+class HistoryBatch:
+    """The histories of some users, one after the other."""
 
     offsets: Tensor  # (users + 1,)
     items: Tensor  # (interactions,)
-    shown: Tensor  # (interactions,) what the encoder gets to see of them
+    shown: Tensor  # (interactions,) the encoder's input, scaled and after dropout
     noise: Tensor  # (users, latent)
 
 
-def batches(core: Core, n: int, settings: MultVAESettings, seed: int) -> Iterator[Batch]:
-    """Everybody once, in the order of epoch n = 1, 2, ..."""
+def batches(core: Core, n: int, settings: MultVAESettings, seed: int) -> Iterator[HistoryBatch]:
+    """Every user once, in the order of epoch n = 1, 2, ..."""
     import torch
 
     rows = core.rows
@@ -196,51 +207,55 @@ def batches(core: Core, n: int, settings: MultVAESettings, seed: int) -> Iterato
     noise = streams.at(seed, "latent", n - 1).standard_normal(
         (n_users, settings.latent), np.float32
     )
-    kept = (
-        streams.at(seed, "dropout", n - 1).random(len(rows.items), np.float32) >= settings.dropout
-    )
-    shown = scaled(rows.counts) * kept / np.float32(1 - settings.dropout)
+    draws = streams.at(seed, "dropout", n - 1).random(len(rows.items), np.float32)
+    visible = draws >= settings.dropout
+    shown = scaled(rows.counts) * visible / np.float32(1 - settings.dropout)
     for first in range(0, len(order), settings.batch_size):
         users = order[first : first + settings.batch_size]
         places = rows.places(users)
         own = rows.of_users(users)
         arrays = own.offsets, own.items.astype(np.int64), shown[places], noise[users]
-        yield Batch(*map(torch.from_numpy, arrays))
+        yield HistoryBatch(*map(torch.from_numpy, arrays))
 
 
 def epoch(state: Learning, n: int, core: Core, settings: MultVAESettings, seed: int) -> Learning:
     import torch
 
     state = Learning(state.parameters.copy(), state.mean.copy(), state.square.copy())
-    of = shapes(len(core.items), settings)
+    by_name = shapes(len(core.items), settings)
+    # Tensors share the memory of the copied state, so steps write to it.
     net, mean, square = (
-        taken_apart(torch.from_numpy(flat), of) for flat in state.arrays().values()
+        split_by_name(torch.from_numpy(flat), by_name) for flat in state.arrays().values()
     )
-    before = (n - 1) * -(-len(core.users) // settings.batch_size)
+    steps_before = (n - 1) * -(-len(core.users) // settings.batch_size)
     multiplications = min(settings.batch_size, len(core.users)) * len(core.items) * settings.hidden
     with one_torch_thread(multiplications < LARGE):
-        for t, batch in enumerate(batches(core, n, settings, seed), before):
-            for name, gradient in gradients(net, batch, weight_of_prior(t, settings)).items():
+        for t, batch in enumerate(batches(core, n, settings, seed), steps_before):
+            beta = prior_weight(t, settings)
+            for name, gradient in gradients(net, batch, beta).items():
                 adam(net[name], gradient, mean[name], square[name], t + 1, settings.learning_rate)
     return state
 
 
-def weight_of_prior(t: int, settings: MultVAESettings) -> float:
-    """At the step after t steps."""
-    return min(settings.beta, t / settings.anneal_steps) if settings.anneal_steps else settings.beta
+def prior_weight(t: int, settings: MultVAESettings) -> float:
+    """beta at the step that follows t steps."""
+    if not settings.anneal_steps:
+        return settings.beta
+    return min(settings.beta, t / settings.anneal_steps)
 
 
-def gradients(net: dict[str, Tensor], batch: Batch, beta: float) -> dict[str, Tensor]:
+def gradients(net: dict[str, Tensor], batch: HistoryBatch, beta: float) -> dict[str, Tensor]:
+    """The gradient of the loss by every parameter."""
     import torch
 
     with torch.enable_grad():
-        at = {name: part.detach().requires_grad_() for name, part in net.items()}
-        gradients = torch.autograd.grad(loss(at, batch, beta), tuple(at.values()))
-    return dict(zip(net, gradients, strict=True))
+        leaves = {name: part.detach().requires_grad_() for name, part in net.items()}
+        by_leaf = torch.autograd.grad(loss(leaves, batch, beta), tuple(leaves.values()))
+    return dict(zip(net, by_leaf, strict=True))
 
 
-def loss(net: dict[str, Tensor], batch: Batch, beta: float) -> Tensor:
-    """The mean over the users of a batch."""
+def loss(net: dict[str, Tensor], batch: HistoryBatch, beta: float) -> Tensor:
+    """The mean loss over the users of a batch."""
     import torch
     from torch.nn.functional import embedding_bag
 
@@ -264,14 +279,13 @@ def loss(net: dict[str, Tensor], batch: Batch, beta: float) -> Tensor:
 
 
 def adam(
-    values: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, t: int, rate: float
+    values: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, t: int, learning_rate: float
 ) -> None:
-    """Step t = 1, 2, ... of Adam (Kingma and Ba 2015); writes all but the slope."""
+    """Step t = 1, 2, ... of Adam (Kingma and Ba 2015). Writes the values and both moments."""
     mean.lerp_(gradient, 1 - DECAY1)
     square.mul_(DECAY2).addcmul_(gradient, gradient, value=1 - DECAY2)
-    values.addcdiv_(
-        mean, (square / (1 - DECAY2**t)).sqrt_().add_(EPSILON), value=-rate / (1 - DECAY1**t)
-    )
+    denominator = (square / (1 - DECAY2**t)).sqrt_().add_(EPSILON)
+    values.addcdiv_(mean, denominator, value=-learning_rate / (1 - DECAY1**t))
 
 
 def make(training: TrainingSet, settings: MultVAESettings, context: Context) -> Trainer:
@@ -288,7 +302,7 @@ def make(training: TrainingSet, settings: MultVAESettings, context: Context) -> 
 
 
 ALGORITHM = Algorithm(
-    "autoencoder of histories",
+    "variational autoencoder of histories",
     MultVAESettings,
     make,
     state=Learning,

@@ -1,16 +1,16 @@
-"""User-kNN and Item-kNN by cosine: nothing is trained, and little is harder to beat where histories are short.
+"""User-kNN and Item-kNN by cosine similarity: strong baselines for short histories.
 
-Koren. Factor in the neighbors: scalable and accurate collaborative filtering. TKDD 2010; Sarwar, Karypis, Konstan, Riedl.
-Item-based collaborative filtering recommendation algorithms. WWW 2001.
+Koren. Factor in the neighbors: scalable and accurate collaborative filtering. TKDD 2010; Sarwar,
+Karypis, Konstan, Riedl. Item-based collaborative filtering recommendation algorithms. WWW 2001.
 
-User-kNN: score(u, i) = the sum of cos(u, v) over the k users v nearest to u, of those who have i.
-Item-kNN: score(u, i) = the sum of cos(i, j) over the k items j nearest to i, of those that u has.
+User-kNN: score(u, i) = sum of cos(u, v) over those of the k users v nearest to u who have i.
+Item-kNN: score(u, i) = sum of cos(i, j) over those of the k items j nearest to i that u has.
 
-Overlaps are whole numbers and ties go to the lower number: there is no chance in it, and threads change nothing. Memory follows
-the non-zeros of a block of rows of the similarities, of which every row keeps k.
+Overlaps are integers, and ties go to the lower index, so the result is deterministic for any number
+of threads. Memory is the non-zero similarities of one block of rows, plus k per row.
 
-Where most items have one user or two, as places do, a cosine of 1 rests on a single person; `shrink` (Koren 2010) tells such from
-those that rest on many, and Item-kNN needs it there.
+If most items have one or two users, as check-in places do, a cosine of 1 may rest on a single user.
+`shrink` (Koren 2010) discounts such a cosine, and Item-kNN needs it on such data.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from coterie.core.settings import Settings
 from coterie.data.training_set import TrainingSet
 from coterie.federated.trainer import Context
 from coterie.models.neighbours import ItemNeighbours, UserNeighbours, matrix, nearest, similarity
-from coterie.types import Floats, Ints, Longs, Rows
+from coterie.types import Doubles, Floats, Ints, Longs, Rows
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 OVERLAPS = 1 << 19
-"""Pairs of rows that share a member, counted with every member, in a block: few enough to stay in a core's cache."""
+"""Pairs of rows that share a member, over all members, in a block: few enough to fit the cache."""
 
 
 class Neighbours(Settings):
     neighbours: int = Field(50, ge=1)
-    """How many of the nearest count (k)."""
+    """Number of nearest neighbours (k)."""
     shrink: float = Field(0.0, ge=0)
-    """A cosine that rests on c common members counts c / (c + shrink) of itself."""
+    """A cosine over c common members is multiplied by c / (c + shrink)."""
 
 
 def by_users(training: TrainingSet, settings: Neighbours, context: Context) -> UserNeighbours:
@@ -59,70 +59,71 @@ def by_users(training: TrainingSet, settings: Neighbours, context: Context) -> U
 
 def by_items(training: TrainingSet, settings: Neighbours, context: Context) -> ItemNeighbours:
     near, cosines = neighbours(training.by_item, training.positives, settings)
-    followers = matrix(near, training.n_items, cosines).T.tocsr()
+    # Row j lists the items that have item j among their neighbours.
+    transposed = matrix(near, training.n_items, cosines).T.tocsr()
     return ItemNeighbours(
-        followers.indptr.astype(np.int64),
-        followers.indices.astype(np.int32),
-        followers.data,
+        transposed.indptr.astype(np.int64),
+        transposed.indices.astype(np.int32),
+        transposed.data,
         training.positives.offsets,
         training.positives.items,
     )
 
 
 def neighbours(rows: Rows, columns: Rows, settings: Neighbours) -> tuple[Rows, Floats]:
-    """The k nearest rows of every row, and how similar they are; `columns` is the same table by its columns."""
-    counted = np.add.reduceat(np.append(columns.counts[rows.items], 0), rows.offsets[:-1]) * (
-        rows.counts > 0
-    )
-    load = np.concatenate([[0], np.cumsum(counted)]).astype(np.int64)
+    """The k nearest rows of every row, and their similarities; `columns` is `rows` transposed."""
+    per_entry = np.append(columns.counts[rows.items], 0)
+    overlaps = np.add.reduceat(per_entry, rows.offsets[:-1]) * (rows.counts > 0)
+    load = np.concatenate([[0], np.cumsum(overlaps)]).astype(np.int64)
     table = matrix(columns, len(rows.counts), np.ones(len(columns.items)))
-    found: list[tuple[Ints, Floats]] = [(np.empty(0, np.int32), np.empty(0, np.float32))] * len(
-        rows.counts
-    )
+    nothing: tuple[Ints, Floats] = (np.empty(0, np.int32), np.empty(0, np.float32))
+    by_row = [nothing] * len(rows.counts)
 
     def part(first: int, last: int) -> None:
         for begin, end in blocks(load, first, last):
-            found[begin:end] = _of_block(rows, table, begin, end, settings)
+            by_row[begin:end] = _neighbours_of_block(rows, table, begin, end, settings)
 
     parallel.over(part, load)
-    offsets = np.concatenate([[0], np.cumsum([len(near) for near, _ in found])]).astype(np.int64)
-    near, cosines = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    counts = [len(near) for near, _ in by_row]
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    near, cosines = (np.concatenate(parts) for parts in zip(*by_row, strict=True))
     return Rows(offsets, near), cosines
 
 
 def blocks(load: Longs, first: int, last: int) -> list[tuple[int, int]]:
-    """Ranges of rows with about OVERLAPS of work each, and one row at least."""
-    found = []
+    """Ranges of at least one row, with at most OVERLAPS of work if they have more than one."""
+    ranges: list[tuple[int, int]] = []
     while first < last:
         end = int(np.searchsorted(load, load[first] + OVERLAPS, side="right")) - 1
-        found.append((first, min(max(end, first + 1), last)))
-        first = found[-1][1]
-    return found
+        ranges.append((first, min(max(end, first + 1), last)))
+        first = ranges[-1][1]
+    return ranges
 
 
-def _of_block(
+def _neighbours_of_block(
     rows: Rows, table: csr_matrix, begin: int, end: int, settings: Neighbours
 ) -> list[tuple[Ints, Floats]]:
-    """The neighbours of some rows."""
-    numbers = np.arange(begin, end)
-    overlaps = matrix(rows.of_users(numbers), table.shape[0]) @ table
-    owners = np.repeat(numbers, np.diff(overlaps.indptr))
+    """The neighbours of rows begin..end."""
+    block = np.arange(begin, end)
+    overlaps = matrix(rows.of_users(block), table.shape[0]) @ table
+    owners = np.repeat(block, np.diff(overlaps.indptr))
     sizes = rows.counts
     cosines = similarity(overlaps.data, sizes[owners], sizes[overlaps.indices], settings.shrink)
-    cosines[overlaps.indices == owners] = 0  # nobody is their own neighbour
+    # A row is not its own neighbour.
+    cosines[overlaps.indices == owners] = 0
     return [
         _best(overlaps.indices[a:b], cosines[a:b], settings.neighbours)
         for a, b in zip(overlaps.indptr[:-1], overlaps.indptr[1:], strict=True)
     ]
 
 
-def _best(numbers: Ints, cosines: np.ndarray, k: int) -> tuple[Ints, Floats]:
-    best = nearest(numbers, cosines, k)
-    return numbers[best].astype(np.int32), cosines[best].astype(np.float32)
+def _best(rows: Ints, cosines: Doubles, k: int) -> tuple[Ints, Floats]:
+    best = nearest(rows, cosines, k)
+    return rows[best].astype(np.int32), cosines[best].astype(np.float32)
 
 
 BY_USERS = Algorithm(
-    "what the most similar people have",
+    "items of the most similar users",
     Neighbours,
     at_once(by_users),
     state=UserNeighbours,
@@ -130,7 +131,7 @@ BY_USERS = Algorithm(
     paper="Koren 2010",
 )
 BY_ITEMS = Algorithm(
-    "what is most similar to what a person has",
+    "items most similar to the user's own",
     Neighbours,
     at_once(by_items),
     state=ItemNeighbours,

@@ -1,12 +1,14 @@
-"""NeuMF: a neural tower beside generalised matrix factorisation, by binary cross-entropy or squared error.
+"""NeuMF: generalised matrix factorisation and a neural tower, with one output layer.
 
 He, Liao, Zhang, Nie, Hu, Chua. Neural collaborative filtering. WWW 2017.
 
-An epoch visits every training interaction once in a new random order. Implicit feedback: label 1, then `negatives` fresh
-items outside the user's training items with label 0, cross-entropy. Explicit feedback: the rating, squared error.
+An epoch visits every training interaction once, in a new random order. Implicit feedback: label 1
+for the positive, then label 0 for `negatives` fresh items outside the user's training items; binary
+cross-entropy. Explicit feedback: the rating; squared error.
 
-Deviations: both parts are trained together from the start by SGD (the paper trains each alone with Adam first), and their
-embeddings are equally long (in the paper those of the tower are half of its first layer).
+Deviations: both parts are trained together from the start by SGD (the paper pre-trains each with
+Adam), and their embeddings are equally long (in the paper, those of the tower are half of its first
+layer).
 """
 
 from __future__ import annotations
@@ -29,19 +31,19 @@ NO_RATINGS: Floats = np.empty(0, np.float32)
 
 class NeuMFSettings(Settings):
     embedding_size: int = Field(16, ge=1, le=4096)
-    """Length of each of the two parts of every user and item row."""
+    """Length of each of the two parts of a user or item row."""
     layers: Layers = (32, 16, 8)
-    """The tower above both rows, from below."""
+    """Layer sizes of the tower, from below."""
     epochs: int = Field(30, ge=1)
-    """Passes over the training interactions."""
+    """Epochs over the training interactions."""
     learning_rate: float = Field(0.02, gt=0)
-    """Step size of SGD."""
+    """Learning rate of SGD."""
     reg: float = Field(0.01, ge=0)
     """Regularisation of user and item rows."""
     negatives: int = Field(4, ge=1)
-    """Negatives drawn for every positive (implicit feedback)."""
+    """Negatives drawn per positive (implicit feedback)."""
     start_scale: float = Field(0.1, ge=0)
-    """Standard deviation of the rows' start values."""
+    """Standard deviation of the initial rows."""
 
 
 def start(training: TrainingSet, settings: NeuMFSettings, context: Context) -> NeuMF:
@@ -53,7 +55,8 @@ def start(training: TrainingSet, settings: NeuMFSettings, context: Context) -> N
         context.seed,
         settings.start_scale,
     )
-    if training.ratings is not None:  # start at the mean rating rather than learn it slowly
+    # Start at the mean rating, which SGD would learn only slowly.
+    if training.ratings is not None:
         model.dense[-1] = training.ratings.mean()
     return model
 
@@ -82,7 +85,7 @@ def epoch(
 
 
 ALGORITHM = Algorithm(
-    "matrix factorisation beside a neural tower",
+    "matrix factorisation with a neural tower",
     NeuMFSettings,
     stepwise(start, epoch),
     state=NeuMF,

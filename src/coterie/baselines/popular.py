@@ -1,4 +1,4 @@
-"""Most popular: items by their number of training users, the same list for everybody less what they have."""
+"""Most popular: items by their number of training users, the same for every user."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ class Popular(Settings):
 
 
 def solve(training: TrainingSet, settings: Popular, context: Context) -> ItemCounts:
-    return ItemCounts(
-        np.bincount(training.positives.items, minlength=training.n_items).astype(np.float32)
-    )
+    counts = np.bincount(training.positives.items, minlength=training.n_items)
+    return ItemCounts(counts.astype(np.float32))
 
 
 ALGORITHM = Algorithm(

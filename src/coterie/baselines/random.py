@@ -1,4 +1,4 @@
-"""Random: every unseen item is as good as any other. The floor of every table."""
+"""Random: a random order of the unseen items, the lower bound of every comparison."""
 
 from __future__ import annotations
 

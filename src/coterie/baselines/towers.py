@@ -1,8 +1,11 @@
-"""Two towers trained in one place: DSSM (Huang et al. 2013) and CLSM (Shen et al. 2014), as STTFedRec compares with them.
+"""Centralised two-tower models, the baselines of STTFedRec: DSSM and CLSM.
 
-An epoch visits everybody once in a new random order, in batches of about the same size: Adam's step is as long for two people left over
-as for a hundred. Whoever is visited brings T items, some that they clicked and a share rho that they did not, as in a round of
-STTFedRec; the step is Adam's by the mean loss of the batch.
+Huang et al. 2013 (DSSM); Shen et al. 2014 (CLSM).
+
+An epoch visits every user once, in a new random order and in batches of about equal size: Adam's
+step does not shrink with the batch, so a remainder of two users would count as much as a hundred.
+A user contributes T items, of which a share rho was not clicked, as in a round of STTFedRec. Each
+batch is one step of Adam by its mean loss.
 """
 
 from __future__ import annotations
@@ -12,10 +15,10 @@ from pydantic import Field
 
 from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.two_tower import requests
-from coterie.algorithms.two_tower.learning import Read, Readers
-from coterie.algorithms.two_tower.pair import Pair
-from coterie.algorithms.two_tower.requests import told_of
+from coterie.algorithms.two_tower.both_towers import BothTowers
+from coterie.algorithms.two_tower.requests import user_texts
 from coterie.algorithms.two_tower.settings import TwoTowers
+from coterie.algorithms.two_tower.training import InputRows, TowerOps
 from coterie.core import streams
 from coterie.data import text_features
 from coterie.data.content import Content
@@ -28,86 +31,99 @@ from coterie.types import Longs
 
 class Centralised(TwoTowers):
     epochs: int = Field(100, ge=1)
-    """Visits to everybody."""
+    """Epochs over the users."""
     batch_size: int = Field(100, ge=1)
-    """Most people a step."""
+    """Largest number of users per step."""
 
 
 class CentralisedCLSM(Centralised):
     tower: str = "clsm"
-    """What reads items and people: dssm or clsm."""
+    """Architecture of both towers: dssm or clsm."""
 
 
 def epoch(
-    state: Pair, n: int, training: TrainingSet, told: Content, settings: Centralised, seed: int
-) -> Pair:
-    everybody = streams.at(seed, "order", n).permutation(np.flatnonzero(training.positives.counts))
-    for people in batches(everybody, settings.batch_size):
-        state = step(state, people, n, training, told, settings, seed)
+    state: BothTowers,
+    n: int,
+    training: TrainingSet,
+    content: Content,
+    settings: Centralised,
+    seed: int,
+) -> BothTowers:
+    users = np.flatnonzero(training.positives.counts)
+    order = streams.at(seed, "order", n).permutation(users)
+    for batch in batches(order, settings.batch_size):
+        state = step(state, batch, n, training, content, settings, seed)
     return state
 
 
-def batches(everybody: Longs, most: int) -> list[Longs]:
-    return np.array_split(everybody, max(-(-len(everybody) // most), 1))
+def batches(users: Longs, most: int) -> list[Longs]:
+    """The users in the fewest parts of at most this many, of about equal size."""
+    return np.array_split(users, max(-(-len(users) // most), 1))
 
 
 def step(
-    state: Pair,
-    people: Longs,
+    state: BothTowers,
+    users: Longs,
     n: int,
     training: TrainingSet,
-    told: Content,
+    content: Content,
     settings: Centralised,
     seed: int,
-) -> Pair:
-    """Adam, by the mean loss of some people."""
-    assert told.items is not None
-    drawn = requests.draw(training, people, settings, streams.keys(seed, "request", n, last=people))
+) -> BothTowers:
+    """One step of Adam by the mean loss of a batch of users."""
+    assert content.items is not None
+    drawn = requests.draw(training, users, settings, streams.keys(seed, "request", n, last=users))
     items, places = np.unique(drawn.items, return_inverse=True)
-    told_of_people = told_of(told, people, drawn.profiles)
-    keys = streams.keys(seed, "dropout of people", n, last=people)
-    hidden = streams.keys(seed, "dropout of items", n, int(people[0]), last=items)
-    by = Readers(settings).of_both(
+    texts = user_texts(content, users, drawn.profiles)
+    user_keys = streams.keys(seed, "dropout of people", n, last=users)
+    item_keys = streams.keys(seed, "dropout of items", n, int(users[0]), last=items)
+    gradients = TowerOps(settings).joint_gradients(
         (state.user_tower, state.item_tower),
-        Read(told_of_people, np.arange(len(people)), keys),
-        Read(told.items, np.maximum(items, 0), hidden),
-        told,
+        InputRows(texts, np.arange(len(users)), user_keys),
+        InputRows(content.items, np.maximum(items, 0), item_keys),
+        content,
         np.reshape(places, drawn.items.shape),
         drawn,
     )
-    return state.moved(by.first, by.second, len(people), settings, settings.learning_rate)
+    return state.stepped(
+        gradients.first, gradients.second, len(users), settings, settings.learning_rate
+    )
 
 
 def model(
-    state: Pair, training: TrainingSet, told: Content, settings: Centralised, seed: int
+    state: BothTowers, training: TrainingSet, content: Content, settings: Centralised, seed: int
 ) -> Directions:
-    assert told.items is not None
-    people = np.arange(training.n_users)
-    towers = Readers(settings)
-    titles = requests.profiles(
-        training, people, settings.titles, streams.keys(seed, "profile", last=people)
-    )
-    users = towers.directions(state.user_tower, told_of(told, people, titles), told)
-    items = towers.directions(state.item_tower, told.items, told)
-    return Directions(users, *quantize_rows(items, settings.precision))
+    assert content.items is not None
+    users = np.arange(training.n_users)
+    towers = TowerOps(settings)
+    keys = streams.keys(seed, "profile", last=users)
+    titles = requests.profiles(training, users, settings.titles, keys)
+    texts = user_texts(content, users, titles)
+    user_rows = towers.directions(state.user_tower, texts, content)
+    item_rows = towers.directions(state.item_tower, content.items, content)
+    return Directions(user_rows, *quantize_rows(item_rows, settings.precision))
 
 
 def make(training: TrainingSet, settings: Centralised, context: Context) -> Trainer:
-    told = text_features.read(
+    content = text_features.read(
         training, settings.kind.reads, settings.inputs, settings.most_words, settings.person
     )
     seed = context.seed
     return Trainer(
-        lambda: (Pair.start(settings, seed), Costs()),
-        lambda state, n: (epoch(state, n, training, told, settings, seed), Costs()),
-        lambda state: model(state, training, told, settings, seed),
+        lambda: (BothTowers.start(settings, seed), Costs()),
+        lambda state, n: (epoch(state, n, training, content, settings, seed), Costs()),
+        lambda state: model(state, training, content, settings, seed),
     )
 
 
 def _with(tower: str, settings: type[Centralised], paper: str) -> Algorithm:
-    summary = f"two towers ({tower}) that read titles and people"
     return Algorithm(
-        summary, settings, make, state=Pair, steps=lambda settings: settings.epochs, paper=paper
+        f"two towers ({tower}) over item texts and user profiles",
+        settings,
+        make,
+        state=BothTowers,
+        steps=lambda settings: settings.epochs,
+        paper=paper,
     )
 
 

@@ -1,8 +1,11 @@
-"""Compiled inner loops. One family a file, imported only when needed; each has a slow obvious twin in the tests.
+"""Compiled inner loops, one family per file, each imported only when it is needed.
 
-Rules: `nogil=True, cache=True`, one explicit signature that accepts read-only inputs, no fastmath, no parallel=True, so
-that the same seed gives the same bits. Numba's disk cache does not notice an edit of a helper in another file: the
-cache folder is therefore named by a hash of all kernel sources. Where Numba is not installed, `fallback` stands in.
+A kernel has one explicit signature that accepts read-only inputs, no fastmath and no
+parallel=True, so that the same seed gives the same bits; see `common.kernel`. Every kernel has a
+slow, obvious twin in the tests. Inner loops index with np.uint64 where it pays: Numba tests whether
+a signed index is negative. Numba's disk cache does not notice an edit of a helper in another
+file, so the cache folder is named by a hash of all kernel sources. Without Numba, `fallback` is
+used instead.
 """
 
 from __future__ import annotations
@@ -20,8 +23,9 @@ _loaded: dict[str, ModuleType] = {}
 
 
 def load(name: str, progress: Progress = SILENT) -> ModuleType:
-    """Import a kernel family; the first time on a machine it is compiled, which takes seconds and is said."""
-    if name not in _loaded:  # asked for many times a round: only the first one looks at files
+    """Import a kernel family. The first import on a machine compiles it and logs that it does."""
+    # Algorithms call this many times per round; only the first call may touch the disk.
+    if name not in _loaded:
         _loaded[name] = _import(name, progress)
     return _loaded[name]
 
@@ -30,9 +34,10 @@ def _import(name: str, progress: Progress) -> ModuleType:
     try:
         import numba
     except ModuleNotFoundError as error:
-        if error.name != "numba":  # it is there and broken: slow training would only hide that
+        # Numba is installed but broken: falling back to slow training would hide that.
+        if error.name != "numba":
             raise
-        return _stand_in(name, progress)
+        return _fallback(name, progress)
     folder = _folder()
     numba.config.CACHE_DIR = str(folder)  # type: ignore[attr-defined]
     ready = folder / f"{name}.ready"
@@ -40,28 +45,29 @@ def _import(name: str, progress: Progress) -> ModuleType:
         return importlib.import_module(f"coterie.kernels.{name}")
     with progress.task(f"Compiling the {name} kernels (first start only)", None):
         module = importlib.import_module(f"coterie.kernels.{name}")
-    with contextlib.suppress(OSError):  # nowhere to keep it: compile again next time
+    # If the cache folder cannot be written, the next start compiles again.
+    with contextlib.suppress(OSError):
         ready.parent.mkdir(parents=True, exist_ok=True)
         ready.touch()
     return module
 
 
-def _stand_in(name: str, progress: Progress) -> ModuleType:
-    """Plain NumPy in place of a kernel family, on a machine without Numba."""
+def _fallback(name: str, progress: Progress) -> ModuleType:
+    """The NumPy version of a kernel family, for a machine without Numba."""
     try:
         module = importlib.import_module(f"coterie.kernels.fallback.{name}")
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
-            f"the {name} kernels need Numba, which is not installed, and nothing stands in for them. Run: pip install numba",
+            f"the {name} kernels need Numba, which is not installed; they have no NumPy fallback. "
+            "Run: pip install numba",
             name="numba",
         ) from None
-    progress.log(
-        f"Numba is not installed: plain NumPy, which is slower, stands in for the {name} kernels."
-    )
+    progress.log(f"Numba is not installed: the {name} kernels use the slower NumPy fallback.")
     return module
 
 
 def _folder() -> Path:
+    """Where this version of the kernels is cached."""
     digest = hashlib.blake2b(digest_size=8)
     for source in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(source.read_bytes())

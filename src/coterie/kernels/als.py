@@ -1,22 +1,19 @@
-"""Ridge systems of implicit ALS, one user after the other, each independent of its neighbours."""
+"""Ridge systems of implicit ALS; every row is solved independently of the others."""
 
 from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 from numba import float32, float64, int32, int64, types
 
-from coterie.kernels.common import readonly
+from coterie.kernels.common import kernel, readonly
 from coterie.types import Doubles, Floats, Ints, Longs
 
 
-@numba.njit(
-    types.void(readonly(float32, 2), float64[:, ::1]), nogil=True, cache=True, error_model="numpy"
-)
+@kernel(types.void(readonly(float32, 2), float64[:, ::1]))
 def gram(Y: Floats, G: Doubles) -> None:
-    """G = Y^T Y, rows added in order. Writes G."""
+    """G = Y^T Y for Y (n, d), adding rows in order and in double precision. Writes G."""
     n, d = Y.shape
     G[:] = 0.0
     for r in range(n):
@@ -29,7 +26,7 @@ def gram(Y: Floats, G: Doubles) -> None:
             G[c, a] = G[a, c]
 
 
-@numba.njit(
+@kernel(
     types.void(
         readonly(int64),
         readonly(int32),
@@ -42,9 +39,6 @@ def gram(Y: Floats, G: Doubles) -> None:
         int64,
         float32[:, ::1],
     ),
-    nogil=True,
-    cache=True,
-    error_model="numpy",
 )
 def solve_rows(
     offsets: Longs,
@@ -58,9 +52,12 @@ def solve_rows(
     last: int,
     X: Floats,
 ) -> None:
-    """For rows first..last: x = (G + reg I + alpha sum_i y_i y_i^T)^-1 (extra + (1 + alpha) sum_i y_i), by Cholesky. Writes X.
+    """Solve rows first..last by Cholesky and write them to X:
 
-    `extra` has a row for every row of X, or none at all, which stands for zeros.
+        x = (G + reg I + alpha sum_i y_i y_i^T)^-1 (extra + (1 + alpha) sum_i y_i)
+
+    The sums run over columns[offsets[r]:offsets[r + 1]]. `extra` has a row for every row of X, or
+    no rows, which means zeros.
     """
     d = Y.shape[1]
     A = np.empty((d, d))
@@ -78,7 +75,8 @@ def solve_rows(
                 for c in range(a + 1):
                     A[a, c] += w * y[c]
                 v[a] += (1.0 + alpha) * y[a]
-        for a in range(d):  # A = L L^T in place, and L z = v on the way
+        # Factor A = L L^T in place and solve L z = v along the way.
+        for a in range(d):
             for c in range(a):
                 s = A[a, c]
                 for f in range(c):
@@ -91,7 +89,8 @@ def solve_rows(
                 z -= A[a, f] * v[f]
             A[a, a] = math.sqrt(s)
             v[a] = z / A[a, a]
-        for a in range(d - 1, -1, -1):  # L^T x = z
+        # Solve L^T x = z.
+        for a in range(d - 1, -1, -1):
             z = v[a]
             for f in range(a + 1, d):
                 z -= A[f, a] * v[f]

@@ -1,20 +1,20 @@
 """Lloyd's k-means and drawing users from clusters, in passes over fixed blocks of users.
 
-A block's sums are made in the order of its users and added in the order of the blocks: the same bits for any number of
-threads, which neither BLAS nor scikit-learn promise. A label below zero marks somebody who is in no cluster.
+Sums within a block run in user order, and blocks are added in block order. The result has the
+same bits for any number of threads, which neither BLAS nor scikit-learn promises. A negative
+label marks a user who is in no cluster.
 """
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numba import boolean, float32, float64, int32, int64, types, uint64
 
-from coterie.kernels.common import GOLDEN, finish, helper, readonly
+from coterie.kernels.common import GOLDEN, Words64, finish, helper, kernel, readonly
 from coterie.types import Bools, Doubles, Floats, Ints, Longs
 
 
-@numba.njit(
+@kernel(
     types.void(
         readonly(float32, 2),
         readonly(int32),
@@ -24,14 +24,14 @@ from coterie.types import Bools, Doubles, Floats, Ints, Longs
         float64[:, :, ::1],
         int64[:, ::1],
     ),
-    nogil=True,
-    cache=True,
-    error_model="numpy",
 )
 def add_up(
     rows: Floats, labels: Ints, size: int, first: int, last: int, sums: Doubles, counts: Longs
 ) -> None:
-    """Sums and counts of every cluster in blocks first..last of `size` users."""
+    """Write sums and counts of every cluster for blocks first..last of `size` users.
+
+    `sums` is (blocks, clusters, d) and `counts` is (blocks, clusters).
+    """
     for b in range(first, last):
         sums[b] = 0.0
         counts[b] = 0
@@ -47,8 +47,8 @@ def add_up(
 def closeness(row: Floats, centres: Floats, half: Floats, near: Floats) -> None:
     """near[c] = |c|^2 / 2 - x . c, which orders centres as their distance to x does.
 
-    `centres` is (d, clusters): clusters are the inner loop, which the compiler turns into vectors; four dimensions at a
-    time spare it three loads and stores of `near` in four.
+    `centres` is (d, clusters), so that the inner loop runs over clusters and is vectorised. Four
+    dimensions at a time save three of four loads and stores of `near`.
     """
     d, p = centres.shape
     for c in range(p):
@@ -71,16 +71,16 @@ def closeness(row: Floats, centres: Floats, half: Floats, near: Floats) -> None:
             near[c] -= x * centre[c]
 
 
-@numba.njit(
+@kernel(
     types.int64(
         readonly(float32, 2), readonly(float32, 2), readonly(float32), int64, int64, int32[::1]
     ),
-    nogil=True,
-    cache=True,
-    error_model="numpy",
 )
 def assign(rows: Floats, centres: Floats, half: Floats, first: int, last: int, labels: Ints) -> int:
-    """The nearest centre of users first..last (the first of equally near ones); returns how many labels changed."""
+    """Assign users first..last to their nearest centre; a tie goes to the lower index.
+
+    `half` is |c|^2 / 2 of every centre. Returns the number of changed labels.
+    """
     near = np.empty(len(half), np.float32)
     changed = 0
     for u in range(first, last):
@@ -98,7 +98,7 @@ def assign(rows: Floats, centres: Floats, half: Floats, first: int, last: int, l
     return changed
 
 
-@numba.njit(
+@kernel(
     types.void(
         float32[:, ::1],
         readonly(int32),
@@ -107,14 +107,11 @@ def assign(rows: Floats, centres: Floats, half: Floats, first: int, last: int, l
         int64,
         int64,
     ),
-    nogil=True,
-    cache=True,
-    error_model="numpy",
 )
 def move_along(
     rows: Floats, labels: Ints, still: Bools, moves: Floats, first: int, last: int
 ) -> None:
-    """rows[u] += moves[labels[u]] for users first..last that are not `still`. Writes rows."""
+    """rows[u] += moves[labels[u]] for users first..last that are not `still`. Writes `rows`."""
     for u in range(first, last):
         if labels[u] >= 0 and not still[u]:
             row = rows[np.uint64(u)]
@@ -123,15 +120,15 @@ def move_along(
                 row[f] += move[f]
 
 
-@numba.njit(
+@kernel(
     types.void(readonly(int32), uint64, readonly(uint64), int64, int64, boolean[::1]),
-    nogil=True,
-    cache=True,
-    error_model="numpy",
 )
 def draw_lots(
-    labels: Ints, key: int, thresholds: np.ndarray, first: int, last: int, drawn: Bools
+    labels: Ints, key: np.uint64, thresholds: Words64, first: int, last: int, drawn: Bools
 ) -> None:
-    """Marks users first..last whose lot is at most their cluster's threshold; lots are those of `streams.keys`."""
+    """Mark users first..last whose lot is at most the threshold of their cluster.
+
+    A user's lot is the random word that `streams.keys` derives for them.
+    """
     for u in range(first, last):
         drawn[u] = labels[u] >= 0 and finish(key ^ (np.uint64(u) + GOLDEN)) <= thresholds[labels[u]]

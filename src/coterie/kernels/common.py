@@ -1,17 +1,29 @@
-"""What several kernels share: types, randomness, negatives, arithmetic with a fixed order of additions."""
+"""What the kernels share: decorators, random words, drawing negatives, the sigmoid."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numba
 import numpy as np
 from numba import types
+from numpy.typing import NDArray
 
 from coterie.types import Ints, Longs
 
-Scalar: TypeAlias = Any  # a number of whatever width the kernel works with
+if TYPE_CHECKING:
+    from numba.core.dispatcher import Dispatcher
+    from numba.core.typing.templates import Signature
+
+Integer: TypeAlias = int | np.int64
+"""A count or an index. Numba works with 64 bits."""
+Real: TypeAlias = float | np.float32
+"""A number in single precision inside a kernel; callers pass a Python float."""
+Words64: TypeAlias = NDArray[np.uint64]
+"""Keys of random streams, or the words of a bit set."""
+Function = TypeVar("Function", bound=Callable[..., object])
 
 SHIFT30 = np.uint64(30)
 SHIFT27 = np.uint64(27)
@@ -23,15 +35,32 @@ FACTOR2 = np.uint64(0x94D049BB133111EB)
 
 
 def readonly(scalar: types.Type, ndim: int = 1) -> types.Array:
-    """An input that a kernel only reads; arrays that may not be written are accepted."""
+    """The type of an input. Numba also accepts writable arrays for it."""
     return types.Array(scalar, ndim, "C", readonly=True)
 
 
-helper = numba.njit(inline="always")
+def kernel(signature: Signature) -> Callable[[Function], Dispatcher[Function]]:
+    """Compile a function that Python calls, when its file is imported.
+
+    nogil lets threads run it side by side. error_model="numpy" removes the check for a division
+    by zero from every loop. There is no fastmath, because it may reorder additions, and no
+    parallel=True, because threads are started by `core.parallel` over ranges of rows.
+    """
+    return numba.njit(signature, nogil=True, cache=True, error_model="numpy")
+
+
+def helper(function: Function) -> Dispatcher[Function]:
+    """Inline a function into every kernel that calls it."""
+    return numba.njit(inline="always")(function)
+
+
+def subroutine(function: Function) -> Dispatcher[Function]:
+    """Compile a function that kernels call but do not inline."""
+    return numba.njit(error_model="numpy")(function)
 
 
 @helper
-def finish(word: Scalar) -> Scalar:
+def finish(word: np.uint64) -> np.uint64:
     """SplitMix64's finaliser, as in `streams.mix`."""
     word = (word ^ (word >> SHIFT30)) * FACTOR1
     word = (word ^ (word >> SHIFT27)) * FACTOR2
@@ -39,22 +68,24 @@ def finish(word: Scalar) -> Scalar:
 
 
 @helper
-def random_word(key: Scalar, n: Scalar) -> Scalar:
-    """The n-th number of the stream `key` (SplitMix64): any position can be had without the ones before."""
+def random_word(key: np.uint64, n: Integer) -> np.uint64:
+    """Word n of the stream `key` (SplitMix64). It does not need the words before it."""
     return finish(key + GOLDEN * np.uint64(n + 1))
 
 
 @helper
-def below(word: Scalar, n: Scalar) -> Scalar:
+def below(word: np.uint64, n: Integer) -> np.int64:
     """A number below n from a random word (multiply-shift; the bias is at most n / 2^32)."""
     return np.int64(((word >> SHIFT32) * np.uint64(n)) >> SHIFT32)
 
 
 @helper
-def nth_unseen(items: Ints, start: Scalar, end: Scalar, rank: Scalar) -> Scalar:
-    """The item with `rank` items outside items[start:end] (ascending) before it: one draw, no rejection.
+def nth_unseen(items: Ints, start: Integer, end: Integer, rank: Integer) -> Integer:
+    """The item that has `rank` unseen items before it; items[start:end] are seen and ascend.
 
-    Both sides of a step are computed and one is kept, so that nothing is mispredicted and searches overlap.
+    This takes one random word and no rejection. Each step of the bisection computes both
+    outcomes and selects one: no branch is mispredicted, so the memory accesses of consecutive
+    searches overlap.
     """
     low = start
     left = end - start
@@ -68,16 +99,22 @@ def nth_unseen(items: Ints, start: Scalar, end: Scalar, rank: Scalar) -> Scalar:
 
 
 @helper
-def draw_unseen(user: Scalar, offsets: Longs, items: Ints, n_items: Scalar, word: Scalar) -> Scalar:
-    """An item outside items[offsets[user]:offsets[user + 1]], uniformly; -1 if the user has everything."""
-    start = offsets[user]
-    end = offsets[user + 1]
+def draw_unseen(
+    user: Integer, offsets: Longs, items: Ints, n_items: Integer, word: np.uint64
+) -> Integer:
+    """An item outside items[offsets[user]:offsets[user + 1]], drawn uniformly.
+
+    Returns -1 if the user has seen every item.
+    """
+    start: Integer = offsets[user]
+    end: Integer = offsets[user + 1]
     free = n_items - (end - start)
     return nth_unseen(items, start, end, below(word, free)) if free > 0 else np.int64(-1)
 
 
 @helper
-def sigmoid(x: Scalar) -> Scalar:
+def sigmoid(x: Real) -> np.float32:
+    """1 / (1 + exp(-x)); the exponent is never positive, so nothing overflows."""
     if x >= 0:
         return np.float32(1.0) / (np.float32(1.0) + np.float32(math.exp(-x)))
     e = np.float32(math.exp(x))

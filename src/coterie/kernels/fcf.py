@@ -1,30 +1,31 @@
-"""FCF: what users make of items in fixed point, of one user as rows or of everybody as sums, and Adam on the server.
+"""FCF: item gradients in fixed point, as rows of a user or as sums over users; Adam on the server.
 
-Every row that a user sends is a number of its own times the user's vector, so sums need no rows: threads own ranges of items, and
-for an item the numbers of a block of users come first, then their vectors times those, rounded and added. A block is so small
-that 32 bits hold its sum. Widths are padded with zeros to whole lanes, and users and items to fours.
+The gradient row that a user sends for an item is a scalar times the user's vector, so the sums can
+be computed without storing rows. Every thread owns a range of items. For an item, it computes the
+scalars of a block of users, multiplies their vectors by them, rounds and adds. A block is small
+enough for its sum to fit into 32 bits. Widths are padded with zeros to whole lanes, and users and
+items to multiples of four.
 """
 
 from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 from numba import boolean, float32, float64, int32, int64, types
 
-from coterie.kernels.common import Scalar, helper, readonly
+from coterie.kernels.common import Integer, Real, helper, kernel, readonly
 from coterie.kernels.lanes import LANES, load, plus_product, spread, store_sums
 from coterie.kernels.quantise import quantise
 from coterie.types import SCALE, TOO_LARGE, Floats, Ints, Longs
 
 FOUR = 4
 BLOCK = 252
-"""Users whose changes are added in 32 bits: fours, and fewer than 2^31 / TOO_LARGE."""
+"""Users whose gradients are added in 32 bits: a multiple of four, below 2^31 / TOO_LARGE."""
 assert BLOCK % FOUR == 0
 assert BLOCK * TOO_LARGE < 1 << 31
 SAFE = np.float32(7.5)
-"""Changes below this are well within the range of fixed point; the limit itself is 8."""
+"""Gradients below this are well within the range of fixed point, which ends at 8."""
 ONE = np.float32(1.0)
 ZERO = np.float32(0.0)
 SCALE32 = np.float32(SCALE)
@@ -32,11 +33,18 @@ SCALE32 = np.float32(SCALE)
 
 @helper
 def four_products(
-    one: Floats, at: Scalar, four: Floats, first: Scalar, width: Scalar, out: Floats, place: Scalar
+    one: Floats,
+    at: Integer,
+    four: Floats,
+    first: Integer,
+    width: Integer,
+    out: Floats,
+    place: Integer,
 ) -> None:
-    """out[place + j] = a . b_j for j = 0 .. 3, with a = one[at:at + width] and b_j the j-th `width` numbers from four[first] on.
+    """out[place + j] = a . b_j for j = 0 .. 3.
 
-    The bits are the same whichever side a user's vector is on.
+    a is one[at : at + width], and the four vectors b_j follow each other from four[first] on.
+    Products commute, so `changes` and `add_up` get the same bits with a user's vector as a or b_j.
     """
     s0 = s1 = s2 = s3 = spread(ZERO)
     for f in range(0, width, LANES):
@@ -50,11 +58,12 @@ def four_products(
 
 @helper
 def turn_into_gradients(
-    products: Floats, liked: Ints, before: Scalar, unit: Scalar, aside: Floats
+    products: Floats, liked: Ints, before: Integer, unit: Real, aside: Floats
 ) -> None:
-    """x . y becomes c (p - x . y), in units of the largest confidence; `unit` is the lowest, 1 / (1 + alpha).
+    """Replace x . y by c (p - x . y), in units of the largest confidence.
 
-    Liked ones stand at places liked - before. They are put aside, so that the rest is one loop without a question in it.
+    `unit` is the lowest confidence, 1 / (1 + alpha). Pairs with p = 1 are at liked - before; they
+    are saved in `aside` first, so that the loop over all others needs no branch.
     """
     for j in range(len(liked)):
         aside[j] = ONE - products[liked[j] - before]
@@ -65,8 +74,8 @@ def turn_into_gradients(
 
 
 @helper
-def add_four(X: Floats, k: Scalar, gradients: Floats, sums: Ints) -> None:
-    """sums += rint(slope x) of users k .. k + 3: four at a time, so that a sum is read and written once for them all."""
+def add_four(X: Floats, k: Integer, gradients: Floats, sums: Ints) -> None:
+    """sums += rint(gradient x) of users k .. k + 3, with one load and store of each sum."""
     e0 = gradients[0]
     e1 = gradients[1]
     e2 = gradients[2]
@@ -83,7 +92,7 @@ def add_four(X: Floats, k: Scalar, gradients: Floats, sums: Ints) -> None:
         sums[f] += (q0 + q1) + (q2 + q3)
 
 
-@numba.njit(
+@kernel(
     types.void(
         readonly(float32, 2),
         readonly(float32, 2),
@@ -94,14 +103,14 @@ def add_four(X: Floats, k: Scalar, gradients: Floats, sums: Ints) -> None:
         int64,
         int32[:, :, ::1],
     ),
-    nogil=True,
-    cache=True,
-    error_model="numpy",
 )
 def changes(
     X: Floats, Y: Floats, offsets: Longs, liked: Ints, unit: float, first: int, last: int, out: Ints
 ) -> None:
-    """out[k, i] = c_ki (p_ki - x_k . y_i) x_k for users first..last and all items, in fixed point."""
+    """out[k, i] = c_ki (p_ki - x_k . y_i) x_k in fixed point, for users first..last and all items.
+
+    X is (users, width), Y is (items, width) and out is (users, items, d).
+    """
     n_items, d = out.shape[1:]
     width = X.shape[1]
     x = X.reshape(-1)
@@ -117,7 +126,7 @@ def changes(
                 out[k, i, f] = quantise(gradients[i] * X[k, f])
 
 
-@numba.njit(
+@kernel(
     boolean(
         readonly(float32, 2),
         readonly(float32),
@@ -129,9 +138,6 @@ def changes(
         int64,
         int64[:, ::1],
     ),
-    nogil=True,
-    cache=True,
-    error_model="numpy",
 )
 def add_up(
     X: Floats,
@@ -144,9 +150,11 @@ def add_up(
     high: int,
     total: Longs,
 ) -> bool:
-    """For items low..high: total += the changes of all users, as `changes` has them; likers[offsets[i]:offsets[i + 1]] like item i.
+    """For items low..high: total += the gradients of all users, as `changes` rounds them.
 
-    Returns whether all of them are well within range; if not, the total is worth nothing. largest[k] is the largest of |x_k|.
+    likers[offsets[i]:offsets[i + 1]] are the users with item i, and largest[k] is the largest
+    entry of |x_k|. Returns whether all gradients are well within range; if not, 32 bits may have
+    overflowed and `total` is not valid.
     """
     n, width = X.shape
     d = total.shape[1]
@@ -170,9 +178,8 @@ def add_up(
             )
             for k in range(end - begin):
                 fine &= abs(gradients[k]) * largest[begin + k] < SAFE
-                gradients[k] *= (
-                    SCALE32  # exact, and so the products below are what `changes` rounds
-                )
+                # Exact, so the products in add_four have the values that `changes` rounds.
+                gradients[k] *= SCALE32
             sums[:] = 0
             for k in range(begin, end, FOUR):
                 add_four(X, k, gradients[k - begin :], sums)
@@ -181,7 +188,7 @@ def add_up(
     return fine
 
 
-@numba.njit(
+@kernel(
     types.void(
         readonly(float32, 2),
         readonly(float32, 2),
@@ -200,9 +207,6 @@ def add_up(
         float32[:, ::1],
         float32[:, ::1],
     ),
-    nogil=True,
-    cache=True,
-    error_model="numpy",
 )
 def adam(
     before: Floats,
@@ -211,7 +215,7 @@ def adam(
     total: Longs,
     unit: float,
     reg: float,
-    rate: float,
+    learning_rate: float,
     beta1: float,
     beta2: float,
     epsilon: float,
@@ -222,9 +226,12 @@ def adam(
     first_after: Floats,
     second_after: Floats,
 ) -> None:
-    """Rows low..high after a step of Adam down the gradient 2 (reg y - unit total); writes rows and both moments."""
-    lack1 = 1.0 - math.pow(beta1, step)
-    lack2 = 1.0 - math.pow(beta2, step)
+    """One step of Adam on rows low..high by the gradient 2 (reg y - unit total).
+
+    Writes the rows and both moments. The arithmetic is in double precision.
+    """
+    correction1 = 1.0 - math.pow(beta1, step)
+    correction2 = 1.0 - math.pow(beta2, step)
     for i in range(low, high):
         for f in range(before.shape[1]):
             y = float64(before[i, f])
@@ -233,4 +240,6 @@ def adam(
             v = beta2 * second[i, f] + (1.0 - beta2) * g * g
             first_after[i, f] = m
             second_after[i, f] = v
-            after[i, f] = y - rate * (m / lack1) / (math.sqrt(v / lack2) + epsilon)
+            after[i, f] = y - learning_rate * (m / correction1) / (
+                math.sqrt(v / correction2) + epsilon
+            )

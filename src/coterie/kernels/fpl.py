@@ -1,39 +1,54 @@
-"""FPL on the devices: triples of a user, the coin for each liked item, and the updates of Eqs. 3 to 6, in fixed point.
+"""FPL on the clients: a user's triples, the coin per positive item, the updates of Eqs. 3 to 6.
 
-A round is drawn and then trained, in two calls, because what users send stands one after the other. Rounds of one user each go
-through `in_turn` instead, which applies every update at once and gives the same bits.
+A round takes two calls: `draw` finds how many rows each user sends, which gives the offsets that
+`train` writes its fixed-point updates to. Rounds of one user each use `sequential`, which applies
+every update immediately and gives the same bits.
 """
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numba import boolean, float32, float64, int32, int64, types, uint64
 
-from coterie.kernels.common import Scalar, below, helper, nth_unseen, random_word, readonly, sigmoid
+from coterie.kernels.common import (
+    Integer,
+    Real,
+    Words64,
+    below,
+    helper,
+    kernel,
+    nth_unseen,
+    random_word,
+    readonly,
+    sigmoid,
+)
 from coterie.kernels.quantise import quantise
 from coterie.kernels.samples import renumber
 from coterie.kernels.sums import FINE, worst_entry
-from coterie.types import SCALE, Floats, Ints, Longs
+from coterie.types import SCALE, Bools, Floats, Ints, Longs
 
 UNIT = 2.0**-53
 ELEVEN = np.uint64(11)
-NOBODY = np.int32(-1)
+NO_TRIPLES = np.int32(-1)
 
 
 @helper
 def draw_triples(
-    key: Scalar,
+    key: np.uint64,
     positives: Ints,
-    hidden: np.ndarray,
+    hidden: Bools,
     seen: Ints,
-    n_items: Scalar,
-    pi: Scalar,
+    n_items: Integer,
+    pi: Real,
     liked: Ints,
     others: Ints,
     shown: Ints,
-) -> Scalar:
-    """T triples (u, i, j) with replacement, and for each i whether it is shown. Returns how many items are sent, with repeats."""
+) -> Integer:
+    """Draw T triples (u, i, j) with replacement, and for each i whether it is shown.
+
+    An item i is shown with probability pi, and never if the user marked it as hidden. Returns how
+    many items are sent, with repeats.
+    """
     sent = 0
     for s in range(len(liked)):
         at = below(random_word(key, 3 * s), len(positives))
@@ -48,8 +63,8 @@ def draw_triples(
 
 
 @helper
-def list_items(liked: Ints, others: Ints, shown: Ints, places: Ints) -> Scalar:
-    """What is sent, in any order: every j, and every i that is shown."""
+def list_items(liked: Ints, others: Ints, shown: Ints, places: Ints) -> Integer:
+    """List the items whose rows are sent, with repeats: every j, and every i that is shown."""
     n = len(liked)
     places[:n] = others
     for s in range(len(liked)):
@@ -60,8 +75,8 @@ def list_items(liked: Ints, others: Ints, shown: Ints, places: Ints) -> Scalar:
 
 
 @helper
-def margin(p: Floats, q_i: Floats, q_j: Floats) -> Scalar:
-    """p . (q_i - q_j), in four lanes of a fixed order."""
+def margin(p: Floats, q_i: Floats, q_j: Floats) -> np.float32:
+    """p . (q_i - q_j), in four partial sums of a fixed order."""
     whole = len(p) - len(p) % 4
     x0 = x1 = x2 = x3 = np.float32(0.0)
     for f in range(0, whole, 4):
@@ -83,17 +98,18 @@ def learn(
     others: Ints,
     shown: Ints,
     places: Ints,
-    rate: Scalar,
-    reg_user: Scalar,
-    reg_positive: Scalar,
-    reg_negative: Scalar,
-    frozen: Scalar,
+    learning_rate: Real,
+    reg_user: Real,
+    reg_positive: Real,
+    reg_negative: Real,
+    frozen: bool,
     gradients: Floats,
     own: Floats,
 ) -> None:
-    """Eqs. 3 to 6 for the triples of one user; writes p and the slopes of what is sent (rows, then the bias last).
+    """Eqs. 3 to 6 for the triples of one user. Writes p and the gradients that are sent.
 
-    Item rows stay what they were; p moves from triple to triple, or, `frozen`, once at the end.
+    `gradients` is (rows, d + 1): the item row, then its bias. Item rows do not change during the
+    round. p is updated after every triple or, if `frozen`, once at the end.
     """
     d = len(p)
     at = len(liked)
@@ -118,13 +134,13 @@ def learn(
             if frozen:
                 own[f] += move
             else:
-                p[f] += rate * move
+                p[f] += learning_rate * move
     if frozen:
         for f in range(d):
-            p[f] += rate * own[f]
+            p[f] += learning_rate * own[f]
 
 
-@numba.njit(
+@kernel(
     types.void(
         readonly(int64),
         readonly(int64),
@@ -144,20 +160,17 @@ def learn(
         int32[:, ::1],
         int32[:, ::1],
     ),
-    nogil=True,
-    cache=True,
-    error_model="numpy",
 )
 def draw(
-    people: Longs,
+    users: Longs,
     offsets: Longs,
     positives: Ints,
-    hidden: np.ndarray,
+    hidden: Bools,
     seen_offsets: Longs,
     seen: Ints,
     n_items: int,
     disclosure: Floats,
-    keys: np.ndarray,
+    keys: Words64,
     first: int,
     last: int,
     n_rows: Longs,
@@ -167,24 +180,25 @@ def draw(
     others: Ints,
     shown: Ints,
 ) -> None:
-    """People first..last: their triples (people, T), and the items they send (people, 2 T), ascending, in the first n_rows places.
+    """Draw the triples (users, T) of users first..last, and list the items that they send.
 
-    Who has nothing, or everything, has no triples: n_rows is zero, and liked says so with -1.
+    The items of user k are rows[k, :n_rows[k]], ascending, of at most 2 T. A user with no items,
+    or with every item, has no triples: n_rows is 0 and liked[k, 0] is -1.
     """
     touched = np.zeros((n_items + 63) // 64, np.uint64)
     parts = np.zeros((len(touched) + 63) // 64, np.uint64)
     place = np.empty(n_items, np.int32)
     for k in range(first, last):
-        u = people[k]
-        mine = slice(offsets[u], offsets[u + 1])
+        u = users[k]
+        history = slice(offsets[u], offsets[u + 1])
         known = seen[seen_offsets[u] : seen_offsets[u + 1]]
         n_rows[k] = 0
-        liked[k, 0] = NOBODY
+        liked[k, 0] = NO_TRIPLES
         if offsets[u + 1] > offsets[u] and len(known) < n_items:
             draw_triples(
                 keys[k],
-                positives[mine],
-                hidden[mine],
+                positives[history],
+                hidden[history],
                 known,
                 n_items,
                 disclosure[k],
@@ -196,7 +210,7 @@ def draw(
             n_rows[k] = renumber(places[k, :n], touched, parts, place, rows[k])
 
 
-@numba.njit(
+@kernel(
     types.void(
         readonly(int64),
         readonly(int32, 2),
@@ -216,9 +230,6 @@ def draw(
         float32[:, ::1],
         int32[:, ::1],
     ),
-    nogil=True,
-    cache=True,
-    error_model="numpy",
 )
 def train(
     offsets: Longs,
@@ -229,7 +240,7 @@ def train(
     user_rows: Floats,
     item_rows: Floats,
     item_bias: Floats,
-    rate: float,
+    learning_rate: float,
     reg_user: float,
     reg_positive: float,
     reg_negative: float,
@@ -239,7 +250,11 @@ def train(
     user_rows_after: Floats,
     item_deltas: Ints,
 ) -> None:
-    """People first..last: their own rows after the round, and what they send (rows, then the bias last)."""
+    """Train users first..last on their triples.
+
+    Writes their own rows after the round, and the updates (rows, d + 1) that they send: the item
+    row, then its bias.
+    """
     d = item_rows.shape[1]
     gradients = np.empty((places.shape[1], d + 1), np.float32)
     own = np.empty(d, np.float32)
@@ -259,7 +274,7 @@ def train(
             others[k],
             shown[k],
             places[k],
-            rate,
+            learning_rate,
             reg_user,
             reg_positive,
             reg_negative,
@@ -272,7 +287,7 @@ def train(
                 item_deltas[low + r, f] = quantise(gradients[r, f])
 
 
-@numba.njit(
+@kernel(
     types.void(
         readonly(int64),
         readonly(uint64),
@@ -294,21 +309,18 @@ def train(
         int64[::1],
         int64[::1],
     ),
-    nogil=True,
-    cache=True,
-    error_model="numpy",
 )
 def sequential(
-    people: Longs,
-    keys: np.ndarray,
+    users: Longs,
+    keys: Words64,
     offsets: Longs,
     positives: Ints,
-    hidden: np.ndarray,
+    hidden: Bools,
     seen_offsets: Longs,
     seen: Ints,
     disclosure: Floats,
     triples: int,
-    rate: float,
+    learning_rate: float,
     reg_user: float,
     reg_positive: float,
     reg_negative: float,
@@ -319,7 +331,11 @@ def sequential(
     n_rows: Longs,
     faults: Longs,
 ) -> None:
-    """Rounds of one user each, one after the other; writes rows and biases, and per round what was sent and what was wrong with it."""
+    """Run rounds of one user each, one after the other.
+
+    Writes all rows and biases and, for every round, how many item rows were sent and the worst
+    fault of the update. An update with a fault is not applied.
+    """
     n_items, d = item_rows.shape
     touched = np.zeros((n_items + 63) // 64, np.uint64)
     parts = np.zeros((len(touched) + 63) // 64, np.uint64)
@@ -333,10 +349,10 @@ def sequential(
     own = np.empty(d, np.float32)
     p = np.empty(d, np.float32)
     fixed = np.empty(d + 1, np.int32)
-    step = np.float32(rate)
-    for r in range(len(people)):
-        u = people[r]
-        mine = slice(offsets[u], offsets[u + 1])
+    step = np.float32(learning_rate)
+    for r in range(len(users)):
+        u = users[r]
+        history = slice(offsets[u], offsets[u + 1])
         known = seen[seen_offsets[u] : seen_offsets[u + 1]]
         n_rows[r] = 0
         faults[r] = FINE
@@ -344,8 +360,8 @@ def sequential(
             continue
         draw_triples(
             keys[r],
-            positives[mine],
-            hidden[mine],
+            positives[history],
+            hidden[history],
             known,
             n_items,
             disclosure[r],
@@ -385,33 +401,32 @@ def sequential(
         for i in range(n):
             row = np.uint64(rows[i])
             for f in range(d):
-                item_rows[row, f] = item_rows[row, f] + rate * (
+                item_rows[row, f] = item_rows[row, f] + learning_rate * (
                     np.int64(quantise(gradients[i, f])) / SCALE
                 )
-            item_bias[row] = item_bias[row] + rate * (np.int64(quantise(gradients[i, d])) / SCALE)
+            item_bias[row] = item_bias[row] + learning_rate * (
+                np.int64(quantise(gradients[i, d])) / SCALE
+            )
 
 
-@numba.njit(
+@kernel(
     types.void(
         readonly(int64), readonly(int64, 2), float64, int64, int64, float32[:, ::1], float32[::1]
     ),
-    nogil=True,
-    cache=True,
-    error_model="numpy",
 )
 def apply(
     sent: Longs,
     total: Longs,
-    rate: float,
+    learning_rate: float,
     low: int,
     high: int,
     item_rows: Floats,
     item_bias: Floats,
 ) -> None:
-    """Eq. 7 for the items sent[low:high], in place."""
+    """Eq. 7 for the items sent[low:high]. Writes rows and biases."""
     d = item_rows.shape[1]
     for k in range(low, high):
         row = np.uint64(sent[k])
         for f in range(d):
-            item_rows[row, f] = item_rows[row, f] + rate * (total[k, f] / SCALE)
-        item_bias[row] = item_bias[row] + rate * (total[k, d] / SCALE)
+            item_rows[row, f] = item_rows[row, f] + learning_rate * (total[k, f] / SCALE)
+        item_bias[row] = item_bias[row] + learning_rate * (total[k, d] / SCALE)

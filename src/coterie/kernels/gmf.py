@@ -1,23 +1,35 @@
-"""GMF by SGD, one sample at a time: every positive once, each with fresh negatives (BCE), or its rating (MSE)."""
+"""GMF by SGD, one sample at a time.
+
+Implicit feedback: every positive once, each with fresh negatives (BCE). Explicit feedback: every
+rating once (MSE).
+"""
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numba import float32, int32, int64, types, uint64
 
-from coterie.kernels.common import Scalar, draw_unseen, helper, random_word, readonly, sigmoid
+from coterie.kernels.common import (
+    Real,
+    draw_unseen,
+    helper,
+    kernel,
+    random_word,
+    readonly,
+    sigmoid,
+)
 from coterie.types import Floats, Ints, Longs
 
-BATCH = (
-    64  # positives whose negatives are drawn before they are used: their memory accesses overlap
-)
+BATCH = 64
+"""Positives whose negatives are drawn ahead of training, so that memory accesses overlap."""
 
 
 @helper
-def predict(P: Floats, Q: Floats, h: Floats, b: Floats, u: Scalar, i: Scalar) -> Scalar:
+def predict(P: Floats, Q: Floats, h: Floats, b: Floats, u: np.uint64, i: np.uint64) -> np.float32:
+    """h . (p_u * q_i) + b"""
     whole = len(h) - len(h) % 4
-    x0 = x1 = x2 = x3 = np.float32(0.0)  # four lanes in a fixed order, as in BPR
+    # Four partial sums in a fixed order, as in BPR.
+    x0 = x1 = x2 = x3 = np.float32(0.0)
     for f in range(0, whole, 4):
         x0 += h[f] * P[u, f] * Q[i, f]
         x1 += h[f + 1] * P[u, f + 1] * Q[i, f + 1]
@@ -25,14 +37,19 @@ def predict(P: Floats, Q: Floats, h: Floats, b: Floats, u: Scalar, i: Scalar) ->
         x3 += h[f + 3] * P[u, f + 3] * Q[i, f + 3]
     for f in range(whole, len(h)):
         x0 += h[f] * P[u, f] * Q[i, f]
-    return (x0 + x1) + (x2 + x3) + b[0]
+    prediction: np.float32 = (x0 + x1) + (x2 + x3) + b[0]
+    return prediction
 
 
 @helper
 def step(
-    P: Floats, Q: Floats, h: Floats, b: Floats, u: Scalar, i: Scalar, move: Scalar, keep: Scalar
+    P: Floats, Q: Floats, h: Floats, b: Floats, u: np.uint64, i: np.uint64, move: Real, keep: Real
 ) -> None:
-    """One SGD step on h . (p * q) + b, where move is the rate times the loss's derivative by the prediction."""
+    """One SGD step on h . (p * q) + b.
+
+    `move` is the learning rate times the derivative of the loss by the prediction, and `keep` is
+    1 - learning rate * reg.
+    """
     for f in range(len(h)):
         p = P[u, f]
         q = Q[i, f]
@@ -43,7 +60,7 @@ def step(
     b[0] -= move
 
 
-@numba.njit(
+@kernel(
     types.void(
         readonly(int64),
         readonly(int32),
@@ -59,9 +76,6 @@ def step(
         float32,
         uint64,
     ),
-    nogil=True,
-    cache=True,
-    error_model="numpy",
 )
 def train_implicit(
     order: Longs,
@@ -74,14 +88,17 @@ def train_implicit(
     h: Floats,
     b: Floats,
     negatives: int,
-    rate: float,
+    learning_rate: float,
     reg: float,
     key: np.uint64,
 ) -> None:
-    """Binary cross-entropy: label 1 for the positive, 0 for `negatives` items outside seen[u]. Writes P, Q, h, b."""
+    """Binary cross-entropy: label 1 for a positive, 0 for `negatives` items outside seen[u].
+
+    Writes P (users, d), Q (items, d), h (d,) and b (1,).
+    """
     n_items = len(Q)
     one = np.float32(1.0)
-    keep = one - rate * reg
+    keep = one - learning_rate * reg
     drawn = np.empty((BATCH, negatives), np.int64)
     for first in range(0, len(order), BATCH):
         size = min(BATCH, len(order) - first)
@@ -94,15 +111,16 @@ def train_implicit(
         for t in range(size):
             u = np.uint64(users[order[first + t]])
             i = np.uint64(items[order[first + t]])
-            step(P, Q, h, b, u, i, rate * (sigmoid(predict(P, Q, h, b, u, i)) - one), keep)
+            step(P, Q, h, b, u, i, learning_rate * (sigmoid(predict(P, Q, h, b, u, i)) - one), keep)
             for s in range(negatives):
+                # The user has seen every item, so there is no negative.
                 if drawn[t, s] < 0:
-                    continue  # the user has everything
+                    continue
                 j = np.uint64(drawn[t, s])
-                step(P, Q, h, b, u, j, rate * sigmoid(predict(P, Q, h, b, u, j)), keep)
+                step(P, Q, h, b, u, j, learning_rate * sigmoid(predict(P, Q, h, b, u, j)), keep)
 
 
-@numba.njit(
+@kernel(
     types.void(
         readonly(int64),
         readonly(int32),
@@ -115,9 +133,6 @@ def train_implicit(
         float32,
         float32,
     ),
-    nogil=True,
-    cache=True,
-    error_model="numpy",
 )
 def train_explicit(
     order: Longs,
@@ -128,12 +143,14 @@ def train_explicit(
     Q: Floats,
     h: Floats,
     b: Floats,
-    rate: float,
+    learning_rate: float,
     reg: float,
 ) -> None:
     """Squared error on ratings. Writes P, Q, h, b."""
-    keep = np.float32(1.0) - rate * reg
+    keep = np.float32(1.0) - learning_rate * reg
     for t in range(len(order)):
         u = np.uint64(users[order[t]])
         i = np.uint64(items[order[t]])
-        step(P, Q, h, b, u, i, rate * (predict(P, Q, h, b, u, i) - ratings[order[t]]), keep)
+        step(
+            P, Q, h, b, u, i, learning_rate * (predict(P, Q, h, b, u, i) - ratings[order[t]]), keep
+        )

@@ -1,19 +1,19 @@
-"""GMF trained by every user of a cohort on its own copy, batch by batch with SGD or Adam; what changed, in fixed point.
+"""GMF trained by every user of a cohort on a local copy, in batches with SGD or Adam.
 
-The loss of a sample is the cross-entropy, or half the squared error of a rating, plus reg / 2 (|p|^2 + |q|^2); the loss of a
-batch is the mean over its samples. Output layer and bias carry no regularisation. A user's samples of a round are cut into
-batches in their order; the last batch is what is left.
+The loss of a sample is the cross-entropy, or half the squared error of a rating, plus
+reg / 2 (|p|^2 + |q|^2). The loss of a batch is the mean over its samples. The output layer and the
+bias are not regularised. A user's samples are cut into batches in their order; the last batch may
+be smaller.
 """
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numba import boolean, float32, int32, int64, types
 
-from coterie.kernels.common import Scalar, helper, readonly, sigmoid
+from coterie.kernels.common import Integer, Real, helper, kernel, readonly, sigmoid
 from coterie.kernels.gmf_users import gather, predict
-from coterie.kernels.optimisers import adam, adam_rows, lacking, sgd, sgd_rows
+from coterie.kernels.optimisers import adam, adam_rows, bias_corrections, sgd, sgd_rows
 from coterie.kernels.quantise import quantise_change
 from coterie.types import Floats, Ints, Longs
 
@@ -25,15 +25,15 @@ def gather_gradients(
     h: Floats,
     places: Ints,
     targets: Floats,
-    squared: Scalar,
-    reg: Scalar,
+    squared: bool,
+    reg: Real,
     p_gradients: Floats,
     q_gradients: Floats,
     h_gradients: Floats,
     batch_of: Longs,
-    batch: Scalar,
+    batch: Integer,
 ) -> None:
-    """The gradient of a batch's loss; batch_of[r] says for which batch q_slopes[r] was gathered."""
+    """The gradient of a batch's loss. batch_of[r] is the batch that q_gradients[r] belongs to."""
     size = np.float32(len(places))
     shrink = reg / size
     for f in range(len(p)):
@@ -48,7 +48,7 @@ def gather_gradients(
             row_gradients[:] = np.float32(0.0)
         y = predict(p, row, h)
         gradient = ((y if squared else sigmoid(y)) - targets[s]) / size
-        # three loops: the compiler makes no vectors of one that writes to three arrays
+        # Three loops, because the compiler does not vectorise one that writes to three arrays.
         for f in range(len(p)):
             p_gradients[f] += gradient * h[f] * row[f]
         for f in range(len(p)):
@@ -65,24 +65,25 @@ def train_by_batches(
     h: Floats,
     samples: Ints,
     targets: Floats,
-    squared: Scalar,
-    rate: Scalar,
-    reg: Scalar,
-    batch_size: Scalar,
-    by_adam: Scalar,
+    squared: bool,
+    learning_rate: Real,
+    reg: Real,
+    batch_size: Integer,
+    by_adam: bool,
     q_gradients: Floats,
     batch_of: Longs,
 ) -> None:
-    """One user; writes p, q and h. `batch_of` is zeros, and is so again afterwards."""
+    """Train one user. Writes p, q and h. `batch_of` must be zero and is zero again afterwards."""
     p_gradients = np.zeros_like(p)
     p_mean = np.zeros_like(p)
     p_square = np.zeros_like(p)
     h_gradients = np.zeros_like(h)
     h_mean = np.zeros_like(h)
     h_square = np.zeros_like(h)
-    remembered = len(q) if by_adam else 0
-    q_mean = np.zeros_like(q[:remembered])
-    q_square = np.zeros_like(q[:remembered])
+    # SGD has no moments.
+    n_moments = len(q) if by_adam else 0
+    q_mean = np.zeros_like(q[:n_moments])
+    q_square = np.zeros_like(q[:n_moments])
     for batch, begin in enumerate(range(0, len(samples), batch_size), 1):
         end = min(begin + batch_size, len(samples))
         places = samples[begin:end]
@@ -101,17 +102,27 @@ def train_by_batches(
             batch,
         )
         if by_adam:
-            lack = lacking(batch)
-            adam(p, p_gradients, p_mean, p_square, rate, lack)
-            adam(h, h_gradients, h_mean, h_square, rate, lack)
-            adam_rows(q, q_gradients, q_mean, q_square, places, batch_of, batch, rate, lack)
+            corrections = bias_corrections(batch)
+            adam(p, p_gradients, p_mean, p_square, learning_rate, corrections)
+            adam(h, h_gradients, h_mean, h_square, learning_rate, corrections)
+            adam_rows(
+                q,
+                q_gradients,
+                q_mean,
+                q_square,
+                places,
+                batch_of,
+                batch,
+                learning_rate,
+                corrections,
+            )
         else:
-            sgd(p, p_gradients, rate)
-            sgd(h, h_gradients, rate)
-            sgd_rows(q, q_gradients, places, batch_of, batch, rate)
+            sgd(p, p_gradients, learning_rate)
+            sgd(h, h_gradients, learning_rate)
+            sgd_rows(q, q_gradients, places, batch_of, batch, learning_rate)
 
 
-@numba.njit(
+@kernel(
     types.void(
         readonly(int64),
         readonly(int32),
@@ -132,9 +143,6 @@ def train_by_batches(
         int32[:, ::1],
         int32[:, ::1],
     ),
-    nogil=True,
-    cache=True,
-    error_model="numpy",
 )
 def train(
     offsets: Longs,
@@ -146,7 +154,7 @@ def train(
     item_rows: Floats,
     dense: Floats,
     squared: bool,
-    rate: float,
+    learning_rate: float,
     reg: float,
     batch_size: int,
     by_adam: bool,
@@ -156,7 +164,7 @@ def train(
     item_deltas: Ints,
     dense_deltas: Ints,
 ) -> None:
-    """Users first..last of a cohort; each starts from the same item rows and `dense` (the output layer, then the bias)."""
+    """Train users first..last of a cohort, as `gmf_users.train` does."""
     most = 0
     for k in range(first, last):
         most = max(most, offsets[k + 1] - offsets[k])
@@ -181,7 +189,7 @@ def train(
             samples[begin:end],
             targets[begin:end],
             squared,
-            rate,
+            learning_rate,
             reg,
             batch_size,
             by_adam,

@@ -1,19 +1,19 @@
-"""GMF by every user of a cohort with Adam, from moments that travel with the parameters; what changed, in fixed point.
+"""GMF trained by every user of a cohort with Adam, whose moments are sent and averaged too.
 
-A row is [values | mean | root of the mean square | age] of its gradient, and `dense` is four such parts too; all of it is averaged
-like the values it belongs to. The moments are those that nothing is lacking of any more (Adam's bias correction), and the
-root is of the size of a gradient: both are numbers that fixed point can hold. An age is in steps, of which AGES are one.
+A row is [values (d,) | mean (d,) | root mean square (d,) | age] of its gradient, and `dense` has
+the same four parts. The server averages all of it like the values. The moments are stored after
+bias correction, and the second as a root: both then have the size of a gradient, which fixed point
+can represent. An age of 1 is AGES steps.
 """
 
 from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 from numba import boolean, float32, int32, int64, types
 
-from coterie.kernels.common import Scalar, helper, readonly
+from coterie.kernels.common import Integer, Real, helper, kernel, readonly
 from coterie.kernels.gmf_batches import gather_gradients
 from coterie.kernels.optimisers import DECAY1, DECAY2, adam
 from coterie.kernels.quantise import quantise
@@ -23,29 +23,29 @@ AGES = np.float32(1024.0)
 FORGET1 = math.log(DECAY1)
 FORGET2 = math.log(DECAY2)
 LEAST = np.float32((1 - DECAY1**2 / DECAY2) * (1 - DECAY2) / (1 - DECAY1) ** 2)
-"""No gradients whatever make a square smaller than this share of the squared mean (Cauchy and Schwarz); rounding may."""
+"""Least ratio of mean square to squared mean (Cauchy-Schwarz). Rounding can fall below it."""
 
 
 @helper
-def lacking(decay: Doubles, further: Scalar) -> Scalar:
-    """What moments lack whose start is forgotten to these shares, and to these further ones since."""
+def bias_corrections(decay: Doubles, further: tuple[float, float]) -> tuple[np.float32, np.float32]:
+    """1 - beta^t of both moments, where beta^t is `decay` (earlier rounds) times `further`."""
     return np.float32(1.0 - decay[0] * further[0]), np.float32(1.0 - decay[1] * further[1])
 
 
 @helper
 def unpack(packed: Floats, values: Floats, moments: Floats, decay: Doubles) -> None:
-    """Values, moments as Adam has them at that age, and how far their start is forgotten by then."""
+    """Read a row: its values, Adam's moments without bias correction, and beta^t of both."""
     d = len(values)
     steps = max(packed[3 * d], np.float32(0.0)) * AGES
     decay[0] = math.exp(steps * FORGET1)
     decay[1] = math.exp(steps * FORGET2)
-    lack1, lack2 = lacking(decay, (1.0, 1.0))
+    correction1, correction2 = bias_corrections(decay, (1.0, 1.0))
     for f in range(d):
         values[f] = packed[f]
-        mean = packed[d + f] * lack1
+        mean = packed[d + f] * correction1
         root = packed[2 * d + f]
         moments[0, f] = mean
-        moments[1, f] = max(root * root * lack2, LEAST * mean * mean)
+        moments[1, f] = max(root * root * correction2, LEAST * mean * mean)
 
 
 @helper
@@ -53,17 +53,18 @@ def pack_change(
     values: Floats,
     moments: Floats,
     decay: Doubles,
-    further: Scalar,
-    n: Scalar,
+    further: tuple[float, float],
+    n: Integer,
     before: Floats,
     out: Ints,
 ) -> None:
+    """Write the change of a row after n steps, in fixed point; the inverse of `unpack`."""
     d = len(values)
-    lack1, lack2 = lacking(decay, further)
+    correction1, correction2 = bias_corrections(decay, further)
     for f in range(d):
         out[f] = quantise(values[f] - before[f])
-        out[d + f] = quantise(moments[0, f] / lack1 - before[d + f])
-        out[2 * d + f] = quantise(np.sqrt(moments[1, f] / lack2) - before[2 * d + f])
+        out[d + f] = quantise(moments[0, f] / correction1 - before[d + f])
+        out[2 * d + f] = quantise(np.sqrt(moments[1, f] / correction2) - before[2 * d + f])
     out[3 * d] = quantise(np.float32(n) / AGES)
 
 
@@ -74,10 +75,10 @@ def train_by_batches(
     h: Floats,
     samples: Ints,
     targets: Floats,
-    squared: Scalar,
-    rate: Scalar,
-    reg: Scalar,
-    batch_size: Scalar,
+    squared: bool,
+    learning_rate: Real,
+    reg: Real,
+    batch_size: Integer,
     p_moments: Floats,
     q_moments: Floats,
     h_moments: Floats,
@@ -86,8 +87,11 @@ def train_by_batches(
     h_decay: Doubles,
     q_gradients: Floats,
     batch_of: Longs,
-) -> Scalar:
-    """One user; writes p, q, h and their moments. `batch_of` is zeros before and afterwards. Returns the number of steps."""
+) -> Integer:
+    """Train one user. Writes p, q, h and their moments. Returns the number of steps.
+
+    `batch_of` must be zero and is zero again afterwards.
+    """
     p_gradients = np.zeros_like(p)
     h_gradients = np.zeros_like(h)
     batch = 0
@@ -110,8 +114,22 @@ def train_by_batches(
             batch,
         )
         further = math.pow(DECAY1, batch), math.pow(DECAY2, batch)
-        adam(p, p_gradients, p_moments[0], p_moments[1], rate, lacking(p_decay, further))
-        adam(h, h_gradients, h_moments[0], h_moments[1], rate, lacking(h_decay, further))
+        adam(
+            p,
+            p_gradients,
+            p_moments[0],
+            p_moments[1],
+            learning_rate,
+            bias_corrections(p_decay, further),
+        )
+        adam(
+            h,
+            h_gradients,
+            h_moments[0],
+            h_moments[1],
+            learning_rate,
+            bias_corrections(h_decay, further),
+        )
         for at in places:
             r = np.uint64(at)
             if batch_of[r] == batch:
@@ -121,13 +139,13 @@ def train_by_batches(
                     q_gradients[r],
                     q_moments[r, 0],
                     q_moments[r, 1],
-                    rate,
-                    lacking(q_decay[r], further),
+                    learning_rate,
+                    bias_corrections(q_decay[r], further),
                 )
     return batch
 
 
-@numba.njit(
+@kernel(
     types.void(
         readonly(int64),
         readonly(int32),
@@ -147,9 +165,6 @@ def train_by_batches(
         int32[:, ::1],
         int32[:, ::1],
     ),
-    nogil=True,
-    cache=True,
-    error_model="numpy",
 )
 def train(
     offsets: Longs,
@@ -161,7 +176,7 @@ def train(
     item_rows: Floats,
     dense: Floats,
     squared: bool,
-    rate: float,
+    learning_rate: float,
     reg: float,
     batch_size: int,
     first: int,
@@ -170,7 +185,7 @@ def train(
     item_deltas: Ints,
     dense_deltas: Ints,
 ) -> None:
-    """Users first..last of a cohort; all start from the same item rows and `dense`."""
+    """Train users first..last of a cohort, as `gmf_users.train` does, with moments in all rows."""
     most = 0
     for k in range(first, last):
         most = max(most, offsets[k + 1] - offsets[k])
@@ -205,7 +220,7 @@ def train(
             samples[begin:end],
             targets[begin:end],
             squared,
-            rate,
+            learning_rate,
             reg,
             batch_size,
             p_moments,

@@ -1,31 +1,37 @@
-"""GMF trained by every user of a cohort on its own copy: SGD sample by sample, then what changed, in fixed point.
+"""GMF trained by every user of a cohort on a local copy: SGD per sample, then the quantised change.
 
-A user works on a compact copy of the item rows it touches. Plain loops are what the compiler turns into vectors: 57 ns a
-sample at d = 10 on a core of 2019, of which the exponential takes 20 and quantising 10.
+A user works on a compact copy of the item rows it touches. The loops are plain because the
+compiler vectorises those: 57 ns a sample at d = 10 on a core of 2019, of which the exponential
+takes 20 and quantising 10.
 """
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numba import boolean, float32, int32, int64, types
 
-from coterie.kernels.common import Scalar, helper, readonly, sigmoid
+from coterie.kernels.common import Integer, Real, helper, kernel, readonly, sigmoid
 from coterie.kernels.quantise import quantise_change
 from coterie.types import Floats, Ints, Longs
 
 
 @helper
-def predict(p: Floats, q: Floats, h: Floats) -> Scalar:
+def predict(p: Floats, q: Floats, h: Floats) -> np.float32:
+    """h . (p * q) + b, where the bias b is the last entry of h."""
     x = np.float32(0.0)
     for f in range(len(p)):
         x += h[f] * p[f] * q[f]
-    return x + h[len(p)]
+    prediction: np.float32 = x + h[len(p)]
+    return prediction
 
 
 @helper
-def step(p: Floats, q: Floats, h: Floats, move: Scalar, keep: Scalar) -> None:
-    """One SGD step on h . (p * q) + b, where move is the rate times the loss's derivative by the prediction."""
+def step(p: Floats, q: Floats, h: Floats, move: Real, keep: Real) -> None:
+    """One SGD step on h . (p * q) + b.
+
+    `move` is the learning rate times the derivative of the loss by the prediction, and `keep` is
+    1 - learning rate * reg.
+    """
     for f in range(len(p)):
         pf = p[f]
         qf = q[f]
@@ -37,10 +43,11 @@ def step(p: Floats, q: Floats, h: Floats, move: Scalar, keep: Scalar) -> None:
 
 
 @helper
-def gather(item_rows: Floats, items: Ints, low: Scalar, q: Floats, before: Floats) -> None:
-    """The rows a user touches, twice: to train on, and to compare with.
+def gather(item_rows: Floats, items: Ints, low: Integer, q: Floats, before: Floats) -> None:
+    """Copy the rows that a user touches twice: to train on, and to compare with afterwards.
 
-    Where items are many their rows are far away: a first short loop has many of them on their way at once.
+    With many items the rows are not in the processor's cache. The first loop is short, so that many
+    rows are being fetched at the same time.
     """
     for r in range(len(q)):
         row = item_rows[np.uint64(items[low + r])]
@@ -53,7 +60,7 @@ def gather(item_rows: Floats, items: Ints, low: Scalar, q: Floats, before: Float
             before[r, f] = row[f]
 
 
-@numba.njit(
+@kernel(
     types.void(
         readonly(int64),
         readonly(int32),
@@ -72,9 +79,6 @@ def gather(item_rows: Floats, items: Ints, low: Scalar, q: Floats, before: Float
         int32[:, ::1],
         int32[:, ::1],
     ),
-    nogil=True,
-    cache=True,
-    error_model="numpy",
 )
 def train(
     offsets: Longs,
@@ -86,7 +90,7 @@ def train(
     item_rows: Floats,
     dense: Floats,
     squared: bool,
-    rate: float,
+    learning_rate: float,
     reg: float,
     first: int,
     last: int,
@@ -94,13 +98,17 @@ def train(
     item_deltas: Ints,
     dense_deltas: Ints,
 ) -> None:
-    """Users first..last of a cohort; each starts from the same item rows and `dense` (the output layer, then the bias)."""
+    """Train users first..last of a cohort. Writes their changes in fixed point.
+
+    Each user starts from the same item rows and `dense` (the output layer, then the bias). User k
+    trains on samples[starts[k]:starts[k + 1]], which are positions in items[offsets[k]:].
+    """
     most = 0
     for k in range(first, last):
         most = max(most, offsets[k + 1] - offsets[k])
     rows = np.empty((most, item_rows.shape[1]), np.float32)
     rows_before = np.empty_like(rows)
-    keep = np.float32(1.0) - rate * reg
+    keep = np.float32(1.0) - learning_rate * reg
     for k in range(first, last):
         low = offsets[k]
         high = offsets[k + 1]
@@ -112,7 +120,7 @@ def train(
         for s in range(starts[k], starts[k + 1]):
             row = q[np.uint64(samples[s])]
             y = predict(p, row, h)
-            step(p, row, h, rate * ((y if squared else sigmoid(y)) - targets[s]), keep)
+            step(p, row, h, learning_rate * ((y if squared else sigmoid(y)) - targets[s]), keep)
         quantise_change(q.reshape(-1), before.reshape(-1), item_deltas[low:high].reshape(-1))
         quantise_change(p, user_rows[k], user_deltas[k])
         quantise_change(h, dense, dense_deltas[k])

@@ -1,18 +1,29 @@
-"""NeuMF by SGD, one sample at a time: every positive once, each with fresh negatives (BCE), or its rating (MSE)."""
+"""NeuMF by SGD, one sample at a time.
+
+Implicit feedback: every positive once, each with fresh negatives (BCE). Explicit feedback: every
+rating once (MSE).
+"""
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numba import float32, int32, int64, types, uint64
 
-from coterie.kernels.common import Scalar, draw_unseen, random_word, readonly
-from coterie.kernels.tower import make_room, step
+from coterie.kernels.common import (
+    Integer,
+    Real,
+    draw_unseen,
+    kernel,
+    random_word,
+    readonly,
+    subroutine,
+)
+from coterie.kernels.tower import lay_out, step
 from coterie.types import Floats, Ints, Longs
 
 
-@numba.njit(error_model="numpy")
-def visit(
+@subroutine
+def train_samples(
     order: Longs,
     users: Ints,
     items: Ints,
@@ -23,29 +34,34 @@ def visit(
     Q: Floats,
     width: int,
     w: Floats,
-    rooms: Longs,
+    padded: Longs,
     x: Floats,
     g: Floats,
-    on: Longs,
+    active: Longs,
     counts: Longs,
     negatives: int,
-    rate: Scalar,
-    keep: Scalar,
-    key: Scalar,
+    learning_rate: Real,
+    keep: Real,
+    key: np.uint64,
 ) -> None:
-    """A function of its own and without slices: then no reference is counted inside the loop."""
+    """Visit the samples in this order; P and Q are flat.
+
+    This is a separate function without slices, because slicing in the loop would make Numba count
+    references there.
+    """
     n_items = len(Q) // width
     rated = len(ratings) > 0
     for t in range(len(order)):
         u = np.int64(users[order[t]])
         for s in range(1 if rated else 1 + negatives):
-            i = np.int64(items[order[t]])
+            i: Integer = np.int64(items[order[t]])
             target = ratings[order[t]] if rated else np.float32(1.0)
             if s > 0:
                 word = random_word(key, t * negatives + s - 1)
                 i = draw_unseen(u, seen_offsets, seen, n_items, word)
                 target = np.float32(0.0)
-            if i >= 0:  # else the user has everything
+            # i is -1 if the user has seen every item, so that there is no negative.
+            if i >= 0:
                 step(
                     P,
                     u * width,
@@ -53,19 +69,19 @@ def visit(
                     i * width,
                     width // 2,
                     w,
-                    rooms,
+                    padded,
                     x,
                     g,
-                    on,
+                    active,
                     counts,
                     target,
                     rated,
-                    rate,
+                    learning_rate,
                     keep,
                 )
 
 
-@numba.njit(
+@kernel(
     types.void(
         readonly(int64),
         readonly(int32),
@@ -82,9 +98,6 @@ def visit(
         float32,
         uint64,
     ),
-    nogil=True,
-    cache=True,
-    error_model="numpy",
 )
 def train(
     order: Longs,
@@ -98,22 +111,25 @@ def train(
     dense: Floats,
     sizes: Longs,
     negatives: int,
-    rate: float,
+    learning_rate: float,
     reg: float,
     key: np.uint64,
 ) -> None:
-    """With ratings, squared error on them; else cross-entropy: label 1 for the positive, 0 for `negatives` items outside
-    seen[u]. `sizes` are those of the tower. Writes P, Q and dense."""
-    rooms = np.empty(len(sizes), np.int64)
+    """One pass over the samples. Writes P (users, 2d), Q (items, 2d) and `dense`.
+
+    With ratings the loss is the squared error. Without, it is the cross-entropy with label 1 for
+    a positive and 0 for `negatives` items outside seen[u]. `sizes` are the tower's layer sizes.
+    """
+    padded = np.empty(len(sizes), np.int64)
     places = np.empty(len(dense), np.int64)
-    w = np.zeros(make_room(sizes, rooms, places), np.float32)
-    x = np.zeros(rooms.sum(), np.float32)
-    g = np.zeros(rooms.sum(), np.float32)
-    on = np.empty(rooms.sum() + 1, np.int64)
+    w = np.zeros(lay_out(sizes, padded, places), np.float32)
+    x = np.zeros(padded.sum(), np.float32)
+    g = np.zeros(padded.sum(), np.float32)
+    active = np.empty(padded.sum() + 1, np.int64)
     counts = np.empty(len(sizes), np.int64)
     for j in range(len(dense)):
         w[places[j]] = dense[j]
-    visit(
+    train_samples(
         order,
         users,
         items,
@@ -124,14 +140,14 @@ def train(
         Q.reshape(-1),
         P.shape[1],
         w,
-        rooms,
+        padded,
         x,
         g,
-        on,
+        active,
         counts,
         negatives,
-        rate,
-        np.float32(1.0) - rate * reg,
+        learning_rate,
+        np.float32(1.0) - learning_rate * reg,
         key,
     )
     for j in range(len(dense)):

@@ -1,20 +1,19 @@
-"""NeuMF trained by every user of a cohort on its own copy: SGD sample by sample, then what changed, in fixed point."""
+"""NeuMF trained by every user of a cohort on a local copy: SGD per sample, then the change."""
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numba import boolean, float32, int32, int64, types
 
-from coterie.kernels.common import Scalar, helper, readonly
+from coterie.kernels.common import Integer, Real, helper, kernel, readonly, subroutine
 from coterie.kernels.quantise import quantise, quantise_change
-from coterie.kernels.tower import make_room, step
+from coterie.kernels.tower import lay_out, step
 from coterie.types import Floats, Ints, Longs
 
 
 @helper
-def gather(item_rows: Floats, items: Ints, low: Scalar, q: Floats, before: Floats) -> None:
-    """The rows a user touches, twice: to train on, and to compare with."""
+def gather(item_rows: Floats, items: Ints, low: Integer, q: Floats, before: Floats) -> None:
+    """Copy the rows that a user touches twice, flat: to train on, and to compare with later."""
     width = item_rows.shape[1]
     for r in range(len(q) // width):
         row = item_rows[np.uint64(items[low + r])]
@@ -25,13 +24,15 @@ def gather(item_rows: Floats, items: Ints, low: Scalar, q: Floats, before: Float
 
 @helper
 def gather_dense(dense: Floats, places: Longs, w: Floats) -> None:
-    w[:] = np.float32(0.0)  # a user who diverged leaves nothing to the next one
+    """Copy the dense parameters to their padded positions."""
+    # Clear the padding too: a user who diverged may have left NaN there.
+    w[:] = np.float32(0.0)
     for j in range(len(dense)):
         w[places[j]] = dense[j]
 
 
-@numba.njit(error_model="numpy")
-def visit(
+@subroutine
+def train_user(
     samples: Ints,
     targets: Floats,
     first: int,
@@ -39,23 +40,43 @@ def visit(
     p: Floats,
     q: Floats,
     w: Floats,
-    rooms: Longs,
+    padded: Longs,
     x: Floats,
     g: Floats,
-    on: Longs,
+    active: Longs,
     counts: Longs,
     squared: bool,
-    rate: Scalar,
-    keep: Scalar,
+    learning_rate: Real,
+    keep: Real,
 ) -> None:
-    """One user's samples. A function of its own and without slices: then no reference is counted inside the loop."""
+    """Train on one user's samples.
+
+    This is a separate function without slices, because slicing in the loop would make Numba count
+    references there.
+    """
     width = len(p)
     for s in range(first, last):
         row = np.int64(samples[s]) * width
-        step(p, 0, q, row, width // 2, w, rooms, x, g, on, counts, targets[s], squared, rate, keep)
+        step(
+            p,
+            0,
+            q,
+            row,
+            width // 2,
+            w,
+            padded,
+            x,
+            g,
+            active,
+            counts,
+            targets[s],
+            squared,
+            learning_rate,
+            keep,
+        )
 
 
-@numba.njit(
+@kernel(
     types.void(
         readonly(int64),
         readonly(int32),
@@ -75,9 +96,6 @@ def visit(
         int32[:, ::1],
         int32[:, ::1],
     ),
-    nogil=True,
-    cache=True,
-    error_model="numpy",
 )
 def train(
     offsets: Longs,
@@ -90,7 +108,7 @@ def train(
     dense: Floats,
     sizes: Longs,
     squared: bool,
-    rate: float,
+    learning_rate: float,
     reg: float,
     first: int,
     last: int,
@@ -98,21 +116,24 @@ def train(
     item_deltas: Ints,
     dense_deltas: Ints,
 ) -> None:
-    """Users first..last of a cohort; each starts from the same item rows and `dense`. `sizes` are those of the tower."""
+    """Train users first..last of a cohort, as `gmf_users.train` does.
+
+    `sizes` are the layer sizes of the tower, and `dense` holds everything but the rows.
+    """
     most = 0
     width = item_rows.shape[1]
     for k in range(first, last):
         most = max(most, offsets[k + 1] - offsets[k])
     rows = np.empty(most * width, np.float32)
     rows_before = np.empty(most * width, np.float32)
-    rooms = np.empty(len(sizes), np.int64)
+    padded = np.empty(len(sizes), np.int64)
     places = np.empty(len(dense), np.int64)
-    w = np.empty(make_room(sizes, rooms, places), np.float32)
-    x = np.zeros(rooms.sum(), np.float32)
-    g = np.zeros(rooms.sum(), np.float32)
-    on = np.empty(rooms.sum() + 1, np.int64)
+    w = np.empty(lay_out(sizes, padded, places), np.float32)
+    x = np.zeros(padded.sum(), np.float32)
+    g = np.zeros(padded.sum(), np.float32)
+    active = np.empty(padded.sum() + 1, np.int64)
     counts = np.empty(len(sizes), np.int64)
-    keep = np.float32(1.0) - rate * reg
+    keep = np.float32(1.0) - learning_rate * reg
     for k in range(first, last):
         low = offsets[k]
         high = offsets[k + 1]
@@ -121,7 +142,7 @@ def train(
         before = rows_before[: (high - low) * width]
         gather(item_rows, items, low, q, before)
         gather_dense(dense, places, w)
-        visit(
+        train_user(
             samples,
             targets,
             starts[k],
@@ -129,13 +150,13 @@ def train(
             p,
             q,
             w,
-            rooms,
+            padded,
             x,
             g,
-            on,
+            active,
             counts,
             squared,
-            rate,
+            learning_rate,
             keep,
         )
         quantise_change(q, before, item_deltas[low:high].reshape(-1))

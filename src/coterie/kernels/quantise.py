@@ -1,10 +1,13 @@
-"""Fixed point for updates: q = rint(delta * 2^20), so that sums over users are integers and do not depend on their order."""
+"""Fixed point for updates: q = rint(delta * 2^20).
+
+Sums over users are then sums of integers, which do not depend on the order of the users.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from coterie.kernels.common import Scalar, helper
+from coterie.kernels.common import Real, helper
 from coterie.types import NOT_FINITE, SCALE, TOO_LARGE, Floats, Ints
 
 SCALE32 = np.float32(SCALE)
@@ -13,15 +16,16 @@ INFINITE = np.float32(np.inf)
 
 
 @helper
-def quantise(delta: Scalar) -> Scalar:
-    """An int32; what is not finite or too large becomes a value that the server refuses."""
-    x = np.rint(delta * SCALE32)  # the product by a power of two is exact
+def quantise(delta: Real) -> np.int32:
+    """Convert to int32. A value that is not finite or too large becomes one the server rejects."""
+    # A product with a power of two is exact.
+    x = np.rint(delta * SCALE32)
     bad = np.int32(TOO_LARGE) if abs(x) < INFINITE else np.int32(NOT_FINITE)
     return np.int32(x) if abs(x) < LIMIT else bad
 
 
 @helper
 def quantise_change(now: Floats, before: Floats, out: Ints) -> None:
-    """Whole flat arrays: the compiler makes vectors of it, which it does not of rows of ten."""
+    """Quantise now - before. Arrays are flat: long loops are vectorised, short rows not."""
     for i in range(len(out)):
         out[i] = quantise(now[i] - before[i])

@@ -1,15 +1,15 @@
-"""Integer sums of updates over users, item by item, and the check that every update may enter them.
+"""Integer sums of updates over users, item by item, and the validation of each update.
 
-Threads own ranges of items. A user's items ascend, so a range is found by bisection and no table is needed per thread.
+Every thread owns a range of items. A user's items ascend, so the thread finds its range by
+bisection and needs no table of its own.
 """
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numba import float32, int8, int32, int64, types
 
-from coterie.kernels.common import Scalar, helper, readonly
+from coterie.kernels.common import Integer, helper, kernel, readonly
 from coterie.types import SCALE, TOO_LARGE, Floats, Ints, Longs
 
 FINE = 0
@@ -21,8 +21,8 @@ LIMIT = np.int32(TOO_LARGE)
 
 
 @helper
-def first_at_least(items: Ints, low: Scalar, high: Scalar, wanted: Scalar) -> Scalar:
-    """The first place in items[low:high], which ascends, that holds `wanted` or more."""
+def first_at_least(items: Ints, low: Integer, high: Integer, wanted: Integer) -> Integer:
+    """The first position in items[low:high], which ascends, that holds `wanted` or more."""
     while low < high:
         middle = (low + high) >> 1
         if items[middle] < wanted:
@@ -32,7 +32,7 @@ def first_at_least(items: Ints, low: Scalar, high: Scalar, wanted: Scalar) -> Sc
     return low
 
 
-@numba.njit(
+@kernel(
     types.void(
         readonly(int64),
         readonly(int32),
@@ -43,9 +43,6 @@ def first_at_least(items: Ints, low: Scalar, high: Scalar, wanted: Scalar) -> Sc
         int64[:, ::1],
         int64[::1],
     ),
-    nogil=True,
-    cache=True,
-    error_model="numpy",
 )
 def by_samples(
     offsets: Longs,
@@ -57,7 +54,10 @@ def by_samples(
     total: Longs,
     touched: Longs,
 ) -> None:
-    """For items low..high: total += n_k q_k, touched += n_k of those who sent the row."""
+    """For items low..high: total += n_k q_k, touched += n_k over the users k that sent the row.
+
+    The rows of user k are rows[offsets[k]:offsets[k + 1]] (rows, d), and n_k is samples[k].
+    """
     for k in range(len(samples)):
         n = samples[k]
         start = first_at_least(items, offsets[k], offsets[k + 1], low)
@@ -70,7 +70,7 @@ def by_samples(
             touched[items[r]] += n
 
 
-@numba.njit(
+@kernel(
     types.void(
         readonly(int64),
         readonly(int32),
@@ -80,14 +80,11 @@ def by_samples(
         int64[:, ::1],
         int64[:, ::1],
     ),
-    nogil=True,
-    cache=True,
-    error_model="numpy",
 )
 def by_change(
     offsets: Longs, items: Ints, rows: Ints, low: int, high: int, total: Longs, weight: Longs
 ) -> None:
-    """For items low..high: total += |q| q, weight += |q|, component by component."""
+    """ActvAGG for items low..high: total += |q| q, weight += |q|, component by component."""
     for k in range(len(offsets) - 1):
         start = first_at_least(items, offsets[k], offsets[k + 1], low)
         end = first_at_least(items, start, offsets[k + 1], high)
@@ -102,18 +99,16 @@ def by_change(
                 w[f] += size
 
 
-@numba.njit(
+@kernel(
     types.void(
         readonly(float32, 2), readonly(int64, 2), readonly(int64, 2), int64, int64, float32[:, ::1]
     ),
-    nogil=True,
-    cache=True,
-    error_model="numpy",
 )
 def move(before: Floats, total: Longs, weight: Longs, low: int, high: int, after: Floats) -> None:
-    """Rows low..high: after = before + total / weight, out of fixed point; a weight is one for a row or for a component.
+    """Rows low..high: after = before + total / weight, converted from fixed point.
 
-    In one pass and without large arrays in between: that is most of the server's work where items are many.
+    `weight` has one column per component, or one for the whole row. The loop makes no temporary
+    arrays, because this is most of the server's work when there are many items.
     """
     wide = weight.shape[1] > 1
     for i in range(low, high):
@@ -123,8 +118,8 @@ def move(before: Floats, total: Longs, weight: Longs, low: int, high: int, after
 
 
 @helper
-def worst_entry(values: Ints) -> Scalar:
-    """Whether numbers are below the limit; what stands for no number is the least there is."""
+def worst_entry(values: Ints) -> int:
+    """The worst fault of the entries. NOT_FINITE is the least int32, so the minimum finds it."""
     lowest = np.int32(0)
     highest = np.int32(0)
     for value in values:
@@ -135,7 +130,7 @@ def worst_entry(values: Ints) -> Scalar:
     return OUT_OF_RANGE if highest >= LIMIT or lowest <= -LIMIT else FINE
 
 
-@numba.njit(
+@kernel(
     types.void(
         readonly(int64),
         readonly(int32),
@@ -147,9 +142,6 @@ def worst_entry(values: Ints) -> Scalar:
         int64,
         int8[::1],
     ),
-    nogil=True,
-    cache=True,
-    error_model="numpy",
 )
 def check(
     offsets: Longs,
@@ -162,7 +154,7 @@ def check(
     last: int,
     faults: np.ndarray,
 ) -> None:
-    """faults[k] for users first..last: items exist and ascend, entries are numbers within range."""
+    """Write faults[k] for users first..last: items must exist and ascend, entries be in range."""
     for k in range(first, last):
         low = offsets[k]
         high = offsets[k + 1]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from coterie.algorithms.registry import algorithm
-from coterie.algorithms.two_tower.learning import Readers
+from coterie.algorithms.two_tower.training import TowerOps
 from coterie.core.progress import SILENT
 from coterie.engines.local import LocalEngine
 from coterie.evaluation.ranking import best_items
@@ -101,7 +101,7 @@ def inference(
     assert content is not None
     assert content.items is not None
     item_texts = content.items
-    towers = Readers(world.settings)
+    towers = TowerOps(world.settings)
 
     def best_ten(scored: Directions) -> Ints:
         return best_items(scored.score(np.zeros(1, np.int32))[0], NO_ITEMS, 10)

@@ -1,4 +1,4 @@
-"""A cohort as PyTorch tensors does what its devices do one by one; on the CPU here, and on a GPU where there is one."""
+"""Batched training in PyTorch equals the kernels, on the CPU and on a GPU if there is one."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch finds
 
 
 class Cohort:
-    """People of very different histories (one without any, one with every item), and what they train on in a round."""
+    """The samples of users with very different histories: one has no item, one has every item."""
 
     def __init__(self, seed: int = 0, rated: bool = False, users=None, **changes) -> None:
         self.training = histories(seed, n_users=12, n_items=25, rated=rated)
         usual = {"learning_rate": 0.02, "local_epochs": 2, "start_scale": 0.3}
         self.world: World = world_for("fedavg", self.training, seed, **usual | changes)
         self.rated = rated
-        everybody = np.arange(12, dtype=np.int32)
-        self.users = everybody if users is None else np.array(users, np.int32)
-        self.samples: Samples = draw(self.world, self.users, 0, NodeData(everybody, self.training))
+        all_users = np.arange(12, dtype=np.int32)
+        self.users = all_users if users is None else np.array(users, np.int32)
+        self.samples: Samples = draw(self.world, self.users, 0, NodeData(all_users, self.training))
         start = gmf.start(self.world)
         self.given = Parameters(start.user_rows[self.users], start.item_rows, start.dense)
 
@@ -48,13 +48,13 @@ class Cohort:
         return batched.train(forward, self.world, self.given, self.samples, self.rated, on)
 
     def after(self, changes: Changes) -> tuple[np.ndarray, ...]:
-        """What devices have at the end."""
+        """The clients' parameters after training."""
         before = self.given.user_rows, self.given.item_rows[self.samples.items], self.given.dense
         return tuple(b + c / SCALE for b, c in zip(before, changes, strict=True))
 
 
 def assert_close(one: tuple[np.ndarray, ...], other: tuple[np.ndarray, ...]) -> None:
-    """1e-5 of what the parameters amount to."""
+    """Equal within 1e-5, relative to the size of the parameters."""
     for a, b in zip(one, other, strict=True):
         assert np.linalg.norm(a - b) <= 1e-5 * np.linalg.norm(b)
         np.testing.assert_allclose(a, b, atol=1e-5 * np.abs(b).max())
@@ -84,20 +84,20 @@ def test_repeats_bit_for_bit(way):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_user_does_not_depend_on_neighbours(way):
-    """Alone or among others: the same within rounding, which the shape of a tensor can change."""
-    together = Cohort(3, **way)
-    changes = together.by_torch()
+    """Alone or in a cohort: equal within rounding, which the shape of a tensor can change."""
+    whole = Cohort(3, **way)
+    changes = whole.by_torch()
     for u in (0, 5, 10, 11):
         alone = Cohort(3, users=[u], **way)
-        rows = slice(together.samples.offsets[u], together.samples.offsets[u + 1])
-        mine = Changes(changes.user_rows[[u]], changes.item_rows[rows], changes.dense[[u]])
-        for a, b in zip(alone.by_torch(), mine, strict=True):
+        rows = slice(whole.samples.offsets[u], whole.samples.offsets[u + 1])
+        own = Changes(changes.user_rows[[u]], changes.item_rows[rows], changes.dense[[u]])
+        for a, b in zip(alone.by_torch(), own, strict=True):
             assert np.abs(a - b).max(initial=0) <= 10  # units of 1e-6
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_somebody_who_runs_away_takes_nobody_along(way):
-    """The first user is beyond numbers from the start; its short batches are padded like everybody's."""
+def test_a_diverging_user_does_not_affect_others(way):
+    """The first user starts with NaN; its short batches are padded like all others."""
     usual = Cohort(4, **way)
     wild = Cohort(4, **way)
     rows = wild.given.user_rows.copy()
@@ -106,50 +106,40 @@ def test_somebody_who_runs_away_takes_nobody_along(way):
     changes = wild.by_torch()
     expected = usual.by_torch()
     assert (changes.user_rows[0] == NOT_FINITE).all()
-    mine = wild.samples.offsets[1]
+    end = wild.samples.offsets[1]
     np.testing.assert_array_equal(changes.user_rows[1:], expected.user_rows[1:])
-    np.testing.assert_array_equal(changes.item_rows[mine:], expected.item_rows[mine:])
+    np.testing.assert_array_equal(changes.item_rows[end:], expected.item_rows[end:])
     np.testing.assert_array_equal(changes.dense[1:], expected.dense[1:])
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_somebody_without_samples_changes_nothing(way):
+def test_a_user_without_samples_changes_nothing(way):
     cohort = Cohort(5, **way)
     assert cohort.samples.counts[10] == 0
     changes = cohort.by_torch()
     assert not changes.user_rows[10].any()
     assert not changes.dense[10].any()
-    nobody = Cohort(5, users=[10], **way).by_torch()
-    assert [c.shape for c in nobody] == [(1, 5), (0, 5), (1, 6)]
-    assert not any(c.any() for c in nobody)
+    alone = Cohort(5, users=[10], **way).by_torch()
+    assert [c.shape for c in alone] == [(1, 5), (0, 5), (1, 6)]
+    assert not any(c.any() for c in alone)
 
 
-def test_arrays_that_must_not_be_written_are_read_and_left_alone():
+def test_read_only_arrays_are_accepted_and_not_changed():
     cohort = Cohort(6, batch_size=4)
-    private_state = [
-        a.copy() for a in (cohort.given.user_rows, cohort.given.item_rows, cohort.given.dense)
-    ]
-    for array in (
-        cohort.given.user_rows,
-        cohort.given.item_rows,
-        cohort.given.dense,
-        cohort.samples.places,
-    ):
+    given = (cohort.given.user_rows, cohort.given.item_rows, cohort.given.dense)
+    before = [array.copy() for array in given]
+    for array in (*given, cohort.samples.places):
         array.flags.writeable = False
     cohort.by_torch()
-    for now, before in zip(
-        (cohort.given.user_rows, cohort.given.item_rows, cohort.given.dense),
-        private_state,
-        strict=True,
-    ):
-        np.testing.assert_array_equal(now, before)
+    for now, copy in zip(given, before, strict=True):
+        np.testing.assert_array_equal(now, copy)
 
 
 # Any model with a forward function.
 
 
 def two_layers(p, q, dense):
-    """relu([p, q] W) . h, with W and h of every user in one flat row."""
+    """relu([p, q] W) . h, where W and h of a user are one flat row."""
     n, batch, width = q.shape
     weights = dense[:, : 2 * width * 3].view(n, 2 * width, 3)
     hidden = torch.relu(torch.cat([p[:, None].expand(n, batch, width), q], 2) @ weights)
@@ -157,7 +147,7 @@ def two_layers(p, q, dense):
 
 
 def one_by_one(cohort: Cohort, rate: float, reg: float, size: int) -> list[list[np.ndarray]]:
-    """SGD with a plain loop, one device after the other, in double precision."""
+    """SGD in a plain loop, one client after the other, in double precision."""
     found: list[list[np.ndarray]] = [[], [], []]
     samples = cohort.samples
     given = cohort.given
@@ -181,7 +171,7 @@ def one_by_one(cohort: Cohort, rate: float, reg: float, size: int) -> list[list[
 
 
 @pytest.mark.parametrize("size", [1, 5])
-def test_a_model_brings_only_its_forward_function(size):
+def test_a_model_supplies_only_its_forward_function(size):
     cohort = Cohort(7, batch_size=size, learning_rate=0.05, reg=0.03)
     dense = np.random.default_rng(0).normal(0, 0.5, 2 * 5 * 3 + 3).astype(np.float32)
     cohort.given = Parameters(cohort.given.user_rows, cohort.given.item_rows, dense)
@@ -219,7 +209,7 @@ def test_fixed_point_is_that_of_the_kernels():
     assert {TOO_LARGE, NOT_FINITE} <= set(found.tolist())
 
 
-# What is missing.
+# Missing hardware and packages.
 
 
 def test_without_a_gpu_there_is_a_remedy(monkeypatch):
@@ -228,7 +218,7 @@ def test_without_a_gpu_there_is_a_remedy(monkeypatch):
     with pytest.raises(
         ConfigError, match=r"'device' is 'cuda'.* no GPU here; expected one\. Set device=cpu"
     ):
-        gmf.start(world)  # before the first round, not in it
+        gmf.start(world)  # before the first round
     with pytest.raises(ConfigError, match="no GPU here"):
         play_locally("fedavg", histories(0), device="cuda")
 
@@ -239,7 +229,7 @@ def test_without_pytorch_there_is_a_remedy(monkeypatch):
         gmf.start(world_for("fedfast", histories(0), device="cuda"))
 
 
-def test_a_gpu_needs_no_kernels_for_training():
+def test_a_gpu_needs_no_training_kernels():
     chosen = registry.algorithm("fedfast")
     assert set(chosen.kernels_for(chosen.settings(device="cuda"))) == {
         "samples",
@@ -248,7 +238,7 @@ def test_a_gpu_needs_no_kernels_for_training():
     }
 
 
-def test_the_settings_say_what_they_are():
+def test_the_settings_have_help_texts():
     for name in ("fedavg", "fedfast"):
         rows = {
             key: (default, text) for key, default, text in registry.algorithm(name).settings.rows()
@@ -265,8 +255,8 @@ def test_the_settings_say_what_they_are():
 @on_gpu
 @pytest.mark.parametrize("way", WAYS)
 def test_a_gpu_agrees_and_repeats(way, monkeypatch):
-    """Steps are recorded and played again, where there are any to repeat."""
-    monkeypatch.setattr(batched, "STEPS_WORTH_A_GRAPH", 5)
+    """With enough steps, a captured graph is replayed."""
+    monkeypatch.setattr(batched, "MIN_STEPS_FOR_A_GRAPH", 5)
     cohort = Cohort(8, **way | {"local_epochs": 4})
     once = cohort.by_torch("cuda")
     assert_same(cohort.by_torch("cuda"), once)

@@ -1,4 +1,4 @@
-"""What a cohort trains on, whoever draws it: any number of threads, any part of the cohort, with Numba or without."""
+"""A cohort's samples do not depend on threads, on the rest of the cohort, or on Numba."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ drawers = pytest.mark.parametrize("family", ["kernel", "numpy"])
 
 
 @st.composite
-def people(draw: st.DrawFn, most_items: int = 90) -> TrainingSet:
-    """Anybody, from nothing to everything done; negatives may avoid more than what was done."""
+def training_sets(draw: st.DrawFn, most_items: int = 90) -> TrainingSet:
+    """Histories from no item to every item; more items than the positives may be excluded."""
     n_items = draw(st.integers(1, most_items))
     several = st.sets(st.integers(0, n_items - 1)) | st.just(set(range(n_items)))
-    done = [sorted(s) for s in draw(st.lists(several, min_size=1, max_size=6))]
+    positives = [sorted(s) for s in draw(st.lists(several, min_size=1, max_size=6))]
     more = draw(st.sets(st.integers(0, n_items - 1), max_size=4))
-    known = [sorted({*d, *more}) for d in done]
+    excluded = [sorted({*own, *more}) for own in positives]
     ratings = None
     if draw(st.booleans()):
-        ratings = np.arange(1, sum(map(len, done)) + 1, dtype=np.float32)
-    return TrainingSet(len(done), n_items, as_rows(done), as_rows(known), ratings)
+        ratings = np.arange(1, sum(map(len, positives)) + 1, dtype=np.float32)
+    return TrainingSet(len(positives), n_items, as_rows(positives), as_rows(excluded), ratings)
 
 
 def as_rows(lists: list[list[int]]) -> Rows:
@@ -47,19 +47,16 @@ def hosted(training: TrainingSet) -> NodeData:
 
 
 def drawn(world: World, training: TrainingSet, users=None, t: int = 0) -> Samples:
-    everybody = np.arange(training.n_users, dtype=np.int32)
-    return draw(
-        world, everybody if users is None else np.array(users, np.int32), t, hosted(training)
-    )
+    cohort = np.arange(training.n_users) if users is None else np.array(users)
+    return draw(world, cohort.astype(np.int32), t, hosted(training))
 
 
 def of_user(samples: Samples, k: int) -> tuple[list[int], list[tuple[int, float]]]:
     """Rows, and (item, target) of every sample."""
     rows = samples.items[samples.offsets[k] : samples.offsets[k + 1]]
-    mine = slice(samples.starts[k], samples.starts[k + 1])
-    return rows.tolist(), list(
-        zip(rows[samples.places[mine]].tolist(), samples.targets[mine].tolist(), strict=True)
-    )
+    own = slice(samples.starts[k], samples.starts[k + 1])
+    items = rows[samples.places[own]].tolist()
+    return rows.tolist(), list(zip(items, samples.targets[own].tolist(), strict=True))
 
 
 def use(monkeypatch: pytest.MonkeyPatch, family: str) -> None:
@@ -74,7 +71,7 @@ def assert_equal(one: Samples, other: Samples) -> None:
 
 
 @settings(deadline=None, max_examples=150)
-@given(people(), st.integers(1, 6), st.integers(1, 3), st.integers(0, 10**9))
+@given(training_sets(), st.integers(1, 6), st.integers(1, 3), st.integers(0, 10**9))
 def test_numpy_draws_exactly_what_the_kernel_draws(training, negatives, epochs, seed):
     world = world_for("fedavg", training, seed, negatives=negatives, local_epochs=epochs)
     compiled = drawn(world, training, t=3)
@@ -84,7 +81,7 @@ def test_numpy_draws_exactly_what_the_kernel_draws(training, negatives, epochs, 
 
 
 def test_numpy_draws_the_same_from_real_sizes():
-    """Hundreds of positives, so that rejected tries come in every number; few users have done three quarters of all items."""
+    """Hundreds of positives, so that many draws are rejected; some users have most items."""
     rng = np.random.default_rng(0)
     lists = [
         sorted(rng.permutation(400)[:n].tolist()) for n in (1, 60, 200, 299, 300, 301, 399, 400)
@@ -99,8 +96,8 @@ def test_numpy_draws_the_same_from_real_sizes():
 
 @drawers
 @settings(deadline=None, max_examples=60)
-@given(people(40), st.integers(1, 4), st.integers(1, 3))
-def test_samples_are_what_they_should_be(family, training, negatives, epochs):
+@given(training_sets(40), st.integers(1, 4), st.integers(1, 3))
+def test_samples_are_positives_and_unseen_negatives(family, training, negatives, epochs):
     with pytest.MonkeyPatch.context() as patch:
         use(patch, family)
         samples = drawn(
@@ -109,32 +106,36 @@ def test_samples_are_what_they_should_be(family, training, negatives, epochs):
     ratings = np.ones(len(training)) if training.ratings is None else training.ratings
     for u in range(training.n_users):
         rows, found = of_user(samples, u)
-        assert rows == sorted({item for item, _ in found})  # ascending, and exactly what is touched
+        assert rows == sorted(
+            {item for item, _ in found}
+        )  # ascending, and exactly the touched items
         values = ratings[training.positives.offsets[u] : training.positives.offsets[u + 1]].tolist()
-        done = list(zip(training.positives.of(u).tolist(), values, strict=True))
+        positives = list(zip(training.positives.of(u).tolist(), values, strict=True))
         excluded = set(training.excluded.of(u).tolist())
         each = negatives if training.ratings is None and len(excluded) < training.n_items else 0
-        assert len(found) == samples.counts[u] == epochs * len(done) * (1 + each)
+        assert len(found) == samples.counts[u] == epochs * len(positives) * (1 + each)
         groups = [found[i : i + 1 + each] for i in range(0, len(found), 1 + each)]
-        for epoch in range(epochs):  # every positive once, each before its negatives
-            assert sorted(g[0] for g in groups[epoch * len(done) : (epoch + 1) * len(done)]) == done
+        # Every positive occurs once per epoch, each before its negatives.
+        for epoch in range(epochs):
+            part = groups[epoch * len(positives) : (epoch + 1) * len(positives)]
+            assert sorted(g[0] for g in part) == positives
         assert all(target == 0 and item not in excluded for g in groups for item, target in g[1:])
 
 
 @drawers
-@pytest.mark.parametrize("had", [2, 33])
-def test_negatives_are_uniform(family, had, monkeypatch):
-    """Where few and where most items were had, which are two ways of drawing."""
+@pytest.mark.parametrize("n_seen", [2, 33])
+def test_negatives_are_uniform(family, n_seen, monkeypatch):
+    """With few and with most items seen, which are drawn by rejection and by rank."""
     use(monkeypatch, family)
-    lists = [list(range(had))]
+    lists = [list(range(n_seen))]
     training = TrainingSet(1, 40, as_rows(lists), as_rows(lists), None)
-    world = world_for("fedavg", training, negatives=5, local_epochs=20 if had == 2 else 5)
+    world = world_for("fedavg", training, negatives=5, local_epochs=20 if n_seen == 2 else 5)
     counts: Counter[int] = Counter()
     for t in range(15):
         counts.update(
             item for item, target in of_user(drawn(world, training, t=t), 0)[1] if target == 0
         )
-    assert set(counts) == set(range(had, 40))
+    assert set(counts) == set(range(n_seen, 40))
     assert chisquare(list(counts.values())).pvalue > 1e-3
 
 
@@ -166,7 +167,7 @@ def test_the_number_of_threads_does_not_matter(family, threads, monkeypatch):
 @drawers
 @settings(deadline=None, max_examples=40)
 @given(st.sets(st.integers(0, 19), min_size=1), st.integers(0, 50))
-def test_who_else_takes_part_does_not_matter(family, users, t):
+def test_the_rest_of_the_cohort_does_not_matter(family, users, t):
     training = histories(4, n_users=20, n_items=50)
     world = world_for("fedavg", training)
     with pytest.MonkeyPatch.context() as patch:

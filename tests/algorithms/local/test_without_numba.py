@@ -1,4 +1,4 @@
-"""Where Numba is not installed, plain NumPy stands in for kernels: the same bits where sums and draws are concerned."""
+"""Without Numba, NumPy replaces the kernels; sums and draws are bit-identical."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ N_ITEMS = 9
 
 class Listener(Progress):
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.lines: list[str] = []
 
     def log(self, text: str) -> None:
-        self.said.append(text)
+        self.lines.append(text)
 
 
 @pytest.fixture
@@ -40,18 +40,18 @@ def no_numba(monkeypatch: pytest.MonkeyPatch) -> None:
 # Loading.
 
 
-def test_plain_numpy_stands_in_and_says_so_once(no_numba):
+def test_the_numpy_fallback_is_used_and_logged_once(no_numba):
     first = Listener()
     second = Listener()
     assert kernels.load("sums", first) is slow_sums
     assert kernels.load("sums", second) is slow_sums
-    assert first.said == [
-        "Numba is not installed: plain NumPy, which is slower, stands in for the sums kernels."
+    assert first.lines == [
+        "Numba is not installed: the sums kernels use the slower NumPy fallback."
     ]
-    assert second.said == []
+    assert second.lines == []
 
 
-def test_a_kernel_without_a_stand_in_says_what_to_do(no_numba):
+def test_a_kernel_without_a_fallback_names_the_remedy(no_numba):
     with pytest.raises(
         ModuleNotFoundError,
         match=r"als kernels need Numba, which is not installed.*pip install numba",
@@ -59,8 +59,8 @@ def test_a_kernel_without_a_stand_in_says_what_to_do(no_numba):
         kernels.load("als")
 
 
-def test_a_broken_numba_is_not_passed_over(monkeypatch):
-    """Numba itself missing something is a fault to mend, not a reason to train slowly."""
+def test_a_broken_numba_is_an_error(monkeypatch):
+    """A Numba that cannot be imported must not lead to slow training."""
     monkeypatch.delitem(sys.modules, "numba")
     for name in [name for name in sys.modules if name.startswith("llvmlite")]:
         monkeypatch.delitem(sys.modules, name)
@@ -91,17 +91,17 @@ def test_a_run_is_the_same_within_rounding(name, changes, monkeypatch):
             np.testing.assert_allclose(array, other.arrays()[field], atol=2e-5, err_msg=field)
 
 
-def test_a_run_needs_nothing_of_numba():
-    """In a process of its own, where nobody imported it before."""
+def test_a_run_does_not_import_numba():
+    """In a new process, where Numba was not imported before."""
     program = (
         "import sys; sys.modules['numba'] = None\n"
         "from small_federation import histories, play_locally\n"
         "print(len(play_locally('fedfast', histories(0), batch_size=8)[1]))"
     )
-    beside = os.pathsep.join(sys.path)
+    search_path = os.pathsep.join(sys.path)
     done = subprocess.run(
         [sys.executable, "-c", program],
-        env=os.environ | {"PYTHONPATH": beside},
+        env=os.environ | {"PYTHONPATH": search_path},
         capture_output=True,
         text=True,
         timeout=60,
@@ -109,7 +109,7 @@ def test_a_run_needs_nothing_of_numba():
     assert done.stdout.strip() == "4", done.stderr[-800:]
 
 
-# Sums, and the check before them.
+# Validation and sums.
 
 entries = st.integers(-TOO_LARGE + 1, TOO_LARGE - 1) | st.integers(-2, 2)
 known_items = st.integers(0, N_ITEMS - 1)
@@ -138,9 +138,8 @@ def cohorts(draw: st.DrawFn, item=known_items, entry=entries, ascending: bool = 
 def test_sums_are_the_same(cohort, low, high):
     offsets, items, rows, _, _, samples = cohort
     compiled = kernels.load("sums")
-    start = np.arange(N_ITEMS * 2, dtype=np.int64).reshape(
-        N_ITEMS, 2
-    )  # it is added to what is there
+    # Sums are added to previous values.
+    start = np.arange(N_ITEMS * 2, dtype=np.int64).reshape(N_ITEMS, 2)
     found = []
     expected = []
     for family, results in ((slow_sums, found), (compiled, expected)):
@@ -176,8 +175,8 @@ def test_the_check_finds_the_same_faults(cohort):
 
 
 @st.composite
-def crowds(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, int, int, int]:
-    """Rows, labels (-1 for somebody in no cluster), the number of clusters and a range of users."""
+def clusterings(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, int, int, int]:
+    """Rows, labels (-1 for a user in no cluster), the number of clusters and a range of users."""
     n = draw(st.integers(1, 30))
     d = draw(st.integers(1, 9))
     n_clusters = draw(st.integers(1, 6))
@@ -189,9 +188,9 @@ def crowds(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, int, int, int]:
 
 
 @some
-@given(crowds(), st.integers(1, 7))
-def test_totals_of_clusters_have_the_same_bits(crowd, size):
-    rows, labels, n_clusters, _, _ = crowd
+@given(clusterings(), st.integers(1, 7))
+def test_totals_of_clusters_have_the_same_bits(clustering, size):
+    rows, labels, n_clusters, _, _ = clustering
     n_blocks = -(-len(rows) // size)
     results = []
     for family in (slow_clusters, kernels.load("clusters")):
@@ -204,10 +203,10 @@ def test_totals_of_clusters_have_the_same_bits(crowd, size):
 
 
 @some
-@given(crowds(), st.integers(0, 10**6))
-def test_the_nearest_centre_is_the_same_one(crowd, seed):
-    """Equally near ones too: rows of few different numbers bring them about."""
-    rows, labels, n_clusters, first, last = crowd
+@given(clusterings(), st.integers(0, 10**6))
+def test_the_nearest_centre_is_the_same_one(clustering, seed):
+    """Ties included: rows with few distinct numbers produce them."""
+    rows, labels, n_clusters, first, last = clustering
     rng = np.random.default_rng(seed)
     centres = np.ascontiguousarray(rows[rng.integers(0, len(rows), n_clusters)].T)
     half = (centres.T * centres.T).sum(axis=1) / np.float32(2)
@@ -219,9 +218,9 @@ def test_the_nearest_centre_is_the_same_one(crowd, seed):
 
 
 @some
-@given(crowds(), st.integers(0, 2**64 - 1), st.floats(0, 1))
-def test_moves_and_lots_are_the_same(crowd, key, share):
-    rows, labels, n_clusters, first, last = crowd
+@given(clusterings(), st.integers(0, 2**64 - 1), st.floats(0, 1))
+def test_moves_and_lots_are_the_same(clustering, key, share):
+    rows, labels, n_clusters, first, last = clustering
     moves = np.linspace(-1, 1, n_clusters * rows.shape[1], dtype=np.float32).reshape(n_clusters, -1)
     still = np.arange(len(rows)) % 3 == 0
     thresholds = np.full(n_clusters, int(share * (2**63)), np.uint64) * np.uint64(2)

@@ -1,4 +1,4 @@
-"""What a device does with its copy of a model, one file per model."""
+"""Local training on a client, one file per model."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ LEARNERS: dict[str, str] = {
 
 
 def learner(model: str) -> Learner:
-    """The learner of a model by name."""
+    """The learner of a model. Its file is imported now and not before."""
     if model not in LEARNERS:
         raise UnknownName("model", model, LEARNERS)
-    found = importlib.import_module(LEARNERS[model]).LEARNER
-    assert isinstance(found, Learner)
-    return found
+    chosen = importlib.import_module(LEARNERS[model]).LEARNER
+    assert isinstance(chosen, Learner)
+    return chosen

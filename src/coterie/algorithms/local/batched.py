@@ -1,9 +1,10 @@
-"""A cohort as PyTorch tensors, for GPUs: step s of all users at once, every user on copies of its own.
+"""Local training of a whole cohort as PyTorch tensors, for GPUs: step s of all users at once.
 
-The maths is that of `kernels.gmf_batches`, with Adam as `kernels.optimisers` tells it; a model brings only its forward function, and
-gradients come from autograd. The same cohort on the same machine gives the same bits; with the kernels they agree within 1e-5 or so
-(rounding adds up over thousands of steps).
-A step takes about as long for one user as for thousands: what a round costs is the longest history over the batch size.
+Every user trains on its own copies. The maths is that of `kernels.gmf_batches`, with Adam as in
+`kernels.optimisers`. A model supplies its forward function, and autograd the gradients. The same
+cohort on the same machine gives the same bits; the kernels agree within about 1e-5, because
+rounding differs over thousands of steps. A step takes about as long for one user as for thousands,
+so the cost of a round is the longest history divided by the batch size.
 """
 
 from __future__ import annotations
@@ -25,13 +26,16 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Forward: TypeAlias = "Callable[[Tensor, Tensor, Tensor], Tensor]"
-"""(user rows (n, width), item rows (n, batch, width), dense (n, size)) -> logits, or ratings (n, batch)"""
+"""(user rows (n, width), item rows (n, batch, width), dense (n, size)) -> predictions (n, batch),
+which are logits, or ratings."""
 
 DECAY1 = 0.9
 DECAY2 = 0.999
 EPSILON = 1e-8
-STEPS_BEFORE_A_GRAPH = 3  # recording needs everything to be in place
-STEPS_WORTH_A_GRAPH = 20
+WARM_UP_STEPS = 3
+"""Steps before a CUDA graph is captured; they allocate memory and initialise libraries."""
+MIN_STEPS_FOR_A_GRAPH = 20
+"""With fewer steps, capturing a graph costs more than it saves."""
 
 
 def train(
@@ -42,27 +46,28 @@ def train(
     rated: bool,
     on: str | None = None,
 ) -> Changes:
-    """What a cohort's devices make of their samples; `given` holds the cohort's user rows and all item rows."""
+    """Train a cohort; `given` holds the cohort's user rows and all item rows."""
     settings = world.settings
     device = find_device(on or settings.device)
     by_adam = settings.optimizer == "adam"
     batches = Batches.of(samples, settings.batch_size, device)
     before = Parts.copied(given, samples, device)
     users, items, dense = (
-        Copy.of(part, by_adam) for part in (before.users, before.items, before.dense)
+        CohortCopies.of(part, by_adam) for part in (before.users, before.items, before.dense)
     )
-    lacks = _lacks(batches.steps, device)
-    meeting = before.items.new_zeros(before.items.shape)
+    corrections = _bias_corrections(batches.steps, device)
+    scratch = before.items.new_zeros(before.items.shape)
 
     def step(s: Tensor) -> None:
-        rows, targets, there = batches.at(s)
-        at_hand = Parts(users.values, items.values[rows], dense.values)
-        gradient = gradients(forward, at_hand, targets, there, rated, settings.reg)
-        active = there[:, :1]
-        lack = lacks[:, s]
-        users.move(gradient.users, active, settings.learning_rate, lack)
-        dense.move(gradient.dense, active, settings.learning_rate, lack)
-        items.move_rows(rows, together(rows, gradient.items, meeting), settings.learning_rate, lack)
+        rows, targets, present = batches.at(s)
+        current = Parts(users.values, items.values[rows], dense.values)
+        gradient = gradients(forward, current, targets, present, rated, settings.reg)
+        row_gradients = add_repeats(rows, gradient.items, scratch)
+        active = present[:, :1]
+        correction = corrections[:, s]
+        users.step(gradient.users, active, settings.learning_rate, correction)
+        dense.step(gradient.dense, active, settings.learning_rate, correction)
+        items.step_rows(rows, row_gradients, settings.learning_rate, correction)
 
     _repeat(step, batches.steps, device)
     n_rows = len(samples.items)
@@ -74,28 +79,29 @@ def train(
 
 
 def find_device(name: str) -> torch.device:
-    """PyTorch's device of that name; where there is none an error says what to do."""
+    """PyTorch's device of that name; raises an error with a remedy if it is missing."""
     try:
         import torch
     except ModuleNotFoundError:
         raise MissingExtra(f"setting 'device' is {name!r}, which", "neural") from None
     if name == "cuda" and not torch.cuda.is_available():
         raise ConfigError(
-            "setting 'device' is 'cuda', but PyTorch finds no GPU here; expected one. Set device=cpu, or install a PyTorch made for your GPU."
+            "setting 'device' is 'cuda', but PyTorch finds no GPU here; expected one. "
+            "Set device=cpu, or install a PyTorch made for your GPU."
         )
     return torch.device(name)
 
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """User k's step s is the next `size` samples from starts[k] + s * size on, as far as it has them."""
+    """Step s of user k is `size` samples from starts[k] + s * size on, but none from ends[k] on."""
 
     starts: Tensor  # (n, 1)
     ends: Tensor  # (n, 1)
-    rows: Tensor  # (samples + 1,) row of the cohort's copies; one more, so that every place can be read
+    rows: Tensor  # (samples + 1,) rows of the cohort's copies; the last entry is padding
     targets: Tensor  # (samples + 1,)
-    spare: Tensor  # (n, 1) a row of every user that no item is in: padding moves nothing, and nobody else's
-    within: Tensor  # (size,)
+    spare: Tensor  # (n, 1) a row per user that holds no item; padded samples read and write it
+    within: Tensor  # (size,) 0, 1, ..., size - 1
     steps: int
 
     @classmethod
@@ -116,16 +122,16 @@ class Batches:
         )
 
     def at(self, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Rows, targets, and whether there is a sample at all; each (n, size)."""
+        """Rows, targets, and which samples are present (the rest is padding); each (n, size)."""
         places = self.starts + s * len(self.within) + self.within
-        there = places < self.ends
+        present = places < self.ends
         places = places.clamp(max=len(self.rows) - 1)
-        return self.rows[places].where(there, self.spare), self.targets[places], there
+        return self.rows[places].where(present, self.spare), self.targets[places], present
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What users have, or the gradient by it."""
+    """The parameters of a cohort, or the gradient by them."""
 
     users: Tensor  # (n, width)
     items: Tensor  # (rows, width), or those of a step (n, batch, width)
@@ -133,7 +139,10 @@ class Parts:
 
     @classmethod
     def copied(cls, given: Parameters, samples: Samples, device: torch.device) -> Parts:
-        """One user's rows after the other's, then everybody's spare row; gathered there, for a bus is slower than a GPU."""
+        """Copy each user's rows, one user after the other, then one spare row per user.
+
+        The rows are gathered on the GPU, because the bus to it is slower than its memory.
+        """
         users, table, dense = (
             _tensor(a, device) for a in (given.user_rows, given.item_rows, given.dense)
         )
@@ -143,94 +152,107 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
-    """Parameters that move, and what the optimiser remembers of them: nothing (SGD), or two moments (Adam)."""
+class CohortCopies:
+    """The users' copies of a parameter in training, with the state of the optimiser."""
 
     values: Tensor
-    moments: tuple[Tensor, ...]
+    moments: tuple[Tensor, ...]  # none with SGD, two with Adam
 
     @classmethod
-    def of(cls, values: Tensor, by_adam: bool) -> Copy:
+    def of(cls, values: Tensor, by_adam: bool) -> CohortCopies:
         zeros = values.new_zeros(values.shape)
         return cls(values.clone(), (zeros, zeros.clone()) if by_adam else ())
 
-    def move(self, gradients: Tensor, active: Tensor, rate: float, lack: Tensor) -> None:
-        """Of all users that are active; writes."""
-        change, moments = one_step(gradients, self.moments, rate, lack)
+    def step(
+        self, gradients: Tensor, active: Tensor, learning_rate: float, correction: Tensor
+    ) -> None:
+        """One step of all active users. Writes the values and moments."""
+        change, moments = one_step(gradients, self.moments, learning_rate, correction)
         self.values.sub_(change.where(active, change.new_zeros(())))
         for moment, new in zip(self.moments, moments, strict=True):
             moment.copy_(new)
 
-    def move_rows(self, rows: Tensor, gradients: Tensor, rate: float, lack: Tensor) -> None:
-        """Of some rows; a row that stands there twice has the same slopes twice and moves once. Writes."""
-        change, moments = one_step(
-            gradients, tuple(moment[rows] for moment in self.moments), rate, lack
-        )
+    def step_rows(
+        self, rows: Tensor, gradients: Tensor, learning_rate: float, correction: Tensor
+    ) -> None:
+        """One step on some rows. Writes the values and moments.
+
+        A row that occurs twice has the same gradient at both places, so it moves only once.
+        """
+        before = tuple(moment[rows] for moment in self.moments)
+        change, moments = one_step(gradients, before, learning_rate, correction)
         self.values[rows] = self.values[rows] - change
         for moment, new in zip(self.moments, moments, strict=True):
             moment[rows] = new
 
 
 def gradients(
-    forward: Forward, at_hand: Parts, targets: Tensor, there: Tensor, rated: bool, reg: float
+    forward: Forward, current: Parts, targets: Tensor, present: Tensor, rated: bool, reg: float
 ) -> Parts:
-    """By the mean over every user's batch of the loss, plus reg / 2 (|p|^2 + |q|^2) for each sample."""
-    import torch
+    """The gradient of every user's loss: the mean over its batch.
 
-    loss = (
-        torch.nn.functional.mse_loss
-        if rated
-        else torch.nn.functional.binary_cross_entropy_with_logits
-    )
+    The loss of a sample includes reg / 2 (|p|^2 + |q|^2).
+    """
+    import torch
+    from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss
+
+    loss = mse_loss if rated else binary_cross_entropy_with_logits
     with torch.enable_grad():
         p, q, h = (
-            part.detach().requires_grad_() for part in (at_hand.users, at_hand.items, at_hand.dense)
+            part.detach().requires_grad_() for part in (current.users, current.items, current.dense)
         )
         fit = loss(forward(p, q, h), targets, reduction="none") * (0.5 if rated else 1.0)
         penalty = (p * p).sum(1, keepdim=True) + (q * q).sum(2)
-        share = there / there.sum(1, keepdim=True).clamp(min=1)
+        share = present / present.sum(1, keepdim=True).clamp(min=1)
         return Parts(*torch.autograd.grad(fit + reg / 2 * penalty, (p, q, h), share))
 
 
-def together(rows: Tensor, gradients: Tensor, meeting: Tensor) -> Tensor:
-    """(n, batch, width) slopes, where an item that is twice in a batch has the sum of both in both places.
+def add_repeats(rows: Tensor, gradients: Tensor, scratch: Tensor) -> Tensor:
+    """(n, batch, width) gradients; an item that occurs twice in a batch gets the sum at both.
 
-    They meet in a table that is zeros, and is so again afterwards.
+    `scratch` (rows, width) must be zero and is zero again afterwards.
     """
     if rows.shape[1] == 1:
         return gradients
     where = rows.reshape(-1)
     flat = gradients.reshape(-1, gradients.shape[2])
-    if (
-        meeting.is_cuda
-    ):  # this one sorts before it adds, and index_add_ does not: bits would change from run to run
-        meeting.index_put_((where,), flat, accumulate=True)
-    else:  # and here it is the other way round
-        meeting.index_add_(0, where, flat)
-    sums = meeting[rows]
-    meeting.index_fill_(0, where, 0)
+    # Each device has one operation that adds in a fixed order, so that runs repeat bit for bit:
+    # on a GPU index_put_ sorts first and index_add_ does not; on a CPU only index_add_ is ordered.
+    if scratch.is_cuda:
+        scratch.index_put_((where,), flat, accumulate=True)
+    else:
+        scratch.index_add_(0, where, flat)
+    sums = scratch[rows]
+    scratch.index_fill_(0, where, 0)
     return sums
 
 
 def one_step(
-    gradients: Tensor, moments: tuple[Tensor, ...], rate: float, lack: Tensor
+    gradients: Tensor, moments: tuple[Tensor, ...], learning_rate: float, correction: Tensor
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """What is taken off the values, and the moments afterwards."""
+    """What to subtract from the values, and the new moments."""
     if not moments:
-        return rate * gradients, ()
+        return learning_rate * gradients, ()
     mean = DECAY1 * moments[0] + (1 - DECAY1) * gradients
     square = DECAY2 * moments[1] + (1 - DECAY2) * gradients * gradients
-    return rate * (mean / lack[0]) / ((square / lack[1]).sqrt() + EPSILON), (mean, square)
+    return learning_rate * (mean / correction[0]) / ((square / correction[1]).sqrt() + EPSILON), (
+        mean,
+        square,
+    )
 
 
-def _lacks(steps: int, device: torch.device) -> Tensor:
-    """(2, steps) what moments that began at zero lack after each step."""
+def _bias_corrections(steps: int, device: torch.device) -> Tensor:
+    """(2, steps) 1 - beta^t of both moments."""
     t = np.arange(1, steps + 1)
     return _tensor(np.stack([1 - DECAY1**t, 1 - DECAY2**t]).astype(np.float32), device)
 
 
 def _repeat(step: Callable[[Tensor], None], times: int, device: torch.device) -> None:
-    """step(0), step(1), ...; a GPU gets a recording of a step, for starting its forty small pieces takes longer than they do."""
+    """Call step(0), step(1), ...
+
+    A GPU replays a captured graph of a step: launching its forty small kernels one by one would
+    take longer than running them.
+    """
     import torch
 
     s = torch.zeros(1, dtype=torch.int64, device=device)
@@ -239,20 +261,22 @@ def _repeat(step: Callable[[Tensor], None], times: int, device: torch.device) ->
         step(s)
         s.add_(1)
 
-    recorded = device.type == "cuda" and times >= STEPS_WORTH_A_GRAPH
-    for _ in range(STEPS_BEFORE_A_GRAPH if recorded else times):
+    captured = device.type == "cuda" and times >= MIN_STEPS_FOR_A_GRAPH
+    for _ in range(WARM_UP_STEPS if captured else times):
         once()
-    if recorded:
+    if captured:
         graph = torch.cuda.CUDAGraph()
+        # Capturing records the step without running it.
         with torch.cuda.graph(graph):
-            once()  # written down, not done
-        for _ in range(times - STEPS_BEFORE_A_GRAPH):
+            once()
+        for _ in range(times - WARM_UP_STEPS):
             graph.replay()
-        torch.cuda.synchronize()  # the recording must outlive its last replay
+        # The graph must outlive its last replay.
+        torch.cuda.synchronize()
 
 
 def _quantised(now: Tensor, before: Tensor) -> Ints:
-    """Fixed point, as `kernels.quantise` makes it."""
+    """The change in fixed point, as in `kernels.quantise`."""
     import torch
 
     x = torch.round((now - before) * SCALE)
@@ -262,7 +286,7 @@ def _quantised(now: Tensor, before: Tensor) -> Ints:
 
 
 def _tensor(array: np.ndarray, device: torch.device) -> Tensor:
-    """A copy: the array may be one that must not be written."""
+    """A copy of the array on the device: the array itself may be read-only."""
     import torch
 
     return torch.tensor(array, device=device)

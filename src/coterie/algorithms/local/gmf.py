@@ -1,8 +1,8 @@
-"""GMF on the device: w[N] is the output layer and, last, the bias."""
+"""GMF on a client: w[N] is the output layer, then the bias."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from coterie import kernels
 from coterie.algorithms.local import batched
 from coterie.algorithms.local.learner import Changes, Learner, Parameters
 from coterie.algorithms.local.samples import Samples
+from coterie.algorithms.local.settings import Federated
 from coterie.core import parallel
 from coterie.federated.federation import World
 from coterie.models.gmf import GMF
@@ -21,9 +22,8 @@ if TYPE_CHECKING:
 def start(world: World) -> Parameters:
     settings = world.settings
     if settings.device == "cuda":
-        batched.find_device(
-            settings.device
-        )  # say now what is missing, not in the middle of a round
+        # Report a missing GPU now and not in the middle of a round.
+        batched.find_device(settings.device)
     model = GMF.start(
         world.n_users, world.n_items, settings.embedding_size, world.seed, settings.start_scale
     )
@@ -39,7 +39,7 @@ def train(world: World, given: Parameters, samples: Samples, rated: bool) -> Cha
         return batched.train(forward, world, given, samples, rated)
     changes = Changes.room_for(given, samples)
     kernel = kernels.load(family(settings))
-    how = ways(settings)
+    options = kernel_options(settings)
 
     def part(first: int, last: int) -> None:
         kernel.train(
@@ -54,7 +54,7 @@ def train(world: World, given: Parameters, samples: Samples, rated: bool) -> Cha
             rated,
             settings.learning_rate,
             settings.reg,
-            *how,
+            *options,
             first,
             last,
             *changes,
@@ -64,22 +64,25 @@ def train(world: World, given: Parameters, samples: Samples, rated: bool) -> Cha
     return changes
 
 
-def family(settings: Any) -> str:
-    """The kernels that train it."""
+def family(settings: Federated) -> str:
+    """The kernel family that trains with these settings."""
     if settings.moments == "averaged":
         return "gmf_moments"
     return "gmf_users" if settings.sample_by_sample else "gmf_batches"
 
 
-def ways(settings: Any) -> tuple[int, ...]:
-    """What they want to know beside rate and regularisation."""
+def kernel_options(settings: Federated) -> tuple[int, ...]:
+    """The arguments of that family after learning rate and regularisation."""
     if settings.moments == "averaged":
         return (settings.batch_size,)
     return () if settings.sample_by_sample else (settings.batch_size, settings.optimizer == "adam")
 
 
 def forward(p: Tensor, q: Tensor, dense: Tensor) -> Tensor:
-    """h . (p * q) + b for a batch of every user, for PyTorch."""
+    """h . (p * q) + b for a batch of every user, in PyTorch.
+
+    Shapes as in `batched.Forward`.
+    """
     return (q * (p * dense[:, :-1])[:, None, :]).sum(2) + dense[:, -1:]
 
 
@@ -91,7 +94,7 @@ def model(world: World, parameters: Parameters) -> GMF:
     )
 
 
-def kernel_families(settings: Any) -> tuple[str, ...]:
+def kernel_families(settings: Federated) -> tuple[str, ...]:
     if settings.device == "cuda":
         return "samples", "sums"
     return "samples", family(settings), "sums"

@@ -1,14 +1,15 @@
-"""A learner is a value: start values, local training, and the recommender that parameters make."""
+"""A learner is a record of functions: initial parameters, local training, and the recommender."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from coterie.algorithms.local.samples import Samples
+from coterie.algorithms.local.settings import Federated
 from coterie.core.records import Record
 from coterie.federated.federation import World
 from coterie.models.recommender import Recommender
@@ -17,46 +18,46 @@ from coterie.types import Floats, Ints
 
 @dataclass(frozen=True, slots=True)
 class Parameters(Record):
-    """A model's parameters as every federated algorithm sees them: w[U], w[I] and w[N] of FedFast's Section 3.2."""
+    """A model's parameters: w[U], w[I] and w[N] of FedFast's Section 3.2."""
 
     user_rows: Floats  # (users, width)
     item_rows: Floats  # (items, width)
     dense: Floats  # (size,)
 
     def with_moments(self) -> Parameters:
-        """Each part three times as wide and one more: room for both of Adam's moments and their age behind the values."""
+        """Append Adam's two moments and their age, all zero: a width of d becomes 3 d + 1."""
         return Parameters(*(_widened(getattr(self, f.name)) for f in fields(self)))
 
     def without_moments(self) -> Parameters:
+        """The inverse of `with_moments`."""
         return Parameters(*(values_of(getattr(self, f.name)) for f in fields(self)))
 
 
 def values_of(part: Floats) -> Floats:
-    """Parameters with moments, without them."""
+    """The values of an array that also holds moments: the first d of 3 d + 1 columns."""
     return np.ascontiguousarray(part[..., : part.shape[-1] // 3])
 
 
 def _widened(part: Floats) -> Floats:
-    return np.concatenate(
-        [part, np.zeros((*part.shape[:-1], 2 * part.shape[-1] + 1), np.float32)], axis=-1
-    )
+    moments = np.zeros((*part.shape[:-1], 2 * part.shape[-1] + 1), np.float32)
+    return np.concatenate([part, moments], axis=-1)
 
 
-def embeddings(settings: Any, user_rows: Floats) -> Floats:
-    """What similar people have alike."""
+def embeddings(settings: Federated, user_rows: Floats) -> Floats:
+    """User rows as clustering compares them: without Adam's moments."""
     return values_of(user_rows) if settings.moments == "averaged" else user_rows
 
 
 class Changes(NamedTuple):
-    """What users changed, in fixed point."""
+    """The changes that a cohort made to its copies, in fixed point."""
 
-    user_rows: Ints  # (users of the cohort, width)
+    user_rows: Ints  # (cohort, width)
     item_rows: Ints  # (rows of the samples, width)
-    dense: Ints  # (users of the cohort, size)
+    dense: Ints  # (cohort, size)
 
     @classmethod
     def room_for(cls, given: Parameters, samples: Samples) -> Changes:
-        """Arrays for a kernel to fill."""
+        """Uninitialised arrays for a kernel to fill."""
         n, width = given.user_rows.shape
         shapes = (n, width), (len(samples.items), width), (n, len(given.dense))
         return cls(*(np.empty(shape, np.int32) for shape in shapes))
@@ -64,9 +65,11 @@ class Changes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Learner:
+    """What a federated algorithm needs to know of a model."""
+
     start: Callable[[World], Parameters]
     train: Callable[[World, Parameters, Samples, bool], Changes]
-    """(world, the cohort's user rows with all item rows, samples, whether targets are ratings)"""
+    """(world, parameters with the cohort's user rows, samples, whether targets are ratings)"""
     model: Callable[[World, Parameters], Recommender]
-    kernels: Callable[[Any], tuple[str, ...]]
-    """settings -> the kernel families it needs"""
+    kernels: Callable[[Federated], tuple[str, ...]]
+    """settings -> the kernel families that training needs"""

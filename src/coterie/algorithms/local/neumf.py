@@ -1,15 +1,19 @@
-"""NeuMF on the device: w[N] is everything but the rows, and a row holds both parts, so users are clustered on both together."""
+"""NeuMF on a client: w[N] is everything but the rows.
+
+A row holds the GMF part and the MLP part, so users are clustered on both together.
+"""
 
 from __future__ import annotations
 
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from coterie import kernels
 from coterie.algorithms.local import batched
 from coterie.algorithms.local.learner import Changes, Learner, Parameters
 from coterie.algorithms.local.samples import Samples
+from coterie.algorithms.local.settings import Federated
 from coterie.core import parallel
 from coterie.federated.federation import World
 from coterie.models.neumf import NeuMF, tower_sizes
@@ -22,10 +26,9 @@ if TYPE_CHECKING:
 def start(world: World) -> Parameters:
     settings = world.settings
     if by_torch(settings):
-        batched.find_device(
-            settings.device
-        )  # say now what is missing, not in the middle of a round
-    made = NeuMF.start(
+        # Report a missing GPU now and not in the middle of a round.
+        batched.find_device(settings.device)
+    model = NeuMF.start(
         world.n_users,
         world.n_items,
         settings.embedding_size,
@@ -33,7 +36,7 @@ def start(world: World) -> Parameters:
         world.seed,
         settings.start_scale,
     )
-    return Parameters(made.user_rows, made.item_rows, made.dense)
+    return Parameters(model.user_rows, model.item_rows, model.dense)
 
 
 def train(world: World, given: Parameters, samples: Samples, rated: bool) -> Changes:
@@ -67,16 +70,19 @@ def train(world: World, given: Parameters, samples: Samples, rated: bool) -> Cha
     return changes
 
 
-def by_torch(settings: Any) -> bool:
-    """On a GPU, and where steps are not sample by sample: the kernel knows no batches."""
-    return bool(settings.device == "cuda" or not settings.sample_by_sample)
+def by_torch(settings: Federated) -> bool:
+    """Whether PyTorch trains: on a GPU, and for batches or Adam, which the kernel does not have."""
+    return settings.device == "cuda" or not settings.sample_by_sample
 
 
 def forward(sizes: list[int], p: Tensor, q: Tensor, dense: Tensor) -> Tensor:
-    """A batch of every user, for PyTorch: layers over one half of both rows, GMF over the other; `models.neumf` says where."""
+    """NeuMF's prediction for a batch of every user, in PyTorch.
+
+    Shapes as in `batched.Forward`; the layout of rows and of `dense` is that of `models.neumf`.
+    """
     import torch
 
-    (n, batch, width) = q.shape
+    n, batch, width = q.shape
     at = 0
     half = width // 2
     x = torch.cat([p[:, None, half:].expand(n, batch, half), q[:, :, half:]], 2)
@@ -94,10 +100,11 @@ def model(world: World, parameters: Parameters) -> NeuMF:
 
 
 def sizes_of(world: World) -> Longs:
+    """Layer sizes of the tower."""
     return tower_sizes(world.settings.embedding_size, world.settings.layers)
 
 
-def kernel_families(settings: Any) -> tuple[str, ...]:
+def kernel_families(settings: Federated) -> tuple[str, ...]:
     return ("samples", "sums") if by_torch(settings) else ("samples", "neumf_users", "sums")
 
 

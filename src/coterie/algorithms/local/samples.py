@@ -1,4 +1,4 @@
-"""What a cohort trains on in a round, drawn on its devices."""
+"""The training samples of a cohort in a round, drawn on the clients."""
 
 from __future__ import annotations
 
@@ -16,28 +16,36 @@ NO_RATINGS: Floats = np.empty(0, np.float32)
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """User k trains on places[starts[k]:starts[k + 1]], each a row number within items[offsets[k]:offsets[k + 1]]."""
+    """User k trains on places[starts[k]:starts[k + 1]].
+
+    A place is an index into the user's own rows, items[offsets[k]:offsets[k + 1]].
+    """
 
     offsets: Longs  # (n + 1,)
-    items: Ints  # (rows,) what users touch, ascending within a user
+    items: Ints  # (rows,) the touched items, ascending within a user
     starts: Longs  # (n + 1,)
     places: Ints  # (samples,)
     targets: Floats  # (samples,) 1 or 0, or the rating
 
     @property
     def counts(self) -> Longs:
+        """Samples of every user."""
         return np.diff(self.starts)
 
 
 def draw(world: World, users: Ints, t: int, node: NodeData) -> Samples:
-    """Every positive once per local epoch in a new order, each with fresh negatives outside the training positives."""
+    """Draw every positive once per local epoch in a new order, each with fresh negatives.
+
+    Negatives are drawn outside the user's training positives.
+    """
     settings = world.settings
     history = node.training
-    people = node.places(users)
+    places_on_node = node.places(users)
     negatives = 0 if history.ratings is not None else settings.negatives
-    has_everything = history.excluded.counts_of(people) >= world.n_items
+    has_everything = history.excluded.counts_of(places_on_node) >= world.n_items
     per_positive = np.where(has_everything, 1, 1 + negatives)
-    starts = _running(history.positives.counts_of(people) * per_positive * settings.local_epochs)
+    n_positives = history.positives.counts_of(places_on_node)
+    starts = _offsets(n_positives * per_positive * settings.local_epochs)
     keys = streams.keys(node.seed, "samples", t, last=users)
     n_rows = np.empty(len(users), np.int64)
     rows = np.empty(starts[-1], np.int32)
@@ -47,7 +55,7 @@ def draw(world: World, users: Ints, t: int, node: NodeData) -> Samples:
 
     def part(first: int, last: int) -> None:
         kernel.draw(
-            people,
+            places_on_node,
             history.positives.offsets,
             history.positives.items,
             NO_RATINGS if history.ratings is None else history.ratings,
@@ -66,14 +74,16 @@ def draw(world: World, users: Ints, t: int, node: NodeData) -> Samples:
             targets,
         )
 
-    parallel.over(part, starts, smallest=32)  # every call marks items in tables of its own
-    offsets = _running(n_rows)
+    # Every call allocates tables over all items, so it should have some users to work on.
+    parallel.over(part, starts, smallest=32)
+    offsets = _offsets(n_rows)
     items = np.empty(offsets[-1], np.int32)
     kernel.pack(starts, offsets, rows, items)
     return Samples(offsets, items, starts, places, targets)
 
 
-def _running(counts: Longs) -> Longs:
+def _offsets(counts: Longs) -> Longs:
+    """(n + 1,) running totals, from 0."""
     total = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=total[1:])
     return total

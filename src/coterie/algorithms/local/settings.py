@@ -1,68 +1,68 @@
-"""Settings of every federated run: the round, and what a device does in it."""
+"""Settings of federated runs: the rounds, and the local training of a client."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from coterie.federated.settings import Simulated
 
 
-def listed(value: Any) -> Any:
-    """32,16,8 on the command line is text, and 32 a number."""
+def as_sequence(value: object) -> object:
+    """Accept layer sizes from the command line, where 32,16,8 is a string and 32 a number."""
     if isinstance(value, str):
         return value.split(",")
     return (value,) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 Size = Annotated[int, Field(ge=1, le=4096)]
-Layers = Annotated[tuple[Size, ...], BeforeValidator(listed), Field(min_length=1, max_length=8)]
+Layers = Annotated[
+    tuple[Size, ...], BeforeValidator(as_sequence), Field(min_length=1, max_length=8)
+]
 
 
 class Federated(Simulated):
     model: Literal["gmf", "neumf"] = "gmf"
-    """What is trained."""
+    """Model to train."""
     embedding_size: int = Field(16, ge=1, le=4096)
-    """Length of every user and item row; for neumf, of each of a row's two parts."""
+    """Length of every user and item row; for neumf, of each of the two parts of a row."""
     layers: Layers = (32, 16, 8)
-    """Sizes of the layers of neumf's tower, from below; no other model has one."""
+    """Layer sizes of the tower of neumf, from below; other models ignore it."""
     rounds: int = Field(300, ge=1)
-    """Rounds of communication."""
+    """Communication rounds."""
     participation: float = Field(0.1, gt=0, le=1)
-    """Share of the users that takes part in a round (alpha)."""
+    """Share of the users in the cohort of a round (alpha)."""
     local_epochs: int = Field(1, ge=1)
-    """Passes of a device over its own data in a round."""
+    """Passes of a client over its own data in a round."""
     optimizer: Literal["sgd", "adam"] = "sgd"
-    """How a device takes its steps. For neumf Adam needs PyTorch."""
+    """Optimiser of the clients. With neumf, Adam needs PyTorch."""
     moments: Literal["fresh", "averaged"] = "fresh"
-    """Adam's memory: it begins anew every round and never leaves the device, or it survives: it is sent and averaged like the
-    parameters it belongs to, at three times the bytes (gmf on the CPU)."""
+    """Adam's moments: fresh ones start at zero in every round and stay on the client; averaged ones
+    are sent and averaged like the parameters, at three times the bytes (gmf on the CPU only)."""
     batch_size: int = Field(1, ge=1)
-    """Samples a step: the gradient is the mean over them. For neumf more than one needs PyTorch."""
+    """Samples per local step (their mean gradient). With neumf, more than one needs PyTorch."""
     learning_rate: float = Field(0.05, gt=0)
-    """Step size on the device."""
+    """Learning rate of the clients."""
     final_rate: float = Field(1.0, gt=0, le=1)
-    """Share of the learning rate that is left in the last round; it falls by the same factor every round."""
+    """Share of the learning rate left in the last round; it falls by the same factor each round."""
     reg: float = Field(0.01, ge=0)
     """Regularisation of user and item rows."""
     negatives: int = Field(4, ge=1)
-    """Negatives drawn for every positive (implicit feedback)."""
+    """Negatives drawn per positive (implicit feedback)."""
     start_scale: float = Field(0.1, ge=0)
-    """Standard deviation of the start values."""
+    """Standard deviation of the initial values."""
     device: Literal["cpu", "cuda"] = "cpu"
-    """Where devices are simulated: compiled kernels on the CPU, or batched PyTorch on a GPU."""
+    """Where clients are simulated: compiled kernels on the CPU, or batched PyTorch on a GPU."""
 
     @model_validator(mode="after")
     def _averaged_moments_need_adam(self) -> Federated:
-        if self.moments == "averaged" and (self.optimizer, self.model, self.device) != (
-            "adam",
-            "gmf",
-            "cpu",
-        ):
+        supported = (self.optimizer, self.model, self.device) == ("adam", "gmf", "cpu")
+        if self.moments == "averaged" and not supported:
             raise ValueError(
-                f"moments=averaged is for optimizer=adam, model=gmf and device=cpu, but these are {self.optimizer}, {self.model} "
-                f"and {self.device}. Set them so, or moments=fresh"
+                "moments=averaged needs optimizer=adam, model=gmf and device=cpu, but these are "
+                f"{self.optimizer}, {self.model} and {self.device}. "
+                "Set them so, or set moments=fresh"
             )
         return self
 
@@ -73,5 +73,5 @@ class Federated(Simulated):
 
     @property
     def sample_by_sample(self) -> bool:
-        """Whether the quickest kernels will do."""
+        """Whether the kernels without batches apply, which are the fastest."""
         return self.batch_size == 1 and self.optimizer == "sgd"

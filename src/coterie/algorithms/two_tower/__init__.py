@@ -1,4 +1,7 @@
-"""Towers: networks that read what is told about an item or a person and make a vector of it. A new one is a file and a line here."""
+"""Towers: networks that embed the text of an item, or the profile of a user, as a vector.
+
+A new tower is a file and a line here.
+"""
 
 from __future__ import annotations
 
@@ -13,30 +16,35 @@ from coterie.errors import UnknownName
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from coterie.algorithms.two_tower.reading import Batch
+    from coterie.algorithms.two_tower.batches import TextBatch
 
-Net: TypeAlias = "dict[str, Tensor]"
+TowerParameters: TypeAlias = "dict[str, Tensor]"
+"""Parameters of a tower, by name."""
 Shapes: TypeAlias = dict[str, tuple[int, ...]]
+"""Shapes of the parameters, by name and in the order of the flat array."""
 
 TOWERS = {"dssm": "coterie.algorithms.two_tower.dssm", "clsm": "coterie.algorithms.two_tower.clsm"}
 
 
 @dataclass(frozen=True, slots=True)
 class Tower:
+    """An architecture: a record of functions."""
+
     reads: TextEncoding
+    """Whether it reads bags of letter trigrams, or words in their order."""
     layers: tuple[int, ...]
     """Widths of the layers below the vector, as published."""
     shapes: Callable[[int, tuple[int, ...]], Shapes]
-    """(inputs, widths of all layers) -> of the parameters, by name."""
+    """(inputs, widths of all layers) -> shapes of the parameters"""
     hidden: Callable[[tuple[int, ...]], int]
-    """widths -> how many units dropout may hide."""
-    embed: Callable[[Net, Batch], Tensor]
-    """(parameters, what some read) -> a vector for each, (n, widths[-1])."""
+    """widths -> number of units that dropout applies to"""
+    embed: Callable[[TowerParameters, TextBatch], Tensor]
+    """(parameters, a batch of n texts) -> vectors (n, widths[-1])"""
 
 
 def tower(name: str) -> Tower:
-    """The tower; its file is imported now and not before."""
+    """The tower of that name. Its file is imported now and not before."""
     if name not in TOWERS:
         raise UnknownName("tower", name, TOWERS)
-    found: Tower = importlib.import_module(TOWERS[name]).TOWER
-    return found
+    chosen: Tower = importlib.import_module(TOWERS[name]).TOWER
+    return chosen

@@ -1,9 +1,14 @@
-"""DSSM: three dense layers over a bag of letter trigrams (Huang et al. 2013; STTFedRec, Sections 3.4 and 4.2).
+"""DSSM: three dense layers over a bag of letter trigrams.
 
-    l_1 = tanh(W_1 x + b_1),    l_2 = tanh(W_2 l_1 + b_2),    y = tanh(W_3 l_2 + b_3),    256, 128 and 128 wide
+Huang et al. 2013; STTFedRec, Sections 3.4 and 4.2.
 
-x is scaled to length one: an article of three thousand words would drive every unit of l_1 to its end, a title none. The first
-product looks only at the inputs that are on, where they are few. Dropout hides units of l_1 and l_2.
+    l_1 = tanh(W_1 x + b_1)      (256,)
+    l_2 = tanh(W_2 l_1 + b_2)    (128,)
+    y = tanh(W_3 l_2 + b_3)      (128,)
+
+x is scaled to length one: without that, an article of three thousand words would saturate every
+unit of l_1. The first product is sparse where few inputs are non-zero. Dropout applies to l_1 and
+l_2.
 """
 
 from __future__ import annotations
@@ -11,28 +16,28 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from coterie.algorithms.two_tower import Net, Shapes, Tower
-from coterie.algorithms.two_tower.reading import Batch
+from coterie.algorithms.two_tower import Shapes, Tower, TowerParameters
+from coterie.algorithms.two_tower.batches import TextBatch
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-MANY = 8
-"""From one input in so many on, a CPU is faster with the whole matrix; a GPU gets it always."""
+DENSE_FROM = 8
+"""A CPU multiplies densely from one non-zero input in this many on; a GPU always does."""
 
 
 def shapes(n_inputs: int, widths: tuple[int, ...]) -> Shapes:
-    found: Shapes = {}
+    by_name: Shapes = {}
     for n, (below, above) in enumerate(pairwise((n_inputs, *widths)), 1):
-        found |= {f"weights{n}": (below, above), f"bias{n}": (above,)}
-    return found
+        by_name |= {f"weights{n}": (below, above), f"bias{n}": (above,)}
+    return by_name
 
 
 def hidden(widths: tuple[int, ...]) -> int:
     return sum(widths[:-1])
 
 
-def embed(net: Net, batch: Batch) -> Tensor:
+def embed(net: TowerParameters, batch: TextBatch) -> Tensor:
     import torch
 
     layer = torch.tanh(product(net["weights1"], batch) + net["bias1"])
@@ -45,8 +50,8 @@ def embed(net: Net, batch: Batch) -> Tensor:
     return layer
 
 
-def product(weights: Tensor, batch: Batch) -> Tensor:
-    """x W, where x is as long as one."""
+def product(weights: Tensor, batch: TextBatch) -> Tensor:
+    """x W, where x has length one."""
     import torch
     from torch.nn.functional import embedding_bag
 
@@ -54,14 +59,13 @@ def product(weights: Tensor, batch: Batch) -> Tensor:
     owner = torch.repeat_interleave(batch.offsets.diff(), output_size=len(batch.entries))
     squares.index_add_(0, owner, batch.weights * batch.weights)
     scaled = batch.weights / squares.clamp(min=1e-12).sqrt()[owner]
-    if len(batch.entries) * MANY < len(batch) * len(weights) and not weights.is_cuda:
+    if len(batch.entries) * DENSE_FROM < len(batch) * len(weights) and not weights.is_cuda:
         return embedding_bag(
             batch.entries, weights, batch.offsets[:-1], mode="sum", per_sample_weights=scaled
         )
-    whole = torch.zeros((len(batch), len(weights)), device=weights.device)
-    return (
-        whole.index_put_((owner, batch.entries), scaled) @ weights
-    )  # an input stands but once in a row
+    x = torch.zeros((len(batch), len(weights)), device=weights.device)
+    # An input occurs at most once in a row, so nothing needs to be accumulated.
+    return x.index_put_((owner, batch.entries), scaled) @ weights
 
 
 TOWER = Tower("bags", (256, 128), shapes, hidden, embed)

@@ -1,4 +1,4 @@
-"""How well a person's vector matches items' (STTFedRec, Eqs. 2, 3 and 8)."""
+"""The loss of a user's vector against item vectors (STTFedRec, Eqs. 2, 3 and 8)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
-NEVER = -1e30
+MASKED = -1e30
+"""Logit of a padded item: its probability is zero, and its gradient is finite."""
 
 
 def losses(
-    people: Tensor, items: Tensor, clicked: Tensor, there: Tensor, smoothing: float
+    users: Tensor, items: Tensor, clicked: Tensor, valid: Tensor, smoothing: float
 ) -> Tensor:
-    """(n,) L = -1/T sum_j r_j log P(j), where P is the softmax of cosines over the T items there are."""
+    """(n,) L = -1/T sum_j r_j log P(j), where P is the softmax of cosines over the T valid items.
+
+    `users` is (n, k), `items` (n, T, k), and `clicked` and `valid` (n, T).
+    """
     import torch
 
-    cosines = torch.nn.functional.cosine_similarity(people[:, None], items, dim=2)
-    chances = (cosines * smoothing).masked_fill(~there, NEVER).log_softmax(dim=1)
-    return -(chances * clicked).sum(dim=1) / there.sum(dim=1).clamp(min=1)
+    cosines = torch.nn.functional.cosine_similarity(users[:, None], items, dim=2)
+    log_p = (cosines * smoothing).masked_fill(~valid, MASKED).log_softmax(dim=1)
+    return -(log_p * clicked).sum(dim=1) / valid.sum(dim=1).clamp(min=1)

@@ -1,4 +1,4 @@
-"""What a device draws for a round: which clicks to learn from, what to compare them with, and which titles tell of its user."""
+"""What a client draws for a round: clicks to train on, negatives, and titles for its profile."""
 
 from __future__ import annotations
 
@@ -13,55 +13,56 @@ from coterie.core.sampling import Keys
 from coterie.data.content import Content
 from coterie.data.text import Ragged
 from coterie.data.training_set import TrainingSet
-from coterie.types import Bools, Ints, Longs
+from coterie.types import Bools, Ints, Longs, Rows
 
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """A row for every user."""
+    """The requests of a cohort, one row per user."""
 
-    items: Ints  # (n, T) ascending: places tell nothing; -1 first where there are fewer
-    clicked: Bools  # (n, T)
-    profiles: Ints  # (n, titles) items whose titles tell of the user, never one of the clicks above; -1 where there are fewer
+    items: Ints
+    """(n, T) ascending, so that positions reveal nothing; padded with -1 in front."""
+    clicked: Bools
+    """(n, T) which items the user clicked."""
+    profiles: Ints
+    """(n, titles) items whose titles describe the user, none of them in `items`; padded with -1."""
 
     @property
-    def there(self) -> Bools:
+    def valid(self) -> Bools:
+        """(n, T) which entries of `items` are items and not padding."""
         return self.items >= 0
 
 
 def draw(
     training: TrainingSet,
-    people: Ints | Longs,
+    users: Ints | Longs,
     settings: TwoTowers,
     keys: Keys,
     sticky: Keys | None = None,
 ) -> Requests:
-    """Some clicks at random, other clicks for the profile, and items outside the history; each from the user's own stream.
+    """Draw clicks, other clicks for the profile, and negatives, from each user's own stream.
 
-    With sticky keys, which a user keeps, those items come from a set that the user keeps too: as often as a click is asked for, so
-    often is any of them, and who sees all requests cannot tell one from the other.
+    With sticky keys, which do not change between rounds, negatives come from a fixed set per user.
+    Its size makes a negative recur as often as a click, so the sequence of all requests does not
+    distinguish them.
     """
-    mine = training.positives.of_users(people)
+    history = training.positives.of_users(users)
     clicks = settings.clicks
-    places = draws.draw_sequences(mine.counts, clicks + settings.titles, keys)
-    drawn = np.where(places < 0, -1, _at(mine.items, mine.offsets[:-1, None] + places)).astype(
-        np.int32
-    )
-    seen = training.excluded.of_users(people)
-    everybody = np.arange(len(people))
+    drawn = _draw_items(history, clicks + settings.titles, keys)
+    seen = training.excluded.of_users(users)
+    rows = np.arange(len(users))
     n = settings.compared - clicks
     if sticky is None:
-        others = draws.unseen_items(seen, everybody, training.n_items, n, streams.mix_array(keys))
+        negatives = draws.unseen_items(seen, rows, training.n_items, n, streams.mix_array(keys))
     else:
-        decoys = draws.many_unseen_items(
-            seen, everybody, training.n_items, -(-mine.counts * n // clicks), sticky
-        )
-        decoys = np.pad(
-            decoys, ((0, 0), (0, 1)), constant_values=-1
-        )  # somebody may have nothing left to ask for
+        n_decoys = -(-history.counts * n // clicks)
+        decoys = draws.many_unseen_items(seen, rows, training.n_items, n_decoys, sticky)
+        # A user who has seen every item has no decoys: keep at least one column.
+        decoys = np.pad(decoys, ((0, 0), (0, 1)), constant_values=-1)
         which = draws.draw_sets((decoys >= 0).sum(axis=1), n, streams.mix_array(keys))
-        others = np.where(which < 0, -1, np.take_along_axis(decoys, np.maximum(which, 0), axis=1))
-    items = np.hstack([drawn[:, :clicks], others])
+        chosen = np.take_along_axis(decoys, np.maximum(which, 0), axis=1)
+        negatives = np.where(which < 0, -1, chosen)
+    items = np.hstack([drawn[:, :clicks], negatives])
     order = np.argsort(items, axis=1, kind="stable")
     return Requests(
         np.take_along_axis(items, order, axis=1),
@@ -70,27 +71,28 @@ def draw(
     )
 
 
-def profiles(training: TrainingSet, people: Ints | Longs, n: int, keys: Keys) -> Ints:
-    """(n, titles) what tells of users when they are recommended something."""
-    mine = training.positives.of_users(people)
-    places = draws.draw_sequences(mine.counts, n, keys)
-    return np.where(places < 0, -1, _at(mine.items, mine.offsets[:-1, None] + places)).astype(
-        np.int32
-    )
+def profiles(training: TrainingSet, users: Ints | Longs, n: int, keys: Keys) -> Ints:
+    """(users, n) the items whose titles describe the users at recommendation time."""
+    return _draw_items(training.positives.of_users(users), n, keys)
 
 
-def told_of(content: Content, people: Ints | Longs, titles: Ints) -> Ragged:
-    """What is read about some users: their features, or those titles."""
+def user_texts(content: Content, users: Ints | Longs, titles: Ints) -> Ragged:
+    """The input of the user tower: the users' features, or the given titles."""
     if content.users is not None:
-        return content.users.take(people)
+        return content.users.take(users)
     joined = content.titles.joined(titles)
     return joined.merged() if content.encoding == "bags" else joined
 
 
+def _draw_items(histories: Rows, n: int, keys: Keys) -> Ints:
+    """(users, n) distinct items of each history in random order; -1 past its end."""
+    places = draws.draw_sequences(histories.counts, n, keys)
+    items = _at(histories.items, histories.offsets[:-1, None] + places)
+    return np.where(places < 0, -1, items).astype(np.int32)
+
+
 def _at(values: Ints, places: Longs) -> Ints:
-    """Places beyond the end, which nobody looks at, are read from the last one."""
-    return (
-        values[np.clip(places, 0, max(len(values) - 1, 0))]
-        if len(values)
-        else np.zeros(places.shape, np.int32)
-    )
+    """values[places], where places out of range give an arbitrary value."""
+    if not len(values):
+        return np.zeros(places.shape, np.int32)
+    return values[np.clip(places, 0, max(len(values) - 1, 0))]

@@ -1,4 +1,4 @@
-"""Settings of everything with two towers."""
+"""Settings of the two-tower models."""
 
 from __future__ import annotations
 
@@ -16,41 +16,43 @@ from coterie.models.directions import Precision
 
 class TwoTowers(Settings):
     tower: str = "dssm"
-    """What reads items and people: dssm or clsm."""
+    """Architecture of both towers: dssm or clsm."""
     embedding_size: int = Field(128, ge=1, le=4096)
-    """Length of the vectors that towers make."""
+    """Length of the user and item vectors."""
     layers: Layers | None = None
-    """Widths of the layers below, from below; as published by default: 256,128 (dssm) or 300 (clsm)."""
+    """Widths of the other layers, from below; by default as published: 256,128 (dssm) or 300
+    (clsm)."""
     inputs: int = Field(1100, ge=1, le=1 << 20)
-    """How many inputs letter trigrams are hashed into."""
+    """Number of inputs that letter trigrams are hashed into."""
     most_words: int = Field(50, ge=1)
-    """Words of a text that clsm reads."""
+    """Largest number of words of a text that clsm reads."""
     person: UserInput = "auto"
-    """What is told of people: their features, titles of what they did, or features where the data has any."""
+    """Input of the user tower: features, titles of the user's items, or (auto) features if the data
+    has any."""
     titles: int = Field(5, ge=1, le=100)
-    """How many titles tell of a person."""
+    """Number of titles in a user's profile."""
     smoothing: float = Field(1.0, gt=0)
-    """What cosines are multiplied by in the softmax; the paper's is 1, that of Huang et al. (2013) was searched."""
+    """Factor of the cosines in the softmax; 1 in the paper, tuned in Huang et al. (2013)."""
     negative_share: float = Field(0.9, gt=0, lt=1)
-    """Share of the items that a click is compared in that were not clicked (rho)."""
+    """Share of the compared items that the user did not click (rho)."""
     compared: int = Field(10, ge=2, le=200)
-    """How many items are compared at a time (T)."""
+    """Items in a comparison, clicked or not (T)."""
     learning_rate: float = Field(1e-4, gt=0)
-    """Step size of Adam."""
+    """Learning rate of Adam."""
     beta1: float = Field(0.9, ge=0, lt=1)
-    """How much of the mean gradient Adam remembers."""
+    """Decay of Adam's first moment."""
     beta2: float = Field(0.99, ge=0, lt=1)
-    """How much of the mean squared gradient Adam remembers."""
+    """Decay of Adam's second moment."""
     tau: float = Field(1e-8, gt=0)
-    """What is added to the root of the mean squared gradient."""
+    """Added to the root of Adam's second moment."""
     dropout: float = Field(0.2, ge=0, lt=1)
-    """Share of hidden units that are hidden in training."""
+    """Share of hidden units dropped in training."""
     start_scale: float = Field(0.1, ge=0)
-    """Standard deviation of the start values of weights and biases."""
+    """Standard deviation of the initial weights and biases."""
     precision: Precision = "float32"
-    """How items' vectors travel to whoever ranks with them: float16 is half the bytes, int8 a quarter."""
+    """Precision of the item vectors sent for ranking; float16 is half the bytes, int8 a quarter."""
     device: Literal["cpu", "cuda"] = "cpu"
-    """Where towers are computed."""
+    """Where the towers are computed."""
 
     @field_validator("tower")
     @classmethod
@@ -61,34 +63,37 @@ class TwoTowers(Settings):
 
     @property
     def kind(self) -> Tower:
+        """The architecture that `tower` names."""
         return tower(self.tower)
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Of all layers of a tower; the last is that of the vector."""
+        """Widths of all layers of a tower; the last is that of the vector."""
         return (*(self.layers or self.kind.layers), self.embedding_size)
 
     @model_validator(mode="after")
     def _as_many_layers_as_the_tower_has(self) -> TwoTowers:
         if self.layers and self.tower == "clsm" and len(self.layers) != 1:
             raise ValueError(
-                f"layers is {self.layers}, but clsm has one layer below its vectors. Pass --set layers=300"
+                f"layers is {self.layers}, but clsm has one layer below its vectors. "
+                "Pass --set layers=300"
             )
         return self
 
     @property
     def clicks(self) -> int:
-        """How many of the items compared were clicked: at least one, and not all."""
+        """How many of the compared items were clicked: at least one, and not all."""
         return min(max(round(self.compared * (1 - self.negative_share)), 1), self.compared - 1)
 
 
 class FederatedTowers(TwoTowers, Simulated):
     rounds: int = Field(1000, ge=1)
-    """Rounds of communication."""
+    """Communication rounds."""
     users_per_round: int = Field(50, ge=1)
-    """How many users take part in a round (K)."""
+    """Users in the cohort of a round (K)."""
     decay: Literal["gentle", "literal", "none"] = "gentle"
-    """"Decay factor of 0.01 after every 10 rounds": the rate loses a hundredth, or all but a hundredth, or nothing."""
+    """How the learning rate falls every 10 rounds (in the paper, a "decay factor of 0.01"): by 1 %
+    (gentle), to 1 % (literal), or not at all."""
 
     def learning_rate_at(self, t: int) -> float:
         """The learning rate of round t = 0, 1, ..."""
@@ -97,16 +102,18 @@ class FederatedTowers(TwoTowers, Simulated):
         return rate
 
     @property
-    def asks(self) -> str:
-        """How items that nobody clicked are chosen: drawn anew every round."""
+    def request_policy(self) -> str:
+        """How a client chooses the negatives of its requests: anew in every round."""
         return "resampled"
 
 
 class SplitTowers(FederatedTowers):
     requests: Literal["resampled", "sticky", "whole"] = "resampled"
-    """How a device hides clicks when it asks for vectors: among items drawn anew every round, as in the paper; among items that
-    it keeps; or by asking for all."""
+    """How a client hides its clicks when it requests item vectors: among negatives drawn anew in
+    every round, as in the paper (resampled); among a fixed set (sticky); or by requesting all items
+    (whole)."""
 
     @property
-    def asks(self) -> str:
+    def request_policy(self) -> str:
+        """How a client chooses the items of its requests."""
         return self.requests

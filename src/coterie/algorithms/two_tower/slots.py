@@ -1,7 +1,10 @@
-"""Slots: what a recommendation server calls items when it speaks to an aggregation server, numbered anew in every round.
+"""Slots: pseudonyms of items between the two servers, assigned anew in every round.
 
-A ring has slots of its own, for no more items than its members ask for: what a device has to add up does not grow with the cohort.
-The aggregation server is told which slots of different rings are one item, so that it hands on no ring's sum by itself.
+The recommendation server assigns them, and the aggregation server sums gradients by slot without
+learning the items. Each ring of secure aggregation has its own slots, only as many as its members
+can request, so the length of a client's masked vector does not grow with the cohort. The
+aggregation server also learns which slots of different rings are the same item, so that it never
+forwards the sum of a single ring.
 """
 
 from __future__ import annotations
@@ -16,59 +19,68 @@ from coterie.types import Ints, Longs
 
 
 class Slots(NamedTuple):
-    items: Ints  # (slots,) the item of each; -1 where there is none
-    asked: Ints  # (n, T) of every asker, in the order of what it asked for
+    """The slots of a round."""
+
+    items: Ints  # (slots,) the item of each slot; -1 for an unused one
+    requested: Ints  # (n, T) the slots of every requesting user, in the order of its items
 
     def distinct(self) -> tuple[Ints, Longs]:
-        """The items, ascending, and the place of every slot's item among them; -1 where a slot has none."""
-        found = np.unique(self.items[self.items >= 0])
-        return found, np.where(self.items < 0, -1, np.searchsorted(found, self.items)).astype(
-            np.int64
-        )
+        """The distinct items, ascending, and the position of every slot's item; -1 if unused."""
+        items = np.unique(self.items[self.items >= 0])
+        places = np.where(self.items < 0, -1, np.searchsorted(items, self.items))
+        return items, places.astype(np.int64)
 
     def merged(self, rng: np.random.Generator) -> tuple[Ints, Ints]:
-        """One number for an item whatever ring asked for it: of every slot, -1 where it has no item; and the item of each number."""
-        found, place = self.distinct()
-        order = rng.permutation(len(found))
-        return np.append(np.argsort(order), -1)[place].astype(np.int32), found[order]
+        """Number the distinct items at random, one number per item for all rings.
+
+        Returns the number of every slot (-1 if unused), and the item of every number.
+        """
+        items, place = self.distinct()
+        order = rng.permutation(len(items))
+        return np.append(np.argsort(order), -1)[place].astype(np.int32), items[order]
 
 
-def numbered(world: World, asked: Ints, rings: Sequence[Longs], rng: np.random.Generator) -> Slots:
-    """The distinct items that each ring of askers asked for (rows of `asked`), in a random order; or all items."""
-    items = np.full(how_many(world), -1, np.int32)
-    given = np.full(asked.shape, -1, np.int32)
-    if world.settings.asks == "whole":
-        return Slots(rng.permutation(world.n_items).astype(np.int32), given)
+def assign_slots(
+    world: World, requested: Ints, rings: Sequence[Longs], rng: np.random.Generator
+) -> Slots:
+    """Assign slots in random order to the distinct items that each ring requested, or to all items.
+
+    A ring is given by its rows of `requested` (n, T).
+    """
+    items = np.full(slot_count(world), -1, np.int32)
+    slots = np.full(requested.shape, -1, np.int32)
+    if world.settings.request_policy == "whole":
+        return Slots(rng.permutation(world.n_items).astype(np.int32), slots)
     for number, members in enumerate(rings):
-        # the last is -1's
+        # One entry more than items: the padding -1 indexes the last.
         slot_of = np.full(world.n_items + 1, -1, np.int32)
-        wanted = np.zeros(world.n_items + 1, bool)
-        wanted[asked[members]] = True
-        chosen = rng.permutation(np.flatnonzero(wanted[:-1]))
-        first = of_ring(world, number)[0]
+        is_requested = np.zeros(world.n_items + 1, bool)
+        is_requested[requested[members]] = True
+        chosen = rng.permutation(np.flatnonzero(is_requested[:-1]))
+        first = ring_slots(world, number)[0]
         slot_of[chosen] = np.arange(first, first + len(chosen), dtype=np.int32)
         items[first : first + len(chosen)] = chosen
-        given[members] = slot_of[asked[members]]
-    return Slots(items, given)
+        slots[members] = slot_of[requested[members]]
+    return Slots(items, slots)
 
 
-def of_ring(world: World, number: int) -> Ints:
-    """The slots of a ring; without rings all are those of the first."""
-    if world.settings.asks == "whole":
+def ring_slots(world: World, number: int) -> Ints:
+    """The slots of a ring. Without rings, all slots belong to ring 0."""
+    if world.settings.request_policy == "whole":
         return np.arange(world.n_items, dtype=np.int32)
-    width = min(world.settings.users_per_round, _most_together(world)) * world.settings.compared
+    width = min(world.settings.users_per_round, _largest_ring(world)) * world.settings.compared
     return np.arange(number * width, (number + 1) * width, dtype=np.int32)
 
 
-def how_many(world: World) -> int:
-    last = -(-world.settings.users_per_round // _most_together(world)) - 1
-    return int(of_ring(world, last)[-1]) + 1
+def slot_count(world: World) -> int:
+    """The number of slots of a round."""
+    last = -(-world.settings.users_per_round // _largest_ring(world)) - 1
+    return int(ring_slots(world, last)[-1]) + 1
 
 
-def _most_together(world: World) -> int:
-    most: int = (
-        world.settings.users_per_round
-        if world.settings.secure_aggregation == "none"
-        else world.settings.ring_size
-    )
-    return most
+def _largest_ring(world: World) -> int:
+    """The most users that share slots."""
+    settings = world.settings
+    if settings.secure_aggregation == "none":
+        return int(settings.users_per_round)
+    return int(settings.ring_size)

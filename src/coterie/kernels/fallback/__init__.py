@@ -1,5 +1,6 @@
-"""What stands in for compiled kernels where Numba is not installed: same names, same arguments, plain NumPy.
+"""NumPy versions of the kernels, for machines without Numba: same names, same arguments.
 
-`samples`, `sums`, `clusters` and `ranking` give the same bits as the kernels, and GMF's training the same within rounding. They are slower
-by ten times, training sample by sample by a thousand: enough for a machine whose GPU trains, and for tests to compare with.
+`samples`, `sums`, `clusters` and `ranking` give the same bits as the kernels; GMF training agrees
+within rounding. They are ten times slower, and training sample by sample a thousand times. That is
+enough where a GPU trains, and for tests to compare with.
 """

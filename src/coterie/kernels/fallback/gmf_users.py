@@ -1,4 +1,4 @@
-"""GMF trained by every user of a cohort on its own copy, by SGD sample by sample."""
+"""GMF trained by every user of a cohort on a local copy, with SGD sample by sample."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def train(
     item_rows: Floats,
     dense: Floats,
     squared: bool,
-    rate: float,
+    learning_rate: float,
     reg: float,
     first: int,
     last: int,
@@ -24,7 +24,7 @@ def train(
     item_deltas: Ints,
     dense_deltas: Ints,
 ) -> None:
-    """Users first..last of a cohort; each starts from the same item rows and `dense` (the output layer, then the bias)."""
+    """Train users first..last of a cohort: `gmf_batches.train` with batches of one and SGD."""
     gmf_batches.train(
         offsets,
         items,
@@ -35,13 +35,13 @@ def train(
         item_rows,
         dense,
         squared,
-        rate,
+        learning_rate,
         reg,
-        1,
-        False,
-        first,
-        last,
-        user_deltas,
-        item_deltas,
-        dense_deltas,
+        batch_size=1,
+        by_adam=False,
+        first=first,
+        last=last,
+        user_deltas=user_deltas,
+        item_deltas=item_deltas,
+        dense_deltas=dense_deltas,
     )

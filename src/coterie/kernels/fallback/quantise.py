@@ -8,7 +8,7 @@ from coterie.types import NOT_FINITE, SCALE, TOO_LARGE, Floats, Ints
 
 
 def quantised_change(now: Floats, before: Floats) -> Ints:
-    """What is not finite or too large becomes a value that the server refuses."""
+    """Quantise now - before. What is not finite or too large becomes a value the server rejects."""
     with np.errstate(invalid="ignore", over="ignore"):
         x = np.rint((now - before) * np.float32(SCALE))
         bad = np.where(np.abs(x) < np.inf, np.float32(TOO_LARGE), np.float32(NOT_FINITE))

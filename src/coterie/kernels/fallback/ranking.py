@@ -1,4 +1,4 @@
-"""Where a row's relevant columns stand among its candidates, and the best candidates."""
+"""Ranks of a row's relevant columns among its candidates, and the top candidates."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from coterie.types import Bools, Floats, Ints, Longs
 def rank(
     scores: Floats,
     names: Ints,
-    out_offsets: Longs,
-    out: Ints,
-    wanted_offsets: Longs,
-    wanted: Ints,
+    excluded_offsets: Longs,
+    excluded: Ints,
+    relevant_offsets: Longs,
+    relevant: Ints,
     first: int,
     last: int,
     above: Longs,
@@ -21,23 +21,29 @@ def rank(
     top: Ints,
     sound: Bools,
 ) -> None:
-    """Rows first..last: how many candidates score above each wanted column, how many the same, and the best ones."""
+    """Rank rows first..last, as the kernel does.
+
+    Writes how many candidates score above each relevant column, how many tie with it, and the top
+    items.
+    """
     for r in range(first, last):
         row = scores[r]
-        mine = slice(wanted_offsets[r], wanted_offsets[r + 1])
+        own = slice(relevant_offsets[r], relevant_offsets[r + 1])
         sound[r] = np.isfinite(row).all()
         if not sound[r]:
             continue
-        columns = np.delete(np.arange(len(row)), out[out_offsets[r] : out_offsets[r + 1]])
+        hidden = excluded[excluded_offsets[r] : excluded_offsets[r + 1]]
+        columns = np.delete(np.arange(len(row)), hidden)
         values = row[columns]
-        called = names[r, columns] if len(names) else columns
+        items = names[r, columns] if len(names) else columns
         ordered = np.sort(values)
-        relevant = row[wanted[mine]]
-        not_above = np.searchsorted(ordered, relevant, "right")
-        above[mine] = len(ordered) - not_above
-        tied[mine] = not_above - np.searchsorted(ordered, relevant, "left")
+        scored = row[relevant[own]]
+        not_above = np.searchsorted(ordered, scored, "right")
+        above[own] = len(ordered) - not_above
+        tied[own] = not_above - np.searchsorted(ordered, scored, "left")
         top[r] = -1
         k = min(top.shape[1], len(ordered))
         if k:
             good = np.flatnonzero(values >= ordered[-k])
-            top[r, :k] = called[good[np.lexsort((called[good], -values[good]))[:k]]]
+            order = np.lexsort((items[good], -values[good]))
+            top[r, :k] = items[good[order[:k]]]

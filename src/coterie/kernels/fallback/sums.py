@@ -1,4 +1,4 @@
-"""Integer sums of updates over users, item by item, and the check that every update may enter them."""
+"""Integer sums of updates over users, item by item, and the validation of each update."""
 
 from __future__ import annotations
 
@@ -23,27 +23,30 @@ def by_samples(
     total: Longs,
     touched: Longs,
 ) -> None:
-    """For items low..high: total += n_k q_k, touched += n_k of those who sent the row."""
-    here = _within(items, low, high)
-    n = np.repeat(samples, np.diff(offsets))[here]
-    _add(total, items[here], n[:, None] * rows[here])
-    _add(touched, items[here], n)
+    """For items low..high: total += n_k q_k, touched += n_k over the users k that sent the row."""
+    within = _within(items, low, high)
+    n = np.repeat(samples, np.diff(offsets))[within]
+    _add(total, items[within], n[:, None] * rows[within])
+    _add(touched, items[within], n)
 
 
 def by_change(
     offsets: Longs, items: Ints, rows: Ints, low: int, high: int, total: Longs, weight: Longs
 ) -> None:
-    """For items low..high: total += |q| q, weight += |q|, component by component."""
-    here = _within(items, low, high)
-    q = rows[here].astype(np.int64)
-    _add(total, items[here], np.abs(q) * q)
-    _add(weight, items[here], np.abs(q))
+    """ActvAGG for items low..high: total += |q| q, weight += |q|, component by component."""
+    within = _within(items, low, high)
+    q = rows[within].astype(np.int64)
+    _add(total, items[within], np.abs(q) * q)
+    _add(weight, items[within], np.abs(q))
 
 
 def move(before: Floats, total: Longs, weight: Longs, low: int, high: int, after: Floats) -> None:
-    """Rows low..high: after = before + total / weight, out of fixed point; a weight is one for a row or for a component."""
-    here = slice(low, high)
-    after[here] = before[here] + total[here] / np.maximum(weight[here], 1) / SCALE
+    """Rows low..high: after = before + total / weight, converted from fixed point.
+
+    `weight` has one column per component, or one for the whole row.
+    """
+    part = slice(low, high)
+    after[part] = before[part] + total[part] / np.maximum(weight[part], 1) / SCALE
 
 
 def check(
@@ -57,20 +60,21 @@ def check(
     last: int,
     faults: np.ndarray,
 ) -> None:
-    """faults[k] for users first..last: items exist and ascend, entries are numbers within range."""
+    """Write faults[k] for users first..last: items must exist and ascend, entries be in range."""
     for k in range(first, last):
-        mine = slice(offsets[k], offsets[k + 1])
-        faults[k] = _fault_of_items(items[mine].astype(np.int64), n_items) or max(
-            _worst(item_rows[mine]), _worst(user_rows[k]), _worst(dense[k])
+        own = slice(offsets[k], offsets[k + 1])
+        faults[k] = _fault_of_items(items[own].astype(np.int64), n_items) or max(
+            _worst_entry(item_rows[own]), _worst_entry(user_rows[k]), _worst_entry(dense[k])
         )
 
 
 def _within(items: Ints, low: int, high: int) -> Longs:
+    """Positions of the items low..high."""
     return np.flatnonzero((items >= low) & (items < high))
 
 
 def _add(total: Longs, items: Ints, values: Longs) -> None:
-    """total[i] += the values of item i, all at once."""
+    """total[i] += the sum of the values of item i."""
     order = np.argsort(items, kind="stable")
     distinct, begins = np.unique(items[order], return_index=True)
     if len(distinct):
@@ -78,7 +82,7 @@ def _add(total: Longs, items: Ints, values: Longs) -> None:
 
 
 def _fault_of_items(items: Longs, n_items: int) -> int:
-    """What is wrong with the first item that is wrong."""
+    """The fault of the first item with a fault."""
     unknown: Bools = (items < 0) | (items >= n_items)
     wrong = np.flatnonzero(unknown | (np.diff(items, prepend=-1) <= 0))
     if not len(wrong):
@@ -86,7 +90,8 @@ def _fault_of_items(items: Longs, n_items: int) -> int:
     return UNKNOWN_ITEM if unknown[wrong[0]] else REPEATED_ITEM
 
 
-def _worst(entries: Ints) -> int:
+def _worst_entry(entries: Ints) -> int:
+    """The worst fault of the entries."""
     lowest = entries.min(initial=0)
     highest = entries.max(initial=0)
     if lowest == NOT_FINITE:

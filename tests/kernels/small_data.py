@@ -1,4 +1,4 @@
-"""A small crowd in the arrays that kernels take, read-only like those of a cluster."""
+"""Small random histories as the arrays that kernels take, read-only like those from Ray."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ def locked(array: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Crowd:
+class SmallData:
+    """Histories as lists, and the same as flat arrays."""
+
     histories: list[list[int]]
     users: Ints
     items: Ints
@@ -31,7 +33,7 @@ class Crowd:
         return [set(h) for h in self.histories]
 
     @classmethod
-    def of(cls, histories: list[list[int]], n_items: int) -> Crowd:
+    def of(cls, histories: list[list[int]], n_items: int) -> SmallData:
         counts = [len(h) for h in histories]
         return cls(
             histories,
@@ -42,13 +44,13 @@ class Crowd:
         )
 
 
-def crowd(seed: int, n_users: int = 9, n_items: int = 14) -> Crowd:
-    """Random histories; the last user has done everything, the one before nothing."""
+def small_data(seed: int, n_users: int = 9, n_items: int = 14) -> SmallData:
+    """Random histories; the last user has every item, the one before none."""
     rng = np.random.default_rng(seed)
     some = [
         rng.permutation(n_items)[: rng.integers(1, n_items)].tolist() for _ in range(n_users - 2)
     ]
-    return Crowd.of([sorted(h) for h in some] + [[], list(range(n_items))], n_items)
+    return SmallData.of([sorted(h) for h in some] + [[], list(range(n_items))], n_items)
 
 
 def rows(seed: int, n: int, d: int, scale: float = 0.5) -> Floats:

@@ -1,0 +1,310 @@
+"""Forward and backward passes of towers over batches of rows, and the server's optimiser.
+
+All functions take and return plain NumPy arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from coterie.algorithms.local.batched import find_device
+from coterie.algorithms.two_tower import Shapes, TowerParameters
+from coterie.algorithms.two_tower.batches import TextBatch, dropout, make_batch
+from coterie.algorithms.two_tower.device_arrays import to_device, to_host
+from coterie.algorithms.two_tower.matching import losses
+from coterie.algorithms.two_tower.requests import Requests
+from coterie.algorithms.two_tower.settings import TwoTowers
+from coterie.core import streams
+from coterie.core.parallel import one_torch_thread
+from coterie.core.sampling import Keys
+from coterie.core.weak_cache import WeakCache
+from coterie.data.content import Content
+from coterie.data.text import Ragged
+from coterie.types import SCALE, Floats, Ints, Longs
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+CHUNK = {"cpu": 512, "cuda": 1 << 14}
+"""Rows per batch when a whole catalogue is embedded: few fit a CPU's caches, many fill a GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class TowerOps:
+    """Operations on towers with these settings. A tower is the flat array of its parameters."""
+
+    settings: TwoTowers
+
+    @property
+    def shapes(self) -> Shapes:
+        """Shapes of the parameters of a tower."""
+        return self.settings.kind.shapes(self.settings.inputs, self.settings.widths)
+
+    @property
+    def size(self) -> int:
+        """Number of parameters of one tower."""
+        return sum(int(np.prod(shape)) for shape in self.shapes.values())
+
+    def start(self, seed: int, what: str) -> Floats:
+        """Initial weights and biases from N(0, start_scale), as in the paper."""
+        drawn = [
+            streams.at(seed, f"start {what} {name}").standard_normal(shape)
+            for name, shape in self.shapes.items()
+        ]
+        flat = np.concatenate([values.ravel() for values in drawn])
+        return (flat * self.settings.start_scale).astype(np.float32)
+
+    # Vectors
+
+    def vectors(self, parameters: Floats, texts: InputRows, content: Content) -> Floats:
+        """(n, k) the vectors of some texts, with dropout, as in training.
+
+        The forward pass is cached for `item_gradients`, which continues it.
+        """
+        with computing_on(self.settings.device) as device:
+            net, flat = self._differentiable(parameters, device)
+            output = self.settings.kind.embed(net, self._batch(texts, content, device))
+            FORWARD_PASSES.put(parameters, ForwardPass(texts, output, flat))
+            return to_host(output.detach())
+
+    def directions(self, parameters: Floats, texts: Ragged, content: Content) -> Floats:
+        """(n, k) the vectors of all texts, scaled to length one: dot products are cosines."""
+        with computing_on(self.settings.device) as device:
+            import torch
+
+            net = self._by_name(to_device(parameters, device))
+            rows = InputRows(texts, np.arange(len(texts)))
+            with torch.no_grad():
+                parts = [
+                    self.settings.kind.embed(net, self._batch(part, content, device))
+                    for part in rows.parts(CHUNK[device.type])
+                ]
+            vectors = to_host(torch.cat(parts))
+        lengths = np.sqrt((vectors * vectors).sum(axis=1, keepdims=True))
+        scaled: Floats = (vectors / np.maximum(lengths, 1e-8)).astype(np.float32)
+        return scaled
+
+    # Gradients
+
+    def user_gradients(
+        self, parameters: Floats, texts: InputRows, content: Content, items: Floats, drawn: Requests
+    ) -> Gradients:
+        """Gradients of the sum of the users' losses, for given item vectors (n, T, k).
+
+        The first is by the user tower (size,), the second by the item vectors (n, T, k).
+        """
+        with computing_on(self.settings.device) as device:
+            import torch
+
+            item_vectors = torch.tensor(items, device=device, requires_grad=True)
+            net, flat = self._differentiable(parameters, device)
+            user_vectors = self.settings.kind.embed(net, self._batch(texts, content, device))
+            loss = self._loss(user_vectors, item_vectors, drawn)
+            return Gradients.of(torch.autograd.grad(loss, (flat, item_vectors)))
+
+    def item_gradients(
+        self, parameters: Floats, texts: InputRows, content: Content, cut: Floats
+    ) -> Floats:
+        """(size,) the gradient by the item tower, from that by its output (n, k), the cut layer."""
+        forward: ForwardPass | None = FORWARD_PASSES.get(parameters)
+        if forward is None or not forward.texts.same_as(texts):
+            self.vectors(parameters, texts, content)
+            forward = FORWARD_PASSES.get(parameters)
+        with computing_on(self.settings.device) as device:
+            import torch
+
+            assert forward is not None
+            # autograd frees the graph, so the pass cannot be used twice.
+            FORWARD_PASSES.forget(parameters)
+            (gradients,) = torch.autograd.grad(
+                forward.output, (forward.parameters,), to_device(cut, device)
+            )
+            return to_host(gradients)
+
+    def joint_gradients(
+        self,
+        towers: tuple[Floats, Floats],
+        users: InputRows,
+        items: InputRows,
+        content: Content,
+        places: Ints | Longs,
+        drawn: Requests,
+    ) -> Gradients:
+        """Gradients of the sum of the users' losses by the user tower and by the item tower.
+
+        places[k, j] is the row of `items` that user k compares as its j-th.
+        """
+        with computing_on(self.settings.device) as device:
+            import torch
+
+            user_net, user_flat = self._differentiable(towers[0], device)
+            item_net, item_flat = self._differentiable(towers[1], device)
+            u = self.settings.kind.embed(user_net, self._batch(users, content, device))
+            v = self.settings.kind.embed(item_net, self._batch(items, content, device))
+            loss = self._loss(u, v[to_device(places.astype(np.int64), device)], drawn)
+            return Gradients.of(torch.autograd.grad(loss, (user_flat, item_flat)))
+
+    def _loss(self, users: Tensor, items: Tensor, drawn: Requests) -> Tensor:
+        """The sum of the users' losses."""
+        clicked = to_device(drawn.clicked, users.device)
+        valid = to_device(drawn.valid, users.device)
+        return losses(users, items, clicked, valid, self.settings.smoothing).sum()
+
+    def _batch(self, texts: InputRows, content: Content, device: torch.device) -> TextBatch:
+        """The texts as tensors, with their dropout mask."""
+        settings = self.settings
+        kind = settings.kind
+        keep_mask = None
+        if texts.keys is not None:
+            n_units = kind.hidden(settings.widths)
+            keep_mask = dropout(texts.keys, n_units, settings.dropout, device)
+        letters = content.letters if kind.reads == "words" else None
+        return make_batch(texts.source, texts.rows, letters, keep_mask, device)
+
+    def _by_name(self, flat: Tensor) -> TowerParameters:
+        """Views of the flat parameters, by name."""
+        sizes = [int(np.prod(shape)) for shape in self.shapes.values()]
+        named = zip(self.shapes.items(), flat.split(sizes), strict=True)  # type: ignore[no-untyped-call]
+        return {name: part.reshape(shape) for (name, shape), part in named}
+
+    def _differentiable(self, flat: Floats, device: torch.device) -> tuple[TowerParameters, Tensor]:
+        """The parameters by name, and the flat tensor to differentiate by."""
+        leaf = to_device(flat, device).detach().requires_grad_()
+        return self._by_name(leaf), leaf
+
+
+@dataclass(frozen=True, slots=True)
+class InputRows:
+    """Some texts of a collection, with a key each for dropout."""
+
+    source: Ragged
+    rows: Ints | Longs
+    keys: Keys | None = None  # None without dropout
+
+    def parts(self, most: int) -> Iterator[InputRows]:
+        """The rows in parts of at most this many."""
+        for first in range(0, max(len(self.rows), 1), most):
+            part = slice(first, first + most)
+            keys = None if self.keys is None else self.keys[part]
+            yield InputRows(self.source, self.rows[part], keys)
+
+    def same_as(self, other: InputRows) -> bool:
+        """Whether both give the same input to a tower."""
+        same = self.source is other.source and np.array_equal(self.rows, other.rows)
+        if self.keys is None or other.keys is None:
+            return same and self.keys is other.keys
+        return same and np.array_equal(self.keys, other.keys)
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardPass:
+    """A forward pass that back-propagation can continue."""
+
+    texts: InputRows
+    output: Tensor
+    parameters: Tensor
+
+
+FORWARD_PASSES = WeakCache()
+"""The last pass of each parameters array. A server holds it until it receives the gradients."""
+
+
+UNIT = 16 * SCALE
+"""The value 1 in the fixed point of gradients, finer than that of updates: entries are small."""
+NON_FINITE = 1 << 62
+"""Stands for NaN and infinities in fixed point. It is far out of range."""
+
+
+def to_fixed_point(gradients: Tensor) -> Tensor:
+    """Gradients as multiples of 1 / UNIT, in 64 bits."""
+    import torch
+
+    units = (gradients.double() * UNIT).round_()
+    return torch.nan_to_num(units, NON_FINITE, NON_FINITE, -NON_FINITE).long()
+
+
+@dataclass(frozen=True, slots=True)
+class Gradients:
+    """Gradients by two arrays, in fixed point."""
+
+    first: Longs
+    second: Longs
+    largest: tuple[int, int]
+    """The largest absolute entry of each."""
+
+    @classmethod
+    def of(cls, gradients: Sequence[Tensor]) -> Gradients:
+        first, second = (to_fixed_point(gradient) for gradient in gradients)
+        largest = (int(first.abs().max()), int(second.abs().max()))
+        return cls(to_host(first), to_host(second), largest)
+
+
+def sum_rows_at(at: Ints | Longs, rows: Ints | Longs, n: int, device_name: str) -> Longs:
+    """(n, k) the sums of the integer rows (..., k) by their positions `at` (...)."""
+    with computing_on(device_name) as device:
+        import torch
+
+        total = torch.zeros((n, rows.shape[-1]), dtype=torch.int64, device=device)
+        places = to_device(at, device).reshape(-1)
+        values = to_device(rows, device).reshape(-1, rows.shape[-1])
+        return to_host(total.index_add_(0, places.long(), values.long()))
+
+
+def mean_gradient(gradients: Longs, n: int, device_name: str) -> Floats:
+    """The mean over n users, as floats, of gradients summed in fixed point."""
+    with computing_on(device_name) as device:
+        return to_host(_mean_gradient(to_device(gradients, device), n))
+
+
+def _mean_gradient(gradients: Tensor, n: int) -> Tensor:
+    return gradients.double().mul_(1 / (UNIT * n)).float()
+
+
+@dataclass(frozen=True, slots=True)
+class TowerState:
+    """A tower and Adam's moments of its gradient, all flat."""
+
+    parameters: Floats
+    mean: Floats
+    square: Floats
+
+
+def fedadam(
+    before: TowerState, gradients: Floats | Longs, n: int, settings: TwoTowers, learning_rate: float
+) -> TowerState:
+    """One step of FedAdam (Reddi et al. 2021), as in Eqs. 13 and 15.
+
+    `gradients` is the sum over n users, as floats or in fixed point.
+
+    Deviation: the equations add the step; here it is subtracted, since it must descend. The
+    denominator is sqrt(v) + tau, as in Eq. 15.
+    """
+    with computing_on(settings.device) as device:
+        total = to_device(gradients, device)
+        g = _mean_gradient(total, n) if gradients.dtype == np.int64 else total / n
+        mean = to_device(before.mean, device).mul(settings.beta1)
+        mean.add_(g, alpha=1 - settings.beta1)
+        square = to_device(before.square, device).mul(settings.beta2)
+        square.addcmul_(g, g, value=1 - settings.beta2)
+        denominator = square.sqrt().add_(settings.tau)
+        parameters = to_device(before.parameters, device).addcdiv(
+            mean, denominator, value=-learning_rate
+        )
+        return TowerState(to_host(parameters), to_host(mean), to_host(square))
+
+
+@contextmanager
+def computing_on(device_name: str) -> Iterator[torch.device]:
+    """The device of that name, with PyTorch on one thread.
+
+    The number of threads changes the order of sums in matrix products, and so the bits.
+    """
+    device = find_device(device_name)
+    with one_torch_thread():
+        yield device

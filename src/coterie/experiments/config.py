@@ -18,7 +18,7 @@ from coterie.data.filters import Filters
 from coterie.data.synthetic import Synthetic
 from coterie.errors import ConfigError
 from coterie.evaluation.protocols import Protocol, protocol
-from coterie.federated.settings import Simulated
+from coterie.federated.settings import FederationSettings
 
 NAMING_FILES = (
     "test_file",
@@ -154,7 +154,7 @@ class Experiment:
 
 def _refuse_federated_settings(values: Mapping[str, Any], chosen: Algorithm) -> None:
     """Of an algorithm that is trained in one place."""
-    meant = [key for key in values if key in Simulated.model_fields]
+    meant = [key for key in values if key in FederationSettings.model_fields]
     if meant and not chosen.federated:
         raise ConfigError(
             f"setting {meant[0]!r} is {values[meant[0]]!r}, but {values['algorithm']} is trained in one place, without devices; "

@@ -23,7 +23,7 @@ from coterie.experiments.training import Evaluator, sampled
 from coterie.federated.availability import with_presence
 from coterie.federated.disclosure import Disclosing
 from coterie.federated.preferences import with_preferences
-from coterie.federated.settings import Simulated
+from coterie.federated.settings import FederationSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def to_learn_from(experiment: Experiment, parts: Split, progress: Progress) -> T
     leaks.check(parts, training, experiment.course.as_published)
     if isinstance(experiment.settings, Disclosing):
         training = with_preferences(training, experiment.settings, parts.train, progress)
-    if isinstance(experiment.settings, Simulated):
+    if isinstance(experiment.settings, FederationSettings):
         training = with_presence(training, experiment.settings, parts.train, progress)
     return training
 

@@ -20,7 +20,7 @@ from coterie.core.progress import Progress
 from coterie.data.interactions import Interactions
 from coterie.data.small import known_ids, small_table
 from coterie.data.training_set import TrainingSet
-from coterie.federated.federation import World
+from coterie.federated.federation import AnyWorld, Settings, World
 from coterie.types import Bools, Doubles, Ints
 
 AWAKE = 0.4
@@ -58,20 +58,20 @@ def with_presence(
     return replace(training, presence=np.stack([users, begin, end], axis=1)[users >= 0])
 
 
-def always(world: World) -> bool:
+def always(world: AnyWorld) -> bool:
     """Whether everybody is there and heard in every round, but for drop-out."""
     settings = world.settings
     known = settings.availability == "always" and world.presence is None
     return known and not settings.deadline and not settings.over_selection
 
 
-def those_here(world: World, t: int, rounds: int) -> World:
+def those_here(world: World[Settings], t: int, rounds: int) -> World[Settings]:
     """The world of round t of so many, which knows who is there."""
     pattern = PATTERNS[world.settings.availability] if world.presence is None else _traced
-    return world if pattern is None else replace(world, here=pattern(world, t, rounds))
+    return world if pattern is None else replace(world, available=pattern(world, t, rounds))
 
 
-def _diurnal(world: World, t: int, rounds: int) -> Bools:
+def _diurnal(world: AnyWorld, t: int, rounds: int) -> Bools:
     """Most are there at an hour of their own, about the same for all: the number of devices swings with the day."""
     people = np.arange(world.n_users)
     hour = TIME_ZONES * streams.normal(streams.keys(world.seed, "hour", last=people), 1)[:, 0]
@@ -80,14 +80,14 @@ def _diurnal(world: World, t: int, rounds: int) -> Bools:
     return here
 
 
-def _stretches(world: World, t: int, rounds: int) -> Bools:
+def _stretches(world: AnyWorld, t: int, rounds: int) -> Bools:
     """Everybody is away once, for a third of the run; a stretch that passes the end goes on at the beginning."""
     begin = _uniform(streams.keys(world.seed, "stretch", last=np.arange(world.n_users)))
     here: Bools = (t / rounds - begin) % 1 >= AWAY
     return here
 
 
-def _traced(world: World, t: int, rounds: int) -> Bools:
+def _traced(world: AnyWorld, t: int, rounds: int) -> Bools:
     """Those whom the trace never names are always there."""
     assert world.presence is not None
     users, begin, end = world.presence.T
@@ -96,25 +96,20 @@ def _traced(world: World, t: int, rounds: int) -> Bools:
     return here
 
 
-Pattern = Callable[[World, int, int], Bools]
+Pattern = Callable[[AnyWorld, int, int], Bools]
 """(world, t, rounds of the run) -> who is there."""
 PATTERNS: dict[str, Pattern | None] = {"always": None, "diurnal": _diurnal, "stretches": _stretches}
 
 
-def generous(world: World) -> World:
+def generous(world: World[Settings]) -> World[Settings]:
     """The world whose rounds ask for more users than they need."""
-    settings = world.settings
-    more = 1 + world.settings.over_selection
-    if more == 1:
+    factor = 1 + world.settings.over_selection
+    if factor == 1:
         return world
-    if hasattr(settings, "participation"):
-        change: dict[str, Any] = {"participation": min(1.0, settings.participation * more)}
-    else:
-        change = {"users_per_round": math.ceil(settings.users_per_round * more)}
-    return replace(world, settings=settings.model_copy(update=change))
+    return replace(world, settings=world.settings.selecting_more(factor))
 
 
-def late(world: World, cohort: Ints, t: int, enough: int) -> Bools | None:
+def late(world: AnyWorld, cohort: Ints, t: int, enough: int) -> Bools | None:
     """Who of the cohort answers after the deadline, or after enough others."""
     deadline = world.settings.deadline
     if not deadline and enough >= len(cohort):
@@ -125,7 +120,7 @@ def late(world: World, cohort: Ints, t: int, enough: int) -> Bools | None:
     return too_late
 
 
-def seconds(world: World, cohort: Ints, t: int) -> Doubles:
+def seconds(world: AnyWorld, cohort: Ints, t: int) -> Doubles:
     """What devices take for a round, in units of what the median device takes."""
     device = streams.normal(streams.keys(world.seed, "slowness", last=cohort), 1)[:, 0]
     moment = streams.normal(streams.keys(world.seed, "moment", t, last=cohort), 1)[:, 0]

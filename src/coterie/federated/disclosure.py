@@ -13,14 +13,14 @@ from pydantic import field_validator
 
 from coterie.core import streams
 from coterie.federated.federation import NodeData
-from coterie.federated.settings import Simulated
+from coterie.federated.settings import FederationSettings
 from coterie.types import Bools, Doubles, Floats, Ints, Longs
 
 DRAWN = re.compile(r"(uniform|beta|choice)\(([^()]*)\)")
 RULE = "expected a number from 0 to 1, uniform(low, high), beta(a, b) or choice(rate, rate, ...)"
 
 
-class Disclosing(Simulated):
+class Disclosing(FederationSettings):
     disclosure: float | str = 1.0
     """Share of the updates of chosen items that a user sends (pi): a number for all, or what everybody draws from: uniform(low, high), beta(a, b), choice(rate, ...). A disclosure rate, not a privacy guarantee."""
     disclosure_file: str | None = None

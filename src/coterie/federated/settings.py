@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from coterie.core.settings import Settings
 
 
-class Simulated(Settings):
+class FederationSettings(Settings):
     """Of every federation that is played here."""
 
     client_dropout: float = Field(0.0, ge=0, lt=1)
@@ -66,3 +66,17 @@ class Simulated(Settings):
                     f"setting {name!r} is {getattr(self, name)!r}, but secure_aggregation is 'none'; expected rings. Set secure_aggregation=ring, or leave it out"
                 )
         return self
+
+    @property
+    def n_steps(self) -> int:
+        """Steps of the whole training: rounds, or epochs where the paper counts in epochs."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how many steps it has")
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether clients are simulated on a GPU."""
+        return False
+
+    def selecting_more(self, factor: float) -> Self:
+        """The same settings with cohorts larger by a factor, for over-selection."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how large a cohort is")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from coterie.federated.settings import Simulated
+from coterie.federated.settings import FederationSettings
 
 
 def listed(value: Any) -> Any:
@@ -20,17 +20,30 @@ Size = Annotated[int, Field(ge=1, le=4096)]
 Layers = Annotated[tuple[Size, ...], BeforeValidator(listed), Field(min_length=1, max_length=8)]
 
 
-class Federated(Simulated):
+class CohortSettings(FederationSettings):
+    """Settings of an algorithm whose cohort is a share of the users, drawn every round."""
+
+    rounds: int = Field(300, ge=1)
+    """Rounds of communication."""
+    participation: float = Field(0.1, gt=0, le=1)
+    """Share of the users that takes part in a round (alpha)."""
+
+    @property
+    def n_steps(self) -> int:
+        return self.rounds
+
+    def selecting_more(self, factor: float) -> Self:
+        share = min(1.0, self.participation * factor)
+        return self.model_copy(update={"participation": share})
+
+
+class Federated(CohortSettings):
     model: Literal["gmf", "neumf"] = "gmf"
     """What is trained."""
     embedding_size: int = Field(16, ge=1, le=4096)
     """Length of every user and item row; for neumf, of each of a row's two parts."""
     layers: Layers = (32, 16, 8)
     """Sizes of the layers of neumf's tower, from below; no other model has one."""
-    rounds: int = Field(300, ge=1)
-    """Rounds of communication."""
-    participation: float = Field(0.1, gt=0, le=1)
-    """Share of the users that takes part in a round (alpha)."""
     local_epochs: int = Field(1, ge=1)
     """Passes of a device over its own data in a round."""
     optimizer: Literal["sgd", "adam"] = "sgd"
@@ -65,6 +78,10 @@ class Federated(Simulated):
                 f"and {self.device}. Set them so, or moments=fresh"
             )
         return self
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.device == "cuda"
 
     def learning_rate_at(self, t: int) -> float:
         """The learning rate of round t = 0, 1, ..."""

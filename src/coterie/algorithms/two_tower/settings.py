@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -10,7 +11,7 @@ from coterie.algorithms.local.settings import Layers
 from coterie.algorithms.two_tower import TOWERS, Tower, tower
 from coterie.core.settings import Settings
 from coterie.data.content import Person
-from coterie.federated.settings import Simulated
+from coterie.federated.settings import FederationSettings
 from coterie.models.directions import Precision
 
 
@@ -82,13 +83,24 @@ class TwoTowers(Settings):
         return min(max(round(self.compared * (1 - self.negative_share)), 1), self.compared - 1)
 
 
-class FederatedTowers(TwoTowers, Simulated):
+class FederatedTowers(TwoTowers, FederationSettings):
     rounds: int = Field(1000, ge=1)
     """Rounds of communication."""
     users_per_round: int = Field(50, ge=1)
     """How many users take part in a round (K)."""
     decay: Literal["gentle", "literal", "none"] = "gentle"
     """"Decay factor of 0.01 after every 10 rounds": the rate loses a hundredth, or all but a hundredth, or nothing."""
+
+    @property
+    def n_steps(self) -> int:
+        return self.rounds
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.device == "cuda"
+
+    def selecting_more(self, factor: float) -> Self:
+        return self.model_copy(update={"users_per_round": math.ceil(self.users_per_round * factor)})
 
     def learning_rate_at(self, t: int) -> float:
         """The learning rate of round t = 0, 1, ..."""

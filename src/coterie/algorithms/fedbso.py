@@ -392,7 +392,7 @@ SETUP: Exchange[FedBSOState, FedBSO] = Exchange(
     client_update=fedfast.profile_statistics,
     aggregate=fedfast.SETUP.aggregate,
     server_update=first_clusters,
-    sizes=fedfast.SETUP.sizes,
+    sizes=fedfast.sizes_of_statistics,
     visible=fedfast.SETUP.visible,
 )
 EXCHANGE: Exchange[FedBSOState, FedBSO] = Exchange(

@@ -99,9 +99,7 @@ def discount(world: World[FedFast], t: int) -> float:
 # P_0: the opening, an exchange with everybody before the first round
 
 
-def request_statistics(
-    world: World[Clustered], state: FedFastState, cohort: Ints, t: int
-) -> Message:
+def request_statistics(world: World[Clustered], state: object, cohort: Ints, t: int) -> Message:
     return Message(t, cohort, {}, {})
 
 
@@ -121,6 +119,10 @@ def profile_statistics(world: World[Clustered], message: Message, node: NodeData
         quantised,
         np.empty((n, 0), np.int32),
     )
+
+
+def sizes_of_statistics(world: World[Clustered], state: object) -> Sizes:
+    return Sizes(0, 0, N_STATISTICS, 0)
 
 
 def statistics_of(history: TrainingSet) -> Doubles:
@@ -273,7 +275,7 @@ SETUP: Exchange[FedFastState, Clustered] = Exchange(
     client_update=profile_statistics,
     aggregate=lambda world, message, updates: {},
     server_update=first_partition,
-    sizes=lambda world, state: Sizes(0, 0, N_STATISTICS, 0),
+    sizes=sizes_of_statistics,
     visible="statistics of their history, once",
 )
 ACTVAGG: Exchange[FedFastState, FedFast] = Exchange(

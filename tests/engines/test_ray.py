@@ -14,7 +14,7 @@ from small_federation import FEDERATED, ON_KERNELS, play, play_locally, sha256, 
 from coterie.core.progress import SILENT
 from coterie.data.splits import split
 from coterie.data.training_set import TrainingSet
-from coterie.engines.ray import RayEngine, joined, refuse_unreachable
+from coterie.engines.ray import RayEngine, connected, refuse_unreachable
 from coterie.errors import ConfigError
 
 ray = pytest.importorskip("ray")
@@ -23,7 +23,7 @@ WITH_PYTORCH = [name for name in FEDERATED if name not in ON_KERNELS]
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
-    joined("", SILENT)
+    connected("", SILENT)
     yield
     ray.shutdown()
 

@@ -18,7 +18,7 @@ from coterie.core.records import Record
 from coterie.data.training_set import TrainingSet
 from coterie.errors import ConfigError
 from coterie.federated.rounds import MOST_USERS, trainer_on, world_of
-from coterie.federated.settings import Simulated
+from coterie.federated.settings import FederationSettings
 from coterie.federated.validation import MOST_SAMPLES
 from coterie.types import NOT_FINITE, TOO_LARGE, Rows, Updates
 
@@ -148,7 +148,7 @@ class Nothing(Record):
 def test_a_larger_cohort_is_rejected():
     """The size of the sample is enough: no arrays are allocated."""
     rows = Rows(np.array([0, 1]), np.zeros(1, np.int32))
-    world = world_of(TrainingSet(1, 1, rows, rows, None), Simulated(), 0)
+    world = world_of(TrainingSet(1, 1, rows, rows, None), FederationSettings(), 0)
 
     class Sampler:
         def __init__(self, n: int) -> None:

@@ -10,18 +10,18 @@ from coterie.core.records import Record
 from coterie.core.settings import Settings
 from coterie.data.training_set import TrainingSet
 from coterie.federated.costs import Costs
-from coterie.federated.federation import Federation
+from coterie.federated.federation import AnyFederation, Federation
 from coterie.federated.trainer import Context, Trainer
 from coterie.models.recommender import Recommender
 
-Make = Callable[[TrainingSet, Any, Context], Trainer]
+Make = Callable[[TrainingSet, Any, Context], Trainer[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
     summary: str
     settings: type[Settings]
-    train: Make | Federation
+    train: Make | AnyFederation
     """How it is trained: on all data in one place, or as a federation."""
     state: type[Record]
     """What is carried from step to step."""
@@ -44,7 +44,7 @@ class Algorithm:
 def stepwise(start: Callable[..., Recommender], step: Callable[..., Recommender]) -> Make:
     """Centralised training whose state is the model: start(training, settings, context), step(model, n, ...)."""
 
-    def make(training: TrainingSet, settings: Any, context: Context) -> Trainer:
+    def make(training: TrainingSet, settings: Any, context: Context) -> Trainer[Any]:
         return Trainer(
             lambda: (start(training, settings, context), Costs()),
             lambda model, n: (step(model, n, training, settings, context), Costs()),
@@ -57,7 +57,7 @@ def stepwise(start: Callable[..., Recommender], step: Callable[..., Recommender]
 def at_once(solve: Callable[..., Recommender]) -> Make:
     """Centralised training in a single step."""
 
-    def make(training: TrainingSet, settings: Any, context: Context) -> Trainer:
+    def make(training: TrainingSet, settings: Any, context: Context) -> Trainer[Any]:
         return Trainer(
             lambda: (None, Costs()),
             lambda _, n: (solve(training, settings, context), Costs()),

@@ -27,7 +27,7 @@ validation part of MovieLens-100K, of 1, 5, 20 and 0.02, 0.05, 0.1, 0.2. The pap
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -35,12 +35,15 @@ from pydantic import Field
 from coterie import kernels
 from coterie.algorithms import fedavg
 from coterie.algorithms.algorithm import Algorithm
+from coterie.algorithms.local.settings import CohortSettings
 from coterie.core import parallel
 from coterie.core.records import Record
 from coterie.federated.federation import (
+    ON_CLIENTS,
     Accepted,
-    Answer,
+    ClientResult,
     Exchange,
+    FastPaths,
     Federation,
     NodeData,
     PrivateState,
@@ -49,7 +52,6 @@ from coterie.federated.federation import (
     Sums,
     World,
 )
-from coterie.federated.settings import Simulated
 from coterie.models.factors import rows
 from coterie.models.private_factors import PrivateFactors
 from coterie.types import SCALE, Doubles, Floats, Ints, Longs, Message, Rows, Sizes, Updates
@@ -60,7 +62,7 @@ HELD = 1 << 27
 BLOCK = 1024
 
 
-class FCF(Simulated):
+class FCF(CohortSettings):
     embedding_size: int = Field(16, ge=1, le=512)
     """Length of every user and item row."""
     rounds: int = Field(50, ge=1)
@@ -82,7 +84,7 @@ class FCF(Simulated):
 
 
 @dataclass(frozen=True, slots=True)
-class State(Record):
+class FCFState(Record):
     private: ClassVar[tuple[str, ...]] = ("user_rows",)
     item_rows: Floats  # Y
     first_moment: Floats  # m, as Y
@@ -91,16 +93,15 @@ class State(Record):
     user_rows: Floats  # X, on the devices
 
 
-def start(world: World) -> State:
+def init(world: World[FCF]) -> FCFState:
     settings = world.settings
     item_rows = rows(
         world.n_items, settings.embedding_size, world.seed, "items", settings.start_scale
     )
-    nobody: Any = None
-    return State(item_rows, np.zeros_like(item_rows), np.zeros_like(item_rows), 0, nobody)
+    return FCFState(item_rows, np.zeros_like(item_rows), np.zeros_like(item_rows), 0, ON_CLIENTS)
 
 
-def devices(world: World, node: NodeData) -> PrivateState:
+def init_clients(world: World[FCF], node: NodeData) -> PrivateState:
     """x_u = 0, which is also what somebody without history solves for."""
     return {"user_rows": np.zeros((len(node.users), world.settings.embedding_size), np.float32)}
 
@@ -108,7 +109,7 @@ def devices(world: World, node: NodeData) -> PrivateState:
 # S sends Y
 
 
-def ask(world: World, state: State, cohort: Ints, t: int) -> Message:
+def broadcast(world: World[FCF], state: FCFState, cohort: Ints, t: int) -> Message:
     return Message(t, cohort, {"item_rows": state.item_rows}, {})
 
 
@@ -123,13 +124,13 @@ class More(NamedTuple):
 
 
 def solve(
-    world: World, message: Message, node: NodeData, more: More | None = None
+    world: World[FCF], message: Message, node: NodeData, more: More | None = None
 ) -> tuple[Rows, Floats]:
     """What the users of a message did, and x_u: Y^T C_u Y is Y^T Y, which is everybody's, and a little for each own item."""
     Y = message.common["item_rows"]
     settings = world.settings
     kernel = kernels.load("als")
-    mine = node.training.positives.of_users(node.places(message.users))
+    mine = node.training.positives.of_users(node.positions(message.users))
     d = Y.shape[1]
     X = np.empty((len(message.users), d), np.float32)
     (left, right) = more or (0.0, np.empty((0, d)))
@@ -150,13 +151,13 @@ def gram(Y: Floats) -> Doubles:
     return made
 
 
-def client_update(world: World, message: Message, node: NodeData) -> Answer:
+def client_update(world: World[FCF], message: Message, node: NodeData) -> ClientResult:
     """f(u, i) for every item, as rows in fixed point."""
     mine, X = solve(world, message, node)
     return update(world, message, mine, X, np.empty((len(X), 0), np.int32)), {"user_rows": X}
 
 
-def update(world: World, message: Message, mine: Rows, X: Floats, dense: Ints) -> Updates:
+def update(world: World[FCF], message: Message, mine: Rows, X: Floats, dense: Ints) -> Updates:
     changes = changed(X, mine, message.common["item_rows"], lowest_confidence(world))
     n, d = X.shape
     everything = np.tile(np.arange(world.n_items, dtype=np.int32), n)
@@ -189,7 +190,7 @@ def in_lanes(numbers: Floats) -> Floats:
     return wide
 
 
-def lowest_confidence(world: World) -> float:
+def lowest_confidence(world: World[FCF]) -> float:
     """In units of the largest."""
     return 1.0 / (1.0 + float(world.settings.alpha))
 
@@ -199,11 +200,11 @@ def once(n: int) -> Longs:
     return np.ones(n, np.int64)
 
 
-def sizes(world: World, state: State) -> Sizes:
+def sizes(world: World[FCF], state: FCFState) -> Sizes:
     return Sizes(world.n_items, state.item_rows.shape[1], 0, 0)
 
 
-def at_once(world: World, state: State) -> int:
+def chunk_size(world: World[FCF], state: FCFState) -> int:
     """An update is as large as the catalogue: all of them together can be more than a machine has."""
     one: int = 4 * world.n_items * (1 + state.item_rows.shape[1])
     return max(HELD // one, 1)
@@ -212,7 +213,7 @@ def at_once(world: World, state: State) -> int:
 # S adds up, and takes a step of Adam
 
 
-def add_up(world: World, message: Message, updates: Updates) -> Sums:
+def add_up(world: World[FCF], message: Message, updates: Updates) -> Sums:
     """sum_u f(u, i)"""
     total = np.zeros((world.n_items, updates.item_rows.shape[1]), np.int64)
     touched = np.zeros(world.n_items, np.int64)
@@ -227,15 +228,17 @@ def add_up(world: World, message: Message, updates: Updates) -> Sums:
     return {"items": total}
 
 
-def descend(world: World, state: State, sums: Sums, delegates: Accepted, t: int) -> State:
+def descend(
+    world: World[FCF], state: FCFState, sums: Sums, delegates: Accepted, t: int
+) -> FCFState:
     """dJ/dY out of fixed point, and Adam."""
     before = Moved(state.item_rows, state.first_moment, state.second_moment)
     step = state.steps + 1
     after = adam(world, before, sums["items"], unit_of_rows(world), step)
-    return State(after.rows, after.first_moment, after.second_moment, step, state.user_rows)
+    return FCFState(after.rows, after.first_moment, after.second_moment, step, state.user_rows)
 
 
-def unit_of_rows(world: World) -> float:
+def unit_of_rows(world: World[FCF]) -> float:
     """What one is in the fixed point of f(u, i)."""
     return (1.0 + float(world.settings.alpha)) / SCALE
 
@@ -252,7 +255,7 @@ class Moved(NamedTuple):
         return cls(rows, np.zeros_like(rows), np.zeros_like(rows))
 
 
-def adam(world: World, before: Moved, total: Longs, unit: float, step: int) -> Moved:
+def adam(world: World[FCF], before: Moved, total: Longs, unit: float, step: int) -> Moved:
     """A step down the slope 2 (lambda rows - unit total)."""
     s = world.settings
     kernel = kernels.load("fcf").adam
@@ -281,7 +284,7 @@ def adam(world: World, before: Moved, total: Longs, unit: float, step: int) -> M
 # All of it in one call
 
 
-def fused(world: World, message: Message, node: NodeData) -> SinglePass | None:
+def single_pass(world: World[FCF], message: Message, node: NodeData) -> SinglePass | None:
     """The same sums, bit for bit, without a row of them: 34 million rows a round on Foursquare-Italy stay unwritten."""
     mine, X = solve(world, message, node)
     total = summed(X, mine, message.common["item_rows"], lowest_confidence(world))
@@ -308,7 +311,7 @@ def summed(X: Floats, liked: Rows, Y: Floats, unit: float) -> Longs | None:
     return total if all(fine) else None
 
 
-def of_everybody(world: World, message: Message, sums: Sums, X: Floats) -> SinglePass:
+def of_everybody(world: World[FCF], message: Message, sums: Sums, X: Floats) -> SinglePass:
     n = len(X)
     none = np.empty((len(X), 0), np.int32)
     return SinglePass(
@@ -316,20 +319,32 @@ def of_everybody(world: World, message: Message, sums: Sums, X: Floats) -> Singl
     )
 
 
-def model(world: World, state: State) -> PrivateFactors:
+def model(world: World[FCF], state: FCFState) -> PrivateFactors:
     return PrivateFactors(state.user_rows, state.item_rows, np.zeros(world.n_items, np.float32))
 
 
 EXCHANGE = Exchange(
-    ask, client_update, add_up, descend, sizes, at_once, fused, ring=SecureSum(("items",))
+    broadcast=broadcast,
+    client_update=client_update,
+    aggregate=add_up,
+    server_update=descend,
+    sizes=sizes,
+    fast=FastPaths(chunk_size=chunk_size, single_pass=single_pass),
+    secure_sum=SecureSum(by_item=("items",)),
 )
 
 ALGORITHM = Algorithm(
     "federated collaborative filtering: own vectors solved on devices, gradients of all items sent",
     FCF,
-    Federation(start, fedavg.sample, (EXCHANGE,), model, devices=devices),
-    state=State,
-    steps=lambda settings: settings.rounds,
+    Federation(
+        init=init,
+        sample=fedavg.sample,
+        exchanges=(EXCHANGE,),
+        model=model,
+        init_clients=init_clients,
+    ),
+    state=FCFState,
+    steps=lambda settings: settings.n_steps,
     kernels=("fcf", "als", "sums", "clusters"),
     paper="Ammad-ud-din et al. 2019",
 )

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -28,10 +28,11 @@ from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.local import learner
 from coterie.algorithms.local.learner import Parameters
 from coterie.algorithms.local.samples import Samples, draw
-from coterie.algorithms.local.settings import Federated
+from coterie.algorithms.local.settings import CohortSettings, Federated
 from coterie.core import parallel
 from coterie.federated.federation import (
     Accepted,
+    AnyWorld,
     Exchange,
     Federation,
     NodeData,
@@ -43,6 +44,7 @@ from coterie.models.recommender import Recommender
 from coterie.types import SCALE, Floats, Ints, Longs, Message, Sizes, Updates
 
 BLOCK = 1024
+SomeParameters = TypeVar("SomeParameters", bound=Parameters)
 
 
 class FedAvg(Federated):
@@ -50,24 +52,24 @@ class FedAvg(Federated):
     """Whether rows are averaged over everybody (Eq. 1) or over those users who trained on them."""
 
 
-def start(world: World) -> Parameters:
+def init(world: World[Federated]) -> Parameters:
     return learner(world.settings.model).start(world)
 
 
-def sample(world: World, state: Any, t: int) -> Ints:
+def sample(world: World[CohortSettings], state: object, t: int) -> Ints:
     """S_t: m users at random."""
     everybody = np.where(world.present, 0, -1).astype(np.int32)
     return clusters.draw(everybody, np.array([cohort_size(world)]), world.seed, t)
 
 
-def cohort_size(world: World) -> int:
+def cohort_size(world: World[CohortSettings]) -> int:
     """m <- max(ceil(alpha K), 1)"""
     alpha: float = world.settings.participation
     # 0.07 * 100 is a little more than 7 in binary
     return max(math.ceil(round(alpha * int(world.members.sum()), 9)), 1)
 
 
-def ask(world: World, state: Any, cohort: Ints, t: int) -> Message:
+def broadcast(world: World[Federated], state: Parameters, cohort: Ints, t: int) -> Message:
     """w_t: everything but other people's rows."""
     return Message(
         t,
@@ -77,12 +79,14 @@ def ask(world: World, state: Any, cohort: Ints, t: int) -> Message:
     )
 
 
-def client_update(world: World, message: Message, node: NodeData) -> Updates:
+def client_update(world: World[Federated], message: Message, node: NodeData) -> Updates:
     """ClientUpdate(k, w_t) for all users of a node: what changed, in fixed point, and n_k."""
     return train_on(draw(world, message.users, message.round, node), world, message, node)
 
 
-def train_on(samples: Samples, world: World, message: Message, node: NodeData) -> Updates:
+def train_on(
+    samples: Samples, world: World[Federated], message: Message, node: NodeData
+) -> Updates:
     given = Parameters(
         message.own["user_rows"], message.common["item_rows"], message.common["dense"]
     )
@@ -102,13 +106,13 @@ def train_on(samples: Samples, world: World, message: Message, node: NodeData) -
     )
 
 
-def sizes(world: World, state: Any) -> Sizes:
+def sizes(world: World[Federated], state: Parameters) -> Sizes:
     return Sizes(
         world.n_items, state.item_rows.shape[1], state.user_rows.shape[1], len(state.dense)
     )
 
 
-def weigh_by_samples(world: World, message: Message, updates: Updates) -> Sums:
+def weigh_by_samples(world: AnyWorld, message: Message, updates: Updates) -> Sums:
     """sum_k n_k q_k over items and w[N], and n_sigma of all and of those who touched an item."""
     items = np.zeros((world.n_items, updates.item_rows.shape[1]), np.int64)
     touched = np.zeros(world.n_items, np.int64)
@@ -140,14 +144,16 @@ def dense_sums(updates: Updates) -> Sums:
     return {"dense": weighted, "samples": updates.samples.sum(keepdims=True)}
 
 
-def average(world: World, state: Any, sums: Sums, delegates: Accepted, t: int) -> Any:
+def average(
+    world: World[FedAvg], state: SomeParameters, sums: Sums, accepted: Accepted, t: int
+) -> SomeParameters:
     """w <- sum_k (n_k / n_sigma) w^k, as w + sum_k n_k (w^k - w) / n_sigma: those who left a row alone add nothing."""
     n_sigma = max(int(sums["samples"][0]), 1)
     touched = world.settings.average == "touched"
     weights = sums["touched"] if touched else np.full(world.n_items, n_sigma)
-    own = 1.0 if touched else delegates.samples[:, None] / n_sigma
+    own = 1.0 if touched else accepted.samples[:, None] / n_sigma
     user_rows = state.user_rows.copy()
-    user_rows[delegates.users] = moved(user_rows[delegates.users], own * delegates.user_rows)
+    user_rows[accepted.users] = moved(user_rows[accepted.users], own * accepted.user_rows)
     return replace(
         state,
         user_rows=user_rows,
@@ -171,23 +177,30 @@ def move_items(item_rows: Floats, total: Longs, weights: Longs) -> Floats:
     return after
 
 
-def model(world: World, state: Any) -> Recommender:
+def model(world: World[Federated], state: Parameters) -> Recommender:
     return learner(world.settings.model).model(
         world, Parameters(state.user_rows, state.item_rows, state.dense)
     )
 
 
-OPEN = "their row of the model, and how many samples they have"
-"""What the server has to know of everybody, whatever hides the rest."""
-IN_RING = SecureSum(("items", "touched"))
-EXCHANGE = Exchange(ask, client_update, weigh_by_samples, average, sizes, ring=IN_RING, clear=OPEN)
+VISIBLE = "their row of the model, and how many samples they have"
+"""What the server sees of every client, even under secure aggregation."""
+EXCHANGE: Exchange[Parameters, FedAvg] = Exchange(
+    broadcast=broadcast,
+    client_update=client_update,
+    aggregate=weigh_by_samples,
+    server_update=average,
+    sizes=sizes,
+    secure_sum=SecureSum(by_item=("items", "touched")),
+    visible=VISIBLE,
+)
 
 ALGORITHM = Algorithm(
     "federated averaging",
     FedAvg,
-    Federation(start, sample, (EXCHANGE,), model),
+    Federation(init=init, sample=sample, exchanges=(EXCHANGE,), model=model),
     state=Parameters,
-    steps=lambda settings: settings.rounds,
+    steps=lambda settings: settings.n_steps,
     kernels=lambda settings: (*learner(settings.model).kernels(settings), "clusters"),
     explicit=True,
     paper="McMahan et al. 2017",

@@ -37,7 +37,6 @@ from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.local.learner import Parameters, embeddings
 from coterie.algorithms.local.samples import Samples, draw
 from coterie.core import streams
-from coterie.core.records import Record
 from coterie.errors import ConfigError
 from coterie.federated.federation import Accepted, Exchange, Federation, NodeData, Sums, World
 from coterie.models.gmf_groups import GMFGroups
@@ -84,12 +83,10 @@ class FedBSO(fedfast.FedFast, fedavg.FedAvg):
 
 
 @dataclass(frozen=True, slots=True)
-class State(Record):
-    user_rows: Floats  # w[U]
-    item_rows: (
-        Floats  # w[I], (items, width); (clusters, items, width) where an aggregate is the cluster's
-    )
-    dense: Floats  # w[N], (size,) or (clusters, size)
+class FedBSOState(Parameters):
+    """The parameters; where an aggregate is the cluster's own (`aggregate=cluster`), `item_rows` is
+    (clusters, items, width) and `dense` is (clusters, size)."""
+
     clusters: Ints  # (users,) G; -1 for those who do not take part
     centres: Ints  # (clusters,) the user in the middle of each
     profiles: Floats  # (users, statistics) P where it stays what it was
@@ -99,15 +96,15 @@ class State(Record):
 # Line 1
 
 
-def initialise(world: World) -> State:
+def initialise(world: World[FedBSO]) -> FedBSOState:
     """w_0, with a copy for every cluster where clusters have models of their own."""
     settings = world.settings
     people = np.flatnonzero(world.members).astype(np.int32)
-    w = fedavg.start(world)
+    w = fedavg.init(world)
     n = min(settings.clusters, len(people))
     if settings.aggregate == "cluster":
         w = replace(w, item_rows=np.tile(w.item_rows, (n, 1, 1)), dense=np.tile(w.dense, (n, 1)))
-    return State(
+    return FedBSOState(
         w.user_rows,
         w.item_rows,
         w.dense,
@@ -118,7 +115,9 @@ def initialise(world: World) -> State:
     )
 
 
-def first_clusters(world: World, state: State, sums: Sums, delegates: Accepted, t: int) -> State:
+def first_clusters(
+    world: World[FedBSO], state: FedBSOState, sums: Sums, delegates: Accepted, t: int
+) -> FedBSOState:
     """G_0 from P_0, and lines 4 to 14 of the first round."""
     profiles = fedfast.profiles(world, delegates)
     labels = clusters.first_clusters(profiles, world.members, world.settings.clusters, world.seed)
@@ -128,7 +127,7 @@ def first_clusters(world: World, state: State, sums: Sums, delegates: Accepted, 
 # Lines 3 to 14
 
 
-def cluster_anew(world: World, state: State, t: int) -> State:
+def cluster_anew(world: World[FedBSO], state: FedBSOState, t: int) -> FedBSOState:
     """Line 3 of round t, then the rest."""
     settings = world.settings
     rows = (
@@ -149,7 +148,9 @@ def cluster_users_by_center(rows: Floats, labels: Ints, centres: Ints, iteration
     return clusters.kmeans(rows, labels, len(centres), iterations - 1)
 
 
-def stir(world: World, state: State, rows: Floats, labels: Ints, t: int) -> State:
+def stir(
+    world: World[FedBSO], state: FedBSOState, rows: Floats, labels: Ints, t: int
+) -> FedBSOState:
     """Lines 4 to 14: the centres of round t and, where a reading says so, who belongs to them; `rows` is P."""
     settings = world.settings
     rng = streams.at(world.seed, "brain storm", t)
@@ -227,7 +228,7 @@ def swap_centers(
 # Lines 15 to 20
 
 
-def sample(world: World, state: State, t: int) -> Ints:
+def sample(world: World[FedBSO], state: FedBSOState, t: int) -> Ints:
     """C of every cluster."""
     groups = clusters.of_those(world.present, state.clusters)
     return clusters.draw(
@@ -245,10 +246,10 @@ def users_a_cluster(sizes: np.ndarray, alpha: float) -> np.ndarray:
     )
 
 
-def ask(world: World, state: State, cohort: Ints, t: int) -> Message:
+def broadcast(world: World[FedBSO], state: FedBSOState, cohort: Ints, t: int) -> Message:
     """w_t: everybody's, or each user's cluster's."""
     if world.settings.aggregate == "global":
-        return fedavg.ask(world, state, cohort, t)
+        return fedavg.broadcast(world, state, cohort, t)
     mine = state.clusters[cohort]
     refuse_huge(len(cohort) * state.item_rows[0].nbytes)
     own = {
@@ -259,7 +260,7 @@ def ask(world: World, state: State, cohort: Ints, t: int) -> Message:
     return Message(t, cohort, {}, own | {"cluster": mine})
 
 
-def client_update(world: World, message: Message, node: NodeData) -> Updates:
+def client_update(world: World[FedBSO], message: Message, node: NodeData) -> Updates:
     if world.settings.aggregate == "global":
         return train_and_tell(world, message, node)
     parts = []
@@ -283,7 +284,7 @@ def refuse_huge(size: int) -> None:
         )
 
 
-def train_and_tell(world: World, message: Message, node: NodeData) -> Updates:
+def train_and_tell(world: World[FedBSO], message: Message, node: NodeData) -> Updates:
     """FedAvg's ClientUpdate(k); where the best user is the one with the lowest loss, behind the user's row stands its own."""
     samples = draw(world, message.users, message.round, node)
     updates = fedavg.train_on(samples, world, message, node)
@@ -296,7 +297,7 @@ def train_and_tell(world: World, message: Message, node: NodeData) -> Updates:
     return replace(updates, user_rows=np.column_stack([updates.user_rows, told]))
 
 
-def losses(world: World, message: Message, samples: Samples, rated: bool) -> Doubles:
+def losses(world: World[FedBSO], message: Message, samples: Samples, rated: bool) -> Doubles:
     """Every user's mean loss on its samples, by the parameters it was sent."""
     p = embeddings(world.settings, message.own["user_rows"])
     q = message.common["item_rows"][:, : p.shape[1]]
@@ -308,7 +309,7 @@ def losses(world: World, message: Message, samples: Samples, rated: bool) -> Dou
     return np.add.reduceat(each, samples.starts[:-1]) / samples.counts
 
 
-def sizes(world: World, state: State) -> Sizes:
+def sizes(world: World[FedBSO], state: FedBSOState) -> Sizes:
     width = state.item_rows.shape[-1]
     told = int(world.settings.best_user == "loss")
     return Sizes(world.n_items, width, state.user_rows.shape[1] + told, state.dense.shape[-1])
@@ -317,7 +318,7 @@ def sizes(world: World, state: State) -> Sizes:
 # Line 21
 
 
-def weigh_by_samples(world: World, message: Message, updates: Updates) -> Sums:
+def weigh_by_samples(world: World[FedBSO], message: Message, updates: Updates) -> Sums:
     """FedAvg's sums; one after the other for every cluster where clusters have models of their own."""
     if world.settings.aggregate == "global":
         return fedavg.weigh_by_samples(world, message, updates)
@@ -329,7 +330,9 @@ def weigh_by_samples(world: World, message: Message, updates: Updates) -> Sums:
     return {name: np.stack([part[name] for part in parts]) for name in parts[0]}
 
 
-def finish(world: World, state: State, sums: Sums, delegates: Accepted, t: int) -> State:
+def finish(
+    world: World[FedBSO], state: FedBSOState, sums: Sums, delegates: Accepted, t: int
+) -> FedBSOState:
     if world.settings.best_user == "loss":
         state, delegates = hear_losses(state, delegates)
     after = aggregate(world, state, sums, delegates, t)
@@ -339,7 +342,7 @@ def finish(world: World, state: State, sums: Sums, delegates: Accepted, t: int) 
     return cluster_anew(world, after, t + 1)
 
 
-def hear_losses(state: State, delegates: Accepted) -> tuple[State, Accepted]:
+def hear_losses(state: FedBSOState, delegates: Accepted) -> tuple[FedBSOState, Accepted]:
     known = state.losses.copy()
     told = delegates.user_rows[:, -1]
     known[delegates.users] = np.where(
@@ -348,10 +351,12 @@ def hear_losses(state: State, delegates: Accepted) -> tuple[State, Accepted]:
     return replace(state, losses=known), delegates._replace(user_rows=delegates.user_rows[:, :-1])
 
 
-def aggregate(world: World, state: State, sums: Sums, delegates: Accepted, t: int) -> State:
+def aggregate(
+    world: World[FedBSO], state: FedBSOState, sums: Sums, delegates: Accepted, t: int
+) -> FedBSOState:
     """W[C] for everybody, or for each cluster in turn."""
     if world.settings.aggregate == "global":
-        averaged: State = fedavg.average(world, state, sums, delegates, t)
+        averaged: FedBSOState = fedavg.average(world, state, sums, delegates, t)
         return averaged
     w = Parameters(state.user_rows, state.item_rows, state.dense)
     of = state.clusters[delegates.users]
@@ -369,7 +374,7 @@ def aggregate(world: World, state: State, sums: Sums, delegates: Accepted, t: in
     return replace(state, user_rows=w.user_rows, item_rows=item_rows, dense=dense)
 
 
-def model(world: World, state: State) -> Recommender:
+def model(world: World[FedBSO], state: FedBSOState) -> Recommender:
     if world.settings.aggregate == "global":
         return fedavg.model(world, state)
     w: Any = Parameters(state.user_rows, state.item_rows, state.dense)
@@ -382,15 +387,34 @@ def model(world: World, state: State) -> Recommender:
     )
 
 
-OPENING = replace(fedfast.OPENING, finish=first_clusters)
-EXCHANGE = Exchange(ask, client_update, weigh_by_samples, finish, sizes)
+SETUP: Exchange[FedBSOState, FedBSO] = Exchange(
+    broadcast=fedfast.request_statistics,
+    client_update=fedfast.profile_statistics,
+    aggregate=fedfast.SETUP.aggregate,
+    server_update=first_clusters,
+    sizes=fedfast.sizes_of_statistics,
+    visible=fedfast.SETUP.visible,
+)
+EXCHANGE: Exchange[FedBSOState, FedBSO] = Exchange(
+    broadcast=broadcast,
+    client_update=client_update,
+    aggregate=weigh_by_samples,
+    server_update=finish,
+    sizes=sizes,
+)
 
 ALGORITHM = Algorithm(
     "FedFast's clusters, stirred up by brain storm optimisation",
     FedBSO,
-    Federation(initialise, sample, (EXCHANGE,), model, lambda world: OPENING),
-    state=State,
-    steps=lambda settings: settings.rounds,
+    Federation(
+        init=initialise,
+        sample=sample,
+        exchanges=(EXCHANGE,),
+        model=model,
+        setup=lambda world: SETUP,
+    ),
+    state=FedBSOState,
+    steps=lambda settings: settings.n_steps,
     kernels=fedavg.ALGORITHM.kernels,
     explicit=True,
     paper="Liu 2024",

@@ -39,14 +39,14 @@ from coterie.algorithms import clustering as clusters
 from coterie.algorithms import fedavg
 from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.local import learner
-from coterie.algorithms.local.learner import embeddings
+from coterie.algorithms.local.learner import Parameters, embeddings
 from coterie.algorithms.local.settings import Federated
 from coterie.core import parallel
-from coterie.core.records import Record
 from coterie.data.training_set import TrainingSet
 from coterie.errors import UnknownName
 from coterie.federated.federation import (
     Accepted,
+    AnyFederation,
     Exchange,
     Federation,
     NodeData,
@@ -74,25 +74,22 @@ class FedFast(Clustered):
 
 
 @dataclass(frozen=True, slots=True)
-class State(Record):
-    user_rows: Floats  # w[U]
-    item_rows: Floats  # w[I]
-    dense: Floats  # w[N]
+class FedFastState(Parameters):
     clusters: Ints  # (users,) G; -1 for those who do not take part
 
 
 # Algorithm 1
 
 
-def initialise(world: World) -> State:
+def initialise(world: World[Clustered]) -> FedFastState:
     """w_0; G_0 is made of features at once, or of statistics that the opening brings."""
     w = learner(world.settings.model).start(world)
     by_feature = world.settings.cluster_by != "embeddings"
     groups = by_metadata(world) if by_feature else np.where(world.members, 0, -1).astype(np.int32)
-    return State(w.user_rows, w.item_rows, w.dense, groups)
+    return FedFastState(w.user_rows, w.item_rows, w.dense, groups)
 
 
-def discount(world: World, t: int) -> float:
+def discount(world: World[FedFast], t: int) -> float:
     """gamma, line 9."""
     return {"exp": math.exp(-t), "inverse": 1 / (1 + t), "constant": 1.0, "none": 0.0}[
         world.settings.discount
@@ -102,17 +99,17 @@ def discount(world: World, t: int) -> float:
 # P_0: the opening, an exchange with everybody before the first round
 
 
-def ask_for_statistics(world: World, state: State, cohort: Ints, t: int) -> Message:
+def request_statistics(world: World[Clustered], state: object, cohort: Ints, t: int) -> Message:
     return Message(t, cohort, {}, {})
 
 
-def profile_statistics(world: World, message: Message, node: NodeData) -> Updates:
+def profile_statistics(world: World[Clustered], message: Message, node: NodeData) -> Updates:
     """Each user's number of interactions, and mean and entropy of its profile: its ratings, or the 0/1 row of items."""
-    statistics = statistics_of(node.training)[node.places(message.users)]
+    statistics = statistics_of(node.training)[node.positions(message.users)]
     n = len(message.users)
     none = np.empty(0, np.int32)
     quantised = np.rint(statistics * SCALE).astype(np.int32)
-    counts = node.training.positives.counts_of(node.places(message.users))
+    counts = node.training.positives.counts_of(node.positions(message.users))
     return Updates(
         message.users,
         counts,
@@ -122,6 +119,10 @@ def profile_statistics(world: World, message: Message, node: NodeData) -> Update
         quantised,
         np.empty((n, 0), np.int32),
     )
+
+
+def sizes_of_statistics(world: World[Clustered], state: object) -> Sizes:
+    return Sizes(0, 0, N_STATISTICS, 0)
 
 
 def statistics_of(history: TrainingSet) -> Doubles:
@@ -135,12 +136,14 @@ def statistics_of(history: TrainingSet) -> Doubles:
     return np.stack([np.log1p(counts) / 8, mean / (1 + np.abs(mean)), entropy / 4], axis=1)
 
 
-def opening(world: World) -> Exchange | None:
+def setup(world: World[Clustered]) -> Exchange[FedFastState, Clustered] | None:
     """Nobody is asked for statistics that clusters are not made of."""
-    return OPENING if world.settings.cluster_by == "embeddings" else None
+    return SETUP if world.settings.cluster_by == "embeddings" else None
 
 
-def first_partition(world: World, state: State, sums: Sums, delegates: Accepted, t: int) -> State:
+def first_partition(
+    world: World[Clustered], state: FedFastState, sums: Sums, delegates: Accepted, t: int
+) -> FedFastState:
     """G_0 <- ClusterUsers(K, p, P_0), line 2."""
     groups = clusters.first_clusters(
         profiles(world, delegates), world.members, world.settings.clusters, world.seed
@@ -148,7 +151,7 @@ def first_partition(world: World, state: State, sums: Sums, delegates: Accepted,
     return replace(state, clusters=groups)
 
 
-def profiles(world: World, delegates: Accepted) -> Floats:
+def profiles(world: World[Clustered], delegates: Accepted) -> Floats:
     """P_0 (users, statistics), brought to one scale."""
     known = delegates.user_rows / SCALE
     spread = known.std(axis=0)
@@ -160,7 +163,7 @@ def profiles(world: World, delegates: Accepted) -> Floats:
 # ClusterUsers
 
 
-def cluster_users(world: World, user_rows: Floats, groups: Ints) -> Ints:
+def cluster_users(world: World[Clustered], user_rows: Floats, groups: Ints) -> Ints:
     """ClusterUsers(K, p, w[U]): k-means going on from the last partition; groups of a feature stay."""
     settings = world.settings
     if settings.cluster_by != "embeddings":
@@ -171,7 +174,7 @@ def cluster_users(world: World, user_rows: Floats, groups: Ints) -> Ints:
     )
 
 
-def by_metadata(world: World) -> Ints:
+def by_metadata(world: World[Clustered]) -> Ints:
     """One cluster for every value of a feature that the server may know, such as region or device type."""
     name = world.settings.cluster_by
     if name not in world.user_features:
@@ -187,7 +190,7 @@ def by_metadata(world: World) -> Ints:
 # Algorithm 2
 
 
-def actv_samp(world: World, state: State, t: int) -> Ints:
+def actv_samp(world: World[Clustered], state: FedFastState, t: int) -> Ints:
     """S_t: users at random, one of each cluster in turn, until there are m."""
     groups = clusters.of_those(world.present, state.clusters)
     quotas = clusters.turns(clusters.sizes_of(groups), fedavg.cohort_size(world), world.seed, t)
@@ -197,7 +200,7 @@ def actv_samp(world: World, state: State, t: int) -> Ints:
 # Algorithm 3
 
 
-def weigh_by_change(world: World, message: Message, updates: Updates) -> Sums:
+def weigh_by_change(world: World[Clustered], message: Message, updates: Updates) -> Sums:
     """Lines 5 to 12: sum_k q^k (w^k - w_0) and sum_k q^k, for every component of an item row."""
     shape = world.n_items, updates.item_rows.shape[1]
     total = np.zeros(shape, np.int64)
@@ -212,7 +215,9 @@ def weigh_by_change(world: World, message: Message, updates: Updates) -> Sums:
     return {"items": total, "weights": weight} | fedavg.dense_sums(updates)
 
 
-def actv_agg(world: World, state: State, sums: Sums, delegates: Accepted, t: int) -> State:
+def actv_agg(
+    world: World[FedFast], state: FedFastState, sums: Sums, delegates: Accepted, t: int
+) -> FedFastState:
     dense = fedavg.moved(state.dense, sums["dense"] / max(int(sums["samples"][0]), 1))  # line 3
     item_rows = fedavg.move_items(state.item_rows, sums["items"], sums["weights"])  # line 11
     user_rows = state.user_rows.copy()
@@ -221,7 +226,7 @@ def actv_agg(world: World, state: State, sums: Sums, delegates: Accepted, t: int
     )  # line 15
     groups = cluster_users(world, user_rows, state.clusters)  # line 18
     update_subordinates(user_rows, groups, delegates, discount(world, t))
-    return State(user_rows, item_rows, dense, groups)
+    return FedFastState(user_rows, item_rows, dense, groups)
 
 
 def update_subordinates(user_rows: Floats, groups: Ints, delegates: Accepted, gamma: float) -> None:
@@ -237,10 +242,10 @@ def update_subordinates(user_rows: Floats, groups: Ints, delegates: Accepted, ga
 
 
 def average_and_recluster(
-    world: World, state: State, sums: Sums, delegates: Accepted, t: int
-) -> State:
+    world: World[FedAvgActvSamp], state: FedFastState, sums: Sums, delegates: Accepted, t: int
+) -> FedFastState:
     """FedAvg's formula with ActvSAMP: the clusters it draws from are made again of the averaged w[U] every round."""
-    averaged: State = fedavg.average(world, state, sums, delegates, t)
+    averaged: FedFastState = fedavg.average(world, state, sums, delegates, t)
     return replace(averaged, clusters=cluster_users(world, averaged.user_rows, state.clusters))
 
 
@@ -265,37 +270,45 @@ def _mean_and_entropy(history: TrainingSet) -> tuple[Doubles, Doubles]:
     )
 
 
-OPENING = Exchange(
-    ask_for_statistics,
-    profile_statistics,
-    lambda world, message, updates: {},
-    first_partition,
-    lambda w, s: Sizes(0, 0, N_STATISTICS, 0),
-    clear="statistics of their history, once",
+SETUP: Exchange[FedFastState, Clustered] = Exchange(
+    broadcast=request_statistics,
+    client_update=profile_statistics,
+    aggregate=lambda world, message, updates: {},
+    server_update=first_partition,
+    sizes=sizes_of_statistics,
+    visible="statistics of their history, once",
 )
-ACTVAGG = Exchange(
-    fedavg.ask,
-    fedavg.client_update,
-    weigh_by_change,
-    actv_agg,
-    fedavg.sizes,
-    ring=SecureSum(("items", "weights")),
-    clear=fedavg.OPEN,
+ACTVAGG: Exchange[FedFastState, FedFast] = Exchange(
+    broadcast=fedavg.broadcast,
+    client_update=fedavg.client_update,
+    aggregate=weigh_by_change,
+    server_update=actv_agg,
+    sizes=fedavg.sizes,
+    secure_sum=SecureSum(by_item=("items", "weights")),
+    visible=fedavg.VISIBLE,
 )
-AVERAGE = replace(fedavg.EXCHANGE, finish=average_and_recluster)
+AVERAGE: Exchange[FedFastState, FedAvgActvSamp] = Exchange(
+    broadcast=fedavg.broadcast,
+    client_update=fedavg.client_update,
+    aggregate=fedavg.weigh_by_samples,
+    server_update=average_and_recluster,
+    sizes=fedavg.sizes,
+    secure_sum=fedavg.EXCHANGE.secure_sum,
+    visible=fedavg.VISIBLE,
+)
 
 
 class FedAvgActvSamp(Clustered, fedavg.FedAvg):
     pass
 
 
-def _algorithm(summary: str, settings: type[Federated], federation: Federation) -> Algorithm:
+def _algorithm(summary: str, settings: type[Federated], federation: AnyFederation) -> Algorithm:
     return Algorithm(
         summary,
         settings,
         federation,
-        state=State,
-        steps=lambda settings: settings.rounds,
+        state=FedFastState,
+        steps=lambda settings: settings.n_steps,
         kernels=fedavg.ALGORITHM.kernels,
         explicit=True,
         paper="Muhammad et al. 2020",
@@ -305,15 +318,33 @@ def _algorithm(summary: str, settings: type[Federated], federation: Federation) 
 ALGORITHM = _algorithm(
     "active sampling and aggregation by clusters of users",
     FedFast,
-    Federation(initialise, actv_samp, (ACTVAGG,), fedavg.model, opening),
+    Federation(
+        init=initialise,
+        sample=actv_samp,
+        exchanges=(ACTVAGG,),
+        model=fedavg.model,
+        setup=setup,
+    ),
 )
 ACTVSAMP_ALONE = _algorithm(
     "FedFast's sampling with FedAvg's average",
     FedAvgActvSamp,
-    Federation(initialise, actv_samp, (AVERAGE,), fedavg.model, opening),
+    Federation(
+        init=initialise,
+        sample=actv_samp,
+        exchanges=(AVERAGE,),
+        model=fedavg.model,
+        setup=setup,
+    ),
 )
 ACTVAGG_ALONE = _algorithm(
     "random sampling with FedFast's aggregation",
     FedFast,
-    Federation(initialise, fedavg.sample, (ACTVAGG,), fedavg.model, opening),
+    Federation(
+        init=initialise,
+        sample=fedavg.sample,
+        exchanges=(ACTVAGG,),
+        model=fedavg.model,
+        setup=setup,
+    ),
 )

@@ -41,7 +41,7 @@ beside which STTFedRec puts it; `most_values` is ours, and leaves out zip codes 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -57,10 +57,12 @@ from coterie.data.text_features import features, read
 from coterie.data.training_set import TrainingSet
 from coterie.federated.federation import (
     AGGREGATION,
+    ON_CLIENTS,
     RECOMMENDATION,
     Accepted,
-    Answer,
+    ClientResult,
     Exchange,
+    FastPaths,
     Federation,
     NodeData,
     Relay,
@@ -90,7 +92,7 @@ class FedMVMF(fcf.FCF):
 
 
 @dataclass(frozen=True, slots=True)
-class State(Record):
+class FedMVMFState(Record):
     private: ClassVar[tuple[str, ...]] = ("user_rows",)
     roles: ClassVar = {
         AGGREGATION: (
@@ -130,7 +132,7 @@ class State(Record):
 # X, which devices have, and Y, which the server I has
 
 
-def told(training: TrainingSet, settings: FedMVMF) -> tuple[Content, Content]:
+def content_of(training: TrainingSet, settings: FedMVMF) -> tuple[Content, Content]:
     """Texts of items, and features of people: each is a word of its own."""
     nothing = Ragged(Rows(np.zeros(1, np.int64), np.empty(0, np.int32)), np.empty(0, np.float32))
     people, n = one_hot(training, settings.most_values)
@@ -159,22 +161,21 @@ def one_hot(training: TrainingSet, most_values: int) -> tuple[Ragged, int]:
     ]
     fields = [(len(values), place) for values, place in found if len(values) <= most_values]
     first = np.cumsum([0, *(n for n, _ in fields)])
-    mine = [start + place for start, (_, place) in zip(first, fields, strict=False)]
+    mine = [init + place for init, (_, place) in zip(first, fields, strict=False)]
     flat = np.stack(mine, axis=1).ravel().astype(np.int32) if mine else np.empty(0, np.int32)
     offsets = np.arange(training.n_users + 1) * len(mine)
     return Ragged(Rows(offsets, flat), np.ones(len(flat), np.float32)), int(first[-1])
 
 
-def start(world: World) -> State:
+def init(world: World[FedMVMF]) -> FedMVMFState:
     s = world.settings
-    Q = fcf.start(world).item_rows
-    n_features = 0 if world.on_devices is None else len(world.on_devices.letters.counts)
+    Q = fcf.init(world).item_rows
+    n_features = 0 if world.client_content is None else len(world.client_content.letters.counts)
     n_inputs = 0 if world.content is None or world.content.items is None else s.inputs
     U = rows(n_features, s.embedding_size, world.seed, "features of people", s.start_scale)
     V = rows(n_inputs, s.embedding_size, world.seed, "features of items", s.start_scale)
-    nobody: Any = None
-    return State(
-        *Moved.begin(Q), *Moved.begin(U), 0, none_of(Q), *Moved.begin(V), 0, none_of(Q), nobody
+    return FedMVMFState(
+        *Moved.begin(Q), *Moved.begin(U), 0, none_of(Q), *Moved.begin(V), 0, none_of(Q), ON_CLIENTS
     )
 
 
@@ -186,14 +187,14 @@ def none_of(Q: Floats) -> Longs:
 # S sends Q and U
 
 
-def ask(world: World, state: State, cohort: Ints, t: int) -> Message:
+def broadcast(world: World[FedMVMF], state: FedMVMFState, cohort: Ints, t: int) -> Message:
     return Message(t, cohort, {"item_rows": state.item_rows, "dense": state.user_view}, {})
 
 
 # Each solves for its own vector, and sends a row for every item and every feature
 
 
-def solve(world: World, message: Message, node: NodeData) -> tuple[Rows, Rows, Floats]:
+def solve(world: World[FedMVMF], message: Message, node: NodeData) -> tuple[Rows, Rows, Floats]:
     """What the users of a message did, their features, and p_u."""
     U = message.common["dense"]
     side = world.settings.side
@@ -208,23 +209,23 @@ def solve(world: World, message: Message, node: NodeData) -> tuple[Rows, Rows, F
 def features_of(message: Message, node: NodeData) -> Rows:
     """x_u of every user of a message; who has not told its device anything has none."""
     content = node.training.content
-    if content is None or content.users is None:
+    if content is None or content.people is None:
         return Rows(np.zeros(len(message.users) + 1, np.int64), np.empty(0, np.int32))
-    return content.users.rows.of_users(node.places(message.users))
+    return content.people.rows.of_users(node.positions(message.users))
 
 
-def client_update(world: World, message: Message, node: NodeData) -> Answer:
+def client_update(world: World[FedMVMF], message: Message, node: NodeData) -> ClientResult:
     """f(u, i) for every item as rows, and f(u, d) for every feature one after the other."""
     own, mine, P = solve(world, message, node)
     dense = fcf.changed(P, own, message.common["dense"], 1.0).reshape(len(P), -1)
     return fcf.update(world, message, mine, P, dense), {"user_rows": P}
 
 
-def sizes(world: World, state: State) -> Sizes:
+def sizes(world: World[FedMVMF], state: FedMVMFState) -> Sizes:
     return Sizes(world.n_items, state.item_rows.shape[1], 0, state.user_view.size)
 
 
-def at_once(world: World, state: State) -> int:
+def chunk_size(world: World[FedMVMF], state: FedMVMFState) -> int:
     """An update is as large as the catalogue and all features: all of them together can be more than a machine has."""
     one: int = 4 * (world.n_items * (1 + state.item_rows.shape[1]) + state.user_view.size)
     return max(fcf.HELD // one, 1)
@@ -233,7 +234,7 @@ def at_once(world: World, state: State) -> int:
 # S adds up, and takes a step of Adam on U
 
 
-def add_up(world: World, message: Message, updates: Updates) -> Sums:
+def add_up(world: World[FedMVMF], message: Message, updates: Updates) -> Sums:
     """sum_u f(u, i) and sum_u f(u, d)"""
     U = message.common["dense"]
     return fcf.add_up(world, message, updates) | {
@@ -241,7 +242,7 @@ def add_up(world: World, message: Message, updates: Updates) -> Sums:
     }
 
 
-def fused(world: World, message: Message, node: NodeData) -> SinglePass | None:
+def single_pass(world: World[FedMVMF], message: Message, node: NodeData) -> SinglePass | None:
     """The same sums, bit for bit, without a row of them."""
     own, mine, P = solve(world, message, node)
     of_items = fcf.summed(P, mine, message.common["item_rows"], fcf.lowest_confidence(world))
@@ -251,7 +252,9 @@ def fused(world: World, message: Message, node: NodeData) -> SinglePass | None:
     return fcf.of_everybody(world, message, {"items": of_items, "dense": of_features}, P)
 
 
-def move_user_view(world: World, state: State, sums: Sums, delegates: Accepted, t: int) -> State:
+def move_user_view(
+    world: World[FedMVMF], state: FedMVMFState, sums: Sums, delegates: Accepted, t: int
+) -> FedMVMFState:
     """Q has to wait for what I says."""
     U = Moved(state.user_view, state.user_view_first, state.user_view_second)
     after = fcf.adam(world, U, sums["dense"], world.settings.side / SCALE, state.steps + 1)
@@ -267,12 +270,16 @@ def move_user_view(world: World, state: State, sums: Sums, delegates: Accepted, 
 # S sends Q to I, which takes a step of Adam on V
 
 
-def send_items(world: World, state: State, t: int) -> tuple[State, dict[str, np.ndarray]]:
+def send_items(
+    world: World[FedMVMF], state: FedMVMFState, t: int
+) -> tuple[FedMVMFState, dict[str, np.ndarray]]:
     """Nothing of a round in which nobody was heard, which is none."""
     return state, {"item_rows": state.item_rows if len(state.heard) else state.item_rows[:0]}
 
 
-def move_item_view(world: World, state: State, heard: dict[str, np.ndarray], t: int) -> State:
+def move_item_view(
+    world: World[FedMVMF], state: FedMVMFState, heard: dict[str, np.ndarray], t: int
+) -> FedMVMFState:
     """f(i) and the step on V, both at V as it was."""
     Q = heard["item_rows"]
     V = state.item_view
@@ -303,7 +310,7 @@ def side_gradients(Q: Floats, V: Floats, Y: sparse.csr_array) -> tuple[Doubles, 
     return by_items, by_view
 
 
-def features_of_items(world: World) -> sparse.csr_array:
+def features_of_items(world: World[FedMVMF]) -> sparse.csr_array:
     """Y (items, inputs); without texts there are no inputs."""
     found = None if world.content is None else world.content.items
     if found is None:
@@ -322,11 +329,15 @@ def fixed(gradients: Doubles, unit: float) -> Longs:
 # I answers, and S takes a step of Adam on Q
 
 
-def send_answer(world: World, state: State, t: int) -> tuple[State, dict[str, np.ndarray]]:
+def send_answer(
+    world: World[FedMVMF], state: FedMVMFState, t: int
+) -> tuple[FedMVMFState, dict[str, np.ndarray]]:
     return replace(state, answer=state.answer[:0]), {"cut": state.answer}
 
 
-def move_items(world: World, state: State, heard: dict[str, np.ndarray], t: int) -> State:
+def move_items(
+    world: World[FedMVMF], state: FedMVMFState, heard: dict[str, np.ndarray], t: int
+) -> FedMVMFState:
     """The round is over, and what devices said is forgotten."""
     if not len(heard["cut"]):
         return state
@@ -343,37 +354,40 @@ def move_items(world: World, state: State, heard: dict[str, np.ndarray], t: int)
     )
 
 
-def model(world: World, state: State) -> PrivateFactors:
+def model(world: World[FedMVMF], state: FedMVMFState) -> PrivateFactors:
     return PrivateFactors(state.user_rows, state.item_rows, np.zeros(world.n_items, np.float32))
 
 
 TRAIN = Exchange(
-    ask,
-    client_update,
-    add_up,
-    move_user_view,
-    sizes,
-    at_once,
-    fused,
+    broadcast=broadcast,
+    client_update=client_update,
+    aggregate=add_up,
+    server_update=move_user_view,
+    sizes=sizes,
+    fast=FastPaths(chunk_size=chunk_size, single_pass=single_pass),
     role=AGGREGATION,
-    ring=SecureSum(("items",)),
+    secure_sum=SecureSum(by_item=("items",)),
 )
-SEND_ITEMS = Relay(AGGREGATION, RECOMMENDATION, send_items, move_item_view)
-SEND_ANSWER = Relay(RECOMMENDATION, AGGREGATION, send_answer, move_items)
+SEND_ITEMS = Relay(
+    sender=AGGREGATION, receiver=RECOMMENDATION, send=send_items, receive=move_item_view
+)
+SEND_ANSWER = Relay(
+    sender=RECOMMENDATION, receiver=AGGREGATION, send=send_answer, receive=move_items
+)
 
 ALGORITHM = Algorithm(
     "federated multi-view matrix factorisation: FCF that also knows features of people and items",
     FedMVMF,
     Federation(
-        start,
-        fedavg.sample,
-        (TRAIN, SEND_ITEMS, SEND_ANSWER),
-        model,
-        devices=fcf.devices,
-        told=told,
+        init=init,
+        sample=fedavg.sample,
+        exchanges=(TRAIN, SEND_ITEMS, SEND_ANSWER),
+        model=model,
+        init_clients=fcf.init_clients,
+        content=content_of,
     ),
-    state=State,
-    steps=lambda settings: settings.rounds,
+    state=FedMVMFState,
+    steps=lambda settings: settings.n_steps,
     kernels=("fcf", "als", "sums", "clusters"),
     paper="Flanagan et al. 2020",
 )

@@ -26,15 +26,16 @@ from coterie.algorithms.sttfedrec import (
     own_content,
     people_read,
 )
-from coterie.algorithms.two_tower.both_towers import BothTowers
+from coterie.algorithms.two_tower.learning import Gradients, Read, Readers
+from coterie.algorithms.two_tower.pair import Pair
 from coterie.algorithms.two_tower.settings import FederatedTowers
-from coterie.algorithms.two_tower.training import Gradients, InputRows, TowerOps
 from coterie.data.content import Content
 from coterie.data.text_features import read
 from coterie.data.training_set import TrainingSet
 from coterie.federated.federation import (
     Accepted,
     Exchange,
+    FastPaths,
     Federation,
     NodeData,
     SecureSum,
@@ -45,23 +46,23 @@ from coterie.federated.federation import (
 from coterie.types import TOO_LARGE, Ints, Message, Sizes, Updates
 
 
-def told(training: TrainingSet, settings: FederatedTowers) -> tuple[Content, Content]:
+def content_of(training: TrainingSet, settings: FederatedTowers) -> tuple[Content, Content]:
     """Devices have downloaded everything that there is to read about items."""
     whole = read(
         training, settings.kind.reads, settings.inputs, settings.most_words, settings.person
     )
-    return replace(whole, users=None), whole
+    return replace(whole, people=None), whole
 
 
-def start(world: World) -> BothTowers:
-    return BothTowers.start(world.settings, world.seed)
+def init(world: World[FederatedTowers]) -> Pair:
+    return Pair.start(world.settings, world.seed)
 
 
-def ask(world: World, state: BothTowers, cohort: Ints, t: int) -> Message:
+def broadcast(world: World[FederatedTowers], state: Pair, cohort: Ints, t: int) -> Message:
     return Message(t, cohort, {"tower": state.user_tower, "item_tower": state.item_tower}, {})
 
 
-def gradients(world: World, message: Message, node: NodeData) -> Gradients:
+def gradients(world: World[FederatedTowers], message: Message, node: NodeData) -> Gradients:
     """The sums of dL_k / dTheta_u and dL_k / dTheta_v over all users of a message, in fixed point."""
     content = own_content(node)
     t = message.round
@@ -70,21 +71,21 @@ def gradients(world: World, message: Message, node: NodeData) -> Gradients:
     items, places = np.unique(
         drawn.items, return_inverse=True
     )  # -1 is the first where there is one
-    return TowerOps(world.settings).joint_gradients(
+    return Readers(world.settings).of_both(
         (message.common["tower"], message.common["item_tower"]),
         people_read(node, message, drawn),
-        InputRows(content.items, np.maximum(items, 0), of_items(world, items, t)),
+        Read(content.items, np.maximum(items, 0), of_items(world, items, t)),
         content,
         np.reshape(places, drawn.items.shape),
         drawn,
     )
 
 
-def client_update(world: World, message: Message, node: NodeData) -> Updates:
+def client_update(world: World[FederatedTowers], message: Message, node: NodeData) -> Updates:
     """One device after the other: everybody's own gradients."""
     n = len(message.users)
     none = np.empty(0, np.int32)
-    size = TowerOps(world.settings).size
+    size = Readers(world.settings).size
     dense = np.empty((n, 2 * size), np.int32)
     for k in range(n):
         by = gradients(world, message.to(np.array([k])), node)
@@ -101,20 +102,22 @@ def client_update(world: World, message: Message, node: NodeData) -> Updates:
     )
 
 
-def sizes(world: World, state: BothTowers) -> Sizes:
-    return Sizes(0, 0, 0, 2 * TowerOps(world.settings).size)
+def sizes(world: World[FederatedTowers], state: Pair) -> Sizes:
+    return Sizes(0, 0, 0, 2 * Readers(world.settings).size)
 
 
-def at_once(world: World, state: BothTowers) -> int:
+def chunk_size(world: World[FederatedTowers], state: Pair) -> int:
     return held_at_once(sizes(world, state).dense)
 
 
-def add_up(world: World, message: Message, updates: Updates) -> Sums:
+def add_up(world: World[FederatedTowers], message: Message, updates: Updates) -> Sums:
     user, item = np.split(updates.dense.sum(axis=0, dtype=np.int64), 2)
     return {"user": user, "item": item}
 
 
-def fused(world: World, message: Message, node: NodeData) -> SinglePass | None:
+def single_pass(
+    world: World[FederatedTowers], message: Message, node: NodeData
+) -> SinglePass | None:
     """All devices in one batch: the sum of everybody's gradient is the gradient of the sum."""
     by = gradients(world, message, node)
     n = len(message.users)
@@ -124,22 +127,32 @@ def fused(world: World, message: Message, node: NodeData) -> SinglePass | None:
     return SinglePass({"user": by.first, "item": by.second}, everybody, np.zeros(n, np.int64), {})
 
 
-def move(world: World, state: BothTowers, sums: Sums, delegates: Accepted, t: int) -> BothTowers:
+def move(
+    world: World[FederatedTowers], state: Pair, sums: Sums, delegates: Accepted, t: int
+) -> Pair:
     settings = world.settings
-    return state.stepped(
+    return state.moved(
         sums["user"], sums["item"], len(delegates.users), settings, settings.learning_rate_at(t)
     )
 
 
-EXCHANGE = Exchange(ask, client_update, add_up, move, sizes, at_once, fused, ring=SecureSum())
+EXCHANGE = Exchange(
+    broadcast=broadcast,
+    client_update=client_update,
+    aggregate=add_up,
+    server_update=move,
+    sizes=sizes,
+    fast=FastPaths(chunk_size=chunk_size, single_pass=single_pass),
+    secure_sum=SecureSum(),
+)
 FEDERATION = Federation(
-    start,
-    sttfedrec.sample,
-    (EXCHANGE,),
-    sttfedrec.model,
-    told=told,
-    serve=sttfedrec.serve,
-    served=("user_tower",),
+    init=init,
+    sample=sttfedrec.sample,
+    exchanges=(EXCHANGE,),
+    model=sttfedrec.model,
+    content=content_of,
+    client_model=sttfedrec.client_model,
+    client_model_needs=("user_tower",),
 )
 
 
@@ -152,13 +165,13 @@ DSSM = as_algorithm(
     "two towers (DSSM), both trained on devices",
     FederatedTowers,
     FEDERATION,
-    BothTowers,
+    Pair,
     "Huang et al. 2020",
 )
 CLSM = as_algorithm(
     "two towers (CLSM), both trained on devices",
     FLTowersCLSM,
     FEDERATION,
-    BothTowers,
+    Pair,
     "Huang et al. 2020",
 )

@@ -21,8 +21,9 @@ pi is a disclosure rate, not a privacy guarantee: the sign of an update tells li
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field
@@ -34,9 +35,11 @@ from coterie.core import parallel, streams
 from coterie.core.records import Record
 from coterie.federated.disclosure import Disclosing, hidden, rates
 from coterie.federated.federation import (
+    ON_CLIENTS,
     Accepted,
-    Answer,
+    ClientResult,
     Exchange,
+    FastPaths,
     Federation,
     NodeData,
     PrivateState,
@@ -74,6 +77,13 @@ class FPL(Disclosing):
     reading: Literal["authors", "literal"] = "authors"
     """Whether a user's vector moves from triple to triple, as in the authors' code, or once a round, as Eq. 6 says."""
 
+    @property
+    def n_steps(self) -> int:
+        return self.epochs
+
+    def selecting_more(self, factor: float) -> Self:
+        return self.model_copy(update={"users_per_round": math.ceil(self.users_per_round * factor)})
+
     def regularisation(self) -> tuple[float, float, float]:
         """Of user, chosen and other rows (Section 5.3)."""
         given = (self.reg_user, 20), (self.reg_positive, 20), (self.reg_negative, 200)
@@ -84,7 +94,7 @@ class FPL(Disclosing):
 
 
 @dataclass(frozen=True, slots=True)
-class State(Record):
+class FPLState(Record):
     private: ClassVar[tuple[str, ...]] = ("user_rows",)
     item_rows: Floats  # Q
     item_bias: Floats  # b
@@ -94,45 +104,46 @@ class State(Record):
 # Rounds and epochs (Section 5.2)
 
 
-def triples(world: World) -> int:
+def triples(world: World[FPL]) -> int:
     """T"""
     return world.settings.triples or max(world.n_positives // n_members(world), 1)
 
 
-def n_members(world: World) -> int:
+def n_members(world: World[FPL]) -> int:
     return max(int(world.members.sum()), 1)
 
 
-def users_per_round(world: World) -> int:
+def users_per_round(world: World[FPL]) -> int:
     """|U-|"""
     return min(world.settings.users_per_round or n_members(world), n_members(world))
 
 
-def rounds_an_epoch(world: World) -> int:
+def rounds_an_epoch(world: World[FPL]) -> int:
     """rpe: |U-| * T * rpe = X+, with X+ / |U| not rounded where it is T."""
     each = world.settings.triples or world.n_positives / n_members(world)
     whole = round(world.n_positives / (users_per_round(world) * each), 9)
     return world.settings.rounds_an_epoch or max(int(whole), 1)
 
 
-def start(world: World) -> State:
+def init(world: World[FPL]) -> FPLState:
     size = world.settings.embedding_size
     seed = world.seed
     scale = world.settings.start_scale
-    nobody: Any = None
-    return State(
-        rows(world.n_items, size, seed, "items", scale), np.zeros(world.n_items, np.float32), nobody
+    return FPLState(
+        rows(world.n_items, size, seed, "items", scale),
+        np.zeros(world.n_items, np.float32),
+        ON_CLIENTS,
     )
 
 
-def devices(world: World, node: NodeData) -> PrivateState:
+def init_clients(world: World[FPL], node: NodeData) -> PrivateState:
     """Every user's vector."""
     keys = streams.keys(node.seed, "start users", last=node.users)
     drawn = streams.normal(keys, world.settings.embedding_size) * world.settings.start_scale
     return {"user_rows": drawn.astype(np.float32)}
 
 
-def disclosed(world: World, node: NodeData, users: Ints, rounds: Longs) -> Floats:
+def disclosed(world: World[FPL], node: NodeData, users: Ints, rounds: Longs) -> Floats:
     """pi of each user in its round, which everybody sets for themselves."""
     return rates(world.settings, node, users, 1 + rounds // rounds_an_epoch(world))
 
@@ -140,7 +151,7 @@ def disclosed(world: World, node: NodeData, users: Ints, rounds: Longs) -> Float
 # Distribution to devices
 
 
-def sample(world: World, state: State, t: int) -> Ints:
+def sample(world: World[FPL], state: FPLState, t: int) -> Ints:
     """U-"""
     n = users_per_round(world)
     if n == 1:
@@ -149,7 +160,7 @@ def sample(world: World, state: State, t: int) -> Ints:
     return clusters.draw(everybody, np.array([n]), world.seed, t)
 
 
-def one_user(world: World, rounds: range) -> Ints:
+def one_user(world: World[FPL], rounds: range) -> Ints:
     """The only user of each of some rounds; a round does not look at everybody to find it."""
     members = np.flatnonzero(world.present).astype(np.int32)
     words = streams.words(
@@ -158,20 +169,20 @@ def one_user(world: World, rounds: range) -> Ints:
     return members[streams.below(words, np.full(len(rounds), len(members)))]
 
 
-def ask(world: World, state: State, cohort: Ints, t: int) -> Message:
+def broadcast(world: World[FPL], state: FPLState, cohort: Ints, t: int) -> Message:
     return Message(t, cohort, {"item_rows": state.item_rows, "item_bias": state.item_bias}, {})
 
 
 # Federated optimisation and transmission to server
 
 
-def client_update(world: World, message: Message, node: NodeData) -> Answer:
+def client_update(world: World[FPL], message: Message, node: NodeData) -> ClientResult:
     """Eqs. 3 to 6 on every device; its vector stays there, and so does what its coin keeps back."""
     settings = world.settings
     history = node.training
     n = len(message.users)
     T = triples(world)
-    people = node.places(message.users)
+    user_choices = node.positions(message.users)
     kernel = kernels.load("fpl")
     keys = streams.keys(node.seed, "triples", message.round, last=message.users)
     pi = disclosed(world, node, message.users, np.full(n, message.round))
@@ -179,7 +190,7 @@ def client_update(world: World, message: Message, node: NodeData) -> Answer:
     drawn = Drawn.room_for(n, T)
     parallel.over(
         lambda first, last: kernel.draw(
-            people,
+            user_choices,
             history.positives.offsets,
             history.positives.items,
             hidden(node),
@@ -249,14 +260,14 @@ class Drawn:
         return self.rows, self.places, self.liked, self.others, self.shown
 
 
-def sizes(world: World, state: State) -> Sizes:
+def sizes(world: World[FPL], state: FPLState) -> Sizes:
     return Sizes(world.n_items, state.item_rows.shape[1] + 1, 0, 0)
 
 
 # Global aggregation
 
 
-def add_up(world: World, message: Message, updates: Updates) -> Sums:
+def add_up(world: World[FPL], message: Message, updates: Updates) -> Sums:
     """sum_u of dQ_u and db_u, over the items that somebody sent."""
     sent = np.flatnonzero(np.bincount(updates.items, minlength=world.n_items))
     place = np.zeros(world.n_items, np.int32)
@@ -275,7 +286,7 @@ def add_up(world: World, message: Message, updates: Updates) -> Sums:
     return {"sent": sent, "items": total}
 
 
-def together(some: Sums, others: Sums) -> Sums:
+def combine(some: Sums, others: Sums) -> Sums:
     """The same over more users: an item that only some of them sent has a row, too."""
     sent = np.union1d(some["sent"], others["sent"])
     total = np.zeros((len(sent), some["items"].shape[1]), np.int64)
@@ -284,7 +295,9 @@ def together(some: Sums, others: Sums) -> Sums:
     return {"sent": sent, "items": total}
 
 
-def aggregate(world: World, state: State, sums: Sums, delegates: Accepted, t: int) -> State:
+def aggregate(
+    world: World[FPL], state: FPLState, sums: Sums, delegates: Accepted, t: int
+) -> FPLState:
     """Eq. 7"""
     after = replace(state, item_rows=state.item_rows.copy(), item_bias=state.item_bias.copy())
     rate = world.settings.learning_rate
@@ -301,13 +314,13 @@ def aggregate(world: World, state: State, sums: Sums, delegates: Accepted, t: in
 # In a ring, where nobody may know which items were sent
 
 
-def of_all_items(world: World, sums: Sums) -> Sums:
+def rows_of_all_items(world: World[FPL], sums: Sums) -> Sums:
     items = np.zeros((world.n_items, sums["items"].shape[1]), np.int64)
     items[sums["sent"]] = sums["items"]
     return {"items": items}
 
 
-def of_those_that_moved(world: World, sums: Sums) -> Sums:
+def rows_that_changed(world: World[FPL], sums: Sums) -> Sums:
     sent = np.flatnonzero(sums["items"].any(axis=1))
     return {"sent": sent, "items": sums["items"][sent]}
 
@@ -316,8 +329,8 @@ def of_those_that_moved(world: World, sums: Sums) -> Sums:
 
 
 def sequential(
-    world: World, node: NodeData, state: State, rounds: range
-) -> SequentialRounds | None:
+    world: World[FPL], node: NodeData, state: FPLState, rounds: range
+) -> SequentialRounds[FPLState] | None:
     """The same rounds, bit for bit: what a user sends changes the rows at once that the next one is sent."""
     settings = world.settings
     if users_per_round(world) != 1 or settings.client_dropout:
@@ -336,7 +349,7 @@ def sequential(
     n_rows = np.empty(len(rounds), np.int64)
     faults = np.empty(len(rounds), np.int64)
     kernels.load("fpl").sequential(
-        node.places(users),
+        node.positions(users),
         keys,
         history.positives.offsets,
         history.positives.items,
@@ -357,24 +370,24 @@ def sequential(
     return SequentialRounds(after, users, n_rows, faults)
 
 
-def model(world: World, state: State) -> PrivateFactors:
+def model(world: World[FPL], state: FPLState) -> PrivateFactors:
     return PrivateFactors(state.user_rows, state.item_rows, state.item_bias)
 
 
 # Costs (Section 6.3)
 
 
-def vectors_an_epoch(world: World, node: NodeData) -> float:
+def vectors_an_epoch(world: World[FPL], node: NodeData) -> float:
     """CCE = rpe |U-| (|I| + T (1 + pi)), with everybody's mean pi at the start."""
     return rounds_an_epoch(world) * users_per_round(world) * _vectors_of_a_client(world, node)
 
 
-def vectors_an_epoch_as_printed(world: World, node: NodeData) -> float:
+def vectors_an_epoch_as_printed(world: World[FPL], node: NodeData) -> float:
     """What Table 4 holds for the plus modes: X+ in place of rpe |U-|, as if every triple had been a round of its own."""
     return world.n_positives * _vectors_of_a_client(world, node)
 
 
-def _vectors_of_a_client(world: World, node: NodeData) -> float:
+def _vectors_of_a_client(world: World[FPL], node: NodeData) -> float:
     everybody = np.flatnonzero(world.members).astype(np.int32)
     pi = float(
         disclosed(world, node, everybody, np.zeros(len(everybody), np.int64)).mean(dtype=np.float64)
@@ -382,29 +395,30 @@ def _vectors_of_a_client(world: World, node: NodeData) -> float:
     return world.n_items + triples(world) * (1 + pi)
 
 
-def people(world: World, node: NodeData, epoch: int) -> dict[str, Floats]:
+def user_choices(world: World[FPL], node: NodeData, epoch: int) -> dict[str, Floats]:
     return {"disclosure": rates(world.settings, node, node.users, np.full(len(node.users), epoch))}
 
 
 EXCHANGE = Exchange(
-    ask,
-    client_update,
-    add_up,
-    aggregate,
-    sizes,
-    together=together,
-    ring=SecureSum(("items",), of_all_items, of_those_that_moved),
+    broadcast=broadcast,
+    client_update=client_update,
+    aggregate=add_up,
+    server_update=aggregate,
+    sizes=sizes,
+    fast=FastPaths(combine=combine, sequential_rounds=sequential),
+    secure_sum=SecureSum(
+        by_item=("items",), to_table=rows_of_all_items, from_table=rows_that_changed
+    ),
 )
 FEDERATION = Federation(
-    start,
-    sample,
-    (EXCHANGE,),
-    model,
-    devices=devices,
+    init=init,
+    sample=sample,
+    exchanges=(EXCHANGE,),
+    model=model,
+    init_clients=init_clients,
     rounds_per_step=rounds_an_epoch,
-    sequential=sequential,
-    vectors=vectors_an_epoch,
-    people=people,
+    vectors_per_step=vectors_an_epoch,
+    user_choices=user_choices,
 )
 
 
@@ -430,8 +444,8 @@ def _mode(summary: str, settings: type[FPL]) -> Algorithm:
         summary,
         settings,
         FEDERATION,
-        state=State,
-        steps=lambda settings: settings.epochs,
+        state=FPLState,
+        steps=lambda settings: settings.n_steps,
         kernels=("fpl", "samples", "sums", "clusters"),
         paper="Anelli et al. 2022",
     )

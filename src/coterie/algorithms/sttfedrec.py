@@ -32,19 +32,19 @@ import numpy as np
 from coterie.algorithms import clustering as clusters
 from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.two_tower import requests, slots
-from coterie.algorithms.two_tower.requests import Requests, user_texts
+from coterie.algorithms.two_tower.learning import (
+    NO_NUMBER,
+    Gradients,
+    Moved,
+    Read,
+    Readers,
+    fedadam,
+    mean_of,
+    summed_at,
+)
+from coterie.algorithms.two_tower.requests import Requests, told_of
 from coterie.algorithms.two_tower.settings import FederatedTowers, SplitTowers
 from coterie.algorithms.two_tower.slots import Slots
-from coterie.algorithms.two_tower.training import (
-    NON_FINITE,
-    Gradients,
-    InputRows,
-    TowerOps,
-    TowerState,
-    fedadam,
-    mean_gradient,
-    sum_rows_at,
-)
 from coterie.core import streams
 from coterie.core.records import Record
 from coterie.core.weak_cache import WeakCache
@@ -55,7 +55,9 @@ from coterie.federated.federation import (
     AGGREGATION,
     RECOMMENDATION,
     Accepted,
+    AnyFederation,
     Exchange,
+    FastPaths,
     Federation,
     NodeData,
     PrivateState,
@@ -65,13 +67,13 @@ from coterie.federated.federation import (
     Sums,
     World,
 )
-from coterie.federated.secagg.server import assign_rings
-from coterie.models.directions import Directions, quantize_rows
+from coterie.federated.secagg.server import of_cohort
+from coterie.models.directions import Directions, packed
 from coterie.types import NOT_FINITE, TOO_LARGE, Floats, Ints, Longs, Message, Sizes, Updates
 
 
 @dataclass(frozen=True, slots=True)
-class State(Record):
+class STTFedRecState(Record):
     roles: ClassVar = {
         RECOMMENDATION: ("item_tower", "item_mean", "item_square", "askers", "asked"),
         AGGREGATION: ("user_tower", "user_mean", "user_square", "cut", "heard", "merged"),
@@ -92,31 +94,31 @@ class State(Record):
 # Step 1. Initialisation
 
 
-def told(training: TrainingSet, settings: FederatedTowers) -> tuple[Content, Content]:
+def content_of(training: TrainingSet, settings: FederatedTowers) -> tuple[Content, Content]:
     """A device knows the titles of what its user did, and its user; items' texts are the recommendation server's."""
     whole = read(
         training, settings.kind.reads, settings.inputs, settings.most_words, settings.person
     )
-    return replace(whole, users=None), replace(whole, items=None)
+    return replace(whole, people=None), replace(whole, items=None)
 
 
-def start(world: World) -> State:
-    towers = TowerOps(world.settings)
+def init(world: World[FederatedTowers]) -> STTFedRecState:
+    towers = Readers(world.settings)
     user, item = (towers.start(world.seed, what) for what in ("user tower", "item tower"))
     zeros = np.zeros_like(user)
     T = world.settings.compared
     nobody = np.empty(0, np.int32)
     nothing = np.empty((0, T), np.int32)
-    return State(
+    return STTFedRecState(
         user, zeros, zeros, item, zeros, zeros, nobody, nothing, no_gradients(world), 0, nobody
     )
 
 
-def no_gradients(world: World) -> Longs:
+def no_gradients(world: World[FederatedTowers]) -> Longs:
     return np.empty((0, world.settings.widths[-1]), np.int64)
 
 
-def sample(world: World, state: State, t: int) -> Ints:
+def sample(world: World[FederatedTowers], state: object, t: int) -> Ints:
     """C_k: K users at random."""
     everybody = np.where(world.present, 0, -1).astype(np.int32)
     return clusters.draw(everybody, np.array([world.settings.users_per_round]), world.seed, t)
@@ -125,7 +127,7 @@ def sample(world: World, state: State, t: int) -> Ints:
 # Step 2. Obfuscated item request
 
 
-def invite(world: World, state: State, cohort: Ints, t: int) -> Message:
+def invite(world: World[FederatedTowers], state: STTFedRecState, cohort: Ints, t: int) -> Message:
     return Message(t, cohort, {}, {})
 
 
@@ -135,7 +137,7 @@ DRAWN = WeakCache()
 """What a node's devices drew last."""
 
 
-def drawn_by(world: World, node: NodeData, users: Ints, t: int) -> Requests:
+def drawn_by(world: World[FederatedTowers], node: NodeData, users: Ints, t: int) -> Requests:
     """V_k and its labels: a device draws the same ones whenever it needs them, and need not draw them twice in a round."""
     what = (world.settings, node.seed, t, users.tobytes())
     last = DRAWN.get(node.users)
@@ -144,20 +146,18 @@ def drawn_by(world: World, node: NodeData, users: Ints, t: int) -> Requests:
         return drawn
     keys = streams.keys(node.seed, "request", t, last=users)
     sticky = (
-        streams.keys(node.seed, "decoys", last=users)
-        if world.settings.request_policy == "sticky"
-        else None
+        streams.keys(node.seed, "decoys", last=users) if world.settings.asks == "sticky" else None
     )
-    drawn = requests.draw(node.training, node.places(users), world.settings, keys, sticky)
+    drawn = requests.draw(node.training, node.positions(users), world.settings, keys, sticky)
     DRAWN.put(node.users, (what, drawn))
     return drawn
 
 
-def request(world: World, message: Message, node: NodeData) -> Updates:
+def request(world: World[FederatedTowers], message: Message, node: NodeData) -> Updates:
     """Numbers of items, and nothing about them; or not even those."""
     drawn = drawn_by(world, node, message.users, message.round)
     n = len(message.users)
-    there = drawn.valid & (world.settings.request_policy != "whole")
+    there = drawn.there & (world.settings.asks != "whole")
     offsets = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
     none = np.empty((n, 0), np.int32)
     return Updates(
@@ -176,11 +176,11 @@ def once(n: int) -> Longs:
     return np.ones(n, np.int64)
 
 
-def sizes_of_requests(world: World, state: State) -> Sizes:
+def sizes_of_requests(world: World[FederatedTowers], state: STTFedRecState) -> Sizes:
     return Sizes(world.n_items, 0, 0, 0)
 
 
-def put_together(world: World, message: Message, updates: Updates) -> Sums:
+def put_together(world: World[FederatedTowers], message: Message, updates: Updates) -> Sums:
     """Who asks for what is what this server must know; there is nothing to add up."""
     T = world.settings.compared
     counts = np.minimum(np.diff(updates.offsets), world.settings.compared)
@@ -193,26 +193,28 @@ def put_together(world: World, message: Message, updates: Updates) -> Sums:
     return {"asked": asked}
 
 
-def note(world: World, state: State, sums: Sums, delegates: Accepted, t: int) -> State:
+def note(
+    world: World[FederatedTowers], state: STTFedRecState, sums: Sums, delegates: Accepted, t: int
+) -> STTFedRecState:
     return replace(state, askers=delegates.users, asked=sums["asked"].astype(np.int32))
 
 
-def numbered(world: World, state: State, t: int) -> Slots:
+def numbered(world: World[FederatedTowers], state: STTFedRecState, t: int) -> Slots:
     """The items asked for, numbered anew; for each ring apart, where there are rings."""
     rings = [state.askers]
     if world.settings.secure_aggregation == "ring":
-        rings = assign_rings(sample(world, state, t), world.settings.ring_size, world.seed, t)
+        rings = of_cohort(sample(world, state, t), world.settings.ring_size, world.seed, t)
     askers = [np.flatnonzero(np.isin(state.askers, ring)) for ring in rings]
-    return slots.assign_slots(world, state.asked, askers, streams.at(world.seed, "slots", t))
+    return slots.numbered(world, state.asked, askers, streams.at(world.seed, "slots", t))
 
 
-def embed(world: World, state: State, cohort: Ints, t: int) -> Message:
+def embed(world: World[FederatedTowers], state: STTFedRecState, cohort: Ints, t: int) -> Message:
     """I_k (Eq. 6): the vectors that each asked for, and their slots."""
     numbers = numbered(world, state, t)
     T = world.settings.compared
     distinct, place = numbers.distinct()
     vectors = vectors_of(world, state, distinct, t)
-    if world.settings.request_policy == "whole":
+    if world.settings.asks == "whole":
         return Message(
             t,
             cohort,
@@ -222,44 +224,48 @@ def embed(world: World, state: State, cohort: Ints, t: int) -> Message:
     given = np.full((len(cohort), T), -1, np.int32)
     places = np.full((len(cohort), T), -1, np.int64)
     askers = np.searchsorted(cohort, state.askers)
-    given[askers] = numbers.requested
-    places[askers] = np.where(numbers.requested < 0, -1, place[numbers.requested])
+    given[askers] = numbers.asked
+    places[askers] = np.where(numbers.asked < 0, -1, place[numbers.asked])
     padded = np.vstack([vectors, np.zeros((1, vectors.shape[1]), np.float32)])
     return Message(t, cohort, {}, {"embeddings": padded[places], "slots": given})
 
 
-def tell_slots(world: World, state: State, t: int) -> tuple[State, dict[str, np.ndarray]]:
+def send_slots(
+    world: World[FederatedTowers], state: STTFedRecState, t: int
+) -> tuple[STTFedRecState, dict[str, np.ndarray]]:
     """Which slots of different rings are one item; not which item."""
     return state, {"slots": merged(world, state, t)[0]}
 
 
-def merged(world: World, state: State, t: int) -> tuple[Ints, Ints]:
+def merged(world: World[FederatedTowers], state: STTFedRecState, t: int) -> tuple[Ints, Ints]:
     """One number for an item whatever ring asked for it: of every slot, and the item of each number."""
     return numbered(world, state, t).merged(streams.at(world.seed, "merged slots", t))
 
 
-def hear_slots(world: World, state: State, told: dict[str, np.ndarray], t: int) -> State:
+def receive_slots(
+    world: World[FederatedTowers], state: STTFedRecState, told: dict[str, np.ndarray], t: int
+) -> STTFedRecState:
     return replace(state, merged=told["slots"])
 
 
-def vectors_of(world: World, state: State, items: Ints, t: int) -> Floats:
-    return TowerOps(world.settings).vectors(
+def vectors_of(world: World[FederatedTowers], state: STTFedRecState, items: Ints, t: int) -> Floats:
+    return Readers(world.settings).vectors(
         state.item_tower, items_read(world, items, t), catalogue(world)
     )
 
 
-def items_read(world: World, items: Ints, t: int) -> InputRows:
+def items_read(world: World[FederatedTowers], items: Ints, t: int) -> Read:
     content = catalogue(world)
     assert content.items is not None
-    return InputRows(content.items, items, of_items(world, items, t))
+    return Read(content.items, items, of_items(world, items, t))
 
 
-def of_items(world: World, items: Ints, t: int) -> np.ndarray:
+def of_items(world: World[FederatedTowers], items: Ints, t: int) -> np.ndarray:
     """Keys of what dropout hides in the item tower: the same for everybody who asks for an item in a round."""
     return streams.keys(world.seed, "dropout of items", t, last=items)
 
 
-def catalogue(world: World) -> Content:
+def catalogue(world: World[FederatedTowers]) -> Content:
     assert world.content is not None  # the recommendation server's own
     return world.content
 
@@ -267,11 +273,13 @@ def catalogue(world: World) -> Content:
 # Step 3. Local training
 
 
-def send_tower(world: World, state: State, cohort: Ints, t: int) -> Message:
+def send_tower(
+    world: World[FederatedTowers], state: STTFedRecState, cohort: Ints, t: int
+) -> Message:
     return Message(t, cohort, {"tower": state.user_tower}, {})
 
 
-def with_what_they_need(world: World, message: Message, node: NodeData) -> Message:
+def with_what_they_need(world: World[FederatedTowers], message: Message, node: NodeData) -> Message:
     """Devices that were given all vectors look up those that they need."""
     if "slots" in message.own:
         return message
@@ -286,17 +294,17 @@ def with_what_they_need(world: World, message: Message, node: NodeData) -> Messa
     return replace(message, own=own)
 
 
-def nothing_more(world: World) -> dict[str, np.ndarray]:
+def nothing_more(world: World[FederatedTowers]) -> dict[str, np.ndarray]:
     return {
         "embeddings": np.zeros((1, world.settings.widths[-1]), np.float32),
         "slots": np.full(1, -1, np.int32),
     }
 
 
-def gradients(world: World, message: Message, node: NodeData) -> Gradients:
+def gradients(world: World[FederatedTowers], message: Message, node: NodeData) -> Gradients:
     """Eqs. 7 to 9 for all users of a message: the sum of g_k, and dL_k / di_kj of each, in fixed point."""
     drawn = drawn_by(world, node, message.users, message.round)
-    return TowerOps(world.settings).user_gradients(
+    return Readers(world.settings).of_people(
         message.common["tower"],
         people_read(node, message, drawn),
         own_content(node),
@@ -305,10 +313,10 @@ def gradients(world: World, message: Message, node: NodeData) -> Gradients:
     )
 
 
-def people_read(node: NodeData, message: Message, drawn: Requests) -> InputRows:
-    told = user_texts(own_content(node), node.places(message.users), drawn.profiles)
+def people_read(node: NodeData, message: Message, drawn: Requests) -> Read:
+    told = told_of(own_content(node), node.positions(message.users), drawn.profiles)
     keys = streams.keys(node.seed, "dropout of people", message.round, last=message.users)
-    return InputRows(told, np.arange(len(message.users)), keys)
+    return Read(told, np.arange(len(message.users)), keys)
 
 
 def own_content(node: NodeData) -> Content:
@@ -316,7 +324,7 @@ def own_content(node: NodeData) -> Content:
     return node.training.content
 
 
-def client_update(world: World, message: Message, node: NodeData) -> Updates:
+def client_update(world: World[FederatedTowers], message: Message, node: NodeData) -> Updates:
     """One device after the other: everybody's own gradient."""
     message = with_what_they_need(world, message, node)
     message = message.to(
@@ -324,7 +332,7 @@ def client_update(world: World, message: Message, node: NodeData) -> Updates:
     )  # who was given nothing says nothing
     given = message.own["slots"]
     k = world.settings.widths[-1]
-    size = TowerOps(world.settings).size
+    size = Readers(world.settings).size
     n = len(given)
     cuts = np.empty((*given.shape, k), np.int32)
     dense = np.empty((len(given), size), np.int32)
@@ -344,17 +352,15 @@ def client_update(world: World, message: Message, node: NodeData) -> Updates:
 
 def fixed(units: Longs) -> Ints:
     """As they travel; what is no number or too large says so, and is refused."""
-    bad = np.where(np.abs(units) == NON_FINITE, NOT_FINITE, TOO_LARGE)
+    bad = np.where(np.abs(units) == NO_NUMBER, NOT_FINITE, TOO_LARGE)
     return np.where(np.abs(units) < TOO_LARGE, units, bad).astype(np.int32)
 
 
-def sizes(world: World, state: State | None = None) -> Sizes:
-    return Sizes(
-        slots.slot_count(world), world.settings.widths[-1], 0, TowerOps(world.settings).size
-    )
+def sizes(world: World[FederatedTowers], state: STTFedRecState | None = None) -> Sizes:
+    return Sizes(slots.how_many(world), world.settings.widths[-1], 0, Readers(world.settings).size)
 
 
-def at_once(world: World, state: Any) -> int:
+def chunk_size(world: World[FederatedTowers], state: Any) -> int:
     """An update is as large as a tower: those of a large cohort together can be more than a machine has."""
     return held_at_once(sizes(world).dense + world.settings.compared * world.settings.widths[-1])
 
@@ -367,19 +373,21 @@ def held_at_once(size: int) -> int:
 # Step 4. Aggregation
 
 
-def add_up(world: World, message: Message, updates: Updates) -> Sums:
+def add_up(world: World[FederatedTowers], message: Message, updates: Updates) -> Sums:
     return {
         "tower": updates.dense.sum(axis=0, dtype=np.int64),
         "cut": by_slot(world, updates.items, updates.item_rows),
     }
 
 
-def by_slot(world: World, at: Ints, rows: np.ndarray) -> Longs:
+def by_slot(world: World[FederatedTowers], at: Ints, rows: np.ndarray) -> Longs:
     """The sum of the rows of every slot."""
-    return sum_rows_at(at, rows, sizes(world).items, world.settings.device)
+    return summed_at(at, rows, sizes(world).items, world.settings.device)
 
 
-def fused(world: World, message: Message, node: NodeData) -> SinglePass | None:
+def single_pass(
+    world: World[FederatedTowers], message: Message, node: NodeData
+) -> SinglePass | None:
     """All devices in one batch: the sum of everybody's gradient is the gradient of the sum."""
     message = with_what_they_need(world, message, node)
     given = message.own["slots"]
@@ -400,10 +408,12 @@ def fused(world: World, message: Message, node: NodeData) -> SinglePass | None:
 # Step 5. Global user model update
 
 
-def move_user_tower(world: World, state: State, sums: Sums, delegates: Accepted, t: int) -> State:
+def move_user_tower(
+    world: World[FederatedTowers], state: STTFedRecState, sums: Sums, delegates: Accepted, t: int
+) -> STTFedRecState:
     settings = world.settings
     n = len(delegates.users)
-    before = TowerState(state.user_tower, state.user_mean, state.user_square)
+    before = Moved(state.user_tower, state.user_mean, state.user_square)
     after = fedadam(before, sums["tower"], n, settings, settings.learning_rate_at(t))
     return replace(
         state,
@@ -415,10 +425,10 @@ def move_user_tower(world: World, state: State, sums: Sums, delegates: Accepted,
     )
 
 
-def by_item(world: World, state: State, cut: Longs) -> Longs:
+def by_item(world: World[FederatedTowers], state: STTFedRecState, cut: Longs) -> Longs:
     """The sums of all rings by item, whichever it is."""
     used = state.merged >= 0
-    return sum_rows_at(
+    return summed_at(
         state.merged[used], cut[used], int(state.merged.max()) + 1, world.settings.device
     )
 
@@ -426,13 +436,17 @@ def by_item(world: World, state: State, cut: Longs) -> Longs:
 # Step 6. Global item model update
 
 
-def hand_on(world: World, state: State, t: int) -> tuple[State, dict[str, np.ndarray]]:
+def hand_on(
+    world: World[FederatedTowers], state: STTFedRecState, t: int
+) -> tuple[STTFedRecState, dict[str, np.ndarray]]:
     """What comes back to the items' vectors."""
     told = {"cut": state.cut, "samples": np.array([state.heard], np.int64)}
     return replace(state, cut=no_gradients(world), heard=0, merged=state.merged[:0]), told
 
 
-def move_item_tower(world: World, state: State, heard: dict[str, np.ndarray], t: int) -> State:
+def move_item_tower(
+    world: World[FederatedTowers], state: STTFedRecState, heard: dict[str, np.ndarray], t: int
+) -> STTFedRecState:
     """Eq. 14 by the chain rule, and Eq. 15; the round is over, and who asked for what is forgotten."""
     settings = world.settings
     n = int(heard["samples"][0])
@@ -441,12 +455,12 @@ def move_item_tower(world: World, state: State, heard: dict[str, np.ndarray], t:
         return forgotten
     items = merged(world, state, t)[1]
     order = np.argsort(items)
-    cut = mean_gradient(heard["cut"][order], n, settings.device)
-    by = TowerOps(settings).item_gradients(
+    cut = mean_of(heard["cut"][order], n, settings.device)
+    by = Readers(settings).of_items(
         state.item_tower, items_read(world, items[order], t), catalogue(world), cut
     )
     after = fedadam(
-        TowerState(state.item_tower, state.item_mean, state.item_square),
+        Moved(state.item_tower, state.item_mean, state.item_square),
         by,
         1,
         settings,
@@ -460,16 +474,16 @@ def move_item_tower(world: World, state: State, heard: dict[str, np.ndarray], t:
 # Online inferring
 
 
-def model(world: World, state: Any) -> Directions:
+def model(world: World[FederatedTowers], state: Any) -> Directions:
     """The items' vectors go out to devices; people's stay there."""
     content = catalogue(world)
     assert content.items is not None
-    rows = TowerOps(world.settings).directions(state.item_tower, content.items, content)
+    rows = Readers(world.settings).directions(state.item_tower, content.items, content)
     nobody = np.empty((0, rows.shape[1]), np.float32)
-    return Directions(nobody, *quantize_rows(rows, world.settings.precision))
+    return Directions(nobody, *packed(rows, world.settings.precision))
 
 
-def serve(world: World, state: Any, node: NodeData) -> PrivateState:
+def client_model(world: World[FederatedTowers], state: Any, node: NodeData) -> PrivateState:
     """u_k, which a device makes once and keeps."""
     content = own_content(node)
     settings = world.settings
@@ -477,46 +491,45 @@ def serve(world: World, state: Any, node: NodeData) -> PrivateState:
     people = np.arange(len(node.users))
     titles = requests.profiles(node.training, people, settings.titles, keys)
     return {
-        "user_rows": TowerOps(settings).directions(
-            state.user_tower, user_texts(content, people, titles), content
+        "user_rows": Readers(settings).directions(
+            state.user_tower, told_of(content, people, titles), content
         )
     }
 
 
-REQUEST = Exchange(
-    invite,
-    request,
-    put_together,
-    note,
-    sizes_of_requests,
-    together=None,
+REQUEST: Exchange[STTFedRecState, FederatedTowers] = Exchange(
+    broadcast=invite,
+    client_update=request,
+    aggregate=put_together,
+    server_update=note,
+    sizes=sizes_of_requests,
+    fast=FastPaths(combine=None),
     role=RECOMMENDATION,
-    clear="the numbers of the items they ask for, and what comes back to the vectors of an item that only one asked for, which tells "
-    "whether it was clicked (with requests=whole neither)",
-    unheard=lambda world: world.settings.requests == "whole",
+    visible="the items they request and, for an item that only one client requested, its gradient, "
+    "which shows whether it was clicked (neither with requests=whole)",
+    hides_visible=lambda world: world.settings.asks == "whole",
 )
 TRAIN = Exchange(
-    send_tower,
-    client_update,
-    add_up,
-    move_user_tower,
-    sizes,
-    at_once,
-    fused,
+    broadcast=send_tower,
+    client_update=client_update,
+    aggregate=add_up,
+    server_update=move_user_tower,
+    sizes=sizes,
+    fast=FastPaths(chunk_size=chunk_size, single_pass=single_pass),
     role=AGGREGATION,
-    beside=((RECOMMENDATION, embed),),
-    ring=SecureSum(("cut",), rows=slots.ring_slots),
+    other_broadcasts=((RECOMMENDATION, embed),),
+    secure_sum=SecureSum(by_item=("cut",), rows=slots.of_ring),
 )
-SLOTS = Relay(RECOMMENDATION, AGGREGATION, tell_slots, hear_slots)
-RETURN = Relay(AGGREGATION, RECOMMENDATION, hand_on, move_item_tower)
+SLOTS = Relay(sender=RECOMMENDATION, receiver=AGGREGATION, send=send_slots, receive=receive_slots)
+RETURN = Relay(sender=AGGREGATION, receiver=RECOMMENDATION, send=hand_on, receive=move_item_tower)
 FEDERATION = Federation(
-    start,
-    sample,
-    (REQUEST, SLOTS, TRAIN, RETURN),
-    model,
-    told=told,
-    serve=serve,
-    served=("user_tower",),
+    init=init,
+    sample=sample,
+    exchanges=(REQUEST, SLOTS, TRAIN, RETURN),
+    model=model,
+    content=content_of,
+    client_model=client_model,
+    client_model_needs=("user_tower",),
 )
 
 
@@ -528,7 +541,7 @@ class STTFedRecCLSM(SplitTowers):
 def as_algorithm(
     summary: str,
     settings: type[FederatedTowers],
-    federation: Federation,
+    federation: AnyFederation,
     state: type[Record],
     paper: str,
 ) -> Algorithm:
@@ -537,7 +550,7 @@ def as_algorithm(
         settings,
         federation,
         state,
-        lambda settings: settings.rounds,
+        lambda settings: settings.n_steps,
         ("sums", "clusters"),
         paper=paper,
     )
@@ -545,8 +558,8 @@ def as_algorithm(
 
 SPLIT = "split: devices train the user's, a server the items'"
 DSSM = as_algorithm(
-    f"two towers (DSSM), {SPLIT}", SplitTowers, FEDERATION, State, "Qin et al. 2022"
+    f"two towers (DSSM), {SPLIT}", SplitTowers, FEDERATION, STTFedRecState, "Qin et al. 2022"
 )
 CLSM = as_algorithm(
-    f"two towers (CLSM), {SPLIT}", STTFedRecCLSM, FEDERATION, State, "Qin et al. 2022"
+    f"two towers (CLSM), {SPLIT}", STTFedRecCLSM, FEDERATION, STTFedRecState, "Qin et al. 2022"
 )

@@ -21,7 +21,7 @@ from coterie.experiments import folder as disk
 from coterie.experiments.config import NAMING_FILES, Experiment, read_file
 from coterie.federated.federation import Federation, World
 from coterie.federated.secagg import exposure
-from coterie.federated.settings import Simulated
+from coterie.federated.settings import FederationSettings
 from coterie.federated.trainer import Context
 
 NO_DATA = "federation.csv"

@@ -1,8 +1,10 @@
-"""The Ray engine: shards of users on the actors of a cluster. What travels is one message a shard, and sums back.
+"""The Ray engine: every actor of a cluster hosts a shard of the users.
 
-An actor has the histories of its users and nothing that changes: what devices keep travels with the message, as in this process.
-One that dies is started again on its shard, asked again, and the round goes on. Shards belong to whoever runs the
-simulation and are trusted to validate and to add up; a federation between parties is `runtime/flower`.
+One message goes to a shard, and sums come back. An actor has the histories of its users and nothing
+that changes: private state travels with the message, as it does within this process. An actor that
+dies is started again on its shard, receives the message again, and the round goes on. Shards belong
+to whoever runs the simulation and are trusted to validate and to sum up. A federation between
+organisations is `coterie.deployment`.
 """
 
 from __future__ import annotations
@@ -21,7 +23,14 @@ from coterie.data.training_set import TrainingSet
 from coterie.errors import ConfigError, MissingExtra
 from coterie.federated import aggregation
 from coterie.federated.aggregation import Aggregate, Limits
-from coterie.federated.federation import ClientTask, Exchange, NodeData, PrivateState, World
+from coterie.federated.engine import Engine
+from coterie.federated.federation import (
+    AnyExchange,
+    AnyWorld,
+    ClientTask,
+    NodeData,
+    PrivateState,
+)
 from coterie.federated.nodes import (
     by_user,
     parts_of,
@@ -34,12 +43,12 @@ from coterie.federated.nodes import (
 from coterie.federated.validation import Reply
 from coterie.types import Message
 
-Table = np.ndarray
-"""Bytes in the object store: shards on one machine read them where they are."""
+Bytes = np.ndarray
+"""Bytes in Ray's object store: shards on one machine read them in place."""
 
 
 class Shard:
-    """What an actor is: a node and its users."""
+    """An actor: a node and its users."""
 
     def __init__(self, known: Sequence[Any], threads: int) -> None:
         import ray
@@ -47,51 +56,45 @@ class Shard:
         os.environ["COTERIE_THREADS"] = str(threads)
         self.world, self.node = ray.get(list(known))
 
-    def add_up(
+    def aggregate(
         self,
-        exchange: Exchange,
-        common: Table,
+        exchange: AnyExchange,
+        common: Bytes,
         own: bytes,
         private_state: PrivateState,
         limits: Limits,
     ) -> Aggregate:
-        shared = read_message(memoryview(common))  # type: ignore[arg-type]
-        mine = read_message(own)
-        return aggregation.hear_own(
-            self.world,
-            exchange,
-            replace(mine, common=shared.common, private_state=private_state),
-            self.node,
-            limits,
-        )
+        shared = read_message(common.data)
+        message = replace(read_message(own), common=shared.common, private_state=private_state)
+        return aggregation.aggregate_on_node(self.world, exchange, message, self.node, limits)
 
     def answer(
-        self, asked: ClientTask, data: bytes, private_state: PrivateState
+        self, task: ClientTask, data: bytes, private_state: PrivateState
     ) -> tuple[bytes, PrivateState]:
-        return receive(self.world, asked, data, self.node, private_state)
+        return receive(self.world, task, data, self.node, private_state)
 
     def make(
-        self, make: Callable[[World, NodeData], PrivateState]
+        self, make: Callable[[AnyWorld, NodeData], PrivateState]
     ) -> tuple[np.ndarray, PrivateState]:
         return self.node.users, make(self.world, self.node)
 
 
 @dataclass(frozen=True, slots=True)
-class RayEngine:
+class RayEngine(Engine):
     shards: Sequence[Any]
     """Handles of actors, each a `Shard`."""
     known: Sequence[Any]
-    """What they know, in the object store for as long as one of them may have to be started again."""
+    """The actors' data in the object store, for as long as one may have to be started again."""
 
     @classmethod
-    def over(cls, world: World, training: TrainingSet, progress: Progress) -> RayEngine:
-        ray = joined(world.settings.cluster, progress)
+    def over(cls, world: AnyWorld, training: TrainingSet, progress: Progress) -> RayEngine:
         settings = world.settings
-        has = ray.cluster_resources()
-        cores = int(has.get("CPU", 1))
-        gpus = has.get("GPU", 0) if getattr(settings, "device", "cpu") == "cuda" else 0
+        ray = connected(settings.cluster, progress)
+        resources = ray.cluster_resources()
+        cores = int(resources.get("CPU", 1))
+        gpus = resources.get("GPU", 0) if settings.on_gpu else 0
         n = settings.nodes or cores
-        seen, nodes = share_out(world, training, n)
+        node_world, nodes = share_out(world, training, n)
         actor = ray.remote(Shard).options(
             num_cpus=min(1, cores / n),
             num_gpus=min(1, gpus / n),
@@ -99,53 +102,43 @@ class RayEngine:
             max_task_retries=-1,
             scheduling_strategy="SPREAD",
         )
-        whole = ray.put(seen)
-        known = [(whole, ray.put(node)) for node in nodes]
+        shared = ray.put(node_world)
+        known = [(shared, ray.put(node)) for node in nodes]
         return cls([actor.remote(each, max(1, cores // n)) for each in known], known)
 
-    def gather(self, make: Callable[[World, NodeData], PrivateState]) -> PrivateState:
+    def gather(self, make: Callable[[AnyWorld, NodeData], PrivateState]) -> PrivateState:
         import ray
 
         return by_user(ray.get([shard.make.remote(make) for shard in self.shards]))
 
-    def call(self, exchange: ClientTask, message: Message) -> list[Reply]:
+    def call(self, task: ClientTask, message: Message) -> list[Reply]:
         import ray
 
         parts = list(parts_of(message, len(self.shards)))
-        asked = [
-            self.shards[n].answer.remote(exchange, write_message(part), part.private_state)
+        calls = [
+            self.shards[n].answer.remote(task, write_message(part), part.private_state)
             for n, part in parts
         ]
-        said = zip(parts, ray.get(asked), strict=True)
         return [
-            replace(read_reply(part, back), private_state=private_state)
-            for (_, part), (back, private_state) in said
+            replace(read_reply(part, reply), private_state=private_state)
+            for (_, part), (reply, private_state) in zip(parts, ray.get(calls), strict=True)
         ]
 
-    def added_up(self, exchange: Exchange, message: Message, limits: Limits) -> Aggregate:
-        """What shards heard of their own users: sums travel in place of updates."""
+    def aggregate(self, exchange: AnyExchange, message: Message, limits: Limits) -> Aggregate:
+        """Sums travel in place of updates."""
         import ray
 
-        nobody = Message(message.round, message.users[:0], message.common, {}, message.exchange)
-        common = ray.put(np.frombuffer(write_message(nobody), np.uint8))
-        return aggregation.added_up(
-            exchange,
-            ray.get(
-                [
-                    self.shards[n].add_up.remote(
-                        exchange,
-                        common,
-                        write_message(replace(part, common={})),
-                        part.private_state,
-                        limits,
-                    )
-                    for n, part in parts_of(message, len(self.shards))
-                ]
-            ),
-        )
+        to_all = Message(message.round, message.users[:0], message.common, {}, message.exchange)
+        common = ray.put(np.frombuffer(write_message(to_all), np.uint8))
+        calls = []
+        for n, part in parts_of(message, len(self.shards)):
+            own = write_message(replace(part, common={}))
+            shard = self.shards[n]
+            calls.append(shard.aggregate.remote(exchange, common, own, part.private_state, limits))
+        return aggregation.join_nodes(exchange, ray.get(calls))
 
 
-def joined(address: str, progress: Progress) -> Any:
+def connected(address: str, progress: Progress) -> Any:
     """Ray, with a cluster: the one named, the one of this process, or a new one on this machine."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault(
@@ -159,9 +152,8 @@ def joined(address: str, progress: Progress) -> Any:
         return ray
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     refuse_unreachable(address)
-    with progress.task(
-        "Starting Ray" if not address else f"Joining the cluster at {address}", None
-    ):
+    label = f"Joining the cluster at {address}" if address else "Starting Ray"
+    with progress.task(label, None):
         if address or os.environ.get("RAY_ADDRESS"):
             ray.init(address or None, **quiet)
         else:
@@ -170,7 +162,7 @@ def joined(address: str, progress: Progress) -> Any:
 
 
 def refuse_unreachable(address: str) -> None:
-    """Ray itself tries for two minutes, and then ends the process."""
+    """Fail early: Ray itself tries for two minutes, and then ends the process."""
     host, found, port = address.rpartition(":")
     if not found or not port.isdecimal():
         return
@@ -178,6 +170,7 @@ def refuse_unreachable(address: str) -> None:
         socket.create_connection((host.rpartition("/")[2], int(port)), timeout=5).close()
     except OSError as error:
         raise ConfigError(
-            f"setting 'cluster' is {address!r}, where no Ray cluster can be reached ({error.strerror or error}); "
-            "expected an address such as 10.0.0.5:6379. Start one with `ray start --head`, or leave it out."
+            f"setting 'cluster' is {address!r}, where no Ray cluster can be reached "
+            f"({error.strerror or error}); expected an address such as 10.0.0.5:6379. "
+            "Start one with `ray start --head`, or leave it out."
         ) from None

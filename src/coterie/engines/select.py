@@ -1,26 +1,28 @@
-"""src/coterie/engines/select.py."""
+"""Choose the engine that a run's settings name, and build its trainer."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
-from coterie.federated.federation import Federation, World
-from coterie.federated.rounds import Engine, trainer_on, world_of
-from coterie.federated.trainer import Context, Trainer
+from coterie.federated.engine import Engine
+from coterie.federated.federation import AnyWorld, Federation, Settings, State
+from coterie.federated.trainer import Context, Trainer, federated_trainer, world_of
 
 
 def trainer(
-    federation: Federation, training: TrainingSet, settings: Any, context: Context
-) -> Trainer:
-    """A federated algorithm as steps: step n is round t = n - 1 of the paper, or an epoch of rounds."""
+    federation: Federation[State, Settings],
+    training: TrainingSet,
+    settings: Settings,
+    context: Context,
+) -> Trainer[State]:
+    """A federated algorithm on the engine of its settings."""
     world = world_of(training, settings, context.seed, federation)
-    return trainer_on(federation, world, engine_for(world, training, context), context)
+    engine = engine_for(world, training, context)
+    return federated_trainer(federation, world, engine, context)
 
 
-def engine_for(world: World, training: TrainingSet, context: Context) -> Engine:
-    """Nodes in this process, or actors of a cluster."""
+def engine_for(world: AnyWorld, training: TrainingSet, context: Context) -> Engine:
+    """Nodes in this process, or actors of a Ray cluster."""
     if world.settings.engine == "local":
         return LocalEngine.over(world, training, world.settings.nodes or 1)
     from coterie.engines.ray import RayEngine

@@ -23,7 +23,7 @@ from coterie.experiments.training import Evaluator, sampled
 from coterie.federated.availability import with_availability_trace
 from coterie.federated.disclosure import Disclosing
 from coterie.federated.preferences import with_preferences
-from coterie.federated.settings import Simulated
+from coterie.federated.settings import FederationSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,8 @@
-"""What a server hears of an exchange, in ways that give the same bits: all at once, in parts, fused into a kernel, or added up by nodes."""
+"""Aggregation of an exchange in several ways that give the same bits.
+
+The plain way calls the nodes, validates their updates and sums them. A large cohort is aggregated
+in chunks, a single-pass kernel does everything in one call, and trusted nodes sum up beforehand.
+"""
 
 from __future__ import annotations
 
@@ -13,67 +17,64 @@ import numpy as np
 from coterie.federated.costs import Costs
 from coterie.federated.federation import (
     Accepted,
-    Exchange,
+    AnyExchange,
+    AnyWorld,
+    ClientTask,
     NodeData,
     PrivateState,
     SequentialRounds,
     SinglePass,
+    State,
     Sums,
-    World,
-    added,
+    add_sums,
 )
-from coterie.federated.nodes import answer
+from coterie.federated.nodes import client_columns
 from coterie.federated.validation import FAULTS, NOT_OF_THE_COHORT, Expected, Reply, validate
 from coterie.federated.wire import message_size, reply_sizes
 from coterie.types import Ints, Longs, Message, Sizes, Updates
 
-Call = Callable[[Exchange, Message], list[Reply]]
+CallNodes = Callable[[ClientTask, Message], list[Reply]]
+"""(task, message) -> the replies of the nodes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Aggregate:
-    """What is left when updates are summed and gone."""
+    """What remains of an exchange once updates are summed and dropped."""
 
     sums: Sums
-    delegates: Accepted
+    accepted: Accepted
     bytes_up: int
     refused: Counter[str]
     private_state: tuple[tuple[Ints, PrivateState], ...]
-    """What devices keep, row by row for some of the delegates at a time."""
+    """(users, their next private state) for groups of the accepted clients."""
     bytes_down: int = 0
-    """What was sent beside the message, to all together."""
+    """Bytes sent to clients beside the message, all together."""
 
-    def and_part(
-        self, later: Aggregate, together: Callable[[Sums, Sums], Sums] | None = added
+    def joined(
+        self, later: Aggregate, combine: Callable[[Sums, Sums], Sums] | None = add_sums
     ) -> Aggregate:
-        """With those of the cohort who were heard after; of a part in which nobody was accepted there are no sums."""
-        assert together is not None  # else all is heard at once
-        sums = (
-            together(self.sums, later.sums) if later.sums and self.sums else self.sums or later.sums
-        )
-        mine = self.delegates
-        theirs = later.delegates
+        """With another group of the cohort. A group without accepted clients has no sums."""
+        assert combine is not None  # otherwise the cohort is one group
+        sums = self.sums or later.sums
+        if self.sums and later.sums:
+            sums = combine(self.sums, later.sums)
         return Aggregate(
-            sums,
-            Accepted(
-                np.concatenate([mine.users, theirs.users]),
-                np.concatenate([mine.samples, theirs.samples]),
-                np.concatenate([mine.user_rows, theirs.user_rows]),
-            ),
-            self.bytes_up + later.bytes_up,
-            self.refused + later.refused,
-            self.private_state + later.private_state,
-            self.bytes_down + later.bytes_down,
+            sums=sums,
+            accepted=self.accepted.and_others(later.accepted),
+            bytes_up=self.bytes_up + later.bytes_up,
+            refused=self.refused + later.refused,
+            private_state=self.private_state + later.private_state,
+            bytes_down=self.bytes_down + later.bytes_down,
         )
 
     def costs(self, cohort: Ints, message: Message) -> Costs:
-        """What it cost to send everybody of the cohort the message and to hear those who were heard."""
-        accepted = len(self.delegates.users)
-        own = self.refused.total() - sum(self.refused[fault] for fault in NOT_OF_THE_COHORT)
+        """Costs of sending the message to the cohort and of the replies that came."""
+        accepted = len(self.accepted.users)
+        of_cohort = self.refused.total() - sum(self.refused[fault] for fault in NOT_OF_THE_COHORT)
         return Costs(
-            cohort,
+            users=cohort,
             accepted=accepted,
-            dropped=max(len(cohort) - accepted - own, 0),
+            dropped=max(len(cohort) - accepted - of_cohort, 0),
             refused=self.refused,
             bytes_up=self.bytes_up,
             bytes_down=message_size(message) * len(cohort) + self.bytes_down,
@@ -81,115 +82,125 @@ class Aggregate:
 
 
 class Limits(NamedTuple):
-    """What an update may hold, and how many users' updates are held at a time."""
+    """The sizes of a valid update, and how many updates are held in memory at a time."""
 
     sizes: Sizes
-    at_once: int
+    chunk_size: int
 
     @classmethod
-    def of(cls, world: World, exchange: Exchange, server: object) -> Limits:
-        return cls(exchange.sizes(world, server), exchange.at_once(world, server))
+    def of(cls, world: AnyWorld, exchange: AnyExchange, state: object) -> Limits:
+        return cls(exchange.sizes(world, state), exchange.fast.chunk_size(world, state))
 
 
-def hear(
-    world: World, exchange: Exchange, message: Message, call: Call, limits: Limits
+def aggregate(
+    world: AnyWorld, exchange: AnyExchange, message: Message, call: CallNodes, limits: Limits
 ) -> Aggregate:
-    """Everybody's updates, so many users at a time as may be held."""
-    parts = _parts(message, limits.at_once)
-    return joined(exchange, (_part(world, exchange, limits.sizes, part, call) for part in parts))
+    """Call the nodes chunk by chunk, validate their updates, and sum them."""
+    chunks = _chunks(message, limits.chunk_size)
+    return join(exchange, (_one_chunk(world, exchange, limits.sizes, c, call) for c in chunks))
 
 
-def joined(exchange: Exchange, parts: Iterable[Aggregate]) -> Aggregate:
-    return reduce(lambda heard, part: heard.and_part(part, exchange.together), parts)
+def join(exchange: AnyExchange, parts: Iterable[Aggregate]) -> Aggregate:
+    combine = exchange.fast.combine
+    return reduce(lambda whole, part: whole.joined(part, combine), parts)
 
 
-def hear_own(
-    world: World, exchange: Exchange, message: Message, node: NodeData, limits: Limits
+def aggregate_on_node(
+    world: AnyWorld, exchange: AnyExchange, message: Message, node: NodeData, limits: Limits
 ) -> Aggregate:
-    """What a node hears of its own users, where it is trusted to validate and to add up."""
-    fused = exchange.fused(world, message, node)
-    if fused is not None:
-        return of_fused(fused, limits.sizes)
+    """A trusted node trains, validates and sums up for its own clients."""
+    single = exchange.fast.single_pass(world, message, node)
+    if single is not None:
+        return from_single_pass(single, limits.sizes)
 
-    def call(asked: Exchange, part: Message) -> list[Reply]:
-        columns, private_state = answer(world, asked, part, node)
+    def call(task: ClientTask, part: Message) -> list[Reply]:
+        columns, private_state = client_columns(world, task, part, node)
         return [Reply(part.users, part.round, columns, part.exchange, private_state)]
 
-    return hear(world, exchange, message, call, limits)
+    return aggregate(world, exchange, message, call, limits)
 
 
-def added_up(exchange: Exchange, parts: Iterable[Aggregate]) -> Aggregate:
-    """What several nodes heard of their own users, in the order of users."""
-    heard = joined(exchange, parts)
-    order = np.argsort(heard.delegates.users)
-    whose = heard.delegates
-    return replace(
-        heard, delegates=Accepted(whose.users[order], whose.samples[order], whose.user_rows[order])
-    )
+def join_nodes(exchange: AnyExchange, parts: Iterable[Aggregate]) -> Aggregate:
+    """The aggregates of several nodes as one, ordered by user."""
+    whole = join(exchange, parts)
+    order = np.argsort(whole.accepted.users)
+    return replace(whole, accepted=whole.accepted.take(order))
 
 
-def _parts(message: Message, most: int) -> Iterator[Message]:
-    """The message to some users after the others; to nobody if there are none."""
-    if len(message.users) <= most:
+def _chunks(message: Message, size: int) -> Iterator[Message]:
+    """The message to some clients after the others; one chunk if there are none."""
+    if len(message.users) <= size:
         yield message
         return
-    for first in range(0, len(message.users), most):
-        yield message.to(np.arange(first, min(first + most, len(message.users))))
+    for first in range(0, len(message.users), size):
+        yield message.to(np.arange(first, min(first + size, len(message.users))))
 
 
-def _part(
-    world: World, exchange: Exchange, sizes: Sizes, message: Message, call: Call
+def _one_chunk(
+    world: AnyWorld, exchange: AnyExchange, sizes: Sizes, message: Message, call: CallNodes
 ) -> Aggregate:
     replies = call(exchange, message) if len(message.users) else []
     updates, refused = validate(replies, Expected.of(message, sizes))
     return Aggregate(
-        exchange.reduce(world, message, updates) if len(updates) else {},
-        # copies: what was decoded is a view of a reply's bytes, which would stay with it
-        Accepted(updates.users.copy(), updates.samples.copy(), updates.user_rows.copy()),
-        int(reply_sizes(updates).sum()),
-        refused,
-        tuple(kept_of(reply, updates.users) for reply in replies if reply.private_state),
+        sums=exchange.aggregate(world, message, updates) if len(updates) else {},
+        # Decoded arrays are views that would keep the whole reply in memory: copy them.
+        accepted=Accepted(updates.users.copy(), updates.samples.copy(), updates.user_rows.copy()),
+        bytes_up=int(reply_sizes(updates).sum()),
+        refused=refused,
+        private_state=tuple(
+            accepted_private_state(reply, updates.users) for reply in replies if reply.private_state
+        ),
     )
 
 
-def kept_of(reply: Reply, accepted: Ints) -> tuple[Ints, PrivateState]:
-    """What devices keep of those accepted."""
-    good = np.isin(reply.asked, accepted)
-    return reply.asked[good], {name: rows[good] for name, rows in reply.private_state.items()}
+def accepted_private_state(reply: Reply, accepted: Ints) -> tuple[Ints, PrivateState]:
+    """The part of a reply's private state that belongs to accepted clients."""
+    good = np.isin(reply.selected, accepted)
+    rows = {name: column[good] for name, column in reply.private_state.items()}
+    return reply.selected[good], rows
 
 
-def of_fused(fused: SinglePass, sizes: Sizes) -> Aggregate:
-    """The same where no update was ever there as a whole."""
-    users = fused.delegates.users
+def from_single_pass(single: SinglePass, sizes: Sizes) -> Aggregate:
+    """The aggregate of a single-pass kernel, in which no update existed as a whole."""
+    users = single.accepted.users
     return Aggregate(
-        fused.sums,
-        fused.delegates,
-        bytes_of(users, fused.n_rows, sizes),
-        Counter(),
-        ((users, fused.private_state),),
+        sums=single.sums,
+        accepted=single.accepted,
+        bytes_up=update_bytes(users, single.n_rows, sizes),
+        refused=Counter(),
+        private_state=((users, single.private_state),),
     )
 
 
-def tally_of(world: World, exchange: Exchange, server: object, turns: SequentialRounds) -> Costs:
-    """What rounds of one user each cost, as if they had been played one by one."""
-    spoke = turns.n_rows > 0
-    faulty = turns.faults[turns.faults > 0]
+def sequential_costs(
+    world: AnyWorld, exchange: AnyExchange, state: object, rounds: SequentialRounds[State]
+) -> Costs:
+    """The costs of rounds of one client each, as if they had been run one by one."""
+    sent = rounds.n_rows > 0
+    faulty = rounds.faults[rounds.faults > 0]
+    message = exchange.broadcast(world, state, rounds.users[:1], 0)
+    sizes = exchange.sizes(world, state)
     return Costs(
-        turns.users,
-        accepted=int(spoke.sum()),
-        dropped=int(len(spoke) - spoke.sum() - len(faulty)),
+        users=rounds.users,
+        accepted=int(sent.sum()),
+        dropped=int(len(sent) - sent.sum() - len(faulty)),
         refused=Counter(FAULTS[fault] for fault in faulty.tolist()),
-        bytes_up=bytes_of(turns.users[spoke], turns.n_rows[spoke], exchange.sizes(world, server)),
-        bytes_down=message_size(exchange.ask(world, server, turns.users[:1], 0)) * len(turns.users),
+        bytes_up=update_bytes(rounds.users[sent], rounds.n_rows[sent], sizes),
+        bytes_down=message_size(message) * len(rounds.users),
     )
 
 
-def bytes_of(users: Ints, n_rows: Longs, sizes: Sizes) -> int:
-    """What users sent who sent so many item rows each."""
-    none = np.empty(0, np.int32)
+def update_bytes(users: Ints, n_rows: Longs, sizes: Sizes) -> int:
+    """Bytes of the updates of users who send `n_rows` item rows each."""
     n = len(users)
-    offsets = np.concatenate([[0], np.cumsum(n_rows)])
-    rows, own, dense = (
-        np.empty((k, width), np.int32) for k, width in zip((0, n, n), sizes[1:], strict=True)
+    none = np.empty(0, np.int32)
+    updates = Updates(
+        users=users,
+        samples=n_rows,
+        offsets=np.concatenate([[0], np.cumsum(n_rows)]),
+        items=none,
+        item_rows=np.empty((0, sizes.item_width), np.int32),
+        user_rows=np.empty((n, sizes.user_width), np.int32),
+        dense=np.empty((n, sizes.dense), np.int32),
     )
-    return int(reply_sizes(Updates(users, n_rows, offsets, none, rows, own, dense)).sum())
+    return int(reply_sizes(updates).sum())

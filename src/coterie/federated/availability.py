@@ -75,7 +75,7 @@ def always_available(world: World) -> bool:
 def with_available(world: World, t: int, rounds: int) -> World:
     """The world in round t of a run of `rounds`, with the clients that are available."""
     pattern = PATTERNS[world.settings.availability] if world.presence is None else _traced
-    return world if pattern is None else replace(world, here=pattern(world, t, rounds))
+    return world if pattern is None else replace(world, available=pattern(world, t, rounds))
 
 
 def _diurnal(world: World, t: int, rounds: int) -> Bools:

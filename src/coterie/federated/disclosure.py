@@ -14,7 +14,7 @@ from pydantic import Field, field_validator
 
 from coterie.core import streams
 from coterie.federated.federation import NodeData
-from coterie.federated.settings import Simulated
+from coterie.federated.settings import FederationSettings
 from coterie.types import Bools, Doubles, Floats, Ints, Longs
 
 DISTRIBUTION = re.compile(r"(uniform|beta|choice)\(([^()]*)\)")

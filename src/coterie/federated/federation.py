@@ -1,229 +1,292 @@
-"""A federated algorithm is a value too: who takes part, and exchanges of four pure functions between server and nodes."""
+"""The contract of a federated algorithm: who takes part, and exchanges of four pure functions.
+
+A federated algorithm is a value, `Federation`. Its rounds are exchanges between the server and the
+clients of a cohort. An exchange has four functions, each over frozen data:
+
+    broadcast       server    the message: arrays for everybody, and rows for single clients
+    client_update   clients   what clients learn from it on their own data
+    aggregate       server    integer sums over the clients' updates
+    server_update   server    the paper's formula: the next state from the sums
+
+`aggregate` also runs inside secure aggregation, and on nodes that are trusted to add up for their
+own clients: integer sums do not depend on the order or the grouping of clients.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coterie.core.records import Record
 from coterie.data.training_set import TrainingSet
+from coterie.federated.settings import FederationSettings
 from coterie.models.recommender import Recommender
 from coterie.types import Bools, Floats, Ids, Ints, Longs, Message, Sizes, Updates
 
 if TYPE_CHECKING:
     from coterie.data.content import Content
 
+State = TypeVar("State", bound=Record)
+"""What the server carries from round to round."""
+Settings = TypeVar("Settings", bound=FederationSettings)
+SettingsOf = TypeVar("SettingsOf", bound=FederationSettings, covariant=True)
+
 Sums = dict[str, NDArray[np.int64]]
-Ask: TypeAlias = "Callable[[World, Any, Ints, int], Message]"
-"""(world, state, cohort, t) -> the message."""
+"""Integer sums over clients, by name."""
+PrivateState = dict[str, np.ndarray]
+"""What clients store for themselves, by name: a row for every client of the message."""
+Arrays = dict[str, np.ndarray]
+
+ON_CLIENTS: Any = None
+"""The value of a private field of the state on the server: its rows are on the clients."""
 RECOMMENDATION = "recommendation"
-"""The server that has the items, where there are several servers."""
+"""The role of the server that holds the items, where there are several servers."""
 AGGREGATION = "aggregation"
-"""The one that hears what devices learned."""
+"""The role of the server that aggregates updates, where there are several servers."""
 
 
 @dataclass(frozen=True, slots=True)
-class World:
-    """What the server knows beside messages; nodes know it too, but for the features of people."""
+class World(Generic[SettingsOf]):
+    """What the server knows beside messages. Nodes know it too, except for features of users."""
 
-    settings: Any
+    settings: SettingsOf
     seed: int
-    """Of what the server decides: start values, who takes part. What devices draw has a seed of its own."""
+    """Seed of the server's choices: initial values and cohorts. Clients draw from another seed."""
     n_users: int
     n_items: int
-    members: Bools  # (users,) who takes part: people with something to learn from
+    members: Bools
+    """(users,) whether a user takes part: those with something to train on."""
     user_features: Mapping[str, Ids]
     n_positives: int = 0
-    """How many interactions all histories hold together (X+): all that a server knows of them."""
+    """Number of interactions in all histories together (X+): all a server knows of them."""
     content: Content | None = None
-    """What is told about items: the server that recommends them knows it, other servers and nodes do not."""
-    on_devices: Content | None = None
-    """What devices know about items and their own user; no server does. Nodes have the part of their users."""
+    """Item content. Known to the server that recommends items, not to other servers or nodes."""
+    client_content: Content | None = None
+    """Content that clients know about items and their own user. No server sees it."""
     presence: Longs | None = None
-    """A trace of devices: see `Training`."""
-    here: Bools | None = None  # (users,) who can be asked in this round; None where everybody can
+    """A trace of available clients: see `TrainingSet`."""
+    available: Bools | None = None
+    """(users,) whether a client is available in this round; None where all are."""
 
     @property
     def present(self) -> Bools:
-        """Whom a round's users are drawn from."""
-        return self.members if self.here is None else self.members & self.here
+        """(users,) whether a client can be selected in this round."""
+        return self.members if self.available is None else self.members & self.available
 
-    def seen_by(self, role: str) -> World:
-        """Of several servers one has the items, and none what devices have."""
-        if not role and self.on_devices is None:
+    def seen_by(self, role: str) -> World[SettingsOf]:
+        """What one of several servers knows: its own content, and nothing that clients know."""
+        if not role and self.client_content is None:
             return self
-        known = self.content if role in ("", RECOMMENDATION) else None
         return replace(
             self,
-            content=known,
-            on_devices=None,
-            user_features=self.user_features if not role else {},
+            content=self.content if role in ("", RECOMMENDATION) else None,
+            client_content=None,
+            user_features={} if role else self.user_features,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class NodeData:
-    """What a node knows: the histories of its users."""
+    """The private data of a node: the histories of its users."""
 
     users: Ints  # ascending
     training: TrainingSet  # its k-th user is users[k]
     seed: int = 0
-    """Of what its devices draw. Who knew it could tell drawn negatives from what a user did."""
+    """Seed of what clients draw. With it, drawn negatives could be told from real interactions."""
 
-    def places(self, users: Ints) -> Longs:
-        """Where users stand on this node."""
-        places = np.searchsorted(self.users, users)
-        if len(users) and (places.max() >= len(self.users) or (self.users[places] != users).any()):
-            raise ValueError("a node was asked for users that it does not host")
-        return places
+    def positions(self, users: Ints) -> Longs:
+        """Where users stand among the users of this node."""
+        positions = np.searchsorted(self.users, users)
+        inside = len(users) == 0 or positions.max() < len(self.users)
+        if not inside or (self.users[positions] != users).any():
+            raise ValueError("a message selects users that this node does not host")
+        return positions
 
 
 class Accepted(NamedTuple):
-    """Whose updates were accepted, and what belongs to them alone."""
+    """Clients whose updates were accepted, and the part of their updates that is theirs alone."""
 
     users: Ints
     samples: Longs
     user_rows: Ints  # (n, width) change in fixed point
 
+    def take(self, which: Longs) -> Accepted:
+        return Accepted(self.users[which], self.samples[which], self.user_rows[which])
 
-PrivateState = dict[str, np.ndarray]
-"""What devices keep, by name: a row for every user asked."""
-Answer = Updates | tuple[Updates, PrivateState]
+    def and_others(self, others: Accepted) -> Accepted:
+        return Accepted(
+            np.concatenate([self.users, others.users]),
+            np.concatenate([self.samples, others.samples]),
+            np.concatenate([self.user_rows, others.user_rows]),
+        )
+
+
+ClientResult: TypeAlias = Updates | tuple[Updates, PrivateState]
+"""What clients make of a message: updates and, where they store any, their next private state."""
 
 
 class ClientTask(Protocol):
-    """Something that nodes are asked: an exchange, or a stage of a ring."""
+    """Something that nodes do with a message: an exchange, or a stage of secure aggregation."""
 
     @property
     def role(self) -> str: ...
 
     @property
-    def answer(
+    def client_update(
         self,
-    ) -> Callable[
-        [World, Message, NodeData], Answer | tuple[dict[str, np.ndarray], PrivateState]
-    ]: ...
+    ) -> Callable[[World[Any], Message, NodeData], ClientResult | tuple[Arrays, PrivateState]]: ...
 
 
 class SinglePass(NamedTuple):
-    """What is left of an exchange that one kernel call answered, validated and reduced: nobody's update was ever there as a whole."""
+    """The result of an exchange that one kernel call trained, validated and aggregated."""
 
     sums: Sums
-    delegates: Accepted
-    n_rows: Longs  # (n,) item rows that each of the delegates sent
+    accepted: Accepted
+    n_rows: Longs  # (n,) item rows that each accepted client would have sent
     private_state: PrivateState
-    """What their devices keep, a row for each of the delegates."""
+    """The next private state, a row for each accepted client."""
+
+
+@dataclass(frozen=True, slots=True)
+class SequentialRounds(Generic[State]):
+    """Rounds of one client each, computed in one kernel call: the state after them, and costs."""
+
+    state: State
+    users: Ints  # (rounds,)
+    n_rows: Longs  # (rounds,) item rows that were sent; 0 where nothing was
+    faults: Longs  # (rounds,) what was wrong with an update, as validation numbers faults
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecureSum:
+    """How the sums of an exchange become vectors that secure aggregation adds up."""
+
+    by_item: tuple[str, ...] = ()
+    """Sums that have a row for every item."""
+    to_table: Callable[[World[Any], Sums], Sums] = lambda world, sums: sums
+    """(world, sums) -> sums with a row for every item, where the exchange sums over fewer."""
+    from_table: Callable[[World[Any], Sums], Sums] = lambda world, sums: sums
+    """The inverse of `to_table`."""
+    rows: Callable[[World[Any], int], Ints] | None = None
+    """(world, index of the ring) -> the rows its clients can touch, where those are not all."""
+
+
+def add_sums(first: Sums, second: Sums) -> Sums:
+    """Sums over two disjoint groups of clients as sums over both."""
+    return {name: total + second[name] for name, total in first.items()}
 
 
 NO_LIMIT = 1 << 62
 
 
-@dataclass(frozen=True, slots=True)
-class SecureSum:
-    """How the sums of an exchange are made of numbers that are added up in secret."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FastPaths(Generic[State, Settings]):
+    """Shortcuts for speed. Leaving them all out changes no bit of a result."""
 
-    by_item: tuple[str, ...] = ()
-    """Sums with a row for every item."""
-    table: Callable[[World, Sums], Sums] = lambda world, sums: sums
-    """(world, sums) -> with a row for every item, where the exchange adds up fewer."""
-    back: Callable[[World, Sums], Sums] = lambda world, sums: sums
-    """And back again."""
-    rows: Callable[[World, int], Ints] | None = None
-    """(world, number of the ring) -> the rows that its members can touch, where those are not all."""
+    chunk_size: Callable[[World[Settings], State], int] = lambda world, state: NO_LIMIT
+    """(world, state) -> how many updates are held in memory at a time. A larger cohort is trained
+    in chunks, whose sums are combined."""
+    single_pass: Callable[[World[Settings], Message, NodeData], SinglePass | None] = (
+        lambda world, message, node: None
+    )
+    """(world, message, the only node) -> the whole exchange in one kernel call; None where that is
+    impossible, or where validation would refuse an update. Bits are those of `client_update` and
+    `aggregate`, except for the last bits of PyTorch models."""
+    combine: Callable[[Sums, Sums], Sums] | None = add_sums
+    """(sums, sums) over two groups of clients -> sums over both; None where nodes cannot sum up
+    beforehand, because the server must know which client sent what."""
+    sequential_rounds: Callable[
+        [World[Settings], NodeData, State, range], SequentialRounds[State] | None
+    ] = lambda world, node, state, rounds: None
+    """(world, the only node, state, rounds) -> rounds of one client each in one kernel call; None
+    where that is impossible. Bits are those of the rounds one by one."""
 
 
-def added(first: Sums, second: Sums) -> Sums:
-    """Sums over some users, and over others, as sums over all of them."""
-    return {name: total + second[name] for name, total in first.items()}
+Broadcast: TypeAlias = Callable[[World[Settings], State, Ints, int], Message]
+"""(world, state, cohort, t) -> the message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """One message to every node of the cohort, one reply from each."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange(Generic[State, Settings]):
+    """One message to every node that hosts a client of the cohort, and one reply from each."""
 
-    ask: Ask
-    answer: Callable[[World, Message, NodeData], Answer]
-    """What a node's users make of it, on their own histories; and what their devices keep of it, where they keep anything."""
-    reduce: Callable[[World, Message, Updates], Sums]
-    """(world, what was sent, updates) -> integer sums over users: the order is nothing to them, and they can be made in parts
-    or in secret."""
-    finish: Callable[[World, Any, Sums, Accepted, int], Any]
-    """(world, state, sums, delegates, t) -> the next state: the paper's formula."""
-    sizes: Callable[[World, Any], Sizes]
-    """(world, state) -> what an update may hold."""
-    at_once: Callable[[World, Any], int] = lambda world, state: NO_LIMIT
-    """(world, state) -> how many users' updates are held at a time. A larger cohort is heard in parts, whose sums are added."""
-    fused: Callable[[World, Message, NodeData], SinglePass | None] = lambda *given: None
-    """(world, message, the only node) -> all of it in one call of a kernel, where everybody's update would be accepted; None where
-    it cannot or one would not. The bits are those of `answer` and `reduce`; of models in PyTorch, all but the last."""
-    together: Callable[[Sums, Sums], Sums] | None = added
-    """What sums over two parts of a cohort are as sums over both; None where there is nothing to add up, and the server has to know who
-    said what."""
+    broadcast: Broadcast[Settings, State]
+    client_update: Callable[[World[Settings], Message, NodeData], ClientResult]
+    """(world, message, node) -> the updates of the message's clients, trained on their data."""
+    aggregate: Callable[[World[Settings], Message, Updates], Sums]
+    """(world, message, updates) -> integer sums over clients."""
+    server_update: Callable[[World[Settings], State, Sums, Accepted, int], State]
+    """(world, state, sums, accepted clients, t) -> the next state: the paper's formula."""
+    sizes: Callable[[World[Settings], State], Sizes]
+    """(world, state) -> the sizes that a valid update has."""
+    fast: FastPaths[State, Settings] = field(default_factory=FastPaths)
     role: str = ""
-    """Which server asks and hears; "" where there is but one. It sees its own part of the state."""
-    beside: tuple[tuple[str, Ask], ...] = ()
-    """(role, ask) of other servers whose part of the message comes along."""
-    ring: SecureSum | None = None
-    """How a ring adds it up; None where it cannot, since the server has to know who said what."""
-    clear: str = ""
-    """What the server hears of everybody in the clear all the same; "" if nothing, or where a ring would be no protection at all."""
-    unheard: Callable[[World], bool] = lambda world: False
-    """Whether settings keep even that from the server."""
+    """The server that broadcasts and aggregates; "" where there is only one. It sees its own part
+    of the state."""
+    other_broadcasts: tuple[tuple[str, Broadcast[Settings, State]], ...] = ()
+    """(role, broadcast) of other servers whose arrays travel with the message."""
+    secure_sum: SecureSum | None = None
+    """How secure aggregation computes the sums; None where it cannot."""
+    visible: str = ""
+    """What the server still sees of every client under secure aggregation; "" if nothing, or where
+    secure aggregation would protect nothing at all."""
+    hides_visible: Callable[[World[Settings]], bool] = lambda world: False
+    """Whether the settings hide even that from the server."""
 
 
-@dataclass(frozen=True, slots=True)
-class Relay:
-    """What one server tells another; no user has a part in it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relay(Generic[State, Settings]):
+    """A message from one server to another. No client takes part."""
 
     sender: str
     receiver: str
-    tell: Callable[[World, Any, int], tuple[Any, dict[str, np.ndarray]]]
-    """(world, the sender's state, t) -> its state afterwards, and what is told."""
-    hear: Callable[[World, Any, dict[str, np.ndarray], int], Any]
-    """(world, the receiver's state, what was told, t) -> its state afterwards."""
+    send: Callable[[World[Settings], State, int], tuple[State, Arrays]]
+    """(world, the sender's state, t) -> its next state, and the arrays it sends."""
+    receive: Callable[[World[Settings], State, Arrays, int], State]
+    """(world, the receiver's state, the arrays, t) -> its next state."""
 
 
-class SequentialRounds(NamedTuple):
-    """Rounds of one user each: the state after them, and what each was."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Federation(Generic[State, Settings]):
+    """A federated algorithm."""
 
-    state: Any
-    users: Ints  # (rounds,)
-    n_rows: Longs  # (rounds,) item rows that were sent; 0 where nothing was
-    faults: Longs  # (rounds,) what was wrong with an update, as validation counts
-
-
-@dataclass(frozen=True, slots=True)
-class Federation:
-    start: Callable[[World], Any]
-    """The state before anybody said anything."""
-    sample: Callable[[World, Any, int], Ints]
-    """(world, state, t) -> who takes part in round t, ascending."""
-    exchanges: tuple[Exchange | Relay, ...]
-    """Those of a round, one after the other, with the same users."""
-    model: Callable[[World, Any], Recommender]
-    opening: Callable[[World], Exchange | None] = lambda world: None
-    """An exchange with everybody before the first round, where one is needed."""
-    devices: Callable[[World, NodeData], PrivateState] = lambda world, node: {}
-    """(world, node) -> what devices begin with, a row for every user of the node: the private fields of the state."""
-    rounds_per_step: Callable[[World], int] = lambda world: 1
-    """How many rounds are played between two looks at the model: an epoch, where papers count in epochs."""
-    sequential: Callable[[World, NodeData, Any, range], SequentialRounds | None] = lambda *given: (
-        None
+    init: Callable[[World[Settings]], State]
+    """The state before the first round, without the clients' private state."""
+    sample: Callable[[World[Settings], State, int], Ints]
+    """(world, state, t) -> the cohort of round t, ascending."""
+    exchanges: tuple[Exchange[State, Settings] | Relay[State, Settings], ...]
+    """The exchanges of a round, one after the other, with the same cohort."""
+    model: Callable[[World[Settings], State], Recommender]
+    setup: Callable[[World[Settings]], Exchange[State, Settings] | None] = lambda world: None
+    """An exchange with all clients before the first round, where one is needed."""
+    init_clients: Callable[[World[Settings], NodeData], PrivateState] = lambda world, node: {}
+    """(world, node) -> the initial private state, a row for every user of the node. Its names are
+    the private fields of the state."""
+    rounds_per_step: Callable[[World[Settings]], int] = lambda world: 1
+    """Rounds between two evaluations: those of an epoch, where a paper counts in epochs."""
+    content: Callable[[TrainingSet, Settings], tuple[Content, Content] | None] = (
+        lambda training, settings: None
     )
-    """(world, the only node, state, rounds) -> rounds of one user each, all in one call of a kernel; None where it cannot. The bits
-    are those of the rounds one by one."""
-    vectors: Callable[[World, NodeData], float] | None = None
-    """(world, everybody) -> how many vectors travel in a step, where a paper counts costs so."""
-    told: Callable[[TrainingSet, Any], tuple[Content, Content] | None] = lambda training, settings: (
-        None
+    """(training set, settings) -> item content for the server, and content for the clients."""
+    client_model: Callable[[World[Settings], State, NodeData], PrivateState] | None = None
+    """(world, state, node) -> fields of the model that clients compute for themselves, a row for
+    every user of the node."""
+    client_model_needs: tuple[str, ...] = ()
+    """Fields of the state that `client_model` reads."""
+    vectors_per_step: Callable[[World[Settings], NodeData], float] | None = None
+    """(world, all users) -> vectors sent in a step, where a paper counts costs in vectors."""
+    user_choices: Callable[[World[Settings], NodeData, int], dict[str, Floats]] = (
+        lambda world, node, step: {}
     )
-    """(training, settings) -> what a server knows about items, and what devices know about items and people, as a model reads it."""
-    serve: Callable[[World, Any, NodeData], PrivateState] | None = None
-    """(world, state, node) -> fields of the model that devices make for themselves, a row for every user of the node."""
-    served: tuple[str, ...] = ()
-    """Fields of the state that they need for it."""
-    people: Callable[[World, NodeData, int], dict[str, Floats]] = lambda *given: {}
-    """(world, everybody, last step) -> what users differ in by their own choice: results are broken down by it."""
+    """(world, all users, last step) -> choices in which users differ; results are broken down by
+    them."""
+
+
+AnyWorld: TypeAlias = World[Any]
+AnyExchange: TypeAlias = Exchange[Any, Any]
+AnyFederation: TypeAlias = Federation[Any, Any]
+"""For code that handles every algorithm and looks into none."""

@@ -1,4 +1,4 @@
-"""Nodes, whatever engine speaks to them: who lives where, and what a node makes of a message."""
+"""Nodes, whatever engine reaches them: which users they host, and how they process a message."""
 
 from __future__ import annotations
 
@@ -9,77 +9,87 @@ import numpy as np
 
 from coterie.core import streams
 from coterie.data.training_set import TrainingSet
-from coterie.federated.federation import ClientTask, NodeData, PrivateState, World
+from coterie.federated.federation import (
+    AnyWorld,
+    Arrays,
+    ClientTask,
+    NodeData,
+    PrivateState,
+    Settings,
+    World,
+)
 from coterie.federated.validation import Reply
 from coterie.federated.wire import Malformed, decode, encode
 from coterie.types import Ints, Message, Updates
 
 
 def share_out(
-    world: World, training: TrainingSet, n_nodes: int
-) -> tuple[World, tuple[NodeData, ...]]:
-    """What nodes know of the world, and what each has: user u lives on node u mod n. Nodes do not learn what the server may know about people."""
-    people = np.arange(training.n_users, dtype=np.int32)
+    world: World[Settings], training: TrainingSet, n_nodes: int
+) -> tuple[World[Settings], tuple[NodeData, ...]]:
+    """What nodes know of the world, and the data of each: node u mod n hosts user u.
+
+    Nodes do not learn what the server may know about users.
+    """
+    all_users = np.arange(training.n_users, dtype=np.int32)
     seed = streams.key(world.seed, "devices")
-    training = replace(training, content=world.on_devices)
-    shares = [people[n::n_nodes] for n in range(n_nodes)]
-    nodes = tuple(
-        NodeData(users, training.of_users(users) if n_nodes > 1 else training, seed)
-        for users in shares
-    )
-    return replace(world, user_features={}, content=None, on_devices=None), nodes
+    training = replace(training, content=world.client_content)
+    nodes = []
+    for n in range(n_nodes):
+        users = all_users[n::n_nodes]
+        part = training.of_users(users) if n_nodes > 1 else training
+        nodes.append(NodeData(users, part, seed))
+    return replace(world, user_features={}, content=None, client_content=None), tuple(nodes)
 
 
 def parts_of(message: Message, n_nodes: int) -> Iterator[tuple[int, Message]]:
-    """The message to every node that hosts somebody of the cohort."""
-    for number in range(n_nodes):
-        part = message if n_nodes == 1 else message.to(message.users % n_nodes == number)
+    """(node, its part of the message) for every node that hosts a client of the cohort."""
+    for node in range(n_nodes):
+        part = message if n_nodes == 1 else message.to(message.users % n_nodes == node)
         if len(part.users):
-            yield number, part
+            yield node, part
 
 
 def by_user(parts: Sequence[tuple[Ints, PrivateState]]) -> PrivateState:
-    """What devices of several nodes made, in the order of their users."""
+    """Rows that several nodes made for their users, ordered by user."""
     order = np.argsort(np.concatenate([users for users, _ in parts]))
-    return {
-        name: np.concatenate([private_state[name] for _, private_state in parts])[order]
-        for name in parts[0][1]
-    }
+    names = parts[0][1]
+    return {name: np.concatenate([rows[name] for _, rows in parts])[order] for name in names}
 
 
 def receive(
-    world: World, exchange: ClientTask, data: bytes, node: NodeData, private_state: PrivateState
+    world: AnyWorld, task: ClientTask, data: bytes, node: NodeData, private_state: PrivateState
 ) -> tuple[bytes, PrivateState]:
-    """The node's side: bytes in, bytes out; what its devices keep stays."""
+    """The node's side: a message in bytes in, a reply in bytes out. Private state stays here."""
     message = replace(read_message(data), private_state=private_state)
-    columns, after = answer(world, exchange, message, node)
+    columns, after = client_columns(world, task, message, node)
     return encode(message.round, columns, exchange=message.exchange), after
 
 
-def read_message(data: bytes) -> Message:
+def read_message(data: bytes | memoryview) -> Message:
     t, own, common, number = decode(data)
     users = own.pop("users", None)
     if users is None:
-        raise Malformed("the message is for nobody")
+        raise Malformed("the message has no column 'users'")
     return Message(t, users, common, own, number)
 
 
 def write_message(message: Message) -> bytes:
-    return encode(
-        message.round, {"users": message.users, **message.own}, message.common, message.exchange
-    )
+    own = {"users": message.users, **message.own}
+    return encode(message.round, own, message.common, message.exchange)
 
 
-def answer(
-    world: World, exchange: ClientTask, message: Message, node: NodeData
-) -> tuple[dict[str, np.ndarray], PrivateState]:
-    made = exchange.answer(world, message, node)
-    said, private_state = made if isinstance(made, tuple) else (made, {})
-    return said.columns() if isinstance(said, Updates) else said, private_state
+def client_columns(
+    world: AnyWorld, task: ClientTask, message: Message, node: NodeData
+) -> tuple[Arrays, PrivateState]:
+    """The columns of a node's reply, and the next private state of its clients."""
+    made = task.client_update(world, message, node)
+    updates, private_state = made if isinstance(made, tuple) else (made, {})
+    columns = updates.columns() if isinstance(updates, Updates) else updates
+    return columns, private_state
 
 
 def read_reply(message: Message, data: bytes) -> Reply:
-    """The server's side: whatever the bytes are, a reply that validation can judge."""
+    """The server's side: whatever the bytes are, a reply that validation can evaluate."""
     try:
         t, columns, common, number = decode(data)
     except Malformed:

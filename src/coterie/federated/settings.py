@@ -70,3 +70,17 @@ class Simulated(Settings):
                     "'ring'. Set secure_aggregation=ring, or leave the setting out"
                 )
         return self
+
+    @property
+    def n_steps(self) -> int:
+        """Steps of the whole training: rounds, or epochs where the paper counts in epochs."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how many steps it has")
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether clients are simulated on a GPU."""
+        return False
+
+    def selecting_more(self, factor: float) -> Self:
+        """The same settings with cohorts larger by a factor, for over-selection."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how large a cohort is")

@@ -1,4 +1,7 @@
-"""Between nodes and aggregation: an update is what was asked for, or it is refused, counted and as if never sent."""
+"""Validation between nodes and aggregation: an update that is not well-formed is refused and counted.
+
+A refused update has no effect: its client is as if it had dropped out.
+"""
 
 from __future__ import annotations
 
@@ -30,25 +33,27 @@ BAD_COUNT = 5
 DUPLICATE = 6
 UNKNOWN = 7
 NOT_OF_THE_COHORT = FAULTS[DUPLICATE], FAULTS[UNKNOWN]
-"""Refusals of what nobody of the cohort sent."""
+"""Faults of updates that no client of the cohort sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back from a node, as it came."""
+    """A node's reply, as received."""
 
-    asked: Ints
-    """The users the node was asked for."""
+    selected: Ints
+    """The clients whose updates the message requested."""
     round: int = -1
     columns: dict[str, np.ndarray] | None = None
-    """None where the bytes were no message."""
+    """None where the bytes could not be decoded."""
     exchange: int = 0
     private_state: dict[str, np.ndarray] = field(default_factory=dict)
-    """What the devices of those asked will keep if their update is accepted: it never travels."""
+    """The clients' next private state, if their updates are accepted. It never travels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
+    """What a valid reply to a message holds."""
+
     round: int
     users: Ints  # ascending
     sizes: Sizes
@@ -60,30 +65,29 @@ class Expected:
 
 
 def validate(replies: list[Reply], expected: Expected) -> tuple[Updates, Counter[str]]:
-    """The updates that may be aggregated, by user, and how many were refused for what."""
+    """The updates that may be aggregated, ordered by user, and the number refused by reason."""
     refused: Counter[str] = Counter()
     parts: list[Updates] = []
-    heard = np.zeros(len(expected.users), bool)
+    received = np.zeros(len(expected.users), bool)
     for reply in replies:
         if fault := _fault_of_whole(reply, expected):
-            refused[fault] += len(reply.asked)
+            refused[fault] += len(reply.selected)
             continue
         assert reply.columns is not None
         updates = Updates(**reply.columns)
-        faults = _faults(updates, reply.asked, heard, expected)
+        faults = _faults(updates, reply.selected, received, expected)
         refused.update(FAULTS[fault] for fault in faults[faults > 0].tolist())
         fine = np.flatnonzero(faults == 0)
-        heard[np.searchsorted(expected.users, updates.users[fine])] = (
-            True  # no other reply in this user's name counts
-        )
+        # A later reply in the name of the same user is a duplicate.
+        received[np.searchsorted(expected.users, updates.users[fine])] = True
         parts.append(updates if len(fine) == len(updates) else updates.take(fine))
     if not any(len(part) for part in parts):
-        return nothing(expected), refused
+        return no_updates(expected), refused
     return Updates.joined(parts), refused
 
 
 def _fault_of_whole(reply: Reply, expected: Expected) -> str:
-    """What is wrong with a reply as such; "" if nothing."""
+    """The fault of a reply as a whole; "" if there is none."""
     columns = reply.columns
     if columns is None or set(columns) != set(DTYPES):
         return "malformed"
@@ -108,15 +112,15 @@ def _fault_of_whole(reply: Reply, expected: Expected) -> str:
     }
     if any(columns[name].shape != shape for name, shape in shapes.items()):
         return "wrong shape"
-    if (
-        offsets[0] != 0 or offsets[-1] != rows or (offsets[1:] < offsets[:-1]).any()
-    ):  # a difference could overflow
+    # Compare neighbours instead of subtracting them: a difference could overflow.
+    ascending = not (offsets[1:] < offsets[:-1]).any()
+    if offsets[0] != 0 or offsets[-1] != rows or not ascending:
         return "wrong shape"
     return ""
 
 
-def _faults(updates: Updates, asked: Ints, heard: Bools, expected: Expected) -> np.ndarray:
-    """What is wrong with each update, 0 if nothing. `heard` marks users of the cohort with an accepted update."""
+def _faults(updates: Updates, selected: Ints, received: Bools, expected: Expected) -> np.ndarray:
+    """(n,) the fault of each update, 0 if none. `received` marks users with an accepted update."""
     faults = np.zeros(len(updates), np.int8)
     check = kernels.load("sums").check
 
@@ -136,17 +140,16 @@ def _faults(updates: Updates, asked: Ints, heard: Bools, expected: Expected) -> 
     parallel.over(part, updates.offsets)
     faults[(updates.samples < 1) | (updates.samples > MOST_SAMPLES)] = BAD_COUNT
     places = np.minimum(np.searchsorted(expected.users, updates.users), len(expected.users) - 1)
-    again = heard[places]
-    again[np.setdiff1d(np.arange(len(updates)), np.unique(updates.users, return_index=True)[1])] = (
-        True
-    )
-    faults[again] = DUPLICATE
-    faults[(expected.users[places] != updates.users) | ~np.isin(updates.users, asked)] = UNKNOWN
+    duplicate = received[places]
+    first = np.unique(updates.users, return_index=True)[1]
+    duplicate[np.setdiff1d(np.arange(len(updates)), first)] = True
+    faults[duplicate] = DUPLICATE
+    faults[(expected.users[places] != updates.users) | ~np.isin(updates.users, selected)] = UNKNOWN
     return faults
 
 
-def nothing(expected: Expected) -> Updates:
-    """The updates of nobody."""
+def no_updates(expected: Expected) -> Updates:
+    """Updates of no clients."""
     _, item_width, user_width, dense_size = expected.sizes
     none = np.empty(0, np.int32)
     zero: Longs = np.zeros(1, np.int64)

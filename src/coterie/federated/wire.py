@@ -99,7 +99,7 @@ class Decoded(NamedTuple):
     exchange: int
 
 
-def decode(data: bytes) -> Decoded:
+def decode(data: bytes | memoryview) -> Decoded:
     """Read a message, or raise Malformed."""
     if len(data) < HEAD.size:
         raise Malformed(f"{len(data)} bytes are too few for a message")
@@ -163,7 +163,7 @@ def padded(size: Any) -> Any:
     return size + -size % ALIGNED
 
 
-def _entry(data: bytes, at: int) -> tuple[tuple[int, np.dtype, tuple[int, ...]], int]:
+def _entry(data: bytes | memoryview, at: int) -> tuple[tuple[int, np.dtype, tuple[int, ...]], int]:
     """One line of the header, and where the next one begins."""
     if at + ENTRY.size > len(data):
         raise Malformed("the header is cut off")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from coterie.federated.settings import Simulated
+from coterie.federated.settings import FederationSettings
 
 
 def as_sequence(value: object) -> object:
@@ -22,7 +22,24 @@ Layers = Annotated[
 ]
 
 
-class Federated(Simulated):
+class CohortSettings(FederationSettings):
+    """Settings of an algorithm whose cohort is a share of the users, drawn every round."""
+
+    rounds: int = Field(300, ge=1)
+    """Rounds of communication."""
+    participation: float = Field(0.1, gt=0, le=1)
+    """Share of the users that takes part in a round (alpha)."""
+
+    @property
+    def n_steps(self) -> int:
+        return self.rounds
+
+    def selecting_more(self, factor: float) -> Self:
+        share = min(1.0, self.participation * factor)
+        return self.model_copy(update={"participation": share})
+
+
+class Federated(CohortSettings):
     model: Literal["gmf", "neumf"] = "gmf"
     """Model to train."""
     embedding_size: int = Field(16, ge=1, le=4096)
@@ -65,6 +82,10 @@ class Federated(Simulated):
                 "Set them so, or set moments=fresh"
             )
         return self
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.device == "cuda"
 
     def learning_rate_at(self, t: int) -> float:
         """The learning rate of round t = 0, 1, ..."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -86,7 +87,7 @@ class TwoTowers(Settings):
         return min(max(round(self.compared * (1 - self.negative_share)), 1), self.compared - 1)
 
 
-class FederatedTowers(TwoTowers, Simulated):
+class FederatedTowers(TwoTowers, FederationSettings):
     rounds: int = Field(1000, ge=1)
     """Communication rounds."""
     users_per_round: int = Field(50, ge=1)
@@ -94,6 +95,17 @@ class FederatedTowers(TwoTowers, Simulated):
     decay: Literal["gentle", "literal", "none"] = "gentle"
     """How the learning rate falls every 10 rounds (in the paper, a "decay factor of 0.01"): by 1 %
     (gentle), to 1 % (literal), or not at all."""
+
+    @property
+    def n_steps(self) -> int:
+        return self.rounds
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.device == "cuda"
+
+    def selecting_more(self, factor: float) -> Self:
+        return self.model_copy(update={"users_per_round": math.ceil(self.users_per_round * factor)})
 
     def learning_rate_at(self, t: int) -> float:
         """The learning rate of round t = 0, 1, ..."""

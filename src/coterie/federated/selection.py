@@ -1,0 +1,57 @@
+"""Selection of a round's cohort, and of the clients in it whose replies will not arrive."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from coterie.core import streams
+from coterie.errors import ConfigError
+from coterie.federated import availability
+from coterie.federated.federation import Federation, Settings, State, World
+from coterie.federated.secagg.ring import FEWEST
+from coterie.types import Bools, Ints
+
+MOST_USERS = 1 << 17
+"""A larger cohort could overflow the integer sums."""
+
+
+def select(
+    federation: Federation[State, Settings], world: World[Settings], state: State, t: int
+) -> tuple[Ints, Bools | None]:
+    """The cohort of round t, and which of its clients drop out; None where all reply."""
+    if not world.present.any():
+        return np.empty(0, np.int32), None
+    cohort = federation.sample(availability.generous(world), state, t)
+    needed = len(cohort)
+    if world.settings.over_selection:
+        needed = len(federation.sample(world, state, t))
+    reasons = (_drops_out(world, cohort, t), availability.late(world, cohort, t, needed))
+    dropped = [reason for reason in reasons if reason is not None]
+    return cohort, np.logical_or.reduce(dropped) if dropped else None
+
+
+def _drops_out(world: World[Settings], cohort: Ints, t: int) -> Bools | None:
+    """Which clients of the cohort drop out this round: every client tosses its own coin."""
+    probability = world.settings.client_dropout
+    if not probability:
+        return None
+    coins = streams.words(streams.keys(world.seed, "drop-out", t, last=cohort), 0) >> np.uint64(11)
+    dropped: Bools = coins < np.uint64(probability * 2.0**53)
+    return dropped
+
+
+def check_size(world: World[Settings], cohort: Ints) -> None:
+    """Refuse a cohort that would overflow sums, or that secure aggregation cannot hide."""
+    n = len(cohort)
+    if n > MOST_USERS:
+        raise ConfigError(
+            f"a round selects {n:,} users, which could overflow integer sums; "
+            f"expected at most {MOST_USERS:,}. Lower participation."
+        )
+    if world.settings.secure_aggregation == "ring" and n < FEWEST:
+        users = "user" if n == 1 else "users"
+        raise ConfigError(
+            f"secure_aggregation is 'ring', and a round of {n} {users} cannot hide any of them; "
+            f"expected at least {FEWEST}. Raise users_per_round or participation, "
+            "or set secure_aggregation=none."
+        )

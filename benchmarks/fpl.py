@@ -35,7 +35,7 @@ from coterie.experiments.config import Experiment
 from coterie.experiments.plan import Method, Plan
 from coterie.experiments.preparation import prepare
 from coterie.experiments.tuning import Search, tune
-from coterie.federated import rounds
+from coterie.federated import rounds, selection, trainer
 from coterie.federated.federation import Federation
 from coterie.federated.trainer import Context
 from coterie.reproduce.papers.fpl import MODES, PIS
@@ -244,7 +244,7 @@ def rounds_to(target: float, outcomes: Sequence[CellResult]) -> dict[str, Any]:
 def rounds_per_epoch(experiment: Experiment) -> int:
     ready = prepare(experiment, None, SILENT)
     training = ready.parts.for_tuning().training()
-    return fpl.rounds_an_epoch(rounds.world_of(training, experiment.settings, 0))
+    return fpl.rounds_an_epoch(trainer.world_of(training, experiment.settings, 0))
 
 
 # Disclosure and speed

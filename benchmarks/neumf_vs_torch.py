@@ -41,7 +41,7 @@ from coterie.core.progress import SILENT
 from coterie.data.datasets import load
 from coterie.data.splits import split
 from coterie.engines.local import LocalEngine
-from coterie.federated import rounds
+from coterie.federated import rounds, selection, trainer
 from coterie.federated.federation import Federation, NodeData, World
 from coterie.federated.trainer import Context
 from coterie.models.neumf import tower_sizes, unpack_dense
@@ -154,7 +154,7 @@ def whole_round(world: World, histories: NodeData, repeats: int) -> float:
     federation = fedavg.ALGORITHM.train
     assert isinstance(federation, Federation)
     engine = LocalEngine.over(world, histories.training, 1)
-    trainer = rounds.trainer_on(federation, world, engine, Context(0, SILENT))
+    trainer = trainer.federated_trainer(federation, world, engine, Context(0, SILENT))
     state = trainer.start()[0]
     times = []
     for n in range(1, repeats + 4):
@@ -183,8 +183,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     training = split(load(options.dataset), "leave-one-out", 0.2, 0).training()
-    world = rounds.world_of(training, fedavg.FedAvg.of(SETTINGS), seed=0)
-    state = fedavg.start(world)
+    world = trainer.world_of(training, fedavg.FedAvg.of(SETTINGS), seed=0)
+    state = fedavg.init(world)
     histories = NodeData(np.arange(training.n_users, dtype=np.int32), training)
     cohort = fedavg.sample(world, state, 0)
     samples = draw(world, cohort, 0, histories)

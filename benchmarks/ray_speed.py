@@ -22,7 +22,7 @@ from coterie.data.splits import split
 from coterie.data.synthetic import Synthetic, generate
 from coterie.data.training_set import TrainingSet
 from coterie.engines import select
-from coterie.federated import rounds
+from coterie.federated import rounds, selection, trainer
 from coterie.federated.federation import Federation
 from coterie.federated.trainer import Context
 
@@ -36,10 +36,10 @@ class TimedRun:
         chosen = algorithm("fedfast")
         assert isinstance(chosen.train, Federation)
         own = chosen.settings.of(settings | {"engine": engine})
-        world = rounds.world_of(training, own, 0, chosen.train)
+        world = trainer.world_of(training, own, 0, chosen.train)
         context = Context(0, SILENT)
         nodes = select.engine_for(world, training, context)
-        self.trainer = rounds.trainer_on(chosen.train, world, nodes, context)
+        self.trainer = trainer.federated_trainer(chosen.train, world, nodes, context)
         self.state, _ = self.trainer.start()
         self.times: list[float] = []
 

@@ -36,7 +36,7 @@ from coterie.data.splits import split
 from coterie.data.synthetic import Synthetic, generate
 from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
-from coterie.federated import rounds
+from coterie.federated import rounds, selection, trainer
 from coterie.federated.federation import Federation
 from coterie.federated.trainer import Context
 
@@ -72,18 +72,18 @@ def measure(
     (exchange,) = federation.exchanges
     exchange = replace(
         exchange,
-        answer=clock.timed("client", exchange.answer),
-        reduce=clock.timed("sums", exchange.reduce),
-        finish=clock.timed("finish", exchange.finish),
+        answer=clock.timed("client", exchange.client_update),
+        reduce=clock.timed("sums", exchange.aggregate),
+        finish=clock.timed("finish", exchange.server_update),
     )
     federation = replace(
         federation, exchanges=(exchange,), sample=clock.timed("sampling", federation.sample)
     )
     # Clustering happens inside `finish`, so its time is in both parts.
     fedfast.cluster_users = clock.timed("clusters", CLUSTER_USERS)
-    world = rounds.world_of(training, chosen.settings.of(settings), seed=0)
+    world = trainer.world_of(training, chosen.settings.of(settings), seed=0)
     engine = LocalEngine.over(world, training, 1)
-    trainer = rounds.trainer_on(federation, world, engine, Context(0, SILENT))
+    trainer = trainer.federated_trainer(federation, world, engine, Context(0, SILENT))
     state, _ = trainer.start()
     seconds = []
     per_sample = []

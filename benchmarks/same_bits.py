@@ -25,7 +25,7 @@ from coterie.data.datasets import load
 from coterie.data.splits import split
 from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
-from coterie.federated import rounds
+from coterie.federated import rounds, selection, trainer
 from coterie.federated.federation import Federation, World
 from coterie.federated.trainer import Context
 
@@ -45,7 +45,7 @@ def sha256(state: Any) -> str:
 def play(federation: Federation, world: World, engine: rounds.Engine) -> tuple[str, Counter[str]]:
     """Train; return the hash of the final state and the rejected updates by reason."""
     rejected: Counter[str] = Counter()
-    trainer = rounds.trainer_on(federation, world, engine, Context(0, SILENT))
+    trainer = trainer.federated_trainer(federation, world, engine, Context(0, SILENT))
     state, _ = trainer.start()
     for n in range(1, world.settings.rounds + 1):
         state, costs = trainer.step(state, n)
@@ -58,7 +58,7 @@ def check(name: str, training: TrainingSet, n_rounds: int) -> dict[str, Any]:
     federation = chosen.train
     assert isinstance(federation, Federation)
     settings = chosen.settings.of({"embedding_size": 10, "rounds": n_rounds})
-    world = rounds.world_of(training, settings, 0)
+    world = trainer.world_of(training, settings, 0)
     hashes = []
     for nodes in (1, 3, 7):
         for threads in (1, 2):

@@ -27,7 +27,7 @@ from coterie.algorithms import sttfedrec
 from coterie.algorithms.two_tower.learning import Readers
 from coterie.attacks.requests import Request, by_gradients, repeated, told
 from coterie.core.progress import SILENT
-from coterie.federated import rounds
+from coterie.federated import rounds, selection, trainer
 from coterie.federated.federation import ClientTask, NodeData, PrivateState, World
 from coterie.federated.secagg.member import Neighbour, ShareForm
 from coterie.federated.trainer import Context
@@ -108,7 +108,7 @@ def round_costs(name: str, dataset: str, times: int = 2, **settings: Any) -> dic
     """Medians over some rounds after the first; clients run one after the other."""
     _, federation, world, engine = prepared(name, dataset, **settings)
     timed = TimedEngine(engine)
-    trainer = rounds.trainer_on(federation, world, timed, Context(0, SILENT))
+    trainer = trainer.federated_trainer(federation, world, timed, Context(0, SILENT))
     state = trainer.start()[0]
     measured = []
     for n in range(1, times + 2):
@@ -179,25 +179,25 @@ def gradients_read(
     ready, federation, world, engine = prepared(
         "sttfedrec-dssm", dataset, requests=mode, secure_aggregation=protocol
     )
-    state = federation.start(world)
+    state = federation.init(world)
     positives = ready.training.positives
     claims = 0
     correct = 0
     requests = 0
     for t in range(n_rounds):
         cohort = federation.sample(world, state, t)
-        state, _ = rounds.play(world, sttfedrec.REQUEST, state, cohort, t, engine, 0)
+        state, _ = rounds.play_exchange(world, sttfedrec.REQUEST, state, cohort, t, engine, 0)
         clients = state.askers
         requested = state.asked
         slots = requested_slots(world, state, t)
-        state = rounds.pass_on(world, sttfedrec.SLOTS, state, t, engine)
-        state, _ = rounds.play(world, sttfedrec.TRAIN, state, cohort, t, engine, 1)
+        state = rounds.relay(world, sttfedrec.SLOTS, state, t, engine)
+        state, _ = rounds.play_exchange(world, sttfedrec.TRAIN, state, cohort, t, engine, 1)
         claimed = by_gradients(requested, slots, state.cut)
         claims += int((claimed >= 0).sum())
         requests += len(clients)
         pairs = zip(clients.tolist(), claimed.tolist(), strict=True)
         correct += sum(item in positives.of(user) for user, item in pairs)
-        state = rounds.pass_on(world, sttfedrec.RETURN, state, t, engine)
+        state = rounds.relay(world, sttfedrec.RETURN, state, t, engine)
     return {
         "claimed": round(claims / requests, 3),
         "precision": round(correct / claims, 3) if claims else None,

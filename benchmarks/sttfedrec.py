@@ -24,10 +24,10 @@ from coterie.core.progress import SILENT
 from coterie.engines.local import LocalEngine
 from coterie.experiments.preparation import Prepared
 from coterie.experiments.tuning import Search, tune
-from coterie.federated import rounds
+from coterie.federated import rounds, selection, trainer
 from coterie.federated.federation import Federation, World
 from coterie.federated.trainer import Context
-from coterie.federated.transcript import DEVICES, Transcript
+from coterie.federated.transcript import CLIENTS, Transcript
 from coterie.reproduce import device_costs
 from coterie.reproduce.papers.sttfedrec import (
     CUT,
@@ -112,14 +112,14 @@ def message_bytes(name: str, dataset: str) -> dict[str, float]:
     """Bytes per client of every array that is sent in a round."""
     _, federation, world, engine = prepared(name, dataset)
     transcript = Transcript(engine)
-    trainer = rounds.trainer_on(federation, world, transcript, Context(0, SILENT))
+    trainer = trainer.federated_trainer(federation, world, transcript, Context(0, SILENT))
     trainer.step(trainer.start()[0], 1)
     total: dict[str, float] = {}
     for line in transcript.lines:
         for key, array in line.arrays.items():
             label = f"{line.sender} to {line.receiver}: {key}"
             # Towers are broadcast: the transcript holds one copy, and every client receives it.
-            shared = line.sender != DEVICES and key in ("tower", "item_tower")
+            shared = line.sender != CLIENTS and key in ("tower", "item_tower")
             total[label] = total.get(label, 0) + array.nbytes / (1 if shared else K[dataset])
     return {label: round(size, 1) for label, size in total.items() if size}
 
@@ -152,7 +152,7 @@ def speed(dataset: str, seeds: int) -> dict[str, Any]:
 
 def round_ms(name: str, dataset: str, **settings: Any) -> float:
     _, federation, world, engine = prepared(name, dataset, **settings)
-    trainer = rounds.trainer_on(federation, world, engine, Context(0, SILENT))
+    trainer = trainer.federated_trainer(federation, world, engine, Context(0, SILENT))
     state = trainer.start()[0]
     times = []
     for n in range(1, 24):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from coterie.federated.federation import Exchange, NodeData, PrivateState, World
-from coterie.federated.rounds import Engine
+from coterie.federated.engine import Engine
 from coterie.federated.validation import MOST_SAMPLES, Reply
 from coterie.types import NOT_FINITE, TOO_LARGE, Message, Updates
 
@@ -210,7 +210,7 @@ class PrivateStates:
     """The new private state of all users, whose replies are replaced by others."""
 
     def __init__(self, replies: list[Reply]) -> None:
-        users = np.concatenate([reply.asked for reply in replies])
+        users = np.concatenate([reply.selected for reply in replies])
         self.place = {user: k for k, user in enumerate(users.tolist())}
         self.private_state = {
             name: np.concatenate([reply.private_state[name] for reply in replies])
@@ -218,7 +218,7 @@ class PrivateStates:
         }
 
     def attach(self, reply: Reply) -> Reply:
-        places = [self.place[user] for user in reply.asked.tolist()]
+        places = [self.place[user] for user in reply.selected.tolist()]
         return replace(
             reply, private_state={name: rows[places] for name, rows in self.private_state.items()}
         )

@@ -56,7 +56,7 @@ def two_delegates() -> Updates:
 
 
 def aggregate(given: World, updates: Updates, t: int = 0, state: State = W_0) -> State:
-    sums = fedfast.weigh_by_change(given, fedavg.ask(given, state, updates.users, t), updates)
+    sums = fedfast.weigh_by_change(given, fedavg.broadcast(given, state, updates.users, t), updates)
     return fedfast.actv_agg(
         given, state, sums, Accepted(updates.users, updates.samples, updates.user_rows), t
     )
@@ -176,7 +176,7 @@ def average(reading: str) -> Any:
     given_world = World(chosen, 0, 4, 2, np.ones(4, bool), {"region": values})
     updates = two_delegates()
     sums = fedavg.weigh_by_samples(
-        given_world, fedavg.ask(given_world, W_0, updates.users, 0), updates
+        given_world, fedavg.broadcast(given_world, W_0, updates.users, 0), updates
     )
     delegates = Accepted(updates.users, updates.samples, updates.user_rows)
     return fedavg.average(given_world, W_0, sums, delegates, 0)
@@ -377,10 +377,12 @@ def test_a_users_statistics_do_not_depend_on_who_shares_its_node():
     continuous = np.random.default_rng(0).normal(3, 1, len(training)).astype(np.float32)
     for history in (training, replace(training, ratings=continuous)):
         together = fedfast.statistics_of(history)
-        alone = [
+        only_node = [
             fedfast.statistics_of(history.of_users(np.array([u], np.int32)))[0] for u in range(60)
         ]
-        np.testing.assert_array_equal(np.rint(together * SCALE), np.rint(np.array(alone) * SCALE))
+        np.testing.assert_array_equal(
+            np.rint(together * SCALE), np.rint(np.array(only_node) * SCALE)
+        )
 
 
 def test_statistics_are_made_on_the_device_and_tell_nothing_about_single_items():

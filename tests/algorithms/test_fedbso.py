@@ -402,7 +402,7 @@ def test_a_user_gets_its_clusters_rows_and_no_others():
     training = histories(3, n_users=20)
     world = world_for("fedbso", training, clusters=3, aggregate="cluster")
     states, tallies = play("fedbso", world, LocalEngine.over(world, training, 1))
-    message = fedbso.ask(world, states[2], tallies[2].users, 2)
+    message = fedbso.broadcast(world, states[2], tallies[2].users, 2)
     assert not message.common
     for k, u in enumerate(tallies[2].users.tolist()):
         np.testing.assert_array_equal(

@@ -105,7 +105,7 @@ def test_returned_gradients_reveal_clicks_despite_secure_aggregation(secure_aggr
     from coterie.algorithms import sttfedrec
     from coterie.data.training_set import TrainingSet
     from coterie.engines.local import LocalEngine
-    from coterie.federated import rounds
+    from coterie.federated import rounds, selection, trainer
 
     rng = np.random.default_rng(0)
     n_users = 40
@@ -120,12 +120,14 @@ def test_returned_gradients_reveal_clicks_despite_secure_aggregation(secure_aggr
     )
     engine = LocalEngine.over(world, training, 1)
     cohort = np.arange(n_users, dtype=np.int32)
-    state, _ = rounds.play(world, sttfedrec.REQUEST, sttfedrec.start(world), cohort, 0, engine)
+    state, _ = rounds.play_exchange(
+        world, sttfedrec.REQUEST, sttfedrec.init(world), cohort, 0, engine
+    )
     requested = state.asked
     slots = sttfedrec.numbered(world, state, 0).requested
     numbers = sttfedrec.merged(world, state, 0)[0][slots]
-    state = rounds.pass_on(world, sttfedrec.SLOTS, state, 0, engine)
-    state, _ = rounds.play(world, sttfedrec.TRAIN, state, cohort, 0, engine, 1)
+    state = rounds.relay(world, sttfedrec.SLOTS, state, 0, engine)
+    state, _ = rounds.play_exchange(world, sttfedrec.TRAIN, state, cohort, 0, engine, 1)
     claims = by_gradients(requested, numbers, state.cut)
     assert (claims >= 0).mean() > 0.8
     hits = [item in positives.of(user) for user, item in enumerate(claims.tolist()) if item >= 0]

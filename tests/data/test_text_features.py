@@ -252,10 +252,12 @@ def test_features_that_the_data_does_not_have_cannot_be_read() -> None:
 
 
 def test_features_do_not_change_how_items_are_read() -> None:
-    alone = read(training(FILMS, KINDS))
+    only_node = read(training(FILMS, KINDS))
     with_features = read(training(FILMS, KINDS, None, FEATURES))
-    assert words_in(items_of(alone), alone) == words_in(items_of(with_features), with_features)
-    assert words_in(alone.titles, alone) == words_in(with_features.titles, with_features)
+    assert words_in(items_of(only_node), only_node) == words_in(
+        items_of(with_features), with_features
+    )
+    assert words_in(only_node.titles, only_node) == words_in(with_features.titles, with_features)
 
 
 # A subset of the users

@@ -26,7 +26,7 @@ from coterie.deployment.node_service import TRAIN
 from coterie.engines.local import LocalEngine
 from coterie.errors import NoQuorum
 from coterie.experiments.preparation import prepare
-from coterie.federated import rounds
+from coterie.federated import rounds, selection, trainer
 
 Joined = Callable[[int], dict[str, int]]
 """Number of exchanges so far -> node name -> index of its store."""
@@ -63,7 +63,7 @@ def without(
 ) -> dict[str, np.ndarray]:
     """The simulation in which a node's users are unavailable in one round."""
     ready = prepare(terms.experiment, people, SILENT)
-    world = rounds.world_of(ready.training, terms.experiment.settings, 0, terms.federation)
+    world = trainer.world_of(ready.training, terms.experiment.settings, 0, terms.federation)
     engine = LosingEngine(LocalEngine.over(world, ready.training, n), node, t)
     name = terms.experiment.choice.algorithm
     return play(name, world, engine)[0][-1].arrays()  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ from coterie.data.training_set import TrainingSet
 from coterie.deployment.node import Node, NodeEngine
 from coterie.deployment.node_store import NodeStore
 from coterie.engines.local import LocalEngine
-from coterie.federated import rounds
+from coterie.federated import rounds, selection, trainer
 from coterie.federated.federation import Federation, World
 from coterie.federated.nodes import share_out
 from coterie.federated.trainer import Context
@@ -120,7 +120,7 @@ def test_a_restarted_server_repeats_its_round(name, choices, tmp_path):
     nodes = nodes_of(name, world, choices, tmp_path, 2)
     engine = NodeEngine.over(np.arange(choices.n_users, dtype=np.int32) % 2, transport_to(nodes))
     federation = nodes[0].federation
-    work = rounds.trainer_on(federation, world, engine, Context(world.seed, SILENT))
+    work = trainer.federated_trainer(federation, world, engine, Context(world.seed, SILENT))
     state, _ = work.start()
     for n in range(1, registry.algorithm(name).steps(world.settings) + 1):
         before = engine.accepted.copy()
@@ -165,9 +165,11 @@ class LosingEngine:
 
     def call(self, exchange: Any, message: Any) -> Any:
         replies = self.engine.call(exchange, message)
-        if message.round != self.at or message.exchange == rounds.OPENING:
+        if message.round != self.at or message.exchange == trainer.SETUP:
             return replies
-        return [reply for reply in replies if reply.asked[0] % len(self.engine.nodes) != self.lost]
+        return [
+            reply for reply in replies if reply.selected[0] % len(self.engine.nodes) != self.lost
+        ]
 
 
 @pytest.mark.parametrize("name", ["fedfast", "pfpl+", "fcf"])
@@ -180,7 +182,7 @@ def test_a_lost_reply_is_a_dropout(name, choices, tmp_path):
     def transport(out: Mapping[int, bytes]) -> dict[int, bytes]:
         replies = complete(out)
         calls.append(len(replies))
-        opening = registry.algorithm(name).train.opening(world) is not None  # type: ignore[union-attr]
+        opening = registry.algorithm(name).train.setup(world) is not None  # type: ignore[union-attr]
         return {k: data for k, data in replies.items() if k != 1 or len(calls) != 2 + opening}
 
     engine = NodeEngine.over(np.arange(choices.n_users, dtype=np.int32) % 3, transport)

@@ -14,7 +14,7 @@ from small_federation import ON_KERNELS, histories, sha256, world_for
 from coterie.algorithms import registry
 from coterie.core.progress import SILENT
 from coterie.engines.local import LocalEngine
-from coterie.federated import aggregation, rounds
+from coterie.federated import aggregation, rounds, selection, trainer
 from coterie.federated.aggregation import Aggregate
 from coterie.federated.federation import (
     Accepted,
@@ -61,7 +61,7 @@ def play(
         for e in federation.exchanges
     )
     engine = Counting(LocalEngine.over(world, training, nodes))
-    work = rounds.trainer_on(
+    work = trainer.federated_trainer(
         replace(federation, exchanges=exchanges), world, engine, Context(0, SILENT)
     )
     state, _ = work.start()
@@ -112,9 +112,9 @@ def test_parts_in_which_nobody_was_accepted_add_nothing(order):
         heard([7], -3, {"not finite": 1}),
     ]
     first, second, third = (parts[k] for k in order)
-    both = first.and_part(second).and_part(third)
+    both = first.joined(second).joined(third)
     assert both.sums["items"].tolist() == [2]
-    assert sorted(both.delegates.users.tolist()) == [1, 2, 7]
+    assert sorted(both.accepted.users.tolist()) == [1, 2, 7]
     assert (both.bytes_up, both.refused) == (30, Counter({"malformed": 3, "not finite": 1}))
     assert sum(len(users) for users, _ in both.private_state) == 3
 

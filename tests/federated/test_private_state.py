@@ -19,7 +19,7 @@ from coterie.engines.local import LocalEngine
 from coterie.errors import RunError
 from coterie.experiments import checkpoint, folder
 from coterie.experiments.history import Point, TrainingHistory
-from coterie.federated import nodes, rounds, wire
+from coterie.federated import nodes, rounds, wire, selection, trainer
 from coterie.federated.federation import (
     Accepted,
     Answer,
@@ -120,7 +120,7 @@ def play(
     training = histories(0)
     world = world_for("fedavg", training, **changes)
     exchange = replace(EXCHANGE, at_once=lambda world, state: at_once)
-    work = rounds.trainer_on(
+    work = trainer.federated_trainer(
         replace(FEDERATION, exchanges=(exchange,)),
         world,
         (engine or (lambda e: e))(LocalEngine.over(world, training, nodes, wired)),
@@ -287,7 +287,7 @@ def test_a_model_is_saved_without_what_devices_keep(tmp_path, monkeypatch):
     model = OnDevices(rows, np.ones((4, 2), np.float32), np.zeros(4, np.float32))
     folder.write_model(tmp_path, model)
     assert np.float32(SECRET).tobytes() not in (tmp_path / "model.npz").read_bytes()
-    assert (tmp_path / folder.DEVICES).stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / folder.CLIENTS).stat().st_mode & 0o777 == 0o600
     monkeypatch.setattr(folder.kinds, "kind", lambda name: OnDevices)
     monkeypatch.setattr(folder, "read_catalogue", lambda place: None)
     again, _ = folder.read_model(tmp_path)

@@ -209,9 +209,9 @@ def solve(world: World[FedMVMF], message: Message, node: NodeData) -> tuple[Rows
 def features_of(message: Message, node: NodeData) -> Rows:
     """x_u of every user of a message; who has not told its device anything has none."""
     content = node.training.content
-    if content is None or content.people is None:
+    if content is None or content.users is None:
         return Rows(np.zeros(len(message.users) + 1, np.int64), np.empty(0, np.int32))
-    return content.people.rows.of_users(node.positions(message.users))
+    return content.users.rows.of_users(node.positions(message.users))
 
 
 def client_update(world: World[FedMVMF], message: Message, node: NodeData) -> ClientResult:

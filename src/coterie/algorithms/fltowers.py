@@ -26,9 +26,9 @@ from coterie.algorithms.sttfedrec import (
     own_content,
     people_read,
 )
-from coterie.algorithms.two_tower.learning import Gradients, Read, Readers
-from coterie.algorithms.two_tower.pair import Pair
+from coterie.algorithms.two_tower.both_towers import BothTowers
 from coterie.algorithms.two_tower.settings import FederatedTowers
+from coterie.algorithms.two_tower.training import Gradients, InputRows, TowerOps
 from coterie.data.content import Content
 from coterie.data.text_features import read
 from coterie.data.training_set import TrainingSet
@@ -51,14 +51,14 @@ def content_of(training: TrainingSet, settings: FederatedTowers) -> tuple[Conten
     whole = read(
         training, settings.kind.reads, settings.inputs, settings.most_words, settings.person
     )
-    return replace(whole, people=None), whole
+    return replace(whole, users=None), whole
 
 
-def init(world: World[FederatedTowers]) -> Pair:
-    return Pair.start(world.settings, world.seed)
+def init(world: World[FederatedTowers]) -> BothTowers:
+    return BothTowers.start(world.settings, world.seed)
 
 
-def broadcast(world: World[FederatedTowers], state: Pair, cohort: Ints, t: int) -> Message:
+def broadcast(world: World[FederatedTowers], state: BothTowers, cohort: Ints, t: int) -> Message:
     return Message(t, cohort, {"tower": state.user_tower, "item_tower": state.item_tower}, {})
 
 
@@ -71,10 +71,10 @@ def gradients(world: World[FederatedTowers], message: Message, node: NodeData) -
     items, places = np.unique(
         drawn.items, return_inverse=True
     )  # -1 is the first where there is one
-    return Readers(world.settings).of_both(
+    return TowerOps(world.settings).joint_gradients(
         (message.common["tower"], message.common["item_tower"]),
         people_read(node, message, drawn),
-        Read(content.items, np.maximum(items, 0), of_items(world, items, t)),
+        InputRows(content.items, np.maximum(items, 0), of_items(world, items, t)),
         content,
         np.reshape(places, drawn.items.shape),
         drawn,
@@ -85,7 +85,7 @@ def client_update(world: World[FederatedTowers], message: Message, node: NodeDat
     """One device after the other: everybody's own gradients."""
     n = len(message.users)
     none = np.empty(0, np.int32)
-    size = Readers(world.settings).size
+    size = TowerOps(world.settings).size
     dense = np.empty((n, 2 * size), np.int32)
     for k in range(n):
         by = gradients(world, message.to(np.array([k])), node)
@@ -102,11 +102,11 @@ def client_update(world: World[FederatedTowers], message: Message, node: NodeDat
     )
 
 
-def sizes(world: World[FederatedTowers], state: Pair) -> Sizes:
-    return Sizes(0, 0, 0, 2 * Readers(world.settings).size)
+def sizes(world: World[FederatedTowers], state: BothTowers) -> Sizes:
+    return Sizes(0, 0, 0, 2 * TowerOps(world.settings).size)
 
 
-def chunk_size(world: World[FederatedTowers], state: Pair) -> int:
+def chunk_size(world: World[FederatedTowers], state: BothTowers) -> int:
     return held_at_once(sizes(world, state).dense)
 
 
@@ -128,10 +128,10 @@ def single_pass(
 
 
 def move(
-    world: World[FederatedTowers], state: Pair, sums: Sums, delegates: Accepted, t: int
-) -> Pair:
+    world: World[FederatedTowers], state: BothTowers, sums: Sums, delegates: Accepted, t: int
+) -> BothTowers:
     settings = world.settings
-    return state.moved(
+    return state.stepped(
         sums["user"], sums["item"], len(delegates.users), settings, settings.learning_rate_at(t)
     )
 
@@ -165,13 +165,13 @@ DSSM = as_algorithm(
     "two towers (DSSM), both trained on devices",
     FederatedTowers,
     FEDERATION,
-    Pair,
+    BothTowers,
     "Huang et al. 2020",
 )
 CLSM = as_algorithm(
     "two towers (CLSM), both trained on devices",
     FLTowersCLSM,
     FEDERATION,
-    Pair,
+    BothTowers,
     "Huang et al. 2020",
 )

@@ -32,19 +32,19 @@ import numpy as np
 from coterie.algorithms import clustering as clusters
 from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.two_tower import requests, slots
-from coterie.algorithms.two_tower.learning import (
-    NO_NUMBER,
-    Gradients,
-    Moved,
-    Read,
-    Readers,
-    fedadam,
-    mean_of,
-    summed_at,
-)
-from coterie.algorithms.two_tower.requests import Requests, told_of
+from coterie.algorithms.two_tower.requests import Requests, user_texts
 from coterie.algorithms.two_tower.settings import FederatedTowers, SplitTowers
 from coterie.algorithms.two_tower.slots import Slots
+from coterie.algorithms.two_tower.training import (
+    NON_FINITE,
+    Gradients,
+    InputRows,
+    TowerOps,
+    TowerState,
+    fedadam,
+    mean_gradient,
+    sum_rows_at,
+)
 from coterie.core import streams
 from coterie.core.records import Record
 from coterie.core.weak_cache import WeakCache
@@ -67,8 +67,8 @@ from coterie.federated.federation import (
     Sums,
     World,
 )
-from coterie.federated.secagg.server import of_cohort
-from coterie.models.directions import Directions, packed
+from coterie.federated.secagg.server import assign_rings
+from coterie.models.directions import Directions, quantize_rows
 from coterie.types import NOT_FINITE, TOO_LARGE, Floats, Ints, Longs, Message, Sizes, Updates
 
 
@@ -99,11 +99,11 @@ def content_of(training: TrainingSet, settings: FederatedTowers) -> tuple[Conten
     whole = read(
         training, settings.kind.reads, settings.inputs, settings.most_words, settings.person
     )
-    return replace(whole, people=None), replace(whole, items=None)
+    return replace(whole, users=None), replace(whole, items=None)
 
 
 def init(world: World[FederatedTowers]) -> STTFedRecState:
-    towers = Readers(world.settings)
+    towers = TowerOps(world.settings)
     user, item = (towers.start(world.seed, what) for what in ("user tower", "item tower"))
     zeros = np.zeros_like(user)
     T = world.settings.compared
@@ -146,7 +146,9 @@ def drawn_by(world: World[FederatedTowers], node: NodeData, users: Ints, t: int)
         return drawn
     keys = streams.keys(node.seed, "request", t, last=users)
     sticky = (
-        streams.keys(node.seed, "decoys", last=users) if world.settings.asks == "sticky" else None
+        streams.keys(node.seed, "decoys", last=users)
+        if world.settings.request_policy == "sticky"
+        else None
     )
     drawn = requests.draw(node.training, node.positions(users), world.settings, keys, sticky)
     DRAWN.put(node.users, (what, drawn))
@@ -157,7 +159,7 @@ def request(world: World[FederatedTowers], message: Message, node: NodeData) -> 
     """Numbers of items, and nothing about them; or not even those."""
     drawn = drawn_by(world, node, message.users, message.round)
     n = len(message.users)
-    there = drawn.there & (world.settings.asks != "whole")
+    there = drawn.valid & (world.settings.request_policy != "whole")
     offsets = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
     none = np.empty((n, 0), np.int32)
     return Updates(
@@ -203,9 +205,9 @@ def numbered(world: World[FederatedTowers], state: STTFedRecState, t: int) -> Sl
     """The items asked for, numbered anew; for each ring apart, where there are rings."""
     rings = [state.askers]
     if world.settings.secure_aggregation == "ring":
-        rings = of_cohort(sample(world, state, t), world.settings.ring_size, world.seed, t)
+        rings = assign_rings(sample(world, state, t), world.settings.ring_size, world.seed, t)
     askers = [np.flatnonzero(np.isin(state.askers, ring)) for ring in rings]
-    return slots.numbered(world, state.asked, askers, streams.at(world.seed, "slots", t))
+    return slots.assign_slots(world, state.asked, askers, streams.at(world.seed, "slots", t))
 
 
 def embed(world: World[FederatedTowers], state: STTFedRecState, cohort: Ints, t: int) -> Message:
@@ -214,7 +216,7 @@ def embed(world: World[FederatedTowers], state: STTFedRecState, cohort: Ints, t:
     T = world.settings.compared
     distinct, place = numbers.distinct()
     vectors = vectors_of(world, state, distinct, t)
-    if world.settings.asks == "whole":
+    if world.settings.request_policy == "whole":
         return Message(
             t,
             cohort,
@@ -224,8 +226,8 @@ def embed(world: World[FederatedTowers], state: STTFedRecState, cohort: Ints, t:
     given = np.full((len(cohort), T), -1, np.int32)
     places = np.full((len(cohort), T), -1, np.int64)
     askers = np.searchsorted(cohort, state.askers)
-    given[askers] = numbers.asked
-    places[askers] = np.where(numbers.asked < 0, -1, place[numbers.asked])
+    given[askers] = numbers.requested
+    places[askers] = np.where(numbers.requested < 0, -1, place[numbers.requested])
     padded = np.vstack([vectors, np.zeros((1, vectors.shape[1]), np.float32)])
     return Message(t, cohort, {}, {"embeddings": padded[places], "slots": given})
 
@@ -249,15 +251,15 @@ def receive_slots(
 
 
 def vectors_of(world: World[FederatedTowers], state: STTFedRecState, items: Ints, t: int) -> Floats:
-    return Readers(world.settings).vectors(
+    return TowerOps(world.settings).vectors(
         state.item_tower, items_read(world, items, t), catalogue(world)
     )
 
 
-def items_read(world: World[FederatedTowers], items: Ints, t: int) -> Read:
+def items_read(world: World[FederatedTowers], items: Ints, t: int) -> InputRows:
     content = catalogue(world)
     assert content.items is not None
-    return Read(content.items, items, of_items(world, items, t))
+    return InputRows(content.items, items, of_items(world, items, t))
 
 
 def of_items(world: World[FederatedTowers], items: Ints, t: int) -> np.ndarray:
@@ -304,7 +306,7 @@ def nothing_more(world: World[FederatedTowers]) -> dict[str, np.ndarray]:
 def gradients(world: World[FederatedTowers], message: Message, node: NodeData) -> Gradients:
     """Eqs. 7 to 9 for all users of a message: the sum of g_k, and dL_k / di_kj of each, in fixed point."""
     drawn = drawn_by(world, node, message.users, message.round)
-    return Readers(world.settings).of_people(
+    return TowerOps(world.settings).user_gradients(
         message.common["tower"],
         people_read(node, message, drawn),
         own_content(node),
@@ -313,10 +315,10 @@ def gradients(world: World[FederatedTowers], message: Message, node: NodeData) -
     )
 
 
-def people_read(node: NodeData, message: Message, drawn: Requests) -> Read:
-    told = told_of(own_content(node), node.positions(message.users), drawn.profiles)
+def people_read(node: NodeData, message: Message, drawn: Requests) -> InputRows:
+    told = user_texts(own_content(node), node.positions(message.users), drawn.profiles)
     keys = streams.keys(node.seed, "dropout of people", message.round, last=message.users)
-    return Read(told, np.arange(len(message.users)), keys)
+    return InputRows(told, np.arange(len(message.users)), keys)
 
 
 def own_content(node: NodeData) -> Content:
@@ -332,7 +334,7 @@ def client_update(world: World[FederatedTowers], message: Message, node: NodeDat
     )  # who was given nothing says nothing
     given = message.own["slots"]
     k = world.settings.widths[-1]
-    size = Readers(world.settings).size
+    size = TowerOps(world.settings).size
     n = len(given)
     cuts = np.empty((*given.shape, k), np.int32)
     dense = np.empty((len(given), size), np.int32)
@@ -352,12 +354,14 @@ def client_update(world: World[FederatedTowers], message: Message, node: NodeDat
 
 def fixed(units: Longs) -> Ints:
     """As they travel; what is no number or too large says so, and is refused."""
-    bad = np.where(np.abs(units) == NO_NUMBER, NOT_FINITE, TOO_LARGE)
+    bad = np.where(np.abs(units) == NON_FINITE, NOT_FINITE, TOO_LARGE)
     return np.where(np.abs(units) < TOO_LARGE, units, bad).astype(np.int32)
 
 
 def sizes(world: World[FederatedTowers], state: STTFedRecState | None = None) -> Sizes:
-    return Sizes(slots.how_many(world), world.settings.widths[-1], 0, Readers(world.settings).size)
+    return Sizes(
+        slots.slot_count(world), world.settings.widths[-1], 0, TowerOps(world.settings).size
+    )
 
 
 def chunk_size(world: World[FederatedTowers], state: Any) -> int:
@@ -382,7 +386,7 @@ def add_up(world: World[FederatedTowers], message: Message, updates: Updates) ->
 
 def by_slot(world: World[FederatedTowers], at: Ints, rows: np.ndarray) -> Longs:
     """The sum of the rows of every slot."""
-    return summed_at(at, rows, sizes(world).items, world.settings.device)
+    return sum_rows_at(at, rows, sizes(world).items, world.settings.device)
 
 
 def single_pass(
@@ -413,7 +417,7 @@ def move_user_tower(
 ) -> STTFedRecState:
     settings = world.settings
     n = len(delegates.users)
-    before = Moved(state.user_tower, state.user_mean, state.user_square)
+    before = TowerState(state.user_tower, state.user_mean, state.user_square)
     after = fedadam(before, sums["tower"], n, settings, settings.learning_rate_at(t))
     return replace(
         state,
@@ -428,7 +432,7 @@ def move_user_tower(
 def by_item(world: World[FederatedTowers], state: STTFedRecState, cut: Longs) -> Longs:
     """The sums of all rings by item, whichever it is."""
     used = state.merged >= 0
-    return summed_at(
+    return sum_rows_at(
         state.merged[used], cut[used], int(state.merged.max()) + 1, world.settings.device
     )
 
@@ -455,12 +459,12 @@ def move_item_tower(
         return forgotten
     items = merged(world, state, t)[1]
     order = np.argsort(items)
-    cut = mean_of(heard["cut"][order], n, settings.device)
-    by = Readers(settings).of_items(
+    cut = mean_gradient(heard["cut"][order], n, settings.device)
+    by = TowerOps(settings).item_gradients(
         state.item_tower, items_read(world, items[order], t), catalogue(world), cut
     )
     after = fedadam(
-        Moved(state.item_tower, state.item_mean, state.item_square),
+        TowerState(state.item_tower, state.item_mean, state.item_square),
         by,
         1,
         settings,
@@ -478,9 +482,9 @@ def model(world: World[FederatedTowers], state: Any) -> Directions:
     """The items' vectors go out to devices; people's stay there."""
     content = catalogue(world)
     assert content.items is not None
-    rows = Readers(world.settings).directions(state.item_tower, content.items, content)
+    rows = TowerOps(world.settings).directions(state.item_tower, content.items, content)
     nobody = np.empty((0, rows.shape[1]), np.float32)
-    return Directions(nobody, *packed(rows, world.settings.precision))
+    return Directions(nobody, *quantize_rows(rows, world.settings.precision))
 
 
 def client_model(world: World[FederatedTowers], state: Any, node: NodeData) -> PrivateState:
@@ -491,8 +495,8 @@ def client_model(world: World[FederatedTowers], state: Any, node: NodeData) -> P
     people = np.arange(len(node.users))
     titles = requests.profiles(node.training, people, settings.titles, keys)
     return {
-        "user_rows": Readers(settings).directions(
-            state.user_tower, told_of(content, people, titles), content
+        "user_rows": TowerOps(settings).directions(
+            state.user_tower, user_texts(content, people, titles), content
         )
     }
 
@@ -507,7 +511,7 @@ REQUEST: Exchange[STTFedRecState, FederatedTowers] = Exchange(
     role=RECOMMENDATION,
     visible="the items they request and, for an item that only one client requested, its gradient, "
     "which shows whether it was clicked (neither with requests=whole)",
-    hides_visible=lambda world: world.settings.asks == "whole",
+    hides_visible=lambda world: world.settings.request_policy == "whole",
 )
 TRAIN = Exchange(
     broadcast=send_tower,
@@ -518,7 +522,7 @@ TRAIN = Exchange(
     fast=FastPaths(chunk_size=chunk_size, single_pass=single_pass),
     role=AGGREGATION,
     other_broadcasts=((RECOMMENDATION, embed),),
-    secure_sum=SecureSum(by_item=("cut",), rows=slots.of_ring),
+    secure_sum=SecureSum(by_item=("cut",), rows=slots.ring_slots),
 )
 SLOTS = Relay(sender=RECOMMENDATION, receiver=AGGREGATION, send=send_slots, receive=receive_slots)
 RETURN = Relay(sender=AGGREGATION, receiver=RECOMMENDATION, send=hand_on, receive=move_item_tower)

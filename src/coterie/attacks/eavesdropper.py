@@ -10,8 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coterie.federated.federation import ClientTask, NodeData, PrivateState, World
-from coterie.federated.rounds import Engine
+from coterie.federated.engine import Engine
+from coterie.federated.federation import (
+    AnyWorld,
+    ClientTask,
+    NodeData,
+    PrivateState,
+)
 from coterie.federated.validation import DTYPES, Reply
 from coterie.types import TOO_LARGE, Ints, Longs, Message, Updates
 
@@ -60,7 +65,7 @@ class Observation:
         )
 
 
-class Eavesdropper:
+class Eavesdropper(Engine):
     """Calls an engine and reports what a server observes of each round.
 
     It never declares a single node, even if the engine does. Otherwise rounds could run in a
@@ -71,7 +76,7 @@ class Eavesdropper:
         self._engine = engine
         self._report = report
 
-    def gather(self, make: Callable[[World, NodeData], PrivateState]) -> PrivateState:
+    def gather(self, make: Callable[[AnyWorld, NodeData], PrivateState]) -> PrivateState:
         return self._engine.gather(make)
 
     def call(self, exchange: ClientTask, message: Message) -> list[Reply]:

@@ -29,8 +29,13 @@ from coterie.experiments.preparation import Prepared, prepare
 from coterie.experiments.run import Run
 from coterie.experiments.training import begin
 from coterie.experiments.warm_start import reuse
-from coterie.federated import rounds
-from coterie.federated.federation import Federation, World
+from coterie.federated import trainer
+from coterie.federated.federation import (
+    AnyFederation,
+    AnyWorld,
+    Federation,
+)
+from coterie.federated.settings import federation_settings
 from coterie.federated.trainer import Context
 from coterie.types import Bools, Doubles
 
@@ -87,8 +92,8 @@ class Replay:
     """A run that is replayed and observed."""
 
     ready: Prepared
-    federation: Federation
-    world: World
+    federation: AnyFederation
+    world: AnyWorld
     engine: LocalEngine
     attackers: Sequence[Attacker]
     collector: EvidenceCollector
@@ -96,11 +101,11 @@ class Replay:
     @classmethod
     def of(cls, ready: Prepared) -> Replay:
         choice = ready.experiment.choice
-        settings = ready.experiment.settings
+        settings = federation_settings(ready.experiment.settings)
         training = ready.training
         federation = algorithm(choice.algorithm).train
         assert isinstance(federation, Federation)
-        world = rounds.world_of(training, settings, choice.seed)
+        world = trainer.world_of(training, settings, choice.seed)
         engine = LocalEngine.over(world, training, world.settings.nodes or 1)
         against, _ = KNOWN[_module(choice.algorithm)]
         collector = EvidenceCollector(knowledge_of(world), against)
@@ -109,7 +114,7 @@ class Replay:
     @property
     def n_rounds(self) -> int:
         """Number of rounds of the run."""
-        return rounds.n_rounds(self.federation, self.world)
+        return trainer.n_rounds(self.federation, self.world)
 
     def play(self, when: Sequence[int], progress: Progress) -> Iterator[int]:
         """Play the rounds one by one; yields the round number at each of `when`, ascending."""
@@ -118,11 +123,13 @@ class Replay:
             kernels.load(family, progress)
         engine = Eavesdropper(self.engine, self.collector.add)
         context = Context(choice.seed, progress)
-        trainer = rounds.trainer_on(self.federation, self.world, engine, context, by_round=True)
-        state = begin(trainer, self.world.n_users, self._warm_start()).state
+        work = trainer.federated_trainer(
+            self.federation, self.world, engine, context, by_round=True
+        )
+        state = begin(work, self.world.n_users, self._warm_start()).state
         with progress.task(f"Replaying {choice.algorithm}", when[-1]) as advance:
             for n in range(1, when[-1] + 1):
-                state, _ = trainer.step(state, n)
+                state, _ = work.step(state, n)
                 advance()
                 if n in when:
                     yield n
@@ -145,7 +152,7 @@ class Replay:
                 yield DisclosureLine(k, name, label, summarise(result, users))
 
 
-def knowledge_of(world: World) -> ServerKnowledge:
+def knowledge_of(world: AnyWorld) -> ServerKnowledge:
     """What the server of a run knows in advance."""
     settings = world.settings
     sizes = (world.n_users, world.n_items, world.settings.embedding_size)
@@ -155,7 +162,7 @@ def knowledge_of(world: World) -> ServerKnowledge:
     return ServerKnowledge(*sizes)
 
 
-def rates(world: World, engine: LocalEngine, k: int) -> Doubles | None:
+def rates(world: AnyWorld, engine: LocalEngine, k: int) -> Doubles | None:
     """Each user's mean disclosure rate over the first k rounds; None if the algorithm has none."""
     if not isinstance(world.settings, fpl.FPL):
         return None

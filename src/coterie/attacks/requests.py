@@ -79,13 +79,13 @@ def by_gradients(requested: Ints, slots: Ints, cut: np.ndarray) -> Ints:
     n_users_of_slot = np.bincount(slots[slots >= 0], minlength=len(cut))
     claims = np.full(len(requested), -1, np.int32)
     for k, (items, own) in enumerate(zip(requested, slots, strict=True)):
-        alone = (own >= 0) & (n_users_of_slot[np.maximum(own, 0)] == 1)
-        gradients = cut[own[alone]].astype(np.float64)
+        only_node = (own >= 0) & (n_users_of_slot[np.maximum(own, 0)] == 1)
+        gradients = cut[own[only_node]].astype(np.float64)
         if len(gradients) < MIN_GRADIENTS:
             continue
         longest = int(np.argmax((gradients * gradients).sum(axis=1)))
         if gradients[longest] @ (gradients.sum(axis=0) - gradients[longest]) < 0:
-            claims[k] = items[alone][longest]
+            claims[k] = items[only_node][longest]
     return claims
 
 

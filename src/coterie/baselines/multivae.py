@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod, sqrt
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from pydantic import Field
@@ -288,7 +288,7 @@ def adam(
     values.addcdiv_(mean, denominator, value=-learning_rate / (1 - DECAY1**t))
 
 
-def make(training: TrainingSet, settings: MultVAESettings, context: Context) -> Trainer:
+def make(training: TrainingSet, settings: MultVAESettings, context: Context) -> Trainer[Any]:
     try:
         import torch  # noqa: F401
     except ModuleNotFoundError:

@@ -10,6 +10,8 @@ batch is one step of Adam by its mean loss.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from pydantic import Field
 
@@ -104,7 +106,7 @@ def model(
     return Directions(user_rows, *quantize_rows(item_rows, settings.precision))
 
 
-def make(training: TrainingSet, settings: Centralised, context: Context) -> Trainer:
+def make(training: TrainingSet, settings: Centralised, context: Context) -> Trainer[Any]:
     content = text_features.read(
         training, settings.kind.reads, settings.inputs, settings.most_words, settings.person
     )

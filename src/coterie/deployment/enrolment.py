@@ -20,7 +20,9 @@ from coterie.data.ids import number
 from coterie.data.interactions import objects
 from coterie.errors import ConfigError, DataError
 from coterie.experiments.config import Experiment
-from coterie.federated.federation import Federation
+from coterie.federated.federation import (
+    AnyFederation,
+)
 from coterie.federated.wire import Malformed
 from coterie.types import Ids, JsonObject
 
@@ -76,8 +78,8 @@ class FederationTerms(JsonMessage):
         return Experiment.of(self.config)
 
     @property
-    def federation(self) -> Federation:
-        return cast(Federation, algorithm(self.experiment.choice.algorithm).train)
+    def federation(self) -> AnyFederation:
+        return cast(AnyFederation, algorithm(self.experiment.choice.algorithm).train)
 
     @property
     def texts(self) -> Ids | None:

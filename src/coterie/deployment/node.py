@@ -13,19 +13,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from coterie.deployment.node_store import NEVER, RING, NodeStore
+from coterie.federated.engine import Engine
 from coterie.federated.federation import (
+    AnyExchange,
+    AnyFederation,
+    AnyWorld,
     ClientTask,
     Exchange,
-    Federation,
     NodeData,
     PrivateState,
-    World,
 )
-from coterie.federated.nodes import answer, read_message, read_reply, write_message
-from coterie.federated.rounds import OPENING
+from coterie.federated.nodes import client_columns, read_message, read_reply, write_message
 from coterie.federated.secagg.client import HELD, Stage
 from coterie.federated.secagg.sessions import pack_session, unpack_session
 from coterie.federated.secagg.stages import ORDER
+from coterie.federated.trainer import SETUP
 from coterie.federated.validation import Reply
 from coterie.federated.wire import Malformed, encode
 from coterie.types import Ints, Longs, Message
@@ -42,7 +44,7 @@ STAGE = "stage"
 
 def tag(t: int, exchange: int) -> int:
     """A number that identifies an exchange of a run; the opening comes first."""
-    return 0 if exchange == OPENING else 1 + t * EXCHANGES + exchange
+    return 0 if exchange == SETUP else 1 + t * EXCHANGES + exchange
 
 
 def stage_of(message: Message) -> str:
@@ -56,8 +58,8 @@ def stage_of(message: Message) -> str:
 class Node:
     """A node of a federation: bytes in, bytes out."""
 
-    federation: Federation
-    world: World
+    federation: AnyFederation
+    world: AnyWorld
     node: NodeData
     store: NodeStore
 
@@ -66,7 +68,7 @@ class Node:
         user_ids = self.store.numbers()
         self.store.put_initial_state(
             [user_ids[index] for index in self.node.users.tolist()],
-            self.federation.devices(self.world, self.node),
+            self.federation.init_clients(self.world, self.node),
         )
 
     def receive(self, data: bytes) -> bytes:
@@ -78,13 +80,13 @@ class Node:
         if STAGE in message.common:
             columns, after = self._in_ring(exchange, message)
         else:
-            columns, after = answer(self.world, exchange, message, self.node)
+            columns, after = client_columns(self.world, exchange, message, self.node)
         if after:
             self.store.put_pending(user_ids, after, tag(message.round, message.exchange))
         return encode(message.round, columns, exchange=message.exchange)
 
     def _in_ring(
-        self, exchange: Exchange, message: Message
+        self, exchange: AnyExchange, message: Message
     ) -> tuple[dict[str, np.ndarray], PrivateState]:
         """A stage of a ring; what members keep to themselves until the next one is in the store."""
         stage = stage_of(message)
@@ -92,7 +94,7 @@ class Node:
         if stage != ORDER[0] and left is not None:
             HELD.put(self.node.users, unpack_session(left, self.world, exchange))
         common = {name: array for name, array in message.common.items() if name != STAGE}
-        columns, after = answer(
+        columns, after = client_columns(
             self.world, Stage(stage, exchange), replace(message, common=common), self.node
         )
         persons = self.store.numbers()
@@ -145,32 +147,32 @@ class Node:
             raise Malformed("a column of the message does not have one row for each user")
         return message
 
-    def _exchange(self, number: int) -> Exchange:
+    def _exchange(self, number: int) -> AnyExchange:
         if number < len(self.federation.exchanges):
             listed = self.federation.exchanges[number]
             found = listed if isinstance(listed, Exchange) else None
         else:
-            found = self.federation.opening(self.world) if number == OPENING else None
+            found = self.federation.setup(self.world) if number == SETUP else None
         if found is None:
             raise Malformed(f"exchange {number} does not exist")
         return found
 
 
 @dataclass(frozen=True, slots=True)
-class NodeEngine:
+class NodeEngine(Engine):
     """The server's engine: it splits messages by node and collects replies."""
 
     hosts: Ints  # (users,) the node index of each user; -1 if no node hosts it
     transport: Transport
     accepted: Longs  # (users,) the tag of each user's last accepted update
-    keeps = True
+    stores_private_state = True
     """Private state stays on the nodes."""
 
     @classmethod
     def over(cls, hosts: Ints, transport: Transport) -> NodeEngine:
         return cls(hosts, transport, np.full(len(hosts), NEVER, np.int64))
 
-    def gather(self, make: Callable[[World, NodeData], PrivateState]) -> PrivateState:
+    def gather(self, make: Callable[[AnyWorld, NodeData], PrivateState]) -> PrivateState:
         """Nodes make their private state themselves, so there is nothing to gather."""
         return {}
 

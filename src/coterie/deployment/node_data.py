@@ -62,7 +62,7 @@ def node_data_of(
     """The training data of a node. `seed` drives its clients' draws; no server knows it."""
     own, split = split_of(terms, indices, store)
     training = split.training()
-    content = terms.federation.told(training, terms.experiment.settings)
+    content = terms.federation.content(training, terms.experiment.settings)
     return NodeData(own, replace(training, content=content and content[1]).of_users(own), seed)
 
 

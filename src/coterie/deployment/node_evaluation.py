@@ -22,7 +22,11 @@ from coterie.evaluation.candidates import Candidates
 from coterie.evaluation.evaluation import accuracy_per_user
 from coterie.evaluation.protocols import ACCURACY, WITHOUT_CUTOFF, Protocol
 from coterie.experiments.training import Evaluator, sampled
-from coterie.federated.federation import Federation, PrivateState, World
+from coterie.federated.federation import (
+    AnyFederation,
+    AnyWorld,
+    PrivateState,
+)
 from coterie.federated.wire import Malformed, decode, encode
 from coterie.models.kinds import kind
 from coterie.models.recommender import Recommender
@@ -62,12 +66,12 @@ class NodeMetrics(JsonMessage):
 # The server's side
 
 
-def model_message(federation: Federation, world: World, state: object, t: int) -> Message:
+def model_message(federation: AnyFederation, world: AnyWorld, state: object, t: int) -> Message:
     """The model as a message to all users."""
     model = federation.model(world, state)
     arrays = model.shared_arrays()
     own = {name: arrays.pop(name) for name in model.of_users if name in arrays}
-    common = arrays | {name: getattr(state, name) for name in federation.served}
+    common = arrays | {name: getattr(state, name) for name in federation.client_model_needs}
     kind_bytes = np.frombuffer(model.kind.encode(), np.uint8)
     return Message(t, np.arange(world.n_users, dtype=np.int32), common | {KIND: kind_bytes}, own)
 
@@ -105,7 +109,7 @@ def receive_model(node: Node, data: bytes) -> tuple[Ints, Recommender]:
     if KIND not in message.common:
         raise Malformed("the message does not hold a model")
     node.store.put_model(user_ids, message.own, encode(message.round, {}, message.common))
-    places = node.node.places(message.users)
+    places = node.node.positions(message.users)
     return message.users, complete_model(node, message.common, message.own, user_ids, places)
 
 
@@ -116,7 +120,7 @@ def model_for_user(node: Node, user_id: str) -> Recommender | None:
     if data is None or index is None or index not in node.node.users:
         return None
     own = {name: row[None] for name, row in node.store.model_rows(user_id).items()}
-    places = node.node.places(np.array([index]))
+    places = node.node.positions(np.array([index]))
     return complete_model(node, decode(data).common, own, [user_id], places)
 
 
@@ -130,9 +134,11 @@ def complete_model(
         for name, rows in node.store.private_state(user_ids).items()
         if name in model.private
     }
-    if node.federation.serve is not None:
-        state = SimpleNamespace(**{name: common[name] for name in node.federation.served})
-        made = node.federation.serve(node.world, state, node.node)
+    if node.federation.client_model is not None:
+        state = SimpleNamespace(
+            **{name: common[name] for name in node.federation.client_model_needs}
+        )
+        made = node.federation.client_model(node.world, state, node.node)
         private_state = {name: rows[places] for name, rows in made.items()}
     try:
         return model.from_arrays(dict(common) | own | private_state)

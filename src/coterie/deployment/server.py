@@ -24,10 +24,11 @@ from coterie.deployment.world import server_world
 from coterie.experiments import checkpoint, training
 from coterie.experiments import folder as disk
 from coterie.experiments.history import Point, TrainingHistory
-from coterie.federated.federation import World
+from coterie.federated.federation import (
+    AnyWorld,
+)
 from coterie.federated.nodes import write_message
-from coterie.federated.rounds import n_rounds, trainer_on
-from coterie.federated.trainer import Context
+from coterie.federated.trainer import Context, federated_trainer, n_rounds
 from coterie.types import JsonObject
 
 ACCEPTED = "accepted-{}.npz"
@@ -49,7 +50,9 @@ def serve(
     public = membership.members.indices_for(())
     world = server_world(terms, public, content or ItemContent())
     engine = NodeEngine.over(membership.hosts, membership.train)
-    trainer = trainer_on(federation, world, engine, Context(world.seed, progress), by_round=True)
+    trainer = federated_trainer(
+        federation, world, engine, Context(world.seed, progress), by_round=True
+    )
     chosen = algorithm(experiment.choice.algorithm)
     point = resume(folder, chosen, terms, engine) or training.begin(trainer, world.n_users)
     total = n_rounds(federation, world)
@@ -83,7 +86,7 @@ def evaluation_is_due(history: TrainingHistory, every: int, total: int) -> bool:
 
 
 def evaluate(
-    point: Point, world: World, membership: Membership, engine: NodeEngine, final: bool
+    point: Point, world: AnyWorld, membership: Membership, engine: NodeEngine, final: bool
 ) -> Point:
     """Send the model to the nodes and average their metrics. Nodes without a reply do not count."""
     terms = membership.terms

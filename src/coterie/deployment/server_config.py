@@ -19,10 +19,12 @@ from coterie.deployment.enrolment import FederationTerms, ItemContent
 from coterie.errors import ConfigError, DataError, MissingExtra
 from coterie.experiments import folder as disk
 from coterie.experiments.config import NAMING_FILES, Experiment, read_file
-from coterie.federated.federation import Federation, World
+from coterie.federated.federation import (
+    Federation,
+    World,
+)
 from coterie.federated.secagg import exposure
-from coterie.federated.settings import FederationSettings
-from coterie.federated.trainer import Context
+from coterie.federated.settings import FederationSettings, federation_settings
 
 NO_DATA = "federation.csv"
 """A placeholder for the dataset: a server reads none."""
@@ -136,7 +138,7 @@ def refuse_unsupported(experiment: Experiment, progress: Progress) -> None:
             "(coterie algorithms). Name another."
         )
     values = experiment.flat()
-    defaults = Simulated()
+    defaults = FederationSettings()
     for key in SIMULATION_ONLY:
         default = getattr(defaults, key)
         if values[key] != default:
@@ -161,5 +163,5 @@ def refuse_unsupported(experiment: Experiment, progress: Progress) -> None:
         )
     if "tower" in type(settings).model_fields and find_spec("torch") is None:
         raise MissingExtra(name, "neural")
-    no_users = World(settings, 0, 0, 0, np.zeros(0, bool), {})
-    exposure.check_and_report(federation, no_users, Context(0, progress))
+    no_users = World(federation_settings(settings), 0, 0, 0, np.zeros(0, bool), {})
+    exposure.check_and_report(federation, no_users, progress)

@@ -9,27 +9,30 @@ import numpy as np
 from coterie.data.interactions import objects
 from coterie.data.training_set import TrainingSet
 from coterie.deployment.enrolment import FederationTerms, ItemContent, UserIndices
-from coterie.federated import rounds
-from coterie.federated.federation import World
+from coterie.federated import trainer
+from coterie.federated.federation import (
+    AnyWorld,
+)
+from coterie.federated.settings import federation_settings
 from coterie.types import Rows
 
 
-def server_world(terms: FederationTerms, indices: UserIndices, content: ItemContent) -> World:
+def server_world(terms: FederationTerms, indices: UserIndices, content: ItemContent) -> AnyWorld:
     """The world of the server, which knows the content of items."""
     experiment = terms.experiment
     catalogue = catalogue_of(terms, indices.n_users, content)
-    world = rounds.world_of(
-        catalogue, experiment.settings, experiment.choice.seed, terms.federation
-    )
+    settings = federation_settings(experiment.settings)
+    world = trainer.world_of(catalogue, settings, experiment.choice.seed, terms.federation)
     return _with_members(world, indices)
 
 
-def node_world(terms: FederationTerms, indices: UserIndices) -> World:
+def node_world(terms: FederationTerms, indices: UserIndices) -> AnyWorld:
     """The world of a node, without the content of items."""
     experiment = terms.experiment
     empty = _no_interactions(indices.n_users)
     catalogue = TrainingSet(indices.n_users, len(terms.items), empty, empty, None)
-    world = rounds.world_of(catalogue, experiment.settings, experiment.choice.seed)
+    settings = federation_settings(experiment.settings)
+    world = trainer.world_of(catalogue, settings, experiment.choice.seed)
     return _with_members(world, indices)
 
 
@@ -52,10 +55,10 @@ def catalogue_of(terms: FederationTerms, n_users: int, content: ItemContent) -> 
     )
 
 
-def _with_members(world: World, indices: UserIndices) -> World:
+def _with_members(world: AnyWorld, indices: UserIndices) -> AnyWorld:
     members = np.zeros(indices.n_users, bool)
     members[indices.members] = True
-    return replace(world, members=members, n_positives=indices.n_positives, on_devices=None)
+    return replace(world, members=members, n_positives=indices.n_positives, client_content=None)
 
 
 def _no_interactions(n_users: int) -> Rows:

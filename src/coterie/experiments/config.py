@@ -19,7 +19,7 @@ from coterie.data.filters import Filters
 from coterie.data.synthetic import Synthetic
 from coterie.errors import ConfigError
 from coterie.evaluation.protocols import Protocol, protocol
-from coterie.federated.settings import Simulated
+from coterie.federated.settings import FederationSettings
 from coterie.types import JsonObject
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def _refuse_renamed_settings(values: Mapping[str, object]) -> None:
 
 def _refuse_federated_settings(values: Mapping[str, object], chosen: Algorithm) -> None:
     """A centralised algorithm has no settings of a federation."""
-    federated = [key for key in values if key in Simulated.model_fields]
+    federated = [key for key in values if key in FederationSettings.model_fields]
     if federated and not chosen.federated:
         raise ConfigError(
             f"setting {federated[0]!r} is {values[federated[0]]!r}, but {values['algorithm']} is "

@@ -65,7 +65,7 @@ def training_set(experiment: Experiment, parts: Split, progress: Progress) -> Tr
     leaks.check(parts, training, experiment.course.as_published)
     if isinstance(experiment.settings, Disclosing):
         training = with_preferences(training, experiment.settings, parts.train, progress)
-    if isinstance(experiment.settings, Simulated):
+    if isinstance(experiment.settings, FederationSettings):
         training = with_availability_trace(training, experiment.settings, parts.train, progress)
     return training
 

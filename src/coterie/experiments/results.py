@@ -18,9 +18,15 @@ from coterie.evaluation.protocols import Protocol
 from coterie.experiments.config import Experiment
 from coterie.experiments.history import TrainingHistory, area, first_at
 from coterie.experiments.training import Fitted
-from coterie.federated import rounds
-from coterie.federated.federation import Federation, NodeData, World
+from coterie.federated import trainer
+from coterie.federated.federation import (
+    AnyFederation,
+    AnyWorld,
+    Federation,
+    NodeData,
+)
 from coterie.federated.secagg import exposure
+from coterie.federated.settings import federation_settings
 from coterie.models.directions import Directions
 from coterie.types import Floats, JsonObject
 from coterie.version import __version__
@@ -65,10 +71,13 @@ def training_summary(ready: Prepared, fitted: Fitted) -> JsonObject:
 
 def vectors(ready: Prepared, fitted: Fitted) -> JsonObject:
     """Vectors sent per step, in total and to the best step, if the paper counts vectors."""
-    federation, world, node = _federation(ready)
-    if federation is None or federation.vectors is None:
+    found = _federation(ready)
+    if found is None:
         return {}
-    per_step = federation.vectors(world, node)
+    federation, world, node = found
+    if federation.vectors_per_step is None:
+        return {}
+    per_step = federation.vectors_per_step(world, node)
     counted = {
         "step": per_step,
         "total": per_step * fitted.history.round,
@@ -79,24 +88,30 @@ def vectors(ready: Prepared, fitted: Fitted) -> JsonObject:
 
 def unprotected(ready: Prepared) -> JsonObject:
     """With secure aggregation: what a server nevertheless receives of every single user."""
-    federation, world, _ = _federation(ready)
-    if federation is None or world.settings.secure_aggregation == "none":
+    found = _federation(ready)
+    if found is None or found[1].settings.secure_aggregation == "none":
         return {}
+    federation, world, _ = found
     return {"in_the_clear": exposure.in_the_clear(federation, world)}
 
 
 def chosen_values(ready: Prepared, fitted: Fitted) -> dict[str, Floats]:
     """Values that users chose, such as their disclosure rates, by name: one per user."""
-    federation, world, node = _federation(ready)
-    return {} if federation is None else federation.people(world, node, fitted.history.round)
+    found = _federation(ready)
+    if found is None:
+        return {}
+    federation, world, node = found
+    return federation.user_choices(world, node, fitted.history.round)
 
 
-def _federation(ready: Prepared) -> tuple[Federation | None, World, NodeData]:
-    """The federation, None if the algorithm is centralised, with one node that hosts all users."""
+def _federation(ready: Prepared) -> tuple[AnyFederation, AnyWorld, NodeData] | None:
+    """The federation, its world and one node with all users; None for a centralised algorithm."""
     experiment = ready.experiment
-    world = rounds.world_of(ready.training, experiment.settings, experiment.choice.seed)
-    train = algorithm(experiment.choice.algorithm).train
-    federation = train if isinstance(train, Federation) else None
+    federation = algorithm(experiment.choice.algorithm).train
+    if not isinstance(federation, Federation):
+        return None
+    settings = federation_settings(experiment.settings)
+    world = trainer.world_of(ready.training, settings, experiment.choice.seed)
     return federation, world, LocalEngine.over(world, ready.training, 1).nodes[0]
 
 

@@ -21,8 +21,8 @@ from coterie.core.progress import Progress
 from coterie.data.interactions import Interactions
 from coterie.data.small import known_ids, small_table
 from coterie.data.training_set import TrainingSet
-from coterie.federated.federation import World
-from coterie.federated.settings import Simulated
+from coterie.federated.federation import AnyWorld, Settings, World
+from coterie.federated.settings import FederationSettings
 from coterie.types import Bools, Doubles, Ints
 
 MEAN_AVAILABILITY = 0.4
@@ -40,7 +40,7 @@ ROUND_SPREAD = 0.3
 
 
 def with_availability_trace(
-    training: TrainingSet, settings: Simulated, train: Interactions, progress: Progress
+    training: TrainingSet, settings: FederationSettings, train: Interactions, progress: Progress
 ) -> TrainingSet:
     """The training data with its users' availability trace, if the settings name a file.
 
@@ -65,20 +65,20 @@ def _is_round(values: Doubles) -> Bools:
     return valid
 
 
-def always_available(world: World) -> bool:
+def always_available(world: AnyWorld) -> bool:
     """Whether all clients are available and in time in every round; some may still drop out."""
     settings = world.settings
     no_pattern = settings.availability == "always" and world.presence is None
     return no_pattern and not settings.deadline and not settings.over_selection
 
 
-def with_available(world: World, t: int, rounds: int) -> World:
+def with_available(world: World[Settings], t: int, rounds: int) -> World[Settings]:
     """The world in round t of a run of `rounds`, with the clients that are available."""
     pattern = PATTERNS[world.settings.availability] if world.presence is None else _traced
     return world if pattern is None else replace(world, available=pattern(world, t, rounds))
 
 
-def _diurnal(world: World, t: int, rounds: int) -> Bools:
+def _diurnal(world: AnyWorld, t: int, rounds: int) -> Bools:
     """Each client is most often available around its own hour; hours are similar across clients."""
     users = np.arange(world.n_users)
     hour = HOUR_SPREAD * streams.normal(streams.keys(world.seed, "hour", last=users), 1)[:, 0]
@@ -88,14 +88,14 @@ def _diurnal(world: World, t: int, rounds: int) -> Bools:
     return available
 
 
-def _stretches(world: World, t: int, rounds: int) -> Bools:
+def _stretches(world: AnyWorld, t: int, rounds: int) -> Bools:
     """Each client is unavailable for one third of the run; the stretch may wrap around its end."""
     begin = _uniform(streams.keys(world.seed, "stretch", last=np.arange(world.n_users)))
     available: Bools = (t / rounds - begin) % 1 >= AWAY
     return available
 
 
-def _traced(world: World, t: int, rounds: int) -> Bools:
+def _traced(world: AnyWorld, t: int, rounds: int) -> Bools:
     """Clients that the trace does not name are always available."""
     assert world.presence is not None
     users, begin, end = world.presence.T
@@ -104,25 +104,20 @@ def _traced(world: World, t: int, rounds: int) -> Bools:
     return available
 
 
-Pattern = Callable[[World, int, int], Bools]
+Pattern = Callable[[AnyWorld, int, int], Bools]
 """(world, t, rounds of the run) -> which clients are available."""
 PATTERNS: dict[str, Pattern | None] = {"always": None, "diurnal": _diurnal, "stretches": _stretches}
 
 
-def with_over_selection(world: World) -> World:
+def with_over_selection(world: World[Settings]) -> World[Settings]:
     """The world with a larger cohort: `over_selection` more clients than a round needs."""
-    settings = world.settings
-    factor = 1 + settings.over_selection
+    factor = 1 + world.settings.over_selection
     if factor == 1:
         return world
-    if hasattr(settings, "participation"):
-        change: dict[str, float] = {"participation": min(1.0, settings.participation * factor)}
-    else:
-        change = {"users_per_round": math.ceil(settings.users_per_round * factor)}
-    return replace(world, settings=settings.model_copy(update=change))
+    return replace(world, settings=world.settings.selecting_more(factor))
 
 
-def late_clients(world: World, cohort: Ints, t: int, needed: int) -> Bools | None:
+def late_clients(world: AnyWorld, cohort: Ints, t: int, needed: int) -> Bools | None:
     """Which of the cohort reply after the deadline, or after `needed` others; None if none can."""
     deadline = world.settings.deadline
     if not deadline and needed >= len(cohort):
@@ -133,7 +128,7 @@ def late_clients(world: World, cohort: Ints, t: int, needed: int) -> Bools | Non
     return late
 
 
-def response_times(world: World, cohort: Ints, t: int) -> Doubles:
+def response_times(world: AnyWorld, cohort: Ints, t: int) -> Doubles:
     """How long each client takes for a round, as a multiple of the median device's time."""
     device = streams.normal(streams.keys(world.seed, "slowness", last=cohort), 1)[:, 0]
     moment = streams.normal(streams.keys(world.seed, "moment", t, last=cohort), 1)[:, 0]

@@ -21,7 +21,7 @@ DISTRIBUTION = re.compile(r"(uniform|beta|choice)\(([^()]*)\)")
 RULE = "expected a number from 0 to 1, uniform(low, high), beta(a, b) or choice(rate, rate, ...)"
 
 
-class Disclosing(Simulated):
+class Disclosing(FederationSettings):
     """Settings of algorithms with disclosure rates."""
 
     disclosure: float | str = Field(
@@ -77,7 +77,7 @@ def rates(settings: Disclosing, node: NodeData, users: Ints, epochs: Ints | Long
     drawn = _quantile(settings, (words.astype(np.float64) + 0.5) * 2.0**-53).astype(np.float32)
     if node.training.preferences is None:
         return drawn
-    chosen = node.training.preferences.rates_at(node.places(users), epochs)
+    chosen = node.training.preferences.rates_at(node.positions(users), epochs)
     return np.where(np.isnan(chosen), drawn, chosen)
 
 

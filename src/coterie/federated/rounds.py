@@ -49,7 +49,7 @@ def play_round(
         return state, Costs()
     selection.check_size(world, cohort)
     costs = Costs(cohort)
-    world = availability.generous(world)
+    world = availability.with_over_selection(world)
     for number, exchange in enumerate(federation.exchanges):
         if isinstance(exchange, Relay):
             state = relay(world, exchange, state, t, engine)
@@ -76,7 +76,9 @@ def play_exchange(
     server_state = state.as_seen_by(exchange.role)
     world = world.seen_by(exchange.role)
     if uses_secure_aggregation(world, exchange):
-        result = secagg.aggregate(world, exchange, server_state, message, engine.call, dropped)
+        result = secagg.aggregate_securely(
+            world, exchange, server_state, message, engine.call, dropped
+        )
     else:
         replying = message if dropped is None or not dropped.any() else message.to(~dropped)
         limits = Limits.of(world, exchange, server_state)

@@ -8,7 +8,7 @@ from coterie.core import streams
 from coterie.errors import ConfigError
 from coterie.federated import availability
 from coterie.federated.federation import Federation, Settings, State, World
-from coterie.federated.secagg.ring import FEWEST
+from coterie.federated.secagg.ring import MIN_CLIENTS
 from coterie.types import Bools, Ints
 
 MOST_USERS = 1 << 17
@@ -21,11 +21,11 @@ def select(
     """The cohort of round t, and which of its clients drop out; None where all reply."""
     if not world.present.any():
         return np.empty(0, np.int32), None
-    cohort = federation.sample(availability.generous(world), state, t)
+    cohort = federation.sample(availability.with_over_selection(world), state, t)
     needed = len(cohort)
     if world.settings.over_selection:
         needed = len(federation.sample(world, state, t))
-    reasons = (_drops_out(world, cohort, t), availability.late(world, cohort, t, needed))
+    reasons = (_drops_out(world, cohort, t), availability.late_clients(world, cohort, t, needed))
     dropped = [reason for reason in reasons if reason is not None]
     return cohort, np.logical_or.reduce(dropped) if dropped else None
 
@@ -48,10 +48,10 @@ def check_size(world: World[Settings], cohort: Ints) -> None:
             f"a round selects {n:,} users, which could overflow integer sums; "
             f"expected at most {MOST_USERS:,}. Lower participation."
         )
-    if world.settings.secure_aggregation == "ring" and n < FEWEST:
+    if world.settings.secure_aggregation == "ring" and n < MIN_CLIENTS:
         users = "user" if n == 1 else "users"
         raise ConfigError(
             f"secure_aggregation is 'ring', and a round of {n} {users} cannot hide any of them; "
-            f"expected at least {FEWEST}. Raise users_per_round or participation, "
+            f"expected at least {MIN_CLIENTS}. Raise users_per_round or participation, "
             "or set secure_aggregation=none."
         )

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from coterie.core.settings import Settings
 
 
-class Simulated(Settings):
+class FederationSettings(Settings):
     """Settings that all simulated federations share."""
 
     client_dropout: float = Field(0.0, ge=0, lt=1)
@@ -84,3 +84,10 @@ class Simulated(Settings):
     def selecting_more(self, factor: float) -> Self:
         """The same settings with cohorts larger by a factor, for over-selection."""
         raise NotImplementedError(f"{type(self).__name__} does not say how large a cohort is")
+
+
+def federation_settings(settings: Settings) -> FederationSettings:
+    """The settings of a federated algorithm, for code that handles every algorithm."""
+    if not isinstance(settings, FederationSettings):
+        raise TypeError(f"{type(settings).__name__} are not the settings of a federated algorithm")
+    return settings

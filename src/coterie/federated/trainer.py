@@ -61,7 +61,7 @@ def federated_trainer(
 
     `by_round`: a step is one round, whatever the algorithm counts in.
     """
-    exposure.announce(federation, world, context.progress)
+    exposure.check_and_report(federation, world, context.progress)
     total = n_rounds(federation, world)
     rounds_per_step = 1 if by_round else federation.rounds_per_step(world)
     refused_before = False  # many refused rounds in a row are logged once
@@ -110,7 +110,7 @@ def _play_rounds(
     engine: Engine,
 ) -> tuple[State, Costs]:
     """The rounds of a step; in one kernel call where the algorithm and the engine can."""
-    plain = world.settings.secure_aggregation == "none" and availability.always(world)
+    plain = world.settings.secure_aggregation == "none" and availability.always_available(world)
     exchange = federation.exchanges[0]
     if engine.only_node is not None and plain and isinstance(exchange, Exchange):
         at_once = exchange.fast.sequential_rounds(world, engine.only_node, state, ts)
@@ -119,7 +119,7 @@ def _play_rounds(
             return at_once.state, aggregation.sequential_costs(world, exchange, before, at_once)
     costs = None
     for t in ts:
-        now = availability.those_here(world, t, total)
+        now = availability.with_available(world, t, total)
         state, more = rounds.play_round(federation, now, state, t, engine)
         costs = more if costs is None else costs.and_round(more)
     return state, costs or Costs()

@@ -33,8 +33,8 @@ for _place in range(64):
 @helper
 def lowest_bit(word: np.uint64) -> Integer:
     """The position of the lowest set bit of a word."""
-    alone = word & (~word + ONE)
-    position: Integer = PLACES[(alone * DE_BRUIJN) >> np.uint64(58)]
+    only_node = word & (~word + ONE)
+    position: Integer = PLACES[(only_node * DE_BRUIJN) >> np.uint64(58)]
     return position
 
 

@@ -19,8 +19,15 @@ from coterie.engines.local import LocalEngine
 from coterie.evaluation.ranking import best_items
 from coterie.experiments.config import Experiment
 from coterie.experiments.preparation import Prepared, prepare
-from coterie.federated import rounds
-from coterie.federated.federation import Exchange, Federation, NodeData, World
+from coterie.federated import rounds, trainer
+from coterie.federated.federation import (
+    AnyFederation,
+    AnyWorld,
+    Exchange,
+    Federation,
+    NodeData,
+)
+from coterie.federated.settings import federation_settings
 from coterie.federated.wire import message_size, reply_sizes
 from coterie.models.directions import Directions
 from coterie.reproduce.items import MeasuredRows
@@ -41,7 +48,7 @@ def costs_of(
 ) -> dict[str, float]:
     """Run the messages of one round on one device at a time, on one thread."""
     ready, federation, world, engine = prepared(name, dataset, settings)
-    state = federation.start(world)
+    state = federation.init(world)
     node = engine.nodes[0]
     cohort = federation.sample(world, state, 0)[:devices]
     times = np.zeros(devices)
@@ -49,18 +56,18 @@ def costs_of(
     down = 0.0
     for exchange in federation.exchanges:
         if not isinstance(exchange, Exchange):
-            state = rounds.pass_on(world, exchange, state, 0, engine)
+            state = rounds.relay(world, exchange, state, 0, engine)
             continue
-        message = rounds.asked(world, exchange, state, cohort, 0, engine)
+        message = rounds.broadcast(world, exchange, state, cohort, 0, engine)
         for k in range(len(cohort)):
             one = message.to(np.array([k]))
             started = time.perf_counter()
-            reply = exchange.answer(engine.world, one, node)
+            reply = exchange.client_update(engine.world, one, node)
             times[k] += time.perf_counter() - started
             assert not isinstance(reply, tuple)
             up += float(reply_sizes(reply).sum()) / devices
             down += float(message_size(one)) / devices
-        state, _ = rounds.play(world, exchange, state, cohort, 0, engine)
+        state, _ = rounds.play_exchange(world, exchange, state, cohort, 0, engine)
     inference_seconds, downloaded = inference(name, ready, federation, world, state, node)
     training = float(np.median(times)) * 1e3
     inferring = inference_seconds * 1e3
@@ -78,24 +85,30 @@ def costs_of(
 
 def prepared(
     name: str, dataset: str, settings: Mapping[str, object]
-) -> tuple[Prepared, Federation, World, LocalEngine]:
+) -> tuple[Prepared, AnyFederation, AnyWorld, LocalEngine]:
     """A federation that is ready to start, on the CPU unless the settings name another device."""
     flat = {"algorithm": name, "dataset": dataset, "device": "cpu"} | dict(settings)
     ready = prepare(Experiment.of(flat), None, SILENT)
     federation = algorithm(name).train
     assert isinstance(federation, Federation)
-    world = rounds.world_of(ready.training, ready.experiment.settings, 0, federation)
+    settings_of_run = federation_settings(ready.experiment.settings)
+    world = trainer.world_of(ready.training, settings_of_run, 0, federation)
     return ready, federation, world, LocalEngine.over(world, ready.training, 1)
 
 
 def inference(
-    name: str, ready: Prepared, federation: Federation, world: World, state: Any, node: NodeData
+    name: str,
+    ready: Prepared,
+    federation: AnyFederation,
+    world: AnyWorld,
+    state: Any,
+    node: NodeData,
 ) -> tuple[float, float]:
     """Seconds that a device needs for its ten best items, and the bytes it downloads for that."""
     model = federation.model(world, state)
     assert isinstance(model, Directions)
-    assert federation.serve is not None
-    user_rows = federation.serve(world, state, node)["user_rows"][:1]
+    assert federation.client_model is not None
+    user_rows = federation.client_model(world, state, node)["user_rows"][:1]
     one_user = Directions(user_rows, model.item_rows, model.units)
     content = world.content
     assert content is not None

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from coterie.core.progress import SILENT
-from coterie.federated import rounds
+from coterie.federated import trainer
 from coterie.federated.trainer import Context
 from coterie.reproduce.device_costs import prepared
 from coterie.reproduce.items import MeasuredRows
@@ -24,11 +24,11 @@ def selection_spread(
 def selection_counts(name: str, dataset: str, settings: Mapping[str, object]) -> Ints:
     """How often each user is selected over a whole run."""
     _, federation, world, engine = prepared(name, dataset, settings)
-    trainer = rounds.trainer_on(federation, world, engine, Context(0, SILENT))
+    work = trainer.federated_trainer(federation, world, engine, Context(0, SILENT))
     counts = np.zeros(world.n_users, np.int32)
-    state, _ = trainer.start()
+    state, _ = work.start()
     for n in range(1, world.settings.rounds + 1):
-        state, costs = trainer.step(state, n)
+        state, costs = work.step(state, n)
         np.add.at(counts, costs.users, 1)
     return counts[world.members]
 

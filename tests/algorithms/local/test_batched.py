@@ -88,10 +88,10 @@ def test_a_user_does_not_depend_on_neighbours(way):
     whole = Cohort(3, **way)
     changes = whole.by_torch()
     for u in (0, 5, 10, 11):
-        alone = Cohort(3, users=[u], **way)
+        only_node = Cohort(3, users=[u], **way)
         rows = slice(whole.samples.offsets[u], whole.samples.offsets[u + 1])
         own = Changes(changes.user_rows[[u]], changes.item_rows[rows], changes.dense[[u]])
-        for a, b in zip(alone.by_torch(), own, strict=True):
+        for a, b in zip(only_node.by_torch(), own, strict=True):
             assert np.abs(a - b).max(initial=0) <= 10  # units of 1e-6
 
 
@@ -119,9 +119,9 @@ def test_a_user_without_samples_changes_nothing(way):
     changes = cohort.by_torch()
     assert not changes.user_rows[10].any()
     assert not changes.dense[10].any()
-    alone = Cohort(5, users=[10], **way).by_torch()
-    assert [c.shape for c in alone] == [(1, 5), (0, 5), (1, 6)]
-    assert not any(c.any() for c in alone)
+    only_node = Cohort(5, users=[10], **way).by_torch()
+    assert [c.shape for c in only_node] == [(1, 5), (0, 5), (1, 6)]
+    assert not any(c.any() for c in only_node)
 
 
 def test_read_only_arrays_are_accepted_and_not_changed():

@@ -26,7 +26,7 @@ from coterie.data.splits import split
 from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
 from coterie.errors import ConfigError
-from coterie.federated import rounds
+from coterie.federated import rounds, selection, trainer
 from coterie.federated.federation import (
     AGGREGATION,
     ClientTask,
@@ -42,7 +42,7 @@ from coterie.federated.secagg.client import RingHeader, Stage, reply_to, vector_
 from coterie.federated.secagg.member import RingMember, RingTerms
 from coterie.federated.secagg.ring import Ring, collect_keys
 from coterie.federated.secagg.stages import StageArrays
-from coterie.federated.transcript import DEVICES, SERVER, Transcript
+from coterie.federated.transcript import CLIENTS, SERVER, Transcript
 from coterie.federated.validation import MOST_SAMPLES, Reply
 from coterie.types import TOO_LARGE, Ints, Message
 
@@ -53,7 +53,7 @@ ONE_USER_PER_ROUND = ("sfpl", "sfpl+")
 def offers_ring(name: str) -> bool:
     train = registry.algorithm(name).train
     assert isinstance(train, Federation)
-    has_ring = any(isinstance(e, Exchange) and e.ring for e in train.exchanges)
+    has_ring = any(isinstance(e, Exchange) and e.secure_sum for e in train.exchanges)
     return has_ring and name not in ONE_USER_PER_ROUND
 
 
@@ -132,7 +132,7 @@ def test_no_update_leaves_a_device_in_the_clear(name, training):
         line
         for role in (SERVER, AGGREGATION)
         for line in transcript.seen_by(role)
-        if line.sender == DEVICES
+        if line.sender == CLIENTS
     ]
     received = {key for line in lines for key in line.arrays}
     assert "vector" in received
@@ -246,7 +246,7 @@ def test_the_largest_updates_of_a_full_ring_are_summed_exactly(sign):
     keys = {user: reply["key"].tobytes() for user, reply in replies.items()}
     ring_sum = Ring(terms, send, 25).aggregate(keys)
     assert ring_sum.vector.view(np.int64).tolist() == [50 * largest] * 3
-    assert rounds.MOST_USERS * (TOO_LARGE - 1) * max(TOO_LARGE - 1, MOST_SAMPLES) < 2**63
+    assert selection.MOST_USERS * (TOO_LARGE - 1) * max(TOO_LARGE - 1, MOST_SAMPLES) < 2**63
 
 
 def test_ring_settings_are_validated():
@@ -293,11 +293,11 @@ def advertised(name: str, training: TrainingSet) -> Advertised:
     assert isinstance(federation, Federation)
     (node,) = LocalEngine.over(world, training, 1).nodes
     exchange = next(e for e in federation.exchanges if isinstance(e, Exchange))
-    state = replace(federation.start(world), **federation.devices(world, node))
+    state = replace(federation.init(world), **federation.init_clients(world, node))
     users = federation.sample(world, state.without_private(), 0)
     sizes = exchange.sizes(world, state)
     header = RingHeader(0, 0, 0, *sizes)
-    message = exchange.ask(world, state.without_private(), users, 0)
+    message = exchange.broadcast(world, state.without_private(), users, 0)
     private_state = {key: getattr(state, key)[users] for key in state.private}
     message = replace(
         message,

@@ -11,7 +11,9 @@ import numpy as np
 from coterie.algorithms.local.samples import Samples
 from coterie.algorithms.local.settings import Federated
 from coterie.core.records import Record
-from coterie.federated.federation import World
+from coterie.federated.federation import (
+    AnyWorld,
+)
 from coterie.models.recommender import Recommender
 from coterie.types import Floats, Ints
 
@@ -67,9 +69,9 @@ class Changes(NamedTuple):
 class Learner:
     """What a federated algorithm needs to know of a model."""
 
-    start: Callable[[World], Parameters]
-    train: Callable[[World, Parameters, Samples, bool], Changes]
+    start: Callable[[AnyWorld], Parameters]
+    train: Callable[[AnyWorld, Parameters, Samples, bool], Changes]
     """(world, parameters with the cohort's user rows, samples, whether targets are ratings)"""
-    model: Callable[[World, Parameters], Recommender]
+    model: Callable[[AnyWorld, Parameters], Recommender]
     kernels: Callable[[Federated], tuple[str, ...]]
     """settings -> the kernel families that training needs"""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -26,9 +26,9 @@ class CohortSettings(FederationSettings):
     """Settings of an algorithm whose cohort is a share of the users, drawn every round."""
 
     rounds: int = Field(300, ge=1)
-    """Rounds of communication."""
+    """Communication rounds."""
     participation: float = Field(0.1, gt=0, le=1)
-    """Share of the users that takes part in a round (alpha)."""
+    """Share of the users in the cohort of a round (alpha)."""
 
     @property
     def n_steps(self) -> int:
@@ -46,10 +46,6 @@ class Federated(CohortSettings):
     """Length of every user and item row; for neumf, of each of the two parts of a row."""
     layers: Layers = (32, 16, 8)
     """Layer sizes of the tower of neumf, from below; other models ignore it."""
-    rounds: int = Field(300, ge=1)
-    """Communication rounds."""
-    participation: float = Field(0.1, gt=0, le=1)
-    """Share of the users in the cohort of a round (alpha)."""
     local_epochs: int = Field(1, ge=1)
     """Passes of a client over its own data in a round."""
     optimizer: Literal["sgd", "adam"] = "sgd"

@@ -11,7 +11,7 @@ from coterie.algorithms.local.settings import Layers
 from coterie.algorithms.two_tower import TOWERS, Tower, tower
 from coterie.core.settings import Settings
 from coterie.data.content import UserInput
-from coterie.federated.settings import Simulated
+from coterie.federated.settings import FederationSettings
 from coterie.models.directions import Precision
 
 

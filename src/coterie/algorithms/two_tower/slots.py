@@ -14,7 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coterie.federated.federation import World
+from coterie.federated.federation import (
+    AnyWorld,
+)
 from coterie.types import Ints, Longs
 
 
@@ -41,7 +43,7 @@ class Slots(NamedTuple):
 
 
 def assign_slots(
-    world: World, requested: Ints, rings: Sequence[Longs], rng: np.random.Generator
+    world: AnyWorld, requested: Ints, rings: Sequence[Longs], rng: np.random.Generator
 ) -> Slots:
     """Assign slots in random order to the distinct items that each ring requested, or to all items.
 
@@ -64,7 +66,7 @@ def assign_slots(
     return Slots(items, slots)
 
 
-def ring_slots(world: World, number: int) -> Ints:
+def ring_slots(world: AnyWorld, number: int) -> Ints:
     """The slots of a ring. Without rings, all slots belong to ring 0."""
     if world.settings.request_policy == "whole":
         return np.arange(world.n_items, dtype=np.int32)
@@ -72,13 +74,13 @@ def ring_slots(world: World, number: int) -> Ints:
     return np.arange(number * width, (number + 1) * width, dtype=np.int32)
 
 
-def slot_count(world: World) -> int:
+def slot_count(world: AnyWorld) -> int:
     """The number of slots of a round."""
     last = -(-world.settings.users_per_round // _largest_ring(world)) - 1
     return int(ring_slots(world, last)[-1]) + 1
 
 
-def _largest_ring(world: World) -> int:
+def _largest_ring(world: AnyWorld) -> int:
     """The most users that share slots."""
     settings = world.settings
     if settings.secure_aggregation == "none":

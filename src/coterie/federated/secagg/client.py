@@ -11,11 +11,16 @@ from typing import NamedTuple
 import numpy as np
 
 from coterie.core.weak_cache import WeakCache
-from coterie.federated.federation import Exchange, NodeData, PrivateState, World
+from coterie.federated.federation import (
+    AnyExchange,
+    AnyWorld,
+    NodeData,
+    PrivateState,
+)
 from coterie.federated.secagg.crypto import Rejected, Uint64Array
 from coterie.federated.secagg.member import Neighbour, RingMember, RingTerms, ShareForm, Side
 from coterie.federated.secagg.stages import ORDER, StageArrays, has_rows, received_as_expected
-from coterie.federated.validation import Expected, Reply, nothing, validate
+from coterie.federated.validation import Expected, Reply, no_updates, validate
 from coterie.types import Ints, Message, Sizes, Updates
 
 SHARE_FORMS: tuple[ShareForm, ...] = ("seed", "vector")
@@ -84,15 +89,15 @@ class Stage:
     """One stage of a ring, as the task that an engine sends to nodes."""
 
     name: str
-    exchange: Exchange
+    exchange: AnyExchange
     """The exchange whose updates the ring sums."""
 
     @property
     def role(self) -> str:
         return self.exchange.role
 
-    def answer(
-        self, world: World, message: Message, node: NodeData
+    def client_update(
+        self, world: AnyWorld, message: Message, node: NodeData
     ) -> tuple[StageArrays, PrivateState]:
         """The replies of a node's users. A message that is not valid at this stage gets none."""
         header = RingHeader.read(message.common.get("ring"))
@@ -117,7 +122,7 @@ class Stage:
         replies = reply_to(self.name, session.members, message.users.tolist(), message.own)
         if self.name != "upload" or not len(replies["users"]):
             return replies, {}
-        if self.exchange.clear:
+        if self.exchange.visible:
             places = np.searchsorted(session.updates.users, replies["users"])
             replies = replies | {
                 "samples": session.updates.samples[places],
@@ -129,8 +134,8 @@ class Stage:
 
 
 def start_session(
-    world: World,
-    exchange: Exchange,
+    world: AnyWorld,
+    exchange: AnyExchange,
     message: Message,
     node: NodeData,
     ring: RingId,
@@ -140,7 +145,7 @@ def start_session(
 
     The server cannot validate a masked update, so each device validates its own.
     """
-    result = exchange.answer(world, message, node)
+    result = exchange.client_update(world, message, node)
     updates, private_state = (result, {}) if isinstance(result, Updates) else result
     reply = Reply(message.users, message.round, updates.columns(), message.exchange)
     updates, _ = validate([reply], Expected.of(message, header.sizes))
@@ -164,8 +169,8 @@ def touched_items(updates: Updates, n_items: int) -> np.ndarray:
 
 
 def agree_on_rows(
-    world: World,
-    exchange: Exchange,
+    world: AnyWorld,
+    exchange: AnyExchange,
     session: ClientSession,
     header: RingHeader,
     union: np.ndarray | None,
@@ -186,7 +191,7 @@ def agree_on_rows(
     return rows
 
 
-def bind_vectors(world: World, exchange: Exchange, session: ClientSession) -> ClientSession:
+def bind_vectors(world: AnyWorld, exchange: AnyExchange, session: ClientSession) -> ClientSession:
     """Let members compute their private vectors, which need the summed rows."""
     assert session.rows is not None
     for k, (user, member) in enumerate(session.members.items()):
@@ -198,35 +203,35 @@ def bind_vectors(world: World, exchange: Exchange, session: ClientSession) -> Cl
 
 
 def summed_rows(
-    world: World, exchange: Exchange, number: int, n_items: int, union: np.ndarray | None
+    world: AnyWorld, exchange: AnyExchange, number: int, n_items: int, union: np.ndarray | None
 ) -> Ints:
     """The rows of item tables that a ring sums."""
-    assert exchange.ring is not None
+    assert exchange.secure_sum is not None
     if union is not None:
         return np.flatnonzero(np.unpackbits(union, count=n_items)).astype(np.int32)
-    if exchange.ring.rows is not None:
-        return exchange.ring.rows(world, number)
+    if exchange.secure_sum.rows is not None:
+        return exchange.secure_sum.rows(world, number)
     return np.arange(n_items, dtype=np.int32)
 
 
 def vector_length(
-    world: World, exchange: Exchange, message: Message, sizes: Sizes, rows: Ints
+    world: AnyWorld, exchange: AnyExchange, message: Message, sizes: Sizes, rows: Ints
 ) -> int:
     """The length of the vector that a ring sums."""
     return sum(part.size for part in zero_sums(world, exchange, message, sizes, rows).values())
 
 
 def zero_sums(
-    world: World, exchange: Exchange, message: Message, sizes: Sizes, rows: Ints
+    world: AnyWorld, exchange: AnyExchange, message: Message, sizes: Sizes, rows: Ints
 ) -> dict[str, np.ndarray]:
     """The sums of an exchange over no users: their names, shapes and zeros."""
     no_users = message.to(np.empty(0, np.int64))
-    updates = nothing(Expected.of(no_users, sizes))
+    updates = no_updates(Expected.of(no_users, sizes))
     return sums_of(world, exchange, no_users, updates, rows)
 
 
 def flat_vector(
-    world: World, exchange: Exchange, message: Message, updates: Updates, rows: Ints
+    world: AnyWorld, exchange: AnyExchange, message: Message, updates: Updates, rows: Ints
 ) -> Uint64Array:
     """The sums over some users as one vector modulo 2^64."""
     sums = sums_of(world, exchange, message, updates, rows)
@@ -234,12 +239,12 @@ def flat_vector(
 
 
 def sums_of(
-    world: World, exchange: Exchange, message: Message, updates: Updates, rows: Ints
+    world: AnyWorld, exchange: AnyExchange, message: Message, updates: Updates, rows: Ints
 ) -> dict[str, np.ndarray]:
     """The sums of an exchange over some users by name, restricted to the summed item rows."""
-    ring = exchange.ring
+    ring = exchange.secure_sum
     assert ring is not None
-    sums = ring.table(world, exchange.reduce(world, message, updates))
+    sums = ring.to_table(world, exchange.aggregate(world, message, updates))
     return {
         name: part[rows] if name in ring.by_item else part for name, part in sorted(sums.items())
     }

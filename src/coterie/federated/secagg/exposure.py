@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from coterie.core.progress import Progress
 from coterie.errors import ConfigError
-from coterie.federated.federation import Exchange, Federation, World
+from coterie.federated.federation import (
+    AnyExchange,
+    AnyFederation,
+    AnyWorld,
+    Exchange,
+)
 from coterie.federated.secagg.crypto import KeyPair
-from coterie.federated.trainer import Context
 
 
-def check_and_report(federation: Federation, world: World, context: Context) -> None:
+def check_and_report(federation: AnyFederation, world: AnyWorld, progress: Progress) -> None:
     """Refuse a run whose server needs single updates; log what secure aggregation exposes."""
     if world.settings.secure_aggregation == "none":
         return
     exchanges = _exchanges(federation, world)
-    offers_ring = any(exchange.ring for exchange in exchanges)
-    needs_updates = any(not exchange.ring and not exchange.clear for exchange in exchanges)
+    offers_ring = any(exchange.secure_sum for exchange in exchanges)
+    needs_updates = any(not exchange.secure_sum and not exchange.visible for exchange in exchanges)
     if not offers_ring or needs_updates:
         raise ConfigError(
             "secure_aggregation is 'ring', but this algorithm's server needs every client's own "
@@ -24,23 +29,23 @@ def check_and_report(federation: Federation, world: World, context: Context) -> 
     # A missing extra fails here, before the run starts, and not in the first round.
     KeyPair.generate()
     for exposed in in_the_clear(federation, world):
-        context.progress.log(
+        progress.log(
             "secure aggregation hides single updates, but a server still sees of every user: "
             f"{exposed}"
         )
 
 
-def in_the_clear(federation: Federation, world: World) -> list[str]:
+def in_the_clear(federation: AnyFederation, world: AnyWorld) -> list[str]:
     """What a server still sees of every user under secure aggregation."""
     exchanges = _exchanges(federation, world)
-    clear = [e.clear for e in exchanges if e.clear and not e.unheard(world)]
+    clear = [e.visible for e in exchanges if e.visible and not e.hides_visible(world)]
     exposed = list(dict.fromkeys(clear))
-    sums_items = any(e.ring and e.ring.by_item for e in exchanges)
+    sums_items = any(e.secure_sum and e.secure_sum.by_item for e in exchanges)
     if world.settings.ring_rows == "union" and sums_items:
         exposed.append("which items they touched (ring_rows=union)")
     return exposed
 
 
-def _exchanges(federation: Federation, world: World) -> list[Exchange]:
-    listed = (federation.opening(world), *federation.exchanges)
+def _exchanges(federation: AnyFederation, world: AnyWorld) -> list[AnyExchange]:
+    listed = (federation.setup(world), *federation.exchanges)
     return [exchange for exchange in listed if isinstance(exchange, Exchange)]

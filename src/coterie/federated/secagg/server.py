@@ -9,15 +9,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from coterie.core import streams
-from coterie.federated.aggregation import Aggregate, kept_of
+from coterie.federated.aggregation import Aggregate, accepted_private_state
 from coterie.federated.federation import (
     Accepted,
+    AnyExchange,
+    AnyWorld,
     ClientTask,
-    Exchange,
     PrivateState,
     SecureSum,
     Sums,
-    World,
 )
 from coterie.federated.secagg.client import (
     SHARE_FORMS,
@@ -42,8 +42,8 @@ CallTask = Callable[[ClientTask, Message], list[Reply]]
 
 
 def aggregate_securely(
-    world: World,
-    exchange: Exchange,
+    world: AnyWorld,
+    exchange: AnyExchange,
     server: object,
     message: Message,
     call: CallTask,
@@ -53,7 +53,7 @@ def aggregate_securely(
 
     `absent` marks the clients that drop out in a simulation.
     """
-    ring = exchange.ring
+    ring = exchange.secure_sum
     assert ring is not None
     sizes = exchange.sizes(world, server)
     dropouts = dropout_stages(world, message, absent)
@@ -76,7 +76,7 @@ def aggregate_securely(
         parts.append(
             Aggregate(
                 sums={},
-                delegates=accepted_clients(ring_sum, sizes),
+                accepted=accepted_clients(ring_sum, sizes),
                 bytes_up=channel.bytes_up,
                 refused=Counter(),
                 private_state=channel.private_state_of(ring_sum.users),
@@ -85,8 +85,8 @@ def aggregate_securely(
         )
     aggregate = parts[0]
     for later in parts[1:]:
-        aggregate = aggregate.and_part(later)
-    return replace(aggregate, sums=ring.back(world, total))
+        aggregate = aggregate.joined(later)
+    return replace(aggregate, sums=ring.from_table(world, total))
 
 
 def assign_rings(users: Ints, size: int, seed: int, t: int) -> list[Ints]:
@@ -99,7 +99,7 @@ def assign_rings(users: Ints, size: int, seed: int, t: int) -> list[Ints]:
     return np.array_split(streams.at(seed, "rings", t).permutation(users), n) if n else []
 
 
-def dropout_stages(world: World, message: Message, absent: Bools | None) -> dict[int, int]:
+def dropout_stages(world: AnyWorld, message: Message, absent: Bools | None) -> dict[int, int]:
     """The stage before which each simulated dropout happens, by user."""
     if absent is None:
         return {}
@@ -110,8 +110,8 @@ def dropout_stages(world: World, message: Message, absent: Bools | None) -> dict
 
 
 def sum_ring(
-    world: World,
-    exchange: Exchange,
+    world: AnyWorld,
+    exchange: AnyExchange,
     sizes: Sizes,
     number: int,
     users: Ints,
@@ -120,7 +120,7 @@ def sum_ring(
     """Run one ring: the rows of item tables that it sums, and the sum."""
     settings = world.settings
     message = channel.message
-    ring = exchange.ring
+    ring = exchange.secure_sum
     assert ring is not None
     use_union = settings.ring_rows == "union" and bool(sizes.items) and ring.rows is None
     share_form = SHARE_FORMS.index(settings.ring_shares)
@@ -142,7 +142,7 @@ def sum_ring(
     if union is not None:
         channel.common["rows"] = union
     clear: ReplySpec = {}
-    if exchange.clear:
+    if exchange.visible:
         clear = {"samples": (np.int64, ()), "user_rows": (np.int32, (sizes.user_width,))}
     terms = RingTerms(message.round, message.exchange, number, length, settings.ring_shares)
     secure = Ring(terms, channel.send, min_survivors(len(users)), clear)
@@ -153,7 +153,7 @@ def sum_ring(
 class RingChannel:
     """Messages between a server and a ring's clients through an engine, and their bytes."""
 
-    exchange: Exchange
+    exchange: AnyExchange
     message: Message
     call: CallTask
     dropouts: dict[int, int]
@@ -214,7 +214,7 @@ class RingChannel:
         self.bytes_up += message_size(Message(reply.round, users, {}, without_users)) * n
         if stage == "upload" and reply.private_state:
             self.private_replies.append(reply)
-        called = set(reply.asked.tolist())
+        called = set(reply.selected.tolist())
         rows = {name: column for name, column in without_users.items() if name != "stage"}
         return {
             user: {name: column[k] for name, column in rows.items()}
@@ -224,7 +224,7 @@ class RingChannel:
 
     def private_state_of(self, users: Ints) -> tuple[tuple[Ints, PrivateState], ...]:
         """The new private state of some users."""
-        return tuple(kept_of(reply, users) for reply in self.private_replies)
+        return tuple(accepted_private_state(reply, users) for reply in self.private_replies)
 
 
 def split_vector(vector: np.ndarray, total: Sums, ring: SecureSum, rows: Ints) -> Sums:
@@ -258,7 +258,7 @@ def _aborted_part(
     )
     return Aggregate(
         sums={},
-        delegates=no_clients,
+        accepted=no_clients,
         bytes_up=channel.bytes_up,
         refused=+Counter({RING_ABORTED: stayed}),
         private_state=(),

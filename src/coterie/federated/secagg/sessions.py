@@ -10,7 +10,10 @@ from io import BytesIO
 
 import numpy as np
 
-from coterie.federated.federation import Exchange, World
+from coterie.federated.federation import (
+    AnyExchange,
+    AnyWorld,
+)
 from coterie.federated.nodes import read_message, write_message
 from coterie.federated.secagg.client import ClientSession, RingId, bind_vectors
 from coterie.federated.secagg.crypto import KeyPair, Seed, Uint64Array
@@ -41,7 +44,7 @@ def pack_session(session: ClientSession) -> bytes:
     return out.getvalue()
 
 
-def unpack_session(data: bytes, world: World, exchange: Exchange) -> ClientSession:
+def unpack_session(data: bytes, world: AnyWorld, exchange: AnyExchange) -> ClientSession:
     with np.load(BytesIO(data), allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
     header = json.loads(arrays["header"].tobytes())

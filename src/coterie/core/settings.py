@@ -6,11 +6,13 @@ An unknown key is an error with a suggestion; an invalid value is an error that 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, Self, get_args, get_origin
+from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from coterie.errors import ConfigError, did_you_mean
+
+SearchSpace: TypeAlias = Mapping[str, tuple[float, float] | list[Any]]
 
 STEPS = {"rounds": "epochs", "epochs": "rounds"}
 """Some algorithms count training in rounds, others in epochs: suggest the other word."""
@@ -18,6 +20,9 @@ STEPS = {"rounds": "epochs", "epochs": "rounds"}
 
 class Settings(BaseModel):
     """A group of settings. The docstring under each field is its help text everywhere."""
+
+    search_space: ClassVar[SearchSpace] = {}
+    """What `coterie tune` draws from: a range (low, high) on a logarithmic scale, or a list."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False

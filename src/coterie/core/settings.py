@@ -6,13 +6,13 @@ An unknown key is an error with a suggestion; an invalid value is an error that 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args, get_origin
+from typing import ClassVar, Literal, Self, TypeAlias, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from coterie.errors import ConfigError, did_you_mean
 
-SearchSpace: TypeAlias = Mapping[str, tuple[float, float] | list[Any]]
+SearchSpace: TypeAlias = Mapping[str, tuple[float, float] | list[float] | list[int] | list[str]]
 
 STEPS = {"rounds": "epochs", "epochs": "rounds"}
 """Some algorithms count training in rounds, others in epochs: suggest the other word."""

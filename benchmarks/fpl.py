@@ -32,7 +32,7 @@ from coterie.experiments.config import Experiment
 from coterie.experiments.plan import Method, Outcome, Plan
 from coterie.experiments.preparation import prepare
 from coterie.experiments.tuning import Search, tune
-from coterie.federated import rounds
+from coterie.federated import trainer
 from coterie.federated.trainer import Context
 from coterie.reproduce.papers.fpl import MODES, PIS
 
@@ -256,7 +256,7 @@ def reached(outcomes: Sequence[Outcome], target: float, dataset: str) -> dict[st
 def rounds_in_an_epoch(experiment: Experiment) -> int:
     ready = prepare(experiment, None, SILENT)
     return fpl.rounds_an_epoch(
-        rounds.world_of(ready.parts.for_tuning().training(), experiment.settings, 0)
+        trainer.world_of(ready.parts.for_tuning().training(), experiment.settings, 0)
     )
 
 

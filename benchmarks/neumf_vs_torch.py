@@ -35,7 +35,7 @@ from coterie.core.progress import SILENT
 from coterie.data.datasets import load
 from coterie.data.splits import split
 from coterie.engines.local import LocalEngine
-from coterie.federated import rounds
+from coterie.federated import trainer
 from coterie.federated.federation import NodeData, World
 from coterie.federated.trainer import Context
 from coterie.models.neumf import taken_apart, tower_sizes
@@ -148,7 +148,7 @@ def ratios(theirs: tuple[float, float], ours: tuple[float, float]) -> dict[str, 
 
 def whole_round(world: World, histories: NodeData, repeats: int) -> float:
     """Everything but evaluation, rounds one after the other."""
-    work = rounds.trainer_on(
+    work = trainer.federated_trainer(
         fedavg.ALGORITHM.train,
         world,
         LocalEngine.over(world, histories.training, 1),
@@ -182,8 +182,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     training = split(load(options.dataset), "leave-one-out", 0.2, 0).training()
-    world = rounds.world_of(training, fedavg.FedAvg.of(SETTINGS), seed=0)
-    state = fedavg.start(world)
+    world = trainer.world_of(training, fedavg.FedAvg.of(SETTINGS), seed=0)
+    state = fedavg.init(world)
     histories = NodeData(np.arange(training.n_users, dtype=np.int32), training)
     cohort = fedavg.sample(world, state, 0)
     samples = draw(world, cohort, 0, histories)

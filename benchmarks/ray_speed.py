@@ -22,7 +22,7 @@ from coterie.data.splits import split
 from coterie.data.synthetic import Synthetic, generate
 from coterie.data.training_set import TrainingSet
 from coterie.engines import select
-from coterie.federated import rounds
+from coterie.federated import trainer
 from coterie.federated.federation import Federation
 from coterie.federated.trainer import Context
 
@@ -35,11 +35,11 @@ class Turn:
     def __init__(self, training: TrainingSet, engine: str, settings: dict[str, Any]) -> None:
         chosen = algorithm("fedfast")
         assert isinstance(chosen.train, Federation)
-        world = rounds.world_of(
+        world = trainer.world_of(
             training, chosen.settings.of(settings | {"engine": engine}), 0, chosen.train
         )
         context = Context(0, SILENT)
-        self.work = rounds.trainer_on(
+        self.work = trainer.federated_trainer(
             chosen.train, world, select.engine_for(world, training, context), context
         )
         self.state, _ = self.work.start()

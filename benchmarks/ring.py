@@ -26,7 +26,7 @@ from coterie.algorithms import sttfedrec
 from coterie.algorithms.two_tower.learning import Readers
 from coterie.attacks.requests import Request, by_gradients, repeated, told
 from coterie.core.progress import SILENT
-from coterie.federated import rounds
+from coterie.federated import rounds, trainer
 from coterie.federated.federation import ClientTask, NodeData, PrivateState, World
 from coterie.federated.secagg.crypto import Words
 from coterie.federated.secagg.member import Member, Neighbour, Terms, Way
@@ -108,7 +108,7 @@ def a_round(name: str, dataset: str, times: int = 2, **more: Any) -> dict[str, f
     """Medians of some rounds; devices answer one after the other."""
     _, federation, world, engine = prepared(name, dataset, **more)
     timed = Timed(engine)
-    work = rounds.trainer_on(federation, world, timed, Context(0, SILENT))
+    work = trainer.federated_trainer(federation, world, timed, Context(0, SILENT))
     state = work.start()[0]
     found = []
     for n in range(1, times + 2):
@@ -183,19 +183,19 @@ def gradients_read(
     ready, federation, world, engine = prepared(
         "sttfedrec-dssm", dataset, requests=mode, secure_aggregation=secure_aggregation
     )
-    state = federation.start(world)
+    state = federation.init(world)
     positives = ready.training.positives
     claims = 0
     right = 0
     n = 0
     for t in range(n_rounds):
         cohort = federation.sample(world, state, t)
-        state, _ = rounds.play(world, sttfedrec.REQUEST, state, cohort, t, engine, 0)
+        state, _ = rounds.play_exchange(world, sttfedrec.REQUEST, state, cohort, t, engine, 0)
         askers = state.askers
         asked = state.asked
         numbers = slots_asked(world, state, t)
-        state = rounds.pass_on(world, sttfedrec.SLOTS, state, t, engine)
-        state, _ = rounds.play(world, sttfedrec.TRAIN, state, cohort, t, engine, 1)
+        state = rounds.relay(world, sttfedrec.SLOTS, state, t, engine)
+        state, _ = rounds.play_exchange(world, sttfedrec.TRAIN, state, cohort, t, engine, 1)
         found = by_gradients(asked, numbers, state.cut)
         claims = claims + int((found >= 0).sum())
         n = n + len(askers)
@@ -203,7 +203,7 @@ def gradients_read(
             item in positives.of(user)
             for user, item in zip(askers.tolist(), found.tolist(), strict=True)
         )
-        state = rounds.pass_on(world, sttfedrec.RETURN, state, t, engine)
+        state = rounds.relay(world, sttfedrec.RETURN, state, t, engine)
     return {
         "claimed": round(claims / n, 3),
         "precision": round(right / claims, 3) if claims else None,

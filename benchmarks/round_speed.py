@@ -35,7 +35,7 @@ from coterie.data.splits import split
 from coterie.data.synthetic import Synthetic, generate
 from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
-from coterie.federated import rounds
+from coterie.federated import trainer
 from coterie.federated.federation import Federation
 from coterie.federated.trainer import Context
 
@@ -71,16 +71,16 @@ def measure(
     (exchange,) = federation.exchanges
     exchange = replace(
         exchange,
-        answer=clock.timed("client", exchange.answer),
-        reduce=clock.timed("sums", exchange.reduce),
-        finish=clock.timed("finish", exchange.finish),
+        answer=clock.timed("client", exchange.client_update),
+        reduce=clock.timed("sums", exchange.aggregate),
+        finish=clock.timed("finish", exchange.server_update),
     )
     federation = replace(
         federation, exchanges=(exchange,), sample=clock.timed("sampling", federation.sample)
     )
     fedfast.cluster_users = clock.timed("clusters", CLUSTER_USERS)  # a part of finish
-    world = rounds.world_of(training, chosen.settings.of(settings), seed=0)
-    work = rounds.trainer_on(
+    world = trainer.world_of(training, chosen.settings.of(settings), seed=0)
+    work = trainer.federated_trainer(
         federation, world, LocalEngine.over(world, training, 1), Context(0, SILENT)
     )
     state, _ = work.start()

@@ -22,7 +22,7 @@ from coterie.core.progress import SILENT
 from coterie.data.datasets import load
 from coterie.data.splits import split
 from coterie.engines.local import LocalEngine
-from coterie.federated import rounds
+from coterie.federated import trainer
 from coterie.federated.federation import Federation
 from coterie.federated.trainer import Context
 
@@ -50,7 +50,7 @@ def main() -> None:
     for name in NAMES:
         chosen = algorithm(name)
         assert isinstance(chosen.train, Federation)
-        world = rounds.world_of(
+        world = trainer.world_of(
             training, chosen.settings.of({"embedding_size": 10, "rounds": options.rounds}), 0
         )
         refused: Counter[str] = Counter()
@@ -61,7 +61,7 @@ def main() -> None:
             world: Any = world,
             into: Any = refused,
         ) -> str:
-            work = rounds.trainer_on(federation, world, engine, Context(0, SILENT))
+            work = trainer.federated_trainer(federation, world, engine, Context(0, SILENT))
             state, _ = work.start()
             for n in range(1, world.settings.rounds + 1):
                 state, costs = work.step(state, n)

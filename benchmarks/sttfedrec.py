@@ -23,10 +23,10 @@ from coterie.core.progress import SILENT
 from coterie.engines.local import LocalEngine
 from coterie.experiments.preparation import Prepared
 from coterie.experiments.tuning import Search, tune
-from coterie.federated import rounds
+from coterie.federated import trainer
 from coterie.federated.federation import Federation, World
 from coterie.federated.trainer import Context
-from coterie.federated.transcript import DEVICES, Transcript
+from coterie.federated.transcript import CLIENTS, Transcript
 from coterie.reproduce import device_costs as on_a_device
 from coterie.reproduce.papers.sttfedrec import (
     CUT,
@@ -112,13 +112,13 @@ def formulas(dataset: str, seeds: int) -> dict[str, Any]:
 def said(name: str, dataset: str) -> dict[str, float]:
     _, federation, world, engine = prepared(name, dataset)
     heard = Transcript(engine)
-    work = rounds.trainer_on(federation, world, heard, Context(0, SILENT))
+    work = trainer.federated_trainer(federation, world, heard, Context(0, SILENT))
     work.step(work.start()[0], 1)
     total: dict[str, float] = {}
     for line in heard.lines:
         for key, array in line.arrays.items():
             name = f"{line.sender} to {line.receiver}: {key}"
-            shared = line.sender != DEVICES and key in (
+            shared = line.sender != CLIENTS and key in (
                 "tower",
                 "item_tower",
             )  # the same for everybody
@@ -151,7 +151,7 @@ def speed(dataset: str, seeds: int) -> dict[str, Any]:
 
 def round_ms(name: str, dataset: str, **more: Any) -> float:
     _, federation, world, engine = prepared(name, dataset, **more)
-    work = rounds.trainer_on(federation, world, engine, Context(0, SILENT))
+    work = trainer.federated_trainer(federation, world, engine, Context(0, SILENT))
     state = work.start()[0]
     times = []
     for n in range(1, 24):

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from coterie.federated.engine import Engine
 from coterie.federated.federation import Exchange, NodeData, PrivateState, World
-from coterie.federated.rounds import Engine
 from coterie.federated.validation import MOST_SAMPLES, Reply
 from coterie.types import NOT_FINITE, TOO_LARGE, Message, Updates
 
@@ -151,7 +151,7 @@ KINDS: dict[str, list[Callable[[Updates, int, int, Rng], Reply]]] = {
 
 
 @dataclass
-class HostileEngine:
+class HostileEngine(Engine):
     """Some users of every cohort answer with what no honest device sends, and some honest updates come twice.
 
     Without `attacking` the same users are silent and nothing comes twice: the run as it must come out.
@@ -211,7 +211,7 @@ class Keeping:
     """What devices make of a round for themselves, a liar's too: it counts only if the update does."""
 
     def __init__(self, answers: list[Reply]) -> None:
-        asked = np.concatenate([answer.asked for answer in answers])
+        asked = np.concatenate([answer.selected for answer in answers])
         self.place = {user: k for k, user in enumerate(asked.tolist())}
         self.private_state = {
             name: np.concatenate([answer.private_state[name] for answer in answers])
@@ -219,7 +219,7 @@ class Keeping:
         }
 
     def beside(self, reply: Reply) -> Reply:
-        places = [self.place[user] for user in reply.asked.tolist()]
+        places = [self.place[user] for user in reply.selected.tolist()]
         return replace(
             reply, private_state={name: rows[places] for name, rows in self.private_state.items()}
         )

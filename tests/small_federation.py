@@ -14,9 +14,9 @@ from coterie.core.progress import SILENT, Progress
 from coterie.core.records import Record
 from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
-from coterie.federated import rounds
+from coterie.federated import trainer
+from coterie.federated.engine import Engine
 from coterie.federated.federation import Federation, World
-from coterie.federated.rounds import Engine
 from coterie.federated.trainer import Context
 from coterie.types import Rows
 
@@ -78,7 +78,7 @@ def histories(seed: int, n_users: int = 12, n_items: int = 15, rated: bool = Fal
 def world_for(name: str, training: TrainingSet, seed: int = 0, **changes: Any) -> World:
     federation = registry.algorithm(name).train
     assert isinstance(federation, Federation)
-    return rounds.world_of(training, few_settings(name, **changes), seed, federation)
+    return trainer.world_of(training, few_settings(name, **changes), seed, federation)
 
 
 def play(
@@ -92,7 +92,7 @@ def play(
     """States before the first round and after every round, and what each round was."""
     chosen = registry.algorithm(name)
     assert isinstance(chosen.train, Federation)
-    work = rounds.trainer_on(chosen.train, world, engine, Context(world.seed, progress))
+    work = trainer.federated_trainer(chosen.train, world, engine, Context(world.seed, progress))
     states = [work.start()[0] if since is None else since]
     tallies = []
     for n in range(first, chosen.steps(world.settings) + 1):

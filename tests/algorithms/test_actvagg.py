@@ -14,7 +14,7 @@ from small_federation import histories, play_locally, world_for
 
 from coterie.algorithms import clustering as clusters
 from coterie.algorithms import fedavg, fedfast
-from coterie.algorithms.fedfast import FedFast, State
+from coterie.algorithms.fedfast import FedFast, FedFastState
 from coterie.core import streams
 from coterie.data.training_set import TrainingSet
 from coterie.errors import ConfigError, UnknownName
@@ -24,7 +24,7 @@ from coterie.types import SCALE, Rows, Updates
 # Four users, two items, d = 2. All numbers are quarters, so that fixed point holds them exactly.
 
 REGIONS = ["north", "north", "north", "south"]
-W_0 = State(
+W_0 = FedFastState(
     np.array([[0, 0], [1, 1], [2, 2], [3, 3]], np.float32),
     np.array([[1, 2], [3, 4]], np.float32),
     np.array([1, 1, 0], np.float32),
@@ -55,8 +55,10 @@ def two_delegates() -> Updates:
     )
 
 
-def aggregate(given: World, updates: Updates, t: int = 0, state: State = W_0) -> State:
-    sums = fedfast.weigh_by_change(given, fedavg.ask(given, state, updates.users, t), updates)
+def aggregate(
+    given: World, updates: Updates, t: int = 0, state: FedFastState = W_0
+) -> FedFastState:
+    sums = fedfast.weigh_by_change(given, fedavg.broadcast(given, state, updates.users, t), updates)
     return fedfast.actv_agg(
         given, state, sums, Accepted(updates.users, updates.samples, updates.user_rows), t
     )
@@ -176,7 +178,7 @@ def average(reading: str) -> Any:
     given_world = World(chosen, 0, 4, 2, np.ones(4, bool), {"region": values})
     updates = two_delegates()
     sums = fedavg.weigh_by_samples(
-        given_world, fedavg.ask(given_world, W_0, updates.users, 0), updates
+        given_world, fedavg.broadcast(given_world, W_0, updates.users, 0), updates
     )
     delegates = Accepted(updates.users, updates.samples, updates.user_rows)
     return fedavg.average(given_world, W_0, sums, delegates, 0)
@@ -377,17 +379,19 @@ def test_a_users_statistics_do_not_depend_on_who_shares_its_node():
     continuous = np.random.default_rng(0).normal(3, 1, len(training)).astype(np.float32)
     for history in (training, replace(training, ratings=continuous)):
         together = fedfast.statistics_of(history)
-        alone = [
+        only_node = [
             fedfast.statistics_of(history.of_users(np.array([u], np.int32)))[0] for u in range(60)
         ]
-        np.testing.assert_array_equal(np.rint(together * SCALE), np.rint(np.array(alone) * SCALE))
+        np.testing.assert_array_equal(
+            np.rint(together * SCALE), np.rint(np.array(only_node) * SCALE)
+        )
 
 
 def test_statistics_are_made_on_the_device_and_tell_nothing_about_single_items():
     training = histories(2)
     given_world = world_for("fedfast", training)
     everybody = np.flatnonzero(given_world.members).astype(np.int32)
-    message = fedfast.ask_for_statistics(given_world, None, everybody, 0)  # type: ignore[arg-type]
+    message = fedfast.request_statistics(given_world, None, everybody, 0)  # type: ignore[arg-type]
     node = NodeData(np.arange(12, dtype=np.int32), training)
     reply = fedfast.profile_statistics(given_world, message, node)
     assert reply.user_rows.shape == (len(everybody), 3)
@@ -415,7 +419,7 @@ def test_statistics_are_brought_to_one_scale_before_they_are_clustered(seed):
     kind = np.where(np.arange(n) % 2, 0.01, -0.01)
     rows = np.stack([np.random.default_rng(2).normal(0, 1, n), kind, 3 + kind], axis=1)
     given_world = World(FedFast.of({"clusters": 2}), seed, n, 2, np.ones(n, bool), {})
-    state = State(W_0.user_rows, W_0.item_rows, W_0.dense, np.zeros(n, np.int32))
+    state = FedFastState(W_0.user_rows, W_0.item_rows, W_0.dense, np.zeros(n, np.int32))
     delegates = Accepted(np.arange(n, dtype=np.int32), np.zeros(n, np.int64), fixed(rows.tolist()))
     found = fedfast.first_partition(given_world, state, {}, delegates, 0).clusters
     assert len(set(found[::2].tolist())) == len(set(found[1::2].tolist())) == 1

@@ -17,7 +17,8 @@ from coterie.algorithms import fcf
 from coterie.baselines import als
 from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
-from coterie.federated import rounds
+from coterie.federated import selection, trainer
+from coterie.federated.engine import Engine
 from coterie.federated.federation import Exchange, NodeData, PrivateState, World
 from coterie.federated.validation import Reply
 from coterie.types import SCALE, TOO_LARGE, Message, Rows
@@ -54,7 +55,7 @@ def rows_sent(Y: np.ndarray, p: np.ndarray, x: np.ndarray, alpha: float) -> np.n
 
 
 def twin(
-    world: World, training: TrainingSet, state: fcf.State, cohort: list[int]
+    world: World, training: TrainingSet, state: fcf.FCFState, cohort: list[int]
 ) -> dict[str, np.ndarray]:
     s = world.settings
     P = preferences(training)
@@ -92,7 +93,7 @@ def test_rounds_equal_the_twin(changes):
     """Every round from the state before it. Users who were not heard keep the vector they had."""
     training = histories(3, n_users=20, n_items=11)
     world = world_for("fcf", training, **(FEW | changes))
-    absent = {t: rounds._absent(world, fcf.fedavg.sample(world, None, t), t) for t in range(4)}
+    absent = {t: selection._drops_out(world, fcf.fedavg.sample(world, None, t), t) for t in range(4)}
     states, tallies = play("fcf", world, LocalEngine.over(world, training, 1))
     for t, (before, after, costs) in enumerate(zip(states, states[1:], tallies, strict=False)):
         there = costs.users if absent[t] is None else costs.users[~absent[t]]
@@ -163,7 +164,7 @@ def test_the_federation_gets_as_low_as_alternating_least_squares():
     P = preferences(training)
     reg = 1.0
     same = {"embedding_size": 4, "alpha": 4.0, "reg": reg}
-    model = als.start(training, als.ALS(**same), rounds.Context(0, None))  # type: ignore[arg-type]
+    model = als.start(training, als.ALS(**same), trainer.Context(0, None))  # type: ignore[arg-type]
     for n in range(60):
         model = als.sweep(model, n, training, als.ALS(**same), None)  # type: ignore[arg-type]
     states, _ = play_locally(
@@ -198,7 +199,7 @@ def test_two_steps_of_adam_by_hand():
         beta2=0.99,
     )
     one = np.ones((1, 1), np.float32)
-    state = fcf.State(one, 0 * one, 0 * one, 0, None)  # type: ignore[arg-type]
+    state = fcf.FCFState(one, 0 * one, 0 * one, 0, None)  # type: ignore[arg-type]
     for total in (3, -1):  # in units of 1 + alpha = 2
         state = fcf.descend(world, state, {"items": np.array([[total * SCALE // 2]])}, None, 0)  # type: ignore[arg-type]
     # g = -5, and the first step is always a whole one
@@ -216,7 +217,7 @@ def test_two_steps_of_adam_by_hand():
     )
 
 
-class Deaf:
+class Deaf(Engine):
     """Nobody answers in some rounds."""
 
     def __init__(self, engine: LocalEngine, rounds: set[int]) -> None:
@@ -304,7 +305,7 @@ def test_sums_say_when_somebody_is_out_of_range(worst):
 # Every way to play a round: fused, whole, in parts, on several nodes, through the wire.
 
 
-class Apart:
+class Apart(Engine):
     """The local engine, without its word that it is alone, and with an ear on how many are asked at a time."""
 
     def __init__(self, engine: LocalEngine) -> None:
@@ -382,11 +383,12 @@ def test_updates_of_italy_do_not_fit_at_once():
     """1,353 users with 25,522 rows of 50 would be seven gigabytes."""
     world = replace(world_for("fcf", histories(0), embedding_size=50), n_items=25_522)
     rows = np.empty((25_522, 50), np.float32)
-    at_once = fcf.at_once(world, fcf.State(rows, rows, rows, 0, rows))
+    at_once = fcf.chunk_size(world, fcf.FCFState(rows, rows, rows, 0, rows))
     assert at_once == 25
     assert at_once * 25_522 * 51 * 4 < 1 << 27
     assert (
-        fcf.at_once(replace(world, n_items=100_000_000), fcf.State(rows, rows, rows, 0, rows)) == 1
+        fcf.chunk_size(replace(world, n_items=100_000_000), fcf.FCFState(rows, rows, rows, 0, rows))
+        == 1
     )
 
 
@@ -398,7 +400,7 @@ def test_nobody_says_how_much_they_did():
     training = histories(2, n_users=12, n_items=9)
     world = world_for("fcf", training, **FEW)
     users = np.flatnonzero(world.members).astype(np.int32)
-    message = fcf.ask(world, fcf.start(world), users, 0)
+    message = fcf.broadcast(world, fcf.init(world), users, 0)
     updates, private_state = fcf.client_update(
         world, message, LocalEngine.over(world, training, 1).nodes[0]
     )  # type: ignore[misc]

@@ -19,7 +19,7 @@ from coterie.data.synthetic import Synthetic, generate
 from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
 from coterie.federated.federation import AGGREGATION, RECOMMENDATION, World
-from coterie.federated.transcript import DEVICES, Transcript
+from coterie.federated.transcript import CLIENTS, Transcript
 from coterie.types import TOO_LARGE, Rows
 
 FEW = {
@@ -134,7 +134,7 @@ NAMES = (
 )
 
 
-def as_doubles(state: fedmvmf.State) -> dict[str, np.ndarray]:
+def as_doubles(state: fedmvmf.FedMVMFState) -> dict[str, np.ndarray]:
     return {name: getattr(state, name).astype(float) for name in ("user_rows", *sum(NAMES, ()))}
 
 
@@ -157,7 +157,7 @@ def twin(
     return after
 
 
-def assert_near(found: fedmvmf.State, wanted: dict[str, np.ndarray], within: float) -> None:
+def assert_near(found: fedmvmf.FedMVMFState, wanted: dict[str, np.ndarray], within: float) -> None:
     for name, values in wanted.items():
         size = max(float(np.abs(values).max(initial=0)), 1.0)
         np.testing.assert_allclose(
@@ -185,13 +185,13 @@ def test_rounds_equal_the_twin(changes):
     states, tallies = play(
         "fedmvmf", world, LocalEngine.over(world, training, world.settings.nodes or 1)
     )
-    alone = as_doubles(states[0])
+    only_node = as_doubles(states[0])
     for t, (before, after, costs) in enumerate(zip(states, states[1:], tallies, strict=False), 1):
         assert (after.steps, after.item_view_steps) == (t, t)
         assert_near(after, twin(problem, as_doubles(before), costs.users.tolist(), t), 1e-4)
-        alone = twin(problem, alone, costs.users.tolist(), t)
+        only_node = twin(problem, only_node, costs.users.tolist(), t)
     assert len(states) == 4
-    assert_near(states[-1], alone, 1e-3)
+    assert_near(states[-1], only_node, 1e-3)
     for name, _, _ in NAMES:
         assert np.abs(getattr(states[-1], name) - getattr(states[0], name)).max() > 0.03
 
@@ -273,7 +273,7 @@ def test_the_federation_gets_as_low_as_alternating_least_squares():
     assert costs[1] < 1.02 * central
 
 
-def of_state(problem: Problem, state: fedmvmf.State) -> float:
+def of_state(problem: Problem, state: fedmvmf.FedMVMFState) -> float:
     return problem.best(*(as_doubles(state)[name] for name, _, _ in NAMES))
 
 
@@ -331,7 +331,9 @@ def test_features_by_hand():
         },
         item_texts=np.array(["aaaa", "..."], object),
     )
-    items, people = fedmvmf.told(training, fedmvmf.FedMVMF.of({"most_values": 2, "inputs": 1000}))
+    items, people = fedmvmf.content_of(
+        training, fedmvmf.FedMVMF.of({"most_values": 2, "inputs": 1000})
+    )
     assert people.people is not None
     assert [people.people.rows.of(u).tolist() for u in range(3)] == [
         [1, 2],
@@ -377,8 +379,8 @@ def test_fused_is_answered_and_added_up(seed, n_users, n_items, d, alpha, side):
     )
     node = LocalEngine.over(world, training, 1).nodes[0]
     users = np.flatnonzero(world.members).astype(np.int32)
-    message = fedmvmf.ask(world, fedmvmf.start(world), users, 0)
-    fused = fedmvmf.fused(world, message, node)
+    message = fedmvmf.broadcast(world, fedmvmf.init(world), users, 0)
+    fused = fedmvmf.single_pass(world, message, node)
     updates, private_state = fedmvmf.client_update(world, message, node)  # type: ignore[misc]
     largest = max(np.abs(updates.item_rows).max(initial=0), np.abs(updates.dense).max(initial=0))
     if fused is None:
@@ -418,16 +420,16 @@ def test_updates_hold_a_row_for_every_item_and_feature_whoever_one_is():
     """One item or all of them, and one sample: nobody says how much they did."""
     training = people_with_features(2, n_items=9)
     world = world_for("fedmvmf", training, **FEW)
-    state = fedmvmf.start(world)
+    state = fedmvmf.init(world)
     users = np.flatnonzero(world.members).astype(np.int32)
-    message = fedmvmf.ask(world, state, users, 0)
+    message = fedmvmf.broadcast(world, state, users, 0)
     updates, _ = fedmvmf.client_update(
         world, message, LocalEngine.over(world, training, 1).nodes[0]
     )  # type: ignore[misc]
     assert updates.samples.tolist() == [1] * 11
     assert np.diff(updates.offsets).tolist() == [9] * 11
     assert updates.dense.shape == (11, (3 + 5 + 12) * 5) == (11, fedmvmf.sizes(world, state).dense)
-    assert fedmvmf.at_once(world, state) == (1 << 27) // (4 * (9 * 6 + 100))
+    assert fedmvmf.chunk_size(world, state) == (1 << 27) // (4 * (9 * 6 + 100))
 
 
 # Who hears what.
@@ -452,8 +454,8 @@ def test_who_says_what_to_whom():
         }
     columns = {"users", "samples", "offsets", "items", "item_rows", "dense"}
     assert said == {
-        (AGGREGATION, DEVICES): {"item_rows", "dense"},
-        (DEVICES, AGGREGATION): columns,
+        (AGGREGATION, CLIENTS): {"item_rows", "dense"},
+        (CLIENTS, AGGREGATION): columns,
         (AGGREGATION, RECOMMENDATION): {"item_rows"},
         (RECOMMENDATION, AGGREGATION): {"cut"},
     }
@@ -477,7 +479,7 @@ def test_the_aggregation_server_hears_no_feature_of_items():
     training = people_with_features(1)
     others = replace(training, item_texts=np.array([f"Other {n * n}" for n in range(15)], object))
     one, other = (heard_in(t)[1].seen_by(AGGREGATION) for t in (training, others))
-    assert [line.sender for line in one[:3]] == [DEVICES, DEVICES, RECOMMENDATION]
+    assert [line.sender for line in one[:3]] == [CLIENTS, CLIENTS, RECOMMENDATION]
     for mine, theirs in zip(one, other, strict=True):
         assert {name: a.shape for name, a in mine.arrays.items()} == {
             name: a.shape for name, a in theirs.arrays.items()
@@ -491,7 +493,7 @@ def test_the_aggregation_server_hears_no_feature_of_items():
 def test_roles_see_their_own_part_and_features_stay_where_they_are():
     training = people_with_features(1)
     world = world_for("fedmvmf", training, **FEW)
-    state = fedmvmf.start(world)
+    state = fedmvmf.init(world)
     of_items = state.as_seen_by(RECOMMENDATION)
     of_devices = state.as_seen_by(AGGREGATION)
     assert of_items.item_rows is of_items.user_view is of_items.heard is of_items.user_rows is None
@@ -501,16 +503,20 @@ def test_roles_see_their_own_part_and_features_stay_where_they_are():
     assert world.content is not None
     assert world.content.people is None
     assert world.seen_by(AGGREGATION).content is None
-    assert world.seen_by(AGGREGATION).on_devices is world.seen_by(RECOMMENDATION).on_devices is None
+    assert (
+        world.seen_by(AGGREGATION).client_content
+        is world.seen_by(RECOMMENDATION).client_content
+        is None
+    )
     engine = LocalEngine.over(world, training, 3)
     assert engine.world.content is None
     for number, node in enumerate(engine.nodes):
         assert node.training.content is not None
         assert node.training.content.items is None
         assert node.training.content.people is not None
-        assert world.on_devices is not None
-        assert world.on_devices.people is not None
-        mine = world.on_devices.people.take(node.users)
+        assert world.client_content is not None
+        assert world.client_content.people is not None
+        mine = world.client_content.people.take(node.users)
         np.testing.assert_array_equal(node.training.content.people.rows.items, mine.rows.items)
         assert len(mine) == len(range(number, 12, 3))
 

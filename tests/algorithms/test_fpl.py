@@ -15,7 +15,8 @@ from coterie.algorithms import fpl
 from coterie.core import streams
 from coterie.data.training_set import PrivacyPreferences, TrainingSet
 from coterie.engines.local import LocalEngine
-from coterie.federated import rounds
+from coterie.federated import trainer
+from coterie.federated.engine import Engine
 from coterie.federated.federation import NodeData, World
 from coterie.types import Rows
 
@@ -124,7 +125,7 @@ def test_rounds_equal_the_twin(name, reading, disclosure):
     assert moved > 100 * CLOSE
 
 
-class OneByOne:
+class OneByOne(Engine):
     """The local engine, without its word that it is alone: every round is then played by itself."""
 
     def __init__(self, engine: LocalEngine) -> None:
@@ -260,9 +261,11 @@ def sent_items(
     """Of every user: the liked items it sent in a round, and the others."""
     world = world_for("pfpl+", training, seed, **(FEW | {"disclosure": disclosure, "triples": 40}))
     engine = LocalEngine.over(world, training, 1)
-    state, _ = rounds.trainer_on(fpl.FEDERATION, world, engine, rounds.Context(seed, None)).start()  # type: ignore[arg-type]
+    state, _ = trainer.federated_trainer(
+        fpl.FEDERATION, world, engine, trainer.Context(seed, None)
+    ).start()  # type: ignore[arg-type]
     users = np.flatnonzero(world.members).astype(np.int32)
-    message = fpl.ask(world, state, users, 0)
+    message = fpl.broadcast(world, state, users, 0)
     updates, _ = fpl.client_update(
         world,
         replace(message, private_state={n: getattr(state, n)[users] for n in state.private}),

@@ -20,6 +20,7 @@ from coterie.data.splits import split
 from coterie.data.training_set import TrainingSet
 from coterie.engines import select
 from coterie.engines.local import LocalEngine
+from coterie.federated.engine import Engine
 from coterie.federated.federation import (
     AGGREGATION,
     RECOMMENDATION,
@@ -29,7 +30,7 @@ from coterie.federated.federation import (
     World,
 )
 from coterie.federated.trainer import Context
-from coterie.federated.transcript import DEVICES, Transcript
+from coterie.federated.transcript import CLIENTS, Transcript
 from coterie.federated.validation import Reply
 from coterie.types import TOO_LARGE, Message, Rows
 
@@ -83,8 +84,8 @@ def test_a_batch_of_devices_is_one_device_after_the_other(name, choices):
 @pytest.mark.parametrize("name", SPLIT)
 def test_devices_need_no_items_texts(name, choices):
     world = world_for(name, choices)
-    assert world.on_devices is not None
-    assert world.on_devices.items is None
+    assert world.client_content is not None
+    assert world.client_content.items is None
     engine = LocalEngine.over(world, choices, 3)
     assert engine.world.content is None
     assert all(
@@ -144,10 +145,10 @@ def test_who_says_what_to_whom(name, choices):
         }
     columns = {"users", "samples", "offsets", "items"}
     assert said == {
-        (RECOMMENDATION, DEVICES): {"embeddings", "slots"},
-        (DEVICES, RECOMMENDATION): columns,
-        (AGGREGATION, DEVICES): {"tower"},
-        (DEVICES, AGGREGATION): columns | {"item_rows", "dense"},
+        (RECOMMENDATION, CLIENTS): {"embeddings", "slots"},
+        (CLIENTS, RECOMMENDATION): columns,
+        (AGGREGATION, CLIENTS): {"tower"},
+        (CLIENTS, AGGREGATION): columns | {"item_rows", "dense"},
         (RECOMMENDATION, AGGREGATION): {"slots"},
         (AGGREGATION, RECOMMENDATION): {"cut", "samples"},
     }
@@ -157,7 +158,7 @@ def test_who_says_what_to_whom(name, choices):
 @pytest.mark.parametrize("name", SPLIT)
 def test_the_recommendation_server_hears_numbers_of_items_and_no_labels(name, choices):
     world, heard, _ = transcript(name, choices, rounds=2, users_per_round=9)
-    asked = [line for line in heard.seen_by(RECOMMENDATION) if line.sender == DEVICES]
+    asked = [line for line in heard.seen_by(RECOMMENDATION) if line.sender == CLIENTS]
     assert sum(len(line.arrays["users"]) for line in asked) == 18
     for line in asked:
         rows = Rows(line.arrays["offsets"], line.arrays["items"])
@@ -197,9 +198,9 @@ def test_who_asks_for_everything_says_nothing(name, choices):
     assert all(
         not line.arrays["items"].size
         for line in heard.seen_by(RECOMMENDATION)
-        if line.sender == DEVICES
+        if line.sender == CLIENTS
     )
-    of_devices = [line for line in heard.seen_by(AGGREGATION) if line.sender == DEVICES]
+    of_devices = [line for line in heard.seen_by(AGGREGATION) if line.sender == CLIENTS]
     assert not {"items", "slots"} & {key for line in of_devices for key in line.arrays}
 
 
@@ -207,7 +208,7 @@ def test_who_asks_for_everything_says_nothing(name, choices):
 def test_the_aggregation_server_hears_slots_and_no_items(name, choices):
     """What it is told about a slot is summed over users, and which item it is changes from round to round."""
     _, heard, _ = transcript(name, choices, rounds=3, users_per_round=9)
-    of_devices = [line for line in heard.seen_by(AGGREGATION) if line.sender == DEVICES]
+    of_devices = [line for line in heard.seen_by(AGGREGATION) if line.sender == CLIENTS]
     slots = [line.arrays["items"] for line in of_devices]
     assert max(map(np.max, slots)) < 90
     assert {key for line in of_devices for key in line.arrays} <= {
@@ -219,14 +220,14 @@ def test_the_aggregation_server_hears_slots_and_no_items(name, choices):
         "user_rows",
         "dense",
     }
-    requests_of = [line.arrays for line in heard.seen_by(RECOMMENDATION) if line.sender == DEVICES]
+    requests_of = [line.arrays for line in heard.seen_by(RECOMMENDATION) if line.sender == CLIENTS]
     items = np.concatenate([arrays["items"] for arrays in requests_of])
     assert not np.array_equal(np.sort(np.concatenate(slots)), np.sort(items))
 
 
 def test_a_role_sees_its_own_part_of_the_state(choices):
     world = world_for("sttfedrec-dssm", choices)
-    state = sttfedrec.start(world)
+    state = sttfedrec.init(world)
     mine = state.as_seen_by(RECOMMENDATION)
     theirs = state.as_seen_by(AGGREGATION)
     assert mine.user_tower is None
@@ -237,7 +238,7 @@ def test_a_role_sees_its_own_part_of_the_state(choices):
     assert theirs.user_tower is state.user_tower
     assert world.seen_by(AGGREGATION).content is None
     assert world.seen_by(RECOMMENDATION).content is world.content
-    assert world.seen_by(RECOMMENDATION).on_devices is None
+    assert world.seen_by(RECOMMENDATION).client_content is None
     meddling = replace(theirs, user_tower=theirs.user_tower + 1, item_tower=np.zeros(3, np.float32))
     after = state.with_part_of(AGGREGATION, meddling)
     assert after.item_tower is state.item_tower
@@ -304,7 +305,7 @@ def test_who_has_everything_or_too_little_asks_for_what_there_is():
 # Devices that say nonsense, or nothing.
 
 
-class Lying:
+class Lying(Engine):
     """The first user of every cohort answers the aggregation server with a gradient that cannot be."""
 
     def __init__(self, engine: LocalEngine, silent: bool) -> None:

@@ -115,12 +115,14 @@ def test_gradients_that_come_back_tell_clicks_whatever_hides_the_sums(secure_agg
     )
     engine = LocalEngine.over(world, training, 1)
     cohort = np.arange(n_users, dtype=np.int32)
-    state, _ = rounds.play(world, sttfedrec.REQUEST, sttfedrec.start(world), cohort, 0, engine)
+    state, _ = rounds.play_exchange(
+        world, sttfedrec.REQUEST, sttfedrec.init(world), cohort, 0, engine
+    )
     asked = state.asked
     slots = sttfedrec.numbered(world, state, 0).asked
     numbers = sttfedrec.merged(world, state, 0)[0][slots]
-    state = rounds.pass_on(world, sttfedrec.SLOTS, state, 0, engine)
-    state, _ = rounds.play(world, sttfedrec.TRAIN, state, cohort, 0, engine, 1)
+    state = rounds.relay(world, sttfedrec.SLOTS, state, 0, engine)
+    state, _ = rounds.play_exchange(world, sttfedrec.TRAIN, state, cohort, 0, engine, 1)
     claims = by_gradients(asked, numbers, state.cut)
     assert (claims >= 0).mean() > 0.8
     assert (

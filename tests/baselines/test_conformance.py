@@ -90,9 +90,9 @@ def test_the_number_of_threads_changes_nothing(name, training, monkeypatch):
     if name == "ease":
         pytest.skip("its inverse comes from LAPACK, which has threads of its own")
     monkeypatch.setenv("COTERIE_THREADS", "1")
-    alone = bits(train(name, training)[-1])
+    only_node = bits(train(name, training)[-1])
     monkeypatch.setenv("COTERIE_THREADS", "5")
-    assert bits(train(name, training)[-1]) == alone
+    assert bits(train(name, training)[-1]) == only_node
 
 
 @every_algorithm

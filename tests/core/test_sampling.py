@@ -275,8 +275,8 @@ def test_everybody_draws_alike_alone_and_in_a_crowd_of_several_chunks(
     keys = keys_of(n_users)
     crowd = many_unseen_items(rows, np.arange(n_users), n_items, wanted, keys)
     for user in [0, 1, chunk - 1, chunk, chunk + 1, 2 * chunk - 1, 2 * chunk, n_users - 1]:
-        alone = many_unseen_items(rows, longs([user]), n_items, wanted[[user]], keys[[user]])
-        assert present(alone[0]) == present(crowd[user])
+        only_node = many_unseen_items(rows, longs([user]), n_items, wanted[[user]], keys[[user]])
+        assert present(only_node[0]) == present(crowd[user])
     backwards = many_unseen_items(rows, np.arange(n_users)[::-1], n_items, wanted[::-1], keys[::-1])
     np.testing.assert_array_equal(backwards[::-1], crowd)
 

@@ -175,13 +175,13 @@ def test_a_word_has_one_number_wherever_it_stands() -> None:
 def test_a_text_reads_alike_whatever_stands_beside_it(
     before: list[list[str]], after: list[list[str]], text: list[str]
 ) -> None:
-    alone = texts.read([text], 1100)
+    only_node = texts.read([text], 1100)
     among = texts.read([*before, text, *after], 1100)
     here = among.texts.of(len(before))
-    assert [alone.letters.of(w).tolist() for w in alone.texts.of(0)] == [
+    assert [only_node.letters.of(w).tolist() for w in only_node.texts.of(0)] == [
         among.letters.of(w).tolist() for w in here
     ]
-    assert weighted(texts.bags(among))[len(before)] == weighted(texts.bags(alone))[0]
+    assert weighted(texts.bags(among))[len(before)] == weighted(texts.bags(only_node))[0]
 
 
 # Bags

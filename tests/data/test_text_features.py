@@ -248,10 +248,10 @@ def test_features_that_the_data_does_not_have_cannot_be_read() -> None:
 
 
 def test_features_do_not_change_how_items_are_read() -> None:
-    alone = read(training(FILMS, KINDS))
+    only_node = read(training(FILMS, KINDS))
     beside = read(training(FILMS, KINDS, None, PEOPLE))
-    assert words_in(items_of(alone), alone) == words_in(items_of(beside), beside)
-    assert words_in(alone.titles, alone) == words_in(beside.titles, beside)
+    assert words_in(items_of(only_node), only_node) == words_in(items_of(beside), beside)
+    assert words_in(only_node.titles, only_node) == words_in(beside.titles, beside)
 
 
 # A part of the people

@@ -28,7 +28,7 @@ from coterie.engines.local import LocalEngine
 from coterie.errors import ConfigError, DataError
 from coterie.experiments.config import Experiment
 from coterie.experiments.preparation import prepare
-from coterie.federated import rounds
+from coterie.federated import trainer
 from coterie.federated.federation import Federation
 from coterie.federated.wire import Malformed
 
@@ -81,7 +81,7 @@ def test_a_federation_from_files_is_the_simulation(name, n, split, people, tmp_p
     there = play(name, world, engine)[0][-1]
 
     ready = prepare(terms.experiment, people, SILENT)
-    whole = rounds.world_of(ready.training, terms.experiment.settings, 0, federation)
+    whole = trainer.world_of(ready.training, terms.experiment.settings, 0, federation)
     assert (whole.n_users, whole.n_items, whole.n_positives) == (
         world.n_users,
         world.n_items,

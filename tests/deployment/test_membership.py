@@ -18,7 +18,7 @@ from coterie.deployment.enrolment import Terms
 from coterie.engines.local import LocalEngine
 from coterie.errors import NoQuorum
 from coterie.experiments.preparation import prepare
-from coterie.federated import rounds
+from coterie.federated import trainer
 
 There = Callable[[int], dict[str, int]]
 
@@ -50,7 +50,7 @@ class Changing(Together):
 def without(terms: Terms, people: Interactions, node: int, n: int, t: int) -> dict[str, np.ndarray]:
     """The simulation in which a node's people are absent in one round."""
     ready = prepare(terms.experiment, people, SILENT)
-    world = rounds.world_of(ready.training, terms.experiment.settings, 0, terms.federation)
+    world = trainer.world_of(ready.training, terms.experiment.settings, 0, terms.federation)
     engine = Losing(LocalEngine.over(world, ready.training, n), node, t)
     name = terms.experiment.choice.algorithm
     return play(name, world, engine)[0][-1].arrays()  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ from coterie.data.training_set import TrainingSet
 from coterie.deployment.node import Node, NodeEngine
 from coterie.deployment.node_store import NodeStore
 from coterie.engines.local import LocalEngine
-from coterie.federated import rounds
+from coterie.federated import trainer
 from coterie.federated.federation import Federation, World
 from coterie.federated.nodes import share_out
 from coterie.federated.trainer import Context
@@ -119,7 +119,7 @@ def test_a_server_that_crashed_plays_its_round_again(name, choices, tmp_path):
     made = parties(name, world, choices, tmp_path, 2)
     engine = NodeEngine.over(np.arange(choices.n_users, dtype=np.int32) % 2, between(made))
     federation = made[0].federation
-    work = rounds.trainer_on(federation, world, engine, Context(world.seed, SILENT))
+    work = trainer.federated_trainer(federation, world, engine, Context(world.seed, SILENT))
     state, _ = work.start()
     for n in range(1, registry.algorithm(name).steps(world.settings) + 1):
         before = engine.accepted.copy()
@@ -164,9 +164,11 @@ class Losing:
 
     def call(self, exchange: Any, message: Any) -> Any:
         replies = self.engine.call(exchange, message)
-        if message.round != self.at or message.exchange == rounds.OPENING:
+        if message.round != self.at or message.exchange == trainer.SETUP:
             return replies
-        return [reply for reply in replies if reply.asked[0] % len(self.engine.nodes) != self.lost]
+        return [
+            reply for reply in replies if reply.selected[0] % len(self.engine.nodes) != self.lost
+        ]
 
 
 @pytest.mark.parametrize("name", ["fedfast", "pfpl+", "fcf"])
@@ -179,7 +181,7 @@ def test_a_node_whose_answer_is_lost_was_absent(name, choices, tmp_path):
     def transport(out: Mapping[int, bytes]) -> dict[int, bytes]:
         back = whole(out)
         seen.append(len(back))
-        opening = registry.algorithm(name).train.opening(world) is not None  # type: ignore[union-attr]
+        opening = registry.algorithm(name).train.setup(world) is not None  # type: ignore[union-attr]
         return {n: data for n, data in back.items() if n != 1 or len(seen) != 2 + opening}
 
     engine = NodeEngine.over(np.arange(choices.n_users, dtype=np.int32) % 3, transport)

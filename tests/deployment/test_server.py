@@ -26,7 +26,7 @@ from coterie.engines.local import LocalEngine
 from coterie.errors import NoQuorum
 from coterie.experiments.history import Point
 from coterie.experiments.preparation import prepare
-from coterie.federated import rounds
+from coterie.federated import trainer
 from coterie.federated.federation import Federation
 
 ROUNDS = 4
@@ -90,7 +90,7 @@ def simulated(terms: Terms, people: Interactions) -> dict[str, np.ndarray]:
     federation = algorithm(terms.experiment.choice.algorithm).train
     assert isinstance(federation, Federation)
     ready = prepare(terms.experiment, people, SILENT)
-    world = rounds.world_of(ready.training, terms.experiment.settings, 0, federation)
+    world = trainer.world_of(ready.training, terms.experiment.settings, 0, federation)
     name = terms.experiment.choice.algorithm
     return play(name, world, LocalEngine.over(world, ready.training, 1))[0][-1].arrays()
 

@@ -402,7 +402,7 @@ print(*watch.began, sep=";")
 """
 
 
-def alone(folder: Path, nth: int = 0) -> subprocess.Popen[str]:
+def only_node(folder: Path, nth: int = 0) -> subprocess.Popen[str]:
     """The same plan in a process of its own, which is killed in the n-th training if that is asked for."""
     command = [sys.executable, "-c", ALONE, str(folder), str(nth), json.dumps(plan.code_version())]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -410,7 +410,7 @@ def alone(folder: Path, nth: int = 0) -> subprocess.Popen[str]:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 def test_a_killed_process_leaves_what_it_finished_and_nothing_half_done(tmp_path: Path) -> None:
-    process = alone(tmp_path, 5)  # BPR with seed 1
+    process = only_node(tmp_path, 5)  # BPR with seed 1
     _, err = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL, err
     finished = [path.parent for path in tmp_path.rglob("result.json")]
@@ -426,7 +426,7 @@ def test_a_killed_process_leaves_what_it_finished_and_nothing_half_done(tmp_path
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no locks of this kind")
 def test_processes_share_a_plan_without_doing_anything_twice(tmp_path: Path) -> None:
-    processes = [alone(tmp_path) for _ in range(2)]
+    processes = [only_node(tmp_path) for _ in range(2)]
     answers = [process.communicate(timeout=60) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], answers
     done = [name for out, _ in answers for name in out.strip().split(";") if name]

@@ -37,8 +37,9 @@ from coterie.experiments.history import Point, TrainingHistory
 from coterie.experiments.preparation import Prepared
 from coterie.experiments.training import Evaluator, Fitted
 from coterie.federated import nodes, wire
+from coterie.federated.engine import Engine
 from coterie.federated.federation import Exchange, Federation, NodeData, PrivateState, World
-from coterie.federated.rounds import Engine, world_of
+from coterie.federated.trainer import world_of
 from coterie.federated.validation import Reply
 from coterie.models.recommender import Recommender
 from coterie.types import Message
@@ -111,9 +112,9 @@ def test_any_number_of_nodes_is_one_run_on_ratings(name, ratings):
 @on_kernels
 def test_nodes_and_threads_together(name, choices, monkeypatch):
     monkeypatch.setenv("COTERIE_THREADS", "1")
-    alone = play_locally(name, choices)[0][-1]
+    only_node = play_locally(name, choices)[0][-1]
     monkeypatch.setenv("COTERIE_THREADS", "3")
-    assert sha256(play_locally(name, choices, nodes=4)[0][-1]) == sha256(alone)
+    assert sha256(play_locally(name, choices, nodes=4)[0][-1]) == sha256(only_node)
 
 
 @on_kernels
@@ -153,7 +154,7 @@ def test_another_seed_is_another_run(name, choices):
 # Order.
 
 
-class Shuffled:
+class Shuffled(Engine):
     """Asks a node for its users in any order, and hands over replies in any order."""
 
     def __init__(self, engine: Engine, seed: int) -> None:
@@ -329,7 +330,7 @@ def interrupted(name: str, step: int, world: World) -> Algorithm:
         return done
 
     exchanges = [
-        replace(e, answer=at_a_message(e.answer), fused=at_a_message(e.fused))
+        replace(e, answer=at_a_message(e.client_update), fused=at_a_message(e.fast.single_pass))
         if isinstance(e, Exchange)
         else e
         for e in chosen.train.exchanges

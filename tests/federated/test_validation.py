@@ -16,6 +16,7 @@ from coterie.core.progress import Progress
 from coterie.data.splits import split
 from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
+from coterie.federated.engine import Engine
 from coterie.federated.federation import Exchange, Federation, NodeData, PrivateState, World
 from coterie.federated.validation import MOST_SAMPLES, Expected, Reply, validate
 from coterie.types import Message, Sizes, Updates
@@ -37,8 +38,8 @@ def honest() -> Updates:
     world = world_for("fedavg", training)
     federation = registry.algorithm("fedavg").train
     assert isinstance(federation, Federation)
-    message = federation.exchanges[0].ask(world, federation.start(world), ASKED, ROUND)
-    return federation.exchanges[0].answer(
+    message = federation.exchanges[0].broadcast(world, federation.init(world), ASKED, ROUND)
+    return federation.exchanges[0].client_update(
         world, message, NodeData(np.arange(12, dtype=np.int32), training)
     )
 
@@ -52,7 +53,7 @@ def judge(*replies: Reply) -> tuple[list[int], dict[str, int]]:
     return updates.users.tolist(), dict(refused)
 
 
-def alone(honest: Updates, k: int) -> Updates:
+def only_node(honest: Updates, k: int) -> Updates:
     return honest.take(np.array([k]))
 
 
@@ -72,17 +73,17 @@ def test_honest_updates_are_accepted_as_they_are(honest):
 def test_every_kind_is_refused_for_its_reason(reason, number, honest):
     """Forty of each by chance, each beside an honest neighbour who is not touched by it."""
     for seed in range(40):
-        lie = KINDS[reason][number](alone(honest, 1), ROUND, 15, np.random.default_rng(seed))
-        assert judge(lie, reply(alone(honest, 2), ROUND)) == ([4], {reason: 1}), (seed, lie)
+        lie = KINDS[reason][number](only_node(honest, 1), ROUND, 15, np.random.default_rng(seed))
+        assert judge(lie, reply(only_node(honest, 2), ROUND)) == ([4], {reason: 1}), (seed, lie)
 
 
 @pytest.mark.parametrize("count", [1, MOST_SAMPLES])
 def test_sample_counts_that_can_be(count, honest):
-    assert judge(reply(alone(honest, 1), ROUND, samples=np.array([count]))) == ([3], {})
+    assert judge(reply(only_node(honest, 1), ROUND, samples=np.array([count]))) == ([3], {})
 
 
 def test_changes_without_a_sample_are_made_up(honest):
-    one = alone(honest, 1)
+    one = only_node(honest, 1)
     nothing = np.zeros(1, np.int64)
     assert judge(reply(one, ROUND, samples=nothing)) == ([], {"bad sample count": 1})
     assert judge(reply(without_item_rows(one), ROUND, samples=nothing)) == (
@@ -125,20 +126,20 @@ def test_a_reply_that_comes_twice_counts_once(honest):
 
 def test_nobody_can_answer_for_somebody_else(honest):
     """A node answers for the users it was asked for, though others are in the round too."""
-    mine = alone(honest, 1)
-    others = alone(honest, 2)
+    mine = only_node(honest, 1)
+    others = only_node(honest, 2)
     forged = Reply(mine.users, ROUND, others.columns())
     assert judge(forged, reply(others, ROUND)) == ([4], {"unknown user": 1})
 
 
 def test_nobody_outside_the_round_is_accepted(honest):
     """Somebody asked in another round who answers now."""
-    late = reply(alone(honest, 1), ROUND, users=np.array([9], np.int32))
+    late = reply(only_node(honest, 1), ROUND, users=np.array([9], np.int32))
     assert judge(Reply(np.array([9], np.int32), ROUND, late.columns)) == ([], {"unknown user": 1})
 
 
 def test_updates_come_out_by_user_whatever_the_order_of_replies(honest):
-    parts = [reply(alone(honest, k), ROUND) for k in (2, 0, 3, 1)]
+    parts = [reply(only_node(honest, k), ROUND) for k in (2, 0, 3, 1)]
     updates, _ = validate(parts, EXPECTED)
     for name, column in updates.columns().items():
         np.testing.assert_array_equal(column, honest.columns()[name])
@@ -190,7 +191,7 @@ def test_a_thousand_hostile_updates_change_nothing(name, training):
     assert sha256(states[-1]) != sha256(states[0])
 
 
-class Silent:
+class Silent(Engine):
     """An engine whose nodes do not answer in some rounds."""
 
     def __init__(
@@ -244,7 +245,7 @@ def test_rounds_in_which_nobody_answers_change_nothing_and_are_said(name, traini
     assert marks[0] == marks[1] == marks[2] != marks[3] == marks[4] != marks[5]
     assert [costs.accepted > 0 for costs in tallies] == [False, False, True, False, True]
     assert heard.said == [
-        f"round {n}: nobody of the cohort answered; the model stays as it was" for n in (1, 4)
+        f"round {n}: no client of the cohort replied; the model stays as it was" for n in (1, 4)
     ]
 
 

@@ -19,7 +19,7 @@ from small_federation import ON_KERNELS, histories, world_for
 
 from coterie.algorithms import registry
 from coterie.federated.federation import Exchange, Federation, NodeData
-from coterie.federated.nodes import answer, read_reply
+from coterie.federated.nodes import client_columns, read_reply
 from coterie.federated.validation import Expected, validate
 from coterie.federated.wire import (
     COMMON,
@@ -99,7 +99,7 @@ def exchanges() -> list[tuple[str, Exchange]]:
         assert isinstance(federation, Federation)
         found += [
             (name, e)
-            for e in (*federation.exchanges, federation.opening(world_for(name, histories(0))))
+            for e in (*federation.exchanges, federation.setup(world_for(name, histories(0))))
             if isinstance(e, Exchange)
         ]
     return found
@@ -116,11 +116,13 @@ def test_sizes_equal_what_the_encoder_makes(name, exchange):
     assert isinstance(federation, Federation)
     cohort = np.array([0, 3, 4, 11], np.int32)
     node = NodeData(np.arange(12, dtype=np.int32), training)
-    private_state = {key: rows[cohort] for key, rows in federation.devices(world, node).items()}
+    private_state = {
+        key: rows[cohort] for key, rows in federation.init_clients(world, node).items()
+    }
     message = replace(
-        exchange.ask(world, federation.start(world), cohort, 2), private_state=private_state
+        exchange.broadcast(world, federation.init(world), cohort, 2), private_state=private_state
     )
-    updates = Updates(**answer(world, exchange, message, node)[0])
+    updates = Updates(**client_columns(world, exchange, message, node)[0])
     assert len(updates) >= 3  # the last user has everything, and may have nothing to say
     up = [len(encode(2, updates.take(np.array([k])).columns())) for k in range(len(updates))]
     assert reply_sizes(updates).tolist() == up
@@ -213,8 +215,8 @@ def real_message() -> bytes:
     world = world_for("fedavg", training)
     federation = registry.algorithm("fedavg").train
     assert isinstance(federation, Federation)
-    message = federation.exchanges[0].ask(
-        world, federation.start(world), np.array([0, 3, 4], np.int32), 2
+    message = federation.exchanges[0].broadcast(
+        world, federation.init(world), np.array([0, 3, 4], np.int32), 2
     )
     return encode(2, {"users": message.users, **message.own}, message.common)
 
@@ -271,9 +273,9 @@ def expected() -> tuple[Message, Expected, Updates]:
     federation = registry.algorithm("fedavg").train
     assert isinstance(federation, Federation)
     cohort = np.array([0, 3, 4], np.int32)
-    state = federation.start(world)
-    message = federation.exchanges[0].ask(world, state, cohort, 2)
-    honest = federation.exchanges[0].answer(
+    state = federation.init(world)
+    message = federation.exchanges[0].broadcast(world, state, cohort, 2)
+    honest = federation.exchanges[0].client_update(
         world, message, NodeData(np.arange(12, dtype=np.int32), training)
     )
     return message, Expected.of(message, federation.exchanges[0].sizes(world, state)), honest
@@ -318,9 +320,9 @@ def test_no_array_in_place_of_another_gets_the_server_into_trouble(name, array):
 @pytest.mark.parametrize("name", HONEST.columns())
 def test_a_number_in_place_of_an_array_is_refused(name):
     """The format can say zero dimensions."""
-    alone = np.array(3, HONEST.columns()[name].dtype)
+    only_node = np.array(3, HONEST.columns()[name].dtype)
     updates, refused = validate(
-        [read_reply(ASKED, encode(2, HONEST.columns() | {name: alone}))], EXPECTED
+        [read_reply(ASKED, encode(2, HONEST.columns() | {name: only_node}))], EXPECTED
     )
     assert (len(updates), dict(refused)) == (0, {"wrong shape": 3})
 

@@ -16,7 +16,7 @@ from coterie.algorithms.local.samples import Samples, draw
 from coterie.core import streams
 from coterie.data.training_set import TrainingSet
 from coterie.federated.federation import NodeData, World
-from coterie.federated.rounds import world_of
+from coterie.federated.trainer import world_of
 from coterie.types import Rows
 
 
@@ -149,8 +149,10 @@ def test_a_users_samples_do_not_depend_on_neighbours_or_nodes():
     everybody = np.arange(14, dtype=np.int32)
     together = draw(world, everybody, 3, hosted(training))
     for u in (0, 7, 12, 13):
-        alone = NodeData(np.array([u], np.int32), training.of_users(np.array([u], np.int32)))
-        assert of_user(draw(world, np.array([u], np.int32), 3, alone), 0) == of_user(together, u)
+        only_node = NodeData(np.array([u], np.int32), training.of_users(np.array([u], np.int32)))
+        assert of_user(draw(world, np.array([u], np.int32), 3, only_node), 0) == of_user(
+            together, u
+        )
 
 
 def test_rounds_and_seeds_draw_anew():

@@ -18,8 +18,9 @@ from coterie.algorithms.fedavg import dense_sums
 from coterie.core.records import Record
 from coterie.data.training_set import TrainingSet
 from coterie.errors import ConfigError
-from coterie.federated.rounds import MOST_USERS, trainer_on, world_of
+from coterie.federated.selection import MOST_USERS
 from coterie.federated.settings import FederationSettings
+from coterie.federated.trainer import federated_trainer, world_of
 from coterie.federated.validation import MOST_SAMPLES
 from coterie.types import NOT_FINITE, TOO_LARGE, Rows, Updates
 
@@ -161,7 +162,7 @@ def test_a_larger_cohort_is_refused():
         def rounds_per_step(self, world: Any) -> int:
             return 1
 
-    steps = trainer_on(Sampler(MOST_USERS + 1), world, None, None)  # type: ignore[arg-type]
+    steps = federated_trainer(Sampler(MOST_USERS + 1), world, None, None)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"131,073 users.*at most 131,072.*participation"):
         steps.step(Nothing(), 1)
 

@@ -7,8 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coterie.federated.federation import ClientTask, NodeData, PrivateState, World
-from coterie.federated.rounds import Engine
+from coterie.federated.engine import Engine
+from coterie.federated.federation import (
+    AnyWorld,
+    ClientTask,
+    NodeData,
+    PrivateState,
+)
 from coterie.federated.validation import DTYPES, Reply
 from coterie.types import TOO_LARGE, Ints, Longs, Message, Updates
 
@@ -59,14 +64,14 @@ class Overheard:
         )
 
 
-class Listening:
+class Listening(Engine):
     """Not `alone`, even where the engine it listens to is: rounds that could be fused are played one by one, to be heard."""
 
     def __init__(self, engine: Engine, hear: Callable[[Overheard], None]) -> None:
         self._engine = engine
         self._hear = hear
 
-    def gather(self, make: Callable[[World, NodeData], PrivateState]) -> PrivateState:
+    def gather(self, make: Callable[[AnyWorld, NodeData], PrivateState]) -> PrivateState:
         return self._engine.gather(make)
 
     def call(self, exchange: ClientTask, message: Message) -> list[Reply]:

@@ -29,8 +29,13 @@ from coterie.experiments.preparation import Prepared, prepare
 from coterie.experiments.run import Run
 from coterie.experiments.training import begin
 from coterie.experiments.warm_start import reuse
-from coterie.federated import rounds
-from coterie.federated.federation import Federation, World
+from coterie.federated import trainer
+from coterie.federated.federation import (
+    AnyFederation,
+    AnyWorld,
+    Federation,
+)
+from coterie.federated.settings import federation_settings
 from coterie.federated.trainer import Context
 from coterie.types import Bools, Doubles
 
@@ -86,8 +91,8 @@ class Replay:
     """A run to be listened to."""
 
     ready: Prepared
-    federation: Federation
-    world: World
+    federation: AnyFederation
+    world: AnyWorld
     engine: LocalEngine
     attackers: Sequence[Attacker]
     dossier: Dossier
@@ -95,11 +100,11 @@ class Replay:
     @classmethod
     def of(cls, ready: Prepared) -> Replay:
         choice = ready.experiment.choice
-        settings = ready.experiment.settings
+        settings = federation_settings(ready.experiment.settings)
         training = ready.training
         federation = algorithm(choice.algorithm).train
         assert isinstance(federation, Federation)
-        world = rounds.world_of(training, settings, choice.seed)
+        world = trainer.world_of(training, settings, choice.seed)
         engine = LocalEngine.over(world, training, world.settings.nodes or 1)
         against, _ = KNOWN[_file(choice.algorithm)]
         return cls(ready, federation, world, engine, against, Dossier(server_of(world), against))
@@ -107,7 +112,7 @@ class Replay:
     @property
     def n_rounds(self) -> int:
         """Of the run itself."""
-        return rounds.n_rounds(self.federation, self.world)
+        return trainer.n_rounds(self.federation, self.world)
 
     def play(self, when: Sequence[int], progress: Progress) -> Iterator[int]:
         """The rounds one by one; yields at each of those asked for, ascending."""
@@ -115,7 +120,7 @@ class Replay:
         for family in algorithm(choice.algorithm).kernels_for(self.world.settings):
             kernels.load(family, progress)
         heard = Listening(self.engine, self.dossier.hear)
-        work = rounds.trainer_on(
+        work = trainer.federated_trainer(
             self.federation, self.world, heard, Context(choice.seed, progress), by_round=True
         )
         state = begin(work, self.world.n_users, self._earlier()).state
@@ -144,7 +149,7 @@ class Replay:
                 yield Line(k, name, label, summarise(outcome, who))
 
 
-def server_of(world: World) -> Server:
+def server_of(world: AnyWorld) -> Server:
     settings = world.settings
     sizes = (world.n_users, world.n_items, world.settings.embedding_size)
     if isinstance(settings, fpl.FPL):
@@ -153,7 +158,7 @@ def server_of(world: World) -> Server:
     return Server(*sizes)
 
 
-def rates(world: World, engine: LocalEngine, k: int) -> Doubles | None:
+def rates(world: AnyWorld, engine: LocalEngine, k: int) -> Doubles | None:
     """Everybody's own disclosure rate, on average over the first k rounds; None where an algorithm knows no such thing."""
     if not isinstance(world.settings, fpl.FPL):
         return None

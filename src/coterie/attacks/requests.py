@@ -73,13 +73,13 @@ def by_gradients(asked: Ints, slots: Ints, cut: np.ndarray) -> Ints:
     askers = np.bincount(slots[slots >= 0], minlength=len(cut))
     claims = np.full(len(asked), -1, np.int32)
     for k, (items, mine) in enumerate(zip(asked, slots, strict=True)):
-        alone = (mine >= 0) & (askers[np.maximum(mine, 0)] == 1)
-        gradients = cut[mine[alone]].astype(np.float64)
+        only_node = (mine >= 0) & (askers[np.maximum(mine, 0)] == 1)
+        gradients = cut[mine[only_node]].astype(np.float64)
         if len(gradients) < FEW:
             continue
         longest = int(np.argmax((gradients * gradients).sum(axis=1)))
         if gradients[longest] @ (gradients.sum(axis=0) - gradients[longest]) < 0:
-            claims[k] = items[alone][longest]
+            claims[k] = items[only_node][longest]
     return claims
 
 

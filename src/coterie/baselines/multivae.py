@@ -274,7 +274,7 @@ def adam(
     )
 
 
-def make(training: TrainingSet, settings: MultVAESettings, context: Context) -> Trainer:
+def make(training: TrainingSet, settings: MultVAESettings, context: Context) -> Trainer[Any]:
     try:
         import torch  # noqa: F401
     except ModuleNotFoundError:

@@ -7,6 +7,8 @@ STTFedRec; the step is Adam's by the mean loss of the batch.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from pydantic import Field
 
@@ -92,7 +94,7 @@ def model(
     return Directions(users, *packed(items, settings.precision))
 
 
-def make(training: TrainingSet, settings: Centralised, context: Context) -> Trainer:
+def make(training: TrainingSet, settings: Centralised, context: Context) -> Trainer[Any]:
     told = text_features.read(
         training, settings.kind.reads, settings.inputs, settings.most_words, settings.person
     )

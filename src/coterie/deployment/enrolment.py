@@ -26,8 +26,13 @@ from coterie.data.training_set import TrainingSet
 from coterie.deployment.node_store import NodeStore
 from coterie.errors import ConfigError, DataError
 from coterie.experiments.config import Experiment
-from coterie.federated import rounds
-from coterie.federated.federation import Federation, NodeData, World
+from coterie.federated import trainer
+from coterie.federated.federation import (
+    AnyFederation,
+    AnyWorld,
+    NodeData,
+)
+from coterie.federated.settings import federation_settings
 from coterie.federated.wire import Malformed
 from coterie.types import Ids, Ints, Rows
 
@@ -82,8 +87,8 @@ class Terms(Said):
         return Experiment.of(self.config)
 
     @property
-    def federation(self) -> Federation:
-        return cast(Federation, algorithm(self.experiment.choice.algorithm).train)
+    def federation(self) -> AnyFederation:
+        return cast(AnyFederation, algorithm(self.experiment.choice.algorithm).train)
 
     @property
     def texts(self) -> Ids | None:
@@ -178,7 +183,7 @@ def roll(terms: Terms, store: NodeStore) -> Roster:
     )
 
 
-def world_of(terms: Terms, numbers: Numbers, told: Told | None = None) -> World:
+def world_of(terms: Terms, numbers: Numbers, told: Told | None = None) -> AnyWorld:
     """As a server knows it, which has something to tell about items; or a node, which has not."""
     experiment = terms.experiment
     n = numbers.n_users
@@ -187,12 +192,15 @@ def world_of(terms: Terms, numbers: Numbers, told: Told | None = None) -> World:
         if told
         else TrainingSet(n, len(terms.items), *_nobodys(n), None)
     )
-    world = rounds.world_of(
-        catalogue, experiment.settings, experiment.choice.seed, terms.federation if told else None
+    world = trainer.world_of(
+        catalogue,
+        federation_settings(experiment.settings),
+        experiment.choice.seed,
+        terms.federation if told else None,
     )
     members = np.zeros(n, bool)
     members[numbers.members] = True
-    return replace(world, members=members, n_positives=numbers.n_positives, on_devices=None)
+    return replace(world, members=members, n_positives=numbers.n_positives, client_content=None)
 
 
 def catalogue_of(terms: Terms, n_users: int, told: Told) -> TrainingSet:
@@ -244,7 +252,7 @@ def histories(terms: Terms, numbers: Numbers, store: NodeStore, seed: int) -> No
     """What a node has; its devices draw from a seed that no server has."""
     own, split = parts(terms, numbers, store)
     training = split.training()
-    told = terms.federation.told(training, terms.experiment.settings)
+    told = terms.federation.content(training, terms.experiment.settings)
     return NodeData(own, replace(training, content=told and told[1]).of_users(own), seed)
 
 

@@ -13,18 +13,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from coterie.deployment.node_store import NEVER, RING, NodeStore
+from coterie.federated.engine import Engine
 from coterie.federated.federation import (
+    AnyExchange,
+    AnyFederation,
+    AnyWorld,
     ClientTask,
     Exchange,
-    Federation,
     NodeData,
     PrivateState,
-    World,
 )
-from coterie.federated.nodes import answer, read_message, read_reply, write_message
-from coterie.federated.rounds import OPENING
+from coterie.federated.nodes import client_columns, read_message, read_reply, write_message
 from coterie.federated.secagg.client import HELD, ORDER, Stage
 from coterie.federated.secagg.sessions import packed, unpacked
+from coterie.federated.trainer import SETUP
 from coterie.federated.validation import Reply
 from coterie.federated.wire import Malformed, encode
 from coterie.types import Ints, Longs, Message
@@ -40,7 +42,7 @@ STAGE = "stage"
 
 def tag(t: int, exchange: int) -> int:
     """One number for an exchange of a round; the opening is before all of them."""
-    return 0 if exchange == OPENING else 1 + t * EXCHANGES + exchange
+    return 0 if exchange == SETUP else 1 + t * EXCHANGES + exchange
 
 
 def stage_of(message: Message) -> str:
@@ -54,8 +56,8 @@ def stage_of(message: Message) -> str:
 class Node:
     """A node: bytes in, bytes out."""
 
-    federation: Federation
-    world: World
+    federation: AnyFederation
+    world: AnyWorld
     node: NodeData
     store: NodeStore
 
@@ -64,7 +66,7 @@ class Node:
         persons = self.store.numbers()
         self.store.begin(
             [persons[u] for u in self.node.users.tolist()],
-            self.federation.devices(self.world, self.node),
+            self.federation.init_clients(self.world, self.node),
         )
 
     def receive(self, data: bytes) -> bytes:
@@ -77,13 +79,13 @@ class Node:
         if STAGE in message.common:
             columns, after = self._in_ring(exchange, message)
         else:
-            columns, after = answer(self.world, exchange, message, self.node)
+            columns, after = client_columns(self.world, exchange, message, self.node)
         if after:
             self.store.made(asked, after, kept_by)
         return encode(message.round, columns, exchange=message.exchange)
 
     def _in_ring(
-        self, exchange: Exchange, message: Message
+        self, exchange: AnyExchange, message: Message
     ) -> tuple[dict[str, np.ndarray], PrivateState]:
         """A stage of a ring; what members keep to themselves until the next one is in the store."""
         stage = stage_of(message)
@@ -91,7 +93,7 @@ class Node:
         if stage != ORDER[0] and left is not None:
             HELD.put(self.node.users, unpacked(left, self.world, exchange))
         common = {name: array for name, array in message.common.items() if name != STAGE}
-        columns, after = answer(
+        columns, after = client_columns(
             self.world, Stage(stage, exchange), replace(message, common=common), self.node
         )
         persons = self.store.numbers()
@@ -141,8 +143,8 @@ class Node:
             raise Malformed("the message has not one row for everybody")
         return message
 
-    def _exchange(self, number: int) -> Exchange:
-        found = self.federation.opening(self.world) if number == OPENING else None
+    def _exchange(self, number: int) -> AnyExchange:
+        found = self.federation.setup(self.world) if number == SETUP else None
         if number < len(self.federation.exchanges):
             listed = self.federation.exchanges[number]
             found = listed if isinstance(listed, Exchange) else None
@@ -152,20 +154,22 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeEngine:
+class NodeEngine(Engine):
     """The server's side."""
 
     homes: Ints  # (users,) the node of each; -1 of nobody's
     transport: Transport
     accepted: Longs  # (users,) which of their updates was accepted last
-    keeps = True
-    """What is private never comes here."""
+
+    @property
+    def stores_private_state(self) -> bool:
+        return True
 
     @classmethod
     def over(cls, homes: Ints, transport: Transport) -> NodeEngine:
         return cls(homes, transport, np.full(len(homes), NEVER, np.int64))
 
-    def gather(self, make: Callable[[World, NodeData], PrivateState]) -> PrivateState:
+    def gather(self, make: Callable[[AnyWorld, NodeData], PrivateState]) -> PrivateState:
         """Devices make it, and it stays with them."""
         return {}
 
@@ -186,6 +190,6 @@ class NodeEngine:
         message = replace(message, own=own)
         return {int(node): message.to(homes == node) for node in np.unique(homes[homes >= 0])}
 
-    def settle(self, t: int, exchange: int, users: Ints) -> None:
+    def commit(self, t: int, exchange: int, users: Ints) -> None:
         """The updates of these users were accepted."""
         self.accepted[users] = tag(t, exchange)

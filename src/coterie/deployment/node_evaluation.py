@@ -21,7 +21,11 @@ from coterie.evaluation.candidates import Candidates
 from coterie.evaluation.evaluation import by_person
 from coterie.evaluation.protocols import ACCURACY, WITHOUT_CUTOFF, Protocol
 from coterie.experiments.training import Evaluator, sampled
-from coterie.federated.federation import Federation, PrivateState, World
+from coterie.federated.federation import (
+    AnyFederation,
+    AnyWorld,
+    PrivateState,
+)
 from coterie.federated.wire import Malformed, decode, encode
 from coterie.models.kinds import kind
 from coterie.models.recommender import Recommender
@@ -62,12 +66,12 @@ class NodeMetrics(Said):
 # The server's side
 
 
-def letter(federation: Federation, world: World, state: Any, t: int) -> Message:
+def letter(federation: AnyFederation, world: AnyWorld, state: Any, t: int) -> Message:
     """The model for everybody."""
     model = federation.model(world, state)
     arrays = model.shared_arrays()
     own = {name: arrays.pop(name) for name in model.of_users if name in arrays}
-    common = arrays | {name: getattr(state, name) for name in federation.served}
+    common = arrays | {name: getattr(state, name) for name in federation.client_model_needs}
     named = np.frombuffer(model.kind.encode(), np.uint8)
     return Message(t, np.arange(world.n_users, dtype=np.int32), common | {KIND: named}, own)
 
@@ -107,7 +111,7 @@ def take(party: Node, data: bytes) -> tuple[Ints, Recommender]:
     if KIND not in message.common:
         raise Malformed("the message is no model")
     party.store.put_model(persons, message.own, encode(message.round, {}, message.common))
-    places = party.node.places(message.users)
+    places = party.node.positions(message.users)
     return message.users, whole(party, message.common, message.own, persons, places)
 
 
@@ -118,7 +122,7 @@ def of_person(party: Node, person: str) -> Recommender | None:
     if data is None or user is None or user not in party.node.users:
         return None
     own = {name: row[None] for name, row in party.store.given(person).items()}
-    return whole(party, decode(data).common, own, [person], party.node.places(np.array([user])))
+    return whole(party, decode(data).common, own, [person], party.node.positions(np.array([user])))
 
 
 def whole(
@@ -130,9 +134,11 @@ def whole(
         for name, rows in party.store.private_state(persons).items()
         if name in model.private
     }
-    if party.federation.serve is not None:
-        state = SimpleNamespace(**{name: common[name] for name in party.federation.served})
-        made = party.federation.serve(party.world, state, party.node)
+    if party.federation.client_model is not None:
+        state = SimpleNamespace(
+            **{name: common[name] for name in party.federation.client_model_needs}
+        )
+        made = party.federation.client_model(party.world, state, party.node)
         private_state = {name: rows[places] for name, rows in made.items()}
     try:
         return model.from_arrays(dict(common) | own | private_state)

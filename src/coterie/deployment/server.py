@@ -21,10 +21,11 @@ from coterie.deployment.server_config import ServerConfig
 from coterie.experiments import checkpoint, training
 from coterie.experiments import folder as disk
 from coterie.experiments.history import Point, TrainingHistory
-from coterie.federated.federation import World
+from coterie.federated.federation import (
+    AnyWorld,
+)
 from coterie.federated.nodes import write_message
-from coterie.federated.rounds import n_rounds, trainer_on
-from coterie.federated.trainer import Context
+from coterie.federated.trainer import Context, federated_trainer, n_rounds
 
 ACCEPTED = "accepted-{}.npz"
 
@@ -44,7 +45,9 @@ def serve(
     present = Membership.taken(folder, terms, counted, service)
     world = world_of(terms, present.members.told(()), told or Told())
     engine = NodeEngine.over(present.homes, present.ask)
-    work = trainer_on(federation, world, engine, Context(world.seed, progress), by_round=True)
+    work = federated_trainer(
+        federation, world, engine, Context(world.seed, progress), by_round=True
+    )
     chosen = algorithm(experiment.choice.algorithm)
     point = going_on(folder, chosen, terms, engine) or training.begin(work, world.n_users)
     total = n_rounds(federation, world)
@@ -74,7 +77,7 @@ def is_due(history: TrainingHistory, every: int, total: int) -> bool:
 
 
 def measured(
-    point: Point, world: World, present: Membership, engine: NodeEngine, final: bool
+    point: Point, world: AnyWorld, present: Membership, engine: NodeEngine, final: bool
 ) -> Point:
     """Nodes get the model, keep it for their people, and say what it is worth. Whoever is not there is not counted."""
     letter = judging.letter(present.terms.federation, world, point.state, point.history.round)

@@ -19,10 +19,12 @@ from coterie.deployment.enrolment import Terms, Told
 from coterie.errors import ConfigError, DataError, MissingExtra
 from coterie.experiments import folder as disk
 from coterie.experiments.config import NAMING_FILES, Experiment, read_file
-from coterie.federated.federation import Federation, World
+from coterie.federated.federation import (
+    Federation,
+    World,
+)
 from coterie.federated.secagg import exposure
-from coterie.federated.settings import FederationSettings
-from coterie.federated.trainer import Context
+from coterie.federated.settings import FederationSettings, federation_settings
 
 NO_DATA = "federation.csv"
 """What stands for a dataset: a server reads none."""
@@ -151,5 +153,5 @@ def refuse_unserved(experiment: Experiment, progress: Progress) -> None:
         )
     if "tower" in type(settings).model_fields and find_spec("torch") is None:
         raise MissingExtra(name, "neural")
-    nobody = World(settings, 0, 0, 0, np.zeros(0, bool), {})
-    exposure.announce(federation, nobody, Context(0, progress))
+    nobody = World(federation_settings(settings), 0, 0, 0, np.zeros(0, bool), {})
+    exposure.announce(federation, nobody, progress)

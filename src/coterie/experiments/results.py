@@ -18,9 +18,15 @@ from coterie.evaluation.protocols import Protocol
 from coterie.experiments.config import Experiment
 from coterie.experiments.history import TrainingHistory, area, first_at
 from coterie.experiments.training import Fitted
-from coterie.federated import rounds
-from coterie.federated.federation import Federation, NodeData, World
+from coterie.federated import trainer
+from coterie.federated.federation import (
+    AnyFederation,
+    AnyWorld,
+    Federation,
+    NodeData,
+)
 from coterie.federated.secagg import exposure
+from coterie.federated.settings import federation_settings
 from coterie.models.directions import Directions
 from coterie.types import Floats
 from coterie.version import __version__
@@ -65,10 +71,12 @@ def summary(ready: Prepared, fitted: Fitted) -> dict[str, Any]:
 
 def vectors(ready: Prepared, fitted: Fitted) -> dict[str, Any]:
     """What travelled in vectors, of an algorithm whose paper counts so: in a step, in all and up to the best one."""
-    federation, world, everybody = _federation(ready)
-    if federation is None or federation.vectors is None:
+    found = _federation(ready)
+    if found is None or found[0].vectors_per_step is None:
         return {}
-    each = federation.vectors(world, everybody)
+    federation, world, everybody = found
+    assert federation.vectors_per_step is not None
+    each = federation.vectors_per_step(world, everybody)
     counted = {
         "step": each,
         "total": each * fitted.history.round,
@@ -79,26 +87,31 @@ def vectors(ready: Prepared, fitted: Fitted) -> dict[str, Any]:
 
 def in_the_clear(ready: Prepared) -> dict[str, Any]:
     """Of a run in rings: what a server heard of everybody all the same."""
-    federation, world, _ = _federation(ready)
-    if federation is None or world.settings.secure_aggregation == "none":
+    found = _federation(ready)
+    if found is None or found[1].settings.secure_aggregation == "none":
         return {}
+    federation, world, _ = found
     return {"in_the_clear": exposure.in_the_clear(federation, world)}
 
 
 def choices(ready: Prepared, fitted: Fitted) -> dict[str, Floats]:
     """What users chose for themselves, by its name."""
-    federation, world, everybody = _federation(ready)
-    return {} if federation is None else federation.people(world, everybody, fitted.history.round)
+    found = _federation(ready)
+    if found is None:
+        return {}
+    federation, world, everybody = found
+    return federation.user_choices(world, everybody, fitted.history.round)
 
 
-def _federation(ready: Prepared) -> tuple[Federation | None, World, NodeData]:
-    world = rounds.world_of(ready.training, ready.experiment.settings, ready.experiment.choice.seed)
-    found = algorithm(ready.experiment.choice.algorithm).train
-    return (
-        found if isinstance(found, Federation) else None,
-        world,
-        LocalEngine.over(world, ready.training, 1).nodes[0],
-    )
+def _federation(ready: Prepared) -> tuple[AnyFederation, AnyWorld, NodeData] | None:
+    """The federation of a run, its world and all users; None for a centralised baseline."""
+    experiment = ready.experiment
+    federation = algorithm(experiment.choice.algorithm).train
+    if not isinstance(federation, Federation):
+        return None
+    settings = federation_settings(experiment.settings)
+    world = trainer.world_of(ready.training, settings, experiment.choice.seed)
+    return federation, world, LocalEngine.over(world, ready.training, 1).nodes[0]
 
 
 def convergence(ready: Prepared, history: TrainingHistory) -> dict[str, Any]:

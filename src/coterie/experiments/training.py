@@ -25,6 +25,7 @@ from coterie.experiments.config import Experiment
 from coterie.experiments.history import Point, TrainingHistory
 from coterie.federated.federation import Federation
 from coterie.federated.secagg.server import GIVEN_UP
+from coterie.federated.settings import FederationSettings
 from coterie.federated.trainer import Context, Trainer
 from coterie.models.recommender import Recommender
 from coterie.types import Rows
@@ -146,24 +147,26 @@ class Rhythm:
 
 def trainer(
     chosen: Algorithm, training: TrainingSet, settings: Settings, context: Context
-) -> Trainer:
+) -> Trainer[Any]:
     if isinstance(chosen.train, Federation):
+        assert isinstance(settings, FederationSettings)
+        assert isinstance(settings, FederationSettings)
         return select.trainer(chosen.train, training, settings, context)
     return chosen.train(training, settings, context)
 
 
-def begin(work: Trainer, n_users: int, reuse: Callable[[Any], Any] | None = None) -> Point:
+def begin(work: Trainer[Any], n_users: int, reuse: Callable[[Any], Any] | None = None) -> Point:
     state, costs = work.start()
     return Point(reuse(state) if reuse else state, TrainingHistory.begin(n_users, costs))
 
 
-def step(work: Trainer, point: Point) -> Point:
+def step(work: Trainer[Any], point: Point) -> Point:
     began = time.perf_counter()
     state, costs = work.step(point.state, point.history.round + 1)
     return Point(state, point.history.after(costs, time.perf_counter() - began), point.best)
 
 
-def measure(work: Trainer, point: Point, evaluator: Evaluator, keep_best: bool) -> Point:
+def measure(work: Trainer[Any], point: Point, evaluator: Evaluator, keep_best: bool) -> Point:
     metrics = evaluator.measure(work.model(point.state), point.history.round)
     history = point.history.measured(evaluator.part, metrics, evaluator.headline)
     is_best = history.best == len(history.curve) - 1

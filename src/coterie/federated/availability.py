@@ -20,7 +20,11 @@ from coterie.core.progress import Progress
 from coterie.data.interactions import Interactions
 from coterie.data.small import known_ids, small_table
 from coterie.data.training_set import TrainingSet
-from coterie.federated.federation import AnyWorld, Settings, World
+from coterie.federated.federation import (
+    AnyWorld,
+    Settings,
+    World,
+)
 from coterie.types import Bools, Doubles, Ints
 
 AWAKE = 0.4
@@ -29,7 +33,7 @@ TIME_ZONES = 0.1
 """Of a day: how many devices are there on average, how far that swings, and by what part of a day users' hours differ."""
 AWAY = 1 / 3
 """Of a run: how long a user is away in one stretch."""
-DEVICES = 0.6
+CLIENTS = 0.6
 MOMENTS = 0.3
 """How much devices' times differ (deviation of their logarithm), and one device's from round to round."""
 
@@ -124,7 +128,7 @@ def seconds(world: AnyWorld, cohort: Ints, t: int) -> Doubles:
     """What devices take for a round, in units of what the median device takes."""
     device = streams.normal(streams.keys(world.seed, "slowness", last=cohort), 1)[:, 0]
     moment = streams.normal(streams.keys(world.seed, "moment", t, last=cohort), 1)[:, 0]
-    taken: Doubles = np.exp(DEVICES * device + MOMENTS * moment)
+    taken: Doubles = np.exp(CLIENTS * device + MOMENTS * moment)
     return taken
 
 

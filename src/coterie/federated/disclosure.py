@@ -70,7 +70,7 @@ def rates(settings: Disclosing, node: NodeData, users: Ints, epochs: Ints | Long
     drawn = _quantile(settings, (words.astype(np.float64) + 0.5) * 2.0**-53).astype(np.float32)
     if node.training.preferences is None:
         return drawn
-    said = node.training.preferences.rates_at(node.places(users), epochs)
+    said = node.training.preferences.rates_at(node.positions(users), epochs)
     return np.where(np.isnan(said), drawn, said)
 
 

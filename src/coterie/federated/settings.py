@@ -80,3 +80,10 @@ class FederationSettings(Settings):
     def selecting_more(self, factor: float) -> Self:
         """The same settings with cohorts larger by a factor, for over-selection."""
         raise NotImplementedError(f"{type(self).__name__} does not say how large a cohort is")
+
+
+def federation_settings(settings: Settings) -> FederationSettings:
+    """The settings of a federated algorithm, for code that handles every algorithm."""
+    if not isinstance(settings, FederationSettings):
+        raise TypeError(f"{type(settings).__name__} are not the settings of a federated algorithm")
+    return settings

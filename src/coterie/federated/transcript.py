@@ -8,8 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coterie.federated.federation import ClientTask, NodeData, PrivateState, World
-from coterie.federated.rounds import DEVICES, Engine
+from coterie.federated.engine import Engine
+from coterie.federated.federation import (
+    AnyWorld,
+    ClientTask,
+    NodeData,
+    PrivateState,
+)
+from coterie.federated.rounds import CLIENTS
 from coterie.federated.validation import Reply
 from coterie.federated.wire import encode
 from coterie.types import Message
@@ -28,24 +34,22 @@ class Line(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Transcript:
+class Transcript(Engine):
     """Another engine with an ear on it. It is not `alone`, so that what could be fused is sent instead."""
 
     engine: Engine
     lines: list[Line] = field(default_factory=list)
 
-    def gather(self, make: Callable[[World, NodeData], PrivateState]) -> PrivateState:
+    def gather(self, make: Callable[[AnyWorld, NodeData], PrivateState]) -> PrivateState:
         return self.engine.gather(make)
 
     def call(self, exchange: ClientTask, message: Message) -> list[Reply]:
         replies = self.engine.call(exchange, message)
         for reply in replies:
-            self.write_down(message.round, DEVICES, exchange.role, reply.columns or {})
+            self.record(message.round, CLIENTS, exchange.role, reply.columns or {})
         return replies
 
-    def write_down(
-        self, t: int, sender: str, receiver: str, arrays: Mapping[str, np.ndarray]
-    ) -> None:
+    def record(self, t: int, sender: str, receiver: str, arrays: Mapping[str, np.ndarray]) -> None:
         self.lines.append(Line(t, sender or SERVER, receiver or SERVER, arrays))
 
     def seen_by(self, role: str) -> list[Line]:

@@ -23,8 +23,8 @@ for _place in range(64):
 @helper
 def lowest_bit(word: Scalar) -> Scalar:
     """Where the lowest one of a word stands."""
-    alone = word & (~word + ONE)
-    return PLACES[(alone * DE_BRUIJN) >> np.uint64(58)]
+    only_node = word & (~word + ONE)
+    return PLACES[(only_node * DE_BRUIJN) >> np.uint64(58)]
 
 
 @helper

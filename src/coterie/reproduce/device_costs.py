@@ -16,8 +16,15 @@ from coterie.engines.local import LocalEngine
 from coterie.evaluation.ranking import best_items
 from coterie.experiments.config import Experiment
 from coterie.experiments.preparation import Prepared, prepare
-from coterie.federated import rounds
-from coterie.federated.federation import Exchange, Federation, NodeData, World
+from coterie.federated import rounds, trainer
+from coterie.federated.federation import (
+    AnyFederation,
+    AnyWorld,
+    Exchange,
+    Federation,
+    NodeData,
+)
+from coterie.federated.settings import federation_settings
 from coterie.federated.wire import message_size, reply_sizes
 from coterie.models.directions import Directions
 from coterie.reproduce.items import Rows
@@ -34,7 +41,7 @@ def on_a_device(
 ) -> dict[str, float]:
     """One device at a time, on one thread: what the messages of a round make it compute, and what they weigh."""
     ready, federation, world, engine = prepared(name, dataset, values)
-    state = federation.start(world)
+    state = federation.init(world)
     node = engine.nodes[0]
     cohort = federation.sample(world, state, 0)[:devices]
     times = np.zeros(devices)
@@ -42,18 +49,18 @@ def on_a_device(
     down = 0.0
     for exchange in federation.exchanges:
         if not isinstance(exchange, Exchange):
-            state = rounds.pass_on(world, exchange, state, 0, engine)
+            state = rounds.relay(world, exchange, state, 0, engine)
             continue
-        message = rounds.asked(world, exchange, state, cohort, 0, engine)
+        message = rounds.broadcast(world, exchange, state, cohort, 0, engine)
         for k in range(len(cohort)):
             one = message.to(np.array([k]))
             began = time.perf_counter()
-            made = exchange.answer(engine.world, one, node)
+            made = exchange.client_update(engine.world, one, node)
             times[k] += time.perf_counter() - began
             assert not isinstance(made, tuple)
             up += float(reply_sizes(made).sum()) / devices
             down += float(message_size(one)) / devices
-        state, _ = rounds.play(world, exchange, state, cohort, 0, engine)
+        state, _ = rounds.play_exchange(world, exchange, state, cohort, 0, engine)
     infer, fetched = inference(name, ready, federation, world, state, node)
     training = float(np.median(times)) * 1e3
     inferring = infer * 1e3
@@ -71,7 +78,7 @@ def on_a_device(
 
 def prepared(
     name: str, dataset: str, values: Mapping[str, Any]
-) -> tuple[Prepared, Federation, World, LocalEngine]:
+) -> tuple[Prepared, AnyFederation, AnyWorld, LocalEngine]:
     """A federation that is ready to begin, on the CPU unless something else is said."""
     ready = prepare(
         Experiment.of({"algorithm": name, "dataset": dataset, "device": "cpu"} | dict(values)),
@@ -80,19 +87,26 @@ def prepared(
     )
     federation = algorithm(name).train
     assert isinstance(federation, Federation)
-    world = rounds.world_of(ready.training, ready.experiment.settings, 0, federation)
+    world = trainer.world_of(
+        ready.training, federation_settings(ready.experiment.settings), 0, federation
+    )
     return ready, federation, world, LocalEngine.over(world, ready.training, 1)
 
 
 def inference(
-    name: str, ready: Prepared, federation: Federation, world: World, state: Any, node: NodeData
+    name: str,
+    ready: Prepared,
+    federation: AnyFederation,
+    world: AnyWorld,
+    state: Any,
+    node: NodeData,
 ) -> tuple[float, float]:
     """Seconds from what a device has to its best ten, and the bytes that it had to get for that."""
     model = federation.model(world, state)
     assert isinstance(model, Directions)
-    assert federation.serve is not None
+    assert federation.client_model is not None
     me = Directions(
-        federation.serve(world, state, node)["user_rows"][:1], model.item_rows, model.units
+        federation.client_model(world, state, node)["user_rows"][:1], model.item_rows, model.units
     )
     towers = Readers(world.settings)
     content = world.content

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from coterie.core.progress import SILENT
-from coterie.federated import rounds
+from coterie.federated import trainer
 from coterie.federated.trainer import Context
 from coterie.reproduce.device_costs import prepared
 from coterie.reproduce.items import Rows
@@ -22,11 +22,11 @@ def how_often(names: Sequence[str], dataset: str, values: Mapping[str, Any]) -> 
 def times_asked(name: str, dataset: str, values: Mapping[str, Any]) -> Ints:
     """By user, over a whole run."""
     _, federation, world, engine = prepared(name, dataset, values)
-    trainer = rounds.trainer_on(federation, world, engine, Context(0, SILENT))
+    work = trainer.federated_trainer(federation, world, engine, Context(0, SILENT))
     times = np.zeros(world.n_users, np.int32)
-    state, _ = trainer.start()
+    state, _ = work.start()
     for n in range(1, world.settings.rounds + 1):
-        state, costs = trainer.step(state, n)
+        state, costs = work.step(state, n)
         np.add.at(times, costs.users, 1)
     return times[world.members]
 

@@ -88,10 +88,10 @@ def test_a_user_does_not_depend_on_neighbours(way):
     together = Cohort(3, **way)
     changes = together.by_torch()
     for u in (0, 5, 10, 11):
-        alone = Cohort(3, users=[u], **way)
+        only_node = Cohort(3, users=[u], **way)
         rows = slice(together.samples.offsets[u], together.samples.offsets[u + 1])
         mine = Changes(changes.user_rows[[u]], changes.item_rows[rows], changes.dense[[u]])
-        for a, b in zip(alone.by_torch(), mine, strict=True):
+        for a, b in zip(only_node.by_torch(), mine, strict=True):
             assert np.abs(a - b).max(initial=0) <= 10  # units of 1e-6
 
 

@@ -82,9 +82,9 @@ def test_a_round_of_one_user_is_that_users_own_training():
     """Then the average of all copies is the copy: what the state becomes is what the device sent."""
     training = histories(3, n_users=8)
     world = world_for("fedavg", training, average="touched", **NEUMF)
-    start = fedavg.start(world)
+    start = fedavg.init(world)
     user = np.array([2], np.int32)
-    message = fedavg.ask(world, start, user, 0)
+    message = fedavg.broadcast(world, start, user, 0)
     sent = fedavg.client_update(world, message, NodeData(np.arange(8, dtype=np.int32), training))
     sums = fedavg.weigh_by_samples(world, message, sent)
     after = fedavg.average(

@@ -158,9 +158,9 @@ def test_the_number_of_threads_does_not_matter(family, threads, monkeypatch):
     training = histories(3, n_users=30, n_items=80)
     world = world_for("fedavg", training, local_epochs=2)
     monkeypatch.setenv("COTERIE_THREADS", "1")
-    alone = drawn(world, training)
+    only_node = drawn(world, training)
     monkeypatch.setenv("COTERIE_THREADS", threads)
-    assert_equal(drawn(world, training), alone)
+    assert_equal(drawn(world, training), only_node)
 
 
 @drawers

@@ -25,14 +25,15 @@ from coterie.data.splits import split
 from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
 from coterie.errors import ConfigError
-from coterie.federated import rounds
+from coterie.federated import selection
+from coterie.federated.engine import Engine
 from coterie.federated.federation import AGGREGATION, Exchange, Federation
 from coterie.federated.secagg import exposure
 from coterie.federated.secagg import server as secagg_server
 from coterie.federated.secagg.client import About, Stage, answer, length_of
 from coterie.federated.secagg.member import Member, Terms
 from coterie.federated.secagg.ring import Ring, announced
-from coterie.federated.transcript import DEVICES, SERVER, Transcript
+from coterie.federated.transcript import CLIENTS, SERVER, Transcript
 from coterie.federated.validation import MOST_SAMPLES
 from coterie.types import TOO_LARGE, Message
 
@@ -44,7 +45,8 @@ def in_ring(name: str) -> bool:
     train = registry.algorithm(name).train
     assert isinstance(train, Federation)
     return (
-        any(isinstance(e, Exchange) and e.ring for e in train.exchanges) and name not in ONE_BY_ONE
+        any(isinstance(e, Exchange) and e.secure_sum for e in train.exchanges)
+        and name not in ONE_BY_ONE
     )
 
 
@@ -124,7 +126,7 @@ def test_no_update_leaves_a_device_in_the_clear(name, choices):
         line
         for role in (SERVER, AGGREGATION)
         for line in heard.seen_by(role)
-        if line.sender == DEVICES
+        if line.sender == CLIENTS
     ]
     named = {key for line in lines for key in line.arrays}
     assert "numbers" in named
@@ -241,7 +243,7 @@ def test_the_largest_updates_of_a_full_ring_are_added_up_exactly(sign):
     }
     added = Ring(Terms(0, 0, 0, 3), ask, 25).add_up(keys)
     assert added.numbers.view(np.int64).tolist() == [50 * largest] * 3
-    assert rounds.MOST_USERS * (TOO_LARGE - 1) * max(TOO_LARGE - 1, MOST_SAMPLES) < 2**63
+    assert selection.MOST_USERS * (TOO_LARGE - 1) * max(TOO_LARGE - 1, MOST_SAMPLES) < 2**63
 
 
 def test_settings_of_rings_are_checked():
@@ -267,11 +269,11 @@ def ring_of(name: str, training: TrainingSet) -> tuple[Any, Any, Any]:
     assert isinstance(federation, Federation)
     (node,) = LocalEngine.over(world, training, 1).nodes
     exchange = next(e for e in federation.exchanges if isinstance(e, Exchange))
-    state = replace(federation.start(world), **federation.devices(world, node))
+    state = replace(federation.init(world), **federation.init_clients(world, node))
     users = federation.sample(world, state.without_private(), 0)
     sizes = exchange.sizes(world, state)
     about = About(0, 0, 0, *sizes)
-    message = exchange.ask(world, state.without_private(), users, 0)
+    message = exchange.broadcast(world, state.without_private(), users, 0)
     private_state = {key: getattr(state, key)[users] for key in state.private}
     message = replace(
         message,
@@ -361,7 +363,7 @@ def test_replies_that_are_none_are_as_if_they_had_not_come(users, choices):
     world = world_for("fcf", choices, **smaller("fcf", secure_aggregation="ring"))
     engine = LocalEngine.over(world, choices, 2)
 
-    class Garbled:
+    class Garbled(Engine):
         def gather(self, make: Any) -> Any:
             return engine.gather(make)
 
@@ -384,7 +386,7 @@ def test_what_was_said_at_one_stage_is_no_answer_at_another(choices):
     engine = LocalEngine.over(world, choices, 1)
     private_state: dict[str, Any] = {}
 
-    class Replaying:
+    class Replaying(Engine):
         def gather(self, make: Any) -> Any:
             return engine.gather(make)
 

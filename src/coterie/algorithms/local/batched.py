@@ -17,7 +17,9 @@ import numpy as np
 from coterie.algorithms.local.learner import Changes, Parameters
 from coterie.algorithms.local.samples import Samples
 from coterie.errors import ConfigError, MissingExtra
-from coterie.federated.federation import World
+from coterie.federated.federation import (
+    AnyWorld,
+)
 from coterie.types import NOT_FINITE, SCALE, TOO_LARGE, Ints
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ STEPS_WORTH_A_GRAPH = 20
 
 def train(
     forward: Forward,
-    world: World,
+    world: AnyWorld,
     given: Parameters,
     samples: Samples,
     rated: bool,

@@ -11,14 +11,16 @@ from coterie.algorithms.local import batched
 from coterie.algorithms.local.learner import Changes, Learner, Parameters
 from coterie.algorithms.local.samples import Samples
 from coterie.core import parallel
-from coterie.federated.federation import World
+from coterie.federated.federation import (
+    AnyWorld,
+)
 from coterie.models.gmf import GMF
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-def start(world: World) -> Parameters:
+def start(world: AnyWorld) -> Parameters:
     settings = world.settings
     if settings.device == "cuda":
         batched.find_device(
@@ -33,7 +35,7 @@ def start(world: World) -> Parameters:
     return parameters if settings.moments == "fresh" else parameters.with_moments()
 
 
-def train(world: World, given: Parameters, samples: Samples, rated: bool) -> Changes:
+def train(world: AnyWorld, given: Parameters, samples: Samples, rated: bool) -> Changes:
     settings = world.settings
     if settings.device == "cuda":
         return batched.train(forward, world, given, samples, rated)
@@ -83,7 +85,7 @@ def forward(p: Tensor, q: Tensor, dense: Tensor) -> Tensor:
     return (q * (p * dense[:, :-1])[:, None, :]).sum(2) + dense[:, -1:]
 
 
-def model(world: World, parameters: Parameters) -> GMF:
+def model(world: AnyWorld, parameters: Parameters) -> GMF:
     if world.settings.moments == "averaged":
         parameters = parameters.without_moments()
     return GMF(

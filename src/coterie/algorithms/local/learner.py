@@ -10,7 +10,9 @@ import numpy as np
 
 from coterie.algorithms.local.samples import Samples
 from coterie.core.records import Record
-from coterie.federated.federation import World
+from coterie.federated.federation import (
+    AnyWorld,
+)
 from coterie.models.recommender import Recommender
 from coterie.types import Floats, Ints
 
@@ -64,9 +66,9 @@ class Changes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Learner:
-    start: Callable[[World], Parameters]
-    train: Callable[[World, Parameters, Samples, bool], Changes]
+    start: Callable[[AnyWorld], Parameters]
+    train: Callable[[AnyWorld, Parameters, Samples, bool], Changes]
     """(world, the cohort's user rows with all item rows, samples, whether targets are ratings)"""
-    model: Callable[[World, Parameters], Recommender]
+    model: Callable[[AnyWorld, Parameters], Recommender]
     kernels: Callable[[Any], tuple[str, ...]]
     """settings -> the kernel families it needs"""

@@ -11,7 +11,9 @@ from coterie.algorithms.local import batched
 from coterie.algorithms.local.learner import Changes, Learner, Parameters
 from coterie.algorithms.local.samples import Samples
 from coterie.core import parallel
-from coterie.federated.federation import World
+from coterie.federated.federation import (
+    AnyWorld,
+)
 from coterie.models.neumf import NeuMF, tower_sizes
 from coterie.types import Longs
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def start(world: World) -> Parameters:
+def start(world: AnyWorld) -> Parameters:
     settings = world.settings
     if by_torch(settings):
         batched.find_device(
@@ -36,7 +38,7 @@ def start(world: World) -> Parameters:
     return Parameters(made.user_rows, made.item_rows, made.dense)
 
 
-def train(world: World, given: Parameters, samples: Samples, rated: bool) -> Changes:
+def train(world: AnyWorld, given: Parameters, samples: Samples, rated: bool) -> Changes:
     settings = world.settings
     sizes = sizes_of(world)
     if by_torch(settings):
@@ -89,11 +91,11 @@ def forward(sizes: list[int], p: Tensor, q: Tensor, dense: Tensor) -> Tensor:
     return (top * dense[:, None, at:-1]).sum(2) + dense[:, -1:]
 
 
-def model(world: World, parameters: Parameters) -> NeuMF:
+def model(world: AnyWorld, parameters: Parameters) -> NeuMF:
     return NeuMF(parameters.user_rows, parameters.item_rows, parameters.dense, sizes_of(world))
 
 
-def sizes_of(world: World) -> Longs:
+def sizes_of(world: AnyWorld) -> Longs:
     return tower_sizes(world.settings.embedding_size, world.settings.layers)
 
 

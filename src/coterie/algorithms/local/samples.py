@@ -8,7 +8,10 @@ import numpy as np
 
 from coterie import kernels
 from coterie.core import parallel, streams
-from coterie.federated.federation import NodeData, World
+from coterie.federated.federation import (
+    AnyWorld,
+    NodeData,
+)
 from coterie.types import Floats, Ints, Longs
 
 NO_RATINGS: Floats = np.empty(0, np.float32)
@@ -29,11 +32,11 @@ class Samples:
         return np.diff(self.starts)
 
 
-def draw(world: World, users: Ints, t: int, node: NodeData) -> Samples:
+def draw(world: AnyWorld, users: Ints, t: int, node: NodeData) -> Samples:
     """Every positive once per local epoch in a new order, each with fresh negatives outside the training positives."""
     settings = world.settings
     history = node.training
-    people = node.places(users)
+    people = node.positions(users)
     negatives = 0 if history.ratings is not None else settings.negatives
     has_everything = history.excluded.counts_of(people) >= world.n_items
     per_positive = np.where(has_everything, 1, 1 + negatives)

@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coterie.federated.federation import World
+from coterie.federated.federation import (
+    AnyWorld,
+)
 from coterie.types import Ints, Longs
 
 
@@ -33,7 +35,9 @@ class Slots(NamedTuple):
         return np.append(np.argsort(order), -1)[place].astype(np.int32), found[order]
 
 
-def numbered(world: World, asked: Ints, rings: Sequence[Longs], rng: np.random.Generator) -> Slots:
+def numbered(
+    world: AnyWorld, asked: Ints, rings: Sequence[Longs], rng: np.random.Generator
+) -> Slots:
     """The distinct items that each ring of askers asked for (rows of `asked`), in a random order; or all items."""
     items = np.full(how_many(world), -1, np.int32)
     given = np.full(asked.shape, -1, np.int32)
@@ -52,7 +56,7 @@ def numbered(world: World, asked: Ints, rings: Sequence[Longs], rng: np.random.G
     return Slots(items, given)
 
 
-def of_ring(world: World, number: int) -> Ints:
+def of_ring(world: AnyWorld, number: int) -> Ints:
     """The slots of a ring; without rings all are those of the first."""
     if world.settings.asks == "whole":
         return np.arange(world.n_items, dtype=np.int32)
@@ -60,12 +64,12 @@ def of_ring(world: World, number: int) -> Ints:
     return np.arange(number * width, (number + 1) * width, dtype=np.int32)
 
 
-def how_many(world: World) -> int:
+def how_many(world: AnyWorld) -> int:
     last = -(-world.settings.users_per_round // _most_together(world)) - 1
     return int(of_ring(world, last)[-1]) + 1
 
 
-def _most_together(world: World) -> int:
+def _most_together(world: AnyWorld) -> int:
     most: int = (
         world.settings.users_per_round
         if world.settings.secure_aggregation == "none"

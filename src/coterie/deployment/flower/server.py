@@ -72,7 +72,7 @@ def pulled(pool: ThreadPoolExecutor, grid: Grid, ids: list[str]) -> list[Message
 
 
 @contextmanager
-def alone(folder: Path, seconds: float = 60) -> Iterator[None]:
+def only_node(folder: Path, seconds: float = 60) -> Iterator[None]:
     """Nobody else writes down rounds: a server whose SuperLink was killed may take a while to notice."""
     until = time.monotonic() + seconds
     with ExitStack() as stack:
@@ -94,7 +94,7 @@ def main(grid: Grid, context: Context) -> None:
     terms = Terms.from_json((folder / "terms.json").read_text())
     told = Told.from_json((folder / "told.json").read_text())
     try:
-        with alone(folder / "flower"):
+        with only_node(folder / "flower"):
             nodes = Reached(grid, service.round_seconds, bool(context.run_config["keyed"]))
             serve(folder, terms, nodes, service, told)
     except Exception as error:  # whatever it is, whoever waits for this server has to hear of it

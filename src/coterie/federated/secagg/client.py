@@ -11,11 +11,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coterie.core.weak_cache import WeakCache
-from coterie.federated.federation import Exchange, NodeData, PrivateState, World
+from coterie.federated.federation import (
+    AnyExchange,
+    AnyWorld,
+    NodeData,
+    PrivateState,
+)
 from coterie.federated.secagg.crypto import KEY_BYTES, Refused, Words
 from coterie.federated.secagg.member import Member, Neighbour, Terms
 from coterie.federated.secagg.ring import Columns
-from coterie.federated.validation import Expected, Reply, nothing, validate
+from coterie.federated.validation import Expected, Reply, no_updates, validate
 from coterie.types import Ints, Message, Sizes, Updates
 
 
@@ -75,15 +80,15 @@ class Stage:
     """One stage of a ring, as an engine carries it to nodes and back."""
 
     name: str
-    exchange: Exchange
+    exchange: AnyExchange
     """What the members would have answered in the open."""
 
     @property
     def role(self) -> str:
         return self.exchange.role
 
-    def answer(
-        self, world: World, message: Message, node: NodeData
+    def client_update(
+        self, world: AnyWorld, message: Message, node: NodeData
     ) -> tuple[Columns, PrivateState]:
         """The answers of those of a node's users who give one; of nobody to what is no message of this stage."""
         about = About.read(message.common.get("ring"))
@@ -112,7 +117,7 @@ class Stage:
         if self.name != "upload" or not len(said["users"]):
             return said, {}
         places = np.searchsorted(held.updates.users, said["users"])
-        if self.exchange.clear:
+        if self.exchange.visible:
             said |= {
                 "samples": held.updates.samples[places],
                 "user_rows": held.updates.user_rows[places],
@@ -125,15 +130,15 @@ NOBODY: Columns = {"users": np.empty(0, np.int32)}
 
 
 def begin(
-    world: World,
-    exchange: Exchange,
+    world: AnyWorld,
+    exchange: AnyExchange,
     message: Message,
     node: NodeData,
     which: tuple[int, int, int],
     about: About,
 ) -> Columns:
     """Users make their updates; whose is as it should be becomes a member."""
-    made = exchange.answer(world, message, node)
+    made = exchange.client_update(world, message, node)
     updates, private_state = (made, {}) if isinstance(made, Updates) else made
     reply = Reply(message.users, message.round, updates.columns(), message.exchange)
     updates, _ = validate([reply], Expected.of(message, about.sizes))
@@ -154,7 +159,7 @@ def touched(updates: Updates, n_items: int) -> np.ndarray:
 
 
 def agreed(
-    world: World, exchange: Exchange, held: Held, about: About, union: np.ndarray | None
+    world: AnyWorld, exchange: AnyExchange, held: Held, about: About, union: np.ndarray | None
 ) -> Ints | None:
     """Members learn which rows are added up; None where what they are told does not fit together."""
     if about.sizes != held.sizes or not (
@@ -171,7 +176,7 @@ def agreed(
     return rows
 
 
-def armed(world: World, exchange: Exchange, held: Held) -> Held:
+def armed(world: AnyWorld, exchange: AnyExchange, held: Held) -> Held:
     """With members who can say their numbers, when they are needed."""
     assert held.rows is not None
     for k, (user, member) in enumerate(held.members.items()):
@@ -182,7 +187,9 @@ def armed(world: World, exchange: Exchange, held: Held) -> Held:
     return held
 
 
-def length_of(world: World, exchange: Exchange, message: Message, sizes: Sizes, rows: Ints) -> int:
+def length_of(
+    world: AnyWorld, exchange: AnyExchange, message: Message, sizes: Sizes, rows: Ints
+) -> int:
     """How many numbers a member adds."""
     return sum(
         part.size for part in parts_of_nobody(world, exchange, message, sizes, rows).values()
@@ -190,26 +197,26 @@ def length_of(world: World, exchange: Exchange, message: Message, sizes: Sizes, 
 
 
 def parts_of_nobody(
-    world: World, exchange: Exchange, message: Message, sizes: Sizes, rows: Ints
+    world: AnyWorld, exchange: AnyExchange, message: Message, sizes: Sizes, rows: Ints
 ) -> Columns:
     none = message.to(np.empty(0, np.int64))
-    return parts_of(world, exchange, none, nothing(Expected.of(none, sizes)), rows)
+    return parts_of(world, exchange, none, no_updates(Expected.of(none, sizes)), rows)
 
 
 def rows_of(
-    world: World, exchange: Exchange, number: int, n_items: int, union: np.ndarray | None
+    world: AnyWorld, exchange: AnyExchange, number: int, n_items: int, union: np.ndarray | None
 ) -> Ints:
     """The rows of item tables that a ring adds up."""
-    assert exchange.ring is not None
+    assert exchange.secure_sum is not None
     if union is not None:
         return np.flatnonzero(np.unpackbits(union, count=n_items)).astype(np.int32)
-    if exchange.ring.rows is not None:
-        return exchange.ring.rows(world, number)
+    if exchange.secure_sum.rows is not None:
+        return exchange.secure_sum.rows(world, number)
     return np.arange(n_items, dtype=np.int32)
 
 
 def numbers_of(
-    world: World, exchange: Exchange, message: Message, updates: Updates, rows: Ints
+    world: AnyWorld, exchange: AnyExchange, message: Message, updates: Updates, rows: Ints
 ) -> Words:
     """What some users add up to, as one row of numbers modulo 2^64."""
     parts = [part.ravel() for part in parts_of(world, exchange, message, updates, rows).values()]
@@ -217,11 +224,11 @@ def numbers_of(
 
 
 def parts_of(
-    world: World, exchange: Exchange, message: Message, updates: Updates, rows: Ints
+    world: AnyWorld, exchange: AnyExchange, message: Message, updates: Updates, rows: Ints
 ) -> dict[str, np.ndarray]:
-    ring = exchange.ring
+    ring = exchange.secure_sum
     assert ring is not None
-    sums = ring.table(world, exchange.reduce(world, message, updates))
+    sums = ring.to_table(world, exchange.aggregate(world, message, updates))
     return {
         name: part[rows] if name in ring.by_item else part for name, part in sorted(sums.items())
     }

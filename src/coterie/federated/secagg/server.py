@@ -9,15 +9,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from coterie.core import streams
-from coterie.federated.aggregation import Aggregate, kept_of
+from coterie.federated.aggregation import Aggregate, accepted_private_state
 from coterie.federated.federation import (
     Accepted,
+    AnyExchange,
+    AnyWorld,
     ClientTask,
-    Exchange,
     PrivateState,
     SecureSum,
     Sums,
-    World,
 )
 from coterie.federated.secagg.client import (
     ORDER,
@@ -40,16 +40,16 @@ VANISHING = ("announce", "deal", "upload")
 Call = Callable[[ClientTask, Message], list[Reply]]
 
 
-def hear(
-    world: World,
-    exchange: Exchange,
+def aggregate(
+    world: AnyWorld,
+    exchange: AnyExchange,
     server: object,
     message: Message,
     call: Call,
     absent: Bools | None = None,
 ) -> Aggregate:
     """What is left of an exchange: sums over everybody who stayed, and nothing of anybody."""
-    ring = exchange.ring
+    ring = exchange.secure_sum
     sizes = exchange.sizes(world, server)
     assert ring is not None
     gone = leaving(world, message, absent)
@@ -65,7 +65,14 @@ def hear(
         except GivenUp:
             stayed = sum(user not in gone for user in users.tolist())
             parts.append(
-                Aggregate({}, nobody(sizes), talk.up, +Counter({GIVEN_UP: stayed}), (), talk.down)
+                Aggregate(
+                    sums={},
+                    accepted=nobody(sizes),
+                    bytes_up=talk.up,
+                    refused=+Counter({GIVEN_UP: stayed}),
+                    private_state=(),
+                    bytes_down=talk.down,
+                )
             )
             continue
         for name, numbers in split(total, ring, rows, added).items():
@@ -75,18 +82,18 @@ def hear(
                 total[name] += numbers
         parts.append(
             Aggregate(
-                {},
-                delegates(added, sizes),
-                talk.up,
-                Counter(),
-                talk.kept_by(added.users),
-                talk.down,
+                sums={},
+                accepted=delegates(added, sizes),
+                bytes_up=talk.up,
+                refused=Counter(),
+                private_state=talk.kept_by(added.users),
+                bytes_down=talk.down,
             )
         )
     heard = parts[0]
     for part in parts[1:]:
-        heard = heard.and_part(part)
-    return replace(heard, sums=ring.back(world, total))
+        heard = heard.joined(part)
+    return replace(heard, sums=ring.from_table(world, total))
 
 
 def of_cohort(users: Ints, size: int, seed: int, t: int) -> list[Ints]:
@@ -95,7 +102,7 @@ def of_cohort(users: Ints, size: int, seed: int, t: int) -> list[Ints]:
     return np.array_split(streams.at(seed, "rings", t).permutation(users), n) if n else []
 
 
-def leaving(world: World, message: Message, absent: Bools | None) -> dict[int, int]:
+def leaving(world: AnyWorld, message: Message, absent: Bools | None) -> dict[int, int]:
     """Before which stage each of those leaves who drop out."""
     if absent is None:
         return {}
@@ -106,12 +113,12 @@ def leaving(world: World, message: Message, absent: Bools | None) -> dict[int, i
 
 
 def added_up(
-    world: World, exchange: Exchange, sizes: Sizes, number: int, users: Ints, talk: Talk
+    world: AnyWorld, exchange: AnyExchange, sizes: Sizes, number: int, users: Ints, talk: Talk
 ) -> tuple[Ints, Added]:
     """One ring: the rows that it adds up, and their sum."""
     settings = world.settings
     message = talk.message
-    ring = exchange.ring
+    ring = exchange.secure_sum
     assert ring is not None
     union = settings.ring_rows == "union" and bool(sizes.items) and ring.rows is None
     about = About(number, WAYS.index(settings.ring_way), int(union), *sizes)
@@ -128,7 +135,7 @@ def added_up(
     )
     clear: Expected = (
         {"samples": (np.int64, ()), "user_rows": (np.int32, (sizes.user_width,))}
-        if exchange.clear
+        if exchange.visible
         else {}
     )
     terms = Terms(message.round, message.exchange, number, about.length, settings.ring_way)
@@ -140,7 +147,7 @@ def added_up(
 class Talk:
     """What a server and the members of a ring say to each other through an engine, and what it weighs."""
 
-    exchange: Exchange
+    exchange: AnyExchange
     message: Message
     call: Call
     gone: dict[int, int]
@@ -204,7 +211,7 @@ class Talk:
         )
         if stage == "upload" and reply.private_state:
             self.private_state.append(reply)
-        mine = set(reply.asked.tolist())
+        mine = set(reply.selected.tolist())
         said = {name: column for name, column in columns.items() if name not in ("users", "stage")}
         return {
             user: {name: column[k] for name, column in said.items()}
@@ -214,7 +221,7 @@ class Talk:
 
     def kept_by(self, users: Ints) -> tuple[tuple[Ints, PrivateState], ...]:
         """What the devices of some users keep."""
-        return tuple(kept_of(reply, users) for reply in self.private_state)
+        return tuple(accepted_private_state(reply, users) for reply in self.private_state)
 
 
 def split(total: Sums, ring: SecureSum, rows: Ints, added: Added) -> Sums:

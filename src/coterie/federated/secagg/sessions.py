@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from coterie.federated.federation import Exchange, World
+from coterie.federated.federation import (
+    AnyExchange,
+    AnyWorld,
+)
 from coterie.federated.nodes import read_message, write_message
 from coterie.federated.secagg.client import Held, armed
 from coterie.federated.secagg.crypto import Lock, Seed
@@ -39,7 +42,7 @@ def packed(held: Held) -> bytes:
     return out.getvalue()
 
 
-def unpacked(data: bytes, world: World, exchange: Exchange) -> Held:
+def unpacked(data: bytes, world: AnyWorld, exchange: AnyExchange) -> Held:
     with np.load(BytesIO(data), allow_pickle=False) as read:
         arrays = {name: read[name] for name in read.files}
     about = json.loads(arrays["about"].tobytes())

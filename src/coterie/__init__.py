@@ -8,11 +8,21 @@ from coterie.version import __version__
 
 if TYPE_CHECKING:
     from coterie.api import load, run
+    from coterie.core.fixed_point import quantise
     from coterie.data.interactions import Interactions
     from coterie.errors import CoterieError
     from coterie.experiments.run import Recommendation, Run
 
-__all__ = ["CoterieError", "Interactions", "Recommendation", "Run", "__version__", "load", "run"]
+__all__ = [
+    "CoterieError",
+    "Interactions",
+    "Recommendation",
+    "Run",
+    "__version__",
+    "load",
+    "quantise",
+    "run",
+]
 
 _HOMES = {
     "CoterieError": "coterie.errors",
@@ -20,6 +30,7 @@ _HOMES = {
     "Recommendation": "coterie.experiments.run",
     "Run": "coterie.experiments.run",
     "load": "coterie.api",
+    "quantise": "coterie.core.fixed_point",
     "run": "coterie.api",
 }
 

@@ -7,6 +7,7 @@ CoterieError
     ├── ConfigError    an unknown or impossible setting
     ├── DataError      a file that cannot be read as interactions
     ├── UnknownName    an algorithm, dataset, protocol, user or item that does not exist
+    ├── PluginError    a plug-in that cannot be loaded, or claims a name that is taken
     ├── MissingExtra   a feature whose optional packages are not installed
     ├── RunError       a run folder that is missing, occupied or broken
     ├── Diverged       scores or parameters are no longer finite
@@ -50,6 +51,10 @@ class UnknownName(UserError):
     def __init__(self, kind: str, name: object, known: Iterable[object], where: str = "") -> None:
         names = [str(n) for n in known]
         super().__init__(f"unknown {kind} {str(name)!r}{where}. {did_you_mean(str(name), names)}")
+
+
+class PluginError(UserError):
+    pass
 
 
 class MissingExtra(UserError):

@@ -149,6 +149,21 @@ class Updates:
         )
 
     @classmethod
+    def of_item_rows(cls, users: Ints, items: Sequence[Ints], rows: Sequence[Ints]) -> Updates:
+        """Updates that are item rows alone: of client k, `rows[k]` for the items `items[k]`."""
+        n = len(users)
+        none = np.empty((n, 0), np.int32)
+        return cls(
+            users=users,
+            samples=np.ones(n, np.int64),
+            offsets=np.concatenate([[0], np.cumsum([len(each) for each in items])]),
+            items=np.concatenate(items),
+            item_rows=np.concatenate(rows),
+            user_rows=none,
+            dense=none,
+        )
+
+    @classmethod
     def joined(cls, parts: Sequence[Updates]) -> Updates:
         """All of them, in the order of their users."""
         if len(parts) == 1 and bool((np.diff(parts[0].users) > 0).all()):

@@ -93,7 +93,9 @@ def test_rounds_equal_the_twin(changes):
     """Every round from the state before it. Users who were not heard keep the vector they had."""
     training = histories(3, n_users=20, n_items=11)
     world = world_for("fcf", training, **(FEW | changes))
-    absent = {t: selection._drops_out(world, fcf.fedavg.sample(world, None, t), t) for t in range(4)}
+    absent = {
+        t: selection._drops_out(world, fcf.fedavg.sample(world, None, t), t) for t in range(4)
+    }
     states, tallies = play("fcf", world, LocalEngine.over(world, training, 1))
     for t, (before, after, costs) in enumerate(zip(states, states[1:], tallies, strict=False)):
         there = costs.users if absent[t] is None else costs.users[~absent[t]]

@@ -27,7 +27,9 @@ from coterie.federated.wire import (
     ENTRY,
     HEAD,
     MAGIC,
+    NAME,
     NAMES,
+    SPELLED_OUT,
     Malformed,
     decode,
     encode,
@@ -38,7 +40,9 @@ from coterie.types import Message, Updates
 
 shapes = arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5)
 some_arrays = st.sampled_from(DTYPES).flatmap(lambda dtype: arrays.arrays(dtype, shapes))
-named = st.dictionaries(st.sampled_from(NAMES), some_arrays)
+own_names = st.from_regex(NAME, fullmatch=True)
+"""Names of arrays that a plug-in made up: they are spelled out."""
+named = st.dictionaries(st.sampled_from(NAMES) | own_names, some_arrays)
 
 
 def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
@@ -86,7 +90,7 @@ def test_numbers_of_names_and_types_never_change():
     """An old node must be understood: both lists may only grow at the end."""
     assert NAMES[:7] == ("users", "samples", "offsets", "items", "item_rows", "user_rows", "dense")
     assert [d.str for d in DTYPES[:6]] == ["<i4", "<i8", "<f4", "<f8", "|u1", "<u8"]
-    assert len(NAMES) <= COMMON
+    assert len(NAMES) <= SPELLED_OUT
 
 
 # Sizes.
@@ -367,3 +371,27 @@ def test_offsets_that_lie_are_refused_before_anything_reads_by_them():
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_a_name_of_a_plug_in_is_spelled_out() -> None:
+    data = encode(1, {"users": np.zeros(1, np.int32)}, {"my_rows": np.ones((2, 2), np.float32)})
+    assert b"\x07my_rows" in data
+    assert decode(data).common["my_rows"].tolist() == [[1, 1], [1, 1]]
+
+
+@pytest.mark.parametrize("name", ["", "Rows", "a" * 64, "rows!", "\u00e4", "_rows"])
+def test_a_name_that_cannot_be_sent_says_what_a_name_is(name: str) -> None:
+    with pytest.raises(Malformed, match="expected lower-case letters"):
+        encode(0, {name: np.zeros(1, np.int32)})
+
+
+def test_a_dtype_that_cannot_be_sent_says_which_can() -> None:
+    with pytest.raises(Malformed, match="'rows' has dtype <c16; expected one of <i4"):
+        encode(0, {"rows": np.zeros(1, np.complex128)})
+
+
+@pytest.mark.parametrize("spelled", [b"\x05users", b"\x04Rows", b"\x00", b"\xffab", b""])
+def test_a_header_that_spells_out_nonsense_is_no_message(spelled: bytes) -> None:
+    head = HEAD.pack(MAGIC, 0, 0, 1) + ENTRY.pack(SPELLED_OUT, 0, 1) + spelled
+    with pytest.raises(Malformed):
+        decode(head + struct.pack("<I", 0))

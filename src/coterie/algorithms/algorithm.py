@@ -25,8 +25,8 @@ class Algorithm:
     """How it is trained: on all data in one place, or as a federation."""
     state: type[Record]
     """What is carried from step to step."""
-    steps: Callable[..., int]
-    """settings -> how many steps there are."""
+    steps: Callable[..., int] = lambda settings: settings.n_steps
+    """settings -> the number of steps. The settings of a federation know it themselves."""
     kernels: tuple[str, ...] | Callable[..., tuple[str, ...]] = ()
     """Kernel families it needs, compiled before the clock starts; or settings -> families, where it depends on them."""
     explicit: bool = False

@@ -344,7 +344,6 @@ ALGORITHM = Algorithm(
         init_clients=init_clients,
     ),
     state=FCFState,
-    steps=lambda settings: settings.n_steps,
     kernels=("fcf", "als", "sums", "clusters"),
     paper="Ammad-ud-din et al. 2019",
 )

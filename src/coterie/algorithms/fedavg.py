@@ -200,7 +200,6 @@ ALGORITHM = Algorithm(
     FedAvg,
     Federation(init=init, sample=sample, exchanges=(EXCHANGE,), model=model),
     state=Parameters,
-    steps=lambda settings: settings.n_steps,
     kernels=lambda settings: (*learner(settings.model).kernels(settings), "clusters"),
     explicit=True,
     paper="McMahan et al. 2017",

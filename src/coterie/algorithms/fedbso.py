@@ -414,7 +414,6 @@ ALGORITHM = Algorithm(
         setup=lambda world: SETUP,
     ),
     state=FedBSOState,
-    steps=lambda settings: settings.n_steps,
     kernels=fedavg.ALGORITHM.kernels,
     explicit=True,
     paper="Liu 2024",

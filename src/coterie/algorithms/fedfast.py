@@ -308,7 +308,6 @@ def _algorithm(summary: str, settings: type[Federated], federation: AnyFederatio
         settings,
         federation,
         state=FedFastState,
-        steps=lambda settings: settings.n_steps,
         kernels=fedavg.ALGORITHM.kernels,
         explicit=True,
         paper="Muhammad et al. 2020",

@@ -387,7 +387,6 @@ ALGORITHM = Algorithm(
         content=content_of,
     ),
     state=FedMVMFState,
-    steps=lambda settings: settings.n_steps,
     kernels=("fcf", "als", "sums", "clusters"),
     paper="Flanagan et al. 2020",
 )

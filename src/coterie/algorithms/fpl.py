@@ -445,7 +445,6 @@ def _mode(summary: str, settings: type[FPL]) -> Algorithm:
         settings,
         FEDERATION,
         state=FPLState,
-        steps=lambda settings: settings.n_steps,
         kernels=("fpl", "samples", "sums", "clusters"),
         paper="Anelli et al. 2022",
     )

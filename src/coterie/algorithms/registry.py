@@ -1,10 +1,15 @@
-"""Every algorithm by name. A line here puts a file into the command line, the docs and the conformance tests."""
+"""Every algorithm by name.
+
+A line in `ALGORITHMS` puts a file into the command line, the docs and the conformance tests. Other
+packages add algorithms by the entry point `coterie.algorithms`: see `coterie.core.plugins`.
+"""
 
 from __future__ import annotations
 
 import importlib
 
 from coterie.algorithms.algorithm import Algorithm
+from coterie.core import plugins
 from coterie.errors import UnknownName
 
 ALGORITHMS: dict[str, str] = {
@@ -38,10 +43,17 @@ ALGORITHMS: dict[str, str] = {
 }
 
 
+def names() -> list[str]:
+    """The names of all algorithms: Coterie's own, then those of plug-ins."""
+    return [*ALGORITHMS, *plugins.names(plugins.ALGORITHMS, ALGORITHMS)]
+
+
 def algorithm(name: str) -> Algorithm:
-    """The algorithm; its file is imported now and not before."""
+    """The algorithm of that name. Its file is imported now and not before."""
     if name not in ALGORITHMS:
-        raise UnknownName("algorithm", name, ALGORITHMS)
+        if name not in names():
+            raise UnknownName("algorithm", name, names())
+        return plugins.load(plugins.ALGORITHMS, name, Algorithm)
     module, _, value = ALGORITHMS[name].partition(":")
     found = getattr(importlib.import_module(module), value or "ALGORITHM")
     assert isinstance(found, Algorithm)

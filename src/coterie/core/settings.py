@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self, get_args, get_origin
+from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from coterie.errors import ConfigError, did_you_mean
+
+SearchSpace: TypeAlias = Mapping[str, tuple[float, float] | list[Any]]
 
 STEPS = {"rounds": "epochs", "epochs": "rounds"}
 """What one algorithm counts in is not what another does."""
@@ -15,6 +17,9 @@ STEPS = {"rounds": "epochs", "epochs": "rounds"}
 
 class Settings(BaseModel):
     """A group of settings. The docstring under each field is its help text everywhere."""
+
+    search_space: ClassVar[SearchSpace] = {}
+    """What `coterie tune` draws from: a range (low, high) on a logarithmic scale, or a list."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False

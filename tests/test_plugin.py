@@ -1,0 +1,157 @@
+"""A package outside the checkout adds an algorithm, and everything follows from its entry point."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from coterie.algorithms import registry
+from coterie.core import plugins
+from coterie.errors import PluginError
+
+PLUGIN = Path(__file__).parents[1] / "examples" / "plugin"
+NAME = "fedsgd-mf"
+SMALL = ("--set", "n_users=60", "--set", "n_items=40", "--rounds", "6")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The plug-in as pip would install it: the package, and metadata with its entry points."""
+    folder = tmp_path_factory.mktemp("site")
+    shutil.copytree(PLUGIN / "src" / "fedsgd_mf", folder / "fedsgd_mf")
+    metadata = folder / "coterie_fedsgd_mf-0.1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Name: coterie-fedsgd-mf\nVersion: 0.1.0\n")
+    (metadata / "entry_points.txt").write_text(
+        "[coterie.algorithms]\nfedsgd-mf = fedsgd_mf:ALGORITHM\n"
+    )
+    return folder
+
+
+class Shell:
+    """Commands in a process that has the plug-in, in a folder of its own."""
+
+    def __init__(self, site: Path, folder: Path) -> None:
+        paths = [str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
+        self.environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+        self.folder = folder
+
+    def python(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def coterie(self, *arguments: str) -> str:
+        return self.python("-m", "coterie.cli.main", *arguments)
+
+    def run(self, out: str, *arguments: str) -> dict[str, float]:
+        """The metrics of a run."""
+        self.coterie("run", NAME, "--out", out, *SMALL, *arguments)
+        result = json.loads((self.folder / out / "result.json").read_text())
+        return dict(result["metrics"])
+
+
+@pytest.fixture
+def shell(site: Path, tmp_path: Path) -> Shell:
+    return Shell(site, tmp_path)
+
+
+def test_its_code_is_short() -> None:
+    lines = (PLUGIN / "src" / "fedsgd_mf" / "__init__.py").read_text().splitlines()
+    assert len(lines) <= 120
+
+
+def test_it_is_listed_with_its_settings(shell: Shell) -> None:
+    assert NAME in shell.coterie("algorithms")
+    assert "Step size of clients and server" in shell.coterie("algorithms", NAME)
+
+
+@pytest.mark.slow
+def test_it_runs_on_nodes_and_with_secure_aggregation_to_the_same_metrics(shell: Shell) -> None:
+    plain = shell.run("plain")
+    assert plain == shell.run("nodes", "--set", "nodes=3")
+    assert plain == shell.run("secure", "--secure-aggregation", "ring")
+
+
+@pytest.mark.slow
+def test_it_resumes_from_a_checkpoint(shell: Shell) -> None:
+    whole = shell.run("whole", "--set", "checkpoint_every=1")
+    program = (
+        "import coterie.federated.rounds as rounds\n"
+        "from coterie.cli.main import main\n"
+        "play = rounds.play_round\n"
+        "def stopped(federation, world, state, t, engine):\n"
+        "    if t == 3: raise KeyboardInterrupt\n"
+        "    return play(federation, world, state, t, engine)\n"
+        "rounds.play_round = stopped\n"
+        f"main(['run', '{NAME}', '--out', 'broken', *{SMALL!r}, '--set', 'checkpoint_every=1'])\n"
+    )
+    with pytest.raises(AssertionError, match="coterie resume broken"):
+        shell.python("-c", program)
+    shell.coterie("resume", "broken")
+    result = json.loads((shell.folder / "broken" / "result.json").read_text())
+    assert result["metrics"] == whole
+
+
+@pytest.mark.slow
+def test_it_tunes_over_its_own_search_space(shell: Shell) -> None:
+    out = shell.coterie("tune", NAME, "--trials", "2", "--finalists", "1", *SMALL)
+    assert "learning_rate" in out
+
+
+@pytest.mark.slow
+def test_it_passes_the_conformance_suite(shell: Shell) -> None:
+    out = shell.python("-m", "pytest", "-q", "-p", "no:cacheprovider", str(PLUGIN / "tests"))
+    assert "8 passed" in out
+
+
+# ---- plug-ins that are wrong
+
+
+def installed(monkeypatch: pytest.MonkeyPatch, entries: Sequence[tuple[str, str]]) -> None:
+    found = [EntryPoint(name, value, plugins.ALGORITHMS) for name, value in entries]
+    plugins.plugins.cache_clear()
+    monkeypatch.setattr(plugins, "entry_points", lambda group: found)
+    monkeypatch.setattr(
+        plugins, "plugins", plugins.plugins.__wrapped__
+    )  # without the cache, so that nothing of it stays
+
+
+def test_a_name_of_coterie_cannot_be_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(monkeypatch, [("fedavg", "elsewhere:ALGORITHM")])
+    with pytest.raises(PluginError, match="'fedavg' to coterie.algorithms, which is a name of"):
+        registry.names()
+
+
+def test_two_packages_cannot_claim_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(monkeypatch, [("mine", "one:ALGORITHM"), ("mine", "two:ALGORITHM")])
+    with pytest.raises(PluginError, match="'mine' in coterie.algorithms is claimed by"):
+        registry.names()
+
+
+def test_code_that_cannot_be_imported_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(monkeypatch, [("mine", "no_such_module:ALGORITHM")])
+    with pytest.raises(PluginError, match="ModuleNotFoundError: No module named 'no_such_module'"):
+        registry.algorithm("mine")
+
+
+def test_a_value_of_another_type_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(monkeypatch, [("mine", "math:pi")])
+    with pytest.raises(PluginError, match="a float; expected a value of type Algorithm"):
+        registry.algorithm("mine")

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from coterie.federated.federation import Exchange, NodeData, PrivateState, World
 from coterie.federated.engine import Engine
+from coterie.federated.federation import Exchange, NodeData, PrivateState, World
 from coterie.federated.validation import MOST_SAMPLES, Reply
 from coterie.types import NOT_FINITE, TOO_LARGE, Message, Updates
 

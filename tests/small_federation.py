@@ -14,9 +14,9 @@ from coterie.core.progress import SILENT, Progress
 from coterie.core.records import Record
 from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
-from coterie.federated import rounds, selection, trainer
-from coterie.federated.federation import Federation, World
+from coterie.federated import trainer
 from coterie.federated.engine import Engine
+from coterie.federated.federation import Federation, World
 from coterie.federated.trainer import Context
 from coterie.types import Rows
 

@@ -135,13 +135,13 @@ def installed(monkeypatch: pytest.MonkeyPatch, entries: Sequence[tuple[str, str]
 
 def test_a_name_of_coterie_cannot_be_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     installed(monkeypatch, [("fedavg", "elsewhere:ALGORITHM")])
-    with pytest.raises(PluginError, match="'fedavg' to coterie.algorithms, which is a name of"):
+    with pytest.raises(PluginError, match=r"'fedavg' to coterie.algorithms, which is a name of"):
         registry.names()
 
 
 def test_two_packages_cannot_claim_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
     installed(monkeypatch, [("mine", "one:ALGORITHM"), ("mine", "two:ALGORITHM")])
-    with pytest.raises(PluginError, match="'mine' in coterie.algorithms is claimed by"):
+    with pytest.raises(PluginError, match=r"'mine' in coterie.algorithms is claimed by"):
         registry.names()
 
 

@@ -14,7 +14,7 @@ from small_federation import histories, play_locally, world_for
 
 from coterie.algorithms import clustering as clusters
 from coterie.algorithms import fedavg, fedfast
-from coterie.algorithms.fedfast import FedFast, State
+from coterie.algorithms.fedfast import FedFast, FedFastState
 from coterie.core import streams
 from coterie.data.training_set import TrainingSet
 from coterie.errors import ConfigError, UnknownName
@@ -24,7 +24,7 @@ from coterie.types import SCALE, Rows, Updates
 # Four users, two items, d = 2. All numbers are quarters, so that fixed point holds them exactly.
 
 REGIONS = ["north", "north", "north", "south"]
-W_0 = State(
+W_0 = FedFastState(
     np.array([[0, 0], [1, 1], [2, 2], [3, 3]], np.float32),
     np.array([[1, 2], [3, 4]], np.float32),
     np.array([1, 1, 0], np.float32),
@@ -55,7 +55,9 @@ def two_delegates() -> Updates:
     )
 
 
-def aggregate(given: World, updates: Updates, t: int = 0, state: State = W_0) -> State:
+def aggregate(
+    given: World, updates: Updates, t: int = 0, state: FedFastState = W_0
+) -> FedFastState:
     sums = fedfast.weigh_by_change(given, fedavg.broadcast(given, state, updates.users, t), updates)
     return fedfast.actv_agg(
         given, state, sums, Accepted(updates.users, updates.samples, updates.user_rows), t
@@ -389,7 +391,7 @@ def test_statistics_are_made_on_the_device_and_tell_nothing_about_single_items()
     training = histories(2)
     given_world = world_for("fedfast", training)
     everybody = np.flatnonzero(given_world.members).astype(np.int32)
-    message = fedfast.ask_for_statistics(given_world, None, everybody, 0)  # type: ignore[arg-type]
+    message = fedfast.request_statistics(given_world, None, everybody, 0)  # type: ignore[arg-type]
     node = NodeData(np.arange(12, dtype=np.int32), training)
     reply = fedfast.profile_statistics(given_world, message, node)
     assert reply.user_rows.shape == (len(everybody), 3)
@@ -417,7 +419,7 @@ def test_statistics_are_brought_to_one_scale_before_they_are_clustered(seed):
     kind = np.where(np.arange(n) % 2, 0.01, -0.01)
     rows = np.stack([np.random.default_rng(2).normal(0, 1, n), kind, 3 + kind], axis=1)
     given_world = World(FedFast.of({"clusters": 2}), seed, n, 2, np.ones(n, bool), {})
-    state = State(W_0.user_rows, W_0.item_rows, W_0.dense, np.zeros(n, np.int32))
+    state = FedFastState(W_0.user_rows, W_0.item_rows, W_0.dense, np.zeros(n, np.int32))
     delegates = Accepted(np.arange(n, dtype=np.int32), np.zeros(n, np.int64), fixed(rows.tolist()))
     found = fedfast.first_partition(given_world, state, {}, delegates, 0).clusters
     assert len(set(found[::2].tolist())) == len(set(found[1::2].tolist())) == 1

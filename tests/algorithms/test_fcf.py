@@ -17,7 +17,8 @@ from coterie.algorithms import fcf
 from coterie.baselines import als
 from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
-from coterie.federated import rounds, selection, trainer
+from coterie.federated import selection, trainer
+from coterie.federated.engine import Engine
 from coterie.federated.federation import Exchange, NodeData, PrivateState, World
 from coterie.federated.validation import Reply
 from coterie.types import SCALE, TOO_LARGE, Message, Rows
@@ -218,7 +219,7 @@ def test_two_steps_of_adam_by_hand():
     )
 
 
-class Deaf:
+class Deaf(Engine):
     """Nobody answers in some rounds."""
 
     def __init__(self, engine: LocalEngine, rounds: set[int]) -> None:
@@ -306,7 +307,7 @@ def test_sums_say_when_somebody_is_out_of_range(worst):
 # Every way to play a round: fused, whole, in parts, on several nodes, through the wire.
 
 
-class Apart:
+class Apart(Engine):
     """The local engine, without its word that it is alone, and with an ear on how many are asked at a time."""
 
     def __init__(self, engine: LocalEngine) -> None:

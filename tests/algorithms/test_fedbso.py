@@ -16,7 +16,7 @@ from test_fedfast_twin import CLOSE, samples_of, weights
 from coterie.algorithms import clustering as clusters
 from coterie.algorithms import fedbso
 from coterie.algorithms.fedbso import (
-    State,
+    FedBSOState,
     get_best_user,
     replace_center,
     swap_centers,
@@ -217,7 +217,7 @@ def test_a_cohort_has_so_many_of_every_cluster():
 
 
 def storm(
-    world: World, state: State, U: np.ndarray, heard: dict[int, float] | None, t: int
+    world: World, state: FedBSOState, U: np.ndarray, heard: dict[int, float] | None, t: int
 ) -> slow.Storm:
     s = world.settings
     rows = state.profiles.astype(float) if s.cluster_by == "statistics" else U
@@ -244,7 +244,7 @@ def line_21(world: World, w: Weights, S: list[int], w_k: Any, n_k: Any, samples:
     return equation_1(S, w_k, n_k)
 
 
-def tables(state: State) -> list[Weights]:
+def tables(state: FedBSOState) -> list[Weights]:
     """A model per cluster."""
     U = state.user_rows.astype(float)
     return [
@@ -253,7 +253,7 @@ def tables(state: State) -> list[Weights]:
     ]
 
 
-def compare(training: TrainingSet, **changes: Any) -> list[State]:
+def compare(training: TrainingSet, **changes: Any) -> list[FedBSOState]:
     world = world_for(
         "fedbso",
         training,
@@ -371,7 +371,7 @@ def test_going_on_from_any_round_is_the_run_without_a_stop(reading):
     world = world_for("fedbso", training, rounds=4, clusters=3, **reading)
     states, _ = play("fedbso", world, LocalEngine.over(world, training, 1))
     for n in range(1, 5):
-        saved = State.from_arrays(states[n - 1].arrays())
+        saved = FedBSOState.from_arrays(states[n - 1].arrays())
         again, _ = play("fedbso", world, LocalEngine.over(world, training, 1), since=saved, first=n)
         assert sha256(again[-1]) == sha256(states[-1])
 
@@ -444,7 +444,7 @@ def test_any_number_of_clusters_trains(clusters_wanted):
 
 def test_a_loss_below_zero_is_none():
     """Whoever says so would be the best of its cluster for ever."""
-    state = State(
+    state = FedBSOState(
         *(np.zeros((3, 2), np.float32) for _ in range(2)),
         np.zeros(3),
         *(np.zeros(3, np.int32) for _ in range(2)),

@@ -15,7 +15,8 @@ from coterie.algorithms import fpl
 from coterie.core import streams
 from coterie.data.training_set import PrivacyPreferences, TrainingSet
 from coterie.engines.local import LocalEngine
-from coterie.federated import rounds, selection, trainer
+from coterie.federated import trainer
+from coterie.federated.engine import Engine
 from coterie.federated.federation import NodeData, World
 from coterie.types import Rows
 
@@ -124,7 +125,7 @@ def test_rounds_equal_the_twin(name, reading, disclosure):
     assert moved > 100 * CLOSE
 
 
-class OneByOne:
+class OneByOne(Engine):
     """The local engine, without its word that it is alone: every round is then played by itself."""
 
     def __init__(self, engine: LocalEngine) -> None:

@@ -20,6 +20,7 @@ from coterie.data.splits import split
 from coterie.data.training_set import TrainingSet
 from coterie.engines import select
 from coterie.engines.local import LocalEngine
+from coterie.federated.engine import Engine
 from coterie.federated.federation import (
     AGGREGATION,
     RECOMMENDATION,
@@ -304,7 +305,7 @@ def test_who_has_everything_or_too_little_asks_for_what_there_is():
 # Devices that say nonsense, or nothing.
 
 
-class Lying:
+class Lying(Engine):
     """The first user of every cohort answers the aggregation server with a gradient that cannot be."""
 
     def __init__(self, engine: LocalEngine, silent: bool) -> None:

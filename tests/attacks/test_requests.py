@@ -105,7 +105,7 @@ def test_returned_gradients_reveal_clicks_despite_secure_aggregation(secure_aggr
     from coterie.algorithms import sttfedrec
     from coterie.data.training_set import TrainingSet
     from coterie.engines.local import LocalEngine
-    from coterie.federated import rounds, selection, trainer
+    from coterie.federated import rounds
 
     rng = np.random.default_rng(0)
     n_users = 40

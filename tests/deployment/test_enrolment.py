@@ -26,7 +26,7 @@ from coterie.engines.local import LocalEngine
 from coterie.errors import ConfigError, DataError
 from coterie.experiments.config import Experiment
 from coterie.experiments.preparation import prepare
-from coterie.federated import rounds, selection, trainer
+from coterie.federated import trainer
 from coterie.federated.federation import Federation
 from coterie.federated.wire import Malformed
 

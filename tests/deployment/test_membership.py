@@ -26,7 +26,7 @@ from coterie.deployment.node_service import TRAIN
 from coterie.engines.local import LocalEngine
 from coterie.errors import NoQuorum
 from coterie.experiments.preparation import prepare
-from coterie.federated import rounds, selection, trainer
+from coterie.federated import trainer
 
 Joined = Callable[[int], dict[str, int]]
 """Number of exchanges so far -> node name -> index of its store."""

@@ -21,7 +21,7 @@ from coterie.data.training_set import TrainingSet
 from coterie.deployment.node import Node, NodeEngine
 from coterie.deployment.node_store import NodeStore
 from coterie.engines.local import LocalEngine
-from coterie.federated import rounds, selection, trainer
+from coterie.federated import trainer
 from coterie.federated.federation import Federation, World
 from coterie.federated.nodes import share_out
 from coterie.federated.trainer import Context

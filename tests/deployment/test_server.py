@@ -26,7 +26,7 @@ from coterie.engines.local import LocalEngine
 from coterie.errors import NoQuorum
 from coterie.experiments.history import Point
 from coterie.experiments.preparation import prepare
-from coterie.federated import rounds, selection, trainer
+from coterie.federated import trainer
 from coterie.federated.federation import Federation
 
 ROUNDS = 4

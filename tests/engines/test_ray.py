@@ -16,6 +16,7 @@ from coterie.data.splits import split
 from coterie.data.training_set import TrainingSet
 from coterie.engines.ray import RayEngine, connected, refuse_unreachable
 from coterie.errors import ConfigError
+from coterie.federated.engine import Engine
 
 ray = pytest.importorskip("ray")
 WITH_PYTORCH = [name for name in FEDERATED if name not in ON_KERNELS]
@@ -90,7 +91,7 @@ def test_an_actor_that_dies_is_started_again(choices, cluster):
     engine = RayEngine.over(world, choices, SILENT)
     victims = []
 
-    class Deadly:
+    class Deadly(Engine):
         gather = engine.gather
         call = engine.call
 

@@ -14,8 +14,9 @@ from small_federation import ON_KERNELS, histories, sha256, world_for
 from coterie.algorithms import registry
 from coterie.core.progress import SILENT
 from coterie.engines.local import LocalEngine
-from coterie.federated import aggregation, rounds, selection, trainer
+from coterie.federated import aggregation, trainer
 from coterie.federated.aggregation import Aggregate
+from coterie.federated.engine import Engine
 from coterie.federated.federation import (
     Accepted,
     Exchange,
@@ -33,7 +34,7 @@ NOT_IN_PARTS = {"sfpl", "sfpl+", "pfpl", "pfpl+"}
 """Whose sums are of the items that somebody sent alone, and cannot be added."""
 
 
-class Counting:
+class Counting(Engine):
     """An engine that notes how many users it is asked for at a time."""
 
     def __init__(self, engine: LocalEngine) -> None:
@@ -49,7 +50,7 @@ class Counting:
 
 
 def play(
-    name: str, at_once: int, nodes: int, **changes: Any
+    name: str, chunk_size: int, nodes: int, **changes: Any
 ) -> tuple[list[str], list[Any], list[int]]:
     """Digests of states, what rounds cost, and how many were asked at a time."""
     training = histories(3, n_users=30)
@@ -57,7 +58,9 @@ def play(
     federation = registry.algorithm(name).train
     assert isinstance(federation, Federation)
     exchanges = tuple(
-        replace(e, at_once=lambda world, state: at_once) if isinstance(e, Exchange) else e
+        replace(e, fast=replace(e.fast, chunk_size=lambda world, state: chunk_size))
+        if isinstance(e, Exchange)
+        else e
         for e in federation.exchanges
     )
     engine = Counting(LocalEngine.over(world, training, nodes))
@@ -65,7 +68,7 @@ def play(
         replace(federation, exchanges=exchanges), world, engine, Context(0, SILENT)
     )
     state, _ = work.start()
-    engine.asked.clear()  # an exchange before the first round is one of its own
+    engine.asked.visible()  # an exchange before the first round is one of its own
     states = [sha256(state)]
     tallies = []
     for n in range(1, 5):

@@ -37,8 +37,8 @@ from coterie.experiments.history import Point, TrainingHistory
 from coterie.experiments.preparation import Prepared
 from coterie.experiments.training import Evaluator, Fitted
 from coterie.federated import nodes, wire
-from coterie.federated.federation import Exchange, Federation, NodeData, PrivateState, World
 from coterie.federated.engine import Engine
+from coterie.federated.federation import Exchange, Federation, NodeData, PrivateState, World
 from coterie.federated.trainer import world_of
 from coterie.federated.validation import Reply
 from coterie.models.recommender import Recommender
@@ -154,7 +154,7 @@ def test_another_seed_is_another_run(name, choices):
 # Order.
 
 
-class Shuffled:
+class Shuffled(Engine):
     """Asks a node for its users in any order, and hands over replies in any order."""
 
     def __init__(self, engine: Engine, seed: int) -> None:

@@ -19,11 +19,13 @@ from coterie.engines.local import LocalEngine
 from coterie.errors import RunError
 from coterie.experiments import checkpoint, folder
 from coterie.experiments.history import Point, TrainingHistory
-from coterie.federated import nodes, rounds, wire, selection, trainer
+from coterie.federated import nodes, trainer, wire
+from coterie.federated.engine import Engine
 from coterie.federated.federation import (
     Accepted,
-    Answer,
+    ClientResult,
     Exchange,
+    FastPaths,
     Federation,
     NodeData,
     PrivateState,
@@ -49,27 +51,27 @@ class State(Record):
 # A federation in which everybody keeps a secret, counts its rounds and tells the server that there was one.
 
 
-def begin(world: World) -> State:
+def init(world: World) -> State:
     return State(np.zeros(1, np.float32), None, None)  # type: ignore[arg-type]
 
 
-def devices(world: World, node: NodeData) -> PrivateState:
+def init_clients(world: World, node: NodeData) -> PrivateState:
     own = np.stack([np.full(len(node.users), SECRET), node.users], axis=1).astype(np.float32)
     return {"secrets": own, "times": np.zeros(len(node.users), np.int32)}
 
 
-def everybody(world: World, state: State, t: int) -> Ints:
+def all_members(world: World, state: State, t: int) -> Ints:
     assert state.secrets is None
     return np.flatnonzero(world.members).astype(np.int32)
 
 
-def ask(world: World, state: State, cohort: Ints, t: int) -> Message:
+def broadcast(world: World, state: State, cohort: Ints, t: int) -> Message:
     assert state.secrets is None
     assert state.times is None
     return Message(t, cohort, {"dense": state.total}, {})
 
 
-def answer(world: World, message: Message, node: NodeData) -> Answer:
+def client_update(world: World, message: Message, node: NodeData) -> ClientResult:
     assert (message.private_state["secrets"][:, 0] == np.float32(SECRET)).all()
     assert (
         message.private_state["secrets"][:, 1].tolist() == message.users.tolist()
@@ -95,7 +97,7 @@ def add_up(world: World, message: Message, updates: Updates) -> Sums:
     return {"dense": updates.dense.sum(axis=0, dtype=np.int64)}
 
 
-def finish(world: World, state: State, sums: Sums, delegates: Accepted, t: int) -> State:
+def server_update(world: World, state: State, sums: Sums, delegates: Accepted, t: int) -> State:
     assert state.secrets is None
     return replace(state, total=state.total + (sums["dense"] / SCALE).astype(np.float32))
 
@@ -105,8 +107,20 @@ def sizes(world: World, state: State) -> Sizes:
     return Sizes(0, 0, 0, 1)
 
 
-EXCHANGE = Exchange(ask, answer, add_up, finish, sizes)
-FEDERATION = Federation(begin, everybody, (EXCHANGE,), lambda world, state: None, devices=devices)  # type: ignore[arg-type,return-value]
+EXCHANGE = Exchange(
+    broadcast=broadcast,
+    client_update=client_update,
+    aggregate=add_up,
+    server_update=server_update,
+    sizes=sizes,
+)
+FEDERATION = Federation(
+    init=init,
+    sample=all_members,
+    exchanges=(EXCHANGE,),
+    model=lambda world, state: None,  # type: ignore[arg-type,return-value]
+    init_clients=init_clients,
+)
 
 
 def play(
@@ -114,12 +128,12 @@ def play(
     nodes: int = 1,
     wired: bool | None = None,
     n_rounds: int = 3,
-    at_once: int = 100,
+    chunk_size: int = 100,
     **changes: Any,
 ) -> Any:
     training = histories(0)
     world = world_for("fedavg", training, **changes)
-    exchange = replace(EXCHANGE, at_once=lambda world, state: at_once)
+    exchange = replace(EXCHANGE, fast=FastPaths(chunk_size=lambda world, state: chunk_size))
     work = trainer.federated_trainer(
         replace(FEDERATION, exchanges=(exchange,)),
         world,
@@ -158,7 +172,7 @@ def test_who_drops_out_keeps_what_it_had():
     assert states[-1].times.sum() == sum(costs.accepted for costs in tallies) < 6 * 11
 
 
-class Refusing:
+class Refusing(Engine):
     """User 3's update comes with a number out of range."""
 
     def __init__(self, engine: LocalEngine) -> None:
@@ -195,13 +209,13 @@ def listed(costs: Costs) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("at_once", [1, 4, 10, 11])
+@pytest.mark.parametrize("chunk_size", [1, 4, 10, 11])
 @pytest.mark.parametrize("engine", [None, Refusing])
 @pytest.mark.parametrize("changes", [{}, {"client_dropout": 0.5}])
-def test_a_cohort_heard_in_parts_is_one_heard_whole(at_once, engine, changes):
+def test_a_cohort_heard_in_parts_is_one_heard_whole(chunk_size, engine, changes):
     """Eleven people; the one who is refused is alone in its part, or not. Costs are the same too."""
     (whole, costs) = play(engine, **changes)
-    (parts, same) = play(engine, at_once=at_once, **changes)
+    (parts, same) = play(engine, chunk_size=chunk_size, **changes)
     assert [sha256(state) for state in parts] == [sha256(state) for state in whole]
     assert [listed(costs) for costs in same] == [listed(costs) for costs in costs]
     assert sum(cost.refused["out of range"] for cost in costs) > 0 or engine is None
@@ -265,7 +279,7 @@ def test_without_the_devices_nothing_goes_on_and_the_remedy_is_no_circle(tmp_pat
     states, _ = play()
     checkpoint.write(tmp_path, point(3, states[3]), "data", {})
     (tmp_path / "devices-3.npz").unlink()
-    with pytest.raises(RunError, match=r"has no devices-3\.npz.*coterie run .*config\.yaml"):
+    with pytest.raises(RunError, match=r"holds no devices-3\.npz.*coterie run .*config\.yaml"):
         checkpoint.read(tmp_path, State, "data", {})
 
 

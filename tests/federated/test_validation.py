@@ -16,6 +16,7 @@ from coterie.core.progress import Progress
 from coterie.data.splits import split
 from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
+from coterie.federated.engine import Engine
 from coterie.federated.federation import Exchange, Federation, NodeData, PrivateState, World
 from coterie.federated.validation import MOST_SAMPLES, Expected, Reply, validate
 from coterie.types import Message, Sizes, Updates
@@ -190,7 +191,7 @@ def test_a_thousand_hostile_updates_change_nothing(name, training):
     assert sha256(states[-1]) != sha256(states[0])
 
 
-class Silent:
+class Silent(Engine):
     """An engine whose nodes do not answer in some rounds."""
 
     def __init__(
@@ -244,7 +245,7 @@ def test_rounds_in_which_nobody_answers_change_nothing_and_are_said(name, traini
     assert marks[0] == marks[1] == marks[2] != marks[3] == marks[4] != marks[5]
     assert [costs.accepted > 0 for costs in tallies] == [False, False, True, False, True]
     assert heard.said == [
-        f"round {n}: nobody of the cohort answered; the model stays as it was" for n in (1, 4)
+        f"round {n}: no client of the cohort replied; the model stays as it was" for n in (1, 4)
     ]
 
 

@@ -18,8 +18,8 @@ from coterie.core.records import Record
 from coterie.data.training_set import TrainingSet
 from coterie.errors import ConfigError
 from coterie.federated.selection import MOST_USERS
-from coterie.federated.trainer import federated_trainer, world_of
 from coterie.federated.settings import FederationSettings
+from coterie.federated.trainer import federated_trainer, world_of
 from coterie.federated.validation import MOST_SAMPLES
 from coterie.types import NOT_FINITE, TOO_LARGE, Rows, Updates
 

@@ -70,11 +70,11 @@ class Aggregate:
     def costs(self, cohort: Ints, message: Message) -> Costs:
         """Costs of sending the message to the cohort and of the replies that came."""
         accepted = len(self.accepted.users)
-        of_cohort = self.refused.total() - sum(self.refused[fault] for fault in NOT_OF_THE_COHORT)
+        assign_rings = self.refused.total() - sum(self.refused[fault] for fault in NOT_OF_THE_COHORT)
         return Costs(
             users=cohort,
             accepted=accepted,
-            dropped=max(len(cohort) - accepted - of_cohort, 0),
+            dropped=max(len(cohort) - accepted - assign_rings, 0),
             refused=self.refused,
             bytes_up=self.bytes_up,
             bytes_down=message_size(message) * len(cohort) + self.bytes_down,

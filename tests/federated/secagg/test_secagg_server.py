@@ -26,7 +26,7 @@ from coterie.data.splits import split
 from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
 from coterie.errors import ConfigError
-from coterie.federated import rounds, selection, trainer
+from coterie.federated import selection
 from coterie.federated.federation import (
     AGGREGATION,
     ClientTask,

@@ -70,7 +70,9 @@ class Aggregate:
     def costs(self, cohort: Ints, message: Message) -> Costs:
         """Costs of sending the message to the cohort and of the replies that came."""
         accepted = len(self.accepted.users)
-        assign_rings = self.refused.total() - sum(self.refused[fault] for fault in NOT_OF_THE_COHORT)
+        assign_rings = self.refused.total() - sum(
+            self.refused[fault] for fault in NOT_OF_THE_COHORT
+        )
         return Costs(
             users=cohort,
             accepted=accepted,

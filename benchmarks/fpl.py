@@ -35,7 +35,7 @@ from coterie.experiments.config import Experiment
 from coterie.experiments.plan import Method, Plan
 from coterie.experiments.preparation import prepare
 from coterie.experiments.tuning import Search, tune
-from coterie.federated import rounds, selection, trainer
+from coterie.federated import trainer
 from coterie.federated.federation import Federation
 from coterie.federated.trainer import Context
 from coterie.reproduce.papers.fpl import MODES, PIS

@@ -41,7 +41,7 @@ from coterie.core.progress import SILENT
 from coterie.data.datasets import load
 from coterie.data.splits import split
 from coterie.engines.local import LocalEngine
-from coterie.federated import rounds, selection, trainer
+from coterie.federated import trainer
 from coterie.federated.federation import Federation, NodeData, World
 from coterie.federated.trainer import Context
 from coterie.models.neumf import tower_sizes, unpack_dense
@@ -154,12 +154,12 @@ def whole_round(world: World, histories: NodeData, repeats: int) -> float:
     federation = fedavg.ALGORITHM.train
     assert isinstance(federation, Federation)
     engine = LocalEngine.over(world, histories.training, 1)
-    trainer = trainer.federated_trainer(federation, world, engine, Context(0, SILENT))
-    state = trainer.start()[0]
+    work = trainer.federated_trainer(federation, world, engine, Context(0, SILENT))
+    state = work.start()[0]
     times = []
     for n in range(1, repeats + 4):
         began = time.perf_counter()
-        state, _ = trainer.step(state, n)
+        state, _ = work.step(state, n)
         times.append(time.perf_counter() - began)
     return statistics.median(times[3:])
 

@@ -22,7 +22,7 @@ from coterie.data.splits import split
 from coterie.data.synthetic import Synthetic, generate
 from coterie.data.training_set import TrainingSet
 from coterie.engines import select
-from coterie.federated import rounds, selection, trainer
+from coterie.federated import trainer
 from coterie.federated.federation import Federation
 from coterie.federated.trainer import Context
 

@@ -36,7 +36,7 @@ from coterie.data.splits import split
 from coterie.data.synthetic import Synthetic, generate
 from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
-from coterie.federated import rounds, selection, trainer
+from coterie.federated import trainer
 from coterie.federated.federation import Federation
 from coterie.federated.trainer import Context
 
@@ -72,9 +72,9 @@ def measure(
     (exchange,) = federation.exchanges
     exchange = replace(
         exchange,
-        answer=clock.timed("client", exchange.client_update),
-        reduce=clock.timed("sums", exchange.aggregate),
-        finish=clock.timed("finish", exchange.server_update),
+        client_update=clock.timed("client", exchange.client_update),
+        aggregate=clock.timed("sums", exchange.aggregate),
+        server_update=clock.timed("finish", exchange.server_update),
     )
     federation = replace(
         federation, exchanges=(exchange,), sample=clock.timed("sampling", federation.sample)
@@ -83,13 +83,13 @@ def measure(
     fedfast.cluster_users = clock.timed("clusters", CLUSTER_USERS)
     world = trainer.world_of(training, chosen.settings.of(settings), seed=0)
     engine = LocalEngine.over(world, training, 1)
-    trainer = trainer.federated_trainer(federation, world, engine, Context(0, SILENT))
-    state, _ = trainer.start()
+    work = trainer.federated_trainer(federation, world, engine, Context(0, SILENT))
+    state, _ = work.start()
     seconds = []
     per_sample = []
     for n in range(1, WARM_UP + n_rounds + 1):
         began = time.perf_counter()
-        state, costs = trainer.step(state, n)
+        state, costs = work.step(state, n)
         seconds.append(time.perf_counter() - began)
         n_positives = int(training.positives.counts[costs.users].sum())
         n_samples = n_positives * (1 + world.settings.negatives)

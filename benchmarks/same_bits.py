@@ -25,7 +25,7 @@ from coterie.data.datasets import load
 from coterie.data.splits import split
 from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
-from coterie.federated import rounds, selection, trainer
+from coterie.federated import rounds, trainer
 from coterie.federated.federation import Federation, World
 from coterie.federated.trainer import Context
 
@@ -45,10 +45,10 @@ def sha256(state: Any) -> str:
 def play(federation: Federation, world: World, engine: rounds.Engine) -> tuple[str, Counter[str]]:
     """Train; return the hash of the final state and the rejected updates by reason."""
     rejected: Counter[str] = Counter()
-    trainer = trainer.federated_trainer(federation, world, engine, Context(0, SILENT))
-    state, _ = trainer.start()
+    work = trainer.federated_trainer(federation, world, engine, Context(0, SILENT))
+    state, _ = work.start()
     for n in range(1, world.settings.rounds + 1):
-        state, costs = trainer.step(state, n)
+        state, costs = work.step(state, n)
         rejected.update(costs.refused)
     return sha256(state), rejected
 

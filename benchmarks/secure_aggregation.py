@@ -20,16 +20,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from coterie.algorithms.two_tower.learning import Readers
 from sttfedrec import prepared
 from tables import print_parts
 
 from coterie.algorithms import sttfedrec
-from coterie.algorithms.two_tower.learning import Readers
 from coterie.attacks.requests import Request, by_gradients, repeated, told
 from coterie.core.progress import SILENT
-from coterie.federated import rounds, selection, trainer
+from coterie.federated import rounds, trainer
+from coterie.federated.engine import Engine
 from coterie.federated.federation import ClientTask, NodeData, PrivateState, World
-from coterie.federated.secagg.member import Neighbour, ShareForm
+from coterie.federated.secagg.crypto import Uint64Array
+from coterie.federated.secagg.member import Neighbour, RingMember, RingTerms, ShareForm
 from coterie.federated.trainer import Context
 from coterie.federated.validation import Reply
 from coterie.types import Message, Rows
@@ -62,34 +64,34 @@ def device(dataset: str, seeds: int) -> dict[str, Any]:
     }
 
 
-def member_ms(length: int, way: Way, times: int = 20) -> float:
+def member_ms(length: int, way: ShareForm, times: int = 20) -> float:
     """Milliseconds of all stages of one member; both neighbours stay, the update is ready."""
     seconds = []
-    numbers: Words = np.random.default_rng(0).integers(0, 2**64, length, np.uint64)
+    numbers: Uint64Array = np.random.default_rng(0).integers(0, 2**64, length, np.uint64)
     for t in range(times):
         before, member, after = (
-            Member(user, Terms(t, 0, 0, length, way), lambda: numbers) for user in range(3)
+            RingMember(user, RingTerms(t, 0, 0, length, way), lambda: numbers) for user in range(3)
         )
-        ring = [Neighbour(each.user, each.announce()) for each in (before, member, after)]
-        forward = before.deal(0, ring[2], ring[1])[0]
-        back = after.deal(0, ring[1], ring[0])[1]
+        ring = [Neighbour(each.user, each.advertise_keys()) for each in (before, member, after)]
+        forward = before.distribute_shares(0, ring[2], ring[1])[0]
+        back = after.distribute_shares(0, ring[1], ring[0])[1]
         began = time.perf_counter()
-        member.announce()
-        member.deal(0, ring[0], ring[2])
+        member.advertise_keys()
+        member.distribute_shares(0, ring[0], ring[2])
         member.upload(forward, back)
-        member.close(True, True, ring[2])
+        member.unmask(True, True, ring[2])
         seconds.append(time.perf_counter() - began)
     return round(statistics.median(seconds) * 1e3, 2)
 
 
-def passed_bytes(length: int, way: Way) -> dict[str, int]:
+def passed_bytes(length: int, way: ShareForm) -> dict[str, int]:
     """Bytes that a member sends to its neighbours, and bytes of its upload."""
     before, member, after = (
-        Member(user, Terms(0, 0, 0, length, way), lambda: np.zeros(length, np.uint64))
+        RingMember(user, RingTerms(0, 0, 0, length, way), lambda: np.zeros(length, np.uint64))
         for user in range(3)
     )
-    ring = [Neighbour(each.user, each.announce()) for each in (before, member, after)]
-    forward, back = member.deal(0, ring[0], ring[2])
+    ring = [Neighbour(each.user, each.advertise_keys()) for each in (before, member, after)]
+    forward, back = member.distribute_shares(0, ring[0], ring[2])
     return {"passed on": len(forward) + len(back), "uploaded": 8 * length}
 
 
@@ -108,13 +110,13 @@ def round_costs(name: str, dataset: str, times: int = 2, **settings: Any) -> dic
     """Medians over some rounds after the first; clients run one after the other."""
     _, federation, world, engine = prepared(name, dataset, **settings)
     timed = TimedEngine(engine)
-    trainer = trainer.federated_trainer(federation, world, timed, Context(0, SILENT))
-    state = trainer.start()[0]
+    work = trainer.federated_trainer(federation, world, timed, Context(0, SILENT))
+    state = work.start()[0]
     measured = []
     for n in range(1, times + 2):
         timed.seconds = 0.0
         began = time.perf_counter()
-        state, costs = trainer.step(state, n)
+        state, costs = work.step(state, n)
         server_seconds = time.perf_counter() - began - timed.seconds
         size = len(costs.users)
         assert costs.accepted == size
@@ -131,10 +133,10 @@ def round_costs(name: str, dataset: str, times: int = 2, **settings: Any) -> dic
 
 
 @dataclass
-class TimedEngine:
+class TimedEngine(Engine):
     """An engine that adds up the seconds of the clients.
 
-    It does not declare itself `alone`, so that every client computes its own update.
+    It has no `only_node`, so that every client computes its own update.
     """
 
     engine: Any

@@ -24,7 +24,7 @@ from coterie.core.progress import SILENT
 from coterie.engines.local import LocalEngine
 from coterie.experiments.preparation import Prepared
 from coterie.experiments.tuning import Search, tune
-from coterie.federated import rounds, selection, trainer
+from coterie.federated import trainer
 from coterie.federated.federation import Federation, World
 from coterie.federated.trainer import Context
 from coterie.federated.transcript import CLIENTS, Transcript
@@ -112,8 +112,8 @@ def message_bytes(name: str, dataset: str) -> dict[str, float]:
     """Bytes per client of every array that is sent in a round."""
     _, federation, world, engine = prepared(name, dataset)
     transcript = Transcript(engine)
-    trainer = trainer.federated_trainer(federation, world, transcript, Context(0, SILENT))
-    trainer.step(trainer.start()[0], 1)
+    work = trainer.federated_trainer(federation, world, transcript, Context(0, SILENT))
+    work.step(work.start()[0], 1)
     total: dict[str, float] = {}
     for line in transcript.lines:
         for key, array in line.arrays.items():
@@ -152,12 +152,12 @@ def speed(dataset: str, seeds: int) -> dict[str, Any]:
 
 def round_ms(name: str, dataset: str, **settings: Any) -> float:
     _, federation, world, engine = prepared(name, dataset, **settings)
-    trainer = trainer.federated_trainer(federation, world, engine, Context(0, SILENT))
-    state = trainer.start()[0]
+    work = trainer.federated_trainer(federation, world, engine, Context(0, SILENT))
+    state = work.start()[0]
     times = []
     for n in range(1, 24):
         began = time.perf_counter()
-        state, _ = trainer.step(state, n)
+        state, _ = work.step(state, n)
         times.append(time.perf_counter() - began)
     return round(statistics.median(times[3:]) * 1e3, 2)
 

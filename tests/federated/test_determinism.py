@@ -330,7 +330,11 @@ def interrupted(name: str, step: int, world: World) -> Algorithm:
         return done
 
     exchanges = [
-        replace(e, answer=at_a_message(e.client_update), fused=at_a_message(e.fast.single_pass))
+        replace(
+            e,
+            client_update=at_a_message(e.client_update),
+            fast=replace(e.fast, single_pass=at_a_message(e.fast.single_pass)),
+        )
         if isinstance(e, Exchange)
         else e
         for e in chosen.train.exchanges

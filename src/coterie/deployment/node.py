@@ -24,8 +24,9 @@ from coterie.federated.federation import (
     PrivateState,
 )
 from coterie.federated.nodes import client_columns, read_message, read_reply, write_message
-from coterie.federated.secagg.client import HELD, Stage
-from coterie.federated.secagg.sessions import pack_session, unpack_session
+from coterie.federated.secagg.client import Stage
+from coterie.federated.secagg.session import SessionSlot
+from coterie.federated.secagg.session_bytes import pack_session, unpack_session
 from coterie.federated.secagg.stages import ORDER
 from coterie.federated.trainer import SETUP
 from coterie.federated.validation import Reply
@@ -78,31 +79,30 @@ class Node:
         exchange = self._exchange(message.exchange)
         message = replace(message, private_state=self.store.private_state(user_ids))
         if STAGE in message.common:
-            columns, after = self._in_ring(exchange, message)
+            columns, after = self._run_stage(exchange, message)
         else:
-            columns, after = client_columns(self.world, exchange, message, self.node)
+            columns, after = client_columns(self.world, exchange, message, self.node, SessionSlot())
         if after:
             self.store.put_pending(user_ids, after, tag(message.round, message.exchange))
         return encode(message.round, columns, exchange=message.exchange)
 
-    def _in_ring(
+    def _run_stage(
         self, exchange: AnyExchange, message: Message
     ) -> tuple[dict[str, np.ndarray], PrivateState]:
-        """A stage of a ring; what members keep to themselves until the next one is in the store."""
+        """One stage of secure aggregation. Between stages the session is in the node's store."""
         stage = stage_of(message)
-        left = self.store.held(RING)
-        if stage != ORDER[0] and left is not None:
-            HELD.put(self.node.users, unpack_session(left, self.world, exchange))
+        slot = SessionSlot()
+        stored = self.store.held(RING)
+        if stage != ORDER[0] and stored is not None:
+            slot.session = unpack_session(stored, self.world, exchange)
         common = {name: array for name, array in message.common.items() if name != STAGE}
-        columns, after = client_columns(
-            self.world, Stage(stage, exchange), replace(message, common=common), self.node
-        )
-        persons = self.store.numbers()
-        held = HELD.get(self.node.users)
-        if held is not None and all(
-            user in persons for user in message.users.tolist()
-        ):  # nobody was forgotten meanwhile
-            self.store.put_held(RING, pack_session(held))
+        message = replace(message, common=common)
+        task = Stage(stage, exchange)
+        columns, after = client_columns(self.world, task, message, self.node, slot)
+        # The store may have erased a user meanwhile. Then its secrets must not come back.
+        hosted = self.store.numbers()
+        if slot.session is not None and all(user in hosted for user in message.users.tolist()):
+            self.store.put_held(RING, pack_session(slot.session))
         return columns, after
 
     def refuse_late(self, data: bytes) -> None:

@@ -20,14 +20,17 @@ from coterie.federated.nodes import (
     share_out,
     write_message,
 )
+from coterie.federated.secagg.session import SessionSlot
 from coterie.federated.validation import Reply
-from coterie.types import Message
+from coterie.types import Ints, Message
 
 
 @dataclass(frozen=True, slots=True)
 class LocalEngine(Engine):
     world: AnyWorld
     nodes: tuple[NodeData, ...]
+    slots: tuple[SessionSlot, ...]
+    """The secure-aggregation sessions, one for each node."""
     through_the_wire: bool
     """Whether messages become bytes and back. A single node can do without."""
 
@@ -40,7 +43,8 @@ class LocalEngine(Engine):
         through_the_wire: bool | None = None,
     ) -> LocalEngine:
         wired = n_nodes > 1 if through_the_wire is None else through_the_wire
-        return cls(*share_out(world, training, n_nodes), wired)
+        node_world, nodes = share_out(world, training, n_nodes)
+        return cls(node_world, nodes, tuple(SessionSlot() for _ in nodes), wired)
 
     @property
     def only_node(self) -> NodeData | None:
@@ -52,12 +56,17 @@ class LocalEngine(Engine):
 
     def call(self, task: ClientTask, message: Message) -> list[Reply]:
         parts = parts_of(message, len(self.nodes))
-        return [self._call(task, part, self.nodes[n]) for n, part in parts]
+        return [self._call(task, part, self.nodes[n], self.slots[n]) for n, part in parts]
 
-    def _call(self, task: ClientTask, message: Message, node: NodeData) -> Reply:
+    def commit(self, t: int, exchange: int, users: Ints) -> None:
+        """The exchange is over, and so are its secrets."""
+        for slot in self.slots:
+            slot.discard()
+
+    def _call(self, task: ClientTask, message: Message, node: NodeData, slot: SessionSlot) -> Reply:
         if not self.through_the_wire:
-            columns, private_state = client_columns(self.world, task, message, node)
+            columns, private_state = client_columns(self.world, task, message, node, slot)
             return Reply(message.users, message.round, columns, message.exchange, private_state)
         data = write_message(message)
-        reply, private_state = receive(self.world, task, data, node, message.private_state)
+        reply, private_state = receive(self.world, task, data, node, message.private_state, slot)
         return replace(read_reply(message, reply), private_state=private_state)

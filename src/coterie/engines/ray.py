@@ -40,6 +40,7 @@ from coterie.federated.nodes import (
     share_out,
     write_message,
 )
+from coterie.federated.secagg.session import SessionSlot
 from coterie.federated.validation import Reply
 from coterie.types import Message
 
@@ -55,6 +56,7 @@ class Shard:
 
         os.environ["COTERIE_THREADS"] = str(threads)
         self.world, self.node = ray.get(list(known))
+        self.slot = SessionSlot()
 
     def aggregate(
         self,
@@ -71,7 +73,7 @@ class Shard:
     def answer(
         self, task: ClientTask, data: bytes, private_state: PrivateState
     ) -> tuple[bytes, PrivateState]:
-        return receive(self.world, task, data, self.node, private_state)
+        return receive(self.world, task, data, self.node, private_state, self.slot)
 
     def make(
         self, make: Callable[[AnyWorld, NodeData], PrivateState]

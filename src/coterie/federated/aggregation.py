@@ -29,6 +29,7 @@ from coterie.federated.federation import (
     add_sums,
 )
 from coterie.federated.nodes import client_columns
+from coterie.federated.secagg.session import SessionSlot
 from coterie.federated.validation import FAULTS, NOT_OF_THE_COHORT, Expected, Reply, validate
 from coterie.federated.wire import message_size, reply_sizes
 from coterie.types import Ints, Longs, Message, Sizes, Updates
@@ -116,7 +117,7 @@ def aggregate_on_node(
         return from_single_pass(single, limits.sizes)
 
     def call(task: ClientTask, part: Message) -> list[Reply]:
-        columns, private_state = client_columns(world, task, part, node)
+        columns, private_state = client_columns(world, task, part, node, SessionSlot())
         return [Reply(part.users, part.round, columns, part.exchange, private_state)]
 
     return aggregate(world, exchange, message, call, limits)

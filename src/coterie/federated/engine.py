@@ -50,7 +50,7 @@ class Engine(Protocol):
         return None
 
     def commit(self, t: int, exchange: int, users: Ints) -> None:
-        """The updates of these users were accepted; their new private state counts."""
+        """The exchange is over: the new private state of these users counts."""
         return
 
     def record(self, t: int, sender: str, receiver: str, arrays: Mapping[str, np.ndarray]) -> None:

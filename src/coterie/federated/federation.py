@@ -29,6 +29,7 @@ from coterie.types import Bools, Floats, Ids, Ints, Longs, Message, Sizes, Updat
 
 if TYPE_CHECKING:
     from coterie.data.content import Content
+    from coterie.federated.secagg.session import SessionSlot
 
 State = TypeVar("State", bound=Record)
 """What the server carries from round to round."""
@@ -135,10 +136,11 @@ class ClientTask(Protocol):
     @property
     def role(self) -> str: ...
 
-    @property
-    def client_update(
-        self,
-    ) -> Callable[[World[Any], Message, NodeData], ClientResult | tuple[Arrays, PrivateState]]: ...
+    def run(
+        self, world: World[Any], message: Message, node: NodeData, slot: SessionSlot
+    ) -> ClientResult | tuple[Arrays, PrivateState]:
+        """The updates, or the columns of a stage; `slot` has the node's secrets between stages."""
+        ...
 
 
 class SinglePass(NamedTuple):
@@ -236,6 +238,12 @@ class Exchange(Generic[State, Settings]):
     secure aggregation would protect nothing at all."""
     hides_visible: Callable[[World[Settings]], bool] = lambda world: False
     """Whether the settings hide even that from the server."""
+
+    def run(
+        self, world: World[Settings], message: Message, node: NodeData, slot: SessionSlot
+    ) -> ClientResult:
+        """As a task of nodes: an exchange in the open has no secrets between stages."""
+        return self.client_update(world, message, node)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

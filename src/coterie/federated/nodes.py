@@ -18,6 +18,7 @@ from coterie.federated.federation import (
     Settings,
     World,
 )
+from coterie.federated.secagg.session import SessionSlot
 from coterie.federated.validation import Reply
 from coterie.federated.wire import Malformed, decode, encode
 from coterie.types import Ints, Message, Updates
@@ -57,11 +58,16 @@ def by_user(parts: Sequence[tuple[Ints, PrivateState]]) -> PrivateState:
 
 
 def receive(
-    world: AnyWorld, task: ClientTask, data: bytes, node: NodeData, private_state: PrivateState
+    world: AnyWorld,
+    task: ClientTask,
+    data: bytes,
+    node: NodeData,
+    private_state: PrivateState,
+    slot: SessionSlot,
 ) -> tuple[bytes, PrivateState]:
     """The node's side: a message in bytes in, a reply in bytes out. Private state stays here."""
     message = replace(read_message(data), private_state=private_state)
-    columns, after = client_columns(world, task, message, node)
+    columns, after = client_columns(world, task, message, node, slot)
     return encode(message.round, columns, exchange=message.exchange), after
 
 
@@ -79,10 +85,10 @@ def write_message(message: Message) -> bytes:
 
 
 def client_columns(
-    world: AnyWorld, task: ClientTask, message: Message, node: NodeData
+    world: AnyWorld, task: ClientTask, message: Message, node: NodeData, slot: SessionSlot
 ) -> tuple[Arrays, PrivateState]:
     """The columns of a node's reply, and the next private state of its clients."""
-    made = task.client_update(world, message, node)
+    made = task.run(world, message, node, slot)
     updates, private_state = made if isinstance(made, tuple) else (made, {})
     columns = updates.columns() if isinstance(updates, Updates) else updates
     return columns, private_state

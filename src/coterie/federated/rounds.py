@@ -83,11 +83,11 @@ def play_exchange(
         replying = message if dropped is None or not dropped.any() else message.to(~dropped)
         limits = Limits.of(world, exchange, server_state)
         result = _aggregate(world, exchange, replying, engine, limits)
+    engine.commit(t, number, result.accepted.users)
     costs = result.costs(cohort, message)
     if not costs.accepted:
         return state, costs
     after = exchange.server_update(world, server_state, result.sums, result.accepted, t)
-    engine.commit(t, number, result.accepted.users)
     after = state.with_part_of(exchange.role, after)
     if not engine.stores_private_state:
         after = _with_private_state(after, state, result)

@@ -41,6 +41,7 @@ from coterie.federated.secagg import server as secagg_server
 from coterie.federated.secagg.client import RingHeader, Stage, reply_to, vector_length
 from coterie.federated.secagg.member import RingMember, RingTerms
 from coterie.federated.secagg.ring import Ring, collect_keys
+from coterie.federated.secagg.session import SessionSlot
 from coterie.federated.secagg.stages import StageArrays
 from coterie.federated.transcript import CLIENTS, SERVER, Transcript
 from coterie.federated.validation import MOST_SAMPLES, Reply
@@ -274,6 +275,7 @@ class Advertised(NamedTuple):
     users: Ints
     header: RingHeader
     message: Message
+    slot: SessionSlot
 
 
 @dataclass(frozen=True)
@@ -304,9 +306,10 @@ def advertised(name: str, training: TrainingSet) -> Advertised:
         common=message.common | {"ring": np.array(header, np.int64)},
         private_state=private_state,
     )
-    replies, _ = Stage("advertise_keys", exchange).answer(world, message, node)
+    slot = SessionSlot()
+    replies, _ = Stage("advertise_keys", exchange).run(world, message, node, slot)
     assert len(replies["users"]) == len(users)
-    return Advertised(world, node, exchange, users, header, message)
+    return Advertised(world, node, exchange, users, header, message, slot)
 
 
 VALID = {
@@ -333,15 +336,15 @@ INVALID = [
     ids=lambda change: f"{next(iter(change))} {next(iter(change.values())).shape}",
 )
 def test_clients_ignore_invalid_arrays(change, training):
-    world, node, exchange, users, header, message = advertised("fcf", training)
+    world, node, exchange, users, header, message, slot = advertised("fcf", training)
     rows = np.arange(header.items, dtype=np.int32)
     length = vector_length(world, exchange, message, header.sizes, rows)
     common = {"ring": np.array(header._replace(length=length), np.int64)}
     stage = Stage("distribute_shares", exchange)
     valid = Message(0, users[:3], common, VALID)
     invalid = Message(0, users[:3], common, VALID | change)
-    assert len(stage.answer(world, valid, node)[0]["users"]) == 3
-    assert not len(stage.answer(world, invalid, node)[0]["users"])
+    assert len(stage.run(world, valid, node, slot)[0]["users"]) == 3
+    assert not len(stage.run(world, invalid, node, slot)[0]["users"])
 
 
 @pytest.mark.parametrize(
@@ -356,25 +359,25 @@ def test_clients_ignore_invalid_arrays(change, training):
     ],
 )
 def test_clients_ignore_invalid_ring_headers(row, training):
-    world, node, exchange, users, _, _ = advertised("fcf", training)
+    world, node, exchange, users, _, _, slot = advertised("fcf", training)
     common = {} if row is None else {"ring": row}
     message = Message(0, users, common, {})
     for name in ("advertise_keys", "distribute_shares", "upload"):
-        assert not len(Stage(name, exchange).answer(world, message, node)[0]["users"])
+        assert not len(Stage(name, exchange).run(world, message, node, slot)[0]["users"])
 
 
 @pytest.mark.parametrize(
     "change", [{"length": 5}, {"length": 1 << 50}, {"items": 3}, {"dense": 9}, {"number": 1}]
 )
 def test_clients_distribute_no_shares_on_other_terms(change, training):
-    world, node, exchange, users, header, message = advertised("fcf", training)
+    world, node, exchange, users, header, message, slot = advertised("fcf", training)
     rows = np.arange(header.items, dtype=np.int32)
     length = vector_length(world, exchange, message, header.sizes, rows)
     changed = header._replace(length=length)._replace(**change)
     common = {"ring": np.array(changed, np.int64)}
     stage = Stage("distribute_shares", exchange)
     message = Message(0, users[:3], common, VALID)
-    assert not len(stage.answer(world, message, node)[0]["users"])
+    assert not len(stage.run(world, message, node, slot)[0]["users"])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coterie.core.weak_cache import WeakCache
 from coterie.federated.federation import (
     AnyExchange,
     AnyWorld,
@@ -19,6 +18,7 @@ from coterie.federated.federation import (
 )
 from coterie.federated.secagg.crypto import Rejected, Uint64Array
 from coterie.federated.secagg.member import Neighbour, RingMember, RingTerms, ShareForm, Side
+from coterie.federated.secagg.session import ClientSession, RingId, SessionSlot
 from coterie.federated.secagg.stages import ORDER, StageArrays, has_rows, received_as_expected
 from coterie.federated.validation import Expected, Reply, no_updates, validate
 from coterie.types import Ints, Message, Sizes, Updates
@@ -27,29 +27,6 @@ SHARE_FORMS: tuple[ShareForm, ...] = ("seed", "vector")
 """A form's place is its number on the wire."""
 MAX_SIZE = 1 << 31
 """Sizes in a ring's header are smaller."""
-
-
-class RingId(NamedTuple):
-    round: int
-    exchange: int
-    number: int
-
-
-class ClientSession(NamedTuple):
-    """What a node remembers between two stages of the ring that its users are in."""
-
-    ring: RingId
-    members: dict[int, RingMember]
-    message: Message
-    updates: Updates
-    private_state: PrivateState
-    sizes: Sizes
-    rows: Ints | None = None
-    """The summed rows of item tables; None before `distribute_shares`."""
-
-
-HELD = WeakCache()
-"""The session of the last ring, by node. It holds secrets and is never sent."""
 
 
 class RingHeader(NamedTuple):
@@ -96,8 +73,8 @@ class Stage:
     def role(self) -> str:
         return self.exchange.role
 
-    def client_update(
-        self, world: AnyWorld, message: Message, node: NodeData
+    def run(
+        self, world: AnyWorld, message: Message, node: NodeData, slot: SessionSlot
     ) -> tuple[StageArrays, PrivateState]:
         """The replies of a node's users. A message that is not valid at this stage gets none."""
         header = RingHeader.read(message.common.get("ring"))
@@ -107,8 +84,9 @@ class Stage:
         ring = RingId(message.round, message.exchange, header.number)
         if self.name == "advertise_keys":
             message = replace(message, common=common)
-            return start_session(world, self.exchange, message, node, ring, header), {}
-        session: ClientSession | None = HELD.get(node.users)
+            slot.session = start_session(world, self.exchange, message, node, ring, header)
+            return advertise_keys_of(slot.session, header), {}
+        session = slot.session
         if session is None or session.ring != ring:
             return NO_REPLY, {}
         if not received_as_expected(self.name, len(message.users), message.own):
@@ -118,7 +96,7 @@ class Stage:
             if rows is None:
                 return NO_REPLY, {}
             session = bind_vectors(world, self.exchange, session._replace(rows=rows))
-            HELD.put(node.users, session)
+            slot.session = session
         replies = reply_to(self.name, session.members, message.users.tolist(), message.own)
         if self.name != "upload" or not len(replies["users"]):
             return replies, {}
@@ -140,8 +118,8 @@ def start_session(
     node: NodeData,
     ring: RingId,
     header: RingHeader,
-) -> StageArrays:
-    """Compute the users' updates, make members of those with a valid one, and advertise keys.
+) -> ClientSession:
+    """Compute the users' updates, and make members of those with a valid one.
 
     The server cannot validate a masked update, so each device validates its own.
     """
@@ -152,11 +130,15 @@ def start_session(
     users = updates.users.tolist()
     terms = RingTerms(*ring, length=0, shares=SHARE_FORMS[header.share_form])
     members = {user: RingMember(user, terms, _no_vector) for user in users}
-    session = ClientSession(ring, members, message, updates, private_state, header.sizes)
-    HELD.put(node.users, session)
-    replies = reply_to("advertise_keys", members, users, {})
-    if header.union and len(updates):
-        replies = replies | {"touched": touched_items(updates, header.items)}
+    return ClientSession(ring, members, message, updates, private_state, header.sizes)
+
+
+def advertise_keys_of(session: ClientSession, header: RingHeader) -> StageArrays:
+    """The public keys of all members and, for a union of rows, the items they touched."""
+    users = session.updates.users
+    replies = reply_to("advertise_keys", session.members, users.tolist(), {})
+    if header.union and len(users):
+        replies = replies | {"touched": touched_items(session.updates, header.items)}
     return replies
 
 

@@ -18,7 +18,7 @@ import yaml
 
 from coterie.cli.screen import ScreenProgress
 from coterie.experiments.config import parse_assignments
-from coterie.experiments.tuning import SPACES, Search, tune
+from coterie.experiments.tuning import Search, tunable, tune
 
 TUNED = Path(__file__).parents[1] / "src" / "coterie" / "experiments" / "tuned.yaml"
 HEADER = (
@@ -38,7 +38,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("dataset")
-    parser.add_argument("algorithm", choices=SPACES)
+    parser.add_argument("algorithm", choices=tunable())
     parser.add_argument("--trials", type=int, default=30)
     parser.add_argument(
         "--finalists", type=int, default=0, help="retrain this many of the best with other seeds"

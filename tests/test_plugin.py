@@ -19,7 +19,7 @@ from coterie.errors import PluginError
 
 PLUGIN = Path(__file__).parents[1] / "examples" / "plugin"
 NAME = "fedsgd-mf"
-SMALL = ("--set", "n_users=60", "--set", "n_items=40", "--rounds", "6")
+SMALL = ("--set", "n_users=60", "--set", "n_items=40", "--set", "rounds=6")
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +93,7 @@ def test_it_runs_on_nodes_and_with_secure_aggregation_to_the_same_metrics(shell:
 def test_it_resumes_from_a_checkpoint(shell: Shell) -> None:
     whole = shell.run("whole", "--set", "checkpoint_every=1")
     program = (
+        "import sys\n"
         "import coterie.federated.rounds as rounds\n"
         "from coterie.cli.main import main\n"
         "play = rounds.play_round\n"
@@ -100,7 +101,9 @@ def test_it_resumes_from_a_checkpoint(shell: Shell) -> None:
         "    if t == 3: raise KeyboardInterrupt\n"
         "    return play(federation, world, state, t, engine)\n"
         "rounds.play_round = stopped\n"
-        f"main(['run', '{NAME}', '--out', 'broken', *{SMALL!r}, '--set', 'checkpoint_every=1'])\n"
+        f"sys.argv = ['coterie', 'run', '{NAME}', '--out', 'broken', *{SMALL!r},"
+        " '--set', 'checkpoint_every=1']\n"
+        "main()\n"
     )
     with pytest.raises(AssertionError, match="coterie resume broken"):
         shell.python("-c", program)
@@ -118,7 +121,7 @@ def test_it_tunes_over_its_own_search_space(shell: Shell) -> None:
 @pytest.mark.slow
 def test_it_passes_the_conformance_suite(shell: Shell) -> None:
     out = shell.python("-m", "pytest", "-q", "-p", "no:cacheprovider", str(PLUGIN / "tests"))
-    assert "8 passed" in out
+    assert out.startswith("........ "), out
 
 
 # ---- plug-ins that are wrong

@@ -24,7 +24,7 @@ from coterie.errors import ConfigError, Diverged, Interrupted, UnknownName
 from coterie.experiments.config import Experiment
 from coterie.experiments.plan import Plan
 from coterie.experiments.plan_runner import run_plan
-from coterie.experiments.tuning import BUDGETS, SPACES, Search, draw, points, tune
+from coterie.experiments.tuning import BUDGETS, Search, draw, points, space_of, tunable, tune
 
 DATA = {"n_users": 60, "n_items": 90, "mean_interactions": 9}
 QUICK = {**DATA, "embedding_size": 4, "epochs": 8, "evaluate_every": 2}
@@ -44,10 +44,10 @@ def cells_in(folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
 # ---- the space
 
 
-@pytest.mark.parametrize("name", SPACES)
+@pytest.mark.parametrize("name", tunable())
 def test_every_point_of_a_space_is_a_possible_setting(name: str) -> None:
     known = algorithm(name).settings.model_fields
-    assert SPACES[name].keys() <= known.keys()
+    assert space_of(name).keys() <= known.keys()
     for point in points(Search(name, trials=20)):
         Experiment.of({"algorithm": name} | point)
 
@@ -81,7 +81,7 @@ def test_numbers_are_drawn_evenly_over_orders_of_magnitude() -> None:
 
 def test_fixed_settings_are_not_drawn() -> None:
     held = points(Search("gmf", trials=5, held={"embedding_size": 10}))
-    assert all(point.keys() == SPACES["gmf"].keys() - {"embedding_size"} for point in held)
+    assert all(point.keys() == space_of("gmf").keys() - {"embedding_size"} for point in held)
     assert len({json.dumps(point) for point in held}) == 5
 
 
@@ -153,7 +153,7 @@ def test_the_best_trial_wins_with_its_best_epoch(tmp_path: Path) -> None:
     trials = cells_in(tmp_path)
     assert len(trials) == 4
     config, result = max(trials, key=lambda trial: trial[1]["value"])
-    keys = [*SPACES["gmf"], "epochs"]
+    keys = [*space_of("gmf"), "epochs"]
     assert found.best.settings == {key: config[key] for key in keys} | {
         "epochs": result["best_round"]
     }
@@ -225,12 +225,12 @@ def test_every_trial_has_the_same_budget(tmp_path: Path) -> None:
         assert {key: config[key] for key in BUDGETS["epochs"]} == BUDGETS["epochs"]
         assert config["validation"] is True
         assert result["rounds"] <= BUDGETS["epochs"]["epochs"]
-    steps = {name: Search(name).steps for name in SPACES}
+    steps = {name: Search(name).steps for name in tunable()}
     assert all(
-        steps[name] in algorithm(name).settings.model_fields for name in SPACES if steps[name]
+        steps[name] in algorithm(name).settings.model_fields for name in tunable() if steps[name]
     )
-    assert {steps[name] for name in SPACES if algorithm(name).federated} == {"rounds", "epochs"}
-    assert {name for name in SPACES if not steps[name]} == {"ease", "userknn", "itemknn"}
+    assert {steps[name] for name in tunable() if algorithm(name).federated} == {"rounds", "epochs"}
+    assert {name for name in tunable() if not steps[name]} == {"ease", "userknn", "itemknn"}
 
 
 def test_a_best_trial_at_the_limit_is_logged(tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_an_unknown_algorithm_gets_a_suggestion() -> None:
 @pytest.mark.parametrize(
     ("search", "complaint"),
     [
-        (Search("popular"), r"'popular' has no search space; expected one of fedavg, .*tuning\.py"),
+        (Search("popular"), r"'popular' has no search space; expected one of fedavg, .*in its settings"),
         (Search("gmf", trials=0), "trials is 0; expected at least 1.*--trials"),
         (Search("gmf", finalists=-1), "finalists is -1; expected at least 0.*--finalists"),
         (Search("gmf", seeds=0), "seeds is 0; expected at least 1.*--seeds"),
@@ -325,7 +325,7 @@ def test_an_impossible_search_is_refused(search: Search, complaint: str, tmp_pat
 def test_diverged_trials_are_dropped_and_a_search_of_only_them_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(SPACES, "gmf", {"learning_rate": [0.02, 1e30]})
+    monkeypatch.setattr(algorithm("gmf").settings, "search_space", {"learning_rate": [0.02, 1e30]})
     search = Search("gmf", trials=6, held=QUICK)
     assert {point["learning_rate"] for point in points(search)} == {0.02, 1e30}
     found = tune(search, tmp_path)

@@ -38,6 +38,7 @@ from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.local.settings import CohortSettings
 from coterie.core import parallel
 from coterie.core.records import Record
+from coterie.core.settings import SearchSpace
 from coterie.federated.federation import (
     ON_CLIENTS,
     Accepted,
@@ -63,6 +64,13 @@ BLOCK = 1024
 
 
 class FCF(CohortSettings):
+    search_space: ClassVar[SearchSpace] = {
+        "learning_rate": (0.003, 0.5),
+        "alpha": (0.3, 50.0),
+        "reg": (0.1, 100.0),
+        "embedding_size": [10, 20, 50],
+    }
+
     embedding_size: int = Field(16, ge=1, le=512)
     """Length of every user and item row."""
     rounds: int = Field(50, ge=1)

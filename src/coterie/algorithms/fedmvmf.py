@@ -51,6 +51,7 @@ from coterie.algorithms import fcf, fedavg
 from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.fcf import Moved
 from coterie.core.records import Record
+from coterie.core.settings import SearchSpace
 from coterie.data.content import Content
 from coterie.data.text import Ragged
 from coterie.data.text_features import features, read
@@ -83,6 +84,14 @@ LARGEST = 2.0**62
 
 
 class FedMVMF(fcf.FCF):
+    search_space: ClassVar[SearchSpace] = {
+        "learning_rate": (0.003, 0.5),
+        "alpha": (0.3, 50.0),
+        "reg": (0.1, 100.0),
+        "side": (0.1, 100.0),
+        "embedding_size": [10, 20, 50],
+    }
+
     side: float = Field(3.0, ge=0)
     """Weight of features of people and items beside what people did (lambda1)."""
     inputs: int = Field(1100, ge=1, le=1 << 20)

@@ -33,6 +33,7 @@ from coterie.algorithms import clustering as clusters
 from coterie.algorithms.algorithm import Algorithm
 from coterie.core import parallel, streams
 from coterie.core.records import Record
+from coterie.core.settings import SearchSpace
 from coterie.federated.disclosure import Disclosing, hidden, rates
 from coterie.federated.federation import (
     ON_CLIENTS,
@@ -54,6 +55,16 @@ from coterie.types import Floats, Ints, Longs, Message, Sizes, Updates
 
 
 class FPL(Disclosing):
+    search_space: ClassVar[SearchSpace] = {
+        "learning_rate": (0.003, 0.5),
+        "reg_user": (1e-4, 0.1),
+        "reg_positive": (1e-4, 0.1),
+        "reg_negative": (1e-4, 0.1),
+        "disclosure": [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0],
+        "start_scale": [0.01, 0.03, 0.1],
+        "embedding_size": [10, 20, 50],
+    }
+
     embedding_size: int = Field(16, ge=1, le=4096)
     """Length of every user and item row."""
     epochs: int = Field(50, ge=1)

@@ -9,13 +9,15 @@ other is the solution of its own ridge system.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from pydantic import Field
 
 from coterie import kernels
 from coterie.algorithms.algorithm import Algorithm, stepwise
 from coterie.core import parallel
-from coterie.core.settings import Settings
+from coterie.core.settings import SearchSpace, Settings
 from coterie.data.training_set import TrainingSet
 from coterie.federated.trainer import Context
 from coterie.models.factors import Factors
@@ -23,6 +25,12 @@ from coterie.types import Floats, Rows
 
 
 class ALS(Settings):
+    search_space: ClassVar[SearchSpace] = {
+        "alpha": (0.3, 50.0),
+        "reg": (0.1, 100.0),
+        "embedding_size": [16, 32, 64],
+    }
+
     embedding_size: int = Field(32, ge=1, le=512)
     """Length of every user and item row."""
     epochs: int = Field(15, ge=1)

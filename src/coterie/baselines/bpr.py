@@ -13,19 +13,31 @@ x = p_u . (q_i - q_j) + b_i - b_j and g = 1 - sigmoid(x),
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from pydantic import Field
 
 from coterie import kernels
 from coterie.algorithms.algorithm import Algorithm, stepwise
 from coterie.core import streams
-from coterie.core.settings import Settings
+from coterie.core.settings import SearchSpace, Settings
 from coterie.data.training_set import TrainingSet
 from coterie.federated.trainer import Context
 from coterie.models.factors import Factors
 
 
 class BPR(Settings):
+    search_space: ClassVar[SearchSpace] = {
+        "learning_rate": (0.01, 0.2),
+        "reg_user": (1e-4, 0.1),
+        "reg_positive": (1e-4, 0.1),
+        "reg_negative": (1e-4, 0.1),
+        "reg_bias": [0.0, 0.01],
+        "start_scale": [0.01, 0.03, 0.1],
+        "embedding_size": [16, 32, 64],
+    }
+
     embedding_size: int = Field(16, ge=1, le=4096)
     """Length of every user and item row."""
     epochs: int = Field(50, ge=1)

@@ -8,11 +8,13 @@ are X B. LAPACK computes the inverse, so bits repeat on one machine with one num
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from pydantic import Field
 
 from coterie.algorithms.algorithm import Algorithm, at_once
-from coterie.core.settings import Settings
+from coterie.core.settings import SearchSpace, Settings
 from coterie.data.training_set import TrainingSet
 from coterie.errors import ConfigError
 from coterie.federated.trainer import Context
@@ -21,6 +23,8 @@ from coterie.types import Floats
 
 
 class EASE(Settings):
+    search_space: ClassVar[SearchSpace] = {"reg": (30.0, 5000.0)}
+
     reg: float = Field(500.0, gt=0)
     """Regularisation of the item-to-item weights."""
     max_memory: float = Field(8.0, gt=0)

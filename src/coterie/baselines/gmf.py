@@ -10,19 +10,29 @@ cross-entropy. Explicit feedback: the rating; squared error.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from pydantic import Field
 
 from coterie import kernels
 from coterie.algorithms.algorithm import Algorithm, stepwise
 from coterie.core import streams
-from coterie.core.settings import Settings
+from coterie.core.settings import SearchSpace, Settings
 from coterie.data.training_set import TrainingSet
 from coterie.federated.trainer import Context
 from coterie.models.gmf import GMF
 
 
 class GMFSettings(Settings):
+    search_space: ClassVar[SearchSpace] = {
+        "learning_rate": (0.005, 0.1),
+        "reg": (1e-3, 0.1),
+        "negatives": [2, 4, 8],
+        "start_scale": [0.01, 0.03, 0.1],
+        "embedding_size": [16, 32, 64],
+    }
+
     embedding_size: int = Field(16, ge=1, le=4096)
     """Length of every user and item row."""
     epochs: int = Field(30, ge=1)

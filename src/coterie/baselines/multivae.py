@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod, sqrt
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from pydantic import Field
@@ -36,7 +36,7 @@ from coterie.algorithms.local.batched import DECAY1, DECAY2, EPSILON
 from coterie.core import streams
 from coterie.core.parallel import one_torch_thread
 from coterie.core.records import Record
-from coterie.core.settings import Settings
+from coterie.core.settings import SearchSpace, Settings
 from coterie.data.training_set import TrainingSet
 from coterie.errors import ConfigError, MissingExtra
 from coterie.federated.costs import Costs
@@ -53,6 +53,15 @@ busy cores, two threads that waited for each other took ten times as long as one
 
 
 class MultVAESettings(Settings):
+    search_space: ClassVar[SearchSpace] = {
+        "learning_rate": (3e-4, 1e-2),
+        "beta": [0.05, 0.1, 0.2, 0.5],
+        "dropout": [0.3, 0.5, 0.7],
+        "hidden": [200, 300, 600],
+        "latent": [50, 100, 200],
+        "batch_size": [100, 250, 500],
+    }
+
     hidden: int = Field(200, ge=1, le=4096)
     """Width of the hidden layer of encoder and decoder."""
     latent: int = Field(100, ge=1, le=4096)

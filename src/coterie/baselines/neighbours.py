@@ -15,14 +15,14 @@ If most items have one or two users, as check-in places do, a cosine of 1 may re
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from coterie.algorithms.algorithm import Algorithm, at_once
 from coterie.core import parallel
-from coterie.core.settings import Settings
+from coterie.core.settings import SearchSpace, Settings
 from coterie.data.training_set import TrainingSet
 from coterie.federated.trainer import Context
 from coterie.models.neighbours import ItemNeighbours, UserNeighbours, matrix, nearest, similarity
@@ -36,6 +36,11 @@ OVERLAPS = 1 << 19
 
 
 class Neighbours(Settings):
+    search_space: ClassVar[SearchSpace] = {
+        "neighbours": [10, 20, 30, 50, 70, 100, 150, 200, 300],
+        "shrink": [0.0, 1.0, 3.0, 10.0, 30.0],
+    }
+
     neighbours: int = Field(50, ge=1)
     """Number of nearest neighbours (k)."""
     shrink: float = Field(0.0, ge=0)

@@ -13,14 +13,17 @@ layer).
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from pydantic import Field
 
 from coterie import kernels
 from coterie.algorithms.algorithm import Algorithm, stepwise
 from coterie.algorithms.local.settings import Layers
+from coterie.baselines.gmf import GMFSettings
 from coterie.core import streams
-from coterie.core.settings import Settings
+from coterie.core.settings import SearchSpace, Settings
 from coterie.data.training_set import TrainingSet
 from coterie.federated.trainer import Context
 from coterie.models.neumf import NeuMF
@@ -30,6 +33,8 @@ NO_RATINGS: Floats = np.empty(0, np.float32)
 
 
 class NeuMFSettings(Settings):
+    search_space: ClassVar[SearchSpace] = GMFSettings.search_space
+
     embedding_size: int = Field(16, ge=1, le=4096)
     """Length of each of the two parts of a user or item row."""
     layers: Layers = (32, 16, 8)

@@ -47,11 +47,11 @@ def show(
 
 
 def _list_algorithms() -> None:
-    from coterie.algorithms.registry import ALGORITHMS, algorithm
+    from coterie.algorithms.registry import algorithm, names
     from coterie.cli.screen import show_table
 
     rows = []
-    for name in ALGORITHMS:
+    for name in names():
         chosen = algorithm(name)
         kind = "federated" if chosen.federated else "centralised"
         rows.append([name, chosen.summary, kind, chosen.paper])
@@ -94,16 +94,16 @@ def doctor() -> None:
 
     from coterie.cli.screen import show_table
     from coterie.core.paths import cache_folder, data_folder
-    from coterie.data.datasets import DATASETS
+    from coterie.data import datasets
     from coterie.data.fetch import is_local
     from coterie.version import __version__
 
     python = sys.version.split()[0]
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     available = [
-        dataset.name
-        for dataset in DATASETS.values()
-        if dataset.name == "synthetic" or is_local(dataset.name, dataset.signature)
+        name
+        for name in datasets.names()
+        if name == "synthetic" or is_local(name, datasets.dataset(name).signature)
     ]
     rows = [
         ["coterie", __version__],

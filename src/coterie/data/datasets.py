@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from coterie.core import plugins
 from coterie.core.progress import SILENT, Progress
 from coterie.data import reading
 from coterie.data.catalogue import DATASETS, Dataset
@@ -15,18 +16,25 @@ from coterie.data.options import ReadOptions
 from coterie.data.synthetic import Synthetic, generate
 from coterie.errors import DataError, UnknownName
 
-__all__ = ["DATASETS", "Dataset", "dataset", "has_default_filters", "load"]
+__all__ = ["DATASETS", "Dataset", "dataset", "has_default_filters", "load", "names"]
+
+
+def names() -> list[str]:
+    """The names of all datasets: Coterie's own, then those of plug-ins."""
+    return [*DATASETS, *plugins.names(plugins.DATASETS, DATASETS)]
 
 
 def dataset(name: str) -> Dataset:
     """The dataset of that name; for a path, a new entry that reads the file."""
     if name in DATASETS:
         return DATASETS[name]
+    if name in names():
+        return plugins.load(plugins.DATASETS, name, Dataset)
     if name == "given":
         return Dataset(name, "interactions passed in from Python", "full", read=reading.read)
     if _looks_like_path(name):
         return Dataset(name, "interactions from a file", "full", read=reading.read)
-    raise UnknownName("dataset", name, DATASETS, "; no file has that name either")
+    raise UnknownName("dataset", name, names(), "; no file has that name either")
 
 
 def load(
@@ -52,7 +60,7 @@ def load(
     else:
         options = options or ReadOptions(duplicates=filters.duplicates)
         path = Path(name)
-        if name in DATASETS:
+        if name in names():
             path = locate_or_fetch(name, wanted.signature, wanted.sources, wanted.by_hand, progress)
         with progress.task(f"Reading {name}", None):
             data = wanted.read(path, options)
@@ -63,8 +71,8 @@ def load(
 def has_default_filters(name: str, filters: Filters, synthetic: Synthetic | None) -> bool:
     """Whether the filters are the named dataset's own; its tuned settings are valid only then."""
     return (
-        name in DATASETS
-        and filters == Filters.of(DATASETS[name].filters)
+        name in names()
+        and filters == Filters.of(dataset(name).filters)
         and synthetic in (None, Synthetic())
     )
 

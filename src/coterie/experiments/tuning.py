@@ -17,106 +17,16 @@ from pathlib import Path
 
 import numpy as np
 
-from coterie.algorithms.registry import ALGORITHMS, algorithm
+from coterie.algorithms.registry import algorithm, names
 from coterie.core import streams
 from coterie.core.progress import SILENT, Progress
-from coterie.errors import ConfigError, Diverged, UnknownName
+from coterie.core.settings import SearchSpace
+from coterie.errors import ConfigError, Diverged
 from coterie.experiments.cell_cache import CellResult
 from coterie.experiments.config import Course, Experiment
 from coterie.experiments.plan import Method, Plan
 from coterie.experiments.plan_runner import run_plan
 from coterie.types import JsonObject
-
-Space = Mapping[str, tuple[float, float] | list[float] | list[int] | list[str]]
-
-FEDERATED: Space = {
-    "learning_rate": (0.005, 0.5),
-    "reg": (1e-4, 0.1),
-    "negatives": [2, 4, 8],
-    "start_scale": [0.03, 0.1, 0.3],
-    "local_epochs": [1, 2, 5],
-    "final_rate": [0.03, 0.1, 1.0],
-}
-CENTRALISED: Space = {
-    "learning_rate": (0.005, 0.1),
-    "reg": (1e-3, 0.1),
-    "negatives": [2, 4, 8],
-    "start_scale": [0.01, 0.03, 0.1],
-    "embedding_size": [16, 32, 64],
-}
-DISCLOSURE_RATES = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
-PAIRWISE: Space = {
-    "learning_rate": (0.003, 0.5),
-    "reg_user": (1e-4, 0.1),
-    "reg_positive": (1e-4, 0.1),
-    "reg_negative": (1e-4, 0.1),
-    "disclosure": DISCLOSURE_RATES,
-    "start_scale": [0.01, 0.03, 0.1],
-    "embedding_size": [10, 20, 50],
-}
-TOWERS: Space = {
-    "learning_rate": (1e-4, 3e-2),
-    "smoothing": [1.0, 3.0, 10.0, 30.0],
-    "dropout": [0.0, 0.2],
-    "person": ["auto", "titles"],
-    "negative_share": [0.5, 0.7, 0.9],
-}
-SPACES: dict[str, Space] = {
-    "fedavg": FEDERATED,
-    "fedfast": FEDERATED,
-    "fedbso": FEDERATED,
-    "fedavg+actvsamp": FEDERATED,
-    "fedavg+actvagg": FEDERATED,
-    "gmf": CENTRALISED,
-    "neumf": CENTRALISED,
-    "bpr": {
-        "learning_rate": (0.01, 0.2),
-        "reg_user": (1e-4, 0.1),
-        "reg_positive": (1e-4, 0.1),
-        "reg_negative": (1e-4, 0.1),
-        "reg_bias": [0.0, 0.01],
-        "start_scale": [0.01, 0.03, 0.1],
-        "embedding_size": [16, 32, 64],
-    },
-    "als": {"alpha": (0.3, 50.0), "reg": (0.1, 100.0), "embedding_size": [16, 32, 64]},
-    "ease": {"reg": (30.0, 5000.0)},
-    "sfpl": PAIRWISE,
-    "sfpl+": PAIRWISE,
-    "pfpl": PAIRWISE,
-    "pfpl+": PAIRWISE,
-    "fcf": {
-        "learning_rate": (0.003, 0.5),
-        "alpha": (0.3, 50.0),
-        "reg": (0.1, 100.0),
-        "embedding_size": [10, 20, 50],
-    },
-    "fedmvmf": {
-        "learning_rate": (0.003, 0.5),
-        "alpha": (0.3, 50.0),
-        "reg": (0.1, 100.0),
-        "side": (0.1, 100.0),
-        "embedding_size": [10, 20, 50],
-    },
-    **dict.fromkeys(("dssm", "clsm"), TOWERS),
-    **dict.fromkeys(("fl-dssm", "fl-clsm", "sttfedrec-dssm", "sttfedrec-clsm"), TOWERS),
-    "userknn": {
-        "neighbours": [10, 20, 30, 50, 70, 100, 150, 200, 300],
-        "shrink": [0.0, 1.0, 3.0, 10.0, 30.0],
-    },
-    "itemknn": {
-        "neighbours": [10, 20, 30, 50, 70, 100, 150, 200, 300],
-        "shrink": [0.0, 1.0, 3.0, 10.0, 30.0],
-    },
-    "multivae": {
-        "learning_rate": (3e-4, 1e-2),
-        "beta": [0.05, 0.1, 0.2, 0.5],
-        "dropout": [0.3, 0.5, 0.7],
-        "hidden": [200, 300, 600],
-        "latent": [50, 100, 200],
-        "batch_size": [100, 250, 500],
-    },
-}
-"""The search space of every algorithm: a log-uniform range (low, high), or a list of values."""
 
 BUDGETS: dict[str, dict[str, int]] = {
     "epochs": {"epochs": 100, "evaluate_every": 4, "patience": 3},
@@ -204,15 +114,25 @@ def tune(search: Search, folder: Path | None = None, progress: Progress = SILENT
     return TuningResult(search, metric, [trial for _, trial in ranking])
 
 
+def tunable() -> list[str]:
+    """The algorithms that declare a search space."""
+    return [name for name in names() if space_of(name)]
+
+
+def space_of(name: str) -> SearchSpace:
+    """The search space of an algorithm, which stands in its own settings."""
+    return algorithm(name).settings.search_space
+
+
 def points(search: Search) -> list[JsonObject]:
     """The settings of every trial, drawn from the search's seed; fixed settings are left out."""
     space = {
-        key: values for key, values in SPACES[search.algorithm].items() if key not in search.held
+        key: values for key, values in space_of(search.algorithm).items() if key not in search.held
     }
     return [draw(space, search.seed, trial) for trial in range(search.trials)]
 
 
-def draw(space: Space, seed: int, trial: int) -> JsonObject:
+def draw(space: SearchSpace, seed: int, trial: int) -> JsonObject:
     """One point of a space."""
     rng = streams.at(seed, "tuning", trial)
     point: JsonObject = {}
@@ -247,7 +167,7 @@ def _learning_rate_may_decay(search: Search) -> bool:
     """
     if "final_rate" in search.held:
         return search.held["final_rate"] != 1
-    return "final_rate" in SPACES[search.algorithm]
+    return "final_rate" in space_of(search.algorithm)
 
 
 def _ranked(
@@ -278,13 +198,11 @@ def _ranked_trial(search: Search, method: Method, results: Sequence[CellResult])
 
 
 def _check(search: Search) -> None:
-    if search.algorithm not in ALGORITHMS:
-        raise UnknownName("algorithm", search.algorithm, ALGORITHMS)
-    if search.algorithm not in SPACES:
+    if not space_of(search.algorithm):
         raise ConfigError(
             f"algorithm {search.algorithm!r} has no search space; "
-            f"expected one of {', '.join(SPACES)}. "
-            "Declare one in coterie/experiments/tuning.py."
+            f"expected one of {', '.join(tunable())}. "
+            "Declare `search_space` in its settings."
         )
     for name, value, least in (
         ("trials", search.trials, 1),

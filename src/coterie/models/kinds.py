@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 
+from coterie.core import plugins
 from coterie.errors import UnknownName
 from coterie.models.recommender import Recommender
 
@@ -24,8 +25,12 @@ KINDS: dict[str, tuple[str, str]] = {
 
 
 def kind(name: str) -> type[Recommender]:
+    """The class of that kind. Other packages add kinds by the entry point `coterie.models`."""
     if name not in KINDS:
-        raise UnknownName("kind of model", name, KINDS)
+        added = plugins.names(plugins.MODELS, KINDS)
+        if name not in added:
+            raise UnknownName("kind of model", name, [*KINDS, *added])
+        return plugins.load_class(plugins.MODELS, name, Recommender)  # type: ignore[type-abstract]
     module, class_name = KINDS[name]
     model: type[Recommender] = getattr(importlib.import_module(module), class_name)
     return model

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from coterie.core.settings import SearchSpace
 from coterie.federated.settings import FederationSettings
 
 
@@ -40,6 +41,15 @@ class CohortSettings(FederationSettings):
 
 
 class Federated(CohortSettings):
+    search_space: ClassVar[SearchSpace] = {
+        "learning_rate": (0.005, 0.5),
+        "reg": (1e-4, 0.1),
+        "negatives": [2, 4, 8],
+        "start_scale": [0.03, 0.1, 0.3],
+        "local_epochs": [1, 2, 5],
+        "final_rate": [0.03, 0.1, 1.0],
+    }
+
     model: Literal["gmf", "neumf"] = "gmf"
     """Model to train."""
     embedding_size: int = Field(16, ge=1, le=4096)

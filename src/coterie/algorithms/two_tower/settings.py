@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from coterie.algorithms.local.settings import Layers
 from coterie.algorithms.two_tower import TOWERS, Tower, tower
-from coterie.core.settings import Settings
+from coterie.core.settings import SearchSpace, Settings
 from coterie.data.content import UserInput
 from coterie.federated.settings import FederationSettings
 from coterie.models.directions import Precision
 
 
 class TwoTowers(Settings):
+    search_space: ClassVar[SearchSpace] = {
+        "learning_rate": (1e-4, 3e-2),
+        "smoothing": [1.0, 3.0, 10.0, 30.0],
+        "dropout": [0.0, 0.2],
+        "person": ["auto", "titles"],
+        "negative_share": [0.5, 0.7, 0.9],
+    }
+
     tower: str = "dssm"
     """Architecture of both towers: dssm or clsm."""
     embedding_size: int = Field(128, ge=1, le=4096)

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -26,13 +27,14 @@ SMALL = ("--set", "n_users=60", "--set", "n_items=40", "--set", "rounds=6")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The plug-in as pip would install it: the package, and metadata with its entry points."""
     folder = tmp_path_factory.mktemp("site")
-    shutil.copytree(PLUGIN / "src" / "fedsgd_mf", folder / "fedsgd_mf")
-    metadata = folder / "coterie_fedsgd_mf-0.1.0.dist-info"
+    shutil.copytree(PLUGIN / "src", folder, dirs_exist_ok=True)
+    project = tomllib.loads((PLUGIN / "pyproject.toml").read_text())["project"]
+    metadata = folder / "coterie_example_plugin-0.1.0.dist-info"
     metadata.mkdir()
-    (metadata / "METADATA").write_text("Name: coterie-fedsgd-mf\nVersion: 0.1.0\n")
-    (metadata / "entry_points.txt").write_text(
-        "[coterie.algorithms]\nfedsgd-mf = fedsgd_mf:ALGORITHM\n"
-    )
+    (metadata / "METADATA").write_text(f"Name: {project['name']}\nVersion: 0.1.0\n")
+    entries = project["entry-points"]["coterie.algorithms"]
+    lines = [f"{name} = {value}" for name, value in entries.items()]
+    (metadata / "entry_points.txt").write_text("\n".join(["[coterie.algorithms]", *lines]))
     return folder
 
 
@@ -122,6 +124,36 @@ def test_it_tunes_over_its_own_search_space(shell: Shell) -> None:
 def test_it_passes_the_conformance_suite(shell: Shell) -> None:
     out = shell.python("-m", "pytest", "-q", "-p", "no:cacheprovider", str(PLUGIN / "tests"))
     assert out.startswith("........ "), out
+
+
+# ---- the hook for the local objective
+
+
+def test_fedprox_is_a_page_of_code() -> None:
+    lines = (PLUGIN / "src" / "fedprox" / "__init__.py").read_text().splitlines()
+    assert len(lines) <= 30
+
+
+DISTANCES = """
+import coterie, numpy as np
+def rows(name, **settings):
+    small = dict(n_users=60, n_items=40, rounds=1, participation=1.0, local_epochs=5)
+    small |= dict(average="touched", evaluate_every=100)
+    return coterie.run(name, "synthetic", seed=1, **small, **settings).model.item_rows
+start = rows("fedavg", learning_rate=1e-9)
+plain = rows("fedavg")
+distances = [float(abs(rows("fedprox", mu=mu) - start).sum()) for mu in (0, 1, 5)]
+print(abs(rows("fedprox", mu=0.0) - plain).max() < 1e-5, *distances)
+"""
+
+
+def test_the_proximal_term_holds_clients_back(shell: Shell) -> None:
+    """Without it FedProx is FedAvg; the larger it is, the less the model moves."""
+    pytest.importorskip("torch")
+    same, *distances = shell.python("-c", DISTANCES).split()
+    assert same == "True"
+    near, nearer, nearest = map(float, distances)
+    assert near > 1.05 * nearer > 1.1 * nearest > 0
 
 
 # ---- plug-ins that are wrong

@@ -304,7 +304,10 @@ def test_an_unknown_algorithm_gets_a_suggestion() -> None:
 @pytest.mark.parametrize(
     ("search", "complaint"),
     [
-        (Search("popular"), r"'popular' has no search space; expected one of fedavg, .*in its settings"),
+        (
+            Search("popular"),
+            r"'popular' has no search space; expected one of fedavg, .*in its settings",
+        ),
         (Search("gmf", trials=0), "trials is 0; expected at least 1.*--trials"),
         (Search("gmf", finalists=-1), "finalists is -1; expected at least 0.*--finalists"),
         (Search("gmf", seeds=0), "seeds is 0; expected at least 1.*--seeds"),

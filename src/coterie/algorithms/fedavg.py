@@ -26,6 +26,7 @@ from coterie import kernels
 from coterie.algorithms import clustering as clusters
 from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.local import learner
+from coterie.algorithms.local.batched import LocalObjective
 from coterie.algorithms.local.learner import Parameters
 from coterie.algorithms.local.samples import Samples, draw
 from coterie.algorithms.local.settings import CohortSettings, Federated
@@ -85,8 +86,13 @@ def client_update(world: World[Federated], message: Message, node: NodeData) -> 
 
 
 def train_on(
-    samples: Samples, world: World[Federated], message: Message, node: NodeData
+    samples: Samples,
+    world: World[Federated],
+    message: Message,
+    node: NodeData,
+    objective: LocalObjective | None = None,
 ) -> Updates:
+    """Local training on drawn samples; `objective` adds a term to the local loss."""
     given = Parameters(
         message.own["user_rows"], message.common["item_rows"], message.common["dense"]
     )
@@ -94,7 +100,9 @@ def train_on(
     now = world.settings.model_copy(
         update={"learning_rate": world.settings.learning_rate_at(message.round)}
     )
-    changes = learner(now.model).train(replace(world, settings=now), given, samples, rated)
+    changes = learner(now.model).train(
+        replace(world, settings=now), given, samples, rated, objective
+    )
     return Updates(
         message.users,
         samples.counts,

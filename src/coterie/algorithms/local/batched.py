@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -31,6 +32,10 @@ Forward: TypeAlias = "Callable[[Tensor, Tensor, Tensor], Tensor]"
 """(user rows (n, width), item rows (n, batch, width), dense (n, size)) -> predictions (n, batch),
 which are logits, or ratings."""
 
+LocalObjective: TypeAlias = "Callable[[Parts, Parts], Tensor]"
+"""(parameters now, parameters as the server sent them) -> an extra term of every sample's loss,
+(n, batch) or (n, 1). FedProx's proximal term is one: examples/plugin."""
+
 DECAY1 = 0.9
 DECAY2 = 0.999
 EPSILON = 1e-8
@@ -46,6 +51,7 @@ def train(
     given: Parameters,
     samples: Samples,
     rated: bool,
+    objective: LocalObjective | None = None,
     on: str | None = None,
 ) -> Changes:
     """Train a cohort; `given` holds the cohort's user rows and all item rows."""
@@ -63,7 +69,9 @@ def train(
     def step(s: Tensor) -> None:
         rows, targets, present = batches.at(s)
         current = Parts(users.values, items.values[rows], dense.values)
-        gradient = gradients(forward, current, targets, present, rated, settings.reg)
+        sent = Parts(before.users, before.items[rows], before.dense)
+        extra = None if objective is None else partial(_extra_loss, objective, sent)
+        gradient = gradients(forward, current, targets, present, rated, settings.reg, extra)
         row_gradients = add_repeats(rows, gradient.items, scratch)
         active = present[:, :1]
         correction = corrections[:, s]
@@ -188,12 +196,22 @@ class CohortCopies:
             moment[rows] = new
 
 
+def _extra_loss(objective: LocalObjective, sent: Parts, p: Tensor, q: Tensor, h: Tensor) -> Tensor:
+    return objective(Parts(p, q, h), sent)
+
+
 def gradients(
-    forward: Forward, current: Parts, targets: Tensor, present: Tensor, rated: bool, reg: float
+    forward: Forward,
+    current: Parts,
+    targets: Tensor,
+    present: Tensor,
+    rated: bool,
+    reg: float,
+    extra: Forward | None = None,
 ) -> Parts:
     """The gradient of every user's loss: the mean over its batch.
 
-    The loss of a sample includes reg / 2 (|p|^2 + |q|^2).
+    The loss of a sample includes reg / 2 (|p|^2 + |q|^2) and, where there is one, an extra term.
     """
     import torch
     from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss
@@ -206,7 +224,10 @@ def gradients(
         fit = loss(forward(p, q, h), targets, reduction="none") * (0.5 if rated else 1.0)
         penalty = (p * p).sum(1, keepdim=True) + (q * q).sum(2)
         share = present / present.sum(1, keepdim=True).clamp(min=1)
-        return Parts(*torch.autograd.grad(fit + reg / 2 * penalty, (p, q, h), share))
+        total = fit + reg / 2 * penalty
+        if extra is not None:
+            total = total + extra(p, q, h)
+        return Parts(*torch.autograd.grad(total, (p, q, h), share))
 
 
 def add_repeats(rows: Tensor, gradients: Tensor, scratch: Tensor) -> Tensor:

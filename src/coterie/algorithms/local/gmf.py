@@ -8,6 +8,7 @@ import numpy as np
 
 from coterie import kernels
 from coterie.algorithms.local import batched
+from coterie.algorithms.local.batched import LocalObjective
 from coterie.algorithms.local.learner import Changes, Learner, Parameters
 from coterie.algorithms.local.samples import Samples
 from coterie.algorithms.local.settings import Federated
@@ -35,10 +36,16 @@ def start(world: AnyWorld) -> Parameters:
     return parameters if settings.moments == "fresh" else parameters.with_moments()
 
 
-def train(world: AnyWorld, given: Parameters, samples: Samples, rated: bool) -> Changes:
+def train(
+    world: AnyWorld,
+    given: Parameters,
+    samples: Samples,
+    rated: bool,
+    objective: LocalObjective | None = None,
+) -> Changes:
     settings = world.settings
-    if settings.device == "cuda":
-        return batched.train(forward, world, given, samples, rated)
+    if settings.device == "cuda" or objective is not None:
+        return batched.train(forward, world, given, samples, rated, objective)
     changes = Changes.room_for(given, samples)
     kernel = kernels.load(family(settings))
     options = kernel_options(settings)

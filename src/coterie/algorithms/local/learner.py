@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from coterie.federated.federation import (
 )
 from coterie.models.recommender import Recommender
 from coterie.types import Floats, Ints
+
+if TYPE_CHECKING:
+    from coterie.algorithms.local.batched import LocalObjective
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +73,9 @@ class Learner:
     """What a federated algorithm needs to know of a model."""
 
     start: Callable[[AnyWorld], Parameters]
-    train: Callable[[AnyWorld, Parameters, Samples, bool], Changes]
-    """(world, parameters with the cohort's user rows, samples, whether targets are ratings)"""
+    train: Callable[[AnyWorld, Parameters, Samples, bool, LocalObjective | None], Changes]
+    """(world, parameters with the cohort's user rows, samples, whether targets are ratings, an
+    extra term of the local loss) -> the changes. An extra term trains with PyTorch."""
     model: Callable[[AnyWorld, Parameters], Recommender]
     kernels: Callable[[Federated], tuple[str, ...]]
     """settings -> the kernel families that training needs"""

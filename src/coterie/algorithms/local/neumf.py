@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from coterie import kernels
 from coterie.algorithms.local import batched
+from coterie.algorithms.local.batched import LocalObjective
 from coterie.algorithms.local.learner import Changes, Learner, Parameters
 from coterie.algorithms.local.samples import Samples
 from coterie.algorithms.local.settings import Federated
@@ -41,11 +42,18 @@ def start(world: AnyWorld) -> Parameters:
     return Parameters(model.user_rows, model.item_rows, model.dense)
 
 
-def train(world: AnyWorld, given: Parameters, samples: Samples, rated: bool) -> Changes:
+def train(
+    world: AnyWorld,
+    given: Parameters,
+    samples: Samples,
+    rated: bool,
+    objective: LocalObjective | None = None,
+) -> Changes:
     settings = world.settings
     sizes = sizes_of(world)
-    if by_torch(settings):
-        return batched.train(partial(forward, sizes.tolist()), world, given, samples, rated)
+    if by_torch(settings) or objective is not None:
+        scores = partial(forward, sizes.tolist())
+        return batched.train(scores, world, given, samples, rated, objective)
     kernel = kernels.load("neumf_users")
     changes = Changes.room_for(given, samples)
 

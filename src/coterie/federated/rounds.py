@@ -5,7 +5,7 @@
     3  clients train on their own data and reply                           engine.call
     4  replies are validated and summed, openly or by secure aggregation   aggregation, secagg
     5  the server computes its next state from the sums                    exchange.server_update
-    6  the private state of accepted clients becomes the new one           _with_private_state
+    6  the private state of accepted clients becomes the new one           private_state.renewed
 
 The server's functions never see private state. A client whose update is not accepted is as it was
 before the round.
@@ -15,15 +15,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coterie.federated import aggregation, availability, selection
+from coterie.federated import aggregation, availability, private_state, selection
 from coterie.federated.aggregation import Aggregate, Limits
 from coterie.federated.costs import Costs
 from coterie.federated.engine import Engine
 from coterie.federated.federation import (
-    AnyWorld,
     Exchange,
     Federation,
-    PrivateState,
     Relay,
     Settings,
     State,
@@ -70,12 +68,12 @@ def play_exchange(
     dropped: Bools | None = None,
 ) -> tuple[State, Costs]:
     """One exchange with a cohort. The state stays as it was if no update is accepted."""
-    private = {} if engine.stores_private_state else _private_state(state, cohort)
+    rows = {} if engine.stores_private_state else private_state.rows_of(state, cohort)
     message = broadcast(world, exchange, state, cohort, t, engine)
-    message = replace(message, exchange=number, private_state=private)
+    message = replace(message, exchange=number, private_state=rows)
     server_state = state.as_seen_by(exchange.role)
     world = world.seen_by(exchange.role)
-    if uses_secure_aggregation(world, exchange):
+    if world.settings.secure_aggregation == "ring" and exchange.secure_sum is not None:
         result = secagg.aggregate_securely(
             world, exchange, server_state, message, engine.call, dropped
         )
@@ -90,7 +88,7 @@ def play_exchange(
     after = exchange.server_update(world, server_state, result.sums, result.accepted, t)
     after = state.with_part_of(exchange.role, after)
     if not engine.stores_private_state:
-        after = _with_private_state(after, state, result)
+        after = private_state.renewed(after, state, result.private_state)
     return after, costs
 
 
@@ -125,10 +123,6 @@ def relay(
     return state.with_part_of(step.receiver, after)
 
 
-def uses_secure_aggregation(world: AnyWorld, exchange: Exchange[State, Settings]) -> bool:
-    return world.settings.secure_aggregation == "ring" and exchange.secure_sum is not None
-
-
 def _aggregate(
     world: World[Settings],
     exchange: Exchange[State, Settings],
@@ -146,18 +140,3 @@ def _aggregate(
         if single is not None:
             return aggregation.from_single_pass(single, limits.sizes)
     return aggregation.aggregate(world, exchange, message, engine.call, limits)
-
-
-def _private_state(state: State, users: Ints) -> PrivateState:
-    return {name: getattr(state, name)[users] for name in state.private}
-
-
-def _with_private_state(after: State, before: State, result: Aggregate) -> State:
-    """The next state with private state: the new one of accepted clients, the old one of others."""
-    if not before.private:
-        return after
-    private = {name: getattr(before, name).copy() for name in before.private}
-    for users, new in result.private_state:
-        for name, rows in new.items():
-            private[name][users] = rows
-    return replace(after, **private)

@@ -216,6 +216,58 @@ def test_nothing_is_pickled() -> None:
         assert "allow_pickle=True" not in path.read_text(), name
 
 
+# ---- the shape of the code
+
+
+def syntax_trees() -> Iterator[tuple[str, ast.Module]]:
+    for name, path in modules().items():
+        yield name, ast.parse(path.read_text())
+
+
+def type_names(tree: ast.Module) -> Iterator[str]:
+    """Classes, type aliases and type variables at module level."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            yield node.name
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
+        for target in targets:
+            if isinstance(target, ast.Name) and re.fullmatch(r"[A-Z]\w*[a-z]\w*", target.id):
+                yield target.id
+
+
+def test_no_two_types_share_a_name() -> None:
+    homes: dict[str, list[str]] = {}
+    for name, tree in syntax_trees():
+        for defined in type_names(tree):
+            homes.setdefault(defined, []).append(name)
+    assert {name: where for name, where in homes.items() if len(where) > 1} == {}
+
+
+def test_parallel_assignments_are_swaps() -> None:
+    """`a, b = x, y` is two statements on one line, unless it swaps."""
+    packed = []
+    for name, tree in syntax_trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
+                left = sorted(ast.unparse(target) for target in node.targets[0].elts)
+                if isinstance(node.value, ast.Tuple):
+                    right = sorted(ast.unparse(value) for value in node.value.elts)
+                    packed += [f"{name}:{node.lineno}"] if left != right else []
+    assert packed == []
+
+
+def test_types_are_known() -> None:
+    """`Any` and `type: ignore` may only become fewer."""
+    texts = [path.read_text() for path in modules().values()]
+    assert sum(len(re.findall(r"\bAny\b", text)) for text in texts) < 200
+    assert sum(text.count("type: ignore") for text in texts) < 10
+
+
+def test_a_round_fits_on_a_page() -> None:
+    assert len(modules()["federated.rounds"].read_text().splitlines()) < 150
+
+
 # ---- names
 
 

@@ -158,12 +158,14 @@ def shapes(n_items: int, settings: MultVAESettings) -> dict[str, tuple[int, ...]
     }
 
 
-Flat = TypeVar("Flat", np.ndarray, "Tensor")
+FlatArray = TypeVar("FlatArray", np.ndarray, "Tensor")
 
 
-def split_by_name(flat: Flat, shapes_by_name: dict[str, tuple[int, ...]]) -> dict[str, Flat]:
+def split_by_name(
+    flat: FlatArray, shapes_by_name: dict[str, tuple[int, ...]]
+) -> dict[str, FlatArray]:
     """Views of a flat array or tensor, by name."""
-    parts: dict[str, Flat] = {}
+    parts: dict[str, FlatArray] = {}
     begin = 0
     for name, shape in shapes_by_name.items():
         end = begin + prod(shape)

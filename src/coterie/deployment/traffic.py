@@ -56,9 +56,8 @@ class NodeTraffic:
         joined = set(self.nodes.joined())
         sent = {name: preambles.get(name, b"") + out[name] for name in out if name in joined}
         replies = self.nodes.send(kind, sent) if sent else {}
-        up, down = "bytes_control", "bytes_control"
-        if kind == TRAIN:
-            up, down = "bytes_up", "bytes_down"
+        up = "bytes_up" if kind == TRAIN else "bytes_control"
+        down = "bytes_down" if kind == TRAIN else "bytes_control"
         self.counts[down] += sum(len(out[name]) for name in sent)
         self.counts["bytes_control"] += sum(len(preambles.get(name, b"")) for name in sent)
         self.counts[up] += sum(map(len, replies.values()))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
 from coterie.federated.engine import Engine
-from coterie.federated.federation import AnyWorld, Federation, Settings, State
+from coterie.federated.federation import AlgorithmSettings, AnyWorld, Federation, State
 from coterie.federated.trainer import Context, Trainer, federated_trainer, world_of
 
 
 def trainer(
-    federation: Federation[State, Settings],
+    federation: Federation[State, AlgorithmSettings],
     training: TrainingSet,
-    settings: Settings,
+    settings: AlgorithmSettings,
     context: Context,
 ) -> Trainer[State]:
     """A federated algorithm on the engine of its settings."""

@@ -21,7 +21,7 @@ from coterie.core.progress import Progress
 from coterie.data.interactions import Interactions
 from coterie.data.small import known_ids, small_table
 from coterie.data.training_set import TrainingSet
-from coterie.federated.federation import AnyWorld, Settings, World
+from coterie.federated.federation import AlgorithmSettings, AnyWorld, World
 from coterie.federated.settings import FederationSettings
 from coterie.types import Bools, Doubles, Ints
 
@@ -72,7 +72,9 @@ def always_available(world: AnyWorld) -> bool:
     return no_pattern and not settings.deadline and not settings.over_selection
 
 
-def with_available(world: World[Settings], t: int, rounds: int) -> World[Settings]:
+def with_available(
+    world: World[AlgorithmSettings], t: int, rounds: int
+) -> World[AlgorithmSettings]:
     """The world in round t of a run of `rounds`, with the clients that are available."""
     pattern = PATTERNS[world.settings.availability] if world.presence is None else _traced
     return world if pattern is None else replace(world, available=pattern(world, t, rounds))
@@ -109,7 +111,7 @@ Pattern = Callable[[AnyWorld, int, int], Bools]
 PATTERNS: dict[str, Pattern | None] = {"always": None, "diurnal": _diurnal, "stretches": _stretches}
 
 
-def with_over_selection(world: World[Settings]) -> World[Settings]:
+def with_over_selection(world: World[AlgorithmSettings]) -> World[AlgorithmSettings]:
     """The world with a larger cohort: `over_selection` more clients than a round needs."""
     factor = 1 + world.settings.over_selection
     if factor == 1:

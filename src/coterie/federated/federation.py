@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 State = TypeVar("State", bound=Record)
 """What the server carries from round to round."""
-Settings = TypeVar("Settings", bound=FederationSettings)
+AlgorithmSettings = TypeVar("AlgorithmSettings", bound=FederationSettings)
 SettingsOf = TypeVar("SettingsOf", bound=FederationSettings, covariant=True)
 
 Sums = dict[str, NDArray[np.int64]]
@@ -186,13 +186,13 @@ NO_LIMIT = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FastPaths(Generic[State, Settings]):
+class FastPaths(Generic[State, AlgorithmSettings]):
     """Shortcuts for speed. Leaving them all out changes no bit of a result."""
 
-    chunk_size: Callable[[World[Settings], State], int] = lambda world, state: NO_LIMIT
+    chunk_size: Callable[[World[AlgorithmSettings], State], int] = lambda world, state: NO_LIMIT
     """(world, state) -> how many updates are held in memory at a time. A larger cohort is trained
     in chunks, whose sums are combined."""
-    single_pass: Callable[[World[Settings], Message, NodeData], SinglePass | None] = (
+    single_pass: Callable[[World[AlgorithmSettings], Message, NodeData], SinglePass | None] = (
         lambda world, message, node: None
     )
     """(world, message, the only node) -> the whole exchange in one kernel call; None where that is
@@ -202,92 +202,96 @@ class FastPaths(Generic[State, Settings]):
     """(sums, sums) over two groups of clients -> sums over both; None where nodes cannot sum up
     beforehand, because the server must know which client sent what."""
     sequential_rounds: Callable[
-        [World[Settings], NodeData, State, range], SequentialRounds[State] | None
+        [World[AlgorithmSettings], NodeData, State, range], SequentialRounds[State] | None
     ] = lambda world, node, state, rounds: None
     """(world, the only node, state, rounds) -> rounds of one client each in one kernel call; None
     where that is impossible. Bits are those of the rounds one by one."""
 
 
-Broadcast: TypeAlias = Callable[[World[Settings], State, Ints, int], Message]
+Broadcast: TypeAlias = Callable[[World[AlgorithmSettings], State, Ints, int], Message]
 """(world, state, cohort, t) -> the message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange(Generic[State, Settings]):
+class Exchange(Generic[State, AlgorithmSettings]):
     """One message to every node that hosts a client of the cohort, and one reply from each."""
 
-    broadcast: Broadcast[Settings, State]
-    client_update: Callable[[World[Settings], Message, NodeData], ClientResult]
+    broadcast: Broadcast[AlgorithmSettings, State]
+    client_update: Callable[[World[AlgorithmSettings], Message, NodeData], ClientResult]
     """(world, message, node) -> the updates of the message's clients, trained on their data."""
-    aggregate: Callable[[World[Settings], Message, Updates], Sums]
+    aggregate: Callable[[World[AlgorithmSettings], Message, Updates], Sums]
     """(world, message, updates) -> integer sums over clients."""
-    server_update: Callable[[World[Settings], State, Sums, Accepted, int], State]
+    server_update: Callable[[World[AlgorithmSettings], State, Sums, Accepted, int], State]
     """(world, state, sums, accepted clients, t) -> the next state: the paper's formula."""
-    sizes: Callable[[World[Settings], State], Sizes]
+    sizes: Callable[[World[AlgorithmSettings], State], Sizes]
     """(world, state) -> the sizes that a valid update has."""
-    fast: FastPaths[State, Settings] = field(default_factory=FastPaths)
+    fast: FastPaths[State, AlgorithmSettings] = field(default_factory=FastPaths)
     role: str = ""
     """The server that broadcasts and aggregates; "" where there is only one. It sees its own part
     of the state."""
-    other_broadcasts: tuple[tuple[str, Broadcast[Settings, State]], ...] = ()
+    other_broadcasts: tuple[tuple[str, Broadcast[AlgorithmSettings, State]], ...] = ()
     """(role, broadcast) of other servers whose arrays travel with the message."""
     secure_sum: SecureSum | None = None
     """How secure aggregation computes the sums; None where it cannot."""
     visible: str = ""
     """What the server still sees of every client under secure aggregation; "" if nothing, or where
     secure aggregation would protect nothing at all."""
-    hides_visible: Callable[[World[Settings]], bool] = lambda world: False
+    hides_visible: Callable[[World[AlgorithmSettings]], bool] = lambda world: False
     """Whether the settings hide even that from the server."""
 
     def run(
-        self, world: World[Settings], message: Message, node: NodeData, slot: SessionSlot
+        self, world: World[AlgorithmSettings], message: Message, node: NodeData, slot: SessionSlot
     ) -> ClientResult:
         """As a task of nodes: an exchange in the open has no secrets between stages."""
         return self.client_update(world, message, node)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Relay(Generic[State, Settings]):
+class Relay(Generic[State, AlgorithmSettings]):
     """A message from one server to another. No client takes part."""
 
     sender: str
     receiver: str
-    send: Callable[[World[Settings], State, int], tuple[State, Arrays]]
+    send: Callable[[World[AlgorithmSettings], State, int], tuple[State, Arrays]]
     """(world, the sender's state, t) -> its next state, and the arrays it sends."""
-    receive: Callable[[World[Settings], State, Arrays, int], State]
+    receive: Callable[[World[AlgorithmSettings], State, Arrays, int], State]
     """(world, the receiver's state, the arrays, t) -> its next state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Federation(Generic[State, Settings]):
+class Federation(Generic[State, AlgorithmSettings]):
     """A federated algorithm."""
 
-    init: Callable[[World[Settings]], State]
+    init: Callable[[World[AlgorithmSettings]], State]
     """The state before the first round, without the clients' private state."""
-    sample: Callable[[World[Settings], State, int], Ints]
+    sample: Callable[[World[AlgorithmSettings], State, int], Ints]
     """(world, state, t) -> the cohort of round t, ascending."""
-    exchanges: tuple[Exchange[State, Settings] | Relay[State, Settings], ...]
+    exchanges: tuple[Exchange[State, AlgorithmSettings] | Relay[State, AlgorithmSettings], ...]
     """The exchanges of a round, one after the other, with the same cohort."""
-    model: Callable[[World[Settings], State], Recommender]
-    setup: Callable[[World[Settings]], Exchange[State, Settings] | None] = lambda world: None
+    model: Callable[[World[AlgorithmSettings], State], Recommender]
+    setup: Callable[[World[AlgorithmSettings]], Exchange[State, AlgorithmSettings] | None] = (
+        lambda world: None
+    )
     """An exchange with all clients before the first round, where one is needed."""
-    init_clients: Callable[[World[Settings], NodeData], PrivateState] = lambda world, node: {}
+    init_clients: Callable[[World[AlgorithmSettings], NodeData], PrivateState] = (
+        lambda world, node: {}
+    )
     """(world, node) -> the initial private state, a row for every user of the node. Its names are
     the private fields of the state."""
-    rounds_per_step: Callable[[World[Settings]], int] = lambda world: 1
+    rounds_per_step: Callable[[World[AlgorithmSettings]], int] = lambda world: 1
     """Rounds between two evaluations: those of an epoch, where a paper counts in epochs."""
-    content: Callable[[TrainingSet, Settings], tuple[Content, Content] | None] = (
+    content: Callable[[TrainingSet, AlgorithmSettings], tuple[Content, Content] | None] = (
         lambda training, settings: None
     )
     """(training set, settings) -> item content for the server, and content for the clients."""
-    client_model: Callable[[World[Settings], State, NodeData], PrivateState] | None = None
+    client_model: Callable[[World[AlgorithmSettings], State, NodeData], PrivateState] | None = None
     """(world, state, node) -> fields of the model that clients compute for themselves, a row for
     every user of the node."""
     client_model_needs: tuple[str, ...] = ()
     """Fields of the state that `client_model` reads."""
-    vectors_per_step: Callable[[World[Settings], NodeData], float] | None = None
+    vectors_per_step: Callable[[World[AlgorithmSettings], NodeData], float] | None = None
     """(world, all users) -> vectors sent in a step, where a paper counts costs in vectors."""
-    user_choices: Callable[[World[Settings], NodeData, int], dict[str, Floats]] = (
+    user_choices: Callable[[World[AlgorithmSettings], NodeData, int], dict[str, Floats]] = (
         lambda world, node, step: {}
     )
     """(world, all users, last step) -> choices in which users differ; results are broken down by

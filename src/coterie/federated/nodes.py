@@ -10,12 +10,12 @@ import numpy as np
 from coterie.core import streams
 from coterie.data.training_set import TrainingSet
 from coterie.federated.federation import (
+    AlgorithmSettings,
     AnyWorld,
     Arrays,
     ClientTask,
     NodeData,
     PrivateState,
-    Settings,
     World,
 )
 from coterie.federated.secagg.session import SessionSlot
@@ -25,8 +25,8 @@ from coterie.types import Ints, Message, Updates
 
 
 def share_out(
-    world: World[Settings], training: TrainingSet, n_nodes: int
-) -> tuple[World[Settings], tuple[NodeData, ...]]:
+    world: World[AlgorithmSettings], training: TrainingSet, n_nodes: int
+) -> tuple[World[AlgorithmSettings], tuple[NodeData, ...]]:
     """What nodes know of the world, and the data of each: node u mod n hosts user u.
 
     Nodes do not learn what the server may know about users.

@@ -20,10 +20,10 @@ from coterie.federated.aggregation import Aggregate, Limits
 from coterie.federated.costs import Costs
 from coterie.federated.engine import Engine
 from coterie.federated.federation import (
+    AlgorithmSettings,
     Exchange,
     Federation,
     Relay,
-    Settings,
     State,
     World,
 )
@@ -35,8 +35,8 @@ CLIENTS = "clients"
 
 
 def play_round(
-    federation: Federation[State, Settings],
-    world: World[Settings],
+    federation: Federation[State, AlgorithmSettings],
+    world: World[AlgorithmSettings],
     state: State,
     t: int,
     engine: Engine,
@@ -58,8 +58,8 @@ def play_round(
 
 
 def play_exchange(
-    world: World[Settings],
-    exchange: Exchange[State, Settings],
+    world: World[AlgorithmSettings],
+    exchange: Exchange[State, AlgorithmSettings],
     state: State,
     cohort: Ints,
     t: int,
@@ -93,8 +93,8 @@ def play_exchange(
 
 
 def broadcast(
-    world: World[Settings],
-    exchange: Exchange[State, Settings],
+    world: World[AlgorithmSettings],
+    exchange: Exchange[State, AlgorithmSettings],
     state: State,
     cohort: Ints,
     t: int,
@@ -111,7 +111,11 @@ def broadcast(
 
 
 def relay(
-    world: World[Settings], step: Relay[State, Settings], state: State, t: int, engine: Engine
+    world: World[AlgorithmSettings],
+    step: Relay[State, AlgorithmSettings],
+    state: State,
+    t: int,
+    engine: Engine,
 ) -> State:
     """One server sends arrays to another. Each sees its own part of the state."""
     sender = state.as_seen_by(step.sender)
@@ -124,8 +128,8 @@ def relay(
 
 
 def _aggregate(
-    world: World[Settings],
-    exchange: Exchange[State, Settings],
+    world: World[AlgorithmSettings],
+    exchange: Exchange[State, AlgorithmSettings],
     message: Message,
     engine: Engine,
     limits: Limits,

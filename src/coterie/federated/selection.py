@@ -7,7 +7,7 @@ import numpy as np
 from coterie.core import streams
 from coterie.errors import ConfigError
 from coterie.federated import availability
-from coterie.federated.federation import Federation, Settings, State, World
+from coterie.federated.federation import AlgorithmSettings, Federation, State, World
 from coterie.federated.secagg.ring import MIN_CLIENTS
 from coterie.types import Bools, Ints
 
@@ -16,7 +16,10 @@ MOST_USERS = 1 << 17
 
 
 def select(
-    federation: Federation[State, Settings], world: World[Settings], state: State, t: int
+    federation: Federation[State, AlgorithmSettings],
+    world: World[AlgorithmSettings],
+    state: State,
+    t: int,
 ) -> tuple[Ints, Bools | None]:
     """The cohort of round t, and which of its clients drop out; None where all reply."""
     if not world.present.any():
@@ -30,7 +33,7 @@ def select(
     return cohort, np.logical_or.reduce(dropped) if dropped else None
 
 
-def _drops_out(world: World[Settings], cohort: Ints, t: int) -> Bools | None:
+def _drops_out(world: World[AlgorithmSettings], cohort: Ints, t: int) -> Bools | None:
     """Which clients of the cohort drop out this round: every client tosses its own coin."""
     probability = world.settings.client_dropout
     if not probability:
@@ -40,7 +43,7 @@ def _drops_out(world: World[Settings], cohort: Ints, t: int) -> Bools | None:
     return dropped
 
 
-def check_size(world: World[Settings], cohort: Ints) -> None:
+def check_size(world: World[AlgorithmSettings], cohort: Ints) -> None:
     """Refuse a cohort that would overflow sums, or that secure aggregation cannot hide."""
     n = len(cohort)
     if n > MOST_USERS:

@@ -14,12 +14,12 @@ from coterie.federated import aggregation, availability, rounds
 from coterie.federated.costs import Costs
 from coterie.federated.engine import Engine
 from coterie.federated.federation import (
+    AlgorithmSettings,
     AnyFederation,
     Exchange,
     Federation,
     NodeData,
     PrivateState,
-    Settings,
     State,
     World,
 )
@@ -51,8 +51,8 @@ class Trainer(Generic[StepState]):
 
 
 def federated_trainer(
-    federation: Federation[State, Settings],
-    world: World[Settings],
+    federation: Federation[State, AlgorithmSettings],
+    world: World[AlgorithmSettings],
     engine: Engine,
     context: Context,
     by_round: bool = False,
@@ -93,7 +93,7 @@ def federated_trainer(
         if client_model is None:
             return made
 
-        def on_node(node_world: World[Settings], node: NodeData) -> PrivateState:
+        def on_node(node_world: World[AlgorithmSettings], node: NodeData) -> PrivateState:
             return client_model(node_world, state, node)
 
         return replace(made, **engine.gather(on_node))
@@ -102,8 +102,8 @@ def federated_trainer(
 
 
 def _play_rounds(
-    federation: Federation[State, Settings],
-    world: World[Settings],
+    federation: Federation[State, AlgorithmSettings],
+    world: World[AlgorithmSettings],
     state: State,
     ts: range,
     total: int,
@@ -125,17 +125,17 @@ def _play_rounds(
     return state, costs or Costs()
 
 
-def n_rounds(federation: AnyFederation, world: World[Settings]) -> int:
+def n_rounds(federation: AnyFederation, world: World[AlgorithmSettings]) -> int:
     """Rounds of the whole training, those of all epochs where the algorithm counts in epochs."""
     return world.settings.n_steps * federation.rounds_per_step(world)
 
 
 def world_of(
     training: TrainingSet,
-    settings: Settings,
+    settings: AlgorithmSettings,
     seed: int,
     federation: AnyFederation | None = None,
-) -> World[Settings]:
+) -> World[AlgorithmSettings]:
     """What is known before training starts; without a federation, only what is common to all."""
     contents = None if federation is None else federation.content(training, settings)
     return World(

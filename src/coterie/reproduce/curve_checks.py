@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from statistics import mean, pstdev
 
 from coterie.reproduce.items import Verdict
-from coterie.reproduce.lookup import Curve, DatasetFindings, curves, not_run, passed
+from coterie.reproduce.lookup import DatasetFindings, MetricCurve, curves, not_run, passed
 
 
-def first_round_at(curve: Curve, target: float) -> int | None:
+def first_round_at(curve: MetricCurve, target: float) -> int | None:
     """The first round measured at or above the target."""
     return next((n for n, value in curve if value >= target), None)
 
@@ -87,7 +87,7 @@ class Sooner:
         )
         return Verdict(passed(mean(first) < mean(other)), text)
 
-    def _rounds(self, runs: Sequence[Curve]) -> list[int]:
+    def _rounds(self, runs: Sequence[MetricCurve]) -> list[int]:
         rounds = []
         for run in runs:
             best = max(value for _, value in run)
@@ -143,7 +143,7 @@ class Settles:
         )
         return Verdict(passed(good), text)
 
-    def _settled(self, run: Curve) -> int:
+    def _settled(self, run: MetricCurve) -> int:
         threshold = self.share * max(value for _, value in run)
         below = [n for n, value in run if value < threshold]
         return below[-1] if below else 0
@@ -172,7 +172,7 @@ class Stalls:
         )
         return Verdict(passed(min(longest) >= self.stretch), text)
 
-    def _longest(self, run: Curve) -> int:
+    def _longest(self, run: MetricCurve) -> int:
         threshold = self.share * max(value for _, value in run)
         best = -1.0
         since = 0
@@ -207,7 +207,7 @@ class Steadier:
         )
         return Verdict(passed(mean(first) < mean(other)), text)
 
-    def _deviations(self, runs: Sequence[Curve]) -> list[float]:
+    def _deviations(self, runs: Sequence[MetricCurve]) -> list[float]:
         return [
             pstdev(value for n, value in run if n > run[-1][0] - self.last) for run in runs if run
         ]

@@ -11,7 +11,7 @@ from coterie.types import JsonObject
 
 DatasetFindings: TypeAlias = JsonObject
 """The findings of one item on one dataset; `findings.py` documents the keys."""
-Curve: TypeAlias = list[tuple[int, float]]
+MetricCurve: TypeAlias = list[tuple[int, float]]
 """(round, value) pairs of one seed."""
 
 
@@ -49,7 +49,7 @@ def sweep_points(findings: DatasetFindings, series: str, metric: str) -> list[tu
     )
 
 
-def curves(findings: DatasetFindings, method: str, metric: str) -> list[Curve]:
+def curves(findings: DatasetFindings, method: str, metric: str) -> list[MetricCurve]:
     """A method's metric by round, one curve per seed."""
     row = findings["rows"].get(method)
     curve = row and row.get("curve")

@@ -26,8 +26,8 @@ from coterie import kernels
 from coterie.algorithms import clustering as clusters
 from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.local import learner
-from coterie.algorithms.local.batched import LocalObjective
 from coterie.algorithms.local.learner import Parameters
+from coterie.algorithms.local.objective import LocalObjective
 from coterie.algorithms.local.samples import Samples, draw
 from coterie.algorithms.local.settings import CohortSettings, Federated
 from coterie.core import parallel

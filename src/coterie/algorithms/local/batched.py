@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from coterie.algorithms.local.learner import Changes, Parameters
+from coterie.algorithms.local.objective import LocalObjective
 from coterie.algorithms.local.samples import Samples
 from coterie.errors import ConfigError, MissingExtra
 from coterie.federated.federation import (
@@ -31,10 +32,6 @@ if TYPE_CHECKING:
 Forward: TypeAlias = "Callable[[Tensor, Tensor, Tensor], Tensor]"
 """(user rows (n, width), item rows (n, batch, width), dense (n, size)) -> predictions (n, batch),
 which are logits, or ratings."""
-
-LocalObjective: TypeAlias = "Callable[[Parts, Parts], Tensor]"
-"""(parameters now, parameters as the server sent them) -> an extra term of every sample's loss,
-(n, batch) or (n, 1). FedProx's proximal term is one: examples/plugin."""
 
 DECAY1 = 0.9
 DECAY2 = 0.999

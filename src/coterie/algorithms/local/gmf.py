@@ -8,8 +8,8 @@ import numpy as np
 
 from coterie import kernels
 from coterie.algorithms.local import batched
-from coterie.algorithms.local.batched import LocalObjective
 from coterie.algorithms.local.learner import Changes, Learner, Parameters
+from coterie.algorithms.local.objective import LocalObjective
 from coterie.algorithms.local.samples import Samples
 from coterie.algorithms.local.settings import Federated
 from coterie.core import parallel

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from coterie.algorithms.local.objective import LocalObjective
 from coterie.algorithms.local.samples import Samples
 from coterie.algorithms.local.settings import Federated
 from coterie.core.records import Record
@@ -16,9 +17,6 @@ from coterie.federated.federation import (
 )
 from coterie.models.recommender import Recommender
 from coterie.types import Floats, Ints
-
-if TYPE_CHECKING:
-    from coterie.algorithms.local.batched import LocalObjective
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from coterie.federated.federation import PrivateState
+import numpy as np
+
 from coterie.federated.secagg.member import RingMember
 from coterie.types import Ints, Message, Sizes, Updates
 
@@ -27,7 +28,7 @@ class ClientSession(NamedTuple):
     members: dict[int, RingMember]
     message: Message
     updates: Updates
-    private_state: PrivateState
+    private_state: dict[str, np.ndarray]
     sizes: Sizes
     rows: Ints | None = None
     """The summed rows of item tables; None before `distribute_shares`."""

@@ -207,7 +207,7 @@ def test_the_second_reading_averages_a_row_over_those_who_trained_on_it():
 
 
 def quotas(sizes: list[int], m: int, t: int = 0) -> list[int]:
-    return clusters.turns(np.array(sizes, np.int64), m, 0, t).tolist()
+    return clusters.round_robin(np.array(sizes, np.int64), m, 0, t).tolist()
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def slow_turns(sizes: list[int], m: int, seed: int, t: int) -> list[int]:
     st.integers(0, 9),
 )
 def test_turns_equal_taking_turns(sizes, m, seed, t):
-    found = clusters.turns(np.array(sizes, np.int64), m, seed, t).tolist()
+    found = clusters.round_robin(np.array(sizes, np.int64), m, seed, t).tolist()
     assert found == slow_turns(sizes, m, seed, t)
 
 

@@ -178,7 +178,7 @@ def test_another_seed_starts_elsewhere():
 
 def draw_in_turns(labels: np.ndarray, m: int, seed: int, t: int) -> np.ndarray:
     """As ActvSAMP does."""
-    return clusters.draw(labels, clusters.turns(clusters.sizes_of(labels), m, seed, t), seed, t)
+    return clusters.draw(labels, clusters.round_robin(clusters.sizes_of(labels), m, seed, t), seed, t)
 
 
 # Same bits for any number of threads.
@@ -210,7 +210,7 @@ def slow_draw(labels: list[int], m: int, seed: int, t: int) -> list[int]:
     """Everybody draws a lot; a cluster sends those with its lowest lots, as many as its turns give it."""
     n_clusters = max([0, *labels]) + 1
     members = [[u for u, c in enumerate(labels) if c == wanted] for wanted in range(n_clusters)]
-    quotas = clusters.turns(np.array([len(group) for group in members], np.int64), m, seed, t)
+    quotas = clusters.round_robin(np.array([len(group) for group in members], np.int64), m, seed, t)
     lots = streams.keys(seed, "sampling", t, last=np.arange(len(labels)))
     return sorted(
         u

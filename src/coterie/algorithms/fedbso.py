@@ -230,7 +230,7 @@ def swap_centers(
 
 def sample(world: World[FedBSO], state: FedBSOState, t: int) -> Ints:
     """C of every cluster."""
-    groups = clusters.of_those(world.present, state.clusters)
+    groups = clusters.labels_of_present(world.present, state.clusters)
     return clusters.draw(
         groups,
         users_a_cluster(clusters.sizes_of(groups), world.settings.participation),

@@ -117,7 +117,7 @@ def lines_4_to_14(
     return Storm(labels, centres)
 
 
-def users_a_cluster(n: int, alpha: float) -> int:
+def users_per_cluster(n: int, alpha: float) -> int:
     """Line 16."""
     return max(ceil(alpha * n), 1)
 

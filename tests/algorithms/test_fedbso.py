@@ -20,7 +20,7 @@ from coterie.algorithms.fedbso import (
     get_best_user,
     replace_center,
     swap_centers,
-    users_a_cluster,
+    users_per_cluster,
 )
 from coterie.algorithms.registry import algorithm
 from coterie.core import streams
@@ -182,7 +182,7 @@ def test_the_first_of_equals_is_best():
 def test_the_best_user_has_the_lowest_loss_that_is_known():
     """In the first cluster nobody said a loss; in the second, users 3 and 5 did."""
     rows = np.array([[0], [2], [7], [10], [11], [12]], np.float32)
-    losses = np.array([fedbso.UNHEARD] * 3 + [0.7, fedbso.UNHEARD, 0.3], np.float32)
+    losses = np.array([fedbso.NO_LOSS] * 3 + [0.7, fedbso.NO_LOSS, 0.3], np.float32)
     assert get_best_user(rows, ints(0, 0, 0, 1, 1, 1), ints(0, 0), losses).tolist() == [1, 5]
 
 
@@ -199,7 +199,7 @@ def test_the_best_user_has_the_lowest_loss_that_is_known():
     ],
 )
 def test_every_cluster_sends_a_share_of_its_own(sizes, alpha, expected):
-    assert users_a_cluster(np.array(sizes), alpha).tolist() == expected
+    assert users_per_cluster(np.array(sizes), alpha).tolist() == expected
 
 
 def test_a_cohort_has_so_many_of_every_cluster():
@@ -208,7 +208,7 @@ def test_a_cohort_has_so_many_of_every_cluster():
     states, tallies = play("fedbso", world, LocalEngine.over(world, training, 1))
     for state, costs in zip(states, tallies, strict=False):
         drawn = clusters.sizes_of(state.clusters[costs.users])
-        wanted = [slow.users_a_cluster(n, 0.3) for n in clusters.sizes_of(state.clusters).tolist()]
+        wanted = [slow.users_per_cluster(n, 0.3) for n in clusters.sizes_of(state.clusters).tolist()]
         assert drawn.tolist() == wanted
         assert (np.diff(costs.users) > 0).all()
 
@@ -449,11 +449,11 @@ def test_a_loss_below_zero_is_none():
         np.zeros(3),
         *(np.zeros(3, np.int32) for _ in range(2)),
         np.zeros((3, 3), np.float32),
-        np.array([0.5, 0.25, fedbso.UNHEARD], np.float32),
+        np.array([0.5, 0.25, fedbso.NO_LOSS], np.float32),
     )
     sent = np.array([[0, 0, -5], [0, 0, SCALE // 8]], np.int32)
     after, delegates = fedbso.hear_losses(state, Accepted(ints(0, 2), np.ones(2, np.int64), sent))
-    assert after.losses.tolist() == [fedbso.UNHEARD, 0.25, 0.125]
+    assert after.losses.tolist() == [fedbso.NO_LOSS, 0.25, 0.125]
     assert delegates.user_rows.shape == (2, 2)
 
 
@@ -462,7 +462,7 @@ def test_tables_that_do_not_fit_are_refused_before_they_are_made():
         ConfigError,
         match=r"aggregate=cluster sends everybody .* 5\.0 GiB together; expected at most 4",
     ):
-        fedbso.refuse_huge(5 << 30)
+        fedbso.check_memory(5 << 30)
 
 
 # A model a cluster, and people who do not keep to the rules.

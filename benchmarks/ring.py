@@ -23,6 +23,7 @@ from sttfedrec import prepared
 from tables import print_parts
 
 from coterie.algorithms import sttfedrec
+from coterie.algorithms.two_tower import item_requests
 from coterie.algorithms.two_tower.learning import Readers
 from coterie.attacks.requests import Request, by_gradients, repeated, told
 from coterie.core.progress import SILENT
@@ -171,8 +172,8 @@ def attack(dataset: str, seeds: int) -> dict[str, Any]:
 
 def slots_asked(world: World, state: Any, t: int) -> np.ndarray:
     """What every asker asked for, as the aggregation server numbers it when it hands slopes on."""
-    asked = sttfedrec.numbered(world, state, t).asked
-    numbers: np.ndarray = np.where(asked < 0, -1, sttfedrec.merged(world, state, t)[0][asked])
+    asked = sttfedrec.assign_slots(world, state, t).asked
+    numbers: np.ndarray = np.where(asked < 0, -1, sttfedrec.merge_slots(world, state, t)[0][asked])
     return numbers
 
 
@@ -191,8 +192,8 @@ def gradients_read(
     for t in range(n_rounds):
         cohort = federation.sample(world, state, t)
         state, _ = rounds.play_exchange(world, sttfedrec.REQUEST, state, cohort, t, engine, 0)
-        askers = state.askers
-        asked = state.asked
+        askers = state.requesters
+        asked = state.requested
         numbers = slots_asked(world, state, t)
         state = rounds.relay(world, sttfedrec.SLOTS, state, t, engine)
         state, _ = rounds.play_exchange(world, sttfedrec.TRAIN, state, cohort, t, engine, 1)
@@ -218,7 +219,7 @@ def attacked(dataset: str, mode: str) -> dict[str, Any]:
     users = np.flatnonzero(training.positives.counts).astype(np.int32)
     requests: list[Request] = []
     for t in range(max(AFTER)):
-        updates = sttfedrec.request(world, Message(t, users, {}, {}), node)
+        updates = item_requests.request(world, Message(t, users, {}, {}), node)
         requests.append(Request(users, Rows(updates.offsets, updates.items)))
     found = {
         n: told(

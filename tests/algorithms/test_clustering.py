@@ -178,7 +178,9 @@ def test_another_seed_starts_elsewhere():
 
 def draw_in_turns(labels: np.ndarray, m: int, seed: int, t: int) -> np.ndarray:
     """As ActvSAMP does."""
-    return clusters.draw(labels, clusters.round_robin(clusters.sizes_of(labels), m, seed, t), seed, t)
+    return clusters.draw(
+        labels, clusters.round_robin(clusters.sizes_of(labels), m, seed, t), seed, t
+    )
 
 
 # Same bits for any number of threads.

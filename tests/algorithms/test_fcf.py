@@ -259,8 +259,8 @@ def test_sums_are_those_of_the_rows_for_any_cut(seed, n, n_items, d, alpha):
     users, items = (a.astype(np.int32) for a in np.nonzero(P))
     mine = Rows.build(users, items, n)
     likers = Rows.build(items, users, n_items)
-    wide = fcf.in_lanes(X)
-    many = fcf.in_lanes(Y)
+    wide = fcf.pad_to_lanes(X)
+    many = fcf.pad_to_lanes(Y)
     unit = 1 / (1 + alpha)
     kernel = kernels.load("fcf")
     sent = np.empty((n, n_items, d), np.int32)
@@ -352,7 +352,7 @@ def test_fused_is_parts_is_several_nodes(changes, monkeypatch):
         fused_calls.clear()
         whole = Apart(LocalEngine.over(world, training, 1))
         assert outcome(play("fcf", world, whole)) == fused
-        monkeypatch.setattr(fcf, "HELD", 3 * 4 * 13 * (1 + world.settings.embedding_size))
+        monkeypatch.setattr(fcf, "UPDATE_MEMORY", 3 * 4 * 13 * (1 + world.settings.embedding_size))
         for nodes, wired in ((1, False), (1, True), (3, None), (50, None)):
             parts = Apart(LocalEngine.over(world, training, nodes, wired))
             assert outcome(play("fcf", world, parts)) == fused
@@ -374,7 +374,7 @@ def test_who_is_out_of_range_is_refused_whether_fused_or_not(monkeypatch):
     first, second = played[0][:2]
     still = [u for u in range(40) if (first.user_rows[u] == second.user_rows[u]).all()]
     assert len(still) == refused["out of range"] + 1  # and one without history
-    monkeypatch.setattr(fcf, "HELD", 5 * 4 * 13 * 6)
+    monkeypatch.setattr(fcf, "UPDATE_MEMORY", 5 * 4 * 13 * 6)
     for nodes in (1, 3):
         assert outcome(
             play("fcf", world, Apart(LocalEngine.over(world, training, nodes)))

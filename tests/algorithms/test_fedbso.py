@@ -208,7 +208,9 @@ def test_a_cohort_has_so_many_of_every_cluster():
     states, tallies = play("fedbso", world, LocalEngine.over(world, training, 1))
     for state, costs in zip(states, tallies, strict=False):
         drawn = clusters.sizes_of(state.clusters[costs.users])
-        wanted = [slow.users_per_cluster(n, 0.3) for n in clusters.sizes_of(state.clusters).tolist()]
+        wanted = [
+            slow.users_per_cluster(n, 0.3) for n in clusters.sizes_of(state.clusters).tolist()
+        ]
         assert drawn.tolist() == wanted
         assert (np.diff(costs.users) > 0).all()
 

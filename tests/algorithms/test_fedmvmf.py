@@ -402,7 +402,7 @@ def test_who_is_out_of_range_by_features_alone_is_refused_whether_fused_or_not(m
     before = replace(before, user_view=9 * before.user_view)
     outcomes = []
     for nodes in (1, 3):
-        monkeypatch.setattr(fcf, "HELD", 1 << 27 if nodes == 1 else 5 * 4 * 13 * 6)
+        monkeypatch.setattr(fcf, "UPDATE_MEMORY", 1 << 27 if nodes == 1 else 5 * 4 * 13 * 6)
         states, tallies = play("fedmvmf", world, LocalEngine.over(world, training, nodes), before)
         outcomes.append(
             ([sha256(state) for state in states], [(t.accepted, dict(t.refused)) for t in tallies])
@@ -496,7 +496,9 @@ def test_roles_see_their_own_part_and_features_stay_where_they_are():
     state = fedmvmf.init(world)
     of_items = state.as_seen_by(RECOMMENDATION)
     of_devices = state.as_seen_by(AGGREGATION)
-    assert of_items.item_rows is of_items.user_view is of_items.heard is of_items.user_rows is None
+    assert (
+        of_items.item_rows is of_items.user_view is of_items.item_sums is of_items.user_rows is None
+    )
     assert of_devices.item_view is of_devices.answer is of_devices.user_rows is None
     assert of_devices.item_rows is state.item_rows
     assert of_items.item_view is state.item_view
@@ -525,7 +527,7 @@ def test_between_rounds_nothing_of_a_round_is_left():
     for state in play_locally(
         "fedmvmf", people_with_features(2), **(FEW | {"client_dropout": 0.5})
     )[0]:
-        assert len(state.heard) == len(state.answer) == 0
+        assert len(state.item_sums) == len(state.answer) == 0
 
 
 # It learns.

@@ -235,10 +235,10 @@ def test_table_4_is_the_cost_formula_with_another_factor(name, pi, epochs, print
     settings = world_for(name, histories(0), rounds_an_epoch=0, disclosure=pi).settings
     world = World(settings, 0, 17_473, 47_270, np.ones(17_473, bool), {}, 599_958)
     node = NodeData(np.arange(17_473, dtype=np.int32), histories(0), 0)
-    assert fpl.vectors_an_epoch_as_printed(world, node) * epochs == pytest.approx(
+    assert fpl.vectors_per_epoch_as_printed(world, node) * epochs == pytest.approx(
         printed * 1e12, rel=3e-5
     )
-    factor = fpl.vectors_an_epoch_as_printed(world, node) / fpl.vectors_an_epoch(world, node)
+    factor = fpl.vectors_per_epoch_as_printed(world, node) / fpl.vectors_per_epoch(world, node)
     assert factor == pytest.approx(
         {"sfpl": 1, "sfpl+": 34.34, "pfpl": 599_958 / (34 * 17_473), "pfpl+": 34.34}[name], rel=1e-3
     )

@@ -12,6 +12,7 @@ from small_federation import few_settings, histories, play, play_locally, sha256
 pytest.importorskip("torch")
 
 from coterie.algorithms import registry, sttfedrec
+from coterie.algorithms.two_tower import item_requests
 from coterie.algorithms.two_tower import requests
 from coterie.algorithms.two_tower.settings import TwoTowers
 from coterie.core import streams
@@ -114,7 +115,7 @@ def test_kept_decoys_are_outside_the_history_and_the_same_in_every_round(choices
     users = np.flatnonzero(choices.positives.counts > 2)[:20].astype(np.int32)
     asked = {user: set() for user in users.tolist()}
     for t in range(60):
-        drawn = sttfedrec.drawn_by(world, node, users, t)
+        drawn = item_requests.draw_requests(world, node, users, t)
         for user, items, clicked in zip(users.tolist(), drawn.items, drawn.clicked, strict=True):
             assert set(items[clicked]) <= set(choices.positives.of(user).tolist())
             assert not set(items[~clicked & (items >= 0)]) & set(choices.excluded.of(user).tolist())
@@ -234,7 +235,7 @@ def test_a_role_sees_its_own_part_of_the_state(choices):
     assert mine.cut is None
     assert mine.item_tower is state.item_tower
     assert theirs.item_tower is None
-    assert theirs.asked is None
+    assert theirs.requested is None
     assert theirs.user_tower is state.user_tower
     assert world.seen_by(AGGREGATION).content is None
     assert world.seen_by(RECOMMENDATION).content is world.content
@@ -255,7 +256,7 @@ def test_a_device_that_remembers_its_draw_draws_it_again_when_anything_changed(c
     users = np.array([1, 5, 7], np.int32)
 
     def drawn(world: World, users: Any, t: int) -> np.ndarray:
-        return sttfedrec.drawn_by(world, node, users, t).items
+        return item_requests.draw_requests(world, node, users, t).items
 
     first = drawn(world, users, 0)
     assert drawn(world, users, 0) is first
@@ -342,7 +343,7 @@ def test_a_refused_device_is_as_if_it_had_been_silent(name, choices):
 @pytest.mark.parametrize("name", SPLIT)
 def test_between_rounds_nobody_remembers_who_asked_for_what(name, choices):
     for state in play_locally(name, choices, rounds=3, client_dropout=0.5)[0]:
-        assert len(state.askers) == len(state.asked) == len(state.cut) == 0
+        assert len(state.requesters) == len(state.requested) == len(state.cut) == 0
 
 
 # Eqs. 13 and 15.

@@ -50,7 +50,7 @@ def test_decoys_that_are_kept_hide_clicks_and_decoys_drawn_anew_do_not(mode):
     pytest.importorskip("torch")
     from small_federation import world_for
 
-    from coterie.algorithms import sttfedrec
+    from coterie.algorithms.two_tower import item_requests
     from coterie.data.training_set import TrainingSet
     from coterie.engines.local import LocalEngine
 
@@ -66,7 +66,7 @@ def test_decoys_that_are_kept_hide_clicks_and_decoys_drawn_anew_do_not(mode):
     users = np.arange(n_users, dtype=np.int32)
     requests = []
     for t in range(20):
-        updates = sttfedrec.request(world, Message(t, users, {}, {}), node)
+        updates = item_requests.request(world, Message(t, users, {}, {}), node)
         requests.append(Request(users, Rows(updates.offsets, updates.items)))
     after = {n: told(repeated(requests[:n], n_users, n_items), positives, users) for n in (1, 20)}
     if mode == "whole":
@@ -118,9 +118,9 @@ def test_gradients_that_come_back_tell_clicks_whatever_hides_the_sums(secure_agg
     state, _ = rounds.play_exchange(
         world, sttfedrec.REQUEST, sttfedrec.init(world), cohort, 0, engine
     )
-    asked = state.asked
-    slots = sttfedrec.numbered(world, state, 0).asked
-    numbers = sttfedrec.merged(world, state, 0)[0][slots]
+    asked = state.requested
+    slots = sttfedrec.assign_slots(world, state, 0).asked
+    numbers = sttfedrec.merge_slots(world, state, 0)[0][slots]
     state = rounds.relay(world, sttfedrec.SLOTS, state, 0, engine)
     state, _ = rounds.play_exchange(world, sttfedrec.TRAIN, state, cohort, 0, engine, 1)
     claims = by_gradients(asked, numbers, state.cut)

@@ -1,4 +1,4 @@
-"""An algorithm is a value: typed settings, and training as steps from one saved state to the next."""
+"""An algorithm is a value: typed settings, and training as steps between saved states."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def cluster_users_by_center(rows: Floats, labels: Ints, centres: Ints, iteration
 def perturb_clusters(
     world: World[FedBSO], state: FedBSOState, rows: Floats, labels: Ints, t: int
 ) -> FedBSOState:
-    """Lines 4 to 14: the centres of round t and, depending on settings, the clusters; `rows` is P."""
+    """Lines 4 to 14: the centres of round t and, in some readings, the clusters; `rows` is P."""
     settings = world.settings
     rng = streams.at(world.seed, "brain storm", t)
     losses = state.losses if settings.best_user == "loss" else None

@@ -198,7 +198,9 @@ def by_metadata(world: World[Clustered]) -> Ints:
 def actv_samp(world: World[Clustered], state: FedFastState, t: int) -> Ints:
     """S_t: users at random, one of each cluster in turn, until there are m."""
     groups = clusters.labels_of_present(world.present, state.clusters)
-    quotas = clusters.round_robin(clusters.sizes_of(groups), fedavg.cohort_size(world), world.seed, t)
+    quotas = clusters.round_robin(
+        clusters.sizes_of(groups), fedavg.cohort_size(world), world.seed, t
+    )
     return clusters.draw(groups, quotas, world.seed, t)
 
 

@@ -219,7 +219,7 @@ def item_inputs(world: World[FederatedTowers], items: Ints, t: int) -> Read:
 
 
 def item_dropout_keys(world: World[FederatedTowers], items: Ints, t: int) -> np.ndarray:
-    """Keys of dropout in the item tower: the same for all clients who request an item in a round."""
+    """Keys of dropout in the item tower: the same for all clients in a round."""
     return streams.keys(world.seed, "dropout of items", t, last=items)
 
 
@@ -238,7 +238,7 @@ def send_tower(
 
 
 def gradients(world: World[FederatedTowers], message: Message, node: NodeData) -> Gradients:
-    """Eqs. 7 to 9 for all users of a message, in fixed point: the sum of g_k, and each dL_k / di_kj."""
+    """Eqs. 7 to 9 for all users of a message: the sum of g_k, and each dL_k / di_kj, in units."""
     drawn = draw_requests(world, node, message.users, message.round)
     return Readers(world.settings).of_people(
         message.common["tower"],

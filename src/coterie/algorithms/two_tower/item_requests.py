@@ -1,4 +1,4 @@
-"""Step 2 of STTFedRec on devices: obfuscated item requests, and the vectors they are answered with."""
+"""Item requests of STTFedRec (step 2) on devices, and the vectors that answer them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Devices that come and go: who can be asked, who is in time, and that the rest of a run is as it was."""
+"""Availability: which clients can be selected, which reply in time, and what does not change."""
 
 from __future__ import annotations
 
@@ -25,40 +25,42 @@ def choices(people) -> TrainingSet:
     return split(people, "leave-one-out", 0.2, seed=0).training()
 
 
-def here(training: TrainingSet, t: int, rounds: int = ROUNDS, **changes) -> np.ndarray:
+def present(training: TrainingSet, t: int, rounds: int = ROUNDS, **changes) -> np.ndarray:
     return availability.those_here(world_for("fedavg", training, **changes), t, rounds).present
 
 
-def test_the_number_of_devices_swings_with_the_day(choices):
-    counts = np.array([here(choices, t, availability="diurnal").sum() for t in range(ROUNDS)])
+def test_the_number_of_available_clients_follows_the_day(choices):
+    counts = np.array([present(choices, t, availability="diurnal").sum() for t in range(ROUNDS)])
     day = counts[[0, 1, 23, 24, 25, 47]].mean()
     night = counts[[11, 12, 13, 35, 36, 37]].mean()
     assert day > 3 * night
     assert counts.mean() == pytest.approx(availability.AWAKE * choices.n_users, rel=0.1)
 
 
-def test_everybody_is_away_for_one_stretch(choices):
-    there = np.array([here(choices, t, availability="stretches") for t in range(ROUNDS)])
+def test_every_client_is_unavailable_for_one_stretch(choices):
+    available = np.array([present(choices, t, availability="stretches") for t in range(ROUNDS)])
     members = world_for("fedavg", choices).members
-    assert (there.sum(axis=0)[members] == ROUNDS * 2 / 3).all()
-    changes = (np.diff(np.vstack([there, there[:1]]).astype(int), axis=0) != 0).sum(axis=0)[members]
+    assert (available.sum(axis=0)[members] == ROUNDS * 2 / 3).all()
+    circle = np.vstack([available, available[:1]]).astype(int)
+    changes = (np.diff(circle, axis=0) != 0).sum(axis=0)[members]
     assert (changes == 2).all()
-    assert 0.5 < there.mean() < 0.8
+    assert 0.5 < available.mean() < 0.8
 
 
-def test_a_trace_says_who_is_there(choices):
+def test_a_trace_determines_who_is_available(choices):
     traced = replace(choices, presence=np.array([[3, 1, 5], [3, 9, 9], [7, 2, 2]]))
     world = world_for("fedavg", traced, availability_file="trace.csv")
-    found = [
-        sorted(np.flatnonzero(availability.those_here(world, t, 10).here[[3, 7, 8]]))
-        for t in range(10)
-    ]
-    assert found == [[0, 2], [0, 1, 2], [0, 2], [0, 2], [0, 2], [2], [2], [2], [0, 2], [2]]
+    by_round = []
+    for t in range(10):
+        available = availability.those_here(world, t, 10).available
+        assert available is not None
+        by_round.append(np.flatnonzero(available[[3, 7, 8]]).tolist())
+    assert by_round == [[0, 2], [0, 1, 2], [0, 2], [0, 2], [0, 2], [2], [2], [2], [0, 2], [2]]
 
 
 @pytest.mark.parametrize("name", FEDERATED)
 @pytest.mark.parametrize("pattern", ["diurnal", "stretches"])
-def test_only_those_who_are_there_are_asked(name, pattern, choices):
+def test_only_available_clients_are_selected(name, pattern, choices):
     world = world_for(name, choices, availability=pattern)
     federation = registry.algorithm(name).train
     assert isinstance(federation, Federation)
@@ -71,7 +73,7 @@ def test_only_those_who_are_there_are_asked(name, pattern, choices):
 
 
 @pytest.mark.parametrize("name", ["fedavg", "fedfast", "pfpl+", "sttfedrec-dssm"])
-def test_a_round_asks_for_more_and_closes_with_the_first(name, choices):
+def test_over_selection_accepts_the_first_replies(name, choices):
     if name not in FEDERATED:
         pytest.skip("needs PyTorch")
     usual = play_locally(name, choices, users_per_round=40)[1]
@@ -82,7 +84,7 @@ def test_a_round_asks_for_more_and_closes_with_the_first(name, choices):
         assert after.dropped == len(after.users) - after.accepted
 
 
-def test_who_is_late_is_not_heard(choices):
+def test_late_replies_are_dropped(choices):
     world = world_for("fedavg", choices, deadline=1.0)
     cohort = np.arange(100, dtype=np.int32)
     times = availability.seconds(world, cohort, 3)
@@ -96,7 +98,7 @@ def test_who_is_late_is_not_heard(choices):
 
 
 @pytest.mark.parametrize("name", ON_KERNELS)
-def test_any_number_of_nodes_is_one_run(name, choices):
+def test_the_number_of_nodes_does_not_change_a_run(name, choices):
     changes = {
         "availability": "diurnal",
         "deadline": 1.5,
@@ -108,14 +110,14 @@ def test_any_number_of_nodes_is_one_run(name, choices):
     assert sum(costs.dropped for costs in runs[0][1]) or name.startswith("sfpl")
 
 
-def test_a_round_for_nobody_changes_nothing(choices):
-    nobody = replace(choices, presence=np.array([[u, 2, 9] for u in range(choices.n_users)]))
-    states, tallies = play_locally("fedfast", nobody, availability_file="trace.csv")
+def test_a_round_without_available_clients_changes_nothing(choices):
+    later = replace(choices, presence=np.array([[u, 2, 9] for u in range(choices.n_users)]))
+    states, costs = play_locally("fedfast", later, availability_file="trace.csv")
     assert sha256(states[0]) == sha256(states[1]) != sha256(states[2])
-    assert (len(tallies[0].users), tallies[0].bytes_down) == (0, 0)
+    assert (len(costs[0].users), costs[0].bytes_down) == (0, 0)
 
 
-def test_from_a_file(tmp_path: Path):
+def test_a_trace_from_a_file(tmp_path: Path):
     trace = tmp_path / "trace.csv"
     trace.write_text(
         "user_id,from_round,to_round\n" + "".join(f"{u},1,2\n" for u in range(2, 61, 2))
@@ -127,7 +129,7 @@ def test_from_a_file(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("user_id,from_round\n1,2\n", "to_round"),
         (
@@ -137,26 +139,26 @@ def test_from_a_file(tmp_path: Path):
         ("user_id,from_round,to_round\nnobody,1,2\n", "nothing in column 'user_id' is in the data"),
     ],
 )
-def test_what_is_wrong_with_a_trace_is_said(tmp_path: Path, text: str, told: str):
+def test_errors_in_a_trace_are_reported(tmp_path: Path, text: str, message: str):
     trace = tmp_path / "trace.csv"
     trace.write_text(text)
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=message):
         api.run("fedavg", n_users=30, n_items=30, rounds=1, availability_file=str(trace))
 
 
-def test_a_file_that_there_is_not():
+def test_a_missing_trace_is_reported():
     with pytest.raises(DataError, match=r"nowhere\.csv: does not exist"):
         api.run("fedavg", n_users=30, n_items=30, rounds=1, availability_file="nowhere.csv")
 
 
-def test_a_pattern_or_a_trace():
+def test_a_pattern_and_a_trace_exclude_each_other():
     with pytest.raises(ConfigError, match="expected one of the two"):
         api.run(
             "fedavg", n_users=30, n_items=30, availability="diurnal", availability_file="trace.csv"
         )
 
 
-def test_a_ring_cannot_close_early():
+def test_secure_aggregation_excludes_over_selection():
     with pytest.raises(ConfigError, match="a ring cannot close before"):
         api.run(
             "fedavg",

@@ -438,7 +438,7 @@ REQUEST: Exchange[STTFedRecState, FederatedTowers] = Exchange(
     "which shows whether it was clicked (neither with requests=whole)",
     hides_visible=lambda world: world.settings.asks == "whole",
 )
-TRAIN = Exchange(
+TRAIN: Exchange[STTFedRecState, FederatedTowers] = Exchange(
     broadcast=send_tower,
     client_update=client_update,
     aggregate=add_up,

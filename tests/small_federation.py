@@ -45,7 +45,7 @@ SOME = (
 
 
 def steps(name: str, n: int) -> dict[str, int]:
-    """Settings for n steps: rounds, or epochs of five rounds where an algorithm counts in epochs."""
+    """Settings for n steps: rounds, or epochs of five rounds for algorithms with epochs."""
     known = registry.algorithm(name).settings.model_fields
     return {"rounds": n} if "rounds" in known else {"epochs": n, "rounds_an_epoch": 5}
 

@@ -1,4 +1,4 @@
-"""Rates that people set for themselves: numbers, distributions, files."""
+"""Disclosure rates that users choose: numbers, distributions, files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from coterie.federated.federation import NodeData
 from coterie.federated.preferences import with_preferences
 from coterie.types import Rows
 
-EVERYBODY = np.arange(4000, dtype=np.int32)
+USERS = np.arange(4000, dtype=np.int32)
 FIRST = np.ones(4000, np.int64)
 
 
@@ -35,10 +35,10 @@ def node(n_users: int = 4000, preferences: PrivacyPreferences | None = None) -> 
 
 
 def drawn(disclosure: object) -> np.ndarray:
-    return rates(FPL.of({"disclosure": disclosure}), node(), EVERYBODY, FIRST)
+    return rates(FPL.of({"disclosure": disclosure}), node(), USERS, FIRST)
 
 
-def test_a_number_is_everybodys():
+def test_a_number_is_the_rate_of_all_users():
     assert set(drawn(0.25).tolist()) == {0.25}
     assert set(drawn("0.25").tolist()) == {0.25}
 
@@ -59,9 +59,9 @@ def test_a_distribution_has_its_mean_and_deviation(text, mean, deviation):
     assert values.max() <= 1
 
 
-def test_a_rate_belongs_to_the_person_not_to_the_company():
+def test_a_drawn_rate_does_not_depend_on_other_users_of_the_cohort():
     whole = drawn("uniform(0, 1)")
-    few = rates(FPL.of({"disclosure": "uniform(0, 1)"}), node(), EVERYBODY[10:20], FIRST[:10])
+    few = rates(FPL.of({"disclosure": "uniform(0, 1)"}), node(), USERS[10:20], FIRST[:10])
     np.testing.assert_array_equal(few, whole[10:20])
 
 
@@ -81,7 +81,7 @@ def test_a_rate_belongs_to_the_person_not_to_the_company():
         None,
     ],
 )
-def test_what_is_no_rate_is_said(wrong):
+def test_invalid_rates_are_reported(wrong):
     with pytest.raises(ConfigError, match="disclosure"):
         FPL.of({"disclosure": wrong})
 
@@ -92,15 +92,15 @@ def test_what_is_no_rate_is_said(wrong):
         st.tuples(st.integers(0, 5), st.integers(1, 6)), st.floats(0, 1, width=32), max_size=12
     )
 )
-def test_the_last_word_counts(said):
-    """A person's rate in an epoch is the one said last before it."""
-    entries = sorted(said)
+def test_a_rate_holds_until_the_next_change(changes):
+    """The rate of a user in an epoch is the last one set at or before it."""
+    entries = sorted(changes)
     counts = np.bincount([u for u, _ in entries], minlength=6) if entries else np.zeros(6, np.int64)
     since = Rows(
         np.concatenate([[0], np.cumsum(counts)]), np.array([e for _, e in entries], np.int32)
     )
     preferences = PrivacyPreferences(
-        since, np.array([said[key] for key in entries], np.float32), np.empty(0, bool)
+        since, np.array([changes[key] for key in entries], np.float32), np.empty(0, bool)
     )
     for epoch in range(1, 8):
         found = rates(
@@ -111,38 +111,42 @@ def test_the_last_word_counts(said):
         )
         for u in range(6):
             earlier = [e for v, e in entries if v == u and e <= epoch]
-            assert found[u] == np.float32(said[u, max(earlier)] if earlier else 0.125)
+            assert found[u] == np.float32(changes[u, max(earlier)] if earlier else 0.125)
 
 
-PEOPLE = Interactions.from_columns(["ann", "ann", "bob", "bob", "cyd"], [1, 2, 2, 3, 1])
+DATA = Interactions.from_columns(["ann", "ann", "bob", "bob", "cyd"], [1, 2, 2, 3, 1])
 
 
-def wished(
+def preferences_of(
     tmp_path: Path, rows: str, name: str = "disclosure_file", suffix: str = ".csv"
 ) -> PrivacyPreferences:
-    path = tmp_path / f"wishes{suffix}"
+    path = tmp_path / f"preferences{suffix}"
     path.write_text(rows)
-    whole = Split("own", PEOPLE, PEOPLE).training()
-    found = with_preferences(whole, FPL.of({name: str(path)}), PEOPLE, SILENT).preferences
+    whole = Split("own", DATA, DATA).training()
+    found = with_preferences(whole, FPL.of({name: str(path)}), DATA, SILENT).preferences
     assert found is not None
     return found
 
 
 def test_a_file_of_rates(tmp_path):
-    found = wished(tmp_path, "user_id,disclosure\nbob,0.5\nann,0\n")
+    found = preferences_of(tmp_path, "user_id,disclosure\nbob,0.5\nann,0\n")
     np.testing.assert_array_equal(
         found.rates_at(np.arange(3), FIRST[:3]), np.array([0, 0.5, np.nan], np.float32)
     )
 
 
 def test_rates_that_change(tmp_path):
-    found = wished(tmp_path, "user_id\tepoch\tdisclosure\nann\t4\t1\nann\t1\t0.25\n", suffix=".tsv")
-    said = [found.rates_at(np.zeros(1, int), np.array([epoch]))[0] for epoch in (1, 3, 4, 9)]
-    assert said == [0.25, 0.25, 1, 1]
+    found = preferences_of(
+        tmp_path, "user_id\tepoch\tdisclosure\nann\t4\t1\nann\t1\t0.25\n", suffix=".tsv"
+    )
+    rates_of_ann = [
+        found.rates_at(np.zeros(1, int), np.array([epoch]))[0] for epoch in (1, 3, 4, 9)
+    ]
+    assert rates_of_ann == [0.25, 0.25, 1, 1]
 
 
-def test_what_people_wish_is_part_of_what_a_run_is_trained_on(tmp_path, people):
-    """A file that was edited since is another one: neither resume nor a report may take it for the old one."""
+def test_preferences_are_part_of_the_fingerprint_of_the_training_data(tmp_path, people):
+    """Resuming and reports must notice that a file was edited."""
     path = tmp_path / "pi.csv"
     path.write_text(f"user_id,disclosure\n{people.user_ids[0]},0.5\n")
     one, same = (
@@ -155,18 +159,13 @@ def test_what_people_wish_is_part_of_what_a_run_is_trained_on(tmp_path, people):
 
 
 def test_private_items_of_a_file(tmp_path):
-    found = wished(tmp_path, "user_id,item_id\nann,2\ncyd,3\nbob,3\n", "private_items")
-    assert found.hidden.tolist() == [
-        False,
-        True,
-        False,
-        True,
-        False,
-    ]  # ann 1 2, bob 2 3, cyd 1; cyd never did 3
+    found = preferences_of(tmp_path, "user_id,item_id\nann,2\ncyd,3\nbob,3\n", "private_items")
+    # ann 1 2, bob 2 3, cyd 1; cyd has no item 3
+    assert found.hidden.tolist() == [False, True, False, True, False]
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "message"),
     [
         (
             "user_id,disclosure\nann,1.5\n",
@@ -189,18 +188,18 @@ def test_private_items_of_a_file(tmp_path):
         ("user_id,disclosure\nann,\0\n", "line 2"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said(tmp_path, rows, said):
-    with pytest.raises(DataError, match=said):
-        wished(tmp_path, rows)
+def test_errors_in_a_file_are_reported(tmp_path, rows, message):
+    with pytest.raises(DataError, match=message):
+        preferences_of(tmp_path, rows)
 
 
-def test_a_run_by_a_file(tmp_path, people):
+def test_a_run_with_rates_from_a_file(tmp_path, people):
     path = tmp_path / "pi.csv"
     path.write_text("user_id,disclosure\n" + "".join(f"{u},0\n" for u in people.user_ids))
     few = {"epochs": 2, "embedding_size": 4}
-    nobody, by_file, all_of_it = (
+    none, from_file, everything = (
         api.run("pfpl+", people, **few | how)
         for how in ({"disclosure": 0}, {"disclosure_file": str(path)}, {})
     )
-    np.testing.assert_array_equal(nobody.model.item_rows, by_file.model.item_rows)
-    assert not np.array_equal(nobody.model.item_rows, all_of_it.model.item_rows)
+    np.testing.assert_array_equal(none.model.item_rows, from_file.model.item_rows)
+    assert not np.array_equal(none.model.item_rows, everything.model.item_rows)

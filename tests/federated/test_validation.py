@@ -73,7 +73,9 @@ def test_honest_updates_are_accepted_as_they_are(honest):
 def test_every_kind_is_refused_for_its_reason(reason, number, honest):
     """Forty random ones of each kind, each with an honest update that must be accepted."""
     for seed in range(40):
-        hostile = KINDS[reason][number](update_of(honest, 1), ROUND, 15, np.random.default_rng(seed))
+        hostile = KINDS[reason][number](
+            update_of(honest, 1), ROUND, 15, np.random.default_rng(seed)
+        )
         found = check(hostile, reply(update_of(honest, 2), ROUND))
         assert found == ([4], {reason: 1}), (seed, hostile)
 
@@ -165,7 +167,7 @@ def training(people) -> TrainingSet:
 
 @pytest.mark.parametrize("name", ON_KERNELS)
 def test_a_thousand_hostile_updates_change_nothing(name, training):
-    """Ten rounds of about a hundred users: sixty are hostile, and forty honest updates come twice."""
+    """Ten rounds of about 100 users: sixty are hostile, and forty honest updates come twice."""
     world = world_for(name, training, rounds=10, **MANY)
 
     def run(attacking: bool, nodes: int) -> tuple[Any, Counter[str], Counter[str], int, int]:

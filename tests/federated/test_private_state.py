@@ -301,7 +301,7 @@ def test_a_model_is_saved_without_private_state(tmp_path, monkeypatch):
     model = OnDevices(rows, np.ones((4, 2), np.float32), np.zeros(4, np.float32))
     folder.write_model(tmp_path, model)
     assert np.float32(SECRET).tobytes() not in (tmp_path / "model.npz").read_bytes()
-    assert (tmp_path / folder.CLIENTS).stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "devices.npz").stat().st_mode & 0o777 == 0o600
     monkeypatch.setattr(folder.kinds, "kind", lambda name: OnDevices)
     monkeypatch.setattr(folder, "read_catalogue", lambda place: None)
     again, _ = folder.read_model(tmp_path)

@@ -1,4 +1,4 @@
-"""Which algorithms can be trained here, and how to train one quickly."""
+"""The algorithms that this installation can train, and settings to train one quickly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEED_PYTORCH = {
     "sttfedrec-clsm",
 }
 HERE = [name for name in ALGORITHMS if name not in NEED_PYTORCH or find_spec("torch")]
-"""Without PyTorch (the extra `neural`), those that train with it are left out."""
+"""All algorithms, except those that need PyTorch (the extra `neural`) where it is missing."""
 
 
 def two_steps(name: str) -> dict[str, int]:

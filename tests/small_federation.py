@@ -1,4 +1,4 @@
-"""Federations small enough to be played many times over in a test."""
+"""Federations small enough to be trained many times in a test."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ FEDERATED = sorted(name for name in HERE if registry.algorithm(name).federated)
 ON_KERNELS = [
     name for name in FEDERATED if "tower" not in registry.algorithm(name).settings.model_fields
 ]
-"""Those whose bits do not depend on how users are shared out over nodes; towers in PyTorch agree in all but the last."""
+"""Algorithms whose bits do not depend on how users are distributed over nodes. The towers, which
+PyTorch trains, differ in the last bits."""
 WITH_LEARNERS = [
     name for name in FEDERATED if "model" in registry.algorithm(name).settings.model_fields
 ]
-"""Those that train any of the models; the others have one of their own."""
+"""Algorithms that train any of the models. The others have their own model."""
 FEW = {"embedding_size": 5, "participation": 0.3, "clusters": 4, "inputs": 40}
 SOME = (
     "participation",
@@ -40,11 +41,11 @@ SOME = (
     "users_per_round",
     "rounds_an_epoch",
 )
-"""Settings that not every federated algorithm has: those who do not are played without."""
+"""Settings that not every federated algorithm has: they are dropped for algorithms without them."""
 
 
 def steps(name: str, n: int) -> dict[str, int]:
-    """So many steps: rounds, or epochs of five rounds where an algorithm counts in epochs."""
+    """Settings for n steps: rounds, or epochs of five rounds for algorithms with epochs."""
     known = registry.algorithm(name).settings.model_fields
     return {"rounds": n} if "rounds" in known else {"epochs": n, "rounds_an_epoch": 5}
 
@@ -61,7 +62,7 @@ def few_settings(name: str, rounds: int = 4, **changes: Any) -> Any:
 
 
 def histories(seed: int, n_users: int = 12, n_items: int = 15, rated: bool = False) -> TrainingSet:
-    """Random people; the last one has everything, the one before nothing."""
+    """Random users; the last one has all items, the one before none."""
     rng = np.random.default_rng(seed)
     lists = [rng.permutation(n_items)[: rng.integers(1, n_items // 2)] for _ in range(n_users - 2)]
     lists += [np.empty(0, int), np.arange(n_items)]
@@ -89,17 +90,17 @@ def play(
     first: int = 1,
     progress: Progress = SILENT,
 ) -> tuple[list[Any], list[Costs]]:
-    """States before the first round and after every round, and what each round was."""
+    """States before the first step and after every step, and the costs of every step."""
     chosen = registry.algorithm(name)
     assert isinstance(chosen.train, Federation)
     work = trainer.federated_trainer(chosen.train, world, engine, Context(world.seed, progress))
     states = [work.start()[0] if since is None else since]
-    tallies = []
+    all_costs = []
     for n in range(first, chosen.steps(world.settings) + 1):
         state, costs = work.step(states[-1], n)
         states.append(state)
-        tallies.append(costs)
-    return states, tallies
+        all_costs.append(costs)
+    return states, all_costs
 
 
 def play_locally(

@@ -1,7 +1,7 @@
-"""FedBSO again, from the thesis' box: lists of users, one at a time, in double precision.
+"""A slow FedBSO, written from the thesis: lists of users, one at a time, in double precision.
 
-Written from Liu 2024, Algorithm 2; the line numbers are the thesis'. What chance decides comes from the same random stream,
-in the order in which the box asks for it.
+Liu 2024, Algorithm 2; line numbers are those of the thesis. Random numbers come from the same
+stream as in the fast version, in the order in which the algorithm box draws them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from coterie.types import Doubles
 
 @dataclass
 class Storm:
-    """G: who is in which cluster, and which user is the centre of each."""
+    """G: the cluster of every user, and the user at the centre of every cluster."""
 
     labels: list[int]
     centres: list[int]
@@ -49,7 +49,10 @@ def cluster_users_by_center(
 
 
 def means_of(rows: Doubles, labels: list[int], n_clusters: int) -> list[Doubles]:
-    """An empty cluster, as a user who is the centre of two leaves one, begins anew at the user farthest from its own mean."""
+    """Means; an empty cluster restarts at the user farthest from the mean of its own cluster.
+
+    A user who is the centre of two clusters leaves one of them empty.
+    """
     members = [[u for u, c in enumerate(labels) if c == wanted] for wanted in range(n_clusters)]
     means = [
         sum(rows[u] for u in group) / len(group) if group else np.zeros(rows.shape[1])
@@ -97,10 +100,10 @@ def lines_4_to_14(
     rng = streams.at(seed, "brain storm", t)
     labels = list(labels)
     centres = get_best_user(rows, labels, centres, losses)  # 4
-    people = [u for u, c in enumerate(labels) if c >= 0]
+    users = [u for u, c in enumerate(labels) if c >= 0]
     # 5, 7, 8
     r_1 = rng.random()
-    u = people[rng.integers(len(people))]
+    u = users[rng.integers(len(users))]
     c = int(rng.integers(len(centres)))
     if r_1 < p5:  # 6
         changed = centres[c] != u
@@ -117,13 +120,13 @@ def lines_4_to_14(
     return Storm(labels, centres)
 
 
-def users_a_cluster(n: int, alpha: float) -> int:
+def users_per_cluster(n: int, alpha: float) -> int:
     """Line 16."""
     return max(ceil(alpha * n), 1)
 
 
 def loss_of(k: int, w: Weights, samples: list[Sample]) -> float:
-    """The mean cross-entropy of a user's samples, brought below one."""
+    """The mean cross-entropy of a user's samples, mapped to values below one."""
     total = 0.0
     d = w.U.shape[1]
     for item, target in samples:
@@ -135,7 +138,7 @@ def loss_of(k: int, w: Weights, samples: list[Sample]) -> float:
 def follow(
     U: Doubles, w_0: Weights, w_k: dict[int, Weights], labels: list[int], gamma: float
 ) -> None:
-    """Those who did not train move by gamma times the mean of what the devices of their cluster's delegates changed."""
+    """Users who did not train move by gamma times the mean change of their cluster's delegates."""
     for s, c in enumerate(labels):
         delegates = [k for k in w_k if labels[k] == c]
         if c >= 0 and s not in w_k and delegates:

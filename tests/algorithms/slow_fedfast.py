@@ -1,7 +1,7 @@
-"""FedAvg and FedFast again, from the paper's boxes: every client has a copy of the whole model, loops are loops.
+"""A slow FedAvg and FedFast, written from the paper: every client has a copy of the whole model.
 
-Written from Muhammad et al. 2020, Algorithms 1 and 3 and Equation 1; the line numbers are theirs. Double precision and no
-fixed point. Only what chance decides (samples, cohorts) and the partition are given from outside.
+Muhammad et al. 2020, Algorithms 1 and 3 and Equation 1; line numbers are those of the paper. Double
+precision and no fixed point. Only random choices (samples, cohorts) and the partition are given.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 from coterie.types import Doubles
 
 Sample = tuple[int, float]
-"""An item and what its prediction should be."""
+"""An item and its target."""
 
 
 @dataclass
 class Weights:
-    """w: user embeddings w[U], item embeddings w[I], and all others w[N]: the output layer and, last, its bias."""
+    """w: user embeddings w[U], item embeddings w[I], and w[N]: the output layer, then its bias."""
 
     U: Doubles  # (users, d)
     I: Doubles  # (items, d)  # noqa: E741
@@ -33,7 +33,7 @@ class Weights:
 def client_update(
     k: int, w: Weights, samples: list[Sample], rate: float, reg: float, rated: bool
 ) -> Weights:
-    """Section 3.1 on one client: SGD on binary cross-entropy (implicit) or half the squared error (explicit)."""
+    """Section 3.1 on one client: SGD on cross-entropy (implicit) or half the squared error."""
     w = w.copy()
     d = w.U.shape[1]
     for item, target in samples:
@@ -66,7 +66,7 @@ def equation_1_touched(
     w_0: Weights,
     touched: dict[int, set[int]],
 ) -> Weights:
-    """The second reading: a row is averaged over those who trained on it; nobody else trains on a user's row."""
+    """The second reading: a row is averaged over the clients who trained on it."""
     w = w_0.copy()
     w.N = equation_1(S, w_k, n_k).N
     for i in range(len(w.I)):
@@ -110,13 +110,16 @@ def actv_agg(
             delta[s] += w_k[k].U[k] - w_0.U[k]  # 23
     for c in G:  # 26
         for s in c - set(S):  # 27
-            if c & set(S):  # a cluster without a delegate would divide nothing by nothing
+            if c & set(S):  # without a delegate this would be 0 / 0
                 w.U[s] = w_0.U[s] + gamma * delta[s] / len(c & set(S))  # 28
     return w
 
 
 def lloyd(rows: Doubles, labels: list[int], n_clusters: int, iterations: int) -> list[int]:
-    """k-means from given clusters on, a user and a cluster at a time; a label below zero stays; no cluster may be empty."""
+    """k-means from given clusters, one user and cluster at a time.
+
+    Negative labels stay, and no cluster may be empty.
+    """
     labels = list(labels)
     for _ in range(iterations):
         members = [[u for u, c in enumerate(labels) if c == wanted] for wanted in range(n_clusters)]

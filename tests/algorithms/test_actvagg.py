@@ -1,4 +1,4 @@
-"""FedFast's parts by hand: ActvAGG's four updates, ActvSAMP's turns, discounts, clusters of a feature, statistics of profiles."""
+"""FedFast's parts by hand: ActvAGG, ActvSAMP, discounts, clusters of a feature, statistics."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def fixed(values: list[Any]) -> np.ndarray:
 
 
 def two_delegates() -> Updates:
-    """User 0 trained on one sample and touched both items; user 1 on three, and touched the first item."""
+    """User 0 trained on one sample and on both items; user 1 on three samples of the first item."""
     return Updates(
         np.array([0, 1], np.int32),
         np.array([1, 3], np.int64),
@@ -72,12 +72,15 @@ def test_line_3_other_parameters_are_averaged_by_samples():
 
 
 def test_line_11_items_are_weighed_by_how_far_each_component_moved():
-    """First component of item 0: (0.5 * 1.5 + 0.25 * 1.25) / 0.75. Its second was moved by user 1 alone, item 1 by user 0."""
+    """First component of item 0: (0.5 * 1.5 + 0.25 * 1.25) / 0.75.
+
+    Only user 1 moved its second component, and only user 0 moved item 1.
+    """
     found = aggregate(world(), two_delegates()).item_rows
     np.testing.assert_allclose(found, [[1.0625 / 0.75, 1.0], [2.75, 4.5]], rtol=1e-7)
 
 
-def test_line_11_leaves_alone_what_nobody_moved():
+def test_line_11_does_not_change_components_without_moves():
     updates = replace(two_delegates(), item_rows=fixed([[0, 0], [0, 0.5], [0, 0]]))
     np.testing.assert_array_equal(
         aggregate(world(), updates).item_rows, np.float32([[1, 2], [3, 4.5]])
@@ -116,7 +119,7 @@ def test_delegates_of_two_clusters_move_their_own_subordinates_only():
     )
 
 
-def test_who_takes_no_part_does_not_move():
+def test_users_who_take_no_part_do_not_move():
     state = replace(W_0, clusters=np.array([0, 0, -1, 1], np.int32))
     np.testing.assert_array_equal(
         aggregate(world(), two_delegates(), state=state).user_rows[2], np.float32([2, 2])
@@ -124,7 +127,7 @@ def test_who_takes_no_part_does_not_move():
 
 
 @pytest.mark.parametrize("t", [1, 2, 7])
-def test_gamma_falls_like_exp(t):
+def test_gamma_decreases_exponentially(t):
     found = aggregate(world(), two_delegates(), t).user_rows
     np.testing.assert_allclose(found[2], [2 + exp(-t) * 0.75, 2 - exp(-t) * 0.125], rtol=1e-6)
     np.testing.assert_array_equal(
@@ -150,7 +153,7 @@ def test_discount_schedules(schedule, gammas):
     np.testing.assert_allclose(found, [2 + gammas[2] * 0.75, 2 - gammas[2] * 0.125], rtol=1e-6)
 
 
-def test_gamma_may_vanish():
+def test_gamma_may_be_zero():
     assert fedfast.discount(world(), 100_000) == 0.0
     np.testing.assert_array_equal(
         aggregate(world(), two_delegates(), 100_000).user_rows[2], np.float32([2, 2])
@@ -180,12 +183,15 @@ def average(reading: str) -> Any:
     sums = fedavg.weigh_by_samples(
         given_world, fedavg.broadcast(given_world, W_0, updates.users, 0), updates
     )
-    delegates = Accepted(updates.users, updates.samples, updates.user_rows)
-    return fedavg.average(given_world, W_0, sums, delegates, 0)
+    accepted = Accepted(updates.users, updates.samples, updates.user_rows)
+    return fedavg.average(given_world, W_0, sums, accepted, 0)
 
 
-def test_equation_1_averages_everything_over_everybody():
-    """Who left a row alone counts with its old value: item 1 moved by user 0 only, with weight 1 / 4."""
+def test_equation_1_averages_all_parameters_over_the_cohort():
+    """A user who did not train on a row counts with its old value.
+
+    Only user 0 moved item 1, with weight 1 / 4.
+    """
     found = average("all")
     np.testing.assert_array_equal(found.dense, np.float32([0.875, 1.75, 0.125]))
     np.testing.assert_array_equal(found.item_rows, np.float32([[1.3125, 1.25], [2.9375, 4.125]]))
@@ -194,7 +200,7 @@ def test_equation_1_averages_everything_over_everybody():
     )
 
 
-def test_the_second_reading_averages_a_row_over_those_who_trained_on_it():
+def test_the_second_reading_averages_a_row_over_the_users_who_trained_on_it():
     found = average("touched")
     np.testing.assert_array_equal(found.dense, np.float32([0.875, 1.75, 0.125]))
     np.testing.assert_array_equal(found.item_rows, np.float32([[1.3125, 1.25], [2.75, 4.5]]))
@@ -207,13 +213,13 @@ def test_the_second_reading_averages_a_row_over_those_who_trained_on_it():
 
 
 def quotas(sizes: list[int], m: int, t: int = 0) -> list[int]:
-    return clusters.turns(np.array(sizes, np.int64), m, 0, t).tolist()
+    return clusters.round_robin(np.array(sizes, np.int64), m, 0, t).tolist()
 
 
 @pytest.mark.parametrize(
     ("sizes", "m", "expected"),
     [
-        ([5, 5, 5], 6, [2, 2, 2]),  # two whole turns
+        ([5, 5, 5], 6, [2, 2, 2]),  # two complete turns
         ([1, 5, 5], 7, [1, 3, 3]),  # the first is exhausted after one turn
         ([1, 2, 9], 8, [1, 2, 5]),
         ([0, 4, 0, 4], 4, [0, 2, 0, 2]),  # clusters without members are passed over
@@ -224,23 +230,23 @@ def quotas(sizes: list[int], m: int, t: int = 0) -> list[int]:
         ([0, 0], 3, [0, 0]),
     ],
 )
-def test_turns(sizes, m, expected):
+def test_round_robin_quotas(sizes, m, expected):
     assert quotas(sizes, m) == expected
 
 
-def test_the_remainder_goes_to_every_cluster_now_and_then():
+def test_the_last_turn_is_random_over_clusters():
     many = [quotas([4, 4, 4], 7, t) for t in range(60)]
     assert {tuple(q) for q in many} == {(3, 2, 2), (2, 3, 2), (2, 2, 3)}
 
 
-def test_fewer_seats_than_clusters_go_to_all_clusters_alike():
+def test_with_fewer_users_than_clusters_all_clusters_are_equally_likely():
     counts = np.sum([quotas([9] * 10, 3, t) for t in range(2000)], axis=0)
     assert counts.sum() == 6000
     assert (abs(counts - 600) < 5 * np.sqrt(2000 * 0.3 * 0.7)).all()
 
 
 def slow_turns(sizes: list[int], m: int, seed: int, t: int) -> list[int]:
-    """Clusters in the order of their lots, one user each, again and again."""
+    """Clusters in the order of their lots, one user each per turn."""
     order = sorted(range(len(sizes)), key=lambda c: streams.key(seed, "turns", t, c))
     sent = [0] * len(sizes)
     while sum(sent) < min(m, sum(sizes)):
@@ -257,16 +263,16 @@ def slow_turns(sizes: list[int], m: int, seed: int, t: int) -> list[int]:
     st.integers(0, 9),
     st.integers(0, 9),
 )
-def test_turns_equal_taking_turns(sizes, m, seed, t):
-    found = clusters.turns(np.array(sizes, np.int64), m, seed, t).tolist()
+def test_round_robin_equals_a_loop_over_turns(sizes, m, seed, t):
+    found = clusters.round_robin(np.array(sizes, np.int64), m, seed, t).tolist()
     assert found == slow_turns(sizes, m, seed, t)
 
 
 def test_a_cohort_is_fair_among_clusters():
     training = histories(1, n_users=62, n_items=30)
     for name in ("fedfast", "fedavg+actvsamp"):
-        states, tallies = play_locally(name, training, rounds=6, participation=0.2, clusters=5)
-        for state, costs in zip(states, tallies, strict=False):
+        states, all_costs = play_locally(name, training, rounds=6, participation=0.2, clusters=5)
+        for state, costs in zip(states, all_costs, strict=False):
             sizes = np.bincount(state.clusters[state.clusters >= 0], minlength=5)
             sent = np.bincount(state.clusters[costs.users], minlength=5)
             assert sent.sum() == len(costs.users) == 13  # ceil(0.2 * 61)
@@ -284,7 +290,7 @@ def test_the_other_ablation_samples_without_regard_to_clusters():
     ("alpha", "k", "m"), [(0.1, 943, 95), (0.5, 4, 2), (0.001, 4, 1), (1.0, 4, 4), (0.07, 100, 7)]
 )
 def test_line_4_the_size_of_a_cohort(alpha, k, m):
-    """max(ceil(alpha K), 1); 0.07 * 100 is 7 for people, and 7.000000000000001 for computers."""
+    """max(ceil(alpha K), 1); 0.07 * 100 counts as 7, though it is 7.000000000000001 in binary."""
     given_world = World(FedFast.of({"participation": alpha}), 0, k, 2, np.ones(k, bool), {})
     assert fedavg.cohort_size(given_world) == m
 
@@ -299,7 +305,7 @@ def test_clusters_of_a_feature_are_its_values():
     assert fedfast.by_metadata(given_world).tolist() == [2, 0, 2, 1, -1]
 
 
-def test_any_value_can_be_a_group():
+def test_feature_values_of_any_type_become_clusters():
     mixed = [1, "1", 2.5, None, ""]
     given_world = World(
         FedFast.of({"cluster_by": "age"}),
@@ -314,7 +320,7 @@ def test_any_value_can_be_a_group():
     assert len(set(found.tolist())) == 4
 
 
-def test_an_unknown_feature_is_named_with_those_there_are():
+def test_an_unknown_feature_is_reported_with_the_known_ones():
     with pytest.raises(UnknownName, match=r"'regio'.*Did you mean 'region'"):
         fedfast.by_metadata(world(cluster_by="regio"))
     with pytest.raises(UnknownName, match="embeddings"):
@@ -327,7 +333,7 @@ def test_groups_of_a_feature_never_change(name):
     states, _ = play_locally(name, training, cluster_by="region")
     regions = training.user_features["region"]
     for state in states:
-        assert state.clusters[10] == -1  # who did nothing takes no part
+        assert state.clusters[10] == -1  # a user without history takes no part
         for u in (u for u in range(12) if u != 10):
             assert [v for v in range(12) if state.clusters[v] == state.clusters[u]] == [
                 v for v in range(12) if v != 10 and regions[v] == regions[u]
@@ -348,7 +354,7 @@ def of_lists(
 
 
 def test_statistics_of_choices_by_hand():
-    """Two of eight items: the 0/1 row has mean 1/4 and the entropy of a coin that falls so."""
+    """Two of eight items: the 0/1 row has mean 1/4 and the entropy of a coin with that bias."""
     found = fedfast.statistics_of(of_lists([[0, 5], list(range(8)), []], 8))
     coin = -(0.25 * log(0.25) + 0.75 * log(0.75))
     np.testing.assert_allclose(
@@ -374,7 +380,7 @@ def test_statistics_stay_in_range_whatever_the_data():
 
 
 def test_a_users_statistics_do_not_depend_on_who_shares_its_node():
-    """Else the partition, and with it the run, would depend on the number of nodes."""
+    """Otherwise the partition, and with it the run, would depend on the number of nodes."""
     training = histories(0, n_users=60, n_items=40, rated=True)
     continuous = np.random.default_rng(0).normal(3, 1, len(training)).astype(np.float32)
     for history in (training, replace(training, ratings=continuous)):
@@ -387,22 +393,22 @@ def test_a_users_statistics_do_not_depend_on_who_shares_its_node():
         )
 
 
-def test_statistics_are_made_on_the_device_and_tell_nothing_about_single_items():
+def test_statistics_are_computed_on_the_device_and_hold_no_single_items():
     training = histories(2)
     given_world = world_for("fedfast", training)
-    everybody = np.flatnonzero(given_world.members).astype(np.int32)
-    message = fedfast.request_statistics(given_world, None, everybody, 0)  # type: ignore[arg-type]
+    members = np.flatnonzero(given_world.members).astype(np.int32)
+    message = fedfast.request_statistics(given_world, None, members, 0)  # type: ignore[arg-type]
     node = NodeData(np.arange(12, dtype=np.int32), training)
     reply = fedfast.profile_statistics(given_world, message, node)
-    assert reply.user_rows.shape == (len(everybody), 3)
+    assert reply.user_rows.shape == (len(members), 3)
     assert len(reply.items) == reply.item_rows.size == reply.dense.size == 0
     np.testing.assert_array_equal(
-        reply.user_rows / SCALE, np.rint(fedfast.statistics_of(training)[everybody] * SCALE) / SCALE
+        reply.user_rows / SCALE, np.rint(fedfast.statistics_of(training)[members] * SCALE) / SCALE
     )
 
 
-def test_the_first_partition_finds_people_of_two_kinds():
-    """Twenty people with two items of a hundred and twenty with fifty, in turn."""
+def test_the_first_partition_separates_two_kinds_of_users():
+    """Twenty users with two items of a hundred, and twenty with fifty, alternating."""
     rng = np.random.default_rng(1)
     lists = [rng.permutation(100)[: 2 if u % 2 else 50].tolist() for u in range(40)]
     training = of_lists(lists, 100)
@@ -413,19 +419,19 @@ def test_the_first_partition_finds_people_of_two_kinds():
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_statistics_are_brought_to_one_scale_before_they_are_clustered(seed):
-    """Counts spread a hundred times wider than the rest here; unscaled, the two kinds of people would not show."""
+def test_statistics_are_standardised_before_they_are_clustered(seed):
+    """Counts vary a hundred times more than the rest; unscaled, they would hide the two kinds."""
     n = 60
     kind = np.where(np.arange(n) % 2, 0.01, -0.01)
     rows = np.stack([np.random.default_rng(2).normal(0, 1, n), kind, 3 + kind], axis=1)
     given_world = World(FedFast.of({"clusters": 2}), seed, n, 2, np.ones(n, bool), {})
     state = FedFastState(W_0.user_rows, W_0.item_rows, W_0.dense, np.zeros(n, np.int32))
-    delegates = Accepted(np.arange(n, dtype=np.int32), np.zeros(n, np.int64), fixed(rows.tolist()))
-    found = fedfast.first_partition(given_world, state, {}, delegates, 0).clusters
+    accepted = Accepted(np.arange(n, dtype=np.int32), np.zeros(n, np.int64), fixed(rows.tolist()))
+    found = fedfast.first_partition(given_world, state, {}, accepted, 0).clusters
     assert len(set(found[::2].tolist())) == len(set(found[1::2].tolist())) == 1
     assert found[0] != found[1]
 
 
-def test_more_clusters_than_people_is_as_many_as_people():
+def test_there_are_at_most_as_many_clusters_as_users():
     states, _ = play_locally("fedfast", histories(2), clusters=500)
     assert all(state.clusters.max() < 11 for state in states)

@@ -1,4 +1,4 @@
-"""Clusters: k-means equals scikit-learn's from the same start, and draws are those of their definition, and fair."""
+"""Clusters: k-means equals scikit-learn's, and draws equal their definition and are fair."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def means(rows: Floats, labels: Ints, n_clusters: int) -> np.ndarray:
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("iterations", [2, 3, 300])
 def test_labels_equal_those_of_scikit_learn_from_the_same_start(seed, iterations):
-    """scikit-learn assigns once more than it moves centres, so n moves here are n - 1 there."""
+    """scikit-learn assigns once more than it moves centres: n moves here are n - 1 in it."""
     from sklearn.cluster import KMeans
 
     rows, labels = blobs(seed)
@@ -51,7 +51,7 @@ def test_labels_equal_those_of_scikit_learn_from_the_same_start(seed, iterations
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_who_is_in_no_cluster_stays_out_and_pulls_at_nothing(seed):
+def test_users_in_no_cluster_stay_out_and_do_not_affect_centres(seed):
     rows, labels = blobs(seed)
     out = labels < 0
     found = clusters.kmeans(rows, labels, 5, 10)
@@ -70,8 +70,8 @@ def test_k_means_writes_into_nothing_it_was_given():
     np.testing.assert_array_equal(labels, before)
 
 
-def test_k_means_stops_when_hardly_anybody_changes():
-    """At most one in a thousand: with four hundred that is nobody, with many it spares the last iterations."""
+def test_k_means_stops_when_few_users_change_cluster():
+    """At most one in a thousand: none of four hundred; with many users it saves iterations."""
     rows, labels = blobs(2)
     settled = clusters.kmeans(rows, labels, 5, 300)
     np.testing.assert_array_equal(clusters.kmeans(rows, settled, 5, 1), settled)
@@ -80,7 +80,7 @@ def test_k_means_stops_when_hardly_anybody_changes():
     assert 0 < (clusters.kmeans(rows, almost, 5, 1) != almost).sum() <= 20
 
 
-def test_equally_near_centres_are_settled_by_number():
+def test_ties_between_centres_go_to_the_lower_index():
     rows = np.array([[0.0], [2.0], [1.0]], np.float32)
     labels = np.zeros(3, np.int32)
     assert clusters.assign(rows, np.array([[0.0], [2.0]], np.float32), labels) == 1
@@ -100,13 +100,13 @@ def test_several_empty_clusters_move_to_the_farthest_one_each():
     assert found[0] == found[1] == found[2]
 
 
-def test_an_empty_cluster_never_moves_to_somebody_outside():
+def test_an_empty_cluster_never_moves_to_a_user_in_no_cluster():
     rows = np.array([[0.0], [100.0], [0.5], [1.0]], np.float32)
     labels = np.array([0, -1, 0, 0], np.int32)
     assert clusters.centres_of(rows, labels, 3).tolist() == [[0.5], [0.0], [1.0]]
 
 
-def test_equal_people_share_a_cluster_and_the_others_stay_empty():
+def test_equal_users_share_a_cluster_and_the_others_stay_empty():
     found = clusters.kmeans(np.ones((6, 2), np.float32), np.zeros(6, np.int32), 3, 10)
     assert found.tolist() == [0] * 6
 
@@ -131,7 +131,7 @@ def test_totals_equal_a_slow_loop(case):
         np.testing.assert_array_equal(sums[c], slow)
 
 
-def test_move_along_moves_whom_it_should():
+def test_move_along_moves_all_but_the_unmoved():
     rows = np.zeros((5, 2), np.float32)
     labels = np.array([0, 1, -1, 1, 0], np.int32)
     still = np.array([0, 0, 0, 1, 1], bool)
@@ -142,7 +142,7 @@ def test_move_along_moves_whom_it_should():
 # The first partition.
 
 
-def test_the_first_clusters_are_those_planted():
+def test_the_first_clusters_are_the_planted_ones():
     rng = np.random.default_rng(0)
     planted = np.repeat(np.arange(6), 50)
     rows = (20 * np.eye(6)[planted] + rng.normal(0, 1, (300, 6))).astype(np.float32)
@@ -151,21 +151,21 @@ def test_the_first_clusters_are_those_planted():
         assert len({(a, b) for a, b in zip(planted.tolist(), found.tolist(), strict=True)}) == 6
 
 
-def test_the_first_clusters_leave_out_who_takes_no_part():
+def test_the_first_clusters_leave_out_users_who_take_no_part():
     rows, labels = blobs(3)
     found = clusters.first_clusters(rows, labels >= 0, 5, 0)
     np.testing.assert_array_equal(found < 0, labels < 0)
     assert set(found[labels >= 0].tolist()) == set(range(5))
 
 
-@pytest.mark.parametrize("people", [1, 2, 7])
-def test_more_clusters_than_people_or_different_rows(people):
-    rows = np.random.default_rng(people).normal(0, 1, (people, 3)).astype(np.float32)
-    assert sorted(clusters.first_clusters(rows, np.ones(people, bool), 50, 0).tolist()) == list(
-        range(people)
+@pytest.mark.parametrize("n_users", [1, 2, 7])
+def test_more_clusters_than_users_or_different_rows(n_users):
+    rows = np.random.default_rng(n_users).normal(0, 1, (n_users, 3)).astype(np.float32)
+    assert sorted(clusters.first_clusters(rows, np.ones(n_users, bool), 50, 0).tolist()) == list(
+        range(n_users)
     )
-    equal = np.ones((people, 3), np.float32)
-    assert clusters.first_clusters(equal, np.ones(people, bool), 50, 0).tolist() == [0] * people
+    equal = np.ones((n_users, 3), np.float32)
+    assert clusters.first_clusters(equal, np.ones(n_users, bool), 50, 0).tolist() == [0] * n_users
 
 
 def test_another_seed_starts_elsewhere():
@@ -177,15 +177,17 @@ def test_another_seed_starts_elsewhere():
 
 
 def draw_in_turns(labels: np.ndarray, m: int, seed: int, t: int) -> np.ndarray:
-    """As ActvSAMP does."""
-    return clusters.draw(labels, clusters.turns(clusters.sizes_of(labels), m, seed, t), seed, t)
+    """A cohort as in ActvSAMP."""
+    return clusters.draw(
+        labels, clusters.round_robin(clusters.sizes_of(labels), m, seed, t), seed, t
+    )
 
 
 # Same bits for any number of threads.
 
 
 def test_the_number_of_threads_changes_nothing(monkeypatch):
-    """So many people that every number of threads cuts them differently; of so many sizes that the order of sums shows."""
+    """Enough users that thread counts split them differently; sums depend on the order."""
     n = 12 * clusters.BLOCK + 77
     rows, labels = blobs(5, n, d=3, groups=9)
     wild = (rows * 10 ** np.random.default_rng(0).uniform(-9, 9, (n, 1))).astype(np.float32)
@@ -207,10 +209,10 @@ def test_the_number_of_threads_changes_nothing(monkeypatch):
 
 
 def slow_draw(labels: list[int], m: int, seed: int, t: int) -> list[int]:
-    """Everybody draws a lot; a cluster sends those with its lowest lots, as many as its turns give it."""
+    """Every user draws a lot; the lowest lots of a cluster win, as many as its quota."""
     n_clusters = max([0, *labels]) + 1
     members = [[u for u, c in enumerate(labels) if c == wanted] for wanted in range(n_clusters)]
-    quotas = clusters.turns(np.array([len(group) for group in members], np.int64), m, seed, t)
+    quotas = clusters.round_robin(np.array([len(group) for group in members], np.int64), m, seed, t)
     lots = streams.keys(seed, "sampling", t, last=np.arange(len(labels)))
     return sorted(
         u
@@ -234,7 +236,7 @@ def test_a_draw_equals_its_definition(labels, m, seed, t):
 
 @pytest.mark.parametrize("m", [1, 40, 700, 5000, 19_000])
 def test_a_draw_from_many_equals_its_definition(m):
-    """Here lots above a threshold are passed over unseen."""
+    """With many users, lots above a threshold are never sorted."""
     labels = (
         np.random.default_rng(m)
         .choice(7, 20_000, p=[0.5, 0.3, 0.1, 0.05, 0.03, 0.019, 0.001])
@@ -245,7 +247,7 @@ def test_a_draw_from_many_equals_its_definition(m):
 
 
 def test_a_threshold_that_was_too_low_is_noticed(monkeypatch):
-    """Lots are uniform, so it hardly ever is; here all lots are high."""
+    """Lots are uniform, so it rarely happens; here all lots are high."""
     honest = clusters._lowest
 
     def unlucky(labels, key, share, quotas):
@@ -256,7 +258,7 @@ def test_a_threshold_that_was_too_low_is_noticed(monkeypatch):
     assert draw_in_turns(labels, 100, 1, 0).tolist() == slow_draw(labels.tolist(), 100, 1, 0)
 
 
-def test_within_a_cluster_everybody_is_equally_likely():
+def test_within_a_cluster_all_users_are_equally_likely():
     """Pearson's statistic for draws without replacement: its sum shrinks by 1 - n / size."""
     labels = np.array([0] * 12 + [1] * 30 + [2] * 5 + [-1] * 3, np.int32)
     rounds = 3000
@@ -267,16 +269,16 @@ def test_within_a_cluster_everybody_is_equally_likely():
     assert counts[labels < 0].sum() == 0
     np.testing.assert_array_equal(counts[labels == 2], rounds)  # five of five, every round
     for c, size in ((0, 12), (1, 30)):
-        mine = counts[labels == c]
-        share = mine.sum() / rounds / size
+        drawn = counts[labels == c]
+        share = drawn.sum() / rounds / size
         statistic = (
-            ((mine - mine.mean()) ** 2).sum() / (rounds * share * (1 - share)) * (size - 1) / size
+            ((drawn - drawn.mean()) ** 2).sum() / (rounds * share * (1 - share)) * (size - 1) / size
         )
         assert 1e-4 < chi2.sf(statistic, size - 1) < 1 - 1e-4
 
 
-def test_rounds_are_drawn_apart_from_each_other():
-    """Who was in the last round is as likely as anybody to be in the next one."""
+def test_rounds_are_drawn_independently():
+    """A user of one round is as likely as any other to be in the next."""
     labels = np.zeros(100, np.int32)
     cohorts = [set(draw_in_turns(labels, 20, 0, t).tolist()) for t in range(2000)]
     again = np.mean([len(a & b) for a, b in pairwise(cohorts)])
@@ -291,7 +293,7 @@ def test_another_seed_or_round_draws_others():
     assert len({tuple(d) for d in drawn}) == 3
 
 
-def test_a_cluster_sends_all_it_has_where_more_is_wanted():
+def test_a_cluster_smaller_than_its_quota_is_drawn_whole():
     labels = np.array([0, 0, 1, -1, 1, 1], np.int32)
     assert clusters.draw(labels, np.array([5, 3]), 0, 0).tolist() == [0, 1, 2, 4, 5]
     assert len(clusters.draw(labels, np.array([0, 2]), 0, 0)) == 2

@@ -1,4 +1,4 @@
-"""FCF: kernels equal a plain twin, the gradient is that of the cost, and every way to play a round gives the same bits and bytes."""
+"""FCF: kernels equal a slow twin, gradients are those of the cost, all paths give the same bits."""
 
 from __future__ import annotations
 
@@ -90,14 +90,14 @@ def twin(
     ],
 )
 def test_rounds_equal_the_twin(changes):
-    """Every round from the state before it. Users who were not heard keep the vector they had."""
+    """Every round from the state before it. Users whose updates were not accepted do not change."""
     training = histories(3, n_users=20, n_items=11)
     world = world_for("fcf", training, **(FEW | changes))
     absent = {
         t: selection._drops_out(world, fcf.fedavg.sample(world, None, t), t) for t in range(4)
     }
-    states, tallies = play("fcf", world, LocalEngine.over(world, training, 1))
-    for t, (before, after, costs) in enumerate(zip(states, states[1:], tallies, strict=False)):
+    states, all_costs = play("fcf", world, LocalEngine.over(world, training, 1))
+    for t, (before, after, costs) in enumerate(zip(states, states[1:], all_costs, strict=False)):
         there = costs.users if absent[t] is None else costs.users[~absent[t]]
         assert costs.accepted == len(there)
         assert after.steps == t + 1
@@ -120,7 +120,10 @@ def cost(P: np.ndarray, X: np.ndarray, Y: np.ndarray, alpha: float, reg: float) 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_gradient_is_that_of_the_cost(seed):
-    """A round with no memory leaves it in the first moment; against central differences, with users solving anew each time."""
+    """With beta1 = 0 a round leaves it in the first moment; against central differences.
+
+    Users solve again for every difference.
+    """
     training = histories(seed, n_users=9, n_items=7)
     world = world_for(
         "fcf", training, seed, **(FEW | {"rounds": 1, "beta1": 0.5, "learning_rate": 1e-9})
@@ -145,8 +148,8 @@ def test_the_gradient_is_that_of_the_cost(seed):
     assert np.abs(numerical).max() > 1
 
 
-def test_a_users_vector_is_the_best_there_is_for_it():
-    """No other one costs less, for any user: the system is solved, not approached."""
+def test_a_users_vector_is_optimal():
+    """No other vector costs less, for any user: the system is solved exactly."""
     training = histories(4, n_users=15, n_items=9)
     world = world_for("fcf", training, **(FEW | {"rounds": 1}))
     (before, after), _ = play("fcf", world, LocalEngine.over(world, training, 1))
@@ -182,7 +185,7 @@ def test_the_federation_gets_as_low_as_alternating_least_squares():
 
 
 def test_two_steps_of_adam_by_hand():
-    """One number: y = 1, reg = 0.5 and sums of 3 and -1 give gradients 2 (0.5 y - sum): -5, then about 3.1."""
+    """y = 1, reg = 0.5, sums 3 and -1: gradients 2 (0.5 y - sum) are -5, then about 3.1."""
     training = TrainingSet(
         1,
         1,
@@ -204,7 +207,7 @@ def test_two_steps_of_adam_by_hand():
     state = fcf.FCFState(one, 0 * one, 0 * one, 0, None)  # type: ignore[arg-type]
     for total in (3, -1):  # in units of 1 + alpha = 2
         state = fcf.descend(world, state, {"items": np.array([[total * SCALE // 2]])}, None, 0)  # type: ignore[arg-type]
-    # g = -5, and the first step is always a whole one
+    # g = -5, and the first step of Adam always has the full size.
     m1 = -0.5
     v1 = 0.25
     y1 = 1.1
@@ -220,7 +223,7 @@ def test_two_steps_of_adam_by_hand():
 
 
 class Deaf(Engine):
-    """Nobody answers in some rounds."""
+    """An engine without replies in some rounds."""
 
     def __init__(self, engine: LocalEngine, rounds: set[int]) -> None:
         self.engine = engine
@@ -233,7 +236,7 @@ class Deaf(Engine):
         return [] if message.round in self.rounds else self.engine.call(exchange, message)
 
 
-def test_a_round_in_which_nobody_answers_is_no_step():
+def test_a_round_without_replies_is_not_a_step():
     training = histories(1)
     world = world_for("fcf", training, **FEW)
     states, _ = play("fcf", world, Deaf(LocalEngine.over(world, training, 1), {0, 2}))
@@ -252,19 +255,19 @@ def test_a_round_in_which_nobody_answers_is_no_step():
 )
 @settings(deadline=None, max_examples=60)
 def test_sums_are_those_of_the_rows_for_any_cut(seed, n, n_items, d, alpha):
-    """Users beyond one block, any width, and items in two ranges; rows are the twin's to a unit or two."""
+    """Users beyond one block, any width, and items in two ranges; within two units of the twin."""
     rng = np.random.default_rng(seed)
     X, Y = (rng.normal(0, 0.3, (size, d)).astype(np.float32) for size in (n, n_items))
     P = rng.random((n, n_items)) < rng.random()
     users, items = (a.astype(np.int32) for a in np.nonzero(P))
-    mine = Rows.build(users, items, n)
+    history = Rows.build(users, items, n)
     likers = Rows.build(items, users, n_items)
-    wide = fcf.in_lanes(X)
-    many = fcf.in_lanes(Y)
+    wide = fcf.pad_to_lanes(X)
+    many = fcf.pad_to_lanes(Y)
     unit = 1 / (1 + alpha)
     kernel = kernels.load("fcf")
     sent = np.empty((n, n_items, d), np.int32)
-    kernel.changes(wide, many, mine.offsets, mine.items, unit, 0, n, sent)
+    kernel.changes(wide, many, history.offsets, history.items, unit, 0, n, sent)
     for k in rng.integers(0, n, 5):
         expected = (
             rows_sent(Y.astype(float), P[k].astype(float), X[k].astype(float), alpha) * unit * SCALE
@@ -290,8 +293,8 @@ def test_sums_are_those_of_the_rows_for_any_cut(seed, n, n_items, d, alpha):
 
 
 @pytest.mark.parametrize("worst", [np.nan, np.inf, 8.0, -9.0, 1e20])
-def test_sums_say_when_somebody_is_out_of_range(worst):
-    """Whoever it is, and wherever in a block."""
+def test_the_sum_kernel_reports_values_out_of_range(worst):
+    """For every user, at any position in a block."""
     for k in (0, 3, 251, 252, 259):
         X = np.full((260, 8), 0.25, np.float32)
         Y = np.zeros((4, 8), np.float32)
@@ -304,29 +307,29 @@ def test_sums_say_when_somebody_is_out_of_range(worst):
         )
 
 
-# Every way to play a round: fused, whole, in parts, on several nodes, through the wire.
+# All paths of a round: single pass, whole, in chunks, on several nodes, through the wire.
 
 
 class Apart(Engine):
-    """The local engine, without its word that it is alone, and with an ear on how many are asked at a time."""
+    """The local engine without fast paths. It records how many clients each call has."""
 
     def __init__(self, engine: LocalEngine) -> None:
         # type: ignore[var-annotated]
         self.gather = engine.gather
         self.engine = engine
-        self.asked = []
+        self.chunks = []
 
     def call(self, exchange: Exchange, message: Message) -> list[Reply]:
-        self.asked.append(len(message.users))
+        self.chunks.append(len(message.users))
         return self.engine.call(exchange, message)
 
 
 def outcome(played: tuple[list[Any], list[Any]]) -> tuple[list[str], list[Any]]:
-    """All states, and all that rounds cost."""
-    states, tallies = played
+    """Digests of all states, and the costs of all rounds."""
+    states, all_costs = played
     costs = [
         (t.users.tolist(), t.accepted, t.dropped, dict(t.refused), t.bytes_up, t.bytes_down)
-        for t in tallies
+        for t in all_costs
     ]
     return [sha256(state) for state in states], costs
 
@@ -339,7 +342,7 @@ def outcome(played: tuple[list[Any], list[Any]]) -> tuple[list[str], list[Any]]:
         {"participation": 0.5, "embedding_size": 9, "client_dropout": 0.2},
     ],
 )
-def test_fused_is_parts_is_several_nodes(changes, monkeypatch):
+def test_all_paths_give_the_same_bits_and_costs(changes, monkeypatch):
     training = histories(7, n_users=40, n_items=13)
     world = world_for("fcf", training, **(FEW | changes))
     fused_calls = []
@@ -352,19 +355,19 @@ def test_fused_is_parts_is_several_nodes(changes, monkeypatch):
         fused_calls.clear()
         whole = Apart(LocalEngine.over(world, training, 1))
         assert outcome(play("fcf", world, whole)) == fused
-        monkeypatch.setattr(fcf, "HELD", 3 * 4 * 13 * (1 + world.settings.embedding_size))
+        monkeypatch.setattr(fcf, "UPDATE_MEMORY", 3 * 4 * 13 * (1 + world.settings.embedding_size))
         for nodes, wired in ((1, False), (1, True), (3, None), (50, None)):
             parts = Apart(LocalEngine.over(world, training, nodes, wired))
             assert outcome(play("fcf", world, parts)) == fused
-            assert max(parts.asked) == 3
-            assert sum(parts.asked) == sum(whole.asked)
-    assert len(whole.asked) == 4
+            assert max(parts.chunks) == 3
+            assert sum(parts.chunks) == sum(whole.chunks)
+    assert len(whole.chunks) == 4
     assert not fused_calls
     assert all(cost[1] > 0 and cost[4] > 0 for cost in fused[1])
 
 
-def test_who_is_out_of_range_is_refused_whether_fused_or_not(monkeypatch):
-    """Vectors of some are too long for fixed point: a fused round steps back, and the others are heard as ever."""
+def test_updates_out_of_range_are_refused_on_every_path(monkeypatch):
+    """Some vectors are too long for fixed point: the single pass gives up, others are accepted."""
     training = histories(8, n_users=40, n_items=13)
     world = world_for("fcf", training, **(FEW | {"start_scale": 0.03, "reg": 1e-3, "alpha": 1.0}))
     played = play("fcf", world, LocalEngine.over(world, training, 1))
@@ -373,15 +376,15 @@ def test_who_is_out_of_range_is_refused_whether_fused_or_not(monkeypatch):
     assert 0 < refused["out of range"] < 20
     first, second = played[0][:2]
     still = [u for u in range(40) if (first.user_rows[u] == second.user_rows[u]).all()]
-    assert len(still) == refused["out of range"] + 1  # and one without history
-    monkeypatch.setattr(fcf, "HELD", 5 * 4 * 13 * 6)
+    assert len(still) == refused["out of range"] + 1  # one user has no history
+    monkeypatch.setattr(fcf, "UPDATE_MEMORY", 5 * 4 * 13 * 6)
     for nodes in (1, 3):
         assert outcome(
             play("fcf", world, Apart(LocalEngine.over(world, training, nodes)))
         ) == outcome(played)
 
 
-def test_updates_of_italy_do_not_fit_at_once():
+def test_updates_of_foursquare_italy_are_aggregated_in_chunks():
     """1,353 users with 25,522 rows of 50 would be seven gigabytes."""
     world = replace(world_for("fcf", histories(0), embedding_size=50), n_items=25_522)
     rows = np.empty((25_522, 50), np.float32)
@@ -397,7 +400,7 @@ def test_updates_of_italy_do_not_fit_at_once():
 # Private.
 
 
-def test_nobody_says_how_much_they_did():
+def test_updates_do_not_disclose_the_length_of_a_history():
     """One item or all of them: a row for every item, and one sample."""
     training = histories(2, n_users=12, n_items=9)
     world = world_for("fcf", training, **FEW)
@@ -412,7 +415,7 @@ def test_nobody_says_how_much_they_did():
     assert np.abs(updates.item_rows).max() < TOO_LARGE
 
 
-def test_who_has_no_history_has_no_vector():
+def test_a_user_without_history_has_a_zero_vector():
     states, _ = play_locally("fcf", histories(0), **FEW)
     assert not states[0].user_rows.any()
     assert not states[-1].user_rows[10].any()

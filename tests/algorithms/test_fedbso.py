@@ -1,4 +1,4 @@
-"""FedBSO: hand-computed steps of its box, whole rounds equal to a slow twin, and what each reading changes."""
+"""FedBSO: hand-computed steps, rounds equal to a slow twin, and what each reading changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from coterie.algorithms.fedbso import (
     get_best_user,
     replace_center,
     swap_centers,
-    users_a_cluster,
+    users_per_cluster,
 )
 from coterie.algorithms.registry import algorithm
 from coterie.core import streams
@@ -32,7 +32,7 @@ from coterie.types import SCALE
 
 
 class Rigged:
-    """A generator that gives what it is told to."""
+    """A generator that returns given values."""
 
     def __init__(self, *given: Any) -> None:
         self.given = list(given)
@@ -61,18 +61,18 @@ def ints(*values: int) -> np.ndarray:
     [(0.49, 0.5, [4, 9, 2]), (0.5, 0.5, [4, 7, 2]), (0.0, 0.0, [4, 7, 2]), (0.99, 1.0, [4, 9, 2])],
 )
 def test_a_random_user_replaces_the_centre_of_a_random_cluster(r1, p5, expected):
-    """People 3, 9 and 11 take part; the second of them and the second cluster are drawn."""
+    """Users 3, 9 and 11 take part; the second of them and the second cluster are drawn."""
     centres = ints(4, 7, 2)
     found = replace_center(Rigged(r1, 1, 1), centres, ints(3, 9, 11), p5)  # type: ignore[arg-type]
     assert found.tolist() == expected
     assert centres.tolist() == [4, 7, 2]
 
 
-def test_replacement_happens_as_often_as_it_should_and_to_everybody_alike():
+def test_replacement_has_its_probability_and_is_uniform_over_users():
     centres = ints(0, 1, 2, 3)
-    people = np.arange(10, 20)
+    users = np.arange(10, 20)
     found = [
-        replace_center(streams.at(0, "brain storm", t), centres, people, 0.3) for t in range(4000)
+        replace_center(streams.at(0, "brain storm", t), centres, users, 0.3) for t in range(4000)
     ]
     changed = [
         (int(np.flatnonzero(f != centres)[0]), int(f.max())) for f in found if (f != centres).any()
@@ -95,7 +95,7 @@ def test_a_swap_of_members_makes_each_the_centre_of_the_others_cluster():
     assert centres.tolist() == [4, 2, 1]
 
 
-def test_a_swap_of_centres_leaves_everybody_where_they_are():
+def test_a_swap_of_centres_changes_no_membership():
     labels, centres = swap_centers(
         Rigged(0.2, (0, 2)), ints(0, 0, 1, 1, 2), ints(1, 2, 4), 0.5, members=False
     )  # type: ignore[arg-type]
@@ -106,14 +106,14 @@ def test_a_swap_of_centres_leaves_everybody_where_they_are():
 @pytest.mark.parametrize(
     ("r2", "p6", "centres"), [(0.5, 0.5, ints(1, 2)), (0.0, 0.0, ints(1, 2)), (0.0, 1.0, ints(1))]
 )
-def test_no_swap_with_a_higher_number_or_a_single_cluster(r2, p6, centres):
+def test_no_swap_above_the_probability_or_with_a_single_cluster(r2, p6, centres):
     labels, found = swap_centers(Rigged(r2), ints(0, 0, 0), centres, p6, members=True)  # type: ignore[arg-type]
     assert labels.tolist() == [0, 0, 0]
     assert found.tolist() == centres.tolist()
 
 
-def test_somebody_who_replaced_a_centre_and_is_swapped_ends_in_the_other_cluster():
-    """User 3 of the second cluster is the centre of the first, which it never joined; swapped, it is the second's."""
+def test_a_user_who_replaced_a_centre_and_is_swapped_joins_the_other_cluster():
+    """User 3, in cluster 1, replaced the centre of cluster 0; swapped, it is cluster 1's centre."""
     labels, centres = swap_centers(
         Rigged(0.0, (1, 0)), ints(0, 0, 1, 1), ints(3, 2), 1.0, members=True
     )  # type: ignore[arg-type]
@@ -122,7 +122,7 @@ def test_somebody_who_replaced_a_centre_and_is_swapped_ends_in_the_other_cluster
 
 
 def test_swapped_centres_alone_only_rename_clusters():
-    """The next clustering starts from the same rows: the same groups of people under other numbers."""
+    """The next clustering starts from the same rows: the same groups of users, renumbered."""
     rows = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
     labels = np.zeros(60, np.int32)
     centres = ints(5, 17, 30, 44)
@@ -141,48 +141,31 @@ def test_clustering_starts_from_the_rows_of_the_centres():
     """On a line: users at 0, 1, 2, 10, 11; centres 2 and 3 (at 2 and 10) split them at 6."""
     rows = np.array([[0], [1], [2], [10], [11], [5]], np.float32)
     labels = ints(0, 0, 0, 0, 0, -1)
-    assert fedbso.cluster_users_by_center(rows, labels, ints(2, 3), 1).tolist() == [
-        0,
-        0,
-        0,
-        1,
-        1,
-        -1,
-    ]
-    assert fedbso.cluster_users_by_center(rows, labels, ints(0, 1), 1).tolist() == [
-        0,
-        1,
-        1,
-        1,
-        1,
-        -1,
-    ]
-    assert fedbso.cluster_users_by_center(rows, labels, ints(0, 1), 3).tolist() == [
-        0,
-        0,
-        0,
-        1,
-        1,
-        -1,
-    ]  # Lloyd goes on
+
+    def cluster(centres: np.ndarray, iterations: int) -> list[int]:
+        return fedbso.cluster_users_by_center(rows, labels, centres, iterations).tolist()
+
+    assert cluster(ints(2, 3), 1) == [0, 0, 0, 1, 1, -1]
+    assert cluster(ints(0, 1), 1) == [0, 1, 1, 1, 1, -1]
+    assert cluster(ints(0, 1), 3) == [0, 0, 0, 1, 1, -1]  # after more of Lloyd's iterations
 
 
 def test_the_best_user_is_nearest_to_the_mean():
-    """Means: 3 of {0, 2, 7} and 11 of {10, 11, 12}; user 6 takes no part, and the third cluster is empty."""
+    """Means: 3 of {0, 2, 7}, 11 of {10, 11, 12}; user 6 takes no part; cluster 2 is empty."""
     rows = np.array([[0], [2], [7], [10], [11], [12], [3]], np.float32)
     labels = ints(0, 0, 0, 1, 1, 1, -1)
     assert get_best_user(rows, labels, ints(9, 9, 5)).tolist() == [1, 4, 5]
 
 
-def test_the_first_of_equals_is_best():
+def test_ties_for_the_best_user_go_to_the_first():
     rows = np.array([[0], [2], [5], [7]], np.float32)
     assert get_best_user(rows, ints(0, 0, 1, 1), ints(0, 0)).tolist() == [0, 2]
 
 
 def test_the_best_user_has_the_lowest_loss_that_is_known():
-    """In the first cluster nobody said a loss; in the second, users 3 and 5 did."""
+    """In the first cluster no user reported a loss; in the second, users 3 and 5 did."""
     rows = np.array([[0], [2], [7], [10], [11], [12]], np.float32)
-    losses = np.array([fedbso.UNHEARD] * 3 + [0.7, fedbso.UNHEARD, 0.3], np.float32)
+    losses = np.array([fedbso.NO_LOSS] * 3 + [0.7, fedbso.NO_LOSS, 0.3], np.float32)
     assert get_best_user(rows, ints(0, 0, 0, 1, 1, 1), ints(0, 0), losses).tolist() == [1, 5]
 
 
@@ -198,17 +181,19 @@ def test_the_best_user_has_the_lowest_loss_that_is_known():
         ([4, 40], 0.001, [1, 1]),
     ],
 )
-def test_every_cluster_sends_a_share_of_its_own(sizes, alpha, expected):
-    assert users_a_cluster(np.array(sizes), alpha).tolist() == expected
+def test_users_per_cluster_are_a_share_of_its_size(sizes, alpha, expected):
+    assert users_per_cluster(np.array(sizes), alpha).tolist() == expected
 
 
-def test_a_cohort_has_so_many_of_every_cluster():
+def test_a_cohort_has_its_quota_of_every_cluster():
     training = histories(1, n_users=60)
     world = world_for("fedbso", training, participation=0.3, clusters=4)
-    states, tallies = play("fedbso", world, LocalEngine.over(world, training, 1))
-    for state, costs in zip(states, tallies, strict=False):
+    states, all_costs = play("fedbso", world, LocalEngine.over(world, training, 1))
+    for state, costs in zip(states, all_costs, strict=False):
         drawn = clusters.sizes_of(state.clusters[costs.users])
-        wanted = [slow.users_a_cluster(n, 0.3) for n in clusters.sizes_of(state.clusters).tolist()]
+        wanted = [
+            slow.users_per_cluster(n, 0.3) for n in clusters.sizes_of(state.clusters).tolist()
+        ]
         assert drawn.tolist() == wanted
         assert (np.diff(costs.users) > 0).all()
 
@@ -217,7 +202,7 @@ def test_a_cohort_has_so_many_of_every_cluster():
 
 
 def storm(
-    world: World, state: FedBSOState, U: np.ndarray, heard: dict[int, float] | None, t: int
+    world: World, state: FedBSOState, U: np.ndarray, losses: dict[int, float] | None, t: int
 ) -> slow.Storm:
     s = world.settings
     rows = state.profiles.astype(float) if s.cluster_by == "statistics" else U
@@ -228,7 +213,7 @@ def storm(
         rows,
         labels,
         state.centres.tolist(),
-        heard,
+        losses,
         world.seed,
         t,
         s.replacement_rate,
@@ -265,9 +250,9 @@ def compare(training: TrainingSet, **changes: Any) -> list[FedBSOState]:
     )
     s = world.settings
     rated = training.ratings is not None
-    states, tallies = play("fedbso", world, LocalEngine.over(world, training, 1))
-    heard: dict[int, float] = {}
-    for t, (before, after, costs) in enumerate(zip(states, states[1:], tallies, strict=False)):
+    states, all_costs = play("fedbso", world, LocalEngine.over(world, training, 1))
+    losses: dict[int, float] = {}
+    for t, (before, after, costs) in enumerate(zip(states, states[1:], all_costs, strict=False)):
         cohort = costs.users.tolist()
         samples = samples_of(world, costs.users, t, training)
         of = {k: int(before.clusters[k]) if s.aggregate == "cluster" else 0 for k in cohort}
@@ -280,7 +265,7 @@ def compare(training: TrainingSet, **changes: Any) -> list[FedBSOState]:
                 models[c] = line_21(world, w, S, w_k, {k: len(samples[k]) for k in S}, samples)
                 U[S] = models[c].U[S]
                 trained = trained | w_k
-                heard |= {k: slow.loss_of(k, w, samples[k]) for k in S} if not rated else {}
+                losses |= {k: slow.loss_of(k, w, samples[k]) for k in S} if not rated else {}
         gamma = {"exp": exp(-t), "constant": 1.0, "none": 0.0}[s.discount]
         slow.follow(U, weights(before), trained, before.clusters.tolist(), gamma)
         np.testing.assert_allclose(after.user_rows, U, atol=CLOSE, rtol=0, err_msg=f"U {t}")
@@ -288,7 +273,7 @@ def compare(training: TrainingSet, **changes: Any) -> list[FedBSOState]:
         for one, other in zip(found, models, strict=True):
             np.testing.assert_allclose(one.I, other.I, atol=CLOSE, rtol=0, err_msg=f"I {t}")
             np.testing.assert_allclose(one.N, other.N, atol=CLOSE, rtol=0, err_msg=f"N {t}")
-        expected = storm(world, before, U, heard if s.best_user == "loss" else None, t + 1)
+        expected = storm(world, before, U, losses if s.best_user == "loss" else None, t + 1)
         assert after.clusters.tolist() == expected.labels
         assert after.centres.tolist() == expected.centres
     return states
@@ -322,7 +307,7 @@ def test_rounds_on_ratings_equal_the_twin():
     compare(histories(4, n_users=24, rated=True), clusters=3)
 
 
-def test_every_reading_is_one_of_its_own():
+def test_every_reading_gives_another_result():
     training = histories(3, n_users=30)
     ends = {
         sha256(play_locally("fedbso", training, rounds=5, clusters=3, **reading)[0][-1])
@@ -331,7 +316,7 @@ def test_every_reading_is_one_of_its_own():
     assert len(ends) == len(READINGS)
 
 
-def test_the_first_round_has_a_stirred_partition_of_the_statistics():
+def test_the_first_round_has_a_perturbed_partition_of_the_statistics():
     training = histories(2, n_users=40)
     world = world_for("fedbso", training, clusters=4, replacement_rate=1.0, swap_rate=1.0)
     (state, *_), _ = play("fedbso", world, LocalEngine.over(world, training, 1))
@@ -351,7 +336,7 @@ def test_the_first_round_has_a_stirred_partition_of_the_statistics():
     assert (state.clusters.tolist(), state.centres.tolist()) == (expected.labels, expected.centres)
 
 
-# Same bits, whatever the reading.
+# Same bits in every reading.
 
 
 @readings
@@ -366,7 +351,7 @@ def test_nodes_and_threads_change_nothing_in_any_reading(reading, monkeypatch):
 
 
 @readings
-def test_going_on_from_any_round_is_the_run_without_a_stop(reading):
+def test_resuming_from_any_round_gives_the_uninterrupted_run(reading):
     training = histories(6, n_users=30)
     world = world_for("fedbso", training, rounds=4, clusters=3, **reading)
     states, _ = play("fedbso", world, LocalEngine.over(world, training, 1))
@@ -376,10 +361,10 @@ def test_going_on_from_any_round_is_the_run_without_a_stop(reading):
         assert sha256(again[-1]) == sha256(states[-1])
 
 
-# Models of clusters' own.
+# A model per cluster.
 
 
-def test_people_are_scored_by_their_clusters_rows():
+def test_users_are_scored_by_the_rows_of_their_cluster():
     training = histories(3, n_users=20)
     states, _ = play_locally("fedbso", training, rounds=3, clusters=3, aggregate="cluster")
     world = world_for("fedbso", training, clusters=3, aggregate="cluster")
@@ -398,13 +383,13 @@ def test_people_are_scored_by_their_clusters_rows():
     )
 
 
-def test_a_user_gets_its_clusters_rows_and_no_others():
+def test_a_user_is_sent_only_the_rows_of_its_cluster():
     training = histories(3, n_users=20)
     world = world_for("fedbso", training, clusters=3, aggregate="cluster")
-    states, tallies = play("fedbso", world, LocalEngine.over(world, training, 1))
-    message = fedbso.broadcast(world, states[2], tallies[2].users, 2)
+    states, all_costs = play("fedbso", world, LocalEngine.over(world, training, 1))
+    message = fedbso.broadcast(world, states[2], all_costs[2].users, 2)
     assert not message.common
-    for k, u in enumerate(tallies[2].users.tolist()):
+    for k, u in enumerate(all_costs[2].users.tolist()):
         np.testing.assert_array_equal(
             message.own["item_rows"][k], states[2].item_rows[states[2].clusters[u]]
         )
@@ -414,7 +399,7 @@ def test_a_user_gets_its_clusters_rows_and_no_others():
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         (
             {"best_user": "loss", "model": "neumf"},
@@ -425,47 +410,47 @@ def test_a_user_gets_its_clusters_rows_and_no_others():
         ({"cluster_by": "region"}, "cluster_by"),
     ],
 )
-def test_readings_that_do_not_fit_are_refused(changes, said):
-    with pytest.raises(ConfigError, match=said):
+def test_readings_for_gmf_are_refused_for_other_models(changes, message):
+    with pytest.raises(ConfigError, match=message):
         algorithm("fedbso").settings.of(changes)
 
 
 @pytest.mark.parametrize("clusters_wanted", [1, 2, 500])
 def test_any_number_of_clusters_trains(clusters_wanted):
     training = histories(8, n_users=9)
-    states, tallies = play_locally(
+    states, all_costs = play_locally(
         "fedbso", training, rounds=6, clusters=clusters_wanted, swap_rate=1.0
     )
-    assert len(states[-1].centres) == min(
-        clusters_wanted, 8
-    )  # one of the nine has nothing to learn from
-    assert all(costs.accepted for costs in tallies)
+    # One of the nine users has no history.
+    assert len(states[-1].centres) == min(clusters_wanted, 8)
+    assert all(costs.accepted for costs in all_costs)
 
 
-def test_a_loss_below_zero_is_none():
-    """Whoever says so would be the best of its cluster for ever."""
+def test_a_negative_loss_is_ignored():
+    """Otherwise that user would be the best of its cluster forever."""
     state = FedBSOState(
         *(np.zeros((3, 2), np.float32) for _ in range(2)),
         np.zeros(3),
         *(np.zeros(3, np.int32) for _ in range(2)),
         np.zeros((3, 3), np.float32),
-        np.array([0.5, 0.25, fedbso.UNHEARD], np.float32),
+        np.array([0.5, 0.25, fedbso.NO_LOSS], np.float32),
     )
     sent = np.array([[0, 0, -5], [0, 0, SCALE // 8]], np.int32)
-    after, delegates = fedbso.hear_losses(state, Accepted(ints(0, 2), np.ones(2, np.int64), sent))
-    assert after.losses.tolist() == [fedbso.UNHEARD, 0.25, 0.125]
-    assert delegates.user_rows.shape == (2, 2)
+    accepted = Accepted(ints(0, 2), np.ones(2, np.int64), sent)
+    after, without_losses = fedbso.store_losses(state, accepted)
+    assert after.losses.tolist() == [fedbso.NO_LOSS, 0.25, 0.125]
+    assert without_losses.user_rows.shape == (2, 2)
 
 
-def test_tables_that_do_not_fit_are_refused_before_they_are_made():
+def test_a_message_that_does_not_fit_into_memory_is_refused():
     with pytest.raises(
         ConfigError,
-        match=r"aggregate=cluster sends everybody .* 5\.0 GiB together; expected at most 4",
+        match=r"aggregate=cluster sends every client .* 5\.0 GiB together; expected at most 4",
     ):
-        fedbso.refuse_huge(5 << 30)
+        fedbso.check_memory(5 << 30)
 
 
-# A model a cluster, and people who do not keep to the rules.
+# A model per cluster, and hostile clients.
 
 
 @pytest.mark.parametrize("reading", [{}, {"best_user": "loss"}, {"aggregate": "cluster"}], ids=str)
@@ -478,7 +463,7 @@ def test_hostile_updates_change_nothing_in_any_reading(reading):
         engine = HostileEngine(
             honest, world.n_items, algorithm("fedbso").train.exchanges[0], 12, 5, attacking
         )
-        states, tallies = play("fedbso", world, engine)
+        states, all_costs = play("fedbso", world, engine)
         ends.append([sha256(state) for state in states])
-        assert sum(t.refused.total() for t in tallies) == (5 * 17 if attacking else 0)
+        assert sum(t.refused.total() for t in all_costs) == (5 * 17 if attacking else 0)
     assert ends[0] == ends[1]

@@ -1,4 +1,4 @@
-"""Whole rounds of every federated algorithm equal the slow twin that was written from the paper's boxes."""
+"""Rounds of FedAvg, FedFast and its ablations equal the slow twin written from the paper."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def weights(state: Any) -> Weights:
 def samples_of(
     world: World, cohort: np.ndarray, t: int, training: TrainingSet
 ) -> dict[int, list[Sample]]:
-    """What the devices drew: the twin trains on the same samples, in the same order."""
+    """The samples that devices drew: the twin trains on the same ones, in the same order."""
     (node,) = LocalEngine.over(world, training, 1).nodes
     drawn = draw(world, cohort, t, node)
     found = {}
     for place, k in enumerate(cohort.tolist()):
-        mine = drawn.items[drawn.offsets[place] : drawn.offsets[place + 1]]
+        items = drawn.items[drawn.offsets[place] : drawn.offsets[place + 1]]
         which = slice(drawn.starts[place], drawn.starts[place + 1])
         found[k] = list(
-            zip(mine[drawn.places[which]].tolist(), drawn.targets[which].tolist(), strict=True)
+            zip(items[drawn.places[which]].tolist(), drawn.targets[which].tolist(), strict=True)
         )
     return found
 
@@ -63,7 +63,7 @@ def twin_round(
     training: TrainingSet,
     after: Any,
 ) -> Weights:
-    """One round of Algorithm 1 by the twin; of the fast path it takes the cohort and, for clusters, the new partition."""
+    """One round of Algorithm 1 by the twin, given the fast path's cohort and new partition."""
     settings = world.settings
     S = cohort.tolist()
     samples = samples_of(world, cohort, t, training)
@@ -81,9 +81,9 @@ def twin_round(
 
 def compare(name: str, training: TrainingSet, **changes: Any) -> list[Any]:
     world = world_for(name, training, rounds=ROUNDS, participation=0.5, **changes)
-    states, tallies = play(name, world, LocalEngine.over(world, training, 1))
+    states, all_costs = play(name, world, LocalEngine.over(world, training, 1))
     w = weights(states[0])
-    for t, costs in enumerate(tallies):
+    for t, costs in enumerate(all_costs):
         w = twin_round(name, world, w, t, costs.users, training, states[t + 1])
         found = weights(states[t + 1])
         for part in ("U", "I", "N"):
@@ -108,7 +108,7 @@ READINGS = [
 def test_rounds_equal_the_twin(name, reading, rated):
     states = compare(name, histories(3, rated=rated), learning_rate=0.05, **reading)
     moved = np.abs(states[-1].item_rows - states[0].item_rows).max()
-    assert moved > 100 * CLOSE  # else being close would say nothing
+    assert moved > 100 * CLOSE  # otherwise closeness would prove nothing
 
 
 @pytest.mark.parametrize(("name", "reading"), READINGS)
@@ -135,7 +135,7 @@ def test_groups_of_a_feature_equal_the_twin(name):
     compare(name, training, clusters=1)
 
 
-def test_the_two_readings_of_fedavg_are_two():
+def test_the_two_readings_of_fedavg_differ():
     training = histories(3)
     ends = [
         compare("fedavg", training, average=reading)[-1].item_rows for reading in ("all", "touched")
@@ -146,7 +146,7 @@ def test_the_two_readings_of_fedavg_are_two():
 @pytest.mark.parametrize("name", ["fedfast", "fedavg+actvagg", "fedavg+actvsamp"])
 @pytest.mark.parametrize("seed", range(4))
 def test_the_new_partition_is_k_means_of_the_new_rows_from_the_partition_before(name, seed):
-    """Line 18 clusters w[U] as line 15 left it: before subordinates move. With gamma = 0 they never do."""
+    """Line 18 clusters w[U] after line 15 and before subordinates move (gamma = 0: never)."""
     training = histories(seed, n_users=30)
     still = {} if name == "fedavg+actvsamp" else {"discount": "none"}
     world = world_for(
@@ -176,12 +176,12 @@ def test_clusters_are_made_before_subordinates_move():
         "discount": "constant",
     }
     world = world_for("fedfast", training, rounds=3, **changes)
-    states, tallies = play("fedfast", world, LocalEngine.over(world, training, 1))
+    states, all_costs = play("fedfast", world, LocalEngine.over(world, training, 1))
     differs = False
-    for before, after, costs in zip(states, states[1:], tallies, strict=False):
+    for before, after, costs in zip(states, states[1:], all_costs, strict=False):
         line_15 = before.user_rows.astype(float)
         line_15[costs.users] = after.user_rows[costs.users]
         labels = before.clusters.tolist()
         assert after.clusters.tolist() == lloyd(line_15, labels, 5, 1)
         differs |= after.clusters.tolist() != lloyd(after.user_rows.astype(float), labels, 5, 1)
-    assert differs  # else the order would not show here
+    assert differs  # otherwise this test could not tell the orders apart

@@ -1,4 +1,4 @@
-"""FedMVMF: rounds equal a plain twin, slopes are those of the cost, and servers hear what they should and nothing else."""
+"""FedMVMF: rounds equal a slow twin, gradients are those of the cost, servers see their part."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ FEW = {
 }
 
 
-def people_with_features(seed: int, n_users: int = 12, n_items: int = 15) -> TrainingSet:
-    """Regions as everybody has them, a few ages, and a name that is everybody's own."""
+def users_with_features(seed: int, n_users: int = 12, n_items: int = 15) -> TrainingSet:
+    """Users with a region, one of a few ages, and a unique name."""
     made = histories(seed, n_users, n_items)
     ages = np.array([str(18 + 7 * (u % 5)) for u in range(n_users)], dtype=object)
     names = np.array([f"name {u}" for u in range(n_users)], dtype=object)
@@ -43,7 +43,7 @@ def people_with_features(seed: int, n_users: int = 12, n_items: int = 15) -> Tra
 
 
 def without(training: TrainingSet, *names: str) -> TrainingSet:
-    """The same people and items, about whom less is told."""
+    """The same users and items without some of the features."""
     return replace(training, **{name: {} if name == "user_features" else None for name in names})
 
 
@@ -51,17 +51,17 @@ def without(training: TrainingSet, *names: str) -> TrainingSet:
 
 
 class Problem:
-    """R, X and Y written out, and the cost with all that follows from it."""
+    """R, X and Y as full matrices, the cost and its gradients."""
 
     def __init__(self, training: TrainingSet, world: World, most_values: int = 8) -> None:
         self.s = world.settings
         self.R = np.zeros((training.n_users, training.n_items))
         self.R[training.users, training.positives.items] = 1
-        self.X = features_of_people(training, most_values)
+        self.X = features_of_users(training, most_values)
         self.Y = features_of_items(training, self.s.inputs)
 
     def of(self, users: np.ndarray) -> Problem:
-        """That of some people: who did nothing never takes part."""
+        """The optimal vector of some users; users without history never take part."""
         part = copy(self)
         part.R = self.R[users]
         part.X = self.X[users]
@@ -83,27 +83,27 @@ class Problem:
         )
 
     def best(self, Q: np.ndarray, U: np.ndarray, V: np.ndarray) -> float:
-        """The cost when everybody has solved."""
+        """The cost after all users have solved."""
         return self.cost(np.array([self.solve(Q, U, u) for u in range(len(self.R))]), Q, U, V)
 
     def gradients(
         self, P: dict[int, np.ndarray], Q: np.ndarray, U: np.ndarray, V: np.ndarray
     ) -> list[np.ndarray]:
-        """By Q, U and V, of the users there."""
+        """Gradients by Q, U and V over some users."""
         s = self.s
         of_items = self.s.side * (self.Y - Q @ V.T) @ V
-        of_people = np.zeros_like(U)
+        of_users = np.zeros_like(U)
         for u, p in P.items():
             of_items += np.outer((1 + s.alpha * self.R[u]) * (self.R[u] - Q @ p), p)
-            of_people += s.side * np.outer(self.X[u] - U @ p, p)
+            of_users += s.side * np.outer(self.X[u] - U @ p, p)
         of_view = s.side * (self.Y - Q @ V.T).T @ Q
         return [
             -2 * total + 2 * s.reg * part
-            for total, part in ((of_items, Q), (of_people, U), (of_view, V))
+            for total, part in ((of_items, Q), (of_users, U), (of_view, V))
         ]
 
 
-def features_of_people(training: TrainingSet, most_values: int) -> np.ndarray:
+def features_of_users(training: TrainingSet, most_values: int) -> np.ndarray:
     """X: a column for every name and value, names in order, and values in order within."""
     columns = []
     for _, values in sorted(training.user_features.items()):
@@ -178,15 +178,15 @@ WAYS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("changes", WAYS)
 def test_rounds_equal_the_twin(changes):
     """Every round from the state before it, and three rounds from the start."""
-    training = people_with_features(3, n_users=20, n_items=11)
+    training = users_with_features(3, n_users=20, n_items=11)
     world = world_for("fedmvmf", training, **(FEW | {"most_values": 8} | changes))
     problem = Problem(training, world)
-    assert problem.X.shape == (20, 8)  # three regions and five ages: names are too many
-    states, tallies = play(
+    assert problem.X.shape == (20, 8)  # three regions and five ages; names have too many values
+    states, all_costs = play(
         "fedmvmf", world, LocalEngine.over(world, training, world.settings.nodes or 1)
     )
     only_node = as_doubles(states[0])
-    for t, (before, after, costs) in enumerate(zip(states, states[1:], tallies, strict=False), 1):
+    for t, (before, after, costs) in enumerate(zip(states, states[1:], all_costs, strict=False), 1):
         assert (after.steps, after.item_view_steps) == (t, t)
         assert_near(after, twin(problem, as_doubles(before), costs.users.tolist(), t), 1e-4)
         only_node = twin(problem, only_node, costs.users.tolist(), t)
@@ -201,8 +201,11 @@ def test_rounds_equal_the_twin(changes):
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_gradients_are_those_of_the_cost(seed):
-    """A round with half a memory leaves half of them in the first moments; against central differences, with users solving anew."""
-    training = people_with_features(seed, n_users=9, n_items=7)
+    """With beta1 = 0.5 a round leaves half of them in the first moments.
+
+    Against central differences, for each of which users solve again.
+    """
+    training = users_with_features(seed, n_users=9, n_items=7)
     world = world_for(
         "fedmvmf",
         training,
@@ -224,9 +227,9 @@ def test_the_gradients_are_those_of_the_cost(seed):
         assert np.abs(numerical).max() > 0.5
 
 
-def test_a_users_vector_is_the_best_there_is_for_it():
-    """No other one costs less: the system with both views is solved, not approached."""
-    training = people_with_features(4, n_users=15, n_items=9)
+def test_a_users_vector_is_optimal():
+    """No other vector costs less: the system with both views is solved exactly."""
+    training = users_with_features(4, n_users=15, n_items=9)
     rng = np.random.default_rng(0)
     world = world_for("fedmvmf", training, **(FEW | {"rounds": 1, "most_values": 8}))
     (before, after), _ = play("fedmvmf", world, LocalEngine.over(world, training, 1))
@@ -243,8 +246,8 @@ def test_a_users_vector_is_the_best_there_is_for_it():
 
 
 def test_the_federation_gets_as_low_as_alternating_least_squares():
-    """All four parts solved in turn in one place, each exactly, until nothing moves any more."""
-    training = people_with_features(5, n_users=30, n_items=20)
+    """All four parts solved exactly and in turn in one place, until convergence."""
+    training = users_with_features(5, n_users=30, n_items=20)
     changes = {
         "rounds": 400,
         "learning_rate": 0.03,
@@ -277,7 +280,7 @@ def of_state(problem: Problem, state: fedmvmf.FedMVMFState) -> float:
     return problem.best(*(as_doubles(state)[name] for name, _, _ in NAMES))
 
 
-# FCF is what is left without features.
+# Without features it is FCF.
 
 
 @pytest.mark.parametrize(
@@ -286,8 +289,8 @@ def of_state(problem: Problem, state: fedmvmf.FedMVMFState) -> float:
 )
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_without_features_it_is_fcf_bit_for_bit(left_out, side, nodes):
-    """Without their weight, or without any: items and people, and what Adam remembers of items."""
-    training = without(people_with_features(6, n_users=25), *left_out)
+    """With weight 0, or without features: the same item and user rows, and moments of items."""
+    training = without(users_with_features(6, n_users=25), *left_out)
     same = {key: value for key, value in FEW.items() if key in fcf.FCF.model_fields}
     plain, _ = play_locally("fcf", training, nodes, **same)
     views, _ = play_locally("fedmvmf", training, nodes, **(FEW | {"side": side}))
@@ -299,13 +302,13 @@ def test_without_features_it_is_fcf_bit_for_bit(left_out, side, nodes):
 
 @pytest.mark.parametrize("left_out", ["user_features", "item_texts"])
 def test_one_view_alone_is_enough(left_out):
-    """The other is empty, and the rest equals the twin."""
-    training = without(people_with_features(7, n_users=14), left_out)
+    """The other view is empty, and the rest equals the twin."""
+    training = without(users_with_features(7, n_users=14), left_out)
     world = world_for("fedmvmf", training, **(FEW | {"most_values": 8}))
-    states, tallies = play("fedmvmf", world, LocalEngine.over(world, training, 2))
+    states, all_costs = play("fedmvmf", world, LocalEngine.over(world, training, 2))
     empty = states[-1].user_view if left_out == "user_features" else states[-1].item_view
     assert empty.shape == (0, 5)
-    wanted = twin(Problem(training, world), as_doubles(states[0]), tallies[0].users.tolist(), 1)
+    wanted = twin(Problem(training, world), as_doubles(states[0]), all_costs[0].users.tolist(), 1)
     assert_near(states[1], wanted, 1e-4)
     plain, _ = play_locally(
         "fcf", training, **{key: FEW[key] for key in FEW if key in fcf.FCF.model_fields}
@@ -313,7 +316,7 @@ def test_one_view_alone_is_enough(left_out):
     assert not np.array_equal(plain[1].item_rows, states[1].item_rows)
 
 
-# What features are.
+# Features.
 
 
 def test_features_by_hand():
@@ -331,16 +334,16 @@ def test_features_by_hand():
         },
         item_texts=np.array(["aaaa", "..."], object),
     )
-    items, people = fedmvmf.content_of(
+    items, users = fedmvmf.content_of(
         training, fedmvmf.FedMVMF.of({"most_values": 2, "inputs": 1000})
     )
-    assert people.users is not None
-    assert [people.users.rows.of(u).tolist() for u in range(3)] == [
+    assert users.people is not None
+    assert [users.people.rows.of(u).tolist() for u in range(3)] == [
         [1, 2],
         [0, 3],
         [1, 2],
     ]  # ages 1, 25; f, m
-    assert len(people.letters.counts) == 4
+    assert len(users.letters.counts) == 4
     assert items.items is not None
     assert items.items.rows.counts.tolist() == [3, 0]  # #aa, aaa twice, aa#; and no words
     np.testing.assert_allclose(
@@ -349,7 +352,7 @@ def test_features_by_hand():
 
 
 @pytest.mark.parametrize(("name", "expected"), [("ml-100k", 61 + 2 + 21), ("ml-1m", 7 + 2 + 21)])
-def test_movielens_has_these_features_but_for_zip_codes(name, expected, real_data):
+def test_features_of_movielens_exclude_zip_codes(name, expected, real_data):
     import coterie
     from coterie.data.splits import split
 
@@ -359,7 +362,7 @@ def test_movielens_has_these_features_but_for_zip_codes(name, expected, real_dat
     assert fedmvmf.one_hot(training, 100)[1] == expected
 
 
-# Every way to play a round.
+# All paths of a round.
 
 
 @given(
@@ -371,9 +374,9 @@ def test_movielens_has_these_features_but_for_zip_codes(name, expected, real_dat
     st.floats(0, 9),
 )
 @settings(deadline=None, max_examples=30)
-def test_fused_is_answered_and_added_up(seed, n_users, n_items, d, alpha, side):
-    """The same sums and the same vectors, bit for bit; or else nothing is fused, and somebody would be refused or nearly so."""
-    training = people_with_features(seed, n_users, n_items)
+def test_the_single_pass_equals_updates_and_their_sums(seed, n_users, n_items, d, alpha, side):
+    """The same sums and vectors, bit for bit, unless an update is (almost) out of range."""
+    training = users_with_features(seed, n_users, n_items)
     world = world_for(
         "fedmvmf", training, embedding_size=d, alpha=alpha, side=side, inputs=9, start_scale=0.3
     )
@@ -394,18 +397,21 @@ def test_fused_is_answered_and_added_up(seed, n_users, n_items, d, alpha, side):
     assert fused.sums["items"].any()
 
 
-def test_who_is_out_of_range_by_features_alone_is_refused_whether_fused_or_not(monkeypatch):
-    """Long rows of features that weigh nothing: p_u . u_d is far from x_ud, and for some beyond what fixed point holds."""
-    training = people_with_features(8, n_users=40, n_items=13)
+def test_updates_out_of_range_by_features_alone_are_refused_on_every_path(monkeypatch):
+    """Long feature rows of weight 0: p_u . u_d is far from x_ud, for some beyond fixed point."""
+    training = users_with_features(8, n_users=40, n_items=13)
     world = world_for("fedmvmf", training, **(FEW | {"side": 1e-9, "rounds": 2}))
     before = play("fedmvmf", world, LocalEngine.over(world, training, 1))[0][0]
     before = replace(before, user_view=9 * before.user_view)
     outcomes = []
     for nodes in (1, 3):
-        monkeypatch.setattr(fcf, "HELD", 1 << 27 if nodes == 1 else 5 * 4 * 13 * 6)
-        states, tallies = play("fedmvmf", world, LocalEngine.over(world, training, nodes), before)
+        monkeypatch.setattr(fcf, "UPDATE_MEMORY", 1 << 27 if nodes == 1 else 5 * 4 * 13 * 6)
+        states, all_costs = play("fedmvmf", world, LocalEngine.over(world, training, nodes), before)
         outcomes.append(
-            ([sha256(state) for state in states], [(t.accepted, dict(t.refused)) for t in tallies])
+            (
+                [sha256(state) for state in states],
+                [(t.accepted, dict(t.refused)) for t in all_costs],
+            )
         )
     assert outcomes[0] == outcomes[1]
     accepted, refused = outcomes[0][1][0]
@@ -416,9 +422,9 @@ def test_who_is_out_of_range_by_features_alone_is_refused_whether_fused_or_not(m
     assert play("fedmvmf", world, LocalEngine.over(world, training, 1), usual)[1][0].accepted == 39
 
 
-def test_updates_hold_a_row_for_every_item_and_feature_whoever_one_is():
-    """One item or all of them, and one sample: nobody says how much they did."""
-    training = people_with_features(2, n_items=9)
+def test_updates_hold_a_row_for_every_item_and_feature():
+    """One sample for one item or all of them: the length of a history is not disclosed."""
+    training = users_with_features(2, n_items=9)
     world = world_for("fedmvmf", training, **FEW)
     state = fedmvmf.init(world)
     users = np.flatnonzero(world.members).astype(np.int32)
@@ -432,71 +438,73 @@ def test_updates_hold_a_row_for_every_item_and_feature_whoever_one_is():
     assert fedmvmf.chunk_size(world, state) == (1 << 27) // (4 * (9 * 6 + 100))
 
 
-# Who hears what.
+# What each server sees.
 
 
-def heard_in(
+def recorded(
     training: TrainingSet, nodes: int = 2, **changes: Any
 ) -> tuple[World, Transcript, list[Any]]:
     world = world_for("fedmvmf", training, **(FEW | changes))
-    heard = Transcript(LocalEngine.over(world, training, nodes))
-    return world, heard, play("fedmvmf", world, heard)[0]
+    record = Transcript(LocalEngine.over(world, training, nodes))
+    return world, record, play("fedmvmf", world, record)[0]
 
 
-def test_who_says_what_to_whom():
-    _, heard, _ = heard_in(people_with_features(1))
-    said: dict[tuple[str, str], set[str]] = {
-        (line.sender, line.receiver): set() for line in heard.lines
+def test_messages_between_roles():
+    _, record, _ = recorded(users_with_features(1))
+    sent: dict[tuple[str, str], set[str]] = {
+        (line.sender, line.receiver): set() for line in record.lines
     }
-    for line in heard.lines:
-        said[line.sender, line.receiver] |= {
+    for line in record.lines:
+        sent[line.sender, line.receiver] |= {
             key for key, array in line.arrays.items() if array.size
         }
     columns = {"users", "samples", "offsets", "items", "item_rows", "dense"}
-    assert said == {
+    assert sent == {
         (AGGREGATION, CLIENTS): {"item_rows", "dense"},
         (CLIENTS, AGGREGATION): columns,
         (AGGREGATION, RECOMMENDATION): {"item_rows"},
         (RECOMMENDATION, AGGREGATION): {"cut"},
     }
-    assert len(heard.lines) == 3 * (1 + 2 + 1 + 1)
-    assert all(line.bytes > 0 for line in heard.lines)
+    assert len(record.lines) == 3 * (1 + 2 + 1 + 1)
+    assert all(line.bytes > 0 for line in record.lines)
 
 
-def test_the_server_of_items_hears_no_device_and_no_feature_of_people():
-    """Of what it hears, nothing is about features: as many rows as items, and those are Q."""
-    training = people_with_features(1)
-    _, heard, states = heard_in(training)
-    lines = heard.seen_by(RECOMMENDATION)
+def test_the_server_of_items_receives_nothing_of_devices_or_user_features():
+    """It receives one row for every item: Q."""
+    training = users_with_features(1)
+    _, record, states = recorded(training)
+    lines = record.seen_by(RECOMMENDATION)
     assert {line.sender for line in lines} == {AGGREGATION}
     assert [set(line.arrays) for line in lines] == [{"item_rows"}] * 3
     for line, before in zip(lines, states, strict=False):
         np.testing.assert_array_equal(line.arrays["item_rows"], before.item_rows)
 
 
-def test_the_aggregation_server_hears_no_feature_of_items():
-    """Items of other texts change what it hears, but neither how much nor anything else of the first round."""
-    training = people_with_features(1)
+def test_the_aggregation_server_receives_no_features_of_items():
+    """Other item texts change what it receives from I, but no shape and nothing else of round 1."""
+    training = users_with_features(1)
     others = replace(training, item_texts=np.array([f"Other {n * n}" for n in range(15)], object))
-    one, other = (heard_in(t)[1].seen_by(AGGREGATION) for t in (training, others))
+    one, other = (recorded(t)[1].seen_by(AGGREGATION) for t in (training, others))
     assert [line.sender for line in one[:3]] == [CLIENTS, CLIENTS, RECOMMENDATION]
-    for mine, theirs in zip(one, other, strict=True):
-        assert {name: a.shape for name, a in mine.arrays.items()} == {
-            name: a.shape for name, a in theirs.arrays.items()
+    for first, second in zip(one, other, strict=True):
+        assert {name: a.shape for name, a in first.arrays.items()} == {
+            name: a.shape for name, a in second.arrays.items()
         }
-        assert 17 not in {n for array in mine.arrays.values() for n in array.shape}
-    for mine, theirs in zip(one[:2], other[:2], strict=True):
-        assert all(np.array_equal(mine.arrays[name], theirs.arrays[name]) for name in mine.arrays)
+        assert 17 not in {n for array in first.arrays.values() for n in array.shape}
+    for first, second in zip(one[:2], other[:2], strict=True):
+        assert all(np.array_equal(array, second.arrays[n]) for n, array in first.arrays.items())
     assert not np.array_equal(one[2].arrays["cut"], other[2].arrays["cut"])
 
 
 def test_roles_see_their_own_part_and_features_stay_where_they_are():
-    training = people_with_features(1)
+    training = users_with_features(1)
     world = world_for("fedmvmf", training, **FEW)
     state = fedmvmf.init(world)
     of_items = state.as_seen_by(RECOMMENDATION)
     of_devices = state.as_seen_by(AGGREGATION)
-    assert of_items.item_rows is of_items.user_view is of_items.heard is of_items.user_rows is None
+    assert (
+        of_items.item_rows is of_items.user_view is of_items.item_sums is of_items.user_rows is None
+    )
     assert of_devices.item_view is of_devices.answer is of_devices.user_rows is None
     assert of_devices.item_rows is state.item_rows
     assert of_items.item_view is state.item_view
@@ -516,23 +524,23 @@ def test_roles_see_their_own_part_and_features_stay_where_they_are():
         assert node.training.content.users is not None
         assert world.client_content is not None
         assert world.client_content.users is not None
-        mine = world.client_content.users.take(node.users)
-        np.testing.assert_array_equal(node.training.content.users.rows.items, mine.rows.items)
-        assert len(mine) == len(range(number, 12, 3))
+        own = world.client_content.users.take(node.users)
+        np.testing.assert_array_equal(node.training.content.users.rows.items, own.rows.items)
+        assert len(own) == len(range(number, 12, 3))
 
 
-def test_between_rounds_nothing_of_a_round_is_left():
-    for state in play_locally(
-        "fedmvmf", people_with_features(2), **(FEW | {"client_dropout": 0.5})
-    )[0]:
-        assert len(state.heard) == len(state.answer) == 0
+def test_between_rounds_the_state_holds_nothing_of_a_round():
+    for state in play_locally("fedmvmf", users_with_features(2), **(FEW | {"client_dropout": 0.5}))[
+        0
+    ]:
+        assert len(state.item_sums) == len(state.answer) == 0
 
 
 # It learns.
 
 
-def test_features_help_where_people_did_little():
-    """Planted groups that titles and regions tell of, and seven clicks a person."""
+def test_features_help_with_short_histories():
+    """Planted groups that show in titles and regions, and seven clicks per user."""
     data = generate(Synthetic(n_users=300, n_items=200, n_groups=4, mean_interactions=7))
 
     def quality(side: float) -> float:

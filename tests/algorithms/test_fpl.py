@@ -1,4 +1,4 @@
-"""FPL: every reading equals a plain twin of Eqs. 3 to 7, fused rounds equal single ones, and what is private stays so."""
+"""FPL: readings equal a slow twin of Eqs. 3 to 7, all paths agree, private items are never sent."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def triples_of(world: World, node: Any, u: int, t: int, pi: float) -> list[tuple
 def device(
     world: World, p: np.ndarray, Q: np.ndarray, b: np.ndarray, triples: list[tuple[int, int, bool]]
 ) -> Any:
-    """Eqs. 3 to 6: the user's vector after the round, and what it sends."""
+    """Eqs. 3 to 6: the user's vector after the round, and its update."""
     s = world.settings
     reg_user, reg_positive, reg_negative = s.regularisation()
     p, start, dQ, db, own = p.copy(), p.copy(), np.zeros_like(Q), np.zeros_like(b), np.zeros_like(p)
@@ -81,7 +81,7 @@ def device(
 def twin(
     world: World, node: Any, state: Any, cohort: list[int], t: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A round: everybody from the same items, then Eq. 7."""
+    """A round: all users from the same items, then Eq. 7."""
     P, Q, b = (
         getattr(state, name).astype(float) for name in ("user_rows", "item_rows", "item_bias")
     )
@@ -100,7 +100,7 @@ def twin(
 @pytest.mark.parametrize("name", MODES)
 @pytest.mark.parametrize("disclosure", [0.0, 0.4, 1.0])
 def test_rounds_equal_the_twin(name, reading, disclosure):
-    """T > 1 and few items: the same item comes several times, and on both sides."""
+    """T > 1 and few items: an item occurs several times, both as i and as j."""
     training = histories(3, n_users=10, n_items=9)
     triples = {} if name in ("sfpl", "pfpl") else {"triples": 7}
     world = world_for(
@@ -113,9 +113,9 @@ def test_rounds_equal_the_twin(name, reading, disclosure):
         ),
     )
     engine = LocalEngine.over(world, training, 1)
-    states, tallies = play(name, world, engine)
+    states, all_costs = play(name, world, engine)
     moved = 0.0
-    for t, (before, after, costs) in enumerate(zip(states, states[1:], tallies, strict=False)):
+    for t, (before, after, costs) in enumerate(zip(states, states[1:], all_costs, strict=False)):
         expected = twin(world, engine.nodes[0], before, costs.users.tolist(), t)
         for found, wanted in zip(
             (after.user_rows, after.item_rows, after.item_bias), expected, strict=True
@@ -126,7 +126,7 @@ def test_rounds_equal_the_twin(name, reading, disclosure):
 
 
 class OneByOne(Engine):
-    """The local engine, without its word that it is alone: every round is then played by itself."""
+    """The local engine without fast paths: every round runs by itself."""
 
     def __init__(self, engine: LocalEngine) -> None:
         self.gather = engine.gather
@@ -135,7 +135,7 @@ class OneByOne(Engine):
 
 @pytest.mark.parametrize("reading", ["authors", "literal"])
 @pytest.mark.parametrize(("name", "triples"), [("sfpl", 1), ("sfpl+", 5)])
-def test_fused_rounds_are_the_rounds_one_by_one(name, triples, reading):
+def test_sequential_rounds_in_one_call_equal_rounds_one_by_one(name, triples, reading):
     training = histories(5, n_users=14, n_items=12)
     changes = FEW | {
         "reading": reading,
@@ -157,19 +157,19 @@ def test_fused_rounds_are_the_rounds_one_by_one(name, triples, reading):
             other.bytes_up,
             other.bytes_down,
         )
-    assert sum(cost.dropped for cost in costs) > 0  # somebody has everything, and nothing to say
+    assert sum(cost.dropped for cost in costs) > 0  # a user with all items sends no update
 
 
 @pytest.mark.parametrize("name", MODES)
 @pytest.mark.parametrize("nodes", [3, 7, 20])
-def test_any_number_of_nodes_is_one_run(name, nodes):
+def test_the_number_of_nodes_does_not_change_a_run(name, nodes):
     training = histories(6, n_users=14, n_items=12)
     ends = {sha256(play_locally(name, training, nodes=n, **FEW)[0][-1]) for n in (1, nodes)}
     assert len(ends) == 1
 
 
 def test_sequential_with_everything_disclosed_is_bpr():
-    """One user, one triple, pi = 1: SGD on the triple, items and user at once (Rendle et al. 2009)."""
+    """One user, one triple, pi = 1: an SGD step on items and user (Rendle et al. 2009)."""
     training = histories(2, n_users=12, n_items=10)
     world = world_for("sfpl", training, **(FEW | {"rounds_an_epoch": 200, "epochs": 1}))
     engine = LocalEngine.over(world, training, 1)
@@ -200,7 +200,7 @@ def test_sequential_with_everything_disclosed_is_bpr():
 
 
 def small_world(name: str, n_users: int, n_positives: int, **changes: Any) -> World:
-    """Italy's numbers, without its data."""
+    """The sizes of Foursquare-Italy, without its data."""
     chosen = world_for(name, histories(0), rounds_an_epoch=0, **changes).settings
     return World(chosen, 0, n_users, 50_000, np.ones(n_users, bool), {}, n_positives)
 
@@ -209,7 +209,9 @@ def small_world(name: str, n_users: int, n_positives: int, **changes: Any) -> Wo
     ("name", "users", "triples", "per_epoch"),
     [("sfpl", 1, 1, 54_088), ("sfpl+", 1, 39, 1353), ("pfpl", 1353, 1, 39), ("pfpl+", 1353, 39, 1)],
 )
-def test_italys_modes_have_the_papers_numbers(name, users, triples, per_epoch):
+def test_the_modes_on_foursquare_italy_have_the_numbers_of_the_paper(
+    name, users, triples, per_epoch
+):
     world = small_world(name, 1353, 54_088)
     assert (fpl.users_per_round(world), fpl.triples(world), fpl.rounds_an_epoch(world)) == (
         users,
@@ -231,20 +233,20 @@ BRAZIL = [  # Table 4: pi, epochs to the best, TCC in 10^12
 
 @pytest.mark.parametrize(("name", "pi", "epochs", "printed"), BRAZIL)
 def test_table_4_is_the_cost_formula_with_another_factor(name, pi, epochs, printed):
-    """To five digits for T = 1; the paper does not round T in the plus modes, where X+ stands for rpe |U-|."""
+    """To five digits for T = 1. In the plus modes the paper has X+ for rpe |U-|, and a real T."""
     settings = world_for(name, histories(0), rounds_an_epoch=0, disclosure=pi).settings
     world = World(settings, 0, 17_473, 47_270, np.ones(17_473, bool), {}, 599_958)
     node = NodeData(np.arange(17_473, dtype=np.int32), histories(0), 0)
-    assert fpl.vectors_an_epoch_as_printed(world, node) * epochs == pytest.approx(
+    assert fpl.vectors_per_epoch_as_printed(world, node) * epochs == pytest.approx(
         printed * 1e12, rel=3e-5
     )
-    factor = fpl.vectors_an_epoch_as_printed(world, node) / fpl.vectors_an_epoch(world, node)
+    factor = fpl.vectors_per_epoch_as_printed(world, node) / fpl.vectors_per_epoch(world, node)
     assert factor == pytest.approx(
         {"sfpl": 1, "sfpl+": 34.34, "pfpl": 599_958 / (34 * 17_473), "pfpl+": 34.34}[name], rel=1e-3
     )
 
 
-def test_regularisation_is_a_share_of_the_rate_unless_given():
+def test_the_default_regularisation_is_a_share_of_the_learning_rate():
     settings = fpl.FPL.of({"learning_rate": 0.1})
     assert settings.regularisation() == pytest.approx((0.005, 0.005, 0.0005))
     assert fpl.FPL.of(
@@ -258,7 +260,7 @@ def test_regularisation_is_a_share_of_the_rate_unless_given():
 def sent_items(
     training: TrainingSet, disclosure: float, seed: int = 0
 ) -> list[tuple[set[int], set[int]]]:
-    """Of every user: the liked items it sent in a round, and the others."""
+    """For every user: the positive items it sent in a round, and the other items."""
     world = world_for("pfpl+", training, seed, **(FEW | {"disclosure": disclosure, "triples": 40}))
     engine = LocalEngine.over(world, training, 1)
     state, _ = trainer.federated_trainer(
@@ -279,12 +281,12 @@ def sent_items(
     return found
 
 
-def test_who_discloses_nothing_sends_no_liked_item():
+def test_with_disclosure_0_no_positive_item_is_sent():
     assert all(not liked and others for liked, others in sent_items(histories(1, 20, 30), 0.0))
 
 
 def test_the_coin_is_tossed_for_every_triple():
-    """With forty triples a liked item is in several of them: at pi = 1 all that were drawn are sent, at 0.05 few."""
+    """With forty triples a positive item is in several: at pi = 1 all are sent, at 0.05 few."""
     all_of_it, little = (
         sum(len(liked) for liked, _ in sent_items(histories(1, 20, 30), pi)) for pi in (1.0, 0.05)
     )
@@ -292,7 +294,7 @@ def test_the_coin_is_tossed_for_every_triple():
 
 
 def mixed(training: TrainingSet) -> TrainingSet:
-    """Everybody with a rate of their own that changes in epoch 3, and every third interaction private."""
+    """Every user has its own rate, which changes in epoch 3; every third interaction is private."""
     epochs = np.tile([1, 3], training.n_users)
     rates = streams.normal(streams.keys(5, "rates", last=np.arange(training.n_users)), 2)
     since = Rows(np.arange(training.n_users + 1) * 2, epochs.astype(np.int32))
@@ -306,7 +308,7 @@ def mixed(training: TrainingSet) -> TrainingSet:
 
 
 @pytest.mark.parametrize("name", ["pfpl+", "sfpl+"])
-def test_rounds_equal_the_twin_when_everybody_wishes_something_else(name):
+def test_rounds_equal_the_twin_with_different_preferences_of_users(name):
     training = mixed(histories(3))
     world = world_for(
         name,
@@ -326,7 +328,7 @@ def test_rounds_equal_the_twin_when_everybody_wishes_something_else(name):
 
 
 @pytest.mark.parametrize("name", MODES)
-def test_wishes_are_the_same_on_any_number_of_nodes_and_in_one_call(name):
+def test_preferences_give_the_same_run_on_any_number_of_nodes_and_in_one_call(name):
     training = mixed(histories(4, n_users=14))
     few = FEW | {"epochs": 4, "rounds_an_epoch": 4}
     one, three = (play_locally(name, training, nodes=n, **few)[0][-1] for n in (1, 3))
@@ -358,7 +360,7 @@ def test_a_private_item_is_never_sent():
         assert not liked & private
 
 
-def test_accuracy_is_told_by_what_people_disclose(people):
+def test_results_are_broken_down_by_disclosure(people):
     run = api.run(
         "pfpl+", people, epochs=2, embedding_size=4, disclosure="choice(0, 1)", protocol="holdout"
     )

@@ -1,4 +1,4 @@
-"""STTFedRec: the split changes nothing, each role sees its own, and devices say what the paper says."""
+"""STTFedRec: the split is exact, each role sees its own part, and devices draw as in the paper."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from small_federation import few_settings, histories, play, play_locally, sha256
 pytest.importorskip("torch")
 
 from coterie.algorithms import registry, sttfedrec
-from coterie.algorithms.two_tower import requests
+from coterie.algorithms.two_tower import item_requests, requests
 from coterie.algorithms.two_tower.settings import TwoTowers
 from coterie.core import streams
 from coterie.core.progress import SILENT
@@ -62,14 +62,14 @@ def test_a_round_of_the_split_is_a_round_of_the_naive_model(tower, person, share
     )
     assert near(naive[0], split_[0], 1e-12)
     assert near(naive[1], split_[1])
-    for name in ("user_tower", "item_tower"):  # and it was a round: whatever was read took its step
+    for name in ("user_tower", "item_tower"):  # both towers took a step
         moved = np.abs(getattr(split_[1], name) - getattr(split_[0], name))
         assert (moved > 5e-5).mean() > 0.1
 
 
 @pytest.mark.parametrize("name", ["fl-dssm", "fl-clsm", *SPLIT])
-def test_a_batch_of_devices_is_one_device_after_the_other(name, choices):
-    """Fused, on one node through the wire, and on seven nodes: one round from one state agrees within 1e-5, and costs the same."""
+def test_a_batch_of_devices_equals_the_devices_one_by_one(name, choices):
+    """Single pass, one node through the wire, seven nodes: equal within 1e-5, with equal costs."""
     changes = {"inputs": 60, "embedding_size": 8, "users_per_round": 20}
     runs = [
         play_locally(name, choices, nodes, wire, rounds=1, **changes)
@@ -82,7 +82,7 @@ def test_a_batch_of_devices_is_one_device_after_the_other(name, choices):
 
 
 @pytest.mark.parametrize("name", SPLIT)
-def test_devices_need_no_items_texts(name, choices):
+def test_devices_need_no_item_texts(name, choices):
     world = world_for(name, choices)
     assert world.client_content is not None
     assert world.client_content.items is None
@@ -95,8 +95,8 @@ def test_devices_need_no_items_texts(name, choices):
 
 
 @pytest.mark.parametrize("name", SPLIT)
-def test_asking_for_everything_trains_the_same_model(name, choices):
-    """Whoever gets all vectors learns from the same items as one who asks for some; only the item tower reads more at a time."""
+def test_requesting_the_whole_catalogue_trains_the_same_model(name, choices):
+    """Devices with all vectors train on the same items; only batches of the item tower differ."""
     some, everything = (
         play_locally(name, choices, rounds=1, requests=mode, inputs=60, embedding_size=8)[0]
         for mode in ("resampled", "whole")
@@ -108,18 +108,18 @@ def test_asking_for_everything_trains_the_same_model(name, choices):
     assert near(everything[-1], wired[-1])
 
 
-def test_kept_decoys_are_outside_the_history_and_the_same_in_every_round(choices):
+def test_sticky_decoys_are_outside_the_history_and_the_same_in_every_round(choices):
     world = world_for("sttfedrec-dssm", choices, requests="sticky")
     (node,) = LocalEngine.over(world, choices, 1).nodes
     users = np.flatnonzero(choices.positives.counts > 2)[:20].astype(np.int32)
-    asked = {user: set() for user in users.tolist()}
+    decoys_of = {user: set() for user in users.tolist()}
     for t in range(60):
-        drawn = sttfedrec.drawn_by(world, node, users, t)
+        drawn = item_requests.draw_requests(world, node, users, t)
         for user, items, clicked in zip(users.tolist(), drawn.items, drawn.clicked, strict=True):
             assert set(items[clicked]) <= set(choices.positives.of(user).tolist())
             assert not set(items[~clicked & (items >= 0)]) & set(choices.excluded.of(user).tolist())
-            asked[user] |= set(items[~clicked & (items >= 0)].tolist())
-    for user, decoys in asked.items():
+            decoys_of[user] |= set(items[~clicked & (items >= 0)].tolist())
+    for user, decoys in decoys_of.items():
         free = choices.n_items - len(choices.excluded.of(user))
         assert len(decoys) <= min(9 * len(choices.positives.of(user)), free)
 
@@ -131,20 +131,20 @@ def transcript(
     name: str, training: TrainingSet, **changes: Any
 ) -> tuple[World, Transcript, list[Any]]:
     world = world_for(name, training, **changes)
-    heard = Transcript(LocalEngine.over(world, training, 2))
-    return world, heard, play(name, world, heard)[0]
+    record = Transcript(LocalEngine.over(world, training, 2))
+    return world, record, play(name, world, record)[0]
 
 
 @pytest.mark.parametrize("name", SPLIT)
-def test_who_says_what_to_whom(name, choices):
-    _, heard, _ = transcript(name, choices, rounds=2, users_per_round=9)
-    said = {(line.sender, line.receiver): set() for line in heard.lines}
-    for line in heard.lines:
-        said[line.sender, line.receiver] |= {
+def test_messages_between_roles(name, choices):
+    _, record, _ = transcript(name, choices, rounds=2, users_per_round=9)
+    sent = {(line.sender, line.receiver): set() for line in record.lines}
+    for line in record.lines:
+        sent[line.sender, line.receiver] |= {
             key for key, array in line.arrays.items() if array.size
         }
     columns = {"users", "samples", "offsets", "items"}
-    assert said == {
+    assert sent == {
         (RECOMMENDATION, CLIENTS): {"embeddings", "slots"},
         (CLIENTS, RECOMMENDATION): columns,
         (AGGREGATION, CLIENTS): {"tower"},
@@ -152,15 +152,15 @@ def test_who_says_what_to_whom(name, choices):
         (RECOMMENDATION, AGGREGATION): {"slots"},
         (AGGREGATION, RECOMMENDATION): {"cut", "samples"},
     }
-    assert all(line.bytes > 0 for line in heard.lines)
+    assert all(line.bytes > 0 for line in record.lines)
 
 
 @pytest.mark.parametrize("name", SPLIT)
-def test_the_recommendation_server_hears_numbers_of_items_and_no_labels(name, choices):
-    world, heard, _ = transcript(name, choices, rounds=2, users_per_round=9)
-    asked = [line for line in heard.seen_by(RECOMMENDATION) if line.sender == CLIENTS]
-    assert sum(len(line.arrays["users"]) for line in asked) == 18
-    for line in asked:
+def test_the_recommendation_server_receives_item_indices_and_no_labels(name, choices):
+    world, record, _ = transcript(name, choices, rounds=2, users_per_round=9)
+    received = [line for line in record.seen_by(RECOMMENDATION) if line.sender == CLIENTS]
+    assert sum(len(line.arrays["users"]) for line in received) == 18
+    for line in received:
         rows = Rows(line.arrays["offsets"], line.arrays["items"])
         assert (rows.counts == world.settings.compared).all()
         assert all(
@@ -175,15 +175,15 @@ def test_the_recommendation_server_hears_numbers_of_items_and_no_labels(name, ch
 
 
 @pytest.mark.parametrize("name", SPLIT)
-def test_no_sum_of_one_ring_is_handed_on(name, choices):
-    """What comes back to items is the same whether a cohort was heard in one piece or in rings."""
+def test_the_sum_of_a_single_ring_is_never_forwarded(name, choices):
+    """The returned gradients of items are the same with and without rings."""
     handed = []
     for changes in ({}, {"secure_aggregation": "ring", "ring_size": 5}):
-        _, heard, _ = transcript(
+        _, record, _ = transcript(
             name, choices, rounds=2, users_per_round=18, inputs=20, embedding_size=4, **changes
         )
         handed.append(
-            [line.arrays["cut"] for line in heard.seen_by(RECOMMENDATION) if "cut" in line.arrays]
+            [line.arrays["cut"] for line in record.seen_by(RECOMMENDATION) if "cut" in line.arrays]
         )
     for plain, ring in zip(*handed, strict=True):
         assert plain.shape == ring.shape
@@ -191,24 +191,24 @@ def test_no_sum_of_one_ring_is_handed_on(name, choices):
 
 
 @pytest.mark.parametrize("name", SPLIT)
-def test_who_asks_for_everything_says_nothing(name, choices):
-    _, heard, _ = transcript(
+def test_requests_for_the_whole_catalogue_disclose_nothing(name, choices):
+    _, record, _ = transcript(
         name, choices, rounds=2, users_per_round=9, requests="whole", secure_aggregation="ring"
     )
     assert all(
         not line.arrays["items"].size
-        for line in heard.seen_by(RECOMMENDATION)
+        for line in record.seen_by(RECOMMENDATION)
         if line.sender == CLIENTS
     )
-    of_devices = [line for line in heard.seen_by(AGGREGATION) if line.sender == CLIENTS]
+    of_devices = [line for line in record.seen_by(AGGREGATION) if line.sender == CLIENTS]
     assert not {"items", "slots"} & {key for line in of_devices for key in line.arrays}
 
 
 @pytest.mark.parametrize("name", SPLIT)
-def test_the_aggregation_server_hears_slots_and_no_items(name, choices):
-    """What it is told about a slot is summed over users, and which item it is changes from round to round."""
-    _, heard, _ = transcript(name, choices, rounds=3, users_per_round=9)
-    of_devices = [line for line in heard.seen_by(AGGREGATION) if line.sender == CLIENTS]
+def test_the_aggregation_server_receives_slots_and_no_items(name, choices):
+    """Gradients of a slot are summed over users, and the item of a slot changes every round."""
+    _, record, _ = transcript(name, choices, rounds=3, users_per_round=9)
+    of_devices = [line for line in record.seen_by(AGGREGATION) if line.sender == CLIENTS]
     slots = [line.arrays["items"] for line in of_devices]
     assert max(map(np.max, slots)) < 90
     assert {key for line in of_devices for key in line.arrays} <= {
@@ -220,7 +220,7 @@ def test_the_aggregation_server_hears_slots_and_no_items(name, choices):
         "user_rows",
         "dense",
     }
-    requests_of = [line.arrays for line in heard.seen_by(RECOMMENDATION) if line.sender == CLIENTS]
+    requests_of = [line.arrays for line in record.seen_by(RECOMMENDATION) if line.sender == CLIENTS]
     items = np.concatenate([arrays["items"] for arrays in requests_of])
     assert not np.array_equal(np.sort(np.concatenate(slots)), np.sort(items))
 
@@ -228,34 +228,36 @@ def test_the_aggregation_server_hears_slots_and_no_items(name, choices):
 def test_a_role_sees_its_own_part_of_the_state(choices):
     world = world_for("sttfedrec-dssm", choices)
     state = sttfedrec.init(world)
-    mine = state.as_seen_by(RECOMMENDATION)
-    theirs = state.as_seen_by(AGGREGATION)
-    assert mine.user_tower is None
-    assert mine.cut is None
-    assert mine.item_tower is state.item_tower
-    assert theirs.item_tower is None
-    assert theirs.asked is None
-    assert theirs.user_tower is state.user_tower
+    recommendation = state.as_seen_by(RECOMMENDATION)
+    aggregation = state.as_seen_by(AGGREGATION)
+    assert recommendation.user_tower is None
+    assert recommendation.cut is None
+    assert recommendation.item_tower is state.item_tower
+    assert aggregation.item_tower is None
+    assert aggregation.requested is None
+    assert aggregation.user_tower is state.user_tower
     assert world.seen_by(AGGREGATION).content is None
     assert world.seen_by(RECOMMENDATION).content is world.content
     assert world.seen_by(RECOMMENDATION).client_content is None
-    meddling = replace(theirs, user_tower=theirs.user_tower + 1, item_tower=np.zeros(3, np.float32))
+    meddling = replace(
+        aggregation, user_tower=aggregation.user_tower + 1, item_tower=np.zeros(3, np.float32)
+    )
     after = state.with_part_of(AGGREGATION, meddling)
     assert after.item_tower is state.item_tower
     assert np.array_equal(after.user_tower, state.user_tower + 1)
 
 
-# What devices draw.
+# Draws of devices.
 
 
-def test_a_device_that_remembers_its_draw_draws_it_again_when_anything_changed(choices):
+def test_the_cache_of_requests_is_not_used_after_a_change(choices):
     world = world_for("sttfedrec-dssm", choices)
     others = world_for("sttfedrec-dssm", choices, compared=4)
     (node,) = LocalEngine.over(world, choices, 1).nodes
     users = np.array([1, 5, 7], np.int32)
 
     def drawn(world: World, users: Any, t: int) -> np.ndarray:
-        return sttfedrec.drawn_by(world, node, users, t).items
+        return item_requests.draw_requests(world, node, users, t).items
 
     first = drawn(world, users, 0)
     assert drawn(world, users, 0) is first
@@ -273,40 +275,42 @@ def test_requests_are_clicks_and_others_and_profiles_never_hold_the_target(title
     for t in range(5):
         drawn = requests.draw(choices, people, chosen, streams.keys(0, "request", t, last=people))
         for k in people:
-            mine = set(choices.positives.of(k).tolist())
+            history = set(choices.positives.of(k).tolist())
             clicked = set(drawn.items[k][drawn.clicked[k]])
             others = set(drawn.items[k][~drawn.clicked[k] & drawn.valid[k]])
             profile = [item for item in drawn.profiles[k].tolist() if item >= 0]
-            assert clicked <= mine
-            assert len(clicked) == min(chosen.clicks, len(mine))
-            assert not others & mine
+            assert clicked <= history
+            assert len(clicked) == min(chosen.clicks, len(history))
+            assert not others & history
             assert len(others) == 10 - chosen.clicks
             assert (
-                len(set(profile)) == len(profile) == min(titles, max(len(mine) - chosen.clicks, 0))
+                len(set(profile))
+                == len(profile)
+                == min(titles, max(len(history) - chosen.clicks, 0))
             )
-            assert set(profile) <= mine - clicked
+            assert set(profile) <= history - clicked
             own.add((k, *sorted(clicked)))
     assert len(own) > 2 * len(people)  # other rounds, other clicks
 
 
-def test_who_has_everything_or_too_little_asks_for_what_there_is():
+def test_users_with_too_few_clicks_or_decoys_request_fewer_items():
     small = histories(3, n_users=8, n_items=6)
     drawn = requests.draw(
         small, np.arange(8), TwoTowers.of({}), streams.keys(0, "r", last=np.arange(8))
     )
     for k in range(8):
-        mine = small.positives.of(k)
-        wanted = min(1, len(mine)) + min(9, 6 - len(mine))
+        history = small.positives.of(k)
+        wanted = min(1, len(history)) + min(9, 6 - len(history))
         assert drawn.valid[k].sum() == wanted
         assert (np.diff(drawn.items[k][drawn.valid[k]]) > 0).all()
-        assert drawn.clicked[k].sum() == min(1, len(mine))
+        assert drawn.clicked[k].sum() == min(1, len(history))
 
 
-# Devices that say nonsense, or nothing.
+# Devices that send invalid updates, or none.
 
 
 class Lying(Engine):
-    """The first user of every cohort answers the aggregation server with a gradient that cannot be."""
+    """The first user of every cohort sends the aggregation server an invalid gradient."""
 
     def __init__(self, engine: LocalEngine, silent: bool) -> None:
         self.engine = engine
@@ -329,7 +333,7 @@ class Lying(Engine):
 
 
 @pytest.mark.parametrize("name", SPLIT)
-def test_a_refused_device_is_as_if_it_had_been_silent(name, choices):
+def test_a_refused_update_equals_a_missing_one(name, choices):
     world = world_for(name, choices, rounds=2, users_per_round=6, embedding_size=32)
     engine = LocalEngine.over(world, choices, 1)
     (lied, costs), (silent, _) = (
@@ -340,9 +344,9 @@ def test_a_refused_device_is_as_if_it_had_been_silent(name, choices):
 
 
 @pytest.mark.parametrize("name", SPLIT)
-def test_between_rounds_nobody_remembers_who_asked_for_what(name, choices):
+def test_between_rounds_the_state_holds_no_requests(name, choices):
     for state in play_locally(name, choices, rounds=3, client_dropout=0.5)[0]:
-        assert len(state.askers) == len(state.asked) == len(state.cut) == 0
+        assert len(state.requesters) == len(state.requested) == len(state.cut) == 0
 
 
 # Eqs. 13 and 15.
@@ -392,7 +396,7 @@ def test_the_loss_by_hand():
 
 @pytest.mark.parametrize("name", SPLIT)
 def test_training_lowers_the_loss(name, choices):
-    """Sixty rounds on people whose titles tell their group: their clicks come to stand above others."""
+    """Sixty rounds on users whose titles show their group: clicks rank above other items."""
     chosen = registry.algorithm(name)
     assert isinstance(chosen.train, Federation)
     wanted = few_settings(
@@ -414,7 +418,7 @@ def test_training_lowers_the_loss(name, choices):
 
 
 def margin(model: Any, training: TrainingSet) -> float:
-    """How much better clicks match than the rest, on average."""
+    """The mean score of clicks minus that of other items."""
     scores = model.score(np.arange(training.n_users, dtype=np.int32))
     clicked = np.zeros(scores.shape, bool)
     clicked[training.users, training.positives.items] = True

@@ -53,7 +53,7 @@ def test_sticky_decoys_hide_clicks_and_resampled_ones_do_not(mode):
     pytest.importorskip("torch")
     from small_federation import world_for
 
-    from coterie.algorithms import sttfedrec
+    from coterie.algorithms.two_tower import item_requests
     from coterie.data.training_set import TrainingSet
     from coterie.engines.local import LocalEngine
 
@@ -69,7 +69,7 @@ def test_sticky_decoys_hide_clicks_and_resampled_ones_do_not(mode):
     users = np.arange(n_users, dtype=np.int32)
     requests = []
     for t in range(20):
-        updates = sttfedrec.request(world, Message(t, users, {}, {}), node)
+        updates = item_requests.request(world, Message(t, users, {}, {}), node)
         requests.append(Request(users, Rows(updates.offsets, updates.items)))
     after = {
         n: score_claims(repeated(requests[:n], n_users, n_items), positives, users) for n in (1, 20)
@@ -124,8 +124,8 @@ def test_returned_gradients_reveal_clicks_despite_secure_aggregation(secure_aggr
         world, sttfedrec.REQUEST, sttfedrec.init(world), cohort, 0, engine
     )
     requested = state.asked
-    slots = sttfedrec.numbered(world, state, 0).requested
-    numbers = sttfedrec.merged(world, state, 0)[0][slots]
+    slots = sttfedrec.assign_slots(world, state, 0).requested
+    numbers = sttfedrec.merge_slots(world, state, 0)[0][slots]
     state = rounds.relay(world, sttfedrec.SLOTS, state, 0, engine)
     state, _ = rounds.play_exchange(world, sttfedrec.TRAIN, state, cohort, 0, engine, 1)
     claims = by_gradients(requested, numbers, state.cut)

@@ -1,4 +1,4 @@
-"""The Ray engine: the same bits as in this process, however many actors there are and whoever of them dies."""
+"""The Ray engine: the same bits as in one process, for any number of actors, even if some die."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def on_ray(
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ON_KERNELS)
-def test_two_actors_are_one_run(name, choices, cluster):
-    here = play_locally(name, choices, rounds=2)
-    there = on_ray(name, choices, 2, rounds=2)
-    assert sha256(here[0][-1]) == sha256(there[0][-1])
+def test_two_actors_give_the_local_run(name, choices, cluster):
+    local = play_locally(name, choices, rounds=2)
+    remote = on_ray(name, choices, 2, rounds=2)
+    assert sha256(local[0][-1]) == sha256(remote[0][-1])
     costs = [
-        [(t.accepted, t.dropped, t.bytes_up, t.bytes_down) for t in tallies]
-        for _, tallies in (here, there)
+        [(t.accepted, t.dropped, t.bytes_up, t.bytes_down) for t in all_costs]
+        for _, all_costs in (local, remote)
     ]
     assert costs[0] == costs[1]
 
@@ -57,7 +57,7 @@ def test_two_actors_are_one_run(name, choices, cluster):
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["fedfast", "pfpl+"])
 @pytest.mark.parametrize("nodes", [1, 4])
-def test_any_number_of_actors_is_one_run(name, nodes, choices, cluster):
+def test_the_number_of_actors_does_not_change_a_run(name, nodes, choices, cluster):
     assert sha256(play_locally(name, choices)[0][-1]) == sha256(on_ray(name, choices, nodes)[0][-1])
 
 
@@ -67,26 +67,26 @@ def test_any_number_of_actors_is_one_run(name, nodes, choices, cluster):
     [{"client_dropout": 0.3}, {"secure_aggregation": "ring"}, {"model": "neumf"}],
     ids=str,
 )
-def test_what_else_a_run_may_have(changes, choices, cluster):
+def test_dropout_secure_aggregation_and_neumf_on_ray(changes, choices, cluster):
     if "secure_aggregation" in changes:
         pytest.importorskip("cryptography")
-    here = play_locally("fedfast", choices, **changes)
-    there = on_ray("fedfast", choices, 3, **changes)
-    assert sha256(here[0][-1]) == sha256(there[0][-1])
+    local = play_locally("fedfast", choices, **changes)
+    remote = on_ray("fedfast", choices, 3, **changes)
+    assert sha256(local[0][-1]) == sha256(remote[0][-1])
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", WITH_PYTORCH)
-def test_a_round_in_pytorch_is_the_same_but_for_the_last_bits(name, choices, cluster):
-    here = play_locally(name, choices, rounds=1)
-    there = on_ray(name, choices, 2, rounds=1)
-    for field, array in here[0][-1].arrays().items():
-        assert np.allclose(array, there[0][-1].arrays()[field], rtol=1e-5, atol=1e-6), field
+def test_a_round_in_pytorch_differs_only_in_the_last_bits(name, choices, cluster):
+    local = play_locally(name, choices, rounds=1)
+    remote = on_ray(name, choices, 2, rounds=1)
+    for field, array in local[0][-1].arrays().items():
+        assert np.allclose(array, remote[0][-1].arrays()[field], rtol=1e-5, atol=1e-6), field
 
 
 @pytest.mark.long
 def test_an_actor_that_dies_is_started_again(choices, cluster):
-    """Killed before every round: the shard comes back, and the run is the one without."""
+    """Killed before every round: the shard is restored, and the run does not change."""
     world = world_for("fedfast", choices, engine="ray", nodes=2)
     engine = RayEngine.over(world, choices, SILENT)
     victims = []
@@ -95,14 +95,14 @@ def test_an_actor_that_dies_is_started_again(choices, cluster):
         gather = engine.gather
         call = engine.call
 
-        def added_up(self, *given: Any) -> Any:
-            _, there = ray.get(
+        def aggregate(self, *given: Any) -> Any:
+            _, made = ray.get(
                 engine.shards[1].make.remote(lambda world, node: {"pid": os.getpid()})
             )
-            pid = there["pid"]
+            pid = made["pid"]
             victims.append(pid)
             os.kill(pid, signal.SIGKILL)
-            return engine.added_up(*given)
+            return engine.aggregate(*given)
 
     states, _ = play("fedfast", world, Deadly())
     assert len(set(victims)) == len(victims) > 2
@@ -110,6 +110,6 @@ def test_an_actor_that_dies_is_started_again(choices, cluster):
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1"])
-def test_a_cluster_that_is_not_there_is_the_users_mistake(address):
+def test_an_unreachable_cluster_is_reported(address):
     with pytest.raises(ConfigError, match="no Ray cluster can be reached"):
         refuse_unreachable(address)

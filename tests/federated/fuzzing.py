@@ -1,4 +1,4 @@
-"""Bytes that nobody means: a real message with something done to it, or none at all."""
+"""Corrupted bytes: a real message with a random change, or random bytes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ GIGABYTES = HEAD.pack(MAGIC, 0, 0, 1) + ENTRY.pack(0, 1, 2) + struct.pack("<2I",
 
 
 BEYOND_DOUBT = (0, 1, 2, 5)
-"""Ways after which it is no message at all."""
+"""Changes after which the bytes can never be a valid message."""
 
 
 def mangled(
     data: bytes, rng: np.random.Generator, ways: tuple[int, ...] = tuple(range(9))
 ) -> bytes:
-    """One of some ways to break a message."""
+    """The message with one random kind of change."""
     way = rng.choice(ways)
     made = bytearray(data)
     if way == 0:
@@ -27,14 +27,14 @@ def mangled(
         return data[: rng.integers(len(data))]
     if way == 2:
         return data + rng.bytes(int(rng.integers(1, 64)))
-    if way == 3:  # numbers of arrays, their shapes and names
+    if way == 3:  # the header: number of arrays, their names and shapes
         made[int(rng.integers(4, min(80, len(made))))] = int(rng.integers(256))
     elif way == 4:  # anywhere
         for _ in range(rng.integers(1, 20)):
             made[rng.integers(len(made))] ^= 1 << int(rng.integers(8))
     elif way == 5:
         return GIGABYTES + rng.bytes(int(rng.integers(0, 64)))
-    elif way == 6:  # a header of its own making
+    elif way == 6:  # a random header
         entries = [
             ENTRY.pack(
                 int(rng.integers(len(NAMES))) + int(rng.integers(2)) * COMMON,
@@ -51,11 +51,11 @@ def mangled(
             + b"".join(entries)
             + rng.bytes(int(rng.integers(0, 200)))
         )
-    elif way == 7:  # a piece of it twice
+    elif way == 7:  # a piece of the message twice
         at = int(rng.integers(len(data)))
         n = int(rng.integers(1, 100))
         return data[:at] + data[at : at + n] + data[at:]
-    else:  # zeros, or all ones, in a row
+    else:  # a run of zeros or ones
         at = int(rng.integers(len(data)))
         n = int(rng.integers(1, 64))
         made[at : at + n] = (b"\0", b"\xff")[rng.integers(2)] * len(made[at : at + n])

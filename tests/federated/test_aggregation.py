@@ -1,4 +1,4 @@
-"""A cohort that is heard in parts: every part is asked for as many users as may be held, and nothing else is different."""
+"""Aggregation in chunks: each has at most the allowed number of clients; results are the same."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ from coterie.federated.wire import reply_sizes
 from coterie.types import Message, Sizes, Updates
 
 NOT_IN_PARTS = {"sfpl", "sfpl+", "pfpl", "pfpl+"}
-"""Whose sums are of the items that somebody sent alone, and cannot be added."""
+"""FPL sums only over the items that were sent: sums of chunks have different shapes."""
 
 
 class Counting(Engine):
-    """An engine that notes how many users it is asked for at a time."""
+    """An engine that records how many clients each call has."""
 
     def __init__(self, engine: LocalEngine) -> None:
         self.engine = engine
-        self.asked: list[int] = []
+        self.chunks: list[int] = []
 
     def gather(self, make: Callable[[World, NodeData], PrivateState]) -> PrivateState:
         return self.engine.gather(make)
 
     def call(self, exchange: Exchange, message: Message) -> list[Reply]:
-        self.asked.append(len(message.users))
+        self.chunks.append(len(message.users))
         return self.engine.call(exchange, message)
 
 
 def play(
     name: str, chunk_size: int, nodes: int, **changes: Any
 ) -> tuple[list[str], list[Any], list[int]]:
-    """Digests of states, what rounds cost, and how many were asked at a time."""
+    """Digests of states, the costs of rounds, and the sizes of chunks."""
     training = histories(3, n_users=30)
     world = world_for(name, training, participation=0.7, **changes)
     federation = registry.algorithm(name).train
@@ -68,53 +68,52 @@ def play(
         replace(federation, exchanges=exchanges), world, engine, Context(0, SILENT)
     )
     state, _ = work.start()
-    engine.asked.visible()  # an exchange before the first round is one of its own
+    engine.chunks.clear()  # the exchange before the first round is not of interest
     states = [sha256(state)]
-    tallies = []
+    all_costs = []
     for n in range(1, 5):
         state, costs = work.step(state, n)
         states.append(sha256(state))
-        tallies.append(
+        all_costs.append(
             (costs.users.tolist(), costs.accepted, costs.dropped, costs.bytes_up, costs.bytes_down)
         )
-    return states, tallies, engine.asked
+    return states, all_costs, engine.chunks
 
 
 @pytest.mark.parametrize("name", [name for name in ON_KERNELS if name not in NOT_IN_PARTS])
 @pytest.mark.parametrize("client_dropout", [0.0, 0.4])
-def test_parts_give_the_bits_and_the_costs_of_the_whole(name, client_dropout):
-    states, costs, asked = play(name, 1000, 1, client_dropout=client_dropout)
+def test_chunks_do_not_change_bits_or_costs(name, client_dropout):
+    states, costs, whole = play(name, 1000, 1, client_dropout=client_dropout)
     assert len(set(states)) == 5
-    for at_once, nodes in ((4, 1), (7, 3)):
-        parts = play(name, at_once, nodes, client_dropout=client_dropout)
-        assert parts[:2] == (states, costs)
-        assert max(parts[2]) == at_once
-        assert sum(parts[2]) == sum(asked)
-        assert len(parts[2]) >= 2 * len(asked)
+    for chunk_size, nodes in ((4, 1), (7, 3)):
+        *same, chunks = play(name, chunk_size, nodes, client_dropout=client_dropout)
+        assert same == [states, costs]
+        assert max(chunks) == chunk_size
+        assert sum(chunks) == sum(whole)
+        assert len(chunks) >= 2 * len(whole)
 
 
-def heard(users: list[int], total: int | None, refused: dict[str, int]) -> Aggregate:
+def chunk(users: list[int], total: int | None, refused: dict[str, int]) -> Aggregate:
     n = len(users)
     rows = np.zeros((n, 2), np.int32)
-    delegates = Accepted(np.array(users, np.int32), np.ones(n, np.int64), rows)
-    private_state = ((delegates.users, {"rows": rows}),) if users else ()
+    accepted = Accepted(np.array(users, np.int32), np.ones(n, np.int64), rows)
     return Aggregate(
-        {} if total is None else {"items": np.array([total])},
-        delegates,
-        10 * n,
-        Counter(refused),
-        private_state,
+        sums={} if total is None else {"items": np.array([total])},
+        accepted=accepted,
+        bytes_up=10 * n,
+        refused=Counter(refused),
+        private_state=((accepted.users, {"rows": rows}),) if users else (),
     )
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (1, 2, 0)])
-def test_parts_in_which_nobody_was_accepted_add_nothing(order):
-    parts = [
-        heard([1, 2], 5, {"malformed": 1}),
-        heard([], None, {"malformed": 2}),
-        heard([7], -3, {"not finite": 1}),
+def test_a_chunk_without_accepted_clients_adds_nothing(order):
+    chunks = [
+        chunk([1, 2], 5, {"malformed": 1}),
+        chunk([], None, {"malformed": 2}),
+        chunk([7], -3, {"not finite": 1}),
     ]
-    first, second, third = (parts[k] for k in order)
+    first, second, third = (chunks[k] for k in order)
     both = first.joined(second).joined(third)
     assert both.sums["items"].tolist() == [2]
     assert sorted(both.accepted.users.tolist()) == [1, 2, 7]
@@ -123,11 +122,11 @@ def test_parts_in_which_nobody_was_accepted_add_nothing(order):
 
 
 @pytest.mark.parametrize("sizes", [Sizes(9, 4, 0, 0), Sizes(9, 3, 5, 2)])
-def test_bytes_of_rows_that_never_were(sizes):
+def test_bytes_of_updates_that_were_never_written(sizes):
     """As many as of the same updates in full."""
     n_rows = np.array([3, 1, 8])
     users = np.array([2, 5, 6], np.int32)
-    there = Updates(
+    updates = Updates(
         users,
         np.ones(3, np.int64),
         np.array([0, 3, 4, 12]),
@@ -136,4 +135,4 @@ def test_bytes_of_rows_that_never_were(sizes):
         np.zeros((3, sizes.user_width), np.int32),
         np.zeros((3, sizes.dense), np.int32),
     )
-    assert aggregation.bytes_of(users, n_rows, sizes) == reply_sizes(there).sum()
+    assert aggregation.update_bytes(users, n_rows, sizes) == reply_sizes(updates).sum()

@@ -1,4 +1,4 @@
-"""Same seed, same bits: for any number of threads and nodes, any order of users, and after any interruption."""
+"""Same seed, same bits: for any threads and nodes, order of users, and after interruptions."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ from coterie.types import Message
 
 federated = pytest.mark.parametrize("name", FEDERATED)
 on_kernels = pytest.mark.parametrize("name", ON_KERNELS)
-ONE_A_ROUND = {"sfpl": 20, "sfpl+": 20}
-"""How many users four steps of five rounds ask where each asks one."""
+ONE_PER_ROUND = {"sfpl": 20, "sfpl+": 20}
+"""Users selected in four steps of five rounds, by algorithms that select one per round."""
 WAYS: dict[str, dict[str, Any]] = {
     "plain": {},
     "drop-out": {"client_dropout": 0.3, "local_epochs": 2},
@@ -63,7 +63,7 @@ def choices(people) -> TrainingSet:
 
 @pytest.fixture(scope="module")
 def ratings(choices) -> TrainingSet:
-    """Ratings of so many different values that no two nodes have the same ones."""
+    """Ratings with so many distinct values that no two nodes share any."""
     drawn = np.random.default_rng(0).normal(3, 1, len(choices)).astype(np.float32)
     return replace(choices, ratings=drawn)
 
@@ -73,7 +73,7 @@ def ratings(choices) -> TrainingSet:
 
 @federated
 @pytest.mark.parametrize("way", WAYS)
-def test_any_number_of_threads_is_one_run(name, way, choices, monkeypatch):
+def test_the_number_of_threads_does_not_change_a_run(name, way, choices, monkeypatch):
     found = set()
     for threads in (1, 2, 5):
         monkeypatch.setenv("COTERIE_THREADS", str(threads))
@@ -83,24 +83,24 @@ def test_any_number_of_threads_is_one_run(name, way, choices, monkeypatch):
 
 @on_kernels
 @pytest.mark.parametrize("way", WAYS)
-def test_any_number_of_nodes_is_one_run(name, way, choices):
-    """In memory, through the wire, on 3, 7 and more nodes than there are users; the bytes that travel are the same too."""
+def test_the_number_of_nodes_does_not_change_a_run(name, way, choices):
+    """In memory, through the wire, on 3, 7 and more nodes than users; costs are the same too."""
     runs = [(1, False), (1, True), (3, None), (7, None), (300, None)]
     played = [play_locally(name, choices, nodes, wire, **WAYS[way]) for nodes, wire in runs]
     assert len({sha256(states[-1]) for states, _ in played}) == 1
     costs = [
-        [(t.accepted, t.dropped, t.bytes_up, t.bytes_down) for t in tallies]
-        for _, tallies in played
+        [(t.accepted, t.dropped, t.bytes_up, t.bytes_down) for t in all_costs]
+        for _, all_costs in played
     ]
     assert all(cost == costs[0] for cost in costs)
     accepted = sum(accepted for accepted, *_ in costs[0])
-    asked = sum(len(t.users) for t in played[0][1])
-    assert accepted > asked / 2
-    assert asked > 100 or ONE_A_ROUND.get(name) == asked
+    selected = sum(len(t.users) for t in played[0][1])
+    assert accepted > selected / 2
+    assert selected > 100 or ONE_PER_ROUND.get(name) == selected
 
 
 @on_kernels
-def test_any_number_of_nodes_is_one_run_on_ratings(name, ratings):
+def test_the_number_of_nodes_does_not_change_a_run_on_ratings(name, ratings):
     played = [
         play_locally(name, ratings, nodes, wire)[0]
         for nodes, wire in [(1, False), (1, True), (3, None), (7, None)]
@@ -112,14 +112,14 @@ def test_any_number_of_nodes_is_one_run_on_ratings(name, ratings):
 @on_kernels
 def test_nodes_and_threads_together(name, choices, monkeypatch):
     monkeypatch.setenv("COTERIE_THREADS", "1")
-    only_node = play_locally(name, choices)[0][-1]
+    one_thread = play_locally(name, choices)[0][-1]
     monkeypatch.setenv("COTERIE_THREADS", "3")
-    assert sha256(play_locally(name, choices, nodes=4)[0][-1]) == sha256(only_node)
+    assert sha256(play_locally(name, choices, nodes=4)[0][-1]) == sha256(one_thread)
 
 
 @on_kernels
 def test_the_number_of_nodes_is_a_setting(name, people):
-    """As a person sets it, down to the bytes in the result."""
+    """Set in the API, down to the bytes in the result."""
     few = steps(name, 3) | {"embedding_size": 4}
     one, three = (api.run(name, people, nodes=n, **few) for n in (1, 3))
     assert sha256(one.model) == sha256(three.model)
@@ -131,8 +131,8 @@ def test_the_number_of_nodes_is_a_setting(name, people):
 
 
 @federated
-def test_the_bytes_of_a_run_are_those_that_travelled(name, people, monkeypatch):
-    """Everybody alone on a node: all messages there and back, the opening's too, add up to what the result says."""
+def test_the_reported_bytes_are_those_sent(name, people, monkeypatch):
+    """One node per user: the bytes of all messages add up to those in the result."""
     travelled = Counter[str]()
 
     def counting(t: int, arrays: Any, common: Any = None, exchange: int = 0) -> bytes:
@@ -146,8 +146,8 @@ def test_the_bytes_of_a_run_are_those_that_travelled(name, people, monkeypatch):
 
 
 @federated
-def test_another_seed_is_another_run(name, choices):
-    """Else all of the above would hold for a run that does nothing."""
+def test_another_seed_changes_a_run(name, choices):
+    """Otherwise all of the above would hold for a run that does nothing."""
     assert len({sha256(play_locally(name, choices, seed=seed)[0][-1]) for seed in range(3)}) == 3
 
 
@@ -155,7 +155,7 @@ def test_another_seed_is_another_run(name, choices):
 
 
 class Shuffled(Engine):
-    """Asks a node for its users in any order, and hands over replies in any order."""
+    """Calls nodes with users in random order, and returns replies in random order."""
 
     def __init__(self, engine: Engine, seed: int) -> None:
         self.engine = engine
@@ -171,7 +171,7 @@ class Shuffled(Engine):
 
 @on_kernels
 @pytest.mark.parametrize("nodes", [1, 4])
-def test_any_order_of_users_is_one_run(name, nodes, choices):
+def test_the_order_of_users_does_not_change_a_run(name, nodes, choices):
     world = world_for(name, choices)
     engine = LocalEngine.over(world, choices, nodes)
     expected = [sha256(state) for state in play(name, world, engine)[0]]
@@ -180,8 +180,8 @@ def test_any_order_of_users_is_one_run(name, nodes, choices):
 
 
 @federated
-def test_a_round_can_be_played_again(name):
-    """From the same state a round gives the same next state: nothing is kept anywhere else, and no state is written into."""
+def test_a_round_can_be_repeated(name):
+    """The same state gives the same next state: there is no hidden state, none is overwritten."""
     small = histories(5, n_users=30)
     world = world_for(name, small)
     states, _ = play(name, world, LocalEngine.over(world, small, 2))
@@ -217,7 +217,7 @@ def train(
 
 
 def without_time(history: TrainingHistory) -> dict[str, Any]:
-    """Everything but how long it took."""
+    """All but durations."""
     curve = [
         {key: value for key, value in line.items() if key != "seconds"} for line in history.curve
     ]
@@ -237,7 +237,7 @@ def same_end(one: Fitted, other: Fitted) -> bool:
 
 
 class Disk:
-    """Checkpoints as files, one folder a round."""
+    """Checkpoints as files, one folder per round."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder
@@ -266,9 +266,7 @@ STOPPING = {
 
 @pytest.mark.parametrize("name", [*FEDERATED, "gmf"])
 @pytest.mark.parametrize("stopping", [False, True], ids=["to the end", "with patience"])
-def test_going_on_from_every_checkpoint_is_the_run_without_interruption(
-    name, stopping, people, tmp_path
-):
+def test_resuming_from_any_checkpoint_gives_the_uninterrupted_run(name, stopping, people, tmp_path):
     ready = prepared(name, people, **STOPPING if stopping else {})
     saved = Disk(tmp_path, name)
     straight = train(ready, saved)
@@ -279,7 +277,7 @@ def test_going_on_from_every_checkpoint_is_the_run_without_interruption(
 
 
 class CtrlC:
-    """A ruler during whose measurement of one round somebody presses Ctrl-C."""
+    """An evaluator that is interrupted by Ctrl-C while it evaluates one round."""
 
     def __init__(self, evaluator: Evaluator, at: int) -> None:
         self.evaluator = evaluator
@@ -295,24 +293,24 @@ class CtrlC:
 
 @pytest.mark.parametrize("at", [2, 4, 6])
 @pytest.mark.parametrize("stopping", [False, True], ids=["to the end", "with patience"])
-def test_ctrl_c_while_measuring_loses_no_measurement(at, stopping, people, tmp_path):
-    """A point without its measurement would make another curve and, with patience, choose another model."""
+def test_ctrl_c_during_evaluation_loses_no_measurement(at, stopping, people, tmp_path):
+    """A missing measurement would change the curve and, with patience, the chosen model."""
     ready = prepared("fedfast", people, **STOPPING if stopping else {})
     saved = Disk(tmp_path, "fedfast")
     with pytest.raises(KeyboardInterrupt):
         train(ready, saved, evaluator=CtrlC(ready.evaluator, at))
-    gone_on = train(ready, since=saved.points()[-1])
-    rounds = [line["round"] for line in gone_on.history.curve]
+    resumed = train(ready, since=saved.points()[-1])
+    rounds = [line["round"] for line in resumed.history.curve]
     assert rounds == ([2, 4, 6] if not stopping else list(range(1, len(rounds) + 1)))
-    assert same_end(train(ready), gone_on)
+    assert same_end(train(ready), resumed)
 
 
 def interrupted(name: str, step: int, world: World) -> Algorithm:
-    """The algorithm, but that somebody presses Ctrl-C within a step: in the middle of its rounds, however they are played."""
+    """The algorithm with a Ctrl-C in the middle of the rounds of a step, on every path."""
     chosen = registry.algorithm(name)
     assert isinstance(chosen.train, Federation)
-    a_step = chosen.train.rounds_per_step(world)
-    when = (step - 1) * a_step + a_step // 2
+    n_rounds = chosen.train.rounds_per_step(world)
+    when = (step - 1) * n_rounds + n_rounds // 2
 
     def at_a_message(work: Any) -> Any:
         def stop(world: World, message: Message, node: NodeData) -> Any:
@@ -323,31 +321,31 @@ def interrupted(name: str, step: int, world: World) -> Algorithm:
 
         return stop
 
-    def sequential(world: World, node: NodeData, state: Any, rounds: range) -> Any:
-        done = chosen.train.sequential(world, node, state, rounds)  # type: ignore[union-attr]
-        if done is not None and when in rounds:
-            raise KeyboardInterrupt
-        return done
+    def at_a_round(work: Any) -> Any:
+        def stop(world: World, node: NodeData, state: Any, rounds: range) -> Any:
+            done = work(world, node, state, rounds)
+            if done is not None and when in rounds:
+                raise KeyboardInterrupt
+            return done
 
-    exchanges = [
-        replace(
-            e,
-            client_update=at_a_message(e.client_update),
-            fast=replace(e.fast, single_pass=at_a_message(e.fast.single_pass)),
+        return stop
+
+    def stopping(exchange: Exchange) -> Exchange:
+        fast = replace(
+            exchange.fast,
+            single_pass=at_a_message(exchange.fast.single_pass),
+            sequential_rounds=at_a_round(exchange.fast.sequential_rounds),
         )
-        if isinstance(e, Exchange)
-        else e
-        for e in chosen.train.exchanges
-    ]
-    return replace(
-        chosen, train=replace(chosen.train, exchanges=tuple(exchanges), sequential=sequential)
-    )
+        return replace(exchange, client_update=at_a_message(exchange.client_update), fast=fast)
+
+    exchanges = [stopping(e) if isinstance(e, Exchange) else e for e in chosen.train.exchanges]
+    return replace(chosen, train=replace(chosen.train, exchanges=tuple(exchanges)))
 
 
 @federated
 @pytest.mark.parametrize("at", [1, 3, 6])
-def test_ctrl_c_within_a_round_loses_the_round_alone(name, at, people, tmp_path, monkeypatch):
-    """Or the epoch, where one is a step."""
+def test_ctrl_c_within_a_round_loses_only_that_round(name, at, people, tmp_path, monkeypatch):
+    """Or that epoch, where a step is an epoch."""
     ready = prepared(name, people, checkpoint_every=1000)
     straight = train(ready)
     world = world_of(ready.training, ready.experiment.settings, 0)
@@ -368,7 +366,7 @@ SMALL = {"n_users": 60, "n_items": 90, "mean_interactions": 9, "n_groups": 3}
 
 
 class Killed(BaseException):
-    """Nothing catches it, as nothing catches kill -9."""
+    """Like kill -9: nothing catches it."""
 
 
 def small_run(folder: Path) -> None:
@@ -391,7 +389,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def crashing_at(n: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The n-th file is written beside its place and never gets there; returns what is written, in order."""
+    """The n-th temporary file is never renamed; returns the names of written files, in order."""
     written: list[str] = []
     honest = Path.replace
 
@@ -405,10 +403,8 @@ def crashing_at(n: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return written
 
 
-def test_a_crash_at_any_write_and_going_on_is_the_run_without_it(tmp_path, monkeypatch):
-    monkeypatch.setitem(
-        sys.modules, "matplotlib", None
-    )  # drawing is most of what a small run takes
+def test_resuming_after_a_crash_at_any_write_gives_the_uninterrupted_run(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)  # plots take most of a small run's time
     monkeypatch.chdir(tmp_path)
     (tmp_path / "straight").mkdir()
     with monkeypatch.context() as patch:
@@ -423,10 +419,10 @@ def test_a_crash_at_any_write_and_going_on_is_the_run_without_it(tmp_path, monke
             crashing_at(n, patch)
             with pytest.raises(Killed):
                 small_run(folder)
-        if n == 1:  # before there is a config there is nothing to go on with, and that is said
+        if n == 1:  # without a config a run cannot be resumed, which is reported
             with pytest.raises(RunError, match=r"config\.yaml"):
                 story.resume(folder)
             continue
         assert not (folder / "result.json").exists()
         story.resume(folder)
-        assert files(folder) == expected, f"crash before {written[n - 1]} was there"
+        assert files(folder) == expected, f"crash before {written[n - 1]} was written"

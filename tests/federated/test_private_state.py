@@ -1,4 +1,4 @@
-"""What stays on people's devices: servers never see it, only accepted rounds change it, and it is saved apart."""
+"""Private state: servers never see it, only accepted updates change it, it is saved separately."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from coterie.federated.validation import Reply
 from coterie.models.factors import Factors
 from coterie.types import SCALE, Floats, Ints, Message, Sizes, Updates
 
-SECRET = 1234.56789  # nothing else in a run looks like it
+SECRET = 1234.56789  # no other value in a run has these bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class State(Record):
     times: Ints  # (users,) how often each was accepted
 
 
-# A federation in which everybody keeps a secret, counts its rounds and tells the server that there was one.
+# A federation whose clients store a secret and count their rounds; updates are constant.
 
 
 def init(world: World) -> State:
@@ -73,9 +73,8 @@ def broadcast(world: World, state: State, cohort: Ints, t: int) -> Message:
 
 def client_update(world: World, message: Message, node: NodeData) -> ClientResult:
     assert (message.private_state["secrets"][:, 0] == np.float32(SECRET)).all()
-    assert (
-        message.private_state["secrets"][:, 1].tolist() == message.users.tolist()
-    )  # everybody's own, whatever the order
+    # Each client gets its own row, in any order of clients.
+    assert message.private_state["secrets"][:, 1].tolist() == message.users.tolist()
     n = len(message.users)
     none = np.empty(0, np.int32)
     updates = Updates(
@@ -97,7 +96,7 @@ def add_up(world: World, message: Message, updates: Updates) -> Sums:
     return {"dense": updates.dense.sum(axis=0, dtype=np.int64)}
 
 
-def server_update(world: World, state: State, sums: Sums, delegates: Accepted, t: int) -> State:
+def server_update(world: World, state: State, sums: Sums, accepted: Accepted, t: int) -> State:
     assert state.secrets is None
     return replace(state, total=state.total + (sums["dense"] / SCALE).astype(np.float32))
 
@@ -141,39 +140,40 @@ def play(
         Context(0, SILENT),
     )
     states = [work.start()[0]]
-    tallies = []
+    all_costs = []
     for n in range(1, n_rounds + 1):
         state, costs = work.step(states[-1], n)
         states.append(state)
-        tallies.append(costs)
-    return states, tallies
+        all_costs.append(costs)
+    return states, all_costs
 
 
-def test_devices_keep_what_they_made_of_every_round():
+def test_private_state_is_updated_in_every_round():
     states, _ = play()
     assert [state.times.max() for state in states] == [0, 1, 2, 3]
-    assert states[-1].times.tolist() == [3] * 10 + [0, 3]  # one has no history and is never asked
+    # One user has no history and is never selected.
+    assert states[-1].times.tolist() == [3] * 10 + [0, 3]
     assert states[-1].total == np.float32(3 * 11 / 4)
 
 
 @pytest.mark.parametrize(("nodes", "wired"), [(1, True), (3, None), (7, None)])
-def test_any_number_of_nodes_keeps_the_same(nodes, wired):
+def test_the_number_of_nodes_does_not_change_private_state(nodes, wired):
     assert sha256(play(nodes=nodes, wired=wired)[0][-1]) == sha256(play()[0][-1])
 
 
-def test_a_state_is_not_written_into():
+def test_earlier_states_are_not_overwritten():
     states, _ = play()
     assert states[0].times.sum() == 0
     assert len({sha256(state) for state in states}) == 4
 
 
-def test_who_drops_out_keeps_what_it_had():
-    states, tallies = play(client_dropout=0.5, n_rounds=6)
-    assert states[-1].times.sum() == sum(costs.accepted for costs in tallies) < 6 * 11
+def test_private_state_of_dropped_clients_does_not_change():
+    states, all_costs = play(client_dropout=0.5, n_rounds=6)
+    assert states[-1].times.sum() == sum(costs.accepted for costs in all_costs) < 6 * 11
 
 
 class Refusing(Engine):
-    """User 3's update comes with a number out of range."""
+    """The update of user 3 has a value out of range."""
 
     def __init__(self, engine: LocalEngine) -> None:
         self.engine = engine
@@ -192,10 +192,10 @@ class Refusing(Engine):
 
 
 @pytest.mark.parametrize("nodes", [1, 3])
-def test_who_is_refused_keeps_what_it_had(nodes):
-    states, tallies = play(Refusing, nodes)
+def test_private_state_of_refused_clients_does_not_change(nodes):
+    states, all_costs = play(Refusing, nodes)
     assert states[-1].times.tolist() == [3, 3, 3, 0] + [3] * 6 + [0, 3]
-    assert [costs.accepted for costs in tallies] == [10, 10, 10]
+    assert [costs.accepted for costs in all_costs] == [10, 10, 10]
 
 
 def listed(costs: Costs) -> list[Any]:
@@ -212,25 +212,25 @@ def listed(costs: Costs) -> list[Any]:
 @pytest.mark.parametrize("chunk_size", [1, 4, 10, 11])
 @pytest.mark.parametrize("engine", [None, Refusing])
 @pytest.mark.parametrize("changes", [{}, {"client_dropout": 0.5}])
-def test_a_cohort_heard_in_parts_is_one_heard_whole(chunk_size, engine, changes):
-    """Eleven people; the one who is refused is alone in its part, or not. Costs are the same too."""
-    (whole, costs) = play(engine, **changes)
-    (parts, same) = play(engine, chunk_size=chunk_size, **changes)
-    assert [sha256(state) for state in parts] == [sha256(state) for state in whole]
-    assert [listed(costs) for costs in same] == [listed(costs) for costs in costs]
+def test_chunks_do_not_change_private_state_or_costs(chunk_size, engine, changes):
+    """Eleven users; the refused one is alone in its chunk, or not."""
+    whole, costs = play(engine, **changes)
+    chunked, same = play(engine, chunk_size=chunk_size, **changes)
+    assert [sha256(state) for state in chunked] == [sha256(state) for state in whole]
+    assert [listed(cost) for cost in same] == [listed(cost) for cost in costs]
     assert sum(cost.refused["out of range"] for cost in costs) > 0 or engine is None
 
 
-def test_nothing_of_it_travels(monkeypatch):
-    """What is private is nowhere in the bytes between server and nodes, in either direction."""
+def test_private_state_is_never_sent(monkeypatch):
+    """It is in no bytes between server and nodes, in either direction."""
     seen = []
     honest = wire.encode
 
-    def listening(*given: Any, **named: Any) -> bytes:
+    def recording(*given: Any, **named: Any) -> bytes:
         seen.append(honest(*given, **named))
         return seen[-1]
 
-    monkeypatch.setattr(nodes, "encode", listening)
+    monkeypatch.setattr(nodes, "encode", recording)
     play(nodes=3)
     assert len(seen) == 2 * 3 * 3
     assert not any(np.float32(SECRET).tobytes() in data for data in seen)
@@ -243,7 +243,7 @@ def point(round_: int, state: State, best: State | None = None) -> Point:
     return Point(state, replace(TrainingHistory.begin(12, Costs()), round=round_), best)
 
 
-def test_a_checkpoint_keeps_it_apart_and_for_its_owner(tmp_path):
+def test_a_checkpoint_has_private_state_in_a_file_of_its_own(tmp_path):
     states, _ = play()
     checkpoint.write(tmp_path, point(3, states[3], states[2]), "data", {})
     assert np.float32(SECRET).tobytes() not in (tmp_path / "checkpoint.npz").read_bytes()
@@ -257,7 +257,7 @@ def test_a_checkpoint_keeps_it_apart_and_for_its_owner(tmp_path):
 
 
 @pytest.mark.parametrize("crash_at", ["devices-2.npz", "checkpoint.npz"])
-def test_a_crash_between_both_files_leaves_both_of_before(tmp_path, monkeypatch, crash_at):
+def test_a_crash_between_both_files_leaves_the_previous_checkpoint(tmp_path, monkeypatch, crash_at):
     states, _ = play()
     checkpoint.write(tmp_path, point(1, states[1]), "data", {})
     honest = checkpoint.write_arrays
@@ -275,7 +275,7 @@ def test_a_crash_between_both_files_leaves_both_of_before(tmp_path, monkeypatch,
     assert sha256(again.state) == sha256(states[1])
 
 
-def test_without_the_devices_nothing_goes_on_and_the_remedy_is_no_circle(tmp_path):
+def test_a_missing_file_of_private_state_is_reported_with_a_remedy(tmp_path):
     states, _ = play()
     checkpoint.write(tmp_path, point(3, states[3]), "data", {})
     (tmp_path / "devices-3.npz").unlink()
@@ -283,7 +283,7 @@ def test_without_the_devices_nothing_goes_on_and_the_remedy_is_no_circle(tmp_pat
         checkpoint.read(tmp_path, State, "data", {})
 
 
-def test_only_the_last_devices_stay(tmp_path):
+def test_only_the_last_private_state_is_kept_on_disk(tmp_path):
     states, _ = play()
     for n in (1, 2, 3):
         checkpoint.write(tmp_path, point(n, states[n]), "data", {})
@@ -296,12 +296,12 @@ class OnDevices(Factors):
     private: ClassVar[tuple[str, ...]] = ("user_rows",)
 
 
-def test_a_model_is_saved_without_what_devices_keep(tmp_path, monkeypatch):
+def test_a_model_is_saved_without_private_state(tmp_path, monkeypatch):
     rows = np.full((3, 2), SECRET, np.float32)
     model = OnDevices(rows, np.ones((4, 2), np.float32), np.zeros(4, np.float32))
     folder.write_model(tmp_path, model)
     assert np.float32(SECRET).tobytes() not in (tmp_path / "model.npz").read_bytes()
-    assert (tmp_path / folder.CLIENTS).stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "devices.npz").stat().st_mode & 0o777 == 0o600
     monkeypatch.setattr(folder.kinds, "kind", lambda name: OnDevices)
     monkeypatch.setattr(folder, "read_catalogue", lambda place: None)
     again, _ = folder.read_model(tmp_path)
@@ -311,16 +311,16 @@ def test_a_model_is_saved_without_what_devices_keep(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "name", [name for name in FEDERATED if registry.algorithm(name).state.private]
 )
-def test_nothing_that_is_private_travels(name, monkeypatch):
-    """Neither as it is nor in fixed point, in any message between three nodes and the server."""
+def test_no_algorithm_sends_private_state(name, monkeypatch):
+    """Neither as floats nor in fixed point, in any message between three nodes and the server."""
     seen: list[bytes] = []
     honest = wire.encode
 
-    def listening(*given: Any, **named: Any) -> bytes:
+    def recording(*given: Any, **named: Any) -> bytes:
         seen.append(honest(*given, **named))
         return seen[-1]
 
-    monkeypatch.setattr(nodes, "encode", listening)
+    monkeypatch.setattr(nodes, "encode", recording)
     states, _ = play_locally(name, histories(4, n_users=14, n_items=12), nodes=3, start_scale=0.5)
     assert len(seen) > 10
     for state in states[1:]:

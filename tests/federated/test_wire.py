@@ -1,4 +1,4 @@
-"""The wire format: what goes in comes out, sizes are exact, and no bytes whatever can do harm."""
+"""The wire format: messages round-trip, sizes are exact, and no bytes can do harm."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from small_federation import ON_KERNELS, histories, world_for
 from coterie.algorithms import registry
 from coterie.federated.federation import Exchange, Federation, NodeData
 from coterie.federated.nodes import client_columns, read_reply
-from coterie.federated.secagg.session import SessionSlot
 from coterie.federated.validation import Expected, validate
 from coterie.federated.wire import (
     COMMON,
@@ -42,7 +41,7 @@ from coterie.types import Message, Updates
 shapes = arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5)
 some_arrays = st.sampled_from(DTYPES).flatmap(lambda dtype: arrays.arrays(dtype, shapes))
 own_names = st.from_regex(NAME, fullmatch=True)
-"""Names of arrays that a plug-in made up: they are spelled out."""
+"""Array names of a plug-in: they are spelled out."""
 named = st.dictionaries(st.sampled_from(NAMES) | own_names, some_arrays)
 
 
@@ -60,7 +59,7 @@ def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
 
 @settings(deadline=None, max_examples=80)
 @given(st.integers(0, 2**32 - 1), named, named)
-def test_what_goes_in_comes_out(t, own, common):
+def test_messages_round_trip(t, own, common):
     back_t, back_own, back_common, exchange = decode(encode(t, own, common, 3))
     assert exchange == 3
     assert back_t == t
@@ -69,7 +68,7 @@ def test_what_goes_in_comes_out(t, own, common):
 
 
 def test_the_bytes_of_a_message_by_hand():
-    """Magic, round, exchange, count; name 0, type <i4, one dimension of two; up to a multiple of eight; the two numbers."""
+    """Magic, round, exchange, count; name 0, type <i4, one dimension of 2; padding; two numbers."""
     found = encode(7, {"users": np.array([1, -2], np.int32)}, exchange=5)
     head = b"COT1" + b"\x07\0\0\0" + b"\x05" + b"\x01" + b"\x00\x00\x01" + b"\x02\0\0\0"
     assert found == head + bytes(7) + b"\x01\0\0\0" + b"\xfe\xff\xff\xff"
@@ -81,14 +80,14 @@ def test_arrays_that_are_not_contiguous_are_packed():
         np.testing.assert_array_equal(decode(encode(0, {"items": view}))[1]["items"], view)
 
 
-def test_what_was_read_cannot_be_written_into():
+def test_decoded_arrays_are_read_only():
     read = decode(encode(0, {"users": np.arange(3, dtype=np.int32)}))[1]["users"]
     with pytest.raises(ValueError, match="read-only"):
         read[0] = 1
 
 
-def test_numbers_of_names_and_types_never_change():
-    """An old node must be understood: both lists may only grow at the end."""
+def test_codes_of_names_and_types_never_change():
+    """Old nodes must remain compatible: both lists may only grow at the end."""
     assert NAMES[:7] == ("users", "samples", "offsets", "items", "item_rows", "user_rows", "dense")
     assert [d.str for d in DTYPES[:6]] == ["<i4", "<i8", "<f4", "<f8", "|u1", "<u8"]
     assert len(NAMES) <= SPELLED_OUT
@@ -113,8 +112,8 @@ def exchanges() -> list[tuple[str, Exchange]]:
 @pytest.mark.parametrize(
     ("name", "exchange"), exchanges(), ids=lambda v: v if isinstance(v, str) else ""
 )
-def test_sizes_equal_what_the_encoder_makes(name, exchange):
-    """For every user of a real cohort, alone on its node: down and up."""
+def test_sizes_equal_the_encoded_bytes(name, exchange):
+    """For every user of a real cohort, alone on its node, in both directions."""
     training = histories(1)
     world = world_for(name, training)
     federation = registry.algorithm(name).train
@@ -127,8 +126,8 @@ def test_sizes_equal_what_the_encoder_makes(name, exchange):
     message = replace(
         exchange.broadcast(world, federation.init(world), cohort, 2), private_state=private_state
     )
-    updates = Updates(**client_columns(world, exchange, message, node, SessionSlot())[0])
-    assert len(updates) >= 3  # the last user has everything, and may have nothing to say
+    updates = Updates(**client_columns(world, exchange, message, node)[0])
+    assert len(updates) >= 3  # the last user has all items, and may send no update
     up = [len(encode(2, updates.take(np.array([k])).columns())) for k in range(len(updates))]
     assert reply_sizes(updates).tolist() == up
     for k in range(4):
@@ -148,7 +147,7 @@ def test_sizes_equal_what_the_encoder_makes(name, exchange):
     st.integers(0, 4),
     st.integers(0, 2**32 - 1),
 )
-def test_sizes_of_any_widths_equal_what_the_encoder_makes(n, item_width, user_width, dense, seed):
+def test_sizes_of_any_widths_equal_the_encoded_bytes(n, item_width, user_width, dense, seed):
     counts = np.random.default_rng(seed).integers(0, 5, n)
     rows = int(counts.sum())
     updates = Updates(
@@ -168,8 +167,11 @@ def test_sizes_of_any_widths_equal_what_the_encoder_makes(n, item_width, user_wi
 # Hostile bytes.
 
 
-def judged(data: bytes) -> bool:
-    """Whether the bytes are a message; anything but Malformed, or memory beyond the bytes, fails the test."""
+def is_message(data: bytes) -> bool:
+    """Whether the bytes are a message.
+
+    Any exception but Malformed, or arrays outside the bytes, fail the test.
+    """
     try:
         t, own, common, _ = decode(data)
     except Malformed:
@@ -184,8 +186,8 @@ def judged(data: bytes) -> bool:
 
 @settings(deadline=None, max_examples=200)
 @given(st.binary(max_size=200) | st.binary(max_size=200).map(lambda tail: MAGIC + tail))
-def test_random_bytes_are_no_message(data):
-    judged(data)
+def test_random_bytes_are_rejected(data):
+    is_message(data)
 
 
 sides = st.sampled_from([0, 1, 2, 3, 255, 2**16, 2**31 - 1, 2**31, 2**32 - 1])
@@ -210,9 +212,9 @@ known_headers = st.lists(
 @example([ENTRY.pack(0, 0, 3) + struct.pack("<3I", 2**32 - 1, 2**32 - 1, 0)], 0, b"")
 @example([ENTRY.pack(0, 1, 3) + struct.pack("<3I", 2**31, 2**31, 2**31)], 0, b"")
 @example([ENTRY.pack(0, 1, 2) + struct.pack("<2I", 2**32 - 1, 2**32 - 1)], 0, b"")
-def test_headers_that_lie_are_no_message(entries, more, body):
-    """Shapes whose product overflows or is nothing, unknown names and types, too many dimensions."""
-    judged(HEAD.pack(MAGIC, 3, 0, max(len(entries) + more, 0)) + b"".join(entries) + body)
+def test_false_headers_are_rejected(entries, more, body):
+    """Shapes whose product overflows or is zero, unknown names and types, too many dimensions."""
+    is_message(HEAD.pack(MAGIC, 3, 0, max(len(entries) + more, 0)) + b"".join(entries) + body)
 
 
 def real_message() -> bytes:
@@ -226,42 +228,42 @@ def real_message() -> bytes:
     return encode(2, {"users": message.users, **message.own}, message.common)
 
 
-def test_a_message_cut_off_anywhere_is_no_message():
+def test_truncated_messages_are_rejected():
     data = real_message()
-    assert judged(data)
-    assert not any(judged(data[:length]) for length in range(len(data)))
-    assert not judged(data + b"\0")
+    assert is_message(data)
+    assert not any(is_message(data[:length]) for length in range(len(data)))
+    assert not is_message(data + b"\0")
 
 
 @settings(deadline=None, max_examples=150)
 @given(st.data())
-def test_a_message_with_flipped_bits_is_another_message_or_none(data):
+def test_messages_with_flipped_bits_do_no_harm(data):
     sent = bytearray(SENT)
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.integers(0, 80) | st.integers(0, len(sent) - 1))
         sent[place] ^= 1 << data.draw(st.integers(0, 7))
-    judged(bytes(sent))
+    is_message(bytes(sent))
 
 
 SENT = real_message()
 
 
-def test_a_name_twice_is_no_message():
+def test_duplicate_names_are_rejected():
     entry = ENTRY.pack(0, 0, 1) + struct.pack("<I", 1)
     values = bytes(8 + 8)  # the header is 24 bytes long, and arrays begin at multiples of eight
-    assert not judged(HEAD.pack(MAGIC, 0, 0, 2) + entry * 2 + values)
-    assert judged(
+    assert not is_message(HEAD.pack(MAGIC, 0, 0, 2) + entry * 2 + values)
+    assert is_message(
         HEAD.pack(MAGIC, 0, 0, 2) + entry + ENTRY.pack(COMMON, 0, 1) + struct.pack("<I", 1) + values
     )
 
 
-def test_reading_takes_no_memory_to_speak_of():
-    """Neither for a message that says it is huge nor for one that is large."""
+def test_decoding_allocates_almost_no_memory():
+    """Neither for a message that claims to be huge nor for one that is large."""
     huge = HEAD.pack(MAGIC, 0, 0, 1) + ENTRY.pack(0, 1, 3) + struct.pack("<3I", 2**20, 2**10, 2**3)
     large = encode(0, {"users": np.zeros(4_000_000, np.int32)})
     tracemalloc.start()
     try:
-        assert not judged(huge)
+        assert not is_message(huge)
         decode(large)
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -269,7 +271,7 @@ def test_reading_takes_no_memory_to_speak_of():
     assert peak < 1_000_000
 
 
-# What a server makes of hostile bytes.
+# Hostile bytes on the server.
 
 
 def expected() -> tuple[Message, Expected, Updates]:
@@ -286,20 +288,20 @@ def expected() -> tuple[Message, Expected, Updates]:
     return message, Expected.of(message, federation.exchanges[0].sizes(world, state)), honest
 
 
-ASKED, EXPECTED, HONEST = expected()
+MESSAGE, EXPECTED, HONEST = expected()
 REPLY = encode(2, HONEST.columns())
 
 
 def test_an_honest_reply_is_accepted():
-    updates, refused = validate([read_reply(ASKED, REPLY)], EXPECTED)
+    updates, refused = validate([read_reply(MESSAGE, REPLY)], EXPECTED)
     assert not refused
     assert same(updates.columns(), HONEST.columns())
 
 
 @settings(deadline=None, max_examples=150)
 @given(st.data())
-def test_no_bytes_get_the_server_into_trouble(data):
-    """Whatever comes, validation ends; what it accepts is in range, from asked users, each once."""
+def test_corrupted_replies_do_not_harm_the_server(data):
+    """Validation always ends. Accepted updates are in range and from the cohort, one per user."""
     sent = bytearray(REPLY)
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.integers(0, 90) | st.integers(0, len(sent) - 1))
@@ -308,7 +310,7 @@ def test_no_bytes_get_the_server_into_trouble(data):
 
 
 def check_server(data: bytes) -> None:
-    updates, _ = validate([read_reply(ASKED, data)], EXPECTED)
+    updates, _ = validate([read_reply(MESSAGE, data)], EXPECTED)
     assert set(updates.users.tolist()) <= {0, 3, 4}
     assert len(set(updates.users.tolist())) == len(updates)
     assert ((updates.items >= 0) & (updates.items < 15)).all()
@@ -318,21 +320,20 @@ def check_server(data: bytes) -> None:
 
 @settings(deadline=None, max_examples=100)
 @given(st.sampled_from(NAMES), some_arrays)
-def test_no_array_in_place_of_another_gets_the_server_into_trouble(name, array):
+def test_replaced_arrays_do_not_harm_the_server(name, array):
     check_server(encode(2, HONEST.columns() | {name: array}))
 
 
 @pytest.mark.parametrize("name", HONEST.columns())
-def test_a_number_in_place_of_an_array_is_refused(name):
-    """The format can say zero dimensions."""
-    only_node = np.array(3, HONEST.columns()[name].dtype)
-    updates, refused = validate(
-        [read_reply(ASKED, encode(2, HONEST.columns() | {name: only_node}))], EXPECTED
-    )
+def test_a_scalar_in_place_of_an_array_is_refused(name):
+    """The format allows zero dimensions."""
+    scalar = np.array(3, HONEST.columns()[name].dtype)
+    data = encode(2, HONEST.columns() | {name: scalar})
+    updates, refused = validate([read_reply(MESSAGE, data)], EXPECTED)
     assert (len(updates), dict(refused)) == (0, {"wrong shape": 3})
 
 
-# Offsets say where kernels read: those that lie are tried in a process of their own, for a mistake there ends it.
+# Kernels read at offsets: false ones are tried in a separate process, since a mistake would crash.
 
 AROUND = (
     [2**63 - 1, -(2**63)],
@@ -342,7 +343,7 @@ AROUND = (
     [1, -1],
     [2**40, 2**41],
 )
-"""With some of these each step is ahead by 64-bit arithmetic, once around the circle."""
+"""With some of these every difference is positive in 64-bit arithmetic, which wraps around."""
 
 
 def try_offsets() -> None:
@@ -353,7 +354,7 @@ def try_offsets() -> None:
     for middle in tries:
         offsets = np.array([0, *middle, len(HONEST.items)], np.int64)
         updates, refused = validate(
-            [read_reply(ASKED, encode(2, replace(HONEST, offsets=offsets).columns()))], EXPECTED
+            [read_reply(MESSAGE, encode(2, replace(HONEST, offsets=offsets).columns()))], EXPECTED
         )
         if (len(updates), dict(refused)) != (0, {"wrong shape": 3}):
             sys.exit(
@@ -361,7 +362,7 @@ def try_offsets() -> None:
             )
 
 
-def test_offsets_that_lie_are_refused_before_anything_reads_by_them():
+def test_false_offsets_are_refused_before_anything_reads_at_them():
     paths = os.pathsep.join([*sys.path, str(Path(__file__).parent), str(Path(__file__).parents[1])])
     done = subprocess.run(
         [sys.executable, "-c", "import test_wire; test_wire.try_offsets()"],
@@ -381,18 +382,18 @@ def test_a_name_of_a_plug_in_is_spelled_out() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "Rows", "a" * 64, "rows!", "\u00e4", "_rows"])
-def test_a_name_that_cannot_be_sent_says_what_a_name_is(name: str) -> None:
+def test_an_invalid_name_is_reported_with_the_rule(name: str) -> None:
     with pytest.raises(Malformed, match="expected lower-case letters"):
         encode(0, {name: np.zeros(1, np.int32)})
 
 
-def test_a_dtype_that_cannot_be_sent_says_which_can() -> None:
+def test_an_unsupported_dtype_is_reported_with_the_supported_ones() -> None:
     with pytest.raises(Malformed, match="'rows' has dtype <c16; expected one of <i4"):
         encode(0, {"rows": np.zeros(1, np.complex128)})
 
 
 @pytest.mark.parametrize("spelled", [b"\x05users", b"\x04Rows", b"\x00", b"\xffab", b""])
-def test_a_header_that_spells_out_nonsense_is_no_message(spelled: bytes) -> None:
+def test_an_invalid_spelled_out_name_is_rejected(spelled: bytes) -> None:
     head = HEAD.pack(MAGIC, 0, 0, 1) + ENTRY.pack(SPELLED_OUT, 0, 1) + spelled
     with pytest.raises(Malformed):
         decode(head + struct.pack("<I", 0))

@@ -1,4 +1,4 @@
-"""An algorithm is a value: a typed config, and how to train step by step from one saved state to the next."""
+"""An algorithm is a value: typed settings, and training as steps between saved states."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from coterie.federated.trainer import Context, Trainer
 from coterie.models.recommender import Recommender
 
 Make = Callable[[TrainingSet, Any, Context], Trainer[Any]]
+"""(training set, settings of the algorithm, context) -> the trainer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,25 +27,28 @@ class Algorithm:
     state: type[Record]
     """What is carried from step to step."""
     steps: Callable[..., int] = lambda settings: settings.n_steps
-    """settings -> the number of steps. The settings of a federation know it themselves."""
+    """settings -> the number of steps. The settings of a federation have it as `n_steps`."""
     kernels: tuple[str, ...] | Callable[..., tuple[str, ...]] = ()
-    """Kernel families it needs, compiled before the clock starts; or settings -> families, where it depends on them."""
+    """Kernel families it needs, or settings -> families. They are compiled before timing starts."""
     explicit: bool = False
-    """Whether it can learn from ratings, not only from what was chosen."""
+    """Whether it can learn from ratings as well as from implicit feedback."""
     paper: str = ""
 
     @property
     def federated(self) -> bool:
         return isinstance(self.train, Federation)
 
-    def kernels_for(self, settings: Any) -> tuple[str, ...]:
+    def kernels_for(self, settings: Settings) -> tuple[str, ...]:
         return self.kernels(settings) if callable(self.kernels) else self.kernels
 
 
 def stepwise(start: Callable[..., Recommender], step: Callable[..., Recommender]) -> Make:
-    """Centralised training whose state is the model: start(training, settings, context), step(model, n, ...)."""
+    """Centralised training whose state is the model.
 
-    def make(training: TrainingSet, settings: Any, context: Context) -> Trainer[Any]:
+    `start(training, settings, context)`, then `step(model, n, training, settings, context)`.
+    """
+
+    def make(training: TrainingSet, settings: Settings, context: Context) -> Trainer[Recommender]:
         return Trainer(
             lambda: (start(training, settings, context), Costs()),
             lambda model, n: (step(model, n, training, settings, context), Costs()),
@@ -57,7 +61,7 @@ def stepwise(start: Callable[..., Recommender], step: Callable[..., Recommender]
 def at_once(solve: Callable[..., Recommender]) -> Make:
     """Centralised training in a single step."""
 
-    def make(training: TrainingSet, settings: Any, context: Context) -> Trainer[Any]:
+    def make(training: TrainingSet, settings: Settings, context: Context) -> Trainer[Any]:
         return Trainer(
             lambda: (None, Costs()),
             lambda _, n: (solve(training, settings, context), Costs()),

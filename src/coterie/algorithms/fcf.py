@@ -1,7 +1,8 @@
-"""FCF, federated collaborative filtering: items live on the server, and every device solves for its user's own vector.
+"""FCF, federated collaborative filtering: every device solves for the vector of its user.
 
-Ammad-ud-din, Ivannikova, Khan, Oyomno, Fu, Tan, Flanagan. Federated collaborative filtering for privacy-preserving personalized
-recommendation system. arXiv:1901.09888, 2019. The model is that of implicit feedback (Hu, Koren, Volinsky 2008):
+Ammad-ud-din, Ivannikova, Khan, Oyomno, Fu, Tan, Flanagan. Federated collaborative filtering for
+privacy-preserving personalized recommendation system. arXiv:1901.09888, 2019. The model is that of
+implicit feedback (Hu, Koren, Volinsky 2008):
 
     J = sum_ui c_ui (p_ui - x_u . y_i)^2 + lambda (sum_u |x_u|^2 + sum_i |y_i|^2)
     p_ui = 1 if u did i, else 0;   c_ui = 1 + alpha r_ui, with r_ui = p_ui here
@@ -13,15 +14,17 @@ recommendation system. arXiv:1901.09888, 2019. The model is that of implicit fee
         S adds up                                   dJ/dy_i = -2 sum_u f(u, i) + 2 lambda y_i
         and takes a step of Adam                    Y <- Y - rate m' / (sqrt(v') + epsilon)
 
-x_u never leaves the device, but what is sent gives it away: every row is a multiple of it, and those of what the user did are other
-multiples than those of the rest. Do not call this private.
+x_u never leaves the device, but the update reveals it: every row is a multiple of x_u, and the rows
+of the user's items are other multiples than those of the rest. Do not call this private.
 
-Deviation: f is sent in units of 1 + alpha, the largest confidence, so that fixed point holds it for any alpha; the server knows
-alpha and undoes it. With fewer users than all a round's gradient is that of the users there, and of all of lambda |Y|^2.
+Deviation: f is sent in units of 1 + alpha, the largest confidence, so that it fits into fixed point
+for any alpha; the server knows alpha and scales back. With fewer users than all, the gradient of a
+round is that of its users, and of all of lambda |Y|^2.
 
-Settings. beta1, beta2 and epsilon are Adam's own (Kingma and Ba 2015); lambda = 0.1 and start_scale = 0.1 are what the authors of FPL
-run their FCF with, who take no alpha and a plain gradient step in place of Adam; alpha and the learning rate did best on the
-validation part of MovieLens-100K, of 1, 5, 20 and 0.02, 0.05, 0.1, 0.2. The paper's own values are not among the defaults.
+Settings. beta1, beta2 and epsilon are Adam's own (Kingma and Ba 2015). lambda = 0.1 and
+start_scale = 0.1 are those of the FCF in FPL's experiments, whose authors use no alpha, and a plain
+gradient step in place of Adam. alpha and the learning rate are the best on the validation part of
+MovieLens-100K, of 1, 5, 20 and 0.02, 0.05, 0.1, 0.2. The defaults are not the paper's values.
 """
 
 from __future__ import annotations
@@ -58,8 +61,8 @@ from coterie.models.private_factors import PrivateFactors
 from coterie.types import SCALE, Doubles, Floats, Ints, Longs, Message, Rows, Sizes, Updates
 
 EPSILON = 1e-8
-HELD = 1 << 27
-"""Bytes of updates that are held at a time, about; a single one may be more."""
+UPDATE_MEMORY = 1 << 27
+"""Bytes of updates that are held in memory at a time, or one update if that is larger."""
 BLOCK = 1024
 
 
@@ -78,17 +81,17 @@ class FCF(CohortSettings):
     participation: float = Field(1.0, gt=0, le=1)
     """Share of the users that takes part in a round."""
     alpha: float = Field(5.0, ge=0)
-    """Extra confidence in what people did."""
+    """Extra confidence of observed interactions."""
     reg: float = Field(0.1, gt=0)
     """Regularisation of all rows (lambda)."""
     learning_rate: float = Field(0.1, gt=0)
     """Step size of Adam on the server."""
     beta1: float = Field(0.9, ge=0, lt=1)
-    """How much of the mean gradient Adam remembers."""
+    """Decay of Adam's mean gradient."""
     beta2: float = Field(0.999, ge=0, lt=1)
-    """How much of the mean squared gradient Adam remembers."""
+    """Decay of Adam's mean squared gradient."""
     start_scale: float = Field(0.1, gt=0)
-    """Standard deviation of the start values of item rows."""
+    """Standard deviation of the initial item rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +106,18 @@ class FCFState(Record):
 
 def init(world: World[FCF]) -> FCFState:
     settings = world.settings
-    item_rows = rows(
-        world.n_items, settings.embedding_size, world.seed, "items", settings.start_scale
+    Y = rows(world.n_items, settings.embedding_size, world.seed, "items", settings.start_scale)
+    return FCFState(
+        item_rows=Y,
+        first_moment=np.zeros_like(Y),
+        second_moment=np.zeros_like(Y),
+        steps=0,
+        user_rows=ON_CLIENTS,
     )
-    return FCFState(item_rows, np.zeros_like(item_rows), np.zeros_like(item_rows), 0, ON_CLIENTS)
 
 
 def init_clients(world: World[FCF], node: NodeData) -> PrivateState:
-    """x_u = 0, which is also what somebody without history solves for."""
+    """x_u = 0, which is also the solution of a user without history."""
     return {"user_rows": np.zeros((len(node.users), world.settings.embedding_size), np.float32)}
 
 
@@ -124,87 +131,96 @@ def broadcast(world: World[FCF], state: FCFState, cohort: Ints, t: int) -> Messa
 # Each solves for its own vector, and sends a row for every item
 
 
-class More(NamedTuple):
-    """What stands in everybody's system beside what they did, where more is known of people."""
+class SideTerms(NamedTuple):
+    """Terms of the users' linear systems that come from user features."""
 
-    left: Doubles  # (d, d) everybody's
-    right: Doubles  # (n, d) each user's own
+    left: Doubles  # (d, d) the same for all users
+    right: Doubles  # (n, d) of each user
 
 
 def solve(
-    world: World[FCF], message: Message, node: NodeData, more: More | None = None
+    world: World[FCF], message: Message, node: NodeData, side: SideTerms | None = None
 ) -> tuple[Rows, Floats]:
-    """What the users of a message did, and x_u: Y^T C_u Y is Y^T Y, which is everybody's, and a little for each own item."""
+    """The histories of a message's users, and x_u.
+
+    Y^T C_u Y is Y^T Y, which is the same for all users, plus a term for each item of the user.
+    """
     Y = message.common["item_rows"]
-    settings = world.settings
+    s = world.settings
     kernel = kernels.load("als")
-    mine = node.training.positives.of_users(node.positions(message.users))
+    history = node.training.positives.of_users(node.positions(message.users))
     d = Y.shape[1]
     X = np.empty((len(message.users), d), np.float32)
-    (left, right) = more or (0.0, np.empty((0, d)))
+    left, right = side or (0.0, np.empty((0, d)))
     system = gram(Y) + left
     parallel.over(
         lambda first, last: kernel.solve_rows(
-            mine.offsets, mine.items, Y, system, right, settings.alpha, settings.reg, first, last, X
+            history.offsets, history.items, Y, system, right, s.alpha, s.reg, first, last, X
         ),
-        mine.offsets,
+        history.offsets,
     )
-    return mine, X
+    return history, X
 
 
 def gram(Y: Floats) -> Doubles:
     """Y^T Y"""
-    made = np.empty((Y.shape[1], Y.shape[1]))
-    kernels.load("als").gram(Y, made)
-    return made
+    product = np.empty((Y.shape[1], Y.shape[1]))
+    kernels.load("als").gram(Y, product)
+    return product
 
 
 def client_update(world: World[FCF], message: Message, node: NodeData) -> ClientResult:
     """f(u, i) for every item, as rows in fixed point."""
-    mine, X = solve(world, message, node)
-    return update(world, message, mine, X, np.empty((len(X), 0), np.int32)), {"user_rows": X}
+    history, X = solve(world, message, node)
+    no_dense = np.empty((len(X), 0), np.int32)
+    return update(world, message, history, X, no_dense), {"user_rows": X}
 
 
-def update(world: World[FCF], message: Message, mine: Rows, X: Floats, dense: Ints) -> Updates:
-    changes = changed(X, mine, message.common["item_rows"], lowest_confidence(world))
+def update(world: World[FCF], message: Message, history: Rows, X: Floats, dense: Ints) -> Updates:
+    f = gradient_rows(X, history, message.common["item_rows"], lowest_confidence(world))
     n, d = X.shape
-    everything = np.tile(np.arange(world.n_items, dtype=np.int32), n)
-    none = np.empty((n, 0), np.int32)
-    offsets = np.arange(n + 1) * world.n_items
-    return Updates(message.users, once(n), offsets, everything, changes.reshape(-1, d), none, dense)
+    return Updates(
+        users=message.users,
+        samples=unit_weights(n),
+        offsets=np.arange(n + 1) * world.n_items,
+        items=np.tile(np.arange(world.n_items, dtype=np.int32), n),
+        item_rows=f.reshape(-1, d),
+        user_rows=np.empty((n, 0), np.int32),
+        dense=dense,
+    )
 
 
-def changed(X: Floats, liked: Rows, Y: Floats, unit: float) -> Ints:
-    """(users, items, d) c (p - x . y) x in fixed point; c is one where something is liked, and `unit` elsewhere."""
-    wide = in_lanes(X)
-    items = in_lanes(Y)
+def gradient_rows(X: Floats, positives: Rows, Y: Floats, unit: float) -> Ints:
+    """(users, items, d) c (p - x . y) x in fixed point; c is 1 for positives, else `unit`."""
+    padded_x = pad_to_lanes(X)
+    padded_y = pad_to_lanes(Y)
     kernel = kernels.load("fcf").changes
-    changes = np.empty((len(X), *Y.shape), np.int32)
+    f = np.empty((len(X), *Y.shape), np.int32)
     parallel.over(
         lambda first, last: kernel(
-            wide, items, liked.offsets, liked.items, unit, first, last, changes
+            padded_x, padded_y, positives.offsets, positives.items, unit, first, last, f
         ),
         len(X),
     )
-    return changes
+    return f
 
 
-def in_lanes(numbers: Floats) -> Floats:
-    """With zeros up to whole lanes and to rows in fours, as the kernels take them."""
+def pad_to_lanes(numbers: Floats) -> Floats:
+    """Pad with zeros to whole SIMD lanes and to multiples of four rows, as the kernels need it."""
     kernel = kernels.load("fcf")
-    (n, d) = numbers.shape
-    wide = np.zeros((n + -n % kernel.FOUR, d + -d % kernel.LANES), np.float32)
-    wide[:n, :d] = numbers
-    return wide
+    n, d = numbers.shape
+    padded = np.zeros((n + -n % kernel.FOUR, d + -d % kernel.LANES), np.float32)
+    padded[:n, :d] = numbers
+    return padded
 
 
 def lowest_confidence(world: World[FCF]) -> float:
-    """In units of the largest."""
+    """The confidence in a missing interaction, in units of the largest."""
     return 1.0 / (1.0 + float(world.settings.alpha))
 
 
-def once(n: int) -> Longs:
-    """Everybody counts once; how much they did is nobody's business."""
+def unit_weights(n: int) -> Longs:
+    """Every client has the weight 1: the length of its history is not disclosed."""
     return np.ones(n, np.int64)
 
 
@@ -213,9 +229,9 @@ def sizes(world: World[FCF], state: FCFState) -> Sizes:
 
 
 def chunk_size(world: World[FCF], state: FCFState) -> int:
-    """An update is as large as the catalogue: all of them together can be more than a machine has."""
-    one: int = 4 * world.n_items * (1 + state.item_rows.shape[1])
-    return max(HELD // one, 1)
+    """An update is as large as the catalogue: those of a cohort may not fit into memory."""
+    update_bytes: int = 4 * world.n_items * (1 + state.item_rows.shape[1])
+    return max(UPDATE_MEMORY // update_bytes, 1)
 
 
 # S adds up, and takes a step of Adam
@@ -225,7 +241,7 @@ def add_up(world: World[FCF], message: Message, updates: Updates) -> Sums:
     """sum_u f(u, i)"""
     total = np.zeros((world.n_items, updates.item_rows.shape[1]), np.int64)
     touched = np.zeros(world.n_items, np.int64)
-    weights = once(len(updates))
+    weights = unit_weights(len(updates))
     kernel = kernels.load("sums").by_samples
     parallel.over(
         lambda low, high: kernel(
@@ -236,38 +252,36 @@ def add_up(world: World[FCF], message: Message, updates: Updates) -> Sums:
     return {"items": total}
 
 
-def descend(
-    world: World[FCF], state: FCFState, sums: Sums, delegates: Accepted, t: int
-) -> FCFState:
-    """dJ/dY out of fixed point, and Adam."""
-    before = Moved(state.item_rows, state.first_moment, state.second_moment)
+def descend(world: World[FCF], state: FCFState, sums: Sums, accepted: Accepted, t: int) -> FCFState:
+    """dJ/dY out of fixed point, and a step of Adam."""
+    before = AdamRows(state.item_rows, state.first_moment, state.second_moment)
     step = state.steps + 1
     after = adam(world, before, sums["items"], unit_of_rows(world), step)
     return FCFState(after.rows, after.first_moment, after.second_moment, step, state.user_rows)
 
 
 def unit_of_rows(world: World[FCF]) -> float:
-    """What one is in the fixed point of f(u, i)."""
+    """The value of the integer 1 in the fixed point of f(u, i)."""
     return (1.0 + float(world.settings.alpha)) / SCALE
 
 
-class Moved(NamedTuple):
-    """Rows that Adam moves, and what it remembers of them."""
+class AdamRows(NamedTuple):
+    """Rows that Adam updates, and its moments."""
 
     rows: Floats
     first_moment: Floats
     second_moment: Floats
 
     @classmethod
-    def begin(cls, rows: Floats) -> Moved:
+    def begin(cls, rows: Floats) -> AdamRows:
         return cls(rows, np.zeros_like(rows), np.zeros_like(rows))
 
 
-def adam(world: World[FCF], before: Moved, total: Longs, unit: float, step: int) -> Moved:
-    """A step down the slope 2 (lambda rows - unit total)."""
+def adam(world: World[FCF], before: AdamRows, total: Longs, unit: float, step: int) -> AdamRows:
+    """A descent step with the gradient 2 (lambda rows - unit total)."""
     s = world.settings
     kernel = kernels.load("fcf").adam
-    after = Moved(*(np.empty_like(part) for part in before))
+    after = AdamRows(*(np.empty_like(part) for part in before))
     parallel.over(
         lambda low, high: kernel(
             *before,
@@ -289,41 +303,47 @@ def adam(world: World[FCF], before: Moved, total: Longs, unit: float, step: int)
     return after
 
 
-# All of it in one call
+# The exchange in a single pass
 
 
 def single_pass(world: World[FCF], message: Message, node: NodeData) -> SinglePass | None:
-    """The same sums, bit for bit, without a row of them: 34 million rows a round on Foursquare-Italy stay unwritten."""
-    mine, X = solve(world, message, node)
-    total = summed(X, mine, message.common["item_rows"], lowest_confidence(world))
-    return None if total is None else of_everybody(world, message, {"items": total}, X)
+    """The same sums, bit for bit, without writing f(u, i) to memory.
+
+    On Foursquare-Italy that saves 34 million rows per round.
+    """
+    history, X = solve(world, message, node)
+    total = summed_gradients(X, history, message.common["item_rows"], lowest_confidence(world))
+    return None if total is None else accept_all(world, message, {"items": total}, X)
 
 
-def summed(X: Floats, liked: Rows, Y: Floats, unit: float) -> Longs | None:
-    """(items, d) what `changed` has, added up over users; None where somebody may be out of range."""
-    wide = in_lanes(X)
-    items = in_lanes(Y)
+def summed_gradients(X: Floats, positives: Rows, Y: Floats, unit: float) -> Longs | None:
+    """(items, d) `gradient_rows` summed over users; None where an update may be out of range."""
+    padded_x = pad_to_lanes(X)
+    padded_y = pad_to_lanes(Y)
     kernel = kernels.load("fcf").add_up
-    likers = Rows.build(
-        liked.items, np.repeat(np.arange(len(X), dtype=np.int32), liked.counts), len(Y)
-    )
-    largest = np.abs(wide).max(axis=1)
+    user = np.repeat(np.arange(len(X), dtype=np.int32), positives.counts)
+    by_item = Rows.build(positives.items, user, len(Y))
+    largest = np.abs(padded_x).max(axis=1)
     total = np.zeros(Y.shape, np.int64)
-    fine = []
-    parallel.over(
-        lambda low, high: fine.append(
-            kernel(wide, largest, items, likers.offsets, likers.items, unit, low, high, total)
-        ),
-        len(Y),
-    )
-    return total if all(fine) else None
+    in_range: list[bool] = []
+
+    def add_up(low: int, high: int) -> None:
+        users = by_item.items
+        fits = kernel(padded_x, largest, padded_y, by_item.offsets, users, unit, low, high, total)
+        in_range.append(fits)
+
+    parallel.over(add_up, len(Y))
+    return total if all(in_range) else None
 
 
-def of_everybody(world: World[FCF], message: Message, sums: Sums, X: Floats) -> SinglePass:
+def accept_all(world: World[FCF], message: Message, sums: Sums, X: Floats) -> SinglePass:
+    """The result of a single pass in which every update is valid."""
     n = len(X)
-    none = np.empty((len(X), 0), np.int32)
     return SinglePass(
-        sums, Accepted(message.users, once(n), none), np.full(n, world.n_items), {"user_rows": X}
+        sums=sums,
+        accepted=Accepted(message.users, unit_weights(n), np.empty((n, 0), np.int32)),
+        n_rows=np.full(n, world.n_items),
+        private_state={"user_rows": X},
     )
 
 
@@ -342,7 +362,7 @@ EXCHANGE = Exchange(
 )
 
 ALGORITHM = Algorithm(
-    "federated collaborative filtering: own vectors solved on devices, gradients of all items sent",
+    "federated collaborative filtering: devices solve for user vectors and send item gradients",
     FCF,
     Federation(
         init=init,

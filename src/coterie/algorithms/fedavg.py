@@ -1,7 +1,7 @@
-"""FedAvg: random users train copies of the model, and the copies are averaged by how much they trained on.
+"""FedAvg: random users train copies of the model, which are averaged by their numbers of samples.
 
-McMahan, Moore, Ramage, Hampson, Aguera y Arcas. Communication-efficient learning of deep networks from decentralized
-data. AISTATS 2017; as FedFast (Section 3.4, Eq. 1) states it for recommenders:
+McMahan, Moore, Ramage, Hampson, Aguera y Arcas. Communication-efficient learning of deep networks
+from decentralized data. AISTATS 2017; as FedFast (Section 3.4, Eq. 1) states it for recommenders:
 
     foreach round t = 0, 1, ...
         m <- max(ceil(alpha K), 1)
@@ -9,9 +9,9 @@ data. AISTATS 2017; as FedFast (Section 3.4, Eq. 1) states it for recommenders:
         foreach user k in S_t in parallel:  w^k, n_k <- ClientUpdate(k, w_t)
         w_{t+1} <- sum_k (n_k / n_sigma) w^k,   n_sigma = sum_k n_k
 
-Literally (`average=all`), w is all parameters: a row that user k left alone counts with its old value, and so does every
-other user's row. The second reading (`average=touched`) averages a row over those users only who trained on it; a user's
-own row is then simply what its device made of it.
+Literally (`average=all`), w is all parameters: a row that user k did not train on counts with its
+old value, and so does the row of every other user. The second reading (`average=touched`) averages
+a row over the users who trained on it; a user's own row is then replaced by the trained one.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SomeParameters = TypeVar("SomeParameters", bound=Parameters)
 
 class FedAvg(Federated):
     average: Literal["all", "touched"] = "all"
-    """Whether rows are averaged over everybody (Eq. 1) or over those users who trained on them."""
+    """Whether rows are averaged over the whole cohort (Eq. 1) or over users who trained on them."""
 
 
 def init(world: World[Federated]) -> Parameters:
@@ -59,19 +59,19 @@ def init(world: World[Federated]) -> Parameters:
 
 def sample(world: World[CohortSettings], state: object, t: int) -> Ints:
     """S_t: m users at random."""
-    everybody = np.where(world.present, 0, -1).astype(np.int32)
-    return clusters.draw(everybody, np.array([cohort_size(world)]), world.seed, t)
+    one_cluster = np.where(world.present, 0, -1).astype(np.int32)
+    return clusters.draw(one_cluster, np.array([cohort_size(world)]), world.seed, t)
 
 
 def cohort_size(world: World[CohortSettings]) -> int:
     """m <- max(ceil(alpha K), 1)"""
     alpha: float = world.settings.participation
-    # 0.07 * 100 is a little more than 7 in binary
+    # Rounding first: 0.07 * 100 is a little more than 7 in binary.
     return max(math.ceil(round(alpha * int(world.members.sum()), 9)), 1)
 
 
 def broadcast(world: World[Federated], state: Parameters, cohort: Ints, t: int) -> Message:
-    """w_t: everything but other people's rows."""
+    """w_t without the rows of other users."""
     return Message(
         t,
         cohort,
@@ -81,7 +81,7 @@ def broadcast(world: World[Federated], state: Parameters, cohort: Ints, t: int) 
 
 
 def client_update(world: World[Federated], message: Message, node: NodeData) -> Updates:
-    """ClientUpdate(k, w_t) for all users of a node: what changed, in fixed point, and n_k."""
+    """ClientUpdate(k, w_t) for all users of a node: changes in fixed point, and n_k."""
     return train_on(draw(world, message.users, message.round, node), world, message, node)
 
 
@@ -92,25 +92,24 @@ def train_on(
     node: NodeData,
     objective: LocalObjective | None = None,
 ) -> Updates:
-    """Local training on drawn samples; `objective` adds a term to the local loss."""
-    given = Parameters(
-        message.own["user_rows"], message.common["item_rows"], message.common["dense"]
-    )
+    """Train on given samples, with the learning rate of the round.
+
+    `objective` adds a term to the local loss.
+    """
+    w = Parameters(message.own["user_rows"], message.common["item_rows"], message.common["dense"])
     rated = node.training.ratings is not None
-    now = world.settings.model_copy(
-        update={"learning_rate": world.settings.learning_rate_at(message.round)}
-    )
-    changes = learner(now.model).train(
-        replace(world, settings=now), given, samples, rated, objective
-    )
+    learning_rate = world.settings.learning_rate_at(message.round)
+    settings = world.settings.model_copy(update={"learning_rate": learning_rate})
+    train = learner(settings.model).train
+    changes = train(replace(world, settings=settings), w, samples, rated, objective)
     return Updates(
-        message.users,
-        samples.counts,
-        samples.offsets,
-        samples.items,
-        changes.item_rows,
-        changes.user_rows,
-        changes.dense,
+        users=message.users,
+        samples=samples.counts,
+        offsets=samples.offsets,
+        items=samples.items,
+        item_rows=changes.item_rows,
+        user_rows=changes.user_rows,
+        dense=changes.dense,
     )
 
 
@@ -121,7 +120,7 @@ def sizes(world: World[Federated], state: Parameters) -> Sizes:
 
 
 def weigh_by_samples(world: AnyWorld, message: Message, updates: Updates) -> Sums:
-    """sum_k n_k q_k over items and w[N], and n_sigma of all and of those who touched an item."""
+    """sum_k n_k q_k over items and w[N], and n_sigma over all users and over those of each item."""
     items = np.zeros((world.n_items, updates.item_rows.shape[1]), np.int64)
     touched = np.zeros(world.n_items, np.int64)
     kernel = kernels.load("sums").by_samples
@@ -144,9 +143,8 @@ def weigh_by_samples(world: AnyWorld, message: Message, updates: Updates) -> Sum
 def dense_sums(updates: Updates) -> Sums:
     """sum_k n_k q_k[N] and n_sigma."""
     weighted = np.zeros(updates.dense.shape[1], np.int64)
-    for first in range(
-        0, len(updates), BLOCK
-    ):  # in parts: many users of a large model would not fit twice
+    # In blocks: the products of all users at once would double the memory.
+    for first in range(0, len(updates), BLOCK):
         part = slice(first, first + BLOCK)
         weighted += (updates.samples[part, None] * updates.dense[part]).sum(axis=0)
     return {"dense": weighted, "samples": updates.samples.sum(keepdims=True)}
@@ -155,7 +153,10 @@ def dense_sums(updates: Updates) -> Sums:
 def average(
     world: World[FedAvg], state: SomeParameters, sums: Sums, accepted: Accepted, t: int
 ) -> SomeParameters:
-    """w <- sum_k (n_k / n_sigma) w^k, as w + sum_k n_k (w^k - w) / n_sigma: those who left a row alone add nothing."""
+    """w <- sum_k (n_k / n_sigma) w^k, as w + sum_k n_k (w^k - w) / n_sigma.
+
+    Users who did not train on a row add nothing to it.
+    """
     n_sigma = max(int(sums["samples"][0]), 1)
     touched = world.settings.average == "touched"
     weights = sums["touched"] if touched else np.full(world.n_items, n_sigma)
@@ -176,7 +177,7 @@ def moved(before: Floats, change: np.ndarray) -> Floats:
 
 
 def move_items(item_rows: Floats, total: Longs, weights: Longs) -> Floats:
-    """Item rows after weighted changes in fixed point; where nobody weighs anything they stay."""
+    """Item rows after weighted changes in fixed point; rows of weight zero do not change."""
     after = np.empty_like(item_rows)
     kernel = kernels.load("sums").move
     parallel.over(

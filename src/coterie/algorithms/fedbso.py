@@ -1,13 +1,13 @@
-"""FedBSO: FedFast's clusters, stirred up by ideas of brain storm optimisation so that they do not stay as they are.
+"""FedBSO: FedFast's clusters, perturbed every round by brain storm optimisation.
 
-Liu. Decentralized recommendation system based on BSO. Undergraduate thesis, Southern University of Science and Technology,
-2024.
+Liu. Decentralized recommendation system based on BSO. Undergraduate thesis, Southern University of
+Science and Technology, 2024.
 
     Algorithm 2  FedBSO
      1      initialise w_0, P_0, p, G_0
      2      foreach round t = 0, 1, ...
-     3          G_t <- ClusterUsersByCenter(K, p, P, G_{t-1})          k-means from the centres of the round before
-     4          G_t <- GetBestUser(G_t)                                 the best user of a cluster becomes its centre
+     3          G_t <- ClusterUsersByCenter(K, p, P, G_{t-1})     k-means from the last centres
+     4          G_t <- GetBestUser(G_t)                           the best user becomes the centre
      5-9        if r_1 < p5:  a random user replaces the centre of a random cluster
     10-14       if r_2 < p6:  two random clusters swap their centres
     15          foreach cluster c in G_t in parallel
@@ -16,17 +16,19 @@ Liu. Decentralized recommendation system based on BSO. Undergraduate thesis, Sou
     18-20           foreach user k in C in parallel:  w^k <- ClientUpdate(k)
     21              W[C] <- sum_k n_k w^k / sum_k n_k
 
-Here lines 3 to 14 of round t + 1 run at the end of round t, where P is known. Open in the thesis, and settings here: which
-user is best (`best_user`), when a new centre counts (`new_centres`), what a swap does (`swap`), what P is after the first round
-(`cluster_by`), whose model an aggregate is (`aggregate`) and over whom it is averaged (`average`), what happens to those
-who did not train (`discount`) and to Adam's moments (`moments`). docs/papers/fedbso.md has what each of them is worth.
+Here lines 3 to 14 of round t + 1 run at the end of round t, where P is known. The thesis leaves
+some points open, which are settings here: which user is best (`best_user`), when a new centre
+takes effect (`new_centres`), what a swap does (`swap`), what P is after the first round
+(`cluster_by`), whose model an aggregate is (`aggregate`) and over whom it is averaged (`average`),
+what happens to users who did not train (`discount`) and to Adam's moments (`moments`).
+docs/papers/fedbso.md compares them.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -43,34 +45,41 @@ from coterie.models.gmf_groups import GMFGroups
 from coterie.models.recommender import Recommender
 from coterie.types import SCALE, Doubles, Floats, Ints, Message, Sizes, Updates
 
-UNHEARD = np.finfo(np.float32).max
+NO_LOSS = np.finfo(np.float32).max
+"""The loss of a user who has not reported any."""
 MOST_BYTES = 4 << 30
+"""Bytes of item rows in one message, at most."""
 
 
 class FedBSO(fedfast.FedFast, fedavg.FedAvg):
     participation: float = Field(0.1, gt=0, le=1)
-    """Share of every cluster's users that takes part in a round (alpha), at least one of each."""
+    """Share of the users of every cluster that takes part in a round (alpha), at least one."""
     cluster_iterations: int = Field(3, ge=1)
-    """Iterations of k-means a round; it goes on from the users that are centres."""
+    """Iterations of k-means per round, starting from the rows of the centres."""
     cluster_by: Literal["embeddings", "statistics"] = "embeddings"
-    """What P is after the first round: the users' embeddings, or still the statistics that devices sent before it."""
+    """What P is after the first round: user embeddings, or the statistics sent before it."""
     average: Literal["all", "touched"] = "touched"
-    """Whether rows are averaged over everybody (line 21 literally) or over those users who trained on them."""
+    """Whether rows are averaged over the whole cohort (line 21) or over users who trained on
+    them."""
     discount: Literal["exp", "inverse", "constant", "none"] = "exp"
-    """How much those who did not train follow the delegates of the cluster both were in: exp(-t), 1 / (1 + t), 1, not at all."""
+    """How much users who did not train follow the mean change of the users of their cluster who
+    did: exp(-t), 1 / (1 + t), 1, not at all."""
     replacement_rate: float = Field(0.5, ge=0, le=1)
-    """How often a random user replaces a centre (p5)."""
+    """Probability that a random user replaces a centre (p5)."""
     swap_rate: float = Field(0.5, ge=0, le=1)
-    """How often two clusters swap their centres (p6)."""
+    """Probability that two clusters swap their centres (p6)."""
     best_user: Literal["nearest", "loss"] = "nearest"
-    """Who becomes the centre: whoever is nearest to the mean, or has the lowest loss, which devices then disclose (gmf)."""
+    """Which user becomes the centre: the nearest to the mean, or the one with the lowest loss,
+    which devices then disclose (gmf)."""
     new_centres: Literal["next", "now"] = "next"
-    """When a replaced centre counts: as a start of the next clustering, or at once, everybody joining the nearest centre."""
+    """When a replaced centre takes effect: as a start of the next clustering, or now, by assigning
+    all users to the nearest centre."""
     swap: Literal["members", "centres"] = "members"
-    """What is swapped: the two users, who join each other's cluster, or only their places as starts of the next clustering, which
-    renames two clusters and changes nothing else unless each has a model of its own (aggregate=cluster)."""
+    """What is swapped: the two users, who join each other's cluster, or only the order of the
+    starts of the next clustering. The latter renames two clusters, which matters only if each has
+    its own model (aggregate=cluster)."""
     aggregate: Literal["global", "cluster"] = "global"
-    """Whose model an aggregate is: everybody's, or the cluster's own (gmf)."""
+    """Which model is aggregated: one for all users, or one for each cluster (gmf)."""
 
     @model_validator(mode="after")
     def _readings_for_gmf_alone(self) -> FedBSO:
@@ -84,24 +93,27 @@ class FedBSO(fedfast.FedFast, fedavg.FedAvg):
 
 @dataclass(frozen=True, slots=True)
 class FedBSOState(Parameters):
-    """The parameters; where an aggregate is the cluster's own (`aggregate=cluster`), `item_rows` is
-    (clusters, items, width) and `dense` is (clusters, size)."""
+    """Parameters, clusters and their centres.
 
-    clusters: Ints  # (users,) G; -1 for those who do not take part
-    centres: Ints  # (clusters,) the user in the middle of each
-    profiles: Floats  # (users, statistics) P where it stays what it was
-    losses: Floats  # (users,) what a user last said; UNHEARD before that
+    With `aggregate=cluster`, `item_rows` is (clusters, items, width), and `dense` is
+    (clusters, size).
+    """
+
+    clusters: Ints  # (users,) G; -1 for users who do not take part
+    centres: Ints  # (clusters,) the user at the centre of each
+    profiles: Floats  # (users, statistics) P, with cluster_by=statistics
+    losses: Floats  # (users,) the last loss of each user; NO_LOSS before the first
 
 
 # Line 1
 
 
 def initialise(world: World[FedBSO]) -> FedBSOState:
-    """w_0, with a copy for every cluster where clusters have models of their own."""
+    """w_0, with a copy for every cluster where each has its own model."""
     settings = world.settings
-    people = np.flatnonzero(world.members).astype(np.int32)
+    users = np.flatnonzero(world.members).astype(np.int32)
     w = fedavg.init(world)
-    n = min(settings.clusters, len(people))
+    n = min(settings.clusters, len(users))
     if settings.aggregate == "cluster":
         w = replace(w, item_rows=np.tile(w.item_rows, (n, 1, 1)), dense=np.tile(w.dense, (n, 1)))
     return FedBSOState(
@@ -109,57 +121,54 @@ def initialise(world: World[FedBSO]) -> FedBSOState:
         w.item_rows,
         w.dense,
         clusters=np.where(world.members, 0, -1).astype(np.int32),
-        centres=people[:n],
+        centres=users[:n],
         profiles=np.zeros((world.n_users, fedfast.N_STATISTICS), np.float32),
-        losses=np.full(world.n_users, UNHEARD, np.float32),
+        losses=np.full(world.n_users, NO_LOSS, np.float32),
     )
 
 
 def first_clusters(
-    world: World[FedBSO], state: FedBSOState, sums: Sums, delegates: Accepted, t: int
+    world: World[FedBSO], state: FedBSOState, sums: Sums, accepted: Accepted, t: int
 ) -> FedBSOState:
     """G_0 from P_0, and lines 4 to 14 of the first round."""
-    profiles = fedfast.profiles(world, delegates)
+    profiles = fedfast.profiles(world, accepted)
     labels = clusters.first_clusters(profiles, world.members, world.settings.clusters, world.seed)
-    return stir(world, replace(state, profiles=profiles), profiles, labels, t)
+    return perturb_clusters(world, replace(state, profiles=profiles), profiles, labels, t)
 
 
 # Lines 3 to 14
 
 
 def cluster_anew(world: World[FedBSO], state: FedBSOState, t: int) -> FedBSOState:
-    """Line 3 of round t, then the rest."""
+    """Lines 3 to 14 of round t."""
     settings = world.settings
-    rows = (
-        state.profiles
-        if settings.cluster_by == "statistics"
-        else embeddings(settings, state.user_rows)
-    )
+    if settings.cluster_by == "statistics":
+        rows = state.profiles
+    else:
+        rows = embeddings(settings, state.user_rows)
     labels = cluster_users_by_center(
         rows, state.clusters, state.centres, settings.cluster_iterations
     )
-    return stir(world, state, rows, labels, t)
+    return perturb_clusters(world, state, rows, labels, t)
 
 
 def cluster_users_by_center(rows: Floats, labels: Ints, centres: Ints, iterations: int) -> Ints:
-    """k-means whose first centres are the rows of given users, as these rows are now."""
+    """Line 3: k-means that starts from the current rows of the users who are centres."""
     labels = labels.copy()
     clusters.assign(rows, rows[centres], labels)
     return clusters.kmeans(rows, labels, len(centres), iterations - 1)
 
 
-def stir(
+def perturb_clusters(
     world: World[FedBSO], state: FedBSOState, rows: Floats, labels: Ints, t: int
 ) -> FedBSOState:
-    """Lines 4 to 14: the centres of round t and, where a reading says so, who belongs to them; `rows` is P."""
+    """Lines 4 to 14: the centres of round t and, in some readings, the clusters; `rows` is P."""
     settings = world.settings
     rng = streams.at(world.seed, "brain storm", t)
-    centres = get_best_user(
-        rows, labels, state.centres, state.losses if settings.best_user == "loss" else None
-    )
-    replaced = replace_center(
-        rng, centres, np.flatnonzero(world.members), settings.replacement_rate
-    )
+    losses = state.losses if settings.best_user == "loss" else None
+    centres = get_best_user(rows, labels, state.centres, losses)
+    users = np.flatnonzero(world.members)
+    replaced = replace_center(rng, centres, users, settings.replacement_rate)
     if settings.new_centres == "now" and (replaced != centres).any():
         labels = labels.copy()
         clusters.assign(rows, rows[replaced], labels)
@@ -170,36 +179,38 @@ def stir(
 
 
 def get_best_user(rows: Floats, labels: Ints, centres: Ints, losses: Floats | None = None) -> Ints:
-    """Line 4: the nearest to the mean, or the lowest loss where one is known; the first of equals. An empty cluster keeps its."""
+    """Line 4: of every cluster the user nearest to the mean, or with the lowest known loss.
+
+    Ties go to the lowest user index. An empty cluster keeps its centre.
+    """
     n = len(centres)
     sums, counts = clusters.totals(rows, labels, n)
     means = sums / np.maximum(counts, 1)[:, None]
-    away = (
-        ((rows - means[labels]) ** 2).sum(axis=1).astype(np.float32)
-    )  # two alone are equally near, but for rounding
-    best = _least(away, labels, centres)
+    # Single precision: the two users of a cluster of two are equally near, except for rounding.
+    distances = ((rows - means[labels]) ** 2).sum(axis=1).astype(np.float32)
+    best = _lowest(distances, labels, centres)
     if losses is None:
         return best
-    told = np.where(losses < UNHEARD, labels, -1)
-    return _least(losses, told, best)
+    with_loss = np.where(losses < NO_LOSS, labels, -1)
+    return _lowest(losses, with_loss, best)
 
 
-def _least(values: Floats, labels: Ints, otherwise: Ints) -> Ints:
-    """Per cluster, the first user with the least value."""
-    people = np.flatnonzero(labels >= 0)
-    least = np.full(len(otherwise), np.inf, np.float32)
-    np.minimum.at(least, labels[people], values[people])
-    people = people[values[people] == least[labels[people]]]
-    found, first = np.unique(labels[people], return_index=True)
-    best = otherwise.copy()
-    best[found] = people[first]
+def _lowest(values: Floats, labels: Ints, default: Ints) -> Ints:
+    """The first user with the lowest value of every cluster; `default` for an empty one."""
+    users = np.flatnonzero(labels >= 0)
+    lowest = np.full(len(default), np.inf, np.float32)
+    np.minimum.at(lowest, labels[users], values[users])
+    users = users[values[users] == lowest[labels[users]]]
+    not_empty, first = np.unique(labels[users], return_index=True)
+    best = default.copy()
+    best[not_empty] = users[first]
     return best
 
 
-def replace_center(rng: np.random.Generator, centres: Ints, people: np.ndarray, p5: float) -> Ints:
-    """Lines 5 to 9. Every draw is made, whatever comes of it, so that no rate changes another's luck."""
+def replace_center(rng: np.random.Generator, centres: Ints, users: np.ndarray, p5: float) -> Ints:
+    """Lines 5 to 9. All draws are made in any case, so that p5 does not affect later draws."""
     r1 = rng.random()
-    u = people[rng.integers(len(people))]
+    u = users[rng.integers(len(users))]
     c = rng.integers(len(centres))
     changed = centres.copy()
     if r1 < p5:
@@ -230,144 +241,141 @@ def swap_centers(
 
 def sample(world: World[FedBSO], state: FedBSOState, t: int) -> Ints:
     """C of every cluster."""
-    groups = clusters.of_those(world.present, state.clusters)
-    return clusters.draw(
-        groups,
-        users_a_cluster(clusters.sizes_of(groups), world.settings.participation),
-        world.seed,
-        t,
-    )
+    groups = clusters.labels_of_present(world.present, state.clusters)
+    m = users_per_cluster(clusters.sizes_of(groups), world.settings.participation)
+    return clusters.draw(groups, m, world.seed, t)
 
 
-def users_a_cluster(sizes: np.ndarray, alpha: float) -> np.ndarray:
-    """m <- max(ceil(alpha |c|), 1), line 16; nobody of an empty cluster."""
+def users_per_cluster(sizes: np.ndarray, alpha: float) -> np.ndarray:
+    """m <- max(ceil(alpha |c|), 1), line 16; 0 for an empty cluster."""
     return np.array(
         [max(math.ceil(round(alpha * int(size), 9)), 1) if size else 0 for size in sizes], np.int64
     )
 
 
 def broadcast(world: World[FedBSO], state: FedBSOState, cohort: Ints, t: int) -> Message:
-    """w_t: everybody's, or each user's cluster's."""
+    """w_t: of all users, or of each user's cluster."""
     if world.settings.aggregate == "global":
         return fedavg.broadcast(world, state, cohort, t)
-    mine = state.clusters[cohort]
-    refuse_huge(len(cohort) * state.item_rows[0].nbytes)
+    cluster = state.clusters[cohort]
+    check_memory(len(cohort) * state.item_rows[0].nbytes)
     own = {
         "user_rows": state.user_rows[cohort],
-        "item_rows": state.item_rows[mine],
-        "dense": state.dense[mine],
+        "item_rows": state.item_rows[cluster],
+        "dense": state.dense[cluster],
     }
-    return Message(t, cohort, {}, own | {"cluster": mine})
+    return Message(t, cohort, {}, own | {"cluster": cluster})
 
 
 def client_update(world: World[FedBSO], message: Message, node: NodeData) -> Updates:
+    """ClientUpdate(k), cluster by cluster where each has its own model."""
     if world.settings.aggregate == "global":
-        return train_and_tell(world, message, node)
+        return train_and_report_loss(world, message, node)
     parts = []
-    of = message.own["cluster"]
-    for c in np.unique(of).tolist():
-        here = np.flatnonzero(of == c)
-        common = {name: message.own[name][here[0]] for name in ("item_rows", "dense")}
-        own = {"user_rows": message.own["user_rows"][here]}
-        parts.append(
-            train_and_tell(world, Message(message.round, message.users[here], common, own), node)
-        )
+    cluster = message.own["cluster"]
+    for c in np.unique(cluster).tolist():
+        members = np.flatnonzero(cluster == c)
+        common = {name: message.own[name][members[0]] for name in ("item_rows", "dense")}
+        own = {"user_rows": message.own["user_rows"][members]}
+        part = Message(message.round, message.users[members], common, own)
+        parts.append(train_and_report_loss(world, part, node))
     return Updates.joined(parts)
 
 
-def refuse_huge(size: int) -> None:
-    """Everybody of a round gets a table; here they are all in one place."""
+def check_memory(size: int) -> None:
+    """Refuse a message that holds too many copies of the item rows, one for each client."""
     if size > MOST_BYTES:
         raise ConfigError(
-            f"aggregate=cluster sends everybody of a round item rows of its own, {size / 2**30:.1f} GiB together; expected at most "
-            f"{MOST_BYTES / 2**30:.0f}. Lower participation or embedding_size, or set aggregate=global."
+            "aggregate=cluster sends every client of a round its own item rows, "
+            f"{size / 2**30:.1f} GiB together; expected at most {MOST_BYTES / 2**30:.0f}. "
+            "Lower participation or embedding_size, or set aggregate=global."
         )
 
 
-def train_and_tell(world: World[FedBSO], message: Message, node: NodeData) -> Updates:
-    """FedAvg's ClientUpdate(k); where the best user is the one with the lowest loss, behind the user's row stands its own."""
+def train_and_report_loss(world: World[FedBSO], message: Message, node: NodeData) -> Updates:
+    """FedAvg's ClientUpdate(k); with `best_user=loss`, the loss is appended to the user's row."""
     samples = draw(world, message.users, message.round, node)
     updates = fedavg.train_on(samples, world, message, node)
     if world.settings.best_user != "loss":
         return updates
-    mean_losses = losses(world, message, samples, node.training.ratings is not None)
-    told = np.rint(mean_losses / (1 + mean_losses) * SCALE).astype(
-        np.int32
-    )  # in the same order, and below 1 whatever the data
-    return replace(updates, user_rows=np.column_stack([updates.user_rows, told]))
+    loss = mean_losses(world, message, samples, node.training.ratings is not None)
+    # x / (1 + x) keeps the order of losses, and is below 1 for any data.
+    reported = np.rint(loss / (1 + loss) * SCALE).astype(np.int32)
+    return replace(updates, user_rows=np.column_stack([updates.user_rows, reported]))
 
 
-def losses(world: World[FedBSO], message: Message, samples: Samples, rated: bool) -> Doubles:
-    """Every user's mean loss on its samples, by the parameters it was sent."""
+def mean_losses(world: World[FedBSO], message: Message, samples: Samples, rated: bool) -> Doubles:
+    """The mean loss of every user on its samples, with the parameters it was sent."""
     p = embeddings(world.settings, message.own["user_rows"])
     q = message.common["item_rows"][:, : p.shape[1]]
     h = message.common["dense"]
-    person = np.repeat(np.arange(len(message.users)), samples.counts)
-    items = samples.items[samples.offsets[person] + samples.places]
-    y = ((p * h[: p.shape[1]])[person] * q[items]).sum(axis=1, dtype=np.float64) + h[p.shape[1]]
+    user = np.repeat(np.arange(len(message.users)), samples.counts)
+    items = samples.items[samples.offsets[user] + samples.places]
+    y = ((p * h[: p.shape[1]])[user] * q[items]).sum(axis=1, dtype=np.float64) + h[p.shape[1]]
     each = (y - samples.targets) ** 2 / 2 if rated else np.logaddexp(0, y) - samples.targets * y
     return np.add.reduceat(each, samples.starts[:-1]) / samples.counts
 
 
 def sizes(world: World[FedBSO], state: FedBSOState) -> Sizes:
     width = state.item_rows.shape[-1]
-    told = int(world.settings.best_user == "loss")
-    return Sizes(world.n_items, width, state.user_rows.shape[1] + told, state.dense.shape[-1])
+    loss_width = int(world.settings.best_user == "loss")
+    user_width = state.user_rows.shape[1] + loss_width
+    return Sizes(world.n_items, width, user_width, state.dense.shape[-1])
 
 
 # Line 21
 
 
 def weigh_by_samples(world: World[FedBSO], message: Message, updates: Updates) -> Sums:
-    """FedAvg's sums; one after the other for every cluster where clusters have models of their own."""
+    """FedAvg's sums; stacked by cluster where each has its own model."""
     if world.settings.aggregate == "global":
         return fedavg.weigh_by_samples(world, message, updates)
-    of = message.own["cluster"][np.searchsorted(message.users, updates.users)]
+    cluster = message.own["cluster"][np.searchsorted(message.users, updates.users)]
     parts = [
-        fedavg.weigh_by_samples(world, message, updates.take(np.flatnonzero(of == c)))
-        for c in range(of.max() + 1)
+        fedavg.weigh_by_samples(world, message, updates.take(np.flatnonzero(cluster == c)))
+        for c in range(cluster.max() + 1)
     ]
     return {name: np.stack([part[name] for part in parts]) for name in parts[0]}
 
 
 def finish(
-    world: World[FedBSO], state: FedBSOState, sums: Sums, delegates: Accepted, t: int
+    world: World[FedBSO], state: FedBSOState, sums: Sums, accepted: Accepted, t: int
 ) -> FedBSOState:
+    """Line 21, the users who did not train, and lines 3 to 14 of the next round."""
     if world.settings.best_user == "loss":
-        state, delegates = hear_losses(state, delegates)
-    after = aggregate(world, state, sums, delegates, t)
-    fedfast.update_subordinates(
-        after.user_rows, state.clusters, delegates, fedfast.discount(world, t)
-    )
+        state, accepted = store_losses(state, accepted)
+    after = aggregate(world, state, sums, accepted, t)
+    gamma = fedfast.discount(world, t)
+    fedfast.update_subordinates(after.user_rows, state.clusters, accepted, gamma)
     return cluster_anew(world, after, t + 1)
 
 
-def hear_losses(state: FedBSOState, delegates: Accepted) -> tuple[FedBSOState, Accepted]:
-    known = state.losses.copy()
-    told = delegates.user_rows[:, -1]
-    known[delegates.users] = np.where(
-        told >= 0, told / SCALE, UNHEARD
-    )  # no loss is negative: whoever says so said nothing
-    return replace(state, losses=known), delegates._replace(user_rows=delegates.user_rows[:, :-1])
+def store_losses(state: FedBSOState, accepted: Accepted) -> tuple[FedBSOState, Accepted]:
+    """The state with the reported losses, and the accepted updates without them."""
+    losses = state.losses.copy()
+    reported = accepted.user_rows[:, -1]
+    # A loss cannot be negative: a negative report is ignored.
+    losses[accepted.users] = np.where(reported >= 0, reported / SCALE, NO_LOSS)
+    without = accepted._replace(user_rows=accepted.user_rows[:, :-1])
+    return replace(state, losses=losses), without
 
 
 def aggregate(
-    world: World[FedBSO], state: FedBSOState, sums: Sums, delegates: Accepted, t: int
+    world: World[FedBSO], state: FedBSOState, sums: Sums, accepted: Accepted, t: int
 ) -> FedBSOState:
-    """W[C] for everybody, or for each cluster in turn."""
+    """W[C] for all users, or for one cluster after the other."""
     if world.settings.aggregate == "global":
-        averaged: FedBSOState = fedavg.average(world, state, sums, delegates, t)
+        averaged: FedBSOState = fedavg.average(world, state, sums, accepted, t)
         return averaged
     w = Parameters(state.user_rows, state.item_rows, state.dense)
-    of = state.clusters[delegates.users]
+    cluster = state.clusters[accepted.users]
     item_rows = state.item_rows.copy()
     dense = state.dense.copy()
-    for c in np.unique(of).tolist():
-        mine = Accepted(*(column[of == c] for column in delegates))
-        table = replace(w, item_rows=w.item_rows[c], dense=w.dense[c])
-        after = fedavg.average(
-            world, table, {name: part[c] for name, part in sums.items()}, mine, t
-        )
+    for c in np.unique(cluster).tolist():
+        of_cluster = accepted.take(np.flatnonzero(cluster == c))
+        cluster_sums = {name: part[c] for name, part in sums.items()}
+        cluster_model = replace(w, item_rows=w.item_rows[c], dense=w.dense[c])
+        after = fedavg.average(world, cluster_model, cluster_sums, of_cluster, t)
         w = replace(w, user_rows=after.user_rows)
         item_rows[c] = after.item_rows
         dense[c] = after.dense
@@ -377,14 +385,14 @@ def aggregate(
 def model(world: World[FedBSO], state: FedBSOState) -> Recommender:
     if world.settings.aggregate == "global":
         return fedavg.model(world, state)
-    w: Any = Parameters(state.user_rows, state.item_rows, state.dense)
-    w = w.without_moments() if world.settings.moments == "averaged" else w
-    groups = np.maximum(
-        state.clusters, 0
-    )  # who does not take part is shown what the first cluster is
-    return GMFGroups(
-        w.user_rows, w.item_rows, w.dense[:, :-1].copy(), w.dense[:, -1].copy(), groups
-    )
+    w = Parameters(state.user_rows, state.item_rows, state.dense)
+    if world.settings.moments == "averaged":
+        w = w.without_moments()
+    # Users who do not take part get the model of the first cluster.
+    groups = np.maximum(state.clusters, 0)
+    h = w.dense[:, :-1].copy()
+    bias = w.dense[:, -1].copy()
+    return GMFGroups(w.user_rows, w.item_rows, h, bias, groups)
 
 
 SETUP: Exchange[FedBSOState, FedBSO] = Exchange(
@@ -404,7 +412,7 @@ EXCHANGE: Exchange[FedBSOState, FedBSO] = Exchange(
 )
 
 ALGORITHM = Algorithm(
-    "FedFast's clusters, stirred up by brain storm optimisation",
+    "FedFast's clusters, perturbed by brain storm optimisation",
     FedBSO,
     Federation(
         init=initialise,

@@ -1,10 +1,10 @@
-"""FedFast: clusters of similar users decide who trains (ActvSAMP) and share what was learned (ActvAGG).
+"""FedFast: clusters of users decide who trains (ActvSAMP) and share what was learned (ActvAGG).
 
-Muhammad, Wang, O'Reilly-Morgan, Tragos, Smyth, Hurley, Geraci, Lawlor. FedFast: going beyond average for faster training
-of federated recommender systems. KDD 2020.
+Muhammad, Wang, O'Reilly-Morgan, Tragos, Smyth, Hurley, Geraci, Lawlor. FedFast: going beyond
+average for faster training of federated recommender systems. KDD 2020.
 
     Algorithm 1  FedFast
-     1  initialise w_0, P_0, p                                     P_0: statistics of profiles, made on the device
+     1  initialise w_0, P_0, p                     P_0: statistics of profiles, made on the device
      2  G_0 <- ClusterUsers(K, p, P_0)
      3  foreach round t = 0, 1, ...
      4      m <- max(ceil(alpha K), 1)
@@ -17,10 +17,12 @@ of federated recommender systems. KDD 2020.
 
     Algorithm 3  ActvAGG
      3      w[N] <- sum_k (n_k / n_sigma) w^k[N]
-     5-12   w[i] <- sum_k q^k[i] w^k[i] / sum_k q^k[i],   q^k = |w^k - w_0|, for every component of an item row
+     5-12   w[i] <- sum_k q^k[i] w^k[i] / sum_k q^k[i],   q^k = |w^k - w_0|,
+            for every component of an item row
     14-16   w[U_k] <- w^k[U_k] for delegates k
     18      G <- ClusterUsers(K, p, w[U])
-    19-30   w[U_s] <- w_0[U_s] + gamma * mean of (w^k[U_k] - w_0[U_k]) over the delegates of s's new cluster
+    19-30   w[U_s] <- w_0[U_s] + gamma * mean of (w^k[U_k] - w_0[U_k])
+            over the delegates of s's new cluster
 
 Not given by the paper: alpha, optimiser, learning rate, batch size, local epochs, negatives.
 """
@@ -63,40 +65,42 @@ class Clustered(Federated):
     clusters: int = Field(20, ge=1, le=10_000)
     """Number of clusters (p)."""
     cluster_by: str = "embeddings"
-    """What clusters are made of: embeddings (k-means), or a feature of users such as region, which stays as it is."""
+    """How users are clustered: by embeddings (k-means), or by a user feature such as region, whose
+    clusters never change."""
     cluster_iterations: int = Field(3, ge=1)
-    """Iterations of k-means a round; it goes on from the clusters of the round before."""
+    """Iterations of k-means per round, starting from the clusters of the round before."""
 
 
 class FedFast(Clustered):
     discount: Literal["exp", "inverse", "constant", "none"] = "exp"
-    """How gamma falls with t: exp(-t) as in the paper, 1 / (1 + t), always 1, always 0."""
+    """How gamma decreases with t: exp(-t) as in the paper, 1 / (1 + t), always 1, always 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class FedFastState(Parameters):
-    clusters: Ints  # (users,) G; -1 for those who do not take part
+    clusters: Ints  # (users,) G; -1 for users who do not take part
 
 
 # Algorithm 1
 
 
 def initialise(world: World[Clustered]) -> FedFastState:
-    """w_0; G_0 is made of features at once, or of statistics that the opening brings."""
+    """w_0, and G_0 where clusters are those of a feature; otherwise `first_partition` makes G_0."""
     w = learner(world.settings.model).start(world)
-    by_feature = world.settings.cluster_by != "embeddings"
-    groups = by_metadata(world) if by_feature else np.where(world.members, 0, -1).astype(np.int32)
+    if world.settings.cluster_by == "embeddings":
+        groups = np.where(world.members, 0, -1).astype(np.int32)
+    else:
+        groups = by_metadata(world)
     return FedFastState(w.user_rows, w.item_rows, w.dense, groups)
 
 
 def discount(world: World[FedFast], t: int) -> float:
     """gamma, line 9."""
-    return {"exp": math.exp(-t), "inverse": 1 / (1 + t), "constant": 1.0, "none": 0.0}[
-        world.settings.discount
-    ]
+    gammas = {"exp": math.exp(-t), "inverse": 1 / (1 + t), "constant": 1.0, "none": 0.0}
+    return gammas[world.settings.discount]
 
 
-# P_0: the opening, an exchange with everybody before the first round
+# P_0: an exchange with all clients before the first round
 
 
 def request_statistics(world: World[Clustered], state: object, cohort: Ints, t: int) -> Message:
@@ -104,20 +108,21 @@ def request_statistics(world: World[Clustered], state: object, cohort: Ints, t: 
 
 
 def profile_statistics(world: World[Clustered], message: Message, node: NodeData) -> Updates:
-    """Each user's number of interactions, and mean and entropy of its profile: its ratings, or the 0/1 row of items."""
-    statistics = statistics_of(node.training)[node.positions(message.users)]
+    """The number of interactions of each user, and the mean and entropy of its profile.
+
+    A profile is the user's ratings, or its 0/1 row over all items.
+    """
+    positions = node.positions(message.users)
+    statistics = statistics_of(node.training)[positions]
     n = len(message.users)
-    none = np.empty(0, np.int32)
-    quantised = np.rint(statistics * SCALE).astype(np.int32)
-    counts = node.training.positives.counts_of(node.positions(message.users))
     return Updates(
-        message.users,
-        counts,
-        np.zeros(n + 1, np.int64),
-        none,
-        none.reshape(0, 0),
-        quantised,
-        np.empty((n, 0), np.int32),
+        users=message.users,
+        samples=node.training.positives.counts_of(positions),
+        offsets=np.zeros(n + 1, np.int64),
+        items=np.empty(0, np.int32),
+        item_rows=np.empty((0, 0), np.int32),
+        user_rows=np.rint(statistics * SCALE).astype(np.int32),
+        dense=np.empty((n, 0), np.int32),
     )
 
 
@@ -126,7 +131,7 @@ def sizes_of_statistics(world: World[Clustered], state: object) -> Sizes:
 
 
 def statistics_of(history: TrainingSet) -> Doubles:
-    """(users, 3), each below 8 whatever the data."""
+    """(users, 3), scaled so that every entry is below 8, the limit of fixed point."""
     counts = history.positives.counts
     if history.ratings is None:
         mean = counts / history.n_items
@@ -137,26 +142,27 @@ def statistics_of(history: TrainingSet) -> Doubles:
 
 
 def setup(world: World[Clustered]) -> Exchange[FedFastState, Clustered] | None:
-    """Nobody is asked for statistics that clusters are not made of."""
+    """Clients send statistics only where clusters are made from them."""
     return SETUP if world.settings.cluster_by == "embeddings" else None
 
 
 def first_partition(
-    world: World[Clustered], state: FedFastState, sums: Sums, delegates: Accepted, t: int
+    world: World[Clustered], state: FedFastState, sums: Sums, accepted: Accepted, t: int
 ) -> FedFastState:
     """G_0 <- ClusterUsers(K, p, P_0), line 2."""
     groups = clusters.first_clusters(
-        profiles(world, delegates), world.members, world.settings.clusters, world.seed
+        profiles(world, accepted), world.members, world.settings.clusters, world.seed
     )
     return replace(state, clusters=groups)
 
 
-def profiles(world: World[Clustered], delegates: Accepted) -> Floats:
-    """P_0 (users, statistics), brought to one scale."""
-    known = delegates.user_rows / SCALE
-    spread = known.std(axis=0)
-    rows = np.zeros((world.n_users, known.shape[1]), np.float32)
-    rows[delegates.users] = (known - known.mean(axis=0)) / np.where(spread > 0, spread, 1)
+def profiles(world: World[Clustered], accepted: Accepted) -> Floats:
+    """P_0 (users, statistics), standardised; zeros for users whose statistics are not known."""
+    statistics = accepted.user_rows / SCALE
+    deviation = statistics.std(axis=0)
+    rows = np.zeros((world.n_users, statistics.shape[1]), np.float32)
+    centred = statistics - statistics.mean(axis=0)
+    rows[accepted.users] = centred / np.where(deviation > 0, deviation, 1)
     return rows
 
 
@@ -164,7 +170,7 @@ def profiles(world: World[Clustered], delegates: Accepted) -> Floats:
 
 
 def cluster_users(world: World[Clustered], user_rows: Floats, groups: Ints) -> Ints:
-    """ClusterUsers(K, p, w[U]): k-means going on from the last partition; groups of a feature stay."""
+    """ClusterUsers(K, p, w[U]): k-means from the last partition on; clusters of a feature stay."""
     settings = world.settings
     if settings.cluster_by != "embeddings":
         return groups
@@ -175,15 +181,14 @@ def cluster_users(world: World[Clustered], user_rows: Floats, groups: Ints) -> I
 
 
 def by_metadata(world: World[Clustered]) -> Ints:
-    """One cluster for every value of a feature that the server may know, such as region or device type."""
+    """One cluster for every value of a feature that the server knows, such as region."""
     name = world.settings.cluster_by
     if name not in world.user_features:
         raise UnknownName(
             "feature of users", name, ("embeddings", *world.user_features), " for cluster_by"
         )
-    _, groups = np.unique(
-        np.array([str(v) for v in world.user_features[name]]), return_inverse=True
-    )
+    values = np.array([str(value) for value in world.user_features[name]])
+    _, groups = np.unique(values, return_inverse=True)
     return np.where(world.members, groups, -1).astype(np.int32)
 
 
@@ -192,8 +197,10 @@ def by_metadata(world: World[Clustered]) -> Ints:
 
 def actv_samp(world: World[Clustered], state: FedFastState, t: int) -> Ints:
     """S_t: users at random, one of each cluster in turn, until there are m."""
-    groups = clusters.of_those(world.present, state.clusters)
-    quotas = clusters.turns(clusters.sizes_of(groups), fedavg.cohort_size(world), world.seed, t)
+    groups = clusters.labels_of_present(world.present, state.clusters)
+    quotas = clusters.round_robin(
+        clusters.sizes_of(groups), fedavg.cohort_size(world), world.seed, t
+    )
     return clusters.draw(groups, quotas, world.seed, t)
 
 
@@ -218,19 +225,22 @@ def weigh_by_change(world: World[Clustered], message: Message, updates: Updates)
 def actv_agg(
     world: World[FedFast], state: FedFastState, sums: Sums, delegates: Accepted, t: int
 ) -> FedFastState:
-    dense = fedavg.moved(state.dense, sums["dense"] / max(int(sums["samples"][0]), 1))  # line 3
-    item_rows = fedavg.move_items(state.item_rows, sums["items"], sums["weights"])  # line 11
+    # Line 3
+    dense = fedavg.moved(state.dense, sums["dense"] / max(int(sums["samples"][0]), 1))
+    # Line 11
+    item_rows = fedavg.move_items(state.item_rows, sums["items"], sums["weights"])
+    # Line 15
     user_rows = state.user_rows.copy()
-    user_rows[delegates.users] = fedavg.moved(
-        user_rows[delegates.users], delegates.user_rows
-    )  # line 15
-    groups = cluster_users(world, user_rows, state.clusters)  # line 18
+    user_rows[delegates.users] = fedavg.moved(user_rows[delegates.users], delegates.user_rows)
+    # Line 18
+    groups = cluster_users(world, user_rows, state.clusters)
+    # Lines 19 to 30
     update_subordinates(user_rows, groups, delegates, discount(world, t))
     return FedFastState(user_rows, item_rows, dense, groups)
 
 
 def update_subordinates(user_rows: Floats, groups: Ints, delegates: Accepted, gamma: float) -> None:
-    """Lines 19 to 30; writes user_rows. A cluster without a delegate leaves its members as they are."""
+    """Lines 19 to 30; writes user_rows. Members of a cluster without a delegate do not change."""
     if gamma == 0:
         return
     changes = (delegates.user_rows / SCALE).astype(np.float32)
@@ -244,7 +254,7 @@ def update_subordinates(user_rows: Floats, groups: Ints, delegates: Accepted, ga
 def average_and_recluster(
     world: World[FedAvgActvSamp], state: FedFastState, sums: Sums, delegates: Accepted, t: int
 ) -> FedFastState:
-    """FedAvg's formula with ActvSAMP: the clusters it draws from are made again of the averaged w[U] every round."""
+    """FedAvg's formula, then the clusters for ActvSAMP from the averaged w[U]."""
     averaged: FedFastState = fedavg.average(world, state, sums, delegates, t)
     return replace(averaged, clusters=cluster_users(world, averaged.user_rows, state.clusters))
 
@@ -254,7 +264,7 @@ def _x_log_x(x: Doubles) -> Doubles:
 
 
 def _mean_and_entropy(history: TrainingSet) -> tuple[Doubles, Doubles]:
-    """Of every user's ratings; the entropy is that of how often each rating was given."""
+    """Mean of every user's ratings, and the entropy of their distribution over rating values."""
     assert history.ratings is not None
     counts = np.maximum(history.positives.counts, 1)
     mean = np.bincount(history.users, history.ratings, history.n_users) / counts
@@ -265,9 +275,8 @@ def _mean_and_entropy(history: TrainingSet) -> tuple[Doubles, Doubles]:
         (np.diff(users, prepend=-1) > 0) | (np.diff(ratings, prepend=-np.inf) > 0)
     )
     share = np.diff(np.append(begins, len(users))) / counts[users[begins]]
-    return mean, np.abs(
-        np.bincount(users[begins], _x_log_x(share), history.n_users).astype(np.float64)
-    )
+    negative_entropy = np.bincount(users[begins], _x_log_x(share), history.n_users)
+    return mean, np.abs(negative_entropy.astype(np.float64))
 
 
 SETUP: Exchange[FedFastState, Clustered] = Exchange(
@@ -299,7 +308,7 @@ AVERAGE: Exchange[FedFastState, FedAvgActvSamp] = Exchange(
 
 
 class FedAvgActvSamp(Clustered, fedavg.FedAvg):
-    pass
+    """Settings of FedAvg with ActvSAMP."""
 
 
 def _algorithm(summary: str, settings: type[Federated], federation: AnyFederation) -> Algorithm:

@@ -1,41 +1,52 @@
-"""FedMVMF: federated collaborative filtering that also knows features of people, which stay on devices, and of items.
+"""FedMVMF: federated collaborative filtering with features of users, kept on devices, and of items.
 
-Flanagan, Oyomno, Grigorievskiy, Tan, Khan, Ammad-ud-din. Federated multi-view matrix factorization for personalized
-recommendations. ECML PKDD 2020, arXiv:2004.04256. Three views share their factors: R ~ P Q^T, X ~ P U^T and Y ~ Q V^T, where R is
-what people did, X are their features and Y those of items:
+Flanagan, Oyomno, Grigorievskiy, Tan, Khan, Ammad-ud-din. Federated multi-view matrix factorization
+for personalized recommendations. ECML PKDD 2020, arXiv:2004.04256. Three views share their factors:
+R ~ P Q^T, X ~ P U^T and Y ~ Q V^T, where R are the interactions, X the features of users and Y
+those of items:
 
-    J = sum_ui c_ui (r_ui - p_u . q_i)^2 + lambda1 [sum_ud (x_ud - p_u . u_d)^2 + sum_id (y_id - q_i . v_d)^2]
-        + lambda2 (|P|^2 + |Q|^2 + |U|^2 + |V|^2),            c_ui = 1 + alpha r_ui,  r_ui = 1 if u did i, else 0
+    J = sum_ui c_ui (r_ui - p_u . q_i)^2
+        + lambda1 [sum_ud (x_ud - p_u . u_d)^2 + sum_id (y_id - q_i . v_d)^2]
+        + lambda2 (|P|^2 + |Q|^2 + |U|^2 + |V|^2)
+    c_ui = 1 + alpha r_ui,  r_ui = 1 if u did i, else 0
 
     foreach round
         S sends Q and U to the users of the round
-        each solves for its own vector, exactly    p_u = (Q^T C_u Q + lambda1 U^T U + lambda2 I)^-1 (Q^T C_u r_u + lambda1 U^T x_u)
-        and sends for every item                   f(u, i) = c_ui (r_ui - p_u . q_i) p_u
-        and for every feature of people            f(u, d) = (x_ud - p_u . u_d) p_u
-        S takes a step of Adam on U                dJ/du_d = -2 lambda1 sum_u f(u, d) + 2 lambda2 u_d
+        each solves for its own vector, exactly
+            p_u = (Q^T C_u Q + lambda1 U^T U + lambda2 I)^-1 (Q^T C_u r_u + lambda1 U^T x_u)
+        and sends for every item           f(u, i) = c_ui (r_ui - p_u . q_i) p_u
+        and for every feature of users     f(u, d) = (x_ud - p_u . u_d) p_u
+        S takes a step of Adam on U        dJ/du_d = -2 lambda1 sum_u f(u, d) + 2 lambda2 u_d
         S sends Q to I, the server that has Y and V
-        I sends back for every item                f(i)    = lambda1 sum_d (y_id - q_i . v_d) v_d
-        and takes a step of Adam on V              dJ/dv_d = -2 lambda1 sum_i (y_id - q_i . v_d) q_i + 2 lambda2 v_d
-        S takes a step of Adam on Q                dJ/dq_i = -2 (sum_u f(u, i) + f(i)) + 2 lambda2 q_i
+        I sends back for every item        f(i)    = lambda1 sum_d (y_id - q_i . v_d) v_d
+        and takes a step of Adam on V
+            dJ/dv_d = -2 lambda1 sum_i (y_id - q_i . v_d) q_i + 2 lambda2 v_d
+        S takes a step of Adam on Q        dJ/dq_i = -2 (sum_u f(u, i) + f(i)) + 2 lambda2 q_i
 
-All slopes of a round are those at its beginning. p_u and x_u never leave the device, Y never leaves the server I, which in turn hears
-no device. But what devices send gives both away: rows of features that one has are other multiples of p_u than those of the rest, as
-FCF's rows of items are. Do not call this private. S knows which features there are, not who has them.
+All gradients of a round are those at its start. p_u and x_u never leave the device, Y never leaves
+the server I, and I receives nothing from devices. But the updates reveal p_u and x_u: rows of the
+features that a user has are other multiples of p_u than those of the rest, as FCF's item rows are.
+Do not call this private. S knows which features exist, not which user has them.
 
-Deviations. Features are made our own way. A person's are one-hot, a word for each name and value (an age of 25), without those of more
-than `most_values` values (zip codes); an item's are the letter trigrams that towers read (title, categories, body), scaled to length
-one. Without features of people or texts of items that view is empty, and the rest works as it is. With fewer users than all, a round's
-slopes are those of the users there, and of all of Y and lambda2. Who did nothing takes no part and has p_u = 0, whatever the features.
+Deviations. Features are not the paper's. A user's are one-hot, one for each name and value (an age
+of 25), without names of more than `most_values` values (zip codes). An item's are the letter
+trigrams that towers read (title, categories, body), scaled to length one. Without features of users
+or texts of items that view is empty, and the rest works the same. With fewer users than all, the
+gradients of a round are those of its users, and of all of Y and lambda2. A user without history
+does not take part and has p_u = 0, whatever the features.
 
-Fixed point. f(u, i) is sent in units of 1 + alpha, as FCF's rows are. f(u, d) is sent as it is, without lambda1, which S knows: then it
-is as large as the row of an item that one did, and fits where that does, but for p_u . u_d far beyond one; those are refused, as all
-that is out of range. f(i) is in the units of f(u, i), and is added to their sum as one more integer.
+Fixed point. f(u, i) is sent in units of 1 + alpha, like FCF's rows. f(u, d) is sent without
+lambda1, which S knows: then it is as large as the row of a positive item, and fits wherever that
+does, unless p_u . u_d is far above one; then the update is refused. f(i) has the units of f(u, i),
+and is added to their sum as one more integer.
 
-Settings. Where FCF has the same one, FCF's default. The authors searched for their own, lambda1 among them, and we could not confirm
-their numbers; STTFedRec says only that it took theirs. `side` (lambda1) did best on the validation part of MovieLens-100K, of 0, 0.1,
-0.3, 1, 3, 10, 20, 30 and 100: NDCG@10 0.531 in the mean of three seeds, against 0.527 without features, which is within what seeds
-differ by; from 20 on it is worse than without. Where people did little, more helps (a test says so). `inputs` is that of the towers
-beside which STTFedRec puts it; `most_values` is ours, and leaves out zip codes alone on MovieLens.
+Settings. Settings that FCF has too have FCF's defaults. The authors tuned theirs, lambda1 among
+them, and we could not confirm their numbers; STTFedRec says only that it used theirs. `side`
+(lambda1) is the best on the validation part of MovieLens-100K, of 0, 0.1, 0.3, 1, 3, 10, 20, 30 and
+100: NDCG@10 0.531, mean of three seeds, against 0.527 without features, which is within the
+deviation of seeds; from 20 on it is worse than without. With short histories, a larger `side` helps
+(tested). `inputs` is that of the towers that STTFedRec compares it with; `most_values` is ours, and
+excludes only zip codes on MovieLens.
 """
 
 from __future__ import annotations
@@ -49,7 +60,7 @@ from scipy import sparse
 
 from coterie.algorithms import fcf, fedavg
 from coterie.algorithms.algorithm import Algorithm
-from coterie.algorithms.fcf import Moved
+from coterie.algorithms.fcf import AdamRows
 from coterie.core.records import Record
 from coterie.core.settings import SearchSpace
 from coterie.data.content import Content
@@ -61,6 +72,7 @@ from coterie.federated.federation import (
     ON_CLIENTS,
     RECOMMENDATION,
     Accepted,
+    Arrays,
     ClientResult,
     Exchange,
     FastPaths,
@@ -76,11 +88,12 @@ from coterie.models.factors import rows
 from coterie.models.private_factors import PrivateFactors
 from coterie.types import SCALE, Doubles, Floats, Ints, Longs, Message, Rows, Sizes, Updates
 
-"""S: the server that devices speak with. I is the one that has the items."""
-FINE = 2.0**-40
-"""The unit of slopes by V, of which no device makes a part: far below what single precision keeps of them."""
+# S, the server that devices communicate with, has the role AGGREGATION; I has RECOMMENDATION.
+
+FINE_UNIT = 2.0**-40
+"""The unit of gradients by V, which the server I computes alone: far below single precision."""
 LARGEST = 2.0**62
-"""More than that is no slope that anybody could learn from; sums with it still fit."""
+"""Gradients are clipped to this many units, so that sums fit into 64 bits."""
 
 
 class FedMVMF(fcf.FCF):
@@ -93,11 +106,11 @@ class FedMVMF(fcf.FCF):
     }
 
     side: float = Field(3.0, ge=0)
-    """Weight of features of people and items beside what people did (lambda1)."""
+    """Weight of the features of users and items, relative to interactions (lambda1)."""
     inputs: int = Field(1100, ge=1, le=1 << 20)
-    """How many inputs letter trigrams of items' texts are hashed into."""
+    """Number of inputs that the letter trigrams of item texts are hashed into."""
     most_values: int = Field(100, ge=1)
-    """Features of people with more distinct values are left out."""
+    """User features with more distinct values are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +125,7 @@ class FedMVMFState(Record):
             "user_view_first",
             "user_view_second",
             "steps",
-            "heard",
+            "item_sums",
         ),
         RECOMMENDATION: (
             "item_view",
@@ -125,11 +138,11 @@ class FedMVMFState(Record):
     item_rows: Floats  # Q (items, k)
     first_moment: Floats  # Adam's, as Q
     second_moment: Floats
-    user_view: Floats  # U (features of people, k)
+    user_view: Floats  # U (features of users, k)
     user_view_first: Floats
     user_view_second: Floats
     steps: int  # of Adam on Q and U
-    heard: Longs  # (items, k) sum_u f(u, i); empty between rounds, and where nobody was heard
+    item_sums: Longs  # (items, k) sum_u f(u, i); empty between rounds, and without any update
     item_view: Floats  # V (inputs, k)
     item_view_first: Floats
     item_view_second: Floats
@@ -142,37 +155,39 @@ class FedMVMFState(Record):
 
 
 def content_of(training: TrainingSet, settings: FedMVMF) -> tuple[Content, Content]:
-    """Texts of items, and features of people: each is a word of its own."""
+    """Texts of items for the server I, and one-hot features of users for devices."""
     nothing = Ragged(Rows(np.zeros(1, np.int64), np.empty(0, np.int32)), np.empty(0, np.float32))
-    people, n = one_hot(training, settings.most_values)
+    users, n = one_hot(training, settings.most_values)
     words = Rows(np.arange(n + 1), np.arange(n, dtype=np.int32))
+    items = trigrams(training, settings.inputs)
     return (
-        Content(bags(training, settings.inputs), nothing, None, nothing.rows, "bags"),
-        Content(None, nothing, people, words, "bags"),
+        Content(items, nothing, None, nothing.rows, "bags"),
+        Content(None, nothing, users, words, "bags"),
     )
 
 
-def bags(training: TrainingSet, n_inputs: int) -> Ragged | None:
-    """Trigrams of every item's texts, of length one; None where items have none."""
+def trigrams(training: TrainingSet, n_inputs: int) -> Ragged | None:
+    """Letter trigrams of the texts of every item, scaled to length one; None without texts."""
     if training.item_texts is None:
         return None
-    found = read(training, "bags", n_inputs, 0, "titles").items
-    assert found is not None
-    owner = np.repeat(np.arange(len(found)), found.rows.counts)
-    lengths = np.sqrt(np.bincount(owner, found.weights.astype(np.float64) ** 2, len(found)))
-    return Ragged(found.rows, (found.weights / lengths[owner]).astype(np.float32))
+    bags = read(training, "bags", n_inputs, 0, "titles").items
+    assert bags is not None
+    owner = np.repeat(np.arange(len(bags)), bags.rows.counts)
+    lengths = np.sqrt(np.bincount(owner, bags.weights.astype(np.float64) ** 2, len(bags)))
+    return Ragged(bags.rows, (bags.weights / lengths[owner]).astype(np.float32))
 
 
 def one_hot(training: TrainingSet, most_values: int) -> tuple[Ragged, int]:
-    """Everybody's features out of all that there are, and how many there are."""
-    found = [
-        np.unique(column, return_inverse=True) for column in zip(*features(training), strict=True)
-    ]
-    fields = [(len(values), place) for values, place in found if len(values) <= most_values]
+    """The one-hot features of every user, and the number of distinct features."""
+    columns = zip(*features(training), strict=True)
+    coded = [np.unique(column, return_inverse=True) for column in columns]
+    fields = [(len(values), code) for values, code in coded if len(values) <= most_values]
     first = np.cumsum([0, *(n for n, _ in fields)])
-    mine = [init + place for init, (_, place) in zip(first, fields, strict=False)]
-    flat = np.stack(mine, axis=1).ravel().astype(np.int32) if mine else np.empty(0, np.int32)
-    offsets = np.arange(training.n_users + 1) * len(mine)
+    indices = [start + code for start, (_, code) in zip(first, fields, strict=False)]
+    flat = np.empty(0, np.int32)
+    if indices:
+        flat = np.stack(indices, axis=1).ravel().astype(np.int32)
+    offsets = np.arange(training.n_users + 1) * len(indices)
     return Ragged(Rows(offsets, flat), np.ones(len(flat), np.float32)), int(first[-1])
 
 
@@ -184,12 +199,20 @@ def init(world: World[FedMVMF]) -> FedMVMFState:
     U = rows(n_features, s.embedding_size, world.seed, "features of people", s.start_scale)
     V = rows(n_inputs, s.embedding_size, world.seed, "features of items", s.start_scale)
     return FedMVMFState(
-        *Moved.begin(Q), *Moved.begin(U), 0, none_of(Q), *Moved.begin(V), 0, none_of(Q), ON_CLIENTS
+        *AdamRows.begin(Q),
+        *AdamRows.begin(U),
+        steps=0,
+        item_sums=no_gradients(Q),
+        item_view=V,
+        item_view_first=np.zeros_like(V),
+        item_view_second=np.zeros_like(V),
+        item_view_steps=0,
+        answer=no_gradients(Q),
+        user_rows=ON_CLIENTS,
     )
 
 
-def none_of(Q: Floats) -> Longs:
-    """No slopes."""
+def no_gradients(Q: Floats) -> Longs:
     return np.empty((0, Q.shape[1]), np.int64)
 
 
@@ -204,19 +227,18 @@ def broadcast(world: World[FedMVMF], state: FedMVMFState, cohort: Ints, t: int) 
 
 
 def solve(world: World[FedMVMF], message: Message, node: NodeData) -> tuple[Rows, Rows, Floats]:
-    """What the users of a message did, their features, and p_u."""
+    """The features and histories of the users of a message, and p_u."""
     U = message.common["dense"]
     side = world.settings.side
     own = features_of(message, node)
-    x = sparse.csr_array(
-        (np.ones(len(own.items)), own.items, own.offsets), (len(message.users), len(U))
-    )
-    more = fcf.More(side * fcf.gram(U), side * (x @ U.astype(np.float64)))
-    return own, *fcf.solve(world, message, node, more)
+    ones = np.ones(len(own.items))
+    x = sparse.csr_array((ones, own.items, own.offsets), (len(message.users), len(U)))
+    terms = fcf.SideTerms(side * fcf.gram(U), side * (x @ U.astype(np.float64)))
+    return own, *fcf.solve(world, message, node, terms)
 
 
 def features_of(message: Message, node: NodeData) -> Rows:
-    """x_u of every user of a message; who has not told its device anything has none."""
+    """x_u of every user of a message; empty rows where a node has no features."""
     content = node.training.content
     if content is None or content.users is None:
         return Rows(np.zeros(len(message.users) + 1, np.int64), np.empty(0, np.int32))
@@ -224,10 +246,10 @@ def features_of(message: Message, node: NodeData) -> Rows:
 
 
 def client_update(world: World[FedMVMF], message: Message, node: NodeData) -> ClientResult:
-    """f(u, i) for every item as rows, and f(u, d) for every feature one after the other."""
-    own, mine, P = solve(world, message, node)
-    dense = fcf.changed(P, own, message.common["dense"], 1.0).reshape(len(P), -1)
-    return fcf.update(world, message, mine, P, dense), {"user_rows": P}
+    """f(u, i) for every item as item rows, and f(u, d) for every feature as the dense part."""
+    own, history, P = solve(world, message, node)
+    dense = fcf.gradient_rows(P, own, message.common["dense"], 1.0).reshape(len(P), -1)
+    return fcf.update(world, message, history, P, dense), {"user_rows": P}
 
 
 def sizes(world: World[FedMVMF], state: FedMVMFState) -> Sizes:
@@ -235,9 +257,10 @@ def sizes(world: World[FedMVMF], state: FedMVMFState) -> Sizes:
 
 
 def chunk_size(world: World[FedMVMF], state: FedMVMFState) -> int:
-    """An update is as large as the catalogue and all features: all of them together can be more than a machine has."""
-    one: int = 4 * (world.n_items * (1 + state.item_rows.shape[1]) + state.user_view.size)
-    return max(fcf.HELD // one, 1)
+    """An update has a row for every item and feature: those of a cohort may not fit into memory."""
+    entries = world.n_items * (1 + state.item_rows.shape[1]) + state.user_view.size
+    update_bytes: int = 4 * entries
+    return max(fcf.UPDATE_MEMORY // update_bytes, 1)
 
 
 # S adds up, and takes a step of Adam on U
@@ -246,51 +269,49 @@ def chunk_size(world: World[FedMVMF], state: FedMVMFState) -> int:
 def add_up(world: World[FedMVMF], message: Message, updates: Updates) -> Sums:
     """sum_u f(u, i) and sum_u f(u, d)"""
     U = message.common["dense"]
-    return fcf.add_up(world, message, updates) | {
-        "dense": fedavg.dense_sums(updates)["dense"].reshape(U.shape)
-    }
+    of_features = fedavg.dense_sums(updates)["dense"].reshape(U.shape)
+    return fcf.add_up(world, message, updates) | {"dense": of_features}
 
 
 def single_pass(world: World[FedMVMF], message: Message, node: NodeData) -> SinglePass | None:
-    """The same sums, bit for bit, without a row of them."""
-    own, mine, P = solve(world, message, node)
-    of_items = fcf.summed(P, mine, message.common["item_rows"], fcf.lowest_confidence(world))
-    of_features = fcf.summed(P, own, message.common["dense"], 1.0)
+    """The same sums, bit for bit, without writing the updates to memory."""
+    own, history, P = solve(world, message, node)
+    Q = message.common["item_rows"]
+    of_items = fcf.summed_gradients(P, history, Q, fcf.lowest_confidence(world))
+    of_features = fcf.summed_gradients(P, own, message.common["dense"], 1.0)
     if of_items is None or of_features is None:
         return None
-    return fcf.of_everybody(world, message, {"items": of_items, "dense": of_features}, P)
+    return fcf.accept_all(world, message, {"items": of_items, "dense": of_features}, P)
 
 
 def move_user_view(
-    world: World[FedMVMF], state: FedMVMFState, sums: Sums, delegates: Accepted, t: int
+    world: World[FedMVMF], state: FedMVMFState, sums: Sums, accepted: Accepted, t: int
 ) -> FedMVMFState:
-    """Q has to wait for what I says."""
-    U = Moved(state.user_view, state.user_view_first, state.user_view_second)
+    """The step on U. The step on Q needs f(i): the sums by items are stored until I answers."""
+    U = AdamRows(state.user_view, state.user_view_first, state.user_view_second)
     after = fcf.adam(world, U, sums["dense"], world.settings.side / SCALE, state.steps + 1)
     return replace(
         state,
         user_view=after.rows,
         user_view_first=after.first_moment,
         user_view_second=after.second_moment,
-        heard=sums["items"],
+        item_sums=sums["items"],
     )
 
 
 # S sends Q to I, which takes a step of Adam on V
 
 
-def send_items(
-    world: World[FedMVMF], state: FedMVMFState, t: int
-) -> tuple[FedMVMFState, dict[str, np.ndarray]]:
-    """Nothing of a round in which nobody was heard, which is none."""
-    return state, {"item_rows": state.item_rows if len(state.heard) else state.item_rows[:0]}
+def send_items(world: World[FedMVMF], state: FedMVMFState, t: int) -> tuple[FedMVMFState, Arrays]:
+    """Q; no rows if no update was accepted, so that I takes no step."""
+    return state, {"item_rows": state.item_rows if len(state.item_sums) else state.item_rows[:0]}
 
 
 def move_item_view(
-    world: World[FedMVMF], state: FedMVMFState, heard: dict[str, np.ndarray], t: int
+    world: World[FedMVMF], state: FedMVMFState, received: Arrays, t: int
 ) -> FedMVMFState:
-    """f(i) and the step on V, both at V as it was."""
-    Q = heard["item_rows"]
+    """f(i) and the step on V, both with V before the step."""
+    Q = received["item_rows"]
     V = state.item_view
     Y = features_of_items(world)
     if not len(Q):
@@ -298,20 +319,24 @@ def move_item_view(
     by_items, by_view = side_gradients(Q, V, Y)
     side = world.settings.side
     step = state.item_view_steps + 1
-    before = Moved(V, state.item_view_first, state.item_view_second)
-    after = fcf.adam(world, before, fixed(side * by_view, FINE), FINE, step)
+    before = AdamRows(V, state.item_view_first, state.item_view_second)
+    total = in_fixed_point(side * by_view, FINE_UNIT)
+    after = fcf.adam(world, before, total, FINE_UNIT, step)
     return replace(
         state,
         item_view=after.rows,
         item_view_first=after.first_moment,
         item_view_second=after.second_moment,
         item_view_steps=step,
-        answer=fixed(side * by_items, fcf.unit_of_rows(world)),
+        answer=in_fixed_point(side * by_items, fcf.unit_of_rows(world)),
     )
 
 
 def side_gradients(Q: Floats, V: Floats, Y: sparse.csr_array) -> tuple[Doubles, Doubles]:
-    """(Y - Q V^T) V and (Y - Q V^T)^T Q, without Q V^T; and without BLAS, whose bits depend on the number of threads."""
+    """(Y - Q V^T) V and (Y - Q V^T)^T Q, without computing Q V^T.
+
+    Without BLAS, whose rounding depends on the number of threads.
+    """
     q = Q.astype(np.float64)
     v = V.astype(np.float64)
     by_items = Y @ v - np.einsum("ik,kl->il", q, fcf.gram(V), optimize=False)
@@ -320,46 +345,45 @@ def side_gradients(Q: Floats, V: Floats, Y: sparse.csr_array) -> tuple[Doubles, 
 
 
 def features_of_items(world: World[FedMVMF]) -> sparse.csr_array:
-    """Y (items, inputs); without texts there are no inputs."""
-    found = None if world.content is None else world.content.items
-    if found is None:
+    """Y (items, inputs); (items, 0) without texts."""
+    bags = None if world.content is None else world.content.items
+    if bags is None:
         return sparse.csr_array((world.n_items, 0))
-    shape = world.n_items, world.settings.inputs
-    return sparse.csr_array(
-        (found.weights.astype(np.float64), found.rows.items, found.rows.offsets), shape
-    )
+    shape = (world.n_items, world.settings.inputs)
+    weights = bags.weights.astype(np.float64)
+    return sparse.csr_array((weights, bags.rows.items, bags.rows.offsets), shape)
 
 
-def fixed(gradients: Doubles, unit: float) -> Longs:
-    """In fixed point, as sums over devices are."""
+def in_fixed_point(gradients: Doubles, unit: float) -> Longs:
+    """In fixed point, like sums over devices."""
     return np.clip(np.rint(gradients / unit), -LARGEST, LARGEST).astype(np.int64)
 
 
 # I answers, and S takes a step of Adam on Q
 
 
-def send_answer(
-    world: World[FedMVMF], state: FedMVMFState, t: int
-) -> tuple[FedMVMFState, dict[str, np.ndarray]]:
+def send_answer(world: World[FedMVMF], state: FedMVMFState, t: int) -> tuple[FedMVMFState, Arrays]:
+    """f(i), under the name `cut`."""
     return replace(state, answer=state.answer[:0]), {"cut": state.answer}
 
 
 def move_items(
-    world: World[FedMVMF], state: FedMVMFState, heard: dict[str, np.ndarray], t: int
+    world: World[FedMVMF], state: FedMVMFState, received: Arrays, t: int
 ) -> FedMVMFState:
-    """The round is over, and what devices said is forgotten."""
-    if not len(heard["cut"]):
+    """The step on Q. The sums over clients are deleted."""
+    if not len(received["cut"]):
         return state
-    Q = Moved(state.item_rows, state.first_moment, state.second_moment)
+    Q = AdamRows(state.item_rows, state.first_moment, state.second_moment)
     step = state.steps + 1
-    after = fcf.adam(world, Q, state.heard + heard["cut"], fcf.unit_of_rows(world), step)
+    total = state.item_sums + received["cut"]
+    after = fcf.adam(world, Q, total, fcf.unit_of_rows(world), step)
     return replace(
         state,
         item_rows=after.rows,
         first_moment=after.first_moment,
         second_moment=after.second_moment,
         steps=step,
-        heard=none_of(after.rows),
+        item_sums=no_gradients(after.rows),
     )
 
 
@@ -385,7 +409,7 @@ SEND_ANSWER = Relay(
 )
 
 ALGORITHM = Algorithm(
-    "federated multi-view matrix factorisation: FCF that also knows features of people and items",
+    "federated multi-view matrix factorisation: FCF with features of users and items",
     FedMVMF,
     Federation(
         init=init,

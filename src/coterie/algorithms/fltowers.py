@@ -1,12 +1,14 @@
-"""Two towers trained the naive way: a device has all items' texts and trains both towers (STTFedRec, Figure 2b; Huang et al. 2020).
+"""Two towers trained the naive way: a device has all item texts and trains both towers.
+
+Huang et al. 2020, as in Figure 2b of STTFedRec (Qin et al. 2022).
 
     foreach round
         S sends Theta_u and Theta_v to K users
         each draws T items as in STTFedRec and sends dL_k / dTheta_u and dL_k / dTheta_v
         S takes a step of FedAdam with the mean of each
 
-The same seed draws the same users, items and dropout as `sttfedrec-dssm` and `sttfedrec-clsm`, which take the same steps with half the
-parameters on the way and none of the items' texts on devices.
+The same seed draws the same users, items and dropout as `sttfedrec-dssm` and `sttfedrec-clsm`,
+which take the same steps, send half the parameters and put no item texts on devices.
 """
 
 from __future__ import annotations
@@ -18,15 +20,17 @@ import numpy as np
 from coterie.algorithms import sttfedrec
 from coterie.algorithms.sttfedrec import (
     as_algorithm,
-    drawn_by,
-    fixed,
-    held_at_once,
-    of_items,
-    once,
-    own_content,
-    people_read,
+    in_fixed_point,
+    item_dropout_keys,
+    updates_in_memory,
 )
 from coterie.algorithms.two_tower.both_towers import BothTowers
+from coterie.algorithms.two_tower.item_requests import (
+    client_content,
+    draw_requests,
+    unit_weights,
+    user_inputs,
+)
 from coterie.algorithms.two_tower.settings import FederatedTowers
 from coterie.algorithms.two_tower.training import Gradients, InputRows, TowerOps
 from coterie.data.content import Content
@@ -47,7 +51,7 @@ from coterie.types import TOO_LARGE, Ints, Message, Sizes, Updates
 
 
 def content_of(training: TrainingSet, settings: FederatedTowers) -> tuple[Content, Content]:
-    """Devices have downloaded everything that there is to read about items."""
+    """Devices have downloaded all item texts."""
     whole = read(
         training, settings.kind.reads, settings.inputs, settings.most_words, settings.person
     )
@@ -63,42 +67,41 @@ def broadcast(world: World[FederatedTowers], state: BothTowers, cohort: Ints, t:
 
 
 def gradients(world: World[FederatedTowers], message: Message, node: NodeData) -> Gradients:
-    """The sums of dL_k / dTheta_u and dL_k / dTheta_v over all users of a message, in fixed point."""
-    content = own_content(node)
+    """dL_k / dTheta_u and dL_k / dTheta_v, summed over all users of a message, in fixed point."""
+    content = client_content(node)
     t = message.round
     assert content.items is not None
-    drawn = drawn_by(world, node, message.users, t)
-    items, places = np.unique(
-        drawn.items, return_inverse=True
-    )  # -1 is the first where there is one
+    drawn = draw_requests(world, node, message.users, t)
+    # The padding -1 comes first among the distinct items; its vector is computed and not used.
+    items, positions = np.unique(drawn.items, return_inverse=True)
     return TowerOps(world.settings).joint_gradients(
         (message.common["tower"], message.common["item_tower"]),
-        people_read(node, message, drawn),
-        InputRows(content.items, np.maximum(items, 0), of_items(world, items, t)),
+        user_inputs(node, message, drawn),
+        InputRows(content.items, np.maximum(items, 0), item_dropout_keys(world, items, t)),
         content,
-        np.reshape(places, drawn.items.shape),
+        np.reshape(positions, drawn.items.shape),
         drawn,
     )
 
 
 def client_update(world: World[FederatedTowers], message: Message, node: NodeData) -> Updates:
-    """One device after the other: everybody's own gradients."""
+    """The gradients of every device by itself."""
     n = len(message.users)
     none = np.empty(0, np.int32)
     size = TowerOps(world.settings).size
     dense = np.empty((n, 2 * size), np.int32)
     for k in range(n):
         by = gradients(world, message.to(np.array([k])), node)
-        dense[k, :size] = fixed(by.first)
-        dense[k, size:] = fixed(by.second)
+        dense[k, :size] = in_fixed_point(by.first)
+        dense[k, size:] = in_fixed_point(by.second)
     return Updates(
-        message.users,
-        once(n),
-        np.zeros(n + 1, np.int64),
-        none,
-        none.reshape(0, 0),
-        none.reshape(n, 0),
-        dense,
+        users=message.users,
+        samples=unit_weights(n),
+        offsets=np.zeros(n + 1, np.int64),
+        items=none,
+        item_rows=none.reshape(0, 0),
+        user_rows=np.empty((n, 0), np.int32),
+        dense=dense,
     )
 
 
@@ -107,7 +110,7 @@ def sizes(world: World[FederatedTowers], state: BothTowers) -> Sizes:
 
 
 def chunk_size(world: World[FederatedTowers], state: BothTowers) -> int:
-    return held_at_once(sizes(world, state).dense)
+    return updates_in_memory(sizes(world, state).dense)
 
 
 def add_up(world: World[FederatedTowers], message: Message, updates: Updates) -> Sums:
@@ -118,29 +121,32 @@ def add_up(world: World[FederatedTowers], message: Message, updates: Updates) ->
 def single_pass(
     world: World[FederatedTowers], message: Message, node: NodeData
 ) -> SinglePass | None:
-    """All devices in one batch: the sum of everybody's gradient is the gradient of the sum."""
+    """All devices in one batch: the sum of the gradients is the gradient of the summed loss."""
     by = gradients(world, message, node)
     n = len(message.users)
     if max(by.largest) >= n * TOO_LARGE:
         return None
-    everybody = Accepted(message.users, once(n), np.empty((n, 0), np.int32))
-    return SinglePass({"user": by.first, "item": by.second}, everybody, np.zeros(n, np.int64), {})
+    return SinglePass(
+        sums={"user": by.first, "item": by.second},
+        accepted=Accepted(message.users, unit_weights(n), np.empty((n, 0), np.int32)),
+        n_rows=np.zeros(n, np.int64),
+        private_state={},
+    )
 
 
-def move(
-    world: World[FederatedTowers], state: BothTowers, sums: Sums, delegates: Accepted, t: int
+def move_towers(
+    world: World[FederatedTowers], state: BothTowers, sums: Sums, accepted: Accepted, t: int
 ) -> BothTowers:
     settings = world.settings
-    return state.stepped(
-        sums["user"], sums["item"], len(delegates.users), settings, settings.learning_rate_at(t)
-    )
+    n = len(accepted.users)
+    return state.stepped(sums["user"], sums["item"], n, settings, settings.learning_rate_at(t))
 
 
 EXCHANGE = Exchange(
     broadcast=broadcast,
     client_update=client_update,
     aggregate=add_up,
-    server_update=move,
+    server_update=move_towers,
     sizes=sizes,
     fast=FastPaths(chunk_size=chunk_size, single_pass=single_pass),
     secure_sum=SecureSum(),
@@ -158,7 +164,7 @@ FEDERATION = Federation(
 
 class FLTowersCLSM(FederatedTowers):
     tower: str = "clsm"
-    """What reads items and people: dssm or clsm."""
+    """The network that reads items and users: dssm or clsm."""
 
 
 DSSM = as_algorithm(

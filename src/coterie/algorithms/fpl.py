@@ -1,22 +1,27 @@
-"""FPL, federated pair-wise learning: items live on the server, a person's vector on their device, and they decide what they disclose.
+"""FPL, federated pair-wise learning: users decide which part of their updates they disclose.
 
-Anelli, Deldjoo, Di Noia, Ferrara, Narducci. User-controlled federated matrix factorization for recommender systems. Journal of
-Intelligent Information Systems, 2022 (Section 4).
+Anelli, Deldjoo, Di Noia, Ferrara, Narducci. User-controlled federated matrix factorization for
+recommender systems. Journal of Intelligent Information Systems, 2022 (Section 4). Item vectors are
+on the server; the vector of a user is on the user's device.
 
     Distribution to devices    S sends Q and b to the users U- of the round
-    Federated optimisation     each draws T triples (u, i, j) of its own, i chosen and j not, and for each, by Eqs. 3 to 5,
+    Federated optimisation     each draws T triples (u, i, j) of its own, i chosen and j not, and
+                               for each, by Eqs. 3 to 5,
                                    e    = 1 / (1 + exp(x)),   x = b_i + p_u . q_i - b_j - p_u . q_j
                                    dp_u = e (q_i - q_j) - reg_user p_u
                                    dq_i = e p_u - reg_positive q_i     db_i = e
                                    dq_j = -e p_u - reg_negative q_j    db_j = -e
                                p_u <- p_u + rate dp_u (Eq. 6)
-    Transmission to server     every (dq_j, db_j); of (dq_i, db_i) only a share pi, by a coin for every triple
+    Transmission to server     every (dq_j, db_j); of (dq_i, db_i) only a share pi, by a coin for
+                               every triple
     Global aggregation         Q <- Q + rate sum_u dQ_u, the same for b (Eq. 7)
 
-Two readings of Eq. 6 (`reading`): in the authors' code a user's vector moves from triple to triple while the items stay what
-they were; literally it is frozen too, and moves once by the sum. T is the same for everybody: int(X+ / |U|) in the plus modes.
+Two readings of Eq. 6 (`reading`): in the authors' code a user's vector moves from triple to triple
+while the items do not change; literally it does not change either, and moves once by the sum. T is
+the same for all users: int(X+ / |U|) in the plus modes.
 
-pi is a disclosure rate, not a privacy guarantee: the sign of an update tells liked from disliked, and what is never sent tells too.
+pi is a disclosure rate, not a privacy guarantee: the sign of an update tells positive from negative
+items, and items that are never sent reveal something too.
 """
 
 from __future__ import annotations
@@ -68,25 +73,26 @@ class FPL(Disclosing):
     embedding_size: int = Field(16, ge=1, le=4096)
     """Length of every user and item row."""
     epochs: int = Field(50, ge=1)
-    """Epochs; each is as many rounds as give X+ triples together."""
+    """Epochs. By default an epoch is as many rounds as train on X+ triples."""
     users_per_round: int = Field(0, ge=0)
-    """How many users take part in a round; 0 asks everybody."""
+    """Users selected in a round; 0 selects all."""
     triples: int = Field(0, ge=0)
-    """Triples a user trains on in a round (T); 0 takes the mean length of a history, X+ / |U|."""
+    """Triples a user trains on in a round (T); 0 means the mean length of a history, X+ / |U|."""
     rounds_an_epoch: int = Field(0, ge=0)
-    """Rounds in an epoch (rpe); 0 takes as many as give X+ triples."""
+    """Rounds in an epoch (rpe); 0 means as many as train on X+ triples."""
     learning_rate: float = Field(0.05, gt=0)
     """Step size, on the device and on the server."""
     reg_user: float | None = Field(None, ge=0)
-    """Regularisation of the user's row; the paper's 1/20 of the learning rate by default."""
+    """Regularisation of the user's row; by default 1/20 of the learning rate, as in the paper."""
     reg_positive: float | None = Field(None, ge=0)
     """Regularisation of the row of the chosen item; 1/20 of the learning rate by default."""
     reg_negative: float | None = Field(None, ge=0)
     """Regularisation of the row of the other item; 1/200 of the learning rate by default."""
     start_scale: float = Field(0.1, ge=0)
-    """Standard deviation of the start values."""
+    """Standard deviation of the initial values."""
     reading: Literal["authors", "literal"] = "authors"
-    """Whether a user's vector moves from triple to triple, as in the authors' code, or once a round, as Eq. 6 says."""
+    """Whether a user's vector moves from triple to triple, as in the authors' code, or once per
+    round, as in Eq. 6."""
 
     @property
     def n_steps(self) -> int:
@@ -96,11 +102,11 @@ class FPL(Disclosing):
         return self.model_copy(update={"users_per_round": math.ceil(self.users_per_round * factor)})
 
     def regularisation(self) -> tuple[float, float, float]:
-        """Of user, chosen and other rows (Section 5.3)."""
-        given = (self.reg_user, 20), (self.reg_positive, 20), (self.reg_negative, 200)
-        user, positive, negative = (
-            self.learning_rate / part if value is None else value for value, part in given
-        )
+        """Of the rows of the user, the chosen item and the other item (Section 5.3)."""
+        rate = self.learning_rate
+        user = rate / 20 if self.reg_user is None else self.reg_user
+        positive = rate / 20 if self.reg_positive is None else self.reg_positive
+        negative = rate / 200 if self.reg_negative is None else self.reg_negative
         return user, positive, negative
 
 
@@ -130,10 +136,10 @@ def users_per_round(world: World[FPL]) -> int:
 
 
 def rounds_an_epoch(world: World[FPL]) -> int:
-    """rpe: |U-| * T * rpe = X+, with X+ / |U| not rounded where it is T."""
-    each = world.settings.triples or world.n_positives / n_members(world)
-    whole = round(world.n_positives / (users_per_round(world) * each), 9)
-    return world.settings.rounds_an_epoch or max(int(whole), 1)
+    """rpe: |U-| * T * rpe = X+. A T of X+ / |U| is not rounded here."""
+    T = world.settings.triples or world.n_positives / n_members(world)
+    rpe = round(world.n_positives / (users_per_round(world) * T), 9)
+    return world.settings.rounds_an_epoch or max(int(rpe), 1)
 
 
 def init(world: World[FPL]) -> FPLState:
@@ -148,14 +154,14 @@ def init(world: World[FPL]) -> FPLState:
 
 
 def init_clients(world: World[FPL], node: NodeData) -> PrivateState:
-    """Every user's vector."""
+    """The initial vector of every user."""
     keys = streams.keys(node.seed, "start users", last=node.users)
     drawn = streams.normal(keys, world.settings.embedding_size) * world.settings.start_scale
     return {"user_rows": drawn.astype(np.float32)}
 
 
 def disclosed(world: World[FPL], node: NodeData, users: Ints, rounds: Longs) -> Floats:
-    """pi of each user in its round, which everybody sets for themselves."""
+    """pi of each user in its round. Users choose it for themselves."""
     return rates(world.settings, node, users, 1 + rounds // rounds_an_epoch(world))
 
 
@@ -167,16 +173,15 @@ def sample(world: World[FPL], state: FPLState, t: int) -> Ints:
     n = users_per_round(world)
     if n == 1:
         return one_user(world, range(t, t + 1))
-    everybody = np.where(world.present, 0, -1).astype(np.int32)
-    return clusters.draw(everybody, np.array([n]), world.seed, t)
+    one_cluster = np.where(world.present, 0, -1).astype(np.int32)
+    return clusters.draw(one_cluster, np.array([n]), world.seed, t)
 
 
 def one_user(world: World[FPL], rounds: range) -> Ints:
-    """The only user of each of some rounds; a round does not look at everybody to find it."""
+    """The only user of each of some rounds, in constant time per round."""
     members = np.flatnonzero(world.present).astype(np.int32)
-    words = streams.words(
-        streams.keys(world.seed, "one user", last=np.arange(rounds.start, rounds.stop)), 0
-    )
+    ts = np.arange(rounds.start, rounds.stop)
+    words = streams.words(streams.keys(world.seed, "one user", last=ts), 0)
     return members[streams.below(words, np.full(len(rounds), len(members)))]
 
 
@@ -188,12 +193,12 @@ def broadcast(world: World[FPL], state: FPLState, cohort: Ints, t: int) -> Messa
 
 
 def client_update(world: World[FPL], message: Message, node: NodeData) -> ClientResult:
-    """Eqs. 3 to 6 on every device; its vector stays there, and so does what its coin keeps back."""
+    """Eqs. 3 to 6 on every device. Its vector and what its coin does not disclose stay there."""
     settings = world.settings
     history = node.training
     n = len(message.users)
     T = triples(world)
-    user_choices = node.positions(message.users)
+    positions = node.positions(message.users)
     kernel = kernels.load("fpl")
     keys = streams.keys(node.seed, "triples", message.round, last=message.users)
     pi = disclosed(world, node, message.users, np.full(n, message.round))
@@ -201,7 +206,7 @@ def client_update(world: World[FPL], message: Message, node: NodeData) -> Client
     drawn = Drawn.room_for(n, T)
     parallel.over(
         lambda first, last: kernel.draw(
-            user_choices,
+            positions,
             history.positives.offsets,
             history.positives.items,
             hidden(node),
@@ -228,9 +233,9 @@ def client_update(world: World[FPL], message: Message, node: NodeData) -> Client
         lambda first, last: kernel.train(
             offsets,
             drawn.places,
-            drawn.liked,
+            drawn.chosen,
             drawn.others,
-            drawn.shown,
+            drawn.disclosed,
             message.private_state["user_rows"],
             message.common["item_rows"],
             message.common["item_bias"],
@@ -246,29 +251,37 @@ def client_update(world: World[FPL], message: Message, node: NodeData) -> Client
         8,
     )
     none = np.empty((n, 0), np.int32)
-    updates = Updates(message.users, np.full(n, T, np.int64), offsets, items, changes, none, none)
-    spoke = np.flatnonzero(
-        n_rows > 0
-    )  # who has everything has nothing to compare, and says nothing
-    return updates if len(spoke) == n else updates.take(spoke), {"user_rows": after}
+    updates = Updates(
+        users=message.users,
+        samples=np.full(n, T, np.int64),
+        offsets=offsets,
+        items=items,
+        item_rows=changes,
+        user_rows=none,
+        dense=none,
+    )
+    # A user who chose every item has no triples, and sends no update.
+    sending = np.flatnonzero(n_rows > 0)
+    return updates if len(sending) == n else updates.take(sending), {"user_rows": after}
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
     """The triples of a cohort, and which items each user sends."""
 
-    rows: Ints  # (users, 2 T) ascending, as many as are sent
-    places: Ints  # (users, 2 T) where the others stand in rows, then the chosen ones that are shown
-    liked: Ints  # (users, T) i
+    rows: Ints  # (users, 2 T) the items that are sent, ascending
+    places: Ints  # (users, 2 T) positions in `rows`: of every j, then of every disclosed i
+    chosen: Ints  # (users, T) i
     others: Ints  # (users, T) j
-    shown: Ints  # (users, T) whether the coin lets i be sent
+    disclosed: Ints  # (users, T) whether the coin lets i be sent
 
     @classmethod
     def room_for(cls, n: int, T: int) -> Drawn:
+        """Arrays for a kernel to fill."""
         return cls(*(np.empty((n, width), np.int32) for width in (2 * T, 2 * T, T, T, T)))
 
     def arrays(self) -> tuple[Ints, ...]:
-        return self.rows, self.places, self.liked, self.others, self.shown
+        return self.rows, self.places, self.chosen, self.others, self.disclosed
 
 
 def sizes(world: World[FPL], state: FPLState) -> Sizes:
@@ -279,35 +292,35 @@ def sizes(world: World[FPL], state: FPLState) -> Sizes:
 
 
 def add_up(world: World[FPL], message: Message, updates: Updates) -> Sums:
-    """sum_u of dQ_u and db_u, over the items that somebody sent."""
+    """sum_u of dQ_u and db_u, over the items that at least one user sent."""
     sent = np.flatnonzero(np.bincount(updates.items, minlength=world.n_items))
-    place = np.zeros(world.n_items, np.int32)
-    place[sent] = np.arange(len(sent), dtype=np.int32)
+    position = np.zeros(world.n_items, np.int32)
+    position[sent] = np.arange(len(sent), dtype=np.int32)
     total = np.zeros((len(sent), updates.item_rows.shape[1]), np.int64)
     touched = np.zeros(len(sent), np.int64)
-    once = np.ones(len(updates), np.int64)
-    places = place[updates.items]
+    unit_weights = np.ones(len(updates), np.int64)
+    positions = position[updates.items]
     kernel = kernels.load("sums").by_samples
     parallel.over(
         lambda low, high: kernel(
-            updates.offsets, places, updates.item_rows, once, low, high, total, touched
+            updates.offsets, positions, updates.item_rows, unit_weights, low, high, total, touched
         ),
         len(sent),
     )
     return {"sent": sent, "items": total}
 
 
-def combine(some: Sums, others: Sums) -> Sums:
-    """The same over more users: an item that only some of them sent has a row, too."""
-    sent = np.union1d(some["sent"], others["sent"])
-    total = np.zeros((len(sent), some["items"].shape[1]), np.int64)
-    for part in (some, others):
+def combine(first: Sums, second: Sums) -> Sums:
+    """The sums over two groups of users, over the items that at least one group sent."""
+    sent = np.union1d(first["sent"], second["sent"])
+    total = np.zeros((len(sent), first["items"].shape[1]), np.int64)
+    for part in (first, second):
         total[np.searchsorted(sent, part["sent"])] += part["items"]
     return {"sent": sent, "items": total}
 
 
 def aggregate(
-    world: World[FPL], state: FPLState, sums: Sums, delegates: Accepted, t: int
+    world: World[FPL], state: FPLState, sums: Sums, accepted: Accepted, t: int
 ) -> FPLState:
     """Eq. 7"""
     after = replace(state, item_rows=state.item_rows.copy(), item_bias=state.item_bias.copy())
@@ -322,7 +335,7 @@ def aggregate(
     return after
 
 
-# In a ring, where nobody may know which items were sent
+# Secure aggregation, which must hide which items were sent: a row for every item
 
 
 def rows_of_all_items(world: World[FPL], sums: Sums) -> Sums:
@@ -336,21 +349,21 @@ def rows_that_changed(world: World[FPL], sums: Sums) -> Sums:
     return {"sent": sent, "items": sums["items"][sent]}
 
 
-# Rounds of one user each, all in one call
+# Rounds of one user each, in one kernel call
 
 
 def sequential(
     world: World[FPL], node: NodeData, state: FPLState, rounds: range
 ) -> SequentialRounds[FPLState] | None:
-    """The same rounds, bit for bit: what a user sends changes the rows at once that the next one is sent."""
+    """The same rounds, bit for bit. Each update changes the item rows before the next round."""
     settings = world.settings
     if users_per_round(world) != 1 or settings.client_dropout:
         return None
     users = one_user(world, rounds)
     history = node.training
     ts = np.arange(rounds.start, rounds.stop)
-    began = streams.keys(node.seed, "triples", last=ts)
-    keys = streams.mix_array(began ^ (users.astype(np.uint64) + np.uint64(streams.GOLDEN)))
+    round_keys = streams.keys(node.seed, "triples", last=ts)
+    keys = streams.mix_array(round_keys ^ (users.astype(np.uint64) + np.uint64(streams.GOLDEN)))
     after = replace(
         state,
         item_rows=state.item_rows.copy(),
@@ -388,21 +401,23 @@ def model(world: World[FPL], state: FPLState) -> PrivateFactors:
 # Costs (Section 6.3)
 
 
-def vectors_an_epoch(world: World[FPL], node: NodeData) -> float:
-    """CCE = rpe |U-| (|I| + T (1 + pi)), with everybody's mean pi at the start."""
-    return rounds_an_epoch(world) * users_per_round(world) * _vectors_of_a_client(world, node)
+def vectors_per_epoch(world: World[FPL], node: NodeData) -> float:
+    """CCE = rpe |U-| (|I| + T (1 + pi)), with the mean initial pi of all users."""
+    return rounds_an_epoch(world) * users_per_round(world) * _vectors_per_client(world, node)
 
 
-def vectors_an_epoch_as_printed(world: World[FPL], node: NodeData) -> float:
-    """What Table 4 holds for the plus modes: X+ in place of rpe |U-|, as if every triple had been a round of its own."""
-    return world.n_positives * _vectors_of_a_client(world, node)
+def vectors_per_epoch_as_printed(world: World[FPL], node: NodeData) -> float:
+    """The value of Table 4 for the plus modes: X+ in place of rpe |U-|.
+
+    It counts a round for every triple.
+    """
+    return world.n_positives * _vectors_per_client(world, node)
 
 
-def _vectors_of_a_client(world: World[FPL], node: NodeData) -> float:
-    everybody = np.flatnonzero(world.members).astype(np.int32)
-    pi = float(
-        disclosed(world, node, everybody, np.zeros(len(everybody), np.int64)).mean(dtype=np.float64)
-    )
+def _vectors_per_client(world: World[FPL], node: NodeData) -> float:
+    users = np.flatnonzero(world.members).astype(np.int32)
+    initial = disclosed(world, node, users, np.zeros(len(users), np.int64))
+    pi = float(initial.mean(dtype=np.float64))
     return world.n_items + triples(world) * (1 + pi)
 
 
@@ -428,26 +443,26 @@ FEDERATION = Federation(
     model=model,
     init_clients=init_clients,
     rounds_per_step=rounds_an_epoch,
-    vectors_per_step=vectors_an_epoch,
+    vectors_per_step=vectors_per_epoch,
     user_choices=user_choices,
 )
 
 
 class SFPL(FPL):
     users_per_round: int = Field(1, ge=0)
-    """How many users take part in a round; 0 asks everybody."""
+    """Users selected in a round; 0 selects all."""
     triples: int = Field(1, ge=0)
-    """Triples a user trains on in a round (T); 0 takes the mean length of a history, X+ / |U|."""
+    """Triples a user trains on in a round (T); 0 means the mean length of a history, X+ / |U|."""
 
 
 class SFPLPlus(FPL):
     users_per_round: int = Field(1, ge=0)
-    """How many users take part in a round; 0 asks everybody."""
+    """Users selected in a round; 0 selects all."""
 
 
 class PFPL(FPL):
     triples: int = Field(1, ge=0)
-    """Triples a user trains on in a round (T); 0 takes the mean length of a history, X+ / |U|."""
+    """Triples a user trains on in a round (T); 0 means the mean length of a history, X+ / |U|."""
 
 
 def _mode(summary: str, settings: type[FPL]) -> Algorithm:
@@ -461,7 +476,7 @@ def _mode(summary: str, settings: type[FPL]) -> Algorithm:
     )
 
 
-SEQUENTIAL = _mode("pair-wise learning, one user and one triple a round", SFPL)
-SEQUENTIAL_PLUS = _mode("pair-wise learning, one user a round", SFPLPlus)
-PARALLEL = _mode("pair-wise learning, everybody in every round, one triple each", PFPL)
-PARALLEL_PLUS = _mode("pair-wise learning, everybody in every round", FPL)
+SEQUENTIAL = _mode("pair-wise learning, one user and one triple per round", SFPL)
+SEQUENTIAL_PLUS = _mode("pair-wise learning, one user per round", SFPLPlus)
+PARALLEL = _mode("pair-wise learning, all users in every round, one triple each", PFPL)
+PARALLEL_PLUS = _mode("pair-wise learning, all users in every round", FPL)

@@ -49,12 +49,12 @@ def names() -> list[str]:
 
 
 def algorithm(name: str) -> Algorithm:
-    """The algorithm of that name. Its file is imported now and not before."""
+    """The algorithm of that name. Its file is imported only now."""
     if name not in ALGORITHMS:
         if name not in names():
             raise UnknownName("algorithm", name, names())
         return plugins.load(plugins.ALGORITHMS, name, Algorithm)
     module, _, value = ALGORITHMS[name].partition(":")
-    found = getattr(importlib.import_module(module), value or "ALGORITHM")
-    assert isinstance(found, Algorithm)
-    return found
+    loaded = getattr(importlib.import_module(module), value or "ALGORITHM")
+    assert isinstance(loaded, Algorithm)
+    return loaded

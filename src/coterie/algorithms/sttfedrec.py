@@ -1,38 +1,50 @@
 """STTFedRec: two towers, of which a device trains only the one that reads its user.
 
-Qin, Zhang, Liu, Qian. Split two-tower model for efficient and privacy-preserving cross-device federated recommendation. 2022
-(Section 3.3). Three roles: devices, a recommendation server (item data, item tower) and an aggregation server (user tower).
+Qin, Zhang, Liu, Qian. Split two-tower model for efficient and privacy-preserving cross-device
+federated recommendation. 2022 (Section 3.3). Three roles: devices, a recommendation server (item
+data, item tower) and an aggregation server (user tower).
 
-    Step 1  initialisation            both towers from N(0, 0.1); K users for the round
-    Step 2  obfuscated item request   a device asks the recommendation server for T items: a share rho of them it did not click
-                                      I_k = M_v(V_k, Theta_v)                                               (6)
-    Step 3  local training            u_k = M_u(x_k, Theta_u)                                               (7)
-                                      L_k = -1/T sum_j r_j log softmax_j(cos(u_k, i_kj))                    (8)
-                                      g_k = dL_k / dTheta_u                                                 (9)
-    Step 4  aggregation               the aggregation server learns the mean of g_k                         (12)
-    Step 5  user tower                Theta_u <- Theta_u - rate m / (sqrt(v) + tau)                         (13)
-    Step 6  item tower                the same, by what comes back from the items' vectors                  (14, 15)
+    Step 1  initialisation     both towers from N(0, 0.1); K users for the round
+    Step 2  obfuscated         a device requests T items from the recommendation server, a share
+            item request       rho of which its user did not click
+                               I_k = M_v(V_k, Theta_v)                                       (6)
+    Step 3  local training     u_k = M_u(x_k, Theta_u)                                       (7)
+                               L_k = -1/T sum_j r_j log softmax_j(cos(u_k, i_kj))            (8)
+                               g_k = dL_k / dTheta_u                                         (9)
+    Step 4  aggregation        the aggregation server computes the mean of g_k               (12)
+    Step 5  user tower         Theta_u <- Theta_u - rate m / (sqrt(v) + tau)                 (13)
+    Step 6  item tower         the same, with the gradient by the item vectors           (14, 15)
 
-Deviations. The paper sends the mean of the losses back to the recommendation server, which cannot be differentiated there: a device
-sends dL_k / di_kj for the items it asked for, the aggregation server adds them up and hands on the sum, and the recommendation server
-goes back from it through its tower. That is exact: `fl-dssm` takes the same steps (a test says so). Eqs. 13 and 15 add a step along
-the slope of a loss, and put tau into the root or beside it: here the step is subtracted, and tau stands beside.
+Deviations. The paper sends the mean of the losses back to the recommendation server, which cannot
+differentiate it. Here a device sends dL_k / di_kj for the items it requested, the aggregation
+server returns the sums, and the recommendation server backpropagates them through its tower. That
+is exact: `fl-dssm` takes the same steps (tested). Eqs. 13 and 15 add the step and put tau inside
+the root or outside: here the step is subtracted, and tau is outside.
 
-The aggregation server does not learn which items it adds up: the recommendation server numbers those of a round anew (slots).
-Gradients travel in units of 2^-24, since their entries are small.
+The aggregation server does not learn which items it sums over: the recommendation server assigns
+slots to the items of a round at random. Gradients travel in units of 2^-24, since their entries
+are small. Devices' part of step 2 is in `two_tower/item_requests.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from coterie.algorithms import clustering as clusters
 from coterie.algorithms.algorithm import Algorithm
-from coterie.algorithms.two_tower import requests, slots
-from coterie.algorithms.two_tower.requests import Requests, user_texts
+from coterie.algorithms.two_tower import item_requests, requests, slots
+from coterie.algorithms.two_tower.both_towers import BothTowers
+from coterie.algorithms.two_tower.item_requests import (
+    client_content,
+    draw_requests,
+    look_up_vectors,
+    unit_weights,
+    user_inputs,
+)
+from coterie.algorithms.two_tower.requests import user_texts
 from coterie.algorithms.two_tower.settings import FederatedTowers, SplitTowers
 from coterie.algorithms.two_tower.slots import Slots
 from coterie.algorithms.two_tower.training import (
@@ -47,7 +59,6 @@ from coterie.algorithms.two_tower.training import (
 )
 from coterie.core import streams
 from coterie.core.records import Record
-from coterie.core.weak_cache import WeakCache
 from coterie.data.content import Content
 from coterie.data.text_features import read
 from coterie.data.training_set import TrainingSet
@@ -56,6 +67,7 @@ from coterie.federated.federation import (
     RECOMMENDATION,
     Accepted,
     AnyFederation,
+    Arrays,
     Exchange,
     FastPaths,
     Federation,
@@ -71,12 +83,15 @@ from coterie.federated.secagg.server import assign_rings
 from coterie.models.directions import Directions, quantize_rows
 from coterie.types import NOT_FINITE, TOO_LARGE, Floats, Ints, Longs, Message, Sizes, Updates
 
+UPDATE_MEMORY = 1 << 28
+"""Bytes of updates that are held in memory at a time."""
+
 
 @dataclass(frozen=True, slots=True)
 class STTFedRecState(Record):
     roles: ClassVar = {
-        RECOMMENDATION: ("item_tower", "item_mean", "item_square", "askers", "asked"),
-        AGGREGATION: ("user_tower", "user_mean", "user_square", "cut", "heard", "merged"),
+        RECOMMENDATION: ("item_tower", "item_mean", "item_square", "requesters", "requested"),
+        AGGREGATION: ("user_tower", "user_mean", "user_square", "cut", "n_aggregated", "merged"),
     }
     user_tower: Floats  # Theta_u
     user_mean: Floats
@@ -84,18 +99,18 @@ class STTFedRecState(Record):
     item_tower: Floats  # Theta_v
     item_mean: Floats
     item_square: Floats
-    askers: Ints  # (n,) who asked in this round; nobody between rounds
-    asked: Ints  # (n, T) for what, ascending; -1 first where there are fewer
-    cut: Longs  # (slots, k) the sum of slopes by the items' vectors, in units; empty between rounds
-    heard: int  # of how many users
-    merged: Ints  # (slots,) one number for an item whatever ring asked for it; empty between rounds
+    requesters: Ints  # (n,) clients who requested items in this round; empty between rounds
+    requested: Ints  # (n, T) the items, ascending; padded with -1 in front
+    cut: Longs  # (slots, k) summed gradients by item vectors, in units; empty between rounds
+    n_aggregated: int  # clients in these sums
+    merged: Ints  # (slots,) a number for each item, the same in all rings; empty between rounds
 
 
 # Step 1. Initialisation
 
 
 def content_of(training: TrainingSet, settings: FederatedTowers) -> tuple[Content, Content]:
-    """A device knows the titles of what its user did, and its user; items' texts are the recommendation server's."""
+    """Item texts for the recommendation server; titles of their own items for devices."""
     whole = read(
         training, settings.kind.reads, settings.inputs, settings.most_words, settings.person
     )
@@ -104,13 +119,21 @@ def content_of(training: TrainingSet, settings: FederatedTowers) -> tuple[Conten
 
 def init(world: World[FederatedTowers]) -> STTFedRecState:
     towers = TowerOps(world.settings)
-    user, item = (towers.start(world.seed, what) for what in ("user tower", "item tower"))
-    zeros = np.zeros_like(user)
-    T = world.settings.compared
-    nobody = np.empty(0, np.int32)
-    nothing = np.empty((0, T), np.int32)
+    user_tower = towers.start(world.seed, "user tower")
+    item_tower = towers.start(world.seed, "item tower")
+    zeros = np.zeros_like(user_tower)
     return STTFedRecState(
-        user, zeros, zeros, item, zeros, zeros, nobody, nothing, no_gradients(world), 0, nobody
+        user_tower=user_tower,
+        user_mean=zeros,
+        user_square=zeros,
+        item_tower=item_tower,
+        item_mean=zeros,
+        item_square=zeros,
+        requesters=np.empty(0, np.int32),
+        requested=np.empty((0, world.settings.compared), np.int32),
+        cut=no_gradients(world),
+        n_aggregated=0,
+        merged=np.empty(0, np.int32),
     )
 
 
@@ -120,8 +143,8 @@ def no_gradients(world: World[FederatedTowers]) -> Longs:
 
 def sample(world: World[FederatedTowers], state: object, t: int) -> Ints:
     """C_k: K users at random."""
-    everybody = np.where(world.present, 0, -1).astype(np.int32)
-    return clusters.draw(everybody, np.array([world.settings.users_per_round]), world.seed, t)
+    one_cluster = np.where(world.present, 0, -1).astype(np.int32)
+    return clusters.draw(one_cluster, np.array([world.settings.users_per_round]), world.seed, t)
 
 
 # Step 2. Obfuscated item request
@@ -131,144 +154,77 @@ def invite(world: World[FederatedTowers], state: STTFedRecState, cohort: Ints, t
     return Message(t, cohort, {}, {})
 
 
-HELD = 1 << 28
-"""Bytes of updates that are held at a time."""
-DRAWN = WeakCache()
-"""What a node's devices drew last."""
-
-
-def drawn_by(world: World[FederatedTowers], node: NodeData, users: Ints, t: int) -> Requests:
-    """V_k and its labels: a device draws the same ones whenever it needs them, and need not draw them twice in a round."""
-    what = (world.settings, node.seed, t, users.tobytes())
-    last = DRAWN.get(node.users)
-    if last is not None and last[0] == what:
-        drawn: Requests = last[1]
-        return drawn
-    keys = streams.keys(node.seed, "request", t, last=users)
-    sticky = (
-        streams.keys(node.seed, "decoys", last=users)
-        if world.settings.request_policy == "sticky"
-        else None
-    )
-    drawn = requests.draw(node.training, node.positions(users), world.settings, keys, sticky)
-    DRAWN.put(node.users, (what, drawn))
-    return drawn
-
-
-def request(world: World[FederatedTowers], message: Message, node: NodeData) -> Updates:
-    """Numbers of items, and nothing about them; or not even those."""
-    drawn = drawn_by(world, node, message.users, message.round)
-    n = len(message.users)
-    there = drawn.valid & (world.settings.request_policy != "whole")
-    offsets = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
-    none = np.empty((n, 0), np.int32)
-    return Updates(
-        message.users,
-        once(n),
-        offsets,
-        drawn.items[there],
-        np.empty((offsets[-1], 0), np.int32),
-        none,
-        none,
-    )
-
-
-def once(n: int) -> Longs:
-    """Everybody counts once."""
-    return np.ones(n, np.int64)
-
-
-def sizes_of_requests(world: World[FederatedTowers], state: STTFedRecState) -> Sizes:
-    return Sizes(world.n_items, 0, 0, 0)
-
-
-def put_together(world: World[FederatedTowers], message: Message, updates: Updates) -> Sums:
-    """Who asks for what is what this server must know; there is nothing to add up."""
-    T = world.settings.compared
-    counts = np.minimum(np.diff(updates.offsets), world.settings.compared)
-    asked = np.full((len(updates), T), -1, np.int64)
-    row = np.repeat(np.arange(len(updates)), counts)
-    place = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    asked[row, T - np.repeat(counts, counts) + place] = updates.items[
-        np.repeat(updates.offsets[:-1], counts) + place
-    ]
-    return {"asked": asked}
-
-
-def note(
-    world: World[FederatedTowers], state: STTFedRecState, sums: Sums, delegates: Accepted, t: int
+def store_requests(
+    world: World[FederatedTowers], state: STTFedRecState, sums: Sums, accepted: Accepted, t: int
 ) -> STTFedRecState:
-    return replace(state, askers=delegates.users, asked=sums["asked"].astype(np.int32))
+    requested = sums["requested"].astype(np.int32)
+    return replace(state, requesters=accepted.users, requested=requested)
 
 
-def numbered(world: World[FederatedTowers], state: STTFedRecState, t: int) -> Slots:
-    """The items asked for, numbered anew; for each ring apart, where there are rings."""
-    rings = [state.askers]
+def assign_slots(world: World[FederatedTowers], state: STTFedRecState, t: int) -> Slots:
+    """Slots of the requested items, assigned at random; separately for every ring."""
+    rings = [state.requesters]
     if world.settings.secure_aggregation == "ring":
         rings = assign_rings(sample(world, state, t), world.settings.ring_size, world.seed, t)
-    askers = [np.flatnonzero(np.isin(state.askers, ring)) for ring in rings]
-    return slots.assign_slots(world, state.asked, askers, streams.at(world.seed, "slots", t))
+    rows = [np.flatnonzero(np.isin(state.requesters, ring)) for ring in rings]
+    return slots.assign_slots(world, state.requested, rows, streams.at(world.seed, "slots", t))
 
 
 def embed(world: World[FederatedTowers], state: STTFedRecState, cohort: Ints, t: int) -> Message:
-    """I_k (Eq. 6): the vectors that each asked for, and their slots."""
-    numbers = numbered(world, state, t)
-    T = world.settings.compared
-    distinct, place = numbers.distinct()
-    vectors = vectors_of(world, state, distinct, t)
+    """I_k (Eq. 6): the vectors that each client requested, and their slots."""
+    assigned = assign_slots(world, state, t)
+    items, position = assigned.distinct()
+    vectors = vectors_of(world, state, items, t)
     if world.settings.request_policy == "whole":
-        return Message(
-            t,
-            cohort,
-            {"embeddings": vectors, "slots": np.argsort(numbers.items).astype(np.int32)},
-            {},
-        )
-    given = np.full((len(cohort), T), -1, np.int32)
-    places = np.full((len(cohort), T), -1, np.int64)
-    askers = np.searchsorted(cohort, state.askers)
-    given[askers] = numbers.requested
-    places[askers] = np.where(numbers.requested < 0, -1, place[numbers.requested])
+        slot_of_item = np.argsort(assigned.items).astype(np.int32)
+        return Message(t, cohort, {"embeddings": vectors, "slots": slot_of_item}, {})
+    T = world.settings.compared
+    slots_of = np.full((len(cohort), T), -1, np.int32)
+    positions = np.full((len(cohort), T), -1, np.int64)
+    requesters = np.searchsorted(cohort, state.requesters)
+    slots_of[requesters] = assigned.requested
+    positions[requesters] = np.where(assigned.requested < 0, -1, position[assigned.requested])
+    # The position -1 reads the last row: zeros.
     padded = np.vstack([vectors, np.zeros((1, vectors.shape[1]), np.float32)])
-    return Message(t, cohort, {}, {"embeddings": padded[places], "slots": given})
+    return Message(t, cohort, {}, {"embeddings": padded[positions], "slots": slots_of})
 
 
 def send_slots(
     world: World[FederatedTowers], state: STTFedRecState, t: int
-) -> tuple[STTFedRecState, dict[str, np.ndarray]]:
-    """Which slots of different rings are one item; not which item."""
-    return state, {"slots": merged(world, state, t)[0]}
+) -> tuple[STTFedRecState, Arrays]:
+    """Which slots of different rings are the same item, without telling which item."""
+    return state, {"slots": merge_slots(world, state, t)[0]}
 
 
-def merged(world: World[FederatedTowers], state: STTFedRecState, t: int) -> tuple[Ints, Ints]:
-    """One number for an item whatever ring asked for it: of every slot, and the item of each number."""
-    return numbered(world, state, t).merged(streams.at(world.seed, "merged slots", t))
+def merge_slots(world: World[FederatedTowers], state: STTFedRecState, t: int) -> tuple[Ints, Ints]:
+    """The number of every slot's item, the same in all rings, and the item of every number."""
+    return assign_slots(world, state, t).merged(streams.at(world.seed, "merged slots", t))
 
 
 def receive_slots(
-    world: World[FederatedTowers], state: STTFedRecState, told: dict[str, np.ndarray], t: int
+    world: World[FederatedTowers], state: STTFedRecState, received: Arrays, t: int
 ) -> STTFedRecState:
-    return replace(state, merged=told["slots"])
+    return replace(state, merged=received["slots"])
 
 
 def vectors_of(world: World[FederatedTowers], state: STTFedRecState, items: Ints, t: int) -> Floats:
-    return TowerOps(world.settings).vectors(
-        state.item_tower, items_read(world, items, t), catalogue(world)
-    )
+    inputs = item_inputs(world, items, t)
+    return TowerOps(world.settings).vectors(state.item_tower, inputs, catalogue(world))
 
 
-def items_read(world: World[FederatedTowers], items: Ints, t: int) -> InputRows:
+def item_inputs(world: World[FederatedTowers], items: Ints, t: int) -> InputRows:
     content = catalogue(world)
     assert content.items is not None
-    return InputRows(content.items, items, of_items(world, items, t))
+    return InputRows(content.items, items, item_dropout_keys(world, items, t))
 
 
-def of_items(world: World[FederatedTowers], items: Ints, t: int) -> np.ndarray:
-    """Keys of what dropout hides in the item tower: the same for everybody who asks for an item in a round."""
+def item_dropout_keys(world: World[FederatedTowers], items: Ints, t: int) -> np.ndarray:
+    """Keys of dropout in the item tower: the same for all clients in a round."""
     return streams.keys(world.seed, "dropout of items", t, last=items)
 
 
 def catalogue(world: World[FederatedTowers]) -> Content:
-    assert world.content is not None  # the recommendation server's own
+    assert world.content is not None  # only the recommendation server calls this
     return world.content
 
 
@@ -281,97 +237,66 @@ def send_tower(
     return Message(t, cohort, {"tower": state.user_tower}, {})
 
 
-def with_what_they_need(world: World[FederatedTowers], message: Message, node: NodeData) -> Message:
-    """Devices that were given all vectors look up those that they need."""
-    if "slots" in message.own:
-        return message
-    drawn = drawn_by(world, node, message.users, message.round)
-    vectors, slots = (
-        np.concatenate([message.common[name], none]) for name, none in nothing_more(world).items()
-    )
-    own = {
-        "embeddings": vectors[drawn.items],
-        "slots": slots[drawn.items],
-    }  # -1 reads the last: nothing
-    return replace(message, own=own)
-
-
-def nothing_more(world: World[FederatedTowers]) -> dict[str, np.ndarray]:
-    return {
-        "embeddings": np.zeros((1, world.settings.widths[-1]), np.float32),
-        "slots": np.full(1, -1, np.int32),
-    }
-
-
 def gradients(world: World[FederatedTowers], message: Message, node: NodeData) -> Gradients:
-    """Eqs. 7 to 9 for all users of a message: the sum of g_k, and dL_k / di_kj of each, in fixed point."""
-    drawn = drawn_by(world, node, message.users, message.round)
+    """Eqs. 7 to 9 for all users of a message: the sum of g_k, and each dL_k / di_kj, in units."""
+    drawn = draw_requests(world, node, message.users, message.round)
     return TowerOps(world.settings).user_gradients(
         message.common["tower"],
-        people_read(node, message, drawn),
-        own_content(node),
+        user_inputs(node, message, drawn),
+        client_content(node),
         message.own["embeddings"],
         drawn,
     )
 
 
-def people_read(node: NodeData, message: Message, drawn: Requests) -> InputRows:
-    told = user_texts(own_content(node), node.positions(message.users), drawn.profiles)
-    keys = streams.keys(node.seed, "dropout of people", message.round, last=message.users)
-    return InputRows(told, np.arange(len(message.users)), keys)
-
-
-def own_content(node: NodeData) -> Content:
-    assert node.training.content is not None  # what devices were told
-    return node.training.content
-
-
 def client_update(world: World[FederatedTowers], message: Message, node: NodeData) -> Updates:
-    """One device after the other: everybody's own gradient."""
-    message = with_what_they_need(world, message, node)
-    message = message.to(
-        np.flatnonzero((message.own["slots"] >= 0).any(axis=1))
-    )  # who was given nothing says nothing
-    given = message.own["slots"]
-    k = world.settings.widths[-1]
-    size = TowerOps(world.settings).size
-    n = len(given)
-    cuts = np.empty((*given.shape, k), np.int32)
-    dense = np.empty((len(given), size), np.int32)
-    for one in range(n):
-        by = gradients(world, message.to(np.array([one])), node)
-        cuts[one] = fixed(by.second[0])
-        dense[one] = fixed(by.first)
-    order = np.argsort(given, axis=1, kind="stable")
-    slots = np.take_along_axis(given, order, axis=1)
+    """The gradients of every device by itself."""
+    message = look_up_vectors(world, message, node)
+    # A client without a single vector sends no update.
+    message = message.to(np.flatnonzero((message.own["slots"] >= 0).any(axis=1)))
+    slots_of = message.own["slots"]
+    n = len(slots_of)
+    cuts = np.empty((*slots_of.shape, world.settings.widths[-1]), np.int32)
+    dense = np.empty((n, TowerOps(world.settings).size), np.int32)
+    for k in range(n):
+        by = gradients(world, message.to(np.array([k])), node)
+        cuts[k] = in_fixed_point(by.second[0])
+        dense[k] = in_fixed_point(by.first)
+    order = np.argsort(slots_of, axis=1, kind="stable")
+    ascending = np.take_along_axis(slots_of, order, axis=1)
     cuts = np.take_along_axis(cuts, order[:, :, None], axis=1)
-    offsets = np.concatenate([[0], np.cumsum((slots >= 0).sum(axis=1))])
-    none = np.empty((n, 0), np.int32)
     return Updates(
-        message.users, once(n), offsets, slots[slots >= 0], cuts[slots >= 0], none, dense
+        users=message.users,
+        samples=unit_weights(n),
+        offsets=np.concatenate([[0], np.cumsum((ascending >= 0).sum(axis=1))]),
+        items=ascending[ascending >= 0],
+        item_rows=cuts[ascending >= 0],
+        user_rows=np.empty((n, 0), np.int32),
+        dense=dense,
     )
 
 
-def fixed(units: Longs) -> Ints:
-    """As they travel; what is no number or too large says so, and is refused."""
+def in_fixed_point(units: Longs) -> Ints:
+    """Units as they travel. Marks entries that are not finite or too large: they are refused."""
     bad = np.where(np.abs(units) == NON_FINITE, NOT_FINITE, TOO_LARGE)
     return np.where(np.abs(units) < TOO_LARGE, units, bad).astype(np.int32)
 
 
-def sizes(world: World[FederatedTowers], state: STTFedRecState | None = None) -> Sizes:
+def sizes(world: World[FederatedTowers], state: object = None) -> Sizes:
     return Sizes(
         slots.slot_count(world), world.settings.widths[-1], 0, TowerOps(world.settings).size
     )
 
 
-def chunk_size(world: World[FederatedTowers], state: Any) -> int:
-    """An update is as large as a tower: those of a large cohort together can be more than a machine has."""
-    return held_at_once(sizes(world).dense + world.settings.compared * world.settings.widths[-1])
+def chunk_size(world: World[FederatedTowers], state: object) -> int:
+    """An update is as large as a tower: the updates of a large cohort may not fit into memory."""
+    cut = world.settings.compared * world.settings.widths[-1]
+    return updates_in_memory(sizes(world).dense + cut)
 
 
-def held_at_once(size: int) -> int:
-    """How many updates of so many numbers."""
-    return max(HELD // (4 * size), 1)
+def updates_in_memory(entries: int) -> int:
+    """How many updates with that many entries are held in memory at a time."""
+    return max(UPDATE_MEMORY // (4 * entries), 1)
 
 
 # Step 4. Aggregation
@@ -380,43 +305,47 @@ def held_at_once(size: int) -> int:
 def add_up(world: World[FederatedTowers], message: Message, updates: Updates) -> Sums:
     return {
         "tower": updates.dense.sum(axis=0, dtype=np.int64),
-        "cut": by_slot(world, updates.items, updates.item_rows),
+        "cut": sum_by_slot(world, updates.items, updates.item_rows),
     }
 
 
-def by_slot(world: World[FederatedTowers], at: Ints, rows: np.ndarray) -> Longs:
-    """The sum of the rows of every slot."""
-    return sum_rows_at(at, rows, sizes(world).items, world.settings.device)
+def sum_by_slot(world: World[FederatedTowers], slots_of: Ints, rows: np.ndarray) -> Longs:
+    return sum_rows_at(slots_of, rows, sizes(world).items, world.settings.device)
 
 
 def single_pass(
     world: World[FederatedTowers], message: Message, node: NodeData
 ) -> SinglePass | None:
-    """All devices in one batch: the sum of everybody's gradient is the gradient of the sum."""
-    message = with_what_they_need(world, message, node)
-    given = message.own["slots"]
+    """All devices in one batch: the sum of the gradients is the gradient of the summed loss."""
+    message = look_up_vectors(world, message, node)
+    slots_of = message.own["slots"]
+    valid = slots_of >= 0
     n = len(message.users)
-    if not (given >= 0).any(axis=1).all():
+    if not valid.any(axis=1).all():
         return None
     by = gradients(world, message, node)
     if by.largest[0] >= n * TOO_LARGE or by.largest[1] >= TOO_LARGE:
         return None
-    everybody = Accepted(message.users, once(n), np.empty((n, 0), np.int32))
-    at, rows = (
-        (given, by.second) if (given >= 0).all() else (given[given >= 0], by.second[given >= 0])
+    cuts = by.second
+    if not valid.all():
+        slots_of = slots_of[valid]
+        cuts = cuts[valid]
+    return SinglePass(
+        sums={"tower": by.first, "cut": sum_by_slot(world, slots_of, cuts)},
+        accepted=Accepted(message.users, unit_weights(n), np.empty((n, 0), np.int32)),
+        n_rows=valid.sum(axis=1),
+        private_state={},
     )
-    sums = {"tower": by.first, "cut": by_slot(world, at, rows)}
-    return SinglePass(sums, everybody, (given >= 0).sum(axis=1), {})
 
 
 # Step 5. Global user model update
 
 
 def move_user_tower(
-    world: World[FederatedTowers], state: STTFedRecState, sums: Sums, delegates: Accepted, t: int
+    world: World[FederatedTowers], state: STTFedRecState, sums: Sums, accepted: Accepted, t: int
 ) -> STTFedRecState:
     settings = world.settings
-    n = len(delegates.users)
+    n = len(accepted.users)
     before = TowerState(state.user_tower, state.user_mean, state.user_square)
     after = fedadam(before, sums["tower"], n, settings, settings.learning_rate_at(t))
     return replace(
@@ -424,96 +353,94 @@ def move_user_tower(
         user_tower=after.parameters,
         user_mean=after.mean,
         user_square=after.square,
-        cut=by_item(world, state, sums["cut"]),
-        heard=n,
+        cut=sum_by_item(world, state, sums["cut"]),
+        n_aggregated=n,
     )
 
 
-def by_item(world: World[FederatedTowers], state: STTFedRecState, cut: Longs) -> Longs:
-    """The sums of all rings by item, whichever it is."""
+def sum_by_item(world: World[FederatedTowers], state: STTFedRecState, cut: Longs) -> Longs:
+    """The sums of all rings by item, whose index this server does not know."""
     used = state.merged >= 0
-    return sum_rows_at(
-        state.merged[used], cut[used], int(state.merged.max()) + 1, world.settings.device
-    )
+    n_items = int(state.merged.max()) + 1
+    return sum_rows_at(state.merged[used], cut[used], n_items, world.settings.device)
 
 
 # Step 6. Global item model update
 
 
-def hand_on(
+def return_gradients(
     world: World[FederatedTowers], state: STTFedRecState, t: int
-) -> tuple[STTFedRecState, dict[str, np.ndarray]]:
-    """What comes back to the items' vectors."""
-    told = {"cut": state.cut, "samples": np.array([state.heard], np.int64)}
-    return replace(state, cut=no_gradients(world), heard=0, merged=state.merged[:0]), told
+) -> tuple[STTFedRecState, Arrays]:
+    """The summed gradients by item vectors, and the number of clients in them."""
+    sent = {"cut": state.cut, "samples": np.array([state.n_aggregated], np.int64)}
+    after = replace(state, cut=no_gradients(world), n_aggregated=0, merged=state.merged[:0])
+    return after, sent
 
 
 def move_item_tower(
-    world: World[FederatedTowers], state: STTFedRecState, heard: dict[str, np.ndarray], t: int
+    world: World[FederatedTowers], state: STTFedRecState, received: Arrays, t: int
 ) -> STTFedRecState:
-    """Eq. 14 by the chain rule, and Eq. 15; the round is over, and who asked for what is forgotten."""
+    """Eq. 14 by the chain rule, and Eq. 15. The requests of the round are deleted."""
     settings = world.settings
-    n = int(heard["samples"][0])
-    forgotten = replace(state, askers=state.askers[:0], asked=state.asked[:0])
+    n = int(received["samples"][0])
+    without_requests = replace(
+        state, requesters=state.requesters[:0], requested=state.requested[:0]
+    )
     if not n:
-        return forgotten
-    items = merged(world, state, t)[1]
+        return without_requests
+    items = merge_slots(world, state, t)[1]
     order = np.argsort(items)
-    cut = mean_gradient(heard["cut"][order], n, settings.device)
-    by = TowerOps(settings).item_gradients(
-        state.item_tower, items_read(world, items[order], t), catalogue(world), cut
-    )
-    after = fedadam(
-        TowerState(state.item_tower, state.item_mean, state.item_square),
-        by,
-        1,
-        settings,
-        settings.learning_rate_at(t),
-    )
+    cut = mean_gradient(received["cut"][order], n, settings.device)
+    inputs = item_inputs(world, items[order], t)
+    by = TowerOps(settings).item_gradients(state.item_tower, inputs, catalogue(world), cut)
+    before = TowerState(state.item_tower, state.item_mean, state.item_square)
+    after = fedadam(before, by, 1, settings, settings.learning_rate_at(t))
     return replace(
-        forgotten, item_tower=after.parameters, item_mean=after.mean, item_square=after.square
+        without_requests,
+        item_tower=after.parameters,
+        item_mean=after.mean,
+        item_square=after.square,
     )
 
 
-# Online inferring
+# Online inference
 
 
-def model(world: World[FederatedTowers], state: Any) -> Directions:
-    """The items' vectors go out to devices; people's stay there."""
+def model(world: World[FederatedTowers], state: STTFedRecState | BothTowers) -> Directions:
+    """Item vectors are sent to devices; user vectors stay there."""
     content = catalogue(world)
     assert content.items is not None
     rows = TowerOps(world.settings).directions(state.item_tower, content.items, content)
-    nobody = np.empty((0, rows.shape[1]), np.float32)
-    return Directions(nobody, *quantize_rows(rows, world.settings.precision))
+    no_users = np.empty((0, rows.shape[1]), np.float32)
+    return Directions(no_users, *quantize_rows(rows, world.settings.precision))
 
 
-def client_model(world: World[FederatedTowers], state: Any, node: NodeData) -> PrivateState:
-    """u_k, which a device makes once and keeps."""
-    content = own_content(node)
+def client_model(
+    world: World[FederatedTowers], state: STTFedRecState | BothTowers, node: NodeData
+) -> PrivateState:
+    """u_k, which a device computes once and stores."""
+    content = client_content(node)
     settings = world.settings
     keys = streams.keys(node.seed, "profile", last=node.users)
-    people = np.arange(len(node.users))
-    titles = requests.profiles(node.training, people, settings.titles, keys)
-    return {
-        "user_rows": TowerOps(settings).directions(
-            state.user_tower, user_texts(content, people, titles), content
-        )
-    }
+    users = np.arange(len(node.users))
+    titles = requests.profiles(node.training, users, settings.titles, keys)
+    texts = user_texts(content, users, titles)
+    return {"user_rows": TowerOps(settings).directions(state.user_tower, texts, content)}
 
 
 REQUEST: Exchange[STTFedRecState, FederatedTowers] = Exchange(
     broadcast=invite,
-    client_update=request,
-    aggregate=put_together,
-    server_update=note,
-    sizes=sizes_of_requests,
+    client_update=item_requests.request,
+    aggregate=item_requests.collect,
+    server_update=store_requests,
+    sizes=item_requests.sizes,
     fast=FastPaths(combine=None),
     role=RECOMMENDATION,
     visible="the items they request and, for an item that only one client requested, its gradient, "
     "which shows whether it was clicked (neither with requests=whole)",
     hides_visible=lambda world: world.settings.request_policy == "whole",
 )
-TRAIN = Exchange(
+TRAIN: Exchange[STTFedRecState, FederatedTowers] = Exchange(
     broadcast=send_tower,
     client_update=client_update,
     aggregate=add_up,
@@ -525,7 +452,9 @@ TRAIN = Exchange(
     secure_sum=SecureSum(by_item=("cut",), rows=slots.ring_slots),
 )
 SLOTS = Relay(sender=RECOMMENDATION, receiver=AGGREGATION, send=send_slots, receive=receive_slots)
-RETURN = Relay(sender=AGGREGATION, receiver=RECOMMENDATION, send=hand_on, receive=move_item_tower)
+RETURN = Relay(
+    sender=AGGREGATION, receiver=RECOMMENDATION, send=return_gradients, receive=move_item_tower
+)
 FEDERATION = Federation(
     init=init,
     sample=sample,
@@ -539,7 +468,7 @@ FEDERATION = Federation(
 
 class STTFedRecCLSM(SplitTowers):
     tower: str = "clsm"
-    """What reads items and people: dssm or clsm."""
+    """The network that reads items and users: dssm or clsm."""
 
 
 def as_algorithm(
@@ -554,13 +483,12 @@ def as_algorithm(
         settings,
         federation,
         state,
-        lambda settings: settings.n_steps,
-        ("sums", "clusters"),
+        kernels=("sums", "clusters"),
         paper=paper,
     )
 
 
-SPLIT = "split: devices train the user's, a server the items'"
+SPLIT = "split: devices train the user tower, a server the item tower"
 DSSM = as_algorithm(
     f"two towers (DSSM), {SPLIT}", SplitTowers, FEDERATION, STTFedRecState, "Qin et al. 2022"
 )

@@ -169,8 +169,8 @@ def attack(dataset: str, seeds: int) -> dict[str, Any]:
 
 def requested_slots(world: World, state: Any, t: int) -> np.ndarray:
     """Every client's requested items, as slots in the gradients that the servers exchange."""
-    asked = sttfedrec.numbered(world, state, t).asked
-    slots: np.ndarray = np.where(asked < 0, -1, sttfedrec.merged(world, state, t)[0][asked])
+    asked = sttfedrec.assign_slots(world, state, t).requested
+    slots: np.ndarray = np.where(asked < 0, -1, sttfedrec.merge_slots(world, state, t)[0][asked])
     return slots
 
 
@@ -189,8 +189,8 @@ def gradients_read(
     for t in range(n_rounds):
         cohort = federation.sample(world, state, t)
         state, _ = rounds.play_exchange(world, sttfedrec.REQUEST, state, cohort, t, engine, 0)
-        clients = state.askers
-        requested = state.asked
+        clients = state.requesters
+        requested = state.requested
         slots = requested_slots(world, state, t)
         state = rounds.relay(world, sttfedrec.SLOTS, state, t, engine)
         state, _ = rounds.play_exchange(world, sttfedrec.TRAIN, state, cohort, t, engine, 1)

@@ -151,7 +151,7 @@ KINDS: dict[str, list[Callable[[Updates, int, int, Rng], Reply]]] = {
 
 
 @dataclass
-class HostileEngine:
+class HostileEngine(Engine):
     """Some users of every cohort send invalid updates, and some valid updates are sent twice.
 
     Without `attacking` the same users drop out and nothing is repeated: the expected run.

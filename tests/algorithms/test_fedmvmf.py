@@ -337,8 +337,8 @@ def test_features_by_hand():
     items, users = fedmvmf.content_of(
         training, fedmvmf.FedMVMF.of({"most_values": 2, "inputs": 1000})
     )
-    assert users.people is not None
-    assert [users.people.rows.of(u).tolist() for u in range(3)] == [
+    assert users.users is not None
+    assert [users.users.rows.of(u).tolist() for u in range(3)] == [
         [1, 2],
         [0, 3],
         [1, 2],

@@ -277,8 +277,8 @@ MISTAKES = [
     (["gmff"], "unknown algorithm 'gmff'. Did you mean 'gmf'?"),
     (
         ["gmf", "gmf"],
-        "method 'gmf' stands more than once; expected different ones. "
-        "Tell methods apart by LABEL=NAME.",
+        "method 'gmf' is given more than once; expected different ones. "
+        "Label the methods: LABEL=NAME.",
     ),
     (
         ["gmf", "--set", "gmff.epochs=2"],

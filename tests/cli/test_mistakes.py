@@ -109,7 +109,7 @@ def test_secure_aggregation_of_a_centralised_algorithm(coterie: Command, value: 
 
 def test_a_hint_ends_with_its_sentence(coterie: Command) -> None:
     line = coterie("run", "sttfedrec-dssm", "--set", "requests=some").error
-    assert "or by asking for all)" in line, line
+    assert "or by requesting all items (whole))" in line, line
 
 
 def test_columns_that_are_not_pairs(coterie: Command) -> None:

@@ -22,6 +22,7 @@ from coterie.deployment.node import Node, NodeEngine
 from coterie.deployment.node_store import NodeStore
 from coterie.engines.local import LocalEngine
 from coterie.federated import trainer
+from coterie.federated.engine import Engine
 from coterie.federated.federation import Federation, World
 from coterie.federated.nodes import share_out
 from coterie.federated.trainer import Context
@@ -154,7 +155,7 @@ def test_a_message_of_an_earlier_round_is_refused(choices, tmp_path):
     assert np.array_equal(state.item_rows, expected.item_rows)
 
 
-class LosingEngine:
+class LosingEngine(Engine):
     """A local engine that loses the reply of node `lost` in one round."""
 
     def __init__(self, engine: LocalEngine, lost: int, at: int) -> None:

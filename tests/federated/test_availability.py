@@ -54,7 +54,7 @@ def test_a_trace_defines_availability(training):
     traced = replace(training, presence=np.array([[3, 1, 5], [3, 9, 9], [7, 2, 2]]))
     world = world_for("fedavg", traced, availability_file="trace.csv")
     by_round = [
-        sorted(np.flatnonzero(availability.with_available(world, t, 10).here[[3, 7, 8]]))
+        sorted(np.flatnonzero(availability.with_available(world, t, 10).available[[3, 7, 8]]))
         for t in range(10)
     ]
     assert by_round == [[0, 2], [0, 1, 2], [0, 2], [0, 2], [0, 2], [2], [2], [2], [0, 2], [2]]

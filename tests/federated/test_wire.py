@@ -20,6 +20,7 @@ from small_federation import ON_KERNELS, histories, world_for
 from coterie.algorithms import registry
 from coterie.federated.federation import Exchange, Federation, NodeData
 from coterie.federated.nodes import client_columns, read_reply
+from coterie.federated.secagg.session import SessionSlot
 from coterie.federated.validation import Expected, validate
 from coterie.federated.wire import (
     COMMON,
@@ -126,7 +127,7 @@ def test_sizes_equal_the_encoded_bytes(name, exchange):
     message = replace(
         exchange.broadcast(world, federation.init(world), cohort, 2), private_state=private_state
     )
-    updates = Updates(**client_columns(world, exchange, message, node)[0])
+    updates = Updates(**client_columns(world, exchange, message, node, SessionSlot())[0])
     assert len(updates) >= 3  # the last user has all items, and may send no update
     up = [len(encode(2, updates.take(np.array([k])).columns())) for k in range(len(updates))]
     assert reply_sizes(updates).tolist() == up

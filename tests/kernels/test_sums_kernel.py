@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -14,12 +14,11 @@ from small_data import locked
 
 from coterie import kernels
 from coterie.algorithms.fedavg import dense_sums
-from coterie.core.records import Record
 from coterie.data.training_set import TrainingSet
 from coterie.errors import ConfigError
-from coterie.federated.selection import MOST_USERS
+from coterie.federated.selection import MOST_USERS, check_size
 from coterie.federated.settings import FederationSettings
-from coterie.federated.trainer import federated_trainer, world_of
+from coterie.federated.trainer import world_of
 from coterie.federated.validation import MOST_SAMPLES
 from coterie.types import NOT_FINITE, TOO_LARGE, Rows, Updates
 
@@ -141,29 +140,13 @@ def test_the_limits_are_tight():
     assert most < MOST_USERS * MOST_SAMPLES * TOO_LARGE
 
 
-@dataclass(frozen=True)
-class Nothing(Record):
-    pass
-
-
 def test_a_larger_cohort_is_rejected():
     """The size of the sample is enough: no arrays are allocated."""
     rows = Rows(np.array([0, 1]), np.zeros(1, np.int32))
     world = world_of(TrainingSet(1, 1, rows, rows, None), FederationSettings(), 0)
-
-    class Sampler:
-        def __init__(self, n: int) -> None:
-            self.n = n
-
-        def sample(self, world: object, state: object, t: int) -> np.ndarray:
-            return np.zeros(self.n, np.int32)
-
-        def rounds_per_step(self, world: object) -> int:
-            return 1
-
-    steps = federated_trainer(Sampler(MOST_USERS + 1), world, None, None)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"131,073 users.*at most 131,072.*participation"):
-        steps.step(Nothing(), 1)
+        check_size(world, np.zeros(MOST_USERS + 1, np.int32))
+    check_size(world, np.zeros(MOST_USERS, np.int32))
 
 
 # Validation.

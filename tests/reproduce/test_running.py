@@ -107,7 +107,7 @@ def test_a_second_run_trains_nothing_and_reports_the_same(tmp_path: Path):
     progress = Counting()
     assert reproduce(PAPER, quick=True, folder=tmp_path, progress=progress) == first
     assert not [label for label in progress.tasks if "run" in label or "Measuring" in label]
-    assert "3 of 3 runs are there already" in progress.lines
+    assert "3 of 3 runs are already finished" in progress.lines
 
 
 def test_all_seeds_of_a_full_run(tmp_path: Path):

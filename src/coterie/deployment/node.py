@@ -165,12 +165,14 @@ class NodeEngine(Engine):
     hosts: Ints  # (users,) the node index of each user; -1 if no node hosts it
     transport: Transport
     accepted: Longs  # (users,) the tag of each user's last accepted update
-    stores_private_state = True
-    """Private state stays on the nodes."""
 
     @classmethod
     def over(cls, hosts: Ints, transport: Transport) -> NodeEngine:
         return cls(hosts, transport, np.full(len(hosts), NEVER, np.int64))
+
+    @property
+    def stores_private_state(self) -> bool:
+        return True
 
     def gather(self, make: Callable[[AnyWorld, NodeData], PrivateState]) -> PrivateState:
         """Nodes make their private state themselves, so there is nothing to gather."""
@@ -193,6 +195,6 @@ class NodeEngine(Engine):
         message = replace(message, own=own)
         return {int(node): message.to(hosts == node) for node in np.unique(hosts[hosts >= 0])}
 
-    def settle(self, t: int, exchange: int, users: Ints) -> None:
+    def commit(self, t: int, exchange: int, users: Ints) -> None:
         """Record that the updates of these users were accepted."""
         self.accepted[users] = tag(t, exchange)

@@ -27,6 +27,7 @@ from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
 from coterie.errors import ConfigError
 from coterie.federated import selection
+from coterie.federated.engine import Engine
 from coterie.federated.federation import (
     AGGREGATION,
     ClientTask,
@@ -279,7 +280,7 @@ class Advertised(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ChangedEngine:
+class ChangedEngine(Engine):
     """An engine whose replies a test changes."""
 
     engine: LocalEngine
@@ -458,7 +459,7 @@ def test_aborted_rings_are_not_divergence():
     check_refusals(
         TrainingHistory(selected, refused=Counter({secagg_server.RING_ABORTED: 90})), progress
     )
-    assert "90 updates were lost with rings" in progress.text
+    assert "90 updates were lost in aborted secure aggregations" in progress.text
     assert "client_dropout" in progress.text
     assert "diverg" not in progress.text
 

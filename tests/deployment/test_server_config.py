@@ -121,7 +121,7 @@ def test_errors_name_the_config_file(config: Path, tmp_path: Path):
 
 def test_other_commands_refuse_a_federations_folder(config: Path, tmp_path: Path):
     folder = prepare_folder(config, tmp_path / "run", SILENT)
-    with pytest.raises(RunError, match="is a federation's; expected a run of one machine"):
+    with pytest.raises(RunError, match="belongs to a federation; expected a run of one machine"):
         experiment.resume(folder)
     with pytest.raises(
         RunError, match="whose users are on nodes: use coterie recommend --node STORE"

@@ -279,7 +279,7 @@ def test_a_missing_file_of_private_state_is_reported_with_a_remedy(tmp_path):
     states, _ = play()
     checkpoint.write(tmp_path, point(3, states[3]), "data", {})
     (tmp_path / "devices-3.npz").unlink()
-    with pytest.raises(RunError, match=r"holds no devices-3\.npz.*coterie run .*config\.yaml"):
+    with pytest.raises(RunError, match=r"has no devices-3\.npz.*coterie run .*config\.yaml"):
         checkpoint.read(tmp_path, State, "data", {})
 
 

@@ -216,7 +216,7 @@ def test_what_a_ring_exposes_is_logged(training):
     for name, exposed in (
         ("fedfast", "their row"),
         ("fedfast", "statistics"),
-        ("sttfedrec-dssm", "items they ask for"),
+        ("sttfedrec-dssm", "items they request"),
         ("fcf", ""),
     ):
         progress = Log()
@@ -419,7 +419,7 @@ def test_a_reply_replayed_at_another_stage_is_ignored(training):
             uploads.append(replies[0])
         if isinstance(task, Stage) and task.name == "recover":
             replayed = True
-            return [replace(uploads[-1], asked=message.users)]
+            return [replace(uploads[-1], selected=message.users)]
         return replies
 
     _, costs_by_round = play("fcf", world, ChangedEngine(engine, replaying))

@@ -3,7 +3,8 @@
     coterie reproduce fedfast --out fedfast && cp fedfast/found.json docs/papers/fedfast.json
     python benchmarks/paper_pages.py fedfast
 
-Reads docs/papers/NAME.json. Writes docs/papers/NAME.md, its figures and the table in docs/papers/index.md.
+Reads docs/papers/NAME.json. Writes docs/papers/NAME.md, its figures and the table in
+docs/papers/index.md.
 The prose of a page (conclusions, and decisions where a paper is silent) is
 src/coterie/reproduce/papers/NAME.md.
 """

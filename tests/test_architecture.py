@@ -1,4 +1,4 @@
-"""The package as a whole: imports go down, start-up is fast, names are pinned, docs are complete."""
+"""Promises about the package: imports go one way, starting is quick, names are pinned."""
 
 from __future__ import annotations
 

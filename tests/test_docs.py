@@ -14,8 +14,6 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 LONGEST_README = 90
 """Lines: two screens."""
-OLD_PATHS = {"own-algorithm.md", "own-model.md", "sttfedrec.md"}
-"""Pages that still name files of the old layout."""
 
 
 @pytest.mark.slow
@@ -58,7 +56,7 @@ def test_readme_has_at_most_two_screens() -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if page.name not in OLD_PATHS],
+    PAGES,
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_source_paths_on_pages_exist(page: Path) -> None:

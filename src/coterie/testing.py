@@ -88,7 +88,7 @@ def check_resume(name: str, settings: Mapping[str, Any]) -> None:
     saved = chosen.state.from_arrays({k: v.copy() for k, v in whole[1].arrays().items()})
     resumed = _states(name, settings, since=saved, first=2)
     assert _bits(resumed[-1]) == _bits(whole[-1]), (
-        f"{name}: a resumed run differs. Everything that a round needs must be a field of the state."
+        f"{name}: a resumed run differs. All that a round needs must be a field of the state."
     )
 
 
@@ -108,8 +108,8 @@ def check_bad_updates_are_refused(name: str, settings: Mapping[str, Any]) -> Non
     honest = _states(name, settings, engine=_Lying(_engine(name, settings), lie=False))
     lying = _states(name, settings, engine=_Lying(_engine(name, settings), lie=True))
     assert _bits(honest[-1]) == _bits(lying[-1]), (
-        f"{name}: a refused update changed the model. Read updates only in `aggregate` and accepted "
-        "clients only in `server_update`."
+        f"{name}: a refused update changed the model. Read updates only in `aggregate`, and "
+        "accepted clients only in `server_update`."
     )
 
 
@@ -120,8 +120,9 @@ def check_secure_aggregation(name: str, settings: Mapping[str, Any]) -> None:
     plain = _states(name, settings, through_the_wire=True)
     secure = _states(name, {**settings, "secure_aggregation": "ring"}, through_the_wire=True)
     assert _bits(plain[-1]) == _bits(secure[-1]), (
-        f"{name}: secure aggregation gives another model. Every sum that `server_update` reads must "
-        "come from `aggregate`, and those with a row for every item must be in SecureSum.by_item."
+        f"{name}: secure aggregation gives another model. Every sum that `server_update` reads "
+        "must come from `aggregate`, and those with a row for every item must be in "
+        "SecureSum.by_item."
     )
 
 

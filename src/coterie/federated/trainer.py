@@ -1,4 +1,4 @@
-"""Training as steps over a state that can be saved: the trainer, and how a federation becomes one."""
+"""Training as steps over a state that can be saved; and how a federation becomes a trainer."""
 
 from __future__ import annotations
 

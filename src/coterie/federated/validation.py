@@ -1,4 +1,4 @@
-"""Validation between nodes and aggregation: an update that is not well-formed is refused and counted.
+"""Validation between nodes and aggregation: a malformed update is refused and counted.
 
 A refused update has no effect: its client is as if it had dropped out.
 """

@@ -1,6 +1,6 @@
 """Plug-ins: algorithms, datasets and models that other packages add by Python entry points.
 
-A package that is installed beside Coterie names what it adds in its `pyproject.toml`:
+A package that is installed with Coterie names what it adds in its `pyproject.toml`:
 
     [project.entry-points."coterie.algorithms"]
     mine = "my_package.mine:ALGORITHM"

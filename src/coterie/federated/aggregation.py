@@ -49,7 +49,7 @@ class Aggregate:
     private_state: tuple[tuple[Ints, PrivateState], ...]
     """(users, their next private state) for groups of the accepted clients."""
     bytes_down: int = 0
-    """Bytes sent to clients beside the message, all together."""
+    """Bytes sent to clients in addition to the message, in total."""
 
     def joined(
         self, later: Aggregate, combine: Callable[[Sums, Sums], Sums] | None = add_sums

@@ -3,7 +3,7 @@
 A federated algorithm is a value, `Federation`. Its rounds are exchanges between the server and the
 clients of a cohort. An exchange has four functions, each over frozen data:
 
-    broadcast       server    the message: arrays for everybody, and rows for single clients
+    broadcast       server    the message: arrays for all clients, and rows for single clients
     client_update   clients   what clients learn from it on their own data
     aggregate       server    integer sums over the clients' updates
     server_update   server    the paper's formula: the next state from the sums
@@ -52,7 +52,7 @@ AGGREGATION = "aggregation"
 
 @dataclass(frozen=True, slots=True)
 class World(Generic[SettingsOf]):
-    """What the server knows beside messages. Nodes know it too, except for features of users."""
+    """What the server knows apart from messages. Nodes know it too, except for features of users."""
 
     settings: SettingsOf
     seed: int
@@ -97,7 +97,7 @@ class NodeData:
     users: Ints  # ascending
     training: TrainingSet  # its k-th user is users[k]
     seed: int = 0
-    """Seed of what clients draw. With it, drawn negatives could be told from real interactions."""
+    """Seed of what clients draw. With it, drawn negatives could be separated from real ones."""
 
     def positions(self, users: Ints) -> Longs:
         """Where users stand among the users of this node."""

@@ -34,7 +34,7 @@ StepState = TypeVar("StepState")
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a training run is given beside its data and settings."""
+    """What a training run is given in addition to its data and settings."""
 
     seed: int
     progress: Progress

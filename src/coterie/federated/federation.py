@@ -52,7 +52,7 @@ AGGREGATION = "aggregation"
 
 @dataclass(frozen=True, slots=True)
 class World(Generic[SettingsOf]):
-    """What the server knows apart from messages. Nodes know it too, except for features of users."""
+    """What the server knows apart from messages. Nodes know it too, but no user features."""
 
     settings: SettingsOf
     seed: int

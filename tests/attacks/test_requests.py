@@ -123,7 +123,7 @@ def test_returned_gradients_reveal_clicks_despite_secure_aggregation(secure_aggr
     state, _ = rounds.play_exchange(
         world, sttfedrec.REQUEST, sttfedrec.init(world), cohort, 0, engine
     )
-    requested = state.asked
+    requested = state.requested
     slots = sttfedrec.assign_slots(world, state, 0).requested
     numbers = sttfedrec.merge_slots(world, state, 0)[0][slots]
     state = rounds.relay(world, sttfedrec.SLOTS, state, 0, engine)

@@ -45,7 +45,7 @@ class Cohort:
         return gmf.train(self.world, self.given, self.samples, self.rated)
 
     def by_torch(self, on: str = "cpu", forward=gmf.forward) -> Changes:
-        return batched.train(forward, self.world, self.given, self.samples, self.rated, on)
+        return batched.train(forward, self.world, self.given, self.samples, self.rated, on=on)
 
     def after(self, changes: Changes) -> tuple[np.ndarray, ...]:
         """The clients' parameters after training."""

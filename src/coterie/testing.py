@@ -93,7 +93,7 @@ def check_resume(name: str, settings: Mapping[str, Any]) -> None:
 
 
 def check_private_state_stays(name: str, settings: Mapping[str, Any]) -> None:
-    """No message, reply or server function contains private state."""
+    """No message names a private field, and server functions see None in its place."""
     engine = _Watching(_engine(name, settings))
     states = _states(name, settings, engine=engine)
     for field in states[-1].private:
@@ -219,7 +219,7 @@ class _Watching(Engine):
 
     @property
     def seen(self) -> set[str]:
-        """The names of all arrays in messages and replies."""
+        """The names of all arrays in messages."""
         return {name for message, _ in self.calls for name in (*message.own, *message.common)}
 
 

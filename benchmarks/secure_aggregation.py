@@ -31,7 +31,7 @@ from coterie.federated import rounds, trainer
 from coterie.federated.engine import Engine
 from coterie.federated.federation import ClientTask, NodeData, PrivateState, World
 from coterie.federated.secagg.crypto import Uint64Array
-from coterie.federated.secagg.member import Neighbour, RingMember, RingTerms, ShareForm
+from coterie.federated.secagg.ring_member import Neighbour, RingMember, RingTerms, ShareForm
 from coterie.federated.trainer import Context
 from coterie.federated.validation import Reply
 from coterie.types import Message, Rows

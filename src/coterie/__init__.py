@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from coterie.core.fixed_point import quantise
     from coterie.data.interactions import Interactions
     from coterie.errors import CoterieError
-    from coterie.experiments.run import Recommendation, Run
+    from coterie.experiments.finished_run import Recommendation, Run
 
 __all__ = [
     "CoterieError",
@@ -27,8 +27,8 @@ __all__ = [
 _MODULE_OF = {
     "CoterieError": "coterie.errors",
     "Interactions": "coterie.data.interactions",
-    "Recommendation": "coterie.experiments.run",
-    "Run": "coterie.experiments.run",
+    "Recommendation": "coterie.experiments.finished_run",
+    "Run": "coterie.experiments.finished_run",
     "load": "coterie.api",
     "quantise": "coterie.core.fixed_point",
     "run": "coterie.api",

@@ -16,8 +16,8 @@ from coterie.data.synthetic import Synthetic
 from coterie.errors import ConfigError
 from coterie.experiments import experiment
 from coterie.experiments.config import Experiment
-from coterie.experiments.folder import new_folder
-from coterie.experiments.run import Run
+from coterie.experiments.finished_run import Run
+from coterie.experiments.run_folder import new_folder
 
 if TYPE_CHECKING:
     import pandas as pd

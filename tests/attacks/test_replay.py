@@ -15,8 +15,8 @@ from coterie.attacks.tables import EVERYTHING, WARNING, brief, markdown, notes
 from coterie.core.progress import SILENT
 from coterie.errors import ConfigError, RunError
 from coterie.experiments.config import Experiment
-from coterie.experiments.folder import read_config
 from coterie.experiments.preparation import prepare
+from coterie.experiments.run_folder import read_config
 
 SMALL = {"embedding_size": 6, "epochs": 3}
 

@@ -20,7 +20,7 @@ from coterie.deployment.node_service import FINISH, SIMULATED, NodeService
 from coterie.deployment.node_store import NodeStore
 from coterie.errors import RunError, UnknownName
 from coterie.experiments import experiment
-from coterie.experiments.run import Run
+from coterie.experiments.finished_run import Run
 from coterie.federated.nodes import read_message, write_message
 from coterie.federated.wire import Malformed
 from coterie.types import Message

@@ -16,9 +16,8 @@ from coterie.deployment.flower.processes import Address
 from coterie.deployment.flower.serve import follow, serve
 from coterie.deployment.server_config import prepare_folder
 from coterie.errors import ConfigError, CoterieError, DataError, NoQuorum, RunError
-from coterie.experiments import experiment
-from coterie.experiments import folder as disk
-from coterie.experiments.run import Run
+from coterie.experiments import experiment, run_folder
+from coterie.experiments.finished_run import Run
 
 
 @pytest.fixture
@@ -163,7 +162,7 @@ def test_a_port_that_is_taken(config: Path, tmp_path: Path):
 def test_a_store_serves_one_node(tmp_path: Path):
     (tmp_path / "mine.csv").write_text("user_id,item_id\nann,x\n")
     with (
-        disk.locked(made(tmp_path / "node.flower")),
+        run_folder.locked(made(tmp_path / "node.flower")),
         pytest.raises(RunError, match=r"node\.db is in use by another coterie join"),
     ):
         join(

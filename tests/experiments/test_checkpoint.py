@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from coterie.core.records import Record
 from coterie.errors import RunError
 from coterie.experiments import checkpoint
-from coterie.experiments.folder import locked, read_arrays, write_arrays
 from coterie.experiments.history import Point, TrainingHistory
+from coterie.experiments.run_folder import locked, read_arrays, write_arrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +285,7 @@ def test_without_a_folder_there_is_nothing_to_lock():
 def test_a_lock_ends_with_the_process_however_it_ends(tmp_path):
     script = (
         "import sys, time; from pathlib import Path\n"
-        "from coterie.experiments.folder import locked\n"
+        "from coterie.experiments.run_folder import locked\n"
         "with locked(Path(sys.argv[1])): print('locked', flush=True); time.sleep(60)"
     )
     process = subprocess.Popen(

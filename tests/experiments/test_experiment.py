@@ -19,8 +19,8 @@ from coterie.core.progress import SILENT
 from coterie.data.interactions import Interactions
 from coterie.errors import ConfigError, Diverged, LeakError, RunError
 from coterie.experiments.config import Experiment, changed
+from coterie.experiments.finished_run import Run
 from coterie.experiments.reevaluation import reevaluate
-from coterie.experiments.run import Run
 
 EPOCHS = {"bpr": 3, "gmf": 3, "als": 2}
 

@@ -17,11 +17,11 @@ import coterie
 from coterie.algorithms.registry import algorithm
 from coterie.core.progress import SILENT
 from coterie.errors import RunError, UserError
-from coterie.experiments import folder as disk
+from coterie.experiments import run_folder
 from coterie.experiments.config import Experiment
 from coterie.experiments.experiment import resume
+from coterie.experiments.finished_run import Run
 from coterie.experiments.reevaluation import reevaluate
-from coterie.experiments.run import Run
 from coterie.models.kinds import kind
 from coterie.report.page import page
 from coterie.report.table import markdown
@@ -73,7 +73,7 @@ def of_devices(name: str) -> set[str]:
     of_checkpoint = {"devices-2.npz"} if algorithm(name).state.private else set()
     # Two-tower models compute user vectors on the devices.
     has_towers = "tower" in algorithm(name).settings.model_fields
-    return of_checkpoint | ({disk.DEVICES} if of_checkpoint or has_towers else set())
+    return of_checkpoint | ({run_folder.DEVICES} if of_checkpoint or has_towers else set())
 
 
 @pytest.mark.parametrize("name", HERE)
@@ -81,7 +81,7 @@ def test_folder_holds_what_its_description_names_and_no_temporary_file(
     runs: Path, name: str
 ) -> None:
     assert {p.name for p in (runs / name).iterdir()} == FILES | of_devices(name)
-    assert all(file in str(disk.__doc__) for file in FILES)
+    assert all(file in str(run_folder.__doc__) for file in FILES)
 
 
 def test_full_ranking_has_no_candidates_to_save(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_model_file_says_what_its_arrays_are(runs: Path, name: str) -> None:
     arrays = arrays_of(runs / name / "model.npz")
     assert not set(kind(about["kind"]).private) & set(arrays)
     if kind(about["kind"]).private:
-        arrays |= arrays_of(runs / name / disk.DEVICES)
+        arrays |= arrays_of(runs / name / run_folder.DEVICES)
     assert about["shapes"] == {key: list(array.shape) for key, array in arrays.items()}
     trained = kind(about["kind"]).trained
     assert about["parameters"] == sum(
@@ -168,7 +168,7 @@ def test_config_holds_every_setting(runs: Path) -> None:
 def test_saved_candidates_are_the_ranked_ones(runs: Path) -> None:
     """Recompute HR@10 from the saved candidates and the saved model, with nothing but the files."""
     run = Run.load(runs / "popular")
-    held = disk.read_candidates(runs / "popular")
+    held = run_folder.read_candidates(runs / "popular")
     counts = run.model.arrays()["counts"]
     hits = []
     for items, relevant in zip(held.items, held.relevant, strict=True):
@@ -186,8 +186,8 @@ def test_saved_candidates_are_the_ranked_ones(runs: Path) -> None:
 
 
 def test_write_replaces_the_whole_file_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
-    disk.write_text(tmp_path, "a.md", "long " * 100)
-    disk.write_text(tmp_path, "a.md", "short é")
+    run_folder.write_text(tmp_path, "a.md", "long " * 100)
+    run_folder.write_text(tmp_path, "a.md", "short é")
     assert (tmp_path / "a.md").read_bytes() == "short é".encode()
     assert [p.name for p in tmp_path.iterdir()] == ["a.md"]
 
@@ -195,13 +195,13 @@ def test_write_replaces_the_whole_file_and_leaves_nothing_beside_it(tmp_path: Pa
 def test_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "a.md").mkdir()  # cannot be replaced by a file
     with pytest.raises((OSError, UserError)):
-        disk.write_text(tmp_path, "a.md", "text")
+        run_folder.write_text(tmp_path, "a.md", "text")
     assert [p.name for p in tmp_path.iterdir()] == ["a.md"]
 
 
 def test_infinity_never_reaches_a_file(tmp_path: Path) -> None:
     bad = {"HR@10": float("nan")}
-    for write, what in ((disk.write_result, bad), (disk.write_metrics, [bad])):
+    for write, what in ((run_folder.write_result, bad), (run_folder.write_metrics, [bad])):
         with pytest.raises(ValueError, match="JSON"):
             write(tmp_path, what)
     assert not list(tmp_path.iterdir())
@@ -213,7 +213,7 @@ def test_result_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     def fails(*_: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(disk, "write_users", fails)
+    monkeypatch.setattr(run_folder, "write_users", fails)
     with pytest.raises(OSError, match="disk full"):
         coterie.run("popular", out=tmp_path / "r", n_users=60, n_items=90)
     assert (tmp_path / "r" / "config.yaml").exists()
@@ -228,29 +228,29 @@ def test_free_name_counts_up_and_fills_no_gap_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    names = [disk.new_folder(None, "gmf-x").name for _ in range(3)]
+    names = [run_folder.new_folder(None, "gmf-x").name for _ in range(3)]
     assert names == ["gmf-x-1", "gmf-x-2", "gmf-x-3"]
     (tmp_path / "runs" / "gmf-x-2").rmdir()
-    assert disk.new_folder(None, "gmf-x").name == "gmf-x-2"
-    assert disk.new_folder(None, "gmf-y").name == "gmf-y-1"
+    assert run_folder.new_folder(None, "gmf-x").name == "gmf-x-2"
+    assert run_folder.new_folder(None, "gmf-y").name == "gmf-y-1"
 
 
 def test_empty_folder_may_be_used_and_a_full_one_not(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    assert disk.new_folder(tmp_path / "empty", "x") == tmp_path / "empty"
-    assert disk.new_folder(tmp_path / "a" / "b" / "c", "x").is_dir()
+    assert run_folder.new_folder(tmp_path / "empty", "x") == tmp_path / "empty"
+    assert run_folder.new_folder(tmp_path / "a" / "b" / "c", "x").is_dir()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
     for occupied in (tmp_path / "full", tmp_path / "full" / "file"):
         with pytest.raises(RunError, match=f"{occupied} exists.*Choose another --out"):
-            disk.new_folder(occupied, "x")
+            run_folder.new_folder(occupied, "x")
 
 
 def test_runs_that_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").touch()
     with pytest.raises(RunError, match="--out"):
-        disk.new_folder(None, "x")
+        run_folder.new_folder(None, "x")
 
 
 # ---- broken files

@@ -11,7 +11,7 @@ import pytest
 import coterie
 from coterie.errors import ConfigError, LeakError
 from coterie.experiments import checkpoint
-from coterie.experiments.folder import read_catalogue
+from coterie.experiments.run_folder import read_catalogue
 
 FEW = {"rounds": 3, "embedding_size": 4, "clusters": 3}
 

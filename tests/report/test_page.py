@@ -14,7 +14,7 @@ import pytest
 
 import coterie
 from coterie.errors import MissingExtra
-from coterie.experiments.run import Run
+from coterie.experiments.finished_run import Run
 from coterie.report.figure import convergence
 from coterie.report.page import page
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import coterie
-from coterie.experiments.run import Run
+from coterie.experiments.finished_run import Run
 from coterie.report.table import markdown, notes, shown, table
 
 DATA = {"n_users": 60, "n_items": 90, "mean_interactions": 9}

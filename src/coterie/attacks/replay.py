@@ -23,10 +23,10 @@ from coterie.data.interactions import Interactions
 from coterie.engines.local import LocalEngine
 from coterie.errors import ConfigError, RunError
 from coterie.evaluation.breakdown import groups
-from coterie.experiments import folder as disk
+from coterie.experiments import run_folder
 from coterie.experiments.config import Experiment
+from coterie.experiments.finished_run import Run
 from coterie.experiments.preparation import Prepared, prepare
-from coterie.experiments.run import Run
 from coterie.experiments.training import begin
 from coterie.experiments.warm_start import reuse
 from coterie.federated import trainer
@@ -58,7 +58,7 @@ def report(
     `coterie.run`, for runs on data without a name.
     """
     folder = _folder(run)
-    config = disk.read_settings(folder)
+    config = run_folder.read_settings(folder)
     _refuse_other(str(config.get("algorithm")))
     experiment = Experiment.of(config)
     name = experiment.choice.algorithm
@@ -82,9 +82,9 @@ def report(
 
 def save(report: Disclosure, folder: Path) -> None:
     """Write disclosure.md and disclosure.json."""
-    disk.write_text(folder, "disclosure.md", markdown(report))
+    run_folder.write_text(folder, "disclosure.md", markdown(report))
     text = json.dumps(report.as_json(), indent=2, allow_nan=False)
-    disk.write_text(folder, "disclosure.json", text + "\n")
+    run_folder.write_text(folder, "disclosure.json", text + "\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ def _refuse_other(name: str) -> None:
 def _refuse_other_data(folder: Path, ready: Prepared) -> None:
     if not (folder / "result.json").exists():
         return
-    if disk.read_result(folder)["trained_on"] != ready.fingerprint:
+    if run_folder.read_result(folder)["trained_on"] != ready.fingerprint:
         raise RunError(
             f"{folder}: dataset {ready.experiment.choice.dataset!r}, or its privacy preferences, "
             "differ from those the run was trained on; expected the same. Train again; for a run "

@@ -173,7 +173,7 @@ def _method(text: str, own: dict[str, JsonObject]) -> Method:
 
 def _refuse_other_folder(out: Path | None) -> None:
     """A comparison may overwrite an earlier comparison, but no other folder."""
-    from coterie.experiments.folder import refuse_occupied
+    from coterie.experiments.run_folder import refuse_occupied
 
     if out is None or not (out / "comparison.json").exists():
         refuse_occupied(out)
@@ -186,7 +186,7 @@ def _write(
     import sys
 
     from coterie.experiments.comparison_report import markdown, page
-    from coterie.experiments.folder import new_folder, write_text
+    from coterie.experiments.run_folder import new_folder, write_text
 
     name = f"compare-{Path(plan.datasets[0]).name.split('.')[0]}"
     folder = new_folder(None, name) if out is None else out

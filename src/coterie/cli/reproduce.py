@@ -106,7 +106,7 @@ def _write(found: JsonObject, folder: Path) -> None:
     import shlex
     import sys
 
-    from coterie.experiments.folder import write_text
+    from coterie.experiments.run_folder import write_text
     from coterie.report.static import write
     from coterie.reproduce.figures import all_figures
     from coterie.reproduce.markdown import markdown

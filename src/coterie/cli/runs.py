@@ -20,7 +20,7 @@ from coterie.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from coterie.experiments.run import Recommendation, Run
+    from coterie.experiments.finished_run import Recommendation, Run
 
 
 def run(
@@ -109,7 +109,7 @@ def run(
     from coterie.cli.screen import progress_for
     from coterie.experiments import experiment as experiments
     from coterie.experiments.config import Experiment, changed, parse_assignments, read_file
-    from coterie.experiments.folder import new_folder, refuse_occupied
+    from coterie.experiments.run_folder import new_folder, refuse_occupied
 
     values = read_file(target) if target.endswith((".yaml", ".yml")) else {"algorithm": target}
     options = {
@@ -276,7 +276,7 @@ def recommend(
 def _from_run(
     folder: Path, user: str | None, history: str | None, n: int, exclude_seen: bool
 ) -> list[Recommendation]:
-    from coterie.experiments.run import Run
+    from coterie.experiments.finished_run import Run
 
     run = Run.peek(folder)
     if user is not None:
@@ -311,8 +311,8 @@ def report(
 
     Prints the table as Markdown. The page also has the convergence figure.
     """
-    from coterie.experiments.folder import write_text
-    from coterie.experiments.run import Run
+    from coterie.experiments.finished_run import Run
+    from coterie.experiments.run_folder import write_text
     from coterie.report.page import page
     from coterie.report.table import markdown
 

@@ -109,7 +109,7 @@ def _refuse_other_suffix(write: Path | None) -> None:
 
 def _write(path: Path, found: TuningResult) -> None:
     from coterie.experiments.config import as_yaml
-    from coterie.experiments.folder import write_text
+    from coterie.experiments.run_folder import write_text
 
     comment = (
         f"# Found on the validation part: {found.metric} {found.best.value:.4f}, "

@@ -20,7 +20,7 @@ from coterie.deployment.node_service import ENROL, TRAIN, make_preamble
 from coterie.deployment.server_config import ServerConfig
 from coterie.deployment.traffic import STATUS, NodeTraffic, read_status
 from coterie.errors import NoQuorum
-from coterie.experiments import folder as disk
+from coterie.experiments import run_folder
 from coterie.types import Ints
 
 MEMBERS = "members.json"
@@ -76,7 +76,7 @@ class Membership:
         begun = cls._of(folder, terms, traffic, service, EnrolledUsers.of(rosters))
         begun.register(rosters)
         # The file marks the federation as begun, so the hosts must be on disk before it.
-        disk.write_text(folder, MEMBERS, begun.members.to_json())
+        run_folder.write_text(folder, MEMBERS, begun.members.to_json())
         return begun
 
     @classmethod
@@ -159,7 +159,7 @@ class Membership:
             for user, node in zip(self.members.users, self.hosts.tolist(), strict=True)
             if node >= 0
         }
-        disk.write_text(self.folder, HOSTS, json.dumps(known))
+        run_folder.write_text(self.folder, HOSTS, json.dumps(known))
 
     def train(self, out: Mapping[int, bytes]) -> dict[int, bytes]:
         """Send an exchange to nodes, by node index. Too few replies are an error."""
@@ -213,7 +213,7 @@ def _wait(folder: Path, service: ServerConfig, count_nodes: Callable[[], int]) -
             "nodes": n_nodes,
             "least_nodes": service.least_nodes,
         }
-        disk.write_text(folder, STATUS, json.dumps(status) + "\n")
+        run_folder.write_text(folder, STATUS, json.dumps(status) + "\n")
         if time.monotonic() > until:
             raise NoQuorum(
                 f"{n_nodes} of {service.least_nodes} nodes joined within "

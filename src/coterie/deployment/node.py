@@ -24,7 +24,7 @@ from coterie.federated.federation import (
     PrivateState,
 )
 from coterie.federated.nodes import client_columns, read_message, read_reply, write_message
-from coterie.federated.secagg.client import Stage
+from coterie.federated.secagg.node_side import Stage
 from coterie.federated.secagg.session import SessionSlot
 from coterie.federated.secagg.session_bytes import pack_session, unpack_session
 from coterie.federated.secagg.stages import ORDER

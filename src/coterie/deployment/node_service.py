@@ -21,11 +21,11 @@ from coterie.deployment.node_data import node_data_of, roster_of, simulated_seed
 from coterie.deployment.node_store import MODEL, NodeStore
 from coterie.deployment.world import node_world
 from coterie.errors import RunError, UnknownName
-from coterie.experiments.folder import Catalogue
+from coterie.experiments.run_folder import Catalogue
 from coterie.federated.wire import Malformed
 
 if TYPE_CHECKING:
-    from coterie.experiments.run import Recommendation
+    from coterie.experiments.finished_run import Recommendation
 
 ENROL = "enrol"
 """The federation's terms; the reply is the node's roster."""
@@ -104,7 +104,7 @@ class NodeService:
     def recommend(self, user: str, n: int = 10, exclude_seen: bool = True) -> list[Recommendation]:
         """The n best items for one of this node's users by the last model, without a server."""
         from coterie.deployment.node_evaluation import model_for_user
-        from coterie.experiments.run import Run
+        from coterie.experiments.finished_run import Run
 
         path = self.store.path
         if user not in self.store.users():

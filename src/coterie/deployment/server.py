@@ -21,8 +21,7 @@ from coterie.deployment.node_service import EVALUATE, FINISH
 from coterie.deployment.server_config import ServerConfig
 from coterie.deployment.traffic import STATUS, Nodes, NodeTraffic
 from coterie.deployment.world import server_world
-from coterie.experiments import checkpoint, training
-from coterie.experiments import folder as disk
+from coterie.experiments import checkpoint, run_folder, training
 from coterie.experiments.history import Point, TrainingHistory
 from coterie.federated.federation import (
     AnyWorld,
@@ -69,8 +68,8 @@ def serve(
         membership.enrol_new_nodes()
         point = training.step(trainer, point)
         commit(folder, point, terms, engine)
-    disk.write_model(folder, federation.model(world, point.state))
-    disk.write_metrics(folder, point.history.curve)
+    run_folder.write_model(folder, federation.model(world, point.state))
+    run_folder.write_metrics(folder, point.history.curve)
     write_status(folder, point, traffic, total, "finished")
     return point
 
@@ -113,7 +112,7 @@ def evaluate(
 def commit(folder: Path, point: Point, terms: FederationTerms, engine: NodeEngine) -> None:
     """Write a round to disk: which updates were accepted, then the state."""
     path = folder / ACCEPTED.format(point.history.round)
-    disk.write_arrays(path, {"accepted": engine.accepted})
+    run_folder.write_arrays(path, {"accepted": engine.accepted})
     checkpoint.write(folder, point, terms.run, terms.config)
     for old in folder.glob(ACCEPTED.format("*")):
         if old != path:
@@ -127,7 +126,7 @@ def resume(
     point = checkpoint.read(folder, chosen.state, terms.run, terms.config, with_devices=False)
     if point is not None:
         name = ACCEPTED.format(point.history.round)
-        engine.accepted[:] = disk.read_arrays(folder, name)["accepted"]
+        engine.accepted[:] = run_folder.read_arrays(folder, name)["accepted"]
     return point
 
 
@@ -149,7 +148,7 @@ def write_status(folder: Path, point: Point, traffic: NodeTraffic, total: int, s
         "bytes_control": counts["bytes_control"],
         "metrics": _last_metrics(history),
     }
-    disk.write_text(folder, STATUS, json.dumps(status, allow_nan=False) + "\n")
+    run_folder.write_text(folder, STATUS, json.dumps(status, allow_nan=False) + "\n")
 
 
 def _last_metrics(history: TrainingHistory) -> JsonObject:

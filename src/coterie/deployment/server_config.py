@@ -17,7 +17,7 @@ from coterie.core.settings import Settings
 from coterie.data.small import small_table
 from coterie.deployment.enrolment import FederationTerms, ItemContent
 from coterie.errors import ConfigError, DataError, MissingExtra
-from coterie.experiments import folder as disk
+from coterie.experiments import run_folder
 from coterie.experiments.config import NAMING_FILES, Experiment, read_file
 from coterie.federated.federation import (
     Federation,
@@ -62,16 +62,16 @@ def prepare_folder(config: Path, out: Path | None, progress: Progress) -> Path:
         terms = FederationTerms.from_json((out / "terms.json").read_text())
         refuse_changed(config, experiment, terms)
         (out / "failed.json").unlink(missing_ok=True)
-        disk.write_text(out, "service.json", service.model_dump_json())
+        run_folder.write_text(out, "service.json", service.model_dump_json())
         return out
     terms, content = read_catalogue(Path(service.items), experiment, progress)
     terms.refuse_split()
-    folder = disk.new_folder(out, f"{experiment.choice.algorithm}-federation")
-    disk.write_config(folder, experiment.flat())
-    disk.write_text(folder, "service.json", service.model_dump_json())
-    disk.write_text(folder, "told.json", content.to_json())
+    folder = run_folder.new_folder(out, f"{experiment.choice.algorithm}-federation")
+    run_folder.write_config(folder, experiment.flat())
+    run_folder.write_text(folder, "service.json", service.model_dump_json())
+    run_folder.write_text(folder, "told.json", content.to_json())
     # terms.json marks the folder as complete, so it is written last.
-    disk.write_text(folder, "terms.json", terms.to_json())
+    run_folder.write_text(folder, "terms.json", terms.to_json())
     return folder
 
 

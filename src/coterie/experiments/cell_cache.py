@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coterie.errors import ConfigError, RunError
-from coterie.experiments import folder as disk
+from coterie.experiments import run_folder
 from coterie.experiments.config import NAMING_FILES
 from coterie.experiments.plan import Cell
 from coterie.types import JsonObject
@@ -61,8 +61,8 @@ class CellResult:
 
 def finish(place: Path, curve: Sequence[JsonObject], result: JsonObject) -> None:
     """Mark a cell as finished."""
-    disk.write_metrics(place, curve)
-    disk.write_result(place, result)
+    run_folder.write_metrics(place, curve)
+    run_folder.write_result(place, result)
 
 
 def is_finished(place: Path) -> bool:
@@ -80,7 +80,7 @@ def read(cell: Cell, place: Path) -> CellResult:
         raise RunError(
             f"{place} was finished but cannot be read any more ({error}). Start again."
         ) from None
-    return CellResult(cell, place, result, disk.read_metrics(place))
+    return CellResult(cell, place, result, run_folder.read_metrics(place))
 
 
 @contextmanager
@@ -89,7 +89,7 @@ def locked(place: Path) -> Iterator[bool]:
     with ExitStack() as stack:
         try:
             place.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(disk.locked(place))
+            stack.enter_context(run_folder.locked(place))
             is_locked = True
         except RunError:
             is_locked = False

@@ -14,8 +14,8 @@ import numpy as np
 
 from coterie.core.records import Record
 from coterie.errors import RunError
-from coterie.experiments.folder import read_arrays, write_arrays
 from coterie.experiments.history import Point, TrainingHistory
+from coterie.experiments.run_folder import read_arrays, write_arrays
 from coterie.types import JsonObject
 
 NAME = "checkpoint.npz"

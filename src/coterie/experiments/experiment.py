@@ -13,9 +13,9 @@ from coterie.core.progress import SILENT, Progress
 from coterie.data.interactions import Interactions
 from coterie.errors import ConfigError, Interrupted, LeakError, MissingExtra, RunError, UnknownName
 from coterie.evaluation.evaluation import evaluate
-from coterie.experiments import checkpoint
-from coterie.experiments import folder as disk
+from coterie.experiments import checkpoint, run_folder
 from coterie.experiments.config import NAMING_FILES, Experiment
+from coterie.experiments.finished_run import Run
 from coterie.experiments.history import Point
 from coterie.experiments.preparation import Prepared, prepare
 from coterie.experiments.results import (
@@ -24,7 +24,6 @@ from coterie.experiments.results import (
     evaluation_summary,
     training_summary,
 )
-from coterie.experiments.run import Run
 from coterie.experiments.training import train
 from coterie.experiments.warm_start import reuse
 from coterie.models.recommender import Recommender
@@ -61,9 +60,9 @@ def run(
     """
     ready = prepare(experiment, data, progress)
     out = make_folder() if make_folder else None
-    with disk.locked(out):
+    with run_folder.locked(out):
         if out is not None:
-            disk.write_config(out, _with_absolute_paths(experiment.flat()))
+            run_folder.write_config(out, _with_absolute_paths(experiment.flat()))
             _write_catalogue(out, ready)
         try:
             return _train_and_evaluate(ready, out, None, progress)
@@ -84,9 +83,9 @@ def resume(folder: Path, progress: Progress = SILENT) -> Run:
             f"{folder} belongs to a federation; expected a run of one machine. "
             f"Resume it with: coterie serve --config FILE --out {folder}"
         )
-    experiment = Experiment.of(disk.read_settings(folder))
+    experiment = Experiment.of(run_folder.read_settings(folder))
     ready = prepare(experiment, None, progress)
-    with disk.locked(folder):
+    with run_folder.locked(folder):
         kind = algorithm(experiment.choice.algorithm).state
         config = _with_absolute_paths(experiment.flat())
         since = checkpoint.read(folder, kind, ready.fingerprint, config)
@@ -104,8 +103,8 @@ def _train_and_evaluate(
 
     def save_checkpoint(point: Point, model: Recommender) -> None:
         assert out is not None
-        disk.write_model(out, model)
-        disk.write_metrics(out, point.history.curve)
+        run_folder.write_model(out, model)
+        run_folder.write_metrics(out, point.history.curve)
         checkpoint.write(out, point, data, _with_absolute_paths(experiment.flat()))
 
     try:
@@ -154,19 +153,19 @@ def _train_and_evaluate(
 
 def _write_catalogue(out: Path, ready: Prepared) -> None:
     """Write what the model needs besides a checkpoint, so that it can serve during training."""
-    disk.write_catalogue(out, ready.catalogue)
+    run_folder.write_catalogue(out, ready.catalogue)
     if ready.candidates is not None:
-        disk.write_candidates(out, ready.candidates)
+        run_folder.write_candidates(out, ready.candidates)
 
 
 def save(out: Path, finished: Run, user_columns: Mapping[str, np.ndarray]) -> None:
     """Write a finished run. The result is written last and marks the folder as complete."""
-    disk.write_model(out, finished.model)
+    run_folder.write_model(out, finished.model)
     assert finished.evaluation is not None
-    disk.write_users(out, finished.catalogue.user_ids, finished.evaluation, user_columns)
-    disk.write_text(out, "report.md", markdown([finished]))
-    disk.write_text(out, "report.html", page([finished]))
-    disk.write_result(out, finished.result)
+    run_folder.write_users(out, finished.catalogue.user_ids, finished.evaluation, user_columns)
+    run_folder.write_text(out, "report.md", markdown([finished]))
+    run_folder.write_text(out, "report.html", page([finished]))
+    run_folder.write_result(out, finished.result)
 
 
 def _with_absolute_paths(flat: JsonObject) -> JsonObject:

@@ -11,8 +11,7 @@ from coterie.core.paths import cache_folder
 from coterie.core.progress import SILENT, Advance, Progress
 from coterie.data.interactions import Interactions
 from coterie.errors import Diverged, Interrupted
-from coterie.experiments import cell_cache, experiment, preparation
-from coterie.experiments import folder as disk
+from coterie.experiments import cell_cache, experiment, preparation, run_folder
 from coterie.experiments.cell_cache import CellResult
 from coterie.experiments.plan import Cell, Plan, cells
 from coterie.experiments.training import Evaluator, train
@@ -78,7 +77,7 @@ def _try_to_run(cell: Cell, place: Path, data: _DataCache, progress: _CellProgre
         # Another process may have finished the cell before it was locked here.
         if is_locked and not cell_cache.is_finished(place):
             interactions, fingerprint = data.of(cell)
-            disk.write_text(place, "cell.json", cell_cache.description(cell, fingerprint))
+            run_folder.write_text(place, "cell.json", cell_cache.description(cell, fingerprint))
             run = _run_on_validation if cell.part == "validation" else _run_on_test
             try:
                 run(cell, interactions, place, progress)
@@ -94,7 +93,7 @@ def _run_on_test(cell: Cell, data: Interactions, place: Path, progress: Progress
     """Train and evaluate as `coterie run` does, but without a run folder."""
     run = experiment.run(cell.experiment, data, None, progress)
     assert run.evaluation is not None
-    disk.write_users(place, run.catalogue.user_ids, run.evaluation)
+    run_folder.write_users(place, run.catalogue.user_ids, run.evaluation)
     cell_cache.finish(place, run.curve, run.result)
 
 

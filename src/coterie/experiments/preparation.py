@@ -17,7 +17,7 @@ from coterie.data.training_set import TrainingSet
 from coterie.evaluation import candidates as sampling
 from coterie.evaluation import leaks
 from coterie.evaluation.candidates import Candidates
-from coterie.experiments import folder as disk
+from coterie.experiments import run_folder
 from coterie.experiments.config import Experiment
 from coterie.experiments.training import Evaluator, sampled
 from coterie.federated.availability import with_availability_trace
@@ -45,9 +45,11 @@ class Prepared:
         return self.data.fingerprint() + suffix
 
     @property
-    def catalogue(self) -> disk.Catalogue:
+    def catalogue(self) -> run_folder.Catalogue:
         train = self.parts.train
-        return disk.Catalogue(train.user_ids, train.item_ids, train.item_texts, self.parts.seen())
+        return run_folder.Catalogue(
+            train.user_ids, train.item_ids, train.item_texts, self.parts.seen()
+        )
 
 
 def prepare(experiment: Experiment, data: Interactions | None, progress: Progress) -> Prepared:

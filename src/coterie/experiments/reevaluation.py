@@ -15,10 +15,10 @@ from coterie.evaluation import leaks
 from coterie.evaluation.evaluation import evaluate
 from coterie.evaluation.protocols import Protocol
 from coterie.experiments.config import Experiment, changed
-from coterie.experiments.folder import read_candidates, read_settings
+from coterie.experiments.finished_run import Run
 from coterie.experiments.preparation import load_data, split_data
 from coterie.experiments.results import evaluation_summary
-from coterie.experiments.run import Run
+from coterie.experiments.run_folder import read_candidates, read_settings
 
 
 def reevaluate(folder: Path, changes: Mapping[str, object], progress: Progress) -> Run:

@@ -15,7 +15,7 @@ from coterie.core.records import Record
 from coterie.data.interactions import Interactions, contains
 from coterie.errors import ConfigError, LeakError
 from coterie.experiments import checkpoint
-from coterie.experiments.folder import Catalogue, read_catalogue
+from coterie.experiments.run_folder import Catalogue, read_catalogue
 from coterie.types import Ids, Longs
 
 BY_USER = ("user_rows",)

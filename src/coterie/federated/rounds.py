@@ -5,7 +5,7 @@
     3  clients train on their own data and reply                           engine.call
     4  replies are validated and summed, openly or by secure aggregation   aggregation, secagg
     5  the server computes its next state from the sums                    exchange.server_update
-    6  the private state of accepted clients becomes the new one           private_state.renewed
+    6  the private state of accepted clients becomes the new one          simulated_private_state
 
 The server's functions never see private state. A client whose update is not accepted is as it was
 before the round.
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coterie.federated import aggregation, availability, private_state, selection
+from coterie.federated import aggregation, availability, selection, simulated_private_state
 from coterie.federated.aggregation import Aggregate, Limits
 from coterie.federated.costs import Costs
 from coterie.federated.engine import Engine
@@ -68,7 +68,7 @@ def play_exchange(
     dropped: Bools | None = None,
 ) -> tuple[State, Costs]:
     """One exchange with a cohort. The state stays as it was if no update is accepted."""
-    rows = {} if engine.stores_private_state else private_state.rows_of(state, cohort)
+    rows = {} if engine.stores_private_state else simulated_private_state.rows_of(state, cohort)
     message = broadcast(world, exchange, state, cohort, t, engine)
     message = replace(message, exchange=number, private_state=rows)
     server_state = state.as_seen_by(exchange.role)
@@ -88,7 +88,7 @@ def play_exchange(
     after = exchange.server_update(world, server_state, result.sums, result.accepted, t)
     after = state.with_part_of(exchange.role, after)
     if not engine.stores_private_state:
-        after = private_state.renewed(after, state, result.private_state)
+        after = simulated_private_state.renewed(after, state, result.private_state)
     return after, costs
 
 

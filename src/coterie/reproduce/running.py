@@ -20,7 +20,7 @@ from coterie.core.progress import SILENT, Progress
 from coterie.data.catalogue import DATASETS
 from coterie.data.fetch import is_local, locate_or_fetch
 from coterie.errors import FetchError, Interrupted, UnknownName
-from coterie.experiments import folder as disk
+from coterie.experiments import run_folder
 from coterie.experiments.cell_cache import CellResult, code_version
 from coterie.experiments.config import Experiment
 from coterie.experiments.plan import Method, Plan
@@ -236,7 +236,7 @@ def cached_findings(
     cached = _read_cache(place)
     if cached is None:
         cached = findings.trial_findings(item, trial, outcomes)
-        disk.write_text(place, CACHE_FILE, json.dumps(cached, allow_nan=False))
+        run_folder.write_text(place, CACHE_FILE, json.dumps(cached, allow_nan=False))
     return cached
 
 
@@ -254,7 +254,7 @@ def cached_measurement(
             rows = measurement.measure()
     except KeyboardInterrupt:
         raise Interrupted("finished runs are saved. Continue with the same command.") from None
-    disk.write_text(place, CACHE_FILE, json.dumps(rows))
+    run_folder.write_text(place, CACHE_FILE, json.dumps(rows))
     return rows
 
 

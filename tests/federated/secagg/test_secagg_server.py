@@ -39,9 +39,9 @@ from coterie.federated.federation import (
 )
 from coterie.federated.secagg import exposure
 from coterie.federated.secagg import server as secagg_server
-from coterie.federated.secagg.client import RingHeader, Stage, reply_to, vector_length
-from coterie.federated.secagg.member import RingMember, RingTerms
+from coterie.federated.secagg.node_side import RingHeader, Stage, reply_to, vector_length
 from coterie.federated.secagg.ring import Ring, collect_keys
+from coterie.federated.secagg.ring_member import RingMember, RingTerms
 from coterie.federated.secagg.session import SessionSlot
 from coterie.federated.secagg.stages import StageArrays
 from coterie.federated.transcript import CLIENTS, SERVER, Transcript

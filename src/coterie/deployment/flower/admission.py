@@ -10,7 +10,7 @@ from coterie.core.progress import Progress
 from coterie.deployment.flower.processes import CONNECTION, flwr
 from coterie.deployment.membership import HOSTS
 from coterie.errors import RunError
-from coterie.experiments import folder as disk
+from coterie.experiments import run_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,4 +69,4 @@ class Admission:
         return known
 
     def _write(self, known: dict[str, str]) -> None:
-        disk.write_text(self.home, self.registered_file.name, json.dumps(known))
+        run_folder.write_text(self.home, self.registered_file.name, json.dumps(known))

@@ -30,7 +30,7 @@ from coterie.deployment.node_evaluation import LEAST_GROUP
 from coterie.deployment.node_service import SIMULATED, NodeService
 from coterie.deployment.node_store import NodeStore
 from coterie.errors import ConfigError, RunError
-from coterie.experiments import folder as disk
+from coterie.experiments import run_folder
 
 PAUSE = 0.5
 """Seconds between two looks at a SuperNode."""
@@ -168,7 +168,7 @@ def run_supernode(
 def locked_store(home: Path, path: Path) -> Iterator[None]:
     """Refuse a store that another node uses."""
     try:
-        with disk.locked(home):
+        with run_folder.locked(home):
             yield
     except RunError as error:
         if "another process" not in str(error):

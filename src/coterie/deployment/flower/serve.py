@@ -26,7 +26,7 @@ from coterie.deployment.flower.processes import (
 from coterie.deployment.server_config import prepare_folder
 from coterie.deployment.traffic import STATUS, read_status
 from coterie.errors import ConfigError, CoterieError, Interrupted, NoQuorum, RunError
-from coterie.experiments import folder as disk
+from coterie.experiments import run_folder
 from coterie.types import JsonObject
 
 PAUSE = 0.3
@@ -93,7 +93,7 @@ def run(
     admission = Admission(home, keys)
     admission.reset_if_unknown()
     update_status(folder, state="starting")
-    with disk.locked(folder), running(superlink, log, home) as link:
+    with run_folder.locked(folder), running(superlink, log, home) as link:
         wait_for(inside, link, log)
         write_connection(home, inside, keys and keys / "ca.pem")
         admission.refresh()
@@ -205,4 +205,4 @@ def _wait_for_status(folder: Path, exit_code: Callable[[], int | None]) -> JsonO
 
 def update_status(folder: Path, state: str) -> None:
     """Change the state in a folder's status."""
-    disk.write_text(folder, STATUS, json.dumps(read_status(folder) | {"state": state}) + "\n")
+    run_folder.write_text(folder, STATUS, json.dumps(read_status(folder) | {"state": state}) + "\n")

@@ -18,7 +18,7 @@ from coterie.deployment.flower.client import BODY, BYTES, CALL, body
 from coterie.deployment.server import serve
 from coterie.deployment.server_config import ServerConfig
 from coterie.errors import CoterieError, RunError
-from coterie.experiments import folder as disk
+from coterie.experiments import run_folder
 
 PAUSE = 0.05
 STALLED = 10.0
@@ -86,7 +86,7 @@ def exclusive(folder: Path, seconds: float = 60) -> Iterator[None]:
     with ExitStack() as stack:
         while True:
             try:
-                stack.enter_context(disk.locked(folder))
+                stack.enter_context(run_folder.locked(folder))
                 break
             except RunError:
                 if time.monotonic() > until:
@@ -109,5 +109,5 @@ def main(grid: Grid, context: Context) -> None:
         failure: dict[str, object] = {"exit_code": 1, "error": repr(error)}
         if isinstance(error, CoterieError):
             failure = {"exit_code": error.exit_code, "error": str(error)}
-        disk.write_text(folder, "failed.json", json.dumps(failure))
+        run_folder.write_text(folder, "failed.json", json.dumps(failure))
         raise

@@ -34,7 +34,7 @@ from coterie.federated.secagg.crypto import (
     expand,
 )
 from coterie.federated.secagg.dropout_recovery import recover_self_masks, recover_shares
-from coterie.federated.secagg.member import RingTerms
+from coterie.federated.secagg.ring_member import RingTerms
 from coterie.federated.secagg.stages import (
     Aborted,
     ReplySpec,

@@ -19,7 +19,7 @@ from coterie.federated.federation import (
     SecureSum,
     Sums,
 )
-from coterie.federated.secagg.client import (
+from coterie.federated.secagg.node_side import (
     SHARE_FORMS,
     RingHeader,
     Stage,
@@ -27,8 +27,8 @@ from coterie.federated.secagg.client import (
     vector_length,
     zero_sums,
 )
-from coterie.federated.secagg.member import RingTerms
 from coterie.federated.secagg.ring import Ring, RingSum, collect_keys, min_survivors
+from coterie.federated.secagg.ring_member import RingTerms
 from coterie.federated.secagg.stages import ORDER, Aborted, ReplySpec, StageArrays
 from coterie.federated.validation import Reply
 from coterie.federated.wire import message_size

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coterie.federated.secagg.member import RingMember
+from coterie.federated.secagg.ring_member import RingMember
 from coterie.types import Ints, Message, Sizes, Updates
 
 

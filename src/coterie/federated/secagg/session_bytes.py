@@ -15,9 +15,9 @@ from coterie.federated.federation import (
     AnyWorld,
 )
 from coterie.federated.nodes import read_message, write_message
-from coterie.federated.secagg.client import bind_vectors
 from coterie.federated.secagg.crypto import KeyPair, Seed, Uint64Array
-from coterie.federated.secagg.member import Neighbour, RingMember, RingTerms
+from coterie.federated.secagg.node_side import bind_vectors
+from coterie.federated.secagg.ring_member import Neighbour, RingMember, RingTerms
 from coterie.federated.secagg.session import ClientSession, RingId
 from coterie.types import JsonObject, Sizes, Updates
 

@@ -17,7 +17,7 @@ from coterie.federated.federation import (
     PrivateState,
 )
 from coterie.federated.secagg.crypto import Rejected, Uint64Array
-from coterie.federated.secagg.member import Neighbour, RingMember, RingTerms, ShareForm, Side
+from coterie.federated.secagg.ring_member import Neighbour, RingMember, RingTerms, ShareForm, Side
 from coterie.federated.secagg.session import ClientSession, RingId, SessionSlot
 from coterie.federated.secagg.stages import ORDER, StageArrays, has_rows, received_as_expected
 from coterie.federated.validation import Expected, Reply, no_updates, validate

@@ -13,8 +13,8 @@ from coterie.data.ids import find
 from coterie.errors import ConfigError
 from coterie.evaluation.evaluation import Evaluation
 from coterie.evaluation.ranking import best_items, finite
-from coterie.experiments import folder as disk
-from coterie.experiments.folder import Catalogue
+from coterie.experiments import run_folder
+from coterie.experiments.run_folder import Catalogue
 from coterie.models.recommender import Recommender
 from coterie.types import Floats, Ints, JsonObject
 
@@ -43,8 +43,8 @@ class Run:
     def load(cls, folder: str | Path) -> Run:
         """Load a finished run, also one that an earlier version wrote."""
         place = Path(folder)
-        result = disk.read_result(place)
-        return cls(result, *disk.read_model(place), curve=disk.read_metrics(place))
+        result = run_folder.read_result(place)
+        return cls(result, *run_folder.read_model(place), curve=run_folder.read_metrics(place))
 
     @classmethod
     def peek(cls, folder: str | Path) -> Run:
@@ -52,10 +52,10 @@ class Run:
         place = Path(folder)
         if (place / "result.json").exists() or not (place / "config.yaml").exists():
             return cls.load(place)
-        config = disk.read_config(place)
+        config = run_folder.read_config(place)
         known = ("algorithm", "dataset", "protocol", "seed", "feedback")
         result = {key: config[key] for key in known} | {"settings": config} | UNEVALUATED
-        return cls(result, *disk.read_model(place), curve=disk.read_metrics(place))
+        return cls(result, *run_folder.read_model(place), curve=run_folder.read_metrics(place))
 
     def __repr__(self) -> str:
         r = self.result

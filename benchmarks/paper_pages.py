@@ -3,8 +3,8 @@
     coterie reproduce fedfast --out fedfast && cp fedfast/found.json docs/papers/fedfast.json
     python benchmarks/paper_pages.py fedfast
 
-Reads docs/papers/NAME.json. Writes docs/papers/NAME.md, its figures and the table in
-docs/papers/index.md.
+Reads docs/papers/NAME.json and evaluates its claims by today's declaration. Writes it back,
+docs/papers/NAME.md, its figures and the table in docs/papers/index.md.
 The prose of a page (conclusions, and decisions where a paper is silent) is
 src/coterie/reproduce/papers/NAME.md.
 """
@@ -18,7 +18,8 @@ from pathlib import Path
 from coterie.report import static
 from coterie.reproduce.figures import all_figures
 from coterie.reproduce.markdown import BEGIN, END, markdown, summary
-from coterie.reproduce.papers import NAMES, prose
+from coterie.reproduce.papers import NAMES, paper, prose
+from coterie.reproduce.running import evaluate_again
 from coterie.types import JsonObject
 
 PAPERS = Path(__file__).parents[1] / "docs" / "papers"
@@ -34,6 +35,7 @@ def main(names: list[str]) -> None:
 def write_page(name: str) -> None:
     """Write one paper's page and figures."""
     report = read_report(name)
+    (PAPERS / f"{name}.json").write_text(json.dumps(report, allow_nan=False) + "\n")
     page = markdown(report, prose(name), f"coterie reproduce {name}", f"figures/{name}")
     (PAPERS / f"{name}.md").write_text(page)
     folder = PAPERS / "figures" / name
@@ -55,9 +57,9 @@ def write_index() -> None:
 
 
 def read_report(name: str) -> JsonObject:
-    """The stored result of a full run."""
+    """The stored result of a full run, its claims evaluated by today's declaration."""
     report: JsonObject = json.loads((PAPERS / f"{name}.json").read_text())
-    return report
+    return evaluate_again(report, paper(name))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from coterie.reproduce.items import Effect, Verdict
 from coterie.types import JsonObject
 
 
@@ -81,12 +82,15 @@ def sweep(values: dict[float, list[float]], series: str = "ours") -> JsonObject:
 
 def report(**more: Any) -> JsonObject:
     """A report as `running.reproduce` returns it."""
+    effect = Effect("HR@10: good − weak", "difference", 0.4, 0.3, 0.5, 0.0, 0.001)
+    verdict = Verdict.of("holds", "0.85 against 0.45 & more", effect)
     claim = {
         "name": "ahead",
         "said": "good is <b>ahead</b> of weak",
         "where": "4.1",
         "verdict": "holds",
-        "by": {"made-up": ["holds", "0.85 against 0.45 & more"]},
+        "by": {"made-up": verdict.to_json()},
+        "ours": False,
     }
     item = {
         "key": "table2",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from reproduce.hand_made import paired, row, sweep, table
 
+from coterie.reproduce.chance import chance_level
 from coterie.reproduce.checks import (
     Ahead,
     All,
@@ -25,7 +26,7 @@ from coterie.reproduce.curve_checks import (
     Steadier,
     TimesSooner,
 )
-from coterie.reproduce.items import Check, MethodPair
+from coterie.reproduce.items import Check, MethodPair, Verdict
 from coterie.reproduce.lookup import combine_verdicts
 from coterie.reproduce.sweep_checks import BestBelow, Flat, Pareto, Rises
 from coterie.types import JsonObject
@@ -73,7 +74,7 @@ BAD = [
 def test_holds(check: Check, evidence: str):
     verdict = check(table())
     assert verdict.verdict == "holds"
-    assert evidence in verdict.evidence
+    assert evidence in "; ".join(part.evidence for part in verdict.parts)
 
 
 @pytest.mark.parametrize("check", BAD, ids=str)
@@ -85,7 +86,7 @@ def test_does_not_hold(check: Check):
 def test_methods_without_results_cannot_be_tested(check: Check):
     verdict = check(table(rows={}, tests=[]))
     assert verdict.verdict == "cannot be tested"
-    assert "not run here" in verdict.evidence
+    assert "not run here" in verdict.parts[0].evidence
 
 
 def test_a_smaller_factor_than_the_papers_holds_in_part():
@@ -144,9 +145,43 @@ def test_over_several_datasets():
     assert combine_verdicts(["holds", "does not hold"]) == "holds in part"
     assert combine_verdicts(["cannot be tested"]) == "cannot be tested"
     assert combine_verdicts([]) == "cannot be tested"
-    assert Untestable("no data")(table()) == ("cannot be tested", "no data")
+    assert Untestable("no data")(table()) == Verdict.of("cannot be tested", "no data")
 
 
 def test_an_insignificant_lead_does_not_hold():
     findings = table(tests=[paired("good", "weak", 0.4, -0.1, 0.9, 0.2)])
     assert Ahead("good", "weak", HR)(findings).verdict == "does not hold"
+
+
+def test_a_method_at_chance_level_cannot_be_compared():
+    # One held-out item among 50 others: chance is 10/51 = 0.196 for HR@10.
+    lucky = table(protocol="loo-50", rows={"good": row([0.5]), "weak": row([0.21])})
+    learned = table(protocol="loo-50", rows={"good": row([0.5]), "weak": row([0.22])})
+    verdict = Ahead("good", "weak", HR)(lucky)
+    assert verdict.verdict == "cannot be tested"
+    assert verdict.parts[0].evidence == "weak is at chance level: HR@10 0.210, chance 0.196"
+    assert ShareOf("weak", "good", HR, 0.4)(lucky).verdict == "cannot be tested"
+    assert Reaches("good", "weak", HR, 30)(lucky).verdict == "cannot be tested"
+    assert Ahead("good", "weak", HR)(learned).verdict == "holds"
+
+
+def test_chance_levels():
+    assert chance_level("loo-50", "HR@10") == pytest.approx(10 / 51)
+    # Ranks 1 and 2 among 4 candidates: (1/log2(2) + 1/log2(3)) / 4.
+    assert chance_level("loo-3", "NDCG@2") == pytest.approx((1 + 0.6309297) / 4)
+    assert chance_level("loo-3", "HR@10") == 1
+    assert chance_level("holdout-10", "AUC") == 0.5
+    assert chance_level("holdout", "P@10") is None
+    assert chance_level(None, "HR@10") is None
+
+
+def test_effects_carry_the_figures_of_the_plot():
+    effect = Ahead("good", "weak", HR, by=0.1)(table()).parts[0].effect
+    assert effect is not None
+    assert (effect.scale, effect.value, effect.low, effect.high) == ("difference", 0.4, 0.3, 0.5)
+    assert (effect.threshold, effect.p) == (0.1, 0.001)
+    ratio = ShareOf("good", "weak", HR, 1.5)(table()).parts[0].effect
+    assert ratio is not None
+    assert (ratio.scale, ratio.value) == ("ratio", pytest.approx((0.8 / 0.4 + 0.9 / 0.5) / 2))
+    both = All((Ahead("good", "weak", HR), ShareOf("good", "weak", HR, 1.5)))(table())
+    assert [part.effect and part.effect.scale for part in both.parts] == ["difference", "ratio"]

@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import mean
 
-from coterie.reproduce.items import MethodPair, Verdict
+from coterie.reproduce.items import Effect, MethodPair, Verdict
 from coterie.reproduce.lookup import (
     DatasetFindings,
     combine_verdicts,
     describe_test,
+    effect_of,
     find_test,
     not_run,
     passed,
+    refused,
     seed_values,
 )
 
@@ -46,11 +48,15 @@ class Ahead(Paired):
     p: float = SIGNIFICANT
 
     def __call__(self, findings: DatasetFindings) -> Verdict:
+        refusal = refused(findings, self.metric, self.first, self.other)
+        if refusal:
+            return refusal
         test = find_test(findings, self.first, self.other, self.metric)
         if test is None:
             return not_run(self.first, self.other)
         good = test["difference"] > self.by and test["p"] < self.p
-        return Verdict(passed(good), describe_test(findings, test))
+        effect = effect_of(test, self.by)
+        return Verdict.of(passed(good), describe_test(findings, test), effect)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +66,15 @@ class Level(Paired):
     within: float
 
     def __call__(self, findings: DatasetFindings) -> Verdict:
+        refusal = refused(findings, self.metric, self.first, self.other)
+        if refusal:
+            return refusal
         test = find_test(findings, self.first, self.other, self.metric)
         if test is None:
             return not_run(self.first, self.other)
         good = -self.within <= test["low"] and test["high"] <= self.within
         text = f"{describe_test(findings, test)}; threshold ±{self.within:g}"
-        return Verdict(passed(good), text)
+        return Verdict.of(passed(good), text, effect_of(test, self.within))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +87,25 @@ class ShareOf:
     share: float
 
     def __call__(self, findings: DatasetFindings) -> Verdict:
+        refusal = refused(findings, self.metric, self.first, self.other)
+        if refusal:
+            return refusal
         first = seed_values(findings, self.first, self.metric)
         other = seed_values(findings, self.other, self.metric)
-        if not first or not other:
-            return not_run(self.first, self.other)
         shares = [a / b for a, b in zip(first, other, strict=True)]
         text = (
             f"{self.metric}: {mean(shares):.3f} of {self.other} "
             f"(lowest seed {min(shares):.3f}); threshold {self.share:g}"
         )
-        return Verdict(passed(mean(shares) >= self.share), text)
+        effect = Effect(
+            label=f"{self.metric}: {self.first} / {self.other}",
+            scale="ratio",
+            value=mean(shares),
+            low=min(shares),
+            high=max(shares),
+            threshold=self.share,
+        )
+        return Verdict.of(passed(mean(shares) >= self.share), text, effect)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +122,7 @@ class Ordered:
         means = [mean(by_method[name]) for name in self.methods]
         good = all(a >= b for a, b in pairwise(means))
         parts = [f"{name} {value:.4g}" for name, value in zip(self.methods, means, strict=True)]
-        return Verdict(passed(good), f"{self.metric}: {', '.join(parts)}")
+        return Verdict.of(passed(good), f"{self.metric}: {', '.join(parts)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +150,8 @@ class Times:
             f"the paper has {claimed}"
         )
         if self.low <= ratio <= self.high:
-            return Verdict("holds", text)
-        return Verdict("holds in part" if ratio > 1 else "does not hold", text)
+            return Verdict.of("holds", text)
+        return Verdict.of("holds in part" if ratio > 1 else "does not hold", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +168,7 @@ class AtMost:
         if not first or not other:
             return not_run(self.first, self.other)
         text = f"{self.column} {mean(first):.4g}, {self.other} {mean(other):.4g}"
-        return Verdict(passed(mean(first) <= mean(other)), text)
+        return Verdict.of(passed(mean(first) <= mean(other)), text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +191,7 @@ class GainsMore:
             f"{self.column}: {factors[0]:.3f} times for {self.more.other}, "
             f"{factors[1]:.3f} for {self.less.other}"
         )
-        return Verdict(passed(factors[0] > factors[1]), text)
+        return Verdict.of(passed(factors[0] > factors[1]), text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +207,7 @@ class All:
     def __call__(self, findings: DatasetFindings) -> Verdict:
         verdicts = [check(findings) for check in self.checks]
         combined = combine_verdicts([v.verdict for v in verdicts])
-        return Verdict(combined, "; ".join(v.evidence for v in verdicts))
+        return Verdict(combined, tuple(part for v in verdicts for part in v.parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +215,8 @@ class Every(All):
     """Several checks of one claim. It does not hold unless all of them hold."""
 
     def __call__(self, findings: DatasetFindings) -> Verdict:
-        verdict, evidence = All.__call__(self, findings)
-        return Verdict("does not hold" if verdict == "holds in part" else verdict, evidence)
+        verdict, parts = All.__call__(self, findings)
+        return Verdict("does not hold" if verdict == "holds in part" else verdict, parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,4 +226,4 @@ class Untestable:
     why: str
 
     def __call__(self, findings: DatasetFindings) -> Verdict:
-        return Verdict("cannot be tested", self.why)
+        return Verdict.of("cannot be tested", self.why)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import mean, pstdev
 
 from coterie.reproduce.items import Verdict
-from coterie.reproduce.lookup import DatasetFindings, MetricCurve, curves, not_run, passed
+from coterie.reproduce.lookup import DatasetFindings, MetricCurve, curves, not_run, passed, refused
 
 
 def first_round_at(curve: MetricCurve, target: float) -> int | None:
@@ -25,6 +25,9 @@ class Reaches:
     rounds: int
 
     def __call__(self, findings: DatasetFindings) -> Verdict:
+        refusal = refused(findings, self.metric, self.first, self.other)
+        if refusal:
+            return refusal
         first = curves(findings, self.first, self.metric)
         other = curves(findings, self.other, self.metric)
         if not first or not other:
@@ -37,7 +40,7 @@ class Reaches:
             f"the best {self.metric} of {self.other}, {mean(bests):.3f}, "
             f"is reached at round {listed}; threshold {self.rounds:,}"
         )
-        return Verdict(passed(good), text)
+        return Verdict.of(passed(good), text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,9 @@ class TimesSooner:
     times: float
 
     def __call__(self, findings: DatasetFindings) -> Verdict:
+        refusal = refused(findings, self.metric, self.first, self.other)
+        if refusal:
+            return refusal
         first = curves(findings, self.first, self.metric)
         other = curves(findings, self.other, self.metric)
         if not first or not other:
@@ -64,7 +70,7 @@ class TimesSooner:
             f"the best {self.metric} of {self.other} is reached {listed} times sooner; "
             f"threshold {self.times:g}"
         )
-        return Verdict(passed(mean(ratios) >= self.times and all(ratios)), text)
+        return Verdict.of(passed(mean(ratios) >= self.times and all(ratios)), text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,9 @@ class Sooner:
     share: float = 0.95
 
     def __call__(self, findings: DatasetFindings) -> Verdict:
+        refusal = refused(findings, self.metric, self.first, self.other)
+        if refusal:
+            return refusal
         first = self._rounds(curves(findings, self.first, self.metric))
         other = self._rounds(curves(findings, self.other, self.metric))
         if not first or not other:
@@ -85,7 +94,7 @@ class Sooner:
             f"{self.share:.0%} of its best {self.metric} at round {', '.join(map(str, first))}; "
             f"{self.other} at {', '.join(map(str, other))}"
         )
-        return Verdict(passed(mean(first) < mean(other)), text)
+        return Verdict.of(passed(mean(first) < mean(other)), text)
 
     def _rounds(self, runs: Sequence[MetricCurve]) -> list[int]:
         rounds = []
@@ -107,6 +116,9 @@ class NeverBelow:
     def __call__(self, findings: DatasetFindings) -> Verdict:
         leads = []
         for metric in self.metrics:
+            refusal = refused(findings, metric, self.first, self.other)
+            if refusal:
+                return refusal
             first = curves(findings, self.first, metric)
             other = curves(findings, self.other, metric)
             if not first or not other:
@@ -115,9 +127,11 @@ class NeverBelow:
                 at_round = dict(b)
                 leads += [value - at_round[n] for n, value in a if n > self.after and n in at_round]
         if not leads:
-            return Verdict("cannot be tested", f"no round after {self.after} was measured for both")
+            return Verdict.of(
+                "cannot be tested", f"no round after {self.after} was measured for both"
+            )
         text = f"smallest lead over {self.other} after round {self.after}: {min(leads):+.3f}"
-        return Verdict(passed(min(leads) >= 0), text)
+        return Verdict.of(passed(min(leads) >= 0), text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +155,7 @@ class Settles:
             f"{self.metric} stays above {self.share:.0%} of its best "
             f"from round {listed} of {last:,} on"
         )
-        return Verdict(passed(good), text)
+        return Verdict.of(passed(good), text)
 
     def _settled(self, run: MetricCurve) -> int:
         threshold = self.share * max(value for _, value in run)
@@ -170,7 +184,7 @@ class Stalls:
             f"longest stretch without a better {self.metric} before {self.share:.0%} of the best: "
             f"{', '.join(map(str, longest))} rounds; threshold {self.stretch}"
         )
-        return Verdict(passed(min(longest) >= self.stretch), text)
+        return Verdict.of(passed(min(longest) >= self.stretch), text)
 
     def _longest(self, run: MetricCurve) -> int:
         threshold = self.share * max(value for _, value in run)
@@ -197,6 +211,9 @@ class Steadier:
     last: int
 
     def __call__(self, findings: DatasetFindings) -> Verdict:
+        refusal = refused(findings, self.metric, self.first, self.other)
+        if refusal:
+            return refusal
         first = self._deviations(curves(findings, self.first, self.metric))
         other = self._deviations(curves(findings, self.other, self.metric))
         if not first or not other:
@@ -205,7 +222,7 @@ class Steadier:
             f"standard deviation of {self.metric} over the last {self.last} rounds "
             f"{mean(first):.4f}, {self.other} {mean(other):.4f}"
         )
-        return Verdict(passed(mean(first) < mean(other)), text)
+        return Verdict.of(passed(mean(first) < mean(other)), text)
 
     def _deviations(self, runs: Sequence[MetricCurve]) -> list[float]:
         return [

@@ -14,12 +14,52 @@ MeasuredRows: TypeAlias = dict[str, dict[str, float]]
 """Row -> column -> value of a measurement."""
 
 
+class Effect(NamedTuple):
+    """The figure that a verdict rests on: one line of the page's plot of effects."""
+
+    label: str
+    """What was compared: "HR@10: fedfast, fedavg"."""
+    scale: Literal["difference", "ratio"]
+    value: float
+    low: float
+    high: float
+    """The confidence interval over users of a difference; the range over seeds of a ratio."""
+    threshold: float
+    """Where the claim begins to hold: 0 for a difference, 1 for a ratio, or as the claim says."""
+    p: float | None = None
+    """Corrected by Holm's method over all tests of the dataset."""
+
+
+class ClaimPart(NamedTuple):
+    """One tested part of a claim, such as one metric."""
+
+    verdict: Holds
+    evidence: str
+    """Our figures, in one short line."""
+    effect: Effect | None = None
+
+
 class Verdict(NamedTuple):
     """The verdict on a claim for one dataset."""
 
     verdict: Holds
-    evidence: str
-    """Our numbers, with the paired test and its confidence interval where there is one."""
+    parts: tuple[ClaimPart, ...]
+
+    @classmethod
+    def of(cls, verdict: Holds, evidence: str, effect: Effect | None = None) -> Verdict:
+        """The verdict on a claim of a single part."""
+        return cls(verdict, (ClaimPart(verdict, evidence, effect),))
+
+    def to_json(self) -> JsonObject:
+        parts = [
+            {
+                "verdict": part.verdict,
+                "evidence": part.evidence,
+                "effect": part.effect._asdict() if part.effect else None,
+            }
+            for part in self.parts
+        ]
+        return {"verdict": self.verdict, "parts": parts}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +84,20 @@ class Claim:
     check: Check
     datasets: tuple[str, ...] = ()
     """The datasets the claim is about; empty means all datasets of its item."""
+    ours: bool = False
+    """The paper does not make this claim; it is counted apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsSearch:
+    """How the settings of a method were found."""
+
+    trials: int
+    """Number of settings tried on the validation part; 0 means that the paper gives them."""
+    space: Mapping[str, Any] = field(default_factory=dict)
+    """Setting -> the values tried, or the smallest and largest one."""
+    note: str = ""
+    """What a reader should know: not converged, or chosen for another method."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +111,8 @@ class Trial:
     seeds: int = 3
     paper: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Method -> figures, in the order of the item's metrics."""
+    searches: Mapping[str, SettingsSearch] = field(default_factory=dict)
+    """Method -> how its settings were found."""
     part: Literal["test", "validation"] = "test"
     stand_in: bool = False
     """The data is synthetic and replaces a dataset that is not available. It tests no claim."""

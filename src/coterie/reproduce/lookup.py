@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from statistics import mean
 from typing import TypeAlias
 
-from coterie.reproduce.items import Holds, Verdict
+from coterie.reproduce.chance import at_chance, chance_level
+from coterie.reproduce.items import Effect, Holds, Verdict
 from coterie.types import JsonObject
 
 DatasetFindings: TypeAlias = JsonObject
@@ -32,13 +33,28 @@ def passed(good: bool) -> Holds:
 
 def not_run(*methods: str) -> Verdict:
     """The verdict where a method that the claim needs has no results."""
-    return Verdict("cannot be tested", f"not run here: {', '.join(methods)}")
+    return Verdict.of("cannot be tested", f"not run here: {', '.join(methods)}")
 
 
 def seed_values(findings: DatasetFindings, method: str, metric: str) -> list[float]:
     """A method's metric, one value per seed; empty where there is none."""
     row = findings["rows"].get(method)
     return list(row["metrics"].get(metric, ())) if row else []
+
+
+def refused(findings: DatasetFindings, metric: str, *methods: str) -> Verdict | None:
+    """ "Cannot be tested" where a method has no results or is at chance level; else None."""
+    values = {method: seed_values(findings, method, metric) for method in methods}
+    if not all(values.values()):
+        return not_run(*(method for method, found in values.items() if not found))
+    chance = chance_level(findings.get("protocol"), metric)
+    for method, found in values.items():
+        if at_chance(mean(found), chance):
+            return Verdict.of(
+                "cannot be tested",
+                f"{method} is at chance level: {metric} {mean(found):.3f}, chance {chance:.3f}",
+            )
+    return None
 
 
 def sweep_points(findings: DatasetFindings, series: str, metric: str) -> list[tuple[float, float]]:
@@ -78,4 +94,17 @@ def describe_test(findings: DatasetFindings, test: JsonObject) -> str:
     return (
         f"{metric} {first:.4g} against {other:.4g} of {test['other']}: {test['difference']:+.4f} "
         f"[{test['low']:+.4f}, {test['high']:+.4f}], {p}"
+    )
+
+
+def effect_of(test: JsonObject, threshold: float) -> Effect:
+    """A paired test as an effect."""
+    return Effect(
+        label=f"{test['metric']}: {test['first']} − {test['other']}",
+        scale="difference",
+        value=test["difference"],
+        low=test["low"],
+        high=test["high"],
+        threshold=threshold,
+        p=test["p"],
     )

@@ -111,8 +111,9 @@ def _link(item: JsonObject) -> str:
 def _claim(claim: JsonObject, item: JsonObject) -> str:
     """The claim and its verdict; opened, the evidence for every dataset."""
     evidence = "".join(
-        f"<dt>{escape(dataset)}</dt><dd>{badge(verdict)} {escape(text)}</dd>"
-        for dataset, (verdict, text) in claim["by"].items()
+        f"<dt>{escape(dataset)}</dt><dd>{badge(part['verdict'])} {escape(part['evidence'])}</dd>"
+        for dataset, found in claim["by"].items()
+        for part in found["parts"]
     )
     return (
         f"<details class=claim><summary><span>{badge(claim['verdict'])}</span>"

@@ -11,7 +11,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 
@@ -174,11 +174,7 @@ def _item_report(
             table = findings.measurement_findings(item, trial, measured)
         else:
             table = cached_findings(item, trial, next(outcomes), folder)
-        declared = {
-            "paper": {method: list(figures) for method, figures in trial.paper.items()},
-            "stand_in": isinstance(trial, Trial) and trial.stand_in,
-        }
-        tables.append(table | declared)
+        tables.append(table | declared(trial))
     return {
         "key": item.key,
         "title": item.title,
@@ -187,7 +183,42 @@ def _item_report(
         "tables": tables,
         "claims": [evaluate_claim(claim, tables, left_out) for claim in item.claims],
         "machine": machine(),
+        "left_out": dict(left_out),
         "absent": [*item.absent, *(f"{name}: {why}." for name, why in left_out.items())],
+    }
+
+
+def declared(trial: Trial | Measurement) -> JsonObject:
+    """What a paper's declaration says of a trial, for its report."""
+    facts: JsonObject = {
+        "paper": {method: list(figures) for method, figures in trial.paper.items()},
+        "stand_in": False,
+        "searches": {},
+    }
+    if isinstance(trial, Trial):
+        facts["stand_in"] = trial.stand_in
+        facts["searches"] = {method: asdict(search) for method, search in trial.searches.items()}
+    return facts
+
+
+def evaluate_again(report: JsonObject, paper: Paper) -> JsonObject:
+    """A stored report with today's declaration: its runs stay, claims are evaluated anew."""
+    items = {item.key: item for item in paper.items}
+    return report | {"items": [_evaluated(old, items[old["key"]]) for old in report["items"]]}
+
+
+def _evaluated(report: JsonObject, item: Item) -> JsonObject:
+    trials = {trial.dataset: trial for trial in item.trials}
+    tables = [
+        table | declared(trials[table["dataset"]]) if not table["stand_in"] else table
+        for table in report["tables"]
+    ]
+    claims = [evaluate_claim(claim, tables, report.get("left_out", {})) for claim in item.claims]
+    return report | {
+        "title": item.title,
+        "about": item.about,
+        "tables": tables,
+        "claims": claims,
     }
 
 
@@ -203,18 +234,20 @@ def evaluate_claim(
             verdicts[dataset] = _on_stand_in(verdict) if table["stand_in"] else verdict
     for dataset, why in left_out.items():
         if not claim.datasets or dataset in claim.datasets:
-            verdicts[dataset] = Verdict("cannot be tested", why)
+            verdicts[dataset] = Verdict.of("cannot be tested", why)
     return {
         "name": claim.name,
         "said": claim.text,
         "where": claim.where,
         "verdict": combine_verdicts([v.verdict for v in verdicts.values()]),
-        "by": {dataset: list(verdict) for dataset, verdict in verdicts.items()},
+        "ours": claim.ours,
+        "by": {dataset: verdict.to_json() for dataset, verdict in verdicts.items()},
     }
 
 
 def _on_stand_in(verdict: Verdict) -> Verdict:
-    return Verdict("cannot be tested", f"synthetic data stands in: {verdict.evidence}")
+    shown = "; ".join(part.evidence for part in verdict.parts)
+    return Verdict.of("cannot be tested", f"synthetic data stands in: {shown}")
 
 
 # ---- caches

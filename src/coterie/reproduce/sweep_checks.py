@@ -27,7 +27,7 @@ class Rises:
         no_step_down = all(b[1] >= a[1] - self.slack for a, b in pairwise(points))
         good = points[-1][1] > points[0][1] and no_step_down
         listed = ", ".join(f"{x:g}: {y:.4g}" for x, y in points)
-        return Verdict(passed(good), f"{self.metric} of {self.series}: {listed}")
+        return Verdict.of(passed(good), f"{self.metric} of {self.series}: {listed}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Flat:
             return not_run(self.series or self.metric)
         width = (max(means) - min(means)) / (max(means) if self.relative else 1)
         text = f"{self.metric} from {min(means):.5g} to {max(means):.5g}; threshold {self.within:g}"
-        return Verdict(passed(width <= self.within), text)
+        return Verdict.of(passed(width <= self.within), text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class BestBelow:
         x, y = max(points, key=lambda point: point[1])
         last_x, last_y = points[-1]
         text = f"{self.series}: best {self.metric} {y:.4g} at {x:g}, {last_y:.4g} at {last_x:g}"
-        return Verdict(passed(x < self.setting), text)
+        return Verdict.of(passed(x < self.setting), text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,4 +94,4 @@ class Pareto:
         text = "; ".join(
             f"{n} {self.gain} {g:.4g} for {c:.3g} {self.cost}" for n, (g, c) in best.items()
         )
-        return Verdict(passed(not dominating), text)
+        return Verdict.of(passed(not dominating), text)

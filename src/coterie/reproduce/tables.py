@@ -131,7 +131,8 @@ def evidence(item: JsonObject) -> PaperTable:
     rows = []
     for claim in item["claims"]:
         text = claim["said"]
-        for dataset, (verdict, found) in claim["by"].items():
-            rows.append([text, dataset, verdict, found])
-            text = ""
+        for dataset, found in claim["by"].items():
+            for part in found["parts"]:
+                rows.append([text, dataset, part["verdict"], part["evidence"]])
+                text = ""
     return header, rows

@@ -52,6 +52,14 @@ class Search:
     seed: int = 0
     held: Mapping[str, object] = field(default_factory=dict)
     """Fixed settings, which are not searched. For rounds or epochs it is the limit of a trial."""
+    space: SearchSpace | None = None
+    """The space to search; None takes the one in the algorithm's settings."""
+
+    @property
+    def searched(self) -> SearchSpace:
+        """The space without the fixed settings."""
+        space = space_of(self.algorithm) if self.space is None else self.space
+        return {key: values for key, values in space.items() if key not in self.held}
 
     @property
     def steps(self) -> str:
@@ -98,10 +106,9 @@ class TuningResult:
 def tune(search: Search, folder: Path | None = None, progress: Progress = SILENT) -> TuningResult:
     """Search. Trials that an earlier search finished are not trained again."""
     _check(search)
-    methods = [
-        Method(f"trial {n + 1}", search.algorithm, point) for n, point in enumerate(points(search))
-    ]
-    results = run_plan(_plan(search, methods, (search.seed,)), folder, progress)
+    plan = trials_of(search)
+    methods = [method for method in plan.methods if isinstance(method, Method)]
+    results = run_plan(plan, folder, progress)
     ranking = _ranked(search, methods, results)
     if search.finalists:
         best = {trial.label: trial for trial, _ in ranking[: search.finalists]}
@@ -112,6 +119,14 @@ def tune(search: Search, folder: Path | None = None, progress: Progress = SILENT
         _warn_of_limit(search, ranking[0][1], progress)
     metric = next(result.result["metric"] for result in results if not result.diverged)
     return TuningResult(search, metric, [trial for _, trial in ranking])
+
+
+def trials_of(search: Search) -> Plan:
+    """The trials of a search, before finalists are trained again."""
+    methods = [
+        Method(f"trial {n + 1}", search.algorithm, point) for n, point in enumerate(points(search))
+    ]
+    return _plan(search, methods, (search.seed,))
 
 
 def tunable() -> list[str]:
@@ -126,10 +141,7 @@ def space_of(name: str) -> SearchSpace:
 
 def points(search: Search) -> list[JsonObject]:
     """The settings of every trial, drawn from the search's seed; fixed settings are left out."""
-    space = {
-        key: values for key, values in space_of(search.algorithm).items() if key not in search.held
-    }
-    return [draw(space, search.seed, trial) for trial in range(search.trials)]
+    return [draw(search.searched, search.seed, trial) for trial in range(search.trials)]
 
 
 def draw(space: SearchSpace, seed: int, trial: int) -> JsonObject:
@@ -167,7 +179,7 @@ def _learning_rate_may_decay(search: Search) -> bool:
     """
     if "final_rate" in search.held:
         return search.held["final_rate"] != 1
-    return "final_rate" in space_of(search.algorithm)
+    return "final_rate" in search.searched
 
 
 def _ranked(
@@ -198,7 +210,7 @@ def _ranked_trial(search: Search, method: Method, results: Sequence[CellResult])
 
 
 def _check(search: Search) -> None:
-    if not space_of(search.algorithm):
+    if search.space is None and not space_of(search.algorithm):
         raise ConfigError(
             f"algorithm {search.algorithm!r} has no search space; "
             f"expected one of {', '.join(tunable())}. "

@@ -40,7 +40,9 @@ DENSE: SearchSpace = {
     "final_rate": [0.03, 0.1, 1.0],
 }
 SPARSE = DENSE | {"local_epochs": [1, 2, 5, 10, 20]}
-"""Short histories need many local epochs."""
+"""Short histories may need many local epochs."""
+SPARSEST = SPARSE | {"rounds": [50, 100, 200, 400]}
+"""The best round is early where histories have six items: more rounds overfit."""
 CENTRAL: dict[str, SearchSpace] = {
     "gmf": {
         "learning_rate": (0.002, 0.5),
@@ -92,8 +94,8 @@ EMBEDDING_16 = {"embedding_size": 16}
 PAPERS: dict[str, tuple[Setting, ...]] = {
     "fedfast": (
         Setting(
-            "tripadvisor", "loo-50", 60, (*FAST, "gmf", "bpr", "als", "ease"), 400,
-            EMBEDDING_10, SPARSE,
+            "tripadvisor", "loo-50", 100, (*FAST, "gmf", "bpr", "als", "ease"), 400,
+            EMBEDDING_10, SPARSEST,
         ),
         Setting(
             "ml-100k", "loo-50", 30, (*FAST, "gmf", "bpr", "als", "ease"), 500,
@@ -149,9 +151,13 @@ def search_of(setting: Setting, method: str) -> Search:
     """The search of one method."""
     if method in FEDERATED:
         algorithm, fixed = FEDERATED[method]
-        limits = {"rounds": setting.rounds, "evaluate_every": max(setting.rounds // 20, 1)}
-        held = setting.held | limits | fixed
         space = setting.space
+        if fixed.get("final_rate") == 1:
+            # The best round is found on the way.
+            space = {key: values for key, values in space.items() if key != "rounds"}
+        limits = {"rounds": setting.rounds, "evaluate_every": max(setting.rounds // 20, 1)}
+        limits = {key: value for key, value in limits.items() if key not in space}
+        held = setting.held | limits | fixed
     else:
         algorithm = method
         # ALS takes its own best size; EASE has none.

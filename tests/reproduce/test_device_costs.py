@@ -14,7 +14,7 @@ from coterie.algorithms.two_tower.item_requests import client_content, draw_requ
 from coterie.federated import rounds
 from coterie.federated.secagg.ring_member import RingTerms
 from coterie.reproduce.aggregation_costs import Cohort, TimedRing, aggregation_costs
-from coterie.reproduce.cost_checks import Even
+from coterie.reproduce.cost_checks import Even, Shorter
 from coterie.reproduce.device_costs import costs_of, multiplications, prepared
 
 SMALL = {
@@ -91,6 +91,9 @@ def test_a_timed_ring_sums_and_times_every_member():
     assert ring.aggregate().tolist() == [0] * 6
     assert set(ring.seconds) == set(range(5))
     assert all(seconds > 0 for seconds in ring.seconds.values())
+    # Nobody dropped out: all members send and receive the same, at least their masked vector.
+    assert len(set(ring.traffic.values())) == 1
+    assert ring.traffic[0] > 6 * 8
 
 
 def test_costs_of_aggregation_have_a_row_per_cohort():
@@ -99,6 +102,7 @@ def test_costs_of_aggregation_have_a_row_per_cohort():
     assert costs.keys() == cohorts.keys()
     # Sixty users are two rings: the server adds ten times as many vectors.
     assert costs["K = 60"]["server ms"] > 2 * costs["K = 6"]["server ms"]
+    assert costs["K = 60"]["device MB"] == costs["K = 6"]["device MB"]
 
 
 def rows(**values: float) -> dict[str, object]:
@@ -111,3 +115,10 @@ def test_even():
     assert check(rows(a=4.0, b=5.1)).verdict == "does not hold"
     assert check(rows(a=4.0)).verdict == "cannot be tested"
     assert "largest is 1.25 times the smallest" in check(rows(a=4.0, b=5.0)).parts[0].evidence
+
+
+def test_shorter():
+    findings = {"rows": {"a": {"metrics": {"x": [1.0], "y": [2.0]}}}}
+    assert Shorter("a", "x", "y")(findings).verdict == "holds"
+    assert Shorter("a", "y", "x")(findings).verdict == "does not hold"
+    assert Shorter("b", "x", "y")(findings).verdict == "cannot be tested"

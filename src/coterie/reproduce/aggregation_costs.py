@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,8 +24,6 @@ from coterie.reproduce.device_costs import milliseconds
 from coterie.reproduce.items import MeasuredRows
 from coterie.types import Ints
 
-REPEATS = 3
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cohort:
@@ -37,7 +35,7 @@ class Cohort:
 
 
 def aggregation_costs(cohorts: Mapping[str, Cohort]) -> MeasuredRows:
-    """Milliseconds of a device and of the server, by cohort; medians of several rounds."""
+    """Milliseconds of a device and of the server, and a device's megabytes, by cohort."""
     return {label: costs_of(cohort) for label, cohort in cohorts.items()}
 
 
@@ -46,51 +44,61 @@ def costs_of(cohort: Cohort) -> dict[str, float]:
         {"tower": cohort.tower, "inputs": cohort.inputs, "secure_aggregation": "ring"}
     )
     length = TowerOps(settings).size
-    rounds = [
-        time_round(cohort.users, settings.ring_size, length, number) for number in range(REPEATS)
-    ]
+    costs = round_costs(cohort.users, settings.ring_size, length)
     return {
-        "device ms": milliseconds(statistics.median(one.device for one in rounds)),
-        "server ms": milliseconds(statistics.median(one.server for one in rounds)),
+        "device ms": milliseconds(costs.device_seconds),
+        "server ms": milliseconds(costs.server_seconds),
+        "device MB": costs.device_bytes / 1e6,
     }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundTimes:
-    """Seconds of one round."""
+class RoundCosts:
+    """The costs of one round."""
 
-    device: float
+    device_seconds: float
     """The median over devices."""
-    server: float
+    server_seconds: float
     """All that is not spent on devices, over all rings of the round."""
+    device_bytes: float
+    """Sent and received by the median device."""
 
 
-def time_round(n_users: int, ring_size: int, length: int, number: int) -> RoundTimes:
+def round_costs(n_users: int, ring_size: int, length: int) -> RoundCosts:
     """Sum vectors of zeros over a cohort, ring by ring; no device drops out."""
     everyone = np.arange(n_users, dtype=np.int32)
-    devices: list[float] = []
+    device_seconds: list[float] = []
+    device_bytes: list[int] = []
     server = 0.0
-    for ring, users in enumerate(assign_rings(everyone, ring_size, 0, number)):
-        timed = TimedRing.of(RingTerms(number, 0, ring, length), users)
+    for ring, users in enumerate(assign_rings(everyone, ring_size, 0, 0)):
+        timed = TimedRing.of(RingTerms(0, 0, ring, length), users)
         began = time.perf_counter()
         timed.aggregate()
         server += time.perf_counter() - began - sum(timed.seconds.values())
-        devices += timed.seconds.values()
-    return RoundTimes(device=statistics.median(devices), server=server)
+        device_seconds += timed.seconds.values()
+        device_bytes += timed.traffic.values()
+    return RoundCosts(
+        device_seconds=statistics.median(device_seconds),
+        server_seconds=server,
+        device_bytes=statistics.median(device_bytes),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class TimedRing:
-    """The members of a ring, and the seconds that each has spent."""
+    """The members of a ring, and the costs of each."""
 
     terms: RingTerms
     members: dict[int, RingMember]
-    seconds: dict[int, float] = field(default_factory=dict)
+    seconds: dict[int, float]
+    traffic: dict[int, int]
+    """Bytes of the arrays that a member sends and receives."""
 
     @classmethod
     def of(cls, terms: RingTerms, users: Ints) -> TimedRing:
         zeros: Uint64Array = np.zeros(terms.length, np.uint64)
-        return cls(terms, {user: RingMember(user, terms, lambda: zeros) for user in users.tolist()})
+        members = {user: RingMember(user, terms, lambda: zeros) for user in users.tolist()}
+        return cls(terms, members, dict.fromkeys(members, 0.0), dict.fromkeys(members, 0))
 
     def aggregate(self) -> Uint64Array:
         """The sum of the members' vectors."""
@@ -106,8 +114,13 @@ class TimedRing:
             received = {name: rows[k : k + 1] for name, rows in own.items()}
             began = time.perf_counter()
             reply = reply_to(stage, self.members, [user], received)
-            self.seconds[user] = self.seconds.get(user, 0.0) + time.perf_counter() - began
+            self.seconds[user] += time.perf_counter() - began
+            self.traffic[user] += _n_bytes(received) + _n_bytes(reply)
             replies[user] = {
                 name: rows[0] for name, rows in reply.items() if name not in ("users", "stage")
             }
         return replies
+
+
+def _n_bytes(arrays: StageArrays) -> int:
+    return sum(array.nbytes for array in arrays.values())

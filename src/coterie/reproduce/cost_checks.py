@@ -29,3 +29,22 @@ class Even:
             f"threshold {self.factor:g}"
         )
         return Verdict.of(passed(ratio <= self.factor), text)
+
+
+@dataclass(frozen=True, slots=True)
+class Shorter:
+    """A row has a smaller value in one column than in another."""
+
+    method: str
+    column: str
+    other_column: str
+
+    def __call__(self, findings: DatasetFindings) -> Verdict:
+        value = seed_values(findings, self.method, self.column)
+        other = seed_values(findings, self.method, self.other_column)
+        if not value or not other:
+            return not_run(f"{self.method}: {self.column}, {self.other_column}")
+        text = (
+            f"{self.method}: {self.column} {mean(value):.3g}, {self.other_column} {mean(other):.3g}"
+        )
+        return Verdict.of(passed(mean(value) < mean(other)), text)

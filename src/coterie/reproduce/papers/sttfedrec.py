@@ -136,7 +136,7 @@ def searched_elsewhere(name: str, **fixed: list[int]) -> SettingsSearch:
     """The search behind the dataset's default settings, `benchmarks/tune_all.sh`."""
     return SettingsSearch(
         trials=10,
-        space=algorithm(name).settings.search_space | fixed,
+        space={**algorithm(name).settings.search_space, **fixed},
         note="found for leave-one-out on all users; ten trials, not twenty",
     )
 

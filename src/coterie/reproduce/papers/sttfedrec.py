@@ -539,7 +539,8 @@ FIGURE5_AGGREGATION = Item(
     about=(
         "One device at a time on one core. The vectors are as long as the user tower; devices "
         "already have their gradients. Rings have at most 50 users, so K = 200 is four rings. The "
-        "device's time is the median over the cohort, the server's that of the whole round."
+        "device's time is the median over the cohort, the server's that of the whole round. Times "
+        "are wall clock: other work on the machine makes them uneven."
     ),
     metrics=("device ms", "server ms", "device MB"),
     trials=(Measurement(dataset=ARTICLES, measure=partial(aggregation_costs, COHORTS)),),

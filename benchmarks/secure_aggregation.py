@@ -20,11 +20,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from coterie.algorithms.two_tower.learning import Readers
 from sttfedrec import prepared
 from tables import print_parts
 
 from coterie.algorithms import sttfedrec
+from coterie.algorithms.two_tower import item_requests
+from coterie.algorithms.two_tower.training import TowerOps
 from coterie.attacks.requests import Request, by_gradients, repeated, told
 from coterie.core.progress import SILENT
 from coterie.federated import rounds, trainer
@@ -43,7 +44,7 @@ AFTER = (1, 5, 20)
 
 def device(dataset: str, seeds: int) -> dict[str, Any]:
     _, _, world, _ = prepared("sttfedrec-dssm", dataset)
-    tower = Readers(world.settings).size
+    tower = TowerOps(world.settings).size
     lengths = {
         "user tower": tower,
         "user tower and gradients of 500 items": tower + 500 * world.settings.widths[-1],
@@ -214,7 +215,7 @@ def attacked(dataset: str, mode: str) -> dict[str, Any]:
     users = np.flatnonzero(training.positives.counts).astype(np.int32)
     requests: list[Request] = []
     for t in range(max(AFTER)):
-        updates = sttfedrec.request(world, Message(t, users, {}, {}), node)
+        updates = item_requests.request(world, Message(t, users, {}, {}), node)
         requests.append(Request(users, Rows(updates.offsets, updates.items)))
     figures: dict[str, Any] = {}
     for n in AFTER:

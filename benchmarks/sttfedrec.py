@@ -20,6 +20,7 @@ from typing import Any
 
 from tables import OPTIONS, print_parts
 
+from coterie.algorithms.two_tower import dssm
 from coterie.core.progress import SILENT
 from coterie.engines.local import LocalEngine
 from coterie.experiments.preparation import Prepared
@@ -30,9 +31,12 @@ from coterie.federated.trainer import Context
 from coterie.federated.transcript import CLIENTS, Transcript
 from coterie.reproduce import device_costs
 from coterie.reproduce.papers.sttfedrec import (
+    CENTRALISED_FACTORS,
     CUT,
+    FACTORS,
     INPUTS,
     TOWERS,
+    TRIALS,
     K,
     centralised,
     device,
@@ -41,7 +45,6 @@ from coterie.reproduce.papers.sttfedrec import (
 
 EVALUATE_EVERY = {"ml-1m": 2, "watson-articles": 25}
 """Epochs between two evaluations: 100 to 200 steps, as for the federated methods."""
-TRIALS = 20
 
 
 def search(dataset: str, seeds: int) -> dict[str, Any]:
@@ -49,7 +52,7 @@ def search(dataset: str, seeds: int) -> dict[str, Any]:
 
     The naive federation computes the same model as the split one and takes its settings.
     """
-    names = (*TOWERS, "fcf", "fedmvmf", "sttfedrec-dssm", "sttfedrec-clsm")
+    names = (*TOWERS, *FACTORS, *CENTRALISED_FACTORS[dataset], "sttfedrec-dssm", "sttfedrec-clsm")
     return {
         "part": "search",
         "dataset": dataset,
@@ -67,8 +70,10 @@ def limits(name: str, dataset: str) -> dict[str, Any]:
     if name in TOWERS:
         stopping = {"evaluate_every": EVALUATE_EVERY[dataset], "patience": 5}
         return dict(centralised(name, dataset).settings) | stopping
-    if name in ("fcf", "fedmvmf"):
+    if name in FACTORS:
         return {"rounds": 100, "evaluate_every": 5, "patience": 4}
+    if name in CENTRALISED_FACTORS[dataset]:
+        return {}  # the search's own limit of epochs
     return dict(federated(name, dataset).settings) | {"evaluate_every": 100, "patience": 5}
 
 
@@ -88,8 +93,8 @@ def formulas(dataset: str, seeds: int) -> dict[str, Any]:
     T = 10
     layers = (256, 128, 128)
     above = sum(a * b for a, b in pairwise(layers))
-    naive = (inputs + inputs * T) * layers[0] + above * (1 + T)
-    split = inputs * layers[0] + above
+    split = dssm.multiplications(inputs, layers, 0)
+    naive = (1 + T) * split
     naive_space = 2 * ((inputs + inputs) * layers[0] + 2 * above)
     split_space = 2 * (inputs * layers[0] + above)
     return {

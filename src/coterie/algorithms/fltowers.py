@@ -20,7 +20,6 @@ import numpy as np
 from coterie.algorithms import sttfedrec
 from coterie.algorithms.sttfedrec import (
     as_algorithm,
-    in_fixed_point,
     item_dropout_keys,
     updates_in_memory,
 )
@@ -32,7 +31,7 @@ from coterie.algorithms.two_tower.item_requests import (
     user_inputs,
 )
 from coterie.algorithms.two_tower.settings import FederatedTowers
-from coterie.algorithms.two_tower.training import Gradients, InputRows, TowerOps
+from coterie.algorithms.two_tower.training import InputRows, PairOfGradients, TowerOps
 from coterie.data.content import Content
 from coterie.data.text_features import read
 from coterie.data.training_set import TrainingSet
@@ -66,8 +65,13 @@ def broadcast(world: World[FederatedTowers], state: BothTowers, cohort: Ints, t:
     return Message(t, cohort, {"tower": state.user_tower, "item_tower": state.item_tower}, {})
 
 
-def gradients(world: World[FederatedTowers], message: Message, node: NodeData) -> Gradients:
-    """dL_k / dTheta_u and dL_k / dTheta_v, summed over all users of a message, in fixed point."""
+def gradients(
+    world: World[FederatedTowers],
+    message: Message,
+    node: NodeData,
+    items_at_a_time: int | None = None,
+) -> PairOfGradients:
+    """dL_k / dTheta_u and dL_k / dTheta_v, summed over all users of a message."""
     content = client_content(node)
     t = message.round
     assert content.items is not None
@@ -81,6 +85,7 @@ def gradients(world: World[FederatedTowers], message: Message, node: NodeData) -
         content,
         np.reshape(positions, drawn.items.shape),
         drawn,
+        items_at_a_time,
     )
 
 
@@ -91,9 +96,8 @@ def client_update(world: World[FederatedTowers], message: Message, node: NodeDat
     size = TowerOps(world.settings).size
     dense = np.empty((n, 2 * size), np.int32)
     for k in range(n):
-        by = gradients(world, message.to(np.array([k])), node)
-        dense[k, :size] = in_fixed_point(by.first)
-        dense[k, size:] = in_fixed_point(by.second)
+        of_one = gradients(world, message.to(np.array([k])), node)
+        of_one.encode(dense[k, :size], dense[k, size:])
     return Updates(
         users=message.users,
         samples=unit_weights(n),
@@ -122,7 +126,7 @@ def single_pass(
     world: World[FederatedTowers], message: Message, node: NodeData
 ) -> SinglePass | None:
     """All devices in one batch: the sum of the gradients is the gradient of the summed loss."""
-    by = gradients(world, message, node)
+    by = gradients(world, message, node).in_fixed_point()
     n = len(message.users)
     if max(by.largest) >= n * TOO_LARGE:
         return None

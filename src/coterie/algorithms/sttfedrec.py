@@ -48,9 +48,8 @@ from coterie.algorithms.two_tower.requests import user_texts
 from coterie.algorithms.two_tower.settings import FederatedTowers, SplitTowers
 from coterie.algorithms.two_tower.slots import Slots
 from coterie.algorithms.two_tower.training import (
-    NON_FINITE,
-    Gradients,
     InputRows,
+    PairOfGradients,
     TowerOps,
     TowerState,
     fedadam,
@@ -81,7 +80,7 @@ from coterie.federated.federation import (
 )
 from coterie.federated.secagg.server import assign_rings
 from coterie.models.directions import Directions, quantize_rows
-from coterie.types import NOT_FINITE, TOO_LARGE, Floats, Ints, Longs, Message, Sizes, Updates
+from coterie.types import TOO_LARGE, Floats, Ints, Longs, Message, Sizes, Updates
 
 UPDATE_MEMORY = 1 << 28
 """Bytes of updates that are held in memory at a time."""
@@ -237,8 +236,8 @@ def send_tower(
     return Message(t, cohort, {"tower": state.user_tower}, {})
 
 
-def gradients(world: World[FederatedTowers], message: Message, node: NodeData) -> Gradients:
-    """Eqs. 7 to 9 for all users of a message: the sum of g_k, and each dL_k / di_kj, in units."""
+def gradients(world: World[FederatedTowers], message: Message, node: NodeData) -> PairOfGradients:
+    """Eqs. 7 to 9 for all users of a message: the sum of g_k, and each dL_k / di_kj."""
     drawn = draw_requests(world, node, message.users, message.round)
     return TowerOps(world.settings).user_gradients(
         message.common["tower"],
@@ -259,9 +258,7 @@ def client_update(world: World[FederatedTowers], message: Message, node: NodeDat
     cuts = np.empty((*slots_of.shape, world.settings.widths[-1]), np.int32)
     dense = np.empty((n, TowerOps(world.settings).size), np.int32)
     for k in range(n):
-        by = gradients(world, message.to(np.array([k])), node)
-        cuts[k] = in_fixed_point(by.second[0])
-        dense[k] = in_fixed_point(by.first)
+        gradients(world, message.to(np.array([k])), node).encode(dense[k], cuts[k])
     order = np.argsort(slots_of, axis=1, kind="stable")
     ascending = np.take_along_axis(slots_of, order, axis=1)
     cuts = np.take_along_axis(cuts, order[:, :, None], axis=1)
@@ -274,12 +271,6 @@ def client_update(world: World[FederatedTowers], message: Message, node: NodeDat
         user_rows=np.empty((n, 0), np.int32),
         dense=dense,
     )
-
-
-def in_fixed_point(units: Longs) -> Ints:
-    """Units as they travel. Marks entries that are not finite or too large: they are refused."""
-    bad = np.where(np.abs(units) == NON_FINITE, NOT_FINITE, TOO_LARGE)
-    return np.where(np.abs(units) < TOO_LARGE, units, bad).astype(np.int32)
 
 
 def sizes(world: World[FederatedTowers], state: object = None) -> Sizes:
@@ -323,7 +314,7 @@ def single_pass(
     n = len(message.users)
     if not valid.any(axis=1).all():
         return None
-    by = gradients(world, message, node)
+    by = gradients(world, message, node).in_fixed_point()
     if by.largest[0] >= n * TOO_LARGE or by.largest[1] >= TOO_LARGE:
         return None
     cuts = by.second
@@ -483,7 +474,7 @@ def as_algorithm(
         settings,
         federation,
         state,
-        kernels=("sums", "clusters"),
+        kernels=("sums", "clusters", "fixed_point"),
         paper=paper,
     )
 

@@ -79,13 +79,17 @@ def step(
     texts = user_texts(content, users, drawn.profiles)
     user_keys = streams.keys(seed, "dropout of people", n, last=users)
     item_keys = streams.keys(seed, "dropout of items", n, int(users[0]), last=items)
-    gradients = TowerOps(settings).joint_gradients(
-        (state.user_tower, state.item_tower),
-        InputRows(texts, np.arange(len(users)), user_keys),
-        InputRows(content.items, np.maximum(items, 0), item_keys),
-        content,
-        np.reshape(places, drawn.items.shape),
-        drawn,
+    gradients = (
+        TowerOps(settings)
+        .joint_gradients(
+            (state.user_tower, state.item_tower),
+            InputRows(texts, np.arange(len(users)), user_keys),
+            InputRows(content.items, np.maximum(items, 0), item_keys),
+            content,
+            np.reshape(places, drawn.items.shape),
+            drawn,
+        )
+        .in_fixed_point()
     )
     return state.stepped(
         gradients.first, gradients.second, len(users), settings, settings.learning_rate

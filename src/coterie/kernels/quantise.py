@@ -16,12 +16,18 @@ INFINITE = np.float32(np.inf)
 
 
 @helper
-def quantise(delta: Real) -> np.int32:
-    """Convert to int32. A value that is not finite or too large becomes one the server rejects."""
-    # A product with a power of two is exact.
-    x = np.rint(delta * SCALE32)
+def round_to_int32(scaled: Real) -> np.int32:
+    """Round to int32. A value that is not finite or too large becomes one the server rejects."""
+    x = np.rint(scaled)
     bad = np.int32(TOO_LARGE) if abs(x) < INFINITE else np.int32(NOT_FINITE)
     return np.int32(x) if abs(x) < LIMIT else bad
+
+
+@helper
+def quantise(delta: Real) -> np.int32:
+    """Convert to int32 in units of 2^-20."""
+    # A product with a power of two is exact.
+    return round_to_int32(delta * SCALE32)
 
 
 @helper

@@ -40,6 +40,9 @@ class Tower:
     """widths -> number of units that dropout applies to"""
     embed: Callable[[TowerParameters, TextBatch], Tensor]
     """(parameters, a batch of n texts) -> vectors (n, widths[-1])"""
+    multiplications: Callable[[int, tuple[int, ...], int], int]
+    """(inputs, widths of all layers, words of a text) -> multiplications of its forward pass, as
+    Section 4.3 counts them: every input of a layer with every unit, zeros included"""
 
 
 def tower(name: str) -> Tower:

@@ -119,4 +119,10 @@ def neighbours(batch: TextBatch, padding: int) -> Tensor:
     return torch.stack([padded[:, :-2], padded[:, 1:-1], padded[:, 2:]])
 
 
-TOWER = Tower("words", (300,), shapes, hidden, embed)
+def multiplications(n_inputs: int, widths: tuple[int, ...], n_words: int) -> int:
+    """A window of three words at every position, then the dense layer once."""
+    pooled, out = widths
+    return n_words * WINDOW * n_inputs * pooled + pooled * out
+
+
+TOWER = Tower("words", (300,), shapes, hidden, embed, multiplications)

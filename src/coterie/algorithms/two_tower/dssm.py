@@ -68,4 +68,9 @@ def product(weights: Tensor, batch: TextBatch) -> Tensor:
     return x.index_put_((owner, batch.entries), scaled) @ weights
 
 
-TOWER = Tower("bags", (256, 128), shapes, hidden, embed)
+def multiplications(n_inputs: int, widths: tuple[int, ...], n_words: int) -> int:
+    """|x| |C_1| + sum_l |C_(l-1)| |C_l|: a bag has one size, whatever the number of words."""
+    return sum(below * above for below, above in pairwise((n_inputs, *widths)))
+
+
+TOWER = Tower("bags", (256, 128), shapes, hidden, embed, multiplications)

@@ -1,17 +1,19 @@
 """Forward and backward passes of towers over batches of rows, and the server's optimiser.
 
-All functions take and return plain NumPy arrays.
+All functions take and return plain NumPy arrays. Only `PairOfGradients` holds tensors: a cohort and
+a single device convert its gradients to fixed point in different ways.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from coterie import kernels
 from coterie.algorithms.local.batched import find_device
 from coterie.algorithms.two_tower import Shapes, TowerParameters
 from coterie.algorithms.two_tower.batches import TextBatch, dropout, make_batch
@@ -73,8 +75,13 @@ class TowerOps:
             FORWARD_PASSES.put(parameters, ForwardPass(texts, output, flat))
             return to_host(output.detach())
 
-    def directions(self, parameters: Floats, texts: Ragged, content: Content) -> Floats:
-        """(n, k) the vectors of all texts, scaled to length one: dot products are cosines."""
+    def directions(
+        self, parameters: Floats, texts: Ragged, content: Content, at_a_time: int | None = None
+    ) -> Floats:
+        """(n, k) the vectors of all texts, scaled to length one: dot products are cosines.
+
+        `at_a_time` is the number of texts per batch; by default as many as suit the device.
+        """
         with computing_on(self.settings.device) as device:
             import torch
 
@@ -83,7 +90,7 @@ class TowerOps:
             with torch.no_grad():
                 parts = [
                     self.settings.kind.embed(net, self._batch(part, content, device))
-                    for part in rows.parts(CHUNK[device.type])
+                    for part in rows.parts(at_a_time or CHUNK[device.type])
                 ]
             vectors = to_host(torch.cat(parts))
         lengths = np.sqrt((vectors * vectors).sum(axis=1, keepdims=True))
@@ -94,7 +101,7 @@ class TowerOps:
 
     def user_gradients(
         self, parameters: Floats, texts: InputRows, content: Content, items: Floats, drawn: Requests
-    ) -> Gradients:
+    ) -> PairOfGradients:
         """Gradients of the sum of the users' losses, for given item vectors (n, T, k).
 
         The first is by the user tower (size,), the second by the item vectors (n, T, k).
@@ -106,7 +113,7 @@ class TowerOps:
             net, flat = self._differentiable(parameters, device)
             user_vectors = self.settings.kind.embed(net, self._batch(texts, content, device))
             loss = self._loss(user_vectors, item_vectors, drawn)
-            return Gradients.of(torch.autograd.grad(loss, (flat, item_vectors)))
+            return PairOfGradients(*torch.autograd.grad(loss, (flat, item_vectors)))
 
     def item_gradients(
         self, parameters: Floats, texts: InputRows, content: Content, cut: Floats
@@ -135,10 +142,12 @@ class TowerOps:
         content: Content,
         places: Ints | Longs,
         drawn: Requests,
-    ) -> Gradients:
+        at_a_time: int | None = None,
+    ) -> PairOfGradients:
         """Gradients of the sum of the users' losses by the user tower and by the item tower.
 
-        places[k, j] is the row of `items` that user k compares as its j-th.
+        places[k, j] is the row of `items` that user k compares as its j-th. `at_a_time` is the
+        number of items per batch; by default all of them.
         """
         with computing_on(self.settings.device) as device:
             import torch
@@ -146,9 +155,13 @@ class TowerOps:
             user_net, user_flat = self._differentiable(towers[0], device)
             item_net, item_flat = self._differentiable(towers[1], device)
             u = self.settings.kind.embed(user_net, self._batch(users, content, device))
-            v = self.settings.kind.embed(item_net, self._batch(items, content, device))
+            parts = [
+                self.settings.kind.embed(item_net, self._batch(part, content, device))
+                for part in items.parts(at_a_time or max(len(items.rows), 1))
+            ]
+            v = parts[0] if len(parts) == 1 else torch.cat(parts)
             loss = self._loss(u, v[to_device(places.astype(np.int64), device)], drawn)
-            return Gradients.of(torch.autograd.grad(loss, (user_flat, item_flat)))
+            return PairOfGradients(*torch.autograd.grad(loss, (user_flat, item_flat)))
 
     def _loss(self, users: Tensor, items: Tensor, drawn: Requests) -> Tensor:
         """The sum of the users' losses."""
@@ -226,7 +239,30 @@ def to_fixed_point(gradients: Tensor) -> Tensor:
     import torch
 
     units = (gradients.double() * UNIT).round_()
-    return torch.nan_to_num(units, NON_FINITE, NON_FINITE, -NON_FINITE).long()
+    # The largest floats exceed 64 bits, where a conversion would give an arbitrary number.
+    units.clamp_(-NON_FINITE, NON_FINITE)
+    return torch.nan_to_num(units, NON_FINITE).long()
+
+
+@dataclass(frozen=True, slots=True)
+class PairOfGradients:
+    """Gradients by two arrays, as floats where they were computed."""
+
+    first: Tensor
+    second: Tensor
+
+    def in_fixed_point(self) -> Gradients:
+        """In 64 bits, for sums over a cohort."""
+        with one_torch_thread():
+            first = to_fixed_point(self.first)
+            second = to_fixed_point(self.second)
+            largest = (int(first.abs().max()), int(second.abs().max()))
+        return Gradients(to_host(first), to_host(second), largest)
+
+    def encode(self, first: Ints, second: Ints) -> None:
+        """Write them as one device sends them, in 32 bits."""
+        encode(self.first, first)
+        encode(self.second, second)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,11 +274,16 @@ class Gradients:
     largest: tuple[int, int]
     """The largest absolute entry of each."""
 
-    @classmethod
-    def of(cls, gradients: Sequence[Tensor]) -> Gradients:
-        first, second = (to_fixed_point(gradient) for gradient in gradients)
-        largest = (int(first.abs().max()), int(second.abs().max()))
-        return cls(to_host(first), to_host(second), largest)
+
+def encode(gradients: Tensor, out: Ints) -> None:
+    """Write gradients as multiples of 1 / UNIT, in 32 bits.
+
+    Entries that are not finite or too large become values that the server refuses.
+    """
+    values = to_host(gradients.contiguous())
+    # `reshape` would copy an array with gaps and leave `out` unwritten.
+    assert out.flags.c_contiguous
+    kernels.load("fixed_point").encode(values.reshape(-1), UNIT, out.reshape(-1))
 
 
 def sum_rows_at(at: Ints | Longs, rows: Ints | Longs, n: int, device_name: str) -> Longs:

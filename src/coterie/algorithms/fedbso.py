@@ -51,7 +51,7 @@ MOST_BYTES = 4 << 30
 """Bytes of item rows in one message, at most."""
 
 
-class FedBSO(fedfast.FedFast, fedavg.FedAvg):
+class FedBSO(fedfast.Discounted, fedavg.FedAvg):
     participation: float = Field(0.1, gt=0, le=1)
     """Share of the users of every cluster that takes part in a round (alpha), at least one."""
     cluster_iterations: int = Field(3, ge=1)

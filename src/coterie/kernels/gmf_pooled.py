@@ -50,7 +50,7 @@ def draw_batch(
     for s in order:
         at = s // (1 + negatives)
         which = s % (1 + negatives)
-        item = np.int64(items[at])
+        item: Integer = np.int64(items[at])
         target = np.float32(0.0)
         if len(ratings):
             target = ratings[at]

@@ -53,6 +53,7 @@ READINGS: dict[str, dict[str, Any]] = {
     "P stays P_0": {"cluster_by": "statistics"},
     "a model a cluster": {"aggregate": "cluster"},
     "a model a cluster, averaged over all of it": {"aggregate": "cluster", "average": "all"},
+    "one user row a cluster": {"user_rows": "cluster"},
     "nothing is stirred": {"replacement_rate": 0.0, "swap_rate": 0.0},
 }
 
@@ -91,6 +92,10 @@ def clusters(dataset: str, seeds: int) -> dict[str, Any]:
         "fedbso": ("fedbso", thesis),
         "fedbso, nothing is stirred": ("fedbso", thesis | READINGS["nothing is stirred"]),
         "fedfast, moments": ("fedfast", thesis | {"moments": "averaged"}),
+        "fedfast, moments by change": (
+            "fedfast",
+            thesis | {"moments": "averaged", "moment_weights": "change"},
+        ),
         "fedbso, moments": ("fedbso", thesis | {"moments": "averaged"}),
         "fedfast, tuned": ("fedfast", tuned(dataset, "fedfast")),
         "fedbso, tuned": ("fedbso", tuned(dataset, "fedbso")),

@@ -145,3 +145,13 @@ def follow(
             U[s] = w_0.U[s] + gamma * sum(w_k[k].U[k] - w_0.U[k] for k in delegates) / len(
                 delegates
             )
+
+
+def share(U: Doubles, w_k: dict[int, Weights], n_k: dict[int, int], labels: list[int]) -> None:
+    """All users of a cluster get the mean of its delegates' rows, weighed by n_k."""
+    for c in {labels[k] for k in w_k}:
+        delegates = [k for k in w_k if labels[k] == c]
+        row = sum(n_k[k] * w_k[k].U[k] for k in delegates) / sum(n_k[k] for k in delegates)
+        for s, label in enumerate(labels):
+            if label == c:
+                U[s] = row

@@ -87,6 +87,55 @@ def test_line_11_does_not_change_components_without_moves():
     )
 
 
+# Adam's moments. A row of d = 1 is value, mean, root mean square and age.
+
+WITH_MOMENTS = FedFastState(
+    np.zeros((4, 4), np.float32),
+    np.array([[1, 0.5, 0.25, 0], [3, 0, 0, 0]], np.float32),
+    np.zeros(7, np.float32),
+    np.array([0, 0, 0, 1], np.int32),
+)
+
+
+def two_delegates_with_moments() -> Updates:
+    """User 0 with one sample sends both items; user 1 with three samples sends the first."""
+    return replace(
+        two_delegates(),
+        item_rows=fixed([[0.5, 1, 0.5, 0.25], [-0.25, 0.5, 0.5, 0.25], [0.25, -0.5, 0.25, 0.25]]),
+        user_rows=fixed([[0] * 4, [0] * 4]),
+        dense=fixed([[0] * 7, [0] * 7]),
+    )
+
+
+def aggregate_moments(**changes: Any) -> np.ndarray:
+    given = world(optimizer="adam", moments="averaged", embedding_size=1, **changes)
+    return aggregate(given, two_delegates_with_moments(), state=WITH_MOMENTS).item_rows
+
+
+def test_moments_are_averaged_by_samples_over_the_delegates_that_sent_the_row():
+    """Item 0: the value moves by (0.5^2 + 0.25^2) / 0.75, the mean by (1 - 3 * 0.5) / 4.
+
+    The root mean square moves by (0.5 + 3 * 0.25) / 4, the age by 0.25. Item 1 has one delegate.
+    """
+    expected = [[1 + 0.3125 / 0.75, 0.375, 0.5625, 0.25], [2.75, 0.5, 0.5, 0.25]]
+    np.testing.assert_allclose(aggregate_moments(), expected, rtol=1e-6)
+
+
+def test_moments_can_be_weighed_by_their_change():
+    """Item 0: the mean moves by (1 - 0.5^2) / 1.5, the root by (0.5^2 + 0.25^2) / 0.75."""
+    expected = [[1 + 0.3125 / 0.75, 1.0, 0.25 + 0.3125 / 0.75, 0.25], [2.75, 0.5, 0.5, 0.25]]
+    np.testing.assert_allclose(aggregate_moments(moment_weights="change"), expected, rtol=1e-6)
+
+
+def test_moment_weights_change_nothing_where_moments_stay_on_clients():
+    updates = two_delegates()
+    one, other = (
+        aggregate(world(moment_weights=weights), updates).item_rows
+        for weights in ("samples", "change")
+    )
+    np.testing.assert_array_equal(one, other)
+
+
 def test_line_11_opposite_moves_of_equal_size_cancel():
     """And those of unequal size do not: the second component is (2 * (2 + 2) + 1 * (2 - 1)) / 3."""
     updates = replace(two_delegates(), item_rows=fixed([[0.5, 2], [0, 0], [-0.5, -1]]))

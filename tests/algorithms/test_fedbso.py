@@ -266,8 +266,12 @@ def compare(training: TrainingSet, **changes: Any) -> list[FedBSOState]:
                 U[S] = models[c].U[S]
                 trained = trained | w_k
                 losses |= {k: slow.loss_of(k, w, samples[k]) for k in S} if not rated else {}
-        gamma = {"exp": exp(-t), "constant": 1.0, "none": 0.0}[s.discount]
-        slow.follow(U, weights(before), trained, before.clusters.tolist(), gamma)
+        if s.user_rows == "cluster":
+            n_k = {k: len(samples[k]) for k in cohort}
+            slow.share(U, trained, n_k, before.clusters.tolist())
+        else:
+            gamma = {"exp": exp(-t), "constant": 1.0, "none": 0.0}[s.discount]
+            slow.follow(U, weights(before), trained, before.clusters.tolist(), gamma)
         np.testing.assert_allclose(after.user_rows, U, atol=CLOSE, rtol=0, err_msg=f"U {t}")
         found = tables(after) if s.aggregate == "cluster" else [weights(after)]
         for one, other in zip(found, models, strict=True):
@@ -291,6 +295,8 @@ READINGS: list[dict[str, Any]] = [
     {"cluster_by": "statistics"},
     {"aggregate": "cluster"},
     {"aggregate": "cluster", "average": "all", "best_user": "loss"},
+    {"user_rows": "cluster"},
+    {"user_rows": "cluster", "aggregate": "cluster", "average": "all"},
     {"replacement_rate": 0.0, "swap_rate": 0.0},
 ]
 NAMES = [" ".join(f"{k}={v}" for k, v in r.items()) or "default" for r in READINGS]
@@ -395,6 +401,39 @@ def test_a_user_is_sent_only_the_rows_of_its_cluster():
         )
 
 
+# One row a cluster.
+
+
+def test_users_of_a_cluster_share_the_mean_row_by_samples():
+    """Clusters {0, 1, 2} and {3}, {4} and a user without. User 0 with one sample moves from 1 to 2,
+    user 2 with three samples from 3 to 2.5: (2 + 3 * 2.5) / 4. User 3 moves from 4 to 3."""
+    before = np.array([[1], [2], [3], [4], [5], [6]], np.float32)
+    changes = np.array([[SCALE], [-SCALE // 2], [-SCALE]], np.int32)
+    accepted = Accepted(ints(0, 2, 3), np.array([1, 3, 2]), changes)
+    found = fedbso.share_rows(before, ints(0, 0, 0, 1, 2, -1), accepted)
+    assert found[:, 0].tolist() == [2.375, 2.375, 2.375, 3, 5, 6]
+    assert before[:, 0].tolist() == [1, 2, 3, 4, 5, 6]
+
+
+# Secure aggregation.
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [r for r in READINGS if r.get("best_user") != "loss" and r.get("aggregate") != "cluster"],
+    ids=str,
+)
+def test_secure_aggregation_gives_the_bits_of_a_plain_run(reading):
+    pytest.importorskip("cryptography")
+    training = histories(5, n_users=24)
+    settings = {"rounds": 2, "clusters": 3, "participation": 0.5} | reading
+    ends = {
+        sha256(play_locally("fedbso", training, nodes=2, **settings | protection)[0][-1])
+        for protection in ({}, {"secure_aggregation": "ring"})
+    }
+    assert len(ends) == 1
+
+
 # Wrong input.
 
 
@@ -406,11 +445,19 @@ def test_a_user_is_sent_only_the_rows_of_its_cluster():
             "best_user=loss is for model=gmf, but the model is neumf. Set model=gmf",
         ),
         ({"aggregate": "cluster", "model": "neumf"}, "aggregate=cluster is for model=gmf"),
+        (
+            {"best_user": "loss", "secure_aggregation": "ring"},
+            "best_user=loss needs every client's own loss.*Set best_user=nearest",
+        ),
+        (
+            {"aggregate": "cluster", "secure_aggregation": "ring"},
+            "aggregate=cluster needs sums over the few clients.*Set aggregate=global",
+        ),
         ({"replacement_rate": 1.5}, "replacement_rate"),
         ({"cluster_by": "region"}, "cluster_by"),
     ],
 )
-def test_readings_for_gmf_are_refused_for_other_models(changes, message):
+def test_readings_that_do_not_fit_other_settings_are_refused(changes, message):
     with pytest.raises(ConfigError, match=message):
         algorithm("fedbso").settings.of(changes)
 

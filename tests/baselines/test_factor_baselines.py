@@ -119,6 +119,79 @@ def test_gmf_separates_positives_from_the_rest(parts):
     assert probabilities[positive].mean() > probabilities[~positive].mean() + 0.3
 
 
+# GMF in batches and with a falling learning rate.
+
+WAYS = [
+    {"optimizer": "adam", "learning_rate": 0.01, "batch_size": 32},
+    {"batch_size": 4, "learning_rate": 0.2},
+    {"final_rate": 0.1},
+]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_gmf_learns_in_every_way_and_resumes_with_the_same_bits(way, parts):
+    training = parts.training()
+    settings = gmf.GMFSettings(embedding_size=8, epochs=8, reg=0.001, **way)
+    context = Context(0, SILENT)
+    trainer = gmf.make(training, settings, context)
+    states = [trainer.start()[0]]
+    for n in range(1, 9):
+        states.append(trainer.step(states[-1], n)[0])
+    resumed = gmf.GMFState.from_arrays({k: v.copy() for k, v in states[4].arrays().items()})
+    for n in range(5, 9):
+        resumed, _ = trainer.step(resumed, n)
+    for name, array in states[-1].arrays().items():
+        np.testing.assert_array_equal(array, resumed.arrays()[name])
+    scores = gmf.model(states[-1]).score(np.arange(training.n_users, dtype=np.int32))
+    positive = np.zeros(scores.shape, bool)
+    positive[training.users, training.positives.items] = True
+    assert scores[positive].mean() > scores[~positive].mean() + 0.3
+
+
+def test_adams_steps_are_counted_over_all_epochs():
+    """Three positives with a negative each are one batch of six, so that epoch n is step n.
+
+    Rows restart at zero moments, so that Adam's first step is as long as the correction of t says:
+    (1 - beta1) / (1 - beta1^t) over sqrt((1 - beta2) / (1 - beta2^t)) learning rates.
+    """
+    data = Interactions.from_columns([0, 0, 1], [0, 1, 2])
+    training = replace(split(data, "leave-one-out", 0.2, seed=0), train=data).training()
+    settings = gmf.GMFSettings(
+        embedding_size=1, optimizer="adam", batch_size=6, negatives=1, learning_rate=0.1, reg=0.0
+    )
+    state = gmf.start(training, settings, Context(0, SILENT))
+    for n in (1, 4):
+        after = gmf.epoch(state, n, training, settings, Context(0, SILENT))
+        moved = np.abs(after.user_rows - state.user_rows)
+        first_step = 0.1 * (0.1 / (1 - 0.9**n)) / np.sqrt(0.001 / (1 - 0.999**n))
+        np.testing.assert_allclose(moved, first_step, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("n", "expected"), [(1, 0.4), (2, 0.4 * 0.01**0.25), (3, 0.04), (5, 0.004)]
+)
+def test_the_learning_rate_of_gmf_falls_by_the_same_factor_each_epoch(n, expected):
+    settings = gmf.GMFSettings(epochs=5, learning_rate=0.4, final_rate=0.01)
+    assert settings.learning_rate_at(n) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("way", [{}, {"optimizer": "adam", "batch_size": 32}], ids=str)
+def test_the_last_epoch_of_gmf_has_the_final_rate(way, parts):
+    training = parts.training()
+    settings = gmf.GMFSettings(embedding_size=4, epochs=2, final_rate=1e-6, **way)
+    trainer = gmf.make(training, settings, Context(0, SILENT))
+    start, _ = trainer.start()
+    first, _ = trainer.step(start, 1)
+    second, _ = trainer.step(first, 2)
+    assert np.abs(first.item_rows - start.item_rows).max() > 0.01
+    assert np.abs(second.item_rows - first.item_rows).max() < 1e-4
+
+
+def test_one_epoch_of_gmf_has_the_whole_learning_rate():
+    settings = gmf.GMFSettings(epochs=1, learning_rate=0.4, final_rate=0.01)
+    assert settings.learning_rate_at(1) == 0.4
+
+
 def test_a_user_with_every_item_does_not_stop_training(parts):
     full = Interactions.from_columns([0] * 6 + [1, 1, 2, 2], [*range(6), 0, 1, 1, 2])
     training = replace(split(full, "leave-one-out", 0.2, seed=0), train=full).training()

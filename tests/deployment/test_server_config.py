@@ -43,7 +43,10 @@ def test_a_new_run_folder(config: Path, tmp_path: Path):
     ("change", "message"),
     [
         ("algorithm: gmf", "gmf is trained in one place"),
-        ("algorithm: fedbso\nsecure_aggregation: ring", "needs every client's own update"),
+        (
+            "algorithm: fedbso\nbest_user: loss\nsecure_aggregation: ring",
+            "best_user=loss needs every client's own loss",
+        ),
         ("client_dropout: 0.1", "'client_dropout' is 0.1, which is for simulations"),
         (
             "validation: true\npatience: 3",

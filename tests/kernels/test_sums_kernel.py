@@ -39,11 +39,18 @@ def by_samples(
 
 
 def by_change(
-    u: Updates, ranges: list[tuple[int, int]], n_items: int = N_ITEMS
+    u: Updates,
+    ranges: list[tuple[int, int]],
+    n_items: int = N_ITEMS,
+    n_by_change: int | None = None,
 ) -> tuple[list, list]:
-    total, weight = (np.zeros((n_items, u.item_rows.shape[1]), np.int64) for _ in range(2))
+    width = u.item_rows.shape[1]
+    total, weight = (np.zeros((n_items, width), np.int64) for _ in range(2))
+    n_by_change = width if n_by_change is None else n_by_change
     for low, high in ranges:
-        kernels.load("sums").by_change(u.offsets, u.items, u.item_rows, low, high, total, weight)
+        kernels.load("sums").by_change(
+            u.offsets, u.items, u.item_rows, u.samples, n_by_change, low, high, total, weight
+        )
     return total.tolist(), weight.tolist()
 
 
@@ -73,6 +80,10 @@ def test_sums_equal_slow_loops_for_any_cut_of_the_items(u, cuts):
     nq, n, qq, q_size = slow_sums(u)
     assert by_samples(u, ranges) == (nq, n)
     assert by_change(u, ranges) == (qq, q_size)
+    # The first component by |change|, the second by samples.
+    mixed = [[by_q[0], by_n[1]] for by_q, by_n in zip(qq, nq, strict=True)]
+    weights = [[by_q[0], by_n] for by_q, by_n in zip(q_size, n, strict=True)]
+    assert by_change(u, ranges, n_by_change=1) == (mixed, weights)
 
 
 @some
@@ -128,6 +139,7 @@ def test_the_largest_cohort_cannot_overflow(q):
     assert abs(qq) <= most
     assert by_samples(users, [(0, 1)], 1) == ([[nq]], [MOST_USERS * MOST_SAMPLES])
     assert by_change(users, [(0, 1)], 1) == ([[qq]], [[MOST_USERS * abs(q)]])
+    assert by_change(users, [(0, 1)], 1, 0) == ([[nq]], [[MOST_USERS * MOST_SAMPLES]])
     sums = dense_sums(users)
     assert (sums["dense"].tolist(), sums["samples"].tolist()) == ([nq], [MOST_USERS * MOST_SAMPLES])
 

@@ -20,8 +20,11 @@ Here lines 3 to 14 of round t + 1 run at the end of round t, where P is known. T
 some points open, which are settings here: which user is best (`best_user`), when a new centre
 takes effect (`new_centres`), what a swap does (`swap`), what P is after the first round
 (`cluster_by`), whose model an aggregate is (`aggregate`) and over whom it is averaged (`average`),
-what happens to users who did not train (`discount`) and to Adam's moments (`moments`).
-docs/papers/fedbso.md compares them.
+whether w includes the users' rows (`user_rows`), what happens to users who did not train
+(`discount`) and to Adam's moments (`moments`). docs/papers/fedbso.md compares them.
+
+The server needs sums over the cohort and every client's user row, as FedFast's does. Two readings
+need more, and are refused under secure aggregation: `best_user=loss` and `aggregate=cluster`.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ MOST_BYTES = 4 << 30
 """Bytes of item rows in one message, at most."""
 
 
-class FedBSO(fedfast.FedFast, fedavg.FedAvg):
+class FedBSO(fedfast.Discounted, fedavg.FedAvg):
     participation: float = Field(0.1, gt=0, le=1)
     """Share of the users of every cluster that takes part in a round (alpha), at least one."""
     cluster_iterations: int = Field(3, ge=1)
@@ -80,6 +83,9 @@ class FedBSO(fedfast.FedFast, fedavg.FedAvg):
     its own model (aggregate=cluster)."""
     aggregate: Literal["global", "cluster"] = "global"
     """Which model is aggregated: one for all users, or one for each cluster (gmf)."""
+    user_rows: Literal["own", "cluster"] = "own"
+    """Row of a user after a round: its own, as its client trained it, or one shared by all users of
+    a cluster, the mean over its clients by n_k; nobody then follows by `discount`."""
 
     @model_validator(mode="after")
     def _readings_for_gmf_alone(self) -> FedBSO:
@@ -88,6 +94,23 @@ class FedBSO(fedfast.FedFast, fedavg.FedAvg):
                 raise ValueError(
                     f"{name}={value} is for model=gmf, but the model is {self.model}. Set model=gmf"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _readings_that_need_more_than_sums(self) -> FedBSO:
+        if self.secure_aggregation == "none":
+            return self
+        if self.best_user == "loss":
+            raise ValueError(
+                "best_user=loss needs every client's own loss, which secure_aggregation='ring' is "
+                "to hide. Set best_user=nearest or secure_aggregation=none"
+            )
+        if self.aggregate == "cluster":
+            raise ValueError(
+                "aggregate=cluster needs sums over the few clients of a cluster in a ring, often a "
+                "single one, which secure_aggregation='ring' is to hide. "
+                "Set aggregate=global or secure_aggregation=none"
+            )
         return self
 
 
@@ -345,9 +368,27 @@ def finish(
     if world.settings.best_user == "loss":
         state, accepted = store_losses(state, accepted)
     after = aggregate(world, state, sums, accepted, t)
-    gamma = fedfast.discount(world, t)
-    fedfast.update_subordinates(after.user_rows, state.clusters, accepted, gamma)
+    if world.settings.user_rows == "cluster":
+        after = replace(after, user_rows=share_rows(state.user_rows, state.clusters, accepted))
+    else:
+        gamma = fedfast.discount(world, t)
+        fedfast.update_subordinates(after.user_rows, state.clusters, accepted, gamma)
     return cluster_anew(world, after, t + 1)
+
+
+def share_rows(user_rows: Floats, groups: Ints, accepted: Accepted) -> Floats:
+    """Line 21 for the users' rows: every user of a cluster gets the mean of those trained in it.
+
+    Users of a cluster without an accepted client do not change.
+    """
+    trained = user_rows[accepted.users] + accepted.user_rows / SCALE
+    n = np.zeros(int(groups.max()) + 1, np.int64)
+    totals = np.zeros((len(n), user_rows.shape[1]))
+    np.add.at(n, groups[accepted.users], accepted.samples)
+    np.add.at(totals, groups[accepted.users], accepted.samples[:, None] * trained)
+    means = (totals / np.maximum(n, 1)[:, None]).astype(np.float32)
+    sharing = (groups >= 0) & (n[groups] > 0)
+    return np.where(sharing[:, None], means[groups], user_rows)
 
 
 def store_losses(state: FedBSOState, accepted: Accepted) -> tuple[FedBSOState, Accepted]:
@@ -409,6 +450,9 @@ EXCHANGE: Exchange[FedBSOState, FedBSO] = Exchange(
     aggregate=weigh_by_samples,
     server_update=finish,
     sizes=sizes,
+    # With aggregate=global, whose sums are FedAvg's; the settings refuse other readings.
+    secure_sum=fedavg.EXCHANGE.secure_sum,
+    visible=fedavg.VISIBLE,
 )
 
 ALGORITHM = Algorithm(

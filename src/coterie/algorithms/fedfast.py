@@ -24,7 +24,9 @@ average for faster training of federated recommender systems. KDD 2020.
     19-30   w[U_s] <- w_0[U_s] + gamma * mean of (w^k[U_k] - w_0[U_k])
             over the delegates of s's new cluster
 
-Not given by the paper: alpha, optimiser, learning rate, batch size, local epochs, negatives.
+Not given by the paper: alpha, optimiser, learning rate, batch size, local epochs, negatives. With
+Adam, lines 5 to 12 say nothing of its moments: they are averaged by n_k like w[N], over the
+delegates that sent the row (`moment_weights`).
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from coterie.algorithms import clustering as clusters
 from coterie.algorithms import fedavg
 from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.local import learner
-from coterie.algorithms.local.learner import Parameters, embeddings
+from coterie.algorithms.local.learner import Parameters, embeddings, n_values
 from coterie.algorithms.local.settings import Federated
 from coterie.core import parallel
 from coterie.data.training_set import TrainingSet
@@ -71,9 +73,17 @@ class Clustered(Federated):
     """Iterations of k-means per round, starting from the clusters of the round before."""
 
 
-class FedFast(Clustered):
+class Discounted(Clustered):
+    """Settings of algorithms in which users who did not train follow those who did."""
+
     discount: Literal["exp", "inverse", "constant", "none"] = "exp"
     """How gamma decreases with t: exp(-t) as in the paper, 1 / (1 + t), always 1, always 0."""
+
+
+class FedFast(Discounted):
+    moment_weights: Literal["samples", "change"] = "samples"
+    """Weights of Adam's moments of item rows, with moments=averaged: samples is n_k, as for all
+    that is not an item row's value; change is |change|, as for its values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +104,7 @@ def initialise(world: World[Clustered]) -> FedFastState:
     return FedFastState(w.user_rows, w.item_rows, w.dense, groups)
 
 
-def discount(world: World[FedFast], t: int) -> float:
+def discount(world: World[Discounted], t: int) -> float:
     """gamma, line 9."""
     gammas = {"exp": math.exp(-t), "inverse": 1 / (1 + t), "constant": 1.0, "none": 0.0}
     return gammas[world.settings.discount]
@@ -207,19 +217,38 @@ def actv_samp(world: World[Clustered], state: FedFastState, t: int) -> Ints:
 # Algorithm 3
 
 
-def weigh_by_change(world: World[Clustered], message: Message, updates: Updates) -> Sums:
-    """Lines 5 to 12: sum_k q^k (w^k - w_0) and sum_k q^k, for every component of an item row."""
-    shape = world.n_items, updates.item_rows.shape[1]
-    total = np.zeros(shape, np.int64)
-    weight = np.zeros(shape, np.int64)
+def weigh_by_change(world: World[FedFast], message: Message, updates: Updates) -> Sums:
+    """Lines 5 to 12: sum_k q^k (w^k - w_0) and sum_k q^k, for every component of an item row.
+
+    Adam's moments have q^k = n_k, unless they are weighed as the values are.
+    """
+    width = updates.item_rows.shape[1]
+    n_by_change = components_by_change(world.settings, width)
+    total = np.zeros((world.n_items, width), np.int64)
+    weight = np.zeros((world.n_items, width), np.int64)
     kernel = kernels.load("sums").by_change
     parallel.over(
         lambda low, high: kernel(
-            updates.offsets, updates.items, updates.item_rows, low, high, total, weight
+            updates.offsets,
+            updates.items,
+            updates.item_rows,
+            updates.samples,
+            n_by_change,
+            low,
+            high,
+            total,
+            weight,
         ),
         world.n_items,
     )
     return {"items": total, "weights": weight} | fedavg.dense_sums(updates)
+
+
+def components_by_change(settings: FedFast, width: int) -> int:
+    """How many components of an item row are weighed by |change|: the first ones, its values."""
+    if settings.moments == "averaged" and settings.moment_weights == "samples":
+        return n_values(width)
+    return width
 
 
 def actv_agg(

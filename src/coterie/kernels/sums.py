@@ -75,6 +75,8 @@ def by_samples(
         readonly(int64),
         readonly(int32),
         readonly(int32, 2),
+        readonly(int64),
+        int64,
         int64,
         int64,
         int64[:, ::1],
@@ -82,21 +84,37 @@ def by_samples(
     ),
 )
 def by_change(
-    offsets: Longs, items: Ints, rows: Ints, low: int, high: int, total: Longs, weight: Longs
+    offsets: Longs,
+    items: Ints,
+    rows: Ints,
+    samples: Longs,
+    n_by_change: int,
+    low: int,
+    high: int,
+    total: Longs,
+    weight: Longs,
 ) -> None:
-    """ActvAGG for items low..high: total += |q| q, weight += |q|, component by component."""
+    """ActvAGG for items low..high: total += |q| q, weight += |q|, component by component.
+
+    This holds for the first `n_by_change` components. Those after it, Adam's moments, are weighed
+    by n_k: total += n_k q, weight += n_k.
+    """
     for k in range(len(offsets) - 1):
+        n = samples[k]
         start = first_at_least(items, offsets[k], offsets[k + 1], low)
         end = first_at_least(items, start, offsets[k + 1], high)
         for r in range(start, end):
             out = total[np.uint64(items[r])]
             w = weight[np.uint64(items[r])]
             row = rows[np.uint64(r)]
-            for f in range(len(row)):
+            for f in range(n_by_change):
                 q = np.int64(row[f])
                 size = abs(q)
                 out[f] += size * q
                 w[f] += size
+            for f in range(n_by_change, len(row)):
+                out[f] += n * row[f]
+                w[f] += n
 
 
 @kernel(

@@ -145,11 +145,13 @@ def test_sums_are_the_same(cohort, low, high):
     for family, results in ((slow_sums, found), (compiled, expected)):
         total = start.copy()
         touched = start[:, 0].copy()
-        change = start.copy()
-        weight = start.copy()
         family.by_samples(offsets, items, rows, samples, low, high, total, touched)
-        family.by_change(offsets, items, rows, low, high, change, weight)
-        results += [total, touched, change, weight]
+        results += [total, touched]
+        for n_by_change in (0, 1, 2):
+            change = start.copy()
+            weight = start.copy()
+            family.by_change(offsets, items, rows, samples, n_by_change, low, high, change, weight)
+            results += [change, weight]
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
 

@@ -14,7 +14,7 @@ from coterie.experiments.plan import cells
 from coterie.reproduce.items import Item, MethodPair, Paper, Trial
 from coterie.reproduce.markdown import BEGIN, END, markdown, summary
 from coterie.reproduce.page import split_prose
-from coterie.reproduce.papers import NAMES, paper, prose
+from coterie.reproduce.papers import NAMES, fedbso, paper, prose
 from coterie.reproduce.running import plan_of
 
 pytest.importorskip("torch")
@@ -35,6 +35,24 @@ def test_the_papers_figures_are_of_methods_that_run(item: Item):
         if isinstance(trial, Trial):
             assert trial.paper.keys() <= {method.label for method in trial.methods}
         assert all(len(row) <= len(item.metrics) for row in trial.paper.values())
+
+
+@pytest.mark.parametrize("item", ITEMS)
+def test_searches_are_of_methods_that_run(item: Item):
+    for trial in item.trials:
+        if isinstance(trial, Trial):
+            assert trial.searches.keys() <= {method.label for method in trial.methods}
+
+
+@pytest.mark.parametrize("own", [{}, {"learning_rate": 0.02}], ids=["not searched", "searched"])
+def test_fedavg_touched_has_its_own_search_where_there_is_one(own, monkeypatch):
+    settings = {fedbso.TOUCHED: own, "fedbso": {"learning_rate": 0.1}}
+    monkeypatch.setattr(fedbso, "tuned", lambda dataset, name: settings[name])
+    assert fedbso.touched_settings("ml-1m") == (own or {"learning_rate": 0.1})
+    search = fedbso.search_of_touched("ml-1m")
+    # FedBSO's search had two more trials by hand.
+    assert search.trials == (10 if own else 12)
+    assert bool(search.note) != bool(own)
 
 
 def named(check: object) -> set[str]:

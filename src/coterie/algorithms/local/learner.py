@@ -38,7 +38,12 @@ class Parameters(Record):
 
 def values_of(part: Floats) -> Floats:
     """The values of an array that also holds moments: the first d of 3 d + 1 columns."""
-    return np.ascontiguousarray(part[..., : part.shape[-1] // 3])
+    return np.ascontiguousarray(part[..., : n_values(part.shape[-1])])
+
+
+def n_values(width: int) -> int:
+    """How many columns of an array with moments are values: d of 3 d + 1."""
+    return width // 3
 
 
 def _widened(part: Floats) -> Floats:

@@ -31,13 +31,26 @@ def by_samples(
 
 
 def by_change(
-    offsets: Longs, items: Ints, rows: Ints, low: int, high: int, total: Longs, weight: Longs
+    offsets: Longs,
+    items: Ints,
+    rows: Ints,
+    samples: Longs,
+    n_by_change: int,
+    low: int,
+    high: int,
+    total: Longs,
+    weight: Longs,
 ) -> None:
-    """ActvAGG for items low..high: total += |q| q, weight += |q|, component by component."""
+    """ActvAGG for items low..high: total += |q| q, weight += |q|, component by component.
+
+    Components from `n_by_change` on are weighed by n_k: total += n_k q, weight += n_k.
+    """
     within = _within(items, low, high)
     q = rows[within].astype(np.int64)
-    _add(total, items[within], np.abs(q) * q)
-    _add(weight, items[within], np.abs(q))
+    weights = np.abs(q)
+    weights[:, n_by_change:] = np.repeat(samples, np.diff(offsets))[within, None]
+    _add(total, items[within], weights * q)
+    _add(weight, items[within], weights)
 
 
 def move(before: Floats, total: Longs, weight: Longs, low: int, high: int, after: Floats) -> None:

@@ -78,7 +78,9 @@ def dot_plot(panels: Sequence[DotPanel], metric: str, title: str) -> str:
     panel_width = (WIDTH - label_width - SPACE * (columns - 1) - 8) / columns
     panel_height = HEAD + ROW * len(labels) + FOOT
     values = [value for panel in panels for value in panel.values]
-    log = min(values) > 0 and max(values) > LOG_ABOVE * min(values)
+    # A chance level near zero is no reason for a logarithmic axis.
+    shown = [value for panel in panels for row in panel.rows for value in row.values]
+    log = min(shown) > 0 and max(shown) > LOG_ABOVE * min(shown)
     parts = [_legend(panels, metric)]
     for number, panel in enumerate(panels):
         top = LEGEND + (number // columns) * panel_height
@@ -142,7 +144,7 @@ def _marks(row: DotRow, axis: Axis, y: float) -> list[str]:
 def _legend(panels: Sequence[DotPanel], metric: str) -> str:
     rows = [row for panel in panels for row in panel.rows]
     parts = [text(0, 13, metric, size=12)]
-    x = text_width(metric, 12) + 22
+    x = 1.2 * text_width(metric, 12) + 22
     y = 9.0
     entries = [(circle(0, y, 4, OURS), "ours")]
     if any(row.tuned is not None for row in rows):

@@ -68,20 +68,22 @@ def printed_levels(table: JsonObject, metric: str, drawn: Sequence[str]) -> list
 
 def has_curves(table: JsonObject, metric: str) -> bool:
     """Whether at least two methods have a curve: a single one has nothing to compare with."""
-    return sum(_has_curve(row, metric) for row in table["rows"].values()) > 1
+    return sum(_has_curve(label, row, metric) for label, row in table["rows"].items()) > 1
 
 
-def _has_curve(row: JsonObject, metric: str) -> bool:
-    return metric in row.get("curve", {}).get("values", {})
+def _has_curve(label: str, row: JsonObject, metric: str) -> bool:
+    """A centralised method counts as a level: its epochs are not the others' rounds."""
+    measured = metric in row.get("curve", {}).get("values", {})
+    return measured and not references.is_centralised(label)
 
 
 def convergence(name: str, table: JsonObject, metric: str) -> Figure:
     """A metric by round, by traffic and by time, with one standard deviation to either side.
 
-    Methods without a curve are drawn as a level.
+    Centralised methods, and methods without a curve, are drawn as a level.
     """
     rows = table["rows"]
-    moving = {label: row["curve"] for label, row in rows.items() if _has_curve(row, metric)}
+    moving = {label: row["curve"] for label, row in rows.items() if _has_curve(label, row, metric)}
     still = [
         label for label, row in rows.items() if label not in moving and metric in row["metrics"]
     ]

@@ -59,7 +59,9 @@ def _scoreboard(report: JsonObject) -> str:
 
 def _overview(report: JsonObject, folder: str) -> str:
     shown = pictures.overview(report)
-    return f"![{shown.caption}]({folder}/{shown.key}.svg)\n" if shown else ""
+    if shown is None:
+        return ""
+    return f"![{shown.caption}]({folder}/{shown.key}.svg)\n\n*{shown.caption}*\n"
 
 
 def _claims(item: JsonObject, folder: str) -> str:
@@ -76,20 +78,24 @@ def _claim(claim: JsonObject, item: JsonObject, folder: str) -> str:
         f"![Effects by dataset]({folder}/{pictures.claim_key(item, claim, number)}.svg)"
         for number in range(len(pictures.forests(claim)))
     ]
+    drawn = "\n".join(plots)
     verdicts = " ".join(
-        scoreboard.badge(found["verdict"], dataset) for dataset, found in claim["by"].items()
+        scoreboard.badge(found["verdict"], scoreboard.dataset_text(dataset, found))
+        for dataset, found in claim["by"].items()
     )
+    shown = pictures.fits_a_row(claim)
     evidence = [
         f"{scoreboard.SIGNS[part['verdict']]} {dataset}: {part['evidence']}"
         for dataset, found in claim["by"].items()
         for part in found["parts"]
     ]
+    listed = markdown_list([_escaped(line) for line in evidence])
     lines = [
         '<div class="claim">\n',
         f"{scoreboard.badge(claim['verdict'])} {ours}{_escaped(sentence(claim['said']))}{where}"
         f"{f' **{_escaped(holds)}**' if holds else ''}\n",
-        ("\n".join(plots) or verdicts) + "\n",
-        folded("Evidence", markdown_list([_escaped(line) for line in evidence])),
+        f"{drawn if shown else verdicts}\n",
+        folded("Evidence", f"{drawn}\n\n{listed}" if drawn and not shown else listed),
         "</div>\n",
     ]
     return "\n".join(lines)

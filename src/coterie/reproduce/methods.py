@@ -29,7 +29,7 @@ def facts(report: JsonObject) -> list[Fact]:
         Fact("Search of settings", by_item(items, _searches)),
         Fact("Not converged", not_converged(items)),
         Fact("Diverged", _diverged(items)),
-        Fact("Machine", by_item(items, lambda item: key_values(item["machine"]))),
+        Fact("Machine", by_item(items, lambda item: machine_text(item["machine"]))),
         Fact("Code", [key_values(report["code"])]),
     ]
 
@@ -41,12 +41,17 @@ def by_item(items: Sequence[JsonObject], text_of: Callable[[JsonObject], str]) -
         named.setdefault(text_of(item), []).append(tables.short_title(item))
     if len(named) == 1:
         return [f"{text}." for text in named]
-    return [f"{', '.join(names)}: {text}." for text, names in named.items()]
+    return [f"{'; '.join(names)}: {text}." for text, names in named.items()]
 
 
 def _seeds(item: JsonObject) -> str:
-    counts = [table["seeds"] for table in item["tables"] if "seeds" in table]
-    return ", ".join(str(n) for n in dict.fromkeys(counts)) if counts else "measured once"
+    by_count: dict[int, list[str]] = {}
+    for table in item["tables"]:
+        if "seeds" in table:
+            by_count.setdefault(table["seeds"], []).append(table["dataset"])
+    if len(by_count) < 2:
+        return next((str(n) for n in by_count), "measured once")
+    return ", ".join(f"{n} ({', '.join(datasets)})" for n, datasets in by_count.items())
 
 
 def _evaluation(item: JsonObject) -> str:
@@ -65,7 +70,7 @@ def _searches(item: JsonObject) -> str:
         for table in item["tables"]
         if table["searches"]
     ]
-    return "; ".join(texts) if texts else "trials per method are not declared"
+    return "; ".join(texts) if texts else "Trials per method are not declared"
 
 
 def trials_text(searches: JsonObject) -> str:
@@ -154,6 +159,17 @@ def _range(values: object) -> str:
             return f"{values[0]:g} to {values[1]:g}"
         return " / ".join(map(str, values))
     return str(values)
+
+
+def machine_text(machine: JsonObject) -> str:
+    """The machine in words; what is not known is left out."""
+    texts = [
+        machine.get("processor", ""),
+        f"{machine['cores']} cores" if "cores" in machine else "",
+        f"Python {machine['python']}" if "python" in machine else "",
+        machine.get("gpu", ""),
+    ]
+    return ", ".join(text for text in texts if text)
 
 
 def key_values(values: JsonObject) -> str:

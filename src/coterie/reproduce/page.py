@@ -52,7 +52,8 @@ dl.methods dt { font-weight: 600 } dl.methods dd { margin: 0 } dl.methods p { ma
   display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); gap: 1rem }
 .figures > * { min-width: 0 }
 .quick { background: #fdf1d3; padding: .7rem 1rem; border-radius: .5rem }
-td { vertical-align: top } code, pre { overflow-wrap: anywhere } pre { white-space: pre-wrap }
+.wide th, .wide td { white-space: normal } th, td { vertical-align: top }
+code, pre { overflow-wrap: anywhere } pre { white-space: pre-wrap }
 @media (max-width: 60rem) {
   .claim { grid-template-columns: 8.5rem minmax(0, 1fr) }
   .claim .plots { grid-column: 1 / -1; margin-top: .4rem } }
@@ -174,26 +175,31 @@ def _claim(claim: JsonObject) -> str:
         "" if claim["where"] == "ours" else f" <span class=where>({escape(claim['where'])})</span>"
     )
     holds = scoreboard.where_it_holds(claim)
+    plots = "".join(pictures.forests(claim))
+    shown = pictures.fits_a_row(claim)
+    folded = f"<div class=plots>{plots}</div>" if plots and not shown else ""
     return (
         f"<div class=claim><div>{scoreboard.badge(claim['verdict'])}</div>"
         f"<div>{ours}{escape(sentence(claim['said']))}{where}"
         f"{f'<br><b>{escape(holds)}</b>' if holds else ''}"
-        f"<details><summary>Evidence</summary><ul>{_evidence(claim)}</ul></details></div>"
-        f"<div class=plots>{''.join(pictures.forests(claim)) or _datasets(claim)}</div></div>"
+        f"<details><summary>Evidence</summary>{folded}<ul>{_evidence(claim)}</ul></details></div>"
+        f"<div class=plots>{plots if shown else _datasets(claim)}</div></div>"
     )
 
 
 def sentence(text: str) -> str:
-    """The text with a capital letter, unless it starts with the name of an algorithm."""
-    if text.partition(" ")[0] in ALGORITHMS:
+    """The text with a capital letter, unless it starts with a name such as fedavg or sFPL."""
+    first = text.partition(" ")[0]
+    if first in ALGORITHMS or not first.islower():
         return text
     return text[:1].upper() + text[1:]
 
 
 def _datasets(claim: JsonObject) -> str:
-    """The verdict on every dataset, for a claim without effects to plot."""
+    """The verdict on every dataset, for a claim whose effects are not plotted in its row."""
     return "".join(
-        scoreboard.badge(found["verdict"], dataset) for dataset, found in claim["by"].items()
+        scoreboard.badge(found["verdict"], scoreboard.dataset_text(dataset, found))
+        for dataset, found in claim["by"].items()
     )
 
 

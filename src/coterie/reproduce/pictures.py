@@ -20,6 +20,8 @@ COLOURS = {
     "cannot be tested": "#5c677d",
 }
 DOTS_CAPTION = "Dots are our means with the range over seeds; diamonds are the paper's figures."
+MOST_IN_A_ROW = 8
+"""A claim with more effects than this has its plot with the folded evidence."""
 NO_EFFECT = {"difference": 0.0, "ratio": 1.0}
 
 
@@ -73,6 +75,11 @@ def forests(claim: JsonObject) -> list[str]:
         for scale in ("difference", "ratio")
         if any(effect["scale"] == scale for effect in effects(claim))
     ]
+
+
+def fits_a_row(claim: JsonObject) -> bool:
+    """Whether a claim has effects, and few enough to plot them in its row."""
+    return 0 < len(effects(claim)) <= MOST_IN_A_ROW
 
 
 def effects(claim: JsonObject) -> list[JsonObject]:

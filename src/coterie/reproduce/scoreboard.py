@@ -143,6 +143,14 @@ def share_text(parts: Sequence[JsonObject]) -> str:
     return f"{len(held)} of {len(parts)} comparisons"
 
 
+def dataset_text(dataset: str, found: JsonObject) -> str:
+    """A dataset, with the number of its comparisons that hold if there are several."""
+    parts = found["parts"]
+    if len(parts) == 1 or found["verdict"] == "cannot be tested":
+        return dataset
+    return f"{dataset}: {sum(part['verdict'] == 'holds' for part in parts)} of {len(parts)}"
+
+
 def part_names(parts: Sequence[JsonObject]) -> list[str]:
     """What each part compares: the label of its effect, or the start of its evidence."""
     labels = [part["effect"]["label"] for part in parts if part["effect"]]

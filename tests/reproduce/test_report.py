@@ -19,7 +19,7 @@ from coterie.reproduce.page import page, rendered, split_prose
 from coterie.reproduce.papers import NAMES, prose
 from coterie.reproduce.pictures import all_pictures, fits_a_row, thresholds
 from coterie.reproduce.references import levels_elsewhere
-from coterie.reproduce.tables import comparison, costs
+from coterie.reproduce.tables import comparison, costs, narrow
 from coterie.reproduce.tables import tests as paired_tests
 
 pytest.importorskip("plotly")
@@ -65,6 +65,14 @@ def test_comparison_with_the_paper():
     assert found is not None
     assert found[0] == ["method", "HR@10, full ranking", "rounds", "seconds", "MB up", "MB down"]
     assert found[1][0] == ["good", "0.0850 ±0.0071", "30", "1.5", "2.0", "4.0"]
+
+
+def test_wide_tables_are_split():
+    header = ["method", "a", "b", "c", "d", "e"]
+    assert narrow((header, [["m", "1", "2", "3", "4", "5"]])) == [
+        (["method", "a", "b", "c", "d"], [["m", "1", "2", "3", "4"]]),
+        (["method", "e"], [["m", "5"]]),
+    ]
 
 
 def test_markdown_opens_with_summary_scoreboard_and_figure():

@@ -43,11 +43,13 @@ def with_references(figure: Figure, table: JsonObject, items: Sequence[JsonObjec
     """The figure with the paper's figures, centralised methods and the chance level as levels."""
     metric = figure.y_label
     there = [series.name for series in figure.series]
-    levels = printed_levels(table, metric, there)
+    # The plot of ours next to the paper's has the levels that a crowded figure leaves out.
+    crowded = len(there) > MOST_LINES
+    levels = [] if crowded else printed_levels(table, metric, there)
     if references.is_accuracy(metric):
         levels += [
             Series(f"{level.name} (centralised)", [level.value], {}, level=True)
-            for level in references.levels_elsewhere(items, table, metric)
+            for level in references.levels_elsewhere(items, table, metric)[: 1 if crowded else None]
             if level.name not in there
         ]
     chance = references.chance(table, metric)

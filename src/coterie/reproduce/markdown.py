@@ -130,6 +130,10 @@ def _methods(report: JsonObject, command: str) -> str:
     return "\n".join(part for part in parts if part)
 
 
+def _narrow(table: tables.PaperTable) -> str:
+    return "\n".join(markdown_table(*part) for part in tables.narrow(table))
+
+
 def _section(item: JsonObject, report: JsonObject, folder: str) -> list[str]:
     parts = [f"## {item['title']}\n\n{item['about']}\n"]
     parts += [f"![{key}]({folder}/{key}.svg)\n" for key in pictures.dot_plots(item)]
@@ -140,10 +144,10 @@ def _section(item: JsonObject, report: JsonObject, folder: str) -> list[str]:
     ]
     for table in item["tables"]:
         heading = f"**{table['dataset']}.** {protocol_text(table)}"
-        parts.append(f"{heading}\n\n{markdown_table(*tables.comparison(table))}")
+        parts.append(f"{heading}\n\n{_narrow(tables.comparison(table))}")
         costs = tables.costs(table)
         if costs:
-            parts.append(folded("Full ranking and costs", markdown_table(*costs)))
+            parts.append(folded("Full ranking and costs", _narrow(costs)))
     if item["absent"]:
         parts.append(f"Not reproduced:\n\n{markdown_list(item['absent'])}")
     return parts

@@ -95,10 +95,8 @@ def not_converged(items: Sequence[JsonObject]) -> list[str]:
             if rising:
                 place = f"{tables.short_title(item)}, {table['dataset']}"
                 lines.append(f"{place}: {'; '.join(rising)}.")
-    rule = f"more than {RISING:.0%} gained in the last tenth of the rounds"
-    if not lines:
-        return [f"None ({rule})."]
-    return [f"Still rising ({rule}):", *lines]
+    rule = f"more than {RISING:.0%} in the last tenth of the rounds"
+    return [f"These still gain {rule}:", *lines] if lines else [f"No method gains {rule}."]
 
 
 def still_rising(row: JsonObject, table: JsonObject) -> bool:

@@ -188,9 +188,9 @@ def _claim(claim: JsonObject) -> str:
 
 
 def sentence(text: str) -> str:
-    """The text with a capital letter, unless it starts with a name such as fedavg or sFPL."""
+    """The text with a capital letter, unless it starts with a name: fedavg, sFPL, p = 5."""
     first = text.partition(" ")[0]
-    if first in ALGORITHMS or not first.islower():
+    if first in ALGORITHMS or not first.islower() or text.startswith(f"{first} = "):
         return text
     return text[:1].upper() + text[1:]
 
@@ -240,8 +240,9 @@ def _methods(report: JsonObject, command: str) -> str:
 def _section(item: JsonObject, report: JsonObject, numbers: Iterator[int]) -> str:
     about = rendered(item["about"], inline=True)
     parts = [f"<section id={item['key']}><h2>{escape(item['title'])}</h2><p>{about}</p>"]
-    drawn = [f"<figure>{svg}</figure>" for svg in pictures.dot_plots(item).values()]
-    drawn += [
+    dots = "".join(f"<figure>{svg}</figure>" for svg in pictures.dot_plots(item).values())
+    parts.append(f"<div class=figures>{dots}</div>" if dots else "")
+    drawn = [
         f"<div>{div(figure, next(numbers))}</div>"
         for figure in figures.item_figures(item, report["items"])
         if figure.series

@@ -11,6 +11,9 @@ from coterie.types import JsonObject
 
 PaperTable: TypeAlias = tuple[list[str], list[list[str]]]
 """Header and rows."""
+NARROW = 4
+"""Most columns of a table in the docs, next to that of the methods. It is even: a metric and the
+paper's figures stay together."""
 COLUMNS_OF_COST = ("rounds", "seconds", "MB up", "MB down")
 
 
@@ -53,6 +56,19 @@ def costs(table: JsonObject) -> PaperTable | None:
         full = [_spread(metric, row["full"].get(metric)) for metric in ranked]
         lines.append([label, *full, *(_cost(row, c) for c in columns)])
     return header, lines
+
+
+def narrow(table: PaperTable) -> list[PaperTable]:
+    """The table as tables of at most four columns, each with the names of the methods."""
+    header, rows = table
+    starts = range(1, len(header), NARROW)
+    return [
+        (
+            [header[0], *header[start : start + NARROW]],
+            [[row[0], *row[start : start + NARROW]] for row in rows],
+        )
+        for start in starts
+    ]
 
 
 def _differs_in_full(row: JsonObject, metric: str) -> bool:

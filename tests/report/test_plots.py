@@ -17,6 +17,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 def test_an_axis_is_linear_or_logarithmic():
     linear = Axis(low=0, high=10, left=100, right=200)
     assert linear.at(2.5) == 125
+    assert Axis(low=2, high=6, left=0, right=100).at(3) == 25
     assert linear.at(99) == 200, "a value outside is drawn at the edge"
     assert linear.ticks(5) == [0, 2, 4, 6, 8, 10]
     logarithmic = Axis(low=1, high=100, left=0, right=100, log=True)

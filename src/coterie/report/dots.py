@@ -74,7 +74,7 @@ def dot_plot(panels: Sequence[DotPanel], metric: str, title: str) -> str:
     """The picture: panels share their rows and their axis."""
     labels = list(dict.fromkeys(row.label for panel in panels for row in panel.rows))
     label_width = min(max(text_width(label, SIZE) for label in labels) + 6, LABELS)
-    columns = 2 if len(panels) == 4 else min(len(panels), 3)
+    columns = min(len(panels), 2)
     panel_width = (WIDTH - label_width - SPACE * (columns - 1) - 8) / columns
     panel_height = HEAD + ROW * len(labels) + FOOT
     values = [value for panel in panels for value in panel.values]

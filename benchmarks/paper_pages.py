@@ -19,6 +19,7 @@ from coterie.report import static
 from coterie.reproduce.figures import all_figures
 from coterie.reproduce.markdown import BEGIN, END, markdown, summary
 from coterie.reproduce.papers import NAMES, paper, prose
+from coterie.reproduce.pictures import all_pictures
 from coterie.reproduce.running import evaluate_again
 from coterie.types import JsonObject
 
@@ -40,6 +41,11 @@ def write_page(name: str) -> None:
     (PAPERS / f"{name}.md").write_text(page)
     folder = PAPERS / "figures" / name
     folder.mkdir(parents=True, exist_ok=True)
+    # Pictures of claims that are no longer declared would stay for ever.
+    for old in folder.glob("*.svg"):
+        old.unlink()
+    for key, svg in all_pictures(report).items():
+        (folder / f"{key}.svg").write_text(svg + "\n")
     for figure in all_figures(report["items"]):
         if figure.series:
             (folder / f"{figure.key}.svg").write_bytes(static.draw([figure], "svg"))

@@ -112,6 +112,7 @@ def _write(found: JsonObject, folder: Path) -> None:
     from coterie.reproduce.markdown import markdown
     from coterie.reproduce.page import page
     from coterie.reproduce.papers import prose
+    from coterie.reproduce.pictures import all_pictures
 
     command = shlex.join(["coterie", *sys.argv[1:]])
     # The prose discusses the values of full runs.
@@ -122,19 +123,23 @@ def _write(found: JsonObject, folder: Path) -> None:
     write_text(folder, "report.html", page(found, text, command))
     write_text(folder, "report.md", markdown(found, text, command))
     write([figure for figure in all_figures(found["items"]) if figure.series], folder / "figures")
+    for name, svg in all_pictures(found).items():
+        write_text(folder / "figures", f"{name}.svg", svg)
     # Written last: its presence shows that the rest is complete.
     write_text(folder, "found.json", content)
 
 
 def _print(found: JsonObject, folder: Path, quiet: bool) -> None:
     from coterie.cli.screen import show_table
-    from coterie.reproduce.tables import verdicts
+    from coterie.reproduce.scoreboard import scores_text
 
     if not quiet:
         rows = [
-            [claim["said"], claim["verdict"]] for item in found["items"] for claim in item["claims"]
+            [f"{claim['said']}{' (ours)' if claim['ours'] else ''}", claim["verdict"]]
+            for item in found["items"]
+            for claim in item["claims"]
         ]
         show_table(["claim", "verdict"], rows, left=2, title=f"{found['paper']}: {found['title']}")
-    counts = ", ".join(f"{verdict} {n}" for verdict, n in verdicts(found["items"]).items() if n)
-    typer.echo(f"{found['paper']}: {counts}{' (quick run)' if found['quick'] else ''}")
+    quick = " (quick run)" if found["quick"] else ""
+    typer.echo(f"{found['paper']}: {scores_text(found['items'])}{quick}")
     typer.echo(f"report: {folder / 'report.html'}")

@@ -38,6 +38,10 @@ class Series:
     """Whether it is one value for all x: a method that is trained in one step."""
     beneath: bool = False
     """Whether it is a thin grey line behind the others."""
+    like: str = ""
+    """The series whose colour it has: the paper's figure of the same method. Drawn dotted."""
+    reference: bool = False
+    """Whether it is a grey level that is no method: the chance level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,14 @@ class Figure:
     series: list[Series] = field(default_factory=list)
     log_x: bool = False
     caption: str = ""
+
+    def colour(self, number: int) -> str:
+        """The colour of a series, by its place among the methods or by the series it is like."""
+        series = self.series[number]
+        if series.reference or series.beneath:
+            return GREY
+        names = [one.name for one in self.series if not one.like and not one.reference]
+        return COLOURS[names.index(series.like or series.name) % len(COLOURS)]
 
     @property
     def axes(self) -> list[str]:

@@ -47,7 +47,7 @@ def traces(figure: Figure) -> list[JsonObject]:
     axis = figure.axes[0] if figure.axes else ""
     drawn: list[JsonObject] = []
     for number, series in enumerate(figure.series):
-        colour = COLOURS[number % len(COLOURS)]
+        colour = figure.colour(number)
         if series.level:
             drawn.append(_level(figure, series, colour, axis))
             continue
@@ -107,14 +107,15 @@ def _band(series: Series, x: Coordinates, colour: str) -> list[JsonObject]:
 
 
 def _level(figure: Figure, series: Series, colour: str, axis: str) -> JsonObject:
-    """A dashed horizontal line over the range of the other series."""
+    """A horizontal line over the range of the other series; dotted if it is no run of ours."""
+    dash = "dot" if series.like or series.reference else "dash"
     return {
         "type": "scatter",
         "mode": "lines",
         "name": series.name,
         "x": _range(figure, axis),
         "y": [series.y[0]] * 2,
-        "line": {"color": colour, "width": 1.5, "dash": "dash"},
+        "line": {"color": colour, "width": 1.5, "dash": dash},
     }
 
 

@@ -111,8 +111,15 @@ def _commands(runs: Sequence[Reported]) -> str:
 
 def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
+    # A narrow screen shows a row as a block: each cell then carries the label of its column.
     body = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+        "<tr>"
+        + "".join(
+            f'<td data-label="{escape(label)}">{escape(cell)}</td>'
+            for label, cell in zip(header, row, strict=True)
+        )
+        + "</tr>"
+        for row in rows
     )
     whole = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f"<div class=wide>{whole}</div>"

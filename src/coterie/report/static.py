@@ -19,6 +19,8 @@ STYLE: Any = {
     "svg.fonttype": "none",
 }
 DOTS_PER_INCH = 160
+FEW_LINES = 6
+"""A legend of more lines than this is drawn below the panel, not on it."""
 
 
 def write(figures: Sequence[Figure], folder: Path) -> None:
@@ -40,7 +42,8 @@ def draw(figures: Sequence[Figure], kind: str, columns: int = 2) -> bytes:
     across = min(columns, len(figures))
     down = -(-len(figures) // across)
     with matplotlib.rc_context(STYLE):
-        canvas = Canvas(figsize=(5.4 * across, 3.6 * down), layout="constrained")
+        height = 3.6 + max(map(_legend_height, figures))
+        canvas = Canvas(figsize=(5.4 * across, height * down), layout="constrained")
         panels = canvas.subplots(down, across, squeeze=False).ravel()
         for panel, figure in zip(panels, figures, strict=False):
             _draw_panel(panel, figure)
@@ -55,13 +58,20 @@ def draw(figures: Sequence[Figure], kind: str, columns: int = 2) -> bytes:
     return image.getvalue()
 
 
+def _legend_height(figure: Figure) -> float:
+    """The height in inches that a legend below the panel needs."""
+    rows = -(-len(figure.series) // 3)
+    return 0.17 * rows if len(figure.series) > FEW_LINES else 0.0
+
+
 def _draw_panel(panel: Any, figure: Figure) -> None:
     axis = figure.axes[0] if figure.axes else ""
     for number, series in enumerate(figure.series):
-        colour = COLOURS[number % len(COLOURS)]
+        colour = figure.colour(number)
         label = series.name.replace("$", r"\$")
         if series.level:
-            panel.axhline(series.y[0], color=colour, linestyle="--", linewidth=1.2, label=label)
+            dash = ":" if series.like or series.reference else "--"
+            panel.axhline(series.y[0], color=colour, linestyle=dash, linewidth=1.2, label=label)
             continue
         x = list(series.xs[axis])
         if series.beneath:
@@ -87,5 +97,8 @@ def _draw_panel(panel: Any, figure: Figure) -> None:
     panel.set_ylabel(figure.y_label)
     panel.grid(alpha=0.25)
     panel.spines[["top", "right"]].set_visible(False)
-    if figure.series:
+    if len(figure.series) > FEW_LINES:
+        below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "ncols": 3}
+        panel.legend(frameon=False, fontsize=7, **below)
+    elif figure.series:
         panel.legend(frameon=False, fontsize=7)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import mean, stdev
 
 from coterie.report.figures import Coordinates, Figure, Series
+from coterie.reproduce import references
 from coterie.reproduce.findings import QUANTILES
 from coterie.types import JsonObject
 
@@ -15,40 +17,75 @@ MOST_LINES = 10
 
 def all_figures(items: Sequence[JsonObject]) -> list[Figure]:
     """The figures of all items of a report."""
-    return [figure for item in items for figure in item_figures(item)]
+    return [figure for item in items for figure in item_figures(item, items)]
 
 
-def item_figures(item: JsonObject) -> list[Figure]:
-    """The figures of one item, dataset by dataset."""
+def item_figures(item: JsonObject, items: Sequence[JsonObject] = ()) -> list[Figure]:
+    """The figures of one item, dataset by dataset.
+
+    Centralised methods come from all `items` with the same data and protocol.
+    """
     figures: list[Figure] = []
     for table in item["tables"]:
         name = f"{item['key']}-{table['dataset']}"
         metrics = table["metrics"]
         if item["by"]:
-            figures += [over_setting(name, item["by"], table, m) for m in metrics]
+            drawn = [over_setting(name, item["by"], table, m) for m in metrics]
         else:
-            figures += [convergence(name, table, m) for m in metrics[:2] if has_curves(table, m)]
+            drawn = [convergence(name, table, m) for m in metrics[:2] if has_curves(table, m)]
+        figures += [with_references(figure, table, items) for figure in drawn if figure.series]
         optional = (by_traffic(name, table), over_users(name, table))
         figures += [figure for figure in optional if figure is not None]
     return figures
 
 
+def with_references(figure: Figure, table: JsonObject, items: Sequence[JsonObject]) -> Figure:
+    """The figure with the paper's figures, centralised methods and the chance level as levels."""
+    metric = figure.y_label
+    there = [series.name for series in figure.series]
+    # The plot of ours next to the paper's has the levels that a crowded figure leaves out.
+    crowded = len(there) > MOST_LINES
+    levels = [] if crowded else printed_levels(table, metric, there)
+    if references.is_accuracy(metric):
+        levels += [
+            Series(f"{level.name} (centralised)", [level.value], {}, level=True)
+            for level in references.levels_elsewhere(items, table, metric)[: 1 if crowded else None]
+            if level.name not in there
+        ]
+    chance = references.chance(table, metric)
+    if chance is not None and "random" not in there:
+        levels.append(Series("chance level", [chance], {}, level=True, reference=True))
+    return replace(figure, series=[*figure.series, *levels])
+
+
+def printed_levels(table: JsonObject, metric: str, drawn: Sequence[str]) -> list[Series]:
+    """The paper's figures of methods that are drawn, each in the colour of its method."""
+    number = table["metrics"].index(metric)
+    return [
+        Series(f"{label}, paper", [figures[number]], {}, level=True, like=label)
+        for label, figures in table["paper"].items()
+        if label in drawn and len(figures) > number
+    ]
+
+
 def has_curves(table: JsonObject, metric: str) -> bool:
     """Whether at least two methods have a curve: a single one has nothing to compare with."""
-    return sum(_has_curve(row, metric) for row in table["rows"].values()) > 1
+    return sum(_has_curve(label, row, metric) for label, row in table["rows"].items()) > 1
 
 
-def _has_curve(row: JsonObject, metric: str) -> bool:
-    return metric in row.get("curve", {}).get("values", {})
+def _has_curve(label: str, row: JsonObject, metric: str) -> bool:
+    """A centralised method counts as a level: its epochs are not the others' rounds."""
+    measured = metric in row.get("curve", {}).get("values", {})
+    return measured and not references.is_centralised(label)
 
 
 def convergence(name: str, table: JsonObject, metric: str) -> Figure:
     """A metric by round, by traffic and by time, with one standard deviation to either side.
 
-    Methods without a curve are drawn as a level.
+    Centralised methods, and methods without a curve, are drawn as a level.
     """
     rows = table["rows"]
-    moving = {label: row["curve"] for label, row in rows.items() if _has_curve(row, metric)}
+    moving = {label: row["curve"] for label, row in rows.items() if _has_curve(label, row, metric)}
     still = [
         label for label, row in rows.items() if label not in moving and metric in row["metrics"]
     ]
@@ -62,7 +99,7 @@ def convergence(name: str, table: JsonObject, metric: str) -> Figure:
     if part == "test":
         caption = "Measured on the test part, for display only: nothing is chosen by it."
     title = f"{metric} on {table['dataset']}"
-    return Figure(f"{name}-{_file(metric)}", title, metric, series, caption=caption)
+    return Figure(f"{name}-{metric_key(metric)}", title, metric, series, caption=caption)
 
 
 def _line(label: str, curve: JsonObject, metric: str) -> Series:
@@ -96,7 +133,7 @@ def over_setting(name: str, by: str, table: JsonObject, metric: str) -> Figure:
         low = [m - s for m, s in zip(means, spread, strict=True)] if several else ()
         high = [m + s for m, s in zip(means, spread, strict=True)] if several else ()
         series.append(Series(label, means, {by: [x for x, _ in points]}, low, high))
-    return Figure(f"{name}-{_file(metric)}", f"{metric} on {table['dataset']}", metric, series)
+    return Figure(f"{name}-{metric_key(metric)}", f"{metric} on {table['dataset']}", metric, series)
 
 
 def by_traffic(name: str, table: JsonObject) -> Figure | None:
@@ -154,5 +191,6 @@ def over_users(name: str, table: JsonObject) -> Figure | None:
     return Figure(f"{name}-users", title, metric, series, caption=caption)
 
 
-def _file(metric: str) -> str:
+def metric_key(metric: str) -> str:
+    """A metric as part of a file name."""
     return metric.lower().replace("@", "").replace(" ", "-").replace("&", "and")

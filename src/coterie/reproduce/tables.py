@@ -1,4 +1,4 @@
-"""The tables of a report: our figures next to the paper's, paired tests, and verdicts."""
+"""The tables of a report: our figures next to the paper's, costs, and paired tests."""
 
 from __future__ import annotations
 
@@ -11,37 +11,64 @@ from coterie.types import JsonObject
 
 PaperTable: TypeAlias = tuple[list[str], list[list[str]]]
 """Header and rows."""
-ORDER = ("holds", "holds in part", "does not hold", "cannot be tested")
+NARROW = 4
+"""Most columns of a table in the docs, next to that of the methods. It is even: a metric and the
+paper's figures stay together."""
 COLUMNS_OF_COST = ("rounds", "seconds", "MB up", "MB down")
 
 
 def comparison(table: JsonObject) -> PaperTable:
-    """Our figures and their deviation over seeds next to the paper's, full ranking, and costs."""
+    """Our figures with their deviation over seeds, next to the paper's."""
     metrics = table["metrics"]
-    rows = table["rows"]
     printed = [m for k, m in enumerate(metrics) if any(len(v) > k for v in table["paper"].values())]
-    ranked = [m for m in metrics if any(_differs_in_full(row, m) for row in rows.values())]
-    costs = [c for c in COLUMNS_OF_COST if any(_cost(row, c) for row in rows.values())]
     header = ["method"]
     for metric in metrics:
-        header += [metric, "paper", "difference"] if metric in printed else [metric]
-    header += [f"{metric}, full ranking" for metric in ranked]
+        header += [metric, "paper (difference)"] if metric in printed else [metric]
     lines = []
-    for label, row in rows.items():
+    for label, row in table["rows"].items():
         cells = [label]
         for k, metric in enumerate(metrics):
             ours = row["metrics"].get(metric)
             cells.append(_spread(metric, ours))
             if metric in printed:
                 paper = table["paper"].get(label, ())
-                if len(paper) > k and ours:
-                    difference = mean(ours) - paper[k]
-                    cells += [_figure(metric, paper[k]), _signed(metric, difference)]
-                else:
-                    cells += ["", ""]
-        cells += [_spread(metric, row["full"].get(metric)) for metric in ranked]
-        lines.append([*cells, *(_cost(row, c) for c in costs)])
-    return [*header, *costs], lines
+                cells.append(_printed(metric, paper[k], ours) if len(paper) > k else "")
+        lines.append(cells)
+    return header, lines
+
+
+def _printed(metric: str, paper: float, ours: Sequence[float] | None) -> str:
+    """The paper's figure, and how far ours is from it."""
+    difference = f" ({_signed(metric, mean(ours) - paper)})" if ours else ""
+    return _figure(metric, paper) + difference
+
+
+def costs(table: JsonObject) -> PaperTable | None:
+    """Full ranking where it differs from the protocol, rounds, time and traffic; None if empty."""
+    rows = table["rows"]
+    ranked = [m for m in table["metrics"] if any(_differs_in_full(r, m) for r in rows.values())]
+    columns = [c for c in COLUMNS_OF_COST if any(_cost(row, c) for row in rows.values())]
+    if not ranked and not columns:
+        return None
+    header = ["method", *(f"{metric}, full ranking" for metric in ranked), *columns]
+    lines = []
+    for label, row in rows.items():
+        full = [_spread(metric, row["full"].get(metric)) for metric in ranked]
+        lines.append([label, *full, *(_cost(row, c) for c in columns)])
+    return header, lines
+
+
+def narrow(table: PaperTable) -> list[PaperTable]:
+    """The table as tables of at most four columns, each with the names of the methods."""
+    header, rows = table
+    starts = range(1, len(header), NARROW)
+    return [
+        (
+            [header[0], *header[start : start + NARROW]],
+            [[row[0], *row[start : start + NARROW]] for row in rows],
+        )
+        for start in starts
+    ]
 
 
 def _differs_in_full(row: JsonObject, metric: str) -> bool:
@@ -97,42 +124,6 @@ def tests(table: JsonObject) -> PaperTable:
     return header, rows
 
 
-def verdicts(items: Sequence[JsonObject]) -> dict[str, int]:
-    """How many claims have each verdict."""
-    given = [claim["verdict"] for item in items for claim in item["claims"]]
-    return {verdict: given.count(verdict) for verdict in ORDER}
-
-
-def counts_text(items: Sequence[JsonObject]) -> str:
-    """The verdict counts in one line; verdicts that no claim has are left out."""
-    return ", ".join(f"{verdict} {n}" for verdict, n in verdicts(items).items() if n)
-
-
 def short_title(item: JsonObject) -> str:
     """The title up to its colon: "Table 2" of "Table 2: accuracy"."""
     return str(item["title"]).split(":")[0]
-
-
-def claims(items: Sequence[JsonObject]) -> PaperTable:
-    """Every claim with its verdict over all datasets; an item is named once."""
-    header = ["item", "claim", "where", "verdict"]
-    rows = []
-    for item in items:
-        title = short_title(item)
-        for claim in item["claims"]:
-            rows.append([title, claim["said"], claim["where"], claim["verdict"]])
-            title = ""
-    return header, rows
-
-
-def evidence(item: JsonObject) -> PaperTable:
-    """The evidence for every claim of an item, one row per dataset."""
-    header = ["claim", "dataset", "verdict", "evidence"]
-    rows = []
-    for claim in item["claims"]:
-        text = claim["said"]
-        for dataset, found in claim["by"].items():
-            for part in found["parts"]:
-                rows.append([text, dataset, part["verdict"], part["evidence"]])
-                text = ""
-    return header, rows

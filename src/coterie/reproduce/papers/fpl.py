@@ -130,6 +130,7 @@ RATES_AND_SIZES = {"learning_rate": [0.005, 0.05, 0.5], "embedding_size": [10, 2
 EPOCHS = {"epochs": [10, 20, 30, 40, 50]}
 OF_BPR = "learning rate and size are those of BPR-MF's search"
 OWN_TRIALS = 20
+LIMIT = "own search space; at most 200 epochs"
 
 
 def searches() -> dict[str, SettingsSearch]:
@@ -152,8 +153,10 @@ def searches() -> dict[str, SettingsSearch]:
     }
     found |= dict.fromkeys(MODES, modes)
     found |= {mode + AUTHORS: AUTHORS_SEARCH for mode in PLUS}
-    own = SettingsSearch(trials=OWN_TRIALS, note="own search space; at most 200 epochs")
+    own = SettingsSearch(trials=OWN_TRIALS, note=LIMIT)
     found |= {f"{name}{TUNED}": own for name in METHODS[2:]}
+    without_bias = SettingsSearch(trials=OWN_TRIALS, note=f"{LIMIT}; reg_bias was not searched")
+    found |= {f"{mode}{TUNED}": without_bias for mode in MODES}
     found[f"als{TUNED}"] = SettingsSearch(trials=10, note="this dataset's default settings")
     return found
 
@@ -243,9 +246,9 @@ TABLE2 = Item(
         f"per method. `tuned` rows: {OWN_TRIALS} trials per method on the validation part. "
         f"{SCHEDULES} `{LONG_BPR}` is BPR-MF with as many triples as the authors' plus modes. "
         f"`{PLAIN_FCF}` is FCF with a gradient step and no confidence; in `{AUTHORS_FCF}` only a "
-        "user's own items count, too. The paper's figures are from another form of the data: its "
-        "generator keeps the last visit of a user to a place, the public files the first. "
-        "Therefore only the order of methods compares."
+        "user's own items count, too. The paper's popular baseline has 0.0463, ours 0.0268, for a "
+        "reason that is not known: the authors' generator keeps the last visit of a user to a "
+        "place, and the public files seem to keep the first. Only the order of methods compares."
     ),
     metrics=(P, R),
     trials=(all_methods(ACCURACY | AUTHORS_ACCURACY),),

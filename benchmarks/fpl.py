@@ -187,7 +187,12 @@ def searched(dataset: str, name: str, **fixed: Any) -> dict[str, Any]:
 def search(dataset: str, seeds: int) -> dict[str, Any]:
     """Foursquare-Italy: all searches, and epochs by pi. MovieLens: BPR-MF and pFPL+, tuned."""
     if dataset != "foursquare-italy":
-        methods = {"bpr": searched(dataset, "bpr"), "pfpl+": searched(dataset, "pfpl+", **LONG)}
+        methods = {
+            "bpr": searched(dataset, "bpr"),
+            "bpr, reg_bias = 0": searched(dataset, "bpr", reg_bias=0.0),
+            "pfpl+": searched(dataset, "pfpl+", **LONG),
+            "pfpl+, reg_bias = 0": searched(dataset, "pfpl+", reg_bias=0.0, **LONG),
+        }
         return {"part": "search", "dataset": dataset, "settings": methods}
     bpr = papers_choice_of_bpr(dataset)
     rate = bpr.settings["learning_rate"]

@@ -43,15 +43,24 @@ def preferences(training: TrainingSet) -> np.ndarray:
 # The twin: one user at a time, whole matrices and double precision.
 
 
-def solve(Y: np.ndarray, p: np.ndarray, alpha: float, reg: float) -> np.ndarray:
+def confidence(p: np.ndarray, alpha: float, missing: float) -> np.ndarray:
+    """c of every item: 1 + alpha for the user's own, `missing` for the rest"""
+    return np.where(p > 0, 1 + alpha, missing)
+
+
+def solve(
+    Y: np.ndarray, p: np.ndarray, alpha: float, reg: float, missing: float = 1.0
+) -> np.ndarray:
     """x = (Y^T C Y + lambda I)^-1 Y^T C p"""
-    C = np.diag(1 + alpha * p)
+    C = np.diag(confidence(p, alpha, missing))
     return np.linalg.solve(Y.T @ C @ Y + reg * np.eye(Y.shape[1]), Y.T @ C @ p)
 
 
-def rows_sent(Y: np.ndarray, p: np.ndarray, x: np.ndarray, alpha: float) -> np.ndarray:
+def rows_sent(
+    Y: np.ndarray, p: np.ndarray, x: np.ndarray, alpha: float, missing: float = 1.0
+) -> np.ndarray:
     """f(u, i) of every item"""
-    return np.outer((1 + alpha * p) * (p - Y @ x), x)
+    return np.outer(confidence(p, alpha, missing) * (p - Y @ x), x)
 
 
 def twin(
@@ -63,9 +72,11 @@ def twin(
     X = state.user_rows.astype(float)
     total = np.zeros(state.item_rows.shape)
     for u in cohort:
-        X[u] = solve(Y, P[u], s.alpha, s.reg)
-        total += rows_sent(Y, P[u], X[u], s.alpha)
+        X[u] = solve(Y, P[u], s.alpha, s.reg, s.missing_weight)
+        total += rows_sent(Y, P[u], X[u], s.alpha, s.missing_weight)
     g = -2 * total + 2 * s.reg * Y
+    if s.optimiser == "gradient":
+        return {"item_rows": Y - s.learning_rate * g, "user_rows": X}
     m = s.beta1 * state.first_moment + (1 - s.beta1) * g
     v = s.beta2 * state.second_moment + (1 - s.beta2) * g**2
     t = state.steps + 1
@@ -87,6 +98,9 @@ def twin(
         {"embedding_size": 1, "participation": 0.4},
         {"beta1": 0.1, "beta2": 0.99, "learning_rate": 0.02},
         {"participation": 0.3, "client_dropout": 0.3, "beta1": 0.0},
+        {"optimiser": "gradient", "alpha": 0.0},
+        {"missing_weight": 0.3, "alpha": 2.0},
+        {"optimiser": "gradient", "alpha": 0.0, "missing_weight": 0.0, "reg": 1.0},
     ],
 )
 def test_rounds_equal_the_twin(changes):
@@ -108,6 +122,30 @@ def test_rounds_equal_the_twin(changes):
                 getattr(after, name), wanted, atol=2e-4 * size, rtol=0, err_msg=name
             )
         assert np.abs(after.item_rows - before.item_rows).max() > 0.01
+
+
+def test_a_plain_step_by_hand():
+    """y = 1, reg = 0.5, sum 3: the gradient 2 (0.5 y - 3) is -5, and a tenth of it is the step."""
+    world = world_for(
+        "fcf", histories(0), alpha=1.0, reg=0.5, learning_rate=0.1, optimiser="gradient"
+    )
+    one = np.ones((1, 1), np.float32)
+    before = fcf.AdamRows.begin(one)
+    total = np.array([[3 * SCALE // 2]])  # in units of 1 + alpha = 2
+    after = fcf.descend_rows(world, before, total, fcf.unit_of_rows(world), 1)
+    assert float(after.rows[0, 0]) == pytest.approx(1.5)
+    assert not after.first_moment.any()
+
+
+def test_without_weight_for_missing_items_only_own_items_are_sent():
+    training = histories(2, n_users=12, n_items=9)
+    world = world_for("fcf", training, **(FEW | {"missing_weight": 0.0}))
+    users = np.flatnonzero(world.members).astype(np.int32)
+    message = fcf.broadcast(world, fcf.init(world), users, 0)
+    node = LocalEngine.over(world, training, 1).nodes[0]
+    updates, _ = fcf.client_update(world, message, node)  # type: ignore[misc]
+    sent = updates.item_rows.reshape(len(users), 9, -1).any(axis=2)
+    np.testing.assert_array_equal(sent, preferences(training)[users] > 0)
 
 
 # The cost function.

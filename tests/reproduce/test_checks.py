@@ -28,7 +28,22 @@ from coterie.reproduce.curve_checks import (
 )
 from coterie.reproduce.items import Check, MethodPair, Verdict
 from coterie.reproduce.lookup import combine_verdicts
-from coterie.reproduce.sweep_checks import BestBelow, Flat, Pareto, Rises
+from coterie.reproduce.sweep_checks import (
+    BestBelow,
+    CheapestIsGood,
+    CostsMore,
+    FallsAfterPeak,
+    Flat,
+    Largest,
+    Pareto,
+    Rises,
+    SameBest,
+    SameSigns,
+    ShareOfBest,
+    Sign,
+    Varies,
+    VariesMore,
+)
 from coterie.types import JsonObject
 
 HR = "HR@10"
@@ -116,12 +131,93 @@ def test_sweeps():
     assert BestBelow("ours", HR, 3)(rising).verdict == "does not hold"
 
 
-def test_pareto_front():
-    def point(series: str, gain: float, cost: float) -> JsonObject:
-        made = row([gain], x=1.0, series=series)
-        made["metrics"]["vectors"] = [cost]
-        return made
+def test_a_fall_after_the_peak_must_be_visible():
+    """The best is 0.50 at 2; at 3 it is 0.48, 4 % lower."""
+    peaked = sweep({1: [0.2], 2: [0.4, 0.6], 3: [0.48]})
+    assert FallsAfterPeak("ours", HR, 0.04)(peaked).verdict == "holds"
+    assert FallsAfterPeak("ours", HR, 0.05)(peaked).verdict == "does not hold"
+    rising = sweep({1: [0.2], 2: [0.5]})
+    assert FallsAfterPeak("ours", HR, 0.0)(rising).verdict == "does not hold"
 
+
+def test_a_share_of_the_best_is_not_of_the_last():
+    """0.4 at 1 is 0.8 of the best, 0.5 at 2, and all of the last, 0.4 at 3."""
+    peaked = sweep({1: [0.4], 2: [0.5], 3: [0.4]})
+    assert ShareOfBest("ours", HR, 1, 0.8)(peaked).verdict == "holds"
+    verdict = ShareOfBest("ours", HR, 1, 0.81)(peaked)
+    assert verdict.verdict == "does not hold"
+    assert "0.800 of the best, 0.5 at 2" in verdict.parts[0].evidence
+    assert ShareOfBest("ours", HR, 7, 0.1)(peaked).verdict == "cannot be tested"
+
+
+def test_a_metric_varies_without_rising():
+    """From 0.4 to 0.5: a fifth of the largest. Without the first point a tenth."""
+    falling = sweep({1: [0.5], 2: [0.45], 3: [0.4]})
+    assert Varies("ours", HR, 0.19)(falling).verdict == "holds"
+    assert Varies("ours", HR, 0.21)(falling).verdict == "does not hold"
+    assert Varies("ours", HR, 0.19, above=1)(falling).verdict == "does not hold"
+    assert Flat(HR, 0.12, "ours", relative=True, above=1)(falling).verdict == "holds"
+    assert Flat(HR, 0.12, "ours", relative=True)(falling).verdict == "does not hold"
+
+
+def test_one_series_varies_more_than_another():
+    wide = sweep({1: [0.1], 2: [0.5]}, "wide")["rows"]
+    narrow = sweep({3: [0.8], 4: [0.9]}, "narrow")["rows"]
+    findings = table(rows=wide | narrow, tests=[])
+    assert VariesMore("wide", "narrow", HR)(findings).verdict == "holds"
+    assert VariesMore("narrow", "wide", HR)(findings).verdict == "does not hold"
+    assert VariesMore("wide", "none", HR)(findings).verdict == "cannot be tested"
+
+
+def point(series: str, gain: float, cost: float) -> JsonObject:
+    made = row([gain], x=1.0, series=series)
+    made["metrics"]["vectors"] = [cost]
+    return made
+
+
+def test_gain_and_cost_at_the_best_settings():
+    findings = table(
+        rows={"a": point("a", 0.50, 10), "b": point("b", 0.48, 11), "c": point("c", 0.40, 1)},
+        tests=[],
+    )
+
+    def verdict(check: Check) -> str:
+        return check(findings).verdict
+
+    # a and b: gains are 4 % apart, costs 1 / 11 = 9.1 %.
+    assert verdict(SameBest("a", "b", HR, "vectors", 0.1)) == "holds"
+    assert verdict(SameBest("a", "b", HR, "vectors", 0.09)) == "does not hold"
+    assert verdict(CostsMore("b", "a", HR, "vectors", 0.1)) == "holds"
+    assert verdict(CostsMore("b", "a", HR, "vectors", 0.11)) == "does not hold"
+    assert verdict(CostsMore("a", "b", HR, "vectors", 0.0)) == "does not hold"
+    # c is the cheapest, with 0.8 of the best; of a and b the cheapest is the best.
+    assert verdict(CheapestIsGood(("a", "b", "c"), HR, "vectors", 0.8)) == "holds"
+    assert verdict(CheapestIsGood(("a", "b", "c"), HR, "vectors", 0.81)) == "does not hold"
+    assert verdict(CheapestIsGood(("a", "b"), HR, "vectors", 1.0)) == "holds"
+    assert verdict(CheapestIsGood(("a", "none"), HR, "vectors", 0.1)) == "cannot be tested"
+
+
+def test_columns_of_a_row():
+    rows: dict[str, JsonObject] = {"one": row([]), "two": row([])}
+    rows["one"]["metrics"] = {"x": [0.2, 0.4], "y": [-0.1], "z": [0.1]}
+    rows["two"]["metrics"] = {"x": [0.1], "y": [0.3], "z": [0.2]}
+    findings = table(rows=rows, tests=[])
+
+    def verdict(check: Check) -> str:
+        return check(findings).verdict
+
+    assert verdict(Sign("one", ("x", "z"), above=True)) == "holds"
+    assert verdict(Sign("one", ("x", "y"), above=True)) == "does not hold"
+    assert verdict(Sign("one", ("y",), above=False)) == "holds"
+    assert verdict(Sign("one", ("x",), above=True, than=0.35)) == "does not hold"
+    assert verdict(Sign("one", ("x", "w"), above=True)) == "cannot be tested"
+    assert verdict(SameSigns("one", "two", ("x", "y", "z"), 2)) == "holds"
+    assert verdict(SameSigns("one", "two", ("x", "y", "z"), 3)) == "does not hold"
+    assert verdict(Largest("one", "x", ("x", "y", "z"))) == "holds"
+    assert verdict(Largest("two", "x", ("x", "y", "z"))) == "does not hold"
+
+
+def test_pareto_front():
     findings = table(
         rows={"a": point("a", 0.5, 10), "b": point("b", 0.6, 10), "c": point("c", 0.4, 1)}, tests=[]
     )

@@ -22,15 +22,20 @@ for any alpha; the server knows alpha and scales back. With fewer users than all
 round is that of its users, and of all of lambda |Y|^2.
 
 Settings. beta1, beta2 and epsilon are Adam's own (Kingma and Ba 2015). lambda = 0.1 and
-start_scale = 0.1 are those of the FCF in FPL's experiments, whose authors use no alpha, and a plain
-gradient step in place of Adam. alpha and the learning rate are the best on the validation part of
-MovieLens-100K, of 1, 5, 20 and 0.02, 0.05, 0.1, 0.2. The defaults are not the paper's values.
+start_scale = 0.1 are those of the FCF in FPL's experiments. alpha and the learning rate are the
+best on the validation part of MovieLens-100K, of 1, 5, 20 and 0.02, 0.05, 0.1, 0.2. The defaults
+are not the paper's values.
+
+The FCF in FPL's experiments is plain (sciueferrara/fcf-huawei): no confidence (`alpha=0`) and a
+gradient step, Y <- Y - rate dJ/dY (`optimiser=gradient`). In its parallel version, which is the
+one with lambda = 1, missing interactions do not count either (`missing_weight=0`): c_ui = p_ui, so
+x_u is solved from the user's own items, and only those send a row other than zero.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -82,10 +87,14 @@ class FCF(CohortSettings):
     """Share of the users that takes part in a round."""
     alpha: float = Field(5.0, ge=0)
     """Extra confidence of observed interactions."""
+    missing_weight: float = Field(1.0, ge=0, le=1)
+    """Confidence in a missing interaction: 1 in the paper. With 0 only a user's own items count."""
     reg: float = Field(0.1, gt=0)
     """Regularisation of all rows (lambda)."""
+    optimiser: Literal["adam", "gradient"] = "adam"
+    """How the server moves rows: by Adam, or by the learning rate times the gradient."""
     learning_rate: float = Field(0.1, gt=0)
-    """Step size of Adam on the server."""
+    """Step size of the server."""
     beta1: float = Field(0.9, ge=0, lt=1)
     """Decay of Adam's mean gradient."""
     beta2: float = Field(0.999, ge=0, lt=1)
@@ -143,7 +152,8 @@ def solve(
 ) -> tuple[Rows, Floats]:
     """The histories of a message's users, and x_u.
 
-    Y^T C_u Y is Y^T Y, which is the same for all users, plus a term for each item of the user.
+    Y^T C_u Y is w Y^T Y, which is the same for all users, plus a term for each item of the user.
+    w is the confidence in a missing interaction.
     """
     Y = message.common["item_rows"]
     s = world.settings
@@ -151,15 +161,28 @@ def solve(
     history = node.training.positives.of_users(node.positions(message.users))
     d = Y.shape[1]
     X = np.empty((len(message.users), d), np.float32)
-    left, right = side or (0.0, np.empty((0, d)))
-    system = gram(Y) + left
+    left, right = side or SideTerms(np.zeros((d, d)), np.empty((0, d)))
+    w = s.missing_weight
+    system = w * gram(Y) + left
+    if w != 1:
+        # The kernel has 1 + alpha' times the user's rows on the right, for a matrix with alpha'.
+        right = (right if len(right) else 0.0) - (1 - w) * sums_of_rows(history, Y)
+    alpha = s.alpha + (1 - w)
     parallel.over(
         lambda first, last: kernel.solve_rows(
-            history.offsets, history.items, Y, system, right, s.alpha, s.reg, first, last, X
+            history.offsets, history.items, Y, system, right, alpha, s.reg, first, last, X
         ),
         history.offsets,
     )
     return history, X
+
+
+def sums_of_rows(history: Rows, Y: Floats) -> Doubles:
+    """(users, d) the sum of each user's item rows, in double precision."""
+    total = np.zeros((len(history.offsets) - 1, Y.shape[1]))
+    user = np.repeat(np.arange(len(total)), history.counts)
+    np.add.at(total, user, Y[history.items].astype(np.float64))
+    return total
 
 
 def gram(Y: Floats) -> Doubles:
@@ -216,7 +239,7 @@ def pad_to_lanes(numbers: Floats) -> Floats:
 
 def lowest_confidence(world: World[FCF]) -> float:
     """The confidence in a missing interaction, in units of the largest."""
-    return 1.0 / (1.0 + float(world.settings.alpha))
+    return float(world.settings.missing_weight) / (1.0 + float(world.settings.alpha))
 
 
 def unit_weights(n: int) -> Longs:
@@ -234,7 +257,7 @@ def chunk_size(world: World[FCF], state: FCFState) -> int:
     return max(UPDATE_MEMORY // update_bytes, 1)
 
 
-# S adds up, and takes a step of Adam
+# S adds up, and takes a step
 
 
 def add_up(world: World[FCF], message: Message, updates: Updates) -> Sums:
@@ -253,10 +276,10 @@ def add_up(world: World[FCF], message: Message, updates: Updates) -> Sums:
 
 
 def descend(world: World[FCF], state: FCFState, sums: Sums, accepted: Accepted, t: int) -> FCFState:
-    """dJ/dY out of fixed point, and a step of Adam."""
+    """dJ/dY out of fixed point, and a step."""
     before = AdamRows(state.item_rows, state.first_moment, state.second_moment)
     step = state.steps + 1
-    after = adam(world, before, sums["items"], unit_of_rows(world), step)
+    after = descend_rows(world, before, sums["items"], unit_of_rows(world), step)
     return FCFState(after.rows, after.first_moment, after.second_moment, step, state.user_rows)
 
 
@@ -277,8 +300,25 @@ class AdamRows(NamedTuple):
         return cls(rows, np.zeros_like(rows), np.zeros_like(rows))
 
 
-def adam(world: World[FCF], before: AdamRows, total: Longs, unit: float, step: int) -> AdamRows:
+def descend_rows(
+    world: World[FCF], before: AdamRows, total: Longs, unit: float, step: int
+) -> AdamRows:
     """A descent step with the gradient 2 (lambda rows - unit total)."""
+    if world.settings.optimiser == "gradient":
+        return gradient_step(world, before, total, unit)
+    return adam(world, before, total, unit, step)
+
+
+def gradient_step(world: World[FCF], before: AdamRows, total: Longs, unit: float) -> AdamRows:
+    """rows - rate gradient, in double precision. The moments stay zero."""
+    s = world.settings
+    rows = before.rows.astype(np.float64)
+    after = rows - s.learning_rate * 2 * (s.reg * rows - unit * total)
+    return before._replace(rows=after.astype(np.float32))
+
+
+def adam(world: World[FCF], before: AdamRows, total: Longs, unit: float, step: int) -> AdamRows:
+    """A step of Adam with the gradient 2 (lambda rows - unit total)."""
     s = world.settings
     kernel = kernels.load("fcf").adam
     after = AdamRows(*(np.empty_like(part) for part in before))

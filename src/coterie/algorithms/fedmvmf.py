@@ -289,7 +289,7 @@ def move_user_view(
 ) -> FedMVMFState:
     """The step on U. The step on Q needs f(i): the sums by items are stored until I answers."""
     U = AdamRows(state.user_view, state.user_view_first, state.user_view_second)
-    after = fcf.adam(world, U, sums["dense"], world.settings.side / SCALE, state.steps + 1)
+    after = fcf.descend_rows(world, U, sums["dense"], world.settings.side / SCALE, state.steps + 1)
     return replace(
         state,
         user_view=after.rows,
@@ -321,7 +321,7 @@ def move_item_view(
     step = state.item_view_steps + 1
     before = AdamRows(V, state.item_view_first, state.item_view_second)
     total = in_fixed_point(side * by_view, FINE_UNIT)
-    after = fcf.adam(world, before, total, FINE_UNIT, step)
+    after = fcf.descend_rows(world, before, total, FINE_UNIT, step)
     return replace(
         state,
         item_view=after.rows,
@@ -376,7 +376,7 @@ def move_items(
     Q = AdamRows(state.item_rows, state.first_moment, state.second_moment)
     step = state.steps + 1
     total = state.item_sums + received["cut"]
-    after = fcf.adam(world, Q, total, fcf.unit_of_rows(world), step)
+    after = fcf.descend_rows(world, Q, total, fcf.unit_of_rows(world), step)
     return replace(
         state,
         item_rows=after.rows,

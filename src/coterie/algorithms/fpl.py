@@ -9,8 +9,8 @@ on the server; the vector of a user is on the user's device.
                                for each, by Eqs. 3 to 5,
                                    e    = 1 / (1 + exp(x)),   x = b_i + p_u . q_i - b_j - p_u . q_j
                                    dp_u = e (q_i - q_j) - reg_user p_u
-                                   dq_i = e p_u - reg_positive q_i     db_i = e
-                                   dq_j = -e p_u - reg_negative q_j    db_j = -e
+                                   dq_i = e p_u - reg_positive q_i     db_i = e - reg_bias b_i
+                                   dq_j = -e p_u - reg_negative q_j    db_j = -e - reg_bias b_j
                                p_u <- p_u + rate dp_u (Eq. 6)
     Transmission to server     every (dq_j, db_j); of (dq_i, db_i) only a share pi, by a coin for
                                every triple
@@ -19,6 +19,10 @@ on the server; the vector of a user is on the user's device.
 Two readings of Eq. 6 (`reading`): in the authors' code a user's vector moves from triple to triple
 while the items do not change; literally it does not change either, and moves once by the sum. T is
 the same for all users: int(X+ / |U|) in the plus modes.
+
+Two lengths of an epoch (`schedule`): Section 5.2 has |U-| T rpe = X+, as many triples as an epoch
+of BPR-MF. The authors' code has int(X+ / |U-|) rounds whatever T is, so an epoch of a plus mode
+trains on T times as many triples. Table 4 counts the latter.
 
 pi is a disclosure rate, not a privacy guarantee: the sign of an update tells positive from negative
 items, and items that are never sent reveal something too.
@@ -65,6 +69,7 @@ class FPL(Disclosing):
         "reg_user": (1e-4, 0.1),
         "reg_positive": (1e-4, 0.1),
         "reg_negative": (1e-4, 0.1),
+        "reg_bias": [0.0, 0.01],
         "disclosure": [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0],
         "start_scale": [0.01, 0.03, 0.1],
         "embedding_size": [10, 20, 50],
@@ -73,13 +78,16 @@ class FPL(Disclosing):
     embedding_size: int = Field(16, ge=1, le=4096)
     """Length of every user and item row."""
     epochs: int = Field(50, ge=1)
-    """Epochs. By default an epoch is as many rounds as train on X+ triples."""
+    """Epochs; `schedule` says how many rounds each has."""
     users_per_round: int = Field(0, ge=0)
     """Users selected in a round; 0 selects all."""
     triples: int = Field(0, ge=0)
     """Triples a user trains on in a round (T); 0 means the mean length of a history, X+ / |U|."""
     rounds_an_epoch: int = Field(0, ge=0)
-    """Rounds in an epoch (rpe); 0 means as many as train on X+ triples."""
+    """Rounds in an epoch (rpe); 0 means as many as `schedule` says."""
+    schedule: Literal["triples", "authors"] = "triples"
+    """Rounds in an epoch: as many as train on X+ triples, as in the paper, or X+ / |U-| whatever T
+    is, as in the authors' code. The modes with T = 1 do not change."""
     learning_rate: float = Field(0.05, gt=0)
     """Step size, on the device and on the server."""
     reg_user: float | None = Field(None, ge=0)
@@ -88,8 +96,12 @@ class FPL(Disclosing):
     """Regularisation of the row of the chosen item; 1/20 of the learning rate by default."""
     reg_negative: float | None = Field(None, ge=0)
     """Regularisation of the row of the other item; 1/200 of the learning rate by default."""
+    reg_bias: float = Field(0.0, ge=0)
+    """Regularisation of item biases; the paper uses none."""
     start_scale: float = Field(0.1, ge=0)
-    """Standard deviation of the initial values."""
+    """Standard deviation of the initial values of rows."""
+    bias_start_scale: float = Field(0.0, ge=0)
+    """Standard deviation of the initial item biases; 0.1 in the authors' code."""
     reading: Literal["authors", "literal"] = "authors"
     """Whether a user's vector moves from triple to triple, as in the authors' code, or once per
     round, as in Eq. 6."""
@@ -136,21 +148,33 @@ def users_per_round(world: World[FPL]) -> int:
 
 
 def rounds_an_epoch(world: World[FPL]) -> int:
-    """rpe: |U-| * T * rpe = X+. A T of X+ / |U| is not rounded here."""
-    T = world.settings.triples or world.n_positives / n_members(world)
+    """rpe: |U-| * T * rpe = X+, or |U-| * rpe = X+ with the authors' schedule."""
+    T = 1.0 if world.settings.schedule == "authors" else triples_not_rounded(world)
     rpe = round(world.n_positives / (users_per_round(world) * T), 9)
     return world.settings.rounds_an_epoch or max(int(rpe), 1)
 
 
+def triples_not_rounded(world: World[FPL]) -> float:
+    """T, where X+ / |U| may be a fraction."""
+    return world.settings.triples or world.n_positives / n_members(world)
+
+
 def init(world: World[FPL]) -> FPLState:
-    size = world.settings.embedding_size
-    seed = world.seed
-    scale = world.settings.start_scale
+    settings = world.settings
+    size = settings.embedding_size
     return FPLState(
-        rows(world.n_items, size, seed, "items", scale),
-        np.zeros(world.n_items, np.float32),
+        rows(world.n_items, size, world.seed, "items", settings.start_scale),
+        start_biases(world),
         ON_CLIENTS,
     )
+
+
+def start_biases(world: World[FPL]) -> Floats:
+    """b before the first round: zero, or Gaussian as in the authors' code."""
+    scale = world.settings.bias_start_scale
+    if not scale:
+        return np.zeros(world.n_items, np.float32)
+    return rows(world.n_items, 1, world.seed, "biases", scale)[:, 0]
 
 
 def init_clients(world: World[FPL], node: NodeData) -> PrivateState:
@@ -241,6 +265,7 @@ def client_update(world: World[FPL], message: Message, node: NodeData) -> Client
             message.common["item_bias"],
             settings.learning_rate,
             *regularisation,
+            settings.reg_bias,
             settings.reading == "literal",
             first,
             last,
@@ -384,6 +409,7 @@ def sequential(
         triples(world),
         settings.learning_rate,
         *settings.regularisation(),
+        settings.reg_bias,
         settings.reading == "literal",
         after.user_rows,
         after.item_rows,
@@ -404,14 +430,6 @@ def model(world: World[FPL], state: FPLState) -> PrivateFactors:
 def vectors_per_epoch(world: World[FPL], node: NodeData) -> float:
     """CCE = rpe |U-| (|I| + T (1 + pi)), with the mean initial pi of all users."""
     return rounds_an_epoch(world) * users_per_round(world) * _vectors_per_client(world, node)
-
-
-def vectors_per_epoch_as_printed(world: World[FPL], node: NodeData) -> float:
-    """The value of Table 4 for the plus modes: X+ in place of rpe |U-|.
-
-    It counts a round for every triple.
-    """
-    return world.n_positives * _vectors_per_client(world, node)
 
 
 def _vectors_per_client(world: World[FPL], node: NodeData) -> float:

@@ -102,6 +102,7 @@ def learn(
     reg_user: Real,
     reg_positive: Real,
     reg_negative: Real,
+    reg_bias: Real,
     frozen: bool,
     gradients: Floats,
     own: Floats,
@@ -122,13 +123,13 @@ def learn(
         out = gradients[np.uint64(places[s])]
         for f in range(d):
             out[f] -= e * p[f] + reg_negative * q_j[f]
-        out[d] -= e
+        out[d] -= e + reg_bias * b[np.uint64(others[s])]
         if shown[s]:
             out = gradients[np.uint64(places[at])]
             at += 1
             for f in range(d):
                 out[f] += e * p[f] - reg_positive * q_i[f]
-            out[d] += e
+            out[d] += e - reg_bias * b[np.uint64(liked[s])]
         for f in range(d):
             move = e * (q_i[f] - q_j[f]) - reg_user * p[f]
             if frozen:
@@ -224,6 +225,7 @@ def draw(
         float32,
         float32,
         float32,
+        float32,
         boolean,
         int64,
         int64,
@@ -244,6 +246,7 @@ def train(
     reg_user: float,
     reg_positive: float,
     reg_negative: float,
+    reg_bias: float,
     frozen: bool,
     first: int,
     last: int,
@@ -278,6 +281,7 @@ def train(
             reg_user,
             reg_positive,
             reg_negative,
+            reg_bias,
             frozen,
             gradients,
             own,
@@ -299,6 +303,7 @@ def train(
         readonly(float32),
         int64,
         float64,
+        float32,
         float32,
         float32,
         float32,
@@ -324,6 +329,7 @@ def sequential(
     reg_user: float,
     reg_positive: float,
     reg_negative: float,
+    reg_bias: float,
     frozen: bool,
     user_rows: Floats,
     item_rows: Floats,
@@ -386,6 +392,7 @@ def sequential(
             reg_user,
             reg_positive,
             reg_negative,
+            reg_bias,
             frozen,
             gradients,
             own,

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from coterie.experiments.plan import Method
+from coterie.reproduce.category_bias import BIAS, SHARE, training_bias
 from coterie.reproduce.checks import Ahead, All, Every, Level, Ordered, ShareOf, Untestable
-from coterie.reproduce.items import Claim, Item, Paper, Trial
+from coterie.reproduce.items import Check, Claim, Item, Measurement, Paper, SettingsSearch, Trial
 from coterie.reproduce.papers.tuned_settings import paper_settings
-from coterie.reproduce.sweep_checks import BestBelow, Flat, Pareto, Rises
+from coterie.reproduce.sweep_checks import (
+    BestBelow,
+    CheapestIsGood,
+    CostsMore,
+    FallsAfterPeak,
+    Flat,
+    Largest,
+    Pareto,
+    Rises,
+    SameBest,
+    SameSigns,
+    ShareOfBest,
+    Sign,
+    Varies,
+    VariesMore,
+)
 
 P = "P@10"
 R = "R@10"
@@ -17,6 +34,8 @@ IC = "IC@10"
 GINI = "Gini@10"
 ITALY = "foursquare-italy"
 MODES = ("sfpl", "sfpl+", "pfpl", "pfpl+")
+PLUS = ("sfpl+", "pfpl+")
+"""The modes with T > 1. The authors' schedule changes these only."""
 METHODS = ("random", "popular", "userknn", "itemknn", "multivae", "bpr", "fcf", *MODES)
 PIS = tuple(n / 10 for n in range(11))
 # Tables 2 and 3 of the paper, Italy.
@@ -43,60 +62,181 @@ CATEGORIES = (
     "Shop & Service",
     "Travel & Transport",
 )
-LEAST_POPULAR = ("Residence", "Professional & Other Places", "College & University")
+DISPARITIES = tuple(f"BD {name}" for name in CATEGORIES)
+PUSHED_UP = ("BD Arts & Entertainment", "BD Food", "BD Travel & Transport")
+PUSHED_DOWN = ("BD College & University", "BD Professional & Other Places", "BD Residence")
+# Table 5 of the paper, Italy, in the order of CATEGORIES. Those above 1 are preferred in training.
+SOURCE_BIAS = (1.4130, 0.8221, 0.9317, 1.3559, 1.3292, 0.7868, 0.4171, 0.8482, 1.2678)
+PREFERRED = tuple(n for n, b in zip(CATEGORIES, SOURCE_BIAS, strict=True) if b > 1)
+NOT_PREFERRED = tuple(n for n in CATEGORIES if n not in PREFERRED)
 NO_BRAZIL = (
     "Brazil and Canada are not available. Italy is: 1,353 users and 54,088 training records as in "
     "the paper, on 25,498 items (25,522 there)."
 )
 TUNED = ", tuned"
+AUTHORS = ", authors' schedule"
+PLAIN_FCF = "fcf, plain step"
+AUTHORS_FCF = "fcf, authors' code"
+LONG_BPR = {mode: f"bpr, triples of {mode}" for mode in PLUS}
+"""BPR-MF with as many triples as a mode has with the authors' schedule."""
 LAST_ONLY = {"evaluate_every": 1000}
 """Evaluate after the last epoch only."""
+T = 39
+"""Triples of a client in a round of the plus modes on Italy: int(54,088 / 1,353)."""
+SCHEDULES = (
+    "An epoch of the paper (Section 5.2) trains on as many triples as an epoch of BPR-MF. In the "
+    "authors' code the rounds of an epoch do not depend on T, so an epoch of a plus mode trains on "
+    f"{T} times as many."
+)
+
+
+def authors_settings(mode: str) -> dict[str, object]:
+    """A mode as the authors' code runs it; with T = 1 the paper's schedule is the same."""
+    if mode in PLUS:
+        return paper_settings("fpl", ITALY, "authors", mode) | LAST_ONLY
+    return paper_settings("fpl", ITALY, "paper", mode) | LAST_ONLY
+
+
+def long_bpr(mode: str) -> Method:
+    """BPR-MF with as many triples as a plus mode has with the authors' schedule."""
+    epochs = T * paper_settings("fpl", ITALY, "authors", mode)["epochs"]
+    settings = paper_settings("fpl", ITALY, "paper", "bpr") | {"epochs": epochs} | LAST_ONLY
+    return Method(LONG_BPR[mode], "bpr", settings)
 
 
 def methods() -> tuple[Method, ...]:
-    """Every method with the paper's search, and with its own tuned settings.
+    """Every method with the paper's search, as the authors ran it, and with own tuned settings.
 
     The paper's search chooses learning rate and size for BPR-MF and reuses them for the others.
     """
     searched = paper_settings("fpl", ITALY, "paper")
     own = paper_settings("fpl", ITALY, "own")
+    plain_fcf = paper_settings("fpl", ITALY, "authors", "fcf") | LAST_ONLY
+    own_items = {"missing_weight": 0.0}
     return (
         *(Method(name, name, searched[name] | LAST_ONLY) for name in METHODS),
+        *(Method(mode + AUTHORS, mode, authors_settings(mode)) for mode in PLUS),
+        *(long_bpr(mode) for mode in PLUS),
+        Method(PLAIN_FCF, "fcf", plain_fcf),
+        Method(AUTHORS_FCF, "fcf", plain_fcf | own_items),
         *(Method(f"{name}{TUNED}", name, own[name] | LAST_ONLY) for name in METHODS[2:]),
         Method(f"als{TUNED}", "als", paper_settings("fpl", ITALY, "als")),
     )
 
 
-def all_methods(paper: Mapping[str, tuple[float, float]]) -> Trial:
+# How the settings were found (benchmarks/fpl.py search)
+
+
+RATES_AND_SIZES = {"learning_rate": [0.005, 0.05, 0.5], "embedding_size": [10, 20, 50]}
+EPOCHS = {"epochs": [10, 20, 30, 40, 50]}
+OF_BPR = "learning rate and size are those of BPR-MF's search"
+OWN_TRIALS = 20
+LIMIT = "own search space; at most 200 epochs"
+
+
+def searches() -> dict[str, SettingsSearch]:
+    """By the paper's search; by the authors' code; and with as many trials for every method."""
+    neighbours = SettingsSearch(trials=10, space={"neighbours": [10, 100]})
+    modes = SettingsSearch(trials=55, space={"disclosure": list(PIS)} | EPOCHS, note=OF_BPR)
+    found = {
+        "random": SettingsSearch(trials=0, note="nothing to tune"),
+        "popular": SettingsSearch(trials=0, note="nothing to tune"),
+        "userknn": neighbours,
+        "itemknn": neighbours,
+        "multivae": SettingsSearch(
+            trials=9, space={"hidden": [200, 300, 600], "epochs": [50, 100, 200]}
+        ),
+        "bpr": SettingsSearch(trials=45, space=RATES_AND_SIZES | EPOCHS),
+        "fcf": SettingsSearch(trials=5, space={"rounds": [10, 20, 30, 40, 50]}, note=OF_BPR),
+        PLAIN_FCF: AS_OUR_FCF,
+        AUTHORS_FCF: AS_OUR_FCF,
+    }
+    longer = SettingsSearch(trials=0, note="BPR-MF's settings with more epochs")
+    found |= {LONG_BPR[mode]: longer for mode in PLUS}
+    found |= dict.fromkeys(MODES, modes)
+    found |= {mode + AUTHORS: AUTHORS_SEARCH for mode in PLUS}
+    own = SettingsSearch(trials=OWN_TRIALS, note=LIMIT)
+    found |= {f"{name}{TUNED}": own for name in METHODS[2:]}
+    without_bias = SettingsSearch(trials=OWN_TRIALS, note=f"{LIMIT}; reg_bias was not searched")
+    found |= {f"{mode}{TUNED}": without_bias for mode in MODES}
+    found[f"als{TUNED}"] = SettingsSearch(trials=10, note="this dataset's default settings")
+    return found
+
+
+AUTHORS_SEARCH = SettingsSearch(
+    trials=10, space={"epochs": [5, 50]}, note=f"pi = 1, not searched; {OF_BPR}"
+)
+AS_OUR_FCF = SettingsSearch(trials=0, note="learning rate, size and rounds are those of fcf")
+
+
+# The authors' rows are the paper's: its tables were made with their code.
+AUTHORS_ACCURACY = {mode + AUTHORS: ACCURACY[mode] for mode in PLUS} | {
+    AUTHORS_FCF: ACCURACY["fcf"]
+}
+AUTHORS_DIVERSITY = {mode + AUTHORS: DIVERSITY[mode] for mode in PLUS} | {
+    AUTHORS_FCF: DIVERSITY["fcf"]
+}
+
+
+def all_methods(paper: Mapping[str, tuple[float, ...]]) -> Trial:
     """All methods on Italy, with the paper's figures."""
-    return Trial(dataset=ITALY, methods=methods(), protocol="holdout", seeds=3, paper=paper)
+    return Trial(
+        dataset=ITALY,
+        methods=methods(),
+        protocol="holdout",
+        seeds=3,
+        paper=paper,
+        searches=searches(),
+    )
+
+
+# Claims are tested with the paper's search, with the authors' schedule and with tuned settings
+
+
+WAYS = ("", AUTHORS, TUNED)
+
+
+def named(method: str, way: str) -> str:
+    """The row of a method. Random and popular have nothing to tune."""
+    if way == AUTHORS:
+        return method + AUTHORS if method in PLUS else method
+    return method if method in METHODS[:2] else method + way
+
+
+def ways_of(*names: str) -> tuple[str, ...]:
+    """The ways that give different rows: the authors' schedule changes the plus modes only."""
+    return WAYS if any(name in PLUS for name in names) else ("", TUNED)
 
 
 def ahead(one: str, other: str, metric: str = P) -> All:
-    """Ahead with the paper's search, and with own tuned settings.
-
-    Random and popular have nothing to tune.
-    """
-    checks = []
-    for way in ("", TUNED):
-        other_way = "" if other in METHODS[:2] else way
-        checks.append(Ahead(one + way, other + other_way, metric))
-    return All(tuple(checks))
+    """Ahead in every way."""
+    return All(
+        tuple(Ahead(named(one, way), named(other, way), metric) for way in ways_of(one, other))
+    )
 
 
 def ahead_of_all(one: str, *others: str) -> All:
-    """Ahead of every other method, with the paper's search and with own tuned settings."""
+    """Ahead of every other method, in every way."""
     return All(
         tuple(
-            Every(tuple(Ahead(one + way, other + way, P) for other in others))
-            for way in ("", TUNED)
+            Every(tuple(Ahead(named(one, way), named(other, way), P) for other in others))
+            for way in ways_of(one, *others)
         )
     )
 
 
 def level(one: str, other: str) -> All:
     """Within 0.002 of P@10, a twentieth of the best value."""
-    return All(tuple(Level(one + way, other + way, P, 0.002) for way in ("", TUNED)))
+    return All(
+        tuple(Level(named(one, way), named(other, way), P, 0.002) for way in ways_of(one, other))
+    )
+
+
+def ordered(one: str, other: str, metric: str) -> All:
+    """A higher mean in every way; metrics of whole lists have no test over users."""
+    return All(
+        tuple(Ordered((named(one, way), named(other, way)), metric) for way in ways_of(one, other))
+    )
 
 
 TABLE2 = Item(
@@ -105,12 +245,15 @@ TABLE2 = Item(
     about=(
         "Italy. Rows without `tuned` follow the paper's search: learning rate and size are chosen "
         "for BPR-MF and reused for FPL and FCF; epochs, pi, neighbours and topology are chosen "
-        "per method. `tuned` rows: twenty trials per method on the validation part. The paper's "
-        "popular baseline (0.0463) fits a split that holds out the oldest fifth (0.0441), not "
-        "the newest as it says (0.0268). Therefore only the order of methods compares."
+        f"per method. `tuned` rows: {OWN_TRIALS} trials per method on the validation part. "
+        f"{SCHEDULES} `{LONG_BPR['pfpl+']}` is BPR-MF with as many triples as pFPL+ has so. "
+        f"`{PLAIN_FCF}` is FCF with a gradient step and no confidence; in `{AUTHORS_FCF}` only a "
+        "user's own items count, too. The paper's popular baseline has 0.0463, ours 0.0268, for a "
+        "reason that is not known: the authors' generator keeps the last visit of a user to a "
+        "place, and the public files seem to keep the first. Only the order of methods compares."
     ),
     metrics=(P, R),
-    trials=(all_methods(ACCURACY),),
+    trials=(all_methods(ACCURACY | AUTHORS_ACCURACY),),
     claims=(
         Claim(
             "vae-is-best",
@@ -126,13 +269,13 @@ TABLE2 = Item(
         ),
         Claim(
             "itemknn-like-bpr",
-            "Item-kNN and BPR-MF are about the same",
+            "Item-kNN and BPR-MF are about the same (threshold: 0.002)",
             "6.1",
             level("itemknn", "bpr"),
         ),
         Claim(
             "sfpl-slightly-ahead-of-bpr",
-            "sFPL is slightly ahead of BPR-MF with a small pi",
+            "sFPL is slightly ahead of BPR-MF",
             "6.1",
             ahead("sfpl", "bpr"),
         ),
@@ -143,20 +286,55 @@ TABLE2 = Item(
             ahead("sfpl+", "bpr"),
         ),
         Claim(
+            "pfplplus-ahead-of-bpr",
+            "pFPL+ is ahead of BPR-MF",
+            "6.1, Table 2",
+            ahead("pfpl+", "bpr"),
+        ),
+        Claim(
+            "as-run-ahead-of-bpr",
+            "sFPL+ and pFPL+ with the authors' schedule are ahead of BPR-MF with p < 0.01",
+            "ours",
+            All(tuple(Ahead(mode + AUTHORS, "bpr", P, p=0.01) for mode in PLUS)),
+            ours=True,
+        ),
+        Claim(
+            "as-run-ahead-at-equal-triples",
+            "they are ahead of BPR-MF with as many triples too, with p < 0.01",
+            "ours",
+            All(tuple(Ahead(mode + AUTHORS, LONG_BPR[mode], P, p=0.01) for mode in PLUS)),
+            ours=True,
+        ),
+        Claim(
             "ahead-of-fcf",
-            "FPL is ahead of FCF",
+            "FPL is ahead of FCF, as the authors have it: with a plain step",
             "6.1",
+            All(
+                tuple(
+                    Ahead(named(mode, way), fcf, P)
+                    for fcf in (AUTHORS_FCF, PLAIN_FCF)
+                    for mode in MODES
+                    for way in ways_of(mode)
+                    if way != TUNED
+                )
+            ),
+        ),
+        Claim(
+            "ahead-of-our-fcf",
+            "FPL is ahead of FCF with Adam and confidence weights, as FCF's paper has it",
+            "ours",
             All(tuple(ahead(mode, "fcf") for mode in MODES)),
+            ours=True,
         ),
         Claim(
             "parallelism-changes-nothing",
-            "increased parallelism does not change accuracy significantly",
+            "increased parallelism does not change accuracy significantly (threshold: 0.002)",
             "6.1",
             All((level("pfpl", "sfpl"), level("pfpl+", "sfpl+"))),
         ),
         Claim(
             "local-computation-boosts",
-            "more local computation gives more accuracy, up to 24 %",
+            "more local computation gives more accuracy",
             "6.1",
             All((ahead("sfpl+", "sfpl"), ahead("pfpl+", "pfpl"))),
         ),
@@ -167,9 +345,9 @@ TABLE2 = Item(
             "abstract, 7",
             All(
                 tuple(
-                    ShareOf(mode + way, "bpr" + way, P, 0.95)
+                    ShareOf(named(mode, way), named("bpr", way), P, 0.95)
                     for mode in MODES
-                    for way in ("", TUNED)
+                    for way in ways_of(mode)
                 )
             ),
         ),
@@ -189,7 +367,7 @@ TABLE3 = Item(
         "catalogue is recommended."
     ),
     metrics=(IC, GINI),
-    trials=(all_methods(DIVERSITY),),
+    trials=(all_methods(DIVERSITY | AUTHORS_DIVERSITY),),
     claims=(
         Claim(
             "sfpl-like-bpr",
@@ -203,21 +381,38 @@ TABLE3 = Item(
             "6.2",
             All(
                 tuple(
-                    Ordered(modes, metric)
-                    for modes in (("sfpl+", "sfpl"), ("pfpl+", "pfpl"))
+                    ordered(f"{mode}+", mode, metric)
+                    for mode in ("sfpl", "pfpl")
                     for metric in (IC, GINI)
                 )
             ),
         ),
         Claim(
             "more-diverse-than-bpr",
-            "FPL's lists are more diverse than BPR-MF's",
+            "with more local computation FPL's lists are more diverse than BPR-MF's, in coverage "
+            "and Gini",
             "6.2",
-            All(tuple(Ordered((mode, "bpr"), IC) for mode in MODES)),
+            All(tuple(ordered(mode, "bpr", metric) for mode in PLUS for metric in (IC, GINI))),
+        ),
+        Claim(
+            "more-diverse-at-equal-triples",
+            "with the authors' schedule they are more diverse than BPR-MF with as many triples",
+            "ours",
+            All(
+                tuple(
+                    Ordered((mode + AUTHORS, LONG_BPR[mode]), metric)
+                    for mode in PLUS
+                    for metric in (IC, GINI)
+                )
+            ),
+            ours=True,
         ),
     ),
     absent=(NO_BRAZIL,),
 )
+
+
+# Sweeps over pi
 
 
 def label(mode: str, pi: float) -> str:
@@ -233,112 +428,257 @@ def at_pi(mode: str, pi: float) -> Method:
     return Method(label(mode, pi), mode, settings)
 
 
-QUICK = (0.0, 0.2, 0.4, 0.5, 1.0)
+def at_pi_as_run(mode: str, pi: float) -> Method:
+    """A mode at one pi with the authors' schedule, with the same epochs for every pi."""
+    if mode not in PLUS:
+        return at_pi(mode, pi)
+    return Method(label(mode, pi), mode, authors_settings(mode) | {"disclosure": pi})
+
+
 SWEEP = tuple(at_pi(mode, pi) for mode in MODES for pi in PIS)
+SWEEP_AS_RUN = tuple(at_pi_as_run(mode, pi) for mode in MODES for pi in PIS)
+QUICK = (0.0, 0.2, 0.4, 0.5, 1.0)
+QUICK_AS_RUN = (0.2, 1.0)
+"""An epoch of the authors' plus modes takes more than a second."""
+SENT = 0.05
+"""Claims about pi are about pi above this: at pi = 0 liked items are never sent."""
 PLUS_AND_PLAIN = tuple(
     (label(f"{mode}+", pi), label(mode, pi)) for mode in ("sfpl", "pfpl") for pi in (0.2, 0.5, 1.0)
 )
 """A plus mode and its plain mode, at the same pi."""
+
+
+def sweep_searches(as_run: bool) -> dict[str, SettingsSearch]:
+    """Ten numbers of epochs for every pi; with the authors' schedule those of Table 2."""
+    by_pi = SettingsSearch(trials=10, space={"epochs": [5, 50]}, note=OF_BPR)
+    return {
+        label(mode, pi): AUTHORS_SEARCH if as_run and mode in PLUS else by_pi
+        for mode in MODES
+        for pi in PIS
+    }
+
+
+def sweep_trial(as_run: bool) -> Trial:
+    """All modes at all pi, on Italy."""
+    return Trial(
+        dataset=ITALY,
+        methods=SWEEP_AS_RUN if as_run else SWEEP,
+        protocol="holdout",
+        seeds=3,
+        searches=sweep_searches(as_run),
+    )
+
+
+def of_modes(check: Callable[[str], Check]) -> All:
+    """A check of every mode."""
+    return All(tuple(check(mode) for mode in MODES))
+
+
+DISCLOSURE_CLAIMS = (
+    Claim(
+        "best-rarely-at-1",
+        "the best pi is rarely 1",
+        "6.1, RQ2",
+        of_modes(lambda mode: BestBelow(mode, F1, 1.0)),
+    ),
+    Claim(
+        "falls-after-peak",
+        "accuracy falls when pi rises beyond its best value (threshold: 2 % at pi = 1)",
+        "6.1",
+        of_modes(lambda mode: FallsAfterPeak(mode, F1, 0.02)),
+    ),
+    Claim(
+        "a-little-suffices",
+        "disclosing a small share gives high quality "
+        "(threshold: 0.9 of the best precision at pi = 0.2)",
+        "6.1, 7",
+        of_modes(lambda mode: ShareOfBest(mode, P, 0.2, 0.9)),
+    ),
+    Claim(
+        "coverage-rises-with-pi",
+        "coverage rises with pi (steps down of up to 50 items are allowed)",
+        "6.2",
+        of_modes(lambda mode: Rises(mode, IC, 50, above=SENT)),
+    ),
+    Claim(
+        "pi-affects-coverage-more",
+        "pi changes coverage more in the plus modes",
+        "6.2",
+        All(tuple(VariesMore(f"{mode}+", mode, IC, above=SENT) for mode in ("sfpl", "pfpl"))),
+    ),
+    Claim(
+        "plus-modes-cover-more",
+        "at the same pi the plus modes cover more",
+        "6.2",
+        All(tuple(Ordered(pair, IC) for pair in PLUS_AND_PLAIN)),
+    ),
+    Claim(
+        "plus-modes-on-top",
+        "at the same pi the plus modes are more precise",
+        "6.2",
+        All(tuple(Ahead(plus, plain, P) for plus, plain in PLUS_AND_PLAIN)),
+    ),
+)
+DENSITY = Claim(
+    "peak-earlier-when-denser",
+    "the denser the data, the smaller the best pi",
+    "6.1",
+    Untestable("it compares Italy and Canada with Brazil, which are not available"),
+)
+ABOUT_DISCLOSURE = "At pi = 0 a client never sends a liked item."
 
 FIGURE2 = Item(
     key="figure2",
     title="Figures 2 and 3: disclosure",
     about=(
         "Italy, learning rate 0.05, 50 factors, epochs chosen on the validation part for every "
-        "mode and pi. At pi = 0 a client never sends a liked item."
+        f"mode and pi. An epoch trains on X+ triples. {ABOUT_DISCLOSURE}"
     ),
     metrics=(P, F1, IC, GINI),
     by="disclosure",
     quick_at=QUICK,
-    trials=(Trial(dataset=ITALY, methods=SWEEP, protocol="holdout", seeds=3),),
-    claims=(
-        Claim(
-            "best-rarely-at-1",
-            "the best pi is rarely 1",
-            "6.1, RQ2",
-            All(tuple(BestBelow(mode, F1, 1.0) for mode in MODES)),
-        ),
-        Claim(
-            "a-little-suffices",
-            "disclosing a small share gives high quality "
-            "(threshold: 0.9 of the best precision at pi = 0.2)",
-            "6.1, 7",
-            All(tuple(ShareOf(label(mode, 0.2), label(mode, 1.0), P, 0.9) for mode in MODES)),
-        ),
-        Claim(
-            "coverage-rises-with-pi",
-            "coverage rises with pi",
-            "6.2",
-            All(tuple(Rises(mode, IC, 50, above=0.05) for mode in MODES)),
-        ),
-        Claim(
-            "plus-modes-cover-more",
-            "at the same pi the plus modes cover more",
-            "6.2",
-            All(tuple(Ordered(pair, IC) for pair in PLUS_AND_PLAIN)),
-        ),
-        Claim(
-            "plus-modes-on-top",
-            "at the same pi the plus modes are more precise",
-            "6.2",
-            All(tuple(Ahead(plus, plain, P) for plus, plain in PLUS_AND_PLAIN)),
-        ),
-        Claim(
-            "peak-earlier-when-denser",
-            "the denser the data, the smaller the best pi",
-            "6.1",
-            Untestable("it compares Italy and Canada with Brazil, which are not available"),
-        ),
-    ),
+    trials=(sweep_trial(as_run=False),),
+    claims=(*DISCLOSURE_CLAIMS, DENSITY),
     absent=(NO_BRAZIL,),
+)
+
+FIGURE2_AS_RUN = Item(
+    key="figure2-authors",
+    title="Figures 2 and 3, authors' schedule",
+    about=(
+        f"The same for the authors' schedule. {SCHEDULES} The number of epochs of a plus mode is "
+        "the same for every pi, as in the paper's Table 4. The modes with T = 1 are those of the "
+        f"other schedule. {ABOUT_DISCLOSURE}"
+    ),
+    metrics=(P, F1, IC, GINI),
+    by="disclosure",
+    quick_at=QUICK_AS_RUN,
+    trials=(sweep_trial(as_run=True),),
+    claims=DISCLOSURE_CLAIMS,
+    absent=(NO_BRAZIL,),
+)
+
+VECTORS = "vectors"
+PER_EPOCH = "vectors per epoch"
+COST_CLAIMS = (
+    Claim(
+        "pi-hardly-changes-costs",
+        "pi does not change the vectors sent per epoch (threshold: half a percent)",
+        "6.3",
+        of_modes(lambda mode: Flat(PER_EPOCH, 0.005, mode, relative=True)),
+    ),
+    Claim(
+        "pi-hardly-changes-total-costs",
+        "pi does not change the vectors sent until the best epoch (threshold: half a percent)",
+        "6.3",
+        of_modes(lambda mode: Flat(VECTORS, 0.005, mode, relative=True, above=SENT)),
+    ),
+    Claim(
+        "pi-changes-precision",
+        "precision depends strongly on pi (threshold: a tenth of the best)",
+        "6.3",
+        of_modes(lambda mode: Varies(mode, P, 0.1, above=SENT)),
+    ),
+    Claim(
+        "pfplplus-is-optimal",
+        "pFPL+ is the best mode in precision and cost together: no mode is at least as "
+        "precise for less",
+        "6.3",
+        Pareto("pfpl+", MODES, P, VECTORS),
+    ),
+    Claim(
+        "sequential-costs-more",
+        "without parallelism the best precision costs more (threshold: a tenth)",
+        "6.3",
+        CostsMore("sfpl+", "pfpl+", P, VECTORS, 0.1),
+    ),
+    Claim(
+        "sfpl-like-pfpl",
+        "sFPL and pFPL have the same precision and the same cost (threshold: 5 %)",
+        "6.3",
+        SameBest("sfpl", "pfpl", P, VECTORS, 0.05),
+    ),
+    Claim(
+        "no-trade-off",
+        "limiting communication costs no accuracy "
+        "(threshold: the cheapest mode has 0.95 of the best precision)",
+        "6.3, RQ3",
+        CheapestIsGood(MODES, P, VECTORS, 0.95),
+    ),
+)
+COUNTED = (
+    "Every item sent or received costs one vector. Costs count up to the chosen epoch, by the "
+    "paper's formula."
 )
 
 TABLE4 = Item(
     key="table4",
     title="Table 4 and Figure 4: communication costs",
     about=(
-        "The same runs, on Italy instead of Brazil. Every item sent or received costs one vector. "
-        "Costs count up to the chosen epoch, by the paper's definition. The paper's own Table 4 "
-        "counts the plus modes 34 times too high on Brazil."
+        f"The same runs, on Italy instead of Brazil. {COUNTED} An epoch trains on X+ triples, as "
+        "in Section 5.2. The paper's own Table 4 counts the authors' schedule: its figures are "
+        "45, 50, 45 and 35 epochs of X+ client updates each."
     ),
-    metrics=(P, "vectors", "vectors per epoch"),
+    metrics=(P, VECTORS, PER_EPOCH),
     by="disclosure",
     quick_at=QUICK,
-    trials=(Trial(dataset=ITALY, methods=SWEEP, protocol="holdout", seeds=3),),
-    claims=(
-        Claim(
-            "pi-hardly-changes-costs",
-            "pi does not change the vectors sent per epoch (threshold: half a percent)",
-            "6.3",
-            All(tuple(Flat("vectors per epoch", 0.005, mode, relative=True) for mode in MODES)),
-        ),
-        Claim(
-            "pi-changes-precision",
-            "precision depends strongly on pi",
-            "6.3",
-            All(tuple(Rises(mode, P, 0.001, above=0.05) for mode in MODES)),
-        ),
-        Claim(
-            "pfplplus-is-optimal",
-            "pFPL+ is the best mode in precision and cost together: no mode is at least as "
-            "precise for less",
-            "6.3",
-            Pareto("pfpl+", MODES, P, "vectors"),
-        ),
-        Claim(
-            "no-trade-off",
-            "saving communication costs no accuracy "
-            "(threshold: the plus modes' best precision is not lower)",
-            "6.3",
-            All(
-                (
-                    ShareOf("sfpl+, pi = 0.4", "sfpl, pi = 0.4", P, 1.0),
-                    ShareOf("pfpl+, pi = 0.4", "pfpl, pi = 0.4", P, 1.0),
-                )
-            ),
+    trials=(sweep_trial(as_run=False),),
+    claims=COST_CLAIMS,
+    absent=("Table 4 and Figure 4 are about Brazil, which is not available.",),
+)
+
+TABLE4_AS_RUN = Item(
+    key="table4-authors",
+    title="Table 4 and Figure 4, authors' schedule",
+    about=(
+        f"The same for the authors' schedule, which is the one that Table 4 counts. {COUNTED} An "
+        "epoch of every mode is about X+ client updates."
+    ),
+    metrics=(P, VECTORS, PER_EPOCH),
+    by="disclosure",
+    quick_at=QUICK_AS_RUN,
+    trials=(sweep_trial(as_run=True),),
+    claims=COST_CLAIMS,
+    absent=("Table 4 and Figure 4 are about Brazil, which is not available.",),
+)
+
+TABLE5 = Item(
+    key="table5",
+    title="Table 5: bias of the training data",
+    about=(
+        "A category's share of the training records over its share of the catalogue. Above 1: "
+        "users prefer it. The second row has the share of the records."
+    ),
+    metrics=CATEGORIES,
+    trials=(
+        Measurement(
+            dataset=ITALY,
+            measure=partial(training_bias, (BIAS, SHARE), ITALY, "holdout"),
+            paper={BIAS: SOURCE_BIAS},
         ),
     ),
-    absent=("Table 4 and Figure 4 are about Brazil, which is not available.",),
+    claims=(
+        Claim(
+            "preferred-categories",
+            "every category is on the paper's side of 1",
+            "ours",
+            Every(
+                (
+                    Sign(BIAS, PREFERRED, above=True, than=1.0),
+                    Sign(BIAS, NOT_PREFERRED, above=False, than=1.0),
+                )
+            ),
+            ours=True,
+        ),
+        Claim(
+            "travel-is-most-popular",
+            "Travel & Transport is the most popular category of the training data, by B_T and by "
+            "records",
+            "6.4",
+            All(tuple(Largest(row, "Travel & Transport", CATEGORIES) for row in (BIAS, SHARE))),
+        ),
+    ),
+    absent=("The rows of Brazil and Canada, which are not available.",),
 )
 
 TABLE6 = Item(
@@ -348,25 +688,72 @@ TABLE6 = Item(
         "Bias disparity of every category, on Italy instead of Brazil. 0: recommended as often as "
         "in training. -1: never recommended."
     ),
-    metrics=tuple(f"BD {name}" for name in CATEGORIES),
-    trials=(Trial(dataset=ITALY, methods=methods(), protocol="holdout", seeds=3),),
+    metrics=DISPARITIES,
+    trials=(all_methods({}),),
     claims=(
         Claim(
             "popular-goes-to-travel",
-            "the popular items are in Travel & Transport",
+            "the popular baseline moves recommendations towards Travel & Transport",
             "6.4",
-            Ordered(("popular", "random"), "BD Travel & Transport"),
+            Every(
+                (
+                    Largest("popular", "BD Travel & Transport", DISPARITIES),
+                    Sign("popular", ("BD Travel & Transport",), above=True),
+                )
+            ),
+        ),
+        Claim(
+            "same-categories-as-others",
+            "FPL favours and disfavours the same categories as the other algorithms "
+            "(threshold: eight of nine)",
+            "6.4",
+            All(
+                tuple(
+                    SameSigns(named(mode, way), named(other, way), DISPARITIES, 8)
+                    for mode in MODES
+                    for way in ways_of(mode)
+                    for other in ("userknn", "itemknn", "multivae", "bpr")
+                )
+            ),
+        ),
+        Claim(
+            "popular-goes-up",
+            "FPL recommends Arts, Food and Travel more often than they occur in training; so does "
+            "BPR-MF",
+            "6.4",
+            All(
+                tuple(
+                    Sign(named(name, way), (column,), above=True)
+                    for name in (*MODES, "bpr")
+                    for way in ways_of(name)
+                    for column in PUSHED_UP
+                )
+            ),
         ),
         Claim(
             "unpopular-goes-down",
             "FPL recommends Residence, Professional and College less often than they occur in "
-            "training",
+            "training; so does BPR-MF",
             "6.4",
             All(
                 tuple(
-                    Ordered(("random", mode), f"BD {name}")
+                    Sign(named(name, way), PUSHED_DOWN, above=False)
+                    for name in (*MODES, "bpr")
+                    for way in ways_of(name)
+                )
+            ),
+        ),
+        Claim(
+            "biased-to-preferences",
+            "FPL emphasises the users' preferences: categories with a B_T above 1 go up, the "
+            "others down (Table 5)",
+            "6.4, RQ4",
+            All(
+                tuple(
+                    Sign(named(mode, way), tuple(f"BD {name}" for name in names), above=above)
                     for mode in MODES
-                    for name in LEAST_POPULAR
+                    for way in ways_of(mode)
+                    for names, above in ((PREFERRED, True), (NOT_PREFERRED, False))
                 )
             ),
         ),
@@ -375,30 +762,62 @@ TABLE6 = Item(
 )
 
 
+# MovieLens
+
+
+ML_TRIALS = {"ml-100k": 20, "ml-1m": 40}
+
+
+NO_BIAS_REG = "bpr, reg_bias = 0"
+
+
 def pfpl_and_bpr(dataset: str) -> Trial:
-    """pFPL+ and BPR-MF, both tuned, on one dataset."""
-    methods = tuple(
-        Method(name, name, paper_settings("fpl", dataset, name) | LAST_ONLY)
-        for name in ("pfpl+", "bpr")
+    """pFPL+ and BPR-MF, both tuned, and BPR-MF with the regularisers that pFPL+ was tuned with."""
+    of_bpr = paper_settings("fpl", dataset, "bpr") | LAST_ONLY
+    methods = (
+        Method("pfpl+", "pfpl+", paper_settings("fpl", dataset, "pfpl+") | LAST_ONLY),
+        Method("bpr", "bpr", of_bpr),
+        Method(NO_BIAS_REG, "bpr", of_bpr | {"reg_bias": 0.0}),
     )
-    return Trial(dataset=dataset, protocol="holdout", seeds=3, methods=methods)
+    trials = ML_TRIALS[dataset]
+    return Trial(
+        dataset=dataset,
+        protocol="holdout",
+        seeds=3,
+        methods=methods,
+        searches={
+            "pfpl+": SettingsSearch(trials=trials, note="reg_bias was not searched"),
+            "bpr": SettingsSearch(trials=trials, space={"reg_bias": [0.0, 0.01]}),
+            NO_BIAS_REG: SettingsSearch(trials=0, note="bpr without regularised item biases"),
+        },
+    )
 
 
 MOVIELENS = Item(
     key="movielens",
     title="Beyond the paper: MovieLens",
     about=(
-        "Both methods are tuned on the validation part with the same number of trials. For pFPL+ "
-        "this includes pi."
+        "pFPL+ and BPR-MF are tuned on the validation part with the same number of trials. For "
+        f"pFPL+ this includes pi. `{NO_BIAS_REG}` has the same regularisers as pFPL+: user, "
+        "positive and negative item, and none on item biases."
     ),
     metrics=(P, R),
     trials=(pfpl_and_bpr("ml-100k"), pfpl_and_bpr("ml-1m")),
     claims=(
         Claim(
             "like-bpr",
-            "pFPL+ reaches 0.98 of BPR-MF's precision (our threshold)",
+            "pFPL+ reaches 0.98 of BPR-MF's precision with the same regularisers (our threshold)",
+            "ours",
+            ShareOf("pfpl+", NO_BIAS_REG, P, 0.98),
+            ours=True,
+        ),
+        Claim(
+            "like-bpr-with-bias-regularisation",
+            "pFPL+ reaches 0.98 of the precision of BPR-MF with regularised item biases "
+            "(our threshold)",
             "ours",
             ShareOf("pfpl+", "bpr", P, 0.98),
+            ours=True,
         ),
     ),
 )
@@ -410,6 +829,16 @@ PAPER = Paper(
         "Anelli, Deldjoo, Di Noia, Ferrara, Narducci. "
         "Journal of Intelligent Information Systems, 2022."
     ),
-    items=(TABLE2, TABLE3, FIGURE2, TABLE4, TABLE6, MOVIELENS),
+    items=(
+        TABLE2,
+        TABLE3,
+        FIGURE2,
+        FIGURE2_AS_RUN,
+        TABLE4,
+        TABLE4_AS_RUN,
+        TABLE5,
+        TABLE6,
+        MOVIELENS,
+    ),
     quick={"epochs": 5, "rounds": 5},
 )

@@ -8,6 +8,7 @@ CoterieError
     ├── DataError      a file that cannot be read as interactions
     ├── UnknownName    an algorithm, dataset, protocol, user or item that does not exist
     ├── PluginError    a plug-in that cannot be loaded, or claims a name that is taken
+    ├── ContractError  a function of an algorithm that returns something else than it must
     ├── MissingExtra   a feature whose optional packages are not installed
     ├── RunError       a run folder that is missing, occupied or broken
     ├── Diverged       scores or parameters are no longer finite
@@ -54,6 +55,10 @@ class UnknownName(UserError):
 
 
 class PluginError(UserError):
+    pass
+
+
+class ContractError(UserError):
     pass
 
 

@@ -48,6 +48,7 @@ from coterie.federated.trainer import Context, federated_trainer, world_of
 from coterie.federated.transcript import Transcript
 from coterie.federated.validation import Reply
 from coterie.federated.wire import encode, message_size, reply_sizes
+from coterie.models.kinds import kind
 from coterie.types import TOO_LARGE, Message, Updates
 
 STEPS = 3
@@ -64,7 +65,8 @@ def check_same_seed_same_bits(name: str, settings: Mapping[str, Any]) -> None:
     """Two runs with one seed give the same bits, and another seed gives others."""
     first = _states(name, settings)
     assert _bits(first[-1]) == _bits(_states(name, settings)[-1]), (
-        f"{name}: two runs with the same seed differ. Draw all random numbers from coterie.streams."
+        f"{name}: two runs with the same seed differ. "
+        "Draw all random numbers from coterie.core.streams."
     )
     assert len({_digest(state) for state in first}) == len(first), (
         f"{name}: a round changed nothing."
@@ -150,6 +152,21 @@ def check_model(name: str, settings: Mapping[str, Any]) -> None:
     scores = model.score(users)
     assert scores.shape == (len(users), world.n_items)
     assert np.isfinite(scores).all(), f"{name}: scores are not finite."
+    assert kind(model.kind) is type(model), (
+        f"{name}: the model's kind {model.kind!r} names another class, so a saved model could not "
+        "be read. Give its entry point in coterie.models the same name."
+    )
+
+
+def check_search_space(name: str, settings: Mapping[str, Any]) -> None:
+    """What `coterie tune` draws are settings of the algorithm, with values it accepts."""
+    chosen, _ = _federation(name)
+    for key, values in chosen.settings.search_space.items():
+        assert key in chosen.settings.model_fields, (
+            f"{name}: search_space has {key!r}, which is not a setting."
+        )
+        for value in values:
+            chosen.settings.of({**settings, key: value})
 
 
 CHECKS: tuple[Callable[[str, Mapping[str, Any]], None], ...] = (
@@ -161,6 +178,7 @@ CHECKS: tuple[Callable[[str, Mapping[str, Any]], None], ...] = (
     check_secure_aggregation,
     check_costs_are_bytes,
     check_model,
+    check_search_space,
 )
 
 
@@ -193,6 +211,9 @@ class FederatedAlgorithmTests:
 
     def test_model(self) -> None:
         check_model(self.algorithm, self.settings)
+
+    def test_search_space(self) -> None:
+        check_search_space(self.algorithm, self.settings)
 
 
 def offers_secure_aggregation(name: str) -> bool:

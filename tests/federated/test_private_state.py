@@ -17,7 +17,7 @@ from coterie.core.progress import SILENT
 from coterie.core.records import Record
 from coterie.engines.local import LocalEngine
 from coterie.errors import RunError
-from coterie.experiments import checkpoint, folder
+from coterie.experiments import checkpoint, run_folder
 from coterie.experiments.history import Point, TrainingHistory
 from coterie.federated import nodes, trainer, wire
 from coterie.federated.engine import Engine
@@ -299,12 +299,12 @@ class OnDevices(Factors):
 def test_a_model_is_saved_without_private_state(tmp_path, monkeypatch):
     rows = np.full((3, 2), SECRET, np.float32)
     model = OnDevices(rows, np.ones((4, 2), np.float32), np.zeros(4, np.float32))
-    folder.write_model(tmp_path, model)
+    run_folder.write_model(tmp_path, model)
     assert np.float32(SECRET).tobytes() not in (tmp_path / "model.npz").read_bytes()
     assert (tmp_path / "devices.npz").stat().st_mode & 0o777 == 0o600
-    monkeypatch.setattr(folder.kinds, "kind", lambda name: OnDevices)
-    monkeypatch.setattr(folder, "read_catalogue", lambda place: None)
-    again, _ = folder.read_model(tmp_path)
+    monkeypatch.setattr(run_folder.kinds, "kind", lambda name: OnDevices)
+    monkeypatch.setattr(run_folder, "read_catalogue", lambda place: None)
+    again, _ = run_folder.read_model(tmp_path)
     assert sha256(again) == sha256(model)
 
 

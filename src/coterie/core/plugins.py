@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Container
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TypeVar
 
 from coterie.errors import PluginError
@@ -74,6 +76,18 @@ def load_class(group: str, name: str, parent: type[Value]) -> type[Value]:
             f"expected a subclass of {parent.__name__}. Point the entry point at one."
         )
     return value
+
+
+def sources(group: str, name: str) -> list[Path]:
+    """The source files of the package behind a name; none for a name of Coterie's own."""
+    entry = plugins(group).get(name)
+    spec = find_spec(entry.module.partition(".")[0]) if entry else None
+    if spec is None:
+        return []
+    folders = spec.submodule_search_locations
+    if folders is None:
+        return [Path(spec.origin)] if spec.origin else []
+    return sorted(path for folder in folders for path in Path(folder).rglob("*.py"))
 
 
 def _load(entry: EntryPoint) -> object:

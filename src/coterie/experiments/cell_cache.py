@@ -21,6 +21,7 @@ from importlib import metadata, util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from coterie.core import plugins
 from coterie.errors import ConfigError, RunError
 from coterie.experiments import run_folder
 from coterie.experiments.config import NAMING_FILES
@@ -115,7 +116,7 @@ def description(cell: Cell, data: str) -> str:
         "config": flat,
         "data": data,
         "files": files,
-        "code": code_version(),
+        "code": code_version() | plugin_versions(cell),
     }
     return json.dumps(about, indent=2, sort_keys=True)
 
@@ -123,6 +124,19 @@ def description(cell: Cell, data: str) -> str:
 def _files_behind(path: Path) -> list[Path]:
     """The file itself; of a run folder, the files that weights are taken from."""
     return [path / "catalogue.npz", path / "checkpoint.npz"] if path.is_dir() else [path]
+
+
+def plugin_versions(cell: Cell) -> dict[str, str]:
+    """Hashes of the packages that add the cell's algorithm or dataset; none for our own."""
+    choice = cell.experiment.choice
+    files = {
+        name: plugins.sources(group, name)
+        for group, name in (
+            (plugins.ALGORITHMS, choice.algorithm),
+            (plugins.DATASETS, choice.dataset),
+        )
+    }
+    return {name: _digest(paths, str) for name, paths in files.items() if paths}
 
 
 @cache

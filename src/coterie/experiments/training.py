@@ -16,7 +16,7 @@ from coterie.data.interactions import Interactions
 from coterie.data.splits import Split
 from coterie.data.training_set import TrainingSet
 from coterie.engines import select
-from coterie.errors import ConfigError, Diverged
+from coterie.errors import ConfigError, ContractError, Diverged
 from coterie.evaluation import candidates as sampling
 from coterie.evaluation.candidates import Candidates
 from coterie.evaluation.evaluation import quick
@@ -27,6 +27,7 @@ from coterie.federated.federation import Federation
 from coterie.federated.secagg.server import RING_ABORTED
 from coterie.federated.settings import federation_settings
 from coterie.federated.trainer import Context, Trainer
+from coterie.federated.validation import OF_TRAINING, REMEDIES
 from coterie.models.recommender import Recommender
 from coterie.types import Rows
 
@@ -113,27 +114,32 @@ def train(
 def check_refusals(history: TrainingHistory, progress: Progress) -> None:
     """Raise if every update was refused; log a warning if many were."""
     given_up = history.refused[RING_ABORTED]
-    remedy = "Lower learning_rate or raise reg."
     if given_up:
         progress.log(
             f"{given_up:,} updates were lost in aborted secure aggregations: "
             "too many of their clients dropped out. Lower client_dropout."
         )
-    refused = history.refused.total() - given_up
-    reasons = ", ".join(
-        f"{reason} {count:,}"
-        for reason, count in sorted(history.refused.items())
-        if reason != RING_ABORTED
-    )
-    if refused and not history.updates:
-        raise Diverged(
-            f"training diverged: every update was refused ({reasons}), so the model is untrained. "
-            f"{remedy}"
+    by_reason = {
+        reason: count for reason, count in sorted(history.refused.items()) if reason != RING_ABORTED
+    }
+    if not by_reason:
+        return
+    refused = sum(by_reason.values())
+    reasons = ", ".join(f"{reason} {count:,}" for reason, count in by_reason.items())
+    most_frequent = max(by_reason, key=lambda reason: by_reason[reason])
+    remedy = REMEDIES[most_frequent]
+    diverges = most_frequent in OF_TRAINING
+    if not history.updates:
+        kind = Diverged if diverges else ContractError
+        cause = "training diverged" if diverges else "client_update returns invalid updates"
+        raise kind(
+            f"{cause}: every update was refused ({reasons}), so the model is untrained. {remedy}"
         )
     if refused > TOO_MANY * history.updates:
+        cause = "training is close to diverging" if diverges else "client_update is at fault"
         progress.log(
             f"{refused:,} updates were refused and {history.updates:,} accepted ({reasons}): "
-            f"training is close to diverging. {remedy}"
+            f"{cause}. {remedy}"
         )
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from coterie.federated.contract import check_sums
 from coterie.federated.costs import Costs
 from coterie.federated.federation import (
     Accepted,
@@ -145,7 +146,7 @@ def _one_chunk(
     replies = call(exchange, message) if len(message.users) else []
     updates, refused = validate(replies, Expected.of(message, sizes))
     return Aggregate(
-        sums=exchange.aggregate(world, message, updates) if len(updates) else {},
+        sums=_sums(world, exchange, message, updates) if len(updates) else {},
         # Decoded arrays are views that would keep the whole reply in memory: copy them.
         accepted=Accepted(updates.users.copy(), updates.samples.copy(), updates.user_rows.copy()),
         bytes_up=int(reply_sizes(updates).sum()),
@@ -154,6 +155,10 @@ def _one_chunk(
             accepted_private_state(reply, updates.users) for reply in replies if reply.private_state
         ),
     )
+
+
+def _sums(world: AnyWorld, exchange: AnyExchange, message: Message, updates: Updates) -> Sums:
+    return check_sums(world, exchange, exchange.aggregate(world, message, updates))
 
 
 def accepted_private_state(reply: Reply, accepted: Ints) -> tuple[Ints, PrivateState]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from coterie.core import streams
 from coterie.data.training_set import TrainingSet
+from coterie.federated import contract
 from coterie.federated.federation import (
     AlgorithmSettings,
     AnyWorld,
@@ -52,6 +53,8 @@ def parts_of(message: Message, n_nodes: int) -> Iterator[tuple[int, Message]]:
 
 def by_user(parts: Sequence[tuple[Ints, PrivateState]]) -> PrivateState:
     """Rows that several nodes made for their users, ordered by user."""
+    for users, made in parts:
+        contract.check_rows_per_user(made, len(users))
     order = np.argsort(np.concatenate([users for users, _ in parts]))
     names = parts[0][1]
     return {name: np.concatenate([rows[name] for _, rows in parts])[order] for name in names}
@@ -90,8 +93,11 @@ def client_columns(
     """The columns of a node's reply, and the next private state of its clients."""
     made = task.run(world, message, node, slot)
     updates, private_state = made if isinstance(made, tuple) else (made, {})
-    columns = updates.columns() if isinstance(updates, Updates) else updates
-    return columns, private_state
+    if isinstance(updates, Updates):
+        contract.check_updates(updates)
+        contract.check_private_rows(message.private_state, private_state, len(message.users))
+        return updates.columns(), private_state
+    return updates, private_state
 
 
 def read_reply(message: Message, data: bytes) -> Reply:

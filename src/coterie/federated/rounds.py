@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from coterie.federated import aggregation, availability, selection, simulated_private_state
 from coterie.federated.aggregation import Aggregate, Limits
+from coterie.federated.contract import check_next_state
 from coterie.federated.costs import Costs
 from coterie.federated.engine import Engine
 from coterie.federated.federation import (
@@ -86,7 +87,7 @@ def play_exchange(
     if not costs.accepted:
         return state, costs
     after = exchange.server_update(world, server_state, result.sums, result.accepted, t)
-    after = state.with_part_of(exchange.role, after)
+    after = state.with_part_of(exchange.role, check_next_state(server_state, after))
     if not engine.stores_private_state:
         after = simulated_private_state.renewed(after, state, result.private_state)
     return after, costs

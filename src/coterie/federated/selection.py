@@ -6,7 +6,7 @@ import numpy as np
 
 from coterie.core import streams
 from coterie.errors import ConfigError
-from coterie.federated import availability
+from coterie.federated import availability, contract
 from coterie.federated.federation import AlgorithmSettings, Federation, State, World
 from coterie.federated.secagg.ring import MIN_CLIENTS
 from coterie.types import Bools, Ints
@@ -24,7 +24,8 @@ def select(
     """The cohort of round t, and which of its clients drop out; None where all reply."""
     if not world.present.any():
         return np.empty(0, np.int32), None
-    cohort = federation.sample(availability.with_over_selection(world), state, t)
+    larger = availability.with_over_selection(world)
+    cohort = contract.check_cohort(world, federation.sample(larger, state, t))
     needed = len(cohort)
     if world.settings.over_selection:
         needed = len(federation.sample(world, state, t))

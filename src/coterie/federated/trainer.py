@@ -10,7 +10,7 @@ import numpy as np
 
 from coterie.core.progress import Progress
 from coterie.data.training_set import TrainingSet
-from coterie.federated import aggregation, availability, rounds
+from coterie.federated import aggregation, availability, contract, rounds
 from coterie.federated.costs import Costs
 from coterie.federated.engine import Engine
 from coterie.federated.federation import (
@@ -68,7 +68,10 @@ def federated_trainer(
 
     def start() -> tuple[State, Costs]:
         private = engine.gather(federation.init_clients)
-        state = replace(federation.init(world), **private)
+        state = federation.init(world)
+        if not engine.stores_private_state:
+            contract.check_initial_private_state(state, private)
+        state = replace(state, **private)
         setup = federation.setup(world)
         if setup is None:
             return state, Costs()

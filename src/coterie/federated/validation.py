@@ -34,6 +34,19 @@ DUPLICATE = 6
 UNKNOWN = 7
 NOT_OF_THE_COHORT = FAULTS[DUPLICATE], FAULTS[UNKNOWN]
 """Faults of updates that no client of the cohort sent."""
+OF_TRAINING = ("out of range", "not finite")
+"""Faults of training that diverges. All others are mistakes in the algorithm's code."""
+REMEDIES = {
+    "malformed": "Return Updates from client_update.",
+    "stale round": "Reply to the message of this round.",
+    "wrong dtype": "Return rows from coterie.quantise, and users and items as int32.",
+    "wrong shape": "Return rows of the widths that the exchange's `sizes` declares.",
+    "unknown item": "Return item indices from 0 to world.n_items - 1.",
+    "repeated item": "Return every client's items in ascending order, each once.",
+    "bad sample count": f"Return from 0 to {MOST_SAMPLES:,} samples per client.",
+    "duplicate user": "Return one update for each of message.users.",
+    "unknown user": "Return updates for message.users only.",
+} | dict.fromkeys(OF_TRAINING, "Lower learning_rate or raise reg.")
 
 
 @dataclass(frozen=True, slots=True)

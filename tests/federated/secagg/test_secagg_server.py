@@ -81,6 +81,7 @@ def test_which_algorithms_offer_secure_aggregation():
         "fedfast",
         "fedavg+actvsamp",
         "fedavg+actvagg",
+        "fedbso",
         "fcf",
         "fedmvmf",
         "pfpl",

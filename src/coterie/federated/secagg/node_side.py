@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from coterie.federated.contract import check_sums
 from coterie.federated.federation import (
     AnyExchange,
     AnyWorld,
@@ -226,7 +227,8 @@ def sums_of(
     """The sums of an exchange over some users by name, restricted to the summed item rows."""
     ring = exchange.secure_sum
     assert ring is not None
-    sums = ring.to_table(world, exchange.aggregate(world, message, updates))
+    sums = check_sums(world, exchange, exchange.aggregate(world, message, updates))
+    sums = ring.to_table(world, sums)
     return {
         name: part[rows] if name in ring.by_item else part for name, part in sorted(sums.items())
     }

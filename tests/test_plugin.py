@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -123,7 +124,43 @@ def test_it_tunes_over_its_own_search_space(shell: Shell) -> None:
 @pytest.mark.slow
 def test_it_passes_the_conformance_suite(shell: Shell) -> None:
     out = shell.python("-m", "pytest", "-q", "-p", "no:cacheprovider", str(PLUGIN / "tests"))
-    assert out.startswith("........ "), out
+    assert out.startswith("......... "), out
+
+
+@pytest.mark.slow
+def test_the_complete_file_of_the_docs_passes_the_conformance_suite(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "own-algorithm.md").read_text()
+    (code,) = re.findall(r"```python\n# src/my_package/__init__.py\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "my_package.py").write_text(code)
+    metadata = tmp_path / "my_package-0.1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Name: my-package\nVersion: 0.1.0\n")
+    (metadata / "entry_points.txt").write_text(
+        "[coterie.algorithms]\nmine = my_package:ALGORITHM\n"
+    )
+    shell = Shell(tmp_path, tmp_path)
+    shell.python("-c", "from coterie import testing; testing.check('mine')")
+
+
+def test_a_cached_cell_depends_on_the_code_of_its_plug_in(shell: Shell, site: Path) -> None:
+    """Otherwise `tune` and `compare` would show figures of code that has changed since."""
+    program = (
+        "from coterie.experiments.plan import Plan, cells\n"
+        "from coterie.experiments.cell_cache import folder_name\n"
+        f"plan = Plan(datasets=('synthetic',), methods=('{NAME}', 'popular'))\n"
+        "print(*[folder_name(cell, 'data') for cell in cells(plan)])\n"
+    )
+    own, popular = shell.python("-c", program).split()
+    code = site / "fedsgd_mf" / "__init__.py"
+    before = code.read_text()
+    code.write_text(before + "# changed\n")
+    try:
+        changed, still = shell.python("-c", program).split()
+    finally:
+        code.write_text(before)
+    assert changed != own
+    assert still == popular
+    assert shell.python("-c", program).split() == [own, popular]
 
 
 # ---- the hook for the local objective

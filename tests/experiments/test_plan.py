@@ -313,7 +313,7 @@ def append(path: Path) -> None:
         (lambda package: append(package / "algorithms" / "fedfast.py"), True),
         (lambda package: (package / "new.py").write_text(""), True),
         (lambda package: (package / "api.py").rename(package / "apis.py"), True),
-        (lambda package: (package / "experiments" / "run.py").unlink(), True),
+        (lambda package: (package / "experiments" / "finished_run.py").unlink(), True),
         (lambda package: append(package / "cli" / "runs.py"), False),
         (lambda package: append(package / "report" / "page.py"), False),
         # Tuned settings are part of the cell's config.
@@ -440,7 +440,7 @@ def test_a_cell_that_another_process_runs_is_waited_for(
     (theirs,) = run_plan(small("popular", seeds=(0,)), tmp_path / "theirs")
     place = tmp_path / "ours" / theirs.folder.name
     place.mkdir(parents=True)
-    held = cell_cache.disk.locked(place)
+    held = cell_cache.run_folder.locked(place)
     held.__enter__()
 
     def meanwhile(_: float) -> None:

@@ -454,6 +454,22 @@ def test_a_cell_that_another_process_runs_is_waited_for(
     assert results[0].result == theirs.result
 
 
+@pytest.mark.slow
+def test_worker_processes_share_the_cells(tmp_path: Path) -> None:
+    declared = small("popular", "bpr", "gmf", seeds=(0, 1))
+    alone = run_plan(declared, tmp_path / "alone")
+    shared = run_plan(declared, tmp_path / "shared", workers=3)
+    assert [o.result["metrics"] for o in shared] == [o.result["metrics"] for o in alone]
+    assert len(list((tmp_path / "shared").rglob("result.json"))) == 6
+
+
+def test_no_workers_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"workers is 0; expected at least 1 process. .* --workers"
+    ):
+        run_plan(small("popular"), tmp_path, workers=0)
+
+
 # ---- progress
 
 

@@ -16,6 +16,7 @@ from coterie.cli.options import (
     ProtocolOption,
     QuietOption,
     SkipBadRowsOption,
+    WorkersOption,
     parse_columns,
 )
 
@@ -72,6 +73,7 @@ def compare(
         ),
     ] = None,
     cells: CellsOption = None,
+    workers: WorkersOption = 1,
     columns: ColumnsOption = None,
     skip_bad_rows: SkipBadRowsOption = False,
     quiet: QuietOption = False,
@@ -104,7 +106,7 @@ def compare(
     )
     check_comparable(cells_of(plan))
     _refuse_other_folder(out)
-    outcomes = run_plan(plan, cells, progress_for(silent=quiet or as_json))
+    outcomes = run_plan(plan, cells, progress_for(silent=quiet or as_json), workers)
     outcomes = _without_diverged(outcomes)
     result = comparison(outcomes)
     folder = _write(result, outcomes, out, plan)

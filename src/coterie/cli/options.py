@@ -45,6 +45,12 @@ CellsOption = Annotated[
         show_default="the cache folder",
     ),
 ]
+WorkersOption = Annotated[
+    int,
+    typer.Option(
+        "--workers", help="Number of processes that share the runs. Results are the same.", min=1
+    ),
+]
 RunFolderArgument = Annotated[
     Path,
     typer.Argument(help="Run folder, as printed by `coterie run`.", show_default=False),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coterie.cli.options import CellsOption, JsonOption, QuietOption
+from coterie.cli.options import CellsOption, JsonOption, QuietOption, WorkersOption
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,6 +48,7 @@ def reproduce(
         ),
     ] = None,
     cells: CellsOption = None,
+    workers: WorkersOption = 1,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -74,7 +75,7 @@ def reproduce(
         if only and not keys:
             typer.echo(f"left out: {each.name} has no item {', '.join(only)}", err=True)
             continue
-        found = run_plan(each, quick, keys, cells, progress)
+        found = run_plan(each, quick, keys, cells, progress, workers)
         parts = [*keys, "quick"] if quick else keys
         folder = _folder(out, each.name, parts, several=len(chosen) > 1)
         _write(found, folder)

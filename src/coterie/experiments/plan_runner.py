@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from coterie.core.paths import cache_folder
@@ -15,6 +16,7 @@ from coterie.experiments import cell_cache, experiment, preparation, run_folder
 from coterie.experiments.cell_cache import CellResult
 from coterie.experiments.plan import Cell, Plan, cells
 from coterie.experiments.training import Evaluator, train
+from coterie.experiments.worker_processes import check_workers, helped_by
 from coterie.types import JsonObject
 from coterie.version import __version__
 
@@ -23,19 +25,26 @@ PAUSE = 0.2
 
 
 def run_plan(
-    plan: Plan, folder: Path | None = None, progress: Progress = SILENT
+    plan: Plan, folder: Path | None = None, progress: Progress = SILENT, workers: int = 1
 ) -> list[CellResult]:
     """Run the missing cells and return all, in the plan's order.
 
     Several processes may run the same plan in the same folder.
     """
-    return run_plans([plan], folder, progress)[0]
+    return run_plans([plan], folder, progress, workers)[0]
 
 
 def run_plans(
-    plans: Sequence[Plan], folder: Path | None = None, progress: Progress = SILENT
+    plans: Sequence[Plan],
+    folder: Path | None = None,
+    progress: Progress = SILENT,
+    workers: int = 1,
 ) -> list[list[CellResult]]:
-    """Run several plans as one: a cell that several of them share is run once."""
+    """Run several plans as one: a cell that several of them share is run once.
+
+    `workers` is the number of processes that share the work.
+    """
+    check_workers(workers)
     folder = folder or cache_folder() / "cells"
     data = _DataCache(progress)
     wanted = [
@@ -47,7 +56,8 @@ def run_plans(
     if len(missing) < len(places):
         progress.log(f"{len(places) - len(missing)} of {len(places)} runs are already finished")
     if missing:
-        _run_missing(missing, data, progress)
+        with helped_by(min(workers, len(missing)), partial(run_plans, plans, folder)):
+            _run_missing(missing, data, progress)
     return [[cell_cache.read(cell, place) for cell, place in of_plan] for of_plan in wanted]
 
 

@@ -41,12 +41,13 @@ def reproduce(
     only: Sequence[str] = (),
     folder: Path | None = None,
     progress: Progress = SILENT,
+    workers: int = 1,
 ) -> JsonObject:
     """Run a paper's items and return all that a report needs, as plain data."""
     folder = folder or cache_folder() / "cells"
     items = [runnable(item, quick, paper.quick, progress) for item in select_items(paper, only)]
     trials = [trial for item, _ in items for trial in item.trials if isinstance(trial, Trial)]
-    outcomes = iter(run_plans([plan_of(trial) for trial in trials], folder, progress))
+    outcomes = iter(run_plans([plan_of(trial) for trial in trials], folder, progress, workers))
     reports = [_item_report(item, left_out, outcomes, folder, progress) for item, left_out in items]
     return {
         "paper": paper.name,

@@ -89,10 +89,10 @@ def reference_errors(train: Interactions, held: Interactions) -> dict[str, dict[
     }
 
 
-def check_ratings(protocol: Protocol, data: Interactions) -> None:
-    """Raise if the protocol shows errors of ratings but the model does not predict ratings."""
+def check_ratings(protocol: Protocol, predicted: bool) -> None:
+    """Raise if the protocol shows errors of ratings but no ratings are predicted."""
     errors = [name for name in protocol.headline if name in RATING_ERRORS]
-    if errors and data.ratings is None:
+    if errors and not predicted:
         raise ConfigError(
             f"setting 'headline' is {errors[0]!r}, an error of predicted ratings, but with "
             "feedback=implicit no ratings are predicted; expected feedback=explicit. "

@@ -91,7 +91,7 @@ def split_data(
 ) -> tuple[Split, Candidates | None]:
     """The split and the candidates of test items, both determined by the seed."""
     protocol = experiment.protocol
-    check_ratings(protocol, data)
+    check_ratings(protocol, data.ratings is not None)
     seed = experiment.choice.seed
     published = None
     if protocol.candidates_file:

@@ -9,6 +9,9 @@ RMSE = sqrt(mean of squared errors)     MAE = mean of absolute errors
 Both are means over interactions, so a user with many held-out ratings counts more than one with
 few. Per user, the means are over the user's own interactions; RMSE is therefore not the mean of the
 users' RMSE.
+
+Koren. Factor in the neighbors: scalable and accurate collaborative filtering. TKDD 2010: biases as
+a reference.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ BLOCK = 1 << 12
 """Interactions that are scored at a time."""
 ITEM_DAMPING = 25.0
 USER_DAMPING = 10.0
-"""Ratings at the mean that every item and every user is given, as in Koren (2010), Section 2.1."""
+"""Ratings at the mean that every item and every user is given, as in Koren (2010)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -230,3 +230,22 @@ def test_given_ratings_are_ignored_by_an_algorithm_that_does_not_predict_them(ra
     assert "RMSE" not in run.metrics
     assert "rating_references" not in run.result
     assert api.run("gmf", rated, epochs=1).result["feedback"] == "explicit"
+
+
+def test_quality_on_movielens(real_data) -> None:
+    """A sound factorisation has an RMSE of 0.92 to 0.96 on random splits of ML-100K."""
+    real_data("ml-100k")
+    settings = {"learning_rate": 0.01, "reg": 0.05, "start_scale": 0.01, "embedding_size": 10}
+    run = api.run(
+        "gmf",
+        "ml-100k",
+        feedback="explicit",
+        headline="RMSE",
+        split="random",
+        fraction=0.1,
+        epochs=14,
+        **settings,
+    )
+    references = run.result["rating_references"]
+    assert 0.92 < run.metrics["RMSE"] < references["biases"]["RMSE"] < 0.96
+    assert references["mean"]["RMSE"] == pytest.approx(1.12, abs=0.02)

@@ -78,7 +78,8 @@ def notes(comparison: Comparison, results: Sequence[CellResult]) -> list[str]:
         if errors:
             lines.append(
                 f"{' and '.join(errors)}: lower is better, so a negative difference is in favour "
-                f"of {first}."
+                f"of {first}. Tested are the errors of single users: a difference of RMSE is that "
+                "of the users' own RMSE, which with one held-out rating per user is their MAE."
             )
     return lines
 

@@ -99,14 +99,14 @@ def notes(run: Reported) -> list[str]:
 
 
 def rating_errors(result: JsonObject) -> str:
-    """The errors of predicted ratings, next to those of predictions without a model."""
+    """The errors of predictions without a model, which those of a model should be below."""
     references = result["rating_references"]
 
     def listed(errors: JsonObject) -> str:
         return ", ".join(f"{name} {shown(name, errors[name])}" for name in references["mean"])
 
     return (
-        f"Predicted ratings: {listed(result['metrics'])} (lower is better). "
+        f"{' and '.join(references['mean'])}: lower is better. "
         f"The mean training rating has {listed(references['mean'])}; "
         f"with user and item biases {listed(references['biases'])}."
     )

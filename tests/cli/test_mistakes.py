@@ -88,6 +88,16 @@ def test_impossible_value_names_setting_value_rule_and_remedy(
     assert not (tmp_path / "runs").exists(), "a run that cannot start leaves no folder"
 
 
+@pytest.mark.parametrize("command", ["run", "tune", "compare"])
+def test_errors_of_ratings_need_explicit_feedback(
+    coterie: Command, tmp_path: Path, command: str
+) -> None:
+    line = coterie(command, "gmf", *SMALL, "--set", "headline=RMSE").error
+    for part in ("'headline'", "'RMSE'", "expected feedback=explicit", "Set feedback=explicit"):
+        assert part in line, line
+    assert not (tmp_path / "runs").exists()
+
+
 @pytest.mark.parametrize("assignment", ["embedding_size", "=3", ""])
 def test_set_without_an_assignment(coterie: Command, assignment: str) -> None:
     line = coterie("run", "gmf", "--set", assignment).error

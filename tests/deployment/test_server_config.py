@@ -53,6 +53,7 @@ def test_a_new_run_folder(config: Path, tmp_path: Path):
             "'patience' is 3, which a federation of nodes does not support yet",
         ),
         ("cluster_by: region", "'cluster_by' is 'region', which needs features of users"),
+        ("feedback: explicit\nheadline: RMSE", "'headline' is 'RMSE', which nodes do not report"),
         ("quorum: 2", "'quorum' is 2"),
         ("lest_nodes: 2", "unknown setting 'lest_nodes'"),
         ("split: global-time", "needs the interactions of all users in one place"),

@@ -31,7 +31,8 @@ class Algorithm:
     kernels: tuple[str, ...] | Callable[..., tuple[str, ...]] = ()
     """Kernel families it needs, or settings -> families. They are compiled before timing starts."""
     explicit: bool = False
-    """Whether it can learn from ratings as well as from implicit feedback."""
+    """Whether it can learn from ratings as well as from implicit feedback. With ratings, the
+    model's score is the predicted rating in the scale of the data; RMSE and MAE depend on it."""
     paper: str = ""
 
     @property

@@ -17,6 +17,7 @@ from coterie.core.settings import Settings
 from coterie.data.small import small_table
 from coterie.deployment.enrolment import FederationTerms, ItemContent
 from coterie.errors import ConfigError, DataError, MissingExtra
+from coterie.evaluation.protocols import RATING_ERRORS
 from coterie.experiments import run_folder
 from coterie.experiments.config import NAMING_FILES, Experiment, read_file
 from coterie.federated.federation import (
@@ -152,6 +153,13 @@ def refuse_unsupported(experiment: Experiment, progress: Progress) -> None:
                 f"setting {key!r} is {values[key]!r}, which a federation of nodes does not "
                 "support yet; expected it unset. Leave it out."
             )
+    errors = [metric for metric in experiment.protocol.headline if metric in RATING_ERRORS]
+    if errors:
+        raise ConfigError(
+            f"setting 'headline' is {errors[0]!r}, which nodes do not report yet: a server can "
+            "check only sums of metrics between 0 and 1; expected another metric, such as NDCG. "
+            "Change it."
+        )
     needs_features = {
         "person": getattr(settings, "person", "titles") == "features",
         "cluster_by": getattr(settings, "cluster_by", "embeddings") != "embeddings",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from coterie.evaluation.evaluation import Evaluation
+from coterie.evaluation.protocols import RATING_ERRORS
 from coterie.types import Bools, Doubles, Floats, JsonObject
 
 MOST_GROUPS = 11
@@ -23,7 +24,10 @@ def by_chosen_value(
     values = chosen[evaluation.users].astype(np.float64)
     if len(np.unique(values)) < 2:
         return []
-    shown = [metric for metric in metrics if metric in evaluation.table]
+    # The RMSE of a group is not the mean of its users' RMSE, so errors of ratings are left out.
+    shown = [
+        metric for metric in metrics if metric in evaluation.table and metric not in RATING_ERRORS
+    ]
     rows: list[JsonObject] = []
     for low, high, members in groups(values):
         row: JsonObject = {"from": low, "to": high, "users": int(members.sum())}

@@ -14,6 +14,7 @@ from coterie.evaluation.candidates import Candidates
 from coterie.evaluation.metrics import overall, per_user
 from coterie.evaluation.protocols import Protocol
 from coterie.evaluation.ranking import Ranks, rank_all, rank_candidates
+from coterie.evaluation.rating_errors import RatingErrors, rating_errors
 from coterie.models.recommender import Recommender
 from coterie.types import Bools, Doubles, Ints, Rows
 
@@ -23,7 +24,7 @@ class Evaluation:
     metrics: dict[str, float]
     """Under the protocol."""
     full: dict[str, float]
-    """Under full ranking."""
+    """Under full ranking. Errors of ratings rank nothing: with candidates they are not repeated."""
     users: Ints
     table: dict[str, Doubles]
     """Per user: the protocol's metrics; with sampled candidates also `full:...` of full ranking."""
@@ -38,7 +39,10 @@ def evaluate(
     candidates: Candidates | None,
     progress: Progress = SILENT,
 ) -> Evaluation:
-    """Evaluate on the test part. Items of the training and validation parts are not recommended."""
+    """Evaluate on the test part. Items of the training and validation parts are not recommended.
+
+    If the test part has ratings, the model predicts ratings, and their errors are added.
+    """
     k = max(protocol.cutoffs)
     popularity = np.bincount(split.train.items, minlength=split.train.n_items)
     wanted = split.test.rows
@@ -51,13 +55,15 @@ def evaluate(
         | overall(whole, protocol.cutoffs, popularity, split.train.n_users)
     )
     bias = _bias(split.train, whole, protocol)
+    errors = _rating_errors(model, split.test)
     if candidates is None:
-        return Evaluation(full, full, whole.users, full_table, bias)
+        both = full | errors.metrics
+        return Evaluation(both, both, whole.users, full_table | errors.table, bias)
     sampled = rank_candidates(model, candidates.by_user(), k)
     table = per_user(sampled, protocol.cutoffs)
-    metrics = means(table) | means_of_served(table, sampled.served)
-    both = table | {f"full:{name}": values for name, values in full_table.items()}
-    return Evaluation(metrics, full, whole.users, both, bias)
+    metrics = means(table) | means_of_served(table, sampled.served) | errors.metrics
+    both_tables = table | {f"full:{name}": values for name, values in full_table.items()}
+    return Evaluation(metrics, full, whole.users, both_tables | errors.table, bias)
 
 
 def quick(
@@ -67,8 +73,9 @@ def quick(
     held: Interactions,
     candidates: Candidates | None,
 ) -> dict[str, float]:
-    """The protocol's accuracy metrics only, for the curve during training."""
-    return means(accuracy_per_user(model, protocol, seen, held.rows, held.n_items, candidates))
+    """The protocol's accuracy and the errors of ratings, for the curve during training."""
+    table = accuracy_per_user(model, protocol, seen, held.rows, held.n_items, candidates)
+    return means(table) | _rating_errors(model, held).metrics
 
 
 def accuracy_per_user(
@@ -86,6 +93,11 @@ def accuracy_per_user(
     else:
         ranks = rank_candidates(model, candidates, k)
     return per_user(ranks, protocol.cutoffs)
+
+
+def _rating_errors(model: Recommender, held: Interactions) -> RatingErrors:
+    """Errors of predicted ratings; none with implicit feedback."""
+    return RatingErrors({}, {}) if held.ratings is None else rating_errors(model, held)
 
 
 def means(table: dict[str, Doubles]) -> dict[str, float]:

@@ -12,7 +12,9 @@ from coterie.errors import UnknownName
 from coterie.types import JsonObject
 
 ACCURACY = ("HR", "NDCG", "MRR", "P", "R", "F1", "AUC")
-WITHOUT_CUTOFF = ("AUC",)
+RATING_ERRORS = ("RMSE", "MAE")
+"""Lower is better; only with feedback=explicit."""
+WITHOUT_CUTOFF = ("AUC", *RATING_ERRORS)
 DIVERSITY = ("IC", "Gini", "Pop")
 
 
@@ -32,7 +34,8 @@ class Protocol(Settings):
     cutoffs: tuple[int, ...] = Field((10,), min_length=1)
     """Lengths of the recommendation list."""
     headline: tuple[str, ...] = Field(("HR", "NDCG"), min_length=1)
-    """The metrics shown first; the first accuracy metric is measured while training."""
+    """The metrics shown first; RMSE and MAE need feedback=explicit. The first accuracy metric or
+    error is the one that early stopping, the target and tuning follow."""
     category_bias: bool = False
     """Report bias by item category, if the data has categories."""
     validation: bool = False
@@ -59,8 +62,9 @@ class Protocol(Settings):
     @field_validator("headline")
     @classmethod
     def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if unknown := set(value) - {*ACCURACY, *DIVERSITY}:
-            known = ", ".join((*ACCURACY, *DIVERSITY))
+        metrics = (*ACCURACY, *RATING_ERRORS, *DIVERSITY)
+        if unknown := set(value) - set(metrics):
+            known = ", ".join(metrics)
             raise ValueError(f"{min(unknown)!r} is unknown; expected one of {known}")
         return value
 
@@ -85,8 +89,9 @@ class Protocol(Settings):
     @property
     def followed(self) -> str:
         """The metric that is measured while training."""
-        accuracy = next((name for name in self.headline if name in ACCURACY), "NDCG")
-        return _at(accuracy, self.cutoffs[0])
+        measured = (*ACCURACY, *RATING_ERRORS)
+        name = next((name for name in self.headline if name in measured), "NDCG")
+        return _at(name, self.cutoffs[0])
 
     @property
     def shown(self) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coterie.errors import ConfigError, Diverged
+from coterie.evaluation.direction import is_better
 from coterie.evaluation.significance import compare, holm
 from coterie.experiments.cell_cache import CellResult
 from coterie.experiments.plan import Cell
@@ -67,7 +68,7 @@ class Difference:
     p_holm: float
     """Corrected for all tests of the comparison."""
     seeds_ahead: int
-    """Number of seeds with which the first method's mean is higher."""
+    """Number of seeds with which the first method's mean is better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,10 @@ def _over_seeds(tables: Sequence[pd.DataFrame], name: str) -> Doubles:
 
 
 def _seeds_ahead(first: Sequence[pd.DataFrame], other: Sequence[pd.DataFrame], name: str) -> int:
-    return sum(bool(a[name].mean() > b[name].mean()) for a, b in zip(first, other, strict=True))
+    return sum(
+        is_better(name, float(a[name].mean()), float(b[name].mean()))
+        for a, b in zip(first, other, strict=True)
+    )
 
 
 def _by_method(results: Sequence[CellResult]) -> dict[str, list[CellResult]]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import NamedTuple
 
+from coterie.evaluation.direction import lower_is_better
 from coterie.experiments.cell_cache import CellResult
 from coterie.experiments.comparison import FULL, Comparison, Difference, Spread, Standing
 from coterie.report.page import document, figure, html_table
@@ -71,22 +72,34 @@ def notes(comparison: Comparison, results: Sequence[CellResult]) -> list[str]:
             f"Differences are {first} minus the other method, per user and averaged over seeds: "
             "paired t-test over users, 95% bootstrap interval, p-values with Holm's correction "
             f"for {len(comparison.tests)} tests. Ahead: seeds with which the mean of {first} "
-            "is higher."
+            "is better."
         )
+        errors = dict.fromkeys(t.metric for t in comparison.tests if lower_is_better(t.metric))
+        if errors:
+            lines.append(
+                f"{' and '.join(errors)}: lower is better, so a negative difference is in favour "
+                f"of {first}. Tested are the errors of single users: a difference of RMSE is that "
+                "of the users' own RMSE, which with one held-out rating per user is their MAE."
+            )
     return lines
 
 
 def _accuracy(comparison: Comparison) -> Section:
     names = comparison.headline
-    header = ["method", *names, *(f"{name} full" for name in names if comparison.sampled)]
+    # Errors of ratings rank nothing, so they have no second figure.
+    ranked = [name for name in names if any(name in s.full for s in comparison.standings)]
+    ranked = ranked if comparison.sampled else []
+    header = ["method", *names, *(f"{name} full" for name in ranked)]
     rows = []
     for s in comparison.standings:
-        kinds = (s.metrics, s.full) if comparison.sampled else (s.metrics,)
-        cells = [
-            _spread(of[name], _metric(name)) if name in of else "" for of in kinds for name in names
-        ]
+        cells = [_if_measured(s.metrics, name) for name in names]
+        cells += [_if_measured(s.full, name) for name in ranked]
         rows.append([s.method, *cells])
     return Section(f"By {comparison.protocol}", header, rows)
+
+
+def _if_measured(metrics: dict[str, Spread], name: str) -> str:
+    return _spread(metrics[name], _metric(name)) if name in metrics else ""
 
 
 def _cost(comparison: Comparison) -> Section:

@@ -19,6 +19,7 @@ from coterie.data.filters import Filters
 from coterie.data.synthetic import Synthetic
 from coterie.errors import ConfigError
 from coterie.evaluation.protocols import Protocol, protocol
+from coterie.evaluation.rating_errors import check_ratings
 from coterie.federated.settings import FederationSettings
 from coterie.types import JsonObject
 
@@ -127,6 +128,9 @@ class Experiment:
             )
         protocol_name = choice.protocol or source.protocol
         evaluated_by = protocol(protocol_name, shares["protocol"])
+        # Data passed in from Python may have ratings; it is checked once it is here.
+        if choice.dataset != "given":
+            check_ratings(evaluated_by, filters.feedback == "explicit")
         if course.patience and not (evaluated_by.validation or evaluated_by.validation_file):
             raise ConfigError(
                 f"setting 'patience' is {course.patience}, but there is no validation part; "

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from coterie.core.records import Record
+from coterie.evaluation.direction import is_better, reaches
 from coterie.federated.costs import Costs
 from coterie.types import Bools, JsonObject, Longs
 
@@ -71,8 +72,10 @@ class TrainingHistory:
                 "bytes_down": self.bytes_down,
             }
         curve = (*self.curve, line | metrics)
-        better = self.best < 0 or metrics[headline] > self.curve[self.best][headline]
-        return replace(self, curve=curve, best=len(curve) - 1 if better else self.best)
+        is_best = self.best < 0 or is_better(
+            headline, metrics[headline], self.curve[self.best][headline]
+        )
+        return replace(self, curve=curve, best=len(curve) - 1 if is_best else self.best)
 
     def costs(self, members: Bools) -> JsonObject:
         """The costs of a federated run, as its result reports them; only members are selected."""
@@ -122,4 +125,4 @@ def area(curve: tuple[JsonObject, ...], name: str) -> float | None:
 
 def first_at(curve: tuple[JsonObject, ...], name: str, target: float) -> JsonObject | None:
     """The first measurement that reaches a target, if one does."""
-    return next((line for line in curve if line[name] >= target), None)
+    return next((line for line in curve if reaches(name, line[name], target)), None)

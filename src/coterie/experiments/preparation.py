@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from coterie.algorithms.registry import algorithm
 from coterie.core.progress import SILENT, Progress
 from coterie.data import splits
 from coterie.data.datasets import load
@@ -17,6 +18,7 @@ from coterie.data.training_set import TrainingSet
 from coterie.evaluation import candidates as sampling
 from coterie.evaluation import leaks
 from coterie.evaluation.candidates import Candidates
+from coterie.evaluation.rating_errors import check_ratings
 from coterie.experiments import run_folder
 from coterie.experiments.config import Experiment
 from coterie.experiments.training import Evaluator, sampled
@@ -55,6 +57,9 @@ class Prepared:
 def prepare(experiment: Experiment, data: Interactions | None, progress: Progress) -> Prepared:
     """Load the data unless it is given, split it and check the split."""
     data = load_data(experiment, progress) if data is None else data
+    if data.ratings is not None and not algorithm(experiment.choice.algorithm).explicit:
+        # Given data may have ratings, but the scores of this algorithm do not predict them.
+        data = replace(data, ratings=None)
     parts, candidates = split_data(experiment, data, progress)
     training = training_set(experiment, parts, progress)
     evaluator = Evaluator.of(experiment, parts, candidates)
@@ -86,6 +91,7 @@ def split_data(
 ) -> tuple[Split, Candidates | None]:
     """The split and the candidates of test items, both determined by the seed."""
     protocol = experiment.protocol
+    check_ratings(protocol, data.ratings is not None)
     seed = experiment.choice.seed
     published = None
     if protocol.candidates_file:

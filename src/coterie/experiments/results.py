@@ -15,6 +15,7 @@ from coterie.engines.local import LocalEngine
 from coterie.evaluation.breakdown import by_chosen_value
 from coterie.evaluation.evaluation import Evaluation
 from coterie.evaluation.protocols import Protocol
+from coterie.evaluation.rating_errors import reference_errors
 from coterie.experiments.config import Experiment
 from coterie.experiments.history import TrainingHistory, area, first_at
 from coterie.experiments.training import Fitted
@@ -55,7 +56,8 @@ def training_summary(ready: Prepared, fitted: Fitted) -> JsonObject:
         "items": training.n_items,
         "training_interactions": len(training),
         "parameters": fitted.model.n_parameters,
-        "feedback": ready.experiment.filters.feedback,
+        # Data passed in from Python may have ratings, whatever the settings are.
+        "feedback": "implicit" if training.ratings is None else "explicit",
         "settings": ready.experiment.settings.model_dump(mode="json"),
         "as_published": ready.experiment.course.as_published,
         "version": __version__,
@@ -136,7 +138,10 @@ def convergence(ready: Prepared, history: TrainingHistory) -> JsonObject:
 
 def evaluation_summary(experiment: Experiment, parts: Split, evaluation: Evaluation) -> JsonObject:
     """The part of a result about the evaluation."""
-    return {
+    references: JsonObject = {}
+    if parts.test.ratings is not None:
+        references["rating_references"] = reference_errors(parts.train, parts.test)
+    return references | {
         "protocol": experiment.protocol_label,
         "metrics": evaluation.metrics,
         "full": evaluation.full,

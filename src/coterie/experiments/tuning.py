@@ -22,6 +22,7 @@ from coterie.core import streams
 from coterie.core.progress import SILENT, Progress
 from coterie.core.settings import SearchSpace
 from coterie.errors import ConfigError, Diverged
+from coterie.evaluation.direction import loss
 from coterie.experiments.cell_cache import CellResult
 from coterie.experiments.config import Course, Experiment
 from coterie.experiments.plan import Method, Plan
@@ -117,8 +118,7 @@ def tune(search: Search, folder: Path | None = None, progress: Progress = SILENT
         ranking = _ranked(search, list(best.values()), results)
     if results[0].cell.experiment.course.patience:
         _warn_of_limit(search, ranking[0][1], progress)
-    metric = next(result.result["metric"] for result in results if not result.diverged)
-    return TuningResult(search, metric, [trial for _, trial in ranking])
+    return TuningResult(search, _metric(results), [trial for _, trial in ranking])
 
 
 def trials_of(search: Search) -> Plan:
@@ -197,7 +197,13 @@ def _ranked(
             "expected at least one that does not. "
             "Fix a smaller learning rate with --set learning_rate=VALUE."
         )
-    return sorted(ranked, key=lambda pair: -pair[1].value)
+    metric = _metric(results)
+    return sorted(ranked, key=lambda pair: loss(metric, pair[1].value))
+
+
+def _metric(results: Sequence[CellResult]) -> str:
+    """The metric that trials are ranked by; diverged ones measured none."""
+    return str(next(result.result["metric"] for result in results if not result.diverged))
 
 
 def _ranked_trial(search: Search, method: Method, results: Sequence[CellResult]) -> RankedTrial:

@@ -66,7 +66,8 @@ def figure(runs: Sequence[Reported], methods: Sequence[str] | None = None) -> st
 
 
 def _all_metrics(runs: Sequence[Reported]) -> str:
-    names = list(dict.fromkeys(name for run in runs for name in run.result["full"]))
+    kinds = [run.result[kind] for kind in ("full", "metrics") for run in runs]
+    names = list(dict.fromkeys(name for values in kinds for name in values))
     header = ["metric"]
     for label in labels(runs):
         header += [f"{label} protocol", f"{label} full ranking"]

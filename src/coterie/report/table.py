@@ -33,9 +33,9 @@ def table(runs: Sequence[Reported]) -> tuple[list[str], list[list[str]]]:
     """(header, rows): metrics under the protocol and, if they differ, under full ranking."""
     names = list(dict.fromkeys(name for run in runs for name in run.result["headline"]))
     sampled = any(run.result["metrics"] != run.result["full"] for run in runs)
+    ranked = names_under_full_ranking(runs, names) if sampled else []
     header = ["run", "dataset", "protocol", "seed", "rounds", "seconds", *names]
-    if sampled:
-        header += [f"{name} full" for name in names]
+    header += [f"{name} full" for name in ranked]
     rows = []
     for run, label in zip(runs, labels(runs), strict=True):
         r = run.result
@@ -48,10 +48,14 @@ def table(runs: Sequence[Reported]) -> tuple[list[str], list[list[str]]]:
             f"{r['seconds']:.2f}",
         ]
         cells += [shown(n, r["metrics"][n]) if n in r["metrics"] else "" for n in names]
-        if sampled:
-            cells += [shown(n, r["full"][n]) if n in r["full"] else "" for n in names]
+        cells += [shown(n, r["full"][n]) if n in r["full"] else "" for n in ranked]
         rows.append(cells)
     return header, rows
+
+
+def names_under_full_ranking(runs: Sequence[Reported], names: Sequence[str]) -> list[str]:
+    """The metrics that full ranking has; errors of ratings rank nothing."""
+    return [name for name in names if any(name in run.result["full"] for run in runs)]
 
 
 def notes(run: Reported) -> list[str]:
@@ -70,6 +74,8 @@ def notes(run: Reported) -> list[str]:
         )
     elif "split=own" not in r["protocol"]:
         lines.append("The data has no timestamps: test interactions were held out at random.")
+    if "rating_references" in r:
+        lines.append(rating_errors(r))
     if "updates" in r:
         lines.append(costs(r))
     if "in_the_clear" in r:
@@ -82,7 +88,7 @@ def notes(run: Reported) -> list[str]:
         reached = r["convergence"]["rounds_to_target"]
         metric = r["convergence"]["metric"]
         if reached:
-            lines.append(f"{metric} first measured at {target:g} or more after {reached:,} rounds.")
+            lines.append(f"{metric} first reached {target:g} after {reached:,} rounds.")
         else:
             lines.append(f"{metric} never reached {target:g}.")
     if r["as_published"]:
@@ -90,6 +96,20 @@ def notes(run: Reported) -> list[str]:
             "Leaky on purpose: training negatives excluded the held-out items (as_published)."
         )
     return lines
+
+
+def rating_errors(result: JsonObject) -> str:
+    """The errors of predictions without a model, which those of a model should be below."""
+    references = result["rating_references"]
+
+    def listed(errors: JsonObject) -> str:
+        return ", ".join(f"{name} {shown(name, errors[name])}" for name in references["mean"])
+
+    return (
+        f"{' and '.join(references['mean'])}: lower is better. "
+        f"The mean training rating has {listed(references['mean'])}; "
+        f"with user and item biases {listed(references['biases'])}."
+    )
 
 
 def costs(result: JsonObject) -> str:

@@ -106,7 +106,8 @@ def test_another_model_has_its_own_search_where_there_is_one(searched: bool, mon
     content = {"fedfast": {"ml-100k": {"fedavg": gmf}}}
     content |= {"ncf": {"ml-100k": {"fedavg": ncf}}} if searched else {}
     monkeypatch.setattr(tuned_settings, "_read", lambda name: content)
-    assert fedfast.elsewhere("ncf", "fedavg") == {"reg": 0.2 if searched else 0.1}
+    own = {"reg": 0.2} if searched else {"reg": 0.1, "model": "neumf"}
+    assert fedfast.elsewhere("ncf", "fedavg", {"model": "neumf"}) == own
     search = fedfast.search_elsewhere("ncf", "fedavg")
     assert search.trials == (20 if searched else 30)
     assert bool(search.note) != searched

@@ -662,11 +662,11 @@ METHODS = {"fedfast": "fedfast", "fedavg": "fedavg", TOUCHED: "fedavg"}
 """Label -> algorithm, for the items with another model or other feedback."""
 
 
-def elsewhere(kind: str, name: str) -> JsonObject:
+def elsewhere(kind: str, name: str, model: JsonObject) -> JsonObject:
     """The settings searched for another model or feedback; GMF's where there are none."""
-    return found_settings(
-        kind if was_searched(kind, "ml-100k", name) else "fedfast", "ml-100k", name
-    )
+    if was_searched(kind, "ml-100k", name):
+        return found_settings(kind, "ml-100k", name)
+    return tuned(name) | model
 
 
 def search_elsewhere(kind: str, name: str, most_rounds: int = 300) -> SettingsSearch:
@@ -690,7 +690,7 @@ NCF_TABLE = Item(
     trials=(
         on_ml_100k(
             *(
-                Method(label, algorithm, elsewhere("ncf", label) | NCF | EVERY_FIVE)
+                Method(label, algorithm, elsewhere("ncf", label, NCF) | EVERY_FIVE)
                 for label, algorithm in METHODS.items()
             ),
             searches={label: search_elsewhere("ncf", label) for label in METHODS},
@@ -737,7 +737,7 @@ EXPLICIT = Item(
             seeds=5,
             settings={"feedback": "explicit"},
             methods=tuple(
-                Method(label, algorithm, elsewhere("explicit", label))
+                Method(label, algorithm, elsewhere("explicit", label, {}))
                 for label, algorithm in METHODS.items()
             ),
             searches={label: search_elsewhere("explicit", label) for label in METHODS},

@@ -99,6 +99,7 @@ READINGS = [
     ("fedfast", {}),
     ("fedavg+actvsamp", {"average": "all"}),
     ("fedavg+actvsamp", {"average": "touched"}),
+    ("fedavg+actvsamp", {"average": "all", "clusters_follow": "profiles"}),
     ("fedavg+actvagg", {}),
 ]
 
@@ -163,6 +164,43 @@ def test_the_new_partition_is_k_means_of_the_new_rows_from_the_partition_before(
     for before, after in pairwise(states):
         expected = lloyd(after.user_rows.astype(float), before.clusters.tolist(), 3, 2)
         assert after.clusters.tolist() == expected
+
+
+def round_robin_sizes(labels: list[int], m: int) -> tuple[list[int], int]:
+    """Algorithm 2 by hand: users of each cluster after whole turns, and the users left to draw."""
+    sizes = [labels.count(c) for c in range(max(labels) + 1)]
+    taken = [0] * len(sizes)
+    left = m
+    while left >= sum(size > n for size, n in zip(sizes, taken, strict=True)) > 0:
+        for c, size in enumerate(sizes):
+            if size > taken[c]:
+                taken[c] += 1
+                left -= 1
+    return taken, left
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_actvsamp_alone_can_sample_from_the_first_partition_for_ever(seed):
+    """G_0 is k-means of profiles. With `profiles` it stays; with `rows` it does not."""
+    training = histories(seed, n_users=40)
+    changes = {"rounds": ROUNDS, "clusters": 4, "learning_rate": 0.5, "start_scale": 1.0}
+    last = {}
+    for follow in ("profiles", "rows"):
+        world = world_for("fedavg+actvsamp", training, seed, clusters_follow=follow, **changes)
+        states, all_costs = play("fedavg+actvsamp", world, LocalEngine.over(world, training, 1))
+        last[follow] = states[-1].clusters.tolist()
+        if follow == "rows":
+            continue
+        first = states[0].clusters.tolist()
+        assert all(state.clusters.tolist() == first for state in states)
+        for costs in all_costs:
+            cohort = costs.users.tolist()
+            taken, left = round_robin_sizes(first, len(cohort))
+            drawn = [[first[k] for k in cohort].count(c) for c in range(4)]
+            extra = [n - whole for n, whole in zip(drawn, taken, strict=True)]
+            assert set(extra) <= {0, 1}
+            assert sum(extra) == left
+    assert last["profiles"] != last["rows"]
 
 
 def test_clusters_are_made_before_subordinates_move():

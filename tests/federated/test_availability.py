@@ -7,15 +7,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_federation import FEDERATED, ON_KERNELS, play_locally, sha256, world_for
+from small_federation import (
+    FEDERATED,
+    ON_KERNELS,
+    few_settings,
+    play_locally,
+    sha256,
+    world_for,
+)
 
 from coterie import api
 from coterie.algorithms import registry
+from coterie.core.progress import SILENT
 from coterie.data.splits import split
 from coterie.data.training_set import TrainingSet
 from coterie.errors import ConfigError, DataError
 from coterie.federated import availability
 from coterie.federated.federation import Federation
+from coterie.types import Rows
 
 ROUNDS = 48
 
@@ -48,6 +57,33 @@ def test_every_client_is_unavailable_for_one_stretch(training):
     changes = (np.diff(around, axis=0) != 0).sum(axis=0)[members]
     assert (changes == 2).all()
     assert 0.5 < by_round.mean() < 0.8
+
+
+def test_heavy_contributors_are_away_for_one_long_stretch():
+    """Counts 1 to 20 and one user without any: of 20 clients, the two heaviest are sporadic."""
+    counts = np.append(np.random.default_rng(0).permutation(20) + 1, 0)
+    users = np.repeat(np.arange(21), counts).astype(np.int32)
+    items = np.concatenate([np.arange(n) for n in counts]).astype(np.int32)
+    rows = Rows.build(users, items, 21)
+    plain = TrainingSet(21, 20, rows, rows, None)
+    settings = few_settings("fedavg", availability="heavy_away")
+    training = availability.with_availability_trace(plain, settings, None, SILENT)
+    by_round = np.array([available(training, t, availability="heavy_away") for t in range(ROUNDS)])
+    heavy = np.flatnonzero(counts >= 19)
+    others = np.setdiff1d(np.flatnonzero(counts), heavy)
+    assert by_round[:, others].all()
+    assert not by_round[:, counts == 0].any()
+    assert (by_round[:, heavy].sum(axis=0) == ROUNDS / 3).all()
+    around = np.vstack([by_round, by_round[:1]]).astype(int)
+    assert (np.abs(np.diff(around, axis=0)).sum(axis=0)[heavy] == 2).all()
+    assert (by_round[:, heavy[0]] != by_round[:, heavy[1]]).any(), "each has a stretch of its own"
+
+
+def test_a_run_without_its_heavy_contributors():
+    few = {"n_users": 60, "n_items": 50, "rounds": 9, "participation": 1.0}
+    usual = api.run("fedfast", **few).result["asked"]
+    sporadic = api.run("fedfast", availability="heavy_away", **few).result["asked"]
+    assert usual - sporadic == 6 * 6, "six clients are away in six of nine rounds"
 
 
 def test_a_trace_defines_availability(training):

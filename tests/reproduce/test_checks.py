@@ -10,6 +10,7 @@ from coterie.reproduce.checks import (
     Ahead,
     All,
     AtMost,
+    Fewer,
     GainsMore,
     Level,
     Ordered,
@@ -29,9 +30,12 @@ from coterie.reproduce.curve_checks import (
 from coterie.reproduce.items import Check, MethodPair, Verdict
 from coterie.reproduce.lookup import combine_verdicts
 from coterie.reproduce.sweep_checks import (
+    AllBelow,
     BestBelow,
     CheapestIsGood,
+    Correlates,
     CostsMore,
+    ExtremesAbove,
     FallsAfterPeak,
     Flat,
     Largest,
@@ -41,6 +45,7 @@ from coterie.reproduce.sweep_checks import (
     SameSigns,
     ShareOfBest,
     Sign,
+    SmallestWithin,
     Varies,
     VariesMore,
 )
@@ -129,6 +134,35 @@ def test_sweeps():
     assert Flat(HR, 0.04, relative=True)(flat).verdict == "holds"
     assert BestBelow("ours", HR, 3)(flat).verdict == "holds"
     assert BestBelow("ours", HR, 3)(rising).verdict == "does not hold"
+
+
+def test_rounds_over_a_setting():
+    """Means are 10, 20, 30 at 1, 2, 3, and 5 at 10; a method without the setting has 25."""
+    findings = sweep({1: [5, 15], 2: [20], 3: [30], 10: [5]})
+    findings["rows"]["base"] = row([25], series="base")
+    proportional = Correlates("ours", HR, 0.8, below=10)(findings)
+    assert proportional.verdict == "holds"
+    assert "1: 10, 2: 20, 3: 30; correlation +1.00" in proportional.parts[0].evidence
+    # Deviations of x are -3, -2, -1, 6 and of y -6.25, 3.75, 13.75, -11.25:
+    # -70 / sqrt(50 * 368.75) = -0.5155.
+    everywhere = Correlates("ours", HR, 0.8)(findings)
+    assert everywhere.verdict == "does not hold"
+    assert "correlation -0.52" in everywhere.parts[0].evidence
+    assert Correlates("ours", HR, -0.6, 0.6)(findings).verdict == "holds"
+    assert Fewer("p = 10", "p = 1", HR, 0.5)(findings).verdict == "holds"
+    assert Fewer("p = 10", "p = 1", HR, 0.49)(findings).verdict == "does not hold"
+    assert AllBelow("ours", "base", HR)(findings).verdict == "does not hold"
+    assert AllBelow("ours", "base", HR)(sweep({1: [1]})).verdict == "cannot be tested"
+    findings["rows"]["base"] = row([31], series="base")
+    assert AllBelow("ours", "base", HR)(findings).verdict == "holds"
+    assert SmallestWithin("ours", HR, 10, 20)(findings).verdict == "holds"
+    assert SmallestWithin("ours", HR, 1, 9)(findings).verdict == "does not hold"
+    # The mean between the extremes is 25: 10 and 5 are below it.
+    assert ExtremesAbove("ours", HR)(findings).verdict == "does not hold"
+    assert ExtremesAbove("ours", HR)(sweep({1: [5], 2: [3], 3: [6]})).verdict == "holds"
+    assert ExtremesAbove("ours", HR)(sweep({1: [5], 2: [3], 3: [3]})).verdict == "does not hold"
+    constant = Correlates("ours", HR, -0.8, 0.8)(sweep({1: [3], 2: [3], 3: [3]}))
+    assert constant.verdict == "holds"
 
 
 def test_a_fall_after_the_peak_must_be_visible():

@@ -182,6 +182,16 @@ def test_a_sweep_is_drawn_over_its_setting():
     assert list(drawn.series[0].y) == pytest.approx([0.2, 0.5])
 
 
+def test_a_method_without_the_setting_of_a_sweep_is_drawn_as_a_level():
+    findings = sweep({5: [30.0], 10: [20.0]})
+    findings["rows"]["base"] = row([24.0, 26.0])
+    series = figures.over_setting("name", "clusters", findings, "HR@10").series
+    assert [(one.name, one.level, list(one.y)) for one in series] == [
+        ("ours", False, [30.0, 20.0]),
+        ("base", True, [25.0]),
+    ]
+
+
 def test_dominated_methods_are_not_on_the_front():
     assert figures.dominates((1.0, 0.5), (2.0, 0.5))
     assert not figures.dominates((1.0, 0.4), (2.0, 0.5))

@@ -13,6 +13,7 @@ from coterie.core.progress import Progress
 from coterie.errors import Interrupted, UnknownName
 from coterie.experiments.plan import Method
 from coterie.reproduce.checks import Ahead, Untestable
+from coterie.reproduce.findings import rounds_to_best
 from coterie.reproduce.items import Claim, Item, Measurement, Paper, Trial
 from coterie.reproduce.papers import paper
 from coterie.reproduce.running import quick_points, reproduce, runnable
@@ -143,6 +144,41 @@ def test_a_quick_look_runs_some_points_of_a_sweep():
     assert isinstance(trial, Trial)
     assert {method.settings[item.by] for method in trial.methods} == set(item.quick_at)
     assert len(trial.methods) == 4 * len(item.quick_at)
+
+
+def test_a_quick_look_keeps_methods_without_the_setting_of_a_sweep():
+    item = next(item for item in paper("fedfast").items if item.key == "figure4")
+    trial = quick_points(item, item.trials[0])
+    assert isinstance(trial, Trial)
+    assert [method.label for method in trial.methods] == [
+        "p = 5",
+        "p = 20",
+        "p = 100",
+        "fedavg, FedFast's settings",
+        "fedavg, constant",
+    ]
+
+
+def test_rounds_to_best_is_the_first_best_round():
+    lines = [
+        {"round": 5, "HR@10": 0.2},
+        {"round": 10, "HR@10": 0.7},
+        {"round": 15, "HR@10": 0.7, "NDCG@10": 0.1},
+        {"round": 20, "HR@10": 0.6},
+    ]
+    assert rounds_to_best(lines, "HR@10") == 10
+    assert rounds_to_best(lines, "NDCG@10") == 15
+    assert rounds_to_best(lines, "AUC") is None
+
+
+def test_rounds_to_best_is_a_metric_of_an_item(tmp_path: Path):
+    with_rounds = replace(TABLE, trials=TABLE.trials[:1], metrics=("HR@10", "rounds to best HR@10"))
+    report = reproduce(replace(PAPER, items=(with_rounds,)), folder=tmp_path)
+    row = report["items"][0]["tables"][0]["rows"]["bpr"]
+    for rounds, values in zip(
+        row["metrics"]["rounds to best HR@10"], row["curve"]["values"]["HR@10"], strict=True
+    ):
+        assert rounds == row["curve"]["rounds"][values.index(max(values))]
 
 
 def test_an_interrupted_measurement_is_not_cached(tmp_path: Path):

@@ -283,8 +283,10 @@ def update_subordinates(user_rows: Floats, groups: Ints, delegates: Accepted, ga
 def average_and_recluster(
     world: World[FedAvgActvSamp], state: FedFastState, sums: Sums, delegates: Accepted, t: int
 ) -> FedFastState:
-    """FedAvg's formula, then the clusters for ActvSAMP from the averaged w[U]."""
+    """FedAvg's formula, then the clusters for ActvSAMP from the averaged w[U], or G_0 for ever."""
     averaged: FedFastState = fedavg.average(world, state, sums, delegates, t)
+    if world.settings.clusters_follow == "profiles":
+        return averaged
     return replace(averaged, clusters=cluster_users(world, averaged.user_rows, state.clusters))
 
 
@@ -338,6 +340,10 @@ AVERAGE: Exchange[FedFastState, FedAvgActvSamp] = Exchange(
 
 class FedAvgActvSamp(Clustered, fedavg.FedAvg):
     """Settings of FedAvg with ActvSAMP."""
+
+    clusters_follow: Literal["rows", "profiles"] = "rows"
+    """What clusters are made of after the first round: the averaged user rows in every round, or
+    the statistics of profiles, once (G_0). The paper does not say."""
 
 
 def _algorithm(summary: str, settings: type[Federated], federation: AnyFederation) -> Algorithm:

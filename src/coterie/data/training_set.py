@@ -73,7 +73,8 @@ class TrainingSet:
     content: Content | None = None
     """Texts and user features as a tower reads them; None for other models."""
     presence: Longs | None = None
-    """(rows, 3) user, first and last round of a period of availability, from a device trace."""
+    """(rows, 3) user, first and last round of a period of availability, from a device trace.
+    Rounds are 0 for a user whose periods the simulator draws (availability=heavy_away)."""
 
     @cached_property
     def users(self) -> Ints:

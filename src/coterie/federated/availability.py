@@ -1,9 +1,9 @@
 """Which clients a round can select, and which of them reply in time.
 
-Availability follows the time of day, has one long gap per client, or comes from a trace of real
-devices. The server selects a round's cohort from the available clients. A round may select more
-clients than it needs and close after the first replies, or at a deadline; late clients count as
-dropped. Everything is drawn from the seed by round and user.
+Availability follows the time of day, has one long gap per client or per heavy contributor, or
+comes from a trace of real devices. The server selects a round's cohort from the available clients.
+A round may select more clients than it needs and close after the first replies, or at a deadline;
+late clients count as dropped. Everything is drawn from the seed by round and user.
 """
 
 from __future__ import annotations
@@ -33,6 +33,10 @@ HOUR_SPREAD = 0.1
 """Diurnal: standard deviation of clients' best hours, in days."""
 AWAY = 1 / 3
 """Stretches: for which part of the run a client is unavailable, in one stretch."""
+HEAVY_SHARE = 0.1
+"""Heavy away: the share of clients, those with the most interactions, that are sporadic."""
+HEAVY_AWAY = 2 / 3
+"""Heavy away: for which part of the run such a client is unavailable, in one stretch."""
 DEVICE_SPREAD = 0.6
 """Standard deviation of log response times between devices."""
 ROUND_SPREAD = 0.3
@@ -42,10 +46,12 @@ ROUND_SPREAD = 0.3
 def with_availability_trace(
     training: TrainingSet, settings: FederationSettings, train: Interactions, progress: Progress
 ) -> TrainingSet:
-    """The training data with its users' availability trace, if the settings name a file.
+    """The training data with what availability needs to know of it: see `TrainingSet.presence`.
 
-    The file has rows of user_id, from_round and to_round in which a user is available.
+    A trace file has rows of user_id, from_round and to_round in which a user is available.
     """
+    if settings.availability == "heavy_away":
+        return with_heavy_contributors(training)
     if settings.availability_file is None:
         return training
     table = small_table(
@@ -58,6 +64,19 @@ def with_availability_trace(
     end = table.numbers("to_round", rule, _is_round).astype(np.int64)
     users = known_ids(table, "user_id", train.user_ids, progress)
     return replace(training, presence=np.stack([users, begin, end], axis=1)[users >= 0])
+
+
+def with_heavy_contributors(training: TrainingSet) -> TrainingSet:
+    """The training data with the clients that have the most interactions, without any round.
+
+    The simulator decides when they are away: only then is the length of the run known.
+    """
+    counts = training.positives.counts
+    n_heavy = math.ceil(HEAVY_SHARE * np.count_nonzero(counts))
+    # Ties go to the lower user index.
+    heavy = np.sort(np.argsort(-counts, kind="stable")[:n_heavy])
+    no_rounds = np.zeros_like(heavy)
+    return replace(training, presence=np.stack([heavy, no_rounds, no_rounds], axis=1))
 
 
 def _is_round(values: Doubles) -> Bools:
@@ -76,7 +95,9 @@ def with_available(
     world: World[AlgorithmSettings], t: int, rounds: int
 ) -> World[AlgorithmSettings]:
     """The world in round t of a run of `rounds`, with the clients that are available."""
-    pattern = PATTERNS[world.settings.availability] if world.presence is None else _traced
+    pattern = PATTERNS[world.settings.availability]
+    if pattern is None and world.presence is not None:
+        pattern = _traced
     return world if pattern is None else replace(world, available=pattern(world, t, rounds))
 
 
@@ -97,6 +118,19 @@ def _stretches(world: AnyWorld, t: int, rounds: int) -> Bools:
     return available
 
 
+def _heavy_away(world: AnyWorld, t: int, rounds: int) -> Bools:
+    """Heavy contributors are away for two thirds of the run; the stretch may wrap around its end.
+
+    In every round about two thirds of them are away, and all other clients are available.
+    """
+    assert world.presence is not None, "with_availability_trace finds the heavy contributors"
+    heavy = world.presence[:, 0]
+    begin = _uniform(streams.keys(world.seed, "heavy away", last=heavy))
+    available = np.ones(world.n_users, bool)
+    available[heavy] = (t / rounds - begin) % 1 >= HEAVY_AWAY
+    return available
+
+
 def _traced(world: AnyWorld, t: int, rounds: int) -> Bools:
     """Clients that the trace does not name are always available."""
     assert world.presence is not None
@@ -108,7 +142,12 @@ def _traced(world: AnyWorld, t: int, rounds: int) -> Bools:
 
 Pattern = Callable[[AnyWorld, int, int], Bools]
 """(world, t, rounds of the run) -> which clients are available."""
-PATTERNS: dict[str, Pattern | None] = {"always": None, "diurnal": _diurnal, "stretches": _stretches}
+PATTERNS: dict[str, Pattern | None] = {
+    "always": None,
+    "diurnal": _diurnal,
+    "stretches": _stretches,
+    "heavy_away": _heavy_away,
+}
 
 
 def with_over_selection(world: World[AlgorithmSettings]) -> World[AlgorithmSettings]:

@@ -14,8 +14,9 @@ class FederationSettings(Settings):
 
     client_dropout: float = Field(0.0, ge=0, lt=1)
     """Share of a round's clients that drop out."""
-    availability: Literal["always", "diurnal", "stretches"] = "always"
-    """Available clients: all, by time of day, or all but for one stretch of a third of the run."""
+    availability: Literal["always", "diurnal", "stretches", "heavy_away"] = "always"
+    """Available clients: all; by time of day; all but for one stretch of a third of the run each;
+    or all but the tenth with the most interactions, each away for two thirds of the run."""
     availability_file: str | None = None
     """An availability trace in place of a pattern: a file of user_id, from_round and to_round."""
     rounds_per_day: int = Field(24, ge=2)

@@ -172,6 +172,27 @@ class AtMost:
 
 
 @dataclass(frozen=True, slots=True)
+class Fewer:
+    """One row has at most a share of another's value in a column, such as rounds."""
+
+    first: str
+    other: str
+    column: str
+    share: float
+
+    def __call__(self, findings: DatasetFindings) -> Verdict:
+        first = seed_values(findings, self.first, self.column)
+        other = seed_values(findings, self.other, self.column)
+        if not first or not other:
+            return not_run(self.first, self.other)
+        text = (
+            f"{self.column}: {self.first} {mean(first):.4g}, {self.other} {mean(other):.4g}; "
+            f"threshold {self.share:g} of it"
+        )
+        return Verdict.of(passed(mean(first) <= self.share * mean(other)), text)
+
+
+@dataclass(frozen=True, slots=True)
 class GainsMore:
     """One pair of rows differs by a larger factor than another pair."""
 

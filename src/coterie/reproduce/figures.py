@@ -119,10 +119,16 @@ def _line(label: str, curve: JsonObject, metric: str) -> Series:
 
 
 def over_setting(name: str, by: str, table: JsonObject, metric: str) -> Figure:
-    """A metric over the item's setting, one line per series."""
+    """A metric over the item's setting, one line per series.
+
+    A method without the setting is drawn as a level.
+    """
     by_series: dict[str, list[tuple[float, list[float]]]] = {}
-    for row in table["rows"].values():
-        if metric in row["metrics"]:
+    levels = []
+    for label, row in table["rows"].items():
+        if metric in row["metrics"] and row["x"] is None:
+            levels.append(Series(label, [mean(row["metrics"][metric])], {}, level=True))
+        elif metric in row["metrics"]:
             by_series.setdefault(row["series"], []).append((row["x"], row["metrics"][metric]))
     series = []
     for label, points in by_series.items():
@@ -133,6 +139,7 @@ def over_setting(name: str, by: str, table: JsonObject, metric: str) -> Figure:
         low = [m - s for m, s in zip(means, spread, strict=True)] if several else ()
         high = [m + s for m, s in zip(means, spread, strict=True)] if several else ()
         series.append(Series(label, means, {by: [x for x, _ in points]}, low, high))
+    series += levels if series else []
     return Figure(f"{name}-{metric_key(metric)}", f"{metric} on {table['dataset']}", metric, series)
 
 

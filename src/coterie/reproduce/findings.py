@@ -23,6 +23,8 @@ from coterie.types import JsonObject
 if TYPE_CHECKING:
     import pandas as pd
 
+ROUNDS_TO_BEST = "rounds to best "
+"""The prefix of a metric that is the round in which another one is best: "rounds to best HR@10"."""
 COSTS = ("rounds", "seconds", "bytes_up", "bytes_down", "updates", "parameters")
 QUANTILES = tuple(range(0, 101, 5))
 CURVE_POINTS = 120
@@ -77,7 +79,7 @@ def method_row(item: Item, runs: Sequence[CellResult]) -> JsonObject:
     row: JsonObject = {
         "series": method.algorithm if item.by else method.label,
         "x": settings.get(item.by) if item.by else None,
-        "metrics": {m: values for m in item.metrics if (values := _over_seeds(results, m))},
+        "metrics": {m: values for m in item.metrics if (values := _over_seeds(runs, m))},
         "full": {m: [r["full"][m] for r in results] for m in ranked},
         "costs": {c: float(np.mean([r[c] for r in results])) for c in COSTS if c in results[0]},
         "settings": {k: v for k, v in settings.items() if k in method.settings},
@@ -96,9 +98,12 @@ def spread_metric(metrics: Sequence[str]) -> str:
     return next((metric for metric in metrics if metric.startswith("NDCG")), metrics[0])
 
 
-def _over_seeds(results: Sequence[JsonObject], metric: str) -> list[float]:
-    """A metric, one value per seed; empty where a result does not have it."""
-    values = [_value(result, metric) for result in results]
+def _over_seeds(runs: Sequence[CellResult], metric: str) -> list[float]:
+    """A metric, one value per seed; empty where a run does not have it."""
+    if metric.startswith(ROUNDS_TO_BEST):
+        values = [rounds_to_best(run.curve, metric.removeprefix(ROUNDS_TO_BEST)) for run in runs]
+    else:
+        values = [_value(run.result, metric) for run in runs]
     return [] if None in values else [float(value) for value in values if value is not None]
 
 
@@ -116,6 +121,12 @@ def _value(result: JsonObject, metric: str) -> float | None:
     else:
         value = result["metrics"].get(metric, result["full"].get(metric))
     return value
+
+
+def rounds_to_best(lines: Sequence[JsonObject], metric: str) -> float | None:
+    """The first measured round with the best value of a metric; None if it was not measured."""
+    measured = [(line[metric], -line["round"]) for line in lines if metric in line]
+    return float(-max(measured)[1]) if measured else None
 
 
 def curve(runs: Sequence[CellResult], metrics: Sequence[str]) -> JsonObject:

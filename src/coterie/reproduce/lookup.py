@@ -58,10 +58,15 @@ def refused(findings: DatasetFindings, metric: str, *methods: str) -> Verdict | 
 
 
 def sweep_points(findings: DatasetFindings, series: str, metric: str) -> list[tuple[float, float]]:
-    """(setting, mean over seeds) of a series, ordered by the setting."""
+    """(setting, mean over seeds) of a series, ordered by the setting.
+
+    Methods without the setting, such as a baseline without clusters, are not part of the sweep.
+    """
     rows = [row for row in findings["rows"].values() if not series or row["series"] == series]
     return sorted(
-        (row["x"], mean(row["metrics"][metric])) for row in rows if metric in row["metrics"]
+        (row["x"], mean(row["metrics"][metric]))
+        for row in rows
+        if metric in row["metrics"] and row["x"] is not None
     )
 
 

@@ -130,10 +130,17 @@ def stand_ins(item: Item) -> list[Trial | Measurement]:
 
 
 def quick_points(item: Item, trial: Trial | Measurement) -> Trial | Measurement:
-    """The trial with only those points of a sweep that a quick look runs."""
+    """The trial with only those points of a sweep that a quick look runs.
+
+    Methods without the setting of the sweep are not points of it: they stay.
+    """
     if isinstance(trial, Measurement) or not item.quick_at:
         return trial
-    methods = tuple(m for m in trial.methods if m.settings.get(item.by) in item.quick_at)
+    methods = tuple(
+        m
+        for m in trial.methods
+        if item.by not in m.settings or m.settings[item.by] in item.quick_at
+    )
     return replace(trial, methods=methods)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import fmean
+from statistics import correlation, fmean
 from typing import NamedTuple
 
 from coterie.reproduce.items import Effect, Verdict
@@ -34,8 +35,7 @@ class Rises:
             return not_run(self.series)
         no_step_down = all(b[1] >= a[1] - self.slack for a, b in pairwise(points))
         good = points[-1][1] > points[0][1] and no_step_down
-        listed = ", ".join(f"{x:g}: {y:.4g}" for x, y in points)
-        return Verdict.of(passed(good), f"{self.metric} of {self.series}: {listed}")
+        return Verdict.of(passed(good), f"{self.metric} of {self.series}: {points_text(points)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +188,99 @@ class ShareOfBest:
             threshold=self.share,
         )
         return Verdict.of(passed(ratio >= self.share), text, effect)
+
+
+@dataclass(frozen=True, slots=True)
+class Correlates:
+    """A series' correlation with the item's setting (Pearson) lies between `low` and `high`."""
+
+    series: str
+    metric: str
+    low: float
+    high: float = 1.0
+    below: float = float("inf")
+    """Settings from this value on do not count."""
+
+    def __call__(self, findings: DatasetFindings) -> Verdict:
+        points = sweep_points(findings, self.series, self.metric)
+        points = [(x, y) for x, y in points if x < self.below]
+        xs = [x for x, _ in points]
+        ys = [y for _, y in points]
+        if len(points) < 3:
+            return not_run(self.series)
+        # A constant has no correlation; it follows no pattern.
+        r = correlation(xs, ys) if len(set(ys)) > 1 else 0.0
+        text = (
+            f"{self.metric} of {self.series}: {points_text(points)}; correlation {r:+.2f}; "
+            f"threshold {self.low:g} to {self.high:g}"
+        )
+        return Verdict.of(passed(self.low <= r <= self.high), text)
+
+
+@dataclass(frozen=True, slots=True)
+class ExtremesAbove:
+    """At its smallest and its largest setting a series is above its mean over the others."""
+
+    series: str
+    metric: str
+
+    def __call__(self, findings: DatasetFindings) -> Verdict:
+        points = sweep_points(findings, self.series, self.metric)
+        if len(points) < 3:
+            return not_run(self.series)
+        between = fmean(y for _, y in points[1:-1])
+        good = points[0][1] > between and points[-1][1] > between
+        text = (
+            f"{self.metric} of {self.series}: {points_text(points)}; "
+            f"mean between the extremes {between:.4g}"
+        )
+        return Verdict.of(passed(good), text)
+
+
+@dataclass(frozen=True, slots=True)
+class AllBelow:
+    """A series is below another method at every setting."""
+
+    series: str
+    other: str
+    metric: str
+
+    def __call__(self, findings: DatasetFindings) -> Verdict:
+        points = sweep_points(findings, self.series, self.metric)
+        other = seed_values(findings, self.other, self.metric)
+        if not points or not other:
+            return not_run(self.series, self.other)
+        text = (
+            f"{self.metric} of {self.series}: {points_text(points)}; {self.other} "
+            f"{fmean(other):.4g}"
+        )
+        return Verdict.of(passed(all(y < fmean(other) for _, y in points)), text)
+
+
+@dataclass(frozen=True, slots=True)
+class SmallestWithin:
+    """The smallest value of a series is at a setting between `low` and `high`."""
+
+    series: str
+    metric: str
+    low: float
+    high: float
+
+    def __call__(self, findings: DatasetFindings) -> Verdict:
+        points = sweep_points(findings, self.series, self.metric)
+        if len(points) < 2:
+            return not_run(self.series)
+        x, y = min(points, key=lambda point: point[1])
+        text = (
+            f"{self.metric} of {self.series}: smallest {y:.4g} at {x:g}; "
+            f"threshold {self.low:g} to {self.high:g}"
+        )
+        return Verdict.of(passed(self.low <= x <= self.high), text)
+
+
+def points_text(points: Sequence[tuple[float, float]]) -> str:
+    """The points of a sweep in words."""
+    return ", ".join(f"{x:g}: {y:.4g}" for x, y in points)
 
 
 class BestPoint(NamedTuple):

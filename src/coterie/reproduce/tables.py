@@ -95,7 +95,7 @@ def _spread(metric: str, values: Sequence[float] | None) -> str:
 
 
 def _figure(metric: str, value: float) -> str:
-    if metric.startswith(("IC", "vectors")):
+    if metric.startswith(("IC", "vectors", "rounds")):
         return f"{value:,.0f}"
     if metric.endswith(("ms", "MB")):
         return f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"

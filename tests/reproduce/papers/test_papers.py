@@ -7,6 +7,7 @@ import re
 from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path
+from runpy import run_path
 
 import pytest
 
@@ -14,7 +15,7 @@ from coterie.experiments.plan import cells
 from coterie.reproduce.items import Item, MethodPair, Paper, Trial
 from coterie.reproduce.markdown import BEGIN, END, markdown, summary
 from coterie.reproduce.page import split_prose
-from coterie.reproduce.papers import NAMES, fedbso, paper, prose
+from coterie.reproduce.papers import NAMES, fedbso, fedfast, paper, prose, tuned_settings
 from coterie.reproduce.running import plan_of
 
 pytest.importorskip("torch")
@@ -53,6 +54,63 @@ def test_fedavg_touched_has_its_own_search_where_there_is_one(own, monkeypatch):
     # FedBSO's search had two more trials by hand.
     assert search.trials == (10 if own else 12)
     assert bool(search.note) != bool(own)
+
+
+@pytest.mark.parametrize("trial", fedfast.TABLE2.trials, ids=lambda trial: str(trial.dataset))
+def test_every_method_of_fedfast_has_as_many_trials(trial: Trial):
+    trials = {label: search.trials for label, search in trial.searches.items()}
+    assert len(set(trials.values())) == 1, trials
+    assert set(trials) == {method.label for method in trial.methods} - {"popular"}
+
+
+def test_fedfast_and_fedavg_are_compared_with_the_same_settings_in_both_directions():
+    """All settings are the same but for the number of rounds, which is not below either search."""
+    for trial in fedfast.TABLE2.trials:
+        assert isinstance(trial, Trial)
+        by_label = {method.label: dict(method.settings) for method in trial.methods}
+        found = [by_label[fedfast.FAST]["rounds"], by_label[fedfast.AVG]["rounds"]]
+        for owner, other in (
+            (fedfast.FAST, fedfast.AVG_AS_FAST),
+            (fedfast.AVG, fedfast.FAST_AS_AVG),
+        ):
+            assert by_label[other] == by_label[owner] | {"rounds": max(found)}
+            assert by_label[owner]["final_rate"] == 1.0
+
+
+def test_fedfasts_bars_are_the_lowest_of_the_papers_own_table():
+    """Yelp: 0.62 / 0.71 = 0.873, 0.36 / 0.45 = 0.8 and 0.62 / 0.81 = 0.765."""
+    assert (fedfast.GMF_HR, fedfast.GMF_NDCG, fedfast.BPR_HR) == (0.87, 0.80, 0.77)
+
+
+def test_a_search_that_ends_at_its_limit_has_a_note():
+    found = tuned_settings.found_settings("fedfast", "ml-1m", "fedfast")
+    at_limit = tuned_settings.found_search("fedfast", "ml-1m", "fedfast", found["rounds"])
+    assert at_limit.note == tuned_settings.LAST_ROUND
+    below = tuned_settings.found_search("fedfast", "ml-1m", "fedfast", found["rounds"] + 1)
+    assert below.note == ""
+    assert tuned_settings.found_search("fedfast", "ml-1m", "gmf").note == ""
+
+
+def test_the_limits_of_rounds_are_those_of_the_search():
+    path = Path(__file__).parents[3] / "benchmarks" / "paper_search.py"
+    limits = {
+        setting.dataset: setting.rounds for setting in run_path(str(path))["PAPERS"]["fedfast"]
+    }
+    assert limits == fedfast.MOST_ROUNDS
+
+
+@pytest.mark.parametrize("searched", [True, False])
+def test_another_model_has_its_own_search_where_there_is_one(searched: bool, monkeypatch):
+    gmf = {"settings": {"reg": 0.1}, "trials": 30, "space": {}}
+    ncf = {"settings": {"reg": 0.2}, "trials": 20, "space": {}}
+    content = {"fedfast": {"ml-100k": {"fedavg": gmf}}}
+    content |= {"ncf": {"ml-100k": {"fedavg": ncf}}} if searched else {}
+    monkeypatch.setattr(tuned_settings, "_read", lambda name: content)
+    own = {"reg": 0.2} if searched else {"reg": 0.1, "model": "neumf"}
+    assert fedfast.elsewhere("ncf", "fedavg", {"model": "neumf"}) == own
+    search = fedfast.search_elsewhere("ncf", "fedavg")
+    assert search.trials == (20 if searched else 30)
+    assert bool(search.note) != searched
 
 
 def named(check: object) -> set[str]:

@@ -5,7 +5,7 @@ PIP := $(BIN)/pip --quiet --disable-pip-version-check
 
 .PHONY: help demo test quick long lint docs clean
 help:
-	@echo "make demo   install coterie with the report extra in .venv, train on embedded data and"
+	@echo "make demo   install coterie with two extras in .venv, train on embedded data and"
 	@echo "            show the result (about 2 minutes)"
 	@echo "make test   install everything in .venv and run the tests on two cores (about 9 minutes;"
 	@echo "            PyTorch is a download of several GB where no small CPU build is offered)"
@@ -25,8 +25,8 @@ $(BIN)/python:
 	@$(PIP) install --upgrade pip
 
 .venv/.core: pyproject.toml constraints.txt | $(BIN)/python
-	@echo "==> installing coterie with the report extra"
-	@$(PIP) install -c constraints.txt -e '.[report]'
+	@echo "==> installing coterie with the extras report and secagg"
+	@$(PIP) install -c constraints.txt -e '.[report,secagg]'
 	@touch $@
 
 .venv/.all: pyproject.toml constraints.txt | $(BIN)/python
@@ -38,6 +38,7 @@ $(BIN)/python:
 demo: .venv/.core
 	@echo "==> training FedFast on a thousand synthetic users"
 	@$(BIN)/coterie run fedfast --dataset synthetic
+	@echo "==> next: . .venv/bin/activate && coterie --help"
 
 test: .venv/.all
 	@echo "==> running all tests except those of make long"

@@ -12,6 +12,10 @@ from coterie.types import JsonObject
 
 WARNING = "pi is a disclosure rate, not a privacy guarantee."
 EVERYTHING = "Every user sends the rows of all items, so nothing is hidden and nothing is private."
+SUMS_ONLY = (
+    "Under secure aggregation the server saw sums over rings of users only: these attackers had no "
+    "single update. docs/privacy.md says what a server that does not follow the protocol can learn."
+)
 HEADER = (
     "rounds",
     "attacker",
@@ -141,7 +145,8 @@ def notes(report: Disclosure) -> list[str]:
     if "disclosure" in about["settings"]:
         lines = [f"{WARNING} {_settings_note(about['settings'])}"]
     else:
-        lines = [EVERYTHING]
+        secure = about["settings"].get("secure_aggregation", "none") != "none"
+        lines = [SUMS_ONLY if secure else EVERYTHING]
     observed = {
         line.rounds: f"{line.figures.users:,} after {line.rounds:,}"
         for line in report.lines

@@ -132,6 +132,7 @@ def _write(found: JsonObject, folder: Path) -> None:
 
 def _print(found: JsonObject, folder: Path, quiet: bool) -> None:
     from coterie.cli.screen import show_table
+    from coterie.reproduce.page import QUICK
     from coterie.reproduce.scoreboard import scores_text
 
     if not quiet:
@@ -141,6 +142,7 @@ def _print(found: JsonObject, folder: Path, quiet: bool) -> None:
             for claim in item["claims"]
         ]
         show_table(["claim", "verdict"], rows, left=2, title=f"{found['paper']}: {found['title']}")
-    quick = " (quick run)" if found["quick"] else ""
-    typer.echo(f"{found['paper']}: {scores_text(found['items'])}{quick}")
+    typer.echo(f"{found['paper']}: {scores_text(found['items'])}")
+    if found["quick"]:
+        typer.echo(QUICK)
     typer.echo(f"report: {folder / 'report.html'}")

@@ -63,7 +63,7 @@ def title(comparison: Comparison) -> str:
 
 def notes(comparison: Comparison, results: Sequence[CellResult]) -> list[str]:
     """What a reader must know to interpret the figures."""
-    lines = all_notes(results)
+    lines = all_notes(results, with_costs=False)
     if len(comparison.seeds) > 1:
         lines.append(f"± is the standard deviation over {len(comparison.seeds)} seeds.")
     if comparison.tests:

@@ -58,7 +58,7 @@ def names_under_full_ranking(runs: Sequence[Reported], names: Sequence[str]) -> 
     return [name for name in names if any(name in run.result["full"] for run in runs)]
 
 
-def notes(run: Reported) -> list[str]:
+def notes(run: Reported, with_costs: bool = True) -> list[str]:
     """What a reader must know to interpret the figures."""
     r = run.result
     lines = [
@@ -76,7 +76,7 @@ def notes(run: Reported) -> list[str]:
         lines.append("The data has no timestamps: test interactions were held out at random.")
     if "rating_references" in r:
         lines.append(rating_errors(r))
-    if "updates" in r:
+    if with_costs and "updates" in r:
         lines.append(costs(r))
     if "in_the_clear" in r:
         visible = "; ".join(r["in_the_clear"]) or "nothing"
@@ -158,13 +158,15 @@ def _span(row: JsonObject) -> str:
     return f"{row['from']:g}" if row["from"] == row["to"] else f"{row['from']:g} to {row['to']:g}"
 
 
-def all_notes(runs: Sequence[Reported]) -> list[str]:
-    """Each note once, with the names of the runs it is about."""
+def all_notes(runs: Sequence[Reported], with_costs: bool = True) -> list[str]:
+    """Each note once, with the names of the runs it is about.
+
+    Costs differ from run to run: a report that has them in a table leaves them out here.
+    """
     about: dict[str, list[str]] = {}
     for run in runs:
-        about.setdefault(" ".join(notes(run)), []).append(
-            f"{run.result['algorithm']} on {run.result['dataset']}"
-        )
+        name = f"{run.result['algorithm']} on {run.result['dataset']}"
+        about.setdefault(" ".join(notes(run, with_costs)), []).append(name)
     return [f"{', '.join(dict.fromkeys(names))}: {text}" for text, names in about.items()]
 
 

@@ -178,7 +178,6 @@ def test_optional_packages_are_never_imported_at_module_level() -> None:
         "cryptography",
         "fastapi",
         "uvicorn",
-        "optuna",
         "dp_accounting",
     }
     for name in modules():

@@ -11,15 +11,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import yaml
 
-from coterie.core.progress import SILENT
+from coterie.cli.screen import ScreenProgress
 from coterie.core.settings import SearchSpace
 from coterie.experiments.plan_runner import run_plans
 from coterie.experiments.tuning import Search, trials_of, tune
@@ -176,18 +174,9 @@ def search_of(setting: Setting, method: str) -> Search:
     )
 
 
-def work(searches: Sequence[PaperSearch], cells: Path | None, first: int) -> None:
-    """Run what no other process runs: all trials, then all finalists."""
-    os.environ["COTERIE_THREADS"] = "1"
-    run_plans([trials_of(each.search) for each in searches], cells)
-    # Every process begins at another search, so that few wait for one another.
-    for each in (*searches[first:], *searches[:first]):
-        tune(each.search, cells)
-
-
-def record(each: PaperSearch, cells: Path | None) -> JsonObject:
-    """The winner of a finished search, for the file."""
-    found = tune(each.search, cells, SILENT)
+def record(each: PaperSearch, cells: Path | None, workers: int) -> JsonObject:
+    """The winner of a search, for the file; its trials are finished, its finalists may not be."""
+    found = tune(each.search, cells, ScreenProgress(), workers)
     search = each.search
     return {
         "settings": found.best.settings,
@@ -223,17 +212,10 @@ def main() -> None:
         if not options.datasets or setting.dataset in options.datasets
         for each in searches_of(paper, setting, options.methods)
     ]
-    spawn = multiprocessing.get_context("spawn")
-    processes = []
-    for number in range(options.workers):
-        first = number * len(searches) // options.workers
-        process = spawn.Process(target=work, args=(searches, options.cells, first))
-        process.start()
-        processes.append(process)
-    for process in processes:
-        process.join()
+    trials = [trials_of(each.search) for each in searches]
+    run_plans(trials, options.cells, ScreenProgress(), options.workers)
     for each in searches:
-        found = record(each, options.cells)
+        found = record(each, options.cells, options.workers)
         write(each, found)
         print(
             json.dumps(

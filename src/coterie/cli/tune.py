@@ -16,6 +16,7 @@ from coterie.cli.options import (
     ProtocolOption,
     QuietOption,
     SkipBadRowsOption,
+    WorkersOption,
     parse_columns,
 )
 
@@ -70,6 +71,7 @@ def tune(
         ),
     ] = None,
     cells: CellsOption = None,
+    workers: WorkersOption = 1,
     columns: ColumnsOption = None,
     skip_bad_rows: SkipBadRowsOption = False,
     quiet: QuietOption = False,
@@ -91,7 +93,7 @@ def tune(
     fixed |= parse_assignments(set_ or [])
     _refuse_other_suffix(write)
     search = Search(algorithm, dataset, protocol, trials, finalists, seeds, seed, fixed)
-    found = run_search(search, cells, progress_for(silent=quiet or as_json))
+    found = run_search(search, cells, progress_for(silent=quiet or as_json), workers)
     if write is not None:
         _write(write, found)
     _print(found, write, as_json, quiet)

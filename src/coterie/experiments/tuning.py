@@ -104,17 +104,23 @@ class TuningResult:
         return named | Experiment.of(named | self.best.settings).settings.model_dump(mode="json")
 
 
-def tune(search: Search, folder: Path | None = None, progress: Progress = SILENT) -> TuningResult:
-    """Search. Trials that an earlier search finished are not trained again."""
+def tune(
+    search: Search, folder: Path | None = None, progress: Progress = SILENT, workers: int = 1
+) -> TuningResult:
+    """Search. Trials that an earlier search finished are not trained again.
+
+    `workers` is the number of processes that share the trials.
+    """
     _check(search)
     plan = trials_of(search)
     methods = [method for method in plan.methods if isinstance(method, Method)]
-    results = run_plan(plan, folder, progress)
+    results = run_plan(plan, folder, progress, workers)
     ranking = _ranked(search, methods, results)
     if search.finalists:
         best = {trial.label: trial for trial, _ in ranking[: search.finalists]}
         seeds = tuple(range(search.seed + 1, search.seed + 1 + search.seeds))
-        results = run_plan(_plan(search, list(best.values()), seeds), folder, progress)
+        again = _plan(search, list(best.values()), seeds)
+        results = run_plan(again, folder, progress, workers)
         ranking = _ranked(search, list(best.values()), results)
     if results[0].cell.experiment.course.patience:
         _warn_of_limit(search, ranking[0][1], progress)

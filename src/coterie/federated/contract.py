@@ -1,6 +1,6 @@
 """What an algorithm's functions must return. A mistake is named where it happens.
 
-An update of a stranger's node is data and is refused silently (`validation.py`); what the
+An update that a node sends is data and is refused silently (`validation.py`); what the
 algorithm's own code returns is checked here and raises.
 """
 

@@ -20,7 +20,7 @@ from coterie.deployment.enrolment import (
 )
 from coterie.deployment.node import Node, NodeEngine
 from coterie.deployment.node_data import node_data_of, roster_of, simulated_seed
-from coterie.deployment.node_store import NodeStore
+from coterie.deployment.node_private_store import NodeStore
 from coterie.deployment.world import node_world, server_world
 from coterie.engines.local import LocalEngine
 from coterie.errors import ConfigError, DataError

@@ -19,7 +19,7 @@ from coterie.data.interactions import Interactions
 from coterie.data.splits import split
 from coterie.data.training_set import TrainingSet
 from coterie.deployment.node import Node, NodeEngine
-from coterie.deployment.node_store import NodeStore
+from coterie.deployment.node_private_store import NodeStore
 from coterie.engines.local import LocalEngine
 from coterie.federated import trainer
 from coterie.federated.engine import Engine

@@ -16,8 +16,8 @@ from coterie.algorithms.registry import algorithm
 from coterie.data.interactions import Interactions
 from coterie.deployment.enrolment import FederationTerms
 from coterie.deployment.node_evaluation import NodeMetrics, combine, metric_names
+from coterie.deployment.node_private_store import NodeStore
 from coterie.deployment.node_service import FINISH, SIMULATED, NodeService
-from coterie.deployment.node_store import NodeStore
 from coterie.errors import RunError, UnknownName
 from coterie.experiments import experiment
 from coterie.experiments.finished_run import Run

@@ -17,8 +17,8 @@ from coterie.algorithms.registry import algorithm
 from coterie.core.progress import SILENT
 from coterie.data.interactions import Interactions
 from coterie.deployment.enrolment import FederationTerms
+from coterie.deployment.node_private_store import NodeStore
 from coterie.deployment.node_service import SIMULATED, NodeService
-from coterie.deployment.node_store import NodeStore
 from coterie.deployment.server import serve
 from coterie.deployment.server_config import ServerConfig
 from coterie.deployment.traffic import Nodes

@@ -19,7 +19,7 @@ UserArgument = Annotated[str, typer.Argument(metavar="USER", help="User id.", sh
 @app.command("list")
 def show(store: StoreArgument) -> None:
     """List the users of a node, one per line."""
-    from coterie.deployment.node_store import NodeStore
+    from coterie.deployment.node_private_store import NodeStore
 
     for user in NodeStore.open(store).users():
         typer.echo(user)
@@ -30,7 +30,7 @@ def export(store: StoreArgument, user: UserArgument) -> None:
     """Export everything a node stores about a user, as JSON."""
     import json
 
-    from coterie.deployment.node_store import NodeStore
+    from coterie.deployment.node_private_store import NodeStore
 
     typer.echo(json.dumps(NodeStore.open(store).export(user), indent=2, ensure_ascii=False))
 
@@ -42,7 +42,7 @@ def forget(store: StoreArgument, user: UserArgument) -> None:
     What the model learned from the user stays in the model. The server keeps the user id it
     received. Also remove the user from the data file, or the next `coterie join` adds them again.
     """
-    from coterie.deployment.node_store import NodeStore
+    from coterie.deployment.node_private_store import NodeStore
 
     NodeStore.open(store).forget(user)
     typer.echo(

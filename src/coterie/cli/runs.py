@@ -286,8 +286,8 @@ def _from_run(
 
 
 def _from_node(store: Path, user: str, n: int, exclude_seen: bool) -> list[Recommendation]:
+    from coterie.deployment.node_private_store import NodeStore
     from coterie.deployment.node_service import NodeService
-    from coterie.deployment.node_store import NodeStore
 
     return NodeService(NodeStore.open(store)).recommend(user, n, exclude_seen)
 

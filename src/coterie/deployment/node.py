@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from coterie.deployment.node_store import NEVER, RING, NodeStore
+from coterie.deployment.node_private_store import NEVER, RING, NodeStore
 from coterie.federated.engine import Engine
 from coterie.federated.federation import (
     AnyExchange,

@@ -12,7 +12,7 @@ from coterie.data.filters import apply_ratings
 from coterie.data.interactions import Interactions, canonical_order
 from coterie.data.splits import Split
 from coterie.deployment.enrolment import FederationTerms, Roster, UserIndices
-from coterie.deployment.node_store import NodeStore
+from coterie.deployment.node_private_store import NodeStore
 from coterie.errors import DataError
 from coterie.federated.federation import NodeData
 from coterie.types import Ints

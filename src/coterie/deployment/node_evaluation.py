@@ -17,7 +17,7 @@ import numpy as np
 from coterie.deployment.enrolment import FederationTerms, JsonMessage, UserIndices
 from coterie.deployment.node import Node
 from coterie.deployment.node_data import split_of
-from coterie.deployment.node_store import MODEL, NodeStore
+from coterie.deployment.node_private_store import MODEL, NodeStore
 from coterie.evaluation.candidates import Candidates
 from coterie.evaluation.evaluation import accuracy_per_user
 from coterie.evaluation.protocols import ACCURACY, WITHOUT_CUTOFF, Protocol

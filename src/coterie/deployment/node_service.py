@@ -18,7 +18,7 @@ from coterie.data.interactions import objects
 from coterie.deployment.enrolment import FederationTerms, UserIndices
 from coterie.deployment.node import NEWEST, Node
 from coterie.deployment.node_data import node_data_of, roster_of, simulated_seed, split_of
-from coterie.deployment.node_store import MODEL, NodeStore
+from coterie.deployment.node_private_store import MODEL, NodeStore
 from coterie.deployment.world import node_world
 from coterie.errors import RunError, UnknownName
 from coterie.experiments.run_folder import Catalogue

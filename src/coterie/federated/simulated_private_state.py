@@ -1,6 +1,6 @@
 """Private client state in the simulator, which holds the state of all clients in one place.
 
-In a deployed federation nodes store it themselves: see `coterie.deployment.node_store`.
+In a deployed federation nodes store it themselves: see `coterie.deployment.node_private_store`.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from pathlib import Path
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from coterie.deployment.node_private_store import NodeStore
 from coterie.deployment.node_service import KINDS, NodeService
-from coterie.deployment.node_store import NodeStore
 from coterie.errors import CoterieError
 
 BODY = "coterie"

@@ -27,8 +27,8 @@ from coterie.deployment.flower.processes import (
     wait_for,
 )
 from coterie.deployment.node_evaluation import LEAST_GROUP
+from coterie.deployment.node_private_store import NodeStore
 from coterie.deployment.node_service import SIMULATED, NodeService
-from coterie.deployment.node_store import NodeStore
 from coterie.errors import ConfigError, RunError
 from coterie.experiments import run_folder
 

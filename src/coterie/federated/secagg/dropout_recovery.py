@@ -4,9 +4,9 @@
     dropped before upload              `recover_shares`: their shares leave the sum
     dropped before unmask              `recover_self_masks`: a neighbour reveals their self-mask
 
-A client's side of both is in `member`: `unmask`, `reveal_self_mask` and `recover`. Where a client
-that is needed for recovery drops out too, the ring is aborted: a sum with a mask left in it is
-noise.
+A client's side of both is in `ring_member`: `unmask`, `reveal_self_mask` and `recover`. Where a
+client that is needed for recovery drops out too, the ring is aborted: a sum with a mask left in it
+is noise.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 This is Step 4 of STTFedRec (circular secret sharing) with dropout recovery. Each client sends an
 additive share modulo 2^64 to its successor, encrypted so that the relaying server cannot read it
-(`member`).
+(`ring_member`).
 
 Deviations from the paper:
 - It shares floating-point gradients, whose masks are not uniform and leak. Here vectors are

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.data.interactions import Interactions
-from coterie.deployment.node_store import NEVER, NodeStore
+from coterie.deployment.node_private_store import NEVER, NodeStore
 from coterie.errors import RunError, UnknownName
 
 USERS = ["ann", "bob", "cem"]

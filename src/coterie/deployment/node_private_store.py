@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from coterie.data.interactions import Interactions
-from coterie.deployment import node_store_file
-from coterie.deployment.node_store_file import (
+from coterie.deployment import node_private_store_file
+from coterie.deployment.node_private_store_file import (
     ArrayLayout,
     layout_of,
     read_row,
@@ -47,11 +47,11 @@ class NodeStore:
     @classmethod
     def create(cls, path: Path) -> NodeStore:
         """Make a new, empty store."""
-        return cls(path, node_store_file.create(path))
+        return cls(path, node_private_store_file.create(path))
 
     @classmethod
     def open(cls, path: Path) -> NodeStore:
-        return cls(path, node_store_file.open_existing(path))
+        return cls(path, node_private_store_file.open_existing(path))
 
     def close(self) -> None:
         self.connection.close()

@@ -25,7 +25,6 @@ from coterie.types import JsonObject
 
 FILE = Path(__file__).parents[1] / "src" / "coterie" / "reproduce" / "papers" / "searches.yaml"
 HEADER = "# Settings of the papers' tables. benchmarks/paper_search.py writes this file.\n"
-FINALISTS = 4
 SEEDS = 2
 """Finalists are trained again with this many other seeds."""
 
@@ -41,6 +40,15 @@ SPARSE = DENSE | {"local_epochs": [1, 2, 5, 10, 20]}
 """Short histories may need many local epochs."""
 SPARSEST = SPARSE | {"rounds": [50, 100, 200, 400]}
 """The best round is early where histories have six items: more rounds overfit."""
+NEAR: SearchSpace = {
+    "learning_rate": (0.03, 1.0),
+    "reg": (1e-3, 0.05),
+    "negatives": [2, 4, 8],
+    "start_scale": [0.03, 0.1, 0.3],
+    "local_epochs": [1, 2, 5],
+    "final_rate": [0.03, 0.1],
+}
+"""Where the searches of all federated methods on ML-100K ended: for few trials on large data."""
 CENTRAL: dict[str, SearchSpace] = {
     "gmf": {
         "learning_rate": (0.002, 0.5),
@@ -83,10 +91,13 @@ class Setting(NamedTuple):
     held: JsonObject
     """Fixed for every method, such as the embedding size."""
     space: SearchSpace
+    finalists: int = 4
+    """Best trials of a method that are trained again with other seeds."""
 
 
 FAST = ("fedfast", "fedfast, constant", "fedavg", "fedavg, constant", "fedavg, touched")
 BSO = ("fedbso", "fedfast", "fedavg", "fedavg, touched")
+CENTRAL_BSO = ("gmf", "als", "ease")
 EMBEDDING_10 = {"embedding_size": 10}
 EMBEDDING_16 = {"embedding_size": 16}
 PAPERS: dict[str, tuple[Setting, ...]] = {
@@ -121,9 +132,9 @@ PAPERS: dict[str, tuple[Setting, ...]] = {
         ),
     ),
     "fedbso": (
-        Setting("ml-100k", "loo-100", 30, (*BSO, "gmf"), 500, EMBEDDING_16, DENSE),
-        Setting("ml-1m", "loo-100", 20, (*BSO, "gmf"), 300, EMBEDDING_16, DENSE),
-        Setting("pinterest", "loo-100", 20, (*BSO, "gmf", "als", "ease"), 200, EMBEDDING_16, DENSE),
+        Setting("ml-100k", "loo-100", 30, (*BSO, *CENTRAL_BSO), 500, EMBEDDING_16, DENSE),
+        Setting("ml-1m", "loo-100", 12, (*BSO, *CENTRAL_BSO), 300, EMBEDDING_16, NEAR, 2),
+        Setting("pinterest", "loo-100", 12, (*BSO, *CENTRAL_BSO), 200, EMBEDDING_16, NEAR, 2),
     ),
 }  # fmt: skip
 
@@ -167,7 +178,7 @@ def search_of(setting: Setting, method: str) -> Search:
         setting.dataset,
         setting.protocol,
         setting.trials,
-        FINALISTS,
+        setting.finalists,
         SEEDS,
         held=held,
         space=space,

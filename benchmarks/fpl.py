@@ -178,7 +178,8 @@ def searched(dataset: str, name: str, **fixed: Any) -> dict[str, Any]:
         name, dataset, "holdout", TRIALS[dataset], finalists=FINALISTS.get(dataset, 0), seeds=2
     )
     fixed = {"headline": ["P"]} | limits.get(search.steps, {}) | fixed
-    return dict(tune(replace(search, held=fixed), OPTIONS.cells).best.settings)
+    found = tune(replace(search, held=fixed), OPTIONS.cells, workers=OPTIONS.workers)
+    return dict(found.best.settings)
 
 
 # The settings that `coterie reproduce fpl` uses

@@ -63,7 +63,7 @@ def search(dataset: str, seeds: int) -> dict[str, Any]:
 def best(name: str, dataset: str) -> dict[str, Any]:
     fixed = {"headline": ["AUC"]} | CUT[dataset] | limits(name, dataset)
     search = Search(name, dataset, "holdout-10", TRIALS, held=fixed)
-    return dict(tune(search, OPTIONS.cells).best.settings)
+    return dict(tune(search, OPTIONS.cells, workers=OPTIONS.workers).best.settings)
 
 
 def limits(name: str, dataset: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from coterie.experiments.cell_cache import CellResult
 from coterie.experiments.plan import Plan
 from coterie.experiments.plan_runner import run_plan
 
-OPTIONS = argparse.Namespace(cells=None, quiet=True)
+OPTIONS = argparse.Namespace(cells=None, workers=1, quiet=True)
 
 
 def print_parts(
@@ -35,6 +35,7 @@ def print_parts(
     parser.add_argument("--datasets", nargs="*", default=[default_dataset])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--cells", type=Path, default=None, help="folder of finished runs")
+    parser.add_argument("--workers", type=int, default=1, help="processes that share the runs")
     parser.add_argument("--quiet", action="store_true")
     options = parser.parse_args(namespace=OPTIONS)
     for part in options.parts:
@@ -43,7 +44,8 @@ def print_parts(
 
 
 def carried_out(plan: Plan) -> list[CellResult]:
-    return run_plan(plan, OPTIONS.cells, SILENT if OPTIONS.quiet else ScreenProgress())
+    progress = SILENT if OPTIONS.quiet else ScreenProgress()
+    return run_plan(plan, OPTIONS.cells, progress, OPTIONS.workers)
 
 
 def of(outcomes: Sequence[CellResult], label: str) -> list[CellResult]:

@@ -37,24 +37,3 @@ for name in gmf bpr; do
   python benchmarks/tune.py tripadvisor $name --trials 16 --finalists 5 \
     --set embedding_size=10 --write
 done
-# FedBSO's comparison: embedding size 16, loo-100. src/coterie/reproduce/papers/tuned_settings.yaml
-# has the winners. Those of ML-1M were then trained for 800 rounds, with two more trials by hand for fedbso
-# and for fedfast; those of Pinterest for 360 rounds.
-for name in fedbso fedfast fedavg gmf; do
-  size=(--set embedding_size=16)
-  many=(--set rounds=500 --set evaluate_every=100)
-  few=(--set rounds=300 --set evaluate_every=100 --set local_epochs=1)
-  fewer=(--set rounds=200 --set evaluate_every=100 --set local_epochs=1)
-  [ $name = gmf ] && many=() few=() fewer=()
-  coterie tune $name -d ml-100k -p loo-100 "${size[@]}" "${many[@]}" \
-    --trials 20 --finalists 3 --seeds 2
-  coterie tune $name -d ml-1m -p loo-100 "${size[@]}" "${few[@]}" --trials 10 --finalists 0
-  coterie tune $name -d pinterest "${size[@]}" "${fewer[@]}" --trials 6 --finalists 0
-done
-# FedAvg that averages touched rows: `fedavg touched` in the same file.
-touched=(--set average=touched --set embedding_size=16 --set evaluate_every=100)
-coterie tune fedavg -d ml-100k -p loo-100 "${touched[@]}" --set rounds=500 \
-  --trials 20 --finalists 3 --seeds 2
-few=("${touched[@]}" --set local_epochs=1)
-coterie tune fedavg -d ml-1m -p loo-100 "${few[@]}" --set rounds=300 --trials 10 --finalists 0
-coterie tune fedavg -d pinterest "${few[@]}" --set rounds=200 --trials 6 --finalists 0

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from coterie.experiments.plan import Method
 from coterie.reproduce.checks import Ahead, All, ShareOf, Untestable
 from coterie.reproduce.curve_checks import Reaches, Sooner, Stalls, Steadier
 from coterie.reproduce.items import Claim, Item, Paper, SettingsSearch, Trial
-from coterie.reproduce.papers.tuned_settings import paper_settings
+from coterie.reproduce.papers.tuned_settings import found_search, found_settings
 from coterie.types import JsonObject
 
 HR = "HR@20"
@@ -36,37 +37,29 @@ TABLE2_FIGURES = {
         "gmf": (0.9632, 0.5814),
     },
 }  # fmt: skip
+EVERY_TEN = {"evaluate_every": 10}
 NO_PERTURBATION = {"replacement_rate": 0.0, "swap_rate": 0.0}
 BY_CHANGE = "fedfast, moments by change"
 ONE_ROW = "fedbso, one row per cluster"
 GMF_THESIS = "gmf, thesis' settings"
-TOUCHED = "fedavg touched"
-"""The name of FedAvg's own search with average=touched in tuned_settings.yaml."""
-
-# Trials of each search on the validation part, by dataset and method (benchmarks/tune_all.sh).
-FEDERATED_TRIALS = {"ml-100k": 20, "ml-1m": 10, "pinterest": 6}
-ALS_TRIALS = {"ml-100k": 25, "ml-1m": 10, "pinterest": 12}
-EASE_TRIALS = {"ml-100k": 40, "ml-1m": 10, "pinterest": 10}
-BY_HAND = {"fedbso": 2, "fedfast": 2}
-"""Trials on ML-1M after the search."""
-SPACE: JsonObject = {
-    "learning_rate": (0.005, 0.5), "reg": (1e-4, 0.1), "negatives": [2, 4, 8],
-    "start_scale": [0.03, 0.1, 0.3], "local_epochs": [1, 2, 5], "final_rate": [0.03, 0.1, 1.0],
+TUNED = {
+    "fedbso": "fedbso", "fedfast": "fedfast", "fedavg": "fedavg", "fedavg, touched": "fedavg",
 }  # fmt: skip
-"""What `coterie tune` searches for a federated method."""
+"""Federated method -> algorithm."""
+CENTRALISED = ("gmf", "als", "ease")
+MOST_ROUNDS = {"ml-100k": 500, "ml-1m": 300, "pinterest": 200}
+"""The limits of the searches (benchmarks/paper_search.py)."""
 GIVEN = SettingsSearch(
     trials=0, note="Section 4.2; regularisation, negatives, local epochs and start values are ours"
+)
+GIVEN_GMF = SettingsSearch(
+    trials=0, note=f"{GIVEN.note}; the thesis does not say whether GMF had these settings"
 )
 
 
 def tuned(dataset: str, name: str) -> JsonObject:
-    """The settings tuned for a method."""
-    return paper_settings("fedbso", dataset, name)
-
-
-def touched_settings(dataset: str) -> JsonObject:
-    """FedAvg's settings with average=touched: its own where it was searched, else FedBSO's."""
-    return tuned(dataset, TOUCHED) or tuned(dataset, "fedbso")
+    """The settings found for a method, at the thesis' embedding size."""
+    return found_settings("fedbso", dataset, name)
 
 
 def gmf_thesis(rounds: int) -> JsonObject:
@@ -79,8 +72,6 @@ def gmf_thesis(rounds: int) -> JsonObject:
 def trial(dataset: str, seeds: int, rounds: int, paper: Mapping[str, tuple[float, float]]) -> Trial:
     """All methods of Table 2 on one dataset, with the thesis' settings and tuned."""
     thesis = THESIS | {"rounds": rounds}
-    every_ten = {"evaluate_every": 10}
-    touched = {"average": "touched"}
     methods = (
         Method("fedbso", "fedbso", thesis),
         Method("fedbso, no perturbation", "fedbso", thesis | NO_PERTURBATION),
@@ -88,15 +79,14 @@ def trial(dataset: str, seeds: int, rounds: int, paper: Mapping[str, tuple[float
         Method("fedfast", "fedfast", thesis),
         Method(BY_CHANGE, "fedfast", thesis | {"moment_weights": "change"}),
         Method("fedavg", "fedavg", thesis),
-        Method("fedavg, touched", "fedavg", thesis | touched),
+        Method("fedavg, touched", "fedavg", thesis | {"average": "touched"}),
         Method(GMF_THESIS, "gmf", gmf_thesis(rounds)),
         *(
-            Method(f"{name}, tuned", name, tuned(dataset, name) | every_ten)
-            for name in ("fedbso", "fedfast", "fedavg")
+            Method(f"{name}, tuned", algorithm, tuned(dataset, name) | EVERY_TEN)
+            for name, algorithm in TUNED.items()
         ),
-        Method("fedavg, touched, tuned", "fedavg", touched_settings(dataset) | every_ten | touched),
-        Method("gmf", "gmf", tuned(dataset, "gmf")),
-        *(Method(name, name, tuned(dataset, name)) for name in ("als", "ease", "popular")),
+        *(Method(name, name, tuned(dataset, name)) for name in CENTRALISED),
+        Method("popular", "popular"),
     )
     return Trial(
         dataset=dataset,
@@ -110,56 +100,14 @@ def trial(dataset: str, seeds: int, rounds: int, paper: Mapping[str, tuple[float
 
 def searches(dataset: str) -> dict[str, SettingsSearch]:
     """How the settings of each method were found."""
-    trials = FEDERATED_TRIALS[dataset]
-    given = dict.fromkeys(
-        (
-            "fedbso",
-            "fedbso, no perturbation",
-            ONE_ROW,
-            "fedfast",
-            BY_CHANGE,
-            "fedavg",
-            "fedavg, touched",
-        ),
-        GIVEN,
-    )
-    of_gmf = SettingsSearch(
-        trials=0, note=f"{GIVEN.note}; the thesis does not say whether GMF had these settings"
-    )
-    federated = {
-        f"{name}, tuned": SettingsSearch(
-            trials=trials + by_hand(dataset, name), space=space(dataset)
-        )
-        for name in ("fedbso", "fedfast", "fedavg")
-    }
+    given = (*TUNED, "fedbso, no perturbation", ONE_ROW, BY_CHANGE)
+    search = partial(found_search, "fedbso", dataset, most_rounds=MOST_ROUNDS[dataset])
     return {
-        **given,
-        GMF_THESIS: of_gmf,
-        **federated,
-        "fedavg, touched, tuned": search_of_touched(dataset),
-        "gmf": SettingsSearch(trials=trials),
-        "als": SettingsSearch(trials=ALS_TRIALS[dataset]),
-        "ease": SettingsSearch(trials=EASE_TRIALS[dataset]),
+        **dict.fromkeys(given, GIVEN),
+        GMF_THESIS: GIVEN_GMF,
+        **{f"{name}, tuned": search(name) for name in TUNED},
+        **{name: search(name) for name in CENTRALISED},
     }
-
-
-def space(dataset: str) -> JsonObject:
-    """What was searched on a dataset: on the large ones, with one local epoch."""
-    return SPACE if dataset == "ml-100k" else SPACE | {"local_epochs": [1]}
-
-
-def by_hand(dataset: str, name: str) -> int:
-    """Trials that were made after the search."""
-    return BY_HAND.get(name, 0) if dataset == "ml-1m" else 0
-
-
-def search_of_touched(dataset: str) -> SettingsSearch:
-    """The search behind `touched_settings`."""
-    if tuned(dataset, TOUCHED):
-        return SettingsSearch(trials=FEDERATED_TRIALS[dataset], space=space(dataset))
-    trials = FEDERATED_TRIALS[dataset] + by_hand(dataset, "fedbso")
-    note = "chosen for FedBSO, not for FedAvg"
-    return SettingsSearch(trials=trials, space=space(dataset), note=note)
 
 
 def ahead(first: str, other: str) -> All:

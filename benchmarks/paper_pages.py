@@ -1,9 +1,11 @@
 """Write the docs' pages of papers from the results of full runs.
 
-    coterie reproduce fedfast --out fedfast && cp fedfast/found.json docs/papers/fedfast.json
-    python benchmarks/paper_pages.py fedfast
+    coterie reproduce fedfast --out fedfast
+    python benchmarks/paper_pages.py fedfast --found fedfast/found.json
+    python benchmarks/paper_pages.py
 
-Reads docs/papers/NAME.json and evaluates its claims by today's declaration. Writes it back,
+Takes the items of new reports (`--found`) into docs/papers/NAME.json, in the paper's order: items
+may be run on different machines. Evaluates the claims by today's declaration. Writes the file back,
 docs/papers/NAME.md, its figures and the table in docs/papers/index.md.
 The prose of a page (conclusions, and decisions where a paper is silent) is
 src/coterie/reproduce/papers/NAME.md.
@@ -11,8 +13,9 @@ src/coterie/reproduce/papers/NAME.md.
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from coterie.report import static
@@ -27,10 +30,39 @@ PAPERS = Path(__file__).parents[1] / "docs" / "papers"
 INDEX = PAPERS / "index.md"
 
 
-def main(names: list[str]) -> None:
-    for name in names:
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("papers", nargs="*", help=f"{', '.join(NAMES)}; all of them if empty")
+    parser.add_argument("--found", nargs="*", type=Path, default=[], help="reports of one paper")
+    options = parser.parse_args()
+    if options.found:
+        if len(options.papers) != 1:
+            parser.error("--found needs one paper, whose reports these are")
+        take_reports(options.papers[0], options.found)
+    for name in options.papers or NAMES:
         write_page(name)
     write_index()
+
+
+def take_reports(name: str, files: Sequence[Path]) -> None:
+    """Put the items of full runs into the stored report, instead of older runs of these items."""
+    place = PAPERS / f"{name}.json"
+    stored: JsonObject = json.loads(place.read_text()) if place.exists() else {"items": []}
+    items = {item["key"]: item for item in stored["items"]}
+    for file in files:
+        report: JsonObject = json.loads(file.read_text())
+        if report["quick"] or report["paper"] != name:
+            raise SystemExit(
+                f"{file} is a {'quick look' if report['quick'] else 'report'} of "
+                f"{report['paper']}; expected a full run of {name}."
+            )
+        items |= {item["key"]: item for item in report["items"]}
+        stored = report
+    order = [item.key for item in paper(name).items]
+    stored["items"] = [items[key] for key in order if key in items]
+    place.write_text(json.dumps(stored, allow_nan=False) + "\n")
 
 
 def write_page(name: str) -> None:
@@ -69,4 +101,4 @@ def read_report(name: str) -> JsonObject:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or list(NAMES))
+    main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -64,3 +65,14 @@ def test_source_paths_on_pages_exist(page: Path) -> None:
     pattern = r"`((?:src|tests|benchmarks|docs|examples)/[\w./-]+)`"
     for path in re.findall(pattern, page.read_text()):
         assert (ROOT / path).exists(), f"{page.name} names {path}"
+
+
+@pytest.mark.parametrize("page", ["commands.md", "settings.md"])
+def test_reference_pages_are_what_the_code_says(page: str) -> None:
+    """Repair: python docs/reference_pages.py."""
+    spec = importlib.util.spec_from_file_location("reference_pages", DOCS / "reference_pages.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert (DOCS / page).read_text() == module.PAGES[page]()

@@ -52,7 +52,8 @@ class Settings(BaseModel):
         rows = []
         for name, f in cls.model_fields.items():
             help_text = " ".join(filter(None, [f.description, _choices(f.annotation)]))
-            rows.append((name, _plain(f.default), help_text))
+            default = "" if f.is_required() else _plain(f.get_default(call_default_factory=True))
+            rows.append((name, default, help_text))
         return rows
 
 
@@ -105,4 +106,4 @@ def _choices(annotation: object) -> str:
 def _plain(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(map(str, value))
-    return "" if value is None else str(value)
+    return "" if value is None or value == {} else str(value)

@@ -140,15 +140,20 @@ def share_text(parts: Sequence[JsonObject]) -> str:
     names = part_names(parts)
     if len(held) == 1 and len(set(names)) == len(names):
         return f"{names[parts.index(held[0])]} only"
-    return f"{len(held)} of {len(parts)} comparisons"
+    return f"{len(held)} of {len(tested(parts))} comparisons"
 
 
 def dataset_text(dataset: str, found: JsonObject) -> str:
     """A dataset, with the number of its comparisons that hold if there are several."""
-    parts = found["parts"]
+    parts = tested(found["parts"])
     if len(parts) == 1 or found["verdict"] == "cannot be tested":
         return dataset
     return f"{dataset}: {sum(part['verdict'] == 'holds' for part in parts)} of {len(parts)}"
+
+
+def tested(parts: Sequence[JsonObject]) -> list[JsonObject]:
+    """The parts that can be tested."""
+    return [part for part in parts if part["verdict"] != "cannot be tested"]
 
 
 def part_names(parts: Sequence[JsonObject]) -> list[str]:

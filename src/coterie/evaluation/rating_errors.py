@@ -22,7 +22,8 @@ import numpy as np
 
 from coterie.data.interactions import Interactions
 from coterie.errors import ConfigError, DataError
-from coterie.evaluation.protocols import RATING_ERRORS, Protocol
+from coterie.evaluation.metric_names import RATING_ERRORS
+from coterie.evaluation.protocols import Protocol
 from coterie.evaluation.ranking import finite
 from coterie.models.recommender import Recommender
 from coterie.types import Doubles, Ints, Longs

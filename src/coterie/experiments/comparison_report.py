@@ -74,12 +74,16 @@ def notes(comparison: Comparison, results: Sequence[CellResult]) -> list[str]:
             f"for {len(comparison.tests)} tests. Ahead: seeds with which the mean of {first} "
             "is better."
         )
-        errors = dict.fromkeys(t.metric for t in comparison.tests if lower_is_better(t.metric))
-        if errors:
+        lower = dict.fromkeys(t.metric for t in comparison.tests if lower_is_better(t.metric))
+        if lower:
             lines.append(
-                f"{' and '.join(errors)}: lower is better, so a negative difference is in favour "
-                f"of {first}. Tested are the errors of single users: a difference of RMSE is that "
-                "of the users' own RMSE, which with one held-out rating per user is their MAE."
+                f"{' and '.join(lower)}: lower is better, so a negative difference is in favour "
+                f"of {first}."
+            )
+        if "RMSE" in lower:
+            lines.append(
+                "Tested are the errors of single users: a difference of RMSE is that of the users' "
+                "own RMSE, which with one held-out rating per user is their MAE."
             )
     return lines
 

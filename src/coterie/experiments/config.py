@@ -154,7 +154,7 @@ class Experiment:
         changed = [
             f"{key}={_brief(value)}"
             for key, value in self.protocol
-            if key not in ("headline", "category_bias", "validation", "validation_file")
+            if key not in ("headline", "metrics", "category_bias", "validation", "validation_file")
             and value != getattr(usual, key)
         ]
         return f"{name} ({', '.join(changed)})" if changed else name

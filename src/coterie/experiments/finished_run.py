@@ -12,6 +12,7 @@ import numpy as np
 from coterie.data.ids import find
 from coterie.errors import ConfigError
 from coterie.evaluation.evaluation import Evaluation
+from coterie.evaluation.metric_names import MetricValues
 from coterie.evaluation.ranking import best_items, finite
 from coterie.experiments import run_folder
 from coterie.experiments.run_folder import Catalogue
@@ -67,12 +68,12 @@ class Run:
     @property
     def metrics(self) -> dict[str, float]:
         """Metrics under the protocol."""
-        return dict(self.result["metrics"])
+        return MetricValues(self.result["metrics"])
 
     @property
     def full(self) -> dict[str, float]:
         """Metrics under full ranking."""
-        return dict(self.result["full"])
+        return MetricValues(self.result["full"])
 
     def score(self, user: object, items: Sequence[object]) -> list[float]:
         """Scores of items for a user, by external ids."""

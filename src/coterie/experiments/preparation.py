@@ -18,6 +18,7 @@ from coterie.data.training_set import TrainingSet
 from coterie.evaluation import candidates as sampling
 from coterie.evaluation import leaks
 from coterie.evaluation.candidates import Candidates
+from coterie.evaluation.list_values import check_categories
 from coterie.evaluation.rating_errors import check_ratings
 from coterie.experiments import run_folder
 from coterie.experiments.config import Experiment
@@ -92,6 +93,7 @@ def split_data(
     """The split and the candidates of test items, both determined by the seed."""
     protocol = experiment.protocol
     check_ratings(protocol, data.ratings is not None)
+    check_categories(protocol, data)
     seed = experiment.choice.seed
     published = None
     if protocol.candidates_file:

@@ -157,8 +157,9 @@ def refuse_unsupported(experiment: Experiment, progress: Progress) -> None:
     errors = [metric for metric in protocol.named if metric in RATING_ERRORS]
     unreported = [*errors, *(metric.name for metric in protocol.list_metrics)]
     if unreported:
+        key = "headline" if unreported[0] in protocol.headline else "metrics"
         raise ConfigError(
-            f"setting 'headline' or 'metrics' names {unreported[0]!r}, which nodes do not report yet: a server can "
+            f"setting {key!r} is {unreported[0]!r}, which nodes do not report yet: a server can "
             "check only sums of metrics between 0 and 1; expected another metric, such as NDCG. "
             "Change it."
         )

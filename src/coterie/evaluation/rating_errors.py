@@ -95,12 +95,13 @@ def reference_errors(train: Interactions, held: Interactions) -> dict[str, dict[
 
 def check_ratings(protocol: Protocol, predicted: bool) -> None:
     """Raise if the protocol shows errors of ratings but no ratings are predicted."""
-    errors = [name for name in protocol.headline if name in RATING_ERRORS]
+    errors = [name for name in protocol.named if name in RATING_ERRORS]
     if errors and not predicted:
+        key = "headline" if errors[0] in protocol.headline else "metrics"
         raise ConfigError(
-            f"setting 'headline' is {errors[0]!r}, an error of predicted ratings, but with "
+            f"setting {key!r} is {errors[0]!r}, an error of predicted ratings, but with "
             "feedback=implicit no ratings are predicted; expected feedback=explicit. "
-            "Set feedback=explicit, or another headline such as NDCG."
+            "Set feedback=explicit, or another metric such as NDCG."
         )
 
 

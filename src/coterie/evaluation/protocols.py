@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from coterie.core.settings import Settings
-from coterie.data.splits import Rule
+from coterie.data.splits import Draw, Rule
 from coterie.errors import UnknownName
 from coterie.evaluation.list_metrics import Metric
 from coterie.evaluation.metric_names import (
@@ -24,9 +24,15 @@ class Protocol(Settings):
     """How a model is evaluated."""
 
     split: Rule = "leave-one-out"
-    """What is held out: leave-one-out, temporal, global-time, random, or own (files)."""
+    """What is held out: leave-one-out, temporal, global-time, random, k-fold, or own (files)."""
     fraction: float = Field(0.2, gt=0, lt=1)
     """Share held out by temporal, global-time and random."""
+    folds: int = Field(0, ge=0)
+    """Number of folds of split=k-fold: 2 or more."""
+    fold: int = Field(0, ge=0)
+    """The fold that is tested, from 0; coterie compare --folds tests all of them."""
+    repeat: int = Field(0, ge=0)
+    """Number of a repetition of split=random or k-fold: others hold out other interactions."""
     candidates: int = Field(0, ge=0)
     """Sampled negatives a test item is ranked against; 0 ranks all items."""
     candidates_for: Literal["user", "item"] = "user"
@@ -85,6 +91,34 @@ class Protocol(Settings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _folds_and_repeats_belong_to_their_split(self) -> Protocol:
+        if self.split == "k-fold" and self.folds < 2:
+            raise ValueError(
+                f"split=k-fold needs at least two folds; folds is {self.folds}. Pass --set folds=5"
+            )
+        if self.split != "k-fold" and (self.folds or self.fold):
+            raise ValueError(
+                f"folds is {self.folds} and fold is {self.fold}, but split is {self.split}; "
+                "expected split=k-fold. Pass --set split=k-fold, or leave them out"
+            )
+        if self.split == "k-fold" and self.fold >= self.folds:
+            raise ValueError(
+                f"fold is {self.fold}, but there are {self.folds} folds; "
+                f"expected 0 to {self.folds - 1}. Change it with --set fold=0"
+            )
+        if self.repeat and self.split not in ("random", "k-fold"):
+            raise ValueError(
+                f"repeat is {self.repeat}, but split={self.split} holds out the same interactions "
+                "every time; expected split=random or k-fold. Pass --set split=random"
+            )
+        return self
+
+    @property
+    def draw(self) -> Draw:
+        """Which of several random held-out parts is tested."""
+        return Draw(folds=self.folds, fold=self.fold, repeat=self.repeat)
+
     @property
     def followed(self) -> str:
         """The metric that is measured while training."""
@@ -136,6 +170,9 @@ PROTOCOLS: dict[str, JsonObject] = {
         "headline": ("AUC", "P", "NDCG"),
     },
     "full": {"split": "leave-one-out", "candidates": 0},
+    # Cross-validation; a single run tests the first fold.
+    "kfold-5": {"split": "k-fold", "folds": 5, "headline": ("R", "NDCG")},
+    "kfold-10": {"split": "k-fold", "folds": 10, "headline": ("R", "NDCG")},
 }
 
 
@@ -143,7 +180,11 @@ def protocol(name: str, changes: JsonObject) -> Protocol:
     """A named protocol with some of its settings changed."""
     if name not in PROTOCOLS:
         raise UnknownName("protocol", name, PROTOCOLS)
-    return Protocol.of(PROTOCOLS[name] | changes | named_cutoffs(changes))
+    usual = dict(PROTOCOLS[name])
+    if changes.get("split", "k-fold") != "k-fold":
+        # Another split drops the folds of the protocol, as another protocol would.
+        usual.pop("folds", None)
+    return Protocol.of(usual | changes | named_cutoffs(changes))
 
 
 def named_cutoffs(changes: JsonObject) -> JsonObject:

@@ -108,7 +108,9 @@ def split_data(
                 f"removed {removed:,} test interactions of users without training interactions"
             )
     else:
-        parts = splits.split(data, protocol.split, protocol.fraction, seed, protocol.validation)
+        parts = splits.split(
+            data, protocol.split, protocol.fraction, seed, protocol.validation, protocol.draw
+        )
     if protocol.validation and parts.validation is None:
         parts = splits.with_validation(parts, seed)
     if published is not None or not protocol.candidates:

@@ -7,6 +7,7 @@ random          int(fraction * n) of every user, at random
 k-fold          one of k random parts of every user; over the k folds, every interaction is tested
                 once, but for those of users with a single one
 own             parts given as separate files
+given           parts given as data frames or interactions, from Python
 
 Equal times are ordered by a fixed hash (see `Interactions`). Every user keeps at least one training
 interaction, so that a user with a single item is not tested. The validation part is held out of the
@@ -26,7 +27,7 @@ from coterie.data.training_set import TrainingSet
 from coterie.errors import DataError
 from coterie.types import Bools, Ids, Ints, Longs, Rows
 
-Rule = Literal["leave-one-out", "temporal", "global-time", "random", "k-fold", "own"]
+Rule = Literal["leave-one-out", "temporal", "global-time", "random", "k-fold", "own", "given"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +92,12 @@ class Split:
                 "Set validation=true."
             )
         return Split(self.rule, self.train, self.validation)
+
+    def without_ratings(self) -> Split:
+        """The split for algorithms that learn from implicit feedback."""
+        validation = None if self.validation is None else self.validation.without_ratings()
+        train = self.train.without_ratings()
+        return replace(self, train=train, test=self.test.without_ratings(), validation=validation)
 
     def everything(self) -> Rows:
         """All items of every user, which sampled candidates exclude."""

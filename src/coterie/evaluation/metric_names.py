@@ -5,12 +5,14 @@ A name may have a cut-off, `Recall@20`. Upper and lower case, `-` and `_` do not
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from typing import NamedTuple
+from dataclasses import replace
+from typing import NamedTuple, TypeAlias
 
 from coterie.core import plugins
-from coterie.errors import did_you_mean
-from coterie.evaluation.list_metrics import LIST_METRICS, Metric
+from coterie.errors import ConfigError, did_you_mean
+from coterie.evaluation.list_metrics import LIST_METRICS, Metric, MetricFunction
 
 ACCURACY = ("HR", "NDCG", "MRR", "P", "R", "F1", "AUC", "MAP")
 RATING_ERRORS = ("RMSE", "MAE")
@@ -73,6 +75,35 @@ def canonical(text: str) -> str:
     return f"{prefix}{colon}{name}"
 
 
+OwnMetric: TypeAlias = Metric | MetricFunction
+
+
+def own_metric(value: OwnMetric) -> Metric:
+    """An own metric as a record; a function has its own name."""
+    metric = value if isinstance(value, Metric) else _of_function(value)
+    name = metric.name
+    if not re.fullmatch(r"[A-Za-z]\w*", name):
+        raise ConfigError(
+            f"the name of a metric is {name!r}; expected letters, digits and _ from a letter on. "
+            "Define the function with def, or pass Metric(name=..., per_user=...)."
+        )
+    if _plain(name) in ALIASES | {_plain(known): known for known in BUILT_IN}:
+        raise ConfigError(
+            f"the name of a metric is {name!r}, which Coterie has already; expected another name. "
+            "Rename it."
+        )
+    return metric
+
+
+def _of_function(value: object) -> Metric:
+    if not callable(value) or isinstance(value, type):
+        raise ConfigError(
+            f"a metric is {value!r}; expected a name, a function of ranked lists, or a Metric. "
+            "Pass one of them."
+        )
+    return Metric(name=str(getattr(value, "__name__", "own")), per_user=value)
+
+
 def list_metric(name: str) -> Metric | None:
     """The metric of ranked lists of that name, own ones included; None for all others."""
     if name in LIST_METRICS:
@@ -80,7 +111,9 @@ def list_metric(name: str) -> Metric | None:
     if name in BUILT_IN or name not in plugins.names(plugins.METRICS, BUILT_IN):
         return None
     value = plugins.load_object(plugins.METRICS, name)
-    if callable(value):
+    if isinstance(value, Metric):
+        return replace(value, name=name)
+    if callable(value) and not isinstance(value, type):
         return Metric(name=name, per_user=value)
     return plugins.load(plugins.METRICS, name, Metric)
 

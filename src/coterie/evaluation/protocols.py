@@ -24,7 +24,8 @@ class Protocol(Settings):
     """How a model is evaluated."""
 
     split: Rule = "leave-one-out"
-    """What is held out: leave-one-out, temporal, global-time, random, k-fold, or own (files)."""
+    """What is held out: leave-one-out, temporal, global-time, random, k-fold, own (files), or given
+    (data frames, from Python)."""
     fraction: float = Field(0.2, gt=0, lt=1)
     """Share held out by temporal, global-time and random."""
     folds: int = Field(0, ge=0)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from score_table import Table
 
+from coterie.core import plugins
 from coterie.data.interactions import Interactions, objects
 from coterie.data.splits import Split
 from coterie.errors import ConfigError
@@ -202,3 +203,22 @@ def test_metrics_of_categories_need_categories() -> None:
     check_categories(protocol("full", {"metrics": "Nov,ILD"}), data)
     with pytest.raises(ConfigError, match="metric 'Calib' needs item categories"):
         check_categories(protocol("full", {"metrics": "Nov,Calib"}), data)
+
+
+def test_a_metric_gets_the_held_out_items_of_tested_users_only() -> None:
+    """Users 0 and 2 are not tested: row 0 is user 1, row 1 is user 3."""
+    train = trained_on(HISTORIES, 5, GENRES)
+    test = trained_on({0: [], 1: [3], 2: [], 3: [4, 1]}, 5, GENRES)
+    seen: list[tuple[list[int], list[list[int]]]] = []
+
+    def spy(lists: RankedLists) -> np.ndarray:
+        held = [sorted(lists.relevant.of(n).tolist()) for n in range(len(lists.users))]
+        seen.append((lists.users.tolist(), held))
+        return lists.lengths.astype(float)
+
+    model = Table(np.ones((4, 5), np.float32))
+    with plugins.provided(plugins.METRICS, {"spy": spy}):
+        chosen = protocol("full", {"metrics": "spy@2"})
+        found = evaluate(model, Split("own", train, test), chosen, None)
+    assert seen == [([1, 3], [[3], [1, 4]])]
+    assert found.metrics["spy@2"] == 2

@@ -6,11 +6,12 @@ of item i, n the number of all users, L a user's list and H the user's training 
 Nov     novelty: mean over i in L of log2(n / |U_i|); an item without training users counts as if
         it had one (Zhou et al. 2010; Vargas and Castells 2011)
 Tail    long-tail share: share of L that is not in the head, the fewest most popular items that
-        together have 80 % of the training interactions (APLT, Abdollahpouri et al. 2019)
+        together have 80 % of the training interactions (as APLT, Abdollahpouri et al. 2019;
+        papers cut the head differently)
 ILD     intra-list diversity: mean over pairs i != j of L of the distance 1 - similarity
         (Ziegler et al. 2005), with cosine similarity |U_i and U_j| / sqrt(|U_i| |U_j|)
 CatILD  the same with Jaccard similarity of the items' categories
-Calib   miscalibration (Steck 2018, Equations 2 to 6): sum over categories g of
+Calib   miscalibration (Steck 2018, C_KL): sum over categories g of
         p(g) ln(p(g) / ((1 - a) q(g) + a p(g))), a = 0.01, where p and q are the distributions of
         categories in H and in L; lower is better, and 0 means that the list is calibrated
 

@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING
 from coterie.version import __version__
 
 if TYPE_CHECKING:
-    from coterie.api import load, run
+    from coterie.api import compare, load, run
     from coterie.core.fixed_point import quantise
     from coterie.data.interactions import Interactions
     from coterie.errors import CoterieError
+    from coterie.evaluation.list_metrics import Metric, RankedLists
     from coterie.experiments.finished_run import Recommendation, Run
 
 __all__ = [
     "CoterieError",
     "Interactions",
+    "Metric",
+    "RankedLists",
     "Recommendation",
     "Run",
     "__version__",
+    "compare",
     "load",
     "quantise",
     "run",
@@ -27,8 +31,11 @@ __all__ = [
 _MODULE_OF = {
     "CoterieError": "coterie.errors",
     "Interactions": "coterie.data.interactions",
+    "Metric": "coterie.evaluation.list_metrics",
+    "RankedLists": "coterie.evaluation.list_metrics",
     "Recommendation": "coterie.experiments.finished_run",
     "Run": "coterie.experiments.finished_run",
+    "compare": "coterie.api",
     "load": "coterie.api",
     "quantise": "coterie.core.fixed_point",
     "run": "coterie.api",

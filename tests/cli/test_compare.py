@@ -124,6 +124,16 @@ def test_what_is_printed_is_what_is_written(coterie: Command, tmp_path: Path) ->
     assert "4 runs" not in done.out
 
 
+def test_folds_are_all_run_and_compared(coterie: Command) -> None:
+    methods = ("compare", "popular", "random", "--folds", "3", *SMALL, *CELLS)
+    found = result_of(coterie(*methods, "--json"))
+    assert (found["folds"], found["seeds"], len(found["runs"])) == (3, [0], 6)
+    assert found["protocol"] == "kfold-5 (folds=3)"
+    assert found["standings"][0]["metrics"]["R@10"]["deviation"] > 0
+    wrong = coterie(*methods, "--set", "split=random")
+    assert wrong.error == "setting 'split' is 'random', but the plan determines it. Use --folds."
+
+
 def test_quiet_prints_tables_and_nothing_else(coterie: Command) -> None:
     done = coterie("compare", "popular", "random", "--seeds", "1", *SMALL, *CELLS, "--quiet")
     assert (done.code, done.err) == (0, "")

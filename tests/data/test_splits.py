@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ import coterie
 from coterie.core import streams
 from coterie.data.interactions import Interactions
 from coterie.data.splits import (
+    Draw,
+    Rule,
     Split,
     from_parts,
     from_test_pairs,
@@ -534,3 +537,81 @@ def test_what_is_held_out_at_random_does_not_depend_on_others() -> None:
     some = data.select(data.users >= 30)
     whole, part = (split(d, "random", 0.3, seed=5) for d in (data, some))
     assert pairs_of(part.test) == {(u, i) for u, i in pairs_of(whole.test) if u > 30}
+
+
+# Folds and repeats
+
+
+def fold_tests(data: Interactions, folds: int, seed: int = 0, repeat: int = 0) -> list[Split]:
+    """The splits of all folds; a fold without any tested user is left out."""
+    parts = []
+    for fold in range(folds):
+        draw = Draw(folds=folds, fold=fold, repeat=repeat)
+        with suppress(DataError):
+            parts.append(split(data, "k-fold", 0.2, seed, draw=draw))
+    return parts
+
+
+@settings(deadline=None, max_examples=150)
+@given(histories, st.integers(2, 7), st.integers(0, 99), st.booleans())
+def test_over_the_folds_every_interaction_is_tested_once(
+    rows: list[Row], folds: int, seed: int, timed: bool
+) -> None:
+    data = from_rows(rows, timed)
+    tested = [pair for part in fold_tests(data, folds, seed) for pair in pairs_of(part.test)]
+    sizes = {user: len(items) for user, items in by_user(data).items()}
+    assert sorted(tested) == sorted(pair for pair in pairs_of(data) if sizes[pair[0]] > 1)
+
+
+@settings(deadline=None, max_examples=150)
+@given(histories, st.integers(2, 7), st.integers(0, 99))
+def test_training_never_sees_its_fold(rows: list[Row], folds: int, seed: int) -> None:
+    data = from_rows(rows)
+    for part in fold_tests(data, folds, seed):
+        assert not pairs_of(part.train) & pairs_of(part.test)
+        assert pairs_of(part.train) | pairs_of(part.test) == pairs_of(data)
+        assert by_user(part.train).keys() == by_user(data).keys()
+        for user, items in by_user(part.test).items():
+            # A user's folds differ by one interaction at most.
+            whole = len(by_user(data)[user])
+            assert whole // folds <= len(items) <= -(-whole // folds)
+
+
+def test_folds_have_equal_sizes_over_all_users() -> None:
+    """Users with three interactions of five folds: without a random start, two folds are empty."""
+    data = from_rows([(user, item, item) for user in range(1, 401) for item in (1, 2, 3)])
+    sizes = [len(part.test) for part in fold_tests(data, 5)]
+    assert (len(sizes), sum(sizes)) == (5, 1200)
+    assert min(sizes) > 200
+
+
+def test_a_users_folds_do_not_depend_on_other_users() -> None:
+    rows = [(user, item, item) for user in (1, 2, 3) for item in range(1, 9)]
+    alone = from_rows([row for row in rows if row[0] == 1])
+    together = from_rows(rows)
+    draw = Draw(folds=4, fold=1)
+    one = split(alone, "k-fold", 0.2, 5, draw=draw).test
+    both = split(together, "k-fold", 0.2, 5, draw=draw).test
+    assert by_user(one)[1] == by_user(both)[1]
+
+
+def test_a_validation_part_is_held_out_of_the_other_folds() -> None:
+    data = from_rows([(user, item, item) for user in (1, 2) for item in range(1, 21)])
+    draw = Draw(folds=4, fold=2)
+    plain = split(data, "k-fold", 0.2, 0, draw=draw)
+    parts = split(data, "k-fold", 0.2, 0, validation=True, draw=draw)
+    assert pairs_of(parts.test) == pairs_of(plain.test)
+    assert pairs_of(parts.train) | pairs_of(parts.validation) == pairs_of(plain.train)
+    assert len(parts.validation) == 2 * int(15 / 4)
+
+
+@pytest.mark.parametrize("rule", ["random", "k-fold"])
+def test_a_repeat_holds_out_other_interactions(rule: Rule) -> None:
+    data = from_rows([(user, item, item) for user in (1, 2, 3) for item in range(1, 21)])
+    first, again, second = (
+        pairs_of(split(data, rule, 0.2, 0, draw=Draw(folds=5, repeat=repeat)).test)
+        for repeat in (0, 0, 1)
+    )
+    assert first == again != second
+    if rule == "random":
+        assert first == pairs_of(split(data, rule, 0.2, 0).test)

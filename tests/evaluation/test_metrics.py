@@ -38,6 +38,7 @@ def at_one_order(relevance: list[bool], k: int) -> dict[str, float]:
         f"P@{k}": precision,
         f"R@{k}": recall,
         f"F1@{k}": 2 * precision * recall / (precision + recall) if places else 0.0,
+        f"MAP@{k}": sum(hits / place for hits, place in enumerate(places, 1)) / min(n, k),
     }
 
 
@@ -135,7 +136,7 @@ def test_metrics_are_the_mean_over_all_orders_of_tied_items(ranked, users):
     tested = [user for user in users if items_in(user, WANTED)]
     assume(tested)
     cutoffs = (1, 2, 3, 5, 9)
-    table = per_user(ranked(users, 9), cutoffs)
+    table = per_user(ranked(users, 9), cutoffs, ("MAP",))
     for place, user in enumerate(tested):
         pairs = [(score, state == WANTED) for state, score in user if state != SEEN]
         for name, value in expected_over_all_orders(pairs, cutoffs).items():
@@ -202,7 +203,7 @@ def crowd(
 
 
 def compare_with(expected, users, ranked, cutoffs) -> int:
-    table = per_user(ranked(users, max(cutoffs)), cutoffs)
+    table = per_user(ranked(users, max(cutoffs)), cutoffs, ("MAP",))
     tested = [user for user in users if items_in(user, WANTED)]
     pairs = [
         [(score, state == WANTED) for state, score in user if state != SEEN] for user in tested

@@ -17,6 +17,8 @@ from coterie.evaluation.protocols import PROTOCOLS, Protocol, protocol
         ("holdout", "temporal", 0, (10,), ("P@10", "R@10", "IC@10", "Gini@10")),
         ("holdout-10", "temporal", 10, (10,), ("AUC", "P@10", "NDCG@10")),
         ("full", "leave-one-out", 0, (10,), ("HR@10", "NDCG@10")),
+        ("kfold-5", "k-fold", 0, (10,), ("R@10", "NDCG@10")),
+        ("kfold-10", "k-fold", 0, (10,), ("R@10", "NDCG@10")),
     ],
 )
 def test_the_named_protocols(name, split, candidates, cutoffs, shown):
@@ -30,7 +32,22 @@ def test_the_named_protocols(name, split, candidates, cutoffs, shown):
 
 
 def test_every_protocol_is_pinned_above():
-    assert set(PROTOCOLS) == {"loo-50", "loo-99", "loo-100", "holdout", "holdout-10", "full"}
+    of_papers = {"loo-50", "loo-99", "loo-100", "holdout", "holdout-10", "full"}
+    assert set(PROTOCOLS) == of_papers | {"kfold-5", "kfold-10"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"split": "k-fold"}, "split=k-fold needs at least two folds; folds is 0"),
+        ({"folds": 5}, "folds is 5 and fold is 0, but split is leave-one-out"),
+        ({"split": "k-fold", "folds": 3, "fold": 3}, "fold is 3, but there are 3 folds"),
+        ({"repeat": 2}, "repeat is 2, but split=leave-one-out holds out the same"),
+    ],
+)
+def test_folds_and_repeats_need_their_split(changes, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        protocol("full", changes)
 
 
 def test_an_unknown_protocol_gets_a_suggestion():

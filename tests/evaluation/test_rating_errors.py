@@ -11,6 +11,7 @@ from score_table import Choosy, Table
 from sklearn.metrics import mean_absolute_error, mean_squared_error
 
 from coterie import api
+from coterie.algorithms.registry import ALGORITHMS, algorithm
 from coterie.data.interactions import Interactions
 from coterie.data.splits import Split, split
 from coterie.errors import ConfigError, DataError, Diverged
@@ -27,7 +28,7 @@ from coterie.evaluation.rating_errors import (
 from coterie.experiments import preparation
 from coterie.experiments.config import Experiment
 
-EXPLICIT = ("gmf", "neumf", "fedavg", "fedfast", "fedbso")
+EXPLICIT = [name for name in ALGORITHMS if algorithm(name).explicit]
 
 
 def interactions(*rows: tuple[str, str, float]) -> Interactions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,51 @@ def test_differences_are_paired_over_users_averaged_over_seeds(tmp_path: Path) -
     )
     assert 0 <= sampled.low < 0.625 < sampled.high <= 1
     assert (sampled.seeds_ahead, found.seeds) == (2, [0, 1])
+
+
+FOLDS = {
+    # Fold 0 tests a, b and c; fold 1 tests a, b and d.
+    "popular": ({"a": 1.0, "b": 1.0, "c": 0.0}, {"a": 0.0, "b": 1.0, "d": 1.0}),
+    "random": ({"a": 0.0, "b": 1.0, "c": 0.0}, {"a": 0.0, "b": 0.0, "d": 0.5}),
+}
+
+
+def test_folds_are_averaged_per_user_before_the_test(tmp_path: Path) -> None:
+    """Users a to d have 0.5 1 0 1 with popular, and 0 0.5 0 0.5 with random."""
+    plan = Plan(("synthetic",), ("popular", "random"), protocol="full", folds=2)
+    results = []
+    for cell in cells(plan):
+        values = FOLDS[cell.method.algorithm][cell.experiment.protocol.fold]
+        done = finished_cell(tmp_path, cell)
+        folder = tmp_path / f"{cell.method.label}-fold-{cell.experiment.protocol.fold}"
+        done.folder.rename(folder)
+        lines = ["user_id,HR@10", *(f"{user},{value}" for user, value in values.items())]
+        (folder / "users.csv").write_text("\n".join(lines) + "\n")
+        mean = sum(values.values()) / 3
+        result = done.result | {"metrics": {"HR@10": mean}, "tested_users": 3, "full": {}}
+        results.append(replace(done, folder=folder, result=result))
+    found = comparison(results)
+    assert (found.seeds, found.folds, found.runs, found.tested_users) == ([0], 2, "2 folds", 4)
+    assert found.standings[0].metrics["HR@10"].mean == pytest.approx(2 / 3)
+    assert found.standings[1].metrics["HR@10"].deviation == pytest.approx(
+        (1 / 3 - 1 / 6) / math.sqrt(2)
+    )
+    (test,) = found.tests
+    assert test.difference == pytest.approx((0.5 + 0.5 + 0 + 0.5) / 4)
+    expected = stats.ttest_rel([0.5, 1, 0, 1], [0, 0.5, 0, 0.5]).pvalue
+    assert test.p == pytest.approx(expected)
+    assert test.seeds_ahead == 2
+    text = markdown(found, results)
+    assert "standard deviation over 2 folds" in text
+    assert "| 2/2 |" in text
+
+
+def test_a_plan_with_folds_and_repeats_has_a_cell_for_each() -> None:
+    plan = Plan(("synthetic",), ("popular",), seeds=(0, 1), folds=3, repeats=2)
+    names = [cell.name for cell in cells(plan)]
+    assert len(set(names)) == 12
+    assert names[0] == "popular on synthetic, seed 0, fold 0"
+    assert names[-1] == "popular on synthetic, seed 1, repeat 1, fold 2"
 
 
 def test_the_first_method_is_the_one_that_is_tested(tmp_path: Path) -> None:

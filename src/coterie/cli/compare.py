@@ -44,8 +44,31 @@ def compare(
     dataset: DatasetOption = "synthetic",
     protocol: ProtocolOption = None,
     seeds: Annotated[
-        int, typer.Option("--seeds", min=1, help="Number of seeds: 0, 1, and so on.")
-    ] = 3,
+        int | None,
+        typer.Option(
+            "--seeds",
+            min=1,
+            help="Number of seeds: 0, 1, and so on.",
+            show_default="3; 1 with folds or repeats",
+        ),
+    ] = None,
+    folds: Annotated[
+        int | None,
+        typer.Option(
+            "--folds",
+            min=2,
+            help="Cross-validate: test every one of this many folds of each user's interactions.",
+            show_default="the protocol's",
+        ),
+    ] = None,
+    repeats: Annotated[
+        int,
+        typer.Option(
+            "--repeats",
+            min=1,
+            help="Repetitions of a random split (--set split=random, or folds).",
+        ),
+    ] = 1,
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -79,9 +102,11 @@ def compare(
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare methods over several seeds, paired over users. Finished runs are not repeated.
+    """Compare methods over seeds or folds, paired over users. Finished runs are not repeated.
 
     coterie compare fedavg fedfast gmf --dataset ml-100k --seeds 5
+
+    coterie compare bpr popular --dataset ml-100k --folds 5
 
     coterie compare fedfast few=fedfast --set few.clusters=5 --set rounds=200
     """
@@ -97,12 +122,19 @@ def compare(
         "columns": parse_columns(columns) or None,
         "skip_bad_rows": skip_bad_rows or None,
     }
+    if folds is not None and protocol is None:
+        # Datasets' protocols are mostly those of leave-one-out; folds hold out many items a user.
+        protocol = "kfold-10" if folds == 10 else "kfold-5"
+    n_folds = _number_of_folds(folds, protocol, common)
+    n_seeds = seeds or (1 if n_folds or repeats > 1 else 3)
     plan = Plan(
         datasets=(dataset,),
         methods=tuple(_method(text, own) for text in methods),
         settings={key: value for key, value in options.items() if value is not None} | common,
-        seeds=tuple(range(seeds)),
+        seeds=tuple(range(n_seeds)),
         protocol=protocol,
+        folds=n_folds,
+        repeats=repeats,
     )
     check_comparable(cells_of(plan))
     _refuse_other_folder(out)
@@ -111,6 +143,18 @@ def compare(
     result = comparison(outcomes)
     folder = _write(result, outcomes, out, plan)
     _print(result, outcomes, folder, as_json, quiet)
+
+
+def _number_of_folds(folds: int | None, protocol: str | None, settings: JsonObject) -> int:
+    """The folds to test: those asked for, else all of the protocol's; 0 if it has none.
+
+    With `--set fold=N` a single fold is tested.
+    """
+    from coterie.evaluation.protocols import PROTOCOLS
+
+    if folds is not None or {"split", "folds", "fold"} & settings.keys():
+        return folds or 0
+    return int(PROTOCOLS.get(protocol or "", {}).get("folds", 0))
 
 
 def _without_diverged(outcomes: list[CellResult]) -> list[CellResult]:

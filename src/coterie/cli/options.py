@@ -16,7 +16,10 @@ ProtocolOption = Annotated[
     typer.Option(
         "--protocol",
         "-p",
-        help="Evaluation protocol: loo-50, loo-99, loo-100, holdout, holdout-10 or full.",
+        help=(
+            "Evaluation protocol: loo-50, loo-99, loo-100, holdout, holdout-10, full, kfold-5 or "
+            "kfold-10."
+        ),
         show_default="the dataset's",
     ),
 ]

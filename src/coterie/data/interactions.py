@@ -185,6 +185,9 @@ class Interactions:
             name="given",
         )
 
+    def without_ratings(self) -> Interactions:
+        return self if self.ratings is None else replace(self, ratings=None)
+
     def compact(self) -> Interactions:
         """Drop users and items without interactions, and renumber the others."""
         users, new_users = np.unique(self.users, return_inverse=True)

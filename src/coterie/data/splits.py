@@ -4,7 +4,10 @@ leave-one-out   holds out the newest interaction of every user; without times, a
 temporal        the newest int(fraction * n) of every user; without times, as many random ones
 global-time     the newest `fraction` of all interactions, after one moment; new users are dropped
 random          int(fraction * n) of every user, at random
+k-fold          one of k random parts of every user; over the k folds, every interaction is tested
+                once, but for those of users with a single one
 own             parts given as separate files
+given           parts given as data frames or interactions, from Python
 
 Equal times are ordered by a fixed hash (see `Interactions`). Every user keeps at least one training
 interaction, so that a user with a single item is not tested. The validation part is held out of the
@@ -24,7 +27,26 @@ from coterie.data.training_set import TrainingSet
 from coterie.errors import DataError
 from coterie.types import Bools, Ids, Ints, Longs, Rows
 
-Rule = Literal["leave-one-out", "temporal", "global-time", "random", "own"]
+Rule = Literal["leave-one-out", "temporal", "global-time", "random", "k-fold", "own", "given"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draw:
+    """Which of several random held-out parts a split has."""
+
+    folds: int = 0
+    """Number of folds of k-fold."""
+    fold: int = 0
+    """The fold that is held out."""
+    repeat: int = 0
+    """Number of the repetition: another number gives other parts for the same seed."""
+
+    def purpose(self, part: str) -> str:
+        """The name of the random stream that a part is drawn from."""
+        return f"{part} repeat {self.repeat}" if self.repeat else part
+
+
+ONCE = Draw()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +93,12 @@ class Split:
             )
         return Split(self.rule, self.train, self.validation)
 
+    def without_ratings(self) -> Split:
+        """The split for algorithms that learn from implicit feedback."""
+        validation = None if self.validation is None else self.validation.without_ratings()
+        train = self.train.without_ratings()
+        return replace(self, train=train, test=self.test.without_ratings(), validation=validation)
+
     def everything(self) -> Rows:
         """All items of every user, which sampled candidates exclude."""
         parts = (self.train, self.validation, self.test)
@@ -78,14 +106,49 @@ class Split:
 
 
 def split(
-    data: Interactions, rule: Rule, fraction: float, seed: int, validation: bool = False
+    data: Interactions,
+    rule: Rule,
+    fraction: float,
+    seed: int,
+    validation: bool = False,
+    draw: Draw = ONCE,
 ) -> Split:
-    """Hold out a test part and, if wanted, a validation part from the rest by the same rule."""
-    train, test = _hold_out(data, rule, fraction, seed, "test")
+    """Hold out a test part and, if wanted, a validation part from the rest by the same rule.
+
+    With k-fold, the validation part is as large as a fold and drawn at random from the rest.
+    """
+    if rule == "k-fold":
+        in_fold = folds_of(data, seed, draw) == draw.fold
+        train = data.select(~in_fold)
+        test = data.select(in_fold)
+        rule_of_rest: Rule = "random"
+        fraction = 1 / draw.folds
+    else:
+        train, test = _hold_out(data, rule, fraction, seed, draw.purpose("test"))
+        rule_of_rest = rule
     held: Interactions | None = None
     if validation:
-        train, held = _hold_out(train, rule, fraction, seed, "validation")
+        purpose = draw.purpose("validation")
+        train, held = _hold_out(train, rule_of_rest, fraction, seed, purpose)
     return without_new_users(Split(rule, train, test, held))
+
+
+def folds_of(data: Interactions, seed: int, draw: Draw) -> Longs:
+    """The fold that tests every interaction; -1 for the only interaction of a user.
+
+    A user's interactions are shuffled and dealt to the folds in turn, from a random fold on, so
+    that folds have equal sizes over all users. A user's folds do not depend on other users.
+    """
+    counts = np.bincount(data.users, minlength=data.n_users)
+    starts = np.cumsum(counts) - counts
+    position = np.empty(len(data), np.int64)
+    order = _shuffled(data, seed, draw.purpose("folds"))
+    position[order] = np.arange(len(data)) - np.repeat(starts, counts)
+    users = np.arange(data.n_users)
+    keys = streams.keys(seed, f"split {draw.purpose('first fold')}", last=users)
+    first = (streams.mix_array(keys) % np.uint64(draw.folds)).astype(np.int64)
+    folds = (position + first[data.users]) % draw.folds
+    return np.where(counts[data.users] > 1, folds, -1)
 
 
 def without_new_users(parts: Split) -> Split:

@@ -99,4 +99,6 @@ def _split(terms: FederationTerms, data: Interactions) -> Split:
     terms.refuse_split()
     protocol = terms.experiment.protocol
     seed = terms.experiment.choice.seed
-    return splits.split(data, protocol.split, protocol.fraction, seed, protocol.validation)
+    return splits.split(
+        data, protocol.split, protocol.fraction, seed, protocol.validation, protocol.draw
+    )

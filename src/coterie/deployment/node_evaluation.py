@@ -20,7 +20,8 @@ from coterie.deployment.node_data import split_of
 from coterie.deployment.node_private_store import MODEL, NodeStore
 from coterie.evaluation.candidates import Candidates
 from coterie.evaluation.evaluation import accuracy_per_user
-from coterie.evaluation.protocols import ACCURACY, WITHOUT_CUTOFF, Protocol
+from coterie.evaluation.metric_names import ACCURACY, WITHOUT_CUTOFF
+from coterie.evaluation.protocols import Protocol
 from coterie.experiments.training import Evaluator, sampled
 from coterie.federated.federation import (
     AnyFederation,

@@ -17,7 +17,7 @@ from coterie.core.settings import Settings
 from coterie.data.small import small_table
 from coterie.deployment.enrolment import FederationTerms, ItemContent
 from coterie.errors import ConfigError, DataError, MissingExtra
-from coterie.evaluation.protocols import RATING_ERRORS
+from coterie.evaluation.metric_names import RATING_ERRORS
 from coterie.experiments import run_folder
 from coterie.experiments.config import NAMING_FILES, Experiment, read_file
 from coterie.federated.federation import (
@@ -153,10 +153,13 @@ def refuse_unsupported(experiment: Experiment, progress: Progress) -> None:
                 f"setting {key!r} is {values[key]!r}, which a federation of nodes does not "
                 "support yet; expected it unset. Leave it out."
             )
-    errors = [metric for metric in experiment.protocol.headline if metric in RATING_ERRORS]
-    if errors:
+    protocol = experiment.protocol
+    errors = [metric for metric in protocol.named if metric in RATING_ERRORS]
+    unreported = [*errors, *(metric.name for metric in protocol.list_metrics)]
+    if unreported:
+        key = "headline" if unreported[0] in protocol.headline else "metrics"
         raise ConfigError(
-            f"setting 'headline' is {errors[0]!r}, which nodes do not report yet: a server can "
+            f"setting {key!r} is {unreported[0]!r}, which nodes do not report yet: a server can "
             "check only sums of metrics between 0 and 1; expected another metric, such as NDCG. "
             "Change it."
         )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from coterie.evaluation.evaluation import Evaluation
-from coterie.evaluation.protocols import RATING_ERRORS
+from coterie.evaluation.metric_names import RATING_ERRORS
 from coterie.types import Bools, Doubles, Floats, JsonObject
 
 MOST_GROUPS = 11

@@ -5,12 +5,14 @@ Early stopping, targets, tuning and comparisons ask here, so that none has its o
 
 from __future__ import annotations
 
-from coterie.evaluation.protocols import RATING_ERRORS
+from coterie.evaluation.metric_names import RATING_ERRORS, list_metric
 
 
 def lower_is_better(metric: str) -> bool:
-    """Whether a metric is an error; the name may have a prefix (full:RMSE) or a cut-off."""
-    return metric.rpartition(":")[2].partition("@")[0] in RATING_ERRORS
+    """Whether low values are good; the name may have a prefix (full:RMSE) or a cut-off."""
+    name = metric.rpartition(":")[2].partition("@")[0]
+    of_lists = list_metric(name)
+    return name in RATING_ERRORS if of_lists is None else of_lists.lower_is_better
 
 
 def is_better(metric: str, one: float, other: float) -> bool:

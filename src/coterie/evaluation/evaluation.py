@@ -11,6 +11,7 @@ from coterie.data.interactions import Interactions
 from coterie.data.splits import Split
 from coterie.evaluation.bias import Bias, by_category
 from coterie.evaluation.candidates import Candidates
+from coterie.evaluation.list_values import list_values
 from coterie.evaluation.metrics import overall, per_user
 from coterie.evaluation.protocols import Protocol
 from coterie.evaluation.ranking import Ranks, rank_all, rank_candidates
@@ -48,7 +49,8 @@ def evaluate(
     wanted = split.test.rows
     with progress.task("Evaluating", int(np.count_nonzero(wanted.counts))) as advance:
         whole = rank_all(model, split.seen(), wanted, split.test.n_items, k, advance)
-    full_table = per_user(whole, protocol.cutoffs)
+    full_table = per_user(whole, protocol.cutoffs, protocol.named)
+    full_table |= list_values(protocol, whole, wanted, split.train)
     full = (
         means(full_table)
         | means_of_served(full_table, whole.served)
@@ -60,7 +62,8 @@ def evaluate(
         both = full | errors.metrics
         return Evaluation(both, both, whole.users, full_table | errors.table, bias)
     sampled = rank_candidates(model, candidates.by_user(), k)
-    table = per_user(sampled, protocol.cutoffs)
+    table = per_user(sampled, protocol.cutoffs, protocol.named)
+    table |= list_values(protocol, sampled, wanted, split.train, among_candidates=True)
     metrics = means(table) | means_of_served(table, sampled.served) | errors.metrics
     both_tables = table | {f"full:{name}": values for name, values in full_table.items()}
     return Evaluation(metrics, full, whole.users, both_tables | errors.table, bias)
@@ -92,7 +95,7 @@ def accuracy_per_user(
         ranks = rank_all(model, seen, wanted, n_items, k)
     else:
         ranks = rank_candidates(model, candidates, k)
-    return per_user(ranks, protocol.cutoffs)
+    return per_user(ranks, protocol.cutoffs, protocol.named)
 
 
 def _rating_errors(model: Recommender, held: Interactions) -> RatingErrors:

@@ -4,6 +4,7 @@ Under ties every metric is its expected value over all orders of the tied items,
 model scores k / candidates, never 1 or 0.
 
 per user   HR@k NDCG@k MRR@k P@k R@k F1@k AUC      averaged over the users with a held-out item
+           MAP@k   on request: sum of the precisions at the hits within k, over min(k, relevant)
 overall    IC@k    item coverage: distinct items recommended
            Gini@k  1 - Gini index over all items, as FPL uses it: higher is more even
            Pop@k   mean share of the users who have a recommended item in training
@@ -16,14 +17,18 @@ FPL's Tables 2 and 3 for methods that skip users.
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 import numpy as np
 
 from coterie.evaluation.ranking import Ranks
 from coterie.types import Doubles, Ints, Longs
 
 
-def per_user(ranks: Ranks, cutoffs: tuple[int, ...]) -> dict[str, Doubles]:
-    """One value per tested user and metric."""
+def per_user(
+    ranks: Ranks, cutoffs: tuple[int, ...], requested: Container[str] = ()
+) -> dict[str, Doubles]:
+    """One value per tested user and metric; MAP only if it is requested."""
     table: dict[str, Doubles] = {}
     for k in cutoffs:
         # Expected number of relevant items among the first k.
@@ -36,6 +41,8 @@ def per_user(ranks: Ranks, cutoffs: tuple[int, ...]) -> dict[str, Doubles]:
         table[f"P@{k}"] = hits / k
         table[f"R@{k}"] = hits / ranks.relevant
         table[f"F1@{k}"] = 2 * hits / (k + ranks.relevant)  # 2PR / (P + R) with P = h/k, R = h/n
+        if "MAP" in requested:
+            table[f"MAP@{k}"] = _average_precision(ranks, k)
     table["AUC"] = _auc(ranks)
     return {name: np.where(ranks.served, values, 0.0) for name, values in table.items()}
 
@@ -111,6 +118,36 @@ def _first_hit(ranks: Ranks, k: int) -> tuple[Doubles, Doubles]:
         reciprocal += first_at_j / (best + j)
         none_yet -= first_at_j
     return hit, reciprocal
+
+
+def _average_precision(ranks: Ranks, k: int) -> Doubles:
+    """Expected average precision within k.
+
+    A relevant item of a tie group of t items, m of them relevant, is at each position j of the
+    group with probability 1 / t. The precision there counts the h relevant items above the group,
+    the item itself, and (j - 1) (m - 1) / (t - 1) others of the group before it.
+    """
+    above = ranks.above
+    t = ranks.tied
+    # Relevant items of one user in the order of their ranks; ties are next to each other.
+    order = np.lexsort((above, ranks.owner))
+    group = np.stack([ranks.owner[order], above[order]])
+    starts = np.concatenate([[True], (np.diff(group) != 0).any(axis=0)])
+    first = np.flatnonzero(starts)
+    sizes = np.diff(np.append(first, len(order)))
+    first_of_user = np.searchsorted(group[0], group[0][first])
+    m = np.empty(len(order))
+    m[order] = np.repeat(sizes, sizes)
+    h = np.empty(len(order))
+    h[order] = np.repeat(first - first_of_user, sizes)
+    inside = np.clip(k - above, 0, t)  # positions of the group that are within k
+    harmonic = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, k + 1))])
+    start = np.minimum(above, k)
+    reciprocals = harmonic[start + inside] - harmonic[start]  # sum of 1 / (above + j)
+    earlier = inside - (above + 1) * reciprocals  # sum of (j - 1) / (above + j)
+    others = (m - 1) / np.maximum(t - 1, 1)
+    gain = ((h + 1) * reciprocals + others * earlier) / t
+    return _sum(ranks, gain) / np.minimum(ranks.relevant, k)
 
 
 def _auc(ranks: Ranks) -> Doubles:

@@ -22,7 +22,8 @@ import numpy as np
 
 from coterie.data.interactions import Interactions
 from coterie.errors import ConfigError, DataError
-from coterie.evaluation.protocols import RATING_ERRORS, Protocol
+from coterie.evaluation.metric_names import RATING_ERRORS
+from coterie.evaluation.protocols import Protocol
 from coterie.evaluation.ranking import finite
 from coterie.models.recommender import Recommender
 from coterie.types import Doubles, Ints, Longs
@@ -94,12 +95,13 @@ def reference_errors(train: Interactions, held: Interactions) -> dict[str, dict[
 
 def check_ratings(protocol: Protocol, predicted: bool) -> None:
     """Raise if the protocol shows errors of ratings but no ratings are predicted."""
-    errors = [name for name in protocol.headline if name in RATING_ERRORS]
+    errors = [name for name in protocol.named if name in RATING_ERRORS]
     if errors and not predicted:
+        key = "headline" if errors[0] in protocol.headline else "metrics"
         raise ConfigError(
-            f"setting 'headline' is {errors[0]!r}, an error of predicted ratings, but with "
+            f"setting {key!r} is {errors[0]!r}, an error of predicted ratings, but with "
             "feedback=implicit no ratings are predicted; expected feedback=explicit. "
-            "Set feedback=explicit, or another headline such as NDCG."
+            "Set feedback=explicit, or another metric such as NDCG."
         )
 
 

@@ -127,13 +127,14 @@ def _files_behind(path: Path) -> list[Path]:
 
 
 def plugin_versions(cell: Cell) -> dict[str, str]:
-    """Hashes of the packages that add the cell's algorithm or dataset; none for our own."""
+    """Hashes of the packages that add the algorithm, the dataset or metrics; none for our own."""
     choice = cell.experiment.choice
     files = {
         name: plugins.sources(group, name)
         for group, name in (
             (plugins.ALGORITHMS, choice.algorithm),
             (plugins.DATASETS, choice.dataset),
+            *((plugins.METRICS, metric) for metric in cell.experiment.protocol.named),
         )
     }
     return {name: _digest(paths, str) for name, paths in files.items() if paths}

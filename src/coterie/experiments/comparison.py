@@ -1,7 +1,8 @@
 """Comparison of methods over several seeds: accuracy, cost and significance of differences.
 
 Tests are paired over users. A user's metric is averaged over the seeds first: seeds repeat the same
-users, and counting every repetition as another user would overstate significance.
+users, and counting every repetition as another user would overstate significance. With folds, it is
+averaged over the folds that test the user.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ COSTS = ("rounds", "seconds", "bytes_up", "bytes_down")
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Mean and standard deviation over seeds."""
+    """Mean and standard deviation over runs: seeds, folds and repeats."""
 
     mean: float
     deviation: float | None
-    """None with a single seed."""
+    """None with a single run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Standing:
     area: Spread | None
     """Area under the curve of the followed metric; None if training is a single step."""
     rounds_to_target: list[int | None]
-    """Per seed; None if it was not reached. Empty without a target."""
+    """Per run; None if it was not reached. Empty without a target."""
     updates_to_target: list[int | None]
 
 
@@ -68,7 +69,7 @@ class Difference:
     p_holm: float
     """Corrected for all tests of the comparison."""
     seeds_ahead: int
-    """Number of seeds with which the first method's mean is better."""
+    """Number of runs (seeds, folds and repeats) in which the first method's mean is better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,30 @@ class Comparison:
     tested_users: int
     standings: list[Standing]
     tests: list[Difference]
+    folds: int = 1
+    repeats: int = 1
+
+    @property
+    def runs(self) -> str:
+        """The runs of every method in words: 3 seeds, 5 folds, 2 seeds of 5 folds."""
+        draws = {"repeat": self.repeats, "fold": self.folds}
+        counts = {"seed": len(self.seeds)} | {name: n for name, n in draws.items() if n > 1}
+        if len(counts) > 1 and counts["seed"] == 1:
+            del counts["seed"]
+        return " of ".join(f"{n} {name}" + "s" * (n > 1) for name, n in counts.items())
+
+    @property
+    def unit(self) -> str:
+        """What the runs of a method differ in: seeds, folds, repeats, or several of them (runs)."""
+        counts = {"seeds": len(self.seeds), "folds": self.folds, "repeats": self.repeats}
+        several = [name for name, n in counts.items() if n > 1]
+        if len(several) > 1:
+            return "runs"
+        return several[0] if several else "seeds"
+
+    @property
+    def n_runs(self) -> int:
+        return len(self.seeds) * self.folds * self.repeats
 
     @property
     def sampled(self) -> bool:
@@ -100,16 +125,20 @@ def comparison(results: Sequence[CellResult]) -> Comparison:
     first = results[0]
     methods = _by_method(results)
     convergence = first.result["convergence"]
+    protocols = [result.cell.experiment.protocol for result in results]
+    of_first = _by_seed(next(iter(methods.values())))
     return Comparison(
         dataset=first.result["dataset"],
         protocol=first.result["protocol"],
-        seeds=[run.result["seed"] for run in next(iter(methods.values()))],
+        seeds=list(of_first),
         headline=list(first.result["headline"]),
         followed=convergence["metric"],
         target=convergence.get("target"),
-        tested_users=first.result["tested_users"],
+        tested_users=_tested_users(next(iter(of_first.values()))),
         standings=[standing(method, runs) for method, runs in methods.items()],
         tests=tests(methods, first.result["headline"]),
+        folds=len({protocol.fold for protocol in protocols}),
+        repeats=len({protocol.repeat for protocol in protocols}),
     )
 
 
@@ -140,9 +169,19 @@ def spread(values: Sequence[float]) -> Spread:
 def tests(methods: dict[str, list[CellResult]], headline: Sequence[str]) -> list[Difference]:
     """The first method against every other one, on every headline metric with per-user values."""
     first, *others = methods
+    tables = {
+        method: [[run.users() for run in runs] for runs in _by_seed(all_runs).values()]
+        for method, all_runs in methods.items()
+    }
     users = _common_users(
-        {method: [run.users() for run in runs] for method, runs in methods.items()}
+        {method: [_over_folds(runs) for runs in seeds] for method, seeds in tables.items()}
     )
+    # Without folds and repeats, a run is ahead on the users of all runs; a fold on its own users.
+    has_folds = any(len(runs) > 1 for runs in tables[first])
+    by_run = {
+        method: [table for runs in seeds for table in runs] if has_folds else users[method]
+        for method, seeds in tables.items()
+    }
     columns = users[first][0].columns
     names = [
         name for prefix in ("", FULL) for metric in headline if (name := prefix + metric) in columns
@@ -165,7 +204,7 @@ def tests(methods: dict[str, list[CellResult]], headline: Sequence[str]) -> list
             high=test.high,
             p=test.p_value,
             p_holm=p_holm,
-            seeds_ahead=_seeds_ahead(users[first], users[other], name),
+            seeds_ahead=_seeds_ahead(by_run[first], by_run[other], name),
         )
         for (name, other), test, p_holm in zip(pairs, paired, corrected, strict=True)
     ]
@@ -178,6 +217,30 @@ def _common_users(tables: dict[str, list[pd.DataFrame]]) -> dict[str, list[pd.Da
     return {
         method: [table.loc[common] for table in of_method] for method, of_method in tables.items()
     }
+
+
+def _by_seed(runs: Sequence[CellResult]) -> dict[int, list[CellResult]]:
+    """The runs of one method by seed: one run each, or one for every fold and repeat."""
+    seeds: dict[int, list[CellResult]] = {}
+    for run in runs:
+        seeds.setdefault(run.result["seed"], []).append(run)
+    return seeds
+
+
+def _tested_users(runs: Sequence[CellResult]) -> int:
+    """The users that at least one of the runs tested."""
+    if len(runs) == 1:
+        return int(runs[0].result["tested_users"])
+    return len(_over_folds([run.users() for run in runs]))
+
+
+def _over_folds(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """The mean of every user over the folds and repeats that tested the user."""
+    import pandas as pd
+
+    if len(tables) == 1:
+        return tables[0]
+    return pd.concat(tables).groupby(level=0, sort=False).mean()
 
 
 def _over_seeds(tables: Sequence[pd.DataFrame], name: str) -> Doubles:
@@ -219,7 +282,8 @@ def _shared_settings(cell: Cell) -> JsonObject:
     experiment = cell.experiment
     groups = (experiment.filters, experiment.synthetic, experiment.protocol)
     named = experiment.choice.model_dump(exclude={"algorithm", "seed"})
-    return named | {key: value for group in groups for key, value in group}
+    settings = {key: value for group in groups for key, value in group}
+    return named | {key: settings[key] for key in settings if key not in ("fold", "repeat")}
 
 
 def _check_none_diverged(results: Sequence[CellResult]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from html import escape
 from typing import NamedTuple
 
@@ -37,9 +38,7 @@ def markdown(comparison: Comparison, results: Sequence[CellResult]) -> str:
 def page(comparison: Comparison, results: Sequence[CellResult], command: str) -> str:
     """One self-contained page; `command` reproduces it."""
     methods = [result.cell.method.label for result in results]
-    n_seeds = len(comparison.seeds)
-    seeds = "1 seed" if n_seeds == 1 else f"{n_seeds} seeds"
-    about = f"{comparison.protocol}, {seeds}, {comparison.tested_users:,} users tested. "
+    about = f"{comparison.protocol}, {comparison.runs}, {comparison.tested_users:,} users tested. "
     about += f"Coterie {__version__}"
     tables = [
         f"<h2>{escape(section.title)}</h2>{html_table(section.header, section.rows)}"
@@ -63,25 +62,43 @@ def title(comparison: Comparison) -> str:
 
 def notes(comparison: Comparison, results: Sequence[CellResult]) -> list[str]:
     """What a reader must know to interpret the figures."""
-    lines = all_notes(results, with_costs=False)
-    if len(comparison.seeds) > 1:
-        lines.append(f"± is the standard deviation over {len(comparison.seeds)} seeds.")
+    lines = all_notes(_of_first_draw(comparison, results), with_costs=False)
+    if comparison.n_runs > 1:
+        lines.append(f"± is the standard deviation over {comparison.runs}.")
     if comparison.tests:
         first = comparison.standings[0].method
+        unit = comparison.unit
         lines.append(
-            f"Differences are {first} minus the other method, per user and averaged over seeds: "
+            f"Differences are {first} minus the other method, per user and averaged over {unit}: "
             "paired t-test over users, 95% bootstrap interval, p-values with Holm's correction "
-            f"for {len(comparison.tests)} tests. Ahead: seeds with which the mean of {first} "
+            f"for {len(comparison.tests)} tests. Ahead: {unit} with which the mean of {first} "
             "is better."
         )
-        errors = dict.fromkeys(t.metric for t in comparison.tests if lower_is_better(t.metric))
-        if errors:
+        lower = dict.fromkeys(t.metric for t in comparison.tests if lower_is_better(t.metric))
+        if lower:
             lines.append(
-                f"{' and '.join(errors)}: lower is better, so a negative difference is in favour "
-                f"of {first}. Tested are the errors of single users: a difference of RMSE is that "
-                "of the users' own RMSE, which with one held-out rating per user is their MAE."
+                f"{' and '.join(lower)}: lower is better, so a negative difference is in favour "
+                f"of {first}."
+            )
+        if "RMSE" in lower:
+            lines.append(
+                "Tested are the errors of single users: a difference of RMSE is that of the users' "
+                "own RMSE, which with one held-out rating per user is their MAE."
             )
     return lines
+
+
+def _of_first_draw(comparison: Comparison, results: Sequence[CellResult]) -> list[CellResult]:
+    """The runs of the first fold and repeat, whose notes stand for all: others differ little."""
+    first = results[0].cell.experiment.protocol.draw
+    runs = [run for run in results if run.cell.experiment.protocol.draw == first]
+    if comparison.folds == 1:
+        return runs
+    # All folds are tested, so a note that only one is would be wrong.
+    return [
+        replace(run, result={k: v for k, v in run.result.items() if k not in ("fold", "folds")})
+        for run in runs
+    ]
 
 
 def _accuracy(comparison: Comparison) -> Section:
@@ -130,28 +147,28 @@ def _costs(comparison: Comparison, s: Standing) -> list[str]:
         return cells
     # A centralised method sends nothing, so it has no updates to count.
     federated = s.costs["bytes_down"].mean > 0
-    updates = _reached(s.updates_to_target) if federated else ""
-    return [*cells, _reached(s.rounds_to_target), updates]
+    updates = _reached(s.updates_to_target, comparison.unit) if federated else ""
+    return [*cells, _reached(s.rounds_to_target, comparison.unit), updates]
 
 
-def _reached(steps: Sequence[int | None]) -> str:
-    """The mean over the seeds that reached the target, with their number if some did not."""
+def _reached(steps: Sequence[int | None], unit: str) -> str:
+    """The mean over the runs that reached the target, with their number if some did not."""
     reached = [step for step in steps if step is not None]
     if not reached:
         return "not reached"
     mean = _count(sum(reached) / len(reached))
     if len(reached) == len(steps):
         return mean
-    return f"{mean} ({len(reached)} of {len(steps)} seeds)"
+    return f"{mean} ({len(reached)} of {len(steps)} {unit})"
 
 
 def _differences(comparison: Comparison) -> Section:
     header = ["against", "metric", "difference", "95% interval", "p (Holm)", "ahead"]
-    rows = [_difference(test, len(comparison.seeds)) for test in comparison.tests]
+    rows = [_difference(test, comparison.n_runs) for test in comparison.tests]
     return Section(f"{comparison.standings[0].method} against the others", header, rows, left=2)
 
 
-def _difference(test: Difference, seeds: int) -> list[str]:
+def _difference(test: Difference, runs: int) -> list[str]:
     metric = test.metric
     if metric.startswith(FULL):
         metric = f"{metric.removeprefix(FULL)} full"
@@ -163,7 +180,7 @@ def _difference(test: Difference, seeds: int) -> list[str]:
         f"{test.difference:+.4f}",
         interval,
         p,
-        f"{test.seeds_ahead}/{seeds}",
+        f"{test.seeds_ahead}/{runs}",
     ]
 
 

@@ -131,7 +131,9 @@ class Experiment:
         # Data passed in from Python may have ratings; it is checked once it is here.
         if choice.dataset != "given":
             check_ratings(evaluated_by, filters.feedback == "explicit")
-        if course.patience and not (evaluated_by.validation or evaluated_by.validation_file):
+        held_out = evaluated_by.validation or evaluated_by.validation_file
+        # Parts passed in from Python may have a validation part; training checks it.
+        if course.patience and not held_out and evaluated_by.split != "given":
             raise ConfigError(
                 f"setting 'patience' is {course.patience}, but there is no validation part; "
                 "expected one. Set validation=true, or patience=0."
@@ -154,7 +156,7 @@ class Experiment:
         changed = [
             f"{key}={_brief(value)}"
             for key, value in self.protocol
-            if key not in ("headline", "category_bias", "validation", "validation_file")
+            if key not in ("headline", "metrics", "category_bias", "validation", "validation_file")
             and value != getattr(usual, key)
         ]
         return f"{name} ({', '.join(changed)})" if changed else name

@@ -11,6 +11,7 @@ import numpy as np
 from coterie.algorithms.registry import algorithm
 from coterie.core.progress import SILENT, Progress
 from coterie.data.interactions import Interactions
+from coterie.data.splits import Split
 from coterie.errors import ConfigError, Interrupted, LeakError, MissingExtra, RunError, UnknownName
 from coterie.evaluation.evaluation import evaluate
 from coterie.experiments import checkpoint, run_folder
@@ -49,11 +50,11 @@ FIRST = (
 
 def run(
     experiment: Experiment,
-    data: Interactions | None = None,
+    data: Interactions | Split | None = None,
     make_folder: Callable[[], Path] | None = None,
     progress: Progress = SILENT,
 ) -> Run:
-    """Run an experiment.
+    """Run an experiment, on data that is loaded or given, in one piece or as a split.
 
     The folder is made after the data was loaded and checked. Without `make_folder` nothing is
     written.

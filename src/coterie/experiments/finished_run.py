@@ -9,9 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from coterie.core import plugins
 from coterie.data.ids import find
 from coterie.errors import ConfigError
 from coterie.evaluation.evaluation import Evaluation
+from coterie.evaluation.metric_names import MetricValues
 from coterie.evaluation.ranking import best_items, finite
 from coterie.experiments import run_folder
 from coterie.experiments.run_folder import Catalogue
@@ -40,11 +42,16 @@ class Run:
     curve: list[JsonObject] = field(default_factory=list)
 
     @classmethod
-    def load(cls, folder: str | Path) -> Run:
-        """Load a finished run, also one that an earlier version wrote."""
+    def load(cls, folder: str | Path, models: Sequence[type[Recommender]] = ()) -> Run:
+        """Load a finished run, also one that an earlier version wrote.
+
+        `models` are classes of your own that no installed package adds.
+        """
         place = Path(folder)
         result = run_folder.read_result(place)
-        return cls(result, *run_folder.read_model(place), curve=run_folder.read_metrics(place))
+        with plugins.provided(plugins.MODELS, {model.kind: model for model in models}):
+            model, catalogue = run_folder.read_model(place)
+        return cls(result, model, catalogue, curve=run_folder.read_metrics(place))
 
     @classmethod
     def peek(cls, folder: str | Path) -> Run:
@@ -67,12 +74,12 @@ class Run:
     @property
     def metrics(self) -> dict[str, float]:
         """Metrics under the protocol."""
-        return dict(self.result["metrics"])
+        return MetricValues(self.result["metrics"])
 
     @property
     def full(self) -> dict[str, float]:
         """Metrics under full ranking."""
-        return dict(self.result["full"])
+        return MetricValues(self.result["full"])
 
     def score(self, user: object, items: Sequence[object]) -> list[float]:
         """Scores of items for a user, by external ids."""

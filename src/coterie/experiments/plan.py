@@ -23,6 +23,9 @@ RESERVED = {
     "seed": "--seeds",
 }
 """Settings that the plan itself determines, and where to change them."""
+OF_FOLDS = {"split": "--folds", "folds": "--folds", "fold": "--folds"}
+OF_REPEATS = {"repeat": "--repeats"}
+"""Those that it determines if it has folds or repeats."""
 
 
 class Method(NamedTuple):
@@ -45,6 +48,19 @@ class Plan:
     """The default is the dataset's own protocol."""
     part: Part = "test"
     """The part that cells are evaluated on. `validation` drops the test part before training."""
+    folds: int = 0
+    """With 2 or more, every method is cross-validated: one cell for every fold."""
+    repeats: int = 1
+    """Repetitions of a random split; each holds out other interactions."""
+
+    def draws(self) -> list[dict[str, int | str]]:
+        """The settings of every fold and repetition; one without settings if there are none."""
+        folds: list[dict[str, int | str]] = [
+            {"split": "k-fold", "folds": self.folds, "fold": fold} for fold in range(self.folds)
+        ]
+        repeats = range(self.repeats) if self.repeats > 1 else ()
+        numbered: list[dict[str, int | str]] = [{"repeat": repeat} for repeat in repeats]
+        return [repeat | fold for repeat in numbered or [{}] for fold in folds or [{}]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +74,11 @@ class Cell:
     @property
     def name(self) -> str:
         choice = self.experiment.choice
-        return f"{self.method.label} on {choice.dataset}, seed {choice.seed}"
+        protocol = self.experiment.protocol
+        name = f"{self.method.label} on {choice.dataset}, seed {choice.seed}"
+        if protocol.repeat:
+            name += f", repeat {protocol.repeat}"
+        return f"{name}, fold {protocol.fold}" if protocol.folds else name
 
 
 def cells(plan: Plan) -> list[Cell]:
@@ -67,21 +87,24 @@ def cells(plan: Plan) -> list[Cell]:
     _check_names(plan, methods)
     _check_settings(plan, methods)
     return [
-        Cell(method, _experiment(plan, method, dataset, seed), plan.part)
+        Cell(method, _experiment(plan, method, dataset, seed, draw), plan.part)
         for dataset in plan.datasets
         for seed in plan.seeds
+        for draw in plan.draws()
         for method in methods
     ]
 
 
-def _experiment(plan: Plan, method: Method, dataset: str, seed: int) -> Experiment:
+def _experiment(
+    plan: Plan, method: Method, dataset: str, seed: int, draw: Mapping[str, int | str]
+) -> Experiment:
     known = _known_settings(method, dataset)
     shared = {key: value for key, value in plan.settings.items() if key in known}
     named: dict[str, object] = {"algorithm": method.algorithm, "dataset": dataset, "seed": seed}
     if plan.protocol:
         named["protocol"] = plan.protocol
     try:
-        experiment = Experiment.of(named | shared | dict(method.settings))
+        experiment = Experiment.of(named | shared | dict(method.settings) | dict(draw))
     except ConfigError as error:
         raise ConfigError(f"{method.label}: {error}") from None
     start_from = experiment.course.start_from
@@ -109,6 +132,11 @@ def _known_settings(method: Method, dataset: str) -> set[str]:
 
 def _check_names(plan: Plan, methods: Sequence[Method]) -> None:
     """Datasets, methods and seeds must be given, and be distinct."""
+    if plan.folds == 1 or plan.folds < 0 or plan.repeats < 1:
+        raise ConfigError(
+            f"the plan has {plan.folds} folds and {plan.repeats} repeats; expected 0 or at least 2 "
+            "folds, and at least 1 repeat. Change them."
+        )
     named: dict[str, Sequence[object]] = {
         "dataset": plan.datasets,
         "method": [method.label for method in methods],
@@ -126,11 +154,13 @@ def _check_names(plan: Plan, methods: Sequence[Method]) -> None:
 
 def _check_settings(plan: Plan, methods: Sequence[Method]) -> None:
     """No setting may belong to the plan itself, and every shared one to at least one method."""
+    reserved = RESERVED | (OF_FOLDS if plan.folds else {})
+    reserved |= OF_REPEATS if plan.repeats > 1 else {}
     for settings in (plan.settings, *(method.settings for method in methods)):
-        for key in RESERVED.keys() & settings.keys():
+        for key in reserved.keys() & settings.keys():
             raise ConfigError(
                 f"setting {key!r} is {settings[key]!r}, but the plan determines it. "
-                f"Use {RESERVED[key]}."
+                f"Use {reserved[key]}."
             )
     known = {
         key

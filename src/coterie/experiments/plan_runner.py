@@ -25,13 +25,18 @@ PAUSE = 0.2
 
 
 def run_plan(
-    plan: Plan, folder: Path | None = None, progress: Progress = SILENT, workers: int = 1
+    plan: Plan,
+    folder: Path | None = None,
+    progress: Progress = SILENT,
+    workers: int = 1,
+    given: Interactions | None = None,
 ) -> list[CellResult]:
     """Run the missing cells and return all, in the plan's order.
 
-    Several processes may run the same plan in the same folder.
+    Several processes may run the same plan in the same folder. `given` is data that is already
+    loaded, for all cells.
     """
-    return run_plans([plan], folder, progress, workers)[0]
+    return run_plans([plan], folder, progress, workers, given)[0]
 
 
 def run_plans(
@@ -39,6 +44,7 @@ def run_plans(
     folder: Path | None = None,
     progress: Progress = SILENT,
     workers: int = 1,
+    given: Interactions | None = None,
 ) -> list[list[CellResult]]:
     """Run several plans as one: a cell that several of them share is run once.
 
@@ -46,7 +52,7 @@ def run_plans(
     """
     check_workers(workers)
     folder = folder or cache_folder() / "cells"
-    data = _DataCache(progress)
+    data = _DataCache(progress, given)
     wanted = [
         [(cell, folder / cell_cache.folder_name(cell, data.of(cell)[1])) for cell in cells(plan)]
         for plan in plans
@@ -56,7 +62,7 @@ def run_plans(
     if len(missing) < len(places):
         progress.log(f"{len(places) - len(missing)} of {len(places)} runs are already finished")
     if missing:
-        with helped_by(min(workers, len(missing)), partial(run_plans, plans, folder)):
+        with helped_by(min(workers, len(missing)), partial(run_plans, plans, folder, given=given)):
             _run_missing(missing, data, progress)
     return [[cell_cache.read(cell, place) for cell, place in of_plan] for of_plan in wanted]
 
@@ -143,11 +149,14 @@ def _about(cell: Cell, data: str) -> JsonObject:
 class _DataCache:
     """The data of a plan with its fingerprint, loaded once per dataset and filters."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, given: Interactions | None = None) -> None:
         self.progress = progress
+        self.given = None if given is None else (given, given.fingerprint())
         self.loaded: dict[str, tuple[Interactions, str]] = {}
 
     def of(self, cell: Cell) -> tuple[Interactions, str]:
+        if self.given is not None:
+            return self.given
         wanted = cell.experiment
         choice = cell.experiment.choice
         key = repr(

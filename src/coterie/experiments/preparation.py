@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from coterie.algorithms.registry import algorithm
@@ -15,9 +15,11 @@ from coterie.data.options import ReadOptions
 from coterie.data.reading import read
 from coterie.data.splits import Split
 from coterie.data.training_set import TrainingSet
+from coterie.errors import ConfigError
 from coterie.evaluation import candidates as sampling
 from coterie.evaluation import leaks
 from coterie.evaluation.candidates import Candidates
+from coterie.evaluation.list_values import check_categories
 from coterie.evaluation.rating_errors import check_ratings
 from coterie.experiments import run_folder
 from coterie.experiments.config import Experiment
@@ -54,13 +56,21 @@ class Prepared:
         )
 
 
-def prepare(experiment: Experiment, data: Interactions | None, progress: Progress) -> Prepared:
-    """Load the data unless it is given, split it and check the split."""
-    data = load_data(experiment, progress) if data is None else data
-    if data.ratings is not None and not algorithm(experiment.choice.algorithm).explicit:
+def prepare(
+    experiment: Experiment, given: Interactions | Split | None, progress: Progress
+) -> Prepared:
+    """Load the data unless it is given, split it unless it is given in parts, check the split."""
+    if given is None:
+        given = load_data(experiment, progress)
+    if not algorithm(experiment.choice.algorithm).explicit:
         # Given data may have ratings, but the scores of this algorithm do not predict them.
-        data = replace(data, ratings=None)
-    parts, candidates = split_data(experiment, data, progress)
+        given = given.without_ratings()
+    if isinstance(given, Split):
+        data = given.train
+        parts, candidates = from_given_parts(experiment, given, progress)
+    else:
+        data = given
+        parts, candidates = split_data(experiment, data, progress)
     training = training_set(experiment, parts, progress)
     evaluator = Evaluator.of(experiment, parts, candidates)
     return Prepared(experiment, data, parts, candidates, training, evaluator)
@@ -92,6 +102,7 @@ def split_data(
     """The split and the candidates of test items, both determined by the seed."""
     protocol = experiment.protocol
     check_ratings(protocol, data.ratings is not None)
+    check_categories(protocol, data)
     seed = experiment.choice.seed
     published = None
     if protocol.candidates_file:
@@ -100,18 +111,46 @@ def split_data(
         parts = splits.from_test_pairs(data, published.users, published.items[:, 0])
     elif protocol.split == "own":
         test, validation = _own_parts(experiment, progress)
-        parts = splits.without_new_users(splits.from_parts(data, test, validation))
-        if removed := len(test) - len(parts.test):
-            progress.log(
-                f"removed {removed:,} test interactions of users without training interactions"
-            )
+        parts = _of_known_users(splits.from_parts(data, test, validation), progress)
+    elif protocol.split == "given":
+        raise ConfigError(
+            "split is 'given', but no parts are: they were passed in from Python, and a run folder "
+            "does not keep them. Pass them again with coterie.run(..., test=...), or write them to "
+            "files and set split=own."
+        )
     else:
-        parts = splits.split(data, protocol.split, protocol.fraction, seed, protocol.validation)
+        parts = splits.split(
+            data, protocol.split, protocol.fraction, seed, protocol.validation, protocol.draw
+        )
     if protocol.validation and parts.validation is None:
         parts = splits.with_validation(parts, seed)
     if published is not None or not protocol.candidates:
         return parts, published
     return parts, sampled(protocol, parts, seed)
+
+
+def from_given_parts(
+    experiment: Experiment, given: Split, progress: Progress
+) -> tuple[Split, Candidates | None]:
+    """The split that was passed in, and the candidates of its test items."""
+    protocol = experiment.protocol
+    seed = experiment.choice.seed
+    check_ratings(protocol, given.test.ratings is not None)
+    check_categories(protocol, given.train)
+    parts = _of_known_users(given, progress)
+    if protocol.validation and parts.validation is None:
+        parts = splits.with_validation(parts, seed)
+    return parts, sampled(protocol, parts, seed) if protocol.candidates else None
+
+
+def _of_known_users(parts: Split, progress: Progress) -> Split:
+    """The split without held-out interactions of users who are not in the training part."""
+    known = splits.without_new_users(parts)
+    if removed := len(parts.test) - len(known.test):
+        progress.log(
+            f"removed {removed:,} test interactions of users without training interactions"
+        )
+    return known
 
 
 def _own_parts(

@@ -141,15 +141,22 @@ def evaluation_summary(experiment: Experiment, parts: Split, evaluation: Evaluat
     references: JsonObject = {}
     if parts.test.ratings is not None:
         references["rating_references"] = reference_errors(parts.train, parts.test)
-    return references | {
-        "protocol": experiment.protocol_label,
-        "metrics": evaluation.metrics,
-        "full": evaluation.full,
-        "headline": list(experiment.protocol.shown),
-        "tested_users": len(evaluation.users),
-        "future_share": splits.future_share(parts),
-        "bias": _bias(experiment, evaluation),
-    }
+    fold: JsonObject = {}
+    if experiment.protocol.folds:
+        fold = {"fold": experiment.protocol.fold, "folds": experiment.protocol.folds}
+    return (
+        references
+        | fold
+        | {
+            "protocol": experiment.protocol_label,
+            "metrics": evaluation.metrics,
+            "full": evaluation.full,
+            "headline": list(experiment.protocol.shown),
+            "tested_users": len(evaluation.users),
+            "future_share": splits.future_share(parts),
+            "bias": _bias(experiment, evaluation),
+        }
+    )
 
 
 def _bias(experiment: Experiment, evaluation: Evaluation) -> JsonObject | None:

@@ -29,7 +29,8 @@ def kind(name: str) -> type[Recommender]:
     if name not in KINDS:
         added = plugins.names(plugins.MODELS, KINDS)
         if name not in added:
-            raise UnknownName("kind of model", name, [*KINDS, *added])
+            own = " (for a class of your own: coterie.Run.load(folder, models=[YourClass]))"
+            raise UnknownName("kind of model", name, [*KINDS, *added], own)
         return plugins.load_class(plugins.MODELS, name, Recommender)  # type: ignore[type-abstract]
     module, class_name = KINDS[name]
     model: type[Recommender] = getattr(importlib.import_module(module), class_name)

@@ -67,12 +67,17 @@ def notes(run: Reported, with_costs: bool = True) -> list[str]:
     ]
     if r["full"].get("UC", 1) < 1:
         lines.append(f"{r['full']['UC']:.1%} of the tested users are served; the others score 0.")
+    if "folds" in r:
+        lines.append(
+            f"Fold {r['fold']} of 0 to {r['folds'] - 1} is tested; "
+            f"coterie compare --folds {r['folds']} tests all."
+        )
     if r["future_share"] is not None:
         lines.append(
             f"Global-time leakage: on average {r['future_share']:.1%} of the training data is "
             "newer than a test interaction."
         )
-    elif "split=own" not in r["protocol"]:
+    elif "split=own" not in r["protocol"] and "folds" not in r:
         lines.append("The data has no timestamps: test interactions were held out at random.")
     if "rating_references" in r:
         lines.append(rating_errors(r))

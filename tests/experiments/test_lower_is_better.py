@@ -21,7 +21,7 @@ from coterie.experiments.history import TrainingHistory, first_at
 from coterie.experiments.plan import Plan
 from coterie.experiments.plan_runner import run_plan
 from coterie.experiments.tuning import Search, tune
-from coterie.report.table import markdown as markdown_of_runs
+from coterie.report.markdown import markdown as markdown_of_runs
 from coterie.report.table import notes, table
 
 EXPLICIT = {"feedback": "explicit", "headline": ["RMSE"], "embedding_size": 4}
@@ -157,7 +157,7 @@ def test_the_method_with_the_lower_error_is_ahead(ratings_file: str, tmp_path: P
 
 def test_reports_show_the_errors_next_to_those_without_a_model(rated: Interactions) -> None:
     run = api.run("gmf", rated, epochs=3, headline="RMSE,HR", candidates=20)
-    header, rows = table([run])
+    header, rows, _ = table([run])
     assert header[-3:] == ["RMSE", "HR@10", "HR@10 full"]
     assert rows[0][-3] == f"{run.metrics['RMSE']:.4f}"
     references = run.result["rating_references"]

@@ -313,8 +313,8 @@ def report(
     """
     from coterie.experiments.finished_run import Run
     from coterie.experiments.run_folder import write_text
+    from coterie.report.markdown import markdown
     from coterie.report.page import page
-    from coterie.report.table import markdown
 
     unfinished = [
         folder for folder in folders if folder.is_dir() and not (folder / "result.json").exists()

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from html import escape
 
 from coterie.errors import MissingExtra
+from coterie.report.conditions import facts
 from coterie.report.figure import convergence
+from coterie.report.groups import RunGroup, grouped, warning
 from coterie.report.table import Reported, all_notes, labels, shown, table
 
 STYLE = """
@@ -28,17 +30,27 @@ def page(runs: Sequence[Reported]) -> str:
     algorithms = ", ".join(dict.fromkeys(run.result["algorithm"] for run in runs))
     datasets = ", ".join(dict.fromkeys(run.result["dataset"] for run in runs))
     title = f"{algorithms} on {datasets}"
-    header, rows = table(runs)
+    groups = grouped(runs)
     sections = [
         f"<h1>{escape(title)}</h1><p class=about>Coterie {escape(runs[0].result['version'])}</p>",
-        html_table(header, rows),
-        "".join(f"<p>{escape(note)}</p>" for note in all_notes(runs)),
+        f"<p><strong>{escape(warning(groups))}</strong></p>" if len(groups) > 1 else "",
+        *map(_group, groups),
         f"<h2>Convergence</h2>{figure(runs)}",
         f"<h2>All metrics</h2>{_all_metrics(runs)}",
         _bias(runs),
         f"<h2>Repeat</h2>{_commands(runs)}",
     ]
     return document(title, sections)
+
+
+def _group(group: RunGroup) -> str:
+    header, rows, _ = table(group.runs)
+    conditions = [
+        f"{fact.name}: {line}" for fact in facts(group.runs[0].result) for line in fact.lines
+    ]
+    lines = [*conditions, *all_notes(group.runs)]
+    notes = "".join(f"<p>{escape(line)}</p>" for line in lines)
+    return f"<h2>{escape(group.title)}</h2>{html_table(header, rows)}{notes}"
 
 
 def document(title: str, sections: Sequence[str]) -> str:

@@ -14,7 +14,9 @@ from scipy import stats
 from coterie.errors import ConfigError, Diverged
 from coterie.experiments.cell_cache import CellResult
 from coterie.experiments.comparison import comparison
-from coterie.experiments.comparison_report import markdown, page, sections
+from coterie.experiments.comparison_report import legend, markdown, notes, page
+from coterie.experiments.comparison_summary import summary
+from coterie.experiments.comparison_tables import Block, packed, sections
 from coterie.experiments.plan import Plan, cells
 from coterie.report.figure import convergence, mean_curve
 from coterie.report.figures import COLOURS
@@ -150,20 +152,43 @@ def test_one_user_gives_no_test(tmp_path: Path) -> None:
 def test_one_method_is_a_table_without_tests(tmp_path: Path) -> None:
     found = comparison(finished_cells(tmp_path, "popular"))
     assert found.tests == []
-    assert [section.title for section in sections(found)] == ["By loo-50", "Cost and speed"]
+    assert [section.title for section in sections(found)] == [
+        "By loo-50; by full ranking",
+        "Cost and speed",
+    ]
 
 
 def test_tables_show_what_was_computed(tmp_path: Path) -> None:
     accuracy, cost, tests = sections(comparison(finished_cells(tmp_path, target=0.5)))
-    assert accuracy.header == ["method", "HR@10", "IC@10", "HR@10 full", "IC@10 full"]
+    # Item coverage is measured by full ranking only, so it has one column.
+    assert accuracy.header == ["method", "HR@10", "HR@10 full", "IC@10 full"]
     assert accuracy.rows == [
-        ["popular", "0.8750 ±0.1768", "", "0.4375 ±0.0884", "12"],
-        ["random", "0.2500", "", "0.1250", "12"],
+        ["popular", "0.8750 ±0.1768", "0.4375 ±0.0884", "12"],
+        ["random", "0.2500", "0.1250", "12"],
     ]
-    assert cost.header[-3:] == ["area under HR@10", "rounds to 0.5", "updates to 0.5"]
+    assert accuracy.bold == {(0, 1), (0, 2)}, "popular is ahead; item coverages are equal"
+    assert cost.header[-3:] == ["area under HR@10", "trained to 0.5", "updates to 0.5"]
     assert cost.rows == [
-        ["popular", "15 ±7.1", "2.00 ±0.71", "0.0", "0.0", "", "1 (1 of 2 seeds)", ""],
-        ["random", "15 ±7.1", "2.00 ±0.71", "3.0 ±1.4", "3.0 ±1.4", "0.3000 ±0.1414", "30", "300"],
+        [
+            "popular",
+            "15 ±7.1 epochs",
+            "2.00 ±0.71",
+            "0.0",
+            "0.0",
+            "",
+            "1 epoch (1 of 2 seeds)",
+            "",
+        ],
+        [
+            "random",
+            "15 ±7.1 rounds",
+            "2.00 ±0.71",
+            "3.0 ±1.4",
+            "3.0 ±1.4",
+            "0.3000 ±0.1414",
+            "30 rounds",
+            "300",
+        ],
     ]
     assert [row[:3] for row in tests.rows] == [
         ["random", "HR@10", "+0.6250"],
@@ -191,7 +216,8 @@ def test_markdown_has_every_table(tmp_path: Path) -> None:
     found = comparison(runs)
     text = markdown(found, runs)
     for section in sections(found):
-        assert markdown_table(section.header, section.rows) in text
+        assert markdown_table(section.header, section.rows, section.bold) in text
+    assert "**0.8750 ±0.1768**" in text
     assert "standard deviation over 2 seeds" in text
     assert "Holm's correction for 2 tests" in text
 
@@ -201,6 +227,101 @@ def test_the_page_trusts_no_label(tmp_path: Path) -> None:
     text = page(comparison(runs), runs, "coterie compare '<script>x=popular' random")
     assert "<script" not in text
     assert text.count("&lt;script&gt;x") >= 3
+
+
+# ---- significance marks, all pairs, layout
+
+
+def with_hits(place: Path, monkeypatch: pytest.MonkeyPatch, hits: Any, **options: Any) -> Any:
+    """A comparison of three methods with known values of eight users, one seed."""
+    found = []
+    for number, (label, values) in enumerate(hits.items()):
+        (cell,) = cells(Plan(("synthetic",), ((label, "popular", {}),), seeds=(0,)))
+        monkeypatch.setitem(HITS, "popular", ([1, 1, 1, 1],) * 2)
+        made = finished_cell(place, cell)
+        rows = [f"{user},{value}" for user, value in zip("abcdefgh", values, strict=True)]
+        (made.folder / "users.csv").write_text("\n".join(["user_id,HR@10", *rows]) + "\n")
+        mean = sum(values) / len(values)
+        made.result["metrics"] = made.result["full"] = {"HR@10": mean}
+        made.result["algorithm"] = f"made-{number}"
+        found.append(made)
+    return comparison(found, **options), found
+
+
+THREE = {
+    "base": [0.4, 0.5, 0.6, 0.5, 0.4, 0.5, 0.6, 0.5],
+    "good": [0.8, 0.9, 0.9, 0.8, 0.9, 0.8, 0.9, 0.9],
+    "same": [0.5, 0.4, 0.5, 0.6, 0.4, 0.6, 0.5, 0.5],
+}
+
+
+def test_marks_are_those_of_the_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hand: good is ahead of base for every user; same is ahead for two and behind for two."""
+    found, runs = with_hits(tmp_path, monkeypatch, THREE)
+    p = {other: stats.ttest_rel(THREE["base"], THREE[other]).pvalue for other in ("good", "same")}
+    assert 2 * p["good"] < 0.05 < p["same"]
+    table = sections(found)[0]
+    assert [row[1] for row in table.rows] == ["0.5000", "0.8625 ▲", "0.5000"]
+    assert table.bold == {(1, 1)}
+    text = "\n".join(legend(found))
+    assert "▲ significantly better, ▼ significantly worse than base" in text
+    assert "Holm's correction for 2 tests" in text
+    assert "Bold" not in "\n".join(notes(found, runs, with_bold=False))
+    lines = "\n".join(summary(found))
+    assert "Best by HR@10: good, 0.8625." in lines
+    assert "Significantly better than base: good; not significantly different from base: same" in (
+        lines
+    )
+    reversed_order = dict(reversed(THREE.items()))
+    (tmp_path / "again").mkdir()
+    swapped, _ = with_hits(tmp_path / "again", monkeypatch, reversed_order)
+    assert [row[1] for row in sections(swapped)[0].rows] == ["0.5000", "0.8625 ▲", "0.5000"]
+    (tmp_path / "good first").mkdir()
+    good_first = {name: THREE[name] for name in ("good", "base", "same")}
+    worse, _ = with_hits(tmp_path / "good first", monkeypatch, good_first)
+    assert [row[1] for row in sections(worse)[0].rows] == ["0.8625", "0.5000 ▼", "0.5000 ▼"]
+
+
+def test_all_pairs_are_corrected_over_all_tests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, _ = with_hits(tmp_path, monkeypatch, THREE, all_pairs=True)
+    pairs = [(test.method, test.other) for test in found.tests]
+    assert pairs == [("base", "good"), ("base", "same"), ("good", "same")]
+    raw = [stats.ttest_rel(THREE[one], THREE[other]).pvalue for one, other in pairs]
+    order = sorted(range(3), key=lambda k: raw[k])
+    expected = [0.0] * 3
+    largest = 0.0
+    for rank, k in enumerate(order):
+        # Holm: three times the smallest p, twice the next, once the largest; never falling.
+        largest = max(largest, (3 - rank) * raw[k])
+        expected[k] = min(largest, 1.0)
+    assert [test.p_holm for test in found.tests] == pytest.approx(expected)
+    tests = sections(found)[-1]
+    assert tests.title == "All pairs"
+    assert [row[:3] for row in tests.rows][-1] == ["good", "same", "HR@10"]
+    assert sections(found)[0].rows[1][1] == "0.8625 ▲", "marks stay those against the first method"
+
+
+def test_blocks_share_a_table_where_they_fit() -> None:
+    blocks = [Block("A", ["x"], [["1"], ["2"]]), Block("B", ["y"], [["3"], ["4"]])]
+    # | method | x | y | takes 6 + 1 + 1 letters and 10 of lines and spaces.
+    (one,) = packed(["a", "b"], blocks, 18)
+    assert (one.header, one.rows) == (["method", "x", "y"], [["a", "1", "3"], ["b", "2", "4"]])
+    two = packed(["a", "b"], blocks, 17)
+    assert [(table.title, table.header) for table in two] == [
+        ("A", ["method", "x"]),
+        ("B", ["method", "y"]),
+    ]
+
+
+def test_references_are_in_the_summary(tmp_path: Path) -> None:
+    """Popular is ahead of the federated method, which "random" plays here."""
+    runs = finished_cells(tmp_path, "random", "popular")
+    for run in runs:
+        if run.result["algorithm"] == "random":
+            run.result["algorithm"] = "fedavg"
+    assert "Not better than popular (0.8750 ±0.1768): random." in summary(comparison(runs))
 
 
 # ---- what cannot be compared

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import reduce
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,8 @@ from coterie.evaluation.direction import is_better
 from coterie.evaluation.significance import compare, holm
 from coterie.experiments.cell_cache import CellResult
 from coterie.experiments.plan import Cell
+from coterie.report.steps import is_federated, step_name
+from coterie.report.users import quantiles
 from coterie.types import Doubles, JsonObject
 
 if TYPE_CHECKING:
@@ -52,12 +55,19 @@ class Standing:
     rounds_to_target: list[int | None]
     """Per seed; None if it was not reached. Empty without a target."""
     updates_to_target: list[int | None]
+    steps: str
+    """What `rounds` counts: rounds, epochs, or one step."""
+    federated: bool
+    quantiles: list[float]
+    """Of the followed metric over users, each user's mean over seeds; empty if not per user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first method minus another one, on one metric."""
+    """One method minus another one, on one metric."""
 
+    method: str
+    """The first method of the comparison, unless all pairs are tested."""
     metric: str
     """The prefix `full:` means full ranking."""
     other: str
@@ -68,12 +78,14 @@ class Difference:
     p_holm: float
     """Corrected for all tests of the comparison."""
     seeds_ahead: int
-    """Number of seeds with which the first method's mean is better."""
+    """Number of seeds with which the mean of `method` is better."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     dataset: str
+    data: str
+    """The fingerprint of the data."""
     protocol: str
     seeds: list[int]
     headline: list[str]
@@ -83,6 +95,8 @@ class Comparison:
     tested_users: int
     standings: list[Standing]
     tests: list[Difference]
+    all_pairs: bool
+    """Whether every method was tested against every other one, not only the first."""
 
     @property
     def sampled(self) -> bool:
@@ -93,27 +107,40 @@ class Comparison:
         return asdict(self)
 
 
-def comparison(results: Sequence[CellResult]) -> Comparison:
-    """Compare methods that were evaluated on the same users under the same protocol."""
+def comparison(results: Sequence[CellResult], all_pairs: bool = False) -> Comparison:
+    """Compare methods that were evaluated on the same users under the same protocol.
+
+    The first method is tested against the others; with `all_pairs` every method is.
+    """
     check_comparable([result.cell for result in results])
     _check_none_diverged(results)
     first = results[0]
     methods = _by_method(results)
     convergence = first.result["convergence"]
+    followed = convergence["metric"]
+    users = _common_users(
+        {method: [run.users() for run in runs] for method, runs in methods.items()}
+    )
     return Comparison(
         dataset=first.result["dataset"],
+        data=first.result["data"],
         protocol=first.result["protocol"],
         seeds=[run.result["seed"] for run in next(iter(methods.values()))],
         headline=list(first.result["headline"]),
-        followed=convergence["metric"],
+        followed=followed,
         target=convergence.get("target"),
         tested_users=first.result["tested_users"],
-        standings=[standing(method, runs) for method, runs in methods.items()],
-        tests=tests(methods, first.result["headline"]),
+        standings=[
+            standing(method, runs, _quantiles(users[method], followed))
+            for method, runs in methods.items()
+        ],
+        tests=tests(users, first.result["headline"], all_pairs),
+        all_pairs=all_pairs,
     )
 
 
-def standing(method: str, runs: Sequence[CellResult]) -> Standing:
+def standing(method: str, runs: Sequence[CellResult], over_users: list[float]) -> Standing:
+    """The means and spreads of one method over its seeds."""
     results = [run.result for run in runs]
     curves = [result["convergence"] for result in results]
     areas = [curve["area"] for curve in curves if curve["area"] is not None]
@@ -129,7 +156,16 @@ def standing(method: str, runs: Sequence[CellResult]) -> Standing:
         area=spread(areas) if areas else None,
         rounds_to_target=[curve["rounds_to_target"] for curve in curves] if has_target else [],
         updates_to_target=[curve["updates_to_target"] for curve in curves] if has_target else [],
+        steps=step_name(results[0]),
+        federated=is_federated(results[0]),
+        quantiles=over_users,
     )
+
+
+def _quantiles(tables: Sequence[pd.DataFrame], metric: str) -> list[float]:
+    if metric not in tables[0].columns or tables[0].empty:
+        return []
+    return quantiles(_over_seeds(tables, metric))
 
 
 def spread(values: Sequence[float]) -> Spread:
@@ -137,12 +173,15 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(float(np.mean(values)), deviation)
 
 
-def tests(methods: dict[str, list[CellResult]], headline: Sequence[str]) -> list[Difference]:
-    """The first method against every other one, on every headline metric with per-user values."""
-    first, *others = methods
-    users = _common_users(
-        {method: [run.users() for run in runs] for method, runs in methods.items()}
-    )
+def tests(
+    users: dict[str, list[pd.DataFrame]], headline: Sequence[str], all_pairs: bool
+) -> list[Difference]:
+    """Paired tests on every headline metric with per-user values.
+
+    `users` has a table per seed for every method, all with the same users. Holm's correction is
+    over all tests that are returned.
+    """
+    first = next(iter(users))
     columns = users[first][0].columns
     names = [
         name for prefix in ("", FULL) for metric in headline if (name := prefix + metric) in columns
@@ -150,14 +189,20 @@ def tests(methods: dict[str, list[CellResult]], headline: Sequence[str]) -> list
     # A paired test needs at least two users.
     if len(users[first][0]) < 2:
         return []
-    pairs = [(name, other) for other in others for name in names]
+    pairs = [
+        (one, other, name)
+        for one, other in combinations(users, 2)
+        if all_pairs or one == first
+        for name in names
+    ]
     paired = [
-        compare(_over_seeds(users[first], name), _over_seeds(users[other], name))
-        for name, other in pairs
+        compare(_over_seeds(users[one], name), _over_seeds(users[other], name))
+        for one, other, name in pairs
     ]
     corrected = holm([test.p_value for test in paired])
     return [
         Difference(
+            method=one,
             metric=name,
             other=other,
             difference=test.difference,
@@ -165,9 +210,9 @@ def tests(methods: dict[str, list[CellResult]], headline: Sequence[str]) -> list
             high=test.high,
             p=test.p_value,
             p_holm=p_holm,
-            seeds_ahead=_seeds_ahead(users[first], users[other], name),
+            seeds_ahead=_seeds_ahead(users[one], users[other], name),
         )
-        for (name, other), test, p_holm in zip(pairs, paired, corrected, strict=True)
+        for (one, other, name), test, p_holm in zip(pairs, paired, corrected, strict=True)
     ]
 
 

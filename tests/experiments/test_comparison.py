@@ -7,6 +7,7 @@ import math
 import re
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from scipy import stats
@@ -14,14 +15,19 @@ from scipy import stats
 from coterie.errors import ConfigError, Diverged
 from coterie.experiments.cell_cache import CellResult
 from coterie.experiments.comparison import comparison
-from coterie.experiments.comparison_report import legend, markdown, notes, page
+from coterie.experiments.comparison_page import page
+from coterie.experiments.comparison_report import legend, markdown, notes
 from coterie.experiments.comparison_summary import summary
 from coterie.experiments.comparison_tables import Block, packed, sections
 from coterie.experiments.plan import Plan, cells
-from coterie.report.figure import convergence, mean_curve
+from coterie.report import forest
+from coterie.report.figure import mean_curve, panels
 from coterie.report.figures import COLOURS
+from coterie.report.interactive import layout, traces
+from coterie.report.lines import line_plot
 from coterie.report.table import markdown_table
 
+SVG = "{http://www.w3.org/2000/svg}"
 # Hits of the users a, b, c, d with seeds 0 and 1.
 HITS = {"popular": ([1, 1, 0, 1], [1, 1, 1, 1]), "random": ([0, 1, 0, 0], [0, 0, 1, 0])}
 BYTES = {"popular": (0, 0), "random": (2_000_000, 4_000_000)}
@@ -225,7 +231,7 @@ def test_markdown_has_every_table(tmp_path: Path) -> None:
 def test_the_page_trusts_no_label(tmp_path: Path) -> None:
     runs = finished_cells(tmp_path, ("<script>x", "popular", {}), "random")
     text = page(comparison(runs), runs, "coterie compare '<script>x=popular' random")
-    assert "<script" not in text
+    assert "<script>x" not in text
     assert text.count("&lt;script&gt;x") >= 3
 
 
@@ -370,17 +376,79 @@ def test_the_mean_curve_goes_as_far_as_all_were_measured() -> None:
     assert means == pytest.approx([0.3, 0.6])
 
 
-def test_runs_of_one_method_share_a_colour(tmp_path: Path) -> None:
+def test_runs_of_one_method_share_a_line_and_a_colour(tmp_path: Path) -> None:
     runs = finished_cells(tmp_path)
-    drawn = convergence(runs, [run.cell.method.label for run in runs])
-    strokes = re.findall(r"stroke: (#\w+)", drawn)
-    assert {colour for colour in COLOURS if colour in strokes} == set(COLOURS[:2])
-    # Per method: its mean and its legend entry. Markers have their own strokes.
-    assert all(strokes.count(colour) >= 2 for colour in COLOURS[:2])
-    text = re.sub(r"<[^>]+>", " ", drawn)
-    assert (text.count("popular"), text.count("random")) == (1, 1)
+    (drawn,) = panels(runs, [run.cell.method.label for run in runs])
+    assert [series.name for series in drawn.series] == ["popular", "random"]
+    assert [drawn.colour(number) for number in (0, 1)] == list(COLOURS[:2])
+    # The means are 0.75 and 1 at the end, a third and two thirds of it before.
+    assert list(drawn.series[0].y) == pytest.approx([0.875 / 3, 1.75 / 3, 0.875])
+    assert drawn.series[0].high[-1] == pytest.approx(0.875 + math.sqrt(2 * 0.125**2))
+
+
+def test_epochs_and_rounds_are_different_axes(tmp_path: Path) -> None:
+    """The federated method, which "random" plays here, has rounds; the other one has epochs."""
+    runs = finished_cells(tmp_path)
+    (drawn,) = panels(runs, [run.cell.method.label for run in runs])
+    assert drawn.axes == ["rounds", "epochs"]
+    popular, rand = drawn.series
+    assert list(popular.xs) == ["epochs"]
+    assert list(rand.xs) == ["rounds"]
+    over_rounds = ElementTree.fromstring(line_plot(drawn, "rounds"))
+    assert len(list(over_rounds.iter(f"{SVG}polyline"))) == 1, "only the one with rounds"
+    dashed = [one for one in over_rounds.iter(f"{SVG}line") if one.get("stroke-dasharray")]
+    # A level and its entry in the legend, in the method's colour.
+    assert [one.get("stroke") for one in dashed] == [COLOURS[0]] * 2
+    names = {trace.get("name"): trace for trace in traces(drawn)}
+    assert names["popular"]["line"]["dash"] == "dash"
+    assert names["popular"]["y"] == [popular.y[-1]] * 2
+    buttons = layout(drawn)["updatemenus"][0]["buttons"]
+    assert [button["label"] for button in buttons] == ["by rounds", "by epochs"]
+    over_epochs = buttons[1]["args"][0]
+    lines = [k for k, trace in enumerate(traces(drawn)) if "name" in trace]
+    assert [over_epochs["line.dash"][k] for k in lines] == ["solid", "dash"]
+    assert over_epochs["y"][lines[0]] == list(popular.y)
 
 
 def test_a_label_is_no_formula(tmp_path: Path) -> None:
     runs = finished_cells(tmp_path, (r"$\nothing$", "popular", {}))
-    assert "$\\nothing$" in convergence(runs, [run.cell.method.label for run in runs])
+    (drawn,) = panels(runs, [run.cell.method.label for run in runs])
+    assert "$\\nothing$" in line_plot(drawn, "epochs")
+
+
+# ---- the page
+
+
+def without_scripts(text: str) -> str:
+    return re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
+
+
+def test_the_page_has_the_conclusion_and_the_figure_first(tmp_path: Path) -> None:
+    runs = finished_cells(tmp_path, ("mine", "random", {}), "popular")
+    found = comparison(runs)
+    text = without_scripts(page(found, runs, "coterie compare mine=random popular"))
+    parts = (
+        "<h1>mine, popular on synthetic</h1>",
+        "Best by HR@10: popular, 0.8750 ±0.1768.",
+        "<figure id=overview>",
+        "<strong>0.8750 ±0.1768</strong>",
+        "HR@10: difference and 95% interval",
+        "mine − popular",
+        "HR@10 over users",
+        "share of users with a held-out item among the first 10",
+        "fingerprint x",
+        "coterie compare mine=random popular",
+    )
+    order = [text.index(part) for part in parts]
+    assert order == sorted(order)
+    assert ">popular</text>" in text, "the line of popular is in the figure's legend"
+    assert ">mine</text>" in text, "figures have the label"
+
+
+def test_a_difference_in_favour_is_green(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, runs = with_hits(tmp_path, monkeypatch, THREE, all_pairs=True)
+    drawn = without_scripts(page(found, runs, ""))
+    plot = drawn[drawn.index("<div class=forests>") : drawn.index("All tests")]
+    colours = re.findall(r'<circle [^>]*fill="(#\w+)"', plot)
+    # base - good is negative, base - same is not significant, good - same is positive.
+    assert colours == [forest.WORSE, forest.UNCLEAR, forest.BETTER]

@@ -16,7 +16,8 @@ from coterie.data.interactions import Interactions
 from coterie.evaluation.direction import is_better, loss, lower_is_better, reaches
 from coterie.experiments.cell_cache import CellResult
 from coterie.experiments.comparison import comparison
-from coterie.experiments.comparison_report import markdown, page
+from coterie.experiments.comparison_page import page
+from coterie.experiments.comparison_report import markdown
 from coterie.experiments.comparison_tables import sections
 from coterie.experiments.history import TrainingHistory, first_at
 from coterie.experiments.plan import Plan

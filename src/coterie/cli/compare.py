@@ -197,7 +197,8 @@ def _write(
     import shlex
     import sys
 
-    from coterie.experiments.comparison_report import markdown, page
+    from coterie.experiments.comparison_page import page
+    from coterie.experiments.comparison_report import markdown
     from coterie.experiments.run_folder import new_folder, write_text
 
     name = f"compare-{Path(plan.datasets[0]).name.split('.')[0]}"

@@ -58,8 +58,8 @@ class Standing:
     steps: str
     """What `rounds` counts: rounds, epochs, or one step."""
     federated: bool
-    quantiles: list[float]
-    """Of the followed metric over users, each user's mean over seeds; empty if not per user."""
+    quantiles: dict[str, list[float]]
+    """Of the headline metrics over users, each user's mean over seeds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,6 @@ def comparison(results: Sequence[CellResult], all_pairs: bool = False) -> Compar
     first = results[0]
     methods = _by_method(results)
     convergence = first.result["convergence"]
-    followed = convergence["metric"]
     users = _common_users(
         {method: [run.users() for run in runs] for method, runs in methods.items()}
     )
@@ -127,11 +126,11 @@ def comparison(results: Sequence[CellResult], all_pairs: bool = False) -> Compar
         protocol=first.result["protocol"],
         seeds=[run.result["seed"] for run in next(iter(methods.values()))],
         headline=list(first.result["headline"]),
-        followed=followed,
+        followed=convergence["metric"],
         target=convergence.get("target"),
         tested_users=first.result["tested_users"],
         standings=[
-            standing(method, runs, _quantiles(users[method], followed))
+            standing(method, runs, _quantiles(users[method], first.result["headline"]))
             for method, runs in methods.items()
         ],
         tests=tests(users, first.result["headline"], all_pairs),
@@ -139,7 +138,9 @@ def comparison(results: Sequence[CellResult], all_pairs: bool = False) -> Compar
     )
 
 
-def standing(method: str, runs: Sequence[CellResult], over_users: list[float]) -> Standing:
+def standing(
+    method: str, runs: Sequence[CellResult], over_users: dict[str, list[float]]
+) -> Standing:
     """The means and spreads of one method over its seeds."""
     results = [run.result for run in runs]
     curves = [result["convergence"] for result in results]
@@ -162,10 +163,12 @@ def standing(method: str, runs: Sequence[CellResult], over_users: list[float]) -
     )
 
 
-def _quantiles(tables: Sequence[pd.DataFrame], metric: str) -> list[float]:
-    if metric not in tables[0].columns or tables[0].empty:
-        return []
-    return quantiles(_over_seeds(tables, metric))
+def _quantiles(tables: Sequence[pd.DataFrame], names: Sequence[str]) -> dict[str, list[float]]:
+    if tables[0].empty:
+        return {}
+    return {
+        name: quantiles(_over_seeds(tables, name)) for name in names if name in tables[0].columns
+    }
 
 
 def spread(values: Sequence[float]) -> Spread:

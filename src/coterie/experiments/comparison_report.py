@@ -1,9 +1,8 @@
-"""A comparison as tables, as Markdown and as one HTML page."""
+"""A comparison as Markdown, and the notes that a reader needs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
 from coterie.evaluation.direction import lower_is_better
 from coterie.experiments.cell_cache import CellResult
@@ -11,9 +10,7 @@ from coterie.experiments.comparison import Comparison
 from coterie.experiments.comparison_summary import summary
 from coterie.experiments.comparison_tables import BETTER, LEVEL, WORSE, sections
 from coterie.report.conditions import facts
-from coterie.report.page import document, figure, html_table
 from coterie.report.table import all_notes, markdown_list, markdown_table, settings_lines
-from coterie.version import __version__
 
 
 def markdown(comparison: Comparison, results: Sequence[CellResult]) -> str:
@@ -30,29 +27,6 @@ def markdown(comparison: Comparison, results: Sequence[CellResult]) -> str:
     remarks = markdown_list([*notes(comparison, results), *conditions, *settings])
     opening = [f"# {title(comparison)}\n", markdown_list(summary(comparison))]
     return "\n".join([*opening, *parts, remarks])
-
-
-def page(comparison: Comparison, results: Sequence[CellResult], command: str) -> str:
-    """One self-contained page; `command` reproduces it."""
-    methods = [result.cell.method.label for result in results]
-    n_seeds = len(comparison.seeds)
-    seeds = "1 seed" if n_seeds == 1 else f"{n_seeds} seeds"
-    about = f"{comparison.protocol}, {seeds}, {comparison.tested_users:,} users tested. "
-    about += f"Coterie {__version__}"
-    tables = [
-        f"<h2>{escape(section.title)}</h2>{html_table(section.header, section.rows)}"
-        for section in sections(comparison)
-    ]
-    return document(
-        title(comparison),
-        [
-            f"<h1>{escape(title(comparison))}</h1><p class=about>{escape(about)}</p>",
-            *tables,
-            "".join(f"<p>{escape(note)}</p>" for note in notes(comparison, results)),
-            f"<h2>Convergence</h2>{figure(results, methods)}",
-            f"<h2>Repeat</h2><pre>{escape(command)}</pre>",
-        ],
-    )
 
 
 def title(comparison: Comparison) -> str:

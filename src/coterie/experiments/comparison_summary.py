@@ -14,9 +14,7 @@ from coterie.experiments.comparison_tables import (
     metric_format,
     spread_text,
 )
-
-TRIVIAL = ("popular", "random")
-"""Baselines that learn nothing about single users."""
+from coterie.report.references import TRIVIAL, Compared, best_centralised
 
 
 def summary(comparison: Comparison) -> list[str]:
@@ -37,12 +35,20 @@ def by_value(comparison: Comparison) -> list[Standing]:
     return sorted(measured, key=lambda one: loss(metric, one.metrics[metric].mean))
 
 
-def best_centralised(comparison: Comparison) -> Standing | None:
-    """The best centralised method that learns about single users, if one is compared."""
-    central = (
-        one for one in by_value(comparison) if not one.federated and one.algorithm not in TRIVIAL
-    )
-    return next(central, None)
+def compared(comparison: Comparison) -> list[Compared]:
+    """The methods with their means of the followed metric."""
+    metric = comparison.followed
+    return [
+        Compared(
+            one.method,
+            one.algorithm,
+            one.federated,
+            one.metrics[metric].mean,
+            one.metrics[metric].deviation or 0.0,
+        )
+        for one in comparison.standings
+        if metric in one.metrics
+    ]
 
 
 def popular(comparison: Comparison) -> Standing | None:
@@ -83,10 +89,11 @@ def _against_references(comparison: Comparison) -> list[str]:
             lines.append(f"Not better than popular ({value}): {_names(below)}.")
         else:
             lines.append(f"Popular has {value}; all others but random lists are better.")
-    central = best_centralised(comparison)
-    best = by_value(comparison)[0]
-    if central is not None and central != best and any(one.federated for one in others):
-        lines.append(f"Best centralised: {central.method}, {_value(comparison, central)}.")
+    central = best_centralised(compared(comparison), comparison.followed)
+    best = by_value(comparison)[0].method
+    if central is not None and central.label != best and any(one.federated for one in others):
+        value = metric_format(comparison.followed)(central.value)
+        lines.append(f"Best centralised: {central.label}, {value}.")
     return lines
 
 

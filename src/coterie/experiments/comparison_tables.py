@@ -39,14 +39,19 @@ class Block(NamedTuple):
 
 
 def sections(comparison: Comparison, columns: int = COLUMNS) -> list[Section]:
-    """Accuracy and cost, in one table where it fits; and, with several methods, the tests."""
+    """The tables of methods and, with several methods, the tests."""
+    methods = method_tables(comparison, columns)
+    return [*methods, paired_tests(comparison)] if comparison.tests else methods
+
+
+def method_tables(comparison: Comparison, columns: int = COLUMNS) -> list[Section]:
+    """Accuracy and cost with one line a method, in one table where it fits."""
     blocks = [_accuracy(comparison), _full_ranking(comparison), _cost(comparison)]
-    tables = packed(
+    return packed(
         [standing.method for standing in comparison.standings],
         [block for block in blocks if block.header],
         columns,
     )
-    return [*tables, _differences(comparison)] if comparison.tests else tables
 
 
 def packed(methods: Sequence[str], blocks: Sequence[Block], columns: int) -> list[Section]:
@@ -169,7 +174,8 @@ def _reached(steps: Sequence[int | None], unit: str) -> str:
     return f"{text} ({len(reached)} of {len(steps)} seeds)"
 
 
-def _differences(comparison: Comparison) -> Section:
+def paired_tests(comparison: Comparison) -> Section:
+    """Every test with its interval and p-value."""
     header = ["against", "metric", "difference", "95% interval", "p (Holm)", "ahead"]
     rows = [_difference(test, len(comparison.seeds)) for test in comparison.tests]
     if not comparison.all_pairs:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePath
 from typing import NamedTuple, Protocol
 
 from coterie.report.conditions import key_values
-from coterie.report.metric_words import best_of
+from coterie.report.metric_words import best_of, explained
 from coterie.report.steps import step_name, steps_text
 from coterie.types import JsonObject
 
@@ -66,6 +66,26 @@ def table(runs: Sequence[Reported]) -> ResultTable:
         for row in best_of(name, [run.result[kind].get(name) for run in runs])
     )
     return ResultTable(header, rows, bold)
+
+
+def metric_rows(columns: Mapping[str, Mapping[str, str]], names: Sequence[str]) -> ResultTable:
+    """Metrics as rows, each with its meaning; `columns` has the texts of every column."""
+    header = ["metric", "meaning", *columns]
+    rows = [
+        [name, explained(name), *(texts.get(name, "") for texts in columns.values())]
+        for name in names
+    ]
+    return ResultTable(header, rows)
+
+
+def metric_columns(run: Reported, name: str = "") -> dict[str, dict[str, str]]:
+    """The columns of a run; one if the protocol and full ranking coincide."""
+    r = run.result
+    texts = {kind: {m: shown(m, v) for m, v in r[kind].items()} for kind in ("metrics", "full")}
+    if r["metrics"] == r["full"]:
+        return {name or r["protocol"]: texts["metrics"]}
+    before = f"{name}, " if name else ""
+    return {f"{before}{r['protocol']}": texts["metrics"], f"{before}full ranking": texts["full"]}
 
 
 def names_under_full_ranking(runs: Sequence[Reported], names: Sequence[str]) -> list[str]:

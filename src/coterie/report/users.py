@@ -19,6 +19,17 @@ def quantiles(values: Doubles) -> list[float]:
     return [round(float(value), 4) for value in np.percentile(values, QUANTILES)]
 
 
+def telling_metric(names: Sequence[str], spreads: Sequence[Mapping[str, Sequence[float]]]) -> str:
+    """The first metric that takes more than two values over users; otherwise the first one.
+
+    Hits on one held-out item are 0 or 1: their quantiles say no more than their mean. "" if no
+    metric is known for all.
+    """
+    known = [name for name in names if spreads and all(spread.get(name) for spread in spreads)]
+    telling = [name for name in known if any(len(set(spread[name])) > 2 for spread in spreads)]
+    return next(iter([*telling, *known]), "")
+
+
 def over_users(
     key: str, title: str, metric: str, rows: Mapping[str, Sequence[float]], caption: str = CAPTION
 ) -> Figure:

@@ -17,7 +17,7 @@ from coterie.report.groups import grouped, warning
 from coterie.report.markdown import markdown
 from coterie.report.metric_words import HIGHER, LOWER, best_of, explained
 from coterie.report.steps import step_name, steps_text
-from coterie.report.table import labels, settings_lines, table
+from coterie.report.table import all_notes, labels, settings_lines, table
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +99,21 @@ def test_settings_of_runs_that_share_a_label_are_listed_once(popular: Run) -> No
     runs = [with_result(popular, settings={"a": 1}), with_result(popular, settings={"a": 1})]
     assert settings_lines(runs, ["x", "x"]) == ["x (popular): a 1"]
     assert len(set(labels(runs))) == 2
+
+
+def test_notes_that_all_share_have_no_names_and_targets_count_what_they_are(popular: Run) -> None:
+    reached = {"metric": "HR@10", "target": 0.4, "rounds_to_target": 2, "updates_to_target": None}
+    never = reached | {"rounds_to_target": None}
+    shared, first, second = all_notes(
+        [
+            with_result(popular, settings={"epochs": 9}, convergence=reached),
+            with_result(popular, settings={"rounds": 9}, convergence=never),
+        ],
+        names=["a", "b"],
+    )
+    assert "users tested; trained on" in shared
+    assert first == "a: HR@10 first reached 0.4 after 2 epochs."
+    assert second == "b: HR@10 never reached 0.4."
 
 
 def test_steps_are_called_what_they_are(popular: Run) -> None:

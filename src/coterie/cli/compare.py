@@ -116,9 +116,9 @@ def compare(
     )
     check_comparable(cells_of(plan))
     _refuse_other_folder(out)
-    outcomes = run_plan(plan, cells, progress_for(silent=quiet or as_json), workers)
-    outcomes = _without_diverged(outcomes)
-    result = comparison(outcomes, all_pairs)
+    progress = progress_for(silent=quiet or as_json)
+    outcomes = _without_diverged(run_plan(plan, cells, progress, workers))
+    result = comparison(outcomes, all_pairs, progress)
     folder = _write(result, outcomes, out, plan)
     _print(result, outcomes, folder, as_json, quiet)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from coterie.core.progress import SILENT, Progress
 from coterie.errors import ConfigError, Diverged
 from coterie.evaluation.direction import is_better
 from coterie.evaluation.significance import compare, holm
@@ -107,7 +108,9 @@ class Comparison:
         return asdict(self)
 
 
-def comparison(results: Sequence[CellResult], all_pairs: bool = False) -> Comparison:
+def comparison(
+    results: Sequence[CellResult], all_pairs: bool = False, progress: Progress = SILENT
+) -> Comparison:
     """Compare methods that were evaluated on the same users under the same protocol.
 
     The first method is tested against the others; with `all_pairs` every method is.
@@ -133,7 +136,7 @@ def comparison(results: Sequence[CellResult], all_pairs: bool = False) -> Compar
             standing(method, runs, _quantiles(users[method], first.result["headline"]))
             for method, runs in methods.items()
         ],
-        tests=tests(users, first.result["headline"], all_pairs),
+        tests=tests(users, first.result["headline"], all_pairs, progress),
         all_pairs=all_pairs,
     )
 
@@ -177,7 +180,10 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def tests(
-    users: dict[str, list[pd.DataFrame]], headline: Sequence[str], all_pairs: bool
+    users: dict[str, list[pd.DataFrame]],
+    headline: Sequence[str],
+    all_pairs: bool,
+    progress: Progress,
 ) -> list[Difference]:
     """Paired tests on every headline metric with per-user values.
 
@@ -189,8 +195,8 @@ def tests(
     names = [
         name for prefix in ("", FULL) for metric in headline if (name := prefix + metric) in columns
     ]
-    # A paired test needs at least two users.
-    if len(users[first][0]) < 2:
+    # A paired test needs two methods and at least two users.
+    if len(users) < 2 or len(users[first][0]) < 2:
         return []
     pairs = [
         (one, other, name)
@@ -198,10 +204,13 @@ def tests(
         if all_pairs or one == first
         for name in names
     ]
-    paired = [
-        compare(_over_seeds(users[one], name), _over_seeds(users[other], name))
-        for one, other, name in pairs
-    ]
+    paired = []
+    # Each test resamples all users: with many users and pairs this takes minutes.
+    with progress.task(f"{len(pairs)} paired tests", len(pairs)) as advance:
+        for one, other, name in pairs:
+            test = compare(_over_seeds(users[one], name), _over_seeds(users[other], name))
+            paired.append(test)
+            advance()
     corrected = holm([test.p_value for test in paired])
     return [
         Difference(

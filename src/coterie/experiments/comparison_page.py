@@ -7,7 +7,7 @@ from html import escape
 from itertools import count
 
 from coterie.experiments.cell_cache import CellResult
-from coterie.experiments.comparison import Comparison, Difference
+from coterie.experiments.comparison import Comparison, Difference, Spread
 from coterie.experiments.comparison_report import notes, title
 from coterie.experiments.comparison_summary import compared, summary
 from coterie.experiments.comparison_tables import (
@@ -137,19 +137,24 @@ def _users(comparison: Comparison) -> str:
 
 
 def _all_metrics(comparison: Comparison) -> str:
-    """Metrics as rows; one column a method if the protocol and full ranking coincide."""
-    columns: dict[str, dict[str, str]] = {}
-    names: dict[str, None] = {}
-    for one in comparison.standings:
-        kinds = {"": one.metrics}
-        if comparison.sampled:
-            kinds = {f", {comparison.protocol}": one.metrics, ", full ranking": one.full}
-        for ending, values in kinds.items():
-            names |= dict.fromkeys(values)
-            columns[f"{one.method}{ending}"] = {
-                name: spread_text(value, metric_format(name)) for name, value in values.items()
-            }
-    return folded("Every metric", html_table(*metric_rows(columns, list(names)), kind="metrics"))
+    """Metrics as rows; one table if the protocol and full ranking coincide."""
+    kinds = {f"By {comparison.protocol}": {s.method: s.metrics for s in comparison.standings}}
+    if comparison.sampled:
+        kinds["By full ranking"] = {s.method: s.full for s in comparison.standings}
+    tables = "".join(
+        f"<h3>{escape(kind)}</h3>{_metric_table(measured)}" for kind, measured in kinds.items()
+    )
+    return folded("Every metric", tables)
+
+
+def _metric_table(measured: dict[str, dict[str, Spread]]) -> str:
+    """A column for every method."""
+    names = list(dict.fromkeys(name for values in measured.values() for name in values))
+    columns = {
+        method: {name: spread_text(value, metric_format(name)) for name, value in values.items()}
+        for method, values in measured.items()
+    }
+    return html_table(*metric_rows(columns, names), kind="metrics")
 
 
 def _conditions(results: Sequence[CellResult], names: Sequence[str]) -> str:

@@ -46,7 +46,12 @@ def sections(comparison: Comparison, columns: int = COLUMNS) -> list[Section]:
 
 def method_tables(comparison: Comparison, columns: int = COLUMNS) -> list[Section]:
     """Accuracy and cost with one line a method, in one table where it fits."""
-    blocks = [_accuracy(comparison), _full_ranking(comparison), _cost(comparison)]
+    blocks = [
+        _accuracy(comparison),
+        _full_ranking(comparison),
+        _cost(comparison),
+        _target(comparison),
+    ]
     return packed(
         [standing.method for standing in comparison.standings],
         [block for block in blocks if block.header],
@@ -139,8 +144,6 @@ def _metrics(
 
 def _cost(comparison: Comparison) -> Block:
     header = ["trained", "seconds", "MB up", "MB down", f"area under {comparison.followed}"]
-    if comparison.target is not None:
-        header += [f"trained to {comparison.target:g}", f"updates to {comparison.target:g}"]
     rows = [_costs(comparison, standing) for standing in comparison.standings]
     return Block("Cost and speed", header, rows)
 
@@ -154,12 +157,25 @@ def _costs(comparison: Comparison, s: Standing) -> list[str]:
         spread_text(s.costs[name], lambda v: f"{v / 1e6:,.1f}")
         for name in ("bytes_up", "bytes_down")
     ]
-    cells.append("" if s.area is None else spread_text(s.area, metric_format(comparison.followed)))
+    area = "" if s.area is None else spread_text(s.area, metric_format(comparison.followed))
+    return [*cells, area]
+
+
+def _target(comparison: Comparison) -> Block:
+    """What it took to reach the target; empty without one."""
     if comparison.target is None:
-        return cells
-    # A centralised method sends nothing, so it has no updates to count.
-    updates = _reached(s.updates_to_target, "") if s.federated else ""
-    return [*cells, _reached(s.rounds_to_target, s.steps), updates]
+        return Block("", [], [])
+    rows = [
+        # A centralised method sends nothing, so it has no updates to count.
+        [
+            _reached(s.rounds_to_target, s.steps),
+            _reached(s.updates_to_target, "") if s.federated else "",
+        ]
+        for s in comparison.standings
+    ]
+    target = f"{comparison.target:g}"
+    title = f"{comparison.followed} of {target}"
+    return Block(title, [f"trained to {target}", f"updates to {target}"], rows)
 
 
 def _reached(steps: Sequence[int | None], unit: str) -> str:

@@ -123,7 +123,8 @@ def notes(run: Reported, with_costs: bool = True) -> list[str]:
         reached = r["convergence"]["rounds_to_target"]
         metric = r["convergence"]["metric"]
         if reached:
-            lines.append(f"{metric} first reached {target:g} after {reached:,} rounds.")
+            steps = steps_text(f"{reached:,}", step_name(r))
+            lines.append(f"{metric} first reached {target:g} after {steps}.")
         else:
             lines.append(f"{metric} never reached {target:g}.")
     if r["as_published"]:
@@ -196,16 +197,22 @@ def _span(row: JsonObject) -> str:
 def all_notes(
     runs: Sequence[Reported], with_costs: bool = True, names: Sequence[str] | None = None
 ) -> list[str]:
-    """Each note once, with the names of the runs it is about; without names if all share it.
+    """Each note once: first those that all runs share, then others with the names of their runs.
 
     Costs differ from run to run: a report that has them in a table leaves them out here.
     """
+    every = list(names or labels(runs))
     about: dict[str, list[str]] = {}
-    for run, name in zip(runs, names or labels(runs), strict=True):
-        about.setdefault(" ".join(notes(run, with_costs)), []).append(name)
-    if len(about) == 1:
-        return list(about)
-    return [f"{', '.join(dict.fromkeys(named))}: {text}" for text, named in about.items()]
+    for run, name in zip(runs, every, strict=True):
+        for line in notes(run, with_costs):
+            about.setdefault(line, []).append(name)
+    shared = [line for line, named in about.items() if named == every]
+    by_names: dict[str, list[str]] = {}
+    for line, named in about.items():
+        if named != every:
+            by_names.setdefault(", ".join(dict.fromkeys(named)), []).append(line)
+    parts = [f"{named}: {' '.join(lines)}" for named, lines in by_names.items()]
+    return [*([" ".join(shared)] if shared else []), *parts]
 
 
 def settings_lines(runs: Sequence[Reported], names: Sequence[str] | None = None) -> list[str]:

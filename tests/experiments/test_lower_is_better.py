@@ -100,7 +100,7 @@ def test_a_target_is_reached_from_above(rated: Interactions) -> None:
     run = api.run("gmf", rated, target=target, **settings)
     expected = next(n for n, error in enumerate(errors, 1) if error <= target)
     assert 1 < expected == run.result["convergence"]["rounds_to_target"]
-    assert f"RMSE first reached {target:g} after {expected} rounds." in notes(run)
+    assert f"RMSE first reached {target:g} after {expected} epochs." in notes(run)
 
 
 def test_tuning_minimises(ratings_file: str, tmp_path: Path) -> None:

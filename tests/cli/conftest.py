@@ -38,8 +38,8 @@ def coterie_with_figures(
 def coterie(
     coterie_with_figures: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Done]:
-    """The same without matplotlib: drawing would take most of the time of a small run."""
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    """The same without plotly, whose script is 5 MB on every page."""
+    monkeypatch.setitem(sys.modules, "plotly", None)
     return coterie_with_figures
 
 

@@ -18,8 +18,8 @@ from coterie.data.synthetic import Synthetic, generate
 from coterie.evaluation.bias import Bias, by_category
 from coterie.evaluation.evaluation import evaluate
 from coterie.evaluation.protocols import Protocol
+from coterie.report.markdown import markdown
 from coterie.report.page import page
-from coterie.report.table import markdown
 
 
 def items(*numbers: int) -> np.ndarray:

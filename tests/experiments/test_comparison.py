@@ -8,6 +8,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from scipy import stats
@@ -15,12 +16,19 @@ from scipy import stats
 from coterie.errors import ConfigError, Diverged
 from coterie.experiments.cell_cache import CellResult
 from coterie.experiments.comparison import comparison
-from coterie.experiments.comparison_report import markdown, page, sections
+from coterie.experiments.comparison_page import page
+from coterie.experiments.comparison_report import legend, markdown, notes
+from coterie.experiments.comparison_summary import summary
+from coterie.experiments.comparison_tables import Block, packed, sections
 from coterie.experiments.plan import Plan, cells
-from coterie.report.figure import convergence, mean_curve
+from coterie.report import forest
+from coterie.report.figure import mean_curve, panels
 from coterie.report.figures import COLOURS
+from coterie.report.interactive import layout, traces
+from coterie.report.lines import line_plot
 from coterie.report.table import markdown_table
 
+SVG = "{http://www.w3.org/2000/svg}"
 # Hits of the users a, b, c, d with seeds 0 and 1.
 HITS = {"popular": ([1, 1, 0, 1], [1, 1, 1, 1]), "random": ([0, 1, 0, 0], [0, 0, 1, 0])}
 BYTES = {"popular": (0, 0), "random": (2_000_000, 4_000_000)}
@@ -196,20 +204,30 @@ def test_one_user_gives_no_test(tmp_path: Path) -> None:
 def test_one_method_is_a_table_without_tests(tmp_path: Path) -> None:
     found = comparison(finished_cells(tmp_path, "popular"))
     assert found.tests == []
-    assert [section.title for section in sections(found)] == ["By loo-50", "Cost and speed"]
+    assert [section.title for section in sections(found)] == [
+        "By loo-50; by full ranking",
+        "Cost and speed",
+    ]
 
 
 def test_tables_show_what_was_computed(tmp_path: Path) -> None:
-    accuracy, cost, tests = sections(comparison(finished_cells(tmp_path, target=0.5)))
-    assert accuracy.header == ["method", "HR@10", "IC@10", "HR@10 full", "IC@10 full"]
+    accuracy, cost, target, tests = sections(comparison(finished_cells(tmp_path, target=0.5)))
+    # Item coverage is measured by full ranking only, so it has one column.
+    assert accuracy.header == ["method", "HR@10", "HR@10 full", "IC@10 full"]
     assert accuracy.rows == [
-        ["popular", "0.8750 ±0.1768", "", "0.4375 ±0.0884", "12"],
-        ["random", "0.2500", "", "0.1250", "12"],
+        ["popular", "0.8750 ±0.1768", "0.4375 ±0.0884", "12"],
+        ["random", "0.2500", "0.1250", "12"],
     ]
-    assert cost.header[-3:] == ["area under HR@10", "rounds to 0.5", "updates to 0.5"]
+    assert accuracy.bold == {(0, 1), (0, 2)}, "popular is ahead; item coverages are equal"
+    assert cost.header[-1] == "area under HR@10"
     assert cost.rows == [
-        ["popular", "15 ±7.1", "2.00 ±0.71", "0.0", "0.0", "", "1 (1 of 2 seeds)", ""],
-        ["random", "15 ±7.1", "2.00 ±0.71", "3.0 ±1.4", "3.0 ±1.4", "0.3000 ±0.1414", "30", "300"],
+        ["popular", "15 ±7.1 epochs", "2.00 ±0.71", "0.0", "0.0", ""],
+        ["random", "15 ±7.1 rounds", "2.00 ±0.71", "3.0 ±1.4", "3.0 ±1.4", "0.3000 ±0.1414"],
+    ]
+    assert target.header == ["method", "trained to 0.5", "updates to 0.5"]
+    assert target.rows == [
+        ["popular", "1 epoch (1 of 2 seeds)", ""],
+        ["random", "30 rounds", "300"],
     ]
     assert [row[:3] for row in tests.rows] == [
         ["random", "HR@10", "+0.6250"],
@@ -222,8 +240,8 @@ def test_a_target_that_was_not_reached_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(REACHED, "random", ((None, None), (None, None)))
-    cost = sections(comparison(finished_cells(tmp_path, target=0.9)))[1]
-    assert cost.rows[1][-2:] == ["not reached", "not reached"]
+    target = sections(comparison(finished_cells(tmp_path, target=0.9)))[2]
+    assert target.rows[1][-2:] == ["not reached", "not reached"]
 
 
 def test_json_is_plain(tmp_path: Path) -> None:
@@ -237,7 +255,8 @@ def test_markdown_has_every_table(tmp_path: Path) -> None:
     found = comparison(runs)
     text = markdown(found, runs)
     for section in sections(found):
-        assert markdown_table(section.header, section.rows) in text
+        assert markdown_table(section.header, section.rows, section.bold) in text
+    assert "**0.8750 ±0.1768**" in text
     assert "standard deviation over 2 seeds" in text
     assert "Holm's correction for 2 tests" in text
 
@@ -245,8 +264,103 @@ def test_markdown_has_every_table(tmp_path: Path) -> None:
 def test_the_page_trusts_no_label(tmp_path: Path) -> None:
     runs = finished_cells(tmp_path, ("<script>x", "popular", {}), "random")
     text = page(comparison(runs), runs, "coterie compare '<script>x=popular' random")
-    assert "<script" not in text
+    assert "<script>x" not in text
     assert text.count("&lt;script&gt;x") >= 3
+
+
+# ---- significance marks, all pairs, layout
+
+
+def with_hits(place: Path, monkeypatch: pytest.MonkeyPatch, hits: Any, **options: Any) -> Any:
+    """A comparison of three methods with known values of eight users, one seed."""
+    found = []
+    for number, (label, values) in enumerate(hits.items()):
+        (cell,) = cells(Plan(("synthetic",), ((label, "popular", {}),), seeds=(0,)))
+        monkeypatch.setitem(HITS, "popular", ([1, 1, 1, 1],) * 2)
+        made = finished_cell(place, cell)
+        rows = [f"{user},{value}" for user, value in zip("abcdefgh", values, strict=True)]
+        (made.folder / "users.csv").write_text("\n".join(["user_id,HR@10", *rows]) + "\n")
+        mean = sum(values) / len(values)
+        made.result["metrics"] = made.result["full"] = {"HR@10": mean}
+        made.result["algorithm"] = f"made-{number}"
+        found.append(made)
+    return comparison(found, **options), found
+
+
+THREE = {
+    "base": [0.4, 0.5, 0.6, 0.5, 0.4, 0.5, 0.6, 0.5],
+    "good": [0.8, 0.9, 0.9, 0.8, 0.9, 0.8, 0.9, 0.9],
+    "same": [0.5, 0.4, 0.5, 0.6, 0.4, 0.6, 0.5, 0.5],
+}
+
+
+def test_marks_are_those_of_the_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hand: good is ahead of base for every user; same is ahead for two and behind for two."""
+    found, runs = with_hits(tmp_path, monkeypatch, THREE)
+    p = {other: stats.ttest_rel(THREE["base"], THREE[other]).pvalue for other in ("good", "same")}
+    assert 2 * p["good"] < 0.05 < p["same"]
+    table = sections(found)[0]
+    assert [row[1] for row in table.rows] == ["0.5000", "0.8625 ▲", "0.5000"]
+    assert table.bold == {(1, 1)}
+    text = "\n".join(legend(found))
+    assert "▲ significantly better, ▼ significantly worse than base" in text
+    assert "Holm's correction for 2 tests" in text
+    assert "Bold" not in "\n".join(notes(found, runs, with_bold=False))
+    lines = "\n".join(summary(found))
+    assert "Best by HR@10: good, 0.8625." in lines
+    assert "Significantly better than base: good; not significantly different from base: same" in (
+        lines
+    )
+    reversed_order = dict(reversed(THREE.items()))
+    (tmp_path / "again").mkdir()
+    swapped, _ = with_hits(tmp_path / "again", monkeypatch, reversed_order)
+    assert [row[1] for row in sections(swapped)[0].rows] == ["0.5000", "0.8625 ▲", "0.5000"]
+    (tmp_path / "good first").mkdir()
+    good_first = {name: THREE[name] for name in ("good", "base", "same")}
+    worse, _ = with_hits(tmp_path / "good first", monkeypatch, good_first)
+    assert [row[1] for row in sections(worse)[0].rows] == ["0.8625", "0.5000 ▼", "0.5000 ▼"]
+
+
+def test_all_pairs_are_corrected_over_all_tests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, _ = with_hits(tmp_path, monkeypatch, THREE, all_pairs=True)
+    pairs = [(test.method, test.other) for test in found.tests]
+    assert pairs == [("base", "good"), ("base", "same"), ("good", "same")]
+    raw = [stats.ttest_rel(THREE[one], THREE[other]).pvalue for one, other in pairs]
+    order = sorted(range(3), key=lambda k: raw[k])
+    expected = [0.0] * 3
+    largest = 0.0
+    for rank, k in enumerate(order):
+        # Holm: three times the smallest p, twice the next, once the largest; never falling.
+        largest = max(largest, (3 - rank) * raw[k])
+        expected[k] = min(largest, 1.0)
+    assert [test.p_holm for test in found.tests] == pytest.approx(expected)
+    tests = sections(found)[-1]
+    assert tests.title == "All pairs"
+    assert [row[:3] for row in tests.rows][-1] == ["good", "same", "HR@10"]
+    assert sections(found)[0].rows[1][1] == "0.8625 ▲", "marks stay those against the first method"
+
+
+def test_blocks_share_a_table_where_they_fit() -> None:
+    blocks = [Block("A", ["x"], [["1"], ["2"]]), Block("B", ["y"], [["3"], ["4"]])]
+    # | method | x | y | takes 6 + 1 + 1 letters and 10 of lines and spaces.
+    (one,) = packed(["a", "b"], blocks, 18)
+    assert (one.header, one.rows) == (["method", "x", "y"], [["a", "1", "3"], ["b", "2", "4"]])
+    two = packed(["a", "b"], blocks, 17)
+    assert [(table.title, table.header) for table in two] == [
+        ("A", ["method", "x"]),
+        ("B", ["method", "y"]),
+    ]
+
+
+def test_references_are_in_the_summary(tmp_path: Path) -> None:
+    """Popular is ahead of the federated method, which "random" plays here."""
+    runs = finished_cells(tmp_path, "random", "popular")
+    for run in runs:
+        if run.result["algorithm"] == "random":
+            run.result["algorithm"] = "fedavg"
+    assert "Not better than popular (0.8750 ±0.1768): random." in summary(comparison(runs))
 
 
 # ---- what cannot be compared
@@ -295,17 +409,79 @@ def test_the_mean_curve_goes_as_far_as_all_were_measured() -> None:
     assert means == pytest.approx([0.3, 0.6])
 
 
-def test_runs_of_one_method_share_a_colour(tmp_path: Path) -> None:
+def test_runs_of_one_method_share_a_line_and_a_colour(tmp_path: Path) -> None:
     runs = finished_cells(tmp_path)
-    drawn = convergence(runs, [run.cell.method.label for run in runs])
-    strokes = re.findall(r"stroke: (#\w+)", drawn)
-    assert {colour for colour in COLOURS if colour in strokes} == set(COLOURS[:2])
-    # Per method: its mean and its legend entry. Markers have their own strokes.
-    assert all(strokes.count(colour) >= 2 for colour in COLOURS[:2])
-    text = re.sub(r"<[^>]+>", " ", drawn)
-    assert (text.count("popular"), text.count("random")) == (1, 1)
+    (drawn,) = panels(runs, [run.cell.method.label for run in runs])
+    assert [series.name for series in drawn.series] == ["popular", "random"]
+    assert [drawn.colour(number) for number in (0, 1)] == list(COLOURS[:2])
+    # The means are 0.75 and 1 at the end, a third and two thirds of it before.
+    assert list(drawn.series[0].y) == pytest.approx([0.875 / 3, 1.75 / 3, 0.875])
+    assert drawn.series[0].high[-1] == pytest.approx(0.875 + math.sqrt(2 * 0.125**2))
+
+
+def test_epochs_and_rounds_are_different_axes(tmp_path: Path) -> None:
+    """The federated method, which "random" plays here, has rounds; the other one has epochs."""
+    runs = finished_cells(tmp_path)
+    (drawn,) = panels(runs, [run.cell.method.label for run in runs])
+    assert drawn.axes == ["rounds", "epochs"]
+    popular, rand = drawn.series
+    assert list(popular.xs) == ["epochs"]
+    assert list(rand.xs) == ["rounds"]
+    over_rounds = ElementTree.fromstring(line_plot(drawn, "rounds"))
+    assert len(list(over_rounds.iter(f"{SVG}polyline"))) == 1, "only the one with rounds"
+    dashed = [one for one in over_rounds.iter(f"{SVG}line") if one.get("stroke-dasharray")]
+    # A level and its entry in the legend, in the method's colour.
+    assert [one.get("stroke") for one in dashed] == [COLOURS[0]] * 2
+    names = {trace.get("name"): trace for trace in traces(drawn)}
+    assert names["popular"]["line"]["dash"] == "dash"
+    assert names["popular"]["y"] == [popular.y[-1]] * 2
+    buttons = layout(drawn)["updatemenus"][0]["buttons"]
+    assert [button["label"] for button in buttons] == ["by rounds", "by epochs"]
+    over_epochs = buttons[1]["args"][0]
+    lines = [k for k, trace in enumerate(traces(drawn)) if "name" in trace]
+    assert [over_epochs["line.dash"][k] for k in lines] == ["solid", "dash"]
+    assert over_epochs["y"][lines[0]] == list(popular.y)
 
 
 def test_a_label_is_no_formula(tmp_path: Path) -> None:
     runs = finished_cells(tmp_path, (r"$\nothing$", "popular", {}))
-    assert "$\\nothing$" in convergence(runs, [run.cell.method.label for run in runs])
+    (drawn,) = panels(runs, [run.cell.method.label for run in runs])
+    assert "$\\nothing$" in line_plot(drawn, "epochs")
+
+
+# ---- the page
+
+
+def without_scripts(text: str) -> str:
+    return re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
+
+
+def test_the_page_has_the_conclusion_and_the_figure_first(tmp_path: Path) -> None:
+    runs = finished_cells(tmp_path, ("mine", "random", {}), "popular")
+    found = comparison(runs)
+    text = without_scripts(page(found, runs, "coterie compare mine=random popular"))
+    parts = (
+        "<h1>mine, popular on synthetic</h1>",
+        "Best by HR@10: popular, 0.8750 ±0.1768.",
+        "<figure id=overview>",
+        "<strong>0.8750 ±0.1768</strong>",
+        "HR@10: difference and 95% interval",
+        "mine − popular",
+        "HR@10 over users",
+        "share of users with a held-out item among the first 10",
+        "fingerprint x",
+        "coterie compare mine=random popular",
+    )
+    order = [text.index(part) for part in parts]
+    assert order == sorted(order)
+    assert ">popular</text>" in text, "the line of popular is in the figure's legend"
+    assert ">mine</text>" in text, "figures have the label"
+
+
+def test_a_difference_in_favour_is_green(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, runs = with_hits(tmp_path, monkeypatch, THREE, all_pairs=True)
+    drawn = without_scripts(page(found, runs, ""))
+    plot = drawn[drawn.index("<div class=forests>") : drawn.index("All tests")]
+    colours = re.findall(r'<circle [^>]*fill="(#\w+)"', plot)
+    # base - good is negative, base - same is not significant, good - same is positive.
+    assert colours == [forest.WORSE, forest.UNCLEAR, forest.BETTER]

@@ -16,12 +16,14 @@ from coterie.data.interactions import Interactions
 from coterie.evaluation.direction import is_better, loss, lower_is_better, reaches
 from coterie.experiments.cell_cache import CellResult
 from coterie.experiments.comparison import comparison
-from coterie.experiments.comparison_report import markdown, page, sections
+from coterie.experiments.comparison_page import page
+from coterie.experiments.comparison_report import markdown
+from coterie.experiments.comparison_tables import sections
 from coterie.experiments.history import TrainingHistory, first_at
 from coterie.experiments.plan import Plan
 from coterie.experiments.plan_runner import run_plan
 from coterie.experiments.tuning import Search, tune
-from coterie.report.table import markdown as markdown_of_runs
+from coterie.report.markdown import markdown as markdown_of_runs
 from coterie.report.table import notes, table
 
 EXPLICIT = {"feedback": "explicit", "headline": ["RMSE"], "embedding_size": 4}
@@ -98,7 +100,7 @@ def test_a_target_is_reached_from_above(rated: Interactions) -> None:
     run = api.run("gmf", rated, target=target, **settings)
     expected = next(n for n, error in enumerate(errors, 1) if error <= target)
     assert 1 < expected == run.result["convergence"]["rounds_to_target"]
-    assert f"RMSE first reached {target:g} after {expected} rounds." in notes(run)
+    assert f"RMSE first reached {target:g} after {expected} epochs." in notes(run)
 
 
 def test_tuning_minimises(ratings_file: str, tmp_path: Path) -> None:
@@ -157,7 +159,7 @@ def test_the_method_with_the_lower_error_is_ahead(ratings_file: str, tmp_path: P
 
 def test_reports_show_the_errors_next_to_those_without_a_model(rated: Interactions) -> None:
     run = api.run("gmf", rated, epochs=3, headline="RMSE,HR", candidates=20)
-    header, rows = table([run])
+    header, rows, _ = table([run])
     assert header[-3:] == ["RMSE", "HR@10", "HR@10 full"]
     assert rows[0][-3] == f"{run.metrics['RMSE']:.4f}"
     references = run.result["rating_references"]

@@ -23,8 +23,8 @@ from coterie.experiments.experiment import resume
 from coterie.experiments.finished_run import Run
 from coterie.experiments.reevaluation import reevaluate
 from coterie.models.kinds import kind
+from coterie.report.markdown import markdown
 from coterie.report.page import page
-from coterie.report.table import markdown
 
 FILES = {
     "config.yaml",

@@ -10,7 +10,8 @@ import pytest
 
 import coterie
 from coterie.experiments.finished_run import Run
-from coterie.report.table import markdown, notes, shown, table
+from coterie.report.markdown import markdown
+from coterie.report.table import notes, shown, table
 
 DATA = {"n_users": 60, "n_items": 90, "mean_interactions": 9}
 
@@ -52,15 +53,11 @@ def parsed(text: str) -> list[dict[str, str]]:
 
 
 def test_every_figure_is_in_its_column(popular: Run) -> None:
-    (row,) = parsed(markdown([popular]))
+    text = markdown([popular])
+    (row,) = parsed(text)
     result = popular.result
-    assert (row["run"], row["dataset"], row["protocol"], row["seed"]) == (
-        "popular",
-        "synthetic",
-        "loo-50",
-        "0",
-    )
-    assert row["rounds"] == "1"
+    assert "## synthetic, loo-50\n" in text
+    assert (row["run"], row["seed"], row["trained"]) == ("popular", "0", "1 step")
     for name in ("HR@10", "NDCG@10"):
         assert row[name] == f"{result['metrics'][name]:.4f}"
         assert row[f"{name} full"] == f"{result['full'][name]:.4f}"
@@ -73,23 +70,24 @@ def test_full_ranking_is_not_shown_twice(holdout: Run) -> None:
 
 
 def test_runs_with_different_metrics_leave_cells_empty(popular: Run) -> None:
-    other = coterie.run("random", protocol="loo-100", **DATA)
+    other = with_result(popular, headline=["MRR@10"])
     first, second = parsed(markdown([popular, other]))
     assert first["HR@10"]
-    assert first["HR@20"] == ""
-    assert second["HR@10"] == ""
-    assert second["HR@20"] == f"{other.metrics['HR@20']:.4f}"
+    assert second["MRR@10"] == f"{popular.metrics['MRR@10']:.4f}"
+    only_auc = {"AUC": popular.metrics["AUC"]}
+    lacking = with_result(popular, metrics=only_auc, full=only_auc)
+    assert parsed(markdown([popular, lacking]))[1]["HR@10"] == ""
 
 
 @pytest.mark.parametrize(
     "name", ["a|b.csv", "|", "a\nb.csv", "<b>x</b>.csv", "a | b | c", "x\\|y", "`|`"]
 )
 def test_any_file_name_makes_a_table(popular: Run, name: str) -> None:
-    odd = with_result(popular, dataset=name)
-    rows = parsed(markdown([odd, popular]))
-    assert len(rows) == 2
-    assert rows[0]["HR@10"] == rows[1]["HR@10"] == f"{popular.metrics['HR@10']:.4f}"
-    assert rows[1]["dataset"] == "synthetic"
+    odd = with_result(popular, dataset=name, algorithm=name)
+    (row,) = parsed(markdown([odd]))
+    assert row["run"] == " ".join(name.split())
+    assert row["HR@10"] == f"{popular.metrics['HR@10']:.4f}"
+    assert len(re.findall("^## ", markdown([odd, popular]), re.MULTILINE)) == 2
 
 
 @pytest.mark.parametrize(
@@ -153,5 +151,5 @@ def test_leaky_run_is_marked_beside_an_honest_one(popular: Run) -> None:
 
 
 def test_header_and_rows_have_one_length(popular: Run, holdout: Run) -> None:
-    header, rows = table([popular, holdout])
+    header, rows, _ = table([popular, holdout])
     assert {len(row) for row in rows} == {len(header)}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+from browser import BROWSER, browse
 from reproduce.hand_made import report, row, sweep, table
 
 from coterie.report.figures import GREY
@@ -24,7 +23,6 @@ from coterie.reproduce.tables import tests as paired_tests
 
 pytest.importorskip("plotly")
 DOCS = Path(__file__).parents[2] / "docs" / "papers"
-BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 
 
 def test_verdicts_come_before_tables():
@@ -209,31 +207,6 @@ MEASURE = """
     summary: bottom('summary'), scoreboard: bottom('scoreboard'), overview: bottom('overview') })
 })</script>
 """
-
-
-def browse(tmp_path: Path, text: str, width: int, *options: str) -> str:
-    """The page as a browser of this width leaves it."""
-    (tmp_path / "report.html").write_text(text)
-    done = subprocess.run(
-        [
-            str(BROWSER),
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            f"--window-size={width},900",
-            "--virtual-time-budget=8000",
-            f"--user-data-dir={tmp_path / 'profile'}",
-            "--disable-background-networking",
-            *options,
-            "--dump-dom",
-            (tmp_path / "report.html").as_uri(),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    return done.stdout
 
 
 @pytest.mark.slow

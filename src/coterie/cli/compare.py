@@ -95,6 +95,16 @@ def compare(
             "--out", "-o", help="Folder of the report.", show_default="runs/compare-DATASET-N"
         ),
     ] = None,
+    all_pairs: Annotated[
+        bool,
+        typer.Option(
+            "--all-pairs",
+            help=(
+                "Test every method against every other one, not only the first; Holm's "
+                "correction is over all tests."
+            ),
+        ),
+    ] = False,
     cells: CellsOption = None,
     workers: WorkersOption = 1,
     columns: ColumnsOption = None,
@@ -138,9 +148,9 @@ def compare(
     )
     check_comparable(cells_of(plan))
     _refuse_other_folder(out)
-    outcomes = run_plan(plan, cells, progress_for(silent=quiet or as_json), workers)
-    outcomes = _without_diverged(outcomes)
-    result = comparison(outcomes)
+    progress = progress_for(silent=quiet or as_json)
+    outcomes = _without_diverged(run_plan(plan, cells, progress, workers))
+    result = comparison(outcomes, all_pairs, progress)
     folder = _write(result, outcomes, out, plan)
     _print(result, outcomes, folder, as_json, quiet)
 
@@ -231,7 +241,8 @@ def _write(
     import shlex
     import sys
 
-    from coterie.experiments.comparison_report import markdown, page
+    from coterie.experiments.comparison_page import page
+    from coterie.experiments.comparison_report import markdown
     from coterie.experiments.run_folder import new_folder, write_text
 
     name = f"compare-{Path(plan.datasets[0]).name.split('.')[0]}"
@@ -251,12 +262,17 @@ def _print(
         paths = {"runs": [str(outcome.folder) for outcome in outcomes], "report": str(folder)}
         typer.echo(json.dumps(result.to_json() | paths, allow_nan=False))
         return
-    from coterie.cli.screen import show_table
-    from coterie.experiments.comparison_report import notes, sections
+    from coterie.cli.screen import out, show_table, table_columns
+    from coterie.experiments.comparison_report import legend, notes
+    from coterie.experiments.comparison_summary import summary
+    from coterie.experiments.comparison_tables import sections
 
-    for section in sections(result):
-        show_table(section.header, section.rows, section.left, section.title)
-    if not quiet:
-        for line in notes(result, outcomes):
+    for section in sections(result, table_columns()):
+        show_table(section.header, section.rows, section.left, section.title, section.bold)
+    if quiet:
+        for line in legend(result, out.is_terminal):
             typer.echo(line)
-        typer.echo(f"report: {folder / 'report.html'}")
+        return
+    for line in [*summary(result), *notes(result, outcomes, out.is_terminal)]:
+        typer.echo(line)
+    typer.echo(f"report: {folder / 'report.html'}")

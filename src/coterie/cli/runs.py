@@ -309,12 +309,13 @@ def report(
 ) -> None:
     """Show runs side by side, as a table and an HTML page.
 
-    Prints the table as Markdown. The page also has the convergence figure.
+    Runs with other data, filters, splits or protocols have their own table and are flagged. Prints
+    Markdown. The page also has figures, all metrics and settings.
     """
     from coterie.experiments.finished_run import Run
     from coterie.experiments.run_folder import write_text
+    from coterie.report.markdown import markdown
     from coterie.report.page import page
-    from coterie.report.table import markdown
 
     unfinished = [
         folder for folder in folders if folder.is_dir() and not (folder / "result.json").exists()
@@ -340,15 +341,16 @@ def _print(finished: Run, as_json: bool, quiet: bool) -> None:
     _print_metrics(finished)
     if quiet:
         return
+    from coterie.report.steps import step_name, steps_text
     from coterie.report.table import notes
 
     for line in notes(finished):
         typer.echo(line)
     rounds = result["rounds"]
-    steps = "1 round" if rounds == 1 else f"{rounds} rounds"
-    line = f"trained {steps} in {result['seconds']:.2f} s"
+    name = step_name(result)
+    line = f"trained {steps_text(str(rounds), name)} in {result['seconds']:.2f} s"
     if result["best_round"] != rounds:
-        line += f"; the best round on validation is {result['best_round']}"
+        line += f"; the best {name.removesuffix('s')} on validation is {result['best_round']}"
     typer.echo(line)
     typer.echo(f"run:    {result['run']}")
     typer.echo(f"report: {Path(result['run']) / 'report.html'}")

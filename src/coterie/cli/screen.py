@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -18,8 +18,12 @@ from rich.progress import (
     Progress as Bars,
 )
 from rich.table import Table
+from rich.text import Text
 
 from coterie.core.progress import SILENT, Advance, Progress
+from coterie.report.table import table_width
+
+WIDEST = 100
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -65,15 +69,36 @@ def progress_for(silent: bool) -> Progress:
     return SILENT if silent else ScreenProgress()
 
 
+def table_columns() -> int:
+    """How wide a table may be that can be split: 100 letters, or less on a narrow terminal."""
+    return min(out.width, WIDEST) if out.is_terminal else WIDEST
+
+
 def show_table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, title: str | None = None
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    left: int = 1,
+    title: str | None = None,
+    bold: Collection[tuple[int, int]] = (),
 ) -> None:
-    """Print a table; the first `left` columns are text, the others are numbers."""
+    """Print a table; the first `left` columns are text, the others are numbers.
+
+    `bold` are (row, column) places. In a file or a pipe a row is never folded.
+    """
     if title:
         out.print(title, style="bold", markup=False, soft_wrap=True)
     table = Table(header_style="bold")
     for index, name in enumerate(header):
         table.add_column(name, justify="left" if index < left else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    out.print(table, markup=False)
+    for number, row in enumerate(rows):
+        table.add_row(
+            *(
+                Text(cell, style="bold" if (number, column) in bold else "")
+                for column, cell in enumerate(row)
+            )
+        )
+    width = table_width(header, rows)
+    if out.is_terminal or width <= out.width:
+        out.print(table)
+    else:
+        Console(highlight=False, width=width).print(table)

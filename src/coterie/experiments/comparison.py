@@ -10,15 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import reduce
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from coterie.core.progress import SILENT, Progress
 from coterie.errors import ConfigError, Diverged
 from coterie.evaluation.direction import is_better
 from coterie.evaluation.significance import compare, holm
 from coterie.experiments.cell_cache import CellResult
 from coterie.experiments.plan import Cell
+from coterie.report.steps import is_federated, step_name
+from coterie.report.users import quantiles
 from coterie.types import Doubles, JsonObject
 
 if TYPE_CHECKING:
@@ -53,12 +57,19 @@ class Standing:
     rounds_to_target: list[int | None]
     """Per run; None if it was not reached. Empty without a target."""
     updates_to_target: list[int | None]
+    steps: str
+    """What `rounds` counts: rounds, epochs, or one step."""
+    federated: bool
+    quantiles: dict[str, list[float]]
+    """Of the headline metrics over users, each user's mean over seeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first method minus another one, on one metric."""
+    """One method minus another one, on one metric."""
 
+    method: str
+    """The first method of the comparison, unless all pairs are tested."""
     metric: str
     """The prefix `full:` means full ranking."""
     other: str
@@ -69,12 +80,14 @@ class Difference:
     p_holm: float
     """Corrected for all tests of the comparison."""
     seeds_ahead: int
-    """Number of runs (seeds, folds and repeats) in which the first method's mean is better."""
+    """Number of runs (seeds, folds and repeats) in which the mean of `method` is better."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     dataset: str
+    data: str
+    """The fingerprint of the data."""
     protocol: str
     seeds: list[int]
     headline: list[str]
@@ -84,6 +97,8 @@ class Comparison:
     tested_users: int
     standings: list[Standing]
     tests: list[Difference]
+    all_pairs: bool
+    """Whether every method was tested against every other one, not only the first."""
     folds: int = 1
     repeats: int = 1
 
@@ -118,8 +133,13 @@ class Comparison:
         return asdict(self)
 
 
-def comparison(results: Sequence[CellResult]) -> Comparison:
-    """Compare methods that were evaluated on the same users under the same protocol."""
+def comparison(
+    results: Sequence[CellResult], all_pairs: bool = False, progress: Progress = SILENT
+) -> Comparison:
+    """Compare methods that were evaluated on the same users under the same protocol.
+
+    The first method is tested against the others; with `all_pairs` every method is.
+    """
     check_comparable([result.cell for result in results])
     _check_none_diverged(results)
     first = results[0]
@@ -127,22 +147,38 @@ def comparison(results: Sequence[CellResult]) -> Comparison:
     convergence = first.result["convergence"]
     protocols = [result.cell.experiment.protocol for result in results]
     of_first = _by_seed(next(iter(methods.values())))
+    tables = {
+        method: [[run.users() for run in runs] for runs in _by_seed(all_runs).values()]
+        for method, all_runs in methods.items()
+    }
+    users = _common_users(
+        {method: [_over_folds(runs) for runs in seeds] for method, seeds in tables.items()}
+    )
+    headline = first.result["headline"]
     return Comparison(
         dataset=first.result["dataset"],
+        data=first.result["data"],
         protocol=first.result["protocol"],
         seeds=list(of_first),
         headline=list(first.result["headline"]),
         followed=convergence["metric"],
         target=convergence.get("target"),
         tested_users=_tested_users(next(iter(of_first.values()))),
-        standings=[standing(method, runs) for method, runs in methods.items()],
-        tests=tests(methods, first.result["headline"]),
+        standings=[
+            standing(method, runs, _quantiles(users[method], headline))
+            for method, runs in methods.items()
+        ],
+        tests=tests(users, _single_runs(tables, users), headline, all_pairs, progress),
+        all_pairs=all_pairs,
         folds=len({protocol.fold for protocol in protocols}),
         repeats=len({protocol.repeat for protocol in protocols}),
     )
 
 
-def standing(method: str, runs: Sequence[CellResult]) -> Standing:
+def standing(
+    method: str, runs: Sequence[CellResult], over_users: dict[str, list[float]]
+) -> Standing:
+    """The means and spreads of one method over its seeds."""
     results = [run.result for run in runs]
     curves = [result["convergence"] for result in results]
     areas = [curve["area"] for curve in curves if curve["area"] is not None]
@@ -158,7 +194,18 @@ def standing(method: str, runs: Sequence[CellResult]) -> Standing:
         area=spread(areas) if areas else None,
         rounds_to_target=[curve["rounds_to_target"] for curve in curves] if has_target else [],
         updates_to_target=[curve["updates_to_target"] for curve in curves] if has_target else [],
+        steps=step_name(results[0]),
+        federated=is_federated(results[0]),
+        quantiles=over_users,
     )
+
+
+def _quantiles(tables: Sequence[pd.DataFrame], names: Sequence[str]) -> dict[str, list[float]]:
+    if tables[0].empty:
+        return {}
+    return {
+        name: quantiles(_over_seeds(tables, name)) for name in names if name in tables[0].columns
+    }
 
 
 def spread(values: Sequence[float]) -> Spread:
@@ -166,37 +213,43 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(float(np.mean(values)), deviation)
 
 
-def tests(methods: dict[str, list[CellResult]], headline: Sequence[str]) -> list[Difference]:
-    """The first method against every other one, on every headline metric with per-user values."""
-    first, *others = methods
-    tables = {
-        method: [[run.users() for run in runs] for runs in _by_seed(all_runs).values()]
-        for method, all_runs in methods.items()
-    }
-    users = _common_users(
-        {method: [_over_folds(runs) for runs in seeds] for method, seeds in tables.items()}
-    )
-    # Without folds and repeats, a run is ahead on the users of all runs; a fold on its own users.
-    has_folds = any(len(runs) > 1 for runs in tables[first])
-    by_run = {
-        method: [table for runs in seeds for table in runs] if has_folds else users[method]
-        for method, seeds in tables.items()
-    }
+def tests(
+    users: dict[str, list[pd.DataFrame]],
+    by_run: dict[str, list[pd.DataFrame]],
+    headline: Sequence[str],
+    all_pairs: bool,
+    progress: Progress,
+) -> list[Difference]:
+    """Paired tests on every headline metric with per-user values.
+
+    `users` has a table per seed for every method, all with the same users; `by_run` has one per
+    run. Holm's correction is over all tests that are returned.
+    """
+    first = next(iter(users))
     columns = users[first][0].columns
     names = [
         name for prefix in ("", FULL) for metric in headline if (name := prefix + metric) in columns
     ]
-    # A paired test needs at least two users.
-    if len(users[first][0]) < 2:
+    # A paired test needs two methods and at least two users.
+    if len(users) < 2 or len(users[first][0]) < 2:
         return []
-    pairs = [(name, other) for other in others for name in names]
-    paired = [
-        compare(_over_seeds(users[first], name), _over_seeds(users[other], name))
-        for name, other in pairs
+    pairs = [
+        (one, other, name)
+        for one, other in combinations(users, 2)
+        if all_pairs or one == first
+        for name in names
     ]
+    paired = []
+    # Each test resamples all users: with many users and pairs this takes minutes.
+    with progress.task(f"{len(pairs)} paired tests", len(pairs)) as advance:
+        for one, other, name in pairs:
+            test = compare(_over_seeds(users[one], name), _over_seeds(users[other], name))
+            paired.append(test)
+            advance()
     corrected = holm([test.p_value for test in paired])
     return [
         Difference(
+            method=one,
             metric=name,
             other=other,
             difference=test.difference,
@@ -204,10 +257,22 @@ def tests(methods: dict[str, list[CellResult]], headline: Sequence[str]) -> list
             high=test.high,
             p=test.p_value,
             p_holm=p_holm,
-            seeds_ahead=_seeds_ahead(by_run[first], by_run[other], name),
+            seeds_ahead=_seeds_ahead(by_run[one], by_run[other], name),
         )
-        for (name, other), test, p_holm in zip(pairs, paired, corrected, strict=True)
+        for (one, other, name), test, p_holm in zip(pairs, paired, corrected, strict=True)
     ]
+
+
+def _single_runs(
+    tables: dict[str, list[list[pd.DataFrame]]], users: dict[str, list[pd.DataFrame]]
+) -> dict[str, list[pd.DataFrame]]:
+    """The tables of single runs, which may be ahead or not.
+
+    Without folds and repeats, a run is ahead on the users of all runs; a fold on its own users.
+    """
+    if not any(len(runs) > 1 for seeds in tables.values() for runs in seeds):
+        return users
+    return {method: [table for runs in seeds for table in runs] for method, seeds in tables.items()}
 
 
 def _common_users(tables: dict[str, list[pd.DataFrame]]) -> dict[str, list[pd.DataFrame]]:

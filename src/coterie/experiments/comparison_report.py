@@ -1,77 +1,56 @@
-"""A comparison as tables, as Markdown and as one HTML page."""
+"""A comparison as Markdown, and the notes that a reader needs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from html import escape
-from typing import NamedTuple
 
 from coterie.evaluation.direction import lower_is_better
 from coterie.experiments.cell_cache import CellResult
-from coterie.experiments.comparison import FULL, Comparison, Difference, Spread, Standing
-from coterie.report.page import document, figure, html_table
-from coterie.report.table import all_notes, markdown_list, markdown_table, shown
-from coterie.version import __version__
-
-
-class Section(NamedTuple):
-    title: str
-    header: list[str]
-    rows: list[list[str]]
-    left: int = 1
-    """Number of leading text columns, which are aligned left."""
-
-
-def sections(comparison: Comparison) -> list[Section]:
-    """Accuracy, cost and, with several methods, the differences from the first one."""
-    parts = [_accuracy(comparison), _cost(comparison)]
-    return [*parts, _differences(comparison)] if comparison.tests else parts
+from coterie.experiments.comparison import Comparison
+from coterie.experiments.comparison_summary import summary
+from coterie.experiments.comparison_tables import BETTER, LEVEL, WORSE, sections
+from coterie.report.conditions import facts
+from coterie.report.table import all_notes, markdown_list, markdown_table, settings_lines
 
 
 def markdown(comparison: Comparison, results: Sequence[CellResult]) -> str:
-    parts = [f"## {s.title}\n\n{markdown_table(s.header, s.rows)}" for s in sections(comparison)]
-    remarks = markdown_list(notes(comparison, results))
-    return "\n".join([f"# {title(comparison)}\n", *parts, remarks])
-
-
-def page(comparison: Comparison, results: Sequence[CellResult], command: str) -> str:
-    """One self-contained page; `command` reproduces it."""
-    methods = [result.cell.method.label for result in results]
-    about = f"{comparison.protocol}, {comparison.runs}, {comparison.tested_users:,} users tested. "
-    about += f"Coterie {__version__}"
-    tables = [
-        f"<h2>{escape(section.title)}</h2>{html_table(section.header, section.rows)}"
+    """Summary, tables and remarks."""
+    parts = [
+        f"## {section.title}\n\n{markdown_table(section.header, section.rows, section.bold)}"
         for section in sections(comparison)
     ]
-    return document(
-        title(comparison),
-        [
-            f"<h1>{escape(title(comparison))}</h1><p class=about>{escape(about)}</p>",
-            *tables,
-            "".join(f"<p>{escape(note)}</p>" for note in notes(comparison, results)),
-            f"<h2>Convergence</h2>{figure(results, methods)}",
-            f"<h2>Repeat</h2><pre>{escape(command)}</pre>",
-        ],
-    )
+    conditions = [
+        f"{fact.name}: {line}" for fact in facts(results[0].result) for line in fact.lines
+    ]
+    labels = [result.cell.method.label for result in results]
+    settings = [f"Settings of {line}" for line in settings_lines(results, labels)]
+    remarks = markdown_list([*notes(comparison, results), *conditions, *settings])
+    opening = [f"# {title(comparison)}\n", markdown_list(summary(comparison))]
+    return "\n".join([*opening, *parts, remarks])
 
 
 def title(comparison: Comparison) -> str:
     return f"{', '.join(s.method for s in comparison.standings)} on {comparison.dataset}"
 
 
-def notes(comparison: Comparison, results: Sequence[CellResult]) -> list[str]:
+def notes(
+    comparison: Comparison, results: Sequence[CellResult], with_bold: bool = True
+) -> list[str]:
     """What a reader must know to interpret the figures."""
-    lines = all_notes(_of_first_draw(comparison, results), with_costs=False)
-    if comparison.n_runs > 1:
-        lines.append(f"± is the standard deviation over {comparison.runs}.")
+    lines = legend(comparison, with_bold)
     if comparison.tests:
         first = comparison.standings[0].method
         unit = comparison.unit
+        minus = "the method minus the other one"
+        ahead = "the method"
+        if not comparison.all_pairs:
+            minus = f"{first} minus the other method"
+            ahead = first
         lines.append(
-            f"Differences are {first} minus the other method, per user and averaged over {unit}: "
+            f"Differences are {minus}, per user and averaged over {unit}: "
             "paired t-test over users, 95% bootstrap interval, p-values with Holm's correction "
-            f"for {len(comparison.tests)} tests. Ahead: {unit} with which the mean of {first} "
+            f"for {len(comparison.tests)} tests. Ahead: {unit} with which the mean of {ahead} "
             "is better."
         )
         lower = dict.fromkeys(t.metric for t in comparison.tests if lower_is_better(t.metric))
@@ -85,6 +64,24 @@ def notes(comparison: Comparison, results: Sequence[CellResult]) -> list[str]:
                 "Tested are the errors of single users: a difference of RMSE is that of the users' "
                 "own RMSE, which with one held-out rating per user is their MAE."
             )
+    runs = _of_first_draw(comparison, results)
+    labels = [run.cell.method.label for run in runs]
+    return [*lines, *all_notes(runs, with_costs=False, names=labels)]
+
+
+def legend(comparison: Comparison, with_bold: bool = True) -> list[str]:
+    """What bold figures, ± and the marks mean; a pipe has no bold figures."""
+    lines = []
+    if with_bold and len(comparison.standings) > 1:
+        lines.append("Bold: the best mean of a metric.")
+    if comparison.tests:
+        lines.append(
+            f"{BETTER} significantly better, {WORSE} significantly worse than "
+            f"{comparison.standings[0].method}: paired t-test over users, p < {LEVEL:g} after "
+            f"Holm's correction for {len(comparison.tests)} tests."
+        )
+    if comparison.n_runs > 1:
+        lines.append(f"± is the standard deviation over {comparison.runs}.")
     return lines
 
 
@@ -99,100 +96,3 @@ def _of_first_draw(comparison: Comparison, results: Sequence[CellResult]) -> lis
         replace(run, result={k: v for k, v in run.result.items() if k not in ("fold", "folds")})
         for run in runs
     ]
-
-
-def _accuracy(comparison: Comparison) -> Section:
-    names = comparison.headline
-    # Errors of ratings rank nothing, so they have no second figure.
-    ranked = [name for name in names if any(name in s.full for s in comparison.standings)]
-    ranked = ranked if comparison.sampled else []
-    header = ["method", *names, *(f"{name} full" for name in ranked)]
-    rows = []
-    for s in comparison.standings:
-        cells = [_if_measured(s.metrics, name) for name in names]
-        cells += [_if_measured(s.full, name) for name in ranked]
-        rows.append([s.method, *cells])
-    return Section(f"By {comparison.protocol}", header, rows)
-
-
-def _if_measured(metrics: dict[str, Spread], name: str) -> str:
-    return _spread(metrics[name], _metric(name)) if name in metrics else ""
-
-
-def _cost(comparison: Comparison) -> Section:
-    header = [
-        "method",
-        "rounds",
-        "seconds",
-        "MB up",
-        "MB down",
-        f"area under {comparison.followed}",
-    ]
-    if comparison.target is not None:
-        header += [f"rounds to {comparison.target:g}", f"updates to {comparison.target:g}"]
-    return Section("Cost and speed", header, [_costs(comparison, s) for s in comparison.standings])
-
-
-def _costs(comparison: Comparison, s: Standing) -> list[str]:
-    cells = [
-        s.method,
-        _spread(s.costs["rounds"], _count),
-        _spread(s.costs["seconds"], lambda v: f"{v:.2f}"),
-    ]
-    cells += [
-        _spread(s.costs[name], lambda v: f"{v / 1e6:,.1f}") for name in ("bytes_up", "bytes_down")
-    ]
-    cells.append("" if s.area is None else _spread(s.area, _metric(comparison.followed)))
-    if comparison.target is None:
-        return cells
-    # A centralised method sends nothing, so it has no updates to count.
-    federated = s.costs["bytes_down"].mean > 0
-    updates = _reached(s.updates_to_target, comparison.unit) if federated else ""
-    return [*cells, _reached(s.rounds_to_target, comparison.unit), updates]
-
-
-def _reached(steps: Sequence[int | None], unit: str) -> str:
-    """The mean over the runs that reached the target, with their number if some did not."""
-    reached = [step for step in steps if step is not None]
-    if not reached:
-        return "not reached"
-    mean = _count(sum(reached) / len(reached))
-    if len(reached) == len(steps):
-        return mean
-    return f"{mean} ({len(reached)} of {len(steps)} {unit})"
-
-
-def _differences(comparison: Comparison) -> Section:
-    header = ["against", "metric", "difference", "95% interval", "p (Holm)", "ahead"]
-    rows = [_difference(test, comparison.n_runs) for test in comparison.tests]
-    return Section(f"{comparison.standings[0].method} against the others", header, rows, left=2)
-
-
-def _difference(test: Difference, runs: int) -> list[str]:
-    metric = test.metric
-    if metric.startswith(FULL):
-        metric = f"{metric.removeprefix(FULL)} full"
-    interval = f"{test.low:.4f} to {test.high:.4f}"
-    p = "<0.0001" if test.p_holm < 0.0001 else f"{test.p_holm:.4f}"
-    return [
-        test.other,
-        metric,
-        f"{test.difference:+.4f}",
-        interval,
-        p,
-        f"{test.seeds_ahead}/{runs}",
-    ]
-
-
-def _spread(value: Spread, text: Callable[[float], str]) -> str:
-    deviation = text(value.deviation or 0.0)
-    return text(value.mean) if deviation == text(0.0) else f"{text(value.mean)} ±{deviation}"
-
-
-def _metric(name: str) -> Callable[[float], str]:
-    """The usual format of a metric, but a deviation has as many decimals as its mean."""
-    return lambda value: shown(name, value) if name.startswith(("IC", "Gini")) else f"{value:.4f}"
-
-
-def _count(value: float) -> str:
-    return f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"

@@ -28,8 +28,8 @@ from coterie.experiments.results import (
 from coterie.experiments.training import train
 from coterie.experiments.warm_start import reuse
 from coterie.models.recommender import Recommender
+from coterie.report.markdown import markdown
 from coterie.report.page import page
-from coterie.report.table import markdown
 from coterie.types import JsonObject
 
 FIRST = (

@@ -29,11 +29,15 @@ from coterie.federated.federation import (
 from coterie.federated.secagg import exposure
 from coterie.federated.settings import federation_settings
 from coterie.models.directions import Directions
+from coterie.report.users import quantiles
 from coterie.types import Floats, JsonObject
 from coterie.version import __version__
 
 if TYPE_CHECKING:
     from coterie.experiments.preparation import Prepared
+
+DISPLAYED = ("headline", "category_bias")
+"""Settings of a protocol that change what is shown, not what is measured."""
 
 
 def training_summary(ready: Prepared, fitted: Fitted) -> JsonObject:
@@ -60,9 +64,14 @@ def training_summary(ready: Prepared, fitted: Fitted) -> JsonObject:
         "feedback": "implicit" if training.ratings is None else "explicit",
         "settings": ready.experiment.settings.model_dump(mode="json"),
         "as_published": ready.experiment.course.as_published,
+        "filters": ready.experiment.filters.model_dump(mode="json", exclude_defaults=True),
         "version": __version__,
         "convergence": convergence(ready, history),
     }
+    if choice.dataset == "synthetic":
+        about["synthetic"] = ready.experiment.synthetic.model_dump(
+            mode="json", exclude_defaults=True
+        )
     if isinstance(fitted.model, Directions):
         about["download"] = fitted.model.download
     members = training.positives.counts > 0
@@ -144,19 +153,22 @@ def evaluation_summary(experiment: Experiment, parts: Split, evaluation: Evaluat
     fold: JsonObject = {}
     if experiment.protocol.folds:
         fold = {"fold": experiment.protocol.fold, "folds": experiment.protocol.folds}
-    return (
-        references
-        | fold
-        | {
-            "protocol": experiment.protocol_label,
-            "metrics": evaluation.metrics,
-            "full": evaluation.full,
-            "headline": list(experiment.protocol.shown),
-            "tested_users": len(evaluation.users),
-            "future_share": splits.future_share(parts),
-            "bias": _bias(experiment, evaluation),
-        }
-    )
+    figures: JsonObject = {
+        "protocol": experiment.protocol_label,
+        "evaluation": experiment.protocol.model_dump(mode="json", exclude=set(DISPLAYED)),
+        "metrics": evaluation.metrics,
+        "full": evaluation.full,
+        "headline": list(experiment.protocol.shown),
+        "tested_users": len(evaluation.users),
+        "quantiles": {
+            name: quantiles(evaluation.table[name])
+            for name in experiment.protocol.shown
+            if name in evaluation.table
+        },
+        "future_share": splits.future_share(parts),
+        "bias": _bias(experiment, evaluation),
+    }
+    return references | fold | figures
 
 
 def _bias(experiment: Experiment, evaluation: Evaluation) -> JsonObject | None:

@@ -33,6 +33,7 @@ SIZE = 11
 OURS = "#2a6f97"
 TUNED = "#e07a5f"
 CENTRAL = "#3d8361"
+POPULAR = "#8e5ea2"
 LOG_ABOVE = 50
 """The axis is logarithmic if the largest value is this many times the smallest."""
 
@@ -56,22 +57,25 @@ class DotRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DotPanel:
-    """The rows of one dataset, and two levels to compare with."""
+    """The rows of one dataset, and levels to compare with."""
 
     title: str
     rows: tuple[DotRow, ...]
     chance: float | None = None
     central: float | None = None
     central_name: str = ""
+    popular: float | None = None
+    """The level of the ranking by popularity."""
 
     @property
     def values(self) -> list[float]:
-        levels = [level for level in (self.chance, self.central) if level is not None]
+        every = (self.chance, self.central, self.popular)
+        levels = [level for level in every if level is not None]
         return [*levels, *(value for row in self.rows for value in row.values)]
 
 
-def dot_plot(panels: Sequence[DotPanel], metric: str, title: str) -> str:
-    """The picture: panels share their rows and their axis."""
+def dot_plot(panels: Sequence[DotPanel], metric: str, title: str, dots_name: str = "ours") -> str:
+    """The picture: panels share their rows and their axis. `dots_name` says what dots are."""
     labels = list(dict.fromkeys(row.label for panel in panels for row in panel.rows))
     label_width = min(max(text_width(label, SIZE) for label in labels) + 6, LABELS)
     columns = min(len(panels), 2)
@@ -81,7 +85,7 @@ def dot_plot(panels: Sequence[DotPanel], metric: str, title: str) -> str:
     # A chance level near zero is no reason for a logarithmic axis.
     shown = [value for panel in panels for row in panel.rows for value in row.values]
     log = min(shown) > 0 and max(shown) > LOG_ABOVE * min(shown)
-    parts = [_legend(panels, metric)]
+    parts = [_legend(panels, metric, dots_name)]
     for number, panel in enumerate(panels):
         top = LEGEND + (number // columns) * panel_height
         left = label_width + (number % columns) * (panel_width + SPACE)
@@ -113,6 +117,9 @@ def _panel(panel: DotPanel, labels: Sequence[str], axis: Axis, top: float) -> li
     if panel.chance is not None:
         x = axis.at(panel.chance)
         parts.append(line((x, top + HEAD), (x, bottom), stroke=MUTED, width=1.4, dash="1.5 2.5"))
+    if panel.popular is not None:
+        x = axis.at(panel.popular)
+        parts.append(line((x, top + HEAD), (x, bottom), stroke=POPULAR, width=1.4, dash="2 2"))
     if panel.central is not None:
         x = axis.at(panel.central)
         parts.append(line((x, top + HEAD), (x, bottom), stroke=CENTRAL, width=1.4, dash="5 3"))
@@ -141,12 +148,12 @@ def _marks(row: DotRow, axis: Axis, y: float) -> list[str]:
     return parts
 
 
-def _legend(panels: Sequence[DotPanel], metric: str) -> str:
+def _legend(panels: Sequence[DotPanel], metric: str, dots_name: str) -> str:
     rows = [row for panel in panels for row in panel.rows]
     parts = [text(0, 13, metric, size=12)]
     x = 1.2 * text_width(metric, 12) + 22
     y = 9.0
-    entries = [(circle(0, y, 4, OURS), "ours")]
+    entries = [(circle(0, y, 4, OURS), dots_name)]
     if any(row.tuned is not None for row in rows):
         entries.append((square(0, y, 3.3, TUNED), "ours, tuned"))
     if any(row.printed is not None for row in rows):
@@ -154,6 +161,9 @@ def _legend(panels: Sequence[DotPanel], metric: str) -> str:
     if any(panel.central is not None for panel in panels):
         dashed = line((-7, y), (7, y), stroke=CENTRAL, width=1.4, dash="5 3")
         entries.append((dashed, "best centralised"))
+    if any(panel.popular is not None for panel in panels):
+        dashed = line((-7, y), (7, y), stroke=POPULAR, width=1.4, dash="2 2")
+        entries.append((dashed, "popular"))
     if any(panel.chance is not None for panel in panels):
         dotted = line((-7, y), (7, y), stroke=MUTED, width=1.4, dash="1.5 2.5")
         entries.append((dotted, "chance level"))

@@ -1,50 +1,58 @@
-"""The convergence figure of runs: one panel for every headline metric."""
+"""The convergence figures of runs: one for every headline metric, over rounds, bytes and time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from statistics import stdev
+from collections.abc import Callable, Sequence
+from statistics import mean, stdev
 
-from coterie.report import static
-from coterie.report.figures import Figure, Series
+from coterie.report.figures import Coordinates, Figure, Series
+from coterie.report.steps import step_name
 from coterie.report.table import Reported, labels
 from coterie.types import JsonObject
 
 Curve = Sequence[JsonObject]
-
-
-def convergence(runs: Sequence[Reported], methods: Sequence[str] | None = None) -> str:
-    """The figure as self-contained SVG; "" if nothing was measured."""
-    figures = panels(runs, methods)
-    if not figures:
-        return ""
-    text = static.draw(figures, "svg", columns=len(figures)).decode()
-    return text[text.index("<svg") :]
+MOST = 3
+"""Metrics that have a figure."""
+ON_TEST = "Measured on the test part, for inspection only: no model is selected by it."
+LEVELS = "Dashed: the final value of a method that is trained in one step or has no such axis."
 
 
 def panels(runs: Sequence[Reported], methods: Sequence[str] | None = None) -> list[Figure]:
     """One figure for each of the first three headline metrics that every run measured.
 
     `methods` names the method of every run. Runs of one method are one line, with a band of one
-    standard deviation to either side.
+    standard deviation to either side. Rounds and epochs are different axes.
     """
-    if not any(run.curve for run in runs):
+    if not any(len(run.curve) > 1 for run in runs):
         return []
     lines = [line for run in runs for line in run.curve]
     names = [name for name in runs[0].result["headline"] if all(name in line for line in lines)]
-    curves: dict[str, list[Curve]] = {}
+    by_method: dict[str, list[Reported]] = {}
     for run, method in zip(runs, methods or labels(runs), strict=True):
-        curves.setdefault(method, []).append(run.curve)
-    return [_panel(name, curves) for name in names[:3]]
+        if run.curve:
+            by_method.setdefault(method, []).append(run)
+    return [_panel(name, by_method) for name in names[:MOST]]
 
 
-def _panel(name: str, curves: dict[str, list[Curve]]) -> Figure:
-    series = [_line(method, of_method, name) for method, of_method in curves.items()]
-    return Figure(name, name, name, [line for line in series if line is not None])
+def _panel(name: str, by_method: dict[str, list[Reported]]) -> Figure:
+    found = [_line(method, runs, name) for method, runs in by_method.items()]
+    series = [line for line in found if line is not None]
+    return Figure(name, name, name, series, caption=_caption(series, by_method))
 
 
-def _line(method: str, curves: Sequence[Curve], name: str) -> Series | None:
+def _caption(series: Sequence[Series], by_method: dict[str, list[Reported]]) -> str:
+    """The part that was measured, and what a dashed line is."""
+    lines = [line for runs in by_method.values() for run in runs for line in run.curve]
+    part = ", ".join(dict.fromkeys(str(line["part"]) for line in lines))
+    text = ON_TEST if part == "test" else f"Measured on the {part} part."
+    axes = {axis for one in series for axis in one.xs}
+    has_levels = any(one.level or axes - one.xs.keys() for one in series)
+    return f"{text} {LEVELS}" if has_levels else text
+
+
+def _line(method: str, runs: Sequence[Reported], name: str) -> Series | None:
     """The mean of a method's runs; a single measurement becomes a level."""
+    curves = [run.curve for run in runs]
     rounds, values = mean_curve(curves, name)
     if not rounds:
         return None
@@ -53,7 +61,24 @@ def _line(method: str, curves: Sequence[Curve], name: str) -> Series | None:
     spread = _spread(curves, name, rounds) if len(curves) > 1 else []
     low = [value - s for value, s in zip(values, spread, strict=False)]
     high = [value + s for value, s in zip(values, spread, strict=False)]
-    return Series(method, values, {"round": rounds}, low, high)
+    xs: dict[str, Coordinates] = {step_name(runs[0].result): rounds}
+    if _measured(curves, "bytes_down"):
+        xs["megabytes"] = _means(curves, rounds, lambda r: (r["bytes_up"] + r["bytes_down"]) / 1e6)
+    if _measured(curves, "seconds"):
+        xs["seconds"] = _means(curves, rounds, lambda r: float(r["seconds"]))
+    return Series(method, values, xs, low, high)
+
+
+def _measured(curves: Sequence[Curve], key: str) -> bool:
+    return all(key in line for curve in curves for line in curve)
+
+
+def _means(
+    curves: Sequence[Curve], rounds: Sequence[int], value: Callable[[JsonObject], float]
+) -> list[float]:
+    """The mean over runs of a value, at each of the rounds."""
+    by_round = [{line["round"]: value(line) for line in curve} for curve in curves]
+    return [mean(values[n] for values in by_round) for n in rounds]
 
 
 def mean_curve(curves: Sequence[Curve], name: str) -> tuple[list[int], list[float]]:

@@ -1,4 +1,7 @@
-"""Figures as data; `static.py` draws them with matplotlib, `interactive.py` with plotly."""
+"""Figures as data.
+
+`static.py` draws them with matplotlib, `interactive.py` with plotly, `lines.py` without either.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from dataclasses import dataclass, field
 
 Coordinates = Sequence[float | None]
 GREY = "#9aa5b1"
+AXES = ("rounds", "epochs", "megabytes", "seconds")
+"""The axes of training, in the order in which they are offered."""
 COLOURS = (
     "#2a6f97",
     "#e07a5f",
@@ -67,4 +72,5 @@ class Figure:
     @property
     def axes(self) -> list[str]:
         """The x axes that it can be drawn over."""
-        return list(dict.fromkeys(axis for series in self.series for axis in series.xs))
+        found = dict.fromkeys(axis for series in self.series for axis in series.xs)
+        return sorted(found, key=lambda axis: AXES.index(axis) if axis in AXES else -1)

@@ -27,6 +27,10 @@ LABELS = 235
 """Width of the picture, height of an effect and of the axis, space between groups, and the most
 that the labels take of the width."""
 SIZE = 10.5
+BETTER = "#2e7d4f"
+UNCLEAR = "#5c677d"
+WORSE = "#b5402a"
+"""Colours of an interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from html import escape
+from typing import NamedTuple
 
 from coterie.errors import MissingExtra
 from coterie.report.figures import COLOURS, GREY, Coordinates, Figure, Series
@@ -35,11 +36,21 @@ def script() -> str:
 def div(figure: Figure, number: int) -> str:
     """The HTML element of a figure, with its data."""
     name = f"figure-{number}"
-    data = json.dumps(traces(figure)).replace("</", "<\\/")
-    options = json.dumps(layout(figure)).replace("</", "<\\/")
+    data = _script_safe(traces(figure))
+    options = _script_safe(layout(figure))
     caption = f"<p class=about>{escape(figure.caption)}</p>" if figure.caption else ""
     push = f"<script>FIGURES.push([{name!r}, {data}, {options}])</script>"
     return f"<div class=figure id={name}></div>{push}{caption}"
+
+
+def _script_safe(values: object) -> str:
+    """JSON that cannot end or open a script element."""
+    return json.dumps(values).replace("<", "\\u003c")
+
+
+def _plain(words: str) -> str:
+    """Words that plotly shows as they are; it reads tags such as <b> otherwise."""
+    return escape(words, quote=False)
 
 
 def traces(figure: Figure) -> list[JsonObject]:
@@ -51,29 +62,49 @@ def traces(figure: Figure) -> list[JsonObject]:
         if series.level:
             drawn.append(_level(figure, series, colour, axis))
             continue
-        x = list(series.xs[axis])
+        points = _points(figure, number, axis)
         if series.low:
-            drawn += _band(series, x, colour)
+            drawn += _band(series, points, colour)
         if series.beneath:
-            drawn.insert(0, _background(series, x))
+            drawn.insert(0, _background(series, points.x))
         else:
-            dash = "dot" if number >= len(COLOURS) else "solid"
-            drawn.append(_line(series, x, colour, dash))
+            drawn.append(_line(series, points, colour))
     return drawn
 
 
-def _line(series: Series, x: Coordinates, colour: str, dash: str) -> JsonObject:
+class Points(NamedTuple):
+    """A series over one axis: its line, and the edges of its band."""
+
+    x: Coordinates
+    y: Coordinates
+    dash: str
+    band_x: Coordinates
+    low: Coordinates
+    high: Coordinates
+
+
+def _points(figure: Figure, number: int, axis: str) -> Points:
+    """The series over an axis; one without this axis is a dashed level at its last value."""
+    series = figure.series[number]
+    if axis not in series.xs:
+        return Points(_range(figure, axis), [series.y[-1]] * 2, "dash", [], [], [])
+    x = list(series.xs[axis])
+    dash = "dot" if number >= len(COLOURS) else "solid"
+    return Points(x, list(series.y), dash, x, list(series.low), list(series.high))
+
+
+def _line(series: Series, points: Points, colour: str) -> JsonObject:
     mode = "markers"
     if series.line:
-        mode = "lines+markers" if len(x) <= FEW else "lines"
+        mode = "lines+markers" if len(points.x) <= FEW else "lines"
     return {
         "type": "scatter",
-        "name": series.name,
-        "x": list(x),
-        "y": list(series.y),
+        "name": _plain(series.name),
+        "x": list(points.x),
+        "y": list(points.y),
         "legendgroup": series.name,
         "mode": mode,
-        "line": {"color": colour, "width": 2, "dash": dash},
+        "line": {"color": colour, "width": 2, "dash": points.dash},
         "marker": {"color": colour, "size": 7},
     }
 
@@ -82,7 +113,7 @@ def _background(series: Series, x: Coordinates) -> JsonObject:
     """A thin grey line behind the others."""
     return {
         "type": "scatter",
-        "name": series.name,
+        "name": _plain(series.name),
         "x": list(x),
         "y": list(series.y),
         "mode": "lines",
@@ -90,19 +121,19 @@ def _background(series: Series, x: Coordinates) -> JsonObject:
     }
 
 
-def _band(series: Series, x: Coordinates, colour: str) -> list[JsonObject]:
+def _band(series: Series, points: Points, colour: str) -> list[JsonObject]:
     shared = {
         "type": "scatter",
         "mode": "lines",
         "line": {"width": 0},
-        "x": list(x),
+        "x": list(points.band_x),
         "showlegend": False,
         "hoverinfo": "skip",
         "legendgroup": series.name,
     }
     return [
-        shared | {"y": list(series.low)},
-        shared | {"y": list(series.high), "fill": "tonexty", "fillcolor": f"{colour}26"},
+        shared | {"y": list(points.low)},
+        shared | {"y": list(points.high), "fill": "tonexty", "fillcolor": f"{colour}26"},
     ]
 
 
@@ -112,7 +143,7 @@ def _level(figure: Figure, series: Series, colour: str, axis: str) -> JsonObject
     return {
         "type": "scatter",
         "mode": "lines",
-        "name": series.name,
+        "name": _plain(series.name),
         "x": _range(figure, axis),
         "y": [series.y[0]] * 2,
         "line": {"color": colour, "width": 1.5, "dash": dash},
@@ -139,7 +170,13 @@ def layout(figure: Figure) -> JsonObject:
     if figure.log_x:
         x_axis |= {"type": "log", "dtick": 1, "minor": {"ticks": "outside"}}
     options: JsonObject = {
-        "title": {"text": figure.title, "x": 0, "y": 0.98, "yanchor": "top", "font": {"size": 15}},
+        "title": {
+            "text": _plain(figure.title),
+            "x": 0,
+            "y": 0.98,
+            "yanchor": "top",
+            "font": {"size": 15},
+        },
         "margin": {"l": 55, "r": 10, "t": top, "b": 60 + legend_height},
         "height": HEIGHT + legend_height,
         "hovermode": "closest",
@@ -176,17 +213,32 @@ def _buttons(figure: Figure, axes: Sequence[str]) -> JsonObject:
 
 
 def _button(figure: Figure, axis: str) -> JsonObject:
-    """One button: the x values of every trace, in the order of `traces`."""
-    xs: list[list[float | None]] = []
-    for series in figure.series:
+    """One button: the coordinates of every trace, in the order of `traces`."""
+    xs: list[Coordinates] = []
+    ys: list[Coordinates] = []
+    dashes: list[str] = []
+    for number, series in enumerate(figure.series):
         if series.level:
-            xs.append(_range(figure, axis))
+            level = _level(figure, series, "", axis)
+            xs.append(level["x"])
+            ys.append(level["y"])
+            dashes.append(level["line"]["dash"])
             continue
-        # A series with a band has three traces: its lower edge, its upper edge and the line.
-        n_traces = 3 if series.low else 1
-        xs += [list(series.xs.get(axis, ()))] * n_traces
+        points = _points(figure, number, axis)
+        if series.low:
+            xs += [points.band_x] * 2
+            ys += [points.low, points.high]
+            dashes += ["solid"] * 2
+        xs.append(points.x)
+        ys.append(points.y)
+        dashes.append(points.dash)
+    changes: JsonObject = {"x": xs}
+    # Without a series that becomes a level, a button need not repeat the values.
+    lines = [series for series in figure.series if not series.level]
+    if any(other not in series.xs for series in lines for other in figure.axes):
+        changes |= {"y": ys, "line.dash": dashes}
     return {
         "label": f"by {axis}",
         "method": "update",
-        "args": [{"x": xs}, {"xaxis.title.text": axis, "xaxis.autorange": True}],
+        "args": [changes, {"xaxis.title.text": axis, "xaxis.autorange": True}],
     }

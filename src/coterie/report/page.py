@@ -1,26 +1,40 @@
-"""A report as one self-contained HTML page: no script, no style sheet, no image files."""
+"""The report of runs as one self-contained HTML page: groups of comparable runs, figures first."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
+from itertools import count
 
-from coterie.errors import MissingExtra
-from coterie.report.figure import convergence
-from coterie.report.table import Reported, all_notes, labels, shown, table
+from coterie.report.charts import charts, scripts, static_chart
+from coterie.report.conditions import facts
+from coterie.report.figure import panels
+from coterie.report.groups import RunGroup, grouped, warning
+from coterie.report.metric_words import best_of
+from coterie.report.overview import overview
+from coterie.report.parts import (
+    document,
+    facts_list,
+    folded,
+    html_table,
+    label,
+    list_of,
+)
+from coterie.report.references import Compared
+from coterie.report.steps import is_federated, step_name, steps_text
+from coterie.report.table import (
+    Reported,
+    all_notes,
+    labels,
+    metric_columns,
+    metric_rows,
+    settings_lines,
+    table,
+)
+from coterie.report.users import over_users, telling_metric
+from coterie.types import JsonObject
 
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #1d2733 }
-body { max-width: 62rem; margin: 2.5rem auto; padding: 0 1.25rem }
-h1 { font-size: 1.6rem; margin-bottom: .2rem } h2 { font-size: 1.1rem; margin-top: 2.2rem }
-p.about { color: #5c677d; margin-top: 0 }
-.wide, pre { overflow-x: auto }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums }
-th, td { padding: .35rem .6rem; text-align: right; white-space: nowrap }
-th, td { border-bottom: 1px solid #e3e8ee }
-th { font-weight: 600; color: #5c677d } th:first-child, td:first-child { text-align: left }
-body > svg { max-width: 100%; height: auto }
-"""
+NO_TEST = "Single runs are no test: coterie compare tests differences over users."
 
 
 def page(runs: Sequence[Reported]) -> str:
@@ -28,55 +42,136 @@ def page(runs: Sequence[Reported]) -> str:
     algorithms = ", ".join(dict.fromkeys(run.result["algorithm"] for run in runs))
     datasets = ", ".join(dict.fromkeys(run.result["dataset"] for run in runs))
     title = f"{algorithms} on {datasets}"
-    header, rows = table(runs)
-    sections = [
-        f"<h1>{escape(title)}</h1><p class=about>Coterie {escape(runs[0].result['version'])}</p>",
-        html_table(header, rows),
-        "".join(f"<p>{escape(note)}</p>" for note in all_notes(runs)),
-        f"<h2>Convergence</h2>{figure(runs)}",
-        f"<h2>All metrics</h2>{_all_metrics(runs)}",
-        _bias(runs),
-        f"<h2>Repeat</h2>{_commands(runs)}",
-    ]
-    return document(title, sections)
+    groups = grouped(runs)
+    flag = warning(groups)
+    numbers = count(1)
+    body = "".join(
+        [
+            f"<header><h1>{escape(title)}</h1>",
+            f"<p class=about>Coterie {escape(str(runs[0].result['version']))}</p>",
+            f"<p class=flag><strong>{escape(flag)}</strong></p>" if flag else "",
+            "</header>",
+            *(_group(group, numbers, bool(flag)) for group in groups),
+            f"<h2>Repeat</h2>{_commands(runs)}",
+        ]
+    )
+    return document(title, [scripts(body), body])
 
 
-def document(title: str, sections: Sequence[str]) -> str:
-    return (
-        "<!doctype html><html lang=en><head><meta charset=utf-8>"
-        '<meta name=viewport content="width=device-width">'
-        f"<title>{escape(title)}</title>"
-        f"<style>{STYLE}</style></head><body>{''.join(sections)}</body></html>\n"
+def _group(group: RunGroup, numbers: Iterator[int], is_flagged: bool) -> str:
+    """Comparable runs: figures, conditions and settings."""
+    runs = group.runs
+    own = label("not comparable with the other groups", "not") if is_flagged else ""
+    alone = len(runs) == 1
+    return "".join(
+        [
+            f"<section><h2>{escape(group.title)} {own}</h2>",
+            _one(runs[0], numbers) if alone else _several(runs),
+            _figures(runs, numbers),
+            folded("All metrics", _all_metrics(runs)),
+            _bias(runs),
+            "<h3>Data and evaluation</h3>",
+            facts_list(facts(runs[0].result)),
+            folded("Settings", list_of(settings_lines(runs)), "settings"),
+            "</section>",
+        ]
     )
 
 
-def figure(runs: Sequence[Reported], methods: Sequence[str] | None = None) -> str:
-    """The convergence figure and the part it was measured on; runs of one method share a line."""
-    if not any(len(run.curve) > 1 for run in runs):
-        return "<p>Trained in one step: there is no curve.</p>"
-    try:
-        drawn = convergence(runs, methods)
-    except MissingExtra as missing:
-        return f"<p>{escape(str(missing))}</p>"
-    part = ", ".join(dict.fromkeys(line["part"] for run in runs for line in run.curve))
-    caption = f"Measured on {part}."
-    if part == "test":
-        caption += " For inspection only: no model is selected by it."
-    return drawn + f"<p class=about>{escape(caption)}</p>"
+# ---- the first screen
+
+
+def _one(run: Reported, numbers: Iterator[int]) -> str:
+    """The headline metrics of a run; next to them a curve or, without one, the users."""
+    r = run.result
+    headline = html_table(*metric_rows(metric_columns(run), r["headline"]), kind="metrics")
+    figure = charts(panels([run])[:1], numbers) or _users([run])
+    return (
+        f"<div class=opening><div>{_badges(r)}{headline}{_notes([run])}</div>"
+        f"<div id=overview>{figure}</div></div>"
+    )
+
+
+def _badges(result: JsonObject) -> str:
+    """What the run is, at a glance."""
+    kind = "federated" if is_federated(result) else "centralised"
+    steps = steps_text(f"{result['rounds']:,}", step_name(result))
+    texts = [kind, f"seed {result['seed']}", f"{steps} in {result['seconds']:.2f} s"]
+    badges = [label(text, "open") for text in texts]
+    if result["as_published"]:
+        badges.append(label("leaky on purpose", "not"))
+    return f"<p class=badges>{''.join(badges)}</p>"
+
+
+def _several(runs: Sequence[Reported]) -> str:
+    """The best run and a figure of all; then the table."""
+    return (
+        f"<div class=opening><div>{_best(runs)}{_notes(runs)}</div>{_dots(runs)}</div>"
+        f"{html_table(*table(runs))}"
+    )
+
+
+def _best(runs: Sequence[Reported]) -> str:
+    """The best run by the followed metric; "" if all are equal."""
+    metric = followed(runs[0].result)
+    values = [run.result["metrics"].get(metric) for run in runs]
+    best = [labels(runs)[place] for place in sorted(best_of(metric, values))]
+    if not best:
+        return ""
+    value = next(values[place] for place in best_of(metric, values))
+    text = f"Best by {metric}: {', '.join(best)}, {value:.4f}."
+    return f"<p><strong>{escape(text)}</strong> {NO_TEST}</p>"
+
+
+def _notes(runs: Sequence[Reported]) -> str:
+    return "".join(f"<p>{escape(note)}</p>" for note in all_notes(runs))
+
+
+def _dots(runs: Sequence[Reported]) -> str:
+    metric = followed(runs[0].result)
+    methods = [
+        Compared(name, r["algorithm"], is_federated(r), r["metrics"][metric])
+        for name, r in zip(labels(runs), (run.result for run in runs), strict=True)
+        if metric in r["metrics"]
+    ]
+    return overview(methods, metric, runs[0].result["protocol"], "run")
+
+
+def followed(result: JsonObject) -> str:
+    """The metric of the first figure: the one that training follows."""
+    metric = result.get("convergence", {}).get("metric")
+    return str(metric) if metric in result["metrics"] else str(result["headline"][0])
+
+
+# ---- curves, users, metrics
+
+
+def _figures(runs: Sequence[Reported], numbers: Iterator[int]) -> str:
+    """Curves and the spread over users, without the figure of a single run's first screen."""
+    figures = panels(runs)
+    alone = len(runs) == 1
+    users = "" if alone and not figures else _users(runs)
+    drawn = charts(figures[1:] if alone else figures, numbers, users)
+    return f"<h3>Convergence and users</h3>{drawn}" if drawn else ""
+
+
+def _users(runs: Sequence[Reported]) -> str:
+    """The spread of a headline metric over users; "" if the results do not have it."""
+    spreads = [run.result.get("quantiles", {}) for run in runs]
+    metric = telling_metric(runs[0].result["headline"], spreads)
+    if not metric:
+        return ""
+    rows = {name: one[metric] for name, one in zip(labels(runs), spreads, strict=True)}
+    return static_chart(over_users("users", f"{metric} over users", metric, rows))
 
 
 def _all_metrics(runs: Sequence[Reported]) -> str:
+    columns: dict[str, dict[str, str]] = {}
+    for name, run in zip(labels(runs), runs, strict=True):
+        columns |= metric_columns(run, name if len(runs) > 1 else "")
     kinds = [run.result[kind] for kind in ("full", "metrics") for run in runs]
     names = list(dict.fromkeys(name for values in kinds for name in values))
-    header = ["metric"]
-    for label in labels(runs):
-        header += [f"{label} protocol", f"{label} full ranking"]
-    columns = [run.result[kind] for run in runs for kind in ("metrics", "full")]
-    rows = []
-    for name in names:
-        cells = [shown(name, column[name]) if name in column else "" for column in columns]
-        rows.append([name, *cells])
-    return html_table(header, rows)
+    return html_table(*metric_rows(columns, names), kind="metrics")
 
 
 def _bias(runs: Sequence[Reported]) -> str:
@@ -86,7 +181,7 @@ def _bias(runs: Sequence[Reported]) -> str:
         return ""
     names = {name for bias in biases for name in bias}
     columns = ("source", "recommended", "disparity")
-    header = ["category", *(f"{label} {column}" for label in labels(runs) for column in columns)]
+    header = ["category", *(f"{name} {column}" for name in labels(runs) for column in columns)]
     rows = [
         [name, *(_number(bias.get(name, {}).get(column)) for bias in biases for column in columns)]
         for name in sorted(names)
@@ -95,7 +190,7 @@ def _bias(runs: Sequence[Reported]) -> str:
         "Share of training records (source) and of recommendations over share of items: "
         "above 1 is over-represented. Disparity 0: recommendations have the bias of training."
     )
-    return f"<h2>Bias by category</h2>{html_table(header, rows)}<p class=about>{caption}</p>"
+    return f"<h3>Bias by category</h3>{html_table(header, rows)}<p class=about>{caption}</p>"
 
 
 def _number(value: float | None) -> str:
@@ -108,19 +203,3 @@ def _commands(runs: Sequence[Reported]) -> str:
         return "<p>The run was not saved to a folder.</p>"
     commands = "\n".join(f"coterie run {folder}/config.yaml" for folder in folders)
     return f"<pre>{escape(commands)}</pre>"
-
-
-def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
-    # A narrow screen shows a row as a block: each cell then carries the label of its column.
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f'<td data-label="{escape(label)}">{escape(cell)}</td>'
-            for label, cell in zip(header, row, strict=True)
-        )
-        + "</tr>"
-        for row in rows
-    )
-    whole = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f"<div class=wide>{whole}</div>"

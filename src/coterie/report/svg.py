@@ -51,6 +51,17 @@ def line(
     )
 
 
+def polyline(points: Sequence[tuple[float, float]], *, stroke: str, width: float) -> str:
+    places = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return f'<polyline points="{places}" fill="none" stroke="{stroke}" stroke-width="{width:g}"/>'
+
+
+def polygon(points: Sequence[tuple[float, float]], fill: str) -> str:
+    """A transparent area, such as the band around a line."""
+    places = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return f'<polygon points="{places}" fill="{fill}" fill-opacity="0.15"/>'
+
+
 def circle(x: float, y: float, radius: float, fill: str) -> str:
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" fill="{fill}"/>'
 

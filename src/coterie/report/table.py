@@ -1,11 +1,14 @@
-"""Results as a table, and the table as Markdown."""
+"""Results as a table, tables as Markdown, and notes that a reader needs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePath
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from coterie.report.conditions import key_values
+from coterie.report.metric_words import best_of, explained
+from coterie.report.steps import step_name, steps_text
 from coterie.types import JsonObject
 
 WHOLE = ("IC",)
@@ -29,28 +32,60 @@ def shown(name: str, value: float) -> str:
     return f"{value:.5f}" if 0 < abs(value) < 0.001 else f"{value:.4f}"
 
 
-def table(runs: Sequence[Reported]) -> tuple[list[str], list[list[str]]]:
-    """(header, rows): metrics under the protocol and, if they differ, under full ranking."""
+class ResultTable(NamedTuple):
+    """A table of text; `bold` are the (row, column) places of the best values."""
+
+    header: list[str]
+    rows: list[list[str]]
+    bold: frozenset[tuple[int, int]] = frozenset()
+
+
+def table(runs: Sequence[Reported]) -> ResultTable:
+    """Metrics under the protocol and, if they differ, under full ranking."""
     names = list(dict.fromkeys(name for run in runs for name in run.result["headline"]))
     sampled = any(run.result["metrics"] != run.result["full"] for run in runs)
     ranked = names_under_full_ranking(runs, names) if sampled else []
-    header = ["run", "dataset", "protocol", "seed", "rounds", "seconds", *names]
-    header += [f"{name} full" for name in ranked]
+    header = ["run", "seed", "trained", "seconds"]
+    first = len(header)
+    header += [*names, *(f"{name} full" for name in ranked)]
+    columns = [("metrics", name) for name in names] + [("full", name) for name in ranked]
     rows = []
     for run, label in zip(runs, labels(runs), strict=True):
         r = run.result
         cells = [
             label,
-            r["dataset"],
-            r["protocol"],
             str(r["seed"]),
-            str(r["rounds"]),
+            steps_text(f"{r['rounds']:,}", step_name(r)),
             f"{r['seconds']:.2f}",
         ]
-        cells += [shown(n, r["metrics"][n]) if n in r["metrics"] else "" for n in names]
-        cells += [shown(n, r["full"][n]) if n in r["full"] else "" for n in ranked]
+        cells += [shown(name, r[kind][name]) if name in r[kind] else "" for kind, name in columns]
         rows.append(cells)
-    return header, rows
+    bold = frozenset(
+        (row, first + number)
+        for number, (kind, name) in enumerate(columns)
+        for row in best_of(name, [run.result[kind].get(name) for run in runs])
+    )
+    return ResultTable(header, rows, bold)
+
+
+def metric_rows(columns: Mapping[str, Mapping[str, str]], names: Sequence[str]) -> ResultTable:
+    """Metrics as rows, each with its meaning; `columns` has the texts of every column."""
+    header = ["metric", "meaning", *columns]
+    rows = [
+        [name, explained(name), *(texts.get(name, "") for texts in columns.values())]
+        for name in names
+    ]
+    return ResultTable(header, rows)
+
+
+def metric_columns(run: Reported, name: str = "") -> dict[str, dict[str, str]]:
+    """The columns of a run; one if the protocol and full ranking coincide."""
+    r = run.result
+    texts = {kind: {m: shown(m, v) for m, v in r[kind].items()} for kind in ("metrics", "full")}
+    if r["metrics"] == r["full"]:
+        return {name or r["protocol"]: texts["metrics"]}
+    before = f"{name}, " if name else ""
+    return {f"{before}{r['protocol']}": texts["metrics"], f"{before}full ranking": texts["full"]}
 
 
 def names_under_full_ranking(runs: Sequence[Reported], names: Sequence[str]) -> list[str]:
@@ -93,7 +128,8 @@ def notes(run: Reported, with_costs: bool = True) -> list[str]:
         reached = r["convergence"]["rounds_to_target"]
         metric = r["convergence"]["metric"]
         if reached:
-            lines.append(f"{metric} first reached {target:g} after {reached:,} rounds.")
+            steps = steps_text(f"{reached:,}", step_name(r))
+            lines.append(f"{metric} first reached {target:g} after {steps}.")
         else:
             lines.append(f"{metric} never reached {target:g}.")
     if r["as_published"]:
@@ -163,16 +199,36 @@ def _span(row: JsonObject) -> str:
     return f"{row['from']:g}" if row["from"] == row["to"] else f"{row['from']:g} to {row['to']:g}"
 
 
-def all_notes(runs: Sequence[Reported], with_costs: bool = True) -> list[str]:
-    """Each note once, with the names of the runs it is about.
+def all_notes(
+    runs: Sequence[Reported], with_costs: bool = True, names: Sequence[str] | None = None
+) -> list[str]:
+    """Each note once: first those that all runs share, then others with the names of their runs.
 
     Costs differ from run to run: a report that has them in a table leaves them out here.
     """
+    every = list(names or labels(runs))
     about: dict[str, list[str]] = {}
-    for run in runs:
-        name = f"{run.result['algorithm']} on {run.result['dataset']}"
-        about.setdefault(" ".join(notes(run, with_costs)), []).append(name)
-    return [f"{', '.join(dict.fromkeys(names))}: {text}" for text, names in about.items()]
+    for run, name in zip(runs, every, strict=True):
+        for line in notes(run, with_costs):
+            about.setdefault(line, []).append(name)
+    shared = [line for line, named in about.items() if named == every]
+    by_names: dict[str, list[str]] = {}
+    for line, named in about.items():
+        if named != every:
+            by_names.setdefault(", ".join(dict.fromkeys(named)), []).append(line)
+    parts = [f"{named}: {' '.join(lines)}" for named, lines in by_names.items()]
+    return [*([" ".join(shared)] if shared else []), *parts]
+
+
+def settings_lines(runs: Sequence[Reported], names: Sequence[str] | None = None) -> list[str]:
+    """The settings of every run; runs of one name with the same settings share a line."""
+    lines: dict[str, None] = {}
+    for run, name in zip(runs, names or labels(runs), strict=True):
+        settings = run.result.get("settings")
+        if settings is not None:
+            text = key_values(settings) or "none"
+            lines[f"{name} ({run.result['algorithm']}): {text}"] = None
+    return list(lines)
 
 
 def labels(runs: Sequence[Reported]) -> list[str]:
@@ -188,16 +244,29 @@ def labels(runs: Sequence[Reported]) -> list[str]:
     return [f"{name} ({number})" for number, name in enumerate(names, 1)]
 
 
-def markdown(runs: Sequence[Reported]) -> str:
-    return "# Results\n\n" + markdown_table(*table(runs)) + "\n" + markdown_list(all_notes(runs))
-
-
-def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    bold: Collection[tuple[int, int]] = (),
+) -> str:
+    cells = [
+        [
+            f"**{_cell(text)}**" if (row, column) in bold else _cell(text)
+            for column, text in enumerate(of_row)
+        ]
+        for row, of_row in enumerate(rows)
+    ]
     lines = [
-        "| " + " | ".join(map(_cell, cells)) + " |"
-        for cells in (header, ["---"] * len(header), *rows)
+        f"| {' | '.join(of_row)} |"
+        for of_row in ([_cell(name) for name in header], ["---"] * len(header), *cells)
     ]
     return "\n".join(lines) + "\n"
+
+
+def table_width(header: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """The columns of a terminal that a table with lines around its cells takes."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    return sum(widths) + 3 * len(widths) + 1
 
 
 def markdown_list(items: Sequence[str]) -> str:

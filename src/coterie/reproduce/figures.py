@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import mean, stdev
 
+from coterie.report import users
 from coterie.report.figures import Coordinates, Figure, Series
 from coterie.reproduce import references
-from coterie.reproduce.findings import QUANTILES
 from coterie.types import JsonObject
 
 MOST_LINES = 10
@@ -188,14 +188,11 @@ def over_users(name: str, table: JsonObject) -> Figure | None:
     rows = {label: row["users"] for label, row in table["rows"].items() if row.get("users")}
     if len(rows) < 2:
         return None
+    shown = dict(list(rows.items())[:MOST_LINES])
     metric = table["spread of"]
-    series = [
-        Series(label, values, {"users, in percent": list(QUANTILES)})
-        for label, values in list(rows.items())[:MOST_LINES]
-    ]
     title = f"{metric} over users, {table['dataset']}"
     caption = "Each user's mean over seeds, sorted: the share of users with at most this value."
-    return Figure(f"{name}-users", title, metric, series, caption=caption)
+    return users.over_users(f"{name}-users", title, metric, shown, caption)
 
 
 def metric_key(metric: str) -> str:

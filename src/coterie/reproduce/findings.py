@@ -17,6 +17,7 @@ import numpy as np
 
 from coterie.evaluation.significance import compare, holm
 from coterie.experiments.cell_cache import CellResult
+from coterie.report.users import quantiles
 from coterie.reproduce.items import Item, MeasuredRows, Measurement, MethodPair, Trial
 from coterie.types import JsonObject
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 ROUNDS_TO_BEST = "rounds to best "
 """The prefix of a metric that is the round in which another one is best: "rounds to best HR@10"."""
 COSTS = ("rounds", "seconds", "bytes_up", "bytes_down", "updates", "parameters")
-QUANTILES = tuple(range(0, 101, 5))
 CURVE_POINTS = 120
 """Most points of a stored curve: enough for a figure, and the file stays small."""
 
@@ -167,7 +167,7 @@ def spread_over_users(runs: Sequence[CellResult], metric: str) -> list[float]:
         values = np.mean([frame[metric].to_numpy(float) for frame in frames], axis=0)
     else:
         values = frames[0][metric].to_numpy(float)
-    return [round(float(v), 4) for v in np.percentile(values, QUANTILES)]
+    return quantiles(values)
 
 
 def pairs_of(item: Item, trial: Trial) -> list[MethodPair]:

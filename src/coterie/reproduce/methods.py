@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from statistics import mean
-from typing import NamedTuple
 
+from coterie.report.conditions import Fact, key_values
 from coterie.reproduce import references, tables
 from coterie.types import JsonObject
 
 RISING = 0.01
 """A curve that rises by more than this share of its value in its last tenth has not converged."""
-
-
-class Fact(NamedTuple):
-    """One entry of the methods box."""
-
-    name: str
-    lines: list[str]
 
 
 def facts(report: JsonObject) -> list[Fact]:
@@ -168,8 +161,3 @@ def machine_text(machine: JsonObject) -> str:
         machine.get("gpu", ""),
     ]
     return ", ".join(text for text in texts if text)
-
-
-def key_values(values: JsonObject) -> str:
-    """A flat JSON object as text."""
-    return ", ".join(f"{key} {value}" for key, value in values.items())

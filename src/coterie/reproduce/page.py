@@ -8,75 +8,10 @@ from itertools import count
 
 from coterie.algorithms.registry import ALGORITHMS
 from coterie.report.interactive import div, script
-from coterie.report.page import document, html_table
+from coterie.report.parts import document, facts_list, folded, html_table, list_of
 from coterie.reproduce import figures, methods, pictures, scoreboard, tables
 from coterie.types import JsonObject
 
-STYLE = """
-body { max-width: 74rem; margin: 1.4rem auto }
-h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 .2rem }
-h2 { font-size: 1.25rem; margin-top: 2rem; border-top: 2px solid #1d2733; padding-top: .5rem }
-h3 { font-size: 1rem; margin: 1.6rem 0 .3rem }
-.opening { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); gap: 2rem }
-.opening p, .opening ul { margin: .5rem 0 } .opening ul { padding-left: 1.1rem }
-.opening li { margin-bottom: .35rem }
-figure { margin: 0 } figure svg, .plots svg { max-width: 100%; height: auto; display: block }
-figcaption { color: #5c677d; font-size: .85rem; margin-top: .3rem }
-.scoreboard { border-top: 1px solid #e3e8ee; padding-top: .5rem; margin-top: .6rem }
-.score { margin-bottom: .5rem } .score b { margin-right: .3rem }
-nav {
-  position: sticky; top: 0; background: #fff; padding: .5rem 0; margin-top: 1.2rem; z-index: 2;
-  border-bottom: 1px solid #e3e8ee; display: flex; flex-wrap: wrap; gap: .2rem 1rem;
-  font-size: .9rem }
-a { color: #2a6f97; text-decoration: none }
-.badge {
-  border-radius: 1rem; padding: .05rem .6rem; font-size: .85rem; font-weight: 600;
-  white-space: nowrap; display: inline-block }
-.holds { background: #dff2e4; color: #1f6b3a } .part { background: #fdf1d3; color: #7a5a00 }
-.not { background: #fbe0dc; color: #9b2c1a } .open { background: #e9ecf1; color: #4a5568 }
-.ours { border: 1px solid #c3ccd6; border-radius: .3rem; padding: 0 .3rem; font-size: .78rem }
-.claim {
-  border-bottom: 1px solid #e3e8ee; padding: .55rem 0; display: grid; column-gap: 1.2rem;
-  grid-template-columns: 10rem minmax(0, 1fr) minmax(0, 27.5rem); align-items: start }
-.claim .where { color: #5c677d; font-size: .85rem }
-.claim details { margin-top: .2rem; font-size: .9rem }
-.claim ul { margin: .3rem 0; padding-left: 1.1rem }
-.claim .plots .badge { margin: 0 .25rem .25rem 0; font-weight: 400 }
-summary { cursor: pointer; color: #2a6f97 }
-dl.methods { display: grid; grid-template-columns: 10rem minmax(0, 1fr); gap: .3rem 1.2rem }
-dl.methods dt { font-weight: 600 } dl.methods dd { margin: 0 } dl.methods p { margin: 0 0 .2rem }
-.methods, .settings { font-size: .92rem } .settings li { overflow-wrap: anywhere }
-#notes td, #notes th { text-align: left; white-space: normal }
-.figure { width: 100%; min-height: 380px }
-.figures {
-  display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); gap: 1rem }
-.figures > * { min-width: 0 }
-.quick { background: #fdf1d3; padding: .7rem 1rem; border-radius: .5rem }
-.wide th, .wide td { white-space: normal } th, td { vertical-align: top }
-code, pre { overflow-wrap: anywhere } pre { white-space: pre-wrap }
-@media (max-width: 60rem) {
-  .claim { grid-template-columns: 8.5rem minmax(0, 1fr) }
-  .claim .plots { grid-column: 1 / -1; margin-top: .4rem } }
-@media (max-width: 48rem) {
-  body { font-size: 14px; line-height: 1.4; margin: .8rem auto; padding: 0 .9rem }
-  h1 { font-size: 1.15rem }
-  .opening { grid-template-columns: minmax(0, 1fr); gap: .6rem }
-  .opening p, .opening ul { margin: .35rem 0 } .opening li { margin-bottom: .2rem }
-  .claim, dl.methods { grid-template-columns: minmax(0, 1fr) }
-  nav { position: static }
-  .wide { overflow: visible } .wide thead { display: none }
-  .wide table, .wide tbody { display: block }
-  .wide tr {
-    display: flex; flex-wrap: wrap; gap: 0 1rem; padding: .3rem 0;
-    border-bottom: 1px solid #e3e8ee }
-  .wide td { border: 0; padding: 0; text-align: left; white-space: normal }
-  .wide td:first-child { flex-basis: 100%; font-weight: 600 }
-  .wide td:empty { display: none }
-  .wide td:not(:first-child)::before { content: attr(data-label) " "; color: #5c677d } }
-@media print {
-  nav { display: none } details::details-content { content-visibility: visible; display: block }
-  .claim, figure, .figure { break-inside: avoid } body { max-width: none } }
-"""
 QUICK = (
     "A quick look: one seed, the smallest data and few rounds. "
     "It shows that everything runs. Its verdicts and figures are not results."
@@ -96,7 +31,7 @@ def page(report: JsonObject, prose: str = "", command: str = "") -> str:
     return document(
         f"{report['paper']}: {report['title']}",
         [
-            f"<style>{STYLE}</style>{script()}",
+            script(),
             _opening(report, conclusion),
             _navigation(report, bool(details)),
             _claims(report),
@@ -177,12 +112,12 @@ def _claim(claim: JsonObject) -> str:
     holds = scoreboard.where_it_holds(claim)
     plots = "".join(pictures.forests(claim))
     shown = pictures.fits_a_row(claim)
-    folded = f"<div class=plots>{plots}</div>" if plots and not shown else ""
+    below = f"<div class=plots>{plots}</div>" if plots and not shown else ""
     return (
         f"<div class=claim><div>{scoreboard.badge(claim['verdict'])}</div>"
         f"<div>{ours}{escape(sentence(claim['said']))}{where}"
         f"{f'<br><b>{escape(holds)}</b>' if holds else ''}"
-        f"<details><summary>Evidence</summary>{folded}<ul>{_evidence(claim)}</ul></details></div>"
+        f"{folded('Evidence', f'{below}<ul>{_evidence(claim)}</ul>')}</div>"
         f"<div class=plots>{plots if shown else _datasets(claim)}</div></div>"
     )
 
@@ -215,22 +150,19 @@ def _evidence(claim: JsonObject) -> str:
 
 
 def _methods(report: JsonObject, command: str) -> str:
-    entries = "".join(
-        f"<dt>{fact.name}</dt><dd>{''.join(f'<p>{escape(line)}</p>' for line in fact.lines)}</dd>"
-        for fact in methods.facts(report)
-    )
     settings = "".join(
-        f"<details class=settings><summary>Settings: {escape(tables.short_title(item))}, "
-        f"{escape(table['dataset'])}</summary><ul>"
-        f"{''.join(f'<li>{escape(line)}</li>' for line in methods.settings_lines(table))}"
-        "</ul></details>"
+        folded(
+            f"Settings: {tables.short_title(item)}, {table['dataset']}",
+            list_of(methods.settings_lines(table)),
+            "settings",
+        )
         for item in report["items"]
         for table in item["tables"]
         if any("settings" in row for row in table["rows"].values())
     )
     return (
         f"<section id=methods><h2>Methods</h2><pre>{escape(command)}</pre>"
-        f"<dl class=methods>{entries}</dl>{settings}</section>"
+        f"{facts_list(methods.facts(report))}{settings}</section>"
     )
 
 
@@ -250,26 +182,22 @@ def _section(item: JsonObject, report: JsonObject, numbers: Iterator[int]) -> st
     parts.append(f"<div class=figures>{''.join(drawn)}</div>" if drawn else "")
     parts += [_table(table) for table in item["tables"]]
     if item["absent"]:
-        reasons = "".join(f"<li>{escape(text)}</li>" for text in item["absent"])
-        parts.append(f"<h3>Not reproduced</h3><ul>{reasons}</ul>")
+        parts.append(f"<h3>Not reproduced</h3>{list_of(item['absent'])}")
     return "".join(parts) + "</section>"
 
 
 def _table(table: JsonObject) -> str:
     """Our figures next to the paper's; costs and paired tests are folded."""
-    folded = ""
+    more = ""
     costs = tables.costs(table)
     if costs:
-        folded += (
-            f"<details><summary>Full ranking and costs</summary>{html_table(*costs)}</details>"
-        )
+        more += folded("Full ranking and costs", html_table(*costs))
     if table["tests"]:
-        tests = html_table(*tables.tests(table))
-        folded += f"<details><summary>Paired tests</summary>{tests}</details>"
+        more += folded("Paired tests", html_table(*tables.tests(table)))
     return (
         f"<h3>{escape(table['dataset'])}</h3>"
         f"<p class=about>{escape(protocol_text(table))}</p>"
-        f"{html_table(*tables.comparison(table))}{folded}"
+        f"{html_table(*tables.comparison(table))}{more}"
     )
 
 

@@ -6,7 +6,7 @@ from statistics import mean
 from typing import NamedTuple
 
 from coterie.report.dots import DotPanel, DotRow, dot_plot
-from coterie.report.forest import Interval, forest
+from coterie.report.forest import BETTER, UNCLEAR, WORSE, Interval, forest
 from coterie.reproduce import references
 from coterie.reproduce.figures import metric_key
 from coterie.reproduce.scoreboard import TUNED, short_labels
@@ -14,10 +14,10 @@ from coterie.reproduce.tables import short_title
 from coterie.types import JsonObject
 
 COLOURS = {
-    "holds": "#2e7d4f",
+    "holds": BETTER,
     "holds in part": "#b8860b",
-    "does not hold": "#b5402a",
-    "cannot be tested": "#5c677d",
+    "does not hold": WORSE,
+    "cannot be tested": UNCLEAR,
 }
 DOTS_CAPTION = "Dots are our means with the range over seeds; diamonds are the paper's figures."
 MOST_IN_A_ROW = 8

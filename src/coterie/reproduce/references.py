@@ -7,11 +7,10 @@ from statistics import mean
 from typing import NamedTuple
 
 from coterie.algorithms.registry import ALGORITHMS
+from coterie.report.references import TRIVIAL
 from coterie.reproduce.chance import chance_level
 from coterie.types import JsonObject
 
-TRIVIAL = ("random", "popular")
-"""Baselines that learn nothing about single users."""
 ACCURACY = ("HR", "NDCG", "P", "R", "F1", "AUC")
 """Metrics of which more is better. A chance level or a best method is drawn for these only."""
 MOST = 3

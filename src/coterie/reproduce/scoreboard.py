@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from typing import NamedTuple
 
+from coterie.report.parts import label
 from coterie.types import JsonObject
 
 ORDER = ("holds", "holds in part", "does not hold", "cannot be tested")
@@ -78,7 +78,7 @@ def _counted(verdict: str, n: int) -> str:
 def badge(verdict: str, text: str = "") -> str:
     """A verdict as a coloured label in HTML."""
     words = f"{SIGNS[verdict]} {text or verdict}"
-    return f'<span class="badge {CLASSES[verdict]}">{escape(words)}</span>'
+    return label(words, CLASSES[verdict])
 
 
 def score_badges(score: Score) -> str:

@@ -1,0 +1,158 @@
+"""Figures as static SVG: lines with bands over one axis, levels, and a legend below."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coterie.report.figures import Figure, Series
+from coterie.report.svg import (
+    FAINT,
+    MUTED,
+    Axis,
+    axis_around,
+    circle,
+    line,
+    picture,
+    polygon,
+    polyline,
+    text,
+    text_width,
+)
+
+WIDTH = 520
+HEIGHT = 230
+LEFT = 52
+TOP = 24
+FOOT = 36
+LEGEND_ROW = 16
+SIZE = 11
+"""Sizes: the picture, the height of the panel, its margins, a row of the legend, the font."""
+FEW = 25
+"""Up to this number of points, a line has markers."""
+DASH = "5 3"
+
+
+def line_plot(figure: Figure, axis: str) -> str:
+    """The figure over one of its axes; "" if no series has it.
+
+    A series without this axis is a level: the epochs of a centralised method are no rounds.
+    """
+    xs = [x for series in figure.series for x in series.xs.get(axis, ()) if x is not None]
+    if not xs:
+        return ""
+    across = axis_around(xs, LEFT, WIDTH - 10)
+    # A vertical axis is a horizontal one from the bottom up.
+    up = axis_around(_heights(figure), TOP + HEIGHT, TOP)
+    drawn = [
+        mark
+        for number in range(len(figure.series))
+        for mark in _marks(figure, number, axis, across, up)
+    ]
+    bottom = TOP + HEIGHT + FOOT
+    legend = _legend(figure, axis, bottom)
+    height = bottom + LEGEND_ROW * (1 + _legend_rows(figure))
+    title = f"{figure.title} by {axis}" if len(figure.axes) > 1 else figure.title
+    parts = [text(0, 14, title, size=12), *_grid(across, up, axis), *drawn, *legend]
+    return picture(WIDTH, height, title, parts)
+
+
+def _heights(figure: Figure) -> list[float]:
+    """All values of the vertical axis, edges of bands included."""
+    return [
+        value
+        for series in figure.series
+        for values in (series.y, series.low, series.high)
+        for value in values
+        if value is not None
+    ]
+
+
+def _grid(across: Axis, up: Axis, name: str) -> list[str]:
+    parts = []
+    for value in up.ticks(5):
+        y = up.at(value)
+        parts.append(line((LEFT, y), (WIDTH - 10, y), stroke=FAINT))
+        parts.append(text(LEFT - 6, y + 4, _tick(value), size=10, fill=MUTED, anchor="end"))
+    for value in across.ticks(6):
+        x = across.at(value)
+        parts.append(line((x, TOP), (x, TOP + HEIGHT), stroke=FAINT))
+        below = TOP + HEIGHT + 13
+        parts.append(text(x, below, _tick(value), size=10, fill=MUTED, anchor="middle"))
+    middle = (LEFT + WIDTH) / 2
+    foot = TOP + HEIGHT + 27
+    return [*parts, text(middle, foot, name, size=10, fill=MUTED, anchor="middle")]
+
+
+def _tick(value: float) -> str:
+    return f"{round(value, 10):g}".replace("-", "−")
+
+
+def is_level_over(series: Series, axis: str) -> bool:
+    """Whether a series is one value for all x of this axis."""
+    return series.level or axis not in series.xs
+
+
+def _marks(figure: Figure, number: int, axis: str, across: Axis, up: Axis) -> list[str]:
+    series = figure.series[number]
+    colour = figure.colour(number)
+    if is_level_over(series, axis):
+        last = next((value for value in reversed(series.y) if value is not None), None)
+        if last is None:
+            return []
+        y = up.at(last)
+        return [line((LEFT, y), (WIDTH - 10, y), stroke=colour, width=1.4, dash=DASH)]
+    places = series.xs[axis]
+    parts = []
+    if series.low:
+        edge = [*_points(places, series.low, across, up)]
+        edge += reversed(_points(places, series.high, across, up))
+        parts.append(polygon(edge, colour))
+    points = _points(places, series.y, across, up)
+    parts.append(polyline(points, stroke=colour, width=1.8))
+    if len(points) <= FEW:
+        parts += [circle(x, y, 2.4, colour) for x, y in points]
+    return parts
+
+
+def _points(
+    xs: Sequence[float | None], ys: Sequence[float | None], across: Axis, up: Axis
+) -> list[tuple[float, float]]:
+    """Where the values are drawn; those that were not measured are left out."""
+    return [
+        (across.at(x), up.at(y))
+        for x, y in zip(xs, ys, strict=True)
+        if x is not None and y is not None
+    ]
+
+
+def _entry_width(series: Series) -> float:
+    return 1.1 * text_width(series.name, SIZE) + 34
+
+
+def _legend_places(figure: Figure) -> list[tuple[float, int]]:
+    """(x, row) of every entry; an entry that does not fit begins another row."""
+    places = []
+    x = float(LEFT)
+    row = 0
+    for series in figure.series:
+        if x > LEFT and x + _entry_width(series) > WIDTH:
+            x = float(LEFT)
+            row += 1
+        places.append((x, row))
+        x += _entry_width(series)
+    return places
+
+
+def _legend_rows(figure: Figure) -> int:
+    return 1 + max(row for _, row in _legend_places(figure))
+
+
+def _legend(figure: Figure, axis: str, top: float) -> list[str]:
+    parts = []
+    for number, (x, row) in enumerate(_legend_places(figure)):
+        series = figure.series[number]
+        y = top + LEGEND_ROW * (row + 0.5)
+        dash = DASH if is_level_over(series, axis) else ""
+        parts.append(line((x, y), (x + 16, y), stroke=figure.colour(number), width=1.8, dash=dash))
+        parts.append(text(x + 21, y + 4, series.name, size=SIZE, fill=MUTED))
+    return parts

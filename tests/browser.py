@@ -1,0 +1,60 @@
+"""A page in a browser without a screen, as tests look at it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+WIDTHS = """
+<script>addEventListener('load', () => {
+  document.querySelectorAll('details').forEach((one) => { one.open = true })
+  const all = [...document.querySelectorAll('body *')]
+  const scrolls = all.filter((one) => one.scrollWidth > one.clientWidth + 1 &&
+    ['auto', 'scroll'].includes(getComputedStyle(one).overflowX)).map((one) => one.outerHTML)
+  const cut = all.filter((one) => one.getBoundingClientRect().right > innerWidth + 1)
+  const left = [...document.querySelectorAll('.figures > *')].map(
+    (one) => Math.round(one.getBoundingClientRect().left))
+  document.title = JSON.stringify({
+    inner: innerWidth, wide: document.documentElement.scrollWidth, left: [...new Set(left)],
+    scrolls: scrolls.map((text) => text.slice(0, 80)),
+    cut: cut.map((one) => one.outerHTML.slice(0, 80)) })
+})</script>
+"""
+
+
+def measured(tmp_path: Path, text: str, width: int) -> dict[str, Any]:
+    """What is cut or scrolls sideways at this width, with all folded parts opened."""
+    found = browse(tmp_path, text + WIDTHS, width)
+    title = re.findall(r"<title>(.*?)</title>", found)[0]
+    read: dict[str, Any] = json.loads(title.replace("&lt;", "<").replace("&gt;", ">"))
+    return read
+
+
+def browse(tmp_path: Path, text: str, width: int, *options: str) -> str:
+    """The page as a browser of this width leaves it."""
+    (tmp_path / "report.html").write_text(text)
+    done = subprocess.run(
+        [
+            str(BROWSER),
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            f"--window-size={width},900",
+            "--virtual-time-budget=8000",
+            f"--user-data-dir={tmp_path / 'profile'}",
+            "--disable-background-networking",
+            *options,
+            "--dump-dom",
+            (tmp_path / "report.html").as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return done.stdout

@@ -12,12 +12,15 @@ from coterie.cli.options import (
     CellsOption,
     ColumnsOption,
     DatasetOption,
+    DelimiterOption,
+    EncodingOption,
     JsonOption,
+    NoHeaderOption,
     ProtocolOption,
     QuietOption,
     SkipBadRowsOption,
     WorkersOption,
-    parse_columns,
+    file_settings,
 )
 
 if TYPE_CHECKING:
@@ -76,6 +79,9 @@ def compare(
     workers: WorkersOption = 1,
     columns: ColumnsOption = None,
     skip_bad_rows: SkipBadRowsOption = False,
+    encoding: EncodingOption = None,
+    delimiter: DelimiterOption = None,
+    no_header: NoHeaderOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -92,11 +98,9 @@ def compare(
     from coterie.experiments.plan_runner import run_plan
 
     common, own = split_settings(set_ or [], [_label(text) for text in methods])
-    options = {
-        "target": target,
-        "columns": parse_columns(columns) or None,
-        "skip_bad_rows": skip_bad_rows or None,
-    }
+    options = {"target": target} | file_settings(
+        columns, skip_bad_rows, encoding, delimiter, no_header
+    )
     plan = Plan(
         datasets=(dataset,),
         methods=tuple(_method(text, own) for text in methods),

@@ -51,7 +51,9 @@ class NodeUsers:
 
     def put(self, store: NodeStore) -> None:
         """Write the users and their settings to a store."""
-        store.put_interactions(read(self.data, ReadOptions(self.columns, self.skip_bad_rows)))
+        # A copy in the cache would be a second place that holds this node's interactions.
+        options = ReadOptions(self.columns, self.skip_bad_rows, cache=False)
+        store.put_interactions(read(self.data, options))
         store.put_meta(least_group=str(self.least_group))
         NodeService(store).set_seed(SIMULATED if self.simulated else "")
 

@@ -56,6 +56,8 @@ def load(
             "dataset 'given' was passed in from Python and is not stored; "
             "expected a name or a path. Pass --dataset PATH."
         )
+    if name in names() and options is not None:
+        _refuse_text_options(name, options)
     filters = filters or Filters.of(wanted.filters)
     if wanted.made_up:
         data = generate(synthetic or Synthetic())
@@ -63,7 +65,6 @@ def load(
         options = options or ReadOptions(duplicates=filters.duplicates)
         path = Path(name)
         if name in names():
-            _refuse_text_options(name, options)
             path = locate_or_fetch(name, wanted.signature, wanted.sources, wanted.by_hand, progress)
         with progress.task(f"Reading {name}", None):
             data = wanted.read(path, options)

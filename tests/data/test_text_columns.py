@@ -7,7 +7,7 @@ import io
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from coterie.data import text_columns
@@ -62,6 +62,7 @@ def test_it_equals_the_reader_that_goes_row_by_row(rows, separator, quoting, end
 
 @settings(deadline=None, max_examples=100)
 @given(st.text('ab1,"\\\n', max_size=30), st.sampled_from([1, 7, 10**6]))
+@example('1"\\\n,', 1)
 def test_what_the_other_reader_accepts_it_reads_alike(text: str, block: int) -> None:
     """Any text at all: an error of the row-by-row reader is the only licence to differ."""
     try:

@@ -251,7 +251,9 @@ def _odd_row(raw: bytes, position: int, shape: Shape) -> OddRow:
     as_it_stands = _parsed(iter([text]), shape, escaped=False)
     if as_it_stands is not None and len(as_it_stands.cells) == shape.width:
         return OddRow(cells=as_it_stands.cells, n_lines=1, fault=None)
-    for row in _other_readings(raw, position, text, shape):
+    # A line whose quotes are in order does not go on below.
+    is_open = as_it_stands is None
+    for row in _other_readings(raw, position, text, is_open, shape):
         if row is not None and len(row.cells) == shape.width:
             return OddRow(cells=row.cells, n_lines=row.n_lines, fault=None)
     return OddRow(cells=None, n_lines=1, fault=_fault(text, as_it_stands, shape))
@@ -264,14 +266,14 @@ class ParsedRow:
 
 
 def _other_readings(
-    raw: bytes, position: int, line: str, shape: Shape
+    raw: bytes, position: int, line: str, is_open: bool, shape: Shape
 ) -> Iterator[ParsedRow | None]:
     """With escaped quotes, then with the lines after it, then with both."""
     if '"' not in line:
         return
     if "\\" in line:
         yield _parsed(iter([line]), shape, escaped=True)
-    for escaped in (False, True):
+    for escaped in (False, True) if is_open else ():
         following = islice(lines_of(raw, position), MOST_LINES)
         decoded = (each.decode(errors="surrogateescape") for each in following)
         yield _parsed(decoded, shape, escaped)

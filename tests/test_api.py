@@ -13,7 +13,7 @@ from every_algorithm import HERE, two_steps
 
 import coterie
 from coterie.data.interactions import Interactions
-from coterie.errors import ConfigError, RunError, UnknownName, UserError
+from coterie.errors import ConfigError, DataError, RunError, UnknownName, UserError
 
 SMALL: dict[str, Any] = {"n_users": 60, "n_items": 90, "mean_interactions": 9}
 
@@ -71,7 +71,7 @@ def test_load_a_frame_with_other_column_names() -> None:
     renamed = frame().rename(columns={"user_id": "who", "item_id": "what"})
     data = coterie.load(renamed, columns={"user_id": "who", "item_id": "what"})
     assert (data.n_users, data.n_items, len(data)) == (3, 3, 7)
-    with pytest.raises(UnknownName, match="user_id"):
+    with pytest.raises(DataError, match="user_id"):
         coterie.load(renamed)
 
 

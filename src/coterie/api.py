@@ -47,17 +47,24 @@ def load(
     *,
     columns: dict[str, str] | None = None,
     skip_bad_rows: bool = False,
+    encoding: str | None = None,
+    delimiter: str | None = None,
+    header: bool = True,
+    keep_ratings: bool = False,
     progress: Progress = SILENT,
     **settings: object,
 ) -> Interactions:
     """Load a dataset by name, from a file or from a data frame.
 
-    `settings` are the filters of `coterie run`, such as `min_rating=4`.
+    `settings` are the filters of `coterie run`, such as `min_rating=4`. `reading` of the result
+    says which columns were used. A whole number and its text are the same id. Ratings are dropped
+    after filtering unless `feedback` is explicit or `keep_ratings` is set.
     """
     columns = columns or {}
     if not isinstance(dataset, (str, Path)):
         filters = Filters.of(settings)
-        return apply(Interactions.from_frame(dataset, keep=filters.duplicates, **columns), filters)
+        given = Interactions.from_frame(dataset, keep=filters.duplicates, **columns)
+        return apply(given, filters, keep_ratings)
     name = str(dataset)
     owners: dict[str, type[Settings]] = {"filters": Filters}
     if name == "synthetic":
@@ -65,8 +72,15 @@ def load(
     shares = split_by_owner(settings, owners)
     filters = Filters.of(datasets.dataset(name).filters | shares["filters"])
     synthetic = Synthetic.of(shares.get("synthetic", {}))
-    options = ReadOptions(columns, skip_bad_rows, filters.duplicates)
-    return datasets.load(name, filters, options, synthetic, progress)
+    options = ReadOptions(
+        columns=columns,
+        skip_bad_rows=skip_bad_rows,
+        duplicates=filters.duplicates,
+        encoding=encoding,
+        delimiter=delimiter,
+        header=header,
+    )
+    return datasets.load(name, filters, options, synthetic, progress, keep_ratings)
 
 
 def run(
@@ -255,6 +269,9 @@ def _reject_data_settings(settings: dict[str, object]) -> None:
         "dataset",
         "columns",
         "skip_bad_rows",
+        "encoding",
+        "delimiter",
+        "header",
     }
     for key in of_data & set(settings):
         raise ConfigError(

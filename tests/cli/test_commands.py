@@ -403,6 +403,7 @@ def test_algorithm_shows_every_setting_that_run_takes(coterie: Command, name: st
     shown = {row[0] for row in rows_of(coterie("algorithms", name).out)}
     # These are options of `coterie run`, not settings.
     options = {"algorithm", "dataset", "protocol", "seed", "columns", "skip_bad_rows"}
+    options |= {"encoding", "delimiter", "header"}
     expected = Experiment.of({"algorithm": name, "dataset": "a.csv"}).flat().keys() - options
     assert expected <= shown
 

@@ -296,7 +296,7 @@ def test_a_bad_click_is_named_and_can_be_skipped(
     assert refused(place) == f"{place / articles.CLICKS}:11: {what}; {rule}. {REMEDY}"
     data = read(place, ReadOptions(skip_bad_rows=True))
     assert rows_of(data) == [*ROWS, ("eve", "8")]
-    assert data.notes == (f"1 bad row skipped: {rule}", MERGED, WITHOUT_USER)
+    assert data.notes == (f"1 bad row skipped: {rule} (line 11)", MERGED, WITHOUT_USER)
 
 
 BAD_ARTICLES = {

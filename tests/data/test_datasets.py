@@ -74,7 +74,7 @@ def test_a_file_can_be_read_with_other_columns_and_without_its_bad_rows(write) -
     columns = {"user_id": "who", "item_id": "what", "rating": "stars"}
     data = load(path, options=ReadOptions(columns, skip_bad_rows=True))
     assert len(data) == 1
-    assert data.notes == ("1 bad row skipped: expected a number",)
+    assert data.notes == ("1 bad row skipped: expected a number (line 3)",)
 
 
 def test_synthetic_data_is_embedded_and_keeps_its_name_only_as_it_usually_is() -> None:

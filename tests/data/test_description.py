@@ -23,6 +23,7 @@ def test_the_facts_by_hand() -> None:
         "item texts": "no",
         "item categories": "none",
         "user features": "none",
+        "reading": [],
         "notes": [],
     }
 

@@ -89,16 +89,17 @@ def test_a_bad_row_is_named_by_file_line_column_value_rule_and_remedy(
     bad: BadRow, write, refused
 ) -> None:
     path = write("ratings.csv", with_bad_row(bad))
-    assert (
-        refused(path) == f"{path}:3: {bad.what}; {bad.rule}. Fix the row or pass --skip-bad-rows."
-    )
+    remedy = "Fix the row or pass --skip-bad-rows."
+    if bad.rule == TEXT:
+        remedy = "Pass --encoding, such as latin-1, fix the row, or pass --skip-bad-rows."
+    assert refused(path) == f"{path}:3: {bad.what}; {bad.rule}. {remedy}"
 
 
 @pytest.mark.parametrize("bad", BAD_ROWS.values(), ids=BAD_ROWS)
 def test_a_bad_row_can_be_skipped_and_is_counted(bad: BadRow, write) -> None:
     data = read(write("ratings.csv", with_bad_row(bad)), ReadOptions(skip_bad_rows=True))
     assert data.user_ids.tolist() == ["1", "2"]
-    assert data.notes == (f"1 bad row skipped: {bad.rule}",)
+    assert data.notes == (f"1 bad row skipped: {bad.rule} (line 3)",)
 
 
 def test_skipping_counts_every_rule_apart(write) -> None:
@@ -107,10 +108,10 @@ def test_skipping_counts_every_rule_apart(write) -> None:
     data = read(write("ratings.csv", HEADER + GOOD + rows), ReadOptions(skip_bad_rows=True))
     assert len(data) == 2
     assert set(data.notes) == {
-        f"3 bad rows skipped: {NUMBER}",
-        "1 bad row skipped: expected 4 columns",
-        f"1 bad row skipped: {TIME}",
-        f"1 bad row skipped: {ID}",
+        f"3 bad rows skipped: {NUMBER} (lines 4, 5, 9)",
+        "1 bad row skipped: expected 4 columns (line 6)",
+        f"1 bad row skipped: {TIME} (line 7)",
+        f"1 bad row skipped: {ID} (line 8)",
     }
 
 
@@ -166,7 +167,10 @@ def test_a_file_without_readable_rows_is_refused(
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
 def test_a_header_that_is_not_utf_8_says_what_to_do(encoding: str, write, refused) -> None:
     path = write("ratings.csv", ("é" + HEADER + GOOD).encode(encoding))
-    assert refused(path).endswith("is not UTF-8; expected UTF-8 text. Save the file as UTF-8.")
+    assert refused(path).endswith(
+        "is not UTF-8; expected UTF-8 text. "
+        "Save the file as UTF-8, or pass --encoding, such as latin-1 or utf-16."
+    )
 
 
 # Quotes
@@ -197,10 +201,10 @@ def test_a_stray_quote_in_the_header_is_refused_like_any_other(header: str, writ
 
 
 def test_an_unknown_column_gets_a_suggestion(write, refused) -> None:
-    path = write("ratings.csv", "userId,movieId\n1,2\n")
+    path = write("ratings.csv", "userz,movieId\n1,2\n")
     assert refused(path) == (
-        f"{path}:1: there is no column 'user_id' for user_id; the file has 'userId', 'movieId'. "
-        "Pass --columns user_id=NAME. Did you mean 'userId'?"
+        f"{path}:1: there is no column 'user_id' for user_id; there are 'userz', 'movieId'. "
+        "Pass --columns user_id=NAME. Did you mean 'userz'?"
     )
 
 
@@ -377,7 +381,7 @@ def test_a_folder_called_csv_is_refused(tmp_path: Path, refused) -> None:
 
 
 def test_a_suffix_that_is_not_known_is_refused_with_those_that_are(write, refused) -> None:
-    path = write("ratings.xlsx", b"PK")
+    path = write("ratings.odd", b"PK")
     message = refused(path)
     assert message.startswith(f"{path}: the format is not known")
     assert all(suffix in message for suffix in (".csv", ".tsv", ".txt", ".inter", ".parquet"))
@@ -540,6 +544,6 @@ def test_the_command_line_counts_what_it_skipped(write) -> None:
     facts = json.loads(done.stdout)
     assert (facts["users"], facts["items"], facts["interactions"]) == (2, 2, 2)
     assert set(facts["notes"]) == {
-        f"1 bad row skipped: {NUMBER}",
-        "1 bad row skipped: expected 4 columns",
+        f"1 bad row skipped: {NUMBER} (line 4)",
+        "1 bad row skipped: expected 4 columns (line 5)",
     }

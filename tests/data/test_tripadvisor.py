@@ -155,7 +155,7 @@ def test_a_bad_row_is_named_and_can_be_skipped(
     assert refused(path.parent) == f"{path}:6: {what}; {rule}. Fix the row or pass --skip-bad-rows."
     data = read(path.parent, ReadOptions(skip_bad_rows=True))
     assert rows_of(data) == ROWS
-    assert data.notes[0] == f"1 bad row skipped: {rule}"
+    assert data.notes[0] == f"1 bad row skipped: {rule} (line 6)"
 
 
 def test_a_repeated_pair_can_be_refused_or_the_earlier_row_kept(write, refused) -> None:

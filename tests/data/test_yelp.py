@@ -194,7 +194,7 @@ def test_a_bad_line_can_be_skipped_whole(items, times, file, what, rule, paralle
     folder = parallel(with_line(ITEMS, items), with_line(TIMES, times))
     data = read(folder, ReadOptions(skip_bad_rows=True))
     assert rows_of(data) == [row for row in ROWS if row[0] != "2"]
-    assert data.notes[0] == f"1 bad row skipped: {rule}"
+    assert data.notes[0] == f"1 bad row skipped: {rule} (line 2)"
 
 
 def test_the_first_bad_line_is_named_whatever_is_wrong_with_it(parallel, refused) -> None:

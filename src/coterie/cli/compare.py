@@ -12,12 +12,15 @@ from coterie.cli.options import (
     CellsOption,
     ColumnsOption,
     DatasetOption,
+    DelimiterOption,
+    EncodingOption,
     JsonOption,
+    NoHeaderOption,
     ProtocolOption,
     QuietOption,
     SkipBadRowsOption,
     WorkersOption,
-    parse_columns,
+    file_settings,
 )
 
 if TYPE_CHECKING:
@@ -109,6 +112,9 @@ def compare(
     workers: WorkersOption = 1,
     columns: ColumnsOption = None,
     skip_bad_rows: SkipBadRowsOption = False,
+    encoding: EncodingOption = None,
+    delimiter: DelimiterOption = None,
+    no_header: NoHeaderOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -127,11 +133,9 @@ def compare(
     from coterie.experiments.plan_runner import run_plan
 
     common, own = split_settings(set_ or [], [_label(text) for text in methods])
-    options = {
-        "target": target,
-        "columns": parse_columns(columns) or None,
-        "skip_bad_rows": skip_bad_rows or None,
-    }
+    options = {"target": target} | file_settings(
+        columns, skip_bad_rows, encoding, delimiter, no_header
+    )
     if folds is not None and protocol is None:
         # Datasets' protocols are mostly those of leave-one-out; folds hold out many items a user.
         protocol = "kfold-10" if folds == 10 else "kfold-5"

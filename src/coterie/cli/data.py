@@ -1,24 +1,38 @@
-"""Commands about data: list, fetch, describe."""
+"""Commands about data: list, fetch, describe, filter."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from coterie.cli.options import (
     ColumnsOption,
+    DelimiterOption,
+    EncodingOption,
     JsonOption,
+    NoHeaderOption,
     QuietOption,
     SkipBadRowsOption,
-    parse_columns,
+    file_settings,
 )
 
 if TYPE_CHECKING:
     from coterie.data.catalogue import Dataset
 
-app = typer.Typer(help="List, fetch and describe datasets.", no_args_is_help=True)
+FilterOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        "-s",
+        metavar="KEY=VALUE",
+        help="Filter, such as core=5 or min_rating=4. Repeat for more.",
+    ),
+]
+
+app = typer.Typer(help="List, fetch, describe and filter datasets.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -92,15 +106,10 @@ def describe(
     ],
     columns: ColumnsOption = None,
     skip_bad_rows: SkipBadRowsOption = False,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            "-s",
-            metavar="KEY=VALUE",
-            help="Filter, such as core=5 or min_rating=4. Repeat for more.",
-        ),
-    ] = None,
+    encoding: EncodingOption = None,
+    delimiter: DelimiterOption = None,
+    no_header: NoHeaderOption = False,
+    set_: FilterOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check a dataset or file and print its statistics."""
@@ -111,20 +120,67 @@ def describe(
 
     data = api.load(
         target,
-        columns=parse_columns(columns),
-        skip_bad_rows=skip_bad_rows,
         progress=progress_for(silent=as_json),
-        **parse_assignments(set_ or []),
+        **(
+            file_settings(columns, skip_bad_rows, encoding, delimiter, no_header)
+            | parse_assignments(set_ or [])
+        ),
     )
     facts = facts_of(data)
     if as_json:
         typer.echo(json.dumps({"data": target} | facts))
         return
-    notes = facts.pop("notes")
+    lines = (*facts.pop("reading"), *facts.pop("notes"))
     rows = [
         [key, f"{value:,}" if isinstance(value, int) else str(value)]
         for key, value in facts.items()
     ]
     show_table(["", target], rows)
-    for note in notes:
-        typer.echo(note)
+    for line in lines:
+        typer.echo(line)
+
+
+@app.command("filter")
+def filter_(
+    target: Annotated[
+        str,
+        typer.Argument(metavar="IN", help="Dataset name or file.", show_default=False),
+    ],
+    out: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUT", help="New file: .csv, .tsv, .txt or .parquet.", show_default=False
+        ),
+    ],
+    set_: FilterOption = None,
+    columns: ColumnsOption = None,
+    skip_bad_rows: SkipBadRowsOption = False,
+    encoding: EncodingOption = None,
+    delimiter: DelimiterOption = None,
+    no_header: NoHeaderOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Write the filtered interactions of a dataset or file to a new file.
+
+    Columns are named user_id, item_id, rating and timestamp. Only you may read the file.
+
+    coterie data filter ratings.csv core.csv --set core=5 --set min_rating=4
+    """
+    from coterie import api
+    from coterie.cli.screen import progress_for
+    from coterie.data.export import refuse_target, write_interactions
+    from coterie.experiments.config import parse_assignments
+
+    refuse_target(out)
+    of_file = file_settings(columns, skip_bad_rows, encoding, delimiter, no_header)
+    data = api.load(
+        target,
+        keep_ratings=True,
+        progress=progress_for(silent=quiet),
+        **(of_file | parse_assignments(set_ or [])),
+    )
+    write_interactions(data, out)
+    if not quiet:
+        for line in (*data.reading, *data.notes):
+            typer.echo(line)
+    typer.echo(f"{out}: {data.n_users:,} users, {data.n_items:,} items, {len(data):,} interactions")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from coterie.types import JsonObject
 
 DatasetOption = Annotated[
     str,
@@ -33,12 +36,38 @@ ColumnsOption = Annotated[
     str | None,
     typer.Option(
         "--columns",
-        help="Column names of a file, as role=NAME pairs: user_id=userId,item_id=movieId.",
+        help=(
+            "Column names of a file, as role=NAME pairs: user_id=userId,item_id=movieId. "
+            "timestamp=- uses no column."
+        ),
     ),
 ]
 SkipBadRowsOption = Annotated[
     bool,
     typer.Option("--skip-bad-rows", help="Skip invalid rows of a file and count them."),
+]
+EncodingOption = Annotated[
+    str | None,
+    typer.Option(
+        "--encoding",
+        help="Encoding of a csv, tsv or txt file, such as latin-1.",
+        show_default="utf-8",
+    ),
+]
+DelimiterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--delimiter",
+        help="What separates the cells of a csv, tsv or txt file, such as ';' or tab.",
+        show_default="as in the header",
+    ),
+]
+NoHeaderOption = Annotated[
+    bool,
+    typer.Option(
+        "--no-header",
+        help="A csv, tsv or txt file without header: name columns by number, user_id=1,item_id=2.",
+    ),
 ]
 CellsOption = Annotated[
     Path | None,
@@ -58,6 +87,24 @@ RunFolderArgument = Annotated[
     Path,
     typer.Argument(help="Run folder, as printed by `coterie run`.", show_default=False),
 ]
+
+
+def file_settings(
+    columns: str | None,
+    skip_bad_rows: bool,
+    encoding: str | None,
+    delimiter: str | None,
+    no_header: bool,
+) -> JsonObject:
+    """The settings of a run that say how its file is read, as far as they are given."""
+    settings = {
+        "columns": parse_columns(columns) or None,
+        "skip_bad_rows": skip_bad_rows or None,
+        "encoding": encoding,
+        "delimiter": delimiter,
+        "header": False if no_header else None,
+    }
+    return {key: value for key, value in settings.items() if value is not None}
 
 
 def parse_columns(text: str | None) -> dict[str, str]:

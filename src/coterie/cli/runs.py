@@ -11,12 +11,15 @@ import typer
 
 from coterie.cli.options import (
     ColumnsOption,
+    DelimiterOption,
+    EncodingOption,
     JsonOption,
+    NoHeaderOption,
     ProtocolOption,
     QuietOption,
     RunFolderArgument,
     SkipBadRowsOption,
-    parse_columns,
+    file_settings,
 )
 
 if TYPE_CHECKING:
@@ -95,6 +98,9 @@ def run(
     ] = None,
     columns: ColumnsOption = None,
     skip_bad_rows: SkipBadRowsOption = False,
+    encoding: EncodingOption = None,
+    delimiter: DelimiterOption = None,
+    no_header: NoHeaderOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -120,11 +126,10 @@ def run(
         "device": device,
         "secure_aggregation": secure_aggregation,
         "engine": engine,
-        "columns": parse_columns(columns) or None,
-        "skip_bad_rows": skip_bad_rows or None,
     }
-    changes = {key: value for key, value in options.items() if value is not None}
-    changes |= parse_assignments(set_ or [])
+    given = {key: value for key, value in options.items() if value is not None}
+    of_file = file_settings(columns, skip_bad_rows, encoding, delimiter, no_header)
+    changes = given | of_file | parse_assignments(set_ or [])
     experiment = Experiment.of(changed(values, changes))
     choice = experiment.choice
     progress = progress_for(silent=quiet or as_json)

@@ -12,12 +12,15 @@ from coterie.cli.options import (
     CellsOption,
     ColumnsOption,
     DatasetOption,
+    DelimiterOption,
+    EncodingOption,
     JsonOption,
+    NoHeaderOption,
     ProtocolOption,
     QuietOption,
     SkipBadRowsOption,
     WorkersOption,
-    parse_columns,
+    file_settings,
 )
 
 if TYPE_CHECKING:
@@ -74,6 +77,9 @@ def tune(
     workers: WorkersOption = 1,
     columns: ColumnsOption = None,
     skip_bad_rows: SkipBadRowsOption = False,
+    encoding: EncodingOption = None,
+    delimiter: DelimiterOption = None,
+    no_header: NoHeaderOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -88,8 +94,7 @@ def tune(
     from coterie.experiments.tuning import Search
     from coterie.experiments.tuning import tune as run_search
 
-    options = {"columns": parse_columns(columns) or None, "skip_bad_rows": skip_bad_rows or None}
-    fixed = {key: value for key, value in options.items() if value is not None}
+    fixed = file_settings(columns, skip_bad_rows, encoding, delimiter, no_header)
     fixed |= parse_assignments(set_ or [])
     _refuse_other_suffix(write)
     search = Search(algorithm, dataset, protocol, trials, finalists, seeds, seed, fixed)

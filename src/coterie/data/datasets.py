@@ -14,7 +14,7 @@ from coterie.data.filters import Filters, apply
 from coterie.data.interactions import Interactions
 from coterie.data.options import ReadOptions
 from coterie.data.synthetic import Synthetic, generate
-from coterie.errors import DataError, UnknownName
+from coterie.errors import ConfigError, DataError, UnknownName
 
 __all__ = ["DATASETS", "Dataset", "dataset", "has_default_filters", "load", "names"]
 
@@ -43,10 +43,12 @@ def load(
     options: ReadOptions | None = None,
     synthetic: Synthetic | None = None,
     progress: Progress = SILENT,
+    keep_ratings: bool = False,
 ) -> Interactions:
     """Read a dataset, fetching it first if necessary, and filter it.
 
-    The filters of the dataset's paper are the default.
+    The filters of the dataset's paper are the default. `keep_ratings` keeps ratings that the
+    filters only look at.
     """
     wanted = dataset(name)
     if name == "given":
@@ -54,6 +56,8 @@ def load(
             "dataset 'given' was passed in from Python and is not stored; "
             "expected a name or a path. Pass --dataset PATH."
         )
+    if name in names() and options is not None:
+        _refuse_text_options(name, options)
     filters = filters or Filters.of(wanted.filters)
     if wanted.made_up:
         data = generate(synthetic or Synthetic())
@@ -65,7 +69,15 @@ def load(
         with progress.task(f"Reading {name}", None):
             data = wanted.read(path, options)
     shown_name = name if has_default_filters(name, filters, synthetic) else "given"
-    return replace(apply(data, filters), name=shown_name)
+    return replace(apply(data, filters, keep_ratings), name=shown_name)
+
+
+def _refuse_text_options(name: str, options: ReadOptions) -> None:
+    if options.are_for_text:
+        raise ConfigError(
+            f"--encoding, --delimiter or --no-header is set, but {name} is a dataset with a "
+            "format of its own; expected them for csv, tsv and txt files. Remove them."
+        )
 
 
 def has_default_filters(name: str, filters: Filters, synthetic: Synthetic | None) -> bool:

@@ -32,6 +32,7 @@ def describe(data: Interactions) -> JsonObject:
         "item texts": "no" if data.item_texts is None else "yes",
         "item categories": categories,
         "user features": ", ".join(data.user_features) or "none",
+        "reading": list(data.reading),
         "notes": list(data.notes),
     }
 

@@ -25,6 +25,12 @@ def open_text(
         yield io.TextIOWrapper(raw, encoding=encoding, errors="surrogateescape", newline="")
 
 
+def read_bytes(path: Path) -> bytes:
+    """The unpacked content of a file."""
+    with _as_data_error(path), _open_bytes(path, None) as raw:
+        return raw.read()
+
+
 def exists(path: Path, name: str) -> bool:
     return _find(path, name) is not None
 

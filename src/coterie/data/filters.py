@@ -34,9 +34,12 @@ class Filters(Settings):
     """Seed of the draw of sample_users."""
 
 
-def apply(data: Interactions, filters: Filters) -> Interactions:
-    """The filtered data with users and items renumbered, and a note for each effective filter."""
-    data = apply_ratings(data, filters)
+def apply(data: Interactions, filters: Filters, keep_ratings: bool = False) -> Interactions:
+    """The filtered data with users and items renumbered, and a note for each effective filter.
+
+    `keep_ratings` is for data that is written to a file: whether a run uses them is its choice.
+    """
+    data = apply_ratings(data, filters, keep_ratings)
     counts = np.bincount(data.users, minlength=data.n_users)
     if filters.min_user_records:
         records = counts if data.user_records is None else data.user_records
@@ -57,11 +60,13 @@ def apply(data: Interactions, filters: Filters) -> Interactions:
     return data.compact()
 
 
-def apply_ratings(data: Interactions, filters: Filters) -> Interactions:
+def apply_ratings(data: Interactions, filters: Filters, keep_ratings: bool = False) -> Interactions:
     """Apply the filters that look at single rows: min_rating and feedback."""
     if filters.min_rating is not None:
         enough = _ratings(data) >= filters.min_rating
         data = _keep(data, enough, f"rated at least {filters.min_rating:g}")
+    if keep_ratings:
+        return data
     if filters.feedback == "implicit":
         return replace(data, ratings=None)
     _ratings(data)

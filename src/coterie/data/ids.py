@@ -6,28 +6,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from coterie.data.coded import CodedColumn
 from coterie.errors import DataError, UnknownName
 from coterie.types import Ids, Ints, Longs
 
 
-def number(ids: Sequence[object] | Ids, name: str = "id") -> tuple[Ids, Ints, Ints]:
+def number(ids: Sequence[object] | Ids | CodedColumn, name: str = "id") -> tuple[Ids, Ints, Ints]:
     """Distinct ids in natural order, the index of each id, and the indices by first appearance.
 
-    The natural order is numeric if all ids are whole numbers.
+    The natural order is numeric if all ids are whole numbers. A whole number and its text are the
+    same id: columns of either have the same indices.
     """
-    import pandas as pd
-
-    values = _plain_ids(ids)
-    codes, distinct = pd.factorize(values)
-    if len(codes) and codes.min() < 0:
-        row = int(np.argmin(codes))
-        raise DataError(
-            f"row {row}: column {name!r} is {values[row]!r}; expected an id. Drop or fill the row."
-        )
-    order = _natural_order(np.asarray(distinct))
+    codes, distinct = _factorized(ids, name)
+    order = _natural_order(distinct)
     index = np.empty(len(order), np.int32)
     index[order] = np.arange(len(order), dtype=np.int32)
-    return np.asarray(distinct)[order], index[codes], index
+    return distinct[order], index[codes], index
 
 
 def find(ids: Ids, name: object, kind: str) -> int:
@@ -41,6 +35,23 @@ def find(ids: Ids, name: object, kind: str) -> int:
     if not len(hits):
         raise UnknownName(kind, name, ids, f" among {len(ids):,}")
     return int(hits[0])
+
+
+def _factorized(ids: Sequence[object] | Ids | CodedColumn, name: str) -> tuple[Longs, Ids]:
+    """The code of each id, and the distinct ids in the order of their first appearance."""
+    if isinstance(ids, CodedColumn):
+        column = ids.normalised()
+        return column.codes, column.distinct
+    import pandas as pd
+
+    values = _plain_ids(ids)
+    codes, distinct = pd.factorize(values)
+    if len(codes) and codes.min() < 0:
+        row = int(np.argmin(codes))
+        raise DataError(
+            f"row {row}: column {name!r} is {values[row]!r}; expected an id. Drop or fill the row."
+        )
+    return codes.astype(np.int64, copy=False), np.asarray(distinct)
 
 
 def _plain_ids(ids: Sequence[object] | Ids) -> Ids:
@@ -70,6 +81,8 @@ def _natural_order(distinct: Ids) -> Longs:
 
 
 def _is_plain_integer(text: str) -> bool:
-    """Whether the text is a non-negative 64-bit integer without leading zeros."""
-    is_number = text.isascii() and text.isdigit() and len(text) < 19
-    return is_number and (text[0] != "0" or text == "0")
+    """Whether the text is how a 64-bit integer is printed."""
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
+        return False
+    return str(int(text)) == text and -(2**63) <= int(text) < 2**63

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coterie.core import streams
+from coterie.data.coded import CodedColumn
+from coterie.data.column_names import FRAME, assign_columns
 from coterie.data.ids import number
-from coterie.data.table import LATEST, seconds_of
+from coterie.data.table import LATEST
+from coterie.data.times import frame_times
 from coterie.errors import DataError, UnknownName
 from coterie.types import Bools, Floats, Ids, Ints, Longs, Rows
 
@@ -54,17 +57,20 @@ class Interactions:
     """The name of the dataset, or "given" if it is not an unchanged named dataset."""
     notes: tuple[str, ...] = ()
     """What reading and filtering changed, for display."""
+    reading: tuple[str, ...] = ()
+    """How the file was read: the column of every role, unused columns, and assumptions."""
 
     @classmethod
     def from_columns(
         cls,
-        user_id: Sequence[object] | Ids,
-        item_id: Sequence[object] | Ids,
+        user_id: Sequence[object] | Ids | CodedColumn,
+        item_id: Sequence[object] | Ids | CodedColumn,
         rating: Sequence[float] | Ids | None = None,
         timestamp: Sequence[float] | Ids | None = None,
         *,
         keep: str = "newest",
         notes: tuple[str, ...] = (),
+        reading: tuple[str, ...] = (),
     ) -> Interactions:
         """Index the ids, merge repeated pairs (keep the `newest` or the `oldest`), sort."""
         user_ids, users, _ = number(user_id, "user_id")
@@ -100,6 +106,7 @@ class Interactions:
             item_order,
             user_records=records,
             notes=notes,
+            reading=reading,
         )
         return data.select(kept)
 
@@ -107,31 +114,30 @@ class Interactions:
     def from_frame(
         cls, frame: pd.DataFrame, *, keep: str = "newest", **columns: str
     ) -> Interactions:
-        """From a data frame; `user_id="userId"` gives the name of a column that differs."""
-        named = tuple(columns)
-        wanted = {
-            role: columns.pop(role, role) for role in ("user_id", "item_id", "rating", "timestamp")
-        }
-        if columns:
-            raise UnknownName("column role", next(iter(columns)), wanted)
-        for role in dict.fromkeys(("user_id", "item_id", *named)):
-            if wanted[role] not in frame:
-                raise UnknownName("column", wanted[role], frame.columns, f" for {role}")
-        present = {role: frame[name].to_numpy() for role, name in wanted.items() if name in frame}
-        for role, values in present.items():
-            if len(bad := np.flatnonzero(frame[wanted[role]].isna().to_numpy())):
+        """From a data frame; `user_id="userId"` gives the name of a column that differs.
+
+        Other columns are found by common names, as in files.
+        """
+        names = [str(name) for name in frame.columns]
+        roles = assign_columns(FRAME, names, columns)
+        present = {role: frame.iloc[:, at] for role, at in roles.positions.items()}
+        for role, column in present.items():
+            if len(bad := np.flatnonzero(column.isna().to_numpy())):
                 raise DataError(
-                    f"row {bad[0]}: column {wanted[role]!r} is {values[bad[0]]!r}; "
+                    f"row {bad[0]}: column {roles.name(role)!r} is {column.to_numpy()[bad[0]]!r}; "
                     "expected a value. Drop or fill the row."
                 )
-        if "timestamp" in present:
-            present["timestamp"] = seconds_of(frame[wanted["timestamp"]])
+        reading = list(roles.described())
+        times = frame_times(present["timestamp"]) if "timestamp" in present else None
+        if times is not None:
+            reading.append(f"times: {roles.name('timestamp')!r} has {times.note}")
         return cls.from_columns(
-            present["user_id"],
-            present["item_id"],
-            present.get("rating"),
-            present.get("timestamp"),
+            present["user_id"].to_numpy(),
+            present["item_id"].to_numpy(),
+            present["rating"].to_numpy() if "rating" in present else None,
+            None if times is None else times.seconds,
             keep=keep,
+            reading=tuple(reading),
         )
 
     def __len__(self) -> int:
@@ -281,7 +287,9 @@ def canonical_order(
     A pair that occurs twice at the same time is ordered by rating.
     """
     if times is None:
-        return np.lexsort((items, users))
+        # One sort of pairs is twice as fast as np.lexsort((items, users)), with the same result.
+        width = int(items.max(initial=0)) + 1
+        return np.argsort(users.astype(np.int64) * width + items, kind="stable")
     pairs = users.astype(np.uint64) << np.uint64(32) | items.astype(np.uint64)
     last = () if ratings is None else (ratings,)
     return np.lexsort((*last, streams.mix_array(pairs), times, users))

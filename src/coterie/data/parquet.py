@@ -7,15 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from coterie.data.column_names import assign_columns
 from coterie.data.interactions import Interactions
 from coterie.data.options import ReadOptions
-from coterie.data.table import (
-    CheckedTable,
-    check_ratings,
-    check_times,
-    column_positions,
-    seconds_of,
-)
+from coterie.data.table import MOST_LINES_SHOWN, CheckedTable, check_ratings, check_times
+from coterie.data.times import frame_times
 from coterie.errors import DataError, MissingExtra
 from coterie.types import Bools, Ids
 
@@ -29,8 +25,17 @@ def read(path: Path, options: ReadOptions) -> Interactions:
     columns: dict[str, Ids] = {}
     good = np.ones(len(frame), bool)
     skipped: dict[str, int] = {}
-    for role, position in column_positions(str(path), names, options.columns).items():
-        columns[role], broken, rule = _check(role, frame.iloc[:, position])
+    roles = assign_columns(f"{path}: ", names, options.columns)
+    reading = [f"{len(frame):,} rows read", *roles.described()]
+    skipped_lines: dict[str, tuple[int, ...]] = {}
+    for role, position in roles.positions.items():
+        column = frame.iloc[:, position]
+        if role == "timestamp":
+            times = frame_times(column)
+            reading.append(f"times: {names[position]!r} has {times.note}")
+            columns[role], broken, rule = check_times(times.seconds)
+        else:
+            columns[role], broken, rule = _check(role, column)
         if broken.any() and not options.skip_bad_rows:
             row = int(np.argmax(broken))
             value = frame.iloc[row, position]
@@ -41,6 +46,8 @@ def read(path: Path, options: ReadOptions) -> Interactions:
             )
         if newly := int((broken & good).sum()):
             skipped[rule] = newly
+            first = np.flatnonzero(broken & good)[:MOST_LINES_SHOWN] + 1
+            skipped_lines[rule] = tuple(first.tolist())
         good &= ~broken
     if not good.any():
         raise DataError(
@@ -48,7 +55,16 @@ def read(path: Path, options: ReadOptions) -> Interactions:
             "Check that it is the right file."
         )
     kept = {role: column[good] for role, column in columns.items()}
-    return options.build(CheckedTable(str(path), kept, np.flatnonzero(good) + 1, skipped))
+    return options.build(
+        CheckedTable(
+            source=str(path),
+            columns=kept,
+            lines=np.flatnonzero(good) + 1,
+            skipped=skipped,
+            skipped_lines=skipped_lines,
+            reading=tuple(reading),
+        )
+    )
 
 
 def _load(path: Path) -> pd.DataFrame:
@@ -72,6 +88,4 @@ def _check(role: str, column: pd.Series) -> tuple[Ids, Bools, str]:
 
     if role in ("user_id", "item_id"):
         return column.to_numpy(), (column.isna() | column.eq("")).to_numpy(bool), "expected an id"
-    if role == "rating":
-        return check_ratings(pd.to_numeric(column, errors="coerce").to_numpy(np.float64))
-    return check_times(seconds_of(column))
+    return check_ratings(pd.to_numeric(column, errors="coerce").to_numpy(np.float64))

@@ -8,6 +8,7 @@ from coterie.data import delimited, files, parquet, recbole
 from coterie.data.catalogue import DATASETS, Reader
 from coterie.data.interactions import Interactions
 from coterie.data.options import ReadOptions
+from coterie.data.read_cache import read_once
 from coterie.errors import DataError
 
 BY_CONTENT: dict[str, Reader] = {file: d.read for d in DATASETS.values() for file in d.signature}
@@ -18,18 +19,39 @@ BY_SUFFIX: dict[str, Reader] = {
     ".inter": recbole.read,
     ".parquet": parquet.read,
 }
+_SHEET = (
+    "Save the sheet as CSV UTF-8, or pass a data frame in Python: "
+    "coterie.load(pandas.read_excel({path!r}))"
+)
+_JSON = "Pass a data frame in Python: coterie.load(pandas.read_json({path!r}{lines}))"
+_LINES = ", lines=True"
+CONVERTED = {
+    ".xlsx": _SHEET,
+    ".xls": _SHEET,
+    ".ods": _SHEET,
+    ".json": _JSON.replace("{lines}", ""),
+    ".jsonl": _JSON.replace("{lines}", _LINES),
+    ".ndjson": _JSON.replace("{lines}", _LINES),
+}
+"""Suffix -> how to get interactions out of files that are not read."""
 
 
 def read(path: Path, options: ReadOptions | None = None) -> Interactions:
     """Read a file, a zip or a folder."""
-    return _reader(path)(path, options or ReadOptions())
+    options = options or ReadOptions()
+    reader = _reader(path, options)
+    if reader in (delimited.read, parquet.read):
+        return read_once(path, options, reader)
+    return reader(path, options)
 
 
-def _reader(path: Path) -> Reader:
+def _reader(path: Path, options: ReadOptions) -> Reader:
     if not path.exists():
         raise DataError(
             f"{path}: does not exist. Check the path, or name a dataset: coterie data list"
         )
+    if options.are_for_text and path.is_file():
+        return delimited.read
     for name, reader in BY_CONTENT.items():
         if files.exists(path, name):
             return reader
@@ -39,7 +61,13 @@ def _reader(path: Path) -> Reader:
     if path.suffix in (".zip", ".gz"):
         return delimited.read
     known = ", ".join(BY_SUFFIX)
+    if suffixes and suffixes[-1] in CONVERTED:
+        raise DataError(
+            f"{path}: {suffixes[-1]} files are not read; expected {known}. "
+            f"{CONVERTED[suffixes[-1]].format(path=str(path))}"
+        )
     raise DataError(
         f"{path}: the format is not known; expected a name that ends in {known}, "
-        f"or a folder with {', '.join(BY_CONTENT)}. Rename it."
+        f"or a folder with {', '.join(BY_CONTENT)}. "
+        "Rename it; for text in columns, pass --delimiter, such as --delimiter tab."
     )

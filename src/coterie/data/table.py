@@ -8,23 +8,22 @@ from __future__ import annotations
 import csv
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from coterie.data.cells import Chunk, chunks, split_line
+from coterie.data.coded import CodedColumn
 from coterie.errors import DataError, did_you_mean
 from coterie.types import Bools, Doubles, Ids, Longs
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 LATEST = 4_102_444_800  # 2100-01-01
 NOT_TEXT = "expected UTF-8 text"
 ROLES = ("user_id", "item_id", "rating", "timestamp")
+REQUIRED = ("user_id", "item_id")
+MOST_LINES_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +55,28 @@ class CheckedTable:
     """The line number of every row."""
     skipped: dict[str, int]
     """Number of bad rows dropped, by rule."""
+    skipped_lines: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """The first lines of bad rows, by rule, if the rows are of one file."""
+    coded: dict[str, CodedColumn] = field(default_factory=dict)
+    """Columns of ids that were read as codes; they are not in `columns`."""
+    reading: tuple[str, ...] = ()
+    """How the file was read, for display."""
+
+    def ids(self, role: str) -> Ids:
+        return self.coded[role].cells if role in self.coded else self.columns[role]
 
     def notes(self) -> tuple[str, ...]:
         return tuple(
-            f"{n:,} bad {'row' if n == 1 else 'rows'} skipped: {rule}"
+            f"{n:,} bad {'row' if n == 1 else 'rows'} skipped: {rule}{self._places(rule)}"
             for rule, n in self.skipped.items()
         )
+
+    def _places(self, rule: str) -> str:
+        lines = self.skipped_lines.get(rule, ())
+        if not lines:
+            return ""
+        more = ", ..." if self.skipped[rule] > len(lines) else ""
+        return f" (line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}{more})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +87,26 @@ class Fault:
     rule: str
     source: str = ""
     """The file of the fault, if that is not the table's own file."""
+    remedy: str = ""
+    """What to do, if it is not the usual."""
+
+
+class SkippedRows:
+    """Counts bad rows by rule and remembers the first lines of each."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.lines: dict[str, list[int]] = {}
+
+    def add(self, faults: Mapping[int, Fault]) -> None:
+        for line in sorted(faults):
+            rule = faults[line].rule
+            self.counts[rule] += 1
+            if self.counts[rule] <= MOST_LINES_SHOWN:
+                self.lines.setdefault(rule, []).append(line)
+
+    def first_lines(self) -> dict[str, tuple[int, ...]]:
+        return {rule: tuple(lines) for rule, lines in self.lines.items()}
 
 
 Piece = tuple[Chunk, dict[int, Fault]]
@@ -83,10 +118,10 @@ def read_table(
 ) -> CheckedTable:
     """Read interactions. The first bad row raises; with `skip_bad_rows` all are dropped."""
     stream = iter(lines)
-    names = layout.names or _header(source, stream, layout)
+    names = layout.names or read_header(source, stream, layout)
     first = 1 if layout.names else 2
     split = chunks(source, stream, layout.separator, len(names), layout.quoting, first)
-    pieces = ((chunk, _width_faults(chunk, len(names))) for chunk in split)
+    pieces = ((chunk, width_faults(chunk, len(names))) for chunk in split)
     return check_table(source, pieces, names, layout, skip_bad_rows)
 
 
@@ -99,46 +134,49 @@ def check_table(
     positions = by_role | also
     parts: list[dict[str, Ids]] = []
     part_lines: list[Longs] = []
-    skipped: Counter[str] = Counter()
+    skipped = SkippedRows()
     for chunk, unsplit in pieces:
         columns, cell_faults = _check(chunk, positions, names, layout)
         faults = cell_faults | unsplit
         if faults and not skip_bad_rows:
-            raise _first_fault(faults, source)
-        skipped.update(fault.rule for fault in faults.values())
+            raise first_fault(faults, source)
+        skipped.add(faults)
         good = ~np.isin(chunk.lines, list(faults)) if faults else np.ones(len(chunk.lines), bool)
         parts.append({role: column[good] for role, column in columns.items()})
         part_lines.append(chunk.lines[good])
     if not sum(len(p) for p in part_lines):
-        why = "contains no interactions"
-        if skipped:
-            why = f"all {sum(skipped.values()):,} rows were bad"
-        raise DataError(
-            f"{source}: {why}; expected at least one row of {', '.join(by_role)}. "
-            "Check that it is the right file."
-        )
+        raise no_rows(source, tuple(by_role), sum(skipped.counts.values()))
     return CheckedTable(
         source,
         {role: np.concatenate([p[role] for p in parts]) for role in positions},
         np.concatenate(part_lines),
-        dict(skipped),
+        dict(skipped.counts),
+        skipped.first_lines(),
     )
 
 
-def _first_fault(faults: dict[int, Fault], source: str) -> DataError:
+def no_rows(source: str, roles: Sequence[str], n_bad: int) -> DataError:
+    why = f"all {n_bad:,} rows were bad" if n_bad else "contains no interactions"
+    return DataError(
+        f"{source}: {why}; expected at least one row of {', '.join(roles)}. "
+        "Check that it is the right file."
+    )
+
+
+def first_fault(faults: dict[int, Fault], source: str) -> DataError:
     line = min(faults)
     fault = faults[line]
     return DataError(
         f"{fault.source or source}:{line}: {fault.what}; {fault.rule}. "
-        "Fix the row or pass --skip-bad-rows."
+        f"{fault.remedy or 'Fix the row or pass --skip-bad-rows.'}"
     )
 
 
 def refuse_duplicates(table: CheckedTable) -> None:
     """For the policy `duplicates: error`: reject the first pair that occurs twice."""
     first: dict[tuple[str, str], int] = {}
-    users = table.columns["user_id"].tolist()
-    items = table.columns["item_id"].tolist()
+    users = table.ids("user_id").tolist()
+    items = table.ids("item_id").tolist()
     for user, item, line in zip(users, items, table.lines.tolist(), strict=True):
         if (user, item) in first:
             raise DataError(
@@ -159,23 +197,27 @@ def read_lookup(lines: Iterable[str], separator: str, n_columns: int) -> Iterato
 
 def column_positions(source: str, names: Sequence[str], columns: dict[str, str]) -> dict[str, int]:
     """role -> position. Users, items and all columns named in `columns` are required."""
-    if unknown := set(columns) - set(ROLES):
-        raise DataError(
-            f"--columns names the role {min(unknown)!r}; expected one of {', '.join(ROLES)}. "
-            f"{did_you_mean(min(unknown), ROLES)}"
-        )
+    check_roles(columns)
     positions = {}
     for role in ROLES:
         name = columns.get(role, role)
         if name in names:
             positions[role] = list(names).index(name)
-        elif role in ("user_id", "item_id") or role in columns:
+        elif role in REQUIRED or role in columns:
             raise DataError(
                 f"{source}:1: there is no column {name!r} for {role}; "
                 f"the file has {', '.join(map(repr, names[:12]))}. "
                 f"Pass --columns {role}=NAME. {did_you_mean(name, names)}"
             )
     return positions
+
+
+def check_roles(columns: Mapping[str, str]) -> None:
+    if unknown := set(columns) - set(ROLES):
+        raise DataError(
+            f"--columns names the role {min(unknown)!r}; expected one of {', '.join(ROLES)}. "
+            f"{did_you_mean(min(unknown), ROLES)}"
+        )
 
 
 def check_ratings(numbers: Doubles) -> tuple[Ids, Bools, str]:
@@ -190,17 +232,17 @@ def check_times(numbers: Doubles) -> tuple[Ids, Bools, str]:
     return times, bad, "expected seconds since 1970 (not milliseconds) or ISO 8601, before 2100"
 
 
-def _header(source: str, lines: Iterator[str], layout: Layout) -> tuple[str, ...]:
+def read_header(source: str, lines: Iterator[str], layout: Layout) -> tuple[str, ...]:
     line = next(lines, "")
     if not line.strip():
         raise DataError(
             f"{source}: is empty; expected a header and one interaction per row. "
             "Check that it is the right file."
         )
-    if not _is_text(line):
+    if not is_text(line) or "\0" in line:
         raise DataError(
             f"{source}:1: the header {shown(line.strip())} is not UTF-8; expected UTF-8 text. "
-            "Save the file as UTF-8."
+            "Save the file as UTF-8, or pass --encoding, such as latin-1 or utf-16."
         )
     try:
         cells = split_line(line, layout.separator, layout.quoting)
@@ -220,29 +262,29 @@ def _check(
     columns: dict[str, Ids] = {}
     for role, position in positions.items():
         cells = chunk.columns[position]
-        columns[role], broken, rule = _check_column(role, cells, layout)
+        columns[role], broken, rule = check_column(role, cells, layout)
         for r in np.flatnonzero(broken):
             what = f"column {names[position]!r} is {shown(cells[r])}"
-            why = rule if _is_text(cells[r]) else NOT_TEXT
+            why = rule if is_text(cells[r]) else NOT_TEXT
             fault = Fault(what, why, layout.other_files.get(role, ""))
             faults.setdefault(int(chunk.lines[r]), fault)
     return columns, faults
 
 
-def _width_faults(chunk: Chunk, width: int) -> dict[int, Fault]:
+def width_faults(chunk: Chunk, width: int) -> dict[int, Fault]:
     return {
         line: Fault(f"{n} columns", f"expected {width} columns") for line, n in chunk.wrong.items()
     }
 
 
-def _check_column(role: str, cells: list[str], layout: Layout) -> tuple[Ids, Bools, str]:
+def check_column(role: str, cells: list[str], layout: Layout) -> tuple[Ids, Bools, str]:
     if role in ("user_id", "item_id"):
         return _ids(cells)
     if role == "rating":
-        return check_ratings(_numbers(cells, _number))
+        return check_ratings(numbers_of(cells, number_of))
     if role in layout.also:
         return _texts(cells)
-    return check_times(_numbers(cells, layout.parse_time or time_of))
+    return check_times(numbers_of(cells, layout.parse_time or time_of))
 
 
 def _ids(cells: list[str]) -> tuple[Ids, Bools, str]:
@@ -250,34 +292,23 @@ def _ids(cells: list[str]) -> tuple[Ids, Bools, str]:
     if all(cells) and text.isascii() and not any(space in text for space in " \t\r\n\v\f"):
         return np.array(cells, dtype=object), np.zeros(len(cells), bool), ""
     stripped = np.array([c.strip() for c in cells], dtype=object)
-    return stripped, np.array([not c or not _is_text(c) for c in stripped], bool), "expected an id"
+    if is_text(text):
+        return stripped, np.array([not c for c in stripped], bool), "expected an id"
+    return stripped, np.array([not c or not is_text(c) for c in stripped], bool), "expected an id"
 
 
 def _texts(cells: list[str]) -> tuple[Ids, Bools, str]:
-    bad = np.array([not _is_text(c) for c in cells], bool)
+    bad = np.array([not is_text(c) for c in cells], bool)
     return np.array([c.strip() for c in cells], dtype=object), bad, NOT_TEXT
 
 
-def _numbers(cells: list[str], parse: Callable[[str], float]) -> Doubles:
+def numbers_of(cells: list[str], parse: Callable[[str], float]) -> Doubles:
     try:
-        if parse not in (_number, time_of) or "_" in "".join(cells):
+        if parse not in (number_of, time_of) or "_" in "".join(cells):
             raise ValueError
         return np.array(cells, dtype=np.float64)
     except ValueError:
         return np.array([or_nan(parse, cell) for cell in cells], dtype=np.float64)
-
-
-def seconds_of(column: pd.Series) -> Doubles:
-    """Seconds since 1970 from a column of numbers, texts or datetimes; NaN for invalid values."""
-    import pandas as pd
-
-    if pd.api.types.is_datetime64_any_dtype(column):
-        moments = pd.to_datetime(column, utc=True).dt.tz_localize(None).astype("datetime64[s]")
-        return np.where(column.isna(), np.nan, moments.astype("int64").to_numpy(np.float64))
-    numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64).copy()
-    for r in np.flatnonzero(np.isnan(numbers)):
-        numbers[r] = or_nan(time_of, str(column.iloc[r]))
-    return numbers
 
 
 def or_nan(parse: Callable[[str], float], cell: str) -> float:
@@ -287,7 +318,7 @@ def or_nan(parse: Callable[[str], float], cell: str) -> float:
         return math.nan
 
 
-def _number(cell: str) -> float:
+def number_of(cell: str) -> float:
     if "_" in cell:  # float() accepts 1_000, but in a data file it is a mistake
         raise ValueError
     return float(cell)
@@ -295,13 +326,13 @@ def _number(cell: str) -> float:
 
 def time_of(cell: str) -> float:
     try:
-        return _number(cell)
+        return number_of(cell)
     except ValueError:
         moment = datetime.fromisoformat(cell.strip())
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _is_text(cell: str) -> bool:
+def is_text(cell: str) -> bool:
     try:
         cell.encode()
     except UnicodeEncodeError:

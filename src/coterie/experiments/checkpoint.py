@@ -31,7 +31,7 @@ def write(folder: Path, point: Point, data: str, config: JsonObject) -> None:
     private = _named(states, lambda record: record.private_arrays())
     private_file = folder / DEVICES.format(point.history.round)
     if private:
-        write_arrays(private_file, private, owner_only=True)
+        write_arrays(private_file, private)
     about = {
         "format": FORMAT,
         "history": point.history.to_json(),

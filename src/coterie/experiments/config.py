@@ -61,6 +61,12 @@ class Choice(Settings):
     """For files: the column of every role, as role: column."""
     skip_bad_rows: bool = False
     """For files: count bad rows and drop them instead of stopping at the first."""
+    encoding: str | None = None
+    """For csv, tsv and txt files: the encoding, such as latin-1; UTF-8 by default."""
+    delimiter: str | None = None
+    """For csv, tsv and txt files: what separates cells; by default the header shows it."""
+    header: bool = True
+    """For csv, tsv and txt files: false if there is no header; columns are then numbers from 1."""
 
 
 class Course(Settings):

@@ -158,10 +158,8 @@ class _DataCache:
         if self.given is not None:
             return self.given
         wanted = cell.experiment
-        choice = cell.experiment.choice
-        key = repr(
-            (choice.dataset, choice.columns, choice.skip_bad_rows, wanted.filters, wanted.synthetic)
-        )
+        options = preparation.read_options(wanted)
+        key = repr((wanted.choice.dataset, options, wanted.filters, wanted.synthetic))
         if key not in self.loaded:
             data = preparation.load_data(wanted, self.progress)
             self.loaded[key] = data, data.fingerprint()

@@ -88,12 +88,24 @@ def training_set(experiment: Experiment, parts: Split, progress: Progress) -> Tr
 
 
 def load_data(experiment: Experiment, progress: Progress = SILENT) -> Interactions:
-    choice = experiment.choice
-    options = ReadOptions(choice.columns, choice.skip_bad_rows, experiment.filters.duplicates)
-    data = load(choice.dataset, experiment.filters, options, experiment.synthetic, progress)
-    for note in data.notes:
-        progress.log(note)
+    options = read_options(experiment)
+    name = experiment.choice.dataset
+    data = load(name, experiment.filters, options, experiment.synthetic, progress)
+    for line in (*data.reading, *data.notes):
+        progress.log(line)
     return data
+
+
+def read_options(experiment: Experiment) -> ReadOptions:
+    choice = experiment.choice
+    return ReadOptions(
+        columns=choice.columns,
+        skip_bad_rows=choice.skip_bad_rows,
+        duplicates=experiment.filters.duplicates,
+        encoding=choice.encoding,
+        delimiter=choice.delimiter,
+        header=choice.header,
+    )
 
 
 def split_data(
@@ -158,13 +170,12 @@ def _own_parts(
 ) -> tuple[Interactions, Interactions | None]:
     """The test part and, if named, the validation part of split=own, filtered as training is."""
     protocol = experiment.protocol
-    choice = experiment.choice
-    options = ReadOptions(choice.columns, choice.skip_bad_rows, experiment.filters.duplicates)
+    options = read_options(experiment)
 
     def part(path: str) -> Interactions:
         interactions = apply_ratings(read(Path(path), options), experiment.filters)
-        for note in interactions.notes:
-            progress.log(f"{path}: {note}")
+        for line in (*interactions.reading, *interactions.notes):
+            progress.log(f"{path}: {line}")
         return interactions
 
     assert protocol.test_file is not None  # the protocol checks it

@@ -8,26 +8,33 @@ metrics.jsonl    one line per measurement up to the last checkpoint
 model.npz        the arrays of the model at the last checkpoint or at the end; model.json names them
 result.json      the result, as `--json` prints it; it exists once the run is finished
 devices.npz      private client state, for algorithms that have it; devices-N.npz for a checkpoint
-users.csv        metrics and chosen values per user; readable by the owner only
+users.csv        metrics and chosen values per user
 report.md, report.html
 .lock            locked by the process that writes
+
+All npz files and users.csv are readable by their owner only: they tell what single users did.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import TypeVar
 from zipfile import BadZipFile
 
 import numpy as np
 
+from coterie.core.atomic_files import (
+    packed_arrays,
+    packed_texts,
+    unpacked_arrays,
+    unpacked_texts,
+    write_file,
+)
 from coterie.errors import CoterieError, RunError
 from coterie.evaluation.candidates import Candidates
 from coterie.evaluation.evaluation import Evaluation
@@ -130,7 +137,7 @@ def write_metrics(folder: Path, curve: Sequence[JsonObject]) -> None:
 def write_model(folder: Path, model: Recommender) -> None:
     """Write the model; its private client state goes to a separate file."""
     if private := model.private_arrays():
-        write_arrays(folder / DEVICES, private, owner_only=True)
+        write_arrays(folder / DEVICES, private)
     write_arrays(folder / "model.npz", model.shared_arrays())
     about = {
         "kind": model.kind,
@@ -141,9 +148,12 @@ def write_model(folder: Path, model: Recommender) -> None:
 
 
 def write_catalogue(folder: Path, catalogue: Catalogue) -> None:
-    arrays = {"user_ids": _packed(catalogue.user_ids), "item_ids": _packed(catalogue.item_ids)}
+    arrays = {
+        "user_ids": packed_texts(catalogue.user_ids),
+        "item_ids": packed_texts(catalogue.item_ids),
+    }
     if catalogue.item_texts is not None:
-        arrays["item_texts"] = _packed(catalogue.item_texts)
+        arrays["item_texts"] = packed_texts(catalogue.item_texts)
     write_arrays(
         folder / "catalogue.npz",
         arrays | {"seen_offsets": catalogue.seen.offsets, "seen_items": catalogue.seen.items},
@@ -255,17 +265,16 @@ def read_candidates(folder: Path) -> Candidates:
 
 def _catalogue(arrays: dict[str, np.ndarray]) -> Catalogue:
     return Catalogue(
-        user_ids=_unpacked(arrays["user_ids"]),
-        item_ids=_unpacked(arrays["item_ids"]),
-        item_texts=_unpacked(arrays["item_texts"]) if "item_texts" in arrays else None,
+        user_ids=unpacked_texts(arrays["user_ids"]),
+        item_ids=unpacked_texts(arrays["item_ids"]),
+        item_texts=unpacked_texts(arrays["item_texts"]) if "item_texts" in arrays else None,
         seen=Rows(arrays["seen_offsets"], arrays["seen_items"]),
     )
 
 
 def read_arrays(folder: Path, name: str) -> dict[str, np.ndarray]:
     def load(path: Path) -> dict[str, np.ndarray]:
-        with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as packed:
-            return {key: packed[key] for key in packed.files}
+        return unpacked_arrays(path.read_bytes())
 
     return _read(folder, name, load)
 
@@ -324,46 +333,15 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def _packed(values: Ids) -> np.ndarray:
-    """Strings as the bytes of a JSON list.
-
-    Object arrays would need pickle, and fixed-width arrays would pad every string to the longest.
-    """
-    if values.dtype.kind != "O":
-        return values
-    return np.frombuffer(json.dumps([str(v) for v in values]).encode(), np.uint8)
-
-
-def _unpacked(values: np.ndarray) -> Ids:
-    if values.dtype != np.uint8:
-        return values
-    return np.array(json.loads(values.tobytes()), dtype=object)
-
-
-def write_arrays(path: Path, arrays: dict[str, np.ndarray], owner_only: bool = False) -> None:
-    packed = BytesIO()
-    np.savez(packed, **arrays)  # type: ignore[arg-type]
-    _write(path, packed.getvalue(), owner_only)
+def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Arrays are about users: their ids and interactions, or what was learned from them."""
+    _write(path, packed_arrays(arrays), owner_only=True)
 
 
 def _write(path: Path, content: bytes, owner_only: bool = False) -> None:
-    """Write a temporary file, then rename it: readers never see a partial file."""
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(scratch, "wb", opener=_owner_only if owner_only else None) as out:
-            out.write(content)
-            out.flush()
-            os.fsync(out.fileno())
-        scratch.replace(path)
+        write_file(path, content, owner_only=owner_only)
     except OSError as error:
         raise RunError(
             f"{path} cannot be written ({error.strerror}). Choose another folder."
         ) from None
-    finally:
-        with contextlib.suppress(OSError):
-            scratch.unlink(missing_ok=True)
-
-
-def _owner_only(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -12,14 +12,20 @@ WORDS = {
     "R": "share of a user's held-out items among the first {k}",
     "F1": "harmonic mean of precision and recall among the first {k}",
     "AUC": "share of pairs in which a held-out item is ranked above another item",
+    "MAP": "mean over users of the precision at each held-out item among the first {k}",
     "RMSE": "root of the mean squared error of ratings; lower is better",
     "MAE": "mean absolute error of ratings; lower is better",
     "IC": "distinct items in all lists of {k}",
     "Gini": "1 − Gini index over items in lists of {k}: higher is more even",
     "Pop": "mean share of users who have a recommended item in training",
+    "Nov": "how unexpected the first {k} are: the mean of −log2 of an item's popularity",
+    "Tail": "share of the first {k} that is outside the popular items",
+    "ILD": "mean distance between two of the first {k}, by the users who chose them",
+    "CatILD": "mean distance between two of the first {k}, by their categories",
+    "Calib": "distance of the first {k} from the user's history, by categories; lower is better",
     "UC": "share of the tested users whom the model serves",
 }
-HIGHER = ("HR", "NDCG", "MRR", "P", "R", "F1", "AUC")
+HIGHER = ("HR", "NDCG", "MRR", "P", "R", "F1", "AUC", "MAP")
 LOWER = ("RMSE", "MAE")
 SERVED = "served:"
 

@@ -49,11 +49,15 @@ class NodeUsers:
     least_group: int = LEAST_GROUP
     skip_bad_rows: bool = False
 
-    def put(self, store: NodeStore) -> None:
-        """Write the users and their settings to a store."""
-        store.put_interactions(read(self.data, ReadOptions(self.columns, self.skip_bad_rows)))
+    def put(self, store: NodeStore) -> tuple[str, ...]:
+        """Write the users and their settings to a store; returns how the file was read."""
+        # A copy in the cache would be a second place that holds this node's interactions.
+        options = ReadOptions(self.columns, self.skip_bad_rows, cache=False)
+        data = read(self.data, options)
+        store.put_interactions(data)
         store.put_meta(least_group=str(self.least_group))
         NodeService(store).set_seed(SIMULATED if self.simulated else "")
+        return (*data.reading, *data.notes)
 
 
 def join(
@@ -87,7 +91,8 @@ def join(
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     with locked_store(home, path):
         store = NodeStore.open(path) if path.exists() else NodeStore.create(path)
-        users.put(store)
+        for line in users.put(store):
+            progress.log(line)
         n_users = len(store.users())
         progress.log(f"{path}: joining {address} with {n_users:,} users. Stop with Ctrl-C.")
         log = path.with_suffix(".log")

@@ -116,7 +116,13 @@ def test_what_is_printed_is_what_is_written(coterie: Command, tmp_path: Path) ->
     cells = {row[0]: row for row in rows_of(done.out)[:2]}
     for standing in found["standings"]:
         spread = standing["metrics"]["HR@10"]
-        assert cells[standing["method"]][1] == f"{spread['mean']:.4f} ±{spread['deviation']:.4f}"
+        text = f"{spread['mean']:.4f} ±{spread['deviation']:.4f}"
+        mark = " (below popular)" if "HR@10" in standing["below_popular"] else ""
+        assert cells[standing["method"]][1] == text + mark
+    # Two epochs are too few for BPR: the comparison says so.
+    assert found["standings"][0]["below_popular"] == ["HR@10", "NDCG@10"]
+    assert found["standings"][1]["below_popular"] == []
+    assert "(below popular): recommending the most popular items" in done.out
     written = (tmp_path / "runs" / "compare-synthetic-1" / "report.md").read_text()
     assert f"| bpr | {cells['bpr'][1]} | {cells['bpr'][2]} |" in written
     assert "report: runs/compare-synthetic-1/report.html" in done.out

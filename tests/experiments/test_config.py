@@ -20,6 +20,7 @@ from coterie.data.filters import Filters
 from coterie.data.synthetic import Synthetic
 from coterie.errors import ConfigError, UnknownName, UserError, did_you_mean
 from coterie.evaluation.protocols import PROTOCOLS, Protocol
+from coterie.experiments import config
 from coterie.experiments.config import (
     RENAMED,
     Choice,
@@ -388,3 +389,31 @@ def test_yaml_keeps_what_is_read_as_the_end_of_a_line() -> None:
     values = {"columns": {"user_id": "\x85"}, "dataset": "é.csv"}
     assert yaml.safe_load(as_yaml(values)) == values
     assert "é.csv" in as_yaml({"dataset": "é.csv"}), "names stay readable"
+
+
+# ---- tuned settings of FedAvg's two readings
+
+
+@pytest.mark.parametrize("dataset", ["ml-100k", "ml-1m", "tripadvisor", "synthetic"])
+def test_settings_tuned_for_one_reading_of_fedavg_are_not_used_for_the_other(dataset: str) -> None:
+    usual = Experiment.of({"algorithm": "fedavg", "dataset": dataset})
+    literal = Experiment.of({"algorithm": "fedavg", "dataset": dataset, "average": "all"})
+    assert usual.tuned
+    assert literal.tuned
+    tuned = yaml.safe_load(Path(config.__file__).with_name("tuned.yaml").read_text())[dataset]
+    for experiment, entry in ((usual, "fedavg"), (literal, "fedavg, average=all")):
+        values = experiment.settings.model_dump()
+        assert {key: values[key] for key in tuned[entry]} == tuned[entry]
+    assert tuned["fedavg"]["average"] == "touched"
+    assert tuned["fedavg, average=all"]["average"] == "all"
+
+
+def test_a_reading_that_was_not_tuned_has_plain_defaults() -> None:
+    """Pinterest was tuned for the literal reading only."""
+    assert not Experiment.of({"algorithm": "fedavg", "dataset": "pinterest"}).tuned
+    assert Experiment.of({"algorithm": "fedavg", "dataset": "pinterest", "average": "all"}).tuned
+
+
+def test_the_default_reading_of_fedavg_averages_the_rows_that_clients_touched() -> None:
+    for name in ("fedavg", "fedavg+actvsamp", "fedbso"):
+        assert algorithm(name).settings.model_fields["average"].default == "touched"

@@ -78,7 +78,7 @@ def test_runs_with_different_metrics_leave_cells_empty(popular: Run) -> None:
     assert first["HR@10"]
     assert first["HR@20"] == ""
     assert second["HR@10"] == ""
-    assert second["HR@20"] == f"{other.metrics['HR@20']:.4f}"
+    assert second["HR@20"] == f"{other.metrics['HR@20']:.4f} (below popular)"
 
 
 @pytest.mark.parametrize(

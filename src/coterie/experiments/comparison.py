@@ -52,6 +52,8 @@ class Standing:
     rounds_to_target: list[int | None]
     """Per seed; None if it was not reached. Empty without a target."""
     updates_to_target: list[int | None]
+    below_popular: list[str]
+    """Headline metrics whose mean is below that of the most popular items."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,19 @@ def standing(method: str, runs: Sequence[CellResult]) -> Standing:
         area=spread(areas) if areas else None,
         rounds_to_target=[curve["rounds_to_target"] for curve in curves] if has_target else [],
         updates_to_target=[curve["updates_to_target"] for curve in curves] if has_target else [],
+        below_popular=_below_popular(results),
     )
+
+
+def _below_popular(results: Sequence[JsonObject]) -> list[str]:
+    """Every seed may have another test part, so that means are compared with means."""
+    # Runs of earlier versions have no such figures.
+    return [
+        name
+        for name in results[0]["headline"]
+        if all(name in r.get("popular", {}) for r in results)
+        and sum(r["metrics"][name] for r in results) < sum(r["popular"][name] for r in results)
+    ]
 
 
 def spread(values: Sequence[float]) -> Spread:

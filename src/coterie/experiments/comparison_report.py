@@ -10,7 +10,7 @@ from coterie.evaluation.direction import lower_is_better
 from coterie.experiments.cell_cache import CellResult
 from coterie.experiments.comparison import FULL, Comparison, Difference, Spread, Standing
 from coterie.report.page import document, figure, html_table
-from coterie.report.table import all_notes, markdown_list, markdown_table, shown
+from coterie.report.table import BELOW, all_notes, markdown_list, markdown_table, shown
 from coterie.version import __version__
 
 
@@ -64,6 +64,10 @@ def title(comparison: Comparison) -> str:
 def notes(comparison: Comparison, results: Sequence[CellResult]) -> list[str]:
     """What a reader must know to interpret the figures."""
     lines = all_notes(results, with_costs=False)
+    if any(s.below_popular for s in comparison.standings):
+        lines.append(
+            f"{BELOW.strip()}: recommending the most popular items to everybody scores more."
+        )
     if len(comparison.seeds) > 1:
         lines.append(f"± is the standard deviation over {len(comparison.seeds)} seeds.")
     if comparison.tests:
@@ -92,7 +96,10 @@ def _accuracy(comparison: Comparison) -> Section:
     header = ["method", *names, *(f"{name} full" for name in ranked)]
     rows = []
     for s in comparison.standings:
-        cells = [_if_measured(s.metrics, name) for name in names]
+        cells = [
+            _if_measured(s.metrics, name) + (BELOW if name in s.below_popular else "")
+            for name in names
+        ]
         cells += [_if_measured(s.full, name) for name in ranked]
         rows.append([s.method, *cells])
     return Section(f"By {comparison.protocol}", header, rows)

@@ -36,6 +36,8 @@ NAMING_FILES = (
     "availability_file",
 )
 """Settings that name files or a run folder, whose content is part of the experiment."""
+READING = "average"
+"""The setting that chooses between readings of one formula, each with its own tuned settings."""
 RENAMED = {
     "protect": "secure_aggregation",
     "drop_out": "client_dropout",
@@ -120,7 +122,9 @@ class Experiment:
         filters = Filters.of(source.filters | shares["filters"])
         synthetic = Synthetic.of(shares.get("synthetic", {}))
         usual = has_default_filters(choice.dataset, filters, synthetic)
-        defaults = tuned_settings(choice.dataset, choice.algorithm) if usual else {}
+        defaults = {}
+        if usual:
+            defaults = tuned_settings(choice.dataset, choice.algorithm, shares["settings"])
         if filters.feedback == "explicit" and not chosen.explicit:
             raise ConfigError(
                 f"setting 'feedback' is 'explicit', but {choice.algorithm} learns from implicit "
@@ -221,9 +225,19 @@ def _tuned() -> dict[str, dict[str, JsonObject]]:
     return yaml.safe_load(text) or {}
 
 
-def tuned_settings(dataset_name: str, algorithm_name: str) -> JsonObject:
-    """Settings tuned on the dataset's validation part (benchmarks/tune.py), if there are any."""
-    return dict(_tuned().get(dataset_name, {}).get(algorithm_name, {}))
+def tuned_settings(
+    dataset_name: str, algorithm_name: str, given: Mapping[str, object] | None = None
+) -> JsonObject:
+    """Settings tuned on the dataset's validation part (benchmarks/tune.py), if there are any.
+
+    FedAvg has two readings of its formula (`average`), and settings found for one are not used for
+    the other: `given` chooses the reading. Without it, the settings are those of the default.
+    """
+    entries = _tuned().get(dataset_name, {})
+    usual = entries.get(algorithm_name, {})
+    reading = (given or {}).get(READING, usual.get(READING))
+    entry = usual if usual.get(READING, reading) == reading else {}
+    return dict(entries.get(f"{algorithm_name}, {READING}={reading}", entry))
 
 
 def tuned_for(algorithm_name: str) -> list[str]:

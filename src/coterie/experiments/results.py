@@ -14,6 +14,7 @@ from coterie.data.splits import Split
 from coterie.engines.local import LocalEngine
 from coterie.evaluation.breakdown import by_chosen_value
 from coterie.evaluation.evaluation import Evaluation
+from coterie.evaluation.popularity import below
 from coterie.evaluation.protocols import Protocol
 from coterie.evaluation.rating_errors import reference_errors
 from coterie.experiments.config import Experiment
@@ -146,6 +147,8 @@ def evaluation_summary(experiment: Experiment, parts: Split, evaluation: Evaluat
         "metrics": evaluation.metrics,
         "full": evaluation.full,
         "headline": list(experiment.protocol.shown),
+        "popular": evaluation.popular,
+        "below_popular": below(evaluation.metrics, evaluation.popular, experiment.protocol.shown),
         "tested_users": len(evaluation.users),
         "future_share": splits.future_share(parts),
         "bias": _bias(experiment, evaluation),

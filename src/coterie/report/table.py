@@ -12,6 +12,10 @@ WHOLE = ("IC",)
 """Metrics that are counts, shown without decimals."""
 
 
+BELOW = " (below popular)"
+"""The mark of a figure that recommending the most popular items exceeds."""
+
+
 class Reported(Protocol):
     """What a report needs of a run: a Run, or a finished cell of a plan."""
 
@@ -27,6 +31,13 @@ def shown(name: str, value: float) -> str:
     if name.split("@")[0] in WHOLE:
         return f"{value:,.0f}"
     return f"{value:.5f}" if 0 < abs(value) < 0.001 else f"{value:.4f}"
+
+
+def marked(result: JsonObject, name: str) -> str:
+    """A metric under the protocol, with a mark if that of the most popular items is higher."""
+    text = shown(name, result["metrics"][name])
+    # Results of earlier versions have no such list.
+    return text + BELOW if name in result.get("below_popular", []) else text
 
 
 def table(runs: Sequence[Reported]) -> tuple[list[str], list[list[str]]]:
@@ -47,7 +58,7 @@ def table(runs: Sequence[Reported]) -> tuple[list[str], list[list[str]]]:
             str(r["rounds"]),
             f"{r['seconds']:.2f}",
         ]
-        cells += [shown(n, r["metrics"][n]) if n in r["metrics"] else "" for n in names]
+        cells += [marked(r, n) if n in r["metrics"] else "" for n in names]
         cells += [shown(n, r["full"][n]) if n in r["full"] else "" for n in ranked]
         rows.append(cells)
     return header, rows
@@ -65,6 +76,8 @@ def notes(run: Reported, with_costs: bool = True) -> list[str]:
         f"{r['tested_users']:,} users tested; trained on {r['training_interactions']:,} "
         f"interactions of {r['users']:,} users; {r['items']:,} items in the catalogue."
     ]
+    if with_costs and r.get("below_popular"):
+        lines.append(worse_than_popular(r))
     if r["full"].get("UC", 1) < 1:
         lines.append(f"{r['full']['UC']:.1%} of the tested users are served; the others score 0.")
     if r["future_share"] is not None:
@@ -96,6 +109,19 @@ def notes(run: Reported, with_costs: bool = True) -> list[str]:
             "Leaky on purpose: training negatives excluded the held-out items (as_published)."
         )
     return lines
+
+
+def worse_than_popular(result: JsonObject) -> str:
+    """The figures that the same list for everybody exceeds."""
+    pairs = ", ".join(
+        f"{name} {shown(name, result['metrics'][name])} against "
+        f"{shown(name, result['popular'][name])}"
+        for name in result["below_popular"]
+    )
+    return (
+        f"Below popular: recommending the most popular items to everybody scores more ({pairs}). "
+        "Train longer, or find settings with coterie tune."
+    )
 
 
 def rating_errors(result: JsonObject) -> str:
@@ -161,7 +187,8 @@ def _span(row: JsonObject) -> str:
 def all_notes(runs: Sequence[Reported], with_costs: bool = True) -> list[str]:
     """Each note once, with the names of the runs it is about.
 
-    Costs differ from run to run: a report that has them in a table leaves them out here.
+    Costs and figures differ from run to run: a report that has them in a table leaves them out
+    here.
     """
     about: dict[str, list[str]] = {}
     for run in runs:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from coterie.algorithms.registry import ALGORITHMS, algorithm
-from coterie.core.settings import Settings, split_by_owner
+from coterie.core.settings import OTHER_WORDS, Settings, split_by_owner
 from coterie.data.filters import Filters
 from coterie.data.synthetic import Synthetic
 from coterie.errors import ConfigError, UnknownName, UserError, did_you_mean
@@ -417,3 +417,37 @@ def test_a_reading_that_was_not_tuned_has_plain_defaults() -> None:
 def test_the_default_reading_of_fedavg_averages_the_rows_that_clients_touched() -> None:
     for name in ("fedavg", "fedavg+actvsamp", "fedbso"):
         assert algorithm(name).settings.model_fields["average"].default == "touched"
+
+
+# ---- other words for settings
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "meant"),
+    [
+        ("bpr", "lr", "learning_rate"),
+        ("fedavg", "lr", "learning_rate"),
+        ("bpr", "dim", "embedding_size"),
+        ("bpr", "factors", "embedding_size"),
+        ("als", "n_factors", "embedding_size"),
+        ("bpr", "k", "embedding_size"),
+        ("itemknn", "k", "neighbours"),
+        ("bpr", "lambda", "reg_user"),
+        ("gmf", "l2", "reg"),
+        ("bpr", "rounds", "epochs"),
+        ("fedavg", "epochs", "rounds"),
+        ("fedavg", "E", "local_epochs"),
+        ("fedavg", "fraction_fit", "participation"),
+        ("bpr", "random_state", "seed"),
+        ("bpr", "topk", "cutoffs"),
+    ],
+)
+def test_a_word_of_other_libraries_finds_its_setting(name: str, word: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=f"unknown setting '{word}'.*Did you mean '{meant}'"):
+        Experiment.of({"algorithm": name, word: 1})
+
+
+def test_other_words_are_for_settings_that_exist() -> None:
+    groups = [Choice, Course, Filters, Protocol, *(algorithm(n).settings for n in ALGORITHMS)]
+    known = {key for group in groups for key in group.model_fields}
+    assert OTHER_WORDS.keys() <= known

@@ -340,7 +340,7 @@ def _print(finished: Run, as_json: bool, quiet: bool) -> None:
     _print_metrics(finished)
     if quiet:
         return
-    from coterie.report.table import notes
+    from coterie.report.table import notes, times_of_evaluation
 
     for line in notes(finished):
         typer.echo(line)
@@ -350,6 +350,7 @@ def _print(finished: Run, as_json: bool, quiet: bool) -> None:
     if result["best_round"] != rounds:
         line += f"; the best round on validation is {result['best_round']}"
     typer.echo(line)
+    typer.echo(times_of_evaluation(result))
     typer.echo(f"run:    {result['run']}")
     typer.echo(f"report: {Path(result['run']) / 'report.html'}")
 

@@ -70,6 +70,9 @@ class Course(Settings):
 
     evaluate_every: int = Field(0, ge=0)
     """Rounds or epochs between measurements; 0 measures about twenty times."""
+    curve_users: int | None = Field(None, ge=0)
+    """Users that the curve on the test part is measured on; 0 takes all. By default as many as keep
+    the curve to about a tenth of training. Final figures are always those of all users."""
     checkpoint_every: int = Field(0, ge=0)
     """Rounds or epochs between checkpoints; 0 saves one every few seconds."""
     target: float | None = Field(None, ge=0)
@@ -78,6 +81,8 @@ class Course(Settings):
     """Run folder to take weights from; users and items it does not know start untrained."""
     patience: int = Field(0, ge=0)
     """Measurements without improvement on validation before stopping; 0 trains to the end."""
+    patience_from: int = Field(0, ge=0)
+    """Round or epoch from which patience counts: a curve that begins flat is not stopped there."""
     as_published: bool = False
     """Exclude held-out items from negatives, as leaky published code does, to show its figure."""
 

@@ -49,6 +49,7 @@ def training_summary(ready: Prepared, fitted: Fitted) -> JsonObject:
         "rounds": history.round,
         "best_round": fitted.best_round,
         "seconds": round(history.seconds, 6),
+        "curve_seconds": round(history.curve_seconds, 6),
         "bytes_up": history.bytes_up,
         "bytes_down": history.bytes_down,
         "data": ready.data.fingerprint(),
@@ -125,6 +126,7 @@ def convergence(ready: Prepared, history: TrainingHistory) -> JsonObject:
     about: JsonObject = {
         "metric": headline,
         "part": ready.evaluator.part,
+        "users": ready.evaluator.n_users,
         "area": area(history.curve, headline),
     }
     if target is None:

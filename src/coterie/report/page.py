@@ -60,9 +60,21 @@ def figure(runs: Sequence[Reported], methods: Sequence[str] | None = None) -> st
         return f"<p>{escape(str(missing))}</p>"
     part = ", ".join(dict.fromkeys(line["part"] for run in runs for line in run.curve))
     caption = f"Measured on {part}."
+    sizes = {users for run in runs if (users := _sampled_users(run)) is not None}
+    if sizes:
+        caption += f" The curve is of {', '.join(f'{n:,}' for n in sorted(sizes))} sampled users; "
+        caption += "figures of tables are of all users."
     if part == "test":
         caption += " For inspection only: no model is selected by it."
     return drawn + f"<p class=about>{escape(caption)}</p>"
+
+
+def _sampled_users(run: Reported) -> int | None:
+    """The number of users of the curve if it is a sample; earlier results have all users."""
+    users = run.result.get("convergence", {}).get("users")
+    tested = run.result.get("tested_users")
+    sampled = users is not None and run.result["convergence"]["part"] == "test"
+    return int(users) if sampled and users < tested else None
 
 
 def _all_metrics(runs: Sequence[Reported]) -> str:

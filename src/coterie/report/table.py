@@ -124,6 +124,18 @@ def worse_than_popular(result: JsonObject) -> str:
     )
 
 
+def times_of_evaluation(result: JsonObject) -> str:
+    """The seconds of the final evaluation and of the curve, and who they were measured on."""
+    text = f"evaluated {result['tested_users']:,} users in {result['evaluation_seconds']:.2f} s"
+    text += f"; the curve took {result['curve_seconds']:.2f} s"
+    if result["convergence"]["part"] != "test":
+        return f"{text} on the validation part"
+    measured = result["convergence"]["users"]
+    if measured < result["tested_users"]:
+        text += f" on a sample of {measured:,} users (curve_users=0 takes all)"
+    return text
+
+
 def rating_errors(result: JsonObject) -> str:
     """The errors of predictions without a model, which those of a model should be below."""
     references = result["rating_references"]

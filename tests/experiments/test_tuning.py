@@ -28,7 +28,16 @@ from coterie.experiments.history import TrainingHistory
 from coterie.experiments.plan import Plan
 from coterie.experiments.plan_runner import run_plan
 from coterie.experiments.training import over, waited
-from coterie.experiments.tuning import BUDGETS, Search, draw, points, space_of, tunable, tune
+from coterie.experiments.tuning import (
+    BUDGETS,
+    Search,
+    budget,
+    draw,
+    points,
+    space_of,
+    tunable,
+    tune,
+)
 
 DATA = {"n_users": 60, "n_items": 90, "mean_interactions": 9}
 QUICK = {**DATA, "embedding_size": 4, "epochs": 8, "evaluate_every": 2}
@@ -198,6 +207,8 @@ def test_rounds_of_federated_methods_are_found_like_epochs(tmp_path: Path) -> No
         "evaluate_every": 3,
         "patience": 2,
         "final_rate": 1.0,
+        "patience_from": 0,
+        "average": "all",
     }
     found = tune(Search("fedavg", trials=2, held=held), tmp_path)
     config, best = max(cells_in(tmp_path), key=lambda trial: trial[1]["value"])
@@ -365,6 +376,13 @@ def test_patience_counts_from_a_round_on() -> None:
     assert not over(flat, 100, Course(patience=3, patience_from=16))
     assert over(flat, 100, Course(patience=2, patience_from=16))
     assert over(flat, 24, Course(patience=9, patience_from=90))
+
+
+def test_patience_counts_from_the_same_share_of_any_limit() -> None:
+    assert budget(Search("bpr"))["patience_from"] == 20
+    assert budget(Search("bpr", held={"epochs": 40}))["patience_from"] == 8
+    assert budget(Search("fedavg", held={"rounds": 30}))["patience_from"] == 7
+    assert budget(Search("ease")) == {}
 
 
 def test_a_late_riser_is_found_with_patience_from(tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ def draw(space: SearchSpace, seed: int, trial: int) -> JsonObject:
 
 def _plan(search: Search, methods: Sequence[Method], seeds: tuple[int, ...]) -> Plan:
     settings: JsonObject = {"validation": True, "headline": ["NDCG"]}
-    settings |= BUDGETS[search.steps] | dict(search.held)
+    settings |= budget(search) | dict(search.held)
     if _learning_rate_may_decay(search):
         settings["patience"] = 0
     return Plan(
@@ -204,6 +204,15 @@ def _plan(search: Search, methods: Sequence[Method], seeds: tuple[int, ...]) -> 
         protocol=search.protocol,
         part="validation",
     )
+
+
+def budget(search: Search) -> dict[str, int]:
+    """The budget of a trial; with another limit of steps, patience counts from the same share."""
+    usual = BUDGETS[search.steps]
+    limit = search.held.get(search.steps)
+    if not isinstance(limit, int):
+        return usual
+    return usual | {"patience_from": usual["patience_from"] * limit // usual[search.steps]}
 
 
 def _learning_rate_may_decay(search: Search) -> bool:

@@ -132,7 +132,7 @@ def _write(found: JsonObject, folder: Path) -> None:
 
 def _print(found: JsonObject, folder: Path, quiet: bool) -> None:
     from coterie.cli.screen import show_table
-    from coterie.reproduce.page import quick_text
+    from coterie.reproduce.page import QUICK
     from coterie.reproduce.scoreboard import scores_text
 
     if not quiet:
@@ -151,7 +151,8 @@ def _print(found: JsonObject, folder: Path, quiet: bool) -> None:
             typer.echo(f"{untested} claims were not tested: synthetic data stood in for theirs.")
     typer.echo(f"{found['paper']}: {scores_text(found['items'])}")
     if found["quick"]:
-        typer.echo(quick_text(found))
+        # The line about missing data was printed at the start.
+        typer.echo(QUICK)
     typer.echo(f"report: {folder / 'report.html'}")
 
 

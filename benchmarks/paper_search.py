@@ -69,11 +69,12 @@ CENTRAL: dict[str, SearchSpace] = {
 }
 CONSTANT = {"final_rate": 1.0}
 TOUCHED = {"average": "touched"}
+LITERAL = {"average": "all"}
 FEDERATED: dict[str, tuple[str, JsonObject]] = {
     "fedfast": ("fedfast", {}),
     "fedfast, constant": ("fedfast", CONSTANT),
-    "fedavg": ("fedavg", {}),
-    "fedavg, constant": ("fedavg", CONSTANT),
+    "fedavg": ("fedavg", LITERAL),
+    "fedavg, constant": ("fedavg", CONSTANT | LITERAL),
     "fedavg, touched": ("fedavg", TOUCHED),
     "fedbso": ("fedbso", {}),
 }

@@ -23,6 +23,8 @@ for name in als bpr gmf ease; do
   size=(--set embedding_size=64); [ $name = ease ] && size=()
   python benchmarks/tune.py ml-1m $name --trials 10 "${size[@]}" --write
 done
+# FedAvg on ml-100k, ml-1m and tripadvisor is from benchmarks/paper_search.py (fedavg, touched). The
+# entries `fedavg, average=all` are of this script when that was the default.
 for name in fedfast fedavg; do
   size=(--set embedding_size=10)
   many=(--set rounds=500 --set evaluate_every=25)

@@ -117,7 +117,12 @@ def test_what_is_printed_is_what_is_written(coterie: Command, tmp_path: Path) ->
     for standing in found["standings"]:
         spread = standing["metrics"]["HR@10"]
         text = f"{spread['mean']:.4f} ±{spread['deviation']:.4f}"
+        text += " †" if "HR@10" in standing["below_popular"] else ""
         assert cells[standing["method"]][1].rstrip(" ▲▼") == text
+    # Two epochs are too few for BPR: the comparison says so.
+    assert found["standings"][0]["below_popular"] == ["HR@10", "NDCG@10"]
+    assert found["standings"][1]["below_popular"] == []
+    assert "† below popular: recommending the most popular items" in done.out
     written = (tmp_path / "runs" / "compare-synthetic-1" / "report.md").read_text()
     for method, row in cells.items():
         assert f"| {method} | {row[1]} | {row[2]} |" in written.replace("*", "")

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from coterie.algorithms.registry import ALGORITHMS, algorithm
-from coterie.core.settings import Settings, split_by_owner
+from coterie.core.settings import OTHER_WORDS, Settings, split_by_owner
 from coterie.data.filters import Filters
 from coterie.data.synthetic import Synthetic
 from coterie.errors import ConfigError, UnknownName, UserError, did_you_mean
 from coterie.evaluation.protocols import PROTOCOLS, Protocol
+from coterie.experiments import config
 from coterie.experiments.config import (
     RENAMED,
     Choice,
@@ -388,3 +389,65 @@ def test_yaml_keeps_what_is_read_as_the_end_of_a_line() -> None:
     values = {"columns": {"user_id": "\x85"}, "dataset": "é.csv"}
     assert yaml.safe_load(as_yaml(values)) == values
     assert "é.csv" in as_yaml({"dataset": "é.csv"}), "names stay readable"
+
+
+# ---- tuned settings of FedAvg's two readings
+
+
+@pytest.mark.parametrize("dataset", ["ml-100k", "ml-1m", "tripadvisor", "synthetic"])
+def test_settings_tuned_for_one_reading_of_fedavg_are_not_used_for_the_other(dataset: str) -> None:
+    usual = Experiment.of({"algorithm": "fedavg", "dataset": dataset})
+    literal = Experiment.of({"algorithm": "fedavg", "dataset": dataset, "average": "all"})
+    assert usual.tuned
+    assert literal.tuned
+    tuned = yaml.safe_load(Path(config.__file__).with_name("tuned.yaml").read_text())[dataset]
+    for experiment, entry in ((usual, "fedavg"), (literal, "fedavg, average=all")):
+        values = experiment.settings.model_dump()
+        assert {key: values[key] for key in tuned[entry]} == tuned[entry]
+    assert tuned["fedavg"]["average"] == "touched"
+    assert tuned["fedavg, average=all"]["average"] == "all"
+
+
+def test_a_reading_that_was_not_tuned_has_plain_defaults() -> None:
+    """Pinterest was tuned for the literal reading only."""
+    assert not Experiment.of({"algorithm": "fedavg", "dataset": "pinterest"}).tuned
+    assert Experiment.of({"algorithm": "fedavg", "dataset": "pinterest", "average": "all"}).tuned
+
+
+def test_the_default_reading_of_fedavg_averages_the_rows_that_clients_touched() -> None:
+    for name in ("fedavg", "fedavg+actvsamp", "fedbso"):
+        assert algorithm(name).settings.model_fields["average"].default == "touched"
+
+
+# ---- other words for settings
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "meant"),
+    [
+        ("bpr", "lr", "learning_rate"),
+        ("fedavg", "lr", "learning_rate"),
+        ("bpr", "dim", "embedding_size"),
+        ("bpr", "factors", "embedding_size"),
+        ("als", "n_factors", "embedding_size"),
+        ("bpr", "k", "embedding_size"),
+        ("itemknn", "k", "neighbours"),
+        ("bpr", "lambda", "reg_user"),
+        ("gmf", "l2", "reg"),
+        ("bpr", "rounds", "epochs"),
+        ("fedavg", "epochs", "rounds"),
+        ("fedavg", "E", "local_epochs"),
+        ("fedavg", "fraction_fit", "participation"),
+        ("bpr", "random_state", "seed"),
+        ("bpr", "topk", "cutoffs"),
+    ],
+)
+def test_a_word_of_other_libraries_finds_its_setting(name: str, word: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=f"unknown setting '{word}'.*Did you mean '{meant}'"):
+        Experiment.of({"algorithm": name, word: 1})
+
+
+def test_other_words_are_for_settings_that_exist() -> None:
+    groups = [Choice, Course, Filters, Protocol, *(algorithm(n).settings for n in ALGORITHMS)]
+    known = {key for group in groups for key in group.model_fields}
+    assert OTHER_WORDS.keys() <= known

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import statistics
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,10 +22,22 @@ from coterie import api
 from coterie.algorithms.registry import algorithm
 from coterie.data.interactions import Interactions
 from coterie.errors import ConfigError, Diverged, Interrupted, UnknownName
-from coterie.experiments.config import Experiment
+from coterie.experiments import tuning_report
+from coterie.experiments.config import Course, Experiment
+from coterie.experiments.history import TrainingHistory
 from coterie.experiments.plan import Plan
 from coterie.experiments.plan_runner import run_plan
-from coterie.experiments.tuning import BUDGETS, Search, draw, points, space_of, tunable, tune
+from coterie.experiments.training import over, waited
+from coterie.experiments.tuning import (
+    BUDGETS,
+    Search,
+    budget,
+    draw,
+    points,
+    space_of,
+    tunable,
+    tune,
+)
 
 DATA = {"n_users": 60, "n_items": 90, "mean_interactions": 9}
 QUICK = {**DATA, "embedding_size": 4, "epochs": 8, "evaluate_every": 2}
@@ -194,6 +207,8 @@ def test_rounds_of_federated_methods_are_found_like_epochs(tmp_path: Path) -> No
         "evaluate_every": 3,
         "patience": 2,
         "final_rate": 1.0,
+        "patience_from": 0,
+        "average": "all",
     }
     found = tune(Search("fedavg", trials=2, held=held), tmp_path)
     config, best = max(cells_in(tmp_path), key=lambda trial: trial[1]["value"])
@@ -338,6 +353,82 @@ def test_diverged_trials_are_dropped_and_a_search_of_only_them_fails(
         match=r"every trial of gmf diverged \(training diverged at round 2:.*learning_rate",
     ):
         tune(Search("gmf", trials=2, held=QUICK | {"learning_rate": 1e30}), tmp_path)
+
+
+# ---- a curve that begins flat
+
+
+def history_of(*values: float) -> TrainingHistory:
+    """Measured every 4 epochs."""
+    history = TrainingHistory(selections=np.zeros(1, np.int64))
+    for n, value in enumerate(values, 1):
+        history = replace(history, round=4 * n).measured("validation", {"HR@10": value}, "HR@10")
+    return history
+
+
+def test_patience_counts_from_a_round_on() -> None:
+    """Epochs 4 to 24. The best is at epoch 8, and four measurements follow it."""
+    flat = history_of(0.1, 0.2, 0.1, 0.1, 0.1, 0.1)
+    assert waited(flat, 0) == 4
+    assert waited(flat, 16) == 2
+    assert waited(flat, 24) == 0
+    assert over(flat, 100, Course(patience=3))
+    assert not over(flat, 100, Course(patience=3, patience_from=16))
+    assert over(flat, 100, Course(patience=2, patience_from=16))
+    assert over(flat, 24, Course(patience=9, patience_from=90))
+
+
+def test_patience_counts_from_the_same_share_of_any_limit() -> None:
+    assert budget(Search("bpr"))["patience_from"] == 20
+    assert budget(Search("bpr", held={"epochs": 40}))["patience_from"] == 8
+    assert budget(Search("fedavg", held={"rounds": 30}))["patience_from"] == 7
+    assert budget(Search("ease")) == {}
+
+
+def test_a_late_riser_is_found_with_patience_from(tmp_path: Path) -> None:
+    """BPR from tiny factors: without a minimum the flat beginning ends the trial."""
+    slow = {**DATA, "learning_rate": 0.02, "start_scale": 0.003, "embedding_size": 8}
+    slow |= {"validation": True, "epochs": 60, "evaluate_every": 2, "patience": 2}
+    early = api.run("bpr", **slow)
+    late = api.run("bpr", **slow, patience_from=50)
+    assert early.result["rounds"] < 50 < late.result["rounds"]
+
+
+# ---- what a search shows
+
+
+def test_every_trial_is_logged_with_the_best_so_far(tmp_path: Path) -> None:
+    log = Recorder()
+    found = tune(Search("bpr", trials=3, held=QUICK), tmp_path, log)
+    lines = [line for line in log.lines if line.startswith("trial ")]
+    assert [line.partition(":")[0] for line in lines] == [f"trial {n} of 3" for n in (1, 2, 3)]
+    values = [trial.result["value"] for trial in found.trials]
+    for n, line in enumerate(lines):
+        best = max(values[: n + 1])
+        assert f"NDCG@10 {values[n]:.4f} at step" in line
+        assert f"(best {best:.4f}, trial {values.index(best) + 1})" in line
+    again = Recorder()
+    tune(Search("bpr", trials=3, held=QUICK), tmp_path, again)
+    assert [line for line in again.lines if line.startswith("trial ")] == lines
+
+
+def test_the_page_has_every_trial(tmp_path: Path) -> None:
+    found = tune(Search("bpr", trials=3, held=QUICK), tmp_path)
+    header, rows = tuning_report.table(found)
+    assert header[:3] == ["trial", "NDCG@10", "best step"]
+    assert [row[0] for row in rows] == ["trial 1", "trial 2", "trial 3"]
+    text = tuning_report.page(found, "coterie tune bpr")
+    for row in rows:
+        assert all(f">{cell}</td>" in text for cell in row)
+    assert "<svg" in text
+    assert tuning_report.best_so_far([0.2, None, 0.1, 0.3], "HR@10") == [0.2, 0.2, 0.2, 0.3]
+    assert tuning_report.best_so_far([0.2, 0.1, 0.3], "RMSE") == [0.2, 0.1, 0.1]
+    assert "of 3 trials: " in tuning_report.summary_line(found)
+
+
+def test_the_embedding_size_is_searched() -> None:
+    for name in ("bpr", "gmf", "als", "fedavg", "fedfast", "fedbso", "fcf", "pfpl+"):
+        assert len(set(space_of(name)["embedding_size"])) > 1
 
 
 # ---- the script behind tuned.yaml

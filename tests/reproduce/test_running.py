@@ -15,6 +15,8 @@ from coterie.experiments.plan import Method
 from coterie.reproduce.checks import Ahead, Untestable
 from coterie.reproduce.findings import rounds_to_best
 from coterie.reproduce.items import Claim, Item, Measurement, Paper, Trial
+from coterie.reproduce.markdown import markdown
+from coterie.reproduce.page import page
 from coterie.reproduce.papers import paper
 from coterie.reproduce.running import quick_points, reproduce, runnable
 
@@ -136,6 +138,31 @@ def test_synthetic_data_stands_in_for_a_quick_look_only():
     trial = Trial(dataset="watson-articles", methods=(Method("popular", "popular"),))
     unfetchable = replace(TABLE, trials=(trial,))
     assert runnable(unfetchable, False, {}, Progress())[0].trials == ()
+
+
+def test_missing_data_is_named_once_with_the_way_to_get_it(tmp_path: Path):
+    by_hand = Trial(dataset="watson-articles", methods=(Method("popular", "popular"),))
+    real = [
+        replace(TABLE, key="one", trials=TABLE.trials[1:], about="ML-100K, 500 rounds."),
+        replace(TABLE, key="two", trials=(*TABLE.trials[1:], by_hand)),
+    ]
+    progress = Counting()
+    report = reproduce(replace(PAPER, items=tuple(real)), True, (), tmp_path, progress)
+    (line,) = [line for line in progress.lines if "ml-100k" in line]
+    assert line == report["missing"]
+    assert f"Not in the data folder ({tmp_path / 'nowhere'}): ml-100k, watson-articles." in line
+    assert "run: coterie data fetch ml-100k; coterie data list says how to get watson" in line
+    assert report["items"][0]["about"] == "On synthetic data, not on ml-100k."
+    for text in (page(report, "", ""), markdown(report)):
+        assert text.count("synthetic data stands in for an item without data") == 1
+        assert "500 rounds" not in text
+
+
+def test_with_all_data_nothing_is_missing(tmp_path: Path):
+    whole = replace(PAPER, items=(replace(TABLE, trials=TABLE.trials[:1], about="As declared."),))
+    report = reproduce(whole, quick=True, folder=tmp_path)
+    assert report["missing"] == ""
+    assert report["items"][0]["about"] == "As declared."
 
 
 def test_a_quick_look_runs_some_points_of_a_sweep():

@@ -11,7 +11,9 @@ from decentralized data. AISTATS 2017; as FedFast (Section 3.4, Eq. 1) states it
 
 Literally (`average=all`), w is all parameters: a row that user k did not train on counts with its
 old value, and so does the row of every other user. The second reading (`average=touched`) averages
-a row over the users who trained on it; a user's own row is then replaced by the trained one.
+a row over the users who trained on it; a user's own row is then replaced by the trained one. It is
+the default: under the literal reading a row moves by the share of the cohort that touched it, so
+that on sparse data training ends where it began (benchmarks/defaults.py).
 """
 
 from __future__ import annotations
@@ -49,8 +51,8 @@ SomeParameters = TypeVar("SomeParameters", bound=Parameters)
 
 
 class FedAvg(Federated):
-    average: Literal["all", "touched"] = "all"
-    """Whether rows are averaged over the whole cohort (Eq. 1) or over users who trained on them."""
+    average: Literal["all", "touched"] = "touched"
+    """Rows are averaged over the users who trained on them, or over the whole cohort (Eq. 1)."""
 
 
 def init(world: World[Federated]) -> Parameters:

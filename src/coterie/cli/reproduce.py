@@ -136,13 +136,26 @@ def _print(found: JsonObject, folder: Path, quiet: bool) -> None:
     from coterie.reproduce.scoreboard import scores_text
 
     if not quiet:
+        tested = [item for item in found["items"] if not _is_stand_in(item)]
         rows = [
             [f"{claim['said']}{' (ours)' if claim['ours'] else ''}", claim["verdict"]]
-            for item in found["items"]
+            for item in tested
             for claim in item["claims"]
         ]
-        show_table(["claim", "verdict"], rows, left=2, title=f"{found['paper']}: {found['title']}")
+        if rows:
+            title = f"{found['paper']}: {found['title']}"
+            show_table(["claim", "verdict"], rows, left=2, title=title)
+        # One line instead of a table that says the same of every claim.
+        untested = sum(len(item["claims"]) for item in found["items"]) - len(rows)
+        if untested:
+            typer.echo(f"{untested} claims were not tested: synthetic data stood in for theirs.")
     typer.echo(f"{found['paper']}: {scores_text(found['items'])}")
     if found["quick"]:
+        # The line about missing data was printed at the start.
         typer.echo(QUICK)
     typer.echo(f"report: {folder / 'report.html'}")
+
+
+def _is_stand_in(item: JsonObject) -> bool:
+    """Whether all tables of an item are on synthetic data that replaces the paper's."""
+    return bool(item["tables"]) and all(table["stand_in"] for table in item["tables"])

@@ -347,7 +347,7 @@ def _print(finished: Run, as_json: bool, quiet: bool) -> None:
     if quiet:
         return
     from coterie.report.steps import step_name, steps_text
-    from coterie.report.table import notes
+    from coterie.report.table import notes, times_of_evaluation
 
     for line in notes(finished):
         typer.echo(line)
@@ -357,6 +357,7 @@ def _print(finished: Run, as_json: bool, quiet: bool) -> None:
     if result["best_round"] != rounds:
         line += f"; the best {name.removesuffix('s')} on validation is {result['best_round']}"
     typer.echo(line)
+    typer.echo(times_of_evaluation(result))
     typer.echo(f"run:    {result['run']}")
     typer.echo(f"report: {Path(result['run']) / 'report.html'}")
 
@@ -364,18 +365,18 @@ def _print(finished: Run, as_json: bool, quiet: bool) -> None:
 def _print_metrics(finished: Run) -> None:
     """Print the headline metrics; a sampled protocol has full ranking in a second column."""
     from coterie.cli.screen import show_table
-    from coterie.report.table import shown
+    from coterie.report.table import marked, shown
 
     result = finished.result
-    columns = {result["protocol"]: result["metrics"]}
-    if result["metrics"] != result["full"]:
-        columns["full ranking"] = result["full"]
+    header = ["metric", result["protocol"]]
+    measured = result["metrics"]
     rows = [
-        [
-            name,
-            *(shown(name, values[name]) if name in values else "-" for values in columns.values()),
-        ]
-        for name in result["headline"]
+        [name, marked(result, name) if name in measured else "-"] for name in result["headline"]
     ]
+    if result["metrics"] != result["full"]:
+        header.append("full ranking")
+        full = result["full"]
+        for row in rows:
+            row.append(shown(row[0], full[row[0]]) if row[0] in full else "-")
     title = f"{result['algorithm']} on {result['dataset']}, seed {result['seed']}"
-    show_table(["metric", *columns], rows, title=title)
+    show_table(header, rows, title=title)

@@ -73,6 +73,12 @@ def tune(
             show_default="nothing",
         ),
     ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Folder of the report.", show_default="runs/tune-NAME-DATASET-N"
+        ),
+    ] = None,
     cells: CellsOption = None,
     workers: WorkersOption = 1,
     columns: ColumnsOption = None,
@@ -85,23 +91,28 @@ def tune(
 ) -> None:
     """Find settings by random search on the validation part. The test part is never used.
 
+    Every trial is printed as it ends. The report has all trials and their curves.
+
     coterie tune fedfast --dataset ml-100k --set embedding_size=10 --write fedfast.yaml
 
     coterie run fedfast.yaml
     """
     from coterie.cli.screen import progress_for
     from coterie.experiments.config import parse_assignments
+    from coterie.experiments.run_folder import refuse_occupied
     from coterie.experiments.tuning import Search
     from coterie.experiments.tuning import tune as run_search
 
     fixed = file_settings(columns, skip_bad_rows, encoding, delimiter, no_header)
     fixed |= parse_assignments(set_ or [])
     _refuse_other_suffix(write)
+    refuse_occupied(out)
     search = Search(algorithm, dataset, protocol, trials, finalists, seeds, seed, fixed)
     found = run_search(search, cells, progress_for(silent=quiet or as_json), workers)
     if write is not None:
         _write(write, found)
-    _print(found, write, as_json, quiet)
+    folder = _write_report(found, out)
+    _print(found, write, folder, as_json, quiet)
 
 
 def _refuse_other_suffix(write: Path | None) -> None:
@@ -125,9 +136,25 @@ def _write(path: Path, found: TuningResult) -> None:
     write_text(path.parent, path.name, comment + as_yaml(found.experiment()))
 
 
-def _print(found: TuningResult, write: Path | None, as_json: bool, quiet: bool) -> None:
+def _write_report(found: TuningResult, out: Path | None) -> Path:
+    import shlex
+    import sys
+
+    from coterie.experiments.run_folder import new_folder, write_text
+    from coterie.experiments.tuning_report import page
+
+    search = found.search
+    folder = new_folder(out, f"tune-{search.algorithm}-{Path(search.dataset).name.split('.')[0]}")
+    write_text(folder, "report.html", page(found, shlex.join(["coterie", *sys.argv[1:]])))
+    return folder
+
+
+def _print(
+    found: TuningResult, write: Path | None, folder: Path, as_json: bool, quiet: bool
+) -> None:
+    report = folder / "report.html"
     if as_json:
-        typer.echo(json.dumps(summary(found), allow_nan=False))
+        typer.echo(json.dumps(summary(found) | {"report": str(report)}, allow_nan=False))
         return
     from coterie.cli.screen import show_table
 
@@ -136,8 +163,14 @@ def _print(found: TuningResult, write: Path | None, as_json: bool, quiet: bool) 
     rows += [[name, *(str(trial.settings[name]) for trial in best)] for name in found.best.settings]
     header = ["validation", "winner", *(str(rank) for rank in range(2, len(best) + 1))]
     show_table(header, rows, title=f"{found.search.algorithm} on {found.search.dataset}")
-    if write is not None and not quiet:
+    if quiet:
+        return
+    from coterie.experiments.tuning_report import summary_line
+
+    typer.echo(summary_line(found))
+    if write is not None:
         typer.echo(f"run it: coterie run {write}")
+    typer.echo(f"report: {report}")
 
 
 def summary(found: TuningResult) -> JsonObject:

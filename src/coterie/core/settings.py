@@ -5,7 +5,7 @@ An unknown key is an error with a suggestion; an invalid value is an error that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import ClassVar, Literal, Self, TypeAlias, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
@@ -14,8 +14,32 @@ from coterie.errors import ConfigError, did_you_mean
 
 SearchSpace: TypeAlias = Mapping[str, tuple[float, float] | list[float] | list[int] | list[str]]
 
-STEPS = {"rounds": "epochs", "epochs": "rounds"}
-"""Some algorithms count training in rounds, others in epochs: suggest the other word."""
+OTHER_WORDS: dict[str, tuple[str, ...]] = {
+    "learning_rate": ("lr", "eta", "alpha", "step_size", "rate", "learn_rate"),
+    "embedding_size": (
+        *("dim", "dims", "d", "k", "rank", "factors", "n_factors", "num_factors", "latent_dim"),
+        *("embedding_dim", "emb_dim", "emb_size", "embed_dim", "n_components", "no_components"),
+        *("hidden_size", "latent", "size"),
+    ),
+    "neighbours": ("k", "n_neighbors", "neighbors", "n_neighbours", "knn"),
+    "reg": ("lambda", "l2", "weight_decay", "regularization", "regularisation", "reg_lambda"),
+    "reg_user": ("lambda", "l2", "reg", "weight_decay", "regularization", "regularisation"),
+    "epochs": ("rounds", "n_epochs", "num_epochs", "iterations", "n_iter", "iters", "max_iter"),
+    "rounds": ("epochs", "n_rounds", "num_rounds", "global_epochs", "iterations", "n_iter"),
+    "local_epochs": ("E", "local_steps", "client_epochs"),
+    "participation": ("C", "fraction_fit", "client_fraction", "sample_rate", "frac"),
+    "users_per_round": ("clients_per_round", "n_clients", "cohort_size"),
+    "negatives": ("neg", "n_neg", "num_neg", "num_negatives", "n_negatives", "negative_samples"),
+    "batch_size": ("batch", "bs", "minibatch"),
+    "start_scale": ("init_std", "init_scale", "sigma", "std"),
+    "cutoffs": ("topk", "top_k", "top_n", "cutoff", "at"),
+    "seed": ("random_state", "random_seed", "rng"),
+    "patience": ("early_stopping", "stopping_step"),
+    "evaluate_every": ("eval_every", "eval_step", "eval_interval", "log_interval"),
+    "min_user_interactions": ("min_interactions", "k_core", "core"),
+}
+"""Settings, and the words that other libraries and papers have for them. Where two settings share a
+word, the first that the algorithm has is meant."""
 
 
 class Settings(BaseModel):
@@ -72,11 +96,23 @@ def split_by_owner(
     shares: dict[str, dict[str, object]] = {name: {} for name in owners}
     for key, value in values.items():
         if key not in known:
-            other = STEPS.get(key)
-            hint = f"Did you mean {other!r}?" if other in known else did_you_mean(key, known)
-            raise ConfigError(f"unknown setting {key!r} (value {value!r}). {hint}")
+            raise ConfigError(f"unknown setting {key!r} (value {value!r}). {hint(key, known)}")
         shares[known[key]][key] = value
     return shares
+
+
+def hint(key: str, known: Collection[str]) -> str:
+    """The setting that is meant: by another word for it, else by its letters."""
+    meant = [
+        name
+        for name, words in OTHER_WORDS.items()
+        if name in known and key.lower() in _lower(words)
+    ]
+    return f"Did you mean {meant[0]!r}?" if meant else did_you_mean(key, known)
+
+
+def _lower(words: Collection[str]) -> list[str]:
+    return [word.lower() for word in words]
 
 
 def _first(group: type[Settings], error: ValidationError) -> str:
@@ -85,11 +121,11 @@ def _first(group: type[Settings], error: ValidationError) -> str:
         return fault["msg"].removeprefix("Value error, ") + "."
     key = str(fault["loc"][0])
     if fault["type"] == "extra_forbidden":
-        return f"unknown setting {key!r}. {did_you_mean(key, group.model_fields)}"
+        return f"unknown setting {key!r}. {hint(key, group.model_fields)}"
     rule = fault["msg"].removeprefix("Value error, ")
     rule = rule[0].lower() + rule[1:]
-    hint = group.model_fields[key].description if key in group.model_fields else None
-    about = f" ({' '.join(hint.split()).split('. ')[0].rstrip('.')})" if hint else ""
+    help_text = group.model_fields[key].description if key in group.model_fields else None
+    about = f" ({' '.join(help_text.split()).split('. ')[0].rstrip('.')})" if help_text else ""
     return (
         f"setting {key!r} is {fault.get('input')!r}; {rule}{about}. "
         f"Change it with --set {key}=VALUE."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from coterie.evaluation.bias import Bias, by_category
 from coterie.evaluation.candidates import Candidates
 from coterie.evaluation.list_values import list_values
 from coterie.evaluation.metrics import overall, per_user
+from coterie.evaluation.popularity import popular_accuracy
 from coterie.evaluation.protocols import Protocol
 from coterie.evaluation.ranking import Ranks, rank_all, rank_candidates
 from coterie.evaluation.rating_errors import RatingErrors, rating_errors
@@ -29,6 +30,8 @@ class Evaluation:
     users: Ints
     table: dict[str, Doubles]
     """Per user: the protocol's metrics; with sampled candidates also `full:...` of full ranking."""
+    popular: dict[str, float] = field(default_factory=dict)
+    """Accuracy of the most popular items under the protocol."""
     bias: dict[str, Bias] | None = None
     """By item category, over the lists of full ranking at the first cut-off."""
 
@@ -58,15 +61,16 @@ def evaluate(
     )
     bias = _bias(split.train, whole, protocol)
     errors = _rating_errors(model, split.test)
+    popular = popular_accuracy(split, protocol, candidates)
     if candidates is None:
         both = full | errors.metrics
-        return Evaluation(both, both, whole.users, full_table | errors.table, bias)
+        return Evaluation(both, both, whole.users, full_table | errors.table, popular, bias)
     sampled = rank_candidates(model, candidates.by_user(), k)
     table = per_user(sampled, protocol.cutoffs, protocol.named)
     table |= list_values(protocol, sampled, wanted, split.train, among_candidates=True)
     metrics = means(table) | means_of_served(table, sampled.served) | errors.metrics
     both_tables = table | {f"full:{name}": values for name, values in full_table.items()}
-    return Evaluation(metrics, full, whole.users, both_tables | errors.table, bias)
+    return Evaluation(metrics, full, whole.users, both_tables | errors.table, popular, bias)
 
 
 def quick(

@@ -62,6 +62,8 @@ class Standing:
     federated: bool
     quantiles: dict[str, list[float]]
     """Of the headline metrics over users, each user's mean over seeds."""
+    below_popular: list[str]
+    """Headline metrics whose mean is below that of the most popular items."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +199,7 @@ def standing(
         steps=step_name(results[0]),
         federated=is_federated(results[0]),
         quantiles=over_users,
+        below_popular=_below_popular(results),
     )
 
 
@@ -206,6 +209,17 @@ def _quantiles(tables: Sequence[pd.DataFrame], names: Sequence[str]) -> dict[str
     return {
         name: quantiles(_over_seeds(tables, name)) for name in names if name in tables[0].columns
     }
+
+
+def _below_popular(results: Sequence[JsonObject]) -> list[str]:
+    """Every seed may have another test part, so that means are compared with means."""
+    # Runs of earlier versions have no such figures.
+    return [
+        name
+        for name in results[0]["headline"]
+        if all(name in r.get("popular", {}) for r in results)
+        and sum(r["metrics"][name] for r in results) < sum(r["popular"][name] for r in results)
+    ]
 
 
 def spread(values: Sequence[float]) -> Spread:

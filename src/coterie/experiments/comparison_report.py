@@ -9,7 +9,7 @@ from coterie.evaluation.direction import lower_is_better
 from coterie.experiments.cell_cache import CellResult
 from coterie.experiments.comparison import Comparison
 from coterie.experiments.comparison_summary import summary
-from coterie.experiments.comparison_tables import BETTER, LEVEL, WORSE, sections
+from coterie.experiments.comparison_tables import BELOW, BETTER, LEVEL, WORSE, sections
 from coterie.report.conditions import facts
 from coterie.report.table import all_notes, markdown_list, markdown_table, settings_lines
 
@@ -39,6 +39,10 @@ def notes(
 ) -> list[str]:
     """What a reader must know to interpret the figures."""
     lines = legend(comparison, with_bold)
+    if any(standing.below_popular for standing in comparison.standings):
+        lines.append(
+            f"{BELOW} below popular: recommending the most popular items to everybody scores more."
+        )
     if comparison.tests:
         first = comparison.standings[0].method
         unit = comparison.unit

@@ -16,6 +16,8 @@ COLUMNS = 100
 LEVEL = 0.05
 BETTER = "▲"
 WORSE = "▼"
+BELOW = "†"
+"""The mark of a mean that recommending the most popular items exceeds."""
 
 
 class Section(NamedTuple):
@@ -131,8 +133,9 @@ def _metrics(
         cells = []
         for name in names:
             text = spread_text(of_method[name], metric_format(name)) if name in of_method else ""
+            below = BELOW if not prefix and name in standing.below_popular else ""
             sign = found.get((standing.method, prefix + name), "")
-            cells.append(f"{text} {sign}".rstrip())
+            cells.append(f"{text} {below}{sign}".rstrip())
         rows.append(cells)
     bold = frozenset(
         (row, column)

@@ -36,6 +36,8 @@ NAMING_FILES = (
     "availability_file",
 )
 """Settings that name files or a run folder, whose content is part of the experiment."""
+READING = "average"
+"""The setting that chooses between readings of one formula, each with its own tuned settings."""
 RENAMED = {
     "protect": "secure_aggregation",
     "drop_out": "client_dropout",
@@ -74,6 +76,9 @@ class Course(Settings):
 
     evaluate_every: int = Field(0, ge=0)
     """Rounds or epochs between measurements; 0 measures about twenty times."""
+    curve_users: int | None = Field(None, ge=0)
+    """Users that the curve on the test part is measured on; 0 takes all. By default as many as keep
+    the curve to about a tenth of training. Final figures are always those of all users."""
     checkpoint_every: int = Field(0, ge=0)
     """Rounds or epochs between checkpoints; 0 saves one every few seconds."""
     target: float | None = Field(None, ge=0)
@@ -82,6 +87,8 @@ class Course(Settings):
     """Run folder to take weights from; users and items it does not know start untrained."""
     patience: int = Field(0, ge=0)
     """Measurements without improvement on validation before stopping; 0 trains to the end."""
+    patience_from: int = Field(0, ge=0)
+    """Round or epoch from which patience counts: a curve that begins flat is not stopped there."""
     as_published: bool = False
     """Exclude held-out items from negatives, as leaky published code does, to show its figure."""
 
@@ -126,7 +133,9 @@ class Experiment:
         filters = Filters.of(source.filters | shares["filters"])
         synthetic = Synthetic.of(shares.get("synthetic", {}))
         usual = has_default_filters(choice.dataset, filters, synthetic)
-        defaults = tuned_settings(choice.dataset, choice.algorithm) if usual else {}
+        defaults = {}
+        if usual:
+            defaults = tuned_settings(choice.dataset, choice.algorithm, shares["settings"])
         if filters.feedback == "explicit" and not chosen.explicit:
             raise ConfigError(
                 f"setting 'feedback' is 'explicit', but {choice.algorithm} learns from implicit "
@@ -229,9 +238,19 @@ def _tuned() -> dict[str, dict[str, JsonObject]]:
     return yaml.safe_load(text) or {}
 
 
-def tuned_settings(dataset_name: str, algorithm_name: str) -> JsonObject:
-    """Settings tuned on the dataset's validation part (benchmarks/tune.py), if there are any."""
-    return dict(_tuned().get(dataset_name, {}).get(algorithm_name, {}))
+def tuned_settings(
+    dataset_name: str, algorithm_name: str, given: Mapping[str, object] | None = None
+) -> JsonObject:
+    """Settings tuned on the dataset's validation part (benchmarks/tune.py), if there are any.
+
+    FedAvg has two readings of its formula (`average`), and settings found for one are not used for
+    the other: `given` chooses the reading. Without it, the settings are those of the default.
+    """
+    entries = _tuned().get(dataset_name, {})
+    usual = entries.get(algorithm_name, {})
+    reading = (given or {}).get(READING, usual.get(READING))
+    entry = usual if usual.get(READING, reading) == reading else {}
+    return dict(entries.get(f"{algorithm_name}, {READING}={reading}", entry))
 
 
 def tuned_for(algorithm_name: str) -> list[str]:

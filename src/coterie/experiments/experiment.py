@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -122,9 +123,11 @@ def _train_and_evaluate(
             since=since,
             reuse=warm_start,
         )
+        began = time.perf_counter()
         evaluation = evaluate(
             fitted.model, ready.parts, experiment.protocol, ready.candidates, progress
         )
+        seconds = time.perf_counter() - began
     except KeyboardInterrupt:
         if out is None:
             raise
@@ -136,7 +139,7 @@ def _train_and_evaluate(
         training_summary(ready, fitted)
         | evaluation_summary(experiment, ready.parts, evaluation)
         | accuracy_by_chosen_values(chosen, evaluation, experiment.protocol)
-        | {"run": None if out is None else str(out)}
+        | {"evaluation_seconds": round(seconds, 6), "run": None if out is None else str(out)}
     )
     finished = Run(
         {key: result[key] for key in FIRST} | result,

@@ -22,6 +22,9 @@ class TrainingHistory:
     """Number of rounds that selected a user, for every user."""
     round: int = 0
     seconds: float = 0.0
+    """Of training, without measurements."""
+    curve_seconds: float = 0.0
+    """Of measurements."""
     updates: int = 0
     """Accepted updates."""
     dropped: int = 0
@@ -58,8 +61,10 @@ class TrainingHistory:
             bytes_down=self.bytes_down + costs.bytes_down,
         )
 
-    def measured(self, part: str, metrics: dict[str, float], headline: str) -> TrainingHistory:
-        """With one more measurement on the curve."""
+    def measured(
+        self, part: str, metrics: dict[str, float], headline: str, seconds: float = 0.0
+    ) -> TrainingHistory:
+        """With one more measurement on the curve, which took so many seconds."""
         line: JsonObject = {
             "round": self.round,
             "seconds": round(self.seconds, 6),
@@ -75,7 +80,12 @@ class TrainingHistory:
         is_best = self.best < 0 or is_better(
             headline, metrics[headline], self.curve[self.best][headline]
         )
-        return replace(self, curve=curve, best=len(curve) - 1 if is_best else self.best)
+        return replace(
+            self,
+            curve=curve,
+            best=len(curve) - 1 if is_best else self.best,
+            curve_seconds=self.curve_seconds + seconds,
+        )
 
     def costs(self, members: Bools) -> JsonObject:
         """The costs of a federated run, as its result reports them; only members are selected."""

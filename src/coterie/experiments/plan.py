@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from coterie.algorithms.registry import algorithm
-from coterie.core.settings import Settings
+from coterie.core.settings import Settings, hint
 from coterie.data.filters import Filters
 from coterie.data.synthetic import Synthetic
-from coterie.errors import ConfigError, did_you_mean
+from coterie.errors import ConfigError
 from coterie.evaluation.protocols import Protocol
 from coterie.experiments.config import Choice, Course, Experiment
 
@@ -172,5 +172,5 @@ def _check_settings(plan: Plan, methods: Sequence[Method]) -> None:
         if key not in known:
             raise ConfigError(
                 f"unknown setting {key!r} (value {value!r}): no method of the plan has it. "
-                f"{did_you_mean(key, sorted(known))}"
+                f"{hint(key, sorted(known))}"
             )

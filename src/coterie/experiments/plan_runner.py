@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -24,19 +24,24 @@ PAUSE = 0.2
 """Seconds between two looks at a cell that another process is running."""
 
 
+Finished = Callable[[CellResult], None]
+"""Called with every cell as soon as it is known to be finished."""
+
+
 def run_plan(
     plan: Plan,
     folder: Path | None = None,
     progress: Progress = SILENT,
     workers: int = 1,
     given: Interactions | None = None,
+    finished: Finished | None = None,
 ) -> list[CellResult]:
     """Run the missing cells and return all, in the plan's order.
 
     Several processes may run the same plan in the same folder. `given` is data that is already
     loaded, for all cells.
     """
-    return run_plans([plan], folder, progress, workers, given)[0]
+    return run_plans([plan], folder, progress, workers, given, finished)[0]
 
 
 def run_plans(
@@ -45,6 +50,7 @@ def run_plans(
     progress: Progress = SILENT,
     workers: int = 1,
     given: Interactions | None = None,
+    finished: Finished | None = None,
 ) -> list[list[CellResult]]:
     """Run several plans as one: a cell that several of them share is run once.
 
@@ -61,13 +67,22 @@ def run_plans(
     missing = {place: cell for place, cell in places.items() if not cell_cache.is_finished(place)}
     if len(missing) < len(places):
         progress.log(f"{len(places) - len(missing)} of {len(places)} runs are already finished")
+    if finished is not None:
+        for place, cell in places.items():
+            if place not in missing:
+                finished(cell_cache.read(cell, place))
     if missing:
         with helped_by(min(workers, len(missing)), partial(run_plans, plans, folder, given=given)):
-            _run_missing(missing, data, progress)
+            _run_missing(missing, data, progress, finished)
     return [[cell_cache.read(cell, place) for cell, place in of_plan] for of_plan in wanted]
 
 
-def _run_missing(missing: dict[Path, Cell], data: _DataCache, progress: Progress) -> None:
+def _run_missing(
+    missing: dict[Path, Cell],
+    data: _DataCache,
+    progress: Progress,
+    finished: Finished | None = None,
+) -> None:
     """Run every cell that no other process is running, and wait for the others."""
     waiting = dict(missing)
     total = len(missing)
@@ -77,6 +92,8 @@ def _run_missing(missing: dict[Path, Cell], data: _DataCache, progress: Progress
                 for place, cell in list(waiting.items()):
                     if _try_to_run(cell, place, data, _CellProgress(cell.name, advance, progress)):
                         del waiting[place]
+                        if finished is not None:
+                            finished(cell_cache.read(cell, place))
                 if waiting:
                     advance(0, "waiting for another process that runs the same cells")
                     time.sleep(PAUSE)

@@ -14,6 +14,7 @@ from coterie.data.splits import Split
 from coterie.engines.local import LocalEngine
 from coterie.evaluation.breakdown import by_chosen_value
 from coterie.evaluation.evaluation import Evaluation
+from coterie.evaluation.popularity import below
 from coterie.evaluation.protocols import Protocol
 from coterie.evaluation.rating_errors import reference_errors
 from coterie.experiments.config import Experiment
@@ -52,6 +53,7 @@ def training_summary(ready: Prepared, fitted: Fitted) -> JsonObject:
         "rounds": history.round,
         "best_round": fitted.best_round,
         "seconds": round(history.seconds, 6),
+        "curve_seconds": round(history.curve_seconds, 6),
         "bytes_up": history.bytes_up,
         "bytes_down": history.bytes_down,
         "data": ready.data.fingerprint(),
@@ -133,6 +135,7 @@ def convergence(ready: Prepared, history: TrainingHistory) -> JsonObject:
     about: JsonObject = {
         "metric": headline,
         "part": ready.evaluator.part,
+        "users": ready.evaluator.n_users,
         "area": area(history.curve, headline),
     }
     if target is None:
@@ -159,6 +162,8 @@ def evaluation_summary(experiment: Experiment, parts: Split, evaluation: Evaluat
         "metrics": evaluation.metrics,
         "full": evaluation.full,
         "headline": list(experiment.protocol.shown),
+        "popular": evaluation.popular,
+        "below_popular": below(evaluation.metrics, evaluation.popular, experiment.protocol.shown),
         "tested_users": len(evaluation.users),
         "quantiles": {
             name: quantiles(evaluation.table[name])

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from coterie import kernels
 from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.registry import algorithm
@@ -21,7 +23,8 @@ from coterie.evaluation import candidates as sampling
 from coterie.evaluation.candidates import Candidates
 from coterie.evaluation.evaluation import quick
 from coterie.evaluation.protocols import Protocol
-from coterie.experiments.config import Experiment
+from coterie.experiments.config import Course, Experiment
+from coterie.experiments.curve_sample import curve_sample
 from coterie.experiments.history import Point, TrainingHistory
 from coterie.federated.federation import Federation
 from coterie.federated.secagg.server import RING_ABORTED
@@ -79,12 +82,12 @@ def train(
     work = trainer(chosen, training, experiment.settings, Context(experiment.choice.seed, progress))
     point = since or begin(work, training.n_users, reuse)
     total = chosen.steps(experiment.settings)
-    every = course.evaluate_every or max(1, total // MEASUREMENTS)
+    every = evaluate_every(experiment)
     schedule = CheckpointSchedule(course.checkpoint_every)
     with progress.task(f"Training {experiment.choice.algorithm}", total) as advance:
         advance(point.history.round)
         try:
-            while not over(point.history, total, course.patience):
+            while not over(point.history, total, course):
                 after = step(work, point)
                 note = ""
                 if after.history.round % every == 0 or after.history.round == total:
@@ -94,8 +97,7 @@ def train(
                 # Assigned only now, so that a checkpoint of an interrupted run has its measurement.
                 point = after
                 if save is not None and (
-                    schedule.is_due(point.history.round)
-                    or over(point.history, total, course.patience)
+                    schedule.is_due(point.history.round) or over(point.history, total, course)
                 ):
                     save(point, work.model(point.state))
                 advance(note=note)
@@ -109,6 +111,18 @@ def train(
     if course.patience and point.best is not None:
         return Fitted(work.model(point.best), int(history.curve[history.best]["round"]), history)
     return Fitted(work.model(point.state), history.round, history)
+
+
+def evaluate_every(experiment: Experiment) -> int:
+    """Steps between measurements: as set, or for about twenty measurements."""
+    total = algorithm(experiment.choice.algorithm).steps(experiment.settings)
+    return experiment.course.evaluate_every or max(1, total // MEASUREMENTS)
+
+
+def n_measurements(experiment: Experiment) -> int:
+    """Measurements of a whole run."""
+    total = algorithm(experiment.choice.algorithm).steps(experiment.settings)
+    return max(total // evaluate_every(experiment), 1)
 
 
 def check_refusals(history: TrainingHistory, progress: Progress) -> None:
@@ -179,16 +193,25 @@ def step(work: Trainer[Any], point: Point) -> Point:
 
 
 def measure(work: Trainer[Any], point: Point, evaluator: Evaluator, keep_best: bool) -> Point:
+    began = time.perf_counter()
     metrics = evaluator.measure(work.model(point.state), point.history.round)
-    history = point.history.measured(evaluator.part, metrics, evaluator.headline)
+    seconds = time.perf_counter() - began
+    history = point.history.measured(evaluator.part, metrics, evaluator.headline, seconds)
     is_best = history.best == len(history.curve) - 1
     return Point(point.state, history, point.state if keep_best and is_best else point.best)
 
 
-def over(history: TrainingHistory, total: int, patience: int) -> bool:
+def over(history: TrainingHistory, total: int, course: Course) -> bool:
     """Whether training is finished."""
-    waited = len(history.curve) - 1 - history.best
-    return history.round >= total or bool(patience and history.curve and waited >= patience)
+    if history.round >= total:
+        return True
+    return bool(course.patience) and waited(history, course.patience_from) >= course.patience
+
+
+def waited(history: TrainingHistory, since: int) -> int:
+    """Measurements without improvement; those up to round `since` do not count."""
+    later = history.curve[history.best + 1 :]
+    return sum(line["round"] > since for line in later)
 
 
 def models(
@@ -230,13 +253,26 @@ class Evaluator:
     seen: Rows
     held: Interactions
     candidates: Candidates | None
+    n_users: int
+    """Users that are measured: all with held-out interactions, or a sample of them."""
 
     @classmethod
     def of(cls, experiment: Experiment, parts: Split, candidates: Candidates | None) -> Evaluator:
         protocol = experiment.protocol
         headline = protocol.followed
         if parts.validation is None:
-            return cls("test", headline, protocol, parts.seen(), parts.test, candidates)
+            sample = curve_sample(
+                experiment, parts.test, candidates, len(parts.train), n_measurements(experiment)
+            )
+            return cls(
+                "test",
+                headline,
+                protocol,
+                parts.seen(),
+                sample.held,
+                sample.candidates,
+                sample.n_users,
+            )
         if candidates is not None:
             # Validation has its own candidates, so that nothing of the test part is used.
             n_negatives = protocol.candidates
@@ -244,7 +280,9 @@ class Evaluator:
                 n_negatives = candidates.items.shape[1] - 1
             as_many = protocol.model_copy(update={"candidates": n_negatives})
             candidates = sampled(as_many, parts.for_tuning(), experiment.choice.seed, "validation")
-        return cls("validation", headline, protocol, parts.train.rows, parts.validation, candidates)
+        held = parts.validation
+        n_users = int(np.count_nonzero(held.rows.counts))
+        return cls("validation", headline, protocol, parts.train.rows, held, candidates, n_users)
 
     def measure(self, model: Recommender, round_: int) -> dict[str, float]:
         try:

@@ -1,7 +1,9 @@
 """Random search for settings on the validation part, with the same budget for every method.
 
 A trial trains until `patience` measurements bring no improvement, and its best measurement counts;
-the number of epochs or rounds is part of the result. With patience=0 a trial trains to the end and
+the number of epochs or rounds is part of the result. Factors that start near zero grow slowly, so
+that a curve can be flat at first, longer with one seed than with another: patience counts only from
+`patience_from` on. With patience=0 a trial trains to the end and
 its last measurement counts. So does every trial of a search in which the learning rate decays
 towards the last round: there a round means nothing without the total number of rounds.
 
@@ -22,7 +24,7 @@ from coterie.core import streams
 from coterie.core.progress import SILENT, Progress
 from coterie.core.settings import SearchSpace
 from coterie.errors import ConfigError, Diverged
-from coterie.evaluation.direction import loss
+from coterie.evaluation.direction import is_better, loss
 from coterie.experiments.cell_cache import CellResult
 from coterie.experiments.config import Course, Experiment
 from coterie.experiments.plan import Method, Plan
@@ -30,9 +32,9 @@ from coterie.experiments.plan_runner import run_plan
 from coterie.types import JsonObject
 
 BUDGETS: dict[str, dict[str, int]] = {
-    "epochs": {"epochs": 100, "evaluate_every": 4, "patience": 3},
+    "epochs": {"epochs": 100, "evaluate_every": 4, "patience": 3, "patience_from": 20},
     # Federated curves begin flat and end noisy, hence the longer patience.
-    "rounds": {"rounds": 400, "evaluate_every": 20, "patience": 5},
+    "rounds": {"rounds": 400, "evaluate_every": 20, "patience": 5, "patience_from": 100},
     "": {},
 }
 """How long a trial may train, by the setting that counts its steps; equal for every method."""
@@ -87,6 +89,8 @@ class TuningResult:
     metric: str
     ranking: list[RankedTrial]
     """Best first, without diverged trials."""
+    trials: list[CellResult]
+    """All trials in the order of their draws, before finalists were trained again."""
 
     @property
     def best(self) -> RankedTrial:
@@ -114,7 +118,9 @@ def tune(
     _check(search)
     plan = trials_of(search)
     methods = [method for method in plan.methods if isinstance(method, Method)]
-    results = run_plan(plan, folder, progress, workers)
+    log = TrialLog(search.trials, progress)
+    results = run_plan(plan, folder, progress, workers, finished=log.add)
+    trials = results
     ranking = _ranked(search, methods, results)
     if search.finalists:
         best = {trial.label: trial for trial, _ in ranking[: search.finalists]}
@@ -124,7 +130,31 @@ def tune(
         ranking = _ranked(search, list(best.values()), results)
     if results[0].cell.experiment.course.patience:
         _warn_of_limit(search, ranking[0][1], progress)
-    return TuningResult(search, _metric(results), [trial for _, trial in ranking])
+    return TuningResult(search, _metric(results), [trial for _, trial in ranking], trials)
+
+
+class TrialLog:
+    """A line for every finished trial, with the best value so far."""
+
+    def __init__(self, total: int, progress: Progress) -> None:
+        self.total = total
+        self.progress = progress
+        self.best: CellResult | None = None
+
+    def add(self, trial: CellResult) -> None:
+        method = trial.cell.method
+        settings = ", ".join(f"{key}={value}" for key, value in method.settings.items())
+        name = f"{method.label} of {self.total}"
+        if trial.diverged:
+            self.progress.log(f"{name}: diverged ({settings})")
+            return
+        metric = str(trial.result["metric"])
+        value = float(trial.result["value"])
+        if self.best is None or is_better(metric, value, float(self.best.result["value"])):
+            self.best = trial
+        best = f"{self.best.result['value']:.4f}, {self.best.cell.method.label}"
+        steps = trial.result["best_round"]
+        self.progress.log(f"{name}: {metric} {value:.4f} at step {steps} (best {best}): {settings}")
 
 
 def trials_of(search: Search) -> Plan:
@@ -164,7 +194,7 @@ def draw(space: SearchSpace, seed: int, trial: int) -> JsonObject:
 
 def _plan(search: Search, methods: Sequence[Method], seeds: tuple[int, ...]) -> Plan:
     settings: JsonObject = {"validation": True, "headline": ["NDCG"]}
-    settings |= BUDGETS[search.steps] | dict(search.held)
+    settings |= budget(search) | dict(search.held)
     if _learning_rate_may_decay(search):
         settings["patience"] = 0
     return Plan(
@@ -175,6 +205,15 @@ def _plan(search: Search, methods: Sequence[Method], seeds: tuple[int, ...]) -> 
         protocol=search.protocol,
         part="validation",
     )
+
+
+def budget(search: Search) -> dict[str, int]:
+    """The budget of a trial; with another limit of steps, patience counts from the same share."""
+    usual = BUDGETS[search.steps]
+    limit = search.held.get(search.steps)
+    if not isinstance(limit, int):
+        return usual
+    return usual | {"patience_from": usual["patience_from"] * limit // usual[search.steps]}
 
 
 def _learning_rate_may_decay(search: Search) -> bool:

@@ -45,9 +45,26 @@ def _caption(series: Sequence[Series], by_method: dict[str, list[Reported]]) -> 
     lines = [line for runs in by_method.values() for run in runs for line in run.curve]
     part = ", ".join(dict.fromkeys(str(line["part"]) for line in lines))
     text = ON_TEST if part == "test" else f"Measured on the {part} part."
+    sizes = {
+        users
+        for runs in by_method.values()
+        for run in runs
+        if (users := _sampled_users(run)) is not None
+    }
+    if sizes:
+        text += f" The curve is of {', '.join(f'{n:,}' for n in sorted(sizes))} sampled users; "
+        text += "figures of tables are of all users."
     axes = {axis for one in series for axis in one.xs}
     has_levels = any(one.level or axes - one.xs.keys() for one in series)
     return f"{text} {LEVELS}" if has_levels else text
+
+
+def _sampled_users(run: Reported) -> int | None:
+    """The number of users of the curve if it is a sample; earlier results have all users."""
+    users = run.result.get("convergence", {}).get("users")
+    tested = run.result.get("tested_users")
+    sampled = users is not None and run.result["convergence"]["part"] == "test"
+    return int(users) if sampled and users < tested else None
 
 
 def _line(method: str, runs: Sequence[Reported], name: str) -> Series | None:

@@ -98,6 +98,8 @@ def _badges(result: JsonObject) -> str:
     steps = steps_text(f"{result['rounds']:,}", step_name(result))
     texts = [kind, f"seed {result['seed']}", f"{steps} in {result['seconds']:.2f} s"]
     badges = [label(text, "open") for text in texts]
+    if result.get("below_popular"):
+        badges.append(label(f"{', '.join(result['below_popular'])} below popular", "not"))
     if result["as_published"]:
         badges.append(label("leaky on purpose", "not"))
     return f"<p class=badges>{''.join(badges)}</p>"

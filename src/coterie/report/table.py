@@ -15,6 +15,10 @@ WHOLE = ("IC",)
 """Metrics that are counts, shown without decimals."""
 
 
+BELOW = " (below popular)"
+"""The mark of a figure that recommending the most popular items exceeds."""
+
+
 class Reported(Protocol):
     """What a report needs of a run: a Run, or a finished cell of a plan."""
 
@@ -40,6 +44,13 @@ class ResultTable(NamedTuple):
     bold: frozenset[tuple[int, int]] = frozenset()
 
 
+def marked(result: JsonObject, name: str) -> str:
+    """A metric under the protocol, with a mark if that of the most popular items is higher."""
+    text = shown(name, result["metrics"][name])
+    # Results of earlier versions have no such list.
+    return text + BELOW if name in result.get("below_popular", []) else text
+
+
 def table(runs: Sequence[Reported]) -> ResultTable:
     """Metrics under the protocol and, if they differ, under full ranking."""
     names = list(dict.fromkeys(name for run in runs for name in run.result["headline"]))
@@ -58,7 +69,7 @@ def table(runs: Sequence[Reported]) -> ResultTable:
             steps_text(f"{r['rounds']:,}", step_name(r)),
             f"{r['seconds']:.2f}",
         ]
-        cells += [shown(name, r[kind][name]) if name in r[kind] else "" for kind, name in columns]
+        cells += [_cell_of(r, kind, name) for kind, name in columns]
         rows.append(cells)
     bold = frozenset(
         (row, first + number)
@@ -66,6 +77,13 @@ def table(runs: Sequence[Reported]) -> ResultTable:
         for row in best_of(name, [run.result[kind].get(name) for run in runs])
     )
     return ResultTable(header, rows, bold)
+
+
+def _cell_of(result: JsonObject, kind: str, name: str) -> str:
+    """A metric under the protocol (`metrics`) or under full ranking (`full`)."""
+    if name not in result[kind]:
+        return ""
+    return marked(result, name) if kind == "metrics" else shown(name, result[kind][name])
 
 
 def metric_rows(columns: Mapping[str, Mapping[str, str]], names: Sequence[str]) -> ResultTable:
@@ -100,6 +118,8 @@ def notes(run: Reported, with_costs: bool = True) -> list[str]:
         f"{r['tested_users']:,} users tested; trained on {r['training_interactions']:,} "
         f"interactions of {r['users']:,} users; {r['items']:,} items in the catalogue."
     ]
+    if with_costs and r.get("below_popular"):
+        lines.append(worse_than_popular(r))
     if r["full"].get("UC", 1) < 1:
         lines.append(f"{r['full']['UC']:.1%} of the tested users are served; the others score 0.")
     if "folds" in r:
@@ -137,6 +157,31 @@ def notes(run: Reported, with_costs: bool = True) -> list[str]:
             "Leaky on purpose: training negatives excluded the held-out items (as_published)."
         )
     return lines
+
+
+def worse_than_popular(result: JsonObject) -> str:
+    """The figures that the same list for everybody exceeds."""
+    pairs = ", ".join(
+        f"{name} {shown(name, result['metrics'][name])} against "
+        f"{shown(name, result['popular'][name])}"
+        for name in result["below_popular"]
+    )
+    return (
+        f"Below popular: recommending the most popular items to everybody scores more ({pairs}). "
+        "Train longer, or find settings with coterie tune."
+    )
+
+
+def times_of_evaluation(result: JsonObject) -> str:
+    """The seconds of the final evaluation and of the curve, and who they were measured on."""
+    text = f"evaluated {result['tested_users']:,} users in {result['evaluation_seconds']:.2f} s"
+    text += f"; the curve took {result['curve_seconds']:.2f} s"
+    if result["convergence"]["part"] != "test":
+        return f"{text} on the validation part"
+    measured = result["convergence"]["users"]
+    if measured < result["tested_users"]:
+        text += f" on a sample of {measured:,} users (curve_users=0 takes all)"
+    return text
 
 
 def rating_errors(result: JsonObject) -> str:
@@ -204,7 +249,8 @@ def all_notes(
 ) -> list[str]:
     """Each note once: first those that all runs share, then others with the names of their runs.
 
-    Costs differ from run to run: a report that has them in a table leaves them out here.
+    Costs and figures differ from run to run: a report that has them in a table leaves them out
+    here.
     """
     every = list(names or labels(runs))
     about: dict[str, list[str]] = {}

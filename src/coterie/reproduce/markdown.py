@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from coterie.report.table import markdown_list, markdown_table
 from coterie.reproduce import figures, methods, pictures, scoreboard, tables
-from coterie.reproduce.page import LEGEND, QUICK, protocol_text, sentence, split_prose
+from coterie.reproduce.page import LEGEND, protocol_text, quick_text, sentence, split_prose
 from coterie.types import JsonObject
 
 BEGIN = "<!-- papers -->\n"
@@ -36,7 +36,7 @@ def markdown(
     parts = [
         f"# {report['title']}\n",
         f"{report['reference']}\n",
-        f"**{QUICK}**\n" if report["quick"] else "",
+        f"**{quick_text(report)}**\n" if report["quick"] else "",
         conclusion,
         _scoreboard(report),
         _overview(report, folder),

@@ -55,7 +55,7 @@ def split_prose(text: str) -> tuple[str, str]:
 
 def _opening(report: JsonObject, conclusion: str) -> str:
     """Title, summary, scoreboard and one figure: what a reader sees first."""
-    quick = f"<p class=quick>{QUICK}</p>" if report["quick"] else ""
+    quick = f"<p class=quick>{escape(quick_text(report))}</p>" if report["quick"] else ""
     version = escape(report["code"]["coterie"])
     return (
         f"<header><h1>{escape(report['title'])}</h1>"
@@ -63,6 +63,11 @@ def _opening(report: JsonObject, conclusion: str) -> str:
         f"{quick}<div class=opening><div><div id=summary>{rendered(conclusion)}</div>"
         f"{_scoreboard(report)}</div>{_overview(report)}</div></header>"
     )
+
+
+def quick_text(report: JsonObject) -> str:
+    """What a quick look is, and which data it lacks."""
+    return f"{QUICK} {report.get('missing', '')}".rstrip()
 
 
 def _scoreboard(report: JsonObject) -> str:

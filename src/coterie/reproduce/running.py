@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 
-from coterie.core.paths import cache_folder
+from coterie.core.paths import cache_folder, data_folder
 from coterie.core.progress import SILENT, Progress
 from coterie.data.catalogue import DATASETS
 from coterie.data.fetch import is_local, locate_or_fetch
@@ -32,6 +32,8 @@ from coterie.types import JsonObject
 
 SYNTHETIC = {"n_users": 200, "n_items": 300, "mean_interactions": 25}
 """The synthetic data that a quick look uses where no real data is available."""
+WHOLE_CURVE: JsonObject = {"curve_users": 0}
+"""Claims are made about curves, so they are measured on all users."""
 CACHE_FILE = "kept.json"
 
 
@@ -45,7 +47,11 @@ def reproduce(
 ) -> JsonObject:
     """Run a paper's items and return all that a report needs, as plain data."""
     folder = folder or cache_folder() / "cells"
-    items = [runnable(item, quick, paper.quick, progress) for item in select_items(paper, only)]
+    chosen = select_items(paper, only)
+    missing = missing_data(chosen, progress) if quick else ""
+    if missing:
+        progress.log(missing)
+    items = [runnable(item, quick, paper.quick, progress) for item in chosen]
     trials = [trial for item, _ in items for trial in item.trials if isinstance(trial, Trial)]
     outcomes = iter(run_plans([plan_of(trial) for trial in trials], folder, progress, workers))
     reports = [_item_report(item, left_out, outcomes, folder, progress) for item, left_out in items]
@@ -54,6 +60,7 @@ def reproduce(
         "title": paper.title,
         "reference": paper.reference,
         "quick": quick,
+        "missing": missing,
         "items": reports,
         "code": code_version(),
     }
@@ -73,7 +80,7 @@ def plan_of(trial: Trial) -> Plan:
     return Plan(
         datasets=(trial.dataset,),
         methods=trial.methods,
-        settings=trial.settings,
+        settings=WHOLE_CURVE | dict(trial.settings),
         seeds=tuple(range(trial.seeds)),
         protocol=trial.protocol,
         part=trial.part,
@@ -97,13 +104,28 @@ def runnable(
     if quick:
         left_out |= {t.dataset: "not part of a quick look" for t in trials[1:]}
         if not trials:
-            progress.log(
-                f"{item.title}: {', '.join(left_out)} not available. "
-                "Synthetic data stands in; it tests no claim."
-            )
             trials = stand_ins(item)
         trials = [quick_limits(quick_points(item, t), limits) for t in trials[:1]]
     return replace(item, trials=tuple(trials)), left_out
+
+
+def missing_data(items: Sequence[Item], progress: Progress) -> str:
+    """The datasets that a quick look lacks, and how to get them; "" if it has all."""
+    wanted = dict.fromkeys(trial.dataset for item in items for trial in item.trials)
+    names = [name for name in wanted if why_unavailable(name, True, progress)]
+    if not names:
+        return ""
+    text = (
+        f"Not in the data folder ({data_folder()}): {', '.join(names)}. A quick look downloads "
+        "nothing: synthetic data stands in for an item without data, and tests no claim."
+    )
+    fetched = [f"coterie data fetch {name}" for name in names if DATASETS[name].sources]
+    by_hand = [name for name in names if not DATASETS[name].sources]
+    if fetched:
+        text += f" To test the claims, run: {' && '.join(fetched)}"
+    if by_hand:
+        text += f"{';' if fetched else ''} coterie data list says how to get {', '.join(by_hand)}"
+    return f"{text}. Then repeat the command."
 
 
 def why_unavailable(name: str, quick: bool, progress: Progress) -> str:
@@ -186,7 +208,7 @@ def _item_report(
     return {
         "key": item.key,
         "title": item.title,
-        "about": item.about,
+        "about": _about(item, left_out),
         "by": item.by,
         "tables": tables,
         "claims": [evaluate_claim(claim, tables, left_out) for claim in item.claims],
@@ -194,6 +216,13 @@ def _item_report(
         "left_out": dict(left_out),
         "absent": [*item.absent, *(f"{name}: {why}." for name, why in left_out.items())],
     }
+
+
+def _about(item: Item, left_out: Mapping[str, str]) -> str:
+    """The item's text; where synthetic data stands in, the text would describe other runs."""
+    if any(isinstance(trial, Trial) and trial.stand_in for trial in item.trials):
+        return f"On synthetic data, not on {', '.join(left_out)}."
+    return item.about
 
 
 def declared(trial: Trial | Measurement) -> JsonObject:

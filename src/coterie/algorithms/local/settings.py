@@ -48,6 +48,7 @@ class Federated(CohortSettings):
         "start_scale": [0.03, 0.1, 0.3],
         "local_epochs": [1, 2, 5],
         "final_rate": [0.03, 0.1, 1.0],
+        "embedding_size": [8, 16, 32, 64],
     }
 
     model: Literal["gmf", "neumf"] = "gmf"

@@ -22,6 +22,7 @@ class TwoTowers(Settings):
         "dropout": [0.0, 0.2],
         "person": ["auto", "titles"],
         "negative_share": [0.5, 0.7, 0.9],
+        "embedding_size": [64, 128, 256],
     }
 
     tower: str = "dssm"

@@ -9,7 +9,11 @@ from coterie.experiments.plan import Method
 from coterie.reproduce.checks import Ahead, All, ShareOf, Untestable
 from coterie.reproduce.curve_checks import Reaches, Sooner, Stalls, Steadier
 from coterie.reproduce.items import Claim, Item, Paper, SettingsSearch, Trial
-from coterie.reproduce.papers.tuned_settings import found_search, found_settings
+from coterie.reproduce.papers.tuned_settings import (
+    WHOLE_COHORT,
+    found_search,
+    found_settings,
+)
 from coterie.types import JsonObject
 
 HR = "HR@20"
@@ -78,7 +82,7 @@ def trial(dataset: str, seeds: int, rounds: int, paper: Mapping[str, tuple[float
         Method(ONE_ROW, "fedbso", thesis | {"user_rows": "cluster"}),
         Method("fedfast", "fedfast", thesis),
         Method(BY_CHANGE, "fedfast", thesis | {"moment_weights": "change"}),
-        Method("fedavg", "fedavg", thesis),
+        Method("fedavg", "fedavg", thesis | WHOLE_COHORT),
         Method("fedavg, touched", "fedavg", thesis | {"average": "touched"}),
         Method(GMF_THESIS, "gmf", gmf_thesis(rounds)),
         *(

@@ -11,7 +11,12 @@ from coterie.reproduce.checks import Ahead, All, AtMost, Fewer, Level, ShareOf, 
 from coterie.reproduce.curve_checks import NeverBelow, Reaches, Settles, Sooner, TimesSooner
 from coterie.reproduce.findings import ROUNDS_TO_BEST
 from coterie.reproduce.items import Check, Claim, Item, Measurement, Paper, SettingsSearch, Trial
-from coterie.reproduce.papers.tuned_settings import found_search, found_settings, was_searched
+from coterie.reproduce.papers.tuned_settings import (
+    WHOLE_COHORT,
+    found_search,
+    found_settings,
+    was_searched,
+)
 from coterie.reproduce.selection_counts import selection_spread
 from coterie.reproduce.sweep_checks import (
     AllBelow,
@@ -76,7 +81,12 @@ def taken_from(dataset: str, owner: str) -> SettingsSearch:
 def shared_settings(dataset: str, owner: str) -> JsonObject:
     """One method's settings for the other, with as many rounds as either search found best."""
     rounds = max(settings(dataset, name)["rounds"] for name in (FAST, AVG))
-    return settings(dataset, owner) | EVERY_FIVE | {"rounds": rounds}
+    return hyper_parameters(settings(dataset, owner)) | EVERY_FIVE | {"rounds": rounds}
+
+
+def hyper_parameters(found: JsonObject) -> JsonObject:
+    """What FedFast and FedAvg both have: all settings but FedAvg's reading of Eq. 1."""
+    return {key: value for key, value in found.items() if key not in WHOLE_COHORT}
 
 
 def accuracy(
@@ -96,7 +106,7 @@ def accuracy(
             Method(label, algorithm, settings(dataset, label) | EVERY_FIVE)
             for label, algorithm in federated.items()
         ),
-        Method(AVG_AS_FAST, "fedavg", shared_settings(dataset, FAST)),
+        Method(AVG_AS_FAST, "fedavg", shared_settings(dataset, FAST) | WHOLE_COHORT),
         Method(FAST_AS_AVG, "fedfast", shared_settings(dataset, AVG)),
         *(Method(name, name, settings(dataset, name)) for name in searched),
         Method("popular", "popular"),
@@ -355,7 +365,7 @@ FIGURE4 = Item(
     trials=(
         on_ml_100k(
             *BY_CLUSTERS,
-            Method(AVG_AS_FAST, "fedavg", tuned(FAST) | LONG),
+            Method(AVG_AS_FAST, "fedavg", tuned(FAST) | LONG | WHOLE_COHORT),
             Method(AVG, "fedavg", tuned(AVG) | LONG),
             searches={
                 **same_search(FAST, BY_CLUSTERS),
@@ -419,9 +429,12 @@ FIGURE4 = Item(
 ABLATIONS: dict[str, tuple[str, JsonObject]] = {
     "fedfast": ("fedfast", {}),
     "fedavg+actvagg": ("fedavg+actvagg", {}),
-    "fedavg+actvsamp": ("fedavg+actvsamp", {}),
-    "fedavg+actvsamp, profiles": ("fedavg+actvsamp", {"clusters_follow": "profiles"}),
-    "fedavg": ("fedavg", {}),
+    "fedavg+actvsamp": ("fedavg+actvsamp", WHOLE_COHORT),
+    "fedavg+actvsamp, profiles": (
+        "fedavg+actvsamp",
+        WHOLE_COHORT | {"clusters_follow": "profiles"},
+    ),
+    "fedavg": ("fedavg", WHOLE_COHORT),
 }
 """Label -> algorithm and settings that differ."""
 OF_FEDAVG = ", FedAvg's settings"
@@ -430,7 +443,7 @@ OF_FEDAVG = ", FedAvg's settings"
 
 def ablation(owner: str, ending: str = "") -> tuple[Method, ...]:
     """Figure 5 with one method's settings for all, and the paper's 1,000 rounds."""
-    shared = tuned(owner, rounds=1000, **EVERY_FIVE)
+    shared = hyper_parameters(tuned(owner, rounds=1000, **EVERY_FIVE))
     return tuple(
         Method(label + ending, algorithm, shared | own)
         for label, (algorithm, own) in ABLATIONS.items()

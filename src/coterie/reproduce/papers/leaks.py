@@ -6,6 +6,7 @@ from coterie.experiments.config import tuned_settings
 from coterie.experiments.plan import Method
 from coterie.reproduce.checks import Ahead, All
 from coterie.reproduce.items import Claim, Item, Paper, Trial
+from coterie.reproduce.papers.tuned_settings import WHOLE_COHORT
 
 HR = "HR@10"
 NDCG = "NDCG@10"
@@ -16,7 +17,7 @@ LEAKY = ", as published"
 def trial(dataset: str, seeds: int) -> Trial:
     """Every method with honest and with leaky negatives."""
     methods = [
-        Method(name + label, name, tuned_settings(dataset, name) | settings)
+        Method(name + label, name, tuned_settings(dataset, name, WHOLE_COHORT) | settings)
         for name in NAMES
         for label, settings in (("", {}), (LEAKY, {"as_published": True}))
     ]

@@ -14,6 +14,10 @@ from coterie.experiments.config import tuned_settings
 from coterie.reproduce.items import SettingsSearch
 from coterie.types import JsonObject
 
+LITERAL = ("fedavg", "fedavg, constant")
+"""Methods that average over the whole cohort, as Eq. 1 of FedFast's paper does literally."""
+WHOLE_COHORT: JsonObject = {"average": "all"}
+"""The setting of the literal reading, which is not FedAvg's default."""
 LAST_ROUND = "The best round is the last one: more rounds might be better."
 """The note on a method whose search ended at its limit."""
 
@@ -47,7 +51,8 @@ def was_searched(paper: str, dataset: str, method: str) -> bool:
 
 def found_settings(paper: str, dataset: str, method: str) -> JsonObject:
     """The settings found for a method, from `searches.yaml`."""
-    return dict(_read("searches.yaml")[paper][dataset][method]["settings"])
+    found = dict(_read("searches.yaml")[paper][dataset][method]["settings"])
+    return found | WHOLE_COHORT if method in LITERAL else found
 
 
 def found_search(

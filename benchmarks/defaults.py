@@ -1,0 +1,123 @@
+"""Whether the defaults of every algorithm learn something. Prints one line of JSON per run.
+
+    python benchmarks/defaults.py
+    python benchmarks/defaults.py --only fedavg bpr --datasets sparse --seconds 300
+
+A run has the settings that `coterie run NAME --dataset DATASET` has. Its headline metric is held
+against chance (a model that scores all items alike) and against the most popular items. `flag` is
+`chance` for a figure no more than a tenth above chance, `below popular`, or empty. `sparse` is
+synthetic data of 20,000 users, 15,000 items and about 10 interactions a user, with the plain
+defaults: those of `synthetic` are not used for other sizes. Each run has its own process and
+--seconds to finish in.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+import coterie
+from coterie.algorithms.registry import ALGORITHMS
+from coterie.core.progress import SILENT
+from coterie.errors import CoterieError
+from coterie.evaluation.evaluation import means
+from coterie.evaluation.metrics import per_user
+from coterie.evaluation.popularity import popular_ranks
+from coterie.evaluation.ranking import rank_candidates
+from coterie.experiments.config import Experiment
+from coterie.experiments.preparation import Prepared, prepare
+from coterie.models.popular import ItemCounts
+from coterie.reproduce.chance import at_chance
+
+DATASETS: dict[str, dict[str, Any]] = {
+    "ml-100k": {"dataset": "ml-100k"},
+    "tripadvisor": {"dataset": "tripadvisor"},
+    "sparse": {
+        "dataset": "synthetic",
+        "n_users": 20_000,
+        "n_items": 15_000,
+        "mean_interactions": 10,
+    },
+}
+REFERENCES = ("random", "popular")
+
+
+def chance(ready: Prepared, metric: str) -> float:
+    """The metric of a model that scores all items alike: ties count at their expected rank."""
+    k = max(ready.experiment.protocol.cutoffs)
+    parts = ready.parts
+    alike = np.zeros(parts.train.n_items, np.int64)
+    if ready.candidates is None:
+        ranks = popular_ranks(alike, parts.seen(), parts.test.rows, k)
+    else:
+        ranks = rank_candidates(ItemCounts(alike.astype(np.float32)), ready.candidates, k)
+    return means(per_user(ranks, ready.experiment.protocol.cutoffs))[metric]
+
+
+def measured(name: str, dataset: str) -> dict[str, Any]:
+    """One run with defaults, next to chance and to the most popular items."""
+    values = {"algorithm": name, "evaluate_every": 1_000_000, **DATASETS[dataset]}
+    began = time.perf_counter()
+    try:
+        experiment = Experiment.of(values)
+        ready = prepare(experiment, None, SILENT)
+        run = coterie.run(values.pop("algorithm"), **values)
+    except CoterieError as error:
+        return {"algorithm": name, "dataset": dataset, "flag": "refused", "why": str(error)}
+    metric = experiment.protocol.followed
+    value = run.metrics[metric]
+    popular = run.result["popular"][metric]
+    level = chance(ready, metric)
+    flag = "below popular" if value < popular else ""
+    return {
+        "algorithm": name,
+        "dataset": dataset,
+        "protocol": run.result["protocol"],
+        "metric": metric,
+        "value": round(value, 4),
+        "popular": round(popular, 4),
+        "chance": round(level, 4),
+        "flag": "chance" if at_chance(value, level) else flag,
+        "rounds": run.result["rounds"],
+        "seconds": round(time.perf_counter() - began, 1),
+    }
+
+
+def in_its_own_process(name: str, dataset: str, seconds: float) -> dict[str, Any]:
+    """The run, or that it did not finish: a slow algorithm must not stop the others."""
+    command = [sys.executable, __file__, "--one", name, dataset]
+    about = {"algorithm": name, "dataset": dataset}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired:
+        return about | {"flag": f"not finished in {seconds:g} s"}
+    if done.returncode:
+        return about | {"flag": "failed", "why": done.stderr[-300:]}
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    wanted = [name for name in ALGORITHMS if name not in REFERENCES]
+    parser.add_argument("--only", nargs="*", default=wanted)
+    parser.add_argument("--datasets", nargs="*", default=list(DATASETS), choices=list(DATASETS))
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--one", nargs=2, metavar=("ALGORITHM", "DATASET"))
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measured(*options.one)))
+        return
+    for dataset in options.datasets:
+        for name in options.only:
+            found = in_its_own_process(name, dataset, options.seconds)
+            print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""The curve is measured on a sample of users; final figures never are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from coterie import api
+from coterie.core.progress import SILENT
+from coterie.evaluation.evaluation import evaluate
+from coterie.experiments.config import Experiment
+from coterie.experiments.curve_sample import affordable_users
+from coterie.experiments.preparation import prepare
+from coterie.experiments.training import Evaluator
+
+DATA = {"n_users": 120, "n_items": 60, "epochs": 4}
+
+
+@pytest.mark.parametrize("protocol", ["full", "loo-50"])
+def test_the_last_measurement_is_the_mean_of_the_sampled_users(protocol: str) -> None:
+    """The same figure from the per-user table of the final evaluation, which has all users."""
+    run = api.run("bpr", protocol=protocol, curve_users=15, **DATA)
+    values = {"algorithm": "bpr", "protocol": protocol, "curve_users": 15, **DATA}
+    ready = prepare(Experiment.of(values), None, SILENT)
+    users = np.unique(ready.evaluator.held.users)
+    assert len(users) == 15
+    assert run.evaluation is not None
+    rows = np.isin(run.evaluation.users, users)
+    assert run.result["convergence"]["users"] == 15
+    for name in ("HR@10", "NDCG@10"):
+        assert run.curve[-1][name] == pytest.approx(run.evaluation.table[name][rows].mean())
+
+
+def test_the_model_and_the_final_figures_do_not_depend_on_the_sample() -> None:
+    few = api.run("bpr", curve_users=10, **DATA)
+    whole = api.run("bpr", curve_users=0, **DATA)
+    assert few.metrics == whole.metrics
+    assert few.full == whole.full
+    assert [line["HR@10"] for line in few.curve] != [line["HR@10"] for line in whole.curve]
+    assert whole.curve[-1]["HR@10"] == pytest.approx(whole.metrics["HR@10"])
+
+
+def test_the_same_seed_samples_the_same_users() -> None:
+    def sampled(seed: int) -> list[int]:
+        values = {"algorithm": "bpr", "seed": seed, "curve_users": 15, **DATA}
+        return np.unique(prepare(Experiment.of(values), None, SILENT).evaluator.held.users).tolist()
+
+    assert sampled(3) == sampled(3)
+    assert sampled(3) != sampled(4)
+
+
+@pytest.mark.parametrize("change", [{"validation": True}, {"target": 0.5}])
+def test_what_stops_training_or_reaches_a_target_is_measured_on_all_users(
+    change: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coterie.experiments.curve_sample.MOST_USERS", 7)
+    ready = prepare(Experiment.of({"algorithm": "bpr", **DATA, **change}), None, SILENT)
+    held = ready.parts.validation or ready.parts.test
+    assert ready.evaluator.n_users == len(np.unique(held.users)) > 100
+    assert ready.evaluator.held is held
+    sampled = prepare(Experiment.of({"algorithm": "bpr", **DATA}), None, SILENT)
+    assert sampled.evaluator.n_users == 7
+
+
+def test_a_small_dataset_is_measured_whole() -> None:
+    experiment = Experiment.of({"algorithm": "bpr", **DATA})
+    ready = prepare(experiment, None, SILENT)
+    assert isinstance(ready.evaluator, Evaluator)
+    assert ready.evaluator.held is ready.parts.test
+    model = api.run("popular", n_users=120, n_items=60).model
+    whole = evaluate(model, ready.parts, experiment.protocol, ready.candidates)
+    assert ready.evaluator.measure(model, 1)["HR@10"] == pytest.approx(whole.metrics["HR@10"])
+
+
+def test_the_number_of_users_by_hand() -> None:
+    # One score a visit: 40 million / (4,000 items * 25 measurements) = 400 users.
+    assert affordable_users(visits=40_000_000, width=4_000, measurements=25) == 400
+    # Little training may always compute 20 million scores: 20 million / (10,000 * 20) = 100.
+    assert affordable_users(visits=1_000, width=10_000, measurements=20) == 100
+    assert affordable_users(visits=1_000, width=300_000, measurements=20) == 50
+    assert affordable_users(visits=10**9, width=60, measurements=20) == 1_000

@@ -28,6 +28,6 @@ class ItemWeights(Recommender):
         histories = sparse.csr_matrix((ones, (rows, columns)), shape=shape)
         return pick(np.asarray(histories @ self.weights), items)
 
-    def score_new_user(self, history: Ints, negatives: int, reg: float) -> Floats:
+    def score_new_user(self, history: Ints) -> Floats:
         scores: Floats = self.weights[history].sum(axis=0)
         return scores

@@ -56,7 +56,7 @@ class MultVAE(Recommender):
     def score(self, users: Ints, items: Ints | None = None) -> Floats:
         return self._scores(Rows(self.offsets, self.history).of_users(users), items)
 
-    def score_new_user(self, history: Ints, negatives: int, reg: float) -> Floats:
+    def score_new_user(self, history: Ints) -> Floats:
         positions = self._positions()[history]
         positions = positions[positions >= 0]
         one_row = Rows(np.array([0, len(positions)]), positions)

@@ -39,7 +39,7 @@ class UserNeighbours(Recommender):
         near = matrix(Rows(self.offsets, self.neighbours), n_users, self.similarities)
         return pick((near[users] @ self._histories()).toarray(), items)
 
-    def score_new_user(self, history: Ints, negatives: int, reg: float) -> Floats:
+    def score_new_user(self, history: Ints) -> Floats:
         histories = self._histories()
         chosen = np.zeros(self.n_items, np.float32)
         chosen[history] = 1
@@ -75,7 +75,7 @@ class ItemNeighbours(Recommender):
         histories = matrix(Rows(self.history_offsets, self.history_items), len(self.offsets) - 1)
         return pick((histories[users] @ self._followers()).toarray(), items)
 
-    def score_new_user(self, history: Ints, negatives: int, reg: float) -> Floats:
+    def score_new_user(self, history: Ints) -> Floats:
         scores: Floats = self._followers()[history].T @ np.ones(len(history), np.float32)
         return scores
 

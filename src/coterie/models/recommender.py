@@ -24,10 +24,6 @@ class Recommender(Record, ABC):
     def score(self, users: Ints, items: Ints | None = None) -> Floats:
         """Scores of `items` (users, candidates) for each user, or of all items (users, items)."""
 
-    def score_new_user(self, history: Ints, negatives: int, reg: float) -> Floats:
-        """Scores of all items for a new user with the given history; the model stays frozen."""
-        raise NotImplementedError
-
     def serves(self, users: Ints) -> Bools:
         """Mask of the users that the model can recommend to; all of them by default."""
         return np.ones(len(users), np.bool_)

@@ -347,13 +347,19 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray], owner_only: bool = F
 
 
 def _write(path: Path, content: bytes, owner_only: bool = False) -> None:
-    """Write a temporary file, then rename it: readers never see a partial file."""
+    """Write a file at once; see `replacing`."""
+    with replacing(path, owner_only) as scratch, scratch.open("ab") as out:
+        out.write(content)
+
+
+@contextlib.contextmanager
+def replacing(path: Path, owner_only: bool = True) -> Iterator[Path]:
+    """An empty temporary file, renamed at the end: readers never see a partial file."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(scratch, "wb", opener=_owner_only if owner_only else None) as out:
-            out.write(content)
-            out.flush()
+            yield scratch
             os.fsync(out.fileno())
         scratch.replace(path)
     except OSError as error:

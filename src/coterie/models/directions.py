@@ -12,7 +12,7 @@ from typing import ClassVar, Literal, TypeAlias
 import numpy as np
 
 from coterie.models.factors import score_rows
-from coterie.models.recommender import Recommender
+from coterie.models.recommender import Recommender, cosines
 from coterie.types import Floats, Ints
 
 Precision: TypeAlias = Literal["float32", "float16", "int8"]
@@ -34,6 +34,10 @@ class Directions(Recommender):
     def score(self, users: Ints, items: Ints | None = None) -> Floats:
         no_bias = np.zeros(len(self.units), np.float32)
         return score_rows(self.user_rows[users], self.unpacked(), no_bias, items)
+
+    def similar_items(self, item: int) -> Floats:
+        """Cosines of item vectors."""
+        return cosines(self.unpacked(), item)
 
     def score_row(self, row: Floats) -> Floats:
         """Scores of all items for the vector of a user who was not in training."""

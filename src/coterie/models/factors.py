@@ -9,7 +9,7 @@ import numpy as np
 
 from coterie.core import streams
 from coterie.models.new_user import NewUser, fit_row_to_pairs
-from coterie.models.recommender import Recommender
+from coterie.models.recommender import Recommender, cosines
 from coterie.types import Floats, Ints
 
 
@@ -23,6 +23,10 @@ class Factors(Recommender):
 
     def score(self, users: Ints, items: Ints | None = None) -> Floats:
         return score_rows(self.user_rows[users], self.item_rows, self.item_bias, items)
+
+    def similar_items(self, item: int) -> Floats:
+        """Cosines of item rows."""
+        return cosines(self.item_rows, item)
 
     def score_row(self, row: Floats) -> Floats:
         """Scores of all items for the row of a user who was not in training."""

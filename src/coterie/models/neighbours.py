@@ -51,6 +51,17 @@ class UserNeighbours(Recommender):
         scores: Floats = histories[users[best]].T @ cosines[best].astype(np.float32)
         return scores
 
+    def similar_items(self, item: int) -> Floats:
+        """Shrunken cosines of the sets of users that have the items."""
+        histories = self._histories()
+        have_it = histories[:, item].toarray()[:, 0]
+        overlap = (histories.T @ have_it).astype(np.float64)
+        sizes = np.bincount(self.history_items, minlength=self.n_items)
+        similar = np.zeros(self.n_items, np.float32)
+        met = np.flatnonzero(overlap)
+        similar[met] = similarity(overlap[met], int(sizes[item]), sizes[met], self.shrink)
+        return similar
+
     def serves(self, users: Ints) -> Bools:
         """Users without neighbours get no recommendations."""
         return Rows(self.offsets, self.neighbours).counts_of(users) > 0
@@ -78,6 +89,11 @@ class ItemNeighbours(Recommender):
     def score_new_user(self, history: Ints) -> Floats:
         scores: Floats = self._followers()[history].T @ np.ones(len(history), np.float32)
         return scores
+
+    def similar_items(self, item: int) -> Floats:
+        """Shrunken cosines of the items that have this one among their nearest; 0 for others."""
+        similar: Floats = self._followers()[[item]].toarray()[0]
+        return similar
 
     def serves(self, users: Ints) -> Bools:
         """Users whose items are not neighbours of any item get no recommendations."""

@@ -107,6 +107,7 @@ def describe(
     from coterie import api
     from coterie.cli.screen import progress_for, show_table
     from coterie.data.description import describe as facts_of
+    from coterie.data.description import table_of
     from coterie.experiments.config import parse_assignments
 
     data = api.load(
@@ -120,11 +121,6 @@ def describe(
     if as_json:
         typer.echo(json.dumps({"data": target} | facts))
         return
-    notes = facts.pop("notes")
-    rows = [
-        [key, f"{value:,}" if isinstance(value, int) else str(value)]
-        for key, value in facts.items()
-    ]
-    show_table(["", target], rows)
-    for note in notes:
+    show_table(["", target], table_of(facts))
+    for note in facts["notes"]:
         typer.echo(note)

@@ -15,6 +15,7 @@ from coterie.cli.options import (
     JsonOption,
     ProtocolOption,
     QuietOption,
+    SaveOption,
     SkipBadRowsOption,
     WorkersOption,
     parse_columns,
@@ -76,6 +77,7 @@ def compare(
     workers: WorkersOption = 1,
     columns: ColumnsOption = None,
     skip_bad_rows: SkipBadRowsOption = False,
+    save: SaveOption = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -96,6 +98,7 @@ def compare(
         "target": target,
         "columns": parse_columns(columns) or None,
         "skip_bad_rows": skip_bad_rows or None,
+        "save": save or None,
     }
     plan = Plan(
         datasets=(dataset,),

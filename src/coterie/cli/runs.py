@@ -15,6 +15,7 @@ from coterie.cli.options import (
     ProtocolOption,
     QuietOption,
     RunFolderArgument,
+    SaveOption,
     SkipBadRowsOption,
     parse_columns,
 )
@@ -95,6 +96,7 @@ def run(
     ] = None,
     columns: ColumnsOption = None,
     skip_bad_rows: SkipBadRowsOption = False,
+    save: SaveOption = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -122,6 +124,7 @@ def run(
         "engine": engine,
         "columns": parse_columns(columns) or None,
         "skip_bad_rows": skip_bad_rows or None,
+        "save": save or None,
     }
     changes = {key: value for key, value in options.items() if value is not None}
     changes |= parse_assignments(set_ or [])

@@ -62,6 +62,7 @@ class Run:
         config = run_folder.read_config(place)
         known = ("algorithm", "dataset", "protocol", "seed", "feedback")
         result = {key: config[key] for key in known} | {"settings": config} | UNEVALUATED
+        result["dataset"] = config.get("dataset_name") or config["dataset"]
         return cls(result, *run_folder.read_model(place), curve=run_folder.read_metrics(place))
 
     def __repr__(self) -> str:

@@ -43,7 +43,7 @@ def training_summary(ready: Prepared, fitted: Fitted) -> JsonObject:
     history = fitted.history
     about = {
         "algorithm": choice.algorithm,
-        "dataset": choice.dataset,
+        "dataset": ready.experiment.data_label,
         "seed": choice.seed,
         "rounds": history.round,
         "best_round": fitted.best_round,

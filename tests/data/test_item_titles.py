@@ -16,6 +16,7 @@ BOOKS = [
     ('isbn,author,Book-Title\n034,Ann,Été\n7,Bo,"Two, three"\n', "utf-8"),
     ("isbn\tgenre\tBook-Title\r\n034\tx\tÉté\r\n7\tx\tTwo, three\r\n", "utf-8-sig"),
     ("034|1995|Été\n7|1996|Two, three\n", "latin-1"),
+    ("034|Été|http://a.b/Ete-and-more\n7|Two, three|http://a.b/Two-and-three\n", "latin-1"),
 ]
 
 

@@ -125,5 +125,6 @@ def _title_column(table: ItemTable, ids: int) -> int:
 
 
 def _letters(cells: Sequence[str]) -> int:
-    """How many letters different cells have: titles differ, categories repeat."""
-    return sum(letter.isalpha() for cell in set(cells) for letter in cell)
+    """How many letters different cells have: titles differ, categories repeat. Links are none."""
+    titles = {cell for cell in cells if "://" not in cell}
+    return sum(letter.isalpha() for cell in titles for letter in cell)

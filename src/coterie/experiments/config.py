@@ -61,8 +61,6 @@ class Choice(Settings):
     """Name of the algorithm: coterie algorithms"""
     dataset: str = "synthetic"
     """Name of a dataset, or a path: coterie data list"""
-    dataset_name: str | None = None
-    """Name of the data in results; by default as in `dataset`."""
     protocol: str | None = None
     """Name of the protocol; the dataset's own by default."""
     seed: int = Field(0, ge=0, lt=2**63)
@@ -74,7 +72,7 @@ class Choice(Settings):
 
 
 class Course(Settings):
-    """Measurements, checkpoints, stopping and warm start."""
+    """Measurements, checkpoints, stopping, warm start, and what is shown and saved."""
 
     evaluate_every: int = Field(0, ge=0)
     """Rounds or epochs between measurements; 0 measures about twenty times."""
@@ -86,6 +84,8 @@ class Course(Settings):
     """Run folder to take weights from; users and items it does not know start untrained."""
     patience: int = Field(0, ge=0)
     """Measurements without improvement on validation before stopping; 0 trains to the end."""
+    dataset_name: str | None = None
+    """Name of the data in results; by default as in `dataset`."""
     save: Annotated[tuple[Saved, ...], BeforeValidator(_as_words)] | None = None
     """What to save in the run folder besides the model: recommendations (the best items of every
     user), split (the training, validation and test interactions), or both. It is people's data."""
@@ -162,7 +162,7 @@ class Experiment:
     @property
     def data_label(self) -> str:
         """The name of the data in results; a resumed run knows its file by another path."""
-        return self.choice.dataset_name or self.choice.dataset
+        return self.course.dataset_name or self.choice.dataset
 
     @property
     def protocol_label(self) -> str:

@@ -405,11 +405,12 @@ def test_describe_counts(coterie: Command, tmp_path: Path) -> None:
     write_square(tmp_path / "likes.csv", "user_id,item_id,timestamp")
     facts = result_of(coterie("data", "describe", "likes.csv", "--json"))
     counts = [facts[key] for key in ("users", "items", "interactions", "density")]
-    assert counts == [4, 4, 12, "75.000%"]
-    assert facts["per user"] == "3 to 3, median 3"
-    assert facts["time"] == "1970-01-12 to 1970-01-12"
+    assert counts == [4, 4, 12, 0.75]
+    assert facts["per_user"] == {"least": 3, "most": 3, "median": 3.0, "mean": 3.0}
+    assert facts["first_day"] == facts["last_day"] == "1970-01-12"
     table = {row[0]: row[1] for row in rows_of(coterie("data", "describe", "likes.csv").out)}
     assert (table["users"], table["interactions"]) == ("4", "12")
+    assert (table["density"], table["per user"]) == ("75.000%", "3 to 3, median 3")
 
 
 def test_describe_with_filters_and_bad_rows(coterie: Command, tmp_path: Path) -> None:

@@ -189,6 +189,7 @@ def test_command_line_starts_without_the_library() -> None:
     light = {
         "cli.main",
         "cli.runs",
+        "cli.recommend",
         "cli.data",
         "cli.algorithms",
         "cli.options",

@@ -273,9 +273,9 @@ def test_a_new_user_is_scored_by_their_history():
     X = matrix_of()
     model = trained(X)
     for user in (0, 7):
-        got = model.score_new_user(np.flatnonzero(X[user]).astype(np.int32), 1, 0.0)
+        got = model.score_new_user(np.flatnonzero(X[user]).astype(np.int32))
         np.testing.assert_allclose(got, model.score(np.array([user], np.int32))[0], rtol=1e-5)
-    assert np.isfinite(model.score_new_user(np.empty(0, np.int32), 1, 0.0)).all()
+    assert np.isfinite(model.score_new_user(np.empty(0, np.int32))).all()
 
 
 # Users and items with few interactions.
@@ -334,9 +334,7 @@ def test_dropped_users_are_not_served_and_dropped_items_rank_last():
 
 def test_dropped_items_do_not_affect_a_new_user():
     model = trained(BLOCK_AND_RIM, RIM)
-    one, other = (
-        model.score_new_user(np.array(h, np.int32), 1, 0.0) for h in ([0, 2], [0, 2, 3, 5])
-    )
+    one, other = (model.score_new_user(np.array(h, np.int32)) for h in ([0, 2], [0, 2, 3, 5]))
     np.testing.assert_array_equal(one, other)
 
 
@@ -447,7 +445,7 @@ def test_a_trained_model_needs_no_pytorch(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     back = MultVAE.from_arrays(model.arrays())
     np.testing.assert_array_equal(back.score(np.arange(20, dtype=np.int32)), before)
-    assert back.score_new_user(np.array([1], np.int32), 1, 0.0).shape == (12,)
+    assert back.score_new_user(np.array([1], np.int32)).shape == (12,)
 
 
 # Quality.

@@ -243,7 +243,7 @@ def test_a_new_user_is_scored_as_if_in_training(shrink):
     for history in ([0, 3, 4, 11], [7], []):
         extended = np.vstack([X, np.isin(np.arange(20), history).astype(int)])
         expected = by_users(extended, 6, shrink).score(np.array([30], np.int32))[0]
-        got = by_users(X, 6, shrink).score_new_user(np.array(history, np.int32), 1, 0.0)
+        got = by_users(X, 6, shrink).score_new_user(np.array(history, np.int32))
         assert got.dtype == np.float32
         np.testing.assert_allclose(got, expected, rtol=1e-6)
 
@@ -252,6 +252,6 @@ def test_item_neighbours_of_a_new_user_are_those_of_any_user():
     X = random_matrix(3, 30, 20)
     model = by_items(X, 4)
     for user in (0, 13, 29):
-        got = model.score_new_user(np.flatnonzero(X[user]).astype(np.int32), 1, 0.0)
+        got = model.score_new_user(np.flatnonzero(X[user]).astype(np.int32))
         np.testing.assert_allclose(got, model.score(np.array([user], np.int32))[0], rtol=1e-6)
-    assert not model.score_new_user(np.empty(0, np.int32), 1, 0.0).any()
+    assert not model.score_new_user(np.empty(0, np.int32)).any()

@@ -26,6 +26,7 @@ COMMANDS = [
     "tune",
     "evaluate",
     "recommend",
+    "similar-items",
     "disclosure",
     "report",
     "data",
@@ -41,6 +42,7 @@ ARGUMENTS = {
     "tune": "Algorithm (see coterie algorithms)",
     "evaluate": "Run folder",
     "recommend": "Run folder",
+    "similar-items": "Item id, as in the data",
     "disclosure": "Run folder",
     "report": "One or more run folders",
     "algorithms": "Algorithm whose settings are shown",
@@ -218,6 +220,60 @@ def test_recommend_draws_a_table_that_agrees_with_json(coterie: Command, bpr_run
     ]
 
 
+def test_recommend_to_a_new_user_with_titles_from_a_file(coterie: Command, bpr_run: Path) -> None:
+    """The same items as without the file; their titles are the file's."""
+    plain = result_of(coterie("recommend", bpr_run, "--history", "3,8", "-n", "3", "--json"))
+    rows = [f"{each['item']};title of {each['item']}" for each in plain["items"]]
+    Path("items.csv").write_text("\n".join(["number;what", *rows]))
+    answer = result_of(
+        coterie(
+            "recommend", bpr_run, "--history", "3,8", "-n", "3", "--items", "items.csv", "--json"
+        )
+    )
+    assert [each["text"] for each in answer["items"]] == [
+        f"title of {each['item']}" for each in plain["items"]
+    ]
+
+
+def test_recommend_to_all_writes_a_file(coterie: Command, bpr_run: Path) -> None:
+    done = coterie("recommend", bpr_run, "--all", "--out", "lists.csv", "-n", "2")
+    assert done.out.strip() == "120 recommendations for 60 users: lists.csv"
+    lines = Path("lists.csv").read_text().splitlines()
+    assert lines[0] == "user_id,rank,item_id,score,title"
+    answer = result_of(coterie("recommend", bpr_run, "--user", "3", "-n", "2", "--json"))
+    mine = [line.split(",")[2] for line in lines if line.startswith("3,")]
+    assert mine == [str(each["item"]) for each in answer["items"]]
+
+
+def test_similar_items_are_the_same_in_the_table_and_as_json(
+    coterie: Command, bpr_run: Path
+) -> None:
+    answer = result_of(coterie("similar-items", bpr_run, "3", "-n", "4", "--json"))
+    assert answer["item"] == "3"
+    rows = rows_of(coterie("similar-items", bpr_run, "3", "-n", "4").out)
+    assert [row[1] for row in rows] == [str(each["item"]) for each in answer["items"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--user", "3", "--all"], "--user and --all are given; expected one of --user, --history"),
+        ([], "none of --user, --history, --all is given; expected one of"),
+        (["--all"], "--all is given without --out; expected both or neither"),
+        (["--user", "3", "--out", "a.csv"], "--out is given without --all"),
+        (["--user", "3", "--title-column", "t"], "--title-column is 't' without --items"),
+        (["--user", "3", "--items", "no.csv"], "no.csv: does not exist"),
+        (["--history", "3", "--features", "age"], "--features is 'age'; expected NAME=VALUE"),
+        (["--user", "3", "--features", "age=2"], "--features is 'age=2' without --history"),
+        (["--all", "--out", "a.txt"], "a.txt: the ending is '.txt'; expected .csv or .parquet"),
+    ],
+)
+def test_mistakes_of_recommend(
+    coterie: Command, bpr_run: Path, arguments: list[str], message: str
+) -> None:
+    assert message in coterie("recommend", bpr_run, *arguments).error
+
+
 # ---- evaluate
 
 
@@ -350,11 +406,12 @@ def test_describe_counts(coterie: Command, tmp_path: Path) -> None:
     write_square(tmp_path / "likes.csv", "user_id,item_id,timestamp")
     facts = result_of(coterie("data", "describe", "likes.csv", "--json"))
     counts = [facts[key] for key in ("users", "items", "interactions", "density")]
-    assert counts == [4, 4, 12, "75.000%"]
-    assert facts["per user"] == "3 to 3, median 3"
-    assert facts["time"] == "1970-01-12 to 1970-01-12"
+    assert counts == [4, 4, 12, 0.75]
+    assert facts["per_user"] == {"least": 3, "most": 3, "median": 3.0, "mean": 3.0}
+    assert facts["first_day"] == facts["last_day"] == "1970-01-12"
     table = {row[0]: row[1] for row in rows_of(coterie("data", "describe", "likes.csv").out)}
     assert (table["users"], table["interactions"]) == ("4", "12")
+    assert (table["density"], table["per user"]) == ("75.000%", "3 to 3, median 3")
 
 
 def test_describe_with_filters_and_bad_rows(coterie: Command, tmp_path: Path) -> None:

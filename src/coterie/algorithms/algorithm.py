@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from coterie.core.records import Record
 from coterie.core.settings import Settings
@@ -12,7 +12,9 @@ from coterie.data.training_set import TrainingSet
 from coterie.federated.costs import Costs
 from coterie.federated.federation import AnyFederation, Federation
 from coterie.federated.trainer import Context, Trainer
+from coterie.models.new_user import HistoryScorer, NewUser, SampledLossScorer
 from coterie.models.recommender import Recommender
+from coterie.types import Floats
 
 Make = Callable[[TrainingSet, Any, Context], Trainer[Any]]
 """(training set, settings of the algorithm, context) -> the trainer."""
@@ -34,6 +36,9 @@ class Algorithm:
     """Whether it can learn from ratings as well as from implicit feedback. With ratings, the
     model's score is the predicted rating in the scale of the data; RMSE and MAE depend on it."""
     paper: str = ""
+    score_new_user: Callable[..., Floats] | None = None
+    """(model, new user, settings) -> the scores of all items for a user who was not in training,
+    with the model frozen; None if the algorithm cannot serve such users."""
 
     @property
     def federated(self) -> bool:
@@ -57,6 +62,26 @@ def stepwise(start: Callable[..., Recommender], step: Callable[..., Recommender]
         )
 
     return make
+
+
+def score_history(model: HistoryScorer, user: NewUser, settings: Settings) -> Floats:
+    """`score_new_user` of an algorithm whose model needs the history and nothing else."""
+    return model.score_new_user(user.items)
+
+
+class SampledLoss(Protocol):
+    """Settings of a loss over positives and drawn negatives."""
+
+    @property
+    def negatives(self) -> int: ...
+
+    @property
+    def reg(self) -> float: ...
+
+
+def score_by_sampled_loss(model: SampledLossScorer, user: NewUser, settings: SampledLoss) -> Floats:
+    """`score_new_user` of an algorithm whose model fits a row to the loss of its training."""
+    return model.score_new_user(user.items, settings.negatives, settings.reg)
 
 
 def at_once(solve: Callable[..., Recommender]) -> Make:

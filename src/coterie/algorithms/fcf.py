@@ -62,6 +62,7 @@ from coterie.federated.federation import (
     World,
 )
 from coterie.models.factors import rows
+from coterie.models.new_user import NewUser
 from coterie.models.private_factors import PrivateFactors
 from coterie.types import SCALE, Doubles, Floats, Ints, Longs, Message, Rows, Sizes, Updates
 
@@ -150,17 +151,20 @@ class SideTerms(NamedTuple):
 def solve(
     world: World[FCF], message: Message, node: NodeData, side: SideTerms | None = None
 ) -> tuple[Rows, Floats]:
-    """The histories of a message's users, and x_u.
+    """The histories of a message's users, and x_u."""
+    history = node.training.positives.of_users(node.positions(message.users))
+    return history, solve_rows(history, message.common["item_rows"], world.settings, side)
+
+
+def solve_rows(history: Rows, Y: Floats, s: FCF, side: SideTerms | None = None) -> Floats:
+    """x_u of the users with these histories.
 
     Y^T C_u Y is w Y^T Y, which is the same for all users, plus a term for each item of the user.
     w is the confidence in a missing interaction.
     """
-    Y = message.common["item_rows"]
-    s = world.settings
     kernel = kernels.load("als")
-    history = node.training.positives.of_users(node.positions(message.users))
     d = Y.shape[1]
-    X = np.empty((len(message.users), d), np.float32)
+    X = np.empty((len(history.counts), d), np.float32)
     left, right = side or SideTerms(np.zeros((d, d)), np.empty((0, d)))
     w = s.missing_weight
     system = w * gram(Y) + left
@@ -174,7 +178,7 @@ def solve(
         ),
         history.offsets,
     )
-    return history, X
+    return X
 
 
 def sums_of_rows(history: Rows, Y: Floats) -> Doubles:
@@ -391,6 +395,14 @@ def model(world: World[FCF], state: FCFState) -> PrivateFactors:
     return PrivateFactors(state.user_rows, state.item_rows, np.zeros(world.n_items, np.float32))
 
 
+def score_new_user(model: PrivateFactors, user: NewUser, settings: FCF) -> Floats:
+    """A new user solves for x_u as in a round, and sends nothing; without items, the average x."""
+    if not len(user.items):
+        return model.score_row(model.average_row())
+    history = Rows(np.array([0, len(user.items)]), user.items)
+    return model.score_row(solve_rows(history, model.item_rows, settings)[0])
+
+
 EXCHANGE = Exchange(
     broadcast=broadcast,
     client_update=client_update,
@@ -414,4 +426,5 @@ ALGORITHM = Algorithm(
     state=FCFState,
     kernels=("fcf", "als", "sums", "clusters"),
     paper="Ammad-ud-din et al. 2019",
+    score_new_user=score_new_user,
 )

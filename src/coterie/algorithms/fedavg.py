@@ -26,7 +26,7 @@ import numpy as np
 
 from coterie import kernels
 from coterie.algorithms import clustering as clusters
-from coterie.algorithms.algorithm import Algorithm
+from coterie.algorithms.algorithm import Algorithm, score_by_sampled_loss
 from coterie.algorithms.local import learner
 from coterie.algorithms.local.learner import Parameters
 from coterie.algorithms.local.objective import LocalObjective
@@ -214,4 +214,5 @@ ALGORITHM = Algorithm(
     kernels=lambda settings: (*learner(settings.model).kernels(settings), "clusters"),
     explicit=True,
     paper="McMahan et al. 2017",
+    score_new_user=score_by_sampled_loss,
 )

@@ -38,7 +38,7 @@ from pydantic import Field, model_validator
 
 from coterie.algorithms import clustering as clusters
 from coterie.algorithms import fedavg, fedfast
-from coterie.algorithms.algorithm import Algorithm
+from coterie.algorithms.algorithm import Algorithm, score_by_sampled_loss
 from coterie.algorithms.local.learner import Parameters, embeddings
 from coterie.algorithms.local.samples import Samples, draw
 from coterie.core import streams
@@ -469,4 +469,5 @@ ALGORITHM = Algorithm(
     kernels=fedavg.ALGORITHM.kernels,
     explicit=True,
     paper="Liu 2024",
+    score_new_user=score_by_sampled_loss,
 )

@@ -41,7 +41,7 @@ from pydantic import Field
 from coterie import kernels
 from coterie.algorithms import clustering as clusters
 from coterie.algorithms import fedavg
-from coterie.algorithms.algorithm import Algorithm
+from coterie.algorithms.algorithm import Algorithm, score_by_sampled_loss
 from coterie.algorithms.local import learner
 from coterie.algorithms.local.learner import Parameters, embeddings, n_values
 from coterie.algorithms.local.settings import Federated
@@ -355,6 +355,7 @@ def _algorithm(summary: str, settings: type[Federated], federation: AnyFederatio
         kernels=fedavg.ALGORITHM.kernels,
         explicit=True,
         paper="Muhammad et al. 2020",
+        score_new_user=score_by_sampled_loss,
     )
 
 

@@ -422,4 +422,6 @@ ALGORITHM = Algorithm(
     state=FedMVMFState,
     kernels=("fcf", "als", "sums", "clusters"),
     paper="Flanagan et al. 2020",
+    # Features of the new user are not read: p_u is that of FCF.
+    score_new_user=fcf.score_new_user,
 )

@@ -58,7 +58,8 @@ from coterie.federated.federation import (
     Sums,
     World,
 )
-from coterie.models.factors import rows
+from coterie.models.factors import rows, score_by_pairs
+from coterie.models.new_user import NewUser
 from coterie.models.private_factors import PrivateFactors
 from coterie.types import Floats, Ints, Longs, Message, Sizes, Updates
 
@@ -483,6 +484,11 @@ class PFPL(FPL):
     """Triples a user trains on in a round (T); 0 means the mean length of a history, X+ / |U|."""
 
 
+def score_new_user(model: PrivateFactors, user: NewUser, settings: FPL) -> Floats:
+    """A new user fits a row to all pairs of their items and others, and sends nothing."""
+    return score_by_pairs(model, user, settings.regularisation()[0])
+
+
 def _mode(summary: str, settings: type[FPL]) -> Algorithm:
     return Algorithm(
         summary,
@@ -491,6 +497,7 @@ def _mode(summary: str, settings: type[FPL]) -> Algorithm:
         state=FPLState,
         kernels=("fpl", "samples", "sums", "clusters"),
         paper="Anelli et al. 2022",
+        score_new_user=score_new_user,
     )
 
 

@@ -58,3 +58,8 @@ def algorithm(name: str) -> Algorithm:
     loaded = getattr(importlib.import_module(module), value or "ALGORITHM")
     assert isinstance(loaded, Algorithm)
     return loaded
+
+
+def serves_new_users(name: str) -> bool:
+    """Whether the algorithm can recommend to users who were not in training."""
+    return algorithm(name).score_new_user is not None

@@ -44,6 +44,7 @@ from coterie.algorithms.two_tower.item_requests import (
     unit_weights,
     user_inputs,
 )
+from coterie.algorithms.two_tower.new_user import score_new_user
 from coterie.algorithms.two_tower.requests import user_texts
 from coterie.algorithms.two_tower.settings import FederatedTowers, SplitTowers
 from coterie.algorithms.two_tower.slots import Slots
@@ -403,7 +404,8 @@ def model(world: World[FederatedTowers], state: STTFedRecState | BothTowers) -> 
     assert content.items is not None
     rows = TowerOps(world.settings).directions(state.item_tower, content.items, content)
     no_users = np.empty((0, rows.shape[1]), np.float32)
-    return Directions(no_users, *quantize_rows(rows, world.settings.precision))
+    sent = quantize_rows(rows, world.settings.precision)
+    return Directions(no_users, *sent, user_tower=state.user_tower)
 
 
 def client_model(
@@ -476,6 +478,7 @@ def as_algorithm(
         state,
         kernels=("sums", "clusters", "fixed_point"),
         paper=paper,
+        score_new_user=score_new_user,
     )
 
 

@@ -21,6 +21,7 @@ from coterie.core.settings import SearchSpace, Settings
 from coterie.data.training_set import TrainingSet
 from coterie.federated.trainer import Context
 from coterie.models.factors import Factors
+from coterie.models.new_user import NewUser
 from coterie.types import Floats, Rows
 
 
@@ -87,6 +88,14 @@ def solve(rows: Rows, fixed: Floats, settings: ALS) -> Floats:
     return solved
 
 
+def score_new_user(model: Factors, user: NewUser, settings: ALS) -> Floats:
+    """Solve the row of a new user as a sweep does; without items, take the average row."""
+    if not len(user.items):
+        return model.score_row(model.average_row())
+    history = Rows(np.array([0, len(user.items)]), user.items)
+    return model.score_row(solve(history, model.item_rows, settings)[0])
+
+
 ALGORITHM = Algorithm(
     "implicit alternating least squares",
     ALS,
@@ -95,4 +104,5 @@ ALGORITHM = Algorithm(
     steps=lambda settings: settings.epochs,
     kernels=("als",),
     paper="Hu et al. 2008",
+    score_new_user=score_new_user,
 )

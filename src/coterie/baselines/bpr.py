@@ -24,7 +24,9 @@ from coterie.core import streams
 from coterie.core.settings import SearchSpace, Settings
 from coterie.data.training_set import TrainingSet
 from coterie.federated.trainer import Context
-from coterie.models.factors import Factors
+from coterie.models.factors import Factors, score_by_pairs
+from coterie.models.new_user import NewUser
+from coterie.types import Floats
 
 
 class BPR(Settings):
@@ -89,6 +91,11 @@ def epoch(
     return model
 
 
+def score_new_user(model: Factors, user: NewUser, settings: BPR) -> Floats:
+    """Fit the row of a new user to all pairs; without items, take the average row."""
+    return score_by_pairs(model, user, settings.reg_user)
+
+
 ALGORITHM = Algorithm(
     "matrix factorisation trained to rank",
     BPR,
@@ -97,4 +104,5 @@ ALGORITHM = Algorithm(
     steps=lambda settings: settings.epochs,
     kernels=("bpr",),
     paper="Rendle et al. 2009",
+    score_new_user=score_new_user,
 )

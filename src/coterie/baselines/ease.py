@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from coterie.algorithms.algorithm import Algorithm, at_once
+from coterie.algorithms.algorithm import Algorithm, at_once, score_history
 from coterie.core.settings import SearchSpace, Settings
 from coterie.data.training_set import TrainingSet
 from coterie.errors import ConfigError
@@ -68,4 +68,5 @@ ALGORITHM = Algorithm(
     state=ItemWeights,
     steps=lambda settings: 1,
     paper="Steck 2019",
+    score_new_user=score_history,
 )

@@ -22,7 +22,7 @@ import numpy as np
 from pydantic import Field
 
 from coterie import kernels
-from coterie.algorithms.algorithm import Algorithm
+from coterie.algorithms.algorithm import Algorithm, score_by_sampled_loss
 from coterie.core import streams
 from coterie.core.records import Record
 from coterie.core.settings import SearchSpace, Settings
@@ -200,4 +200,5 @@ ALGORITHM = Algorithm(
     kernels=lambda settings: ("gmf",) if settings.sample_by_sample else ("gmf_pooled",),
     explicit=True,
     paper="He et al. 2017",
+    score_new_user=score_by_sampled_loss,
 )

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 from pydantic import Field
 
-from coterie.algorithms.algorithm import Algorithm
+from coterie.algorithms.algorithm import Algorithm, score_history
 from coterie.algorithms.local.batched import DECAY1, DECAY2, EPSILON
 from coterie.core import streams
 from coterie.core.parallel import one_torch_thread
@@ -319,4 +319,5 @@ ALGORITHM = Algorithm(
     state=Learning,
     steps=lambda settings: settings.epochs,
     paper="Liang et al. 2018",
+    score_new_user=score_history,
 )

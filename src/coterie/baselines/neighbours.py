@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from pydantic import Field
 
-from coterie.algorithms.algorithm import Algorithm, at_once
+from coterie.algorithms.algorithm import Algorithm, at_once, score_history
 from coterie.core import parallel
 from coterie.core.settings import SearchSpace, Settings
 from coterie.data.training_set import TrainingSet
@@ -134,6 +134,7 @@ BY_USERS = Algorithm(
     state=UserNeighbours,
     steps=lambda settings: 1,
     paper="Koren 2010",
+    score_new_user=score_history,
 )
 BY_ITEMS = Algorithm(
     "items most similar to the user's own",
@@ -142,4 +143,5 @@ BY_ITEMS = Algorithm(
     state=ItemNeighbours,
     steps=lambda settings: 1,
     paper="Koren 2010",
+    score_new_user=score_history,
 )

@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import Field
 
 from coterie import kernels
-from coterie.algorithms.algorithm import Algorithm, stepwise
+from coterie.algorithms.algorithm import Algorithm, score_by_sampled_loss, stepwise
 from coterie.algorithms.local.settings import Layers
 from coterie.baselines.gmf import GMFSettings
 from coterie.core import streams
@@ -98,4 +98,5 @@ ALGORITHM = Algorithm(
     kernels=("neumf",),
     explicit=True,
     paper="He et al. 2017",
+    score_new_user=score_by_sampled_loss,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from coterie.algorithms.algorithm import Algorithm, at_once
+from coterie.algorithms.algorithm import Algorithm, at_once, score_history
 from coterie.core.settings import Settings
 from coterie.data.training_set import TrainingSet
 from coterie.federated.trainer import Context
@@ -21,5 +21,10 @@ def solve(training: TrainingSet, settings: Popular, context: Context) -> ItemCou
 
 
 ALGORITHM = Algorithm(
-    "items by popularity", Popular, at_once(solve), state=ItemCounts, steps=lambda settings: 1
+    "items by popularity",
+    Popular,
+    at_once(solve),
+    state=ItemCounts,
+    steps=lambda settings: 1,
+    score_new_user=score_history,
 )

@@ -18,6 +18,7 @@ from pydantic import Field
 from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.two_tower import requests
 from coterie.algorithms.two_tower.both_towers import BothTowers
+from coterie.algorithms.two_tower.new_user import score_new_user
 from coterie.algorithms.two_tower.requests import user_texts
 from coterie.algorithms.two_tower.settings import TwoTowers
 from coterie.algorithms.two_tower.training import InputRows, TowerOps
@@ -107,7 +108,8 @@ def model(
     texts = user_texts(content, users, titles)
     user_rows = towers.directions(state.user_tower, texts, content)
     item_rows = towers.directions(state.item_tower, content.items, content)
-    return Directions(user_rows, *quantize_rows(item_rows, settings.precision))
+    sent = quantize_rows(item_rows, settings.precision)
+    return Directions(user_rows, *sent, user_tower=state.user_tower)
 
 
 def make(training: TrainingSet, settings: Centralised, context: Context) -> Trainer[Any]:
@@ -130,6 +132,7 @@ def _with(tower: str, settings: type[Centralised], paper: str) -> Algorithm:
         state=BothTowers,
         steps=lambda settings: settings.epochs,
         paper=paper,
+        score_new_user=score_new_user,
     )
 
 

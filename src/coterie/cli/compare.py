@@ -18,6 +18,7 @@ from coterie.cli.options import (
     NoHeaderOption,
     ProtocolOption,
     QuietOption,
+    SaveOption,
     SkipBadRowsOption,
     WorkersOption,
     file_settings,
@@ -115,6 +116,7 @@ def compare(
     encoding: EncodingOption = None,
     delimiter: DelimiterOption = None,
     no_header: NoHeaderOption = False,
+    save: SaveOption = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -133,7 +135,7 @@ def compare(
     from coterie.experiments.plan_runner import run_plan
 
     common, own = split_settings(set_ or [], [_label(text) for text in methods])
-    options = {"target": target} | file_settings(
+    options = {"target": target, "save": save or None} | file_settings(
         columns, skip_bad_rows, encoding, delimiter, no_header
     )
     if folds is not None and protocol is None:

@@ -116,6 +116,7 @@ def describe(
     from coterie import api
     from coterie.cli.screen import progress_for, show_table
     from coterie.data.description import describe as facts_of
+    from coterie.data.description import table_of
     from coterie.experiments.config import parse_assignments
 
     data = api.load(
@@ -130,13 +131,8 @@ def describe(
     if as_json:
         typer.echo(json.dumps({"data": target} | facts))
         return
-    lines = (*facts.pop("reading"), *facts.pop("notes"))
-    rows = [
-        [key, f"{value:,}" if isinstance(value, int) else str(value)]
-        for key, value in facts.items()
-    ]
-    show_table(["", target], rows)
-    for line in lines:
+    show_table(["", target], table_of(facts))
+    for line in (*facts["reading"], *facts["notes"]):
         typer.echo(line)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from coterie.cli import algorithms, data, federation, node, runs
+from coterie.cli import algorithms, data, federation, node, recommend, runs
 from coterie.cli.compare import compare
 from coterie.cli.disclosure import disclosure
 from coterie.cli.reproduce import reproduce
@@ -43,7 +43,8 @@ app.command("compare")(compare)
 app.command("tune")(tune)
 app.command("reproduce")(reproduce)
 app.command("evaluate")(runs.evaluate)
-app.command("recommend")(runs.recommend)
+app.command("recommend")(recommend.recommend)
+app.command("similar-items")(recommend.similar_items)
 app.command("report")(runs.report)
 app.command("disclosure")(disclosure)
 app.command("serve")(federation.serve)

@@ -83,6 +83,17 @@ WorkersOption = Annotated[
         "--workers", help="Number of processes that share the runs. Results are the same.", min=1
     ),
 ]
+SaveOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--save",
+        metavar="WHAT",
+        help=(
+            "Save people's data in the run folder: recommendations (the best items of every user) "
+            "or split (training and test interactions). Repeat for both."
+        ),
+    ),
+]
 RunFolderArgument = Annotated[
     Path,
     typer.Argument(help="Run folder, as printed by `coterie run`.", show_default=False),

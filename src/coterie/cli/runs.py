@@ -1,4 +1,4 @@
-"""Commands about runs: run, resume, evaluate, recommend, report."""
+"""Commands about runs: run, resume, evaluate, report."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from coterie.cli.options import (
     ProtocolOption,
     QuietOption,
     RunFolderArgument,
+    SaveOption,
     SkipBadRowsOption,
     file_settings,
 )
 
 if TYPE_CHECKING:
-    from coterie.experiments.finished_run import Recommendation, Run
+    from coterie.experiments.finished_run import Run
 
 
 def run(
@@ -101,6 +102,7 @@ def run(
     encoding: EncodingOption = None,
     delimiter: DelimiterOption = None,
     no_header: NoHeaderOption = False,
+    save: SaveOption = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -126,6 +128,7 @@ def run(
         "device": device,
         "secure_aggregation": secure_aggregation,
         "engine": engine,
+        "save": save or None,
     }
     given = {key: value for key, value in options.items() if value is not None}
     of_file = file_settings(columns, skip_bad_rows, encoding, delimiter, no_header)
@@ -200,101 +203,6 @@ def evaluate(
     changes |= {key: value for key, value in options.items() if value is not None}
     evaluated = reevaluate(folder, changes, progress_for(silent=quiet or as_json))
     _print(evaluated, as_json, quiet=True)
-
-
-def recommend(
-    folder: Annotated[
-        Path | None, typer.Argument(metavar="RUN", help="Run folder.", show_default=False)
-    ] = None,
-    node: Annotated[
-        Path | None,
-        typer.Option(
-            "--node",
-            metavar="STORE",
-            help="Use a node's store instead of a run folder.",
-            show_default=False,
-        ),
-    ] = None,
-    user: Annotated[
-        str | None,
-        typer.Option("--user", "-u", help="User id, as in the data.", show_default=False),
-    ] = None,
-    history: Annotated[
-        str | None,
-        typer.Option(
-            "--history",
-            metavar="ITEM,ITEM",
-            help="For a new user: the items they have interacted with.",
-            show_default=False,
-        ),
-    ] = None,
-    n: Annotated[int, typer.Option("-n", min=1, help="Number of items.")] = 10,
-    include_seen: Annotated[
-        bool,
-        typer.Option("--include-seen", help="Include items the user has already interacted with."),
-    ] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Recommend items to a user.
-
-    While a run is training, its last checkpoint is used. A node's store uses the last model it
-    received and needs no server.
-
-    coterie recommend runs/fedfast-synthetic-1 --user 42
-
-    coterie recommend --node mine.db --user 42
-    """
-    from coterie.cli.screen import show_table
-    from coterie.errors import ConfigError
-
-    if (folder is None) == (node is None):
-        both = "neither RUN nor --node is" if node is None else "both RUN and --node are"
-        raise ConfigError(
-            f"{both} given; expected one of them. Name a run folder or a node's store."
-        )
-    if (user is None) == (history is None):
-        both = (
-            "neither --user nor --history is" if user is None else "both --user and --history are"
-        )
-        raise ConfigError(
-            f"{both} given; expected one of them. Name a user or the items of a new user."
-        )
-    if folder is not None:
-        items = _from_run(folder, user, history, n, not include_seen)
-    elif user is not None and node is not None:
-        items = _from_node(node, user, n, not include_seen)
-    else:
-        raise ConfigError(
-            f"--history is {history!r}, but a node's store recommends to its own users only; "
-            "expected --user. Name one of its users (coterie node list)."
-        )
-    if as_json:
-        typer.echo(json.dumps({"user": user, "items": [item._asdict() for item in items]}))
-        return
-    rows = [
-        [str(rank), str(item.item), item.text, f"{item.score:.4f}"]
-        for rank, item in enumerate(items, 1)
-    ]
-    show_table(["", "item", "text", "score"], rows, left=3)
-
-
-def _from_run(
-    folder: Path, user: str | None, history: str | None, n: int, exclude_seen: bool
-) -> list[Recommendation]:
-    from coterie.experiments.finished_run import Run
-
-    run = Run.peek(folder)
-    if user is not None:
-        return run.recommend(user, n, exclude_seen)
-    items = [item.strip() for item in str(history).split(",") if item.strip()]
-    return run.recommend_new_user(items, n, exclude_seen)
-
-
-def _from_node(store: Path, user: str, n: int, exclude_seen: bool) -> list[Recommendation]:
-    from coterie.deployment.node_private_store import NodeStore
-    from coterie.deployment.node_service import NodeService
-
-    return NodeService(NodeStore.open(store)).recommend(user, n, exclude_seen)
 
 
 def report(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
 
@@ -16,7 +16,14 @@ OWNER_ONLY_FOLDER = 0o700
 
 
 def write_file(path: Path, content: bytes, *, owner_only: bool) -> None:
-    """Write a temporary file, then rename it: readers never see a partial file.
+    """Write a file at once; see `replacing`."""
+    with replacing(path, owner_only=owner_only) as scratch, scratch.open("ab") as out:
+        out.write(content)
+
+
+@contextlib.contextmanager
+def replacing(path: Path, *, owner_only: bool) -> Iterator[Path]:
+    """An empty temporary file, renamed at the end: readers never see a partial file.
 
     `owner_only` is for all that tells what single users did: ids, interactions, metrics of users.
     """
@@ -24,8 +31,7 @@ def write_file(path: Path, content: bytes, *, owner_only: bool) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(scratch, "wb", opener=_owner_only if owner_only else None) as out:
-            out.write(content)
-            out.flush()
+            yield scratch
             os.fsync(out.fileno())
         scratch.replace(path)
     finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import ClassVar, Self
 
 import numpy as np
@@ -59,6 +59,7 @@ class Record:
 
 
 def _own(kind: type[Record], arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The record's own arrays. Only private ones may be missing."""
+    """The record's own arrays. Only private ones and those with a default may be missing."""
+    optional = {f.name for f in fields(kind) if f.default is not MISSING} | set(kind.private)
     names = [f.name for f in fields(kind)]
-    return {name: arrays[name] for name in names if name in arrays or name not in kind.private}
+    return {name: arrays[name] for name in names if name in arrays or name not in optional}

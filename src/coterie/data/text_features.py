@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -49,6 +49,22 @@ def read(
         n_inputs,
         most_words if encoding == "words" else 0,
     )
+
+
+def read_words(
+    words: Sequence[Sequence[str]], encoding: TextEncoding, n_inputs: int, most_words: int
+) -> Content:
+    """Encode texts that are given as words, such as the titles of a new user's items."""
+    tokenized = texts.read([list(each) for each in words], n_inputs)
+    encoded = texts.bags(tokenized) if encoding == "bags" else _first_words(tokenized, most_words)
+    return Content(
+        items=None, titles=encoded, users=None, letters=tokenized.letters, encoding=encoding
+    )
+
+
+def feature_words(values: Mapping[str, object]) -> list[str]:
+    """One word per feature of a single user, as `features` has them."""
+    return [_word(name, values[name]) for name in sorted(values)]
 
 
 def features(training: TrainingSet) -> list[tuple[str, ...]]:

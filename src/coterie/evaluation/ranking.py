@@ -104,6 +104,20 @@ def rank_candidates(model: Recommender, candidates: Candidates, k: int) -> Ranks
     return _in_blocks(scored, rows, candidates.items.shape[1] * GATHERED, k)
 
 
+def best_lists(model: Recommender, users: Ints, seen: Rows, k: int) -> tuple[Ints, Floats]:
+    """The k best unseen items of every given user, best first, and their scores.
+
+    Shorter lists are padded with -1; a user whom the model does not serve has an empty one. For
+    many users this is faster than `best_items`.
+    """
+    kernels.load("ranking")
+    nothing = Rows(np.zeros(len(users) + 1, np.int64), np.empty(0, np.int32))
+    scores = model.score(users)
+    block = Scored(users, model.serves(users), scores, seen.of_users(users), nothing)
+    top = _rank_block(block, k).top
+    return top, np.take_along_axis(scores, np.maximum(top, 0), axis=1)
+
+
 def best_items(scores: Floats, seen: Ints, k: int) -> Ints:
     """The k best unseen items of one user, best first, ties in item order; fewer if fewer are left.
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.registry import algorithm
@@ -48,6 +48,14 @@ RENAMED = {
 """Settings of earlier development versions and their names today."""
 
 
+Saved: TypeAlias = Literal["recommendations", "split"]
+
+
+def _as_words(value: object) -> object:
+    """Accept words from the command line, where `recommendations,split` is one text."""
+    return tuple(value.split(",")) if isinstance(value, str) else value
+
+
 class Choice(Settings):
     """The algorithm, the data, the protocol and the seed."""
 
@@ -72,7 +80,7 @@ class Choice(Settings):
 
 
 class Course(Settings):
-    """Measurements, checkpoints, stopping and warm start."""
+    """Measurements, checkpoints, stopping, warm start, and what is shown and saved."""
 
     evaluate_every: int = Field(0, ge=0)
     """Rounds or epochs between measurements; 0 measures about twenty times."""
@@ -89,6 +97,11 @@ class Course(Settings):
     """Measurements without improvement on validation before stopping; 0 trains to the end."""
     patience_from: int = Field(0, ge=0)
     """Round or epoch from which patience counts: a curve that begins flat is not stopped there."""
+    dataset_name: str | None = None
+    """Name of the data in results; by default as in `dataset`."""
+    save: Annotated[tuple[Saved, ...], BeforeValidator(_as_words)] | None = None
+    """What to save in the run folder besides the model: recommendations (the best items of every
+    user), split (the training, validation and test interactions), or both. It is people's data."""
     as_published: bool = False
     """Exclude held-out items from negatives, as leaky published code does, to show its figure."""
 
@@ -162,6 +175,11 @@ class Experiment:
             settings=owners["settings"].of(defaults | shares["settings"]),
             tuned=bool(defaults),
         )
+
+    @property
+    def data_label(self) -> str:
+        """The name of the data in results; a resumed run knows its file by another path."""
+        return self.course.dataset_name or self.choice.dataset
 
     @property
     def protocol_label(self) -> str:

@@ -15,7 +15,7 @@ from coterie.data.interactions import Interactions
 from coterie.data.splits import Split
 from coterie.errors import ConfigError, Interrupted, LeakError, MissingExtra, RunError, UnknownName
 from coterie.evaluation.evaluation import evaluate
-from coterie.experiments import checkpoint, run_folder
+from coterie.experiments import checkpoint, run_folder, saving
 from coterie.experiments.config import NAMING_FILES, Experiment
 from coterie.experiments.finished_run import Run
 from coterie.experiments.history import Point
@@ -54,12 +54,19 @@ def run(
     data: Interactions | Split | None = None,
     make_folder: Callable[[], Path] | None = None,
     progress: Progress = SILENT,
+    saved_in: Path | None = None,
 ) -> Run:
     """Run an experiment, on data that is loaded or given, in one piece or as a split.
 
     The folder is made after the data was loaded and checked. Without `make_folder` nothing is
-    written.
+    written, but for what `save` names, if `saved_in` says where.
     """
+    save = experiment.course.save
+    if save and make_folder is None and saved_in is None:
+        raise ConfigError(
+            f"setting 'save' is {','.join(save)!r}, but the run has no folder; "
+            "expected one to save into. Pass out=FOLDER, or remove save."
+        )
     ready = prepare(experiment, data, progress)
     out = make_folder() if make_folder else None
     with run_folder.locked(out):
@@ -67,7 +74,7 @@ def run(
             run_folder.write_config(out, _with_absolute_paths(experiment.flat()))
             _write_catalogue(out, ready)
         try:
-            return _train_and_evaluate(ready, out, None, progress)
+            return _train_and_evaluate(ready, out, None, progress, saved_in)
         except (ConfigError, UnknownName, MissingExtra, LeakError):
             # Nothing was trained, so the folder is removed.
             if out is not None and not (out / checkpoint.NAME).exists():
@@ -97,7 +104,11 @@ def resume(folder: Path, progress: Progress = SILENT) -> Run:
 
 
 def _train_and_evaluate(
-    ready: Prepared, out: Path | None, since: Point | None, progress: Progress
+    ready: Prepared,
+    out: Path | None,
+    since: Point | None,
+    progress: Progress,
+    saved_in: Path | None = None,
 ) -> Run:
     """Train, from a checkpoint if there is one; evaluate; write the result and the report."""
     experiment = ready.experiment
@@ -148,6 +159,11 @@ def _train_and_evaluate(
         evaluation,
         list(fitted.history.curve),
     )
+    place = saved_in if out is None else out
+    if place is not None:
+        protocol = experiment.protocol
+        wanted = experiment.course.save or ()
+        saving.write(place, wanted, finished, ready.parts, protocol.cutoffs, progress)
     if out is not None:
         federated = "selections" in result
         selections = {"selections": fitted.history.selections} if federated else {}
@@ -173,10 +189,16 @@ def save(out: Path, finished: Run, user_columns: Mapping[str, np.ndarray]) -> No
 
 
 def _with_absolute_paths(flat: JsonObject) -> JsonObject:
-    """The settings with absolute paths, so that the config works from any folder."""
+    """The settings with absolute paths, so that the config works from any folder.
+
+    The data keeps the name it was given.
+    """
     absolute = {
         key: str(Path(flat[key]).resolve())
         for key in ("dataset", *NAMING_FILES)
         if flat.get(key) and Path(flat[key]).exists()
     }
+    dataset = flat["dataset"]
+    if absolute.get("dataset", dataset) != dataset:
+        absolute["dataset_name"] = flat.get("dataset_name") or dataset
     return flat | absolute

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from coterie.algorithms import registry
 from coterie.core import plugins
+from coterie.core.progress import SILENT, Progress
 from coterie.data.ids import find
+from coterie.data.item_titles import read_titles
 from coterie.errors import ConfigError
 from coterie.evaluation.evaluation import Evaluation
 from coterie.evaluation.metric_names import MetricValues
 from coterie.evaluation.ranking import best_items, finite
-from coterie.experiments import run_folder
+from coterie.experiments import recommendations, run_folder
 from coterie.experiments.run_folder import Catalogue
+from coterie.models.new_user import NewUser
 from coterie.models.recommender import Recommender
 from coterie.types import Floats, Ints, JsonObject
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NOTHING: Ints = np.empty(0, np.int32)
 UNEVALUATED: JsonObject = {"metrics": {}, "full": {}, "headline": []}
@@ -62,6 +69,7 @@ class Run:
         config = run_folder.read_config(place)
         known = ("algorithm", "dataset", "protocol", "seed", "feedback")
         result = {key: config[key] for key in known} | {"settings": config} | UNEVALUATED
+        result["dataset"] = config.get("dataset_name") or config["dataset"]
         return cls(result, *run_folder.read_model(place), curve=run_folder.read_metrics(place))
 
     def __repr__(self) -> str:
@@ -99,28 +107,92 @@ class Run:
         return self._best(self.model.score(users)[0], seen, n)
 
     def recommend_new_user(
-        self, history: Sequence[object], n: int = 10, exclude_seen: bool = True
+        self,
+        history: Sequence[object],
+        n: int = 10,
+        exclude_seen: bool = True,
+        features: Mapping[str, object] | None = None,
     ) -> list[Recommendation]:
-        """The n best items for a user who was not in training, from a history, without training."""
+        """The n best items for a user who was not in training, from a history, without training.
+
+        `features`, such as {"age": 25}, are for two-tower models whose users had features.
+        """
         items = np.array(
             sorted({find(self.catalogue.item_ids, item, "item") for item in history}), np.int32
         )
-        settings = self.result.get("settings", {})
         if self.result.get("feedback") == "explicit":
             raise ConfigError(
                 "the run learned from ratings, which a history of items does not have; "
                 "expected a run with implicit feedback. Train with feedback=implicit."
             )
-        try:
-            scores = self.model.score_new_user(
-                items, settings.get("negatives", 1), settings.get("reg", 0.0)
-            )
-        except NotImplementedError:
-            raise ConfigError(
-                f"a run of {self.result['algorithm']} cannot serve users who were not in training. "
-                "Use fedfast, fedavg, gmf, neumf, ease, userknn, itemknn, multivae or popular."
-            ) from None
+        scores = self._score_new_user(items, features or {})
         return self._best(scores, items if exclude_seen else NOTHING, n)
+
+    def similar_items(self, item: object, n: int = 10) -> list[Recommendation]:
+        """The n items most similar to an item, most similar first: by the cosine of item rows.
+
+        EASE has weights instead of rows, and nearest neighbours have their own similarities.
+        """
+        index = find(self.catalogue.item_ids, item, "item")
+        similar = self.model.similar_items(index)
+        if similar is None:
+            raise ConfigError(
+                f"the run's algorithm is {self.result['algorithm']}, whose model does not compare "
+                "items; expected one with item rows, such as als, bpr, gmf or fedfast. Train one."
+            )
+        return self._best(similar, np.array([index], np.int32), n)
+
+    def recommend_all(self, n: int = 10, exclude_seen: bool = True) -> pd.DataFrame:
+        """The n best items of all users: user_id, rank, item_id, score and, if known, title."""
+        import pandas as pd
+
+        blocks = recommendations.list_blocks(self.model, self.catalogue, n, exclude_seen)
+        return pd.concat(blocks, ignore_index=True)
+
+    def write_recommendations(
+        self,
+        path: str | Path,
+        n: int = 10,
+        exclude_seen: bool = True,
+        progress: Progress = SILENT,
+    ) -> int:
+        """Write the n best items of all users as csv or parquet, block by block.
+
+        Only the owner can read the file. Returns the number of its rows.
+        """
+        return recommendations.write_lists(
+            Path(path), self.model, self.catalogue, n, exclude_seen, progress
+        )
+
+    def with_titles(
+        self, path: str | Path, item_column: str | None = None, title_column: str | None = None
+    ) -> Run:
+        """The same run with titles from a file of items; columns are guessed unless named."""
+        titles = read_titles(Path(path), self.catalogue.item_ids, item_column, title_column)
+        return replace(self, catalogue=replace(self.catalogue, item_texts=titles))
+
+    def _score_new_user(self, items: Ints, features: Mapping[str, object]) -> Floats:
+        """Scores of all items by the algorithm's own fit, with the settings of the run."""
+        name = self.result["algorithm"]
+        algorithm = registry.algorithm(name)
+        if algorithm.score_new_user is None:
+            able = [other for other in registry.names() if registry.serves_new_users(other)]
+            raise ConfigError(
+                f"the run's algorithm is {name}, which cannot serve users who were not in "
+                f"training; expected one of {', '.join(able)}. Train one of them."
+            )
+        # A config holds every setting of a run; those of the algorithm are picked out.
+        known = algorithm.settings.model_fields
+        settings = {k: v for k, v in self.result.get("settings", {}).items() if k in known}
+        texts = self.catalogue.item_texts
+        titles = [] if texts is None else [str(text) for text in texts[items]]
+        user = NewUser(
+            items=items,
+            titles=titles,
+            features=features,
+            known_features=tuple(self.result.get("user_features", ())),
+        )
+        return finite(algorithm.score_new_user(self.model, user, algorithm.settings.of(settings)))
 
     def _best(self, scores: Floats, seen: Ints, n: int) -> list[Recommendation]:
         if n < 1:

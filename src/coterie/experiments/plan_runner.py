@@ -124,7 +124,7 @@ def _try_to_run(cell: Cell, place: Path, data: _DataCache, progress: _CellProgre
 
 def _run_on_test(cell: Cell, data: Interactions, place: Path, progress: Progress) -> None:
     """Train and evaluate as `coterie run` does, but without a run folder."""
-    run = experiment.run(cell.experiment, data, None, progress)
+    run = experiment.run(cell.experiment, data, None, progress, saved_in=place)
     assert run.evaluation is not None
     run_folder.write_users(place, run.catalogue.user_ids, run.evaluation)
     cell_cache.finish(place, run.curve, run.result)

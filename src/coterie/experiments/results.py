@@ -48,7 +48,7 @@ def training_summary(ready: Prepared, fitted: Fitted) -> JsonObject:
     history = fitted.history
     about = {
         "algorithm": choice.algorithm,
-        "dataset": choice.dataset,
+        "dataset": ready.experiment.data_label,
         "seed": choice.seed,
         "rounds": history.round,
         "best_round": fitted.best_round,
@@ -60,6 +60,7 @@ def training_summary(ready: Prepared, fitted: Fitted) -> JsonObject:
         "trained_on": ready.fingerprint,
         "users": int(np.count_nonzero(training.positives.counts)),
         "items": training.n_items,
+        "user_features": sorted(training.user_features),
         "training_interactions": len(training),
         "parameters": fitted.model.n_parameters,
         # Data passed in from Python may have ratings, whatever the settings are.

@@ -9,6 +9,7 @@ model.npz        the arrays of the model at the last checkpoint or at the end; m
 result.json      the result, as `--json` prints it; it exists once the run is finished
 devices.npz      private client state, for algorithms that have it; devices-N.npz for a checkpoint
 users.csv        metrics and chosen values per user
+recommendations.csv, split/    on request (`save`): see `saving`; readable by the owner only
 report.md, report.html
 .lock            locked by the process that writes
 
@@ -23,17 +24,17 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from zipfile import BadZipFile
 
 import numpy as np
 
+from coterie.core import atomic_files
 from coterie.core.atomic_files import (
     packed_arrays,
     packed_texts,
     unpacked_arrays,
     unpacked_texts,
-    write_file,
 )
 from coterie.errors import CoterieError, RunError
 from coterie.evaluation.candidates import Candidates
@@ -41,6 +42,9 @@ from coterie.evaluation.evaluation import Evaluation
 from coterie.models import kinds
 from coterie.models.recommender import Recommender
 from coterie.types import Ids, JsonObject, Rows
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Loaded = TypeVar("Loaded")
 
@@ -181,8 +185,13 @@ def write_users(
 
     added = {name: values[evaluation.users] for name, values in (columns or {}).items()}
     frame = pd.DataFrame({"user_id": user_ids[evaluation.users]} | added | evaluation.table)
+    write_private_table(folder, "users.csv", frame)
+
+
+def write_private_table(folder: Path, name: str, frame: pd.DataFrame) -> None:
+    """Write a table about single users as csv, readable by the owner only."""
     text = frame.to_csv(index=False, float_format="%.6g")
-    _write(folder / "users.csv", text.encode(), owner_only=True)
+    _write(folder / name, text.encode(errors="backslashreplace"), owner_only=True)
 
 
 def write_text(folder: Path, name: str, text: str) -> None:
@@ -339,8 +348,17 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
 
 
 def _write(path: Path, content: bytes, owner_only: bool = False) -> None:
+    """Write a file at once; see `replacing`."""
+    with replacing(path, owner_only) as scratch, scratch.open("ab") as out:
+        out.write(content)
+
+
+@contextlib.contextmanager
+def replacing(path: Path, owner_only: bool = True) -> Iterator[Path]:
+    """An empty temporary file, renamed at the end; a failure names the file."""
     try:
-        write_file(path, content, owner_only=owner_only)
+        with atomic_files.replacing(path, owner_only=owner_only) as scratch:
+            yield scratch
     except OSError as error:
         raise RunError(
             f"{path} cannot be written ({error.strerror}). Choose another folder."

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal, TypeAlias
 import numpy as np
 
 from coterie.models.factors import score_rows
-from coterie.models.recommender import Recommender
+from coterie.models.recommender import Recommender, cosines
 from coterie.types import Floats, Ints
 
 Precision: TypeAlias = Literal["float32", "float16", "int8"]
@@ -24,13 +24,32 @@ class Directions(Recommender):
     kind: ClassVar[str] = "directions"
     of_users: ClassVar[tuple[str, ...]] = ("user_rows",)
     private: ClassVar[tuple[str, ...]] = ("user_rows",)
+    trained: ClassVar[tuple[str, ...]] = ("user_rows", "item_rows", "units")
     user_rows: Floats  # (users, k), each of length one
     item_rows: np.ndarray  # (items, k) as they are sent
     units: Floats  # (items,) the scale of each row of item_rows
+    user_tower: Floats | None = None
+    """Parameters of the tower that reads users, for new users; earlier versions did not save it."""
 
     def score(self, users: Ints, items: Ints | None = None) -> Floats:
         no_bias = np.zeros(len(self.units), np.float32)
         return score_rows(self.user_rows[users], self.unpacked(), no_bias, items)
+
+    def similar_items(self, item: int) -> Floats:
+        """Cosines of item vectors."""
+        return cosines(self.unpacked(), item)
+
+    def score_row(self, row: Floats) -> Floats:
+        """Scores of all items for the vector of a user who was not in training."""
+        no_bias = np.zeros(len(self.units), np.float32)
+        scores: Floats = score_rows(row[None, :], self.unpacked(), no_bias, None)[0]
+        return scores
+
+    def average_row(self) -> Floats:
+        """The vector of a new user about whom nothing is known."""
+        average = self.user_rows.mean(axis=0)
+        scaled: Floats = average / max(float(np.linalg.norm(average)), 1e-8)
+        return scaled
 
     def unpacked(self) -> Floats:
         """Item vectors as float32, as a client computes with them."""

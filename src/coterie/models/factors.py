@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from coterie.core import streams
-from coterie.models.recommender import Recommender
+from coterie.models.new_user import NewUser, fit_row_to_pairs
+from coterie.models.recommender import Recommender, cosines
 from coterie.types import Floats, Ints
 
 
@@ -23,6 +24,20 @@ class Factors(Recommender):
     def score(self, users: Ints, items: Ints | None = None) -> Floats:
         return score_rows(self.user_rows[users], self.item_rows, self.item_bias, items)
 
+    def similar_items(self, item: int) -> Floats:
+        """Cosines of item rows."""
+        return cosines(self.item_rows, item)
+
+    def score_row(self, row: Floats) -> Floats:
+        """Scores of all items for the row of a user who was not in training."""
+        scores: Floats = score_rows(row[None, :], self.item_rows, self.item_bias, None)[0]
+        return scores
+
+    def average_row(self) -> Floats:
+        """The row of a new user without a history."""
+        average: Floats = self.user_rows.mean(axis=0)
+        return average
+
     @classmethod
     def start(cls, n_users: int, n_items: int, size: int, seed: int, scale: float) -> Factors:
         return cls(
@@ -36,6 +51,14 @@ def rows(n: int, size: int, seed: int, what: str, scale: float) -> Floats:
     """Gaussian start values. Each row has its own stream, so that a node can draw any subset."""
     keys = streams.keys(seed, f"start {what}", last=np.arange(n))
     return (streams.normal(keys, size) * scale).astype(np.float32)
+
+
+def score_by_pairs(model: Factors, user: NewUser, reg: float) -> Floats:
+    """Scores for a new user whose row is fitted to the loss of BPR."""
+    if not len(user.items):
+        return model.score_row(model.average_row())
+    row = fit_row_to_pairs(model.item_rows, model.item_bias, user.items, reg)
+    return model.score_row(row)
 
 
 def score_rows(p: Floats, item_rows: Floats, item_bias: Floats, items: Ints | None) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 
 from coterie.models.factors import rows, score_rows
 from coterie.models.new_user import fit_row
-from coterie.models.recommender import Recommender
+from coterie.models.recommender import Recommender, cosines
 from coterie.types import Floats, Ints
 
 
@@ -29,6 +29,10 @@ class GMF(Recommender):
     def _scores(self, rows: Floats, items: Ints | None) -> Floats:
         same_bias = np.broadcast_to(self.bias, len(self.item_rows))
         return score_rows(rows * self.output, self.item_rows, same_bias, items)
+
+    def similar_items(self, item: int) -> Floats:
+        """Cosines of item rows."""
+        return cosines(self.item_rows, item)
 
     def score_new_user(self, history: Ints, negatives: int, reg: float) -> Floats:
         """A new user without a history gets the average user row."""

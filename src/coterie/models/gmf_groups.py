@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from coterie.models.gmf import GMF
-from coterie.models.recommender import Recommender
+from coterie.models.recommender import Recommender, cosines
 from coterie.types import Floats, Ints
 
 
@@ -37,6 +37,12 @@ class GMFGroups(Recommender):
         """Use the largest group's rows, because the group of a new user is not known."""
         largest = int(np.bincount(self.groups).argmax())
         return self._of(largest).score_new_user(history, negatives, reg)
+
+    def similar_items(self, item: int) -> Floats:
+        """Cosines of item rows, averaged over the groups with the number of their users."""
+        users = np.bincount(self.groups, minlength=len(self.item_rows))
+        by_group = [cosines(rows, item) for rows in self.item_rows]
+        return np.average(by_group, axis=0, weights=users).astype(np.float32)
 
     def _of(self, group: int) -> GMF:
         """The model of one group."""

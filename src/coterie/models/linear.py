@@ -28,6 +28,11 @@ class ItemWeights(Recommender):
         histories = sparse.csr_matrix((ones, (rows, columns)), shape=shape)
         return pick(np.asarray(histories @ self.weights), items)
 
-    def score_new_user(self, history: Ints, negatives: int, reg: float) -> Floats:
+    def similar_items(self, item: int) -> Floats:
+        """Weights of the item: how much it adds to the score of every other."""
+        weights: Floats = self.weights[item].copy()
+        return weights
+
+    def score_new_user(self, history: Ints) -> Floats:
         scores: Floats = self.weights[history].sum(axis=0)
         return scores

@@ -20,7 +20,7 @@ import numpy as np
 
 from coterie.models.factors import score_rows
 from coterie.models.neighbours import matrix
-from coterie.models.recommender import Recommender
+from coterie.models.recommender import Recommender, cosines
 from coterie.types import Bools, Floats, Ints, Longs, Rows
 
 LOWEST = -1e30
@@ -56,12 +56,20 @@ class MultVAE(Recommender):
     def score(self, users: Ints, items: Ints | None = None) -> Floats:
         return self._scores(Rows(self.offsets, self.history).of_users(users), items)
 
-    def score_new_user(self, history: Ints, negatives: int, reg: float) -> Floats:
+    def score_new_user(self, history: Ints) -> Floats:
         positions = self._positions()[history]
         positions = positions[positions >= 0]
         one_row = Rows(np.array([0, len(positions)]), positions)
         scores: Floats = self._scores(one_row, None)[0]
         return scores
+
+    def similar_items(self, item: int) -> Floats:
+        """Cosines of the decoder's item rows; the lowest score for items not in training."""
+        similar = np.full(self.n_items, LOWEST, np.float32)
+        position = int(self._positions()[item])
+        if position >= 0:
+            similar[self.known] = cosines(self.item_rows, position)
+        return similar
 
     def serves(self, users: Ints) -> Bools:
         """Users that were not in training get no recommendations."""

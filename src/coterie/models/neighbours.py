@@ -39,7 +39,7 @@ class UserNeighbours(Recommender):
         near = matrix(Rows(self.offsets, self.neighbours), n_users, self.similarities)
         return pick((near[users] @ self._histories()).toarray(), items)
 
-    def score_new_user(self, history: Ints, negatives: int, reg: float) -> Floats:
+    def score_new_user(self, history: Ints) -> Floats:
         histories = self._histories()
         chosen = np.zeros(self.n_items, np.float32)
         chosen[history] = 1
@@ -50,6 +50,17 @@ class UserNeighbours(Recommender):
         best = nearest(users, cosines, self.k)
         scores: Floats = histories[users[best]].T @ cosines[best].astype(np.float32)
         return scores
+
+    def similar_items(self, item: int) -> Floats:
+        """Shrunken cosines of the sets of users that have the items."""
+        histories = self._histories()
+        have_it = histories[:, item].toarray()[:, 0]
+        overlap = (histories.T @ have_it).astype(np.float64)
+        sizes = np.bincount(self.history_items, minlength=self.n_items)
+        similar = np.zeros(self.n_items, np.float32)
+        met = np.flatnonzero(overlap)
+        similar[met] = similarity(overlap[met], int(sizes[item]), sizes[met], self.shrink)
+        return similar
 
     def serves(self, users: Ints) -> Bools:
         """Users without neighbours get no recommendations."""
@@ -75,9 +86,14 @@ class ItemNeighbours(Recommender):
         histories = matrix(Rows(self.history_offsets, self.history_items), len(self.offsets) - 1)
         return pick((histories[users] @ self._followers()).toarray(), items)
 
-    def score_new_user(self, history: Ints, negatives: int, reg: float) -> Floats:
+    def score_new_user(self, history: Ints) -> Floats:
         scores: Floats = self._followers()[history].T @ np.ones(len(history), np.float32)
         return scores
+
+    def similar_items(self, item: int) -> Floats:
+        """Shrunken cosines of the items that have this one among their nearest; 0 for others."""
+        similar: Floats = self._followers()[[item]].toarray()[0]
+        return similar
 
     def serves(self, users: Ints) -> Bools:
         """Users whose items are not neighbours of any item get no recommendations."""

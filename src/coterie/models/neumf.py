@@ -20,7 +20,7 @@ import numpy as np
 
 from coterie.models.factors import rows
 from coterie.models.new_user import targets_and_weights
-from coterie.models.recommender import Recommender
+from coterie.models.recommender import Recommender, cosines
 from coterie.types import Doubles, Floats, Ints, Longs
 
 MULTIPLICATIONS = 1 << 18
@@ -81,6 +81,10 @@ class NeuMF(Recommender):
                 top = tower_activations(net, of_users[users, None] + of_items)[-1]
                 scores[users, columns] = top @ net.tower + gmf_scores(net, p[users], q)
         return scores
+
+    def similar_items(self, item: int) -> Floats:
+        """Cosines of item rows, those of both parts together."""
+        return cosines(self.item_rows, item)
 
     def score_new_user(self, history: Ints, negatives: int, reg: float) -> Floats:
         """A new user without a history gets the average user row."""

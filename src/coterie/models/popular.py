@@ -19,5 +19,5 @@ class ItemCounts(Recommender):
     def score(self, users: Ints, items: Ints | None = None) -> Floats:
         return np.tile(self.counts, (len(users), 1)) if items is None else self.counts[items]
 
-    def score_new_user(self, history: Ints, negatives: int, reg: float) -> Floats:
+    def score_new_user(self, history: Ints) -> Floats:
         return self.counts.copy()

@@ -24,9 +24,9 @@ class Recommender(Record, ABC):
     def score(self, users: Ints, items: Ints | None = None) -> Floats:
         """Scores of `items` (users, candidates) for each user, or of all items (users, items)."""
 
-    def score_new_user(self, history: Ints, negatives: int, reg: float) -> Floats:
-        """Scores of all items for a new user with the given history; the model stays frozen."""
-        raise NotImplementedError
+    def similar_items(self, item: int) -> Floats | None:
+        """(items,) the similarity of every item to this one; None if the model has none."""
+        return None
 
     def serves(self, users: Ints) -> Bools:
         """Mask of the users that the model can recommend to; all of them by default."""
@@ -37,6 +37,13 @@ class Recommender(Record, ABC):
         arrays = self.arrays()
         names = arrays if self.trained is None else [n for n in arrays if n in self.trained]
         return sum(arrays[name].size for name in names)
+
+
+def cosines(rows: Floats, item: int) -> Floats:
+    """(items,) the cosine of every row with the row of an item; 0 with a row of zeros."""
+    lengths = np.linalg.norm(rows, axis=1)
+    products: Floats = rows @ rows[item] / np.maximum(lengths * lengths[item], 1e-12)
+    return products
 
 
 def pick(scores: Floats, items: Ints | None) -> Floats:

@@ -1,0 +1,242 @@
+"""Commands that use a trained model: recommend and similar-items."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coterie.cli.options import JsonOption, QuietOption, RunFolderArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from coterie.experiments.finished_run import Recommendation, Run
+
+ItemsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--items",
+        metavar="FILE",
+        help="File with titles of items: csv, tsv, ; or | separated, or parquet.",
+        show_default="the titles of the dataset",
+    ),
+]
+ItemColumnOption = Annotated[
+    str | None,
+    typer.Option(
+        "--item-column",
+        help="Column of --items with item ids: its name, or its number from 1.",
+        show_default="the one with the run's items",
+    ),
+]
+TitleColumnOption = Annotated[
+    str | None,
+    typer.Option(
+        "--title-column",
+        help="Column of --items with titles: its name, or its number from 1.",
+        show_default="guessed by its name, then by its texts",
+    ),
+]
+
+
+def recommend(
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="RUN", help="Run folder.", show_default=False)
+    ] = None,
+    node: Annotated[
+        Path | None,
+        typer.Option(
+            "--node",
+            metavar="STORE",
+            help="Use a node's store instead of a run folder.",
+            show_default=False,
+        ),
+    ] = None,
+    user: Annotated[
+        str | None,
+        typer.Option("--user", "-u", help="User id, as in the data.", show_default=False),
+    ] = None,
+    history: Annotated[
+        str | None,
+        typer.Option(
+            "--history",
+            metavar="ITEM,ITEM",
+            help="For a new user: the items they have interacted with.",
+            show_default=False,
+        ),
+    ] = None,
+    features: Annotated[
+        str | None,
+        typer.Option(
+            "--features",
+            metavar="NAME=VALUE,...",
+            help="For a new user of a two-tower model: features, such as age=25,gender=F.",
+            show_default=False,
+        ),
+    ] = None,
+    all_: Annotated[
+        bool,
+        typer.Option("--all", help="Recommend to all users of the run; needs --out."),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="File for --all: .csv or .parquet. Only its owner can read it.",
+            show_default=False,
+        ),
+    ] = None,
+    n: Annotated[int, typer.Option("-n", min=1, help="Number of items.")] = 10,
+    include_seen: Annotated[
+        bool,
+        typer.Option("--include-seen", help="Include items the user has already interacted with."),
+    ] = False,
+    items: ItemsOption = None,
+    item_column: ItemColumnOption = None,
+    title_column: TitleColumnOption = None,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Recommend items to a user, to a new user, or to all users.
+
+    While a run is training, its last checkpoint is used. A node's store uses the last model it
+    received and needs no server.
+
+    coterie recommend runs/fedfast-synthetic-1 --user 42
+
+    coterie recommend runs/als-books-1 --history 0345402871,0971880107 --items books.csv
+
+    coterie recommend runs/als-books-1 --all --out lists.csv
+
+    coterie recommend --node mine.db --user 42
+    """
+    from coterie.errors import ConfigError
+
+    _choose_one({"RUN": folder is not None, "--node": node is not None})
+    chosen = {"--user": user is not None, "--history": history is not None, "--all": all_}
+    _choose_one(chosen)
+    if all_ != (out is not None):
+        given = "--all is given without --out" if all_ else "--out is given without --all"
+        raise ConfigError(f"{given}; expected both or neither. Write for example --all --out a.csv")
+    if folder is None:
+        if user is None or node is None:
+            other = "--all" if all_ else f"--history {history}"
+            raise ConfigError(
+                f"{other} is given, but a node's store recommends to its own users only; "
+                "expected --user. Name one of its users (coterie node list)."
+            )
+        _show(_from_node(node, user, n, not include_seen), as_json, user=user)
+        return
+    if features is not None and history is None:
+        raise ConfigError(
+            f"--features is {features!r} without --history; expected a new user. "
+            "Add --history with their items, which may be empty."
+        )
+    run = _titled(folder, items, item_column, title_column)
+    if out is not None:
+        _write_all(run, out, n, not include_seen, quiet, as_json)
+    elif user is not None:
+        _show(run.recommend(user, n, not include_seen), as_json, user=user)
+    else:
+        known = [item.strip() for item in str(history).split(",") if item.strip()]
+        given_features = _parse_features(features)
+        found = run.recommend_new_user(known, n, not include_seen, given_features)
+        _show(found, as_json, user=None)
+
+
+def similar_items(
+    folder: RunFolderArgument,
+    item: Annotated[str, typer.Argument(metavar="ITEM", help="Item id, as in the data.")],
+    n: Annotated[int, typer.Option("-n", min=1, help="Number of items.")] = 10,
+    items: ItemsOption = None,
+    item_column: ItemColumnOption = None,
+    title_column: TitleColumnOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the items most similar to an item.
+
+    The score is the cosine of the items' rows. For ease it is the weight of the item, for userknn
+    and itemknn their own similarity.
+
+    coterie similar-items runs/als-ml-100k-1 50
+    """
+    run = _titled(folder, items, item_column, title_column)
+    _show(run.similar_items(item, n), as_json, item=item)
+
+
+def _choose_one(given: dict[str, bool]) -> None:
+    """Exactly one of some options must be given."""
+    from coterie.errors import ConfigError
+
+    names = [name for name, is_given in given.items() if is_given]
+    if len(names) == 1:
+        return
+    shown = f"{' and '.join(names)} are given" if names else f"none of {', '.join(given)} is given"
+    raise ConfigError(f"{shown}; expected one of {', '.join(given)}. Name one.")
+
+
+def _titled(
+    folder: Path, items: Path | None, item_column: str | None, title_column: str | None
+) -> Run:
+    """The run, with titles from a file if one is named."""
+    from coterie.errors import ConfigError
+    from coterie.experiments.finished_run import Run
+
+    run = Run.peek(folder)
+    if items is not None:
+        return run.with_titles(items, item_column, title_column)
+    for option, value in (("--item-column", item_column), ("--title-column", title_column)):
+        if value is not None:
+            raise ConfigError(f"{option} is {value!r} without --items; expected a file. Name one.")
+    return run
+
+
+def _write_all(run: Run, out: Path, n: int, exclude_seen: bool, quiet: bool, as_json: bool) -> None:
+    from coterie.cli.screen import progress_for
+
+    progress = progress_for(silent=quiet or as_json)
+    rows = run.write_recommendations(out, n, exclude_seen, progress)
+    users = len(run.catalogue.user_ids)
+    if as_json:
+        typer.echo(json.dumps({"file": str(out), "users": users, "rows": rows}))
+        return
+    typer.echo(f"{rows:,} recommendations for {users:,} users: {out}")
+
+
+def _parse_features(text: str | None) -> dict[str, object]:
+    """`age=25,gender=F` as a mapping."""
+    from coterie.errors import ConfigError
+
+    pairs = [pair.partition("=") for pair in text.split(",")] if text else []
+    for name, equals, value in pairs:
+        if not (name.strip() and equals and value.strip()):
+            raise ConfigError(
+                f"--features is {text!r}; expected NAME=VALUE pairs. "
+                "Write for example --features age=25,gender=F"
+            )
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _from_node(store: Path, user: str, n: int, exclude_seen: bool) -> list[Recommendation]:
+    from coterie.deployment.node_private_store import NodeStore
+    from coterie.deployment.node_service import NodeService
+
+    return NodeService(NodeStore.open(store)).recommend(user, n, exclude_seen)
+
+
+def _show(items: Sequence[Recommendation], as_json: bool, **about: str | None) -> None:
+    from coterie.cli.screen import show_table
+
+    if as_json:
+        typer.echo(json.dumps(about | {"items": [item._asdict() for item in items]}))
+        return
+    rows = [
+        [str(rank), str(item.item), item.text, f"{item.score:.4f}"]
+        for rank, item in enumerate(items, 1)
+    ]
+    show_table(["", "item", "text", "score"], rows, left=3)

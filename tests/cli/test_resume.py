@@ -39,7 +39,8 @@ def outcome(folder: Path) -> tuple[bytes, bytes, list[dict[str, Any]], dict[str,
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     result = json.loads((folder / "result.json").read_text())
     untimed = [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
-    summary = {key: value for key, value in result.items() if key not in ("seconds", "run")}
+    left_out = ("seconds", "curve_seconds", "evaluation_seconds", "run")
+    summary = {key: value for key, value in result.items() if key not in left_out}
     model = (folder / "model.npz").read_bytes()
     return model, (folder / "users.csv").read_bytes(), untimed, summary
 

@@ -224,6 +224,7 @@ def without_time(history: TrainingHistory) -> dict[str, Any]:
     return history.to_json() | {
         "curve": curve,
         "seconds": 0,
+        "curve_seconds": 0,
         "selections": history.selections.tolist(),
     }
 

@@ -154,7 +154,7 @@ def test_every_kind_is_covered_here():
 
 def test_an_unknown_kind_gets_a_suggestion():
     with pytest.raises(
-        UnknownName, match=r"unknown kind of model 'factor'\. Did you mean 'factors'\?"
+        UnknownName, match=r"unknown kind of model 'factor' .*\. Did you mean 'factors'\?"
     ):
         kind("factor")
 

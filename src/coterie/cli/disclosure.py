@@ -24,7 +24,7 @@ def disclosure(
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure what a run's server can infer about users (FPL, FCF).
+    """Measure what a server can infer about users (FPL, FCF).
 
     Replays the run's first rounds and attacks the updates that the server receives.
 

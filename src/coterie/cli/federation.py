@@ -34,7 +34,7 @@ def serve(
     ] = None,
     insecure: InsecureOption = False,
 ) -> None:
-    """Run a federation's server: nodes join, train and send updates.
+    """Run a federation's server, which nodes join.
 
     coterie serve --config federation.yaml --keys federation --server 10.0.0.5:8000
 

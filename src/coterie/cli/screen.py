@@ -97,7 +97,9 @@ def show_table(
                 for column, cell in enumerate(row)
             )
         )
-    width = table_width(header, rows)
+    # Titles of columns may be folded between words.
+    longest_words = [max(name.split(), key=len, default="") for name in header]
+    width = table_width(longest_words, rows)
     if out.is_terminal or width <= out.width:
         out.print(table)
     else:

@@ -31,7 +31,7 @@ class Section(NamedTuple):
     bold: frozenset[tuple[int, int]] = frozenset()
 
 
-class Block(NamedTuple):
+class ColumnGroup(NamedTuple):
     """Columns of the table of methods that belong together; one row per method."""
 
     title: str
@@ -61,7 +61,7 @@ def method_tables(comparison: Comparison, columns: int = COLUMNS) -> list[Sectio
     )
 
 
-def packed(methods: Sequence[str], blocks: Sequence[Block], columns: int) -> list[Section]:
+def packed(methods: Sequence[str], blocks: Sequence[ColumnGroup], columns: int) -> list[Section]:
     """The blocks side by side; a block that does not fit begins another table."""
     tables: list[Section] = []
     for block in blocks:
@@ -73,7 +73,7 @@ def packed(methods: Sequence[str], blocks: Sequence[Block], columns: int) -> lis
     return tables
 
 
-def _beside(section: Section, block: Block) -> Section:
+def _beside(section: Section, block: ColumnGroup) -> Section:
     first = len(section.header)
     title = block.title
     if section.title:
@@ -105,15 +105,15 @@ def marks(comparison: Comparison) -> dict[tuple[str, str], str]:
     }
 
 
-def _accuracy(comparison: Comparison) -> Block:
+def _accuracy(comparison: Comparison) -> ColumnGroup:
     measured = [standing.metrics for standing in comparison.standings]
     return _metrics(comparison, measured, f"By {comparison.protocol}", "", "")
 
 
-def _full_ranking(comparison: Comparison) -> Block:
+def _full_ranking(comparison: Comparison) -> ColumnGroup:
     """Empty if the protocol ranks all items: its figures would be repeated."""
     if not comparison.sampled:
-        return Block("", [], [])
+        return ColumnGroup("", [], [])
     measured = [standing.full for standing in comparison.standings]
     return _metrics(comparison, measured, "By full ranking", FULL, " full")
 
@@ -124,7 +124,7 @@ def _metrics(
     title: str,
     prefix: str,
     ending: str,
-) -> Block:
+) -> ColumnGroup:
     """The headline metrics that any method has: some are measured by full ranking only."""
     names = [name for name in comparison.headline if any(name in of for of in measured)]
     found = marks(comparison)
@@ -142,13 +142,13 @@ def _metrics(
         for column, name in enumerate(names)
         for row in best_of(name, [of[name].mean if name in of else None for of in measured])
     )
-    return Block(title, [f"{name}{ending}" for name in names], rows, bold)
+    return ColumnGroup(title, [f"{name}{ending}" for name in names], rows, bold)
 
 
-def _cost(comparison: Comparison) -> Block:
+def _cost(comparison: Comparison) -> ColumnGroup:
     header = ["trained", "seconds", "MB up", "MB down", f"area under {comparison.followed}"]
     rows = [_costs(comparison, standing) for standing in comparison.standings]
-    return Block("Cost and speed", header, rows)
+    return ColumnGroup("Cost and speed", header, rows)
 
 
 def _costs(comparison: Comparison, s: Standing) -> list[str]:
@@ -164,10 +164,10 @@ def _costs(comparison: Comparison, s: Standing) -> list[str]:
     return [*cells, area]
 
 
-def _target(comparison: Comparison) -> Block:
+def _target(comparison: Comparison) -> ColumnGroup:
     """What it took to reach the target; empty without one."""
     if comparison.target is None:
-        return Block("", [], [])
+        return ColumnGroup("", [], [])
     rows = [
         # A centralised method sends nothing, so it has no updates to count.
         [
@@ -178,7 +178,7 @@ def _target(comparison: Comparison) -> Block:
     ]
     target = f"{comparison.target:g}"
     title = f"{comparison.followed} of {target}"
-    return Block(title, [f"trained to {target}", f"updates to {target}"], rows)
+    return ColumnGroup(title, [f"trained to {target}", f"updates to {target}"], rows)
 
 
 def _reached(steps: Sequence[int | None], unit: str, runs: str) -> str:

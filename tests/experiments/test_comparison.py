@@ -19,7 +19,7 @@ from coterie.experiments.comparison import comparison
 from coterie.experiments.comparison_page import page
 from coterie.experiments.comparison_report import legend, markdown, notes
 from coterie.experiments.comparison_summary import summary
-from coterie.experiments.comparison_tables import Block, packed, sections
+from coterie.experiments.comparison_tables import ColumnGroup, packed, sections
 from coterie.experiments.plan import Plan, cells
 from coterie.report import forest
 from coterie.report.figure import mean_curve, panels
@@ -343,7 +343,7 @@ def test_all_pairs_are_corrected_over_all_tests(
 
 
 def test_blocks_share_a_table_where_they_fit() -> None:
-    blocks = [Block("A", ["x"], [["1"], ["2"]]), Block("B", ["y"], [["3"], ["4"]])]
+    blocks = [ColumnGroup("A", ["x"], [["1"], ["2"]]), ColumnGroup("B", ["y"], [["3"], ["4"]])]
     # | method | x | y | takes 6 + 1 + 1 letters and 10 of lines and spaces.
     (one,) = packed(["a", "b"], blocks, 18)
     assert (one.header, one.rows) == (["method", "x", "y"], [["a", "1", "3"], ["b", "2", "4"]])

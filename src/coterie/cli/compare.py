@@ -162,7 +162,7 @@ def compare(
 
 
 def _number_of_folds(folds: int | None, protocol: str | None, settings: JsonObject) -> int:
-    """The folds to test: those asked for, else all of the protocol's; 0 if it has none.
+    """The folds to test: those given, else all of the protocol's; 0 if it has none.
 
     With `--set fold=N` a single fold is tested.
     """

@@ -89,7 +89,7 @@ SaveOption = Annotated[
         "--save",
         metavar="WHAT",
         help=(
-            "Save people's data in the run folder: recommendations (the best items of every user) "
+            "Save users' data in the run folder: recommendations (the best items of every user) "
             "or split (training and test interactions). Repeat for both."
         ),
     ),

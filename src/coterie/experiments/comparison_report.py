@@ -41,7 +41,7 @@ def notes(
     lines = legend(comparison, with_bold)
     if any(standing.below_popular for standing in comparison.standings):
         lines.append(
-            f"{BELOW} below popular: recommending the most popular items to everybody scores more."
+            f"{BELOW} below popular: recommending the most popular items to all users scores more."
         )
     if comparison.tests:
         first = comparison.standings[0].method

@@ -101,7 +101,8 @@ class Course(Settings):
     """Name of the data in results; by default as in `dataset`."""
     save: Annotated[tuple[Saved, ...], BeforeValidator(_as_words)] | None = None
     """What to save in the run folder besides the model: recommendations (the best items of every
-    user), split (the training, validation and test interactions), or both. It is people's data."""
+    user), split (the training, validation and test interactions), or both. Only the owner
+    can read them."""
     as_published: bool = False
     """Exclude held-out items from negatives, as leaky published code does, to show its figure."""
 

@@ -1,7 +1,7 @@
 """Lists of recommendations for all users, in blocks: in memory, or streamed to a file.
 
 A file has one row per user and rank: user_id, rank, item_id, score and, where items have titles,
-title. It tells what people like, so only its owner can read it.
+title. It tells what users like, so only its owner can read it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ recommendations.csv       the best items of every user, as many as the largest c
 split/train.csv, test.csv and, if there is one, validation.csv
                           the interactions of every part; `split=own` can use them again
 
-They tell what people like, so only their owner can read them.
+They tell what users like, so only their owner can read them.
 """
 
 from __future__ import annotations

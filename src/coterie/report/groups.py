@@ -67,7 +67,7 @@ def _differences(groups: Sequence[RunGroup]) -> list[str]:
 
 
 def _titles(results: Sequence[JsonObject]) -> list[str]:
-    """Dataset and protocol; groups that share both are told apart by what differs."""
+    """Dataset and protocol; groups that share both are distinguished by what differs."""
     titles = [f"{result['dataset']}, {result['protocol']}" for result in results]
     details = (
         [f"filters: {filters_text(result)}" for result in results],

@@ -160,14 +160,14 @@ def notes(run: Reported, with_costs: bool = True) -> list[str]:
 
 
 def worse_than_popular(result: JsonObject) -> str:
-    """The figures that the same list for everybody exceeds."""
+    """The figures that the same list for all users exceeds."""
     pairs = ", ".join(
         f"{name} {shown(name, result['metrics'][name])} against "
         f"{shown(name, result['popular'][name])}"
         for name in result["below_popular"]
     )
     return (
-        f"Below popular: recommending the most popular items to everybody scores more ({pairs}). "
+        f"Below popular: recommending the most popular items to all users scores more ({pairs}). "
         "Train longer, or find settings with coterie tune."
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.data.interactions import Interactions
+from coterie.data.options import ReadOptions
+from coterie.deployment.flower.join import NodeUsers
 from coterie.deployment.node_private_store import NEVER, NodeStore
 from coterie.errors import RunError, UnknownName
 
@@ -188,3 +191,14 @@ def test_a_text_file_is_refused(tmp_path: Path):
     table.write_text("user_id,item_id")
     with pytest.raises(RunError, match="is not a node's store"):
         NodeStore.open(table)
+
+
+def test_a_node_reads_its_file_with_the_options_of_every_other_command(tmp_path: Path) -> None:
+    path = tmp_path / "mine.txt"
+    path.write_bytes("José;b7;4\nAda;b7;5\nAda;b9;1\n".encode("latin-1"))
+    columns = {"user_id": "1", "item_id": "2", "rating": "3"}
+    options = ReadOptions(columns, encoding="latin-1", delimiter=";", header=False)
+    with closing(NodeStore.create(tmp_path / "node.db")) as store:
+        NodeUsers(path, options).put(store)
+        assert sorted(store.users()) == ["Ada", "José"]
+        assert len(store.interactions()) == 3

@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.options import ColumnsOption, JsonOption, SkipBadRowsOption, parse_columns
+from coterie.cli.options import (
+    ColumnsOption,
+    DelimiterOption,
+    EncodingOption,
+    JsonOption,
+    NoHeaderOption,
+    SkipBadRowsOption,
+    file_settings,
+)
 
 InsecureOption = Annotated[
     bool, typer.Option("--insecure", help="Disable TLS; allowed on loopback only.")
@@ -58,6 +66,9 @@ def join(
     server: ServerOption = DEFAULT_SERVER,
     columns: ColumnsOption = None,
     skip_bad_rows: SkipBadRowsOption = False,
+    encoding: EncodingOption = None,
+    delimiter: DelimiterOption = None,
+    no_header: NoHeaderOption = False,
     simulated: Annotated[
         bool,
         typer.Option(
@@ -99,10 +110,12 @@ def join(
     coterie join --data mine.csv --store node.db --insecure
     """
     from coterie.cli.screen import ScreenProgress
+    from coterie.data.options import ReadOptions
     from coterie.deployment.flower.join import NodeUsers
     from coterie.deployment.flower.join import join as start
 
-    users = NodeUsers(data, parse_columns(columns), simulated, least_group, skip_bad_rows)
+    of_file = file_settings(columns, skip_bad_rows, encoding, delimiter, no_header)
+    users = NodeUsers(data, ReadOptions(**of_file), simulated, least_group)
     start(users, store, server, (key, ca), insecure, ScreenProgress())
 
 

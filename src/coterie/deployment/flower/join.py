@@ -9,7 +9,7 @@ import ssl
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coterie.core.progress import Progress
@@ -43,17 +43,16 @@ class NodeUsers:
     """The users that a node takes part for, and how."""
 
     data: Path
-    columns: dict[str, str]
+    options: ReadOptions
+    """How the file is read."""
     simulated: bool = False
     """Whether clients draw as in a simulation."""
     least_group: int = LEAST_GROUP
-    skip_bad_rows: bool = False
 
     def put(self, store: NodeStore) -> tuple[str, ...]:
         """Write the users and their settings to a store; returns how the file was read."""
         # A copy in the cache would be a second place that holds this node's interactions.
-        options = ReadOptions(self.columns, self.skip_bad_rows, cache=False)
-        data = read(self.data, options)
+        data = read(self.data, replace(self.options, cache=False))
         store.put_interactions(data)
         store.put_meta(least_group=str(self.least_group))
         NodeService(store).set_seed(SIMULATED if self.simulated else "")

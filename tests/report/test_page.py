@@ -6,14 +6,17 @@ import itertools
 import re
 import sys
 from dataclasses import replace
+from html import escape
 from html.parser import HTMLParser
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 import coterie
 from coterie.experiments.finished_run import Run
+from coterie.experiments.sample_lists import sample_lists
 from coterie.report.figure import panels
 from coterie.report.lines import line_plot
 from coterie.report.page import page
@@ -186,10 +189,12 @@ def test_a_page_without_curves_needs_no_script(popular: Run) -> None:
 def test_metrics_are_rows_with_their_meaning(bpr: Run) -> None:
     rows = Page(page([bpr])).rows
     header = next(row for row in rows if row[0] == "metric")
-    assert header == ["metric", "meaning", "loo-50", "full ranking"]
+    assert header == ["metric", "meaning", "loo-50", "popular", "full ranking"]
     (first, *_) = [row for row in rows if row[0] == "HR@10"]
     assert first[1] == "share of users with a held-out item among the first 10"
-    assert first[2:] == [f"{part['HR@10']:.4f}" for part in (bpr.metrics, bpr.full)]
+    assert first[2:] == [
+        f"{part['HR@10']:.4f}" for part in (bpr.metrics, bpr.result["popular"], bpr.full)
+    ]
 
 
 @pytest.mark.usefixtures("without_plotly")
@@ -197,7 +202,7 @@ def test_identical_columns_are_merged(bpr: Run) -> None:
     """Where the protocol ranks all items, full ranking has the same figures."""
     whole = with_result(bpr, metrics=bpr.full, protocol="full")
     header = next(row for row in Page(page([whole])).rows if row[0] == "metric")
-    assert header == ["metric", "meaning", "full"]
+    assert header == ["metric", "meaning", "full", "popular"]
 
 
 @pytest.mark.usefixtures("without_plotly")
@@ -280,3 +285,26 @@ def test_figure_labels_runs_and_metrics(bpr: Run, popular: Run) -> None:
     for part in ("bpr", "popular", "HR@10", "epochs"):
         assert part in text
     assert [series.level for series in first.series] == [False, True]
+
+
+@pytest.mark.usefixtures("without_plotly")
+def test_the_popular_ranking_stands_beside_the_headline(bpr: Run, popular: Run) -> None:
+    value = bpr.result["popular"][bpr.result["headline"][0]]
+    assert f'<td data-label="popular">{value:.4f}</td>' in page([bpr])
+    assert 'data-label="popular"' not in page([popular])
+
+
+def test_samples_are_what_new_users_get(bpr: Run) -> None:
+    counts = np.bincount(bpr.catalogue.seen.items, minlength=len(bpr.catalogue.item_ids))
+    samples = sample_lists(bpr)
+    assert len(samples) == 3
+    favourite = bpr.catalogue.item_ids[int(counts.argmax())]
+    found = bpr.recommend_new_user([favourite], 5)
+    assert samples[0].recommended == [one.text or str(one.item) for one in found]
+    shown = page([bpr], samples)
+    assert "Sample recommendations" in shown
+    assert all(escape(title) in shown for title in samples[0].recommended)
+
+
+def test_a_run_that_cannot_serve_new_users_has_no_samples() -> None:
+    assert sample_lists(coterie.run("random", n_users=60, n_items=90, mean_interactions=9)) == []

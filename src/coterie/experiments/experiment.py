@@ -26,6 +26,7 @@ from coterie.experiments.results import (
     evaluation_summary,
     training_summary,
 )
+from coterie.experiments.sample_lists import sample_lists
 from coterie.experiments.training import train
 from coterie.experiments.warm_start import reuse
 from coterie.models.recommender import Recommender
@@ -184,7 +185,7 @@ def save(out: Path, finished: Run, user_columns: Mapping[str, np.ndarray]) -> No
     assert finished.evaluation is not None
     run_folder.write_users(out, finished.catalogue.user_ids, finished.evaluation, user_columns)
     run_folder.write_text(out, "report.md", markdown([finished]))
-    run_folder.write_text(out, "report.html", page([finished]))
+    run_folder.write_text(out, "report.html", page([finished], sample_lists(finished)))
     run_folder.write_result(out, finished.result)
 
 

@@ -21,6 +21,7 @@ from coterie.report.parts import (
     list_of,
 )
 from coterie.report.references import Compared
+from coterie.report.samples import SampleList, samples_section
 from coterie.report.steps import is_federated, step_name, steps_text
 from coterie.report.table import (
     Reported,
@@ -28,6 +29,7 @@ from coterie.report.table import (
     labels,
     metric_columns,
     metric_rows,
+    popular_column,
     settings_lines,
     table,
 )
@@ -37,8 +39,8 @@ from coterie.types import JsonObject
 NO_TEST = "Single runs are no test: coterie compare tests differences over users."
 
 
-def page(runs: Sequence[Reported]) -> str:
-    """The report of one or more runs."""
+def page(runs: Sequence[Reported], samples: Sequence[SampleList] = ()) -> str:
+    """The report of one or more runs; `samples` are recommendations of a single run."""
     algorithms = ", ".join(dict.fromkeys(run.result["algorithm"] for run in runs))
     datasets = ", ".join(dict.fromkeys(run.result["dataset"] for run in runs))
     title = f"{algorithms} on {datasets}"
@@ -52,6 +54,7 @@ def page(runs: Sequence[Reported]) -> str:
             f"<p class=flag><strong>{escape(flag)}</strong></p>" if flag else "",
             "</header>",
             *(_group(group, numbers, bool(flag)) for group in groups),
+            samples_section(samples),
             f"<h2>Repeat</h2>{_commands(runs)}",
         ]
     )
@@ -84,7 +87,9 @@ def _group(group: RunGroup, numbers: Iterator[int], is_flagged: bool) -> str:
 def _one(run: Reported, numbers: Iterator[int]) -> str:
     """The headline metrics of a run; next to them a curve or, without one, the users."""
     r = run.result
-    headline = html_table(*metric_rows(metric_columns(run), r["headline"]), kind="metrics")
+    under_protocol, *full = metric_columns(run).items()
+    columns = dict([under_protocol]) | popular_column(run) | dict(full)
+    headline = html_table(*metric_rows(columns, r["headline"]), kind="metrics")
     figure = charts(panels([run])[:1], numbers) or _users([run])
     return (
         f"<div class=opening><div>{_badges(r)}{headline}{_notes([run])}</div>"

@@ -8,6 +8,7 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 th, td { padding: .35rem .6rem; text-align: right; white-space: nowrap }
 th, td { border-bottom: 1px solid #e3e8ee }
 th { font-weight: 600; color: #5c677d } th:first-child, td:first-child { text-align: left }
+.texts :is(th, td) { text-align: left; white-space: normal }
 body { max-width: 74rem; margin: 1.4rem auto }
 h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 .2rem }
 h2 { font-size: 1.25rem; margin-top: 2rem; border-top: 2px solid #1d2733; padding-top: .5rem }

@@ -106,6 +106,14 @@ def metric_columns(run: Reported, name: str = "") -> dict[str, dict[str, str]]:
     return {f"{before}{r['protocol']}": texts["metrics"], f"{before}full ranking": texts["full"]}
 
 
+def popular_column(run: Reported) -> dict[str, dict[str, str]]:
+    """What recommending the most popular items scores under the run's protocol, if known."""
+    values = run.result.get("popular") or {}
+    if not values or run.result["algorithm"] == "popular":
+        return {}
+    return {"popular": {name: shown(name, value) for name, value in values.items()}}
+
+
 def names_under_full_ranking(runs: Sequence[Reported], names: Sequence[str]) -> list[str]:
     """The metrics that full ranking has; errors of ratings rank nothing."""
     return [name for name in names if any(name in run.result["full"] for run in runs)]

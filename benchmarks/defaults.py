@@ -35,9 +35,17 @@ from coterie.experiments.preparation import Prepared, prepare
 from coterie.models.popular import ItemCounts
 from coterie.reproduce.chance import at_chance
 
+REAL = (
+    "ml-100k",
+    "tripadvisor",
+    "foursquare-italy",
+    "watson-articles",
+    "yelp",
+    "ml-1m",
+    "pinterest",
+)
 DATASETS: dict[str, dict[str, Any]] = {
-    "ml-100k": {"dataset": "ml-100k"},
-    "tripadvisor": {"dataset": "tripadvisor"},
+    **{name: {"dataset": name} for name in REAL},
     "sparse": {
         "dataset": "synthetic",
         "n_users": 20_000,

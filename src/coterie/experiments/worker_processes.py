@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from threading import Thread
 
 from coterie.errors import ConfigError, CoterieError
 
@@ -52,10 +53,19 @@ def helped_by(workers: int, work: Callable[[], object]) -> Iterator[None]:
 
 def _quietly(work: Callable[[], object]) -> None:
     """An error is raised again by the main process, which runs the cell itself."""
+    Thread(target=_exit_with_parent, daemon=True).start()
     try:
         work()
     except (CoterieError, KeyboardInterrupt):
         return
+
+
+def _exit_with_parent() -> None:
+    """A main process that is killed cannot end its processes: they would go on alone."""
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 @contextmanager

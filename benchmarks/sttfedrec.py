@@ -52,7 +52,7 @@ def search(dataset: str, seeds: int) -> dict[str, Any]:
 
     The naive federation computes the same model as the split one and takes its settings.
     """
-    names = (*TOWERS, *FACTORS, *CENTRALISED_FACTORS[dataset], "sttfedrec-dssm", "sttfedrec-clsm")
+    names = (*TOWERS, *FACTORS, *CENTRALISED_FACTORS, "sttfedrec-dssm", "sttfedrec-clsm")
     return {
         "part": "search",
         "dataset": dataset,
@@ -72,7 +72,7 @@ def limits(name: str, dataset: str) -> dict[str, Any]:
         return dict(centralised(name, dataset).settings) | stopping
     if name in FACTORS:
         return {"rounds": 100, "evaluate_every": 5, "patience": 4}
-    if name in CENTRALISED_FACTORS[dataset]:
+    if name in CENTRALISED_FACTORS:
         return {}  # the search's own limit of epochs
     return dict(federated(name, dataset).settings) | {"evaluate_every": 100, "patience": 5}
 

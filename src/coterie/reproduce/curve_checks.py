@@ -203,12 +203,13 @@ class Stalls:
 
 @dataclass(frozen=True, slots=True)
 class Steadier:
-    """The first method varies less than the other over the last rounds."""
+    """The first method varies less than the other in the last part of its rounds."""
 
     first: str
     other: str
     metric: str
-    last: int
+    last: float
+    """Share of a run's rounds."""
 
     def __call__(self, findings: DatasetFindings) -> Verdict:
         refusal = refused(findings, self.metric, self.first, self.other)
@@ -219,12 +220,14 @@ class Steadier:
         if not first or not other:
             return not_run(self.first, self.other)
         text = (
-            f"standard deviation of {self.metric} over the last {self.last} rounds "
-            f"{mean(first):.4f}, {self.other} {mean(other):.4f}"
+            f"{self.metric}: standard deviation {mean(first):.4f} over the last {self.last:.0%} of "
+            f"the rounds, {self.other} {mean(other):.4f}"
         )
         return Verdict.of(passed(mean(first) < mean(other)), text)
 
     def _deviations(self, runs: Sequence[MetricCurve]) -> list[float]:
         return [
-            pstdev(value for n, value in run if n > run[-1][0] - self.last) for run in runs if run
+            pstdev(value for n, value in run if n > run[-1][0] * (1 - self.last))
+            for run in runs
+            if run
         ]

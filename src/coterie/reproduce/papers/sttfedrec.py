@@ -132,22 +132,7 @@ def searched(name: str) -> SettingsSearch:
     return SettingsSearch(trials=TRIALS, space=algorithm(name).settings.search_space, note=note)
 
 
-def searched_elsewhere(name: str, **fixed: list[int]) -> SettingsSearch:
-    """The search behind the dataset's default settings, `benchmarks/tune_all.sh`."""
-    return SettingsSearch(
-        trials=10,
-        space={**algorithm(name).settings.search_space, **fixed},
-        note="found for leave-one-out on all users; ten trials, not twenty",
-    )
-
-
-CENTRALISED_FACTORS = {
-    ARTICLES: {"als": searched("als"), "ease": searched("ease")},
-    MOVIES: {
-        "als": searched_elsewhere("als", embedding_size=[64]),
-        "ease": searched_elsewhere("ease"),
-    },
-}
+CENTRALISED_FACTORS = ("als", "ease")
 """Baselines that are not the paper's."""
 
 
@@ -156,7 +141,7 @@ def searches(dataset: str, names: tuple[str, ...]) -> dict[str, SettingsSearch]:
     as_printed = {name: SettingsSearch(trials=0) for name in names}
     flanagan = "the paper refers to Flanagan et al.; these are our defaults"
     as_printed |= {name: SettingsSearch(trials=0, note=flanagan) for name in FACTORS}
-    tuned = {name: searched(name) for name in (*names, *FACTORS)} | CENTRALISED_FACTORS[dataset]
+    tuned = {name: searched(name) for name in (*names, *FACTORS, *CENTRALISED_FACTORS)}
     return as_printed | {name + TUNED: search for name, search in tuned.items()}
 
 
@@ -170,10 +155,7 @@ def accuracy(dataset: str) -> Trial:
         *(Method(name, name) for name in (*FACTORS, "popular")),
         *(federated(name, dataset, name + TUNED, **own(name)) for name in towers),
         *(centralised(name, dataset, name + TUNED, **own(name)) for name in TOWERS),
-        *(
-            Method(name + TUNED, name, own(name))
-            for name in (*FACTORS, *CENTRALISED_FACTORS[dataset])
-        ),
+        *(Method(name + TUNED, name, own(name)) for name in (*FACTORS, *CENTRALISED_FACTORS)),
     )
     return Trial(
         dataset=dataset,
@@ -535,7 +517,7 @@ COHORTS = {
 
 FIGURE5_AGGREGATION = Item(
     key="figure5-aggregation",
-    title="Figures 5 and 6: time of secure aggregation by users per round",
+    title="Figures 5 and 6, time: secure aggregation by users per round",
     about=(
         "One device at a time on one core. The vectors are as long as the user tower; devices "
         "already have their gradients. Rings have at most 50 users, so K = 200 is four rings. The "

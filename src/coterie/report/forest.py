@@ -23,7 +23,7 @@ WIDTH = 440
 LINE = 13
 AXIS = 19
 GAP = 5
-LABELS = 235
+LABELS = 262
 """Width of the picture, height of an effect and of the axis, space between groups, and the most
 that the labels take of the width."""
 SIZE = 10.5
@@ -72,7 +72,7 @@ def forest(
             y += LINE
         for interval in lines:
             marks.append(_label(interval, labels, y))
-            marks += _interval(interval, axis, y + LINE / 2)
+            marks += _interval(interval, axis, nothing, y + LINE / 2)
             y += LINE
         y += GAP
     bottom = y - GAP + 2
@@ -93,9 +93,12 @@ def _label(interval: Interval, right: float, y: float) -> str:
     return text(right, y + LINE - 3, words, size=SIZE, fill=MUTED, anchor="end")
 
 
-def _interval(interval: Interval, axis: Axis, y: float) -> list[str]:
+def _interval(interval: Interval, axis: Axis, nothing: float, y: float) -> list[str]:
     if interval.value is None:
-        return [text(axis.left, y + 3.5, interval.note, size=SIZE, fill=MUTED)]
+        # The wider side of the line of no effect, so that the line does not cross the note.
+        middle = (axis.left + axis.right) / 2
+        left = axis.at(nothing) + 4 if axis.at(nothing) < middle else axis.left
+        return [text(left, y + 3.5, interval.note, size=SIZE, fill=MUTED)]
     ends = [(axis.at(interval.low), y), (axis.at(interval.high), y)]
     return [
         line(ends[0], ends[1], stroke=interval.colour, width=2),

@@ -19,7 +19,10 @@ COLOURS = {
     "does not hold": WORSE,
     "cannot be tested": UNCLEAR,
 }
-DOTS_CAPTION = "Dots are our means with the range over seeds; diamonds are the paper's figures."
+DOTS_CAPTION = (
+    "Dots are our means with the range over seeds; diamonds are the paper's figures, joined by a "
+    "pale line."
+)
 MOST_IN_A_ROW = 8
 """A claim with more effects than this has its plot with the folded evidence."""
 NO_EFFECT = {"difference": 0.0, "ratio": 1.0}

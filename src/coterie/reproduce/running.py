@@ -241,7 +241,11 @@ def declared(trial: Trial | Measurement) -> JsonObject:
 def evaluate_again(report: JsonObject, paper: Paper) -> JsonObject:
     """A stored report with today's declaration: its runs stay, claims are evaluated anew."""
     items = {item.key: item for item in paper.items}
-    return report | {"items": [_evaluated(old, items[old["key"]]) for old in report["items"]]}
+    return report | {
+        "title": paper.title,
+        "reference": paper.reference,
+        "items": [_evaluated(old, items[old["key"]]) for old in report["items"]],
+    }
 
 
 def _evaluated(report: JsonObject, item: Item) -> JsonObject:

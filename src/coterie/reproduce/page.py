@@ -200,10 +200,12 @@ def _table(table: JsonObject) -> str:
         more += folded("Full ranking and costs", html_table(*costs))
     if table["tests"]:
         more += folded("Paired tests", html_table(*tables.tests(table)))
+    parts = tables.narrow(tables.comparison(table), tables.WIDE)
+    compared = "".join(html_table(*part) for part in parts)
     return (
         f"<h3>{escape(table['dataset'])}</h3>"
         f"<p class=about>{escape(protocol_text(table))}</p>"
-        f"{html_table(*tables.comparison(table))}{more}"
+        f"{compared}{more}"
     )
 
 

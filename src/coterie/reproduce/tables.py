@@ -14,6 +14,8 @@ PaperTable: TypeAlias = tuple[list[str], list[list[str]]]
 NARROW = 4
 """Most columns of a table in the docs, next to that of the methods. It is even: a metric and the
 paper's figures stay together."""
+WIDE = 10
+"""Most columns of a table on a page."""
 COLUMNS_OF_COST = ("rounds", "seconds", "MB up", "MB down")
 
 
@@ -58,14 +60,14 @@ def costs(table: JsonObject) -> PaperTable | None:
     return header, lines
 
 
-def narrow(table: PaperTable) -> list[PaperTable]:
-    """The table as tables of at most four columns, each with the names of the methods."""
+def narrow(table: PaperTable, most: int = NARROW) -> list[PaperTable]:
+    """The table as tables of at most so many columns, each with the names of the methods."""
     header, rows = table
-    starts = range(1, len(header), NARROW)
+    starts = range(1, len(header), most)
     return [
         (
-            [header[0], *header[start : start + NARROW]],
-            [[row[0], *row[start : start + NARROW]] for row in rows],
+            [header[0], *header[start : start + most]],
+            [[row[0], *row[start : start + most]] for row in rows],
         )
         for start in starts
     ]

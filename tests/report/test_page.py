@@ -308,3 +308,7 @@ def test_samples_are_what_new_users_get(bpr: Run) -> None:
 
 def test_a_run_that_cannot_serve_new_users_has_no_samples() -> None:
     assert sample_lists(coterie.run("random", n_users=60, n_items=90, mean_interactions=9)) == []
+
+
+def test_samples_are_texts_and_not_aligned_as_numbers(bpr: Run) -> None:
+    assert '<div class="wide texts">' in page([bpr], sample_lists(bpr))

@@ -25,5 +25,6 @@ def samples_section(samples: Sequence[SampleList]) -> str:
         [sample.history, *sample.recommended, *[""] * (longest - len(sample.recommended))]
         for sample in samples
     ]
-    caption = "Histories of one popular item; the model has no user of training in them."
-    return f"<h3>Sample recommendations</h3>{html_table(header, rows)}<p class=about>{caption}</p>"
+    table = html_table(header, rows, kind="texts")
+    caption = "Each history is one popular item. No user of the training data is shown."
+    return f"<h3>Sample recommendations</h3>{table}<p class=about>{caption}</p>"

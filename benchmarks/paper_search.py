@@ -49,6 +49,13 @@ NEAR: SearchSpace = {
     "final_rate": [0.03, 0.1],
 }
 """Where the searches of all federated methods on ML-100K ended: for few trials on large data."""
+WHOLE_COHORT_NEAR = NEAR | {
+    "learning_rate": (0.3, 3.0),
+    "reg": (1e-4, 0.01),
+    "final_rate": [0.1, 1.0],
+}
+"""For FedAvg over the whole cohort, in which few clients know an item."""
+WHOLE_COHORT_ROUNDS = 1000
 CENTRAL: dict[str, SearchSpace] = {
     "gmf": {
         "learning_rate": (0.002, 0.5),
@@ -162,10 +169,14 @@ def search_of(setting: Setting, method: str) -> Search:
     if method in FEDERATED:
         algorithm, fixed = FEDERATED[method]
         space = setting.space
+        rounds = setting.rounds
+        if space == NEAR and fixed == LITERAL:
+            space = WHOLE_COHORT_NEAR
+            rounds = WHOLE_COHORT_ROUNDS
         if fixed.get("final_rate") == 1:
             # The best round is found on the way.
             space = {key: values for key, values in space.items() if key != "rounds"}
-        limits = {"rounds": setting.rounds, "evaluate_every": max(setting.rounds // 20, 1)}
+        limits = {"rounds": rounds, "evaluate_every": max(rounds // 20, 1)}
         limits = {key: value for key, value in limits.items() if key not in space}
         held = setting.held | limits | fixed
     else:

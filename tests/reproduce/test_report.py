@@ -12,7 +12,7 @@ from reproduce.hand_made import report, row, sweep, table
 
 from coterie.report.figures import GREY
 from coterie.reproduce import figures
-from coterie.reproduce.items import ClaimPart, Effect, Verdict
+from coterie.reproduce.items import ClaimPart, Effect, Holds, Verdict
 from coterie.reproduce.markdown import markdown
 from coterie.reproduce.page import page, rendered, split_prose
 from coterie.reproduce.papers import NAMES, prose
@@ -155,11 +155,14 @@ def test_references_are_drawn_as_levels():
     assert levels_elsewhere([elsewhere | {"tables": [other]}], table(), "HR@10") == []
 
 
-def test_a_tolerance_is_marked_on_both_sides():
-    effect = Effect("HR: a − b", "difference", 0.001, -0.01, 0.01, 0.02)
-    claim = {"by": {"d": Verdict.of("holds", "", effect).to_json()}}
+@pytest.mark.parametrize("value", [0.001, -0.05])
+@pytest.mark.parametrize("verdict", ["holds", "does not hold"])
+def test_a_tolerance_is_marked_on_both_sides(value: float, verdict: Holds):
+    effect = Effect("HR: a − b", "difference", value, -0.06, 0.01, 0.02, tolerance=True)
+    claim = {"by": {"d": Verdict.of(verdict, "", effect).to_json()}}
     assert thresholds(claim, "difference") == [-0.02, 0.02]
-    claim = {"by": {"d": Verdict.of("does not hold", "", effect).to_json()}}
+    at_least = effect._replace(tolerance=False)
+    claim = {"by": {"d": Verdict.of(verdict, "", at_least).to_json()}}
     assert thresholds(claim, "difference") == [0.02]
 
 

@@ -65,6 +65,16 @@ def test_in_part_names_the_metric_if_it_is_the_same_on_every_dataset():
     assert where_it_holds(claim(x=verdict, y=verdict)) == "Holds for NDCG@10; not for HR@10."
 
 
+def test_the_few_comparisons_that_fail_are_named():
+    names = ("a", "b", "c", "d")
+    held = tuple(part("holds", f"P: knn − {name}") for name in names)
+    parts = (*held, part("does not hold", "P: knn − fcf"))
+    found = claim(x=Verdict("does not hold", parts)) | {"verdict": "does not hold"}
+    assert where_it_holds(found) == "Fails for knn − fcf; holds in the other 4 comparisons."
+    mostly_failed = claim(x=Verdict("does not hold", (held[0], *parts[4:] * 2)))
+    assert where_it_holds(mostly_failed | {"verdict": "does not hold"}) == ""
+
+
 def test_a_factor_below_the_papers_holds_in_direction():
     assert where_it_holds(claim(x=Verdict.of("holds in part", "ms: 1.5 times"))) == (
         "In direction, not in size."

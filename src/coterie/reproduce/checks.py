@@ -74,7 +74,7 @@ class Level(Paired):
             return not_run(self.first, self.other)
         good = -self.within <= test["low"] and test["high"] <= self.within
         text = f"{describe_test(findings, test)}; threshold ±{self.within:g}"
-        return Verdict.of(passed(good), text, effect_of(test, self.within))
+        return Verdict.of(passed(good), text, effect_of(test, self.within, tolerance=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ class Effect(NamedTuple):
     """Where the claim begins to hold: 0 for a difference, 1 for a ratio, or as the claim says."""
     p: float | None = None
     """Corrected by Holm's method over all tests of the dataset."""
+    tolerance: bool = False
+    """Whether the claim is that the difference is within the threshold, on either side of zero."""
 
 
 class ClaimPart(NamedTuple):

@@ -102,7 +102,7 @@ def describe_test(findings: DatasetFindings, test: JsonObject) -> str:
     )
 
 
-def effect_of(test: JsonObject, threshold: float) -> Effect:
+def effect_of(test: JsonObject, threshold: float, tolerance: bool = False) -> Effect:
     """A paired test as an effect."""
     return Effect(
         label=f"{test['metric']}: {test['first']} − {test['other']}",
@@ -112,4 +112,5 @@ def effect_of(test: JsonObject, threshold: float) -> Effect:
         high=test["high"],
         threshold=threshold,
         p=test["p"],
+        tolerance=tolerance,
     )

@@ -135,17 +135,9 @@ def thresholds(claim: JsonObject, scale: str) -> list[float]:
             effect = part["effect"]
             if effect and effect["scale"] == scale:
                 marks.add(effect["threshold"])
-                if scale == "difference" and is_tolerance(part):
+                if effect["tolerance"]:
                     marks.add(-effect["threshold"])
     return sorted(marks)
-
-
-def is_tolerance(part: JsonObject) -> bool:
-    """Whether the claim is that the difference is at most the threshold, not at least."""
-    effect = part["effect"]
-    if part["verdict"] == "holds":
-        return bool(effect["value"] < effect["threshold"])
-    return part["verdict"] == "does not hold" and bool(effect["low"] > effect["threshold"] > 0)
 
 
 # ---- ours next to the paper's

@@ -92,17 +92,28 @@ def score_badges(score: Score) -> str:
 
 
 def where_it_holds(claim: JsonObject) -> str:
-    """For a claim that holds in part: on which datasets, or in which comparisons."""
-    if claim["verdict"] != "holds in part":
-        return ""
+    """On which datasets or in which comparisons a claim holds, or what few speak against it."""
     found = claim["by"]
     parts = [part for one in found.values() for part in one["parts"]]
+    if claim["verdict"] == "does not hold":
+        return _few_against(parts)
+    if claim["verdict"] != "holds in part":
+        return ""
     if {part["verdict"] for part in parts} == {"holds in part"}:
         # Only a factor has a part that holds in part: ours is above 1 and below the paper's.
         text = "in direction, not in size"
     else:
         text = _by_part(parts) or _by_dataset(found)
     return f"{text[:1].upper()}{text[1:]}."
+
+
+def _few_against(parts: Sequence[JsonObject]) -> str:
+    """The comparisons that fail; "" if they are not the fewer ones or too many to name."""
+    failed = [part["verdict"] == "does not hold" for part in parts]
+    names = sorted({name for name, fails in zip(part_names(parts), failed, strict=True) if fails})
+    held = len(tested(parts)) - sum(failed)
+    text = f"Fails for {', '.join(names)}; holds in the other {held} comparisons."
+    return text if sum(failed) < held and len(text) < LONGEST else ""
 
 
 def _by_part(parts: Sequence[JsonObject]) -> str:

@@ -14,7 +14,7 @@ PaperTable: TypeAlias = tuple[list[str], list[list[str]]]
 NARROW = 4
 """Most columns of a table in the docs, next to that of the methods. It is even: a metric and the
 paper's figures stay together."""
-WIDE = 10
+WIDE = 8
 """Most columns of a table on a page."""
 COLUMNS_OF_COST = ("rounds", "seconds", "MB up", "MB down")
 

@@ -84,7 +84,11 @@ def test_a_factor_below_the_papers_holds_in_direction():
 def test_labels_leave_out_what_all_share():
     assert short_labels(["HR: a − b", "NDCG: a − b"]) == {"HR: a − b": "HR", "NDCG: a − b": "NDCG"}
     assert short_labels(["HR: a, tuned − b, tuned", "HR: a − c"]) == {
-        "HR: a, tuned − b, tuned": "a − b, both tuned",
+        "HR: a, tuned − b, tuned": "a − b (both tuned)",
+        "HR: a − c": "a − c",
+    }
+    assert short_labels(["HR: a, x, tuned − b, tuned", "HR: a − c"]) == {
+        "HR: a, x, tuned − b, tuned": "a, x − b (both tuned)",
         "HR: a − c": "a − c",
     }
     assert list(short_labels(["P: a, pi = 1 / a, pi = 0", "P: b / c"]).values()) == [

@@ -9,7 +9,7 @@ from coterie.report.dots import DotPanel, DotRow, dot_plot
 from coterie.report.forest import BETTER, UNCLEAR, WORSE, Interval, forest
 from coterie.reproduce import references
 from coterie.reproduce.figures import metric_key
-from coterie.reproduce.scoreboard import TUNED, short_labels
+from coterie.reproduce.scoreboard import short_labels
 from coterie.reproduce.tables import short_title
 from coterie.types import JsonObject
 
@@ -23,6 +23,8 @@ DOTS_CAPTION = (
     "Dots are our means with the range over seeds; diamonds are the paper's figures, joined by a "
     "pale line."
 )
+TUNED = ", tuned"
+"""The end of the label of a tuned method."""
 MOST_IN_A_ROW = 8
 """A claim with more effects than this has its plot with the folded evidence."""
 NO_EFFECT = {"difference": 0.0, "ratio": 1.0}

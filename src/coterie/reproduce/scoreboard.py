@@ -29,7 +29,6 @@ ON = {
     "does not hold": "not on",
     "cannot be tested": "cannot be tested on",
 }
-TUNED = ", tuned"
 LONGEST = 120
 """Most letters of a text that says where a claim holds."""
 
@@ -198,8 +197,9 @@ def short_pair(pair: str) -> str:
         first, found, other = pair.partition(sign)
         if not found:
             continue
-        if first.endswith(TUNED) and other.endswith(TUNED):
-            return f"{first.removesuffix(TUNED)}{sign}{other.removesuffix(TUNED)}, both tuned"
+        name, comma, variant = first.rpartition(", ")
+        if comma and other.endswith(f", {variant}"):
+            return f"{name}{sign}{other.removesuffix(f', {variant}')} (both {variant})"
         method, comma, variant = first.partition(", ")
         if comma and other.startswith(f"{method}, "):
             return f"{method}: {variant}{sign}{other.removeprefix(f'{method}, ')}"

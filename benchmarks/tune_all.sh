@@ -14,17 +14,16 @@ for name in gmf bpr als ease; do
   size=(--set embedding_size=16); [ "$name" = ease ] && size=()
   python benchmarks/tune.py synthetic "$name" --trials 20 --finalists 4 "${size[@]}" --write
 done
-# Without EASE, whose items x items matrix is too large for this dataset.
-for name in als bpr gmf; do
-  few=(--set epochs=40 --set embedding_size=32)
-  python benchmarks/tune.py foursquare-italy $name --trials 10 "${few[@]}" --write
-done
+# All but gmf on foursquare-italy are from `benchmarks/fpl.py search`.
+few=(--set epochs=40 --set embedding_size=32)
+python benchmarks/tune.py foursquare-italy gmf --trials 10 "${few[@]}" --write
 for name in als bpr gmf ease; do
   size=(--set embedding_size=64); [ $name = ease ] && size=()
   python benchmarks/tune.py ml-1m $name --trials 10 "${size[@]}" --write
 done
-# FedAvg on ml-100k, ml-1m and tripadvisor is from benchmarks/paper_search.py (fedavg, touched). The
-# entries `fedavg, average=all` are of this script when that was the default.
+# FedAvg on ml-100k and ml-1m, and all methods on tripadvisor, yelp (a sample of 7,975 users) and
+# pinterest are from benchmarks/paper_search.py, FedAvg as `fedavg, touched`. The entries `fedavg,
+# average=all` are of this script when that was the default.
 for name in fedfast fedavg; do
   size=(--set embedding_size=10)
   many=(--set rounds=500 --set evaluate_every=25)
@@ -32,10 +31,4 @@ for name in fedfast fedavg; do
   python benchmarks/tune.py ml-100k $name --trials 30 --finalists 5 \
     "${size[@]}" "${many[@]}" --write
   python benchmarks/tune.py synthetic $name --trials 20 --finalists 3 "${few[@]}" --write
-  python benchmarks/tune.py tripadvisor $name --trials 16 --finalists 5 \
-    "${size[@]}" "${few[@]}" --write
-done
-for name in gmf bpr; do
-  python benchmarks/tune.py tripadvisor $name --trials 16 --finalists 5 \
-    --set embedding_size=10 --write
 done

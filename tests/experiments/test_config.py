@@ -394,7 +394,7 @@ def test_yaml_keeps_what_is_read_as_the_end_of_a_line() -> None:
 # ---- tuned settings of FedAvg's two readings
 
 
-@pytest.mark.parametrize("dataset", ["ml-100k", "ml-1m", "tripadvisor", "synthetic"])
+@pytest.mark.parametrize("dataset", ["ml-100k", "ml-1m", "tripadvisor", "synthetic", "pinterest"])
 def test_settings_tuned_for_one_reading_of_fedavg_are_not_used_for_the_other(dataset: str) -> None:
     usual = Experiment.of({"algorithm": "fedavg", "dataset": dataset})
     literal = Experiment.of({"algorithm": "fedavg", "dataset": dataset, "average": "all"})
@@ -409,9 +409,9 @@ def test_settings_tuned_for_one_reading_of_fedavg_are_not_used_for_the_other(dat
 
 
 def test_a_reading_that_was_not_tuned_has_plain_defaults() -> None:
-    """Pinterest was tuned for the literal reading only."""
-    assert not Experiment.of({"algorithm": "fedavg", "dataset": "pinterest"}).tuned
-    assert Experiment.of({"algorithm": "fedavg", "dataset": "pinterest", "average": "all"}).tuned
+    """Yelp was tuned for the default reading only."""
+    assert Experiment.of({"algorithm": "fedavg", "dataset": "yelp"}).tuned
+    assert not Experiment.of({"algorithm": "fedavg", "dataset": "yelp", "average": "all"}).tuned
 
 
 def test_the_default_reading_of_fedavg_averages_the_rows_that_clients_touched() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from coterie.algorithms.registry import algorithm
+from coterie.experiments.config import tuned_settings
 from coterie.experiments.plan import Method
 from coterie.reproduce.category_bias import BIAS, SHARE, training_bias
 from coterie.reproduce.checks import Ahead, All, Every, Level, Ordered, ShareOf, Untestable
@@ -113,7 +114,6 @@ def methods() -> tuple[Method, ...]:
     The paper's search chooses learning rate and size for BPR-MF and reuses them for the others.
     """
     searched = paper_settings("fpl", ITALY, "paper")
-    own = paper_settings("fpl", ITALY, "own")
     plain_fcf = paper_settings("fpl", ITALY, "authors", "fcf") | LAST_ONLY
     own_items = {"missing_weight": 0.0}
     return (
@@ -122,7 +122,10 @@ def methods() -> tuple[Method, ...]:
         *(long_bpr(mode) for mode in PLUS),
         Method(PLAIN_FCF, "fcf", plain_fcf),
         Method(AUTHORS_FCF, "fcf", plain_fcf | own_items),
-        *(Method(f"{name}{TUNED}", name, own[name] | LAST_ONLY) for name in TUNED_METHODS),
+        *(
+            Method(f"{name}{TUNED}", name, tuned_settings(ITALY, name) | LAST_ONLY)
+            for name in TUNED_METHODS
+        ),
     )
 
 

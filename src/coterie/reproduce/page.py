@@ -18,9 +18,10 @@ QUICK = (
 )
 LEGEND = (
     "Each line is one comparison: our value and its interval (95 % over users for a difference, "
-    "the range over seeds for a ratio). Solid: no effect. Dashed: the claim's threshold. Green: "
-    "the claim holds, for a difference with p < 0.05 after Holm's correction over all tests of the "
-    "dataset. Red: it is not shown, which does not show the opposite."
+    "the range over seeds for a ratio). Vertical lines: no effect (solid), the claim's threshold "
+    "(dashed). Green: the claim holds, for a difference with p < 0.05 after Holm's correction over "
+    "all tests of the dataset. Red: it is not shown, which does not show the opposite. A claim of "
+    "being ahead of all others needs every comparison."
 )
 
 

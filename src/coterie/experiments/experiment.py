@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,10 @@ from coterie.core.progress import SILENT, Progress
 from coterie.data.interactions import Interactions
 from coterie.data.splits import Split
 from coterie.errors import ConfigError, Interrupted, LeakError, MissingExtra, RunError, UnknownName
-from coterie.evaluation.evaluation import evaluate
+from coterie.evaluation.evaluation import Evaluation, evaluate
 from coterie.experiments import checkpoint, run_folder, saving
 from coterie.experiments.config import NAMING_FILES, Experiment
+from coterie.experiments.curve_sample import scaled_to_all_users
 from coterie.experiments.finished_run import Run
 from coterie.experiments.history import Point
 from coterie.experiments.preparation import Prepared, prepare
@@ -27,7 +29,7 @@ from coterie.experiments.results import (
     training_summary,
 )
 from coterie.experiments.sample_lists import sample_lists
-from coterie.experiments.training import train
+from coterie.experiments.training import Fitted, train
 from coterie.experiments.warm_start import reuse
 from coterie.models.recommender import Recommender
 from coterie.report.markdown import markdown
@@ -146,6 +148,7 @@ def _train_and_evaluate(
         raise Interrupted(
             f"{out} holds the progress so far. Resume with: coterie resume {out}"
         ) from None
+    fitted = _with_curve_of_all_users(fitted, ready, evaluation)
     chosen = chosen_values(ready, fitted)
     result = (
         training_summary(ready, fitted)
@@ -170,6 +173,15 @@ def _train_and_evaluate(
         selections = {"selections": fitted.history.selections} if federated else {}
         save(out, finished, selections | chosen)
     return finished
+
+
+def _with_curve_of_all_users(fitted: Fitted, ready: Prepared, evaluation: Evaluation) -> Fitted:
+    """The same training, its curve scaled if it was measured on a sample of the tested users."""
+    history = fitted.history
+    if not ready.evaluator.is_sample or not history.curve:
+        return fitted
+    curve = scaled_to_all_users(history.curve, evaluation.metrics)
+    return replace(fitted, history=replace(history, curve=curve))
 
 
 def _write_catalogue(out: Path, ready: Prepared) -> None:

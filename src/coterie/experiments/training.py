@@ -93,7 +93,7 @@ def train(
                 if after.history.round % every == 0 or after.history.round == total:
                     after = measure(work, after, evaluator, bool(course.patience))
                     value = after.history.curve[-1][evaluator.headline]
-                    note = f"{evaluator.part} {evaluator.headline} {value:.4f}"
+                    note = evaluator.describe(value)
                 # Assigned only now, so that a checkpoint of an interrupted run has its measurement.
                 point = after
                 if save is not None and (
@@ -255,6 +255,7 @@ class Evaluator:
     candidates: Candidates | None
     n_users: int
     """Users that are measured: all with held-out interactions, or a sample of them."""
+    is_sample: bool = False
 
     @classmethod
     def of(cls, experiment: Experiment, parts: Split, candidates: Candidates | None) -> Evaluator:
@@ -272,6 +273,7 @@ class Evaluator:
                 sample.held,
                 sample.candidates,
                 sample.n_users,
+                is_sample=sample.held is not parts.test,
             )
         if candidates is not None:
             # Validation has its own candidates, so that nothing of the test part is used.
@@ -283,6 +285,11 @@ class Evaluator:
         held = parts.validation
         n_users = int(np.count_nonzero(held.rows.counts))
         return cls("validation", headline, protocol, parts.train.rows, held, candidates, n_users)
+
+    def describe(self, value: float) -> str:
+        """A measurement in words."""
+        on_whom = f" on {self.n_users:,} sampled users" if self.is_sample else ""
+        return f"{self.part} {self.headline} {value:.4f}{on_whom}"
 
     def measure(self, model: Recommender, round_: int) -> dict[str, float]:
         try:

@@ -52,8 +52,10 @@ def _caption(series: Sequence[Series], by_method: dict[str, list[Reported]]) -> 
         if (users := _sampled_users(run)) is not None
     }
     if sizes:
-        text += f" The curve is of {', '.join(f'{n:,}' for n in sorted(sizes))} sampled users; "
-        text += "figures of tables are of all users."
+        text += (
+            f" Curves are measured on {', '.join(f'{n:,}' for n in sorted(sizes))} sampled users "
+        )
+        text += "and scaled to end at the figure of all users."
     axes = {axis for one in series for axis in one.xs}
     has_levels = any(one.level or axes - one.xs.keys() for one in series)
     return f"{text} {LEVELS}" if has_levels else text

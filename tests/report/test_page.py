@@ -248,8 +248,13 @@ def test_quantiles_are_those_of_the_users(bpr: Run) -> None:
 def test_hits_of_one_item_are_not_the_telling_metric() -> None:
     hits = {"HR@10": [0.0, 0.0, 1.0], "NDCG@10": [0.0, 0.5, 1.0]}
     assert telling_metric(["HR@10", "NDCG@10"], [hits]) == "NDCG@10"
-    assert telling_metric(["HR@10"], [hits]) == "HR@10"
-    assert telling_metric(["HR@10"], [hits, {}]) == ""
+    assert telling_metric(["HR@10"], [hits]) == ""
+    assert telling_metric(["NDCG@10"], [hits, {}]) == ""
+
+
+def test_a_metric_that_is_zero_for_most_users_has_no_figure() -> None:
+    assert telling_metric(["P@10"], [{"P@10": [0.0, 0.0, 0.0, 0.1, 0.4]}]) == ""
+    assert telling_metric(["P@10"], [{"P@10": [0.0, 0.0, 0.1, 0.2, 0.4]}]) == "P@10"
 
 
 def test_page_of_a_run_without_measurements(popular: Run) -> None:

@@ -23,7 +23,7 @@ WIDTH = 440
 LINE = 13
 AXIS = 19
 GAP = 5
-LABELS = 285
+LABELS = 300
 """Width of the picture, height of an effect and of the axis, space between groups, and the most
 that the labels take of the width."""
 SIZE = 10.5

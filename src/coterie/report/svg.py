@@ -11,8 +11,8 @@ INK = "#1d2733"
 MUTED = "#5c677d"
 FAINT = "#e3e8ee"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
-LETTER = 0.54
-"""Mean width of a letter, as a share of the font size."""
+LETTER = 0.6
+"""Mean width of a letter in DejaVu Sans, the widest usual font, as a share of the font size."""
 
 
 def picture(width: float, height: float, title: str, parts: Sequence[str]) -> str:

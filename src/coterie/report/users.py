@@ -20,14 +20,18 @@ def quantiles(values: Doubles) -> list[float]:
 
 
 def telling_metric(names: Sequence[str], spreads: Sequence[Mapping[str, Sequence[float]]]) -> str:
-    """The first metric that takes more than two values over users; otherwise the first one.
+    """The first metric whose quantiles say more than its mean; "" if there is none.
 
-    Hits on one held-out item are 0 or 1: their quantiles say no more than their mean. "" if no
-    metric is known for all.
+    Hits on one held-out item are 0 or 1, and where most users have none, half of a figure is a line
+    at the bottom.
     """
     known = [name for name in names if spreads and all(spread.get(name) for spread in spreads)]
-    telling = [name for name in known if any(len(set(spread[name])) > 2 for spread in spreads)]
-    return next(iter([*telling, *known]), "")
+    return next((name for name in known if any(_is_telling(s[name]) for s in spreads)), "")
+
+
+def _is_telling(spread: Sequence[float]) -> bool:
+    """Whether the values are more than two, and not the lowest one for half of the users."""
+    return len(set(spread)) > 2 and spread[len(spread) // 2] > spread[0]
 
 
 def over_users(

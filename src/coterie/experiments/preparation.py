@@ -29,6 +29,9 @@ from coterie.federated.disclosure import Disclosing
 from coterie.federated.preferences import with_preferences
 from coterie.federated.settings import FederationSettings
 
+MANY_SCORES = 5_000_000_000
+"""Scores of a final evaluation that take more than half a minute."""
+
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
@@ -93,6 +96,11 @@ def load_data(experiment: Experiment, progress: Progress = SILENT) -> Interactio
     data = load(name, experiment.filters, options, experiment.synthetic, progress)
     for line in (*data.reading, *data.notes):
         progress.log(line)
+    if data.n_users * data.n_items > MANY_SCORES:
+        progress.log(
+            f"every method ranks {data.n_items:,} items for up to {data.n_users:,} users, which "
+            "takes minutes; --set core=5 leaves out users and items with fewer than 5 interactions"
+        )
     return data
 
 

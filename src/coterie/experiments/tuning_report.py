@@ -95,24 +95,27 @@ def best_so_far(values: Sequence[float | None], metric: str) -> list[float | Non
 
 
 def curves_figure(found: TuningResult) -> Figure:
-    """The curves of all trials in grey, that of the best one in colour."""
+    """The curves of all trials in grey, that of the one whose settings won in colour.
+
+    The winner is the best finalist, which need not be the best trial.
+    """
     converged = [trial for trial in found.trials if not trial.diverged and len(trial.curve) > 1]
-    series = [_curve(trial, found.metric, beneath=True) for trial in converged]
-    values = best_so_far(values_of(found), found.metric)
+    series = [_curve(trial, found, beneath=True) for trial in converged]
+    won = found.best.settings.items()
     winner = next(
-        (trial for trial in converged if float(trial.result["value"]) == values[-1]), None
+        (trial for trial in converged if trial.cell.method.settings.items() <= won), None
     )
     if winner is not None:
-        series.append(_curve(winner, found.metric, beneath=False))
+        series.append(_curve(winner, found, beneath=False))
     return Figure("curves", "Curves", found.metric, series)
 
 
-def _curve(trial: CellResult, metric: str, beneath: bool) -> Series:
+def _curve(trial: CellResult, found: TuningResult, beneath: bool) -> Series:
     name = trial.cell.method.label
     return Series(
         # A name that begins with _ has no place in the legend, which would name every trial.
-        f"_{name}" if beneath else f"best: {name}",
-        [line[metric] for line in trial.curve],
-        {"round": [float(line["round"]) for line in trial.curve]},
+        f"_{name}" if beneath else f"winner: {name}",
+        [line[found.metric] for line in trial.curve],
+        {found.search.steps: [float(line["round"]) for line in trial.curve]},
         beneath=beneath,
     )

@@ -9,12 +9,20 @@ from coterie.report.parts import captioned
 from coterie.report.references import Compared, best_centralised, popular_level
 
 
-def overview(methods: Sequence[Compared], metric: str, protocol: str, dots_name: str) -> str:
-    """Every method's value of the headline metric; "" if none has it."""
+def overview(
+    methods: Sequence[Compared],
+    metric: str,
+    protocol: str,
+    dots_name: str,
+    popular: float | None = None,
+) -> str:
+    """Every method's value of the headline metric; "" if none has it.
+
+    `popular` is the value of the most popular items, if it is known and not one of the methods.
+    """
     if not methods:
         return ""
     central = best_centralised(methods, metric)
-    popular = popular_level(methods)
     panel = DotPanel(
         title=protocol,
         rows=tuple(
@@ -23,7 +31,7 @@ def overview(methods: Sequence[Compared], metric: str, protocol: str, dots_name:
         ),
         central=central.value if central else None,
         central_name=central.label if central else "",
-        popular=popular,
+        popular=popular_level(methods) if popular is None else popular,
     )
     drawn = dot_plot([panel], metric, f"{metric} of every method", dots_name)
     caption = f"{metric} by {protocol}."

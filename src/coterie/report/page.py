@@ -141,7 +141,9 @@ def _dots(runs: Sequence[Reported]) -> str:
         for name, r in zip(labels(runs), (run.result for run in runs), strict=True)
         if metric in r["metrics"]
     ]
-    return overview(methods, metric, runs[0].result["protocol"], "run")
+    result = runs[0].result
+    popular = result.get("popular", {}).get(metric)
+    return overview(methods, metric, result["protocol"], "run", popular)
 
 
 def followed(result: JsonObject) -> str:

@@ -35,7 +35,7 @@ CLICKS = (
     '6,1277.0,"54174    detect sensors in r...\nName: title, dtype: object",bob\n'
 )
 ROWS = [("ann", "9"), ("ann", "887"), ("bob", "9"), ("bob", "1277"), ("bob", "1430")]
-MERGED = "1 repeated user-item pairs merged, the newest of each kept"
+MERGED = "1 repeated user-item pairs merged, the last row of each kept"
 WITHOUT_USER = "1 click without a user (empty email) dropped"
 HEADER = ",doc_body,doc_description,doc_full_name,doc_status,article_id\n"
 TEXTS = HEADER + (
@@ -427,7 +427,7 @@ def test_a_repeated_pair_can_be_refused_or_the_oldest_kept(folder, refused) -> N
         "expected distinct pairs."
     )
     assert read(place, ReadOptions(duplicates="oldest")).notes[0] == MERGED.replace(
-        "newest", "oldest"
+        "last row", "first row"
     )
 
 
@@ -514,7 +514,7 @@ def test_the_real_clicks(real: Path) -> None:
     assert set(rows_of(data)) == set(clicks)
     assert data.times is None
     assert data.notes == (
-        "12,307 repeated user-item pairs merged, the newest of each kept",
+        "12,307 repeated user-item pairs merged, the last row of each kept",
         "17 clicks without a user (empty email) dropped",
     )
 

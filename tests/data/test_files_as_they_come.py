@@ -56,6 +56,18 @@ def test_the_mapping_and_unused_columns_are_said(write) -> None:
     assert data.times.tolist() == [1_577_836_800, 1_577_919_600]
 
 
+def test_rows_read_are_all_rows_of_the_file(write) -> None:
+    text = "user_id,item_id,rating\n1,10,3\n1,11\n\n2,10,bad\n2,10,4\n2,10,5\n"
+    data = read(write("a.csv", text), ReadOptions(skip_bad_rows=True))
+    assert data.reading[0].startswith("5 rows read: ")
+    assert data.notes == (
+        "1 bad row skipped: expected 3 columns (line 3)",
+        "1 bad row skipped: expected a number (line 5)",
+        "1 repeated user-item pairs merged, the last row of each kept",
+    )
+    assert len(data) == 5 - 1 - 1 - 1
+
+
 def test_a_file_without_times_says_what_follows(write) -> None:
     assert read(write("a.csv", "user_id,item_id\n1,2\n")).reading[-1] == RANDOM
 
@@ -119,6 +131,15 @@ def test_the_unit_of_times_is_found_and_said(cells: list[str], unit: str, write)
     assert data.reading[-1].startswith(f"times: 'timestamp' has {unit}")
     frame = pd.DataFrame({"user_id": [0, 1], "item_id": [1, 1], "timestamp": cells})
     assert Interactions.from_frame(frame).times.tolist() == data.times.tolist()
+
+
+def test_a_date_that_cannot_be_read_names_what_can(write, refused) -> None:
+    path = write("a.csv", "user_id,item_id,timestamp\n1,2,03/04/2019\n")
+    assert refused(path) == (
+        f"{path}:2: column 'timestamp' is '03/04/2019'; expected ISO 8601, such as 2019-04-03, "
+        "or seconds or milliseconds since 1970, one unit for the whole column, before 2100. "
+        "Fix the row or pass --skip-bad-rows."
+    )
 
 
 # ---- encodings, delimiters, headers, formats

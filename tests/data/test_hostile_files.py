@@ -24,7 +24,10 @@ from coterie.errors import DataError
 HEADER = "user_id,item_id,rating,timestamp\n"
 GOOD = "1,10,3,100\n2,20,4,200\n"
 NUMBER = "expected a number"
-TIME = "expected seconds since 1970 (not milliseconds) or ISO 8601, before 2100"
+TIME = (
+    "expected ISO 8601, such as 2019-04-03, or seconds or milliseconds since 1970, "
+    "one unit for the whole column, before 2100"
+)
 TEXT = "expected UTF-8 text"
 ID = "expected an id"
 

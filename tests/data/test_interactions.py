@@ -84,8 +84,13 @@ def test_of_a_repeated_pair_one_stays_with_its_own_rating(rows: list[Row], keep:
 
 def test_without_times_the_row_that_stands_later_is_the_newer() -> None:
     columns = [1, 1, 2], [7, 7, 7], [3.0, 4.0, 5.0]
-    assert Interactions.from_columns(*columns).ratings.tolist() == [4.0, 5.0]
-    assert Interactions.from_columns(*columns, keep="oldest").ratings.tolist() == [3.0, 5.0]
+    newest = Interactions.from_columns(*columns)
+    oldest = Interactions.from_columns(*columns, keep="oldest")
+    assert newest.ratings.tolist() == [4.0, 5.0]
+    assert oldest.ratings.tolist() == [3.0, 5.0]
+    merged = "1 repeated user-item pairs merged"
+    assert newest.notes == (f"{merged}, the last row of each kept",)
+    assert oldest.notes == (f"{merged}, the first row of each kept",)
 
 
 @settings(deadline=None, max_examples=100)

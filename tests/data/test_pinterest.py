@@ -72,14 +72,14 @@ def test_both_files_are_one_set_and_a_pair_counts_once(two_files) -> None:
     data = read(two_files())
     assert rows_of(data) == ROWS
     assert (data.ratings, data.times, data.item_texts, data.user_features) == (None, None, None, {})
-    assert data.notes == ("1 repeated user-item pairs merged, the newest of each kept",)
+    assert data.notes == ("1 repeated user-item pairs merged, the last row of each kept",)
     assert [data.item_ids[i] for i in data.item_order] == ["2", "4", "0", "38", "25", "12", "9"]
 
 
 def test_a_pair_within_a_line_or_a_user_on_two_lines_counts_once_as_well(two_files) -> None:
     data = read(two_files("3 7 7\n3 8\n", "3 8 7\n"), ReadOptions(duplicates="oldest"))
     assert rows_of(data) == [("3", "7"), ("3", "8")]
-    assert data.notes == ("3 repeated user-item pairs merged, the oldest of each kept",)
+    assert data.notes == ("3 repeated user-item pairs merged, the first row of each kept",)
 
 
 @pytest.mark.parametrize("packed", [(False, True), (True, False), (True, True)], ids=str)

@@ -178,7 +178,7 @@ def test_tripadvisor(path_of) -> None:
     data = read(path_of("tripadvisor", tripadvisor.ARCHIVE))
     assert counts(data) == (2_371, 2_269, 13_697)
     assert data.notes == (
-        f"{14_175 - 13_697} repeated user-item pairs merged, the newest of each kept",
+        f"{14_175 - 13_697} repeated user-item pairs merged, the last row of each kept",
     )
     assert (np.bincount(data.users) == 1).sum() == 2
     assert len({city for city, _ in data.item_categories}) == 107
@@ -215,7 +215,7 @@ def test_pinterest(path_of) -> None:
     assert records_of(place, pinterest.TRAIN) + records_of(place, pinterest.TEST) == 1_025_709
     assert counts(data) == (37_501, 9_836, 1_000_154)
     assert data.notes == (
-        f"{1_025_709 - 1_000_154:,} repeated user-item pairs merged, the newest of each kept",
+        f"{1_025_709 - 1_000_154:,} repeated user-item pairs merged, the last row of each kept",
     )
     assert data.user_ids.tolist() == [str(n) for n in range(37_501)]
     assert data.item_ids.tolist() == [str(n) for n in range(9_836)]

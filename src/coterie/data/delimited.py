@@ -31,7 +31,7 @@ from coterie.data.table import (
     width_faults,
 )
 from coterie.data.text_columns import Shape, SplitRows, lines_of, split_columns
-from coterie.data.times import in_seconds, times_of
+from coterie.data.times import IN_ANY_UNIT, in_seconds, times_of
 from coterie.errors import ConfigError, DataError
 from coterie.types import Bools, Ids
 
@@ -150,7 +150,7 @@ def _table(file: TextFile, options: ReadOptions) -> CheckedTable:
         skipped=dict(skipped.counts),
         skipped_lines=skipped.first_lines(),
         coded={r: c.ids.take(good) for r, c in checked.items() if c.ids is not None},
-        reading=_described(file, roles, checked, options, len(good)),
+        reading=_described(file, roles, checked, options, len(good) + len(rows.faults)),
     )
 
 
@@ -191,7 +191,7 @@ def _check(role: str, column: CodedColumn) -> CheckedColumn:
     if role == "timestamp":
         parsed = times_of(distinct)
         times = in_seconds(parsed.numbers[column.codes], parsed.is_number[column.codes])
-        values, bad, rule = check_times(times.seconds)
+        values, bad, rule = check_times(times.seconds, IN_ANY_UNIT)
         return CheckedColumn(cells=column, values=values, bad=bad, rule=rule, note=times.note)
     values, is_bad, rule = check_column(role, distinct, Layout())
     bad = is_bad[column.codes]

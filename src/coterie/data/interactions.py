@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LARGEST = float(np.finfo(np.float32).max)
+ROW_WITHOUT_TIMES = {"newest": "last row", "oldest": "first row"}
+"""Which of several rows of a pair a policy keeps, if there are no times."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -94,7 +96,9 @@ class Interactions:
                 "Remove one or set duplicates=newest."
             )
         if merged := len(order) - len(kept):
-            notes = (*notes, f"{merged:,} repeated user-item pairs merged, the {keep} of each kept")
+            kept_row = keep if times is not None else ROW_WITHOUT_TIMES[keep]
+            what = "repeated user-item pairs merged"
+            notes = (*notes, f"{merged:,} {what}, the {kept_row} of each kept")
         records = np.bincount(users, minlength=len(user_ids))
         data = cls(
             users,

@@ -11,7 +11,7 @@ from coterie.data.column_names import assign_columns
 from coterie.data.interactions import Interactions
 from coterie.data.options import ReadOptions
 from coterie.data.table import MOST_LINES_SHOWN, CheckedTable, check_ratings, check_times
-from coterie.data.times import frame_times
+from coterie.data.times import IN_ANY_UNIT, frame_times
 from coterie.errors import DataError, MissingExtra
 from coterie.types import Bools, Ids
 
@@ -33,7 +33,7 @@ def read(path: Path, options: ReadOptions) -> Interactions:
         if role == "timestamp":
             times = frame_times(column)
             reading.append(f"times: {names[position]!r} has {times.note}")
-            columns[role], broken, rule = check_times(times.seconds)
+            columns[role], broken, rule = check_times(times.seconds, IN_ANY_UNIT)
         else:
             columns[role], broken, rule = _check(role, column)
         if broken.any() and not options.skip_bad_rows:

@@ -21,6 +21,8 @@ from coterie.types import Bools, Doubles, Ids, Longs
 
 LATEST = 4_102_444_800  # 2100-01-01
 NOT_TEXT = "expected UTF-8 text"
+IN_SECONDS = "expected seconds since 1970 (not milliseconds) or ISO 8601, before 2100"
+"""The rule for times of datasets with a format of their own, whose unit is known."""
 ROLES = ("user_id", "item_id", "rating", "timestamp")
 REQUIRED = ("user_id", "item_id")
 MOST_LINES_SHOWN = 5
@@ -225,11 +227,11 @@ def check_ratings(numbers: Doubles) -> tuple[Ids, Bools, str]:
     return numbers, ~(np.abs(numbers) <= np.finfo(np.float32).max), "expected a number"
 
 
-def check_times(numbers: Doubles) -> tuple[Ids, Bools, str]:
+def check_times(numbers: Doubles, rule: str = IN_SECONDS) -> tuple[Ids, Bools, str]:
     """(values, mask of bad values, the rule they break)."""
     bad = ~((numbers >= 0) & (numbers <= LATEST))  # also true for NaN
     times = np.where(bad, 0, numbers).astype(np.int64)
-    return times, bad, "expected seconds since 1970 (not milliseconds) or ISO 8601, before 2100"
+    return times, bad, rule
 
 
 def read_header(source: str, lines: Iterator[str], layout: Layout) -> tuple[str, ...]:

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 UNITS = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
+IN_ANY_UNIT = (
+    "expected ISO 8601, such as 2019-04-03, or seconds or milliseconds since 1970, "
+    "one unit for the whole column, before 2100"
+)
+"""The rule for times whose unit is found by `in_seconds`."""
 EARLIEST = 10**8
 """Seconds, in 1973. Milliseconds and smaller units before it would be mistaken for seconds."""
 

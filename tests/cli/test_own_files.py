@@ -88,6 +88,37 @@ def test_a_run_says_which_columns_it_uses(coterie: Command, tmp_path: Path) -> N
     assert "times: 'utc' has milliseconds since 1970, stored as whole seconds" in said
 
 
+NOT_USED = "ratings are not used: every row counts as a positive (feedback=implicit)"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("data", "describe"),
+        ("run", "popular", "-d"),
+        ("compare", "popular", "random", "--seeds", "1", "-d"),
+    ],
+    ids=" ".join,
+)
+def test_ratings_that_are_not_used_are_said(
+    command: tuple[str, ...], coterie: Command, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = str(write_restaurants(tmp_path))
+    done = coterie(*command, path)
+    said = " ".join((done.out + done.err).split())
+    assert f"{NOT_USED}; min_rating=N leaves out lower ones" in said
+
+
+@pytest.mark.parametrize("setting", ["feedback=explicit", "min_rating=3", "min_rating=0"])
+def test_ratings_that_are_used_are_not_said_to_be_unused(
+    setting: str, coterie: Command, tmp_path: Path
+) -> None:
+    done = coterie("data", "describe", str(write_restaurants(tmp_path)), "--set", setting)
+    assert NOT_USED not in done.out
+    assert ("interactions kept: rated at least" in done.out) == setting.startswith("min_rating")
+
+
 def test_files_about_users_are_for_their_owner_only(coterie: Command, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     coterie("run", "userknn", "-d", str(write_music(tmp_path)), "--out", str(folder))

@@ -133,7 +133,12 @@ def test_every_filter_that_took_something_leaves_a_note() -> None:
         "5 of 6 interactions kept: rated at least 2",
         "4 of 5 interactions kept: by users with at least 2",
     )
-    assert apply(EXAMPLE, Filters(min_rating=1, min_user_interactions=1, core=1)).notes == ()
+    assert apply(EXAMPLE, Filters(min_user_interactions=1, core=1)).notes == ()
+
+
+def test_a_threshold_for_ratings_says_what_it_did_also_if_it_took_nothing() -> None:
+    data = apply(EXAMPLE, Filters(min_rating=1))
+    assert data.notes == ("6 of 6 interactions kept: rated at least 1",)
 
 
 @settings(deadline=None, max_examples=50)

@@ -15,6 +15,12 @@ from coterie.errors import ConfigError
 from coterie.types import Bools
 
 
+RATINGS_NOT_USED = (
+    "ratings are not used: every row counts as a positive (feedback=implicit); "
+    "min_rating=N leaves out lower ones"
+)
+
+
 class Filters(Settings):
     duplicates: Literal["newest", "oldest", "error"] = "newest"
     """Which of several interactions of one user with one item to keep; `error` rejects the file."""
@@ -63,12 +69,13 @@ def apply(data: Interactions, filters: Filters, keep_ratings: bool = False) -> I
 def apply_ratings(data: Interactions, filters: Filters, keep_ratings: bool = False) -> Interactions:
     """Apply the filters that look at single rows: min_rating and feedback."""
     if filters.min_rating is not None:
-        enough = _ratings(data) >= filters.min_rating
-        data = _keep(data, enough, f"rated at least {filters.min_rating:g}")
+        part = data.select(_ratings(data) >= filters.min_rating)
+        # Said also if no rating is lower: a reader must know what became of the ratings.
+        data = part.note(_kept(part, data, f"rated at least {filters.min_rating:g}"))
     if keep_ratings:
         return data
     if filters.feedback == "implicit":
-        return replace(data, ratings=None)
+        return replace(data, ratings=None, reading=_reading_without_ratings(data, filters))
     _ratings(data)
     return data
 
@@ -101,6 +108,12 @@ def _sample_users(data: Interactions, n: int, seed: int) -> Interactions:
     return _keep(data, chosen[data.users], why)
 
 
+def _reading_without_ratings(data: Interactions, filters: Filters) -> tuple[str, ...]:
+    """How a file was read, and that its ratings are dropped if nothing else uses them."""
+    is_unused = data.ratings is not None and filters.min_rating is None
+    return (*data.reading, RATINGS_NOT_USED) if data.reading and is_unused else data.reading
+
+
 def _ratings(data: Interactions) -> np.ndarray:
     if data.ratings is None:
         raise ConfigError(
@@ -114,4 +127,8 @@ def _keep(data: Interactions, which: Bools, why: str) -> Interactions:
     part = data.select(which)
     if len(part) == len(data):
         return part
-    return part.note(f"{len(part):,} of {len(data):,} interactions kept: {why}")
+    return part.note(_kept(part, data, why))
+
+
+def _kept(part: Interactions, data: Interactions, why: str) -> str:
+    return f"{len(part):,} of {len(data):,} interactions kept: {why}"

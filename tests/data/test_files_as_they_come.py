@@ -76,11 +76,12 @@ def test_two_columns_that_fit_are_an_error_with_the_remedy(write, refused) -> No
     path = write("a.csv", "user,album,artist,date,utc\n1,a,b,2020-01-01,0\n")
     assert refused(path) == (
         f"{path}:1: the columns 'album', 'artist' all fit item_id; expected one. "
-        "Pass --columns item_id=album."
+        "Pass --columns item_id=album or --columns item_id=artist."
     )
     assert refused(path, columns={"item_id": "album"}) == (
         f"{path}:1: the columns 'date', 'utc' all fit timestamp; expected one. "
-        "Pass --columns timestamp=date, or timestamp=- to use none."
+        "Pass --columns timestamp=date or --columns timestamp=utc, "
+        "or --columns timestamp=- to use none."
     )
     options = ReadOptions(columns={"item_id": "album", "timestamp": "-"})
     assert read(path, options).times is None
@@ -172,7 +173,68 @@ def test_a_file_without_header_names_columns_by_number(write, refused) -> None:
     columns = {"user_id": "1", "item_id": "2", "rating": "3"}
     data = read(path, ReadOptions(columns=columns, header=False))
     assert rows_of(data) == [("1", "10", 3.0), ("2", "20", 4.0)]
-    assert "pass --no-header --columns user_id=1,item_id=2" in refused(path)
+    suggested = "--columns user_id=1,item_id=2,rating=3"
+    assert refused(path) == (
+        f"{path}:1: no column was recognised as user_id; there are '1', '10', '3'. If the file has "
+        f"no header, pass --no-header {suggested}; if it has one, pass --columns user_id=NAME."
+    )
+    assert refused(path, header=False) == (
+        f"{path}:1: no column was recognised as user_id; without a header, columns are numbered "
+        f"from 1 to 3. Pass {suggested}"
+    )
+    assert refused(path, header=False, columns=columns | {"rating": "4"}).startswith(
+        f"{path}:1: there is no column '4' for rating; without a header, columns are numbered"
+    )
+
+
+@pytest.mark.parametrize(
+    ("row", "columns"),
+    [
+        ("ann,dune,4.5,2019-04-03", "user_id=1,item_id=2,rating=3,timestamp=4"),
+        ("196,242,3,881250949", "user_id=1,item_id=2,rating=3,timestamp=4"),
+        ("196,242,881250949000,3", "user_id=1,item_id=2,rating=4,timestamp=3"),
+        ("2019-04-03T10:00:00,ann,dune", "user_id=2,item_id=3,timestamp=1"),
+        ("881250949,881250950,great,5", "user_id=1,item_id=2,rating=4"),
+        ("7,7", "user_id=1,item_id=2"),
+        ("2019-04-03,ann", "user_id=1,item_id=2"),
+    ],
+)
+def test_the_roles_of_a_first_row_are_suggested(row: str, columns: str, write, refused) -> None:
+    path = write("a.csv", f"{row}\n")
+    assert f"pass --no-header --columns {columns}" in refused(path)
+    assert refused(path, header=False).endswith(f"Pass --columns {columns}")
+
+
+def test_a_header_that_is_read_as_a_row_is_noted(write, refused) -> None:
+    path = write("a.csv", "reviewer,Item ID,stars,note\n1,10,3,x\n2,20,4,y\n")
+    columns = {"user_id": "1", "item_id": "2"}
+    note = (
+        "the first row looks like a header ('reviewer', 'Item ID', 'stars'): "
+        "leave out --no-header if so"
+    )
+    assert note in read(path, ReadOptions(columns=columns, header=False)).reading
+    assert refused(path, columns=columns | {"rating": "3"}, header=False) == (
+        f"{path}:1: column '3' is 'stars'; expected a number. "
+        "If the line is a header, leave out --no-header; if not, pass --skip-bad-rows."
+    )
+    plain = write("b.csv", "1,10,3,x\n2,20,4,y\n")
+    reading = read(plain, ReadOptions(columns=columns, header=False)).reading
+    assert not any("looks like a header" in line for line in reading)
+
+
+@pytest.mark.parametrize(("given", "used"), [(";", "\t"), ("tab", ","), (",", "|")])
+def test_a_delimiter_that_separates_nothing_names_the_likely_one(
+    given: str, used: str, write, refused
+) -> None:
+    line = used.join(["reviewer", "item", "rating", "utc"])
+    path = write("a.tsv", f"{line}\n")
+    assert refused(path, delimiter=given) == (
+        f"{path}:1: no column was recognised as user_id; the only column is {line!r}. The line "
+        f"looks separated by {used!r}; pass --delimiter {used!r} or leave it out."
+    )
+    columns = {"user_id": "1", "item_id": "2"}
+    message = refused(path, delimiter=given, header=False, columns=columns)
+    assert f"The line looks separated by {used!r}" in message
 
 
 @pytest.mark.parametrize(

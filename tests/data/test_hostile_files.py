@@ -206,7 +206,7 @@ def test_a_stray_quote_in_the_header_is_refused_like_any_other(header: str, writ
 def test_an_unknown_column_gets_a_suggestion(write, refused) -> None:
     path = write("ratings.csv", "userz,movieId\n1,2\n")
     assert refused(path) == (
-        f"{path}:1: there is no column 'user_id' for user_id; there are 'userz', 'movieId'. "
+        f"{path}:1: no column was recognised as user_id; there are 'userz', 'movieId'. "
         "Pass --columns user_id=NAME. Did you mean 'userz'?"
     )
 

@@ -301,7 +301,8 @@ def test_moments_of_a_frame_become_seconds() -> None:
 
 def test_a_frame_without_a_needed_column_gets_a_suggestion() -> None:
     with pytest.raises(
-        DataError, match=r"^data frame: there is no column 'user_id' .* Did you mean 'userz'\?$"
+        DataError,
+        match=r"^data frame: no column was recognised as user_id; .* Did you mean 'userz'\?$",
     ):
         Interactions.from_frame(FRAME.rename(columns={"user_id": "userz"}))
 

@@ -157,9 +157,9 @@ BAD_COLUMNS = {
     "infinity": ("rating", [1.0, float("inf")], "a number"),
     "past 32 bits": ("rating", [1.0, 1e300], "a number"),
     "an underscore": ("rating", ["1", "1_0"], "a number"),
-    "a negative time": ("timestamp", [1, -1], "seconds since 1970"),
-    "milliseconds": ("timestamp", [1, 1_700_000_000_000], "seconds since 1970"),
-    "no moment": ("timestamp", [DAYS[0], pd.NaT], "seconds since 1970"),
+    "a negative time": ("timestamp", [1, -1], "ISO 8601"),
+    "milliseconds": ("timestamp", [1, 1_700_000_000_000], "ISO 8601"),
+    "no moment": ("timestamp", [DAYS[0], pd.NaT], "ISO 8601"),
 }
 
 

@@ -7,10 +7,12 @@ other roles a column is guessed by its name, without case, spaces and punctuatio
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from coterie.data.table import REQUIRED, ROLES, check_roles
+from coterie.data.first_line import FirstLine, likely_columns
+from coterie.data.table import REQUIRED, ROLES, check_roles, shown
 from coterie.errors import DataError, did_you_mean
 
 NO_COLUMN = "-"
@@ -160,10 +162,18 @@ FRAME = "data frame: "
 """How errors about a data frame begin; their remedy is Python, not an option."""
 
 
-def assign_columns(where: str, names: Sequence[str], chosen: Mapping[str, str]) -> ColumnRoles:
-    """The column of every role. `where` begins an error, such as "a.csv:1: "."""
+def assign_columns(
+    where: str,
+    names: Sequence[str],
+    chosen: Mapping[str, str],
+    first_line: FirstLine | None = None,
+) -> ColumnRoles:
+    """The column of every role. `where` begins an error, such as "a.csv:1: ".
+
+    `first_line` is that of a text file; errors look into it for a remedy.
+    """
     check_roles(chosen)
-    refuse_repeated_names(where, names)
+    _refuse_repeated_names(where, names, first_line)
     positions: dict[str, int] = {}
     guessed = set()
     for role in ROLES:
@@ -177,27 +187,45 @@ def assign_columns(where: str, names: Sequence[str], chosen: Mapping[str, str]) 
         if name in names:
             positions[role] = list(names).index(name)
         elif role in REQUIRED or role in chosen:
-            raise DataError(_missing(where, role, name, names))
+            what = f"no column was recognised as {role}"
+            if role in chosen:
+                what = f"there is no column {name!r} for {role}"
+            remedy = _remedy(where, role, name, names, first_line)
+            raise DataError(f"{where}{what}; {remedy}")
     return ColumnRoles(positions=positions, guessed=frozenset(guessed), names=tuple(names))
 
 
-def refuse_repeated_names(where: str, names: Sequence[str]) -> None:
+def known_names(cells: Sequence[str]) -> list[str]:
+    """The cells that are the name of a role, or one that is guessed."""
+    common = set(ROLES).union(*COMMON_NAMES.values())
+    return [cell for cell in cells if cell.strip() in common or _key(cell) in common]
+
+
+def _refuse_repeated_names(where: str, names: Sequence[str], first_line: FirstLine | None) -> None:
     for n, name in enumerate(names):
         if name and name in names[:n]:
             raise DataError(
                 f"{where}columns {list(names).index(name) + 1} and {n + 1} are both named "
-                f"{name!r}; expected distinct names. Rename one."
+                f"{name!r}; expected distinct names. Rename one{_or_no_header(first_line)}."
             )
+
+
+def _or_no_header(first_line: FirstLine | None) -> str:
+    if first_line is None or not first_line.looks_like_a_row:
+        return ""
+    columns = likely_columns(first_line.cells)
+    return f"; if the file has no header, pass --no-header --columns {columns}"
 
 
 def _guess(where: str, role: str, names: Sequence[str], taken: set[str]) -> str | None:
     fitting = [name for name in names if name not in taken and _key(name) in COMMON_NAMES[role]]
     if len(fitting) > 1:
         alternatives = ", ".join(map(repr, fitting[:MOST_SHOWN]))
-        nothing = "" if role in REQUIRED else f", or {role}={NO_COLUMN} to use none"
+        choices = " or ".join(_choice(where, role, name) for name in fitting[:MOST_SHOWN])
+        nothing = "" if role in REQUIRED else f", or {_choice(where, role, NO_COLUMN)} to use none"
         raise DataError(
             f"{where}the columns {alternatives} all fit {role}; expected one. "
-            f"Pass {_choice(where, role, fitting[0])}{nothing}."
+            f"Pass {choices}{nothing}."
         )
     return fitting[0] if fitting else None
 
@@ -206,29 +234,34 @@ def _key(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
-def _missing(where: str, role: str, name: str, names: Sequence[str]) -> str:
+def _remedy(
+    where: str, role: str, name: str, names: Sequence[str], first_line: FirstLine | None
+) -> str:
+    """Which columns there are instead of the one that is missing, and what to pass."""
     listed = ", ".join(map(repr, names[:MOST_SHOWN]))
     more = ", ..." if len(names) > MOST_SHOWN else ""
-    remedy = f"Pass {_choice(where, role, 'NAME')}."
-    if where != FRAME and any(_is_number(cell) for cell in names):
-        remedy = (
-            "If the file has no header, pass --no-header --columns user_id=1,item_id=2; "
-            f"if it has one, pass --columns {role}=NAME."
+    if first_line is not None and (separator := first_line.other_separator):
+        return (
+            f"the only column is {shown(first_line.cells[0])}. The line looks separated by "
+            f"{separator!r}; pass --delimiter {separator!r} or leave it out."
+        )
+    if first_line is not None and not first_line.is_header:
+        return (
+            f"without a header, columns are numbered from 1 to {len(names)}. "
+            f"Pass --columns {likely_columns(first_line.cells)}"
+        )
+    choice = _choice(where, role, "NAME")
+    if first_line is not None and first_line.looks_like_a_row:
+        return (
+            f"there are {listed}{more}. If the file has no header, pass --no-header --columns "
+            f"{likely_columns(first_line.cells)}; if it has one, pass {choice}."
         )
     suggestion = did_you_mean(name, names)
-    return (
-        f"{where}there is no column {name!r} for {role}; there are {listed}{more}. {remedy}"
-        f"{' ' + suggestion if suggestion.startswith('Did') else ''}"
-    )
+    meant = f" {suggestion}" if suggestion.startswith("Did") else ""
+    return f"there are {listed}{more}. Pass {choice}.{meant}"
 
 
 def _choice(where: str, role: str, name: str) -> str:
-    return f'columns={{"{role}": "{name}"}}' if where == FRAME else f"--columns {role}={name}"
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+    if where == FRAME:
+        return f'columns={{"{role}": "{name}"}}'
+    return f"--columns {shlex.quote(f'{role}={name}')}"

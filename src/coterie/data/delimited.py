@@ -11,7 +11,8 @@ import numpy as np
 from coterie.data import files
 from coterie.data.cells import chunks
 from coterie.data.coded import CodedColumn, coded_texts, concatenated
-from coterie.data.column_names import NO_COLUMN, ColumnRoles, assign_columns
+from coterie.data.column_names import NO_COLUMN, ColumnRoles, assign_columns, known_names
+from coterie.data.first_line import SEPARATORS, FirstLine
 from coterie.data.interactions import Interactions
 from coterie.data.options import ReadOptions
 from coterie.data.table import (
@@ -35,7 +36,6 @@ from coterie.data.times import IN_ANY_UNIT, in_seconds, times_of
 from coterie.errors import ConfigError, DataError
 from coterie.types import Bools, Ids
 
-SEPARATORS = ("\t", ";", ",", "|")
 NAMED_SEPARATORS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "bar": "|"}
 
 
@@ -48,11 +48,20 @@ class TextFile:
     """Without the header."""
     separator: str
     names: tuple[str, ...]
-    has_header: bool
+    first_line: FirstLine
 
     @property
-    def first_line(self) -> int:
+    def has_header(self) -> bool:
+        return self.first_line.is_header
+
+    @property
+    def line_of_first_row(self) -> int:
         return 2 if self.has_header else 1
+
+    @property
+    def names_in_first_row(self) -> list[str]:
+        """Names of columns that stand in the first row, which may be a header then."""
+        return [] if self.has_header else known_names(self.first_line.cells)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,15 +90,14 @@ def _open(path: Path, options: ReadOptions) -> TextFile:
     line = first.decode(errors="surrogateescape")
     separator = _separator(options.delimiter, line)
     layout = Layout(separator, quoting=len(separator) == 1)
-    names = read_header(str(path), iter([line]), layout)
-    if not options.header:
-        names = tuple(str(n) for n in range(1, len(names) + 1))
+    cells = read_header(str(path), iter([line]), layout)
+    numbers = tuple(str(n) for n in range(1, len(cells) + 1))
     return TextFile(
         source=str(path),
         text=text[len(first) :] if options.header else text,
         separator=separator,
-        names=names,
-        has_header=options.header,
+        names=cells if options.header else numbers,
+        first_line=FirstLine(cells=cells, is_header=options.header),
     )
 
 
@@ -126,7 +134,7 @@ def _separator(delimiter: str | None, first_line: str) -> str:
 
 
 def _table(file: TextFile, options: ReadOptions) -> CheckedTable:
-    roles = assign_columns(f"{file.source}:1: ", file.names, options.columns)
+    roles = assign_columns(f"{file.source}:1: ", file.names, options.columns, file.first_line)
     rows = _split(file, tuple(roles.positions.values()))
     checked = {role: _check(role, rows.columns[at]) for role, at in roles.positions.items()}
     faults = dict(rows.faults)
@@ -134,8 +142,9 @@ def _table(file: TextFile, options: ReadOptions) -> CheckedTable:
         bad = np.flatnonzero(column.bad)
         for row in bad if options.skip_bad_rows else bad[:1]:
             cell = str(column.cells.distinct[column.cells.codes[row]])
-            fault = _fault(role, cell, column.rule, roles)
-            faults.setdefault(int(rows.lines[row]), fault)
+            line = int(rows.lines[row])
+            is_header = line == 1 and bool(file.names_in_first_row)
+            faults.setdefault(line, _fault(role, cell, column.rule, roles, is_header))
     if faults and not options.skip_bad_rows:
         raise first_fault(faults, file.source)
     skipped = SkippedRows()
@@ -166,6 +175,9 @@ def _described(
     encoding = options.encoding or "utf-8"
     rows = f"{n_rows:,} rows read: separated by {file.separator!r}, {encoding} text, {header}"
     lines = [rows, *roles.described()]
+    if names := file.names_in_first_row:
+        listed = ", ".join(map(repr, names))
+        lines.append(f"the first row looks like a header ({listed}): leave out --no-header if so")
     if "timestamp" in checked:
         lines.append(f"times: {roles.name('timestamp')!r} has {checked['timestamp'].note}")
     return tuple(lines)
@@ -174,10 +186,12 @@ def _described(
 def _split(file: TextFile, wanted: tuple[int, ...]) -> SplitRows:
     shape = Shape(separator=file.separator, width=len(file.names), wanted=wanted)
     if len(file.separator) == 1 and file.separator.isascii():
-        return split_columns(file.text, shape, file.first_line)
+        return split_columns(file.text, shape, file.line_of_first_row)
     lines = (line.decode(errors="surrogateescape") for line in lines_of(file.text, 0))
     quoting = len(file.separator) == 1
-    parts = list(chunks(file.source, lines, file.separator, shape.width, quoting, file.first_line))
+    parts = list(
+        chunks(file.source, lines, file.separator, shape.width, quoting, file.line_of_first_row)
+    )
     return SplitRows(
         columns={at: concatenated([coded_texts(p.columns[at]) for p in parts]) for at in wanted},
         lines=np.concatenate([np.zeros(0, np.int64), *(part.lines for part in parts)]),
@@ -201,11 +215,14 @@ def _check(role: str, column: CodedColumn) -> CheckedColumn:
     return CheckedColumn(cells=column, values=values[column.codes], bad=bad, rule=rule)
 
 
-def _fault(role: str, cell: str, rule: str, roles: ColumnRoles) -> Fault:
+def _fault(role: str, cell: str, rule: str, roles: ColumnRoles, may_be_header: bool) -> Fault:
     what = f"column {roles.name(role)!r} is {shown(cell)}"
     if not is_text(cell):
         remedy = "Pass --encoding, such as latin-1, fix the row, or pass --skip-bad-rows."
         return Fault(what, NOT_TEXT, remedy=remedy)
+    if may_be_header:
+        remedy = "If the line is a header, leave out --no-header; if not, pass --skip-bad-rows."
+        return Fault(what, rule, remedy=remedy)
     if role in roles.guessed and role not in REQUIRED:
         remedy = (
             "Fix the row, pass --skip-bad-rows, or leave the column out: "

@@ -14,7 +14,6 @@ from coterie.data.interactions import Interactions
 from coterie.errors import ConfigError
 from coterie.types import Bools
 
-
 RATINGS_NOT_USED = (
     "ratings are not used: every row counts as a positive (feedback=implicit); "
     "min_rating=N leaves out lower ones"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from coterie.data.delimited import SEPARATORS
 from coterie.data.files import open_text
+from coterie.data.first_line import SEPARATORS
 from coterie.errors import DataError, MissingExtra, UnknownName
 from coterie.types import Ids
 

@@ -206,9 +206,11 @@ def column_positions(source: str, names: Sequence[str], columns: dict[str, str])
         if name in names:
             positions[role] = list(names).index(name)
         elif role in REQUIRED or role in columns:
+            what = f"no column was recognised as {role}"
+            if role in columns:
+                what = f"there is no column {name!r} for {role}"
             raise DataError(
-                f"{source}:1: there is no column {name!r} for {role}; "
-                f"the file has {', '.join(map(repr, names[:12]))}. "
+                f"{source}:1: {what}; the file has {', '.join(map(repr, names[:12]))}. "
                 f"Pass --columns {role}=NAME. {did_you_mean(name, names)}"
             )
     return positions

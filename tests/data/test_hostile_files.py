@@ -369,6 +369,13 @@ def test_a_path_that_does_not_exist_is_named(tmp_path: Path, refused) -> None:
     )
 
 
+def test_a_path_that_does_not_exist_gets_a_similar_name(write, refused) -> None:
+    there = write("music_reviews.tsv", HEADER)
+    path = there.with_name("music_review.tsv")
+    assert refused(path) == f"{path}: does not exist. Did you mean 'music_reviews.tsv'?"
+    assert refused(path.parent / "nowhere" / path.name).endswith("coterie data list")
+
+
 def test_a_folder_without_data_says_what_would_be_data(tmp_path: Path, refused) -> None:
     message = refused(tmp_path)
     assert message.startswith(f"{tmp_path}: ")

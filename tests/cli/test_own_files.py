@@ -88,6 +88,19 @@ def test_a_run_says_which_columns_it_uses(coterie: Command, tmp_path: Path) -> N
     assert "times: 'utc' has milliseconds since 1970, stored as whole seconds" in said
 
 
+def test_facts_of_reading_are_given_as_json(coterie: Command, tmp_path: Path) -> None:
+    path = str(write_books(tmp_path))
+    facts = json.loads(coterie("data", "describe", path, *BOOKS, "--json").out)
+    assert facts["rows"] == N_USERS * PER_USER + 1
+    rule = "expected fields separated by ';', with quotes around whole fields"
+    assert facts["skipped"] == [{"reason": rule, "rows": 1, "lines": [3]}]
+    assert facts["columns"] == {
+        "user_id": {"name": "User-ID", "guessed": True},
+        "item_id": {"name": "ISBN", "guessed": True},
+        "rating": {"name": "Book-Rating", "guessed": True},
+    }
+
+
 NOT_USED = "ratings are not used: every row counts as a positive (feedback=implicit)"
 
 

@@ -26,6 +26,9 @@ def test_the_facts_by_hand() -> None:
         "item_texts": False,
         "item_categories": None,
         "user_features": [],
+        "rows": None,
+        "skipped": [],
+        "columns": {},
         "reading": [],
         "notes": [],
     }

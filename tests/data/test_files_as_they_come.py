@@ -291,6 +291,8 @@ def test_a_second_reading_is_the_same_and_reads_no_rows(write, cached: Path, mon
     second = read(path, ReadOptions(skip_bad_rows=True))
     assert first.fingerprint() == second.fingerprint()
     assert (first.notes, first.reading) == (second.notes, second.reading)
+    assert first.read_facts is not None
+    assert first.read_facts == second.read_facts
     assert np.array_equal(first.user_records, second.user_records)
     assert len(list(cached.iterdir())) == 1
 

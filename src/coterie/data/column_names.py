@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from coterie.data.first_line import FirstLine, likely_columns
+from coterie.data.read_facts import UsedColumn
 from coterie.data.table import REQUIRED, ROLES, check_roles, shown
 from coterie.errors import DataError, did_you_mean
 
@@ -138,6 +139,12 @@ class ColumnRoles:
 
     def name(self, role: str) -> str:
         return self.names[self.positions[role]]
+
+    def used(self) -> dict[str, UsedColumn]:
+        return {
+            role: UsedColumn(name=self.name(role), guessed=role in self.guessed)
+            for role in self.positions
+        }
 
     def described(self) -> tuple[str, ...]:
         """Lines for display: used and unused columns, and what follows if there are no times."""

@@ -160,6 +160,7 @@ def _table(file: TextFile, options: ReadOptions) -> CheckedTable:
         skipped_lines=skipped.first_lines(),
         coded={r: c.ids.take(good) for r, c in checked.items() if c.ids is not None},
         reading=_described(file, roles, checked, options, len(good) + len(rows.faults)),
+        used=roles.used(),
     )
 
 

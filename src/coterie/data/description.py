@@ -18,6 +18,7 @@ def describe(data: Interactions) -> JsonObject:
     categories: int | None = None
     if data.item_categories is not None:
         categories = len({c for row in data.item_categories for c in row})
+    facts = data.read_facts
     return {
         "users": data.n_users,
         "items": data.n_items,
@@ -31,6 +32,9 @@ def describe(data: Interactions) -> JsonObject:
         "item_texts": data.item_texts is not None,
         "item_categories": categories,
         "user_features": list(data.user_features),
+        "rows": None if facts is None else facts.rows,
+        "skipped": [] if facts is None else facts.to_json()["skipped"],
+        "columns": {} if facts is None else facts.to_json()["columns"],
         "reading": list(data.reading),
         "notes": list(data.notes),
     }

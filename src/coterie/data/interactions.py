@@ -14,6 +14,7 @@ from coterie.core import streams
 from coterie.data.coded import CodedColumn
 from coterie.data.column_names import FRAME, assign_columns
 from coterie.data.ids import number
+from coterie.data.read_facts import ReadFacts
 from coterie.data.table import LATEST
 from coterie.data.times import frame_times
 from coterie.errors import DataError, UnknownName
@@ -61,6 +62,8 @@ class Interactions:
     """What reading and filtering changed, for display."""
     reading: tuple[str, ...] = ()
     """How the file was read: the column of every role, unused columns, and assumptions."""
+    read_facts: ReadFacts | None = None
+    """The same for programs, if the data is a single file or data frame."""
 
     @classmethod
     def from_columns(
@@ -73,6 +76,7 @@ class Interactions:
         keep: str = "newest",
         notes: tuple[str, ...] = (),
         reading: tuple[str, ...] = (),
+        read_facts: ReadFacts | None = None,
     ) -> Interactions:
         """Index the ids, merge repeated pairs (keep the `newest` or the `oldest`), sort."""
         user_ids, users, _ = number(user_id, "user_id")
@@ -111,6 +115,7 @@ class Interactions:
             user_records=records,
             notes=notes,
             reading=reading,
+            read_facts=read_facts,
         )
         return data.select(kept)
 
@@ -142,6 +147,7 @@ class Interactions:
             None if times is None else times.seconds,
             keep=keep,
             reading=tuple(reading),
+            read_facts=ReadFacts(rows=len(frame), skipped=(), columns=roles.used()),
         )
 
     def __len__(self) -> int:

@@ -45,4 +45,5 @@ class ReadOptions:
             keep="oldest" if self.duplicates == "oldest" else "newest",
             notes=table.notes(),
             reading=table.reading,
+            read_facts=table.facts,
         )

@@ -63,6 +63,7 @@ def read(path: Path, options: ReadOptions) -> Interactions:
             skipped=skipped,
             skipped_lines=skipped_lines,
             reading=tuple(reading),
+            used=roles.used(),
         )
     )
 

@@ -30,6 +30,7 @@ from coterie.core.atomic_files import (
 from coterie.core.paths import cache_folder
 from coterie.data.interactions import Interactions
 from coterie.data.options import ReadOptions
+from coterie.data.read_facts import ReadFacts
 
 LEAST_BYTES = 2**20
 """Smaller files are read again."""
@@ -81,13 +82,14 @@ def _code() -> str:
 
 
 def _store(place: Path, data: Interactions) -> None:
+    facts = None if data.read_facts is None else data.read_facts.to_json()
     arrays = {
         "users": data.users,
         "items": data.items,
         "user_ids": packed_texts(data.user_ids),
         "item_ids": packed_texts(data.item_ids),
         "item_order": data.item_order,
-        "about": packed_texts(_objects([json.dumps([data.notes, data.reading])])),
+        "about": packed_texts(_objects([json.dumps([data.notes, data.reading, facts])])),
     }
     optional = {"ratings": data.ratings, "times": data.times, "user_records": data.user_records}
     arrays |= {name: array for name, array in optional.items() if array is not None}
@@ -107,7 +109,7 @@ def _load(place: Path) -> Interactions | None:
     try:
         arrays = unpacked_arrays(place.read_bytes())
         os.utime(place)
-        notes, reading = json.loads(unpacked_texts(arrays["about"])[0])
+        notes, reading, facts = json.loads(unpacked_texts(arrays["about"])[0])
         return Interactions(
             users=arrays["users"],
             items=arrays["items"],
@@ -119,6 +121,7 @@ def _load(place: Path) -> Interactions | None:
             user_records=arrays.get("user_records"),
             notes=tuple(notes),
             reading=tuple(reading),
+            read_facts=None if facts is None else ReadFacts.of_json(facts),
         )
     except (OSError, ValueError, KeyError, EOFError, BadZipFile):
         return None

@@ -9,13 +9,14 @@ import csv
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import numpy as np
 
 from coterie.data.cells import Chunk, chunks, split_line
 from coterie.data.coded import CodedColumn
+from coterie.data.read_facts import ReadFacts, SkippedReason, UsedColumn
 from coterie.errors import DataError, did_you_mean
 from coterie.types import Bools, Doubles, Ids, Longs
 
@@ -63,6 +64,21 @@ class CheckedTable:
     """Columns of ids that were read as codes; they are not in `columns`."""
     reading: tuple[str, ...] = ()
     """How the file was read, for display."""
+    used: dict[str, UsedColumn] = field(default_factory=dict)
+    """role -> its column, if every row of the table is a row of one file."""
+
+    @property
+    def facts(self) -> ReadFacts | None:
+        if not self.used:
+            return None
+        return ReadFacts(
+            rows=len(self.lines) + sum(self.skipped.values()),
+            skipped=tuple(
+                SkippedReason(reason=rule, rows=n, lines=self.skipped_lines.get(rule, ()))
+                for rule, n in self.skipped.items()
+            ),
+            columns=self.used,
+        )
 
     def ids(self, role: str) -> Ids:
         return self.coded[role].cells if role in self.coded else self.columns[role]
@@ -124,7 +140,10 @@ def read_table(
     first = 1 if layout.names else 2
     split = chunks(source, stream, layout.separator, len(names), layout.quoting, first)
     pieces = ((chunk, width_faults(chunk, len(names))) for chunk in split)
-    return check_table(source, pieces, names, layout, skip_bad_rows)
+    table = check_table(source, pieces, names, layout, skip_bad_rows)
+    positions = column_positions(source, names, layout.columns)
+    used = {role: UsedColumn(name=names[at]) for role, at in positions.items()}
+    return replace(table, used=used)
 
 
 def check_table(

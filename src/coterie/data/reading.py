@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coterie.data import delimited, files, parquet, recbole
+from coterie.data import delimited, files, json_records, parquet, recbole
 from coterie.data.catalogue import DATASETS, Reader
 from coterie.data.interactions import Interactions
 from coterie.data.options import ReadOptions
@@ -18,21 +18,18 @@ BY_SUFFIX: dict[str, Reader] = {
     ".txt": delimited.read,
     ".inter": recbole.read,
     ".parquet": parquet.read,
+    ".json": json_records.read,
+    ".jsonl": json_records.read,
+    ".ndjson": json_records.read,
 }
+PLAIN_READERS = (delimited.read, parquet.read, json_records.read)
+"""Readers of a single file, whose readings are cached."""
 _SHEET = (
     "Save the sheet as CSV UTF-8, or pass a data frame in Python: "
-    "coterie.load(pandas.read_excel({path!r}))"
+    "coterie.load(pandas.read_excel({path!r}), "
+    'columns={{"user_id": "NAME", "item_id": "NAME"}})'
 )
-_JSON = "Pass a data frame in Python: coterie.load(pandas.read_json({path!r}{lines}))"
-_LINES = ", lines=True"
-CONVERTED = {
-    ".xlsx": _SHEET,
-    ".xls": _SHEET,
-    ".ods": _SHEET,
-    ".json": _JSON.replace("{lines}", ""),
-    ".jsonl": _JSON.replace("{lines}", _LINES),
-    ".ndjson": _JSON.replace("{lines}", _LINES),
-}
+CONVERTED = {".xlsx": _SHEET, ".xls": _SHEET, ".ods": _SHEET}
 """Suffix -> how to get interactions out of files that are not read."""
 
 
@@ -40,7 +37,7 @@ def read(path: Path, options: ReadOptions | None = None) -> Interactions:
     """Read a file, a zip or a folder."""
     options = options or ReadOptions()
     reader = _reader(path, options)
-    if reader in (delimited.read, parquet.read):
+    if reader in PLAIN_READERS:
         return read_once(path, options, reader)
     return reader(path, options)
 

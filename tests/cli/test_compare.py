@@ -276,11 +276,11 @@ def test_interrupted_comparison_says_how_to_go_on_and_goes_on(
     finally:
         process.kill()
     assert process.returncode == 130, err
-    assert "interrupted: 1 of 2 runs are finished and saved. Continue with the same command." in err
+    assert "interrupted: 1 of 2 runs is finished and saved. Continue with the same command." in err
     assert "Traceback" not in err
     done = coterie(*arguments, "--set", "bpr.epochs=2")
     assert done.code == 0, done.err
-    assert "1 of 2 runs are already finished" in done.err
+    assert "1 of 2 runs is already finished" in done.err
 
 
 def wait_for_cells(place: Path, n: int) -> None:
@@ -307,7 +307,7 @@ MISTAKES = [
     (["gmf", "bpr", "--set", "epoch=2"], "Did you mean 'epochs'?"),
     (
         ["popular", "--set", "epochs=2"],
-        "unknown setting 'epochs' (value 2): no method of the plan has it.",
+        "unknown setting 'epochs' (value 2): no compared method has it.",
     ),
     (["popular", "gmf", "--set", "popular.epochs=2"], "popular: unknown setting 'epochs'"),
     (

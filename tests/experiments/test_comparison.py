@@ -363,6 +363,37 @@ def test_references_are_in_the_summary(tmp_path: Path) -> None:
     assert "Not better than popular (0.8750 ±0.1768): random." in summary(comparison(runs))
 
 
+def with_values(place: Path, values: dict[str, tuple[str, float]]) -> list[CellResult]:
+    """Finished cells of one seed: by label, the algorithm and its mean."""
+    made = []
+    for label, (name, mean) in values.items():
+        (cell,) = cells(Plan(("synthetic",), ((label, "popular", {}),), seeds=(0,)))
+        one = finished_cell(place, cell)
+        one.result["algorithm"] = name
+        one.result["metrics"] = {"HR@10": mean}
+        one.result["bytes_down"] = 1_000_000 if name.startswith("fed") else 0
+        made.append(one)
+    return made
+
+
+def test_the_sentence_about_popular_names_random_lists_only_if_compared(tmp_path: Path) -> None:
+    values = {"popular": ("popular", 0.25), "als": ("als", 0.5), "ease": ("ease", 0.4)}
+    (tmp_path / "one").mkdir()
+    lines = summary(comparison(with_values(tmp_path / "one", values)))
+    assert "popular has 0.2500; every other method is better." in lines
+    (tmp_path / "two").mkdir()
+    values |= {"chance": ("random", 0.1)}
+    lines = summary(comparison(with_values(tmp_path / "two", values)))
+    assert "popular has 0.2500; every other method but chance is better." in lines
+
+
+def test_popular_may_be_the_best_centralised_method(tmp_path: Path) -> None:
+    values = {"fedavg": ("fedavg", 0.5), "als": ("als", 0.2), "popular": ("popular", 0.25)}
+    lines = summary(comparison(with_values(tmp_path, values)))
+    assert "Best centralised: popular, 0.2500; then als, 0.2000." in lines
+    assert "Not better than popular (0.2500): als." in lines
+
+
 # ---- what cannot be compared
 
 

@@ -79,22 +79,42 @@ def _against_first(comparison: Comparison) -> list[str]:
 
 def _against_references(comparison: Comparison) -> list[str]:
     """Where the methods stand to popularity and to the best centralised method."""
-    lines = []
-    floor = popular(comparison)
     others = [one for one in by_value(comparison) if one.algorithm not in TRIVIAL]
-    if floor is not None and others:
-        below = [one for one in others if not _is_ahead(comparison, one, floor)]
-        value = _value(comparison, floor)
-        if below:
-            lines.append(f"Not better than popular ({value}): {_names(below)}.")
-        else:
-            lines.append(f"Popular has {value}; all others but random lists are better.")
-    central = best_centralised(compared(comparison), comparison.followed)
-    best = by_value(comparison)[0].method
-    if central is not None and central.label != best and any(one.federated for one in others):
-        value = metric_format(comparison.followed)(central.value)
-        lines.append(f"Best centralised: {central.label}, {value}.")
+    if not others:
+        return []
+    lines = _against_popular(comparison, others)
+    if any(one.federated for one in others):
+        lines += _centralised(comparison)
     return lines
+
+
+def _against_popular(comparison: Comparison, others: Sequence[Standing]) -> list[str]:
+    """The methods that are not better than popularity, or that all are."""
+    floor = popular(comparison)
+    if floor is None:
+        return []
+    value = _value(comparison, floor)
+    below = [one for one in others if not _is_ahead(comparison, one, floor)]
+    if below:
+        return [f"Not better than {floor.method} ({value}): {_names(below)}."]
+    chance = [one for one in by_value(comparison) if one.algorithm == "random"]
+    behind = [one for one in chance if not _is_ahead(comparison, one, floor)]
+    exception = f" but {_names(behind)}" if behind else ""
+    return [f"{floor.method} has {value}; every other method{exception} is better."]
+
+
+def _centralised(comparison: Comparison) -> list[str]:
+    """The best centralised method, unless it is the best of all; popularity, where it is ahead."""
+    metric = comparison.followed
+    central = best_centralised(compared(comparison), metric)
+    if central is None or central.label == by_value(comparison)[0].method:
+        return []
+    text = f"{central.label}, {metric_format(metric)(central.value)}"
+    floor = popular(comparison)
+    if floor is not None and is_better(metric, floor.metrics[metric].mean, central.value):
+        value = metric_format(metric)(floor.metrics[metric].mean)
+        text = f"{floor.method}, {value}; then {text}"
+    return [f"Best centralised: {text}."]
 
 
 def _is_ahead(comparison: Comparison, one: Standing, other: Standing) -> bool:

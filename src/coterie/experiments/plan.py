@@ -171,6 +171,6 @@ def _check_settings(plan: Plan, methods: Sequence[Method]) -> None:
     for key, value in plan.settings.items():
         if key not in known:
             raise ConfigError(
-                f"unknown setting {key!r} (value {value!r}): no method of the plan has it. "
+                f"unknown setting {key!r} (value {value!r}): no compared method has it. "
                 f"{hint(key, sorted(known))}"
             )

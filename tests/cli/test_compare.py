@@ -149,6 +149,22 @@ def test_quiet_prints_tables_and_nothing_else(coterie: Command) -> None:
     assert "report" not in done.out
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_log_file_gets_a_line_for_every_finished_run(
+    coterie: Command, tmp_path: Path, workers: str
+) -> None:
+    arguments = ["compare", "bpr", "popular", "--seeds", "2", *QUICK, "--workers", workers]
+    done = coterie(*arguments)
+    assert done.code == 0, done.err
+    pattern = r"run (\d) of 4: (\w+) on synthetic, seed (\d): HR@10 (0\.\d+), [\d.]+ s"
+    found = re.findall(pattern, done.err)
+    assert [number for number, *_ in found] == ["1", "2", "3", "4"]
+    places = cells_in(tmp_path / "cells")
+    for _, method, seed, value in found:
+        result = json.loads((places[method, int(seed)] / "result.json").read_text())
+        assert float(value) == pytest.approx(result["metrics"]["HR@10"], abs=1e-4)
+
+
 def test_a_page_with_one_colour_per_method(coterie_with_figures: Command, tmp_path: Path) -> None:
     arguments = ["compare", "bpr", "gmf", "--seeds", "2", *QUICK, "--out", "both", "--quiet"]
     assert coterie_with_figures(*arguments).code == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,20 @@ def test_work_of_unknown_length_has_no_share(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_log_file_gets_a_line_and_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     assert drawn(monkeypatch, total=2, terminal=False).strip() == "Training gmf ..."
+
+
+def test_time_left_is_the_estimate_or_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(force_terminal=True, width=120, record=True, stderr=True)
+    monkeypatch.setattr(screen, "err", console)
+    seconds: list[float | None] = [None]
+    with screen.ScreenProgress().estimated_task("4 runs", 4, lambda: seconds[0]) as advance:
+        time.sleep(0.25)
+        advance(1)
+        time.sleep(0.25)
+        assert "left" not in console.export_text(clear=False)
+        seconds[0] = 75.4
+        time.sleep(0.25)
+        assert "0:01:15 left" in console.export_text(clear=False)
 
 
 def test_brackets_in_a_label_are_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from coterie.errors import ConfigError, Interrupted, LeakError, RunError, Unknow
 from coterie.experiments import cell_cache, plan_runner, preparation
 from coterie.experiments.cell_cache import CellResult, source_hash
 from coterie.experiments.plan import Method, Plan, cells
+from coterie.experiments.plan_progress import EVALUATION, RunTimes
 from coterie.experiments.plan_runner import run_plan
 
 DATA = {"n_users": 60, "n_items": 90, "mean_interactions": 9}
@@ -156,7 +158,7 @@ IMPOSSIBLE = [
     (Plan((), ("gmf",)), r"the plan has no dataset"),
     (
         small("popular", learning_rate=1),
-        r"unknown setting 'learning_rate' \(value 1\): no method of the plan has it",
+        r"unknown setting 'learning_rate' \(value 1\): no compared method has it",
     ),
     (small("bpr", lerning_rate=1), r"Did you mean 'learning_rate'\?"),
     (small("bpr", seed=4), r"setting 'seed' is 4.*--seeds"),
@@ -488,18 +490,49 @@ def test_progress_is_over_the_whole_plan(tmp_path: Path) -> None:
     )
 
 
-def test_within_a_run_the_bar_moves_too(tmp_path: Path) -> None:
-    steps: list[float] = []
+def test_within_a_run_the_bar_moves_with_training_and_evaluation(tmp_path: Path) -> None:
+    steps: list[tuple[float, str]] = []
 
     class Fine(Progress):
         @contextmanager
         def task(self, label: str, total: float | None) -> Iterator[Advance]:
-            yield lambda n=1, note="": steps.append(n)
+            yield lambda n=1, note="": steps.append((n, note))
 
     run_plan(small("bpr", seeds=(0,), epochs=10), tmp_path, Fine())
-    moved = [step for step in steps if step > 1e-9]
-    assert len(moved) == 10
-    assert moved == pytest.approx([0.1] * 10)
+    begins = next(n for n, (_, note) in enumerate(steps) if note.endswith(": Evaluating"))
+    training = [step for step, _ in steps[:begins] if step > 1e-9]
+    assert training == pytest.approx([(1 - EVALUATION) / 10] * 10)
+    assert sum(step for step, _ in steps[begins:]) == pytest.approx(EVALUATION)
+    assert [step for step, _ in steps[begins:] if step > 1e-9], "the evaluation moves the bar"
+
+
+def test_the_time_left_is_known_once_every_method_has_a_finished_run(tmp_path: Path) -> None:
+    took = {"popular": 2.0, "bpr": 7.0}
+    popular, bpr, *others = (
+        replace(run, result={"seconds": took[run.cell.method.label], "evaluation_seconds": 3.0})
+        for run in run_plan(small("popular", "bpr"), tmp_path)
+    )
+    waiting = {run.folder: run.cell for run in others}
+    times = RunTimes()
+    times.add(popular)
+    assert times.left(waiting) is None, "no run of bpr has finished"
+    times.add(bpr)
+    assert times.left(waiting) == pytest.approx(15)
+    times.begin(others[1].cell)
+    assert times.left(waiting) == pytest.approx(15, abs=1)
+    shared = RunTimes(workers=2)
+    shared.add(popular)
+    shared.add(bpr)
+    assert shared.left(waiting) == pytest.approx(7.5)
+
+
+def test_the_share_of_the_evaluation_is_that_of_finished_runs(tmp_path: Path) -> None:
+    (run,) = run_plan(small("popular", seeds=(0,)), tmp_path)
+    times = RunTimes()
+    assert times.evaluation_share(run.cell) == EVALUATION
+    seconds = {"seconds": 1.0, "curve_seconds": 2.0, "evaluation_seconds": 9.0}
+    times.add(replace(run, result=run.result | seconds))
+    assert times.evaluation_share(run.cell) == 0.75
 
 
 # ---- errors

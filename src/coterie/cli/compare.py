@@ -132,6 +132,7 @@ def compare(
     from coterie.experiments.comparison import check_comparable, comparison
     from coterie.experiments.plan import Plan
     from coterie.experiments.plan import cells as cells_of
+    from coterie.experiments.plan_progress import RunLog
     from coterie.experiments.plan_runner import run_plan
 
     common, own = split_settings(set_ or [], [_label(text) for text in methods])
@@ -152,10 +153,13 @@ def compare(
         folds=n_folds,
         repeats=repeats,
     )
-    check_comparable(cells_of(plan))
+    planned = cells_of(plan)
+    check_comparable(planned)
     _refuse_other_folder(out)
     progress = progress_for(silent=quiet or as_json)
-    outcomes = _without_diverged(run_plan(plan, cells, progress, workers))
+    log = RunLog(len(planned), progress)
+    runs = run_plan(plan, cells, progress, workers, finished=log.add)
+    outcomes = _without_diverged(runs)
     result = comparison(outcomes, all_pairs, progress)
     folder = _write(result, outcomes, out, plan)
     _print(result, outcomes, folder, as_json, quiet)

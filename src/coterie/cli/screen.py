@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
 
 from rich.console import Console
 from rich.progress import (
     BarColumn,
+    ProgressColumn,
     SpinnerColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
 from rich.progress import (
     Progress as Bars,
@@ -29,6 +31,20 @@ out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
 
+class TimeLeft(ProgressColumn):
+    """The time left, by the speed so far or by an estimate; empty while it is not known."""
+
+    def __init__(self, estimate: Callable[[], float | None] | None = None) -> None:
+        super().__init__()
+        self.estimate = estimate
+
+    def render(self, task: Task) -> Text:
+        seconds = task.time_remaining if self.estimate is None else self.estimate()
+        if seconds is None or task.finished:
+            return Text("")
+        return Text(f"{timedelta(seconds=round(seconds))} left", style="progress.remaining")
+
+
 class ScreenProgress(Progress):
     """Progress bars with a note, the elapsed time and the remaining time."""
 
@@ -37,14 +53,23 @@ class ScreenProgress(Progress):
 
     @contextmanager
     def task(self, label: str, total: float | None) -> Iterator[Advance]:
+        with self._bar(label, total, TimeLeft()) as advance:
+            yield advance
+
+    def estimated_task(
+        self, label: str, total: float, seconds_left: Callable[[], float | None]
+    ) -> AbstractContextManager[Advance]:
+        return self._bar(label, total, TimeLeft(seconds_left))
+
+    @contextmanager
+    def _bar(self, label: str, total: float | None, left: TimeLeft) -> Iterator[Advance]:
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=30),
             TextColumn("{task.percentage:>3.0f}%" if total else ""),
             TimeElapsedColumn(),
-            *((TimeRemainingColumn(),) if total else ()),
-            TextColumn("left" if total else ""),
+            left,
             TextColumn("{task.fields[note]}", markup=False),
         )
         start = time.perf_counter()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 
@@ -21,6 +21,12 @@ class Progress:
     def task(self, label: str, total: float | None) -> Iterator[Advance]:
         """Show a bar for a task; the body calls the yielded function after each step."""
         yield lambda steps=1, note="": None
+
+    def estimated_task(
+        self, label: str, total: float, seconds_left: Callable[[], float | None]
+    ) -> AbstractContextManager[Advance]:
+        """A task whose steps take different times; `seconds_left` gives None while unknown."""
+        return self.task(label, total)
 
 
 SILENT = Progress()

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 from coterie.core.paths import cache_folder
-from coterie.core.progress import SILENT, Advance, Progress
+from coterie.core.progress import SILENT, Progress
 from coterie.data.interactions import Interactions
 from coterie.errors import Diverged, Interrupted
 from coterie.experiments import cell_cache, experiment, preparation, run_folder
 from coterie.experiments.cell_cache import CellResult
 from coterie.experiments.plan import Cell, Plan, cells
+from coterie.experiments.plan_progress import CellProgress, RunTimes
 from coterie.experiments.training import Evaluator, train
 from coterie.experiments.worker_processes import check_workers, helped_by
 from coterie.types import JsonObject
@@ -66,45 +66,60 @@ def run_plans(
     places = {place: cell for of_plan in wanted for cell, place in of_plan}
     missing = {place: cell for place, cell in places.items() if not cell_cache.is_finished(place)}
     if len(missing) < len(places):
-        progress.log(f"{len(places) - len(missing)} of {len(places)} runs are already finished")
-    if finished is not None:
-        for place, cell in places.items():
-            if place not in missing:
-                finished(cell_cache.read(cell, place))
+        progress.log(f"{_share(len(places) - len(missing), len(places))} already finished")
+    times = RunTimes(workers)
+    known = [times.add] if finished is None else [times.add, finished]
+    for place, cell in places.items():
+        if place not in missing:
+            _tell(known, cell_cache.read(cell, place))
     if missing:
         with helped_by(min(workers, len(missing)), partial(run_plans, plans, folder, given=given)):
-            _run_missing(missing, data, progress, finished)
+            _run_missing(missing, data, progress, times, known)
     return [[cell_cache.read(cell, place) for cell, place in of_plan] for of_plan in wanted]
+
+
+def _share(done: int, total: int) -> str:
+    """`1 of 18 runs is`, `2 of 18 runs are`."""
+    return f"{done} of {total} {'run' if total == 1 else 'runs'} {'is' if done == 1 else 'are'}"
+
+
+def _tell(listeners: Sequence[Finished], run: CellResult) -> None:
+    for listener in listeners:
+        listener(run)
 
 
 def _run_missing(
     missing: dict[Path, Cell],
     data: _DataCache,
     progress: Progress,
-    finished: Finished | None = None,
+    times: RunTimes,
+    finished: Sequence[Finished],
 ) -> None:
     """Run every cell that no other process is running, and wait for the others."""
     waiting = dict(missing)
     total = len(missing)
-    with progress.task(f"{total} {'run' if total == 1 else 'runs'}", total) as advance:
+    label = f"{total} {'run' if total == 1 else 'runs'}"
+    with progress.estimated_task(label, total, lambda: times.left(waiting)) as advance:
         try:
             while waiting:
                 for place, cell in list(waiting.items()):
-                    if _try_to_run(cell, place, data, _CellProgress(cell.name, advance, progress)):
+                    times.begin(cell)
+                    share = times.evaluation_share(cell)
+                    own = CellProgress(cell.name, advance, progress, share)
+                    if _try_to_run(cell, place, data, own):
                         del waiting[place]
-                        if finished is not None:
-                            finished(cell_cache.read(cell, place))
+                        _tell(finished, cell_cache.read(cell, place))
                 if waiting:
                     advance(0, "waiting for another process that runs the same cells")
                     time.sleep(PAUSE)
         except KeyboardInterrupt:
             raise Interrupted(
-                f"{total - len(waiting)} of {total} runs are finished and saved. "
+                f"{_share(total - len(waiting), total)} finished and saved. "
                 "Continue with the same command."
             ) from None
 
 
-def _try_to_run(cell: Cell, place: Path, data: _DataCache, progress: _CellProgress) -> bool:
+def _try_to_run(cell: Cell, place: Path, data: _DataCache, progress: CellProgress) -> bool:
     """Run a cell and return True; False if another process is running it."""
     with cell_cache.locked(place) as is_locked:
         # Another process may have finished the cell before it was locked here.
@@ -181,31 +196,3 @@ class _DataCache:
             data = preparation.load_data(wanted, self.progress)
             self.loaded[key] = data, data.fingerprint()
         return self.loaded[key]
-
-
-class _CellProgress(Progress):
-    """The progress of one run as a fraction of one step of the plan's progress."""
-
-    def __init__(self, name: str, advance: Advance, progress: Progress) -> None:
-        self.name = name
-        self.advance = advance
-        self.progress = progress
-        self.done = 0.0
-
-    def log(self, text: str) -> None:
-        self.progress.log(f"{self.name}: {text}")
-
-    @contextmanager
-    def task(self, label: str, total: float | None) -> Iterator[Advance]:
-        steps_in_all = total if total and label.startswith("Training") else None
-
-        def forward(steps: float = 1, note: str = "") -> None:
-            fraction = min(steps / steps_in_all, 1 - self.done) if steps_in_all else 0.0
-            self.done += fraction
-            self.advance(fraction, f"{self.name}: {note}" if note else "")
-
-        self.advance(0, f"{self.name}: {label}")
-        yield forward
-
-    def complete(self) -> None:
-        self.advance(1 - self.done)

@@ -141,12 +141,44 @@ def test_folds_are_all_run_and_compared(coterie: Command) -> None:
     assert wrong.error == "setting 'split' is 'random', but the plan determines it. Use --folds."
 
 
-def test_quiet_prints_tables_and_nothing_else(coterie: Command) -> None:
-    done = coterie("compare", "popular", "random", "--seeds", "1", *SMALL, *CELLS, "--quiet")
+def test_quiet_hides_progress_and_keeps_every_line_of_the_result(coterie: Command) -> None:
+    arguments = ["compare", "popular", "random", "--seeds", "1", *SMALL, *CELLS, "--out", "both"]
+    loud = coterie(*arguments)
+    done = coterie(*arguments, "--quiet")
     assert (done.code, done.err) == (0, "")
-    assert "popular against the others" in done.out
-    assert "▲ significantly better, ▼ significantly worse than popular" in done.out
-    assert "report" not in done.out
+    assert done.out == loud.out
+    assert "Best by HR@10: popular" in done.out
+    assert "users tested" in done.out
+    assert "report: both/report.html" in done.out
+
+
+def test_the_protocol_is_explained(coterie: Command, tmp_path: Path) -> None:
+    arguments = ["compare", "popular", "random", "--seeds", "1", *CELLS, "--out", "report"]
+    done = coterie(*arguments, *SMALL, "--protocol", "full")
+    line = (
+        "Protocol full: the newest interaction of every user held out, "
+        "ranked among all items that the user has not seen; lists of 10"
+    )
+    assert line in done.out
+    rows = [f"{user},{item}" for user in range(9) for item in range(9) if user != item]
+    (tmp_path / "likes.csv").write_text("\n".join(["user_id,item_id", *rows, ""]))
+    done = coterie(*arguments, "--dataset", "likes.csv")
+    assert "full: one interaction of every user, drawn at random (no times), held out, " in done.out
+    assert "one interaction of every user" in (tmp_path / "report" / "report.html").read_text()
+
+
+def test_untuned_settings_are_named(coterie: Command, tmp_path: Path) -> None:
+    arguments = ["compare", "ease", "mine=ease", "popular", "--seeds", "1", *SMALL, *CELLS]
+    arguments += ["--out", "both"]
+    line = (
+        "Settings of ease: defaults, not tuned for this data; "
+        "coterie tune ease --dataset synthetic searches for better ones."
+    )
+    assert line in coterie(*arguments, "--set", "mine.reg=3").out
+    for name in ("report.md", "report.html"):
+        assert line in (tmp_path / "both" / name).read_text()
+    done = coterie("compare", "popular", "random", "--seeds", "1", *SMALL, *CELLS)
+    assert "not tuned" not in done.out, "they have no settings"
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -130,6 +131,24 @@ def test_ratings_that_are_used_are_not_said_to_be_unused(
     done = coterie("data", "describe", str(write_restaurants(tmp_path)), "--set", setting)
     assert NOT_USED not in done.out
     assert ("interactions kept: rated at least" in done.out) == setting.startswith("min_rating")
+
+
+def test_reports_say_how_the_data_was_read(coterie: Command, tmp_path: Path) -> None:
+    data = ("-d", str(write_books(tmp_path)), *BOOKS)
+    cells = ("--cells", str(tmp_path / "cells"))
+    coterie("compare", "popular", "random", "--seeds", "1", *data, *cells, "--out", "compared")
+    coterie("run", "popular", *data, "--out", "run")
+    said = "item_id is 'ISBN' (guessed)"
+    skipped = "skipped"
+    for name in ("compared/comparison.json", "run/result.json"):
+        reading = json.loads((tmp_path / name).read_text())["reading"]
+        assert any(said in line for line in reading)
+        assert any(skipped in line and "line 3" in line for line in reading), reading
+    for name in ("compared/report.md", "compared/report.html", "run/report.md", "run/report.html"):
+        text = unescape((tmp_path / name).read_text())
+        assert "How the data was read" in text
+        assert said in text
+        assert skipped in text
 
 
 def test_files_about_users_are_for_their_owner_only(coterie: Command, tmp_path: Path) -> None:

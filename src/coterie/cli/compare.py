@@ -162,7 +162,7 @@ def compare(
     outcomes = _without_diverged(runs)
     result = comparison(outcomes, all_pairs, progress)
     folder = _write(result, outcomes, out, plan)
-    _print(result, outcomes, folder, as_json, quiet)
+    _print(result, outcomes, folder, as_json)
 
 
 def _number_of_folds(folds: int | None, protocol: str | None, settings: JsonObject) -> int:
@@ -265,24 +265,20 @@ def _write(
     return folder
 
 
-def _print(
-    result: Comparison, outcomes: Sequence[CellResult], folder: Path, as_json: bool, quiet: bool
-) -> None:
+def _print(result: Comparison, outcomes: Sequence[CellResult], folder: Path, as_json: bool) -> None:
     if as_json:
         paths = {"runs": [str(outcome.folder) for outcome in outcomes], "report": str(folder)}
         typer.echo(json.dumps(result.to_json() | paths, allow_nan=False))
         return
     from coterie.cli.screen import out, show_table, table_columns
-    from coterie.experiments.comparison_report import legend, notes
+    from coterie.experiments.comparison_report import notes
     from coterie.experiments.comparison_summary import summary
     from coterie.experiments.comparison_tables import sections
+    from coterie.report.conditions import protocol_line
 
+    typer.echo(protocol_line(outcomes[0].result))
     for section in sections(result, table_columns()):
         show_table(section.header, section.rows, section.left, section.title, section.bold)
-    if quiet:
-        for line in legend(result, out.is_terminal):
-            typer.echo(line)
-        return
     for line in [*summary(result), *notes(result, outcomes, out.is_terminal)]:
         typer.echo(line)
     typer.echo(f"report: {folder / 'report.html'}")

@@ -8,7 +8,7 @@ averaged over the folds that test the user.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import reduce
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from coterie.evaluation.direction import is_better
 from coterie.evaluation.significance import compare, holm
 from coterie.experiments.cell_cache import CellResult
 from coterie.experiments.plan import Cell
+from coterie.report.conditions import reading_lines
 from coterie.report.steps import is_federated, step_name
 from coterie.report.users import quantiles
 from coterie.types import Doubles, JsonObject
@@ -103,6 +104,8 @@ class Comparison:
     """Whether every method was tested against every other one, not only the first."""
     folds: int = 1
     repeats: int = 1
+    reading: list[str] = field(default_factory=list)
+    """How the data was read, as sentences."""
 
     @property
     def runs(self) -> str:
@@ -174,6 +177,7 @@ def comparison(
         all_pairs=all_pairs,
         folds=len({protocol.fold for protocol in protocols}),
         repeats=len({protocol.repeat for protocol in protocols}),
+        reading=reading_lines(first.result),
     )
 
 

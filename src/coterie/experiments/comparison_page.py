@@ -22,7 +22,7 @@ from coterie.experiments.comparison_tables import (
 )
 from coterie.report import forest as forests
 from coterie.report.charts import charts, scripts, static_chart
-from coterie.report.conditions import facts
+from coterie.report.conditions import READING, facts
 from coterie.report.figure import panels
 from coterie.report.overview import overview
 from coterie.report.parts import document, facts_list, folded, html_table, list_of, section
@@ -57,7 +57,7 @@ def page(comparison: Comparison, results: Sequence[CellResult], command: str) ->
         "convergence": charts(panels(results, names), numbers) or ONE_STEP,
         "users": _users(comparison),
         "metrics": _all_metrics(comparison),
-        "conditions": _conditions(results, names),
+        "conditions": _conditions(comparison, results, names),
         "repeat": f"<pre>{escape(command)}</pre>",
     }
     links = "".join(f"<a href=#{name}>{LINKS[name]}</a>" for name in contents if contents[name])
@@ -155,6 +155,7 @@ def _metric_table(measured: dict[str, dict[str, Spread]]) -> str:
     return html_table(*metric_rows(columns, names), kind="metrics")
 
 
-def _conditions(results: Sequence[CellResult], names: Sequence[str]) -> str:
+def _conditions(comparison: Comparison, results: Sequence[CellResult], names: Sequence[str]) -> str:
+    reading = folded(READING, list_of(comparison.reading), "settings")
     settings = folded("Settings", list_of(settings_lines(results, names)), "settings")
-    return facts_list(facts(results[0].result)) + settings
+    return facts_list(facts(results[0].result)) + reading + settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -10,7 +11,8 @@ from coterie.experiments.cell_cache import CellResult
 from coterie.experiments.comparison import Comparison
 from coterie.experiments.comparison_summary import summary
 from coterie.experiments.comparison_tables import BELOW, BETTER, LEVEL, WORSE, sections
-from coterie.report.conditions import facts
+from coterie.experiments.plan import Cell
+from coterie.report.conditions import READING, facts
 from coterie.report.table import all_notes, markdown_list, markdown_table, settings_lines
 
 
@@ -23,6 +25,7 @@ def markdown(comparison: Comparison, results: Sequence[CellResult]) -> str:
     conditions = [
         f"{fact.name}: {line}" for fact in facts(results[0].result) for line in fact.lines
     ]
+    conditions += [f"{READING}: {line}" for line in comparison.reading]
     labels = [result.cell.method.label for result in results]
     settings = [f"Settings of {line}" for line in settings_lines(results, labels)]
     remarks = markdown_list([*notes(comparison, results), *conditions, *settings])
@@ -70,7 +73,33 @@ def notes(
             )
     runs = _of_first_draw(comparison, results)
     labels = [run.cell.method.label for run in runs]
-    return [*lines, *all_notes(runs, with_costs=False, names=labels)]
+    lines += all_notes(runs, with_costs=False, names=labels)
+    return [*lines, *_untuned(results)]
+
+
+def _untuned(results: Sequence[CellResult]) -> list[str]:
+    """The methods with default settings that were not tuned for the data, and how to tune one."""
+    found = {run.cell.method.label: run.cell for run in results if has_default_settings(run.cell)}
+    if not found:
+        return []
+    choice = next(iter(found.values())).experiment.choice
+    command = shlex.join(["coterie", "tune", choice.algorithm, "--dataset", choice.dataset])
+    return [
+        f"Settings of {', '.join(found)}: defaults, not tuned for this data; "
+        f"{command} searches for better ones."
+    ]
+
+
+def has_default_settings(cell: Cell) -> bool:
+    """Whether all settings that a search would try are defaults that no search has found."""
+    settings = cell.experiment.settings
+    defaults = type(settings).of({})
+    searched = settings.search_space
+    return (
+        bool(searched)
+        and not cell.experiment.tuned
+        and all(getattr(settings, key) == getattr(defaults, key) for key in searched)
+    )
 
 
 def legend(comparison: Comparison, with_bold: bool = True) -> list[str]:

@@ -57,6 +57,7 @@ def training_summary(ready: Prepared, fitted: Fitted) -> JsonObject:
         "bytes_up": history.bytes_up,
         "bytes_down": history.bytes_down,
         "data": ready.data.fingerprint(),
+        "reading": [*ready.data.reading, *ready.data.notes],
         "trained_on": ready.fingerprint,
         "users": int(np.count_nonzero(training.positives.counts)),
         "items": training.n_items,

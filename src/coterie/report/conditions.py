@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from coterie.types import JsonObject
 
+READING = "How the data was read"
 UNKNOWN = "not recorded by the version that made the run"
 SHORT = 8
 """Letters of a fingerprint that are shown."""
@@ -23,7 +24,7 @@ def facts(result: JsonObject) -> list[Fact]:
     return [
         Fact("Data", [data_text(result)]),
         Fact("Filters", [filters_text(result)]),
-        Fact("Split", [split_text(result)]),
+        Fact("Split", [split_text(result), *_lines(held_out_text(result))]),
         Fact("Protocol", [protocol_text(result)]),
     ]
 
@@ -55,6 +56,48 @@ def split_text(result: JsonObject) -> str:
     return text
 
 
+def held_out_text(result: JsonObject) -> str:
+    """What the split held out, in plain words; "" if the result does not say."""
+    if "evaluation" not in result:
+        return ""
+    evaluation = result["evaluation"]
+    share = f"{evaluation['fraction']:.0%}"
+    if evaluation["candidates_file"]:
+        return f"the test pairs of {evaluation['candidates_file']} held out"
+    has_times = result["future_share"] is not None
+    kinds = {
+        "leave-one-out": "the newest interaction of every user",
+        "temporal": f"the newest {share} of every user's interactions",
+        "global-time": f"the newest {share} of all interactions",
+        "random": f"{share} of every user's interactions, drawn at random,",
+        "k-fold": f"one of {evaluation.get('folds')} random parts of every user's interactions",
+        "own": f"the interactions of {evaluation.get('test_file')}",
+        "given": "the test part that was passed in",
+    }
+    without_times = {
+        "leave-one-out": "one interaction of every user, drawn at random (no times),",
+        "temporal": f"{share} of every user's interactions, drawn at random (no times),",
+    }
+    words = kinds if has_times else kinds | without_times
+    return f"{words[evaluation['split']]} held out"
+
+
+def protocol_line(result: JsonObject) -> str:
+    """The protocol in one line: its name, what is held out and how it is ranked."""
+    name, _, ranked = protocol_text(result).partition(": ")
+    texts = [text for text in (held_out_text(result), ranked) if text]
+    return f"Protocol {name}" + (f": {', '.join(texts)}" if texts else "")
+
+
+def reading_lines(result: JsonObject) -> list[str]:
+    """How the data was read; earlier versions did not record it."""
+    return list(result.get("reading", []))
+
+
+def _lines(text: str) -> list[str]:
+    return [text] if text else []
+
+
 def protocol_text(result: JsonObject) -> str:
     """How the held-out items were ranked."""
     name = str(result["protocol"])
@@ -69,7 +112,7 @@ def protocol_text(result: JsonObject) -> str:
             f"per {evaluation['candidates_for']}"
         )
     else:
-        ranked = "ranked among all items"
+        ranked = "ranked among all items that the user has not seen"
     lengths = ", ".join(map(str, evaluation["cutoffs"]))
     return f"{name}: {ranked}; lists of {lengths}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coterie.report.conditions import facts
+from coterie.report.conditions import READING, facts, reading_lines
 from coterie.report.groups import RunGroup, grouped, warning
 from coterie.report.table import Reported, all_notes, markdown_list, markdown_table, settings_lines
 from coterie.report.table import table as table_of
@@ -21,6 +21,7 @@ def markdown(runs: Sequence[Reported]) -> str:
 def _section(group: RunGroup) -> str:
     runs = group.runs
     conditions = [f"{fact.name}: {line}" for fact in facts(runs[0].result) for line in fact.lines]
+    conditions += [f"{READING}: {line}" for line in reading_lines(runs[0].result)]
     settings = [f"Settings of {line}" for line in settings_lines(runs)]
     title = " ".join(group.title.split())
     return (

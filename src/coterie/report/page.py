@@ -7,7 +7,7 @@ from html import escape
 from itertools import count
 
 from coterie.report.charts import charts, scripts, static_chart
-from coterie.report.conditions import facts
+from coterie.report.conditions import READING, facts, reading_lines
 from coterie.report.figure import panels
 from coterie.report.groups import RunGroup, grouped, warning
 from coterie.report.metric_words import best_of
@@ -75,6 +75,7 @@ def _group(group: RunGroup, numbers: Iterator[int], is_flagged: bool) -> str:
             _bias(runs),
             "<h3>Data and evaluation</h3>",
             facts_list(facts(runs[0].result)),
+            folded(READING, list_of(reading_lines(runs[0].result)), "settings"),
             folded("Settings", list_of(settings_lines(runs)), "settings"),
             "</section>",
         ]

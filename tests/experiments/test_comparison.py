@@ -221,8 +221,8 @@ def test_tables_show_what_was_computed(tmp_path: Path) -> None:
     assert accuracy.bold == {(0, 1), (0, 2)}, "popular is ahead; item coverages are equal"
     assert cost.header[-1] == "area under HR@10"
     assert cost.rows == [
-        ["popular", "15 ±7.1 epochs", "2.00 ±0.71", "0.0", "0.0", ""],
-        ["random", "15 ±7.1 rounds", "2.00 ±0.71", "3.0 ±1.4", "3.0 ±1.4", "0.3000 ±0.1414"],
+        ["popular", "15 ±7.1 epochs", "2.00 ±0.71", "0 MB", "0 MB", ""],
+        ["random", "15 ±7.1 rounds", "2.00 ±0.71", *["3.0 ±1.4 MB"] * 2, "0.3000 ±0.1414"],
     ]
     assert target.header == ["method", "trained to 0.5", "updates to 0.5"]
     assert target.rows == [

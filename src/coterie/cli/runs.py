@@ -263,9 +263,9 @@ def _print(finished: Run, as_json: bool, quiet: bool) -> None:
         typer.echo(line)
     rounds = result["rounds"]
     name = step_name(result)
-    line = f"trained {steps_text(str(rounds), name)} in {result['seconds']:.2f} s"
+    line = f"trained {steps_text(f'{rounds:,}', name)} in {result['seconds']:,.2f} s"
     if result["best_round"] != rounds:
-        line += f"; the best {name.removesuffix('s')} on validation is {result['best_round']}"
+        line += f"; the best {name.removesuffix('s')} on validation is {result['best_round']:,}"
     typer.echo(line)
     typer.echo(times_of_evaluation(result))
     typer.echo(f"run:    {result['run']}")

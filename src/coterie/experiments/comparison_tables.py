@@ -8,6 +8,7 @@ from typing import NamedTuple
 from coterie.evaluation.direction import is_better
 from coterie.experiments.comparison import FULL, Comparison, Difference, Spread, Standing
 from coterie.report.metric_words import best_of
+from coterie.report.sizes import size_text
 from coterie.report.steps import steps_text
 from coterie.report.table import shown, table_width
 
@@ -146,7 +147,7 @@ def _metrics(
 
 
 def _cost(comparison: Comparison) -> ColumnGroup:
-    header = ["trained", "seconds", "MB up", "MB down", f"area under {comparison.followed}"]
+    header = ["trained", "seconds", "sent up", "sent down", f"area under {comparison.followed}"]
     rows = [_costs(comparison, standing) for standing in comparison.standings]
     return ColumnGroup("Cost and speed", header, rows)
 
@@ -154,12 +155,10 @@ def _cost(comparison: Comparison) -> ColumnGroup:
 def _costs(comparison: Comparison, s: Standing) -> list[str]:
     cells = [
         steps_text(spread_text(s.costs["rounds"], _count), s.steps),
-        spread_text(s.costs["seconds"], lambda v: f"{v:.2f}"),
+        spread_text(s.costs["seconds"], lambda v: f"{v:,.2f}"),
     ]
-    cells += [
-        spread_text(s.costs[name], lambda v: f"{v / 1e6:,.1f}")
-        for name in ("bytes_up", "bytes_down")
-    ]
+    sent = [s.costs[name] for name in ("bytes_up", "bytes_down")]
+    cells += [size_text(size.mean, size.deviation) for size in sent]
     area = "" if s.area is None else spread_text(s.area, metric_format(comparison.followed))
     return [*cells, area]
 

@@ -102,7 +102,7 @@ def _badges(result: JsonObject) -> str:
     """What the run is, at a glance."""
     kind = "federated" if is_federated(result) else "centralised"
     steps = steps_text(f"{result['rounds']:,}", step_name(result))
-    texts = [kind, f"seed {result['seed']}", f"{steps} in {result['seconds']:.2f} s"]
+    texts = [kind, f"seed {result['seed']}", f"{steps} in {result['seconds']:,.2f} s"]
     badges = [label(text, "open") for text in texts]
     if result.get("below_popular"):
         badges.append(label(f"{', '.join(result['below_popular'])} below popular", "not"))

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from coterie.report.conditions import key_values
 from coterie.report.metric_words import best_of, explained
+from coterie.report.sizes import size_text
 from coterie.report.steps import step_name, steps_text
 from coterie.types import JsonObject
 
@@ -67,7 +68,7 @@ def table(runs: Sequence[Reported]) -> ResultTable:
             label,
             str(r["seed"]),
             steps_text(f"{r['rounds']:,}", step_name(r)),
-            f"{r['seconds']:.2f}",
+            f"{r['seconds']:,.2f}",
         ]
         cells += [_cell_of(r, kind, name) for kind, name in columns]
         rows.append(cells)
@@ -182,8 +183,8 @@ def worse_than_popular(result: JsonObject) -> str:
 
 def times_of_evaluation(result: JsonObject) -> str:
     """The seconds of the final evaluation and of the curve, and who they were measured on."""
-    text = f"evaluated {result['tested_users']:,} users in {result['evaluation_seconds']:.2f} s"
-    text += f"; the curve took {result['curve_seconds']:.2f} s"
+    text = f"evaluated {result['tested_users']:,} users in {result['evaluation_seconds']:,.2f} s"
+    text += f"; the curve took {result['curve_seconds']:,.2f} s"
     if result["convergence"]["part"] != "test":
         return f"{text} on the validation part"
     measured = result["convergence"]["users"]
@@ -221,10 +222,10 @@ def costs(result: JsonObject) -> str:
             f"{reason} {count:,}" for reason, count in sorted(result["refused"].items())
         )
         text += f", {sum(result['refused'].values()):,} refused ({reasons})"
-    text += f". {up / 1e6:,.1f} MB up and {down / 1e6:,.1f} MB down"
+    text += f". {size_text(up)} up and {size_text(down)} down"
     if selected and accepted:
-        text += f", about {up / accepted / 1e3:,.1f} kB per update"
-        text += f" and {down / selected / 1e3:,.1f} kB per selection"
+        text += f", about {size_text(up / accepted)} per update"
+        text += f" and {size_text(down / selected)} per selection"
     return text + "."
 
 

@@ -121,6 +121,26 @@ def test_default_folders_count_up(coterie: Command, tmp_path: Path) -> None:
     ]
 
 
+def test_an_earlier_run_of_the_same_settings_is_named(coterie: Command, tmp_path: Path) -> None:
+    arguments = ["run", "popular", *SMALL]
+    assert "same settings" not in coterie(*arguments).err
+    done = coterie(*arguments)
+    assert "runs/popular-synthetic-1 is a finished run of the same settings" in done.err
+    (tmp_path / "runs" / "popular-synthetic-1" / "result.json").unlink()
+    unfinished = (
+        "runs/popular-synthetic-1 has the same settings and is unfinished: "
+        "resume it with coterie resume runs/popular-synthetic-1"
+    )
+    assert unfinished in coterie(*arguments).err
+    assert "same settings" not in coterie(*arguments, "--seed", "1").err
+    assert coterie(*arguments, "--quiet").err == ""
+
+
+def test_steps_have_a_comma(coterie: Command) -> None:
+    done = coterie("run", "bpr", *SMALL, "--set", "epochs=1200")
+    assert "trained 1,200 epochs in " in done.out
+
+
 def test_second_run_into_the_same_folder_is_refused_and_leaves_it_alone(
     coterie: Command, tmp_path: Path
 ) -> None:
@@ -218,6 +238,14 @@ def test_recommend_draws_a_table_that_agrees_with_json(coterie: Command, bpr_run
     assert [(row[1], row[2], row[3]) for row in rows] == [
         (str(a["item"]), a["text"], f"{a['score']:.4f}") for a in answer["items"]
     ]
+
+
+def test_recommend_has_no_column_of_texts_without_texts(coterie: Command, tmp_path: Path) -> None:
+    write_square(tmp_path / "likes.csv", "user_id,item_id,timestamp")
+    coterie("run", "popular", "--dataset", "likes.csv", "--out", "r", "--quiet")
+    shown = coterie("recommend", "r", "--user", "u0").out
+    assert "text" not in shown
+    assert [len(row) for row in rows_of(shown)] == [3, 3]
 
 
 def test_recommend_to_a_new_user_with_titles_from_a_file(coterie: Command, bpr_run: Path) -> None:
@@ -477,6 +505,7 @@ def test_doctor_shows_versions_folders_and_extras(
     shown = coterie("doctor").out
     rows = {row[0]: row[1] for row in rows_of(shown)}
     assert rows["coterie"] == __version__
+    assert shown.splitlines()[1].split()[1] == "coterie", "no empty row of titles"
     assert rows["python"].startswith(sys.version.split()[0])
     assert "numpy " in rows["core"]
     assert rows["datasets available"] == "synthetic"

@@ -235,8 +235,13 @@ def _show(items: Sequence[Recommendation], as_json: bool, **about: str | None) -
     if as_json:
         typer.echo(json.dumps(about | {"items": [item._asdict() for item in items]}))
         return
-    rows = [
-        [str(rank), str(item.item), item.text, f"{item.score:.4f}"]
-        for rank, item in enumerate(items, 1)
-    ]
-    show_table(["", "item", "text", "score"], rows, left=3)
+    columns: dict[str, list[str]] = {
+        "": [str(rank) for rank in range(1, len(items) + 1)],
+        "item": [str(item.item) for item in items],
+    }
+    if any(item.text for item in items):
+        columns["text"] = [item.text for item in items]
+    left = len(columns)
+    columns["score"] = [f"{item.score:.4f}" for item in items]
+    rows = [list(row) for row in zip(*columns.values(), strict=True)]
+    show_table(list(columns), rows, left=left)

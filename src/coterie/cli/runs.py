@@ -117,7 +117,7 @@ def run(
     from coterie.cli.screen import progress_for
     from coterie.experiments import experiment as experiments
     from coterie.experiments.config import Experiment, changed, parse_assignments, read_file
-    from coterie.experiments.run_folder import new_folder, refuse_occupied
+    from coterie.experiments.run_folder import earlier_run, new_folder, refuse_occupied
 
     values = read_file(target) if target.endswith((".yaml", ".yml")) else {"algorithm": target}
     options = {
@@ -143,6 +143,10 @@ def run(
             "--set overrides them."
         )
     name = f"{choice.algorithm}-{Path(choice.dataset).name.split('.')[0]}"
+    if out is None:
+        earlier = earlier_run(name, experiments.with_absolute_paths(experiment.flat()))
+        if earlier:
+            progress.log(earlier)
     finished = experiments.run(
         experiment, make_folder=partial(new_folder, out, name), progress=progress
     )

@@ -108,11 +108,12 @@ def show_table(
 ) -> None:
     """Print a table; the first `left` columns are text, the others are numbers.
 
-    `bold` are (row, column) places. In a file or a pipe a row is never folded.
+    `bold` are (row, column) places. In a file or a pipe a row is never folded. Without titles of
+    columns there is no row for them.
     """
     if title:
         out.print(title, style="bold", markup=False, soft_wrap=True)
-    table = Table(header_style="bold")
+    table = Table(header_style="bold", show_header=any(header))
     for index, name in enumerate(header):
         table.add_column(name, justify="left" if index < left else "right", overflow="fold")
     for number, row in enumerate(rows):

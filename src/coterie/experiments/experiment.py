@@ -74,7 +74,7 @@ def run(
     out = make_folder() if make_folder else None
     with run_folder.locked(out):
         if out is not None:
-            run_folder.write_config(out, _with_absolute_paths(experiment.flat()))
+            run_folder.write_config(out, with_absolute_paths(experiment.flat()))
             _write_catalogue(out, ready)
         try:
             return _train_and_evaluate(ready, out, None, progress, saved_in)
@@ -99,7 +99,7 @@ def resume(folder: Path, progress: Progress = SILENT) -> Run:
     ready = prepare(experiment, None, progress)
     with run_folder.locked(folder):
         kind = algorithm(experiment.choice.algorithm).state
-        config = _with_absolute_paths(experiment.flat())
+        config = with_absolute_paths(experiment.flat())
         since = checkpoint.read(folder, kind, ready.fingerprint, config)
         progress.log(f"resuming after round {since.history.round if since else 0}")
         _write_catalogue(folder, ready)
@@ -121,7 +121,7 @@ def _train_and_evaluate(
         assert out is not None
         run_folder.write_model(out, model)
         run_folder.write_metrics(out, point.history.curve)
-        checkpoint.write(out, point, data, _with_absolute_paths(experiment.flat()))
+        checkpoint.write(out, point, data, with_absolute_paths(experiment.flat()))
 
     try:
         earlier = experiment.course.start_from
@@ -201,7 +201,7 @@ def save(out: Path, finished: Run, user_columns: Mapping[str, np.ndarray]) -> No
     run_folder.write_result(out, finished.result)
 
 
-def _with_absolute_paths(flat: JsonObject) -> JsonObject:
+def with_absolute_paths(flat: JsonObject) -> JsonObject:
     """The settings with absolute paths, so that the config works from any folder.
 
     The data keeps the name it was given.

@@ -102,6 +102,50 @@ def new_folder(out: Path | None, name: str) -> Path:
     raise RunError(f"runs/ already holds a million runs of {name}. Pass --out FOLDER.")
 
 
+def earlier_run(name: str, flat: JsonObject) -> str:
+    """What runs/NAME-N with the same settings is, if there is one; the newest comes first."""
+    runs = Path("runs")
+    folders = list(runs.iterdir()) if runs.is_dir() else []
+    numbered = {number: path for path in folders if (number := _number(path, name))}
+    same = [
+        numbered[number]
+        for number in sorted(numbered, reverse=True)
+        if _has_settings(numbered[number], flat) and not is_locked(numbered[number])
+    ]
+    for folder in same:
+        if not (folder / "result.json").exists():
+            return (
+                f"{folder} has the same settings and is unfinished: "
+                f"resume it with coterie resume {folder}"
+            )
+    return f"{same[0]} is a finished run of the same settings" if same else ""
+
+
+def _number(folder: Path, name: str) -> int:
+    """The N of runs/NAME-N; 0 for other folders."""
+    before, _, number = folder.name.rpartition("-")
+    return int(number) if before == name and number.isdecimal() else 0
+
+
+def _has_settings(folder: Path, flat: JsonObject) -> bool:
+    """Whether a run folder was made with these settings: the same ones make the same file."""
+    from coterie.experiments.config import as_yaml
+
+    try:
+        return (folder / "config.yaml").read_bytes() == as_yaml(flat).encode()
+    except OSError:
+        return False
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether another process is writing a run folder."""
+    try:
+        with locked(folder):
+            return False
+    except (RunError, OSError):
+        return True
+
+
 @contextlib.contextmanager
 def locked(folder: Path | None) -> Iterator[None]:
     """Lock a run folder against other writers. The lock ends with the process, however it ends."""

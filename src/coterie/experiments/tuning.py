@@ -154,7 +154,9 @@ class TrialLog:
             self.best = trial
         best = f"{self.best.result['value']:.4f}, {self.best.cell.method.label}"
         steps = trial.result["best_round"]
-        self.progress.log(f"{name}: {metric} {value:.4f} at step {steps} (best {best}): {settings}")
+        self.progress.log(
+            f"{name}: {metric} {value:.4f} at step {steps:,} (best {best}): {settings}"
+        )
 
 
 def trials_of(search: Search) -> Plan:

@@ -102,9 +102,7 @@ def curves_figure(found: TuningResult) -> Figure:
     converged = [trial for trial in found.trials if not trial.diverged and len(trial.curve) > 1]
     series = [_curve(trial, found, beneath=True) for trial in converged]
     won = found.best.settings.items()
-    winner = next(
-        (trial for trial in converged if trial.cell.method.settings.items() <= won), None
-    )
+    winner = next((trial for trial in converged if trial.cell.method.settings.items() <= won), None)
     if winner is not None:
         series.append(_curve(winner, found, beneath=False))
     return Figure("curves", "Curves", found.metric, series)

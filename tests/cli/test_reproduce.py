@@ -75,6 +75,7 @@ def test_the_same_command_continues_an_interrupted_reproduction(tmp_path: Path) 
     times = {path: path.stat().st_mtime_ns for path in (tmp_path / "cells").glob("*/result.json")}
     done = call_apart(*arguments, cwd=tmp_path)
     assert done.code == 0, done.err
-    assert f"{len(times)} of 6 runs are already finished" in done.err
+    verb = "is" if len(times) == 1 else "are"
+    assert f"{len(times)} of 6 runs {verb} already finished" in done.err
     unchanged = [path.stat().st_mtime_ns == time_ns for path, time_ns in times.items()]
     assert all(unchanged), "finished runs are not repeated"

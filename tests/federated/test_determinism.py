@@ -285,6 +285,7 @@ class CtrlC:
         self.at = at
         self.part = evaluator.part
         self.headline = evaluator.headline
+        self.describe = evaluator.describe
 
     def measure(self, model: Recommender, n: int) -> dict[str, float]:
         if n == self.at:

@@ -69,7 +69,7 @@ def _spread(counts: Longs) -> JsonObject:
 
 
 def _shown(spread: JsonObject) -> str:
-    return f"{spread['least']} to {spread['most']}, median {spread['median']:g}"
+    return f"{spread['least']:,} to {spread['most']:,}, median {spread['median']:,g}"
 
 
 def _day(seconds: int) -> str:

@@ -153,7 +153,9 @@ def disclosing(mode: str, rate: float, size: int, pi: float) -> Method:
 
 
 def autoencoder(hidden: int, latent: int) -> Method:
-    settings = {"hidden": hidden, "latent": latent, "epochs": 200}
+    """What the paper does not give is stated: the defaults of a dataset may be tuned ones."""
+    settings = {"hidden": hidden, "latent": latent, "epochs": 200, "learning_rate": 0.001}
+    settings |= {"beta": 0.2, "dropout": 0.5, "batch_size": 500}
     return Method(f"multivae {hidden}-{latent}", "multivae", settings)
 
 

@@ -1,5 +1,9 @@
 """Configuration of the documentation site, which `make docs` builds."""
 
+import re
+
+from sphinx.application import Sphinx
+
 from coterie import __version__
 
 project = "Coterie"
@@ -13,7 +17,31 @@ myst_heading_anchors = 3
 html_theme = "furo"
 html_title = f"Coterie {release}"
 html_static_path = ["assets"]
-html_css_files = ["cards.css", "papers.css"]
+html_css_files = ["site.css", "cards.css", "papers.css"]
+html_show_copyright = False
+html_theme_options = {"top_of_page_buttons": []}
+highlight_language = "sh"
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
 suppress_warnings = ["myst.xref_missing"]
+
+
+BLOCK = re.compile(r'(?<=<div class="highlight-sh notranslate">).*?(?=</pre>)', re.DOTALL)
+HYPHENS = re.compile(r"(<[^>]*>)|([^\s<>]*-[^\s<>]+)")
+
+
+def keep_options_whole(
+    app: Sphinx, page: str, template: str, context: dict[str, object], doctree: object
+) -> None:
+    """Mark words with hyphens in commands, so that a narrow page does not break `--option`."""
+
+    def mark(word: re.Match[str]) -> str:
+        return word[1] or f'<span class="whole">{word[2]}</span>'
+
+    body = context.get("body")
+    if isinstance(body, str):
+        context["body"] = BLOCK.sub(lambda block: HYPHENS.sub(mark, block[0]), body)
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("html-page-context", keep_options_whole)

@@ -25,6 +25,8 @@ from coterie.federated.settings import FederationSettings
 from coterie.report.table import markdown_table
 
 DOCS = Path(__file__).parent
+WIDEST = 86
+"""Characters of a command on one line."""
 COMMANDS = """# Commands
 
 Every command and option, as `coterie COMMAND --help` shows them. Exit codes: 0 is success, 1 a bug,
@@ -76,8 +78,19 @@ def command_section(path: tuple[str, ...], command: click.Command) -> str:
     usage = " ".join(["coterie", *path, *command.collect_usage_pieces(context)])
     rows = [row for parameter in command.params if (row := option_row(parameter, context))]
     table = markdown_table(["option", "what it does"], rows) if rows else ""
-    shown = "\n".join([usage, *examples])
+    shown = "\n".join([usage, *(broken(example) for example in examples)])
     return f"## {' '.join(path)}\n\n{' '.join(text)}\n\n```\n{shown}\n```\n\n{table}"
+
+
+def broken(example: str) -> str:
+    """The command over several lines where it is too long for the page."""
+    lines = [""]
+    for part in re.split(r" (?=--)", example):
+        if lines[-1] and len(lines[-1]) + len(part) > WIDEST:
+            lines.append(f"    {part}")
+        else:
+            lines[-1] = f"{lines[-1]} {part}" if lines[-1] else part
+    return " \\\n".join(lines)
 
 
 def option_row(parameter: click.Parameter, context: click.Context) -> list[str]:

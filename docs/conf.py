@@ -20,6 +20,7 @@ html_static_path = ["assets"]
 html_css_files = ["site.css", "cards.css", "papers.css"]
 html_show_copyright = False
 html_theme_options = {"top_of_page_buttons": []}
+smartquotes_action = "qe"  # not D: `--` is how options start
 highlight_language = "sh"
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"

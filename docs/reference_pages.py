@@ -27,6 +27,11 @@ from coterie.report.table import markdown_table
 DOCS = Path(__file__).parent
 WIDEST = 86
 """Characters of a command on one line."""
+CODE = re.compile(
+    r"\bcoterie [a-z][a-z-]*(?: (?:list|fetch|describe|filter|NAME|RUN)\b| --[a-z-]+)?"
+    r"|--set [\w.]+=[\w-]+|(?<![\w-])--[a-z][a-z-]*|\b[a-z_]+=[\w,=-]+"
+)
+"""What is code in a text without markup."""
 COMMANDS = """# Commands
 
 Every command and option, as `coterie COMMAND --help` shows them. Exit codes: 0 is success, 1 a bug,
@@ -101,13 +106,21 @@ def option_row(parameter: click.Parameter, context: click.Context) -> list[str]:
     if record is None:
         return [f"`{parameter.make_metavar(context)}`", ""]
     name, text = record
-    return [f"`{' '.join(name.split())}`", in_words(" ".join(text.split()))]
+    name = " ".join(name.replace(" RANGE", "").split())
+    return [f"`{name}`", in_code(in_words(" ".join(text.split())))]
 
 
 def in_words(text: str) -> str:
     """The help text with what typer adds in brackets as sentences."""
     text = text.replace("\\[", "[").replace("[required]", "Required.")
-    return re.sub(r"\[default: \(?([^\])]+)\)?\]", r"Default: \1.", text)
+    return re.sub(r"\[default: \(?(.*?)\)?(?:; x>=\d+)?\]", r"Default: \1.", text)
+
+
+def in_code(text: str) -> str:
+    """The text with commands, options and `key=value` as code."""
+    parts = text.split("`")
+    parts[::2] = [CODE.sub(r"`\g<0>`", part) for part in parts[::2]]
+    return "`".join(parts)
 
 
 def settings() -> str:
@@ -136,7 +149,7 @@ def settings_table(group: type[Settings]) -> str:
     """Name, default and text of every setting of a group, without those of all federations."""
     elsewhere = () if group is FederationSettings else FederationSettings.model_fields
     rows = [
-        [f"`{key}`", f"`{default}`" if default else "", text]
+        [f"`{key}`", f"`{default}`" if default else "", in_code(text)]
         for key, default, text in group.rows()
         if key not in elsewhere
     ]

@@ -22,6 +22,7 @@ html_show_copyright = False
 html_theme_options = {"top_of_page_buttons": []}
 smartquotes_action = "qe"  # not D: `--` is how options start
 highlight_language = "sh"
+default_role = "code"
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
 suppress_warnings = ["myst.xref_missing"]

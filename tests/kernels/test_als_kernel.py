@@ -10,6 +10,7 @@ from small_data import locked, rows, small_data
 from coterie import kernels
 
 NO_EXTRA = np.empty((0, 1))
+NO_TARGETS = np.empty(0, np.float32)
 
 
 def gram(Y: np.ndarray) -> np.ndarray:
@@ -33,7 +34,17 @@ def test_rows_equal_numpys_solver(d, alpha, reg):
     Y = locked(rows(d, 20, d))
     X = np.empty((12, d), np.float32)
     kernels.load("als").solve_rows(
-        data.offsets, data.items, Y, locked(gram(Y)), NO_EXTRA, alpha, reg, 0, 12, X
+        data.offsets,
+        data.items,
+        NO_TARGETS,
+        Y,
+        locked(gram(Y)),
+        NO_EXTRA,
+        alpha,
+        np.full(12, reg),
+        0,
+        12,
+        X,
     )
     np.testing.assert_allclose(X, als_rows(data.histories, Y, alpha, reg), rtol=1e-5, atol=1e-5)
     assert not X[10].any()  # empty history: the ridge solution is zero
@@ -51,7 +62,10 @@ def test_the_extra_right_hand_side_is_added(d):
     extra = locked(2 * weights @ U)
     left = locked(gram(Y) + 2 * U.T @ U)
     X = np.empty((12, d), np.float32)
-    kernels.load("als").solve_rows(data.offsets, data.items, Y, left, extra, alpha, reg, 0, 12, X)
+    ridges = np.full(12, reg)
+    kernels.load("als").solve_rows(
+        data.offsets, data.items, NO_TARGETS, Y, left, extra, alpha, ridges, 0, 12, X
+    )
     for r, history in enumerate(data.histories):
         C = np.ones(20)
         positive = np.zeros(20)
@@ -64,7 +78,7 @@ def test_the_extra_right_hand_side_is_added(d):
     with_zeros, with_none = np.empty((2, 12, d), np.float32)
     for right, out in ((np.zeros((12, d)), with_zeros), (NO_EXTRA, with_none)):
         kernels.load("als").solve_rows(
-            data.offsets, data.items, Y, gram(Y), right, alpha, reg, 0, 12, out
+            data.offsets, data.items, NO_TARGETS, Y, gram(Y), right, alpha, ridges, 0, 12, out
         )
     assert with_zeros.tobytes() == with_none.tobytes()
 
@@ -74,7 +88,7 @@ def test_a_range_of_rows_leaves_the_others_alone():
     Y = rows(1, 20, 3)
     X = np.full((12, 3), np.nan, np.float32)
     kernels.load("als").solve_rows(
-        data.offsets, data.items, Y, gram(Y), NO_EXTRA, 1.0, 1.0, 4, 7, X
+        data.offsets, data.items, NO_TARGETS, Y, gram(Y), NO_EXTRA, 1.0, np.ones(12), 4, 7, X
     )
     assert np.isnan(X[:4]).all()
     assert np.isnan(X[7:]).all()
@@ -89,6 +103,6 @@ def test_a_singular_system_gives_nan_and_does_not_crash():
     Y = np.zeros((6, 3), np.float32)
     X = np.empty((5, 3), np.float32)
     kernels.load("als").solve_rows(
-        data.offsets, data.items, Y, gram(Y), NO_EXTRA, 1.0, 0.0, 0, 5, X
+        data.offsets, data.items, NO_TARGETS, Y, gram(Y), NO_EXTRA, 1.0, np.zeros(5), 0, 5, X
     )
     assert not np.isfinite(X).any()

@@ -43,6 +43,8 @@ from pydantic import Field
 from coterie import kernels
 from coterie.algorithms import fedavg
 from coterie.algorithms.algorithm import Algorithm
+from coterie.algorithms.local import least_squares
+from coterie.algorithms.local.least_squares import RightSides, gram
 from coterie.algorithms.local.settings import CohortSettings
 from coterie.core import parallel
 from coterie.core.records import Record
@@ -162,23 +164,17 @@ def solve_rows(history: Rows, Y: Floats, s: FCF, side: SideTerms | None = None) 
     Y^T C_u Y is w Y^T Y, which is the same for all users, plus a term for each item of the user.
     w is the confidence in a missing interaction.
     """
-    kernel = kernels.load("als")
     d = Y.shape[1]
-    X = np.empty((len(history.counts), d), np.float32)
-    left, right = side or SideTerms(np.zeros((d, d)), np.empty((0, d)))
+    left, extra = side or SideTerms(np.zeros((d, d)), np.empty((0, d)))
     w = s.missing_weight
     system = w * gram(Y) + left
     if w != 1:
-        # The kernel has 1 + alpha' times the user's rows on the right, for a matrix with alpha'.
-        right = (right if len(right) else 0.0) - (1 - w) * sums_of_rows(history, Y)
+        # The systems have 1 + alpha' times the user's rows on the right, for a matrix with alpha'.
+        extra = (extra if len(extra) else 0.0) - (1 - w) * sums_of_rows(history, Y)
     alpha = s.alpha + (1 - w)
-    parallel.over(
-        lambda first, last: kernel.solve_rows(
-            history.offsets, history.items, Y, system, right, alpha, s.reg, first, last, X
-        ),
-        history.offsets,
-    )
-    return X
+    ridge = np.full(len(history.counts), float(s.reg))
+    right = RightSides(np.empty(0, np.float32), extra)
+    return least_squares.solve_rows(history, Y, system, alpha, ridge, right)
 
 
 def sums_of_rows(history: Rows, Y: Floats) -> Doubles:
@@ -187,13 +183,6 @@ def sums_of_rows(history: Rows, Y: Floats) -> Doubles:
     user = np.repeat(np.arange(len(total)), history.counts)
     np.add.at(total, user, Y[history.items].astype(np.float64))
     return total
-
-
-def gram(Y: Floats) -> Doubles:
-    """Y^T Y"""
-    product = np.empty((Y.shape[1], Y.shape[1]))
-    kernels.load("als").gram(Y, product)
-    return product
 
 
 def client_update(world: World[FCF], message: Message, node: NodeData) -> ClientResult:

@@ -61,6 +61,7 @@ from scipy import sparse
 from coterie.algorithms import fcf, fedavg
 from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.fcf import AdamRows
+from coterie.algorithms.local import least_squares
 from coterie.core.records import Record
 from coterie.core.settings import SearchSpace
 from coterie.data.content import Content
@@ -233,7 +234,7 @@ def solve(world: World[FedMVMF], message: Message, node: NodeData) -> tuple[Rows
     own = features_of(message, node)
     ones = np.ones(len(own.items))
     x = sparse.csr_array((ones, own.items, own.offsets), (len(message.users), len(U)))
-    terms = fcf.SideTerms(side * fcf.gram(U), side * (x @ U.astype(np.float64)))
+    terms = fcf.SideTerms(side * least_squares.gram(U), side * (x @ U.astype(np.float64)))
     return own, *fcf.solve(world, message, node, terms)
 
 
@@ -339,8 +340,8 @@ def side_gradients(Q: Floats, V: Floats, Y: sparse.csr_array) -> tuple[Doubles, 
     """
     q = Q.astype(np.float64)
     v = V.astype(np.float64)
-    by_items = Y @ v - np.einsum("ik,kl->il", q, fcf.gram(V), optimize=False)
-    by_view = Y.T @ q - np.einsum("dk,kl->dl", v, fcf.gram(Q), optimize=False)
+    by_items = Y @ v - np.einsum("ik,kl->il", q, least_squares.gram(V), optimize=False)
+    by_view = Y.T @ q - np.einsum("dk,kl->dl", v, least_squares.gram(Q), optimize=False)
     return by_items, by_view
 
 

@@ -22,6 +22,8 @@ ALGORITHMS: dict[str, str] = {
     "sfpl+": "coterie.algorithms.fpl:SEQUENTIAL_PLUS",
     "pfpl": "coterie.algorithms.fpl:PARALLEL",
     "pfpl+": "coterie.algorithms.fpl:PARALLEL_PLUS",
+    "fedals": "coterie.algorithms.fedals",
+    "fedease": "coterie.algorithms.fedease",
     "fcf": "coterie.algorithms.fcf",
     "fedmvmf": "coterie.algorithms.fedmvmf",
     "fl-dssm": "coterie.algorithms.fltowers:DSSM",

@@ -2,22 +2,18 @@
 
 Hu, Koren, Volinsky. Collaborative filtering for implicit feedback datasets. ICDM 2008.
 
-Minimises sum_{u,i} c_ui (r_ui - x_u . y_i)^2 + reg (|X|^2 + |Y|^2), with r = 1 and c = 1 + alpha
-where u interacted with i, and r = 0 and c = 1 elsewhere. With one side fixed, every row of the
-other is the solution of its own ridge system.
+`algorithms/local/least_squares.py` has the objective. With one side fixed, every row of the other
+is the solution of its own ridge system. With a `block_size`, a sweep improves rows block by block
+(iALS++), which is faster where rows are long.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 from pydantic import Field
 
-from coterie import kernels
 from coterie.algorithms.algorithm import Algorithm, stepwise
-from coterie.core import parallel
-from coterie.core.settings import SearchSpace, Settings
+from coterie.algorithms.local.least_squares import LeastSquares, improve, solve
 from coterie.data.training_set import TrainingSet
 from coterie.federated.trainer import Context
 from coterie.models.factors import Factors
@@ -25,23 +21,9 @@ from coterie.models.new_user import NewUser
 from coterie.types import Floats, Rows
 
 
-class ALS(Settings):
-    search_space: ClassVar[SearchSpace] = {
-        "alpha": (0.3, 50.0),
-        "reg": (0.1, 100.0),
-        "embedding_size": [16, 32, 64],
-    }
-
-    embedding_size: int = Field(32, ge=1, le=512)
-    """Length of every user and item row."""
+class ALS(LeastSquares):
     epochs: int = Field(15, ge=1)
     """Sweeps, each solving all users and then all items."""
-    alpha: float = Field(5.0, ge=0)
-    """Extra confidence in observed interactions."""
-    reg: float = Field(10.0, gt=0)
-    """Regularisation of all rows."""
-    start_scale: float = Field(0.1, gt=0)
-    """Standard deviation of the initial values."""
 
 
 def start(training: TrainingSet, settings: ALS, context: Context) -> Factors:
@@ -57,38 +39,16 @@ def start(training: TrainingSet, settings: ALS, context: Context) -> Factors:
 def sweep(
     model: Factors, n: int, training: TrainingSet, settings: ALS, context: Context
 ) -> Factors:
-    X = solve(training.positives, model.item_rows, settings)
-    return Factors(X, solve(training.by_item, X, settings), model.item_bias)
+    if settings.block_size:
+        X = improve(model.user_rows, training.positives, model.item_rows, settings)
+        Y = improve(model.item_rows, training.by_item, X, settings)
+    else:
+        X = solve(training.positives, model.item_rows, settings)
+        Y = solve(training.by_item, X, settings)
+    return Factors(X, Y, model.item_bias)
 
 
-def solve(rows: Rows, fixed: Floats, settings: ALS) -> Floats:
-    """Solve all rows of one side, with the other fixed."""
-    kernel = kernels.load("als")
-    d = fixed.shape[1]
-    G = np.empty((d, d))
-    kernel.gram(fixed, G)
-    solved = np.empty((len(rows.counts), d), np.float32)
-    no_extra = np.empty((0, d))
-
-    def part(first: int, last: int) -> None:
-        kernel.solve_rows(
-            rows.offsets,
-            rows.items,
-            fixed,
-            G,
-            no_extra,
-            settings.alpha,
-            settings.reg,
-            first,
-            last,
-            solved,
-        )
-
-    parallel.over(part, rows.offsets)
-    return solved
-
-
-def score_new_user(model: Factors, user: NewUser, settings: ALS) -> Floats:
+def score_new_user(model: Factors, user: NewUser, settings: LeastSquares) -> Floats:
     """Solve the row of a new user as a sweep does; without items, take the average row."""
     if not len(user.items):
         return model.score_row(model.average_row())

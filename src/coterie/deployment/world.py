@@ -23,7 +23,7 @@ def server_world(terms: FederationTerms, indices: UserIndices, content: ItemCont
     catalogue = catalogue_of(terms, indices.n_users, content)
     settings = federation_settings(experiment.settings)
     world = trainer.world_of(catalogue, settings, experiment.choice.seed, terms.federation)
-    return _with_members(world, indices)
+    return _with_members(world, indices, terms)
 
 
 def node_world(terms: FederationTerms, indices: UserIndices) -> AnyWorld:
@@ -33,7 +33,7 @@ def node_world(terms: FederationTerms, indices: UserIndices) -> AnyWorld:
     catalogue = TrainingSet(indices.n_users, len(terms.items), empty, empty, None)
     settings = federation_settings(experiment.settings)
     world = trainer.world_of(catalogue, settings, experiment.choice.seed)
-    return _with_members(world, indices)
+    return _with_members(world, indices, terms)
 
 
 def catalogue_of(terms: FederationTerms, n_users: int, content: ItemContent) -> TrainingSet:
@@ -55,10 +55,16 @@ def catalogue_of(terms: FederationTerms, n_users: int, content: ItemContent) -> 
     )
 
 
-def _with_members(world: AnyWorld, indices: UserIndices) -> AnyWorld:
+def _with_members(world: AnyWorld, indices: UserIndices, terms: FederationTerms) -> AnyWorld:
     members = np.zeros(indices.n_users, bool)
     members[indices.members] = True
-    return replace(world, members=members, n_positives=indices.n_positives, client_content=None)
+    return replace(
+        world,
+        members=members,
+        n_positives=indices.n_positives,
+        rated=terms.experiment.filters.feedback == "explicit",
+        client_content=None,
+    )
 
 
 def _no_interactions(n_users: int) -> Rows:

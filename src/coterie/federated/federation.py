@@ -64,6 +64,8 @@ class World(Generic[SettingsOf]):
     user_features: Mapping[str, Ids]
     n_positives: int = 0
     """Number of interactions in all histories together (X+): all a server knows of them."""
+    rated: bool = False
+    """Whether clients learn from ratings."""
     content: Content | None = None
     """Item content. Known to the server that recommends items, not to other servers or nodes."""
     client_content: Content | None = None

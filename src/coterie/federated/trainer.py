@@ -149,6 +149,7 @@ def world_of(
         members=training.positives.counts > 0,
         user_features=training.user_features,
         n_positives=len(training.positives.items),
+        rated=training.ratings is not None,
         content=contents[0] if contents else None,
         client_content=contents[1] if contents else None,
         presence=training.presence,

@@ -1,4 +1,4 @@
-"""Explicit SIMD for kernels: eight floats per instruction.
+"""Explicit SIMD for kernels: eight floats, or eight doubles, per instruction.
 
 The compiler does not vectorise a dot product, because it may not reorder additions. It does not
 vectorise short sequences of statements either, because Numba turns that pass off. A kernel that
@@ -23,13 +23,16 @@ from numba.core.typing.templates import Signature
 from numba.extending import models, register_model
 
 LANES = 8
-"""256 bits: one register of AVX2, two of NEON."""
+"""Eight floats are one register of AVX2 and two of NEON. Eight doubles are twice as many."""
 
 INT = ir.IntType(32)
 VECTOR = ir.VectorType(ir.FloatType(), LANES)
 ZERO = ir.Constant(VECTOR, [0.0] * LANES)
+DOUBLES = ir.VectorType(ir.DoubleType(), LANES)
+NO_DOUBLES = ir.Constant(DOUBLES, [0.0] * LANES)
 FLOAT_ALIGNMENT = 4
-"""Bytes. Rows may begin at any float, so loads and stores must not assume more."""
+DOUBLE_ALIGNMENT = 8
+"""Bytes. Rows may begin at any number, so loads and stores must not assume more."""
 
 
 class CodegenContext(Protocol):
@@ -53,7 +56,15 @@ class LanesType(types.Type):
         super().__init__(name=f"lanes{LANES}")
 
 
+class DoubleLanesType(types.Type):
+    """Numba's type of a vector of LANES doubles."""
+
+    def __init__(self) -> None:
+        super().__init__(name=f"doublelanes{LANES}")
+
+
 lanes = LanesType()
+double_lanes = DoubleLanesType()
 
 
 @register_model(LanesType)
@@ -62,6 +73,14 @@ class LanesModel(models.PrimitiveModel):
 
     def __init__(self, manager: DataModelManager, of: types.Type) -> None:
         super().__init__(manager, of, VECTOR)  # type: ignore[no-untyped-call]
+
+
+@register_model(DoubleLanesType)
+class DoubleLanesModel(models.PrimitiveModel):
+    """Stores a vector as one LLVM value."""
+
+    def __init__(self, manager: DataModelManager, of: types.Type) -> None:
+        super().__init__(manager, of, DOUBLES)  # type: ignore[no-untyped-call]
 
 
 def intrinsic(define: Callable[..., Typed]) -> Callable[..., object]:
@@ -93,7 +112,10 @@ def _select(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, which: list[int]) -
 def _fused(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
     """a * b + c with one rounding."""
     declare: Callable[..., ir.Function] = cgutils.get_or_insert_function
-    fma = declare(builder.module, ir.FunctionType(VECTOR, [VECTOR] * 3), f"llvm.fma.v{LANES}f32")
+    bits = 32 if a.type == VECTOR else 64
+    fma = declare(
+        builder.module, ir.FunctionType(a.type, [a.type] * 3), f"llvm.fma.v{LANES}f{bits}"
+    )
     return builder.call(fma, [a, b, c])
 
 
@@ -231,3 +253,68 @@ def store_sums(
         return context.get_dummy_value()
 
     return types.void(array, types.intp, lanes, lanes, lanes, lanes), emit
+
+
+@intrinsic
+def load_doubles(_: object, array: types.Array, at: types.Integer) -> Typed:
+    """array[at : at + 8] of doubles; the bounds are not checked."""
+
+    def emit(
+        context: CodegenContext,
+        builder: ir.IRBuilder,
+        signature: Signature,
+        arguments: Sequence[ir.Value],
+    ) -> ir.Value:
+        value = builder.load(_address(context, builder, signature, arguments, DOUBLES))
+        value.align = DOUBLE_ALIGNMENT
+        return value
+
+    return double_lanes(array, types.intp), emit
+
+
+@intrinsic
+def store_doubles(_: object, array: types.Array, at: types.Integer, value: LanesType) -> Typed:
+    """array[at : at + 8] = value"""
+
+    def emit(
+        context: CodegenContext,
+        builder: ir.IRBuilder,
+        signature: Signature,
+        arguments: Sequence[ir.Value],
+    ) -> ir.Value:
+        address = _address(context, builder, signature, arguments, DOUBLES)
+        builder.store(arguments[2], address).align = DOUBLE_ALIGNMENT
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, double_lanes), emit
+
+
+@intrinsic
+def spread_double(_: object, number: types.Float) -> Typed:
+    """The double in every lane."""
+
+    def emit(
+        context: CodegenContext,
+        builder: ir.IRBuilder,
+        signature: Signature,
+        arguments: Sequence[ir.Value],
+    ) -> ir.Value:
+        first = builder.insert_element(NO_DOUBLES, arguments[0], INT(0))
+        return _select(builder, first, NO_DOUBLES, [0] * LANES)
+
+    return double_lanes(types.float64), emit
+
+
+@intrinsic
+def plus_double_product(_: object, c: LanesType, a: LanesType, b: LanesType) -> Typed:
+    """c + a * b, in doubles"""
+
+    def emit(
+        context: CodegenContext,
+        builder: ir.IRBuilder,
+        signature: Signature,
+        arguments: Sequence[ir.Value],
+    ) -> ir.Value:
+        return _fused(builder, arguments[1], arguments[2], arguments[0])
+
+    return double_lanes(double_lanes, double_lanes, double_lanes), emit

@@ -17,6 +17,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "random": ("coterie.models.random", "RandomScores"),
     "popular": ("coterie.models.popular", "ItemCounts"),
     "ease": ("coterie.models.linear", "ItemWeights"),
+    "private-item-weights": ("coterie.models.linear", "PrivateItemWeights"),
     "userknn": ("coterie.models.neighbours", "UserNeighbours"),
     "itemknn": ("coterie.models.neighbours", "ItemNeighbours"),
     "multivae": ("coterie.models.multivae", "MultVAE"),

@@ -12,21 +12,11 @@ from coterie.types import Floats, Ints, Longs, Rows
 
 
 @dataclass(frozen=True, slots=True)
-class ItemWeights(Recommender):
-    kind: ClassVar[str] = "ease"
+class ItemToItem(Recommender):
+    """Weights between all items; subclasses know where histories are."""
+
     trained: ClassVar[tuple[str, ...]] = ("weights",)
     weights: Floats  # (items, items)
-    offsets: Longs  # (users + 1,)
-    items: Ints  # the items of every user
-
-    def score(self, users: Ints, items: Ints | None = None) -> Floats:
-        from scipy import sparse
-
-        rows, columns = Rows(self.offsets, self.items).take(users)
-        ones = np.ones(len(rows), np.float32)
-        shape = (len(users), len(self.weights))
-        histories = sparse.csr_matrix((ones, (rows, columns)), shape=shape)
-        return pick(np.asarray(histories @ self.weights), items)
 
     def similar_items(self, item: int) -> Floats:
         """Weights of the item: how much it adds to the score of every other."""
@@ -36,3 +26,54 @@ class ItemWeights(Recommender):
     def score_new_user(self, history: Ints) -> Floats:
         scores: Floats = self.weights[history].sum(axis=0)
         return scores
+
+
+@dataclass(frozen=True, slots=True)
+class ItemWeights(ItemToItem):
+    kind: ClassVar[str] = "ease"
+    offsets: Longs  # (users + 1,)
+    items: Ints  # the items of every user
+
+    def score(self, users: Ints, items: Ints | None = None) -> Floats:
+        histories = Rows(self.offsets, self.items).of_users(users)
+        return pick(score_histories(histories, self.weights), items)
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateItemWeights(ItemToItem):
+    """Histories stay on the clients, each of which scores for itself."""
+
+    kind: ClassVar[str] = "private-item-weights"
+    private: ClassVar[tuple[str, ...]] = ("histories",)
+    histories: np.ndarray  # (users, bytes) one bit per item
+
+    def score(self, users: Ints, items: Ints | None = None) -> Floats:
+        histories = unpacked(self.histories[users], len(self.weights))
+        return pick(score_histories(histories, self.weights), items)
+
+
+def score_histories(histories: Rows, weights: Floats) -> Floats:
+    """(users, items) the sum of the weights of each user's items."""
+    from scipy import sparse
+
+    ones = np.ones(len(histories.items), np.float32)
+    shape = (len(histories.counts), len(weights))
+    table = sparse.csr_matrix((ones, histories.items, histories.offsets), shape=shape)
+    return np.asarray(table @ weights)
+
+
+def packed(histories: Rows, n_items: int) -> np.ndarray:
+    """(users, bytes) histories with one bit per item."""
+    bits = np.zeros((len(histories.counts), -(-n_items // 8)), np.uint8)
+    user = np.repeat(np.arange(len(bits)), histories.counts)
+    bit = (0x80 >> (histories.items & 7)).astype(np.uint8)
+    np.bitwise_or.at(bits, (user, histories.items >> 3), bit)
+    return bits
+
+
+def unpacked(bits: np.ndarray, n_items: int) -> Rows:
+    """The histories that were packed."""
+    users, items = np.nonzero(np.unpackbits(bits, axis=1, count=n_items))
+    counts = np.bincount(users, minlength=len(bits))
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return Rows(offsets, items.astype(np.int32))

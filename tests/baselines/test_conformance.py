@@ -23,7 +23,9 @@ from coterie.experiments import training as steps
 from coterie.experiments.config import Experiment
 from coterie.experiments.training import fit, models
 from coterie.federated.trainer import Context
+from coterie.models.item_based import ItemBased
 from coterie.models.kinds import kind
+from coterie.models.new_user import NewUser
 from coterie.models.recommender import Recommender
 from coterie.types import Rows
 
@@ -152,6 +154,29 @@ def test_a_score_does_not_depend_on_the_other_users(name, training):
 def test_padding_among_candidates_gets_a_finite_score(name, training):
     items = np.array([[3, -1], [-1, -1]], np.int32)
     assert np.isfinite(train(name, training)[-1].score(np.array([0, 1], np.int32), items)).all()
+
+
+@every_algorithm
+def test_contributions_sum_to_the_score_if_item_based(name, training):
+    """For every user in training, and for a new user with another history."""
+    model = train(name, training)[-1]
+    chosen = registry.algorithm(name)
+    assert isinstance(model, ItemBased) == chosen.item_based
+    if not isinstance(model, ItemBased):
+        return
+    items = np.arange(training.n_items, dtype=np.int32)[::-2]
+    for user in range(training.n_users):
+        history = model.histories().of(user)
+        assert history.tolist() == training.positives.of(user).tolist()
+        contributions = model.contributions(history, items)
+        assert contributions.shape == (len(items), len(history))
+        scores = model.score(np.array([user], np.int32), items[None])[0]
+        np.testing.assert_allclose(contributions.sum(axis=1), scores, rtol=1e-4, atol=1e-6)
+    assert chosen.score_new_user is not None
+    history = np.array([1, 4, 9, 20], np.int32)
+    scores = chosen.score_new_user(model, NewUser(items=history), quick_settings(name))
+    summed = model.contributions(history, items).sum(axis=1)
+    np.testing.assert_allclose(summed, scores[items], rtol=1e-4, atol=1e-6)
 
 
 @every_algorithm

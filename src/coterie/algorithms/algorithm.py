@@ -39,6 +39,9 @@ class Algorithm:
     score_new_user: Callable[..., Floats] | None = None
     """(model, new user, settings) -> the scores of all items for a user who was not in training,
     with the model frozen; None if the algorithm cannot serve such users."""
+    item_based: bool = False
+    """Whether its model is an `ItemBased`, which names the items of the history that a
+    recommendation comes from."""
 
     @property
     def federated(self) -> bool:

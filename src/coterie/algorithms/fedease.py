@@ -188,7 +188,7 @@ _inverted = WeakCache()
 
 
 def own_histories(world: World[FedEASE], state: FedEASEState, node: NodeData) -> PrivateState:
-    return {"histories": packed(node.training.positives, world.n_items)}
+    return {"history_bits": packed(node.training.positives, world.n_items)}
 
 
 EXCHANGE = Exchange(

@@ -65,3 +65,8 @@ def algorithm(name: str) -> Algorithm:
 def serves_new_users(name: str) -> bool:
     """Whether the algorithm can recommend to users who were not in training."""
     return algorithm(name).score_new_user is not None
+
+
+def item_based() -> list[str]:
+    """The algorithms whose recommendations name the items of the history they come from."""
+    return [name for name in names() if algorithm(name).item_based]

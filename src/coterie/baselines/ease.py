@@ -58,4 +58,5 @@ ALGORITHM = Algorithm(
     kernels=("cooccurrence",),
     paper="Steck 2019",
     score_new_user=score_history,
+    item_based=True,
 )

@@ -144,4 +144,5 @@ BY_ITEMS = Algorithm(
     steps=lambda settings: 1,
     paper="Koren 2010",
     score_new_user=score_history,
+    item_based=True,
 )

@@ -7,12 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from coterie.models.recommender import Recommender, pick
+from coterie.models.item_based import ItemBased
+from coterie.models.recommender import pick
 from coterie.types import Floats, Ints, Longs, Rows
 
 
 @dataclass(frozen=True, slots=True)
-class ItemToItem(Recommender):
+class ItemToItem(ItemBased):
     """Weights between all items; subclasses know where histories are."""
 
     trained: ClassVar[tuple[str, ...]] = ("weights",)
@@ -27,6 +28,11 @@ class ItemToItem(Recommender):
         scores: Floats = self.weights[history].sum(axis=0)
         return scores
 
+    def contributions(self, history: Ints, items: Ints) -> Floats:
+        """The weight of each item of the history on each of `items`."""
+        weights: Floats = self.weights[np.ix_(history, items)].T
+        return weights
+
 
 @dataclass(frozen=True, slots=True)
 class ItemWeights(ItemToItem):
@@ -35,8 +41,10 @@ class ItemWeights(ItemToItem):
     items: Ints  # the items of every user
 
     def score(self, users: Ints, items: Ints | None = None) -> Floats:
-        histories = Rows(self.offsets, self.items).of_users(users)
-        return pick(score_histories(histories, self.weights), items)
+        return pick(score_histories(self.histories().of_users(users), self.weights), items)
+
+    def histories(self) -> Rows:
+        return Rows(self.offsets, self.items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +52,15 @@ class PrivateItemWeights(ItemToItem):
     """Histories stay on the clients, each of which scores for itself."""
 
     kind: ClassVar[str] = "private-item-weights"
-    private: ClassVar[tuple[str, ...]] = ("histories",)
-    histories: np.ndarray  # (users, bytes) one bit per item
+    private: ClassVar[tuple[str, ...]] = ("history_bits",)
+    history_bits: np.ndarray  # (users, bytes) one bit per item
 
     def score(self, users: Ints, items: Ints | None = None) -> Floats:
-        histories = unpacked(self.histories[users], len(self.weights))
+        histories = unpacked(self.history_bits[users], len(self.weights))
         return pick(score_histories(histories, self.weights), items)
+
+    def histories(self) -> Rows:
+        return unpacked(self.history_bits, len(self.weights))
 
 
 def score_histories(histories: Rows, weights: Floats) -> Floats:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from coterie.models.item_based import ItemBased
 from coterie.models.recommender import Recommender, pick
 from coterie.types import Bools, Doubles, Floats, Ints, Longs, Rows
 
@@ -71,7 +72,7 @@ class UserNeighbours(Recommender):
 
 
 @dataclass(frozen=True, slots=True)
-class ItemNeighbours(Recommender):
+class ItemNeighbours(ItemBased):
     """score(u, i) = sum of cos(i, j) over those items j of u among the k items nearest to i."""
 
     kind: ClassVar[str] = "itemknn"
@@ -83,7 +84,7 @@ class ItemNeighbours(Recommender):
     history_items: Ints  # the items of every user
 
     def score(self, users: Ints, items: Ints | None = None) -> Floats:
-        histories = matrix(Rows(self.history_offsets, self.history_items), len(self.offsets) - 1)
+        histories = matrix(self.histories(), len(self.offsets) - 1)
         return pick((histories[users] @ self._followers()).toarray(), items)
 
     def score_new_user(self, history: Ints) -> Floats:
@@ -97,9 +98,17 @@ class ItemNeighbours(Recommender):
 
     def serves(self, users: Ints) -> Bools:
         """Users whose items are not neighbours of any item get no recommendations."""
-        rows, items = Rows(self.history_offsets, self.history_items).take(users)
+        rows, items = self.histories().take(users)
         followed = np.diff(self.offsets)[items] > 0
         return np.bincount(rows[followed], minlength=len(users)) > 0
+
+    def histories(self) -> Rows:
+        return Rows(self.history_offsets, self.history_items)
+
+    def contributions(self, history: Ints, items: Ints) -> Floats:
+        """Shrunken cosines; 0 for an item of the history that is not among the k nearest."""
+        similar: Floats = self._followers()[history][:, items].toarray().T
+        return similar
 
     def _followers(self) -> csr_matrix:
         return matrix(Rows(self.offsets, self.followers), len(self.offsets) - 1, self.similarities)

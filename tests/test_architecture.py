@@ -286,6 +286,7 @@ def test_public_names_are_pinned() -> None:
         "Interactions",
         "Metric",
         "RankedLists",
+        "Reason",
         "Recommendation",
         "Run",
         "__version__",

@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from coterie.errors import CoterieError
     from coterie.evaluation.list_metrics import Metric, RankedLists
     from coterie.experiments.finished_run import Recommendation, Run
+    from coterie.experiments.reasons import Reason
 
 __all__ = [
     "CoterieError",
     "Interactions",
     "Metric",
     "RankedLists",
+    "Reason",
     "Recommendation",
     "Run",
     "__version__",
@@ -33,6 +35,7 @@ _MODULE_OF = {
     "Interactions": "coterie.data.interactions",
     "Metric": "coterie.evaluation.list_metrics",
     "RankedLists": "coterie.evaluation.list_metrics",
+    "Reason": "coterie.experiments.reasons",
     "Recommendation": "coterie.experiments.finished_run",
     "Run": "coterie.experiments.finished_run",
     "compare": "coterie.api",

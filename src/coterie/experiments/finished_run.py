@@ -18,7 +18,8 @@ from coterie.errors import ConfigError
 from coterie.evaluation.evaluation import Evaluation
 from coterie.evaluation.metric_names import MetricValues
 from coterie.evaluation.ranking import best_items, finite
-from coterie.experiments import recommendations, run_folder
+from coterie.experiments import reasons, recommendations, run_folder
+from coterie.experiments.reasons import Explainer, Reason
 from coterie.experiments.run_folder import Catalogue
 from coterie.models.new_user import NewUser
 from coterie.models.recommender import Recommender
@@ -92,8 +93,7 @@ class Run:
     def score(self, user: object, items: Sequence[object]) -> list[float]:
         """Scores of items for a user, by external ids."""
         users = np.array([find(self.catalogue.user_ids, user, "user")], np.int32)
-        indices = [find(self.catalogue.item_ids, item, "item") for item in items]
-        scores = finite(self.model.score(users, np.array([indices], np.int32)))
+        scores = finite(self.model.score(users, self._indices(items)[None]))
         return [float(score) for score in scores[0]]
 
     def recommend(
@@ -117,16 +117,27 @@ class Run:
 
         `features`, such as {"age": 25}, are for two-tower models whose users had features.
         """
-        items = np.array(
-            sorted({find(self.catalogue.item_ids, item, "item") for item in history}), np.int32
-        )
-        if self.result.get("feedback") == "explicit":
-            raise ConfigError(
-                "the run learned from ratings, which a history of items does not have; "
-                "expected a run with implicit feedback. Train with feedback=implicit."
-            )
+        items = self._history(history)
         scores = self._score_new_user(items, features or {})
         return self._best(scores, items if exclude_seen else NOTHING, n)
+
+    def why(
+        self, user: object, items: Sequence[object], n: int = reasons.REASONS
+    ) -> list[list[Reason]]:
+        """For each of `items`: the up to n items of the user's history that add most to its score.
+
+        Only item-based models, such as EASE and Item-kNN, have reasons.
+        """
+        explainer = self._explainer(n)
+        index = find(self.catalogue.user_ids, user, "user")
+        return explainer.for_user(index, self._indices(items))
+
+    def why_new_user(
+        self, history: Sequence[object], items: Sequence[object], n: int = reasons.REASONS
+    ) -> list[list[Reason]]:
+        """`why` for a user who was not in training, from a history."""
+        explainer = self._explainer(n)
+        return explainer.for_history(self._history(history), self._indices(items))
 
     def similar_items(self, item: object, n: int = 10) -> list[Recommendation]:
         """The n items most similar to an item, most similar first: by the cosine of item rows.
@@ -142,11 +153,17 @@ class Run:
             )
         return self._best(similar, np.array([index], np.int32), n)
 
-    def recommend_all(self, n: int = 10, exclude_seen: bool = True) -> pd.DataFrame:
-        """The n best items of all users: user_id, rank, item_id, score and, if known, title."""
+    def recommend_all(
+        self, n: int = 10, exclude_seen: bool = True, why: bool = False
+    ) -> pd.DataFrame:
+        """The n best items of all users: user_id, rank, item_id, score and, if known, title.
+
+        With `why` there is a column of that name with the list of reasons.
+        """
         import pandas as pd
 
-        blocks = recommendations.list_blocks(self.model, self.catalogue, n, exclude_seen)
+        explainer = self._explainer() if why else None
+        blocks = recommendations.list_blocks(self.model, self.catalogue, n, exclude_seen, explainer)
         return pd.concat(blocks, ignore_index=True)
 
     def write_recommendations(
@@ -155,13 +172,16 @@ class Run:
         n: int = 10,
         exclude_seen: bool = True,
         progress: Progress = SILENT,
+        why: bool = False,
     ) -> int:
         """Write the n best items of all users as csv or parquet, block by block.
 
-        Only the owner can read the file. Returns the number of its rows.
+        With `why` there is a column of that name with the list of reasons as JSON. Only the owner
+        can read the file. Returns the number of its rows.
         """
+        explainer = self._explainer() if why else None
         return recommendations.write_lists(
-            Path(path), self.model, self.catalogue, n, exclude_seen, progress
+            Path(path), self.model, self.catalogue, n, exclude_seen, progress, explainer
         )
 
     def with_titles(
@@ -170,6 +190,23 @@ class Run:
         """The same run with titles from a file of items; columns are guessed unless named."""
         titles = read_titles(Path(path), self.catalogue.item_ids, item_column, title_column)
         return replace(self, catalogue=replace(self.catalogue, item_texts=titles))
+
+    def _indices(self, items: Sequence[object]) -> Ints:
+        found = [find(self.catalogue.item_ids, item, "item") for item in items]
+        return np.array(found, np.int32)
+
+    def _history(self, items: Sequence[object]) -> Ints:
+        """The items of a new user, ascending and distinct."""
+        history: Ints = np.unique(self._indices(items))
+        if self.result.get("feedback") == "explicit":
+            raise ConfigError(
+                "the run learned from ratings, which a history of items does not have; "
+                "expected a run with implicit feedback. Train with feedback=implicit."
+            )
+        return history
+
+    def _explainer(self, n: int = reasons.REASONS) -> Explainer:
+        return Explainer.of(self.model, self.catalogue, self.result["algorithm"], n)
 
     def _score_new_user(self, items: Ints, features: Mapping[str, object]) -> Floats:
         """Scores of all items by the algorithm's own fit, with the settings of the run."""
@@ -197,13 +234,8 @@ class Run:
     def _best(self, scores: Floats, seen: Ints, n: int) -> list[Recommendation]:
         if n < 1:
             raise ConfigError(f"n is {n}; expected at least one item. Pass 1 or more.")
-        texts = self.catalogue.item_texts
-        ids = self.catalogue.item_ids
+        known = self.catalogue
         return [
-            Recommendation(
-                ids[i].item() if ids.dtype.kind in "iu" else str(ids[i]),
-                float(scores[i]),
-                "" if texts is None else str(texts[i]),
-            )
+            Recommendation(known.id_of(i), float(scores[i]), known.text_of(i))
             for i in best_items(scores, seen, n)
         ]

@@ -1,12 +1,13 @@
 """Lists of recommendations for all users, in blocks: in memory, or streamed to a file.
 
-A file has one row per user and rank: user_id, rank, item_id, score and, where items have titles,
-title. It tells what users like, so only its owner can read it.
+A file has one row per user and rank: user_id, rank, item_id, score, where items have titles title,
+and on request why: the reasons as JSON. It tells what users like, so only its owner can read it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -16,6 +17,7 @@ import numpy as np
 from coterie.core.progress import SILENT, Progress
 from coterie.errors import ConfigError, MissingExtra
 from coterie.evaluation.ranking import BLOCK_CELLS, best_lists
+from coterie.experiments.reasons import Explainer, Reason, as_objects
 from coterie.experiments.run_folder import Catalogue, replacing
 from coterie.models.recommender import Recommender
 from coterie.types import Rows
@@ -31,9 +33,13 @@ class FrameWriter(Protocol):
 
 
 def list_blocks(
-    model: Recommender, catalogue: Catalogue, n: int, exclude_seen: bool
+    model: Recommender,
+    catalogue: Catalogue,
+    n: int,
+    exclude_seen: bool,
+    explainer: Explainer | None = None,
 ) -> Iterator[pd.DataFrame]:
-    """The n best items of all users, one frame per block of users."""
+    """The n best items of all users, one frame per block of users; with reasons if explained."""
     if n < 1:
         raise ConfigError(f"n is {n}; expected at least one item. Pass 1 or more.")
     n_users = len(catalogue.user_ids)
@@ -44,18 +50,23 @@ def list_blocks(
     step = max(1, BLOCK_CELLS // max(n_items, 1))
     for first in range(0, n_users, step):
         users = np.arange(first, min(first + step, n_users), dtype=np.int32)
-        yield _block(model, catalogue, users, seen, min(n, n_items))
+        yield _block(model, catalogue, users, seen, min(n, n_items), explainer)
 
 
 def _block(
-    model: Recommender, catalogue: Catalogue, users: np.ndarray, seen: Rows, n: int
+    model: Recommender,
+    catalogue: Catalogue,
+    users: np.ndarray,
+    seen: Rows,
+    n: int,
+    explainer: Explainer | None,
 ) -> pd.DataFrame:
     import pandas as pd
 
     items, scores = best_lists(model, users, seen, n)
     rows, ranks = np.nonzero(items >= 0)
     listed = items[rows, ranks]
-    columns = {
+    columns: dict[str, Sequence[object] | np.ndarray] = {
         "user_id": catalogue.user_ids[users[rows]],
         "rank": ranks + 1,
         "item_id": catalogue.item_ids[listed],
@@ -63,6 +74,12 @@ def _block(
     }
     if catalogue.item_texts is not None:
         columns["title"] = catalogue.item_texts[listed]
+    if explainer is not None:
+        columns["why"] = [
+            reasons
+            for user, best in zip(users, items, strict=True)
+            for reasons in explainer.for_user(user, best[best >= 0])
+        ]
     return pd.DataFrame(columns)
 
 
@@ -73,6 +90,7 @@ def write_lists(
     n: int,
     exclude_seen: bool = True,
     progress: Progress = SILENT,
+    explainer: Explainer | None = None,
 ) -> int:
     """Write the n best items of all users as csv or parquet; returns the number of rows."""
     check_format(path)
@@ -83,11 +101,25 @@ def write_lists(
         progress.task("Recommending", len(catalogue.user_ids)) as advance,
     ):
         step = max(1, BLOCK_CELLS // max(len(catalogue.item_ids), 1))
-        for frame in list_blocks(model, catalogue, n, exclude_seen):
+        for frame in list_blocks(model, catalogue, n, exclude_seen, explainer):
+            if explainer is not None:
+                frame["why"] = [_json(reasons) for reasons in frame["why"]]
             write(frame)
             n_rows += len(frame)
             advance(step)
     return n_rows
+
+
+def _json(reasons: Sequence[Reason]) -> str:
+    """Reasons as JSON, with as many digits as scores have in a csv file."""
+    rounded = [
+        reason._replace(
+            contribution=float(f"{reason.contribution:.6g}"),
+            share=None if reason.share is None else float(f"{reason.share:.6g}"),
+        )
+        for reason in reasons
+    ]
+    return json.dumps(as_objects(rounded), ensure_ascii=False)
 
 
 def check_format(path: Path) -> None:

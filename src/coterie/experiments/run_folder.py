@@ -73,6 +73,15 @@ class Catalogue:
     item_texts: Ids | None
     seen: Rows
 
+    def id_of(self, item: int) -> object:
+        """The external id of an item, as a plain Python value."""
+        ids = self.item_ids
+        return ids[item].item() if ids.dtype.kind in "iu" else str(ids[item])
+
+    def text_of(self, item: int) -> str:
+        """The title of an item; empty if it is not known."""
+        return "" if self.item_texts is None else str(self.item_texts[item])
+
 
 def refuse_occupied(out: Path | None) -> None:
     """A run never overwrites another one."""

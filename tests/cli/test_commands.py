@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import sys
@@ -271,6 +272,79 @@ def test_recommend_to_all_writes_a_file(coterie: Command, bpr_run: Path) -> None
     answer = result_of(coterie("recommend", bpr_run, "--user", "3", "-n", "2", "--json"))
     mine = [line.split(",")[2] for line in lines if line.startswith("3,")]
     assert mine == [str(each["item"]) for each in answer["items"]]
+
+
+@pytest.fixture
+def square_run(coterie: Command, tmp_path: Path) -> str:
+    """Item-kNN on the square. Without the newest items, i0 has the users u1, u2 and u3, i1 has u0,
+    u2 and u3, and i2 has u0 and u1: cos(i0, i1) = 2/3 and cos(i0, i2) = 1 / sqrt(6).
+    """
+    write_square(tmp_path / "likes.csv", "user_id,item_id,timestamp")
+    coterie("run", "itemknn", "--dataset", "likes.csv", "--out", "r", "--quiet")
+    return "r"
+
+
+WHY_I0 = [("i1", 2 / 3, "62%"), ("i2", 6**-0.5, "38%")]
+"""The reasons of i0 for someone with i1 and i2: contributions, and shares of 1.0749."""
+
+
+@pytest.mark.parametrize("whose", [["--user", "u0"], ["--history", "i2,i1"]], ids=" ".join)
+def test_why_names_the_items_of_the_history(
+    coterie: Command, square_run: str, whose: list[str]
+) -> None:
+    """Below each recommendation; i3 has no user in training, so it has no reason."""
+    answer = result_of(coterie("recommend", square_run, *whose, "--why", "--json"))
+    first, second = answer["items"]
+    assert first["score"] == pytest.approx(2 / 3 + 6**-0.5)
+    assert [(each["item"], each["contribution"]) for each in first["why"]] == [
+        (item, pytest.approx(contribution)) for item, contribution, _ in WHY_I0
+    ]
+    assert sum(each["share"] for each in first["why"]) == pytest.approx(1)
+    assert second["why"] == []
+    rows = rows_of(coterie("recommend", square_run, *whose, "--why").out)
+    assert rows == [
+        ["1", "i0", "1.0749", "100%"],
+        *(["", f"because of {item}", f"{added:.4f}", share] for item, added, share in WHY_I0),
+        ["2", "i3", "0.0000", ""],
+    ]
+
+
+def test_why_shows_titles_where_known(coterie: Command, square_run: str) -> None:
+    Path("items.csv").write_text("id,title\ni0,Alien\ni1,Brazil\n")
+    call = ["recommend", square_run, "--user", "u0", "--why", "--items", "items.csv", "-n", "1"]
+    assert [row[1:3] for row in rows_of(coterie(*call).out)] == [
+        ["i0", "Alien"],
+        ["i1", "because of Brazil"],
+        ["i2", "because of i2"],
+    ]
+
+
+def test_why_is_left_out_unless_wanted(coterie: Command, square_run: str) -> None:
+    answer = result_of(coterie("recommend", square_run, "--user", "u0", "--json"))
+    assert [list(each) for each in answer["items"]] == [["item", "score", "text"]] * 2
+    assert "because" not in coterie("recommend", square_run, "--user", "u0").out
+
+
+def test_why_is_a_column_of_the_lists_of_all_users(coterie: Command, square_run: str) -> None:
+    coterie("recommend", square_run, "--all", "--out", "lists.csv", "--why", "-n", "1")
+    with Path("lists.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["user_id", "rank", "item_id", "score", "why"]
+    assert rows[0]["user_id"] == "u0"
+    assert [each["item"] for each in json.loads(rows[0]["why"])] == ["i1", "i2"]
+
+
+@pytest.mark.parametrize(
+    "whose", [["--user", "3"], ["--history", "3,8"], ["--all", "--out", "a.csv"]], ids=" ".join
+)
+def test_why_is_refused_unless_item_based(
+    coterie: Command, bpr_run: Path, whose: list[str]
+) -> None:
+    line = coterie("recommend", bpr_run, *whose, "--why").error
+    assert line.startswith("the run's algorithm is bpr, which is not item-based")
+    assert "ease, itemknn" in line
+    assert line.endswith("Train one of them.")
+    assert not Path("a.csv").exists()
 
 
 def test_similar_items_are_the_same_in_the_table_and_as_json(

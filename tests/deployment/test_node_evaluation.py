@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from coterie.deployment.enrolment import FederationTerms
 from coterie.deployment.node_evaluation import NodeMetrics, combine, metric_names
 from coterie.deployment.node_private_store import NodeStore
 from coterie.deployment.node_service import FINISH, SIMULATED, NodeService
-from coterie.errors import RunError, UnknownName
+from coterie.errors import ConfigError, RunError, UnknownName
 from coterie.experiments import experiment
 from coterie.experiments.finished_run import Run
 from coterie.federated.nodes import read_message, write_message
@@ -95,7 +96,9 @@ def recommends_alike(
 ) -> None:
     """A node recommends the best of all items outside the user's whole history."""
     (home,) = [path for path in paths if user in NodeStore.open(path).users()]
-    found = NodeService(NodeStore.open(home)).recommend(user, 5)
+    service = NodeService(NodeStore.open(home))
+    found = service.recommend(user, 5)
+    explains_alike(simulated, service, user, [r.item for r in found])
     own = data.items[data.user_ids.astype(str)[data.users] == user]
     seen = {str(item) for item in data.item_ids[own]}
     others = [str(item) for item in data.item_ids if str(item) not in seen]
@@ -107,6 +110,19 @@ def recommends_alike(
     assert all(r.text for r in found)
     if exact:
         assert [str(r.item) for r in found] == sorted(scores, key=lambda item: -scores[item])[:5]
+
+
+def explains_alike(simulated: Run, service: NodeService, user: str, items: list[object]) -> None:
+    """A node names the reasons of the simulation, or refuses as it does."""
+    name = simulated.result["algorithm"]
+    if algorithm(name).item_based:
+        expected = simulated.why(user, items)
+        assert [[str(reason.item) for reason in why] for why in service.why(user, items)] == [
+            [str(reason.item) for reason in why] for why in expected
+        ]
+        return
+    with pytest.raises(ConfigError, match=f"algorithm is {re.escape(name)}, .*not item-based"):
+        service.why(user, items)
 
 
 @pytest.mark.parametrize("validation", [False, True])

@@ -13,7 +13,9 @@ from coterie.cli.options import JsonOption, QuietOption, RunFolderArgument
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from coterie.deployment.node_service import NodeService
     from coterie.experiments.finished_run import Recommendation, Run
+    from coterie.experiments.reasons import Reason
 
 ItemsOption = Annotated[
     Path | None,
@@ -96,6 +98,14 @@ def recommend(
         bool,
         typer.Option("--include-seen", help="Include items the user has already interacted with."),
     ] = False,
+    why: Annotated[
+        bool,
+        typer.Option(
+            "--why",
+            help="Name the items of the history that each recommendation comes from; "
+            "for item-based algorithms.",
+        ),
+    ] = False,
     items: ItemsOption = None,
     item_column: ItemColumnOption = None,
     title_column: TitleColumnOption = None,
@@ -112,6 +122,8 @@ def recommend(
     coterie recommend runs/als-books-1 --history 0345402871,0971880107 --items books.csv
 
     coterie recommend runs/als-books-1 --all --out lists.csv
+
+    coterie recommend runs/ease-books-1 --user 42 --why
 
     coterie recommend --node mine.db --user 42
     """
@@ -130,7 +142,10 @@ def recommend(
                 f"{other} is given, but a node's store recommends to its own users only; "
                 "expected --user. Name one of its users (coterie node list)."
             )
-        _show(_from_node(node, user, n, not include_seen), as_json, user=user)
+        service = _node_service(node)
+        found = service.recommend(user, n, not include_seen)
+        reasons = service.why(user, _ids(found)) if why else None
+        _show(found, as_json, reasons, user=user)
         return
     if features is not None and history is None:
         raise ConfigError(
@@ -139,14 +154,17 @@ def recommend(
         )
     run = _titled(folder, items, item_column, title_column)
     if out is not None:
-        _write_all(run, out, n, not include_seen, quiet, as_json)
+        _write_all(run, out, n, not include_seen, why, quiet, as_json)
     elif user is not None:
-        _show(run.recommend(user, n, not include_seen), as_json, user=user)
+        found = run.recommend(user, n, not include_seen)
+        reasons = run.why(user, _ids(found)) if why else None
+        _show(found, as_json, reasons, user=user)
     else:
         known = [item.strip() for item in str(history).split(",") if item.strip()]
         given_features = _parse_features(features)
         found = run.recommend_new_user(known, n, not include_seen, given_features)
-        _show(found, as_json, user=None)
+        reasons = run.why_new_user(known, _ids(found)) if why else None
+        _show(found, as_json, reasons, user=None)
 
 
 def similar_items(
@@ -166,7 +184,7 @@ def similar_items(
     coterie similar-items runs/als-ml-100k-1 50
     """
     run = _titled(folder, items, item_column, title_column)
-    _show(run.similar_items(item, n), as_json, item=item)
+    _show(run.similar_items(item, n), as_json, None, item=item)
 
 
 def _choose_one(given: dict[str, bool]) -> None:
@@ -196,11 +214,13 @@ def _titled(
     return run
 
 
-def _write_all(run: Run, out: Path, n: int, exclude_seen: bool, quiet: bool, as_json: bool) -> None:
+def _write_all(
+    run: Run, out: Path, n: int, exclude_seen: bool, why: bool, quiet: bool, as_json: bool
+) -> None:
     from coterie.cli.screen import progress_for
 
     progress = progress_for(silent=quiet or as_json)
-    rows = run.write_recommendations(out, n, exclude_seen, progress)
+    rows = run.write_recommendations(out, n, exclude_seen, progress, why)
     users = len(run.catalogue.user_ids)
     if as_json:
         typer.echo(json.dumps({"file": str(out), "users": users, "rows": rows}))
@@ -222,26 +242,70 @@ def _parse_features(text: str | None) -> dict[str, object]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def _from_node(store: Path, user: str, n: int, exclude_seen: bool) -> list[Recommendation]:
+def _node_service(store: Path) -> NodeService:
     from coterie.deployment.node_private_store import NodeStore
     from coterie.deployment.node_service import NodeService
 
-    return NodeService(NodeStore.open(store)).recommend(user, n, exclude_seen)
+    return NodeService(NodeStore.open(store))
 
 
-def _show(items: Sequence[Recommendation], as_json: bool, **about: str | None) -> None:
+def _ids(found: Sequence[Recommendation]) -> list[object]:
+    return [one.item for one in found]
+
+
+def _show(
+    found: Sequence[Recommendation],
+    as_json: bool,
+    reasons: Sequence[Sequence[Reason]] | None,
+    **about: str | None,
+) -> None:
+    """Print recommendations; with reasons, each is followed by its own."""
     from coterie.cli.screen import show_table
 
     if as_json:
-        typer.echo(json.dumps(about | {"items": [item._asdict() for item in items]}))
+        typer.echo(json.dumps(about | {"items": _as_objects(found, reasons)}))
         return
-    columns: dict[str, list[str]] = {
-        "": [str(rank) for rank in range(1, len(items) + 1)],
-        "item": [str(item.item) for item in items],
-    }
-    if any(item.text for item in items):
-        columns["text"] = [item.text for item in items]
-    left = len(columns)
-    columns["score"] = [f"{item.score:.4f}" for item in items]
-    rows = [list(row) for row in zip(*columns.values(), strict=True)]
-    show_table(list(columns), rows, left=left)
+    texts = [one.text for one in found]
+    texts += [reason.text for why in reasons or () for reason in why]
+    with_texts = any(texts)
+    header = ["", "item", *(["text"] if with_texts else []), "score"]
+    left = len(header) - 1
+    rows: list[list[str]] = []
+    for number, one in enumerate(found):
+        rows.append(_row(str(number + 1), one.item, one.text, one.score, with_texts))
+        if reasons is not None:
+            rows[-1].append(_total_share(reasons[number]))
+            rows += [_reason_row(reason, with_texts) for reason in reasons[number]]
+    show_table(header if reasons is None else [*header, "share"], rows, left=left)
+
+
+def _as_objects(
+    found: Sequence[Recommendation], reasons: Sequence[Sequence[Reason]] | None
+) -> list[dict[str, object]]:
+    from coterie.experiments.reasons import as_objects
+
+    objects: list[dict[str, object]] = [one._asdict() for one in found]
+    if reasons is not None:
+        for one, why in zip(objects, reasons, strict=True):
+            one["why"] = as_objects(why)
+    return objects
+
+
+def _row(rank: str, item: object, text: str, score: float, with_texts: bool) -> list[str]:
+    return [rank, str(item), *([text] if with_texts else []), f"{score:.4f}"]
+
+
+def _reason_row(reason: Reason, with_texts: bool) -> list[str]:
+    """An item of the history below the recommendation: its contribution stands below the score."""
+    item = str(reason.item) if with_texts else f"because of {reason.item}"
+    text = f"because of {reason.text or reason.item}"
+    return [
+        *_row("", item, text, reason.contribution, with_texts),
+        "" if reason.share is None else f"{reason.share:.0%}",
+    ]
+
+
+def _total_share(reasons: Sequence[Reason]) -> str:
+    """The part of a score that the reasons make; empty if it has none."""
+    shares = [reason.share for reason in reasons if reason.share is not None]
+    return f"{sum(shares):.0%}" if shares else ""

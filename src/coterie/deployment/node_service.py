@@ -25,7 +25,10 @@ from coterie.experiments.run_folder import Catalogue
 from coterie.federated.wire import Malformed
 
 if TYPE_CHECKING:
-    from coterie.experiments.finished_run import Recommendation
+    from collections.abc import Sequence
+
+    from coterie.experiments.finished_run import Recommendation, Run
+    from coterie.experiments.reasons import Reason
 
 ENROL = "enrol"
 """The federation's terms; the reply is the node's roster."""
@@ -103,6 +106,24 @@ class NodeService:
 
     def recommend(self, user: str, n: int = 10, exclude_seen: bool = True) -> list[Recommendation]:
         """The n best items for one of this node's users by the last model, without a server."""
+        return self._run_of(user).recommend(user, n, exclude_seen)
+
+    def why(self, user: str, items: Sequence[object]) -> list[list[Reason]]:
+        """The reasons of items that are recommended to one of this node's users."""
+        return self._run_of(user).why(user, items)
+
+    def node(self) -> Node:
+        """The node as the store describes it."""
+        terms, indices = self._federation()
+        seed = self.store.meta("seed")
+        if seed is None:
+            raise Malformed("this node has no seed")
+        client_seed = simulated_seed(terms) if seed == SIMULATED else int(seed)
+        data = node_data_of(terms, indices, self.store, client_seed)
+        return Node(terms.federation, node_world(terms, indices), data, self.store)
+
+    def _run_of(self, user: str) -> Run:
+        """The last model as a run with one user."""
         from coterie.deployment.node_evaluation import model_for_user
         from coterie.experiments.finished_run import Run
 
@@ -124,17 +145,7 @@ class NodeService:
         _, split = split_of(terms, indices, self.store)
         seen = split.everything().of_users(np.array([indices.numbers[user]]))
         catalogue = Catalogue(objects([user]), objects(terms.items), terms.texts, seen)
-        return Run({}, model, catalogue).recommend(user, n, exclude_seen)
-
-    def node(self) -> Node:
-        """The node as the store describes it."""
-        terms, indices = self._federation()
-        seed = self.store.meta("seed")
-        if seed is None:
-            raise Malformed("this node has no seed")
-        client_seed = simulated_seed(terms) if seed == SIMULATED else int(seed)
-        data = node_data_of(terms, indices, self.store, client_seed)
-        return Node(terms.federation, node_world(terms, indices), data, self.store)
+        return Run({"algorithm": terms.experiment.choice.algorithm}, model, catalogue)
 
     def _federation(self) -> tuple[FederationTerms, UserIndices]:
         terms = self.store.meta("terms")

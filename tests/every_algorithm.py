@@ -8,6 +8,7 @@ from coterie.algorithms.registry import ALGORITHMS, algorithm
 
 NEED_PYTORCH = {
     "multivae",
+    "lightgcn",
     "dssm",
     "clsm",
     "fl-dssm",

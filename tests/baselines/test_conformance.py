@@ -278,6 +278,7 @@ TOY: dict[str, dict[str, Any]] = {
     "als": {"alpha": 5.0, "reg": 1.0, "embedding_size": 8},
     "ease": {"reg": 10.0},
     "multivae": {"epochs": 40, "hidden": 32, "latent": 16, "batch_size": 7, "learning_rate": 0.01},
+    "lightgcn": {"epochs": 60, "embedding_size": 8, "batch_size": 32, "learning_rate": 0.02},
 }
 TOWERS = {
     "rounds": 100,

@@ -26,6 +26,7 @@ ONE_OF_EACH_KIND = {
     "userknn",
     "itemknn",
     "multivae",
+    "lightgcn",
     "dssm",
 }
 """An algorithm for every kind of model that compares items."""

@@ -14,6 +14,7 @@ from coterie.models.factors import Factors
 from coterie.models.gmf import GMF
 from coterie.models.gmf_groups import GMFGroups
 from coterie.models.kinds import KINDS, kind
+from coterie.models.lightgcn import LightGCN
 from coterie.models.linear import ItemWeights
 from coterie.models.multivae import LOWEST, MultVAE
 from coterie.models.neighbours import ItemNeighbours, UserNeighbours
@@ -94,6 +95,12 @@ def some_of_each() -> list[Recommender]:
             np.array([[127, 0], [0, -127], [64, 32]], np.int8),
             floats(1 / 127, 1 / 127, 0.01),
         ),
+        LightGCN(
+            floats([1, 2], [0, -1]),
+            floats([1, 0], [3, 4], [2, 0.5]),
+            floats(0, 0, 0),
+            floats([1, 0], [0, 1], [1, 1]),
+        ),
     ]
 
 
@@ -117,6 +124,7 @@ each_model = pytest.mark.parametrize("model", some_of_each(), ids=lambda m: m.ki
         (some_of_each()[9], [[0, 2, 0], [3, 0, 0]]),
         (some_of_each()[10], [[1, LOWEST, 3], [1, LOWEST, 3]]),
         (some_of_each()[11], [[0.6, -0.8, 0.384 + 0.256], [1, 0, 0.64]]),
+        (some_of_each()[12], [[1, 11, 3], [0, -4, -0.5]]),
     ],
     ids=[
         "factors",
@@ -130,6 +138,7 @@ each_model = pytest.mark.parametrize("model", some_of_each(), ids=lambda m: m.ki
         "itemknn",
         "multivae",
         "directions",
+        "lightgcn",
     ],
 )
 def test_scores_by_hand(model, by_hand):
@@ -146,6 +155,12 @@ def test_arrays_and_back(model):
     users = np.array([1, 0], np.int32)
     np.testing.assert_array_equal(back.score(users), model.score(users))
     assert kind(model.kind) is type(model)
+
+
+def test_a_new_user_of_lightgcn_by_hand():
+    """Without a part of its own, which this regularisation forbids: ((1, 0) + (1, 1)) / sqrt(2)."""
+    scores = some_of_each()[12].score_new_user(ints(0, 2), layers=2, reg=1e6)
+    np.testing.assert_allclose(scores, np.array([2, 6 + 4, 4 + 0.5]) / np.sqrt(2), rtol=1e-4)
 
 
 def test_every_kind_is_covered_here():

@@ -118,7 +118,7 @@ def test_an_algorithm_that_cannot_serve_new_users_says_which_can():
     assert {name for name in HERE if not registry.serves_new_users(name)} == CANNOT
 
 
-TOWERS = sorted((NEED_PYTORCH - {"multivae"}) & set(HERE))
+TOWERS = sorted((NEED_PYTORCH - {"multivae", "lightgcn"}) & set(HERE))
 
 
 @pytest.mark.parametrize("name", TOWERS)

@@ -40,6 +40,7 @@ ALGORITHMS: dict[str, str] = {
     "userknn": "coterie.baselines.neighbours:BY_USERS",
     "itemknn": "coterie.baselines.neighbours:BY_ITEMS",
     "multivae": "coterie.baselines.multivae",
+    "lightgcn": "coterie.baselines.lightgcn",
     "dssm": "coterie.baselines.towers:DSSM",
     "clsm": "coterie.baselines.towers:CLSM",
 }

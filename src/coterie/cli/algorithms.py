@@ -21,7 +21,7 @@ CORE = ("numpy", "scipy", "numba", "pandas", "pydantic", "yaml", "typer", "rich"
 EXTRAS = {
     "report": Extra(("matplotlib", "plotly"), "figures in reports, coterie reproduce"),
     "parquet": Extra(("pyarrow",), "reading .parquet files"),
-    "neural": Extra(("torch",), "two-tower models, multivae, --device cuda"),
+    "neural": Extra(("torch",), "two-tower models, multivae, lightgcn, --device cuda"),
     "secagg": Extra(("cryptography",), "--secure-aggregation ring"),
     "federation": Extra(
         ("flwr", "httpx", "starlette", "uvicorn", "cryptography"),

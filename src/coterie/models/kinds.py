@@ -21,6 +21,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "userknn": ("coterie.models.neighbours", "UserNeighbours"),
     "itemknn": ("coterie.models.neighbours", "ItemNeighbours"),
     "multivae": ("coterie.models.multivae", "MultVAE"),
+    "lightgcn": ("coterie.models.lightgcn", "LightGCN"),
     "directions": ("coterie.models.directions", "Directions"),
 }
 

@@ -31,7 +31,7 @@ from coterie.types import Rows
 
 NAMES = sorted(HERE)
 NOT_PERSONALISED = {"random", "popular"}
-DETERMINISTIC = {"popular", "ease", "userknn", "itemknn"}
+DETERMINISTIC = {"popular", "ease", "slim", "userknn", "itemknn"}
 FEW_STEPS = {"epochs": 3, "rounds": 3, "embedding_size": 6, "rounds_an_epoch": 20, "inputs": 100}
 
 every_algorithm = pytest.mark.parametrize("name", NAMES)
@@ -383,6 +383,8 @@ def test_yes_is_not_a_number():
         ("als", "alpha", -1, "greater than or equal to 0"),
         ("ease", "reg", 0, "greater than 0"),
         ("ease", "max_memory", 0, "greater than 0"),
+        ("slim", "reg_l1", -0.1, "greater than or equal to 0"),
+        ("slim", "max_sweeps", 0, "greater than or equal to 1"),
     ],
 )
 def test_the_error_names_the_rule(name, key, value, rule):

@@ -25,6 +25,7 @@ ONE_OF_EACH_KIND = {
     "ease",
     "userknn",
     "itemknn",
+    "slim",
     "multivae",
     "lightgcn",
     "dssm",

@@ -245,7 +245,7 @@ def test_every_trial_has_the_same_budget(tmp_path: Path) -> None:
         steps[name] in algorithm(name).settings.model_fields for name in tunable() if steps[name]
     )
     assert {steps[name] for name in tunable() if algorithm(name).federated} == {"rounds", "epochs"}
-    assert {name for name in tunable() if not steps[name]} == {"ease", "userknn", "itemknn"}
+    assert {name for name in tunable() if not steps[name]} == {"ease", "slim", "userknn", "itemknn"}
 
 
 def test_a_best_trial_at_the_limit_is_logged(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ ALGORITHMS: dict[str, str] = {
     "neumf": "coterie.baselines.neumf",
     "als": "coterie.baselines.als",
     "ease": "coterie.baselines.ease",
+    "slim": "coterie.baselines.slim",
     "userknn": "coterie.baselines.neighbours:BY_USERS",
     "itemknn": "coterie.baselines.neighbours:BY_ITEMS",
     "multivae": "coterie.baselines.multivae",

@@ -64,15 +64,7 @@ def by_users(training: TrainingSet, settings: Neighbours, context: Context) -> U
 
 def by_items(training: TrainingSet, settings: Neighbours, context: Context) -> ItemNeighbours:
     near, cosines = neighbours(training.by_item, training.positives, settings)
-    # Row j lists the items that have item j among their neighbours.
-    transposed = matrix(near, training.n_items, cosines).T.tocsr()
-    return ItemNeighbours(
-        transposed.indptr.astype(np.int64),
-        transposed.indices.astype(np.int32),
-        transposed.data,
-        training.positives.offsets,
-        training.positives.items,
-    )
+    return ItemNeighbours.of_items(near, cosines, training.positives)
 
 
 def neighbours(rows: Rows, columns: Rows, settings: Neighbours) -> tuple[Rows, Floats]:

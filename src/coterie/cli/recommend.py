@@ -178,8 +178,8 @@ def similar_items(
 ) -> None:
     """List the items most similar to an item.
 
-    The score is the cosine of the items' rows. For ease it is the weight of the item, for userknn
-    and itemknn their own similarity.
+    The score is the cosine of the items' rows. For ease and slim it is the weight of the item,
+    for userknn and itemknn their own similarity.
 
     coterie similar-items runs/als-ml-100k-1 50
     """

@@ -23,6 +23,8 @@ OTHER_WORDS: dict[str, tuple[str, ...]] = {
     ),
     "neighbours": ("k", "n_neighbors", "neighbors", "n_neighbours", "knn"),
     "reg": ("lambda", "l2", "weight_decay", "regularization", "regularisation", "reg_lambda"),
+    "reg_l1": ("l1", "l1_reg", "lambda1", "lambda_1", "beta", "alpha"),
+    "reg_l2": ("l2", "l2_reg", "lambda2", "lambda_2", "reg", "weight_decay", "regularization"),
     "reg_user": ("lambda", "l2", "reg", "weight_decay", "regularization", "regularisation"),
     "epochs": ("rounds", "n_epochs", "num_epochs", "iterations", "n_iter", "iters", "max_iter"),
     "rounds": ("epochs", "n_rounds", "num_rounds", "global_epochs", "iterations", "n_iter"),

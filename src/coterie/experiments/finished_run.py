@@ -142,7 +142,7 @@ class Run:
     def similar_items(self, item: object, n: int = 10) -> list[Recommendation]:
         """The n items most similar to an item, most similar first: by the cosine of item rows.
 
-        EASE has weights instead of rows, and nearest neighbours have their own similarities.
+        EASE and SLIM have weights instead of rows, and nearest neighbours have similarities.
         """
         index = find(self.catalogue.item_ids, item, "item")
         similar = self.model.similar_items(index)

@@ -1,4 +1,4 @@
-"""User-based and item-based nearest neighbours by cosine similarity.
+"""User-based and item-based nearest neighbours, by cosine similarity or by learned weights.
 
 The cosine of two sets a and b with c common members is c / sqrt(|a| |b|), here multiplied by
 c / (c + shrink). Neighbours and histories are sparse matrices. A score is an entry of their
@@ -73,7 +73,10 @@ class UserNeighbours(Recommender):
 
 @dataclass(frozen=True, slots=True)
 class ItemNeighbours(ItemBased):
-    """score(u, i) = sum of cos(i, j) over those items j of u among the k items nearest to i."""
+    """score(u, i) = sum of the similarity of i to j over those items j of u near to i.
+
+    Item-kNN takes the k items nearest to i by cosine. SLIM learns the items and their similarities.
+    """
 
     kind: ClassVar[str] = "itemknn"
     trained: ClassVar[tuple[str, ...]] = ("similarities",)
@@ -82,6 +85,18 @@ class ItemNeighbours(ItemBased):
     similarities: Floats
     history_offsets: Longs  # (users + 1,)
     history_items: Ints  # the items of every user
+
+    @classmethod
+    def of_items(cls, near: Rows, similarities: Floats, histories: Rows) -> ItemNeighbours:
+        """The model in which row i of `near` lists the items j near to i."""
+        followers = matrix(near, len(near.offsets) - 1, similarities).T.tocsr()
+        return cls(
+            followers.indptr.astype(np.int64),
+            followers.indices.astype(np.int32),
+            followers.data,
+            histories.offsets,
+            histories.items,
+        )
 
     def score(self, users: Ints, items: Ints | None = None) -> Floats:
         histories = matrix(self.histories(), len(self.offsets) - 1)
@@ -92,12 +107,12 @@ class ItemNeighbours(ItemBased):
         return scores
 
     def similar_items(self, item: int) -> Floats:
-        """Shrunken cosines of the items that have this one among their nearest; 0 for others."""
+        """How much the item adds to the score of those that have it near; 0 for others."""
         similar: Floats = self._followers()[[item]].toarray()[0]
         return similar
 
     def serves(self, users: Ints) -> Bools:
-        """Users whose items are not neighbours of any item get no recommendations."""
+        """Users whose items are not near to any item get no recommendations."""
         rows, items = self.histories().take(users)
         followed = np.diff(self.offsets)[items] > 0
         return np.bincount(rows[followed], minlength=len(users)) > 0

@@ -148,6 +148,12 @@ KINDS: dict[str, list[Callable[[Updates, int, int, Rng], Reply]]] = {
     "malformed": [lambda u, t, n, rng: malformed(u, t, rng)],
 }
 """Reason of the refusal -> functions of (update, round, number of items, generator)."""
+OF_NUMBERS = ("not finite", "out of range")
+"""Reasons that an update of item ids alone cannot be refused for."""
+
+
+def has_numbers(u: Updates) -> bool:
+    return bool(u.item_rows.shape[1] or u.user_rows.shape[1] or u.dense.shape[1])
 
 
 @dataclass
@@ -188,7 +194,8 @@ class HostileEngine(Engine):
         return self._with_repeats(honest, invalid, states, message.round, rng)
 
     def _invalid(self, update: Updates, t: int, rng: Rng) -> Reply:
-        reason = list(KINDS)[rng.integers(len(KINDS))]
+        reasons = list(KINDS) if has_numbers(update) else [r for r in KINDS if r not in OF_NUMBERS]
+        reason = reasons[rng.integers(len(reasons))]
         self.sent[reason] += 1
         return KINDS[reason][rng.integers(len(KINDS[reason]))](update, t, self.n_items, rng)
 

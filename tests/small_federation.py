@@ -40,6 +40,8 @@ SOME = (
     "moments",
     "users_per_round",
     "rounds_an_epoch",
+    "learning_rate",
+    "embedding_size",
 )
 """Settings that not every federated algorithm has: they are dropped for algorithms without them."""
 
@@ -48,6 +50,12 @@ def steps(name: str, n: int) -> dict[str, int]:
     """Settings for n steps: rounds, or epochs of five rounds for algorithms with epochs."""
     known = registry.algorithm(name).settings.model_fields
     return {"rounds": n} if "rounds" in known else {"epochs": n, "rounds_an_epoch": 5}
+
+
+def small(name: str) -> dict[str, int]:
+    """A small size, for algorithms with one."""
+    known = registry.algorithm(name).settings.model_fields
+    return {"embedding_size": 4} if "embedding_size" in known else {}
 
 
 def few_settings(name: str, rounds: int = 4, **changes: Any) -> Any:

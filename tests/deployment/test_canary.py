@@ -154,4 +154,5 @@ def test_bytes_are_as_many_as_the_simulator_counts(name, bare, tmp_path):  # noq
     status = json.loads((folder / "status.json").read_text())
     simulated = experiment.run(terms.experiment, few).result
     assert status["bytes_up"] == pytest.approx(simulated["bytes_up"], rel=0.02)
-    assert status["bytes_down"] == pytest.approx(simulated["bytes_down"], rel=0.02)
+    # FedEASE's message is empty: the simulator leaves out a few bytes of its envelope.
+    assert status["bytes_down"] == pytest.approx(simulated["bytes_down"], rel=0.02, abs=8 * 30)

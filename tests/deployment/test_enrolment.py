@@ -42,7 +42,9 @@ def stores(people: Interactions, folder: Path, n: int) -> list[NodeStore]:
 
 
 def terms_of(people: Interactions, name: str, **settings) -> FederationTerms:
-    few = {"algorithm": name, "embedding_size": 5, "dataset": "given.csv"} | settings
+    sized = "embedding_size" in algorithm(name).settings.model_fields
+    few = {"algorithm": name, "dataset": "given.csv"} | settings
+    few |= {"embedding_size": few.get("embedding_size", 5)} if sized else {}
     return FederationTerms(Experiment.of(few).flat(), [str(item) for item in people.item_ids])
 
 

@@ -22,6 +22,7 @@ from coterie.experiments.config import Experiment
 from coterie.experiments.experiment import resume
 from coterie.experiments.finished_run import Run
 from coterie.experiments.reevaluation import reevaluate
+from coterie.federated.federation import Federation
 from coterie.models.kinds import kind
 from coterie.report.markdown import markdown
 from coterie.report.page import page
@@ -71,9 +72,9 @@ def broken(runs: Path, tmp_path: Path) -> Path:
 def of_devices(name: str) -> set[str]:
     """Files of private client state: the model's and the last checkpoint's."""
     of_checkpoint = {"devices-2.npz"} if algorithm(name).state.private else set()
-    # Two-tower models compute user vectors on the devices.
-    has_towers = "tower" in algorithm(name).settings.model_fields
-    return of_checkpoint | ({run_folder.DEVICES} if of_checkpoint or has_towers else set())
+    train = algorithm(name).train
+    computed = isinstance(train, Federation) and train.client_model is not None
+    return of_checkpoint | ({run_folder.DEVICES} if of_checkpoint or computed else set())
 
 
 @pytest.mark.parametrize("name", HERE)

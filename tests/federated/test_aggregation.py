@@ -30,8 +30,9 @@ from coterie.federated.validation import Reply
 from coterie.federated.wire import reply_sizes
 from coterie.types import Message, Sizes, Updates
 
-NOT_IN_PARTS = {"sfpl", "sfpl+", "pfpl", "pfpl+"}
-"""FPL sums only over the items that were sent: sums of chunks have different shapes."""
+NOT_IN_PARTS = {"sfpl", "sfpl+", "pfpl", "pfpl+", "fedease"}
+"""FPL sums only over the items that were sent: sums of chunks have different shapes. FedEASE
+selects nobody twice, so that its later rounds have no clients."""
 
 
 class Counting(Engine):

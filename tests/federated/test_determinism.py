@@ -18,6 +18,7 @@ from small_federation import (
     play,
     play_locally,
     sha256,
+    small,
     steps,
     world_for,
 )
@@ -120,7 +121,7 @@ def test_nodes_and_threads_together(name, choices, monkeypatch):
 @on_kernels
 def test_the_number_of_nodes_is_a_setting(name, people):
     """Set in the API, down to the bytes in the result."""
-    few = steps(name, 3) | {"embedding_size": 4}
+    few = steps(name, 3) | small(name)
     one, three = (api.run(name, people, nodes=n, **few) for n in (1, 3))
     assert sha256(one.model) == sha256(three.model)
     assert (one.result["bytes_up"], one.result["bytes_down"]) == (
@@ -141,11 +142,12 @@ def test_the_reported_bytes_are_those_sent(name, people, monkeypatch):
         return data
 
     monkeypatch.setattr(nodes, "encode", counting)
-    result = api.run(name, people, nodes=people.n_users, embedding_size=4, **steps(name, 3)).result
+    few = steps(name, 3) | small(name)
+    result = api.run(name, people, nodes=people.n_users, **few).result
     assert (result["bytes_up"], result["bytes_down"]) == (travelled["up"], travelled["down"])
 
 
-@federated
+@pytest.mark.parametrize("name", [name for name in FEDERATED if name != "fedease"])
 def test_another_seed_changes_a_run(name, choices):
     """Otherwise all of the above would hold for a run that does nothing."""
     assert len({sha256(play_locally(name, choices, seed=seed)[0][-1]) for seed in range(3)}) == 3
@@ -201,7 +203,8 @@ def prepared(name: str, people: Any, **changes: Any) -> Prepared:
     n = changes.pop("rounds", 6)
     length = {"epochs": n} if name == "gmf" else steps(name, n)
     values = (
-        {"algorithm": name, "embedding_size": 4, "evaluate_every": 2, "checkpoint_every": 1}
+        {"algorithm": name, "evaluate_every": 2, "checkpoint_every": 1}
+        | small(name)
         | length
         | changes
     )
@@ -265,10 +268,17 @@ STOPPING = {
 }
 
 
+def stopping_settings(name: str) -> dict[str, Any]:
+    """Those of STOPPING that the algorithm has."""
+    if "learning_rate" in registry.algorithm(name).settings.model_fields:
+        return STOPPING
+    return {key: value for key, value in STOPPING.items() if key != "learning_rate"}
+
+
 @pytest.mark.parametrize("name", [*FEDERATED, "gmf"])
 @pytest.mark.parametrize("stopping", [False, True], ids=["to the end", "with patience"])
 def test_resuming_from_any_checkpoint_gives_the_uninterrupted_run(name, stopping, people, tmp_path):
-    ready = prepared(name, people, **STOPPING if stopping else {})
+    ready = prepared(name, people, **stopping_settings(name) if stopping else {})
     saved = Disk(tmp_path, name)
     straight = train(ready, saved)
     assert same_end(straight, train(ready))  # saving changes nothing
@@ -348,6 +358,8 @@ def interrupted(name: str, step: int, world: World) -> Algorithm:
 @pytest.mark.parametrize("at", [1, 3, 6])
 def test_ctrl_c_within_a_round_loses_only_that_round(name, at, people, tmp_path, monkeypatch):
     """Or that epoch, where a step is an epoch."""
+    if name == "fedease" and at > 1:
+        pytest.skip("all clients send in its first round")
     ready = prepared(name, people, checkpoint_every=1000)
     straight = train(ready)
     world = world_of(ready.training, ready.experiment.settings, 0)

@@ -165,7 +165,7 @@ def training(people) -> TrainingSet:
     return split(people, "leave-one-out", 0.2, seed=0).training()
 
 
-@pytest.mark.parametrize("name", ON_KERNELS)
+@pytest.mark.parametrize("name", [name for name in ON_KERNELS if name != "fedease"])
 def test_a_thousand_hostile_updates_change_nothing(name, training):
     """Ten rounds of about 100 users: sixty are hostile, and forty honest updates come twice."""
     world = world_for(name, training, rounds=10, **MANY)
@@ -248,13 +248,13 @@ def test_rounds_without_replies_change_nothing_and_are_logged(name, training):
 
 
 DIVERGES: dict[str, dict[str, float]] = {
-    name: {"start_scale": 1e-6, "reg": 1e-12} for name in ("fcf", "fedmvmf")
+    name: {"start_scale": 1e-6, "reg": 1e-12} for name in ("fcf", "fedmvmf", "fedals")
 }
 """For algorithms whose devices solve exactly: tiny item rows and almost no regularisation give
 huge user vectors."""
 
 
-@pytest.mark.parametrize("name", ON_KERNELS)
+@pytest.mark.parametrize("name", [name for name in ON_KERNELS if name != "fedease"])
 def test_updates_of_devices_whose_training_diverges_are_refused(name, training):
     """Honest devices with a huge step size: the model stays finite, and reasons are counted."""
     world = world_for(name, training, rounds=3, **DIVERGES.get(name, {"learning_rate": 1e9}))

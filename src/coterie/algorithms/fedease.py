@@ -214,5 +214,6 @@ ALGORITHM = Algorithm(
     state=FedEASEState,
     kernels=("cooccurrence", "sums", "clusters"),
     paper="Steck 2019",
+    item_based=True,
     score_new_user=score_history,
 )

@@ -142,5 +142,6 @@ ALGORITHM = Algorithm(
     steps=lambda settings: 1,
     kernels=("slim",),
     paper="Ning and Karypis 2011",
+    item_based=True,
     score_new_user=score_history,
 )

@@ -83,6 +83,8 @@ def test_which_algorithms_offer_secure_aggregation():
         "fedavg+actvagg",
         "fedbso",
         "fcf",
+        "fedals",
+        "fedease",
         "fedmvmf",
         "pfpl",
         "pfpl+",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import exp
 
 import numpy as np
@@ -101,3 +102,50 @@ def als_rows(histories, Y, alpha, reg):
         system = Y.T @ (c[:, None] * Y) + reg * np.eye(Y.shape[1])
         solved.append(np.linalg.solve(system, Y.T @ (c * r)))
     return np.array(solved)
+
+
+def als_blocks(X, histories, Y, alpha, ridges, size):
+    """iALS++: the best value of each block of coordinates, one block after the other."""
+    X = X.astype(float)
+    Y = Y.astype(float)
+    d = Y.shape[1]
+    for u, history in enumerate(histories):
+        r = np.zeros(len(Y))
+        r[history] = 1
+        c = 1 + alpha * r
+        for begin in range(0, d, size):
+            block = slice(begin, min(begin + size, d))
+            others = X[u].copy()
+            others[block] = 0
+            left = r - Y @ others
+            B = Y[:, block]
+            system = B.T @ (c[:, None] * B) + ridges[u] * np.eye(B.shape[1])
+            X[u, block] = np.linalg.solve(system, B.T @ (c * left))
+    return X
+
+
+def sums_of_item(X, ratings, bias, y, share, begin, end, scale, limit):
+    """Sums over the users X of an item as Python integers; e is an exact fraction, rounded."""
+    k = end - begin
+    outer = [0] * (k * (k + 1) // 2)
+    right = [0] * k
+    for x, rating in zip(X.tolist(), ratings or [None] * len(X), strict=True):
+        others = [a for a in range(len(x)) if not begin <= a < end]
+        product = sum(x[a] * Fraction(float(y[a])) for a in others)
+        target = scale if rating is None else rating - Fraction(bias)
+        e = round(target - Fraction(share) * product)
+        e = max(min(e, limit - 1), 1 - limit)
+        block = x[begin:end]
+        pairs = [(c, a) for c in range(k) for a in range(c, k)]
+        outer = [total + block[c] * block[a] for total, (c, a) in zip(outer, pairs, strict=True)]
+        right = [total + e * q for total, q in zip(right, block, strict=True)]
+    return [*outer, *right, len(X), *([sum(ratings)] if ratings else [])]
+
+
+def pair_sums(histories, weights, n_items):
+    """The weights of the users who have items i and j, for i <= j, as Python integers."""
+    return [
+        sum(w for h, w in zip(histories, weights, strict=True) if i in h and j in h)
+        for i in range(n_items)
+        for j in range(i, n_items)
+    ]

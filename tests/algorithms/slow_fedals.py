@@ -1,7 +1,8 @@
 """A slow, obvious twin of FedALS: dense matrices, double precision, every contribution kept apart.
 
 Where only some clients reply, their contributions stay, and each later round of the block
-multiplies the weight of all earlier ones by 1 - m / n.
+multiplies the weight of all earlier ones by sqrt(1 - m / n). After a round in which all clients
+reply nothing stays.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ class Twin:
         if not s.reg_exponent:
             return s.reg
         if self.training.ratings is not None:
-            return s.reg * count**s.reg_exponent
-        return s.reg * (count + others / s.alpha) ** s.reg_exponent
+            return s.reg * max(count, 1) ** s.reg_exponent
+        return s.reg * max(count + others / s.alpha, 1) ** s.reg_exponent
 
     def solve_user(self, user: int, Y: np.ndarray, bias: np.ndarray) -> np.ndarray:
         """x = (Y^T C Y + ridge I)^-1 Y^T C p"""
@@ -87,7 +88,7 @@ class Twin:
         number = t % len(self.blocks())
         B = self.blocks()[number]
         rest = [a for a in range(Y.shape[1]) if a not in B]
-        kept = 1 - len(replied) / self.n
+        kept = np.sqrt(1 - len(replied) / self.n)
         earlier = self.contributions.get(number, [])
         now = [one._replace(weight=kept * one.weight) for one in earlier]
         for user in replied:
@@ -96,7 +97,9 @@ class Twin:
             now.append(
                 Contribution(1.0, x, self.owned(user), self.ratings(user), others, bias.copy())
             )
-        self.contributions[number] = now
+        if self.training.ratings is not None and not bias.any():
+            return Y, self.biases(now)
+        self.contributions[number] = [] if len(replied) == self.n else now
         after = Y.copy()
         for i in range(len(Y)):
             after[i, B] = self.solve_item(i, Y[i], B, rest, now)
@@ -124,7 +127,7 @@ class Twin:
             # Observed cells have predictions of their round; the rest the row as it is now.
             b += weight * one.owned[i] * (1 + alpha - alpha * one.others[i]) * x
             b -= weight * (one.x[rest] @ y[rest]) * x
-        return np.linalg.solve(A + self.ridge(count, self.n) * np.eye(len(B)), b)
+        return np.linalg.solve(A + self.ridge(count, self.training.n_users) * np.eye(len(B)), b)
 
     def biases(self, now: list[Contribution]) -> np.ndarray:
         """Mean ratings, with five ratings at the overall mean for every item."""

@@ -24,22 +24,23 @@ coordinates of every item, the next round for the next k. A client then sends
 items * (k (k + 1) / 2 + k + 1) numbers, in d / k rounds instead of one. The right sides are those
 that remain when the other coordinates are predicted.
 
-Some of the clients. Where only m of n members reply, the server keeps sqrt(1 - m / n) of its sums of
-earlier rounds, and scales all sums to n members. More memory holds older vectors, less memory holds
-fewer clients: on MovieLens-1M, with a tenth of the clients in each of 60 rounds, 1 - m / n ends
-0.002 lower.
+Some of the clients. Where only m of n members reply, the server keeps sqrt(1 - m / n) of its sums
+of earlier rounds, and scales all sums to n members. More memory holds older vectors, less memory
+holds fewer clients: on MovieLens-1M, with a tenth of the clients in each of 60 rounds, 1 - m / n
+ends 0.002 lower. After a round of all members nothing is kept.
 
 Clients keep nothing between rounds: a vector is solved anew from Y whenever it is needed, which
 also serves people who never took part.
 
 Ratings (feedback=explicit): squared error on observed ratings alone. Clients send ratings, too; the
-server adds them up to a bias for every item, and vectors explain what is left.
+server adds them up to a bias for every item, and vectors explain what is left. In the first round
+there are no biases yet, so that it only collects ratings.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -213,6 +214,9 @@ def solve_clients(world: World[FedALS], message: Message, node: NodeData) -> Sol
         ratings = node.training.ratings[positives.places(places)]
         sent = quantise(ratings[:, None] / (SCALE / RATING_SCALE))
     bias = message.common.get("item_bias", np.empty(0, np.float32))
+    if world.rated and not bias.any():
+        d = message.common["item_rows"].shape[1]
+        return Solved(history, np.zeros((len(places), d), np.int32), sent)
     X = solve(history, message.common["item_rows"], world.settings, ratings, bias)
     return Solved(history, quantise(X), sent)
 
@@ -317,6 +321,8 @@ def solve_items(
 ) -> FedALSState:
     number, block = block_of(world.settings, t)
     kept = keep(world, state, sums, accepted, number)
+    if world.rated and not state.item_bias.any():
+        return replace(state, item_bias=mean_ratings(kept.items))
     scale = int(world.members.sum()) / kept.weight
     after = np.empty_like(state.item_rows)
     weights = system_weights(world, scale)
@@ -344,13 +350,10 @@ def solve_items(
         world.n_items,
         BLOCK,
     )
-    everybody = len(accepted.users) == int(world.members.sum())
     return FedALSState(
         item_rows=after,
         item_bias=mean_ratings(kept.items) if world.rated else state.item_bias,
-        item_sums=replaced(state.item_sums, number, kept.items[:0] if everybody else kept.items),
-        user_sums=replaced(state.user_sums, number, kept.users),
-        weights=replaced(state.weights, number, np.float64(0 if everybody else kept.weight)),
+        **sums_to_keep(world, state, kept, accepted, number),
     )
 
 
@@ -387,6 +390,28 @@ def keep(
     return Kept(items, users, weight)
 
 
+def sums_to_keep(
+    world: World[FedALS], state: FedALSState, kept: Kept, accepted: Accepted, number: int
+) -> dict[str, Doubles]:
+    """The sums of the state after a round. A block whose round had all members keeps none."""
+    weights = state.weights.copy()
+    everybody = len(accepted.users) == int(world.members.sum())
+    weights[number] = 0.0 if everybody else kept.weight
+    if not weights.any():
+        return {
+            "item_sums": state.item_sums[:, :0],
+            "user_sums": np.zeros_like(state.user_sums),
+            "weights": weights,
+        }
+    item_sums = np.zeros((len(weights), *kept.items.shape))
+    if state.item_sums.shape[1]:
+        item_sums[:] = state.item_sums
+    user_sums = state.user_sums.copy()
+    item_sums[number] = 0.0 if everybody else kept.items
+    user_sums[number] = 0.0 if everybody else kept.users
+    return {"item_sums": item_sums, "user_sums": user_sums, "weights": weights}
+
+
 def column_units(world: World[FedALS], width: int) -> Doubles:
     """The value of the integer 1 in the columns of `sum_by_item`."""
     units = np.full(width, 1.0 / SCALE**2)
@@ -413,7 +438,7 @@ def system_weights(world: World[FedALS], scale: float) -> SystemWeights:
     alpha = float(world.settings.alpha)
     if world.rated:
         return SystemWeights(scale, scale, 0.0)
-    others = int(world.members.sum()) / alpha if alpha else 0.0
+    others = world.n_users / alpha if alpha else 0.0
     return SystemWeights(alpha * scale, (1 + alpha) * scale, others)
 
 
@@ -432,15 +457,6 @@ def mean_ratings(items: Doubles) -> Floats:
     overall = total.sum() / max(counts.sum(), 1)
     means: Doubles = (total + PRIOR_RATINGS * overall) / (counts + PRIOR_RATINGS)
     return means.astype(np.float32)
-
-
-def replaced(array: Doubles, number: int, part: Doubles | np.float64) -> Doubles:
-    """The array with one part replaced. Where none is kept for a block, none is for the others."""
-    if array.ndim == 3 and array.shape[1] != np.shape(part)[0]:
-        array = np.zeros((len(array), *np.shape(part)))
-    after = array.copy()
-    after[number] = part
-    return after
 
 
 # The exchange in a single pass

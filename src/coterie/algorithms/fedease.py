@@ -58,6 +58,7 @@ from coterie.federated.federation import (
     Sums,
     World,
 )
+from coterie.federated.secagg.ring import MIN_CLIENTS
 from coterie.models.linear import PrivateItemWeights, packed
 from coterie.types import Bools, Ints, Longs, Message, Rows, Sizes, Updates
 
@@ -111,9 +112,14 @@ def precision(world: AnyWorld) -> FixedPoint:
 def sample(world: World[FedEASE], state: FedEASEState, t: int) -> Ints:
     """Clients that have not been added."""
     missing = np.where(world.present & ~state.added, 0, -1).astype(np.int32)
-    if not (missing == 0).any():
+    n_missing = int((missing == 0).sum())
+    # The last one or two clients would be seen alone: they stay out of the sum.
+    if n_missing < (MIN_CLIENTS if world.settings.secure_aggregation == "ring" else 1):
         return np.empty(0, np.int32)
-    return clustering.draw(missing, np.array([fedavg.cohort_size(world)]), world.seed, t)
+    size = fedavg.cohort_size(world)
+    if n_missing - size < MIN_CLIENTS:
+        size = n_missing
+    return clustering.draw(missing, np.array([size]), world.seed, t)
 
 
 def broadcast(world: World[FedEASE], state: FedEASEState, cohort: Ints, t: int) -> Message:
@@ -177,14 +183,17 @@ def single_pass(world: World[FedEASE], message: Message, node: NodeData) -> Sing
 
 
 def model(world: World[FedEASE], state: FedEASEState) -> PrivateItemWeights:
-    B = _inverted.get(state.pairs)
-    if B is None:
-        B = item_weights(state.pairs, world.n_items, precision(world).scale, world.settings.reg)
-        _inverted.put(state.pairs, B)
-    return PrivateItemWeights(B, ON_CLIENTS)
+    reg = world.settings.reg
+    inverted = _inverted.get(state.pairs)
+    if inverted is None or inverted[0] != reg:
+        scale = precision(world).scale
+        inverted = reg, item_weights(state.pairs, world.n_items, scale, reg)
+        _inverted.put(state.pairs, inverted)
+    return PrivateItemWeights(inverted[1], ON_CLIENTS)
 
 
 _inverted = WeakCache()
+"""(reg, B) of the last sums: an evaluation asks for the model several times."""
 
 
 def own_histories(world: World[FedEASE], state: FedEASEState, node: NodeData) -> PrivateState:

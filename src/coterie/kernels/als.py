@@ -118,7 +118,7 @@ def longest(offsets: Longs, first: Integer, last: Integer) -> Integer:
 
 
 @helper
-def within_range(number: Real) -> Real:
+def within_range(number: np.float64) -> np.float64:
     """The nearest number whose fixed point is in range."""
     return min(max(number, 1.0 - TOO_LARGE), TOO_LARGE - 1.0)
 
@@ -423,7 +423,7 @@ def solve_sums(
     """Solve for coordinates B = begin..end of rows low..high, from the sums of `sum_by_item`:
 
         y_B = (G_BB + ridge I + weight sum x_B x_B^T)^-1 (right sum e x_B - G_B y without B)
-        ridge = reg (scale count + others)^exponent
+        ridge = reg max(scale count + others, 1)^exponent
 
     The other coordinates stay. The sums are in units of one.
     """
@@ -436,7 +436,8 @@ def solve_sums(
         after[i] = before[i]
         ridge = reg
         if exponent != 0.0:
-            ridge = reg * math.pow(scale * sums[i, k * (k + 1) // 2 + k] + others, exponent)
+            size = max(scale * sums[i, k * (k + 1) // 2 + k] + others, 1.0)
+            ridge = reg * math.pow(size, exponent)
         A[:] = 0.0
         at = 0
         for c in range(k):

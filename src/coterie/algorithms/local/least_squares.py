@@ -5,7 +5,7 @@ regularisation of Rendle, Krichene, Zhang, Koren. Revisiting the performance of 
 recommendation benchmarks. RecSys 2022:
 
     sum_{u,i} c_ui (r_ui - x_u . y_i)^2 + sum_u ridge_u |x_u|^2 + sum_i ridge_i |y_i|^2
-    ridge = reg (count + others / alpha)^reg_exponent
+    ridge = reg max(count + others / alpha, 1)^reg_exponent
 
 r = 1 and c = 1 + alpha where u interacted with i; r = 0 and c = 1 elsewhere. `count` is the number
 of interactions of the row, and `others` the number of rows on the other side. Up to a factor of all
@@ -61,7 +61,8 @@ def ridges(counts: Longs, others: int, settings: LeastSquares) -> Doubles:
     """The regularisation of rows with these numbers of interactions."""
     if not settings.reg_exponent:
         return np.full(len(counts), float(settings.reg))
-    scaled: Doubles = settings.reg * (counts + others / settings.alpha) ** settings.reg_exponent
+    size = np.maximum(counts + others / settings.alpha, 1.0)
+    scaled: Doubles = settings.reg * size**settings.reg_exponent
     return scaled
 
 

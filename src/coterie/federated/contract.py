@@ -10,7 +10,14 @@ import numpy as np
 
 from coterie.core.records import Record
 from coterie.errors import ContractError
-from coterie.federated.federation import AnyExchange, AnyWorld, PrivateState, State, Sums
+from coterie.federated.federation import (
+    AnyExchange,
+    AnyWorld,
+    PrivateState,
+    SecureSum,
+    State,
+    Sums,
+)
 from coterie.federated.validation import DTYPES
 from coterie.types import Ints, Updates
 
@@ -106,6 +113,22 @@ def check_sums(world: AnyWorld, exchange: AnyExchange, sums: Sums) -> Sums:
             "expected one of these. Correct the name."
         )
     return sums
+
+
+def check_words(world: AnyWorld, secure: SecureSum) -> None:
+    """The word and the bound that `SecureSum` declares: no sum over a ring may wrap."""
+    word = secure.word(world)
+    if word not in (32, 64):
+        raise ContractError(f"SecureSum.word returned {word!r}; expected 32 or 64. Return 64.")
+    bound = secure.max_entry(world)
+    n = min(world.settings.ring_size, world.n_users)
+    if not 0 < n * bound < 1 << (word - 1):
+        raise ContractError(
+            f"SecureSum.max_entry returned {bound} for words of {word} bits; expected at least 1, "
+            f"and {n} clients times it below 2^{word - 1}. "
+            "Return the largest entry of one client, and 64 from SecureSum.word where 32 bits are "
+            "too few."
+        )
 
 
 def check_next_state(before: State, after: State) -> State:

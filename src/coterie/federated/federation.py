@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from coterie.core.records import Record
 from coterie.data.training_set import TrainingSet
+from coterie.federated.secagg.words import MAX_ENTRY, Word
 from coterie.federated.settings import FederationSettings
 from coterie.models.recommender import Recommender
 from coterie.types import Bools, Floats, Ids, Ints, Longs, Message, Sizes, Updates
@@ -177,6 +178,11 @@ class SecureSum:
     """The inverse of `to_table`."""
     rows: Callable[[World[Any], int], Ints] | None = None
     """(world, index of the ring) -> the rows its clients can touch, where those are not all."""
+    word: Callable[[World[Any]], Word] = lambda world: 64
+    """Bits of the words that are summed: 32, where the sum over a ring fits, halves the bytes."""
+    max_entry: Callable[[World[Any]], int] = lambda world: MAX_ENTRY
+    """Bound of an entry of one client's sums. A client with a larger one uploads nothing; the
+    largest ring times the bound has to be below 2^(word - 1)."""
 
 
 def add_sums(first: Sums, second: Sums) -> Sums:

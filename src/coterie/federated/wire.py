@@ -65,7 +65,7 @@ NAMES = (
     "user_tower",
 )
 """Names with a code of their own, which is their place here. Append only."""
-DTYPES = tuple(np.dtype(d) for d in ("<i4", "<i8", "<f4", "<f8", "<u1", "<u8", "<f2", "<i1"))
+DTYPES = tuple(np.dtype(d) for d in ("<i4", "<i8", "<f4", "<f8", "<u1", "<u8", "<f2", "<i1", "<u4"))
 """Append only, too."""
 COMMON = 64
 """Added to the code of an array that is for all clients of a message."""

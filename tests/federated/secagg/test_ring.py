@@ -15,9 +15,10 @@ pytest.importorskip("cryptography")
 
 from coterie.federated.secagg.crypto import KeyPair, Rejected, Seed, expand
 from coterie.federated.secagg.node_side import reply_to
-from coterie.federated.secagg.ring import MAX_ENTRY, Ring, RingSum, collect_keys, min_survivors
+from coterie.federated.secagg.ring import Ring, RingSum, collect_keys, min_survivors
 from coterie.federated.secagg.ring_member import Neighbour, RingMember, RingTerms, ShareForm
 from coterie.federated.secagg.stages import Aborted, StageArrays
+from coterie.federated.secagg.words import MAX_ENTRY, Word, to_words
 
 STAGES = (
     "advertise_keys",
@@ -29,29 +30,32 @@ STAGES = (
     "recover",
 )
 LENGTH = 5
+LARGEST: dict[Word, int] = {32: 2**20, 64: MAX_ENTRY}
+"""Bound of an entry of one client, by word: the sum over fifty clients fits."""
 Change = Callable[[np.ndarray], np.ndarray]
 
 
 class Network:
     """A ring's clients, and a server between them that may drop, change or store messages."""
 
-    max_entry = MAX_ENTRY
-
     def __init__(
         self,
         vectors: dict[int, np.ndarray],
         dropouts: dict[int, str] | None = None,
         shares: ShareForm = "seed",
+        word: Word = 64,
     ) -> None:
         length = len(next(iter(vectors.values())))
-        self.terms = RingTerms(7, 1, 0, length, shares)
+        self.terms = RingTerms(7, 1, 0, length, shares, word=word)
+        self.max_entry = LARGEST[word]
         self.vectors = vectors
         self.dropouts = dropouts or {}
         self.members = {user: self.member(user, vector) for user, vector in vectors.items()}
         self.transcript: list[tuple[str, int, StageArrays]] = []
 
     def member(self, user: int, vector: np.ndarray) -> RingMember:
-        return RingMember(user, self.terms, lambda: np.asarray(vector, np.int64).view(np.uint64))
+        words = to_words(np.asarray(vector, np.int64), self.terms.word)
+        return RingMember(user, self.terms, lambda: words)
 
     def send(self, stage: str, users: np.ndarray, own: StageArrays) -> dict[int, StageArrays]:
         responding = np.array([self.responds(user, stage) for user in users.tolist()], bool)
@@ -102,10 +106,13 @@ def split_by_user(replies: StageArrays) -> dict[int, StageArrays]:
     }
 
 
-def random_vectors(n: int, length: int = LENGTH, seed: int = 0) -> dict[int, np.ndarray]:
+def random_vectors(
+    n: int, length: int = LENGTH, seed: int = 0, word: Word = 64
+) -> dict[int, np.ndarray]:
     rng = np.random.default_rng(seed)
     users = rng.permutation(100)[:n].tolist()
-    return {user: rng.integers(-(2**40), 2**40, length) for user in users}
+    largest = min(LARGEST[word], 2**40)
+    return {user: rng.integers(-largest, largest, length) for user in users}
 
 
 def assert_exact(ring_sum: RingSum, vectors: dict[int, np.ndarray]) -> None:
@@ -134,8 +141,41 @@ def completes(network: Network) -> bool:
 
 @pytest.mark.parametrize("n", [3, 4, 7, 50])
 @pytest.mark.parametrize("shares", ["seed", "vector"])
-def test_a_ring_sums_exactly(n, shares):
-    assert completes(Network(random_vectors(n), shares=shares))
+@pytest.mark.parametrize("word", [32, 64])
+def test_a_ring_sums_exactly(n, shares, word):
+    assert completes(Network(random_vectors(n, word=word), shares=shares, word=word))
+
+
+@given(
+    st.lists(
+        st.lists(st.integers(-(2**28), 2**28), min_size=3, max_size=3), min_size=4, max_size=7
+    ),
+    st.lists(st.sampled_from([None, *STAGES]), min_size=7, max_size=7),
+    st.sampled_from(["seed", "vector"]),
+)
+@settings(max_examples=150, deadline=None)
+def test_words_of_32_bits_sum_to_the_integer_sum_under_any_dropout(rows, stages, shares):
+    """Seven entries of up to 2^28 stay below 2^31. A ring that aborts has no sum."""
+    vectors = {user: np.array(row, np.int64) for user, row in enumerate(rows)}
+    dropouts = {user: stage for user, stage in zip(vectors, stages, strict=False) if stage}
+    network = Network(vectors, dropouts, shares, word=32)
+    network.max_entry = 2**28
+    completed = completes(network)
+    assert completed or len(dropouts) > 1 or len(rows) - len(dropouts) < 3
+
+
+@given(
+    st.lists(
+        st.lists(st.integers(-(2**31), 2**31 - 1), min_size=2, max_size=2), min_size=3, max_size=6
+    )
+)
+@settings(max_examples=25, deadline=None)
+def test_sums_are_exact_modulo_2_to_the_32_and_read_as_signed(rows):
+    vectors = {user: np.array(row, np.int64) for user, row in enumerate(rows)}
+    network = Network(vectors, word=32)
+    network.max_entry = 2**31
+    total = [(sum(column) + 2**31) % 2**32 - 2**31 for column in zip(*rows, strict=True)]
+    assert network.aggregate().vector.view(np.int64).tolist() == total
 
 
 @given(
@@ -161,9 +201,11 @@ def test_a_ring_of_two_is_aborted_since_each_could_subtract_its_own_vector(n):
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_any_single_client_may_drop_out_at_any_stage(stage):
-    for user in random_vectors(6):
-        assert completes(Network(random_vectors(6), {user: stage}))
+@pytest.mark.parametrize("word", [32, 64])
+def test_any_single_client_may_drop_out_at_any_stage(stage, word):
+    vectors = random_vectors(6, word=word)
+    for user in vectors:
+        assert completes(Network(vectors, {user: stage}, word=word))
 
 
 def test_any_two_clients_may_drop_out_at_any_stages():
@@ -249,6 +291,59 @@ def test_a_client_replies_to_each_stage_once():
             repeat()
 
 
+# Words
+
+
+@pytest.mark.parametrize("shares", ["seed", "vector"])
+def test_words_of_32_bits_halve_the_bytes(shares):
+    """Of uploads, of corrections, and of shares that are vectors. Seeds and keys stay."""
+    vectors = random_vectors(6, 100, word=32)
+    dropped = list(vectors)[2]
+    n_bytes = {}
+    for word in (32, 64):
+        network = Network(vectors, {dropped: "upload"}, shares, word)
+        assert completes(network)
+        n_bytes[word] = {
+            (stage, name): array.nbytes
+            for stage, _, reply in network.transcript
+            for name, array in reply.items()
+        }
+    assert n_bytes[32]["upload", "vector"] == 400
+    saved = {at: size - n_bytes[32][at] for at, size in n_bytes[64].items()}
+    expected = {("upload", "vector"), ("recover", "vector")}
+    if shares == "vector":
+        expected.add(("distribute_shares", "share_ciphertext"))
+    assert {at for at, n in saved.items() if n} == expected
+    assert all(saved[at] == 400 for at in expected)
+
+
+@pytest.mark.parametrize("word", [32, 64])
+def test_a_vector_of_another_word_is_not_uploaded(word):
+    """Masks of one word would not cover the bits of the other."""
+    vectors = random_vectors(6, word=32)
+    network = Network(vectors, word=word)
+    other = list(vectors)[1]
+    of_other_word = to_words(vectors[other], 96 - word)
+    network.members[other].vector = lambda: of_other_word
+    ring_sum = network.aggregate()
+    assert other not in [user for stage, user, _ in network.transcript if stage == "upload"]
+    assert set(ring_sum.users.tolist()) == set(vectors) - {other}
+    assert_exact(ring_sum, vectors)
+
+
+def test_members_with_different_words_cannot_decrypt_each_others_shares():
+    vectors = random_vectors(6, word=32)
+    network = Network(vectors, word=32)
+    other = list(vectors)[1]
+    member = network.members[other]
+    member.terms = member.terms._replace(word=64)
+    member.vector = lambda: to_words(vectors[other], 64)
+    ring_sum = network.aggregate()
+    # Neither the other member nor its neighbours, who need its ciphertexts, upload.
+    assert set(ring_sum.users.tolist()) == set(vectors) - set(list(vectors)[:3])
+    assert_exact(ring_sum, vectors)
+
+
 # Ciphertexts
 
 
@@ -263,8 +358,9 @@ class ChangedDownlink(Network):
         at: str,
         name: str,
         change: Change,
+        word: Word = 64,
     ) -> None:
-        super().__init__(vectors, dropouts)
+        super().__init__(vectors, dropouts, word=word)
         self.at = at
         self.name = name
         self.change = change
@@ -301,9 +397,10 @@ CHANGES = {
         ("recover", "share_ciphertext"),
     ],
 )
-def test_changed_ciphertexts_are_rejected(change, at, name):
+@pytest.mark.parametrize("word", [32, 64])
+def test_changed_ciphertexts_are_rejected(change, at, name, word):
     """A client that cannot decrypt does not upload; the sum recovers or the ring aborts."""
-    vectors = random_vectors(9)
+    vectors = random_vectors(9, word=word)
     users = list(vectors)
     network = ChangedDownlink(
         vectors,
@@ -311,6 +408,7 @@ def test_changed_ciphertexts_are_rejected(change, at, name):
         at=at,
         name=name,
         change=CHANGES[change],
+        word=word,
     )
     try:
         ring_sum = network.aggregate()
@@ -382,8 +480,9 @@ class ChangedUplink(Network):
         at: str,
         name: str,
         change: Change,
+        word: Word = 64,
     ) -> None:
-        super().__init__(vectors, dropouts)
+        super().__init__(vectors, dropouts, word=word)
         self.at = at
         self.name = name
         self.change = change
@@ -406,17 +505,17 @@ class ChangedUplink(Network):
         ("upload", "vector"),
     ],
 )
-def test_masks_that_do_not_cancel_are_detected(at, name):
+@pytest.mark.parametrize("word", [32, 64])
+def test_masks_that_do_not_cancel_are_detected(at, name, word):
     """A changed self-mask, correction or upload makes the sum exceed its bound."""
-    vectors = random_vectors(8)
+    vectors = random_vectors(8, word=word)
     users = list(vectors)
 
     def scrambled(values: np.ndarray) -> np.ndarray:
         return values ^ np.frombuffer(np.random.default_rng(1).bytes(values.nbytes), values.dtype)
 
-    network = ChangedUplink(
-        vectors, {users[2]: "upload", users[5]: "unmask"}, at=at, name=name, change=scrambled
-    )
+    dropouts = {users[2]: "upload", users[5]: "unmask"}
+    network = ChangedUplink(vectors, dropouts, at=at, name=name, change=scrambled, word=word)
     with pytest.raises(Aborted, match="exceeds its bound"):
         network.aggregate()
 
@@ -476,6 +575,8 @@ def test_a_seed_expands_to_the_key_stream_of_chacha20():
     assert stream.hex().startswith(
         "76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7"
     )
+    # Words of 32 bits split the same stream: each half the bytes.
+    assert expand(Seed(bytes(32)), 16, 32).astype("<u4").tobytes() == stream
 
 
 def shares(n: int, seed: int, values: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.errors import MissingExtra
+from coterie.federated.secagg.words import Word, Words, from_bytes
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -35,8 +36,8 @@ def new_seed() -> Seed:
     return Seed(secrets.token_bytes(SEED_BYTES))
 
 
-def expand(seed: Seed, n: int) -> Uint64Array:
-    """Expand a seed to n integers modulo 2^64: the key stream of ChaCha20 (RFC 8439).
+def expand(seed: Seed, n: int, word: Word = 64) -> Words:
+    """Expand a seed to n integers modulo 2^word: the key stream of ChaCha20 (RFC 8439).
 
     Without the seed they cannot be told from uniform integers, and neither can the sum of a vector
     and such a mask. Masks in floating point have no uniform distribution and leak.
@@ -46,7 +47,7 @@ def expand(seed: Seed, n: int) -> Uint64Array:
 
     # A nonce separates several streams of one key. A seed is expanded to one stream only.
     stream = Cipher(ChaCha20(seed, bytes(16)), mode=None).encryptor()
-    return np.frombuffer(stream.update(bytes(8 * n)), "<u8").astype(np.uint64, copy=False)
+    return from_bytes(stream.update(bytes(n * word // 8)), word)
 
 
 @dataclass(frozen=True, slots=True)

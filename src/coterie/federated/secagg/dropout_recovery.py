@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from coterie.federated.secagg.crypto import SEED_BYTES, Seed, Uint64Array
+from coterie.federated.secagg.crypto import SEED_BYTES, Seed
+from coterie.federated.secagg.ring_member import RingTerms
 from coterie.federated.secagg.stages import (
     Aborted,
     ReplySpec,
@@ -22,6 +23,7 @@ from coterie.federated.secagg.stages import (
     key_rows,
     request,
 )
+from coterie.federated.secagg.words import Words
 from coterie.types import Bools, Ints
 
 
@@ -61,8 +63,8 @@ def recover_shares(
     uploaded: Bools,
     keys: dict[int, bytes],
     unmasked: dict[int, StageArrays],
-    length: int,
-) -> list[Uint64Array]:
+    terms: RingTerms,
+) -> list[Words]:
     """A correction of the sum for every gap of clients that did not upload.
 
     The survivor p before a gap subtracted PRG(s_p), and the survivor after it added the share of
@@ -83,7 +85,7 @@ def recover_shares(
         "predecessor_key": key_rows(keys, preceding),
         "share_ciphertext": np.stack(ciphertexts),
     }
-    expected: ReplySpec = {"vector": (np.uint64, (length,))}
+    expected: ReplySpec = {"vector": (terms.dtype, (terms.length,))}
     replies = request(send, "recover", following, own, expected)
     if len(replies) < len(following):
         raise Aborted("a client that had to correct the sum dropped out")

@@ -17,15 +17,21 @@ from coterie.federated.federation import (
     NodeData,
     PrivateState,
 )
-from coterie.federated.secagg.crypto import Rejected, Uint64Array
+from coterie.federated.secagg.crypto import Rejected
 from coterie.federated.secagg.ring_member import Neighbour, RingMember, RingTerms, ShareForm, Side
 from coterie.federated.secagg.session import ClientSession, RingId, SessionSlot
 from coterie.federated.secagg.stages import ORDER, StageArrays, has_rows, received_as_expected
+from coterie.federated.secagg.words import Word, Words, fits, to_words
 from coterie.federated.validation import Expected, Reply, no_updates, validate
 from coterie.types import Ints, Message, Sizes, Updates
 
-SHARE_FORMS: tuple[ShareForm, ...] = ("seed", "vector")
-"""A form's place is its number on the wire."""
+FORMS: tuple[tuple[ShareForm, Word], ...] = (
+    ("seed", 64),
+    ("vector", 64),
+    ("seed", 32),
+    ("vector", 32),
+)
+"""The form of shares and the word of vectors. A place here is a number on the wire: append only."""
 MAX_SIZE = 1 << 31
 """Sizes in a ring's header are smaller."""
 
@@ -34,7 +40,8 @@ class RingHeader(NamedTuple):
     """What a server sends about a ring at every stage, as one row of integers."""
 
     number: int
-    share_form: int
+    form: int
+    """A place in `FORMS`."""
     union: int
     items: int
     item_width: int
@@ -51,12 +58,20 @@ class RingHeader(NamedTuple):
         if (row < 0).any():
             return None
         header = cls(*row.tolist())
-        valid = header.share_form < len(SHARE_FORMS) and max(header.sizes) < MAX_SIZE
+        valid = header.form < len(FORMS) and max(header.sizes) < MAX_SIZE
         return header if valid else None
 
     @property
     def sizes(self) -> Sizes:
         return Sizes(*self[3:7])
+
+    @property
+    def shares(self) -> ShareForm:
+        return FORMS[self.form][0]
+
+    @property
+    def word(self) -> Word:
+        return FORMS[self.form][1]
 
 
 NO_REPLY: StageArrays = {"users": np.empty(0, np.int32)}
@@ -79,7 +94,11 @@ class Stage:
     ) -> tuple[StageArrays, PrivateState]:
         """The replies of a node's users. A message that is not valid at this stage gets none."""
         header = RingHeader.read(message.common.get("ring"))
-        if header is None:
+        secure = self.exchange.secure_sum
+        if header is None or secure is None:
+            return NO_REPLY, {}
+        # The word follows from what a node knows itself. A server cannot choose another one.
+        if header.word != secure.word(world):
             return NO_REPLY, {}
         common = {name: array for name, array in message.common.items() if name != "ring"}
         ring = RingId(message.round, message.exchange, header.number)
@@ -129,7 +148,7 @@ def start_session(
     reply = Reply(message.users, message.round, updates.columns(), message.exchange)
     updates, _ = validate([reply], Expected.of(message, header.sizes))
     users = updates.users.tolist()
-    terms = RingTerms(*ring, length=0, shares=SHARE_FORMS[header.share_form])
+    terms = RingTerms(*ring, length=0, shares=header.shares, word=header.word)
     members = {user: RingMember(user, terms, _no_vector) for user in users}
     return ClientSession(ring, members, message, updates, private_state, header.sizes)
 
@@ -215,10 +234,19 @@ def zero_sums(
 
 def flat_vector(
     world: AnyWorld, exchange: AnyExchange, message: Message, updates: Updates, rows: Ints
-) -> Uint64Array:
-    """The sums over some users as one vector modulo 2^64."""
+) -> Words:
+    """The sums over one user as a vector modulo 2^word; Rejected if an entry exceeds its bound.
+
+    With such an entry the sum could wrap, and the server could not detect it.
+    """
+    secure = exchange.secure_sum
+    assert secure is not None
     sums = sums_of(world, exchange, message, updates, rows)
-    return np.concatenate([part.ravel() for part in sums.values()]).view(np.uint64)
+    vector = np.concatenate([part.ravel() for part in sums.values()])
+    bound = secure.max_entry(world)
+    if not fits(vector, bound):
+        raise Rejected(f"an entry of the update exceeds {bound}, the bound of its exchange")
+    return to_words(vector, secure.word(world))
 
 
 def sums_of(
@@ -234,7 +262,7 @@ def sums_of(
     }
 
 
-def _no_vector() -> Uint64Array:
+def _no_vector() -> Words:
     return np.empty(0, np.uint64)
 
 

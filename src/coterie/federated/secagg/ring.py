@@ -1,12 +1,12 @@
 """The server's side of one ring: it learns the sum of its clients' vectors and nothing else.
 
 This is Step 4 of STTFedRec (circular secret sharing) with dropout recovery. Each client sends an
-additive share modulo 2^64 to its successor, encrypted so that the relaying server cannot read it
+additive share modulo 2^word to its successor, encrypted so that the relaying server cannot read it
 (`ring_member`).
 
 Deviations from the paper:
 - It shares floating-point gradients, whose masks are not uniform and leak. Here vectors are
-  integers modulo 2^64, and sums are exact.
+  integers modulo 2^32 or 2^64 (`words`), and sums are exact.
 - It sends a share as a vector. Here it is a seed by default (`ring_shares`).
 - In it one dropout breaks the sum. Here `dropout_recovery` completes the sum.
 
@@ -45,18 +45,18 @@ from coterie.federated.secagg.stages import (
     require_clients,
     stacked,
 )
-from coterie.types import Bools, Ints
+from coterie.federated.secagg.words import MAX_ENTRY, Words, to_integers
+from coterie.types import Bools, Ints, Longs
 
 MIN_CLIENTS = 3
 """In a ring of two, either client could subtract its own vector from the sum."""
 MAX_ATTEMPTS = 3
 """How often share distribution is tried."""
-MAX_ENTRY = 1 << 46
-"""Bound of an entry of one client's vector: an update times a sample count, or times itself."""
 
 
 class RingSum(NamedTuple):
     vector: Uint64Array
+    """Signed integers modulo 2^64, whatever the word of the ring."""
     users: Ints
     """The clients whose upload counts, ascending."""
     clear: StageArrays
@@ -92,6 +92,7 @@ class Ring:
     clear: ReplySpec = field(default_factory=dict)
     """What clients upload in the clear."""
     max_entry: int = MAX_ENTRY
+    """Bound of an entry of one client's vector."""
 
     def aggregate(self, keys: dict[int, bytes]) -> RingSum:
         """The sum over all clients that upload. `keys` are in the order of the ring."""
@@ -99,25 +100,27 @@ class Ring:
         uploads = self._collect_uploads(users, share_ciphertexts, self_mask_ciphertexts)
         uploaded = np.isin(users, list(uploads))
         require_clients(int(uploaded.sum()), self.minimum, "uploaded")
-        total: Uint64Array = np.zeros(self.terms.length, np.uint64)
+        total: Words = np.zeros(self.terms.length, self.terms.dtype)
         for reply in uploads.values():
             total += reply["vector"]
         unmasked = self._unmask(users, uploaded, keys)
         for seed in recover_self_masks(self.send, users, uploaded, unmasked):
-            total -= expand(seed, self.terms.length)
-        corrections = recover_shares(
-            self.send, users, uploaded, keys, unmasked, length=self.terms.length
-        )
-        for correction in corrections:
+            total -= expand(seed, self.terms.length, self.terms.word)
+        for correction in recover_shares(self.send, users, uploaded, keys, unmasked, self.terms):
             total += correction
         survivors = np.sort(users[uploaded])
-        self._check_bound(total, len(survivors))
+        signed = to_integers(total, self.terms.word)
+        self._check_bound(signed, len(survivors))
         clear = {name: stacked(uploads, survivors, name) for name in self.clear}
-        return RingSum(total, survivors, clear)
+        return RingSum(signed.view(np.uint64), survivors, clear)
 
-    def _check_bound(self, total: Uint64Array, n: int) -> None:
-        """A mask that did not cancel makes the sum uniform modulo 2^64: it exceeds the bound."""
-        magnitude = np.abs(total.view(np.int64).astype(np.float64))
+    def _check_bound(self, total: Longs, n: int) -> None:
+        """A mask that did not cancel makes the sum uniform modulo 2^word: it exceeds the bound.
+
+        An entry stays within the bound by chance with probability n * max_entry / 2^(word - 1). For
+        an exchange this is below 1 (`check_words`): the more entries, the surer the check.
+        """
+        magnitude = np.abs(total.astype(np.float64))
         if (magnitude > float(n * self.max_entry)).any():
             raise Aborted("the sum exceeds its bound: a message was changed on its way")
 
@@ -128,7 +131,7 @@ class Ring:
         formed again without it.
         """
         users = np.array(list(keys), np.int32)
-        share_bytes = SEED_BYTES if self.terms.shares == "seed" else 8 * self.terms.length
+        share_bytes = self.terms.share_bytes
         expected: ReplySpec = {
             "share_ciphertext": (np.uint8, (share_bytes + SEED_BYTES + TAG_BYTES,)),
             "self_mask_ciphertext": (np.uint8, (SEED_BYTES + TAG_BYTES,)),
@@ -159,7 +162,7 @@ class Ring:
             "share_ciphertext": np.roll(share_ciphertexts, 1, axis=0),
             "self_mask_ciphertext": np.roll(self_mask_ciphertexts, -1, axis=0),
         }
-        expected: ReplySpec = {"vector": (np.uint64, (self.terms.length,))} | self.clear
+        expected: ReplySpec = {"vector": (self.terms.dtype, (self.terms.length,))} | self.clear
         return request(self.send, "upload", users, own, expected)
 
     def _unmask(

@@ -1,7 +1,8 @@
 """One client's part in a ring: what it sends at each stage, and which secrets stay with it.
 
 Client k has a predecessor k-1 and a successor k+1. x_k is its private vector, s_k its share seed
-and b_k its self-mask seed. PRG expands a seed to a vector. Everything is modulo 2^64.
+and b_k its self-mask seed. PRG expands a seed to a vector. Everything is modulo 2^word, 2^32 or
+2^64 as the exchange declares (`words`).
 
     advertise_keys     a public key, generated for this ring
     distribute_shares  s_k and b_k, encrypted for the successor; b_k, encrypted for the predecessor
@@ -29,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -39,10 +40,10 @@ from coterie.federated.secagg.crypto import (
     KeyPair,
     Rejected,
     Seed,
-    Uint64Array,
     expand,
     new_seed,
 )
+from coterie.federated.secagg.words import UNSIGNED, Word, Words, from_bytes, to_bytes
 
 ShareForm = Literal["seed", "vector"]
 """How a share is sent: as a seed, or as the vector that the seed expands to, as in the paper."""
@@ -61,10 +62,24 @@ class RingTerms(NamedTuple):
     rows: str = ""
     """A digest of the summed rows of item tables. Members with different rows cannot decrypt
     each other's shares."""
+    word: Word = 64
+    """Bits of an entry of the summed vector."""
+
+    @property
+    def dtype(self) -> type[np.unsignedinteger[Any]]:
+        """The dtype of vectors. One of another dtype would carry bits that no mask covers."""
+        return UNSIGNED[self.word]
+
+    @property
+    def share_bytes(self) -> int:
+        """The length of a share as it is sent."""
+        return SEED_BYTES if self.shares == "seed" else self.length * self.word // 8
 
     def context(self, attempt: int, purpose: str, sender: int, receiver: int) -> bytes:
         """The context of a ciphertext: it decrypts in no other one."""
-        ring = f"{self.round} {self.exchange} {self.ring} {self.length} {self.rows}"
+        # 64 is left out: contexts are then those of releases without 32-bit words.
+        length = f"{self.length}" if self.word == 64 else f"{self.length}x{self.word}"
+        ring = f"{self.round} {self.exchange} {self.ring} {length} {self.rows}"
         return f"{purpose} {ring} {attempt} {sender} {receiver}".encode()
 
 
@@ -79,7 +94,7 @@ class RingMember:
 
     user: int
     terms: RingTerms
-    vector: Callable[[], Uint64Array]
+    vector: Callable[[], Words]
     """Computes its private vector when `upload` needs it."""
     key_pair: KeyPair = field(default_factory=KeyPair.generate, repr=False)
     attempt: int = -1
@@ -87,7 +102,7 @@ class RingMember:
     successor: Neighbour | None = None
     share: Seed = field(default_factory=new_seed, repr=False)
     self_mask: Seed = field(default_factory=new_seed, repr=False)
-    received_share: Uint64Array | None = field(default=None, repr=False)
+    received_share: Words | None = field(default=None, repr=False)
     """The predecessor's share, expanded; None before `upload`."""
     neighbour_self_masks: dict[Side, Seed] = field(default_factory=dict, repr=False)
     neighbour_uploaded: dict[Side, bool] = field(default_factory=dict)
@@ -111,12 +126,12 @@ class RingMember:
         self.self_mask = new_seed()
         share: bytes = self.share
         if self.terms.shares == "vector":
-            share = self._expand(self.share).astype("<u8").tobytes()
+            share = to_bytes(self._expand(self.share), self.terms.word)
         for_successor = self._encrypt("share", share + self.self_mask, successor)
         for_predecessor = self._encrypt("self-mask", self.self_mask, predecessor)
         return for_successor, for_predecessor
 
-    def upload(self, share_ciphertext: bytes, self_mask_ciphertext: bytes) -> Uint64Array:
+    def upload(self, share_ciphertext: bytes, self_mask_ciphertext: bytes) -> Words:
         """The private vector, masked by the self-mask and both shares."""
         if self.predecessor is None or self.successor is None or self.received_share is not None:
             raise Rejected("no shares were distributed, or the upload was sent already")
@@ -129,6 +144,8 @@ class RingMember:
         vector = self.vector()
         if len(self_masks["successor"]) != SEED_BYTES or len(vector) != self.terms.length:
             raise Rejected("a self-mask is not a seed, or the vector has a wrong length")
+        if vector.dtype != self.terms.dtype:
+            raise Rejected(f"the vector is {vector.dtype}; its words have {self.terms.word} bits")
         self.received_share = received_share
         self.neighbour_self_masks = self_masks
         return vector + self._expand(self.self_mask) - self._expand(self.share) + received_share
@@ -154,7 +171,7 @@ class RingMember:
             raise Rejected("the self-mask of a client whose upload does not count stays secret")
         return self.neighbour_self_masks[side]
 
-    def recover(self, share_ciphertext: bytes, previous_survivor: Neighbour) -> Uint64Array:
+    def recover(self, share_ciphertext: bytes, previous_survivor: Neighbour) -> Words:
         """The correction that replaces the dropped predecessor's share in the sum."""
         predecessor_counts = self.neighbour_uploaded.get("predecessor", True)
         if predecessor_counts or self.received_share is None or self.recovered:
@@ -165,15 +182,15 @@ class RingMember:
         self.recovered = True
         return self._expand(share) - self.received_share
 
-    def _read_share(self, share: bytes) -> Uint64Array:
-        if self.terms.shares == "seed" and len(share) == SEED_BYTES:
+    def _read_share(self, share: bytes) -> Words:
+        if len(share) != self.terms.share_bytes:
+            raise Rejected("a share ciphertext does not hold a share of the agreed form")
+        if self.terms.shares == "seed":
             return self._expand(Seed(share))
-        if self.terms.shares == "vector" and len(share) == 8 * self.terms.length:
-            return np.frombuffer(share, "<u8").astype(np.uint64)
-        raise Rejected("a share ciphertext does not hold a share of the agreed form")
+        return from_bytes(share, self.terms.word)
 
-    def _expand(self, seed: Seed) -> Uint64Array:
-        return expand(seed, self.terms.length)
+    def _expand(self, seed: Seed) -> Words:
+        return expand(seed, self.terms.length, self.terms.word)
 
     def _encrypt(self, purpose: str, plaintext: bytes, receiver: Neighbour) -> bytes:
         context = self.terms.context(self.attempt, purpose, self.user, receiver.user)

@@ -10,6 +10,7 @@ import numpy as np
 
 from coterie.core import streams
 from coterie.federated.aggregation import Aggregate, accepted_private_state
+from coterie.federated.contract import check_words
 from coterie.federated.federation import (
     Accepted,
     AnyExchange,
@@ -20,7 +21,7 @@ from coterie.federated.federation import (
     Sums,
 )
 from coterie.federated.secagg.node_side import (
-    SHARE_FORMS,
+    FORMS,
     RingHeader,
     Stage,
     summed_rows,
@@ -55,6 +56,7 @@ def aggregate_securely(
     """
     ring = exchange.secure_sum
     assert ring is not None
+    check_words(world, ring)
     sizes = exchange.sizes(world, server)
     dropouts = dropout_stages(world, message, absent)
     all_items = np.arange(sizes.items, dtype=np.int32)
@@ -123,8 +125,9 @@ def sum_ring(
     ring = exchange.secure_sum
     assert ring is not None
     use_union = settings.ring_rows == "union" and bool(sizes.items) and ring.rows is None
-    share_form = SHARE_FORMS.index(settings.ring_shares)
-    header = RingHeader(number, share_form, int(use_union), *sizes)
+    word = ring.word(world)
+    form = FORMS.index((settings.ring_shares, word))
+    header = RingHeader(number, form, int(use_union), *sizes)
     channel.common = {"ring": np.array(header, np.int64)}
 
     advertised: ReplySpec = {}
@@ -144,8 +147,12 @@ def sum_ring(
     clear: ReplySpec = {}
     if exchange.visible:
         clear = {"samples": (np.int64, ()), "user_rows": (np.int32, (sizes.user_width,))}
-    terms = RingTerms(message.round, message.exchange, number, length, settings.ring_shares)
-    secure = Ring(terms, channel.send, min_survivors(len(users)), clear)
+    terms = RingTerms(
+        message.round, message.exchange, number, length, settings.ring_shares, word=word
+    )
+    secure = Ring(
+        terms, channel.send, min_survivors(len(users)), clear, max_entry=ring.max_entry(world)
+    )
     return rows, secure.aggregate(keys)
 
 

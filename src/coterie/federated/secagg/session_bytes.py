@@ -15,10 +15,11 @@ from coterie.federated.federation import (
     AnyWorld,
 )
 from coterie.federated.nodes import read_message, write_message
-from coterie.federated.secagg.crypto import KeyPair, Seed, Uint64Array
+from coterie.federated.secagg.crypto import KeyPair, Seed
 from coterie.federated.secagg.node_side import bind_vectors
 from coterie.federated.secagg.ring_member import Neighbour, RingMember, RingTerms
 from coterie.federated.secagg.session import ClientSession, RingId
+from coterie.federated.secagg.words import Words
 from coterie.types import JsonObject, Sizes, Updates
 
 
@@ -82,7 +83,7 @@ def _member_to_json(member: RingMember) -> JsonObject:
     }
 
 
-def _member_from_json(stored: JsonObject, received_share: Uint64Array | None) -> RingMember:
+def _member_from_json(stored: JsonObject, received_share: Words | None) -> RingMember:
     self_masks = stored["neighbour_self_masks"]
     return RingMember(
         user=stored["user"],
@@ -101,7 +102,7 @@ def _member_from_json(stored: JsonObject, received_share: Uint64Array | None) ->
     )
 
 
-def _not_bound() -> Uint64Array:
+def _not_bound() -> Words:
     """The vector of a member before `bind_vectors`."""
     return np.empty(0, np.uint64)
 

@@ -207,7 +207,10 @@ EXCHANGE = Exchange(
     server_update=collect,
     sizes=sizes,
     fast=FastPaths(single_pass=single_pass),
-    secure_sum=SecureSum(),
+    secure_sum=SecureSum(
+        word=lambda world: 32 if precision(world).word == 32 else 64,
+        max_entry=lambda world: precision(world).scale,
+    ),
 )
 
 ALGORITHM = Algorithm(

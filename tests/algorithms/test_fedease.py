@@ -266,7 +266,6 @@ def test_without_secure_aggregation_there_is_no_limit_for_uploads():
     play_locally("fedease", histories(0), **(FEW | {"max_upload": 1e-9}))
 
 
-@pytest.mark.xfail(strict=True, reason="secure aggregation sends words of 64 bits")
 def test_a_secure_upload_is_as_large_as_announced():
     pytest.importorskip("cryptography")
     training = histories(0, n_users=20, n_items=60)

@@ -135,8 +135,8 @@ def init(world: World[FedALS]) -> FedALSState:
     )
 
 
-class Block(NamedTuple):
-    """Coordinates that a round solves for."""
+class CoordinateBlock(NamedTuple):
+    """CoordinateBlock that a round solves for."""
 
     begin: int
     end: int
@@ -146,15 +146,15 @@ class Block(NamedTuple):
         return self.end - self.begin
 
 
-def blocks(settings: FedALS) -> list[Block]:
+def blocks(settings: FedALS) -> list[CoordinateBlock]:
     """All coordinates in blocks. The last one overlaps where the size does not divide them."""
     d = settings.embedding_size
     size = min(settings.block_size or d, d)
     begins = [min(begin, d - size) for begin in range(0, d, size)]
-    return [Block(begin, begin + size) for begin in begins]
+    return [CoordinateBlock(begin, begin + size) for begin in begins]
 
 
-def block_of(settings: FedALS, t: int) -> tuple[int, Block]:
+def block_of(settings: FedALS, t: int) -> tuple[int, CoordinateBlock]:
     """The block of round t, and its number."""
     all_blocks = blocks(settings)
     number = t % len(all_blocks)
@@ -166,7 +166,7 @@ def triangle(k: int) -> int:
     return k * (k + 1) // 2
 
 
-def item_width(world: World[FedALS], block: Block) -> int:
+def item_width(world: World[FedALS], block: CoordinateBlock) -> int:
     """The numbers that are summed for every item."""
     return triangle(block.size) + block.size + 1 + world.rated
 
@@ -254,7 +254,9 @@ def sums(world: World[FedALS], message: Message, solved: Solved) -> Sums:
     return {"items": sums_by_item(world, message, solved, block), "users": gram(solved.vectors)}
 
 
-def sums_by_item(world: World[FedALS], message: Message, solved: Solved, block: Block) -> Longs:
+def sums_by_item(
+    world: World[FedALS], message: Message, solved: Solved, block: CoordinateBlock
+) -> Longs:
     Y = message.common["item_rows"]
     n = len(solved.vectors)
     user = np.repeat(np.arange(n, dtype=np.int32), solved.history.counts)

@@ -118,7 +118,7 @@ def longest(offsets: Longs, first: Integer, last: Integer) -> Integer:
 
 
 @helper
-def within_range(number: np.float64) -> np.float64:
+def within_range(number: Real) -> Real:
     """The nearest number whose fixed point is in range."""
     return min(max(number, 1.0 - TOO_LARGE), TOO_LARGE - 1.0)
 
@@ -342,16 +342,16 @@ def sum_by_item(
             v[:] = 0.0
             for j in range(n):
                 x = X[users[first + j]]
-                e = float64(SCALE)
+                target = float64(SCALE)
                 if rated:
-                    e = ratings[first + j] - biases[i]
+                    target = ratings[first + j] - biases[i]
                     total[i, count + 1] += ratings[first + j]
                 product = 0.0
                 for a in range(begin):
                     product += float64(x[a]) * Y[i, a]
                 for a in range(end, d):
                     product += float64(x[a]) * Y[i, a]
-                e = within_range(np.rint(e - share * product))
+                e = within_range(np.rint(target - share * product))
                 for a in range(k):
                     vectors[j * width + a] = x[begin + a]
                     v[a] += e * x[begin + a]

@@ -68,19 +68,13 @@ double_lanes = DoubleLanesType()
 
 
 @register_model(LanesType)
+@register_model(DoubleLanesType)
 class LanesModel(models.PrimitiveModel):
     """Stores a vector as one LLVM value."""
 
     def __init__(self, manager: DataModelManager, of: types.Type) -> None:
-        super().__init__(manager, of, VECTOR)  # type: ignore[no-untyped-call]
-
-
-@register_model(DoubleLanesType)
-class DoubleLanesModel(models.PrimitiveModel):
-    """Stores a vector as one LLVM value."""
-
-    def __init__(self, manager: DataModelManager, of: types.Type) -> None:
-        super().__init__(manager, of, DOUBLES)  # type: ignore[no-untyped-call]
+        vector = VECTOR if of == lanes else DOUBLES
+        super().__init__(manager, of, vector)  # type: ignore[no-untyped-call]
 
 
 def intrinsic(define: Callable[..., Typed]) -> Callable[..., object]:

@@ -102,7 +102,7 @@ def item_weights(pairs: Longs, n_items: int, scale: int, reg: float) -> Floats:
     LAPACK computes the inverse on one thread, so that bits do not depend on the number of threads.
     """
     from scipy.linalg import lapack
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     G = upper_to_matrix(pairs, n_items, scale)
     G[np.diag_indices(n_items)] += reg

@@ -108,7 +108,7 @@ class FedALS(LeastSquares, CohortSettings):
     """Share of the users that takes part in a round."""
     alpha: float = Field(10.0, ge=0)
     """Extra confidence in observed interactions."""
-    reg: float = Field(0.03, gt=0)
+    reg: float = Field(0.06, gt=0)
     """Regularisation of all rows."""
     reg_exponent: float = Field(1.0, ge=0, le=2)
     """How the regularisation of a row grows with its interactions (nu): 0 is the same for all."""

@@ -64,6 +64,10 @@ from coterie.types import Bools, Ints, Longs, Message, Rows, Sizes, Updates
 
 
 class FedEASE(ItemPairs, CohortSettings):
+    reg: float = Field(3.0, gt=0)
+    """Regularisation of the item-to-item weights."""
+    length_exponent: float = Field(0.5, ge=0, le=1)
+    """A history of n items is divided by n to this power (p); 0 does not divide it."""
     rounds: int = Field(1, ge=1)
     """Rounds of communication. A client sends in one of them."""
     participation: float = Field(1.0, gt=0, le=1)

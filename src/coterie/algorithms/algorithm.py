@@ -42,6 +42,8 @@ class Algorithm:
     item_based: bool = False
     """Whether its model is an `ItemBased`, which names the items of the history that a
     recommendation comes from."""
+    in_the_clear: str = ""
+    """What a server sees of every client that it selects, without secure aggregation."""
 
     @property
     def federated(self) -> bool:

@@ -402,6 +402,7 @@ EXCHANGE = Exchange(
     secure_sum=SecureSum(by_item=("items",)),
 )
 
+IN_THE_CLEAR = "gradients of all items, which reveal its history in one round"
 ALGORITHM = Algorithm(
     "federated collaborative filtering: devices solve for user vectors and send item gradients",
     FCF,
@@ -416,4 +417,5 @@ ALGORITHM = Algorithm(
     kernels=("fcf", "als", "sums", "clusters"),
     paper="Ammad-ud-din et al. 2019",
     score_new_user=score_new_user,
+    in_the_clear=IN_THE_CLEAR,
 )

@@ -529,4 +529,5 @@ ALGORITHM = Algorithm(
     explicit=True,
     paper="Rendle et al. 2022",
     score_new_user=score_new_user,
+    in_the_clear="its whole history, and its vector",
 )

@@ -196,6 +196,7 @@ def model(world: World[Federated], state: Parameters) -> Recommender:
 
 VISIBLE = "their row of the model, and how many samples they have"
 """What the server sees of every client, even under secure aggregation."""
+IN_THE_CLEAR = "the items it trained on, the changes of their rows, its own row, its sample count"
 EXCHANGE: Exchange[Parameters, FedAvg] = Exchange(
     broadcast=broadcast,
     client_update=client_update,
@@ -215,4 +216,5 @@ ALGORITHM = Algorithm(
     explicit=True,
     paper="McMahan et al. 2017",
     score_new_user=score_by_sampled_loss,
+    in_the_clear=IN_THE_CLEAR,
 )

@@ -470,4 +470,5 @@ ALGORITHM = Algorithm(
     explicit=True,
     paper="Liu 2024",
     score_new_user=score_by_sampled_loss,
+    in_the_clear=fedavg.IN_THE_CLEAR,
 )

@@ -232,4 +232,5 @@ ALGORITHM = Algorithm(
     paper="Steck 2019",
     item_based=True,
     score_new_user=score_history,
+    in_the_clear="its whole history",
 )

@@ -425,4 +425,5 @@ ALGORITHM = Algorithm(
     paper="Flanagan et al. 2020",
     # Features of the new user are not read: p_u is that of FCF.
     score_new_user=fcf.score_new_user,
+    in_the_clear=fcf.IN_THE_CLEAR,
 )

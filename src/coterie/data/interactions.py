@@ -222,6 +222,17 @@ class Interactions:
             user_records=None if self.user_records is None else self.user_records[users],
         )
 
+    def of_users(self, users: Ints | Longs) -> Interactions:
+        """The interactions of some users (ascending), who are renumbered; items are not."""
+        chosen = self.select(np.isin(self.users, users))
+        return replace(
+            chosen,
+            users=np.searchsorted(users, chosen.users).astype(np.int32),
+            user_ids=self.user_ids[users],
+            user_features={name: values[users] for name, values in self.user_features.items()},
+            user_records=None if self.user_records is None else self.user_records[users],
+        )
+
     def describe_items(
         self,
         texts: Mapping[str, str],

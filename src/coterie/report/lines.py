@@ -40,7 +40,7 @@ def line_plot(figure: Figure, axis: str) -> str:
     xs = [x for series in figure.series for x in series.xs.get(axis, ()) if x is not None]
     if not xs:
         return ""
-    across = axis_around(xs, LEFT, WIDTH - 10)
+    across = axis_around(xs, LEFT, WIDTH - 10, figure.log_x and min(xs) > 0)
     # A vertical axis is a horizontal one from the bottom up.
     up = axis_around(_heights(figure), TOP + HEIGHT, TOP)
     drawn = [
@@ -108,6 +108,8 @@ def _marks(figure: Figure, number: int, axis: str, across: Axis, up: Axis) -> li
         edge += reversed(_points(places, series.high, across, up))
         parts.append(polygon(edge, colour))
     points = _points(places, series.y, across, up)
+    if not series.line:
+        return [*parts, *(circle(x, y, 4, colour) for x, y in points)]
     parts.append(polyline(points, stroke=colour, width=1.8))
     if len(points) <= FEW:
         parts += [circle(x, y, 2.4, colour) for x, y in points]
@@ -152,6 +154,10 @@ def _legend(figure: Figure, axis: str, top: float) -> list[str]:
     for number, (x, row) in enumerate(_legend_places(figure)):
         series = figure.series[number]
         y = top + LEGEND_ROW * (row + 0.5)
+        if not series.line and not is_level_over(series, axis):
+            parts.append(circle(x + 8, y, 4, figure.colour(number)))
+            parts.append(text(x + 21, y + 4, series.name, size=SIZE, fill=MUTED))
+            continue
         dash = DASH if is_level_over(series, axis) else ""
         parts.append(line((x, y), (x + 16, y), stroke=figure.colour(number), width=1.8, dash=dash))
         parts.append(text(x + 21, y + 4, series.name, size=SIZE, fill=MUTED))

@@ -46,6 +46,13 @@ def in_the_clear(federation: AnyFederation, world: AnyWorld) -> list[str]:
     return exposed
 
 
+def only_sums(federation: AnyFederation, world: AnyWorld) -> bool:
+    """Whether secure aggregation leaves a server nothing but sums over clients."""
+    # An exchange that is not summed is harmless only where settings hide what it declares.
+    summed = all(e.secure_sum or e.visible for e in _exchanges(federation, world))
+    return summed and not in_the_clear(federation, world)
+
+
 def _exchanges(federation: AnyFederation, world: AnyWorld) -> list[AnyExchange]:
     listed = (federation.setup(world), *federation.exchanges)
     return [exchange for exchange in listed if isinstance(exchange, Exchange)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from coterie.version import __version__
 
 if TYPE_CHECKING:
-    from coterie.api import compare, load, run
+    from coterie.api import choose, compare, load, run
     from coterie.core.fixed_point import quantise
     from coterie.data.interactions import Interactions
     from coterie.errors import CoterieError
@@ -24,6 +24,7 @@ __all__ = [
     "Recommendation",
     "Run",
     "__version__",
+    "choose",
     "compare",
     "load",
     "quantise",
@@ -38,6 +39,7 @@ _MODULE_OF = {
     "Reason": "coterie.experiments.reasons",
     "Recommendation": "coterie.experiments.finished_run",
     "Run": "coterie.experiments.finished_run",
+    "choose": "coterie.api",
     "compare": "coterie.api",
     "load": "coterie.api",
     "quantise": "coterie.core.fixed_point",

@@ -25,7 +25,8 @@ from coterie.data.synthetic import Synthetic
 from coterie.errors import ConfigError
 from coterie.evaluation.list_metrics import Metric
 from coterie.evaluation.metric_names import OwnMetric, own_metric
-from coterie.experiments import experiment
+from coterie.experiments import choice, experiment
+from coterie.experiments.choice import AlgorithmChoice, ChoiceRequest
 from coterie.experiments.comparison import Comparison, check_comparable, comparison
 from coterie.experiments.config import Experiment
 from coterie.experiments.finished_run import Run
@@ -154,6 +155,36 @@ def compare(
             # Nothing tells whether the code of an object has changed, so its runs are not kept.
             cache = Path(stack.enter_context(TemporaryDirectory()))
         return comparison(run_plan(plan, cache, progress, given=given))
+
+
+def choose(
+    data: DataSource = "synthetic",
+    *,
+    may_leave: str,
+    disclosure: float | str | None = None,
+    minutes: float = 4.0,
+    seed: int = 0,
+    progress: Progress = SILENT,
+    **settings: object,
+) -> AlgorithmChoice:
+    """Compare the federated algorithms that may be used, as `coterie choose` does.
+
+    `may_leave` is sums, updates or disclosed. `settings` are those of the data and its split.
+    `recommended` of the result is the algorithm to use, `candidates` are all, best first.
+    """
+    given, dataset = _given(data, None, False, settings)
+    assert not isinstance(given, Split)
+    protocol = settings.pop("protocol", None)
+    request = ChoiceRequest(
+        dataset=dataset,
+        may_leave=may_leave,
+        disclosure=disclosure,
+        minutes=minutes,
+        protocol=None if protocol is None else str(protocol),
+        seed=seed,
+        settings=settings,
+    )
+    return choice.choose(request, given, progress)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from coterie.cli import algorithms, data, federation, node, recommend, runs
+from coterie.cli.choose import choose
 from coterie.cli.compare import compare
 from coterie.cli.disclosure import disclosure
 from coterie.cli.reproduce import reproduce
@@ -39,6 +40,7 @@ app = typer.Typer(
 )
 app.command("run")(runs.run)
 app.command("resume")(runs.resume)
+app.command("choose")(choose)
 app.command("compare")(compare)
 app.command("tune")(tune)
 app.command("reproduce")(reproduce)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
+from typing import Literal
 
 from rich.console import Console
 from rich.progress import (
@@ -105,8 +106,9 @@ def show_table(
     left: int = 1,
     title: str | None = None,
     bold: Collection[tuple[int, int]] = (),
+    texts: Collection[int] = (),
 ) -> None:
-    """Print a table; the first `left` columns are text, the others are numbers.
+    """Print a table; the first `left` columns and `texts` are text, the others are numbers.
 
     `bold` are (row, column) places. In a file or a pipe a row is never folded. Without titles of
     columns there is no row for them.
@@ -115,7 +117,10 @@ def show_table(
         out.print(title, style="bold", markup=False, soft_wrap=True)
     table = Table(header_style="bold", show_header=any(header))
     for index, name in enumerate(header):
-        table.add_column(name, justify="left" if index < left else "right", overflow="fold")
+        justify: Literal["left", "right"] = "right"
+        if index < left or index in texts:
+            justify = "left"
+        table.add_column(name, justify=justify, overflow="fold")
     for number, row in enumerate(rows):
         table.add_row(
             *(

@@ -1,0 +1,258 @@
+"""Choosing an algorithm: what is allowed, what is measured, and what is recommended."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+import coterie
+from coterie.core.progress import SILENT
+from coterie.data.interactions import Interactions
+from coterie.errors import ConfigError, DataError, UnknownName
+from coterie.experiments import choice as choosing
+from coterie.experiments.choice import AlgorithmChoice, ChoiceRequest, choose
+from coterie.experiments.choice_report import figure, notes, page, recommendation, table
+from coterie.experiments.config import Experiment
+from coterie.experiments.experiment import run
+
+SMALL = {"n_users": 60, "n_items": 40, "mean_interactions": 10, "n_groups": 3}
+SUMS = {"pfpl", "pfpl+", "fedals", "fedease", "fcf", "fedmvmf"}
+SEQUENTIAL = {"sfpl", "sfpl+"}
+AVERAGING = {"fedavg", "fedfast", "fedavg+actvsamp", "fedavg+actvagg", "fedbso"}
+TOWERS = {"fl-dssm", "fl-clsm", "sttfedrec-dssm", "sttfedrec-clsm"}
+QUICK = {name: {"rounds": 5} for name in (AVERAGING | {"fcf", "fedmvmf"})} | {
+    name: {"epochs": 3} for name in ("sfpl", "sfpl+", "pfpl", "pfpl+")
+}
+
+
+@cache
+def chosen(may_leave: str) -> AlgorithmChoice:
+    return choose(ChoiceRequest(may_leave=may_leave, settings=SMALL, own=QUICK))
+
+
+def names(choice: AlgorithmChoice) -> set[str]:
+    return {one.name for one in choice.candidates}
+
+
+def left_out(choice: AlgorithmChoice, allowed: bool) -> set[str]:
+    return {one.name for one in choice.left_out if one.allowed == allowed}
+
+
+# ---- what is allowed
+
+
+def test_sums_allow_algorithms_that_need_nothing_else() -> None:
+    choice = chosen("sums")
+    assert names(choice) == SUMS
+    assert left_out(choice, False) == AVERAGING | {"sttfedrec-dssm", "sttfedrec-clsm"}
+    assert left_out(choice, True) == SEQUENTIAL | {"fl-dssm", "fl-clsm"}
+
+
+def test_updates_allow_every_federated_algorithm() -> None:
+    choice = chosen("updates")
+    assert names(choice) == SUMS | SEQUENTIAL | AVERAGING
+    assert left_out(choice, True) == TOWERS
+    assert left_out(choice, False) == set()
+
+
+def test_disclosed_allows_algorithms_with_a_rate_at_that_rate() -> None:
+    choice = chosen("disclosed")
+    assert names(choice) == {"sfpl", "sfpl+", "pfpl", "pfpl+"}
+    assert choice.disclosure == 0.1
+    assert left_out(choice, False) >= SUMS - {"pfpl", "pfpl+"}
+
+
+def test_an_allowed_setting_allows_sttfedrec() -> None:
+    """With requests=whole nothing of a single client is visible: it is left out for its speed."""
+    own = QUICK | {"sttfedrec-dssm": {"requests": "whole"}}
+    choice = choose(ChoiceRequest(may_leave="sums", settings=SMALL, own=own))
+    assert "sttfedrec-dssm" in left_out(choice, True)
+
+
+def test_a_catalogue_too_large_for_fedease_is_a_reason() -> None:
+    own = QUICK | {"fedease": {"max_memory": 1e-6}}
+    choice = choose(ChoiceRequest(may_leave="sums", settings=SMALL, own=own))
+    assert names(choice) == SUMS - {"fedease"}
+    reason = next(one.reason for one in choice.left_out if one.name == "fedease")
+    assert "max_memory allows 1e-06" in reason
+
+
+def test_towers_need_texts() -> None:
+    data = coterie.load("synthetic", **SMALL)
+    bare = replace(data, item_texts=None)
+    choice = choose(ChoiceRequest(may_leave="updates", own=QUICK), bare)
+    reasons = {one.name: one.reason for one in choice.left_out}
+    assert reasons["fl-dssm"] == "it reads item texts, and the data has none"
+
+
+# ---- what is measured
+
+
+@pytest.mark.parametrize("may_leave", choosing.LEVELS)
+def test_the_best_on_validation_is_recommended(may_leave: str) -> None:
+    choice = chosen(may_leave)
+    values = [one.value for one in choice.candidates]
+    assert values == sorted(values, reverse=True)
+    assert choice.best.value == max(values)
+    if choice.best.value > choice.popular.value:
+        assert choice.recommended is choice.best
+    else:
+        assert choice.recommended is None
+
+
+def test_accuracy_is_that_of_a_run_on_the_validation_part() -> None:
+    keys = SMALL | {"algorithm": "fedals", "validation": True, "candidates": 0}
+    one = run(Experiment.of(keys | {"headline": ["NDCG"], "evaluate_every": 10}))
+    expected = one.curve[-1]
+    assert (expected["part"], expected["round"]) == ("validation", 10)
+    found = next(c for c in chosen("sums").candidates if c.name == "fedals")
+    assert found.value == pytest.approx(expected["NDCG@10"], abs=1e-12)
+
+
+def test_the_test_part_is_neither_trained_on_nor_measured() -> None:
+    """The newest interaction of every user is in no part of the comparison."""
+    base = Experiment.of({"algorithm": "popular", "validation": True, "candidates": 0} | SMALL)
+    data = coterie.load("synthetic", **SMALL)
+    parts = choosing.validation_split(base, data)
+    held = parts.train.pairs()
+    newest = np.ones(len(data), bool)
+    newest[:-1] = data.users[1:] != data.users[:-1]
+    assert not np.isin(data.pairs()[newest], held).any()
+    assert not np.isin(data.pairs()[newest], parts.test.pairs()).any()
+
+
+@pytest.mark.parametrize("name", sorted(SUMS))
+def test_bytes_under_secure_aggregation_are_those_of_a_run_with_rings(name: str) -> None:
+    pytest.importorskip("cryptography")
+    found = next(one for one in chosen("sums").candidates if one.name == name)
+    if name == "pfpl":
+        pytest.skip("pfpl+ is the same with fewer rounds")
+    keys = SMALL | QUICK.get(name, {}) | {"algorithm": name, "validation": True}
+    one = run(Experiment.of(keys | {"secure_aggregation": "ring"}))
+    n = one.result["selections"]["users"]
+    assert found.costs.messages == one.result["selections"]["mean"]
+    assert found.costs.bytes_up == pytest.approx(one.result["bytes_up"] / n)
+    assert found.costs.bytes_down == pytest.approx(one.result["bytes_down"] / n)
+
+
+def test_bytes_in_the_clear_are_those_of_a_run() -> None:
+    one = run(Experiment.of(SMALL | {"algorithm": "fedavg", "rounds": 5, "validation": True}))
+    found = next(c for c in chosen("updates").candidates if c.name == "fedavg")
+    assert found.costs.bytes_up == pytest.approx(one.result["bytes_up"] / 60)
+    assert found.costs.messages == one.result["selections"]["mean"]
+    assert found.costs.seconds > 0
+
+
+def test_fedease_sends_pairs_and_downloads_a_matrix() -> None:
+    found = next(one for one in chosen("sums").candidates if one.name == "fedease")
+    items = chosen("sums").n_items
+    assert found.costs.messages == 1
+    assert found.costs.model_bytes == 4 * items**2
+    assert 8 * items * (items + 1) / 2 < found.costs.bytes_up < 8 * items * (items + 1) / 2 + 1000
+
+
+def test_training_stops_when_its_time_is_over() -> None:
+    choice = choose(ChoiceRequest(may_leave="sums", settings=SMALL, minutes=1e-9))
+    by_name = {one.name: one for one in choice.candidates}
+    assert by_name["fcf"].was_cut
+    assert (by_name["fcf"].steps, by_name["fcf"].all_steps) == (1, 50)
+    assert any("stopped by the time limit" in line for line in notes(choice))
+
+
+def test_many_users_are_sampled_and_items_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choosing, "MOST_USERS", 30)
+    data = coterie.load("synthetic", **SMALL)
+    sampled = choosing.sample_users(data, 0)
+    assert (sampled.n_users, sampled.n_items) == (30, data.n_items)
+    histories = {str(u): set(data.rows.of(k)) for k, u in enumerate(data.user_ids)}
+    for k, user in enumerate(sampled.user_ids):
+        assert set(sampled.rows.of(k)) == histories[str(user)]
+    choice = choose(ChoiceRequest(may_leave="sums", own=QUICK), data)
+    assert (choice.n_users, choice.all_users) == (30, 60)
+    assert any("trained on 30 of 60 users" in line for line in notes(choice))
+
+
+# ---- what is shown
+
+
+def test_below_popular_is_flagged() -> None:
+    choice = chosen("sums")
+    above = replace(choice.popular, value=choice.best.value + 0.1)
+    worse = replace(choice, popular=above)
+    assert worse.recommended is None
+    assert all(row[1].endswith("(below popular)") for row in table(worse).rows[:-2])
+    assert recommendation(worse).startswith("No allowed algorithm is ahead of the most popular")
+    assert worse.to_json()["recommended"] is None
+    assert all(one["below_popular"] for one in worse.to_json()["candidates"])
+
+
+def test_the_table_has_all_candidates_and_both_references() -> None:
+    choice = chosen("sums")
+    drawn = table(choice)
+    assert [row[0] for row in drawn.rows[:-2]] == [one.name for one in choice.candidates]
+    assert drawn.rows[-2][0] == "popular"
+    assert drawn.rows[-1][0].endswith(", centralised")
+    assert all(len(row) == len(drawn.header) for row in drawn.rows)
+
+
+def test_the_server_learns_what_the_contract_declares() -> None:
+    assert {one.server_learns for one in chosen("sums").candidates} == {
+        "sums over at most 50 clients, nothing of a single one"
+    }
+    learned = {one.name: one.server_learns for one in chosen("updates").candidates}
+    assert learned["fedease"] == "of every client: its whole history"
+    assert learned["fedfast"].endswith("; statistics of their history, once")
+    assert "history" in learned["fcf"]
+
+
+def test_the_page_has_the_figure_the_table_and_the_command() -> None:
+    choice = chosen("sums")
+    html = page(choice, "coterie choose --may-leave sums")
+    assert html.count("<svg") == 1
+    assert "coterie choose --may-leave sums" in html
+    assert "http://" not in html.replace("http://www.w3.org/2000/svg", "")
+    drawn = figure(choice)
+    assert drawn.log_x
+    assert [one.name for one in drawn.series if not one.level] == [
+        one.name for one in choice.candidates
+    ]
+
+
+# ---- refusals
+
+REFUSED = [
+    (ChoiceRequest(may_leave="nothing"), "--may-leave is 'nothing'; expected sums, updates or"),
+    (ChoiceRequest(may_leave="sums", disclosure=0.1), "--disclosure is 0.1, but --may-leave is"),
+    (ChoiceRequest(may_leave="sums", minutes=0), "--minutes is 0; expected more than 0"),
+    (
+        ChoiceRequest(may_leave="sums", settings={"feedback": "explicit"}),
+        "setting 'feedback' is 'explicit'",
+    ),
+    (ChoiceRequest(may_leave="disclosed", disclosure=2.0), "expected a number from 0 to 1"),
+]
+
+
+@pytest.mark.parametrize(("request_", "complaint"), REFUSED)
+def test_mistakes_are_refused(request_: ChoiceRequest, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        choose(request_, None, SILENT)
+
+
+def test_settings_of_an_unknown_algorithm_are_refused() -> None:
+    with pytest.raises(UnknownName, match="Did you mean 'fedals'"):
+        choose(ChoiceRequest(may_leave="sums", own={"fedal": {}}))
+
+
+def test_data_without_a_validation_part_is_refused() -> None:
+    pairs = Interactions.from_columns(["a", "a", "b", "b"], ["x", "y", "x", "z"])
+    with pytest.raises(DataError, match="no user with 3 interactions"):
+        choose(ChoiceRequest(may_leave="sums", dataset="given"), pairs)
+
+
+def test_choose_is_in_the_api() -> None:
+    choice = coterie.choose("synthetic", may_leave="sums", minutes=0.01, **SMALL)
+    assert names(choice) == SUMS
+    assert choice.to_json()["part"] == "validation"

@@ -210,7 +210,7 @@ def page(choice: AlgorithmChoice, command: str) -> str:
         f"<header><h1>{escape(name)}</h1><p class=about>{escape(about)}</p>",
         f"<div class=opening><div id=summary>{advice}</div>{static_chart(figure(choice))}</div>",
         "</header>",
-        section("algorithms", "Algorithms", html_table(drawn.header, drawn.rows, drawn.bold)),
+        section("algorithms", "Algorithms", html_table(*drawn, kind="choice")),
         section("notes-list", "Notes", list_of(notes(choice))),
         section("repeat", "Repeat", f"<pre>{escape(command)}</pre>"),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coterie.report.figures import Figure, Series
+from coterie.report.figures import COLOURS, Figure, Series
 from coterie.report.svg import (
     FAINT,
     MUTED,
@@ -15,6 +15,7 @@ from coterie.report.svg import (
     picture,
     polygon,
     polyline,
+    square,
     text,
     text_width,
 )
@@ -109,11 +110,16 @@ def _marks(figure: Figure, number: int, axis: str, across: Axis, up: Axis) -> li
         parts.append(polygon(edge, colour))
     points = _points(places, series.y, across, up)
     if not series.line:
-        return [*parts, *(circle(x, y, 4, colour) for x, y in points)]
+        return [*parts, *(_point(number, x, y, colour) for x, y in points)]
     parts.append(polyline(points, stroke=colour, width=1.8))
     if len(points) <= FEW:
         parts += [circle(x, y, 2.4, colour) for x, y in points]
     return parts
+
+
+def _point(number: int, x: float, y: float, colour: str) -> str:
+    """A circle; a square for a series whose colour is that of an earlier one."""
+    return circle(x, y, 4, colour) if number < len(COLOURS) else square(x, y, 3.5, colour)
 
 
 def _points(
@@ -155,7 +161,7 @@ def _legend(figure: Figure, axis: str, top: float) -> list[str]:
         series = figure.series[number]
         y = top + LEGEND_ROW * (row + 0.5)
         if not series.line and not is_level_over(series, axis):
-            parts.append(circle(x + 8, y, 4, figure.colour(number)))
+            parts.append(_point(number, x + 8, y, figure.colour(number)))
             parts.append(text(x + 21, y + 4, series.name, size=SIZE, fill=MUTED))
             continue
         dash = DASH if is_level_over(series, axis) else ""

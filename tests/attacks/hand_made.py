@@ -28,6 +28,7 @@ def observed(
         np.array([item for user in users for item in sorted(sent[user])], np.int32),
         np.rint(np.array(rows) * SCALE).astype(np.int32),
         {"item_rows": item_rows.astype(np.float32)},
+        np.empty((len(users), 0), np.int32),
     )
 
 

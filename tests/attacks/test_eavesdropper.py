@@ -69,6 +69,7 @@ def test_observations_hold_no_private_state():
         "items",
         "item_rows",
         "sent",
+        "dense",
     }
     everything = b"".join(
         np.ascontiguousarray(array).tobytes()
@@ -79,6 +80,7 @@ def test_observations_hold_no_private_state():
             observation.offsets,
             observation.items,
             observation.item_rows,
+            observation.dense,
             *observation.sent.values(),
         )
     )

@@ -10,8 +10,16 @@ import pytest
 
 import coterie
 from coterie import attacks as disclosure
-from coterie.attacks.replay import Replay, by_rate
-from coterie.attacks.tables import EVERYTHING, WARNING, brief, markdown, notes
+from coterie.attacks.replay import Replay, by_rate, collectors_for_sums
+from coterie.attacks.tables import (
+    EVERYTHING,
+    IDS_SENT,
+    RINGS_REVEAL,
+    WARNING,
+    brief,
+    markdown,
+    notes,
+)
 from coterie.core.progress import SILENT
 from coterie.errors import ConfigError, RunError
 from coterie.experiments.config import Experiment
@@ -35,14 +43,14 @@ def pfpl(people, out, **changes):
     return coterie.run("pfpl+", people, out=out, **(SMALL | changes))
 
 
-@pytest.mark.parametrize(("name", "rounds"), [("pfpl+", 3), ("fcf", 3)])
+@pytest.mark.parametrize(("name", "rounds"), [("pfpl+", 3), ("fcf", 3), ("fedals", 3)])
 def test_the_rounds_are_those_of_the_run(people, tmp_path, name, rounds):
     """In the round after the last one the server sends the run's model, bit for bit."""
     length = {"epochs": 3} if name == "pfpl+" else {"rounds": 3}
     run = coterie.run(name, people, out=tmp_path / "run", embedding_size=6, seed=4, **length)
     ready = prepare(Experiment.of(read_config(tmp_path / "run")), people, SILENT)
     recorder = Recorder()
-    replay = replace(Replay.of(ready), collector=recorder)
+    replay = replace(Replay.of(ready), collectors=(recorder,))
     assert list(replay.play([2, rounds + 1], SILENT)) == [2, rounds + 1]
     assert recorder.sent[-1].tobytes() == run.model.item_rows.tobytes()
     assert recorder.sent[0].tobytes() != run.model.item_rows.tobytes()
@@ -153,6 +161,71 @@ def test_fcf_reveals_the_histories_in_one_round(people, tmp_path):
     assert EVERYTHING in markdown(found)
 
 
+# FedALS and FedEASE
+
+
+@pytest.mark.parametrize("name", ["fedals", "fedease"])
+def test_item_ids_in_the_clear_are_the_histories(people, tmp_path, name):
+    coterie.run(name, people, out=tmp_path / "run", rounds=1)
+    found = disclosure.report(tmp_path / "run", (1,), data=people)
+    ids = found.of("ids", 1)
+    assert (ids.precision, ids.recall, ids.claimed_users) == (1.0, 1.0, 200)
+    # The floor: as many claims, made from the most popular items.
+    assert ids.popular_precision < 0.6
+    assert notes(found)[0] == IDS_SENT
+    assert "Users observed, by rounds: 200 after 1." in notes(found)
+
+
+def test_vectors_alone_reveal_histories(people, tmp_path):
+    coterie.run("fedals", people, out=tmp_path / "run", embedding_size=32, rounds=3)
+    found = disclosure.report(tmp_path / "run", (3,), data=people)
+    scores = found.of("scores", 3)
+    pursuit = found.of("pursuit", 3)
+    assert (scores.users, pursuit.users) == (50, 50)
+    assert scores.r_precision > scores.popular_r_precision
+    assert pursuit.precision > 0.95
+    assert pursuit.recall > 0.95
+    assert pursuit.r_precision > scores.r_precision
+
+
+def test_ratings_are_attacked_by_their_ids(people, tmp_path):
+    coterie.run("fedals", people, out=tmp_path / "run", embedding_size=4, rounds=1)
+    ready = prepare(Experiment.of(read_config(tmp_path / "run")), people, SILENT)
+    world = replace(Replay.of(ready).world, rated=True)
+    assert [list(each.uses) for each in collectors_for_sums(world)] == [["ids"]]
+
+
+def test_sums_over_small_rings_reveal_histories(people, tmp_path):
+    """Rings of 10 and 16 coordinates: members are told apart. In rings of 50 they are not."""
+    for size, exact in ((10, True), (50, False)):
+        folder = tmp_path / str(size)
+        ring = {"secure_aggregation": "ring", "ring_size": size}
+        coterie.run("fedals", people, out=folder, embedding_size=16, rounds=1, **ring)
+        found = disclosure.report(folder, (1,), data=people)
+        unmixed = found.of("unmix", 1)
+        assert (unmixed.users, unmixed.claimed_users) == (100, 100 if exact else 0)
+        if exact:
+            assert (unmixed.precision, unmixed.recall) == (1.0, 1.0)
+        assert notes(found)[0] == RINGS_REVEAL
+
+
+def test_pairs_over_rings_reveal_histories(people, tmp_path):
+    ring = {"secure_aggregation": "ring", "ring_size": 5}
+    coterie.run("fedease", people, out=tmp_path / "run", **ring)
+    found = disclosure.report(tmp_path / "run", data=people).of("pairs", 1)
+    assert found.users == 100
+    assert found.precision == 1.0
+    assert found.recall > 0.9
+
+
+def test_blocks_of_coordinates_are_unmixed_where_members_are_fewer(people, tmp_path):
+    ring = {"secure_aggregation": "ring", "ring_size": 5, "block_size": 8}
+    coterie.run("fedals", people, out=tmp_path / "run", embedding_size=16, rounds=2, **ring)
+    found = disclosure.report(tmp_path / "run", (2,), data=people)
+    assert (found.of("unmix", 2).precision, found.of("unmix", 2).recall) == (1.0, 1.0)
+    assert found.of("lone-item", 2).claims == 0
+
+
 def test_a_sequential_run_is_observed_round_by_round(people, tmp_path):
     coterie.run("sfpl+", people, out=tmp_path / "run", epochs=1, embedding_size=6)
     figures = disclosure.report(tmp_path / "run", (40,), data=people).of("bias-sign", 40)
@@ -165,7 +238,7 @@ def test_a_run_that_began_with_the_weights_of_another(people, tmp_path):
     run = pfpl(people, tmp_path / "second", start_from=str(tmp_path / "first"), epochs=1)
     ready = prepare(Experiment.of(read_config(tmp_path / "second")), people, SILENT)
     recorder = Recorder()
-    list(replace(Replay.of(ready), collector=recorder).play([2], SILENT))
+    list(replace(Replay.of(ready), collectors=(recorder,)).play([2], SILENT))
     assert recorder.sent[1].tobytes() == run.model.item_rows.tobytes()
     fresh = pfpl(people, tmp_path / "fresh", epochs=1)
     assert fresh.model.item_rows.tobytes() != run.model.item_rows.tobytes()

@@ -67,6 +67,26 @@ def test_fits_a_screen_of_eighty_columns(
     assert any("factor-sign" in line for line in drawn), "no word is cut"
 
 
+@pytest.mark.parametrize(
+    ("name", "attackers"), [("fedals", ["ids", "scores", "pursuit"]), ("fedease", ["ids"])]
+)
+def test_algorithms_of_sums(coterie: Command, place: Path, name: str, attackers: list[str]) -> None:
+    folder = place / name
+    done = call_apart("run", name, *SMALL, "--set", "rounds=1", "--out", folder, cwd=place)
+    assert done.code == 0, done.err
+    done = coterie("disclosure", folder, "--rounds", "1")
+    assert done.code == 0, done.err
+    rows = [
+        [cell.strip() for cell in line.strip("│").split("│")]
+        for line in done.out.splitlines()
+        if line[:1] == "│"
+    ]
+    assert [row[1] for row in rows] == attackers
+    assert [cell.split("/")[0] for cell in rows[0][3:6]] == ["1.000", "1.000", "1.000"]
+    assert "Nothing is private." in done.out
+    assert "the item ids that a client sends" in (folder / "disclosure.md").read_text()
+
+
 def test_help(coterie: Command) -> None:
     done = coterie("disclosure", "--help")
     assert done.code == 0
@@ -85,7 +105,7 @@ def test_wrong_folder(coterie: Command, tmp_path: Path) -> None:
 def test_wrong_algorithm(coterie: Command, bpr_run: Path) -> None:
     line = coterie("disclosure", bpr_run).error
     assert "algorithm is bpr" in line
-    for name in ("sfpl", "sfpl+", "pfpl", "pfpl+", "fcf"):
+    for name in ("sfpl", "sfpl+", "pfpl", "pfpl+", "fcf", "fedals", "fedease"):
         assert name in line
     assert not (bpr_run / "disclosure.md").exists()
 

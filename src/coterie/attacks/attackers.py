@@ -161,6 +161,14 @@ def claim_not_unseen(evidence: Evidence) -> Claims:
     return Claims(evidence.keys, scores, -rounds)
 
 
+# FedALS, FedEASE
+
+
+def claim_sent(evidence: Evidence) -> Claims:
+    """Claim all items that were sent: clients send the ids of their items and no others."""
+    return _claims(evidence, evidence.times)
+
+
 def _claims(evidence: Evidence, scores: Ints | Longs) -> Claims:
     """Claims from scores; all items that are not claimed score zero.
 
@@ -221,6 +229,13 @@ FCF = Attacker(
     note=note_not_unseen,
     n_notes=1,
 )
+IDS = Attacker(
+    name="ids",
+    uses="the item ids that a client sends: its history",
+    claim=claim_sent,
+    counts=True,
+)
 
 ON_FPL = (BIAS_SIGN, FACTOR_SIGN, PAIRING, FREQUENCY, COMPLEMENT, NEVER_DOWN)
 ON_FCF = (FCF,)
+ON_IDS = (IDS,)

@@ -35,6 +35,7 @@ class Observation:
     items: Ints  # (rows,)
     item_rows: Ints  # (rows, width) changes in fixed point; for FPL the last column is the bias
     sent: Mapping[str, np.ndarray]  # the item rows, and biases, that the server sent
+    dense: Ints  # (n, size) the part of an update without items; for FedALS the user's vector
 
     @property
     def owners(self) -> Longs:
@@ -62,6 +63,7 @@ class Observation:
             self.items[low:high],
             self.item_rows[low:high],
             self.sent,
+            self.dense[first:last],
         )
 
 
@@ -107,4 +109,5 @@ def observe(message: Message, updates: Updates) -> Observation:
         updates.items,
         updates.item_rows,
         message.common,
+        updates.dense,
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -72,6 +73,26 @@ class Attacker:
     """Whether it uses which items were sent at all."""
 
 
+class Collector(Protocol):
+    """Receives what a server observes, round by round, and claims something about some users."""
+
+    @property
+    def uses(self) -> Mapping[str, str]:
+        """What each of its attackers uses."""
+        ...
+
+    def add(self, observation: Observation) -> None: ...
+
+    def claims(self) -> dict[str, Claims]:
+        """The claims of every attacker after the rounds so far."""
+        ...
+
+    @property
+    def observed(self) -> Bools:
+        """(users,) whom the claims are about."""
+        ...
+
+
 class EvidenceCollector:
     """Adds up the notes of some attackers over rounds; memory grows with the rows sent."""
 
@@ -83,20 +104,20 @@ class EvidenceCollector:
         self._lines = np.zeros((server.n_users, server.n_factors))
         self._ledger = Ledger(1 + sum(a.n_notes for a in self._attackers))
 
+    @property
+    def uses(self) -> Mapping[str, str]:
+        return {attacker.name: attacker.uses for attacker in self._attackers}
+
     def add(self, observation: Observation) -> None:
         for part in observation.parts():
             self._add(part)
 
     def _add(self, part: Observation) -> None:
         server = self._server
-        features = extract_features(part, server.n_factors, self._lines[part.users])
-        self._lines[part.users] = features.lines
         self._rounds[part.users] += 1
         self._draws[part.users] += part.samples
-        keys = part.users[features.owners].astype(np.int64) * server.n_items + part.items
-        notes = [
-            column for attacker in self._attackers for column in attacker.note(server, features)
-        ]
+        keys = part.users[part.owners].astype(np.int64) * server.n_items + part.items
+        notes = self._notes(part)
         columns = [np.ones(len(keys), np.int32), *notes]
         if not any(attacker.counts for attacker in self._attackers):
             # FCF sends the rows of all items; storing those without a clue would waste memory.
@@ -105,8 +126,17 @@ class EvidenceCollector:
             columns = [column[has_clue] for column in columns]
         self._ledger.add(keys, columns)
 
+    def _notes(self, part: Observation) -> list[Ints]:
+        if not any(attacker.n_notes for attacker in self._attackers):
+            return []  # Item ids need no rows.
+        server = self._server
+        features = extract_features(part, server.n_factors, self._lines[part.users])
+        self._lines[part.users] = features.lines
+        return [
+            column for attacker in self._attackers for column in attacker.note(server, features)
+        ]
+
     def claims(self) -> dict[str, Claims]:
-        """The claims of every attacker after the rounds so far."""
         keys, (times, *notes) = self._ledger.totals()
         claims = {}
         for attacker in self._attackers:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from coterie import kernels
-from coterie.algorithms import fpl
+from coterie.algorithms import fcf, fedals, fedease, fpl
 from coterie.algorithms.registry import ALGORITHMS, algorithm
-from coterie.attacks import attackers
-from coterie.attacks.eavesdropper import Eavesdropper
-from coterie.attacks.evidence import Attacker, EvidenceCollector, ServerKnowledge
+from coterie.attacks import attackers, ring_evidence
+from coterie.attacks.eavesdropper import Eavesdropper, Observation
+from coterie.attacks.evidence import Collector, EvidenceCollector, ServerKnowledge
+from coterie.attacks.ring_evidence import RingCollector
 from coterie.attacks.scores import score, summarise
 from coterie.attacks.tables import ALL, Disclosure, DisclosureLine, markdown
+from coterie.attacks.vector_evidence import VectorCollector
 from coterie.core.progress import SILENT, Progress
 from coterie.data.interactions import Interactions
 from coterie.engines.local import LocalEngine
@@ -39,11 +41,38 @@ from coterie.federated.settings import federation_settings
 from coterie.federated.trainer import Context
 from coterie.types import Bools, Doubles
 
-KNOWN: dict[str, tuple[Sequence[Attacker], Sequence[int]]] = {
-    "coterie.algorithms.fpl": (attackers.ON_FPL, (10, 100)),
-    "coterie.algorithms.fcf": (attackers.ON_FCF, (1,)),  # the first round reveals everything
+
+def collectors_for_rows(world: AnyWorld) -> tuple[Collector, ...]:
+    against = attackers.ON_FPL if isinstance(world.settings, fpl.FPL) else attackers.ON_FCF
+    return (EvidenceCollector(knowledge_of(world), against),)
+
+
+def collectors_for_sums(world: AnyWorld) -> tuple[Collector, ...]:
+    """FedALS and FedEASE: item ids in the clear, or sums over rings."""
+    is_fedals = isinstance(world.settings, fedals.FedALS)
+    if world.settings.secure_aggregation != "none":
+        against = ring_evidence.ON_FEDALS if is_fedals else ring_evidence.ON_FEDEASE
+        return (RingCollector(world, against),)
+    server = ServerKnowledge(world.n_users, world.n_items, 0)
+    ids = EvidenceCollector(server, attackers.ON_IDS)
+    if is_fedals and not world.rated:
+        return (ids, VectorCollector(world))
+    return (ids,)
+
+
+class Known(NamedTuple):
+    collectors: Callable[[AnyWorld], tuple[Collector, ...]]
+    rounds: Sequence[int]
+    """After which figures are given by default."""
+
+
+KNOWN = {
+    fpl.__name__: Known(collectors_for_rows, (10, 100)),
+    fcf.__name__: Known(collectors_for_rows, (1,)),  # the first round reveals everything
+    fedals.__name__: Known(collectors_for_sums, (1, 10)),
+    fedease.__name__: Known(collectors_for_sums, (1,)),  # a client sends once
 }
-"""Module of an algorithm -> its attackers, and the default numbers of rounds."""
+"""Modules of algorithms that can be attacked."""
 
 
 def report(
@@ -54,15 +83,15 @@ def report(
 ) -> Disclosure:
     """What a curious server knows about the users of a run after some rounds. Writes nothing.
 
-    `rounds`: by default 10 and 100 for FPL, 1 for FCF. `data`: the interactions passed to
-    `coterie.run`, for runs on data without a name.
+    `rounds`: by default 10 and 100 for FPL, 1 and 10 for FedALS, 1 for FCF and FedEASE.
+    `data`: the interactions passed to `coterie.run`, for runs on data without a name.
     """
     folder = _folder(run)
     config = run_folder.read_settings(folder)
     _refuse_other(str(config.get("algorithm")))
     experiment = Experiment.of(config)
     name = experiment.choice.algorithm
-    when = _checked(KNOWN[_module(name)][1] if rounds is None else rounds)
+    when = _checked(KNOWN[_module(name)].rounds if rounds is None else rounds)
     ready = prepare(experiment, data, progress)
     _refuse_other_data(folder, ready)
     replay = Replay.of(ready)
@@ -77,7 +106,8 @@ def report(
         "rounds_of_the_run": replay.n_rounds,
         "settings": experiment.settings.model_dump(mode="json"),
     }
-    return Disclosure(about, {a.name: a.uses for a in replay.attackers}, tuple(lines))
+    uses = {name: text for each in replay.collectors for name, text in each.uses.items()}
+    return Disclosure(about, uses, tuple(lines))
 
 
 def save(report: Disclosure, folder: Path) -> None:
@@ -95,8 +125,7 @@ class Replay:
     federation: AnyFederation
     world: AnyWorld
     engine: LocalEngine
-    attackers: Sequence[Attacker]
-    collector: EvidenceCollector
+    collectors: tuple[Collector, ...]
 
     @classmethod
     def of(cls, ready: Prepared) -> Replay:
@@ -106,10 +135,14 @@ class Replay:
         federation = algorithm(choice.algorithm).train
         assert isinstance(federation, Federation)
         world = trainer.world_of(training, settings, choice.seed)
+        known = KNOWN[_module(choice.algorithm)]
+        collectors = known.collectors(world)
+        if known.collectors is collectors_for_sums:
+            # Sums in the clear have the same bits; a collector adds them up by ring.
+            in_clear = settings.model_copy(update={"secure_aggregation": "none"})
+            world = replace(world, settings=in_clear)
         engine = LocalEngine.over(world, training, world.settings.nodes or 1)
-        against, _ = KNOWN[_module(choice.algorithm)]
-        collector = EvidenceCollector(knowledge_of(world), against)
-        return cls(ready, federation, world, engine, against, collector)
+        return cls(ready, federation, world, engine, collectors)
 
     @property
     def n_rounds(self) -> int:
@@ -121,7 +154,7 @@ class Replay:
         choice = self.ready.experiment.choice
         for family in algorithm(choice.algorithm).kernels_for(self.world.settings):
             kernels.load(family, progress)
-        engine = Eavesdropper(self.engine, self.collector.add)
+        engine = Eavesdropper(self.engine, self._observe)
         context = Context(choice.seed, progress)
         work = trainer.federated_trainer(
             self.federation, self.world, engine, context, by_round=True
@@ -134,6 +167,10 @@ class Replay:
                 if n in when:
                     yield n
 
+    def _observe(self, observation: Observation) -> None:
+        for collector in self.collectors:
+            collector.add(observation)
+
     def _warm_start(self) -> Callable[[Any], Any] | None:
         """Puts the weights of another run into the initial state, if the run began with them."""
         earlier = self.ready.experiment.course.start_from
@@ -143,13 +180,14 @@ class Replay:
 
     def lines(self, k: int) -> Iterator[DisclosureLine]:
         """The figures after k rounds, for all users and by disclosure rate."""
-        truth = self.ready.training.positives
-        observed = self.collector.observed
-        by_pi = {ALL: observed} | by_rate(rates(self.world, self.engine, k), observed)
-        for name, claims in self.collector.claims().items():
-            result = score(claims, truth, self.world.n_items)
-            for label, users in by_pi.items():
-                yield DisclosureLine(k, name, label, summarise(result, users))
+        pi = rates(self.world, self.engine, k)
+        for collector in self.collectors:
+            observed = collector.observed
+            by_pi = {ALL: observed} | by_rate(pi, observed)
+            for name, claims in collector.claims().items():
+                result = score(claims, self.ready.training.positives, self.world.n_items)
+                for label, users in by_pi.items():
+                    yield DisclosureLine(k, name, label, summarise(result, users))
 
 
 def knowledge_of(world: AnyWorld) -> ServerKnowledge:

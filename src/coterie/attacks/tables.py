@@ -16,6 +16,16 @@ SUMS_ONLY = (
     "Under secure aggregation the server saw sums over rings of users only: these attackers had no "
     "single update. docs/privacy.md says what a server that does not follow the protocol can learn."
 )
+IDS_SENT = (
+    "Every client sends the ids of its items: its history. Nothing is private. Other attackers "
+    "have the vectors alone, of a sample of users: what is known where no ids are sent."
+)
+RINGS_REVEAL = (
+    "Under secure aggregation the server sees sums over rings of users, and these attackers use "
+    "nothing else, in some of the rings. They find histories of members. Whose a history is, the "
+    "server sees when rings change: its user is in every ring that it was found in. Here it is "
+    "credited to its user."
+)
 HEADER = (
     "rounds",
     "attacker",
@@ -40,6 +50,8 @@ LEGEND = (
 )
 
 
+SUMMED = ("fedals", "fedease")
+"""Algorithms whose clients send item ids, or sums over their items."""
 ALL = "all"
 """In place of a disclosure rate: all users."""
 
@@ -142,21 +154,27 @@ def _few_cells(line: DisclosureLine, mixed: bool) -> list[str]:
 def notes(report: Disclosure) -> list[str]:
     """Notes on how to read the figures; the warning comes first."""
     about = report.about
-    if "disclosure" in about["settings"]:
-        lines = [f"{WARNING} {_settings_note(about['settings'])}"]
-    else:
-        secure = about["settings"].get("secure_aggregation", "none") != "none"
-        lines = [SUMS_ONLY if secure else EVERYTHING]
-    observed = {
-        line.rounds: f"{line.figures.users:,} after {line.rounds:,}"
-        for line in report.lines
-        if line.pi == ALL
-    }
+    lines = [_warning(report)]
+    observed: dict[int, str] = {}
+    for line in report.lines:
+        if line.pi == ALL:
+            # A later attacker may see a sample of the users only.
+            observed.setdefault(line.rounds, f"{line.figures.users:,} after {line.rounds:,}")
     lines += [*LEGEND, f"Users observed, by rounds: {', '.join(observed.values())}."]
     last = about["rounds_of_the_run"]
     if any(line.rounds > last for line in report.lines):
         lines.append(f"The run ends after round {last:,}; later rounds continue it.")
     return lines
+
+
+def _warning(report: Disclosure) -> str:
+    settings = report.about["settings"]
+    if "disclosure" in settings:
+        return f"{WARNING} {_settings_note(settings)}"
+    secure = settings.get("secure_aggregation", "none") != "none"
+    if report.about["algorithm"] in SUMMED:
+        return RINGS_REVEAL if secure else IDS_SENT
+    return SUMS_ONLY if secure else EVERYTHING
 
 
 def _settings_note(settings: JsonObject) -> str:

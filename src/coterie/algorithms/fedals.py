@@ -16,8 +16,9 @@ With all clients in every round this is ALS. Vectors travel in fixed point, and 
 them are integers, so the sums have the same bits with and without secure aggregation.
 
 What a client sends. Under secure aggregation: its part of the sums, items * (d (d + 1) / 2 + d + 1)
-numbers, which the server sees only added up. In the clear: x and the ids of its items, from which
-the server computes that part. That is about 1 kB, and it tells the server everything.
+numbers, which the server sees only added up. Sums over few clients still reveal them: see
+docs/privacy.md. In the clear: x and the ids of its items, from which the server computes that part.
+That is about 1 kB, and it tells the server everything.
 
 Blocks (Rendle et al. iALS++. arXiv:2110.14044, 2021). With `block_size` k a round solves for k
 coordinates of every item, the next round for the next k. A client then sends
@@ -510,7 +511,10 @@ EXCHANGE = Exchange(
     server_update=solve_items,
     sizes=sizes,
     fast=FastPaths(single_pass=single_pass),
-    secure_sum=SecureSum(by_item=("items",)),
+    secure_sum=SecureSum(
+        by_item=("items",),
+        reveals="sums of x x^T over a ring can be taken apart into the vectors of its clients",
+    ),
 )
 
 ALGORITHM = Algorithm(

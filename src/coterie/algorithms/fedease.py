@@ -12,7 +12,8 @@ been added yet: those who were away, or who were not selected.
 
 What a client sends. Under secure aggregation: h h^T / n^(2 p) on and above the diagonal,
 items * (items + 1) / 2 words of 32 bits where their sum fits, else of 64, which the server sees
-only added up. In the clear: the ids of its items, which is its whole history.
+only added up. Sums over few clients still reveal histories: see docs/privacy.md. In the clear: the
+ids of its items, which is its whole history.
 
 What a client receives. All of B, to score for itself: items^2 numbers, and nobody learns anything.
 Or only the rows of the items of its history, a fraction of that, which tells the server the
@@ -214,6 +215,7 @@ EXCHANGE = Exchange(
     secure_sum=SecureSum(
         word=lambda world: 32 if precision(world).word == 32 else 64,
         max_entry=lambda world: precision(world).scale,
+        reveals="an item of one client in a ring gives away that client's history",
     ),
 )
 

@@ -42,7 +42,7 @@ from coterie.experiments.training import begin, check_refusals, step, trainer
 from coterie.federated import selection
 from coterie.federated.disclosure import Disclosing
 from coterie.federated.federation import AnyFederation, AnyWorld, Federation
-from coterie.federated.secagg.exposure import in_the_clear, only_sums
+from coterie.federated.secagg.exposure import in_sums, in_the_clear, only_sums
 from coterie.federated.settings import FederationSettings, federation_settings
 from coterie.federated.trainer import Context, Trainer, world_of
 from coterie.models.recommender import Recommender
@@ -334,7 +334,9 @@ def _federation(experiment: Experiment) -> AnyFederation:
 def server_learns(request: ChoiceRequest, experiment: Experiment, world: AnyWorld) -> str:
     """One sentence, from what the algorithm declares."""
     if request.may_leave == "sums":
-        return f"sums over at most {world.settings.ring_size} clients, nothing of a single one"
+        sums = f"sums over at most {world.settings.ring_size} clients"
+        revealed = in_sums(_federation(experiment), world)
+        return "; ".join([sums, *revealed]) if revealed else f"{sums}, nothing of a single one"
     declared = algorithm(experiment.choice.algorithm).in_the_clear or "its whole update"
     setup = _federation(experiment).setup(world)
     once = f"; {setup.visible}" if setup is not None and setup.visible else ""

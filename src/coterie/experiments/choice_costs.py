@@ -24,6 +24,7 @@ from coterie.federated.federation import AnyExchange, AnyFederation, AnyWorld, E
 from coterie.federated.secagg.crypto import expand, new_seed
 from coterie.federated.secagg.node_side import flat_vector, summed_rows
 from coterie.federated.secagg.ring_bytes import client_bytes, summed_length
+from coterie.federated.secagg.words import Word
 from coterie.models.recommender import Recommender
 from coterie.types import Message, Updates
 
@@ -70,7 +71,7 @@ def client_costs(
     bytes_down = history.bytes_down / len(members)
     sent = list(_messages(federation, world, training, state))
     if world.settings.secure_aggregation != "none":
-        protected = [client_bytes(one.message, one.length) for one in sent]
+        protected = [client_bytes(one.message, one.length, one.word) for one in sent]
         bytes_up = selections * sum(each.up for each in protected)
         bytes_down = selections * sum(each.down for each in protected)
     return ClientCosts(
@@ -97,6 +98,8 @@ class _Sent(NamedTuple):
     message: Message
     length: int
     """Of the vector that secure aggregation sums; 0 in the clear."""
+    word: Word
+    """Bits of its words."""
 
 
 def _exchanges(federation: AnyFederation) -> list[AnyExchange]:
@@ -116,10 +119,12 @@ def _messages(
         rows = simulated_private_state.rows_of(state, cohort)
         message = replace(message, exchange=number, private_state=rows)
         length = 0
+        word: Word = 64
         if world.settings.secure_aggregation != "none":
             sizes = exchange.sizes(world, state.as_seen_by(exchange.role))
             length = summed_length(engine.world, exchange, message, sizes)
-        yield _Sent(exchange, world, engine, message, length)
+            word = exchange.secure_sum.word(world) if exchange.secure_sum else 64
+        yield _Sent(exchange, world, engine, message, length, word)
 
 
 def _seconds(sent: _Sent) -> float:

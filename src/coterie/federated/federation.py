@@ -183,6 +183,8 @@ class SecureSum:
     max_entry: Callable[[World[Any]], int] = lambda world: MAX_ENTRY
     """Bound of an entry of one client's sums. A client with a larger one uploads nothing; the
     largest ring times the bound has to be below 2^(word - 1)."""
+    reveals: str = ""
+    """What attackers find in the sums of a ring; "" where none is known. A run logs it."""
 
 
 def add_sums(first: Sums, second: Sums) -> Sums:

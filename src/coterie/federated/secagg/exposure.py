@@ -33,6 +33,11 @@ def check_and_report(federation: AnyFederation, world: AnyWorld, progress: Progr
             "secure aggregation hides single updates, but a server still sees of every user: "
             f"{exposed}"
         )
+    for revealed in in_sums(federation, world):
+        progress.log(
+            f"secure aggregation does not hide histories here: {revealed}. "
+            "docs/privacy.md has the figures."
+        )
 
 
 def in_the_clear(federation: AnyFederation, world: AnyWorld) -> list[str]:
@@ -44,6 +49,12 @@ def in_the_clear(federation: AnyFederation, world: AnyWorld) -> list[str]:
     if world.settings.ring_rows == "union" and sums_items:
         exposed.append("which items they touched (ring_rows=union)")
     return exposed
+
+
+def in_sums(federation: AnyFederation, world: AnyWorld) -> list[str]:
+    """What attackers find in sums over rings."""
+    sums = [e.secure_sum for e in _exchanges(federation, world) if e.secure_sum]
+    return list(dict.fromkeys(each.reveals for each in sums if each.reveals))
 
 
 def only_sums(federation: AnyFederation, world: AnyWorld) -> bool:

@@ -15,6 +15,7 @@ from coterie.federated.federation import AnyExchange, AnyWorld
 from coterie.federated.secagg.crypto import KEY_BYTES, SEED_BYTES, TAG_BYTES
 from coterie.federated.secagg.node_side import RingHeader, summed_rows, vector_length
 from coterie.federated.secagg.stages import RECEIVED
+from coterie.federated.secagg.words import UNSIGNED, Word
 from coterie.federated.wire import message_size
 from coterie.types import Message, Sizes
 
@@ -41,24 +42,24 @@ def summed_length(world: AnyWorld, exchange: AnyExchange, message: Message, size
     return vector_length(world, exchange, message, sizes, rows)
 
 
-def client_bytes(message: Message, length: int) -> ClientBytes:
+def client_bytes(message: Message, length: int, word: Word = 64) -> ClientBytes:
     """Bytes of an exchange under secure aggregation, with the message that it begins with.
 
     The exchange sends nothing in the clear (`exposure.only_sums`), and shares are seeds.
     """
-    up = sum(message_size(_message(_reply(stage, length))) for stage in STAGES_RUN)
+    up = sum(message_size(_message(_reply(stage, length, word))) for stage in STAGES_RUN)
     first = message_size(replace(message, common=message.common | HEADER))
     later = sum(message_size(_message(_received(stage), HEADER)) for stage in STAGES_RUN[1:])
     return ClientBytes(up, first + later)
 
 
-def _reply(stage: str, length: int) -> dict[str, np.ndarray]:
+def _reply(stage: str, length: int, word: Word) -> dict[str, np.ndarray]:
     """Arrays of the shapes that one client replies with."""
     arrays = {
         "advertise_keys": {"key": _octets(KEY_BYTES)},
         "distribute_shares": {name: _octets(size) for name, size in CIPHERTEXTS.items()},
         # A view of one number: the vector itself may have millions.
-        "upload": {"vector": np.broadcast_to(np.uint64(0), (1, length))},
+        "upload": {"vector": np.broadcast_to(UNSIGNED[word](0), (1, length))},
         "unmask": {"self_mask": _octets(SEED_BYTES), "share_ciphertext": _octets(SELF_MASK)},
     }
     return arrays[stage] | {"stage": np.zeros(1, np.uint8)}

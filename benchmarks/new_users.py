@@ -98,14 +98,7 @@ def trained_without(ready: Prepared, new: Ints) -> Recommender:
     """The model trained on all other users."""
     known = ready.parts.train.select(~np.isin(ready.parts.train.users, new))
     without = type(ready.parts)(ready.parts.rule, known, ready.parts.test)
-    evaluator = Evaluator(
-        ready.evaluator.part,
-        ready.evaluator.headline,
-        ready.experiment.protocol,
-        known.rows,
-        ready.parts.test,
-        ready.candidates,
-    )
+    evaluator = Evaluator.of(ready.experiment, without, ready.candidates)
     return train(ready.experiment, without.training(), evaluator, SILENT).model
 
 

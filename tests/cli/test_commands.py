@@ -342,7 +342,7 @@ def test_why_is_refused_unless_item_based(
 ) -> None:
     line = coterie("recommend", bpr_run, *whose, "--why").error
     assert line.startswith("the run's algorithm is bpr, which is not item-based")
-    assert "ease, itemknn" in line
+    assert "ease, slim, itemknn" in line
     assert line.endswith("Train one of them.")
     assert not Path("a.csv").exists()
 

@@ -164,7 +164,7 @@ def test_a_file_has_the_reasons_as_json(run: Run, tmp_path: Path, name: str) -> 
 @pytest.mark.parametrize("name", sorted({"als", "userknn", "popular"} & set(HERE)))
 def test_a_model_that_is_not_item_based_says_so(name: str, tmp_path: Path) -> None:
     run = api.run(name, n_users=60, n_items=40)
-    message = rf"algorithm is {name}, .*not item-based.*; expected one of .*ease, itemknn"
+    message = rf"algorithm is {name}, .*not item-based.*; expected one of .*ease, slim, itemknn"
     with pytest.raises(ConfigError, match=message):
         run.why(1, [1])
     with pytest.raises(ConfigError, match=message):

@@ -73,7 +73,9 @@ def of_devices(name: str) -> set[str]:
     """Files of private client state: the model's and the last checkpoint's."""
     of_checkpoint = {"devices-2.npz"} if algorithm(name).state.private else set()
     train = algorithm(name).train
+    # Clients compute their part of some models, and so do the devices of the towers.
     computed = isinstance(train, Federation) and train.client_model is not None
+    computed |= "tower" in algorithm(name).settings.model_fields
     return of_checkpoint | ({run_folder.DEVICES} if of_checkpoint or computed else set())
 
 

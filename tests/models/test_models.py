@@ -15,7 +15,7 @@ from coterie.models.gmf import GMF
 from coterie.models.gmf_groups import GMFGroups
 from coterie.models.kinds import KINDS, kind
 from coterie.models.lightgcn import LightGCN
-from coterie.models.linear import ItemWeights
+from coterie.models.linear import ItemWeights, PrivateItemWeights
 from coterie.models.multivae import LOWEST, MultVAE
 from coterie.models.neighbours import ItemNeighbours, UserNeighbours
 from coterie.models.neumf import NeuMF
@@ -48,6 +48,10 @@ def some_of_each() -> list[Recommender]:
             floats([0, 1, 2], [3, 0, 4], [5, 6, 0]),
             np.array([0, 2, 3], np.int64),
             np.array([0, 2, 1], np.int32),
+        ),
+        PrivateItemWeights(
+            floats([0, 1, 2], [3, 0, 4], [5, 6, 0]),
+            np.array([[0b10100000], [0b01000000]], np.uint8),
         ),
         NeuMF(  # weights, biases, h for the tower, h for GMF, b
             floats([1, 2], [0, -1]),

@@ -49,10 +49,6 @@ def some_of_each() -> list[Recommender]:
             np.array([0, 2, 3], np.int64),
             np.array([0, 2, 1], np.int32),
         ),
-        PrivateItemWeights(
-            floats([0, 1, 2], [3, 0, 4], [5, 6, 0]),
-            np.array([[0b10100000], [0b01000000]], np.uint8),
-        ),
         NeuMF(  # weights, biases, h for the tower, h for GMF, b
             floats([1, 2], [0, -1]),
             floats([1, 0], [0, 1], [1, 1]),
@@ -105,6 +101,10 @@ def some_of_each() -> list[Recommender]:
             floats(0, 0, 0),
             floats([1, 0], [0, 1], [1, 1]),
         ),
+        PrivateItemWeights(
+            floats([0, 1, 2], [3, 0, 4], [5, 6, 0]),
+            np.array([[0b10100000], [0b01000000]], np.uint8),
+        ),
     ]
 
 
@@ -129,6 +129,7 @@ each_model = pytest.mark.parametrize("model", some_of_each(), ids=lambda m: m.ki
         (some_of_each()[10], [[1, LOWEST, 3], [1, LOWEST, 3]]),
         (some_of_each()[11], [[0.6, -0.8, 0.384 + 0.256], [1, 0, 0.64]]),
         (some_of_each()[12], [[1, 11, 3], [0, -4, -0.5]]),
+        (some_of_each()[13], [[5, 7, 2], [3, 0, 4]]),
     ],
     ids=[
         "factors",
@@ -143,6 +144,7 @@ each_model = pytest.mark.parametrize("model", some_of_each(), ids=lambda m: m.ki
         "multivae",
         "directions",
         "lightgcn",
+        "private-item-weights",
     ],
 )
 def test_scores_by_hand(model, by_hand):

@@ -208,7 +208,7 @@ def sum_by_item(
     flat = np.array([u for users in by_item for u in users], np.int32)
     scores = np.array([r for given in ratings or [] for r in given], np.int32)
     for low, high in ((0, cut), (cut, n)):
-        kernels.load("als").sum_by_item(
+        kernels.load("als_sums").sum_by_item(
             locked(np.cumsum([0, *map(len, by_item)]).astype(np.int64)),
             locked(flat),
             locked(scores),
@@ -240,7 +240,7 @@ def test_sums_of_the_largest_vectors_are_exact(n, k):
     assert count.tolist() == [n]
     assert not found[1].any()
     total = np.zeros(k * (k + 1) // 2, np.int64)
-    kernels.load("als").sum_over_users(X, 0, n, total)
+    kernels.load("als_sums").sum_over_users(X, 0, n, total)
     assert total.tolist() == outer.tolist()
 
 
@@ -266,7 +266,7 @@ def test_as_many_users_as_a_round_may_have_do_not_overflow():
     n = 1 << 17
     X = np.full((n, 2), LARGEST, np.int32)
     total = np.zeros(3, np.int64)
-    kernels.load("als").sum_over_users(X, 0, n, total)
+    kernels.load("als_sums").sum_over_users(X, 0, n, total)
     assert total.tolist() == [n * LARGEST**2] * 3
 
 
@@ -328,8 +328,8 @@ def test_sums_over_users_equal_integers_and_are_added(d, n, seed, cut):
     before = rng.integers(-5, 5, d * (d + 1) // 2)
     total = before.copy()
     cut = min(cut, n)
-    kernels.load("als").sum_over_users(X, 0, cut, total)
-    kernels.load("als").sum_over_users(X, cut, n, total)
+    kernels.load("als_sums").sum_over_users(X, 0, cut, total)
+    kernels.load("als_sums").sum_over_users(X, cut, n, total)
     wide = X.astype(np.int64)
     np.testing.assert_array_equal(total - before, (wide.T @ wide)[np.triu_indices(d)])
 
@@ -356,7 +356,7 @@ def test_rows_from_sums_equal_numpys_solver(d, begin, end, exponent):
     before = rows(d, n, d)
     after = np.full((n, d), np.nan, np.float32)
     for low, high in ((0, 2), (2, n)):
-        kernels.load("als").solve_sums(
+        kernels.load("als_sums").solve_sums(
             locked(sums),
             locked(before),
             locked(G),

@@ -271,7 +271,7 @@ def sums_by_item(
     if world.rated:
         biases = message.common["item_bias"].astype(np.float64) * RATING_SCALE
     total = np.empty((world.n_items, item_width(world, block)), np.int64)
-    kernel = kernels.load("als").sum_by_item
+    kernel = kernels.load("als_sums").sum_by_item
     share = predicted_share(world)
     parallel.over(
         lambda low, high: kernel(
@@ -304,7 +304,7 @@ def predicted_share(world: World[FedALS]) -> float:
 def gram(vectors: Ints) -> Longs:
     """(d (d + 1) / 2,) the sum of x x^T."""
     parts: list[Longs] = []
-    kernel = kernels.load("als").sum_over_users
+    kernel = kernels.load("als_sums").sum_over_users
 
     def part(first: int, last: int) -> None:
         total = np.zeros(triangle(vectors.shape[1]), np.int64)
@@ -332,7 +332,7 @@ def solve_items(
     G = np.zeros((after.shape[1], after.shape[1]))
     if not world.rated:
         G = symmetric(kept.users * scale, len(G))
-    kernel = kernels.load("als").solve_sums
+    kernel = kernels.load("als_sums").solve_sums
     parallel.over(
         lambda low, high: kernel(
             kept.items,
@@ -529,7 +529,7 @@ ALGORITHM = Algorithm(
         client_model_needs=("item_rows", "item_bias"),
     ),
     state=FedALSState,
-    kernels=("als", "sums", "clusters"),
+    kernels=("als", "als_sums", "sums", "clusters"),
     explicit=True,
     paper="Rendle et al. 2022",
     score_new_user=score_new_user,

@@ -107,7 +107,10 @@ def unprotected(ready: Prepared) -> JsonObject:
     if found is None or found[1].settings.secure_aggregation == "none":
         return {}
     federation, world, _ = found
-    return {"in_the_clear": exposure.in_the_clear(federation, world)}
+    return {
+        "in_the_clear": exposure.in_the_clear(federation, world),
+        "in_sums": exposure.in_sums(federation, world),
+    }
 
 
 def chosen_values(ready: Prepared, fitted: Fitted) -> dict[str, Floats]:

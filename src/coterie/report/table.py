@@ -150,6 +150,10 @@ def notes(run: Reported, with_costs: bool = True) -> list[str]:
     if "in_the_clear" in r:
         visible = "; ".join(r["in_the_clear"]) or "nothing"
         lines.append(f"Secure aggregation; a server still received of every user: {visible}.")
+        lines += [
+            f"It does not hide histories here: {revealed} (docs/privacy.md)."
+            for revealed in r.get("in_sums", ())
+        ]
     if "disclosure" in r.get("settings", {}):
         lines.append(disclosure(r))
     target = r.get("convergence", {}).get("target")

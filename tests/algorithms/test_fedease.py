@@ -28,6 +28,7 @@ from coterie.federated.federation import Exchange, NodeData, PrivateState, World
 from coterie.federated.validation import Reply
 from coterie.models.linear import ItemWeights, PrivateItemWeights
 from coterie.models.new_user import NewUser
+from coterie.report.table import notes
 from coterie.types import Message
 
 FEW: dict[str, Any] = {"participation": 1.0, "reg": 3.0, "rounds": 1}
@@ -310,3 +311,12 @@ def test_a_person_of_the_training_data_gets_the_scores_of_training(p):
         np.testing.assert_allclose(found, scores[user], atol=1e-6)
     assert np.abs(np.diff(scores, axis=0)).max() > 0.01
     assert registry.algorithm("fedease").score_new_user is score_history
+
+
+def test_a_secure_run_says_what_its_sums_reveal():
+    pytest.importorskip("cryptography")
+    small = {"n_users": 60, "n_items": 30, "secure_aggregation": "ring"}
+    run = api.run("fedease", **small)
+    assert run.result["in_the_clear"] == []
+    assert "gives away" in run.result["in_sums"][0]
+    assert any("It does not hide histories here" in line for line in notes(run))

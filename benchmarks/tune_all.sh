@@ -24,11 +24,13 @@ done
 # FedAvg on ml-100k and ml-1m, and all methods on tripadvisor, yelp (a sample of 7,975 users) and
 # pinterest are from benchmarks/paper_search.py, FedAvg as `fedavg, touched`. The entries `fedavg,
 # average=all` are of this script when that was the default.
-# FedALS and FedEASE, by full ranking (--set candidates=0): random settings with alpha from 1 to 300,
-# reg from 0.002 to 5, reg_exponent 0.5 or 1, sizes from 8 to 256 and at most 16 rounds; 60 trials on
-# ml-100k, 50 on tripadvisor and watson-articles, 14 to 32 on the others. FedEASE: reg from 0.03 to
-# 1,000 and length_exponent 0 to 0.75, 8 to 30 trials. FedALS on ml-1m: by loo-50, 27 trials with at
-# most ten rounds, and nine by hand.
+# FedALS and FedEASE, by full ranking (--set candidates=0), in two searches: one of the ends of the
+# ranges, one of random settings with alpha from 1 to 300, reg from 0.002 to 5, reg_exponent 0.5 or 1
+# and sizes from 8 to 128, at most 16 rounds. FedALS, both searches: 81 trials on ml-100k, 66 on
+# tripadvisor and on watson-articles (and six there by hand, with larger sizes), 32 on
+# foursquare-italy, 23 on yelp, 20 on pinterest. FedEASE: reg from 0.03 to 5,000 and length_exponent
+# 0 to 0.75, 45 trials each on ml-100k, tripadvisor and watson-articles, 27 on ml-1m, 13 on pinterest.
+# FedALS on ml-1m: by loo-50, 31 trials with at most ten rounds, and ten by hand.
 for name in fedfast fedavg; do
   size=(--set embedding_size=10)
   many=(--set rounds=500 --set evaluate_every=25)

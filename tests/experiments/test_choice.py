@@ -210,6 +210,15 @@ def test_the_server_learns_what_the_contract_declares() -> None:
     assert "history" in learned["fcf"]
 
 
+def test_sums_that_reveal_histories_are_named_with_the_best_that_do_not() -> None:
+    choice = chosen("sums")
+    assert {one.name for one in choice.candidates if one.sums_reveal} == {"fedals", "fedease"}
+    assert choice.best.sums_reveal
+    hiding = next(one for one in choice.candidates if not one.sums_reveal)
+    assert f"the best without a known attack: {hiding.name}, " in notes(choice)[0]
+    assert not any(one.sums_reveal for one in chosen("updates").candidates)
+
+
 def test_the_page_has_the_figure_the_table_and_the_command() -> None:
     choice = chosen("sums")
     html = page(choice, "coterie choose --may-leave sums")

@@ -101,6 +101,8 @@ class Candidate:
     """Of training, in this simulation."""
     costs: ClientCosts
     server_learns: str
+    sums_reveal: bool = False
+    """Whether attackers find histories in the sums that it sends."""
 
     @property
     def was_cut(self) -> bool:
@@ -206,6 +208,7 @@ class AlgorithmChoice:
             "model_bytes": one.costs.model_bytes,
             "client_seconds": one.costs.seconds,
             "server_learns": one.server_learns,
+            "sums_reveal": one.sums_reveal,
             "seconds": one.seconds,
         }
 
@@ -433,6 +436,7 @@ def _measure(
             _federation(experiment), world, training, point.state, point.history, model
         ),
         server_learns=server_learns(request, experiment, world),
+        sums_reveal=request.may_leave == "sums" and bool(in_sums(_federation(experiment), world)),
     )
 
 

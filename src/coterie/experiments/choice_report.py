@@ -112,7 +112,7 @@ def notes(choice: AlgorithmChoice) -> list[str]:
 
 def _alternatives(choice: AlgorithmChoice) -> list[str]:
     best = choice.best
-    lines = []
+    lines = _without_known_attack(choice)
     equal = [one.name for one in choice.candidates[1:] if not choice.differs(best, one)]
     if equal:
         lines.append(
@@ -125,6 +125,20 @@ def _alternatives(choice: AlgorithmChoice) -> list[str]:
             f"{size_text(cheaper.costs.total_bytes)} a client"
         )
     return lines
+
+
+def _without_known_attack(choice: AlgorithmChoice) -> list[str]:
+    """The best algorithm that hides histories, where the best of all does not."""
+    if not choice.best.sums_reveal:
+        return []
+    warning = f"a server can find histories in the sums of {choice.best.name} (docs/privacy.md)"
+    hiding = [one for one in choice.candidates if not one.sums_reveal]
+    if not hiding:
+        return [warning]
+    return [
+        f"{warning}; the best without a known attack: {hiding[0].name}, "
+        f"{METRIC} {hiding[0].value:.4f}, {size_text(hiding[0].costs.total_bytes)} a client"
+    ]
 
 
 def _conditions(choice: AlgorithmChoice) -> list[str]:

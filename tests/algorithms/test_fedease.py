@@ -76,6 +76,7 @@ def test_scores_are_those_of_ease_bit_for_bit(p):
 
 def test_metrics_are_those_of_ease(people):
     same = {"protocol": "full", "seed": 1, "reg": 20.0, "length_exponent": 0.5}
+    same |= {"reg_exponent": 0.75, "popularity_exponent": 0.2}
     assert api.run("fedease", people, **same).full == api.run("ease", people, **same).full
 
 

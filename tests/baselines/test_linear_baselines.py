@@ -192,12 +192,15 @@ def test_ease_is_ridge_regression_of_every_item_on_the_others(reg):
     np.testing.assert_allclose(weights_of(X, reg=reg), expected, atol=1e-6)
 
 
-def closed_form(X: np.ndarray, reg: float, p: float) -> np.ndarray:
+def closed_form(X: np.ndarray, reg: float, p: float, nu: float = 0.0, q: float = 0.0) -> np.ndarray:
     """-P / diag(P), zero on the diagonal; histories are divided by n^p first."""
     lengths = X.sum(axis=1, keepdims=True)
     H = X / np.maximum(lengths, 1) ** p
-    P = np.linalg.inv(H.T @ H + reg * np.eye(X.shape[1]))
-    B = -P / np.diag(P)
+    G = H.T @ H
+    counts = np.diag(G).copy()
+    popularity = np.maximum(counts, counts[counts > 0].min()) / counts.mean()
+    P = np.linalg.inv(G + reg * np.diag(popularity**nu))
+    B = -P / np.diag(P) / popularity**q
     np.fill_diagonal(B, 0)
     return B
 
@@ -217,6 +220,35 @@ def test_ease_equals_numpys_inverse(p, reg):
         assert np.abs(found - weights_of(X, reg=reg)).max() > 1e-3
 
 
+@pytest.mark.parametrize(("nu", "q"), [(1.0, 0.0), (0.5, 0.3), (0.0, 0.4)])
+@pytest.mark.parametrize("p", [0.0, 0.5])
+def test_ease_scales_regularisation_and_scores_by_popularity(p, nu, q):
+    X = matrix_of(8, 120, 35, density=0.2)
+    X[:, 7] = 0
+    X[:80, 2] = 1
+    found = weights_of(X, reg=5.0, length_exponent=p, reg_exponent=nu, popularity_exponent=q)
+    np.testing.assert_allclose(found, closed_form(X, 5.0, p, nu, q), atol=1e-5)
+    assert np.abs(found - weights_of(X, reg=5.0, length_exponent=p)).max() > 1e-3
+
+
+def test_regularisation_by_popularity_is_dropout_of_the_input():
+    """Dropping items of a history with chance d, rescaled: the expected G gains d / (1 - d) of its
+    diagonal, on the diagonal (Steck 2020)."""
+    X = matrix_of(3, 60, 12, density=0.3)
+    d = 0.3
+    G = X.T @ X
+    expected = G + np.diag(np.diag(G)) * d / (1 - d)
+    P = np.linalg.inv(expected)
+    B = -P / np.diag(P)
+    np.fill_diagonal(B, 0)
+    reg = np.diag(G).mean() * d / (1 - d)
+    np.testing.assert_allclose(weights_of(X, reg=reg, reg_exponent=1.0), B, atol=1e-5)
+
+
+def test_ease_of_nothing_is_nothing():
+    assert not weights_of(np.zeros((5, 4)), reg_exponent=1.0, popularity_exponent=0.5).any()
+
+
 def test_ease_mirrors_weights_across_blocks():
     """More items than `item_weights` divides at a time."""
     X = matrix_of(9, 60, 1030, density=0.02)
@@ -227,9 +259,9 @@ def test_ease_takes_the_memory_that_it_announces():
     """The sums, G and B at the same time: no copy in between."""
     n = 2100
     pairs = np.zeros(n * (n + 1) // 2, np.int64)
-    item_weights(pairs[:3], 2, 1, 1.0)  # imports SciPy
+    item_weights(pairs[:3], 2, 1, ease.EASE())  # imports SciPy
     tracemalloc.start()
-    item_weights(pairs, n, 1, 1.0)
+    item_weights(pairs, n, 1, ease.EASE())
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     blocks = 4 * 1024 * n * 8

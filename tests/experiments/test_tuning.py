@@ -231,7 +231,8 @@ def test_trials_with_a_decaying_learning_rate_train_to_the_end(tmp_path: Path) -
 
 def test_a_single_step_method_has_no_steps_to_tune(tmp_path: Path) -> None:
     best = tune(Search("ease", trials=3, held=DATA), tmp_path).best
-    assert best.settings.keys() == {"reg", "length_exponent"}
+    wanted = {"reg", "length_exponent", "reg_exponent", "popularity_exponent"}
+    assert best.settings.keys() == wanted
 
 
 def test_every_trial_has_the_same_budget(tmp_path: Path) -> None:

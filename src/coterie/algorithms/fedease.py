@@ -4,7 +4,8 @@ Steck. Embarrassingly shallow autoencoders for sparse data. WWW 2019. The closed
 (`local/cooccurrence.py`) needs the histories in a single sum over users:
 
     each client sends once              h h^T / n^(2 p), to be added up
-    S inverts                           P = (sum h h^T / n^(2 p) + reg I)^-1
+    S inverts                           G = sum h h^T / n^(2 p)
+                                        P = (G + reg diag(G)^nu)^-1
                                         B = -P / diag(P), zero on the diagonal
 
 One round is enough where all clients reply in it. Later rounds select the clients that have not
@@ -188,17 +189,17 @@ def single_pass(world: World[FedEASE], message: Message, node: NodeData) -> Sing
 
 
 def model(world: World[FedEASE], state: FedEASEState) -> PrivateItemWeights:
-    reg = world.settings.reg
+    settings = world.settings
     inverted = _inverted.get(state.pairs)
-    if inverted is None or inverted[0] != reg:
+    if inverted is None or inverted[0] != settings:
         scale = precision(world).scale
-        inverted = reg, item_weights(state.pairs, world.n_items, scale, reg)
+        inverted = settings, item_weights(state.pairs, world.n_items, scale, settings)
         _inverted.put(state.pairs, inverted)
     return PrivateItemWeights(inverted[1], ON_CLIENTS)
 
 
 _inverted = WeakCache()
-"""(reg, B) of the last sums: an evaluation asks for the model several times."""
+"""(settings, B) of the last sums: an evaluation asks for the model several times."""
 
 
 def own_histories(world: World[FedEASE], state: FedEASEState, node: NodeData) -> PrivateState:

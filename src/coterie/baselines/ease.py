@@ -46,7 +46,7 @@ def solve(training: TrainingSet, settings: EASE) -> Floats:
     exponent = settings.length_exponent
     scale = fixed_point(training.n_users, training.n_items, exponent).scale
     pairs = sum_pairs(histories, training.n_items, weights(histories.counts, exponent, scale))
-    return item_weights(pairs, training.n_items, scale, settings.reg)
+    return item_weights(pairs, training.n_items, scale, settings)
 
 
 ALGORITHM = Algorithm(

@@ -2,9 +2,16 @@
 
 Steck. Embarrassingly shallow autoencoders for sparse data. WWW 2019.
 
-With h a user's history of n items as zeros and ones, G = sum h h^T / n^(2 p) + reg I and P = G^-1,
-the weights are B = -P / diag(P), zero on the diagonal; scores are h B. p = 0 is EASE. A larger p
-makes long histories count less: each is divided by n^p first.
+With h a user's history of n items as zeros and ones, G = sum h h^T / n^(2 p) and c_i = G_ii over
+its mean, so that c_i is the popularity of item i:
+
+    P = (G + reg diag(c^nu))^-1
+    B = -P / diag(P), zero on the diagonal, column j divided by c_j^q
+
+are the weights, and scores are h B. p = nu = q = 0 is EASE. A larger p makes long histories count
+less. A larger nu shrinks the weights of popular items more; nu = 1 is what dropout of the input
+amounts to (Steck. Autoencoders that don't overfit towards the identity. NeurIPS 2020). A larger q
+recommends popular items less.
 
 1 / n^(2 p) is rounded to fixed point, so that G is a sum of integers, and the same whether one
 place has all histories or clients send theirs added up.
@@ -32,12 +39,18 @@ class ItemPairs(Settings):
     search_space: ClassVar[SearchSpace] = {
         "reg": (1.0, 5000.0),
         "length_exponent": [0.0, 0.25, 0.5],
+        "reg_exponent": [0.0, 0.25, 0.5, 0.75, 1.0],
+        "popularity_exponent": [0.0, 0.1, 0.2, 0.3, 0.4],
     }
 
     reg: float = Field(500.0, gt=0)
     """Regularisation of the item-to-item weights."""
     length_exponent: float = Field(0.0, ge=0, le=1)
     """A history of n items is divided by n to this power (p); 0 does not divide it."""
+    reg_exponent: float = Field(0.0, ge=0, le=2)
+    """Regularisation of an item is multiplied by its popularity to this power (nu)."""
+    popularity_exponent: float = Field(0.0, ge=0, le=1)
+    """Scores of an item are divided by its popularity to this power (q)."""
     max_memory: float = Field(8.0, gt=0)
     """GiB that the item-by-item matrices may take."""
 
@@ -96,7 +109,7 @@ def sum_pairs(histories: Rows, n_items: int, weight: Longs) -> Longs:
     return total
 
 
-def item_weights(pairs: Longs, n_items: int, scale: int, reg: float) -> Floats:
+def item_weights(pairs: Longs, n_items: int, scale: int, settings: ItemPairs) -> Floats:
     """(items, items) the weights B.
 
     LAPACK computes the inverse on one thread, so that bits do not depend on the number of threads.
@@ -105,7 +118,8 @@ def item_weights(pairs: Longs, n_items: int, scale: int, reg: float) -> Floats:
     from threadpoolctl import threadpool_limits
 
     G = upper_to_matrix(pairs, n_items, scale)
-    G[np.diag_indices(n_items)] += reg
+    popularity = popularities(np.diag(G))
+    G[np.diag_indices(n_items)] += settings.reg * popularity**settings.reg_exponent
     with threadpool_limits(1, "blas"):
         # By columns, the lower triangle that was filled by rows is the upper one.
         factor, failed = lapack.dpotrf(G.T, lower=0, overwrite_a=1, clean=0)
@@ -113,7 +127,7 @@ def item_weights(pairs: Longs, n_items: int, scale: int, reg: float) -> Floats:
         P, failed = lapack.dpotri(factor, lower=0, overwrite_c=1)
     assert not failed
     P = P.T
-    diagonal = -np.diag(P)
+    divisor = -np.diag(P) * popularity**settings.popularity_exponent
     B = np.empty((n_items, n_items), np.float32)
     for low in range(0, n_items, 1024):
         # Mirror and divide in blocks: a second matrix in double precision is not needed.
@@ -122,9 +136,19 @@ def item_weights(pairs: Longs, n_items: int, scale: int, reg: float) -> Floats:
         rows = np.arange(low, min(low + 1024, n_items))
         above = np.arange(n_items)[None, :] > rows[:, None]
         lower[above] = P[:, block].T[above]
-        B[block] = lower / diagonal
+        B[block] = lower / divisor
     B[np.diag_indices(n_items)] = 0
     return B
+
+
+def popularities(diagonal: Doubles) -> Doubles:
+    """Popularity of every item, 1 on average. Items that nobody has are like the least popular."""
+    mean = float(diagonal.mean())
+    if not mean:
+        return np.ones(len(diagonal))
+    least = diagonal[diagonal > 0].min()
+    popularity: Doubles = np.maximum(diagonal, least) / mean
+    return popularity
 
 
 def upper_to_matrix(pairs: Longs, n_items: int, scale: int) -> Doubles:

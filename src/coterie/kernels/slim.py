@@ -116,7 +116,7 @@ def largest(values: Doubles, k: Integer) -> Longs:
 
 @subroutine
 def candidates_of(
-    item: Integer, counts: Ints, item_offsets: Longs, reg_l1: float, neighbours: Integer
+    item: Integer, counts: Ints, n_users: Longs, reg_l1: float, neighbours: Integer
 ) -> Longs:
     """The items that may have a weight, ascending: the `neighbours` most similar, or all if 0.
 
@@ -136,7 +136,7 @@ def candidates_of(
         c = found[i]
         together = float64(counts[c])
         # The squared cosine times the number of the item's users, rounded once.
-        cosines[i] = together * together / (item_offsets[c + 1] - item_offsets[c])
+        cosines[i] = together * together / n_users[c]
     nearest = largest(cosines, neighbours)
     for i in range(neighbours):
         found[i] = found[nearest[i]]
@@ -216,6 +216,7 @@ def descend(
         readonly(int32),
         readonly(int64),
         readonly(int32),
+        readonly(int64),
         readonly(int32),
         int32[:, ::1],
         float64,
@@ -233,6 +234,7 @@ def solve_items(
     users: Ints,
     offsets: Longs,
     items: Ints,
+    n_users: Longs,
     places: Ints,
     table: Ints,
     reg_l1: float,
@@ -248,9 +250,10 @@ def solve_items(
 
     The rows of an item follow those of the item before it; the items in them ascend.
 
-    `users` of every item and `items` of every user are rows with offsets. places[c] is the row of
-    item c in the table of counts; -1 if it has none, and its counts are computed here. Writes the
-    number of weights of every item to sizes[first:last].
+    n_users[c] is the diagonal of G, the number of users of item c. places[c] is the row of item c
+    in the table of counts; -1 if it has none, and its counts are computed here from `users` of
+    every item and `items` of every user, which are rows with offsets. They are not read where every
+    item has a row. Writes the number of weights of every item to sizes[first:last].
     """
     scratch = np.zeros(len(places), np.int32)  # all zeros between uses
     found = np.empty((256, 2))
@@ -260,14 +263,14 @@ def solve_items(
         counts = table[places[j]] if tabled else scratch
         if not tabled:
             add_row(j, 1, item_offsets, users, offsets, items, counts)
-        candidates = candidates_of(j, counts, item_offsets, reg_l1, neighbours)
+        candidates = candidates_of(j, counts, n_users, reg_l1, neighbours)
         n = len(candidates)
         r = np.empty(n)
         diagonal = np.empty(n)
         for i in range(n):
             c = candidates[i]
             r[i] = counts[c]
-            diagonal[i] = item_offsets[c + 1] - item_offsets[c]
+            diagonal[i] = n_users[c]
         if not tabled:
             add_row(j, -1, item_offsets, users, offsets, items, counts)
         w = np.zeros(n)

@@ -1,4 +1,4 @@
-"""What a server learns from FedALS and FedEASE, in the clear and from sums. Prints JSON.
+"""What a server learns from FedALS, FedEASE and FedSLIM, in the clear and from sums. Prints JSON.
 
 python benchmarks/sums_disclosure.py vectors lone mixed pairs whose
 
@@ -7,7 +7,7 @@ vectors     histories from FedALS vectors without item ids, for d = 16, 32, 64: 
 lone        users with an item that nobody else in their group has, by size of the group, and
             how much of their history FedALS's sums of that item then reveal
 mixed       members of rings whose history FedALS's sums reveal exactly, by ring size and d
-pairs       the same for FedEASE
+pairs       the same for FedEASE and FedSLIM, whose sums are the same
 whose       users whose ring memberships of some rounds no other user has
 """
 

@@ -30,6 +30,8 @@ WITH_LEARNERS = [
     name for name in FEDERATED if "model" in registry.algorithm(name).settings.model_fields
 ]
 """Algorithms that train any of the models. The others have their own model."""
+SENT_ONCE = {"fedease", "fedslim"}
+"""Algorithms whose clients send in one round, without randomness and without training."""
 FEW = {"embedding_size": 5, "participation": 0.3, "clusters": 4, "inputs": 40}
 SOME = (
     "participation",

@@ -13,7 +13,7 @@ from hostile import HostileEngine
 from small_federation import histories, play, play_locally, sha256, world_for
 
 from coterie import api
-from coterie.algorithms import fedease, registry
+from coterie.algorithms import fedease, pair_sums, registry
 from coterie.algorithms.algorithm import score_history
 from coterie.algorithms.local.cooccurrence import gigabytes
 from coterie.baselines import ease
@@ -90,7 +90,7 @@ def test_sums_of_pairs_by_numpy(p):
     H[training.users, training.positives.items] = 1
     weight = 1 / np.maximum(H.sum(axis=1), 1) ** (2 * p)
     wanted = (H.T @ (weight[:, None] * H))[np.triu_indices(21)]
-    scale = fedease.precision(world).scale
+    scale = pair_sums.precision(world).scale
     np.testing.assert_allclose(states[-1].pairs / scale, wanted, atol=40 / scale)
     assert scale == 1 or scale > 1 << 20
 
@@ -209,7 +209,7 @@ def test_hostile_updates_change_nothing():
 
     def run(attacking: bool, nodes: int) -> tuple[list[Any], int]:
         engine = LocalEngine.over(world, training, nodes)
-        hostile = HostileEngine(engine, 13, fedease.EXCHANGE, 10, 6, attacking)
+        hostile = HostileEngine(engine, 13, pair_sums.EXCHANGE, 10, 6, attacking)
         states, costs = play("fedease", world, hostile)
         refused = sum(sum(c.refused.values()) for c in costs)
         assert refused == sum(hostile.sent.values())
@@ -292,9 +292,9 @@ def test_an_update_is_the_ids_of_items_and_nothing_else():
     training = histories(2, n_users=12, n_items=9)
     world = world_for("fedease", training, **FEW)
     users = np.flatnonzero(world.members).astype(np.int32)
-    message = fedease.broadcast(world, fedease.init(world), users, 0)
+    message = pair_sums.broadcast(world, fedease.init(world), users, 0)
     assert not message.common
-    updates = fedease.client_update(world, message, LocalEngine.over(world, training, 1).nodes[0])
+    updates = pair_sums.client_update(world, message, LocalEngine.over(world, training, 1).nodes[0])
     assert not isinstance(updates, tuple)
     assert updates.items.tolist() == training.positives.items.tolist()
     assert updates.samples.tolist() == [1] * 11

@@ -161,10 +161,10 @@ def test_fcf_reveals_the_histories_in_one_round(people, tmp_path):
     assert EVERYTHING in markdown(found)
 
 
-# FedALS and FedEASE
+# FedALS, FedEASE and FedSLIM
 
 
-@pytest.mark.parametrize("name", ["fedals", "fedease"])
+@pytest.mark.parametrize("name", ["fedals", "fedease", "fedslim"])
 def test_item_ids_in_the_clear_are_the_histories(people, tmp_path, name):
     coterie.run(name, people, out=tmp_path / "run", rounds=1)
     found = disclosure.report(tmp_path / "run", (1,), data=people)
@@ -209,9 +209,10 @@ def test_sums_over_small_rings_reveal_histories(people, tmp_path):
         assert notes(found)[0] == RINGS_REVEAL
 
 
-def test_pairs_over_rings_reveal_histories(people, tmp_path):
+@pytest.mark.parametrize("name", ["fedease", "fedslim"])
+def test_pairs_over_rings_reveal_histories(people, tmp_path, name):
     ring = {"secure_aggregation": "ring", "ring_size": 5}
-    coterie.run("fedease", people, out=tmp_path / "run", **ring)
+    coterie.run(name, people, out=tmp_path / "run", **ring)
     found = disclosure.report(tmp_path / "run", data=people).of("pairs", 1)
     assert found.users == 100
     assert found.precision == 1.0

@@ -31,7 +31,7 @@ from coterie.types import Rows
 
 NAMES = sorted(HERE)
 NOT_PERSONALISED = {"random", "popular"}
-DETERMINISTIC = {"fedease", "popular", "ease", "slim", "userknn", "itemknn"}
+DETERMINISTIC = {"fedease", "fedslim", "popular", "ease", "slim", "userknn", "itemknn"}
 FEW_STEPS = {"epochs": 3, "rounds": 3, "embedding_size": 6, "rounds_an_epoch": 20, "inputs": 100}
 
 every_algorithm = pytest.mark.parametrize("name", NAMES)

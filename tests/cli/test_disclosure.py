@@ -68,7 +68,8 @@ def test_fits_a_screen_of_eighty_columns(
 
 
 @pytest.mark.parametrize(
-    ("name", "attackers"), [("fedals", ["ids", "scores", "pursuit"]), ("fedease", ["ids"])]
+    ("name", "attackers"),
+    [("fedals", ["ids", "scores", "pursuit"]), ("fedease", ["ids"]), ("fedslim", ["ids"])],
 )
 def test_algorithms_of_sums(coterie: Command, place: Path, name: str, attackers: list[str]) -> None:
     folder = place / name
@@ -105,7 +106,7 @@ def test_wrong_folder(coterie: Command, tmp_path: Path) -> None:
 def test_wrong_algorithm(coterie: Command, bpr_run: Path) -> None:
     line = coterie("disclosure", bpr_run).error
     assert "algorithm is bpr" in line
-    for name in ("sfpl", "sfpl+", "pfpl", "pfpl+", "fcf", "fedals", "fedease"):
+    for name in ("sfpl", "sfpl+", "pfpl", "pfpl+", "fcf", "fedals", "fedease", "fedslim"):
         assert name in line
     assert not (bpr_run / "disclosure.md").exists()
 

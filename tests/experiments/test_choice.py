@@ -19,7 +19,7 @@ from coterie.experiments.config import Experiment
 from coterie.experiments.experiment import run
 
 SMALL = {"n_users": 60, "n_items": 40, "mean_interactions": 10, "n_groups": 3}
-SUMS = {"pfpl", "pfpl+", "fedals", "fedease", "fcf", "fedmvmf"}
+SUMS = {"pfpl", "pfpl+", "fedals", "fedease", "fedslim", "fcf", "fedmvmf"}
 SEQUENTIAL = {"sfpl", "sfpl+"}
 AVERAGING = {"fedavg", "fedfast", "fedavg+actvsamp", "fedavg+actvagg", "fedbso"}
 TOWERS = {"fl-dssm", "fl-clsm", "sttfedrec-dssm", "sttfedrec-clsm"}
@@ -155,6 +155,15 @@ def test_fedease_sends_pairs_and_downloads_a_matrix() -> None:
     assert 4 * items * (items + 1) / 2 < found.costs.bytes_up < 4 * items * (items + 1) / 2 + 1000
 
 
+def test_fedslim_sends_as_much_and_downloads_only_its_weights() -> None:
+    by_name = {one.name: one.costs for one in chosen("sums").candidates}
+    found = by_name["fedslim"]
+    assert (found.messages, found.bytes_up) == (1, by_name["fedease"].bytes_up)
+    offsets = 8 * (chosen("sums").n_items + 1)
+    n_weights = (found.model_bytes - offsets) / 8
+    assert 0 < n_weights < chosen("sums").n_items ** 2 / 2
+
+
 def test_training_stops_when_its_time_is_over() -> None:
     choice = choose(ChoiceRequest(may_leave="sums", settings=SMALL, minutes=1e-9))
     by_name = {one.name: one for one in choice.candidates}
@@ -202,17 +211,20 @@ def test_the_table_has_all_candidates_and_both_references() -> None:
 def test_the_server_learns_what_the_contract_declares() -> None:
     of_sums = {one.name: one.server_learns for one in chosen("sums").candidates}
     assert of_sums.pop("fedals").startswith("sums over at most 50 clients; sums of x x^T")
-    assert of_sums.pop("fedease").startswith("sums over at most 50 clients; an item of one")
+    for name in ("fedease", "fedslim"):
+        assert of_sums.pop(name).startswith("sums over at most 50 clients; an item of one")
     assert set(of_sums.values()) == {"sums over at most 50 clients, nothing of a single one"}
     learned = {one.name: one.server_learns for one in chosen("updates").candidates}
-    assert learned["fedease"] == "of every client: its whole history"
+    for name in ("fedease", "fedslim"):
+        assert learned[name] == "of every client: its whole history"
     assert learned["fedfast"].endswith("; statistics of their history, once")
     assert "history" in learned["fcf"]
 
 
 def test_sums_that_reveal_histories_are_named_with_the_best_that_do_not() -> None:
     choice = chosen("sums")
-    assert {one.name for one in choice.candidates if one.sums_reveal} == {"fedals", "fedease"}
+    revealing = {one.name for one in choice.candidates if one.sums_reveal}
+    assert revealing == {"fedals", "fedease", "fedslim"}
     assert choice.best.sums_reveal
     hiding = next(one for one in choice.candidates if not one.sums_reveal)
     assert f"the best without a known attack: {hiding.name}, " in notes(choice)[0]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_federation import ON_KERNELS, histories, sha256, world_for
+from small_federation import ON_KERNELS, SENT_ONCE, histories, sha256, world_for
 
 from coterie.algorithms import registry
 from coterie.core.progress import SILENT
@@ -30,9 +30,9 @@ from coterie.federated.validation import Reply
 from coterie.federated.wire import reply_sizes
 from coterie.types import Message, Sizes, Updates
 
-NOT_IN_PARTS = {"sfpl", "sfpl+", "pfpl", "pfpl+", "fedease"}
+NOT_IN_PARTS = {"sfpl", "sfpl+", "pfpl", "pfpl+", *SENT_ONCE}
 """FPL sums only over the items that were sent: sums of chunks have different shapes. FedEASE
-selects nobody twice, so that its later rounds have no clients."""
+and FedSLIM select nobody twice, so that later rounds have no clients."""
 
 
 class Counting(Engine):

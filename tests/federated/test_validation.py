@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 from hostile import KINDS, HostileEngine, reply, without_item_rows
-from small_federation import FEDERATED, ON_KERNELS, histories, play, sha256, world_for
+from small_federation import (
+    FEDERATED,
+    ON_KERNELS,
+    SENT_ONCE,
+    histories,
+    play,
+    sha256,
+    world_for,
+)
 
 from coterie.algorithms import registry
 from coterie.core.progress import Progress
@@ -165,7 +173,7 @@ def training(people) -> TrainingSet:
     return split(people, "leave-one-out", 0.2, seed=0).training()
 
 
-@pytest.mark.parametrize("name", [name for name in ON_KERNELS if name != "fedease"])
+@pytest.mark.parametrize("name", [name for name in ON_KERNELS if name not in SENT_ONCE])
 def test_a_thousand_hostile_updates_change_nothing(name, training):
     """Ten rounds of about 100 users: sixty are hostile, and forty honest updates come twice."""
     world = world_for(name, training, rounds=10, **MANY)
@@ -254,7 +262,7 @@ DIVERGES: dict[str, dict[str, float]] = {
 huge user vectors."""
 
 
-@pytest.mark.parametrize("name", [name for name in ON_KERNELS if name != "fedease"])
+@pytest.mark.parametrize("name", [name for name in ON_KERNELS if name not in SENT_ONCE])
 def test_updates_of_devices_whose_training_diverges_are_refused(name, training):
     """Honest devices with a huge step size: the model stays finite, and reasons are counted."""
     world = world_for(name, training, rounds=3, **DIVERGES.get(name, {"learning_rate": 1e9}))

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coterie.models.history_bits import packed
 from coterie.models.item_based import ItemBased
 from coterie.models.linear import ItemWeights
-from coterie.models.neighbours import ItemNeighbours
+from coterie.models.neighbours import ItemNeighbours, PrivateItemNeighbours
 from coterie.types import Rows
 
 
@@ -31,7 +32,15 @@ def neighbours_model(weights: np.ndarray, histories: Rows) -> ItemNeighbours:
     )
 
 
-MODELS = pytest.mark.parametrize("make", [weights_model, neighbours_model])
+def private_neighbours_model(weights: np.ndarray, histories: Rows) -> PrivateItemNeighbours:
+    public = neighbours_model(weights, histories)
+    bits = packed(histories, len(weights))
+    return PrivateItemNeighbours(public.offsets, public.followers, public.similarities, bits)
+
+
+MODELS = pytest.mark.parametrize(
+    "make", [weights_model, neighbours_model, private_neighbours_model]
+)
 WEIGHTS = np.array([[0, 1, 2], [3, 0, 4], [5, 6, 0]])
 HISTORIES = Rows.build(ints(0, 0, 1), ints(0, 2, 1), 3)
 """Items 0 and 2; item 1; none."""

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coterie.models.linear import ItemWeights, PrivateItemWeights, packed, unpacked
+from coterie.models.history_bits import packed, unpacked
+from coterie.models.linear import ItemWeights, PrivateItemWeights
 from coterie.types import Rows
 
 HISTORIES = st.integers(1, 40).flatmap(

@@ -17,7 +17,7 @@ from coterie.models.kinds import KINDS, kind
 from coterie.models.lightgcn import LightGCN
 from coterie.models.linear import ItemWeights, PrivateItemWeights
 from coterie.models.multivae import LOWEST, MultVAE
-from coterie.models.neighbours import ItemNeighbours, UserNeighbours
+from coterie.models.neighbours import ItemNeighbours, PrivateItemNeighbours, UserNeighbours
 from coterie.models.neumf import NeuMF
 from coterie.models.popular import ItemCounts
 from coterie.models.private_factors import PrivateFactors
@@ -105,6 +105,12 @@ def some_of_each() -> list[Recommender]:
             floats([0, 1, 2], [3, 0, 4], [5, 6, 0]),
             np.array([[0b10100000], [0b01000000]], np.uint8),
         ),
+        PrivateItemNeighbours(  # as above: item 0 is near to 1, and 1 to 0
+            longs(0, 1, 2, 2),
+            ints(1, 0),
+            floats(2, 3),
+            np.array([[0b10100000], [0b01000000]], np.uint8),
+        ),
     ]
 
 
@@ -130,6 +136,7 @@ each_model = pytest.mark.parametrize("model", some_of_each(), ids=lambda m: m.ki
         (some_of_each()[11], [[0.6, -0.8, 0.384 + 0.256], [1, 0, 0.64]]),
         (some_of_each()[12], [[1, 11, 3], [0, -4, -0.5]]),
         (some_of_each()[13], [[5, 7, 2], [3, 0, 4]]),
+        (some_of_each()[14], [[0, 2, 0], [3, 0, 0]]),
     ],
     ids=[
         "factors",
@@ -145,6 +152,7 @@ each_model = pytest.mark.parametrize("model", some_of_each(), ids=lambda m: m.ki
         "directions",
         "lightgcn",
         "private-item-weights",
+        "private-item-neighbours",
     ],
 )
 def test_scores_by_hand(model, by_hand):

@@ -24,6 +24,7 @@ ALGORITHMS: dict[str, str] = {
     "pfpl+": "coterie.algorithms.fpl:PARALLEL_PLUS",
     "fedals": "coterie.algorithms.fedals",
     "fedease": "coterie.algorithms.fedease",
+    "fedslim": "coterie.algorithms.fedslim",
     "fcf": "coterie.algorithms.fcf",
     "fedmvmf": "coterie.algorithms.fedmvmf",
     "fl-dssm": "coterie.algorithms.fltowers:DSSM",

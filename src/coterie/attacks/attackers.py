@@ -161,7 +161,7 @@ def claim_not_unseen(evidence: Evidence) -> Claims:
     return Claims(evidence.keys, scores, -rounds)
 
 
-# FedALS, FedEASE
+# FedALS, FedEASE, FedSLIM
 
 
 def claim_sent(evidence: Evidence) -> Claims:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coterie import kernels
-from coterie.algorithms import fcf, fedals, fedease, fpl
+from coterie.algorithms import fcf, fedals, fedease, fedslim, fpl
 from coterie.algorithms.registry import ALGORITHMS, algorithm
 from coterie.attacks import attackers, ring_evidence
 from coterie.attacks.eavesdropper import Eavesdropper, Observation
@@ -48,10 +48,10 @@ def collectors_for_rows(world: AnyWorld) -> tuple[Collector, ...]:
 
 
 def collectors_for_sums(world: AnyWorld) -> tuple[Collector, ...]:
-    """FedALS and FedEASE: item ids in the clear, or sums over rings."""
+    """FedALS, FedEASE and FedSLIM: item ids in the clear, or sums over rings."""
     is_fedals = isinstance(world.settings, fedals.FedALS)
     if world.settings.secure_aggregation != "none":
-        against = ring_evidence.ON_FEDALS if is_fedals else ring_evidence.ON_FEDEASE
+        against = ring_evidence.ON_FEDALS if is_fedals else ring_evidence.ON_PAIRS
         return (RingCollector(world, against),)
     server = ServerKnowledge(world.n_users, world.n_items, 0)
     ids = EvidenceCollector(server, attackers.ON_IDS)
@@ -71,6 +71,7 @@ KNOWN = {
     fcf.__name__: Known(collectors_for_rows, (1,)),  # the first round reveals everything
     fedals.__name__: Known(collectors_for_sums, (1, 10)),
     fedease.__name__: Known(collectors_for_sums, (1,)),  # a client sends once
+    fedslim.__name__: Known(collectors_for_sums, (1,)),
 }
 """Modules of algorithms that can be attacked."""
 
@@ -83,7 +84,7 @@ def report(
 ) -> Disclosure:
     """What a curious server knows about the users of a run after some rounds. Writes nothing.
 
-    `rounds`: by default 10 and 100 for FPL, 1 and 10 for FedALS, 1 for FCF and FedEASE.
+    `rounds`: by default 10 and 100 for FPL, 1 and 10 for FedALS, 1 for others.
     `data`: the interactions passed to `coterie.run`, for runs on data without a name.
     """
     folder = _folder(run)

@@ -1,4 +1,4 @@
-"""What a server knows of the rings of a run under secure aggregation (FedALS, FedEASE).
+"""What a server knows of the rings of a run under secure aggregation (FedALS, FedEASE, FedSLIM).
 
 The rounds are replayed in the clear, where sums have the same bits. Updates are then added up by
 ring, and attackers see the sums alone. They find histories of members, but not whose they are. For
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coterie.algorithms import fedals, fedease
+from coterie.algorithms import fedals, pair_sums
 from coterie.algorithms.local.cooccurrence import upper_to_matrix
 from coterie.attacks.eavesdropper import Observation
 from coterie.attacks.evidence import Claims
@@ -136,12 +136,12 @@ def pursued(
     return lone if history is None else candidates[history > LIKED]
 
 
-# FedEASE
+# FedEASE and FedSLIM
 
 
 def by_pairs(world: AnyWorld, ring: RingUpdates) -> Found:
     """Histories of members with a lone item, and of those with one when they are taken off."""
-    upper = fedease.pairs_of(world, ring.history)
+    upper = pair_sums.pairs_of(world, ring.history)
     lower = np.rint(upper_to_matrix(upper, world.n_items, 1)).astype(np.int64)
     pairs = lower + np.tril(lower, -1).T
     owners: dict[bytes, list[int]] = {}
@@ -172,7 +172,7 @@ ON_FEDALS = (
         by_unmixing,
     ),
 )
-ON_FEDEASE = (
+ON_PAIRS = (
     RingAttacker(
         PAIRS,
         "rows of item pairs that are one user's history; then those without that user",

@@ -1,4 +1,4 @@
-"""What the sums over a ring say about its members (FedALS, FedEASE under secure aggregation).
+"""What the sums over a ring say about its members (FedALS, FedEASE, FedSLIM).
 
 FedALS sums x x^T, x and a count for every item over its users, and x x^T over the ring.
 
@@ -7,8 +7,8 @@ FedALS sums x x^T, x and a count for every item over its users, and x x^T over t
                     G = X^T X are diagonal in one basis. Its vectors are the members' x, and
                     the eigenvalues of S_i, zero or one, say which of them have the item
 
-FedEASE sums pairs of items. The row of a lone item is its user's history. Without that user
-other items are lone.
+FedEASE and FedSLIM sum pairs of items. The row of a lone item is its user's history. Without that
+user other items are lone.
 
 A ring does not say which of its members a vector or a history belongs to.
 """

@@ -50,7 +50,7 @@ LEGEND = (
 )
 
 
-SUMMED = ("fedals", "fedease")
+SUMMED = ("fedals", "fedease", "fedslim")
 """Algorithms whose clients send item ids, or sums over their items."""
 ALL = "all"
 """In place of a disclosure rate: all users."""

@@ -18,7 +18,7 @@ def disclosure(
             "--rounds",
             metavar="K,K",
             help="Measure after these numbers of rounds.",
-            show_default="10,100; fedals 1,10; fcf, fedease 1",
+            show_default="10,100; fedals 1,10; fcf, fedease, fedslim 1",
         ),
     ] = None,
     quiet: QuietOption = False,

@@ -20,6 +20,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "private-item-weights": ("coterie.models.linear", "PrivateItemWeights"),
     "userknn": ("coterie.models.neighbours", "UserNeighbours"),
     "itemknn": ("coterie.models.neighbours", "ItemNeighbours"),
+    "private-item-neighbours": ("coterie.models.neighbours", "PrivateItemNeighbours"),
     "multivae": ("coterie.models.multivae", "MultVAE"),
     "lightgcn": ("coterie.models.lightgcn", "LightGCN"),
     "directions": ("coterie.models.directions", "Directions"),

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from coterie.models.history_bits import unpacked
 from coterie.models.item_based import ItemBased
 from coterie.models.recommender import pick
 from coterie.types import Floats, Ints, Longs, Rows
@@ -71,20 +72,3 @@ def score_histories(histories: Rows, weights: Floats) -> Floats:
     shape = (len(histories.counts), len(weights))
     table = sparse.csr_matrix((ones, histories.items, histories.offsets), shape=shape)
     return np.asarray(table @ weights)
-
-
-def packed(histories: Rows, n_items: int) -> np.ndarray:
-    """(users, bytes) histories with one bit per item."""
-    bits = np.zeros((len(histories.counts), -(-n_items // 8)), np.uint8)
-    user = np.repeat(np.arange(len(bits)), histories.counts)
-    bit = (0x80 >> (histories.items & 7)).astype(np.uint8)
-    np.bitwise_or.at(bits, (user, histories.items >> 3), bit)
-    return bits
-
-
-def unpacked(bits: np.ndarray, n_items: int) -> Rows:
-    """The histories that were packed."""
-    users, items = np.nonzero(np.unpackbits(bits, axis=1, count=n_items))
-    counts = np.bincount(users, minlength=len(bits))
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    return Rows(offsets, items.astype(np.int32))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from coterie.models.history_bits import unpacked
 from coterie.models.item_based import ItemBased
 from coterie.models.recommender import Recommender, pick
 from coterie.types import Bools, Doubles, Floats, Ints, Longs, Rows
@@ -72,35 +73,17 @@ class UserNeighbours(Recommender):
 
 
 @dataclass(frozen=True, slots=True)
-class ItemNeighbours(ItemBased):
+class NearItems(ItemBased):
     """score(u, i) = sum of the similarity of i to j over those items j of u near to i.
 
     Item-kNN takes the k items nearest to i by cosine. SLIM learns the items and their similarities.
+    Subclasses know where histories are.
     """
 
-    kind: ClassVar[str] = "itemknn"
     trained: ClassVar[tuple[str, ...]] = ("similarities",)
     offsets: Longs  # (items + 1,)
     followers: Ints  # row j: the items i that have j among their nearest, ascending
     similarities: Floats
-    history_offsets: Longs  # (users + 1,)
-    history_items: Ints  # the items of every user
-
-    @classmethod
-    def of_items(cls, near: Rows, similarities: Floats, histories: Rows) -> ItemNeighbours:
-        """The model in which row i of `near` lists the items j near to i."""
-        followers = matrix(near, len(near.offsets) - 1, similarities).T.tocsr()
-        return cls(
-            followers.indptr.astype(np.int64),
-            followers.indices.astype(np.int32),
-            followers.data,
-            histories.offsets,
-            histories.items,
-        )
-
-    def score(self, users: Ints, items: Ints | None = None) -> Floats:
-        histories = matrix(self.histories(), len(self.offsets) - 1)
-        return pick((histories[users] @ self._followers()).toarray(), items)
 
     def score_new_user(self, history: Ints) -> Floats:
         scores: Floats = self._followers()[history].T @ np.ones(len(history), np.float32)
@@ -111,22 +94,73 @@ class ItemNeighbours(ItemBased):
         similar: Floats = self._followers()[[item]].toarray()[0]
         return similar
 
-    def serves(self, users: Ints) -> Bools:
+    def contributions(self, history: Ints, items: Ints) -> Floats:
+        """Similarities; 0 for an item of the history that is not near."""
+        similar: Floats = self._followers()[history][:, items].toarray().T
+        return similar
+
+    def _score(self, histories: Rows) -> Floats:
+        """(users, items) scores of users with these histories."""
+        scores: Floats = (matrix(histories, len(self.offsets) - 1) @ self._followers()).toarray()
+        return scores
+
+    def _serves(self, histories: Rows) -> Bools:
         """Users whose items are not near to any item get no recommendations."""
-        rows, items = self.histories().take(users)
-        followed = np.diff(self.offsets)[items] > 0
-        return np.bincount(rows[followed], minlength=len(users)) > 0
+        user = np.repeat(np.arange(len(histories.counts)), histories.counts)
+        followed = np.diff(self.offsets)[histories.items] > 0
+        return np.bincount(user[followed], minlength=len(histories.counts)) > 0
+
+    def _followers(self) -> csr_matrix:
+        return matrix(Rows(self.offsets, self.followers), len(self.offsets) - 1, self.similarities)
+
+
+@dataclass(frozen=True, slots=True)
+class ItemNeighbours(NearItems):
+    kind: ClassVar[str] = "itemknn"
+    history_offsets: Longs  # (users + 1,)
+    history_items: Ints  # the items of every user
+
+    @classmethod
+    def of_items(cls, near: Rows, similarities: Floats, histories: Rows) -> ItemNeighbours:
+        """The model in which row i of `near` lists the items j near to i."""
+        followers = transposed(near, similarities)
+        return cls(*followers, histories.offsets, histories.items)
+
+    def score(self, users: Ints, items: Ints | None = None) -> Floats:
+        return pick(self._score(self.histories().of_users(users)), items)
+
+    def serves(self, users: Ints) -> Bools:
+        return self._serves(self.histories().of_users(users))
 
     def histories(self) -> Rows:
         return Rows(self.history_offsets, self.history_items)
 
-    def contributions(self, history: Ints, items: Ints) -> Floats:
-        """Shrunken cosines; 0 for an item of the history that is not among the k nearest."""
-        similar: Floats = self._followers()[history][:, items].toarray().T
-        return similar
 
-    def _followers(self) -> csr_matrix:
-        return matrix(Rows(self.offsets, self.followers), len(self.offsets) - 1, self.similarities)
+@dataclass(frozen=True, slots=True)
+class PrivateItemNeighbours(NearItems):
+    """Histories stay on the clients, each of which scores for itself."""
+
+    kind: ClassVar[str] = "private-item-neighbours"
+    private: ClassVar[tuple[str, ...]] = ("history_bits",)
+    history_bits: np.ndarray  # (users, bytes) one bit per item
+
+    def score(self, users: Ints, items: Ints | None = None) -> Floats:
+        return pick(self._score(self._histories_of(users)), items)
+
+    def serves(self, users: Ints) -> Bools:
+        return self._serves(self._histories_of(users))
+
+    def histories(self) -> Rows:
+        return unpacked(self.history_bits, len(self.offsets) - 1)
+
+    def _histories_of(self, users: Ints) -> Rows:
+        return unpacked(self.history_bits[users], len(self.offsets) - 1)
+
+
+def transposed(near: Rows, similarities: Floats) -> tuple[Longs, Ints, Floats]:
+    """Offsets, followers and similarities of a model in which row i of `near` is near to i."""
+    followers = matrix(near, len(near.offsets) - 1, similarities).T.tocsr()
+    return followers.indptr.astype(np.int64), followers.indices.astype(np.int32), followers.data
 
 
 def matrix(rows: Rows, width: int, values: np.ndarray | None = None) -> csr_matrix:

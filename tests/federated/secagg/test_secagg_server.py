@@ -85,6 +85,7 @@ def test_which_algorithms_offer_secure_aggregation():
         "fcf",
         "fedals",
         "fedease",
+        "fedslim",
         "fedmvmf",
         "pfpl",
         "pfpl+",

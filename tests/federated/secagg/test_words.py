@@ -12,7 +12,7 @@ from small_federation import play_locally, sha256, world_for
 
 pytest.importorskip("cryptography")
 
-from coterie.algorithms import fedease
+from coterie.algorithms import fedease, pair_sums
 from coterie.algorithms.local import cooccurrence
 from coterie.core.progress import SILENT
 from coterie.data.splits import split
@@ -50,9 +50,9 @@ def words_of_64_bits(monkeypatch) -> None:
 
 def with_secure_sum(**changes: Any) -> AnyExchange:
     """FedEASE's exchange with another declaration."""
-    secure = fedease.EXCHANGE.secure_sum
+    secure = pair_sums.EXCHANGE.secure_sum
     assert secure is not None
-    return replace(fedease.EXCHANGE, secure_sum=replace(secure, **changes))
+    return replace(pair_sums.EXCHANGE, secure_sum=replace(secure, **changes))
 
 
 def play_exchange(exchange: AnyExchange, training: TrainingSet) -> tuple[Any, Costs]:
@@ -112,7 +112,7 @@ def test_fedease_equals_plain_sums_in_words_of_32_bits(exponent, changes, traini
 def test_fedease_equals_plain_sums_in_words_of_64_bits(training):
     settings = {"length_exponent": 0.25}
     world = world_for("fedease", training, **settings)
-    assert fedease.EXCHANGE.secure_sum.word(world) == 64
+    assert pair_sums.EXCHANGE.secure_sum.word(world) == 64
     expected, _ = play_locally("fedease", training, **PLAIN, **settings)
     states, _ = play_locally("fedease", training, 2, True, **RING, **settings)
     assert sha256(states[-1]) == sha256(expected[-1])
@@ -134,7 +134,7 @@ def test_servers_receive_words_of_32_bits(exponent, training):
 
 
 def test_words_of_32_bits_halve_the_bytes_of_a_round(training):
-    short, short_costs = play_exchange(fedease.EXCHANGE, training)
+    short, short_costs = play_exchange(pair_sums.EXCHANGE, training)
     long, long_costs = play_exchange(with_secure_sum(word=lambda world: 64), training)
     assert sha256(short) == sha256(long)
     n = short_costs.accepted
@@ -156,7 +156,7 @@ def test_a_node_refuses_a_header_with_another_word_at_every_stage(form, word, tr
     world = world_for("fedease", training, **RING)
     (node,) = LocalEngine.over(world, training, 1).nodes
     users = np.arange(3, dtype=np.int32)
-    header = RingHeader(0, form, 0, *fedease.sizes(world, None))
+    header = RingHeader(0, form, 0, *pair_sums.sizes(world, None))
     slot = SessionSlot()
 
     def replies(stage: str, row: RingHeader, own: dict[str, np.ndarray]) -> int:
@@ -204,13 +204,13 @@ def test_a_declaration_under_which_sums_could_wrap_is_refused(changes, message, 
 def test_fedease_declares_a_bound_that_fits_its_word(exponent, n_users, n_items, training):
     world = world_for("fedease", training, length_exponent=exponent)
     world = replace(world, n_users=n_users, n_items=n_items)
-    secure = fedease.EXCHANGE.secure_sum
+    secure = pair_sums.EXCHANGE.secure_sum
     assert secure is not None
     bound = secure.max_entry(world)
     assert min(50, n_users) * bound < 2 ** (secure.word(world) - 1)
     # No history weighs more than one of a single item.
     counts = np.array([1, 2, n_items], np.int64)
-    weights = cooccurrence.weights(counts, exponent, fedease.precision(world).scale)
+    weights = cooccurrence.weights(counts, exponent, pair_sums.precision(world).scale)
     assert weights.max() == weights[0] == bound
 
 
@@ -221,7 +221,7 @@ def exceeding(user: int, by: int) -> Callable[[World, Message, Updates], dict[st
     """Sums in which one user has an entry that is too large."""
 
     def add_up(world: World, message: Message, updates: Updates) -> dict[str, np.ndarray]:
-        sums = fedease.add_up(world, message, updates)
+        sums = pair_sums.add_up(world, message, updates)
         if user in updates.users:
             sums["pairs"][5] += by
         return sums
@@ -232,11 +232,11 @@ def exceeding(user: int, by: int) -> Callable[[World, Message, Updates], dict[st
 @pytest.mark.parametrize("by", [1 << 32, -(1 << 32), 1 << 31, 2, -1 << 63])
 def test_a_client_whose_entry_exceeds_the_bound_drops_out(by, training):
     """2^32 more is the same word: only the client itself can see that the entry does not fit."""
-    exchange = fedease.EXCHANGE
+    exchange = pair_sums.EXCHANGE
     world = world_for("fedease", training, **RING)
-    by *= fedease.precision(world).scale if by == 2 else 1
+    by *= pair_sums.precision(world).scale if by == 2 else 1
     state = fedease.init(world)
-    cohort = fedease.sample(world, state, 0)
+    cohort = pair_sums.sample(world, state, 0)
     user = int(cohort[4])
     after, costs = play_exchange(replace(exchange, aggregate=exceeding(user, by)), training)
     assert not after.added[user]
@@ -245,7 +245,7 @@ def test_a_client_whose_entry_exceeds_the_bound_drops_out(by, training):
     assert not costs.refused
     # The sum is that of the others.
     others = training.positives.of_users(np.flatnonzero(after.added))
-    np.testing.assert_array_equal(after.pairs, fedease.pairs_of(world, others))
+    np.testing.assert_array_equal(after.pairs, pair_sums.pairs_of(world, others))
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.25])
@@ -254,7 +254,7 @@ def test_a_changed_upload_exceeds_the_bound_of_its_exchange(exponent, training):
     world = world_for("fedease", training, length_exponent=exponent, **RING)
     engine = LocalEngine.over(world, training, 1)
     state = fedease.init(world)
-    cohort = fedease.sample(world, state, 0)
+    cohort = pair_sums.sample(world, state, 0)
 
     def scrambling(task: ClientTask, message: Message) -> list[Reply]:
         (reply,) = engine.call(task, message)
@@ -265,8 +265,8 @@ def test_a_changed_upload_exceeds_the_bound_of_its_exchange(exponent, training):
             )
         return [reply]
 
-    message = fedease.broadcast(world, state, cohort, 0)
-    result = aggregate_securely(world, fedease.EXCHANGE, state, message, scrambling)
+    message = pair_sums.broadcast(world, state, cohort, 0)
+    result = aggregate_securely(world, pair_sums.EXCHANGE, state, message, scrambling)
     assert result.refused == {RING_ABORTED: len(cohort)}
     assert not result.sums["pairs"].any()
 
@@ -278,13 +278,13 @@ def test_a_changed_upload_exceeds_the_bound_of_its_exchange(exponent, training):
 @pytest.mark.parametrize("exponent", [0.0, 0.25])
 def test_sessions_survive_as_bytes_between_stages(shares, exponent, training):
     """A node that stores its session after every stage, with members that drop out."""
-    exchange = fedease.EXCHANGE
+    exchange = pair_sums.EXCHANGE
     world = world_for(
         "fedease", training, length_exponent=exponent, **RING, ring_shares=shares, ring_size=10
     )
     (node,) = LocalEngine.over(world, training, 1).nodes
     state = fedease.init(world)
-    cohort = fedease.sample(world, state, 1)
+    cohort = pair_sums.sample(world, state, 1)
     stored = b""
     stages = []
 
@@ -304,11 +304,11 @@ def test_sessions_survive_as_bytes_between_stages(shares, exponent, training):
             assert member.received_share is None or member.received_share.dtype == np.uint32
         return [Reply(message.users, message.round, columns, message.exchange)]
 
-    message = fedease.broadcast(world, state, cohort, 1)
+    message = pair_sums.broadcast(world, state, cohort, 1)
     absent = np.arange(len(cohort)) % 6 == 1
     result = aggregate_securely(world, exchange, state, message, call, absent)
     assert "recover" in stages
     users = np.sort(result.accepted.users)
     assert len(users) > len(cohort) / 2
     histories = training.positives.of_users(users)
-    np.testing.assert_array_equal(result.sums["pairs"], fedease.pairs_of(world, histories))
+    np.testing.assert_array_equal(result.sums["pairs"], pair_sums.pairs_of(world, histories))

@@ -1,0 +1,191 @@
+"""The rounds of FedEASE and FedSLIM: every client sends its pairs of items once, to be added up.
+
+    each client sends once              h h^T / n^(2 p), to be added up
+
+h is a client's history of n items as zeros and ones, and p the length_exponent of the settings.
+FedSLIM's is 0: its sum is G = X^T X.
+
+One round is enough where all clients reply in it. Later rounds select the clients that have not
+been added yet: those who were away, or who were not selected.
+
+What a client sends. Under secure aggregation: h h^T / n^(2 p) on and above the diagonal,
+items * (items + 1) / 2 words of 32 bits where their sum fits, else of 64, which the server sees
+only added up. Sums over few clients still reveal histories: see docs/privacy.md. In the clear: the
+ids of its items, which is its whole history.
+
+A client that never replies is missing from the sum; it can still be served.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from pydantic import Field
+
+from coterie.algorithms import clustering, fedavg
+from coterie.algorithms.local.cooccurrence import (
+    FixedPoint,
+    fixed_point,
+    n_pairs,
+    sum_pairs,
+    weights,
+)
+from coterie.algorithms.local.settings import CohortSettings
+from coterie.core.records import Record
+from coterie.errors import ConfigError
+from coterie.federated.federation import (
+    Accepted,
+    AnyWorld,
+    Exchange,
+    FastPaths,
+    NodeData,
+    PrivateState,
+    SecureSum,
+    SinglePass,
+    Sums,
+    World,
+)
+from coterie.federated.secagg.ring import MIN_CLIENTS
+from coterie.models.history_bits import packed
+from coterie.types import Bools, Ints, Longs, Message, Rows, Sizes, Updates
+
+
+class PairSumSettings(CohortSettings):
+    rounds: int = Field(1, ge=1)
+    """Rounds of communication. A client sends in one of them."""
+    participation: float = Field(1.0, gt=0, le=1)
+    """Share of the users that is selected in a round, among those who have not sent yet."""
+    max_memory: float = Field(8.0, gt=0)
+    """GiB that the item-by-item matrices may take."""
+    max_upload: float = Field(500.0, gt=0)
+    """MB that a client may have to send under secure aggregation."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairSums(Record):
+    """The state of the server."""
+
+    pairs: Longs  # sum h h^T / n^(2 p), on and above the diagonal
+    added: Bools  # (users,) whether the client is in the sum
+
+
+def no_sums(world: World[PairSumSettings]) -> PairSums:
+    return PairSums(np.zeros(n_pairs(world.n_items), np.int64), np.zeros(world.n_users, bool))
+
+
+def check_sizes(world: World[PairSumSettings], name: str, needed: float) -> None:
+    """Refuse a catalogue that is too large before any client computes something.
+
+    `name` is the algorithm in the message; `needed` are GiB on the server.
+    """
+    s = world.settings
+    if needed > s.max_memory:
+        raise ConfigError(
+            f"{name} needs about {needed:.1f} GiB on the server for {world.n_items:,} items; "
+            f"max_memory allows {s.max_memory:g}. Use fedals, raise it with "
+            "--set max_memory=GIB, or filter items with --set core=5."
+        )
+    upload = n_pairs(world.n_items) * precision(world).word / 8 / 1e6
+    if s.secure_aggregation != "none" and upload > s.max_upload:
+        raise ConfigError(
+            f"{name} has every client send {upload:,.0f} MB under secure aggregation for "
+            f"{world.n_items:,} items; max_upload allows {s.max_upload:g}. Use fedals, raise it "
+            "with --set max_upload=MB, or filter items with --set core=5."
+        )
+
+
+def precision(world: AnyWorld) -> FixedPoint:
+    return fixed_point(world.n_users, world.n_items, world.settings.length_exponent)
+
+
+# Each client sends once
+
+
+def sample(world: World[PairSumSettings], state: PairSums, t: int) -> Ints:
+    """Clients that have not been added."""
+    missing = np.where(world.present & ~state.added, 0, -1).astype(np.int32)
+    n_missing = int((missing == 0).sum())
+    # The last one or two clients would be seen alone: they stay out of the sum.
+    if n_missing < (MIN_CLIENTS if world.settings.secure_aggregation == "ring" else 1):
+        return np.empty(0, np.int32)
+    size = fedavg.cohort_size(world)
+    if n_missing - size < MIN_CLIENTS:
+        size = n_missing
+    return clustering.draw(missing, np.array([size]), world.seed, t)
+
+
+def broadcast(world: World[PairSumSettings], state: PairSums, cohort: Ints, t: int) -> Message:
+    return Message(t, cohort, {}, {})
+
+
+def client_update(world: World[PairSumSettings], message: Message, node: NodeData) -> Updates:
+    history = node.training.positives.of_users(node.positions(message.users))
+    n = len(message.users)
+    none = np.empty((n, 0), np.int32)
+    return Updates(
+        users=message.users,
+        samples=np.ones(n, np.int64),
+        offsets=history.offsets,
+        items=history.items,
+        item_rows=np.empty((len(history.items), 0), np.int32),
+        user_rows=none,
+        dense=none,
+    )
+
+
+def sizes(world: World[PairSumSettings], state: PairSums) -> Sizes:
+    return Sizes(world.n_items, 0, 0, 0)
+
+
+def add_up(world: World[PairSumSettings], message: Message, updates: Updates) -> Sums:
+    """sum h h^T / n^(2 p)"""
+    return {"pairs": pairs_of(world, Rows(updates.offsets, updates.items))}
+
+
+def pairs_of(world: AnyWorld, histories: Rows) -> Longs:
+    scale = precision(world).scale
+    weight = weights(histories.counts, world.settings.length_exponent, scale)
+    return sum_pairs(histories, world.n_items, weight)
+
+
+def collect(
+    world: World[PairSumSettings], state: PairSums, sums: Sums, accepted: Accepted, t: int
+) -> PairSums:
+    added = state.added.copy()
+    added[accepted.users] = True
+    return PairSums(state.pairs + sums["pairs"], added)
+
+
+# The exchange in a single pass
+
+
+def single_pass(world: World[PairSumSettings], message: Message, node: NodeData) -> SinglePass:
+    """The same sums; a history of the node is valid as it is."""
+    history = node.training.positives.of_users(node.positions(message.users))
+    n = len(message.users)
+    return SinglePass(
+        sums={"pairs": pairs_of(world, history)},
+        accepted=Accepted(message.users, np.ones(n, np.int64), np.empty((n, 0), np.int32)),
+        n_rows=history.counts,
+        private_state={},
+    )
+
+
+def own_histories(world: World[PairSumSettings], state: PairSums, node: NodeData) -> PrivateState:
+    return {"history_bits": packed(node.training.positives, world.n_items)}
+
+
+EXCHANGE = Exchange(
+    broadcast=broadcast,
+    client_update=client_update,
+    aggregate=add_up,
+    server_update=collect,
+    sizes=sizes,
+    fast=FastPaths(single_pass=single_pass),
+    secure_sum=SecureSum(
+        word=lambda world: 32 if precision(world).word == 32 else 64,
+        max_entry=lambda world: precision(world).scale,
+        reveals="an item of one client in a ring gives away that client's history",
+    ),
+)

@@ -65,6 +65,9 @@ ALGORITHM = Algorithm(
         sample=pair_sums.sample,
         exchanges=(pair_sums.EXCHANGE,),
         model=model,
+        final_solve=lambda world: (
+            f"FedEASE: the server inverts a matrix of {world.n_items:,} items on one thread"
+        ),
         client_model=pair_sums.own_histories,
     ),
     state=PairSums,

@@ -79,6 +79,9 @@ ALGORITHM = Algorithm(
         sample=pair_sums.sample,
         exchanges=(pair_sums.EXCHANGE,),
         model=model,
+        final_solve=lambda world: (
+            f"FedSLIM: the server solves for the weights of {world.n_items:,} items"
+        ),
         client_model=pair_sums.own_histories,
     ),
     state=PairSums,

@@ -61,6 +61,9 @@ def serve(
         if evaluation_is_due(point.history, every, total):
             membership.enrol_new_nodes()
             final = point.history.round == total
+            if final:
+                # Only now, after the commit: a server that dies here does not repeat the round.
+                point = training.finish(trainer, point)
             point = evaluate(point, world, membership, engine, final)
             commit(folder, point, terms, engine)
         if point.history.round >= total:

@@ -38,7 +38,7 @@ from coterie.experiments.choice_progress import MethodTimes
 from coterie.experiments.config import Experiment
 from coterie.experiments.history import Point
 from coterie.experiments.preparation import load_data, split_data, training_set
-from coterie.experiments.training import begin, check_refusals, step, trainer
+from coterie.experiments.training import begin, check_refusals, finish, step, trainer
 from coterie.federated import selection
 from coterie.federated.disclosure import Disclosing
 from coterie.federated.federation import AnyFederation, AnyWorld, Federation
@@ -457,7 +457,7 @@ def train_within(
         last = point.history.seconds - before
         if time.perf_counter() - began + last > seconds:
             break
-    return point
+    return finish(work, point)
 
 
 def ndcg_by_user(model: Recommender, experiment: Experiment, parts: Split) -> Doubles:

@@ -61,6 +61,10 @@ class TrainingHistory:
             bytes_down=self.bytes_down + costs.bytes_down,
         )
 
+    def finished(self, seconds: float) -> TrainingHistory:
+        """With what was computed after the last step."""
+        return replace(self, seconds=self.seconds + seconds)
+
     def measured(
         self, part: str, metrics: dict[str, float], headline: str, seconds: float = 0.0
     ) -> TrainingHistory:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -84,11 +84,16 @@ def train(
     total = chosen.steps(experiment.settings)
     every = evaluate_every(experiment)
     schedule = CheckpointSchedule(course.checkpoint_every)
+    if point.history.round == total:
+        # A resumed run that had ended: its model is computed again, which the history has already.
+        work.finish(point.state)
     with progress.task(f"Training {experiment.choice.algorithm}", total) as advance:
         advance(point.history.round)
         try:
             while not over(point.history, total, course):
                 after = step(work, point)
+                if after.history.round == total:
+                    after = finish(work, after)
                 note = ""
                 if after.history.round % every == 0 or after.history.round == total:
                     after = measure(work, after, evaluator, bool(course.patience))
@@ -190,6 +195,13 @@ def step(work: Trainer[Any], point: Point) -> Point:
     began = time.perf_counter()
     state, costs = work.step(point.state, point.history.round + 1)
     return Point(state, point.history.after(costs, time.perf_counter() - began), point.best)
+
+
+def finish(work: Trainer[Any], point: Point) -> Point:
+    """After the last step, before the model is measured: its time is that of training."""
+    began = time.perf_counter()
+    work.finish(point.state)
+    return replace(point, history=point.history.finished(time.perf_counter() - began))
 
 
 def measure(work: Trainer[Any], point: Point, evaluator: Evaluator, keep_best: bool) -> Point:

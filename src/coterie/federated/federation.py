@@ -279,6 +279,10 @@ class Federation(Generic[State, AlgorithmSettings]):
     exchanges: tuple[Exchange[State, AlgorithmSettings] | Relay[State, AlgorithmSettings], ...]
     """The exchanges of a round, one after the other, with the same cohort."""
     model: Callable[[World[AlgorithmSettings], State], Recommender]
+    final_solve: Callable[[World[AlgorithmSettings]], str] = lambda world: ""
+    """world -> what `model` makes the server compute after the last round, in words; "" where that
+    takes no time to speak of. A run announces it and counts it as training. It calls `model` more
+    than once, which has to remember its result."""
     setup: Callable[[World[AlgorithmSettings]], Exchange[State, AlgorithmSettings] | None] = (
         lambda world: None
     )

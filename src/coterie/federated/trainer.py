@@ -48,6 +48,8 @@ class Trainer(Generic[StepState]):
     step: Callable[[StepState, int], tuple[StepState, Costs]]
     """(state, n) -> the state after step n = 1, 2, ..."""
     model: Callable[[StepState], Recommender]
+    finish: Callable[[StepState], None] = lambda state: None
+    """state after the last step -> nothing: computes what `model` then remembers."""
 
 
 def federated_trainer(
@@ -101,7 +103,13 @@ def federated_trainer(
 
         return replace(made, **engine.gather(on_node))
 
-    return Trainer(start, step, model)
+    def finish(state: State) -> None:
+        solve = federation.final_solve(world)
+        if solve:
+            context.progress.log(solve)
+            federation.model(world, state)
+
+    return Trainer(start, step, model, finish)
 
 
 def _play_rounds(

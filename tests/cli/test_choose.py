@@ -28,7 +28,7 @@ def test_choose_prints_a_table_and_a_recommendation(coterie: Command, tmp_path: 
     assert "report: runs/choose-synthetic-1/report.html" in done.out
     page = (tmp_path / "runs" / "choose-synthetic-1" / "report.html").read_text()
     assert "coterie choose --may-leave sums" in page
-    assert "of 8: fedals: NDCG@10" in done.err
+    assert "of 9: fedals: NDCG@10" in done.err
 
 
 def test_choose_with_json_prints_one_object(coterie: Command) -> None:

@@ -91,7 +91,7 @@ def test_a_run_that_had_ended_is_announced_and_not_counted_again(module, monkeyp
             ready.training,
             ready.evaluator,
             progress,
-            lambda point, model: points.append(point),
+            lambda point, model, prior: points.append(point),
             since,
         )
 

@@ -83,7 +83,10 @@ def of_devices(name: str) -> set[str]:
 def test_folder_holds_what_its_description_names_and_no_temporary_file(
     runs: Path, name: str
 ) -> None:
-    assert {p.name for p in (runs / name).iterdir()} == FILES | of_devices(name)
+    prior = {run_folder.PRIOR} if algorithm(name).popularity_prior else set()
+    found = {p.name for p in (runs / name).iterdir()}
+    assert found - {run_folder.PRIOR} == FILES | of_devices(name)
+    assert found & {run_folder.PRIOR} <= prior
     assert all(file in str(run_folder.__doc__) for file in FILES)
 
 

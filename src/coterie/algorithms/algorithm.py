@@ -42,6 +42,9 @@ class Algorithm:
     item_based: bool = False
     """Whether its model is an `ItemBased`, which names the items of the history that a
     recommendation comes from."""
+    popularity_prior: float = 0.0
+    """How much popularity counts in its scores by default, in multiples of what the data suggests.
+    A loss over sampled negatives learns little of popularity from few interactions."""
     in_the_clear: str = ""
     """What a server sees of every client that it selects, without secure aggregation."""
 

@@ -216,5 +216,6 @@ ALGORITHM = Algorithm(
     explicit=True,
     paper="McMahan et al. 2017",
     score_new_user=score_by_sampled_loss,
+    popularity_prior=1.0,
     in_the_clear=IN_THE_CLEAR,
 )

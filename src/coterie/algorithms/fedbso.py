@@ -470,5 +470,6 @@ ALGORITHM = Algorithm(
     explicit=True,
     paper="Liu 2024",
     score_new_user=score_by_sampled_loss,
+    popularity_prior=1.0,
     in_the_clear=fedavg.IN_THE_CLEAR,
 )

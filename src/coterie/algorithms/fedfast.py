@@ -356,6 +356,7 @@ def _algorithm(summary: str, settings: type[Federated], federation: AnyFederatio
         explicit=True,
         paper="Muhammad et al. 2020",
         score_new_user=score_by_sampled_loss,
+        popularity_prior=1.0,
         in_the_clear=fedavg.IN_THE_CLEAR,
     )
 

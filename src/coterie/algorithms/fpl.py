@@ -498,6 +498,7 @@ def _mode(summary: str, settings: type[FPL]) -> Algorithm:
         kernels=("fpl", "samples", "sums", "clusters"),
         paper="Anelli et al. 2022",
         score_new_user=score_new_user,
+        popularity_prior=1.0,
         in_the_clear="rows of the items it compared, and of a share of those it chose (disclosure)",
     )
 

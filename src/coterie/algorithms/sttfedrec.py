@@ -46,7 +46,11 @@ from coterie.algorithms.two_tower.item_requests import (
 )
 from coterie.algorithms.two_tower.new_user import score_new_user
 from coterie.algorithms.two_tower.requests import user_texts
-from coterie.algorithms.two_tower.settings import FederatedTowers, SplitTowers
+from coterie.algorithms.two_tower.settings import (
+    POPULARITY_PRIOR,
+    FederatedTowers,
+    SplitTowers,
+)
 from coterie.algorithms.two_tower.slots import Slots
 from coterie.algorithms.two_tower.training import (
     InputRows,
@@ -479,6 +483,7 @@ def as_algorithm(
         kernels=("sums", "clusters", "fixed_point"),
         paper=paper,
         score_new_user=score_new_user,
+        popularity_prior=POPULARITY_PRIOR,
     )
 
 

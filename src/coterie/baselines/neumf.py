@@ -99,4 +99,5 @@ ALGORITHM = Algorithm(
     explicit=True,
     paper="He et al. 2017",
     score_new_user=score_by_sampled_loss,
+    popularity_prior=1.0,
 )

@@ -20,7 +20,7 @@ from coterie.algorithms.two_tower import requests
 from coterie.algorithms.two_tower.both_towers import BothTowers
 from coterie.algorithms.two_tower.new_user import score_new_user
 from coterie.algorithms.two_tower.requests import user_texts
-from coterie.algorithms.two_tower.settings import TwoTowers
+from coterie.algorithms.two_tower.settings import POPULARITY_PRIOR, TwoTowers
 from coterie.algorithms.two_tower.training import InputRows, TowerOps
 from coterie.core import streams
 from coterie.data import text_features
@@ -133,6 +133,7 @@ def _with(tower: str, settings: type[Centralised], paper: str) -> Algorithm:
         steps=lambda settings: settings.epochs,
         paper=paper,
         score_new_user=score_new_user,
+        popularity_prior=POPULARITY_PRIOR,
     )
 
 

@@ -117,6 +117,7 @@ def run(
     from coterie.cli.screen import progress_for
     from coterie.experiments import experiment as experiments
     from coterie.experiments.config import Experiment, changed, parse_assignments, read_file
+    from coterie.experiments.derived_defaults import origin_of_settings
     from coterie.experiments.run_folder import earlier_run, new_folder, refuse_occupied
 
     values = read_file(target) if target.endswith((".yaml", ".yml")) else {"algorithm": target}
@@ -137,11 +138,8 @@ def run(
     choice = experiment.choice
     progress = progress_for(silent=quiet or as_json)
     refuse_occupied(out)
-    if experiment.tuned:
-        progress.log(
-            f"The defaults are settings tuned on the validation part of {choice.dataset}; "
-            "--set overrides them."
-        )
+    if origin := origin_of_settings(experiment):
+        progress.log(origin)
     name = f"{choice.algorithm}-{Path(choice.dataset).name.split('.')[0]}"
     if out is None:
         earlier = earlier_run(name, experiments.with_absolute_paths(experiment.flat()))

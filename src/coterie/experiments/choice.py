@@ -36,15 +36,18 @@ from coterie.evaluation.significance import paired_t_test
 from coterie.experiments.choice_costs import ClientCosts, client_costs, masking_is_timed
 from coterie.experiments.choice_progress import MethodTimes
 from coterie.experiments.config import Experiment
+from coterie.experiments.derived_defaults import popularity_prior, uses_prior
 from coterie.experiments.history import Point
 from coterie.experiments.preparation import load_data, split_data, training_set
 from coterie.experiments.training import begin, check_refusals, finish, step, trainer
-from coterie.federated import selection
+from coterie.federated import item_counts, selection
+from coterie.federated.costs import Costs
 from coterie.federated.disclosure import Disclosing
 from coterie.federated.federation import AnyFederation, AnyWorld, Federation
 from coterie.federated.secagg.exposure import in_sums, in_the_clear, only_sums
 from coterie.federated.settings import FederationSettings, federation_settings
 from coterie.federated.trainer import Context, Trainer, world_of
+from coterie.models.popularity_prior import recommender
 from coterie.models.recommender import Recommender
 from coterie.types import Doubles, JsonObject
 
@@ -342,8 +345,9 @@ def server_learns(request: ChoiceRequest, experiment: Experiment, world: AnyWorl
         return "; ".join([sums, *revealed]) if revealed else f"{sums}, nothing of a single one"
     declared = algorithm(experiment.choice.algorithm).in_the_clear or "its whole update"
     setup = _federation(experiment).setup(world)
-    once = f"; {setup.visible}" if setup is not None and setup.visible else ""
-    return f"of every client: {declared}{once}"
+    once = [setup.visible] if setup is not None and setup.visible else []
+    counted = [item_counts.IN_THE_CLEAR] if uses_prior(experiment) else []
+    return f"of every client: {'; '.join([declared, *once, *counted])}"
 
 
 # Data
@@ -415,9 +419,10 @@ def _measure(
     training = training_set(experiment, parts, SILENT)
     context = Context(experiment.choice.seed, SILENT)
     work = trainer(chosen, training, experiment.settings, context)
-    point = train_within(work, training.n_users, method.steps, seconds, forward)
+    prior, counting = popularity_prior(experiment, training)
+    point = train_within(work, training.n_users, method.steps, seconds, forward, counting)
     model = work.model(point.state)
-    by_user = ndcg_by_user(model, experiment, parts)
+    by_user = ndcg_by_user(recommender(model, prior), experiment, parts)
     value = float(by_user.mean())
     if not chosen.federated:
         return Reference(name=method.name, value=value)
@@ -433,7 +438,13 @@ def _measure(
         tuned=experiment.tuned,
         seconds=point.history.seconds,
         costs=client_costs(
-            _federation(experiment), world, training, point.state, point.history, model
+            _federation(experiment),
+            world,
+            training,
+            point.state,
+            point.history,
+            model,
+            counts_items=uses_prior(experiment),
         ),
         server_learns=server_learns(request, experiment, world),
         sums_reveal=request.may_leave == "sums" and bool(in_sums(_federation(experiment), world)),
@@ -446,10 +457,11 @@ def train_within(
     total: int,
     seconds: float,
     forward: Callable[[float], None] = lambda share: None,
+    counting: Costs | None = None,
 ) -> Point:
     """Train to the end, or until another step would exceed the time; at least one step."""
     began = time.perf_counter()
-    point = begin(work, n_users)
+    point = begin(work, n_users, before=counting)
     while point.history.round < total:
         before = point.history.seconds
         point = step(work, point)

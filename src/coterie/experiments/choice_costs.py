@@ -21,6 +21,7 @@ from coterie.engines.local import LocalEngine
 from coterie.experiments.history import TrainingHistory
 from coterie.federated import rounds, simulated_private_state
 from coterie.federated.federation import AnyExchange, AnyFederation, AnyWorld, Exchange
+from coterie.federated.item_counts import ITEM_COUNTS
 from coterie.federated.secagg.crypto import expand, new_seed
 from coterie.federated.secagg.node_side import flat_vector, summed_rows
 from coterie.federated.secagg.ring_bytes import client_bytes, summed_length
@@ -61,12 +62,16 @@ def client_costs(
     state: Record,
     history: TrainingHistory,
     model: Recommender,
+    counts_items: bool = False,
 ) -> ClientCosts:
-    """Costs by the history of a training in the clear; `world` says what would be protected."""
+    """Costs by the history of a training in the clear; `world` says what would be protected.
+
+    `counts_items`: before training, clients count items for the popularity prior.
+    """
     members = np.flatnonzero(world.members)
     selections = float(history.selections[members].mean())
     before = federation.setup(world)
-    messages = selections * len(_exchanges(federation)) + (before is not None)
+    messages = selections * len(_exchanges(federation)) + (before is not None) + counts_items
     bytes_up = history.bytes_up / len(members)
     bytes_down = history.bytes_down / len(members)
     sent = list(_messages(federation, world, training, state))
@@ -74,6 +79,11 @@ def client_costs(
         protected = [client_bytes(one.message, one.length, one.word) for one in sent]
         bytes_up = selections * sum(each.up for each in protected)
         bytes_down = selections * sum(each.down for each in protected)
+        if counts_items:
+            [one] = _messages(ITEM_COUNTS, world, training, ITEM_COUNTS.init(world))
+            once = client_bytes(one.message, one.length, one.word)
+            bytes_up += once.up
+            bytes_down += once.down
     return ClientCosts(
         messages=messages,
         bytes_up=bytes_up,

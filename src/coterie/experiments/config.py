@@ -97,6 +97,9 @@ class Course(Settings):
     """Measurements without improvement on validation before stopping; 0 trains to the end."""
     patience_from: int = Field(0, ge=0)
     """Round or epoch from which patience counts: a curve that begins flat is not stopped there."""
+    popularity_prior: float | None = Field(None, ge=0)
+    """Interactions of a user that popularity counts as in the user's scores; 0 leaves it out. By
+    default derived from the data where the algorithm learns little of popularity, else 0."""
     dataset_name: str | None = None
     """Name of the data in results; by default as in `dataset`."""
     save: Annotated[tuple[Saved, ...], BeforeValidator(_as_words)] | None = None
@@ -154,6 +157,11 @@ class Experiment:
             raise ConfigError(
                 f"setting 'feedback' is 'explicit', but {choice.algorithm} learns from implicit "
                 "feedback only. Remove the setting, or use gmf."
+            )
+        if filters.feedback == "explicit" and course.popularity_prior:
+            raise ConfigError(
+                f"setting 'popularity_prior' is {course.popularity_prior:g}, but 'feedback' is "
+                "'explicit', and popularity does not predict ratings. Remove one of the two."
             )
         protocol_name = choice.protocol or source.protocol
         evaluated_by = protocol(protocol_name, shares["protocol"])

@@ -27,10 +27,12 @@ from coterie.experiments.results import (
     chosen_values,
     evaluation_summary,
     training_summary,
+    without_popularity,
 )
 from coterie.experiments.sample_lists import sample_lists
 from coterie.experiments.training import Fitted, train
 from coterie.experiments.warm_start import reuse
+from coterie.models.popularity_prior import PopularityPrior
 from coterie.models.recommender import Recommender
 from coterie.report.markdown import markdown
 from coterie.report.page import page
@@ -117,9 +119,9 @@ def _train_and_evaluate(
     experiment = ready.experiment
     data = ready.fingerprint
 
-    def save_checkpoint(point: Point, model: Recommender) -> None:
+    def save_checkpoint(point: Point, model: Recommender, prior: PopularityPrior | None) -> None:
         assert out is not None
-        run_folder.write_model(out, model)
+        run_folder.write_model(out, model, prior)
         run_folder.write_metrics(out, point.history.curve)
         checkpoint.write(out, point, data, with_absolute_paths(experiment.flat()))
 
@@ -139,7 +141,7 @@ def _train_and_evaluate(
         )
         began = time.perf_counter()
         evaluation = evaluate(
-            fitted.model, ready.parts, experiment.protocol, ready.candidates, progress
+            fitted.recommender, ready.parts, experiment.protocol, ready.candidates, progress
         )
         seconds = time.perf_counter() - began
     except KeyboardInterrupt:
@@ -154,6 +156,7 @@ def _train_and_evaluate(
         training_summary(ready, fitted)
         | evaluation_summary(experiment, ready.parts, evaluation)
         | accuracy_by_chosen_values(chosen, evaluation, experiment.protocol)
+        | without_popularity(ready, fitted)
         | {"evaluation_seconds": round(seconds, 6), "run": None if out is None else str(out)}
     )
     finished = Run(
@@ -162,6 +165,7 @@ def _train_and_evaluate(
         ready.catalogue,
         evaluation,
         list(fitted.history.curve),
+        fitted.prior,
     )
     place = saved_in if out is None else out
     if place is not None:
@@ -193,7 +197,7 @@ def _write_catalogue(out: Path, ready: Prepared) -> None:
 
 def save(out: Path, finished: Run, user_columns: Mapping[str, np.ndarray]) -> None:
     """Write a finished run. The result is written last and marks the folder as complete."""
-    run_folder.write_model(out, finished.model)
+    run_folder.write_model(out, finished.model, finished.prior)
     assert finished.evaluation is not None
     run_folder.write_users(out, finished.catalogue.user_ids, finished.evaluation, user_columns)
     run_folder.write_text(out, "report.md", markdown([finished]))

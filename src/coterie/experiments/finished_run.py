@@ -22,6 +22,7 @@ from coterie.experiments import reasons, recommendations, run_folder
 from coterie.experiments.reasons import Explainer, Reason
 from coterie.experiments.run_folder import Catalogue
 from coterie.models.new_user import NewUser
+from coterie.models.popularity_prior import PopularityPrior, recommender
 from coterie.models.recommender import Recommender
 from coterie.types import Floats, Ints, JsonObject
 
@@ -48,6 +49,8 @@ class Run:
     catalogue: Catalogue
     evaluation: Evaluation | None = None
     curve: list[JsonObject] = field(default_factory=list)
+    prior: PopularityPrior | None = None
+    """Popularity, where it counts in the scores that the model's become."""
 
     @classmethod
     def load(cls, folder: str | Path, models: Sequence[type[Recommender]] = ()) -> Run:
@@ -59,7 +62,8 @@ class Run:
         result = run_folder.read_result(place)
         with plugins.provided(plugins.MODELS, {model.kind: model for model in models}):
             model, catalogue = run_folder.read_model(place)
-        return cls(result, model, catalogue, curve=run_folder.read_metrics(place))
+        curve = run_folder.read_metrics(place)
+        return cls(result, model, catalogue, curve=curve, prior=run_folder.read_prior(place))
 
     @classmethod
     def peek(cls, folder: str | Path) -> Run:
@@ -71,7 +75,9 @@ class Run:
         known = ("algorithm", "dataset", "protocol", "seed", "feedback")
         result = {key: config[key] for key in known} | {"settings": config} | UNEVALUATED
         result["dataset"] = config.get("dataset_name") or config["dataset"]
-        return cls(result, *run_folder.read_model(place), curve=run_folder.read_metrics(place))
+        model, catalogue = run_folder.read_model(place)
+        curve = run_folder.read_metrics(place)
+        return cls(result, model, catalogue, curve=curve, prior=run_folder.read_prior(place))
 
     def __repr__(self) -> str:
         r = self.result
@@ -90,10 +96,15 @@ class Run:
         """Metrics under full ranking."""
         return MetricValues(self.result["full"])
 
+    @property
+    def recommender(self) -> Recommender:
+        """What recommends: the model, with popularity where it counts."""
+        return recommender(self.model, self.prior)
+
     def score(self, user: object, items: Sequence[object]) -> list[float]:
         """Scores of items for a user, by external ids."""
         users = np.array([find(self.catalogue.user_ids, user, "user")], np.int32)
-        scores = finite(self.model.score(users, self._indices(items)[None]))
+        scores = finite(self.recommender.score(users, self._indices(items)[None]))
         return [float(score) for score in scores[0]]
 
     def recommend(
@@ -101,10 +112,10 @@ class Run:
     ) -> list[Recommendation]:
         """The n best items for a user, best first; empty for a user the model does not serve."""
         users = np.array([find(self.catalogue.user_ids, user, "user")], np.int32)
-        if not self.model.serves(users)[0]:
+        if not self.recommender.serves(users)[0]:
             return []
         seen = self.catalogue.seen.of(users[0]) if exclude_seen else NOTHING
-        return self._best(self.model.score(users)[0], seen, n)
+        return self._best(self.recommender.score(users)[0], seen, n)
 
     def recommend_new_user(
         self,
@@ -163,7 +174,9 @@ class Run:
         import pandas as pd
 
         explainer = self._explainer() if why else None
-        blocks = recommendations.list_blocks(self.model, self.catalogue, n, exclude_seen, explainer)
+        blocks = recommendations.list_blocks(
+            self.recommender, self.catalogue, n, exclude_seen, explainer
+        )
         return pd.concat(blocks, ignore_index=True)
 
     def write_recommendations(
@@ -181,7 +194,7 @@ class Run:
         """
         explainer = self._explainer() if why else None
         return recommendations.write_lists(
-            Path(path), self.model, self.catalogue, n, exclude_seen, progress, explainer
+            Path(path), self.recommender, self.catalogue, n, exclude_seen, progress, explainer
         )
 
     def with_titles(
@@ -229,7 +242,8 @@ class Run:
             features=features,
             known_features=tuple(self.result.get("user_features", ())),
         )
-        return finite(algorithm.score_new_user(self.model, user, algorithm.settings.of(settings)))
+        scores = finite(algorithm.score_new_user(self.model, user, algorithm.settings.of(settings)))
+        return scores if self.prior is None else self.prior.for_new_user(scores, len(items))
 
     def _best(self, scores: Floats, seen: Ints, n: int) -> list[Recommendation]:
         if n < 1:

@@ -39,7 +39,7 @@ def reevaluate(folder: Path, changes: Mapping[str, object], progress: Progress) 
     same_protocol = after.protocol == before.protocol and after.choice.seed == before.choice.seed
     if candidates is not None and same_protocol:
         candidates = read_candidates(folder)
-    evaluation = evaluate(finished.model, parts, after.protocol, candidates, progress)
+    evaluation = evaluate(finished.recommender, parts, after.protocol, candidates, progress)
     result = (
         finished.result
         | evaluation_summary(after, parts, evaluation)

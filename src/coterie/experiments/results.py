@@ -13,7 +13,7 @@ from coterie.data import splits
 from coterie.data.splits import Split
 from coterie.engines.local import LocalEngine
 from coterie.evaluation.breakdown import by_chosen_value
-from coterie.evaluation.evaluation import Evaluation
+from coterie.evaluation.evaluation import Evaluation, accuracy_per_user, means
 from coterie.evaluation.popularity import below
 from coterie.evaluation.protocols import Protocol
 from coterie.evaluation.rating_errors import reference_errors
@@ -64,6 +64,7 @@ def training_summary(ready: Prepared, fitted: Fitted) -> JsonObject:
         "user_features": sorted(training.user_features),
         "training_interactions": len(training),
         "parameters": fitted.model.n_parameters,
+        "popularity_prior": 0.0 if fitted.prior is None else fitted.prior.strength,
         # Data passed in from Python may have ratings, whatever the settings are.
         "feedback": "implicit" if training.ratings is None else "explicit",
         "settings": ready.experiment.settings.model_dump(mode="json"),
@@ -82,6 +83,22 @@ def training_summary(ready: Prepared, fitted: Fitted) -> JsonObject:
     if not algorithm(choice.algorithm).federated:
         return about
     return about | history.costs(members) | vectors(ready, fitted) | unprotected(ready)
+
+
+def without_popularity(ready: Prepared, fitted: Fitted) -> JsonObject:
+    """Accuracy of the model alone by full ranking, where popularity counts in scores."""
+    if fitted.prior is None:
+        return {}
+    parts = ready.parts
+    table = accuracy_per_user(
+        fitted.model,
+        ready.experiment.protocol,
+        parts.seen(),
+        parts.test.rows,
+        parts.test.n_items,
+        None,
+    )
+    return {"without_popularity": means(table)}
 
 
 def vectors(ready: Prepared, fitted: Fitted) -> JsonObject:

@@ -7,6 +7,7 @@ checkpoint.npz   everything that `coterie resume FOLDER` needs
 metrics.jsonl    one line per measurement up to the last checkpoint
 model.npz        the arrays of the model at the last checkpoint or at the end; model.json names them
 result.json      the result, as `--json` prints it; it exists once the run is finished
+popularity.npz   how much popularity counts in scores, and that of every item, where it counts
 devices.npz      private client state, for algorithms that have it; devices-N.npz for a checkpoint
 users.csv        metrics and chosen values per user
 recommendations.csv, split/    on request (`save`): see `saving`; readable by the owner only
@@ -40,6 +41,7 @@ from coterie.errors import CoterieError, RunError
 from coterie.evaluation.candidates import Candidates
 from coterie.evaluation.evaluation import Evaluation
 from coterie.models import kinds
+from coterie.models.popularity_prior import PopularityPrior
 from coterie.models.recommender import Recommender
 from coterie.types import Ids, JsonObject, Rows
 
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 Loaded = TypeVar("Loaded")
 
 DEVICES = "devices.npz"
+PRIOR = "popularity.npz"
 """Private client state, which no server has."""
 RESULT_KEYS = (
     "algorithm",
@@ -191,8 +194,10 @@ def write_metrics(folder: Path, curve: Sequence[JsonObject]) -> None:
     _write(folder / "metrics.jsonl", lines.encode())
 
 
-def write_model(folder: Path, model: Recommender) -> None:
-    """Write the model; its private client state goes to a separate file."""
+def write_model(folder: Path, model: Recommender, prior: PopularityPrior | None = None) -> None:
+    """Write the model, its private client state separately, and the popularity prior if any."""
+    if prior is not None:
+        write_arrays(folder / PRIOR, prior.arrays())
     if private := model.private_arrays():
         write_arrays(folder / DEVICES, private)
     write_arrays(folder / "model.npz", model.shared_arrays())
@@ -315,6 +320,13 @@ def read_model(folder: Path) -> tuple[Recommender, Catalogue]:
         return kind.from_arrays(read_arrays(folder, path.name) | private)
 
     return _read(folder, "model.npz", load_model), read_catalogue(folder)
+
+
+def read_prior(folder: Path) -> PopularityPrior | None:
+    """The popularity prior; None where the scores have none, or an earlier version wrote them."""
+    if not (folder / PRIOR).exists():
+        return None
+    return PopularityPrior.from_arrays(read_arrays(folder, PRIOR))
 
 
 def read_candidates(folder: Path) -> Candidates:

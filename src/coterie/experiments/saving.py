@@ -35,7 +35,9 @@ def write(
     if "recommendations" in wanted:
         n = max(SHORTEST, *cutoffs)
         path = folder / LISTS
-        recommendations.write_lists(path, finished.model, finished.catalogue, n, progress=progress)
+        recommendations.write_lists(
+            path, finished.recommender, finished.catalogue, n, progress=progress
+        )
         progress.log(f"saved the {n} best items of every user: {path}")
     if "split" in wanted:
         _write_split(folder / SPLIT, parts)

@@ -25,12 +25,15 @@ from coterie.evaluation.evaluation import quick
 from coterie.evaluation.protocols import Protocol
 from coterie.experiments.config import Course, Experiment
 from coterie.experiments.curve_sample import curve_sample
+from coterie.experiments.derived_defaults import popularity_prior
 from coterie.experiments.history import Point, TrainingHistory
+from coterie.federated.costs import Costs
 from coterie.federated.federation import Federation
 from coterie.federated.secagg.server import RING_ABORTED
 from coterie.federated.settings import federation_settings
 from coterie.federated.trainer import Context, Trainer
 from coterie.federated.validation import OF_TRAINING, REMEDIES
+from coterie.models.popularity_prior import PopularityPrior, recommender
 from coterie.models.recommender import Recommender
 from coterie.types import Rows
 
@@ -50,9 +53,15 @@ class Fitted:
     best_round: int
     """The round of the model."""
     history: TrainingHistory
+    prior: PopularityPrior | None = None
+    """Popularity, where it counts in scores."""
+
+    @property
+    def recommender(self) -> Recommender:
+        return recommender(self.model, self.prior)
 
 
-SaveCheckpoint = Callable[[Point, Recommender], None]
+SaveCheckpoint = Callable[[Point, Recommender, PopularityPrior | None], None]
 
 
 def train(
@@ -80,7 +89,8 @@ def train(
     for family in (*chosen.kernels_for(experiment.settings), "ranking"):
         kernels.load(family, progress)
     work = trainer(chosen, training, experiment.settings, Context(experiment.choice.seed, progress))
-    point = since or begin(work, training.n_users, reuse)
+    prior, counting = popularity_prior(experiment, training)
+    point = since or begin(work, training.n_users, reuse, counting)
     total = chosen.steps(experiment.settings)
     every = evaluate_every(experiment)
     schedule = CheckpointSchedule(course.checkpoint_every)
@@ -96,7 +106,7 @@ def train(
                     after = finish(work, after)
                 note = ""
                 if after.history.round % every == 0 or after.history.round == total:
-                    after = measure(work, after, evaluator, bool(course.patience))
+                    after = measure(work, after, evaluator, bool(course.patience), prior)
                     value = after.history.curve[-1][evaluator.headline]
                     note = evaluator.describe(value)
                 # Assigned only now, so that a checkpoint of an interrupted run has its measurement.
@@ -104,18 +114,19 @@ def train(
                 if save is not None and (
                     schedule.is_due(point.history.round) or over(point.history, total, course)
                 ):
-                    save(point, work.model(point.state))
+                    save(point, work.model(point.state), prior)
                 advance(note=note)
         except KeyboardInterrupt:
             if save is not None and point.state is not None:
-                save(point, work.model(point.state))
+                save(point, work.model(point.state), prior)
             raise
     history = point.history
     if chosen.federated:
         check_refusals(history, progress)
     if course.patience and point.best is not None:
-        return Fitted(work.model(point.best), int(history.curve[history.best]["round"]), history)
-    return Fitted(work.model(point.state), history.round, history)
+        best_round = int(history.curve[history.best]["round"])
+        return Fitted(work.model(point.best), best_round, history, prior)
+    return Fitted(work.model(point.state), history.round, history, prior)
 
 
 def evaluate_every(experiment: Experiment) -> int:
@@ -186,9 +197,16 @@ def trainer(
     return chosen.train(training, settings, context)
 
 
-def begin(work: Trainer[Any], n_users: int, reuse: Callable[[Any], Any] | None = None) -> Point:
+def begin(
+    work: Trainer[Any],
+    n_users: int,
+    reuse: Callable[[Any], Any] | None = None,
+    before: Costs | None = None,
+) -> Point:
+    """The initial state; `before` is what was spent before it."""
     state, costs = work.start()
-    return Point(reuse(state) if reuse else state, TrainingHistory.begin(n_users, costs))
+    total = costs if before is None else before.and_exchange(costs)
+    return Point(reuse(state) if reuse else state, TrainingHistory.begin(n_users, total))
 
 
 def step(work: Trainer[Any], point: Point) -> Point:
@@ -204,9 +222,16 @@ def finish(work: Trainer[Any], point: Point) -> Point:
     return replace(point, history=point.history.finished(time.perf_counter() - began))
 
 
-def measure(work: Trainer[Any], point: Point, evaluator: Evaluator, keep_best: bool) -> Point:
+def measure(
+    work: Trainer[Any],
+    point: Point,
+    evaluator: Evaluator,
+    keep_best: bool,
+    prior: PopularityPrior | None = None,
+) -> Point:
     began = time.perf_counter()
-    metrics = evaluator.measure(work.model(point.state), point.history.round)
+    model = recommender(work.model(point.state), prior)
+    metrics = evaluator.measure(model, point.history.round)
     seconds = time.perf_counter() - began
     history = point.history.measured(evaluator.part, metrics, evaluator.headline, seconds)
     is_best = history.best == len(history.curve) - 1

@@ -129,6 +129,8 @@ def notes(run: Reported, with_costs: bool = True) -> list[str]:
     ]
     if with_costs and r.get("below_popular"):
         lines.append(worse_than_popular(r))
+    if r.get("without_popularity"):
+        lines.append(popularity(r))
     if r["full"].get("UC", 1) < 1:
         lines.append(f"{r['full']['UC']:.1%} of the tested users are served; the others score 0.")
     if "folds" in r:
@@ -170,6 +172,19 @@ def notes(run: Reported, with_costs: bool = True) -> list[str]:
             "Leaky on purpose: training negatives excluded the held-out items (as_published)."
         )
     return lines
+
+
+def popularity(result: JsonObject) -> str:
+    """How much popularity counts, and the accuracy of the model alone."""
+    alone = ", ".join(
+        f"{name} {shown(name, result['full'][name])}, without it {shown(name, value)}"
+        for name, value in result["without_popularity"].items()
+        if name in result["headline"]
+    )
+    return (
+        f"Popularity counts as {result['popularity_prior']:.3g} interactions of a user "
+        f"(full ranking: {alone}); popularity_prior=0 leaves it out."
+    )
 
 
 def worse_than_popular(result: JsonObject) -> str:

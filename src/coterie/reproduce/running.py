@@ -32,8 +32,8 @@ from coterie.types import JsonObject
 
 SYNTHETIC = {"n_users": 200, "n_items": 300, "mean_interactions": 25}
 """The synthetic data that a quick look uses where no real data is available."""
-WHOLE_CURVE: JsonObject = {"curve_users": 0}
-"""Claims are made about curves, so they are measured on all users."""
+AS_IN_PAPERS: JsonObject = {"curve_users": 0, "popularity_prior": 0.0}
+"""Claims are made about curves, so all users are measured. Papers rank by the model alone."""
 CACHE_FILE = "kept.json"
 
 
@@ -80,7 +80,7 @@ def plan_of(trial: Trial) -> Plan:
     return Plan(
         datasets=(trial.dataset,),
         methods=trial.methods,
-        settings=WHOLE_CURVE | dict(trial.settings),
+        settings=AS_IN_PAPERS | dict(trial.settings),
         seeds=tuple(range(trial.seeds)),
         protocol=trial.protocol,
         part=trial.part,

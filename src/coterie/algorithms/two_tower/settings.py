@@ -14,6 +14,11 @@ from coterie.data.content import UserInput
 from coterie.federated.settings import FederationSettings
 from coterie.models.directions import Precision
 
+POPULARITY_PRIOR = 50.0
+"""How much popularity counts in scores from texts, in multiples of what the data suggests. A long
+history does not make these scores much surer: on MovieLens, the best is to nearly rank by
+popularity."""
+
 
 class TwoTowers(Settings):
     search_space: ClassVar[SearchSpace] = {

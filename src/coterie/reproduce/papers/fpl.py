@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from coterie.algorithms.registry import algorithm
-from coterie.experiments.config import tuned_settings
 from coterie.experiments.plan import Method
 from coterie.reproduce.category_bias import BIAS, SHARE, training_bias
 from coterie.reproduce.checks import Ahead, All, Every, Level, Ordered, ShareOf, Untestable
@@ -123,7 +122,7 @@ def methods() -> tuple[Method, ...]:
         Method(PLAIN_FCF, "fcf", plain_fcf),
         Method(AUTHORS_FCF, "fcf", plain_fcf | own_items),
         *(
-            Method(f"{name}{TUNED}", name, tuned_settings(ITALY, name) | LAST_ONLY)
+            Method(f"{name}{TUNED}", name, paper_settings("fpl", ITALY, "own", name) | LAST_ONLY)
             for name in TUNED_METHODS
         ),
     )

@@ -129,9 +129,12 @@ def searched(name: str) -> SettingsSearch:
     if name.startswith("fl-"):
         split = name.replace("fl-", "sttfedrec-")
         note = f"takes the settings found for {split}, which computes the same model"
-    return SettingsSearch(trials=TRIALS, space=algorithm(name).settings.search_space, note=note)
+    space = EASE_SPACE if name == "ease" else algorithm(name).settings.search_space
+    return SettingsSearch(trials=TRIALS, space=space, note=note)
 
 
+EASE_SPACE = {"reg": (30.0, 5000.0)}
+"""EASE was searched in its first published form."""
 CENTRALISED_FACTORS = ("als", "ease")
 """Baselines that are not the paper's."""
 

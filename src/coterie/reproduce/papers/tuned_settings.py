@@ -18,6 +18,12 @@ LITERAL = ("fedavg", "fedavg, constant")
 """Methods that average over the whole cohort, as Eq. 1 of FedFast's paper does literally."""
 WHOLE_COHORT: JsonObject = {"average": "all"}
 """The setting of the literal reading, which is not FedAvg's default."""
+AS_FIRST_PUBLISHED: dict[str, JsonObject] = {
+    "als": {"reg_exponent": 0.0},
+    "ease": {"length_exponent": 0.0, "reg_exponent": 0.0, "popularity_exponent": 0.0},
+}
+"""ALS and EASE of the papers' tables were searched in the forms that were first published. The
+defaults of datasets have exponents as well."""
 LAST_ROUND = "The best round is the last one: more rounds might be better."
 """The note on a method whose search ended at its limit."""
 
@@ -41,7 +47,7 @@ def paper_settings(paper: str, dataset: str, *path: str) -> dict[Any, Any]:
         if name not in node:
             return tuned_settings(dataset, path[-1])
         node = node[name]
-    return dict(node)
+    return AS_FIRST_PUBLISHED.get(path[-1], {}) | node
 
 
 def was_searched(paper: str, dataset: str, method: str) -> bool:
@@ -51,8 +57,8 @@ def was_searched(paper: str, dataset: str, method: str) -> bool:
 
 def found_settings(paper: str, dataset: str, method: str) -> JsonObject:
     """The settings found for a method, from `searches.yaml`."""
-    found = dict(_read("searches.yaml")[paper][dataset][method]["settings"])
-    return found | WHOLE_COHORT if method in LITERAL else found
+    found: JsonObject = _read("searches.yaml")[paper][dataset][method]["settings"]
+    return found | WHOLE_COHORT if method in LITERAL else AS_FIRST_PUBLISHED.get(method, {}) | found
 
 
 def found_search(

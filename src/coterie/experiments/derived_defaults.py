@@ -1,0 +1,77 @@
+"""Defaults that follow from the data: how much popularity counts in the scores of a run."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from coterie.algorithms.registry import algorithm
+from coterie.core.progress import SILENT
+from coterie.data.training_set import TrainingSet
+from coterie.engines import select
+from coterie.experiments.config import Experiment
+from coterie.federated.costs import Costs
+from coterie.federated.item_counts import ITEM_COUNTS
+from coterie.federated.settings import FederationSettings, federation_settings
+from coterie.federated.trainer import Context
+from coterie.models.popularity_prior import PopularityPrior, derived_strength
+from coterie.types import Longs
+
+
+class Counted(NamedTuple):
+    """The prior, if the run has one, and what counting the items cost."""
+
+    prior: PopularityPrior | None
+    costs: Costs
+
+
+def popularity_prior(experiment: Experiment, training: TrainingSet) -> Counted:
+    """The prior that the settings ask for. Scores that predict ratings have none."""
+    if not uses_prior(experiment) or training.ratings is not None:
+        return Counted(None, Costs())
+    counts, costs = count_items(experiment, training)
+    if not counts.any():
+        return Counted(None, costs)
+    strength = experiment.course.popularity_prior
+    if strength is None:
+        multiple = algorithm(experiment.choice.algorithm).popularity_prior
+        strength = multiple * derived_strength(counts)
+    prior = PopularityPrior.of_counts(counts, training.positives.counts, strength)
+    return Counted(prior, costs)
+
+
+def uses_prior(experiment: Experiment) -> bool:
+    """As set; by default where the algorithm learns little of popularity itself."""
+    strength = experiment.course.popularity_prior
+    if strength is None:
+        return algorithm(experiment.choice.algorithm).popularity_prior > 0
+    return strength > 0
+
+
+def count_items(experiment: Experiment, training: TrainingSet) -> tuple[Longs, Costs]:
+    """The users of every item, added up as the algorithm's own updates are."""
+    if not algorithm(experiment.choice.algorithm).federated:
+        return np.bincount(training.positives.items, minlength=training.n_items), Costs()
+    settings: FederationSettings = federation_settings(experiment.settings)
+    # The run itself says what its servers see, so that counting stays silent.
+    context = Context(experiment.choice.seed, SILENT)
+    work = select.trainer(ITEM_COUNTS, training, settings, context)
+    state, _ = work.start()
+    state, costs = work.step(state, 1)
+    return state.counts, costs
+
+
+def origin_of_settings(experiment: Experiment) -> str:
+    """Where the settings come from that a run was not given; "" if there is nothing to tune."""
+    name = experiment.choice.algorithm
+    data = experiment.choice.dataset
+    if not algorithm(name).settings.search_space:
+        return ""
+    if experiment.tuned:
+        text = f"Defaults of {name}: tuned on the validation part of {data}"
+    else:
+        text = f"Defaults of {name}: not tuned for {data} (coterie tune finds better ones)"
+    if uses_prior(experiment) and experiment.course.popularity_prior is None:
+        text += "; how much popularity counts is derived from the data"
+    return f"{text}. --set overrides them."

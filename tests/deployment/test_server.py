@@ -13,12 +13,13 @@ import pytest
 from deployment.test_enrolment import stores, terms_of
 from small_federation import play
 
+from coterie.algorithms import fedease, fedslim
 from coterie.algorithms.registry import algorithm
 from coterie.core.progress import SILENT
 from coterie.data.interactions import Interactions
 from coterie.deployment.enrolment import FederationTerms
 from coterie.deployment.node_private_store import NodeStore
-from coterie.deployment.node_service import SIMULATED, NodeService
+from coterie.deployment.node_service import FINISH, SIMULATED, TRAIN, NodeService
 from coterie.deployment.server import serve
 from coterie.deployment.server_config import ServerConfig
 from coterie.deployment.traffic import Nodes
@@ -144,6 +145,34 @@ def test_a_server_that_dies_resumes(name, settings, at, people, tmp_path):
         point = served(tmp_path, terms, InProcessNodes(paths, die))
     except Stop:
         point = served(tmp_path, terms, InProcessNodes(paths))
+    assert same(point.state, simulated(terms, people))
+
+
+@pytest.mark.parametrize("module", [fedease, fedslim], ids=["fedease", "fedslim"])
+def test_a_server_that_dies_in_the_final_solve_repeats_no_round(
+    module, people, tmp_path, monkeypatch
+):
+    """The round before is committed; a restart solves, and selects no client again."""
+
+    def die(*args: Any) -> None:
+        raise Stop
+
+    kinds: list[str] = []
+
+    def seen(kind: str, node: int, call: int) -> bool:
+        kinds.append(kind)
+        return False
+
+    name = module.__name__.rpartition(".")[2]
+    terms, paths = new_federation(name, people, tmp_path, 2, rounds=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "item_weights", die)
+        with pytest.raises(Stop):
+            served(tmp_path, terms, InProcessNodes(paths, seen))
+    assert (TRAIN in kinds, FINISH in kinds) == (True, False)
+    kinds.clear()
+    point = served(tmp_path, terms, InProcessNodes(paths, seen))
+    assert (TRAIN in kinds, FINISH in kinds) == (False, True)
     assert same(point.state, simulated(terms, people))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from importlib import util
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ from coterie.federated.federation import AnyExchange, AnyFederation, AnyWorld, E
 from coterie.federated.item_counts import ITEM_COUNTS
 from coterie.federated.secagg.crypto import expand, new_seed
 from coterie.federated.secagg.node_side import flat_vector, summed_rows
-from coterie.federated.secagg.ring_bytes import client_bytes, summed_length
+from coterie.federated.secagg.ring_bytes import ClientBytes, client_bytes, summed_length
 from coterie.federated.secagg.words import Word
 from coterie.models.recommender import Recommender
 from coterie.types import Message, Updates
@@ -76,14 +76,13 @@ def client_costs(
     bytes_down = history.bytes_down / len(members)
     sent = list(_messages(federation, world, training, state))
     if world.settings.secure_aggregation != "none":
-        protected = [client_bytes(one.message, one.length, one.word) for one in sent]
-        bytes_up = selections * sum(each.up for each in protected)
-        bytes_down = selections * sum(each.down for each in protected)
+        protected = _protected_bytes(sent)
+        bytes_up = selections * protected.up
+        bytes_down = selections * protected.down
         if counts_items:
-            [one] = _messages(ITEM_COUNTS, world, training, ITEM_COUNTS.init(world))
-            once = client_bytes(one.message, one.length, one.word)
-            bytes_up += once.up
-            bytes_down += once.down
+            counting = secure_round_bytes(ITEM_COUNTS, world, training, ITEM_COUNTS.init(world))
+            bytes_up += counting.up
+            bytes_down += counting.down
     return ClientCosts(
         messages=messages,
         bytes_up=bytes_up,
@@ -91,6 +90,13 @@ def client_costs(
         model_bytes=model_bytes(model),
         seconds=statistics.mean(_seconds(one) for one in sent),
     )
+
+
+def secure_round_bytes(
+    federation: AnyFederation, world: AnyWorld, training: TrainingSet, state: Record
+) -> ClientBytes:
+    """Bytes of a client in one round under secure aggregation, without dropouts."""
+    return _protected_bytes(_messages(federation, world, training, state))
 
 
 def model_bytes(model: Recommender) -> int:
@@ -110,6 +116,14 @@ class _Sent(NamedTuple):
     """Of the vector that secure aggregation sums; 0 in the clear."""
     word: Word
     """Bits of its words."""
+    user_width: int | None
+    """Length of the user row that is sent in the clear; None where none is."""
+
+
+def _protected_bytes(sent: Iterable[_Sent]) -> ClientBytes:
+    """Bytes of these messages under secure aggregation."""
+    each = [client_bytes(one.message, one.length, one.word, one.user_width) for one in sent]
+    return ClientBytes(sum(one.up for one in each), sum(one.down for one in each))
 
 
 def _exchanges(federation: AnyFederation) -> list[AnyExchange]:
@@ -130,11 +144,13 @@ def _messages(
         message = replace(message, exchange=number, private_state=rows)
         length = 0
         word: Word = 64
+        user_width = None
         if world.settings.secure_aggregation != "none":
             sizes = exchange.sizes(world, state.as_seen_by(exchange.role))
             length = summed_length(engine.world, exchange, message, sizes)
             word = exchange.secure_sum.word(world) if exchange.secure_sum else 64
-        yield _Sent(exchange, world, engine, message, length, word)
+            user_width = sizes.user_width if exchange.visible else None
+        yield _Sent(exchange, world, engine, message, length, word, user_width)
 
 
 def _seconds(sent: _Sent) -> float:

@@ -42,12 +42,21 @@ def summed_length(world: AnyWorld, exchange: AnyExchange, message: Message, size
     return vector_length(world, exchange, message, sizes, rows)
 
 
-def client_bytes(message: Message, length: int, word: Word = 64) -> ClientBytes:
+def client_bytes(
+    message: Message, length: int, word: Word = 64, user_width: int | None = None
+) -> ClientBytes:
     """Bytes of an exchange under secure aggregation, with the message that it begins with.
 
-    The exchange sends nothing in the clear (`exposure.only_sums`), and shares are seeds.
+    Shares are seeds. `user_width` is the length of the user row that is sent in the clear, with the
+    number of samples; None where the exchange shows nothing (`Exchange.visible`).
     """
-    up = sum(message_size(_message(_reply(stage, length, word))) for stage in STAGES_RUN)
+    replies = {stage: _reply(stage, length, word) for stage in STAGES_RUN}
+    if user_width is not None:
+        replies["upload"] |= {
+            "samples": np.zeros(1, np.int64),
+            "user_rows": np.zeros((1, user_width), np.int32),
+        }
+    up = sum(message_size(_message(reply)) for reply in replies.values())
     first = message_size(replace(message, common=message.common | HEADER))
     later = sum(message_size(_message(_received(stage), HEADER)) for stage in STAGES_RUN[1:])
     return ClientBytes(up, first + later)

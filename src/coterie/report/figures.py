@@ -44,7 +44,8 @@ class Series:
     beneath: bool = False
     """Whether it is a thin grey line behind the others."""
     like: str = ""
-    """The series whose colour it has: the paper's figure of the same method. Drawn dotted."""
+    """The series whose colour it has: the paper's figure of the same method, or the same method
+    with another setting. Drawn dotted."""
     reference: bool = False
     """Whether it is a grey level that is no method: the chance level."""
 

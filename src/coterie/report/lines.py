@@ -23,6 +23,7 @@ from coterie.report.svg import (
 WIDTH = 520
 HEIGHT = 230
 LEFT = 52
+RIGHT = 10
 TOP = 24
 FOOT = 36
 LEGEND_ROW = 16
@@ -31,17 +32,21 @@ SIZE = 11
 FEW = 25
 """Up to this number of points, a line has markers."""
 DASH = "5 3"
+DASHES_LIKE = ("6 3", "2 2.5")
+"""Of the first and second series that has the colour of another one."""
 
 
-def line_plot(figure: Figure, axis: str) -> str:
+def line_plot(figure: Figure, axis: str, width: float = WIDTH, legend: bool = True) -> str:
     """The figure over one of its axes; "" if no series has it.
 
-    A series without this axis is a level: the epochs of a centralised method are no rounds.
+    A series without this axis is a level: the epochs of a centralised method are no rounds. Without
+    a legend it is one panel of several, which `legend_plot` explains.
     """
+    right = width - RIGHT
     xs = [x for series in figure.series for x in series.xs.get(axis, ()) if x is not None]
     if not xs:
         return ""
-    across = axis_around(xs, LEFT, WIDTH - 10, figure.log_x and min(xs) > 0)
+    across = axis_around(xs, LEFT, right, figure.log_x and min(xs) > 0)
     # A vertical axis is a horizontal one from the bottom up.
     up = axis_around(_heights(figure), TOP + HEIGHT, TOP)
     drawn = [
@@ -49,12 +54,20 @@ def line_plot(figure: Figure, axis: str) -> str:
         for number in range(len(figure.series))
         for mark in _marks(figure, number, axis, across, up)
     ]
-    bottom = TOP + HEIGHT + FOOT
-    legend = _legend(figure, axis, bottom)
-    height = bottom + LEGEND_ROW * (1 + _legend_rows(figure))
+    height = float(TOP + HEIGHT + FOOT)
     title = f"{figure.title} by {axis}" if len(figure.axes) > 1 else figure.title
-    parts = [text(0, 14, title, size=12), *_grid(across, up, axis), *drawn, *legend]
-    return picture(WIDTH, height, title, parts)
+    parts = [text(0, 14, title, size=12), *_grid(across, up, axis), *drawn]
+    if legend:
+        parts += _legend(figure, axis, height, width)
+        height += LEGEND_ROW * (1 + _legend_rows(figure, width))
+    return picture(width, height, title, parts)
+
+
+def legend_plot(figure: Figure, width: float = WIDTH) -> str:
+    """The legend of a figure whose panels have none."""
+    axis = figure.axes[0]
+    height = LEGEND_ROW * _legend_rows(figure, width)
+    return picture(width, height, f"Legend: {figure.title}", _legend(figure, axis, 0, width))
 
 
 def _heights(figure: Figure) -> list[float]:
@@ -72,14 +85,14 @@ def _grid(across: Axis, up: Axis, name: str) -> list[str]:
     parts = []
     for value in up.ticks(5):
         y = up.at(value)
-        parts.append(line((LEFT, y), (WIDTH - 10, y), stroke=FAINT))
+        parts.append(line((across.left, y), (across.right, y), stroke=FAINT))
         parts.append(text(LEFT - 6, y + 4, _tick(value), size=10, fill=MUTED, anchor="end"))
     for value in across.ticks(6):
         x = across.at(value)
         parts.append(line((x, TOP), (x, TOP + HEIGHT), stroke=FAINT))
         below = TOP + HEIGHT + 13
         parts.append(text(x, below, _tick(value), size=10, fill=MUTED, anchor="middle"))
-    middle = (LEFT + WIDTH) / 2
+    middle = (across.left + across.right + RIGHT) / 2
     foot = TOP + HEIGHT + 27
     return [*parts, text(middle, foot, name, size=10, fill=MUTED, anchor="middle")]
 
@@ -101,7 +114,8 @@ def _marks(figure: Figure, number: int, axis: str, across: Axis, up: Axis) -> li
         if last is None:
             return []
         y = up.at(last)
-        return [line((LEFT, y), (WIDTH - 10, y), stroke=colour, width=1.4, dash=DASH)]
+        ends = (across.left, y), (across.right, y)
+        return [line(*ends, stroke=colour, width=1.4, dash=DASH)]
     places = series.xs[axis]
     parts = []
     if series.low:
@@ -111,10 +125,19 @@ def _marks(figure: Figure, number: int, axis: str, across: Axis, up: Axis) -> li
     points = _points(places, series.y, across, up)
     if not series.line:
         return [*parts, *(_point(number, x, y, colour) for x, y in points)]
-    parts.append(polyline(points, stroke=colour, width=1.8))
+    parts.append(polyline(points, stroke=colour, width=1.8, dash=_dash(figure, number)))
     if len(points) <= FEW:
         parts += [circle(x, y, 2.4, colour) for x, y in points]
     return parts
+
+
+def _dash(figure: Figure, number: int) -> str:
+    """Dashes of a line that has the colour of another one; "" for all others."""
+    series = figure.series[number]
+    if not series.like:
+        return ""
+    names = [one.name for one in figure.series if one.like == series.like]
+    return DASHES_LIKE[names.index(series.name) % len(DASHES_LIKE)]
 
 
 def _point(number: int, x: float, y: float, colour: str) -> str:
@@ -137,13 +160,13 @@ def _entry_width(series: Series) -> float:
     return 1.1 * text_width(series.name, SIZE) + 34
 
 
-def _legend_places(figure: Figure) -> list[tuple[float, int]]:
+def _legend_places(figure: Figure, width: float) -> list[tuple[float, int]]:
     """(x, row) of every entry; an entry that does not fit begins another row."""
     places = []
     x = float(LEFT)
     row = 0
     for series in figure.series:
-        if x > LEFT and x + _entry_width(series) > WIDTH:
+        if x > LEFT and x + _entry_width(series) > width:
             x = float(LEFT)
             row += 1
         places.append((x, row))
@@ -151,20 +174,20 @@ def _legend_places(figure: Figure) -> list[tuple[float, int]]:
     return places
 
 
-def _legend_rows(figure: Figure) -> int:
-    return 1 + max(row for _, row in _legend_places(figure))
+def _legend_rows(figure: Figure, width: float) -> int:
+    return 1 + max(row for _, row in _legend_places(figure, width))
 
 
-def _legend(figure: Figure, axis: str, top: float) -> list[str]:
+def _legend(figure: Figure, axis: str, top: float, width: float) -> list[str]:
     parts = []
-    for number, (x, row) in enumerate(_legend_places(figure)):
+    for number, (x, row) in enumerate(_legend_places(figure, width)):
         series = figure.series[number]
         y = top + LEGEND_ROW * (row + 0.5)
         if not series.line and not is_level_over(series, axis):
             parts.append(_point(number, x + 8, y, figure.colour(number)))
             parts.append(text(x + 21, y + 4, series.name, size=SIZE, fill=MUTED))
             continue
-        dash = DASH if is_level_over(series, axis) else ""
+        dash = DASH if is_level_over(series, axis) else _dash(figure, number)
         parts.append(line((x, y), (x + 16, y), stroke=figure.colour(number), width=1.8, dash=dash))
         parts.append(text(x + 21, y + 4, series.name, size=SIZE, fill=MUTED))
     return parts

@@ -51,9 +51,15 @@ def line(
     )
 
 
-def polyline(points: Sequence[tuple[float, float]], *, stroke: str, width: float) -> str:
+def polyline(
+    points: Sequence[tuple[float, float]], *, stroke: str, width: float, dash: str = ""
+) -> str:
     places = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    return f'<polyline points="{places}" fill="none" stroke="{stroke}" stroke-width="{width:g}"/>'
+    dashes = f' stroke-dasharray="{dash}"' if dash else ""
+    return (
+        f'<polyline points="{places}" fill="none" stroke="{stroke}" stroke-width="{width:g}"'
+        f"{dashes}/>"
+    )
 
 
 def polygon(points: Sequence[tuple[float, float]], fill: str) -> str:

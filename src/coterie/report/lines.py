@@ -66,8 +66,14 @@ def line_plot(figure: Figure, axis: str, width: float = WIDTH, legend: bool = Tr
 def legend_plot(figure: Figure, width: float = WIDTH) -> str:
     """The legend of a figure whose panels have none."""
     axis = figure.axes[0]
-    height = LEGEND_ROW * _legend_rows(figure, width)
-    return picture(width, height, f"Legend: {figure.title}", _legend(figure, axis, 0, width))
+    # Entries begin where a panel does; here there is nothing to their left.
+    height = LEGEND_ROW * _legend_rows(figure, width + LEFT)
+    parts = [
+        f'<g transform="translate({-LEFT} 0)">',
+        *_legend(figure, axis, 0, width + LEFT),
+        "</g>",
+    ]
+    return picture(width, height, f"Legend: {figure.title}", parts)
 
 
 def _heights(figure: Figure) -> list[float]:

@@ -48,6 +48,8 @@ REAL = (
 )
 DATASETS: dict[str, dict[str, Any]] = {
     **{name: {"dataset": name} for name in REAL},
+    # Its protocol has no cut-off of 10.
+    "pinterest": {"dataset": "pinterest", "cutoffs": (10, 20)},
     "sparse": {
         "dataset": "synthetic",
         "n_users": 20_000,

@@ -296,7 +296,7 @@ def measured(name: str, dataset: str, settings: dict[str, Any], seed: int) -> di
     about = {"dataset": dataset, "algorithm": name, "seed": seed}
     began = time.perf_counter()
     # Settings tuned for the protocol of the dataset are replaced; popularity counts nowhere.
-    keys = {"evaluate_every": 1_000_000, "popularity_prior": 0} | settings
+    keys = {"evaluate_every": 1_000_000, "popularity_prior": 0, "cutoffs": (10, 20)} | settings
     try:
         run = coterie.run(name, dataset, seed=seed, **keys)
     except CoterieError as error:

@@ -221,7 +221,7 @@ def test_the_server_learns_what_the_contract_declares() -> None:
     for name in ("fedease", "fedslim"):
         assert learned[name] == "of every client: its whole history"
     assert "; statistics of their history, once" in learned["fedfast"]
-    assert learned["fedfast"].endswith("; the items of its history, once, to count them")
+    assert learned["fedfast"].endswith("; counts of items as sums over at most 50 clients, once")
     assert "history" in learned["fcf"]
 
 

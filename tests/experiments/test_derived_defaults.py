@@ -9,12 +9,14 @@ import pytest
 
 import coterie
 from coterie.algorithms import registry
+from coterie.core.progress import SILENT
 from coterie.data.interactions import Interactions
 from coterie.errors import ConfigError
 from coterie.experiments.config import Experiment
-from coterie.experiments.derived_defaults import origin_of_settings
+from coterie.experiments.derived_defaults import count_items, origin_of_settings
 from coterie.experiments.experiment import resume
 from coterie.experiments.plan import cells
+from coterie.experiments.preparation import prepare
 from coterie.report.table import notes
 from coterie.reproduce.items import Trial
 from coterie.reproduce.papers import NAMES, paper
@@ -50,10 +52,21 @@ def test_counting_is_part_of_the_costs(people: Interactions) -> None:
     run = coterie.run("fedavg", people, **FEW, rounds=3)
     alone = coterie.run("fedavg", people, **FEW, rounds=3, popularity_prior=0)
     more = run.result["bytes_up"] - alone.result["bytes_up"]
-    # An id of four bytes for every interaction, and about a hundred bytes around them.
-    assert more >= 4 * run.result["training_interactions"]
-    assert more < 120 * run.result["users"] + 4 * run.result["training_interactions"]
+    # A word of four bytes for every item, and what a ring takes around it.
+    assert 4 * 120 * 200 < more < (4 * 120 + 800) * 200
     assert run.result["bytes_down"] > alone.result["bytes_down"]
+
+
+def test_counting_costs_what_rings_cost(people: Interactions) -> None:
+    """Of a run without rings, whose simulation leaves the masks out."""
+    pytest.importorskip("cryptography")
+    experiment = Experiment.of({"algorithm": "fedavg", **FEW})
+    ring = Experiment.of({"algorithm": "fedavg", "secure_aggregation": "ring", **FEW})
+    training = prepare(experiment, people, SILENT).training
+    counts, costs = count_items(experiment, training)
+    protected, measured = count_items(ring, training)
+    np.testing.assert_array_equal(counts, protected)
+    assert (costs.bytes_up, costs.bytes_down) == (measured.bytes_up, measured.bytes_down)
 
 
 @pytest.mark.parametrize("name", ["als", "ease", "fedals", "fedease", "fcf", "bpr", "itemknn"])

@@ -346,7 +346,7 @@ def server_learns(request: ChoiceRequest, experiment: Experiment, world: AnyWorl
     declared = algorithm(experiment.choice.algorithm).in_the_clear or "its whole update"
     setup = _federation(experiment).setup(world)
     once = [setup.visible] if setup is not None and setup.visible else []
-    counted = [item_counts.IN_THE_CLEAR] if uses_prior(experiment) else []
+    counted = [item_counts.VISIBLE] if uses_prior(experiment) else []
     return f"of every client: {'; '.join([declared, *once, *counted])}"
 
 
@@ -444,7 +444,7 @@ def _measure(
             point.state,
             point.history,
             model,
-            counts_items=uses_prior(experiment),
+            counting if uses_prior(experiment) else None,
         ),
         server_learns=server_learns(request, experiment, world),
         sums_reveal=request.may_leave == "sums" and bool(in_sums(_federation(experiment), world)),

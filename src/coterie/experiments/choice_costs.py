@@ -20,8 +20,8 @@ from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
 from coterie.experiments.history import TrainingHistory
 from coterie.federated import rounds, simulated_private_state
+from coterie.federated.costs import Costs
 from coterie.federated.federation import AnyExchange, AnyFederation, AnyWorld, Exchange
-from coterie.federated.item_counts import ITEM_COUNTS
 from coterie.federated.secagg.crypto import expand, new_seed
 from coterie.federated.secagg.node_side import flat_vector, summed_rows
 from coterie.federated.secagg.ring_bytes import ClientBytes, client_bytes, summed_length
@@ -62,16 +62,18 @@ def client_costs(
     state: Record,
     history: TrainingHistory,
     model: Recommender,
-    counts_items: bool = False,
+    counting: Costs | None = None,
 ) -> ClientCosts:
     """Costs by the history of a training in the clear; `world` says what would be protected.
 
-    `counts_items`: before training, clients count items for the popularity prior.
+    `counting` is what it cost to count items before training, if they were. It is in the history.
     """
     members = np.flatnonzero(world.members)
     selections = float(history.selections[members].mean())
     before = federation.setup(world)
-    messages = selections * len(_exchanges(federation)) + (before is not None) + counts_items
+    messages = (
+        selections * len(_exchanges(federation)) + (before is not None) + (counting is not None)
+    )
     bytes_up = history.bytes_up / len(members)
     bytes_down = history.bytes_down / len(members)
     sent = list(_messages(federation, world, training, state))
@@ -79,10 +81,9 @@ def client_costs(
         protected = _protected_bytes(sent)
         bytes_up = selections * protected.up
         bytes_down = selections * protected.down
-        if counts_items:
-            counting = secure_round_bytes(ITEM_COUNTS, world, training, ITEM_COUNTS.init(world))
-            bytes_up += counting.up
-            bytes_down += counting.down
+        if counting is not None:
+            bytes_up += counting.bytes_up / len(members)
+            bytes_down += counting.bytes_down / len(members)
     return ClientCosts(
         messages=messages,
         bytes_up=bytes_up,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -10,11 +11,12 @@ from coterie.algorithms.registry import algorithm
 from coterie.core.progress import SILENT
 from coterie.data.training_set import TrainingSet
 from coterie.engines import select
+from coterie.experiments.choice_costs import secure_round_bytes
 from coterie.experiments.config import Experiment
 from coterie.federated.costs import Costs
 from coterie.federated.item_counts import ITEM_COUNTS
 from coterie.federated.settings import FederationSettings, federation_settings
-from coterie.federated.trainer import Context
+from coterie.federated.trainer import Context, world_of
 from coterie.models.popularity_prior import PopularityPrior, derived_strength
 from coterie.types import Longs
 
@@ -50,16 +52,36 @@ def uses_prior(experiment: Experiment) -> bool:
 
 
 def count_items(experiment: Experiment, training: TrainingSet) -> tuple[Longs, Costs]:
-    """The users of every item, added up as the algorithm's own updates are."""
+    """The users of every item; of a federation, as sums over rings of clients.
+
+    Clients would not send their items in the clear for this. A run whose updates are in the clear
+    adds up the same counts without masks, at the bytes that masks would take.
+    """
     if not algorithm(experiment.choice.algorithm).federated:
         return np.bincount(training.positives.items, minlength=training.n_items), Costs()
-    settings: FederationSettings = federation_settings(experiment.settings)
+    settings = federation_settings(experiment.settings)
     # The run itself says what its servers see, so that counting stays silent.
     context = Context(experiment.choice.seed, SILENT)
     work = select.trainer(ITEM_COUNTS, training, settings, context)
     state, _ = work.start()
     state, costs = work.step(state, 1)
+    if settings.secure_aggregation == "none":
+        costs = with_ring_bytes(costs, training, settings, context.seed)
     return state.counts, costs
+
+
+def with_ring_bytes(
+    costs: Costs, training: TrainingSet, settings: FederationSettings, seed: int
+) -> Costs:
+    """The costs with the bytes of secure aggregation, computed from the length of the counts."""
+    protected = settings.model_copy(update={"secure_aggregation": "ring"})
+    world = world_of(training, protected, seed, ITEM_COUNTS)
+    client = secure_round_bytes(ITEM_COUNTS, world, training, ITEM_COUNTS.init(world))
+    return replace(
+        costs,
+        bytes_up=costs.accepted * client.up,
+        bytes_down=len(costs.users) * client.down,
+    )
 
 
 def origin_of_settings(experiment: Experiment) -> str:

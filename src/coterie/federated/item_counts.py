@@ -1,8 +1,8 @@
 """How many users have each item, added up over the clients in one round.
 
-Clients that hold items back (disclosure rates, private items) count only what they disclose. Under
-secure aggregation the server sees the counts of whole rings. In the clear it sees the items that
-each client counts.
+Clients that hold items back (disclosure rates, private items) count only what they disclose. The
+counts are meant for secure aggregation, where the server sees those of whole rings. In the clear it
+would see the items that each client counts.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from coterie.federated.settings import FederationSettings
 from coterie.models.popular import ItemCounts
 from coterie.types import Ints, Longs, Message, Rows, Sizes, Updates
 
-IN_THE_CLEAR = "the items of its history, once, to count them"
-"""What a server sees of every client without secure aggregation."""
+VISIBLE = "counts of items as sums over at most 50 clients, once"
+"""What a server sees of counting under secure aggregation."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@
     python benchmarks/sums_page.py --found curves.jsonl
     python benchmarks/sums_page.py
 
-Stores the means over seeds in docs/assets/bytes-to-accuracy.json. Draws docs/assets/bytes-*.svg,
-one panel for each kind of cost, and replaces the tables between the marks in docs/sums.md. Without
---found it reads the stored means.
+Stores the means over seeds in docs/assets/bytes-to-accuracy.json: those of the methods found
+replace stored ones, and other methods stay. Draws docs/assets/bytes-*.svg, one panel for each kind
+of cost, and replaces the tables between the marks in docs/sums.md. Without --found it reads the
+stored means.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 
-from bytes_to_accuracy import CENTRALISED, METRIC, TARGET, first_at
+from bytes_to_accuracy import CENTRALISED, METRIC, TARGET, first_at, methods
 
 from coterie.report.figures import Coordinates, Figure, Series
 from coterie.report.lines import legend_plot, line_plot
@@ -46,15 +47,20 @@ COSTS = ("up", "down", "secure up", "secure down")
 # The runs as means over seeds
 
 
-def summary(runs: Sequence[JsonObject]) -> list[JsonObject]:
-    """One entry for every method: what it reaches, and at which cost."""
+def summary(runs: Sequence[JsonObject], stored: Sequence[JsonObject] = ()) -> list[JsonObject]:
+    """One entry for every method: what it reaches, and at which cost.
+
+    Methods without a run have their stored entry.
+    """
     by_name: dict[str, list[JsonObject]] = {}
     for run in runs:
         by_name.setdefault(run["name"], []).append(run)
-    found = {name: mean_run(same) for name, same in by_name.items()}
+    found = {one["name"]: one for one in stored}
+    found |= {name: mean_run(same) for name, same in by_name.items()}
+    entries = [found[name] for name in methods() if name in found]
     return [
         one if one["name"] in CENTRALISED else with_ratios(one, found[COMPARED_WITH])
-        for one in found.values()
+        for one in entries
     ]
 
 
@@ -97,10 +103,10 @@ def with_ratios(one: JsonObject, compared: JsonObject) -> JsonObject:
 # The figure
 
 
-def figure(methods: Sequence[JsonObject]) -> Figure:
-    series = [series_of(one) for one in federated(methods)]
-    # The two are so close that their lines are one.
-    central = max((one for one in methods if one["name"] in CENTRALISED), key=best, default=None)
+def figure(entries: Sequence[JsonObject]) -> Figure:
+    series = [series_of(one) for one in federated(entries)]
+    # They are so close that their lines are one.
+    central = max((one for one in entries if one["name"] in CENTRALISED), key=best, default=None)
     if central is not None:
         series.append(Series(f"{central['name']}, centralised", [best(central)], {}, level=True))
     series.append(Series(f"{METRIC} {TARGET}", [TARGET], {}, level=True, reference=True))
@@ -111,8 +117,8 @@ def best(one: JsonObject) -> float:
     return float(one["best"])
 
 
-def federated(methods: Sequence[JsonObject]) -> list[JsonObject]:
-    return [one for one in methods if one["name"] not in CENTRALISED]
+def federated(entries: Sequence[JsonObject]) -> list[JsonObject]:
+    return [one for one in entries if one["name"] not in CENTRALISED]
 
 
 def series_of(one: JsonObject) -> Series:
@@ -138,9 +144,9 @@ def series_of(one: JsonObject) -> Series:
     )
 
 
-def pictures(methods: Sequence[JsonObject]) -> dict[str, str]:
+def pictures(entries: Sequence[JsonObject]) -> dict[str, str]:
     """The panels and their legend, by the name of the file."""
-    drawn = figure(methods)
+    drawn = figure(entries)
     found = {
         f"bytes-{key}.svg": line_plot(drawn, axis, WIDTH, legend=False) + "\n"
         for key, axis in PANELS.items()
@@ -151,16 +157,16 @@ def pictures(methods: Sequence[JsonObject]) -> dict[str, str]:
 # The tables
 
 
-def tables(methods: Sequence[JsonObject]) -> dict[str, str]:
+def tables(entries: Sequence[JsonObject]) -> dict[str, str]:
     """The tables of the page, by the name of their marks."""
-    return {"to the target": target_table(methods), "whole runs": run_table(methods)}
+    return {"to the target": target_table(entries), "whole runs": run_table(entries)}
 
 
-def target_table(methods: Sequence[JsonObject]) -> str:
+def target_table(entries: Sequence[JsonObject]) -> str:
     """Costs of those that reach the target, and of the whole run that they are compared with."""
     header = ["", METRIC, "messages", "up", "up, secure", "down, with model"]
     rows = []
-    for one in federated(methods):
+    for one in federated(entries):
         line = one["to the target"]
         if line is None:
             continue
@@ -175,7 +181,7 @@ def target_table(methods: Sequence[JsonObject]) -> str:
                 size_text(line["down"] + one["model bytes"]),
             ]
         )
-    whole = next(one for one in methods if one["name"] == COMPARED_WITH)
+    whole = next(one for one in entries if one["name"] == COMPARED_WITH)
     last = whole["curve"][-1]
     rows.append(
         [
@@ -190,10 +196,10 @@ def target_table(methods: Sequence[JsonObject]) -> str:
     return markdown_table(header, rows)
 
 
-def run_table(methods: Sequence[JsonObject]) -> str:
+def run_table(entries: Sequence[JsonObject]) -> str:
     header = ["", f"best {METRIC}", "messages", "up", "up, secure", "down", "model"]
     rows = []
-    for one in federated(methods):
+    for one in federated(entries):
         last = one["curve"][-1]
         rows.append(
             [
@@ -206,7 +212,7 @@ def run_table(methods: Sequence[JsonObject]) -> str:
                 size_text(one["model bytes"]),
             ]
         )
-    for one in methods:
+    for one in entries:
         if one["name"] in CENTRALISED:
             blank = [""] * (len(header) - 2)
             rows.append([f"`{one['name']}`, centralised", f"{one['best']:.4f}", *blank])
@@ -244,12 +250,13 @@ def main() -> None:
     options = parser.parse_args()
     if options.found:
         runs = [json.loads(line) for line in options.found.read_text().splitlines()]
-        lines = ",\n".join(json.dumps(one) for one in summary(runs))
+        stored = json.loads(STORED.read_text())
+        lines = ",\n".join(json.dumps(one) for one in summary(runs, stored))
         STORED.write_text(f"[\n{lines}\n]\n")
-    methods = json.loads(STORED.read_text())
-    for file, svg in pictures(methods).items():
+    entries = json.loads(STORED.read_text())
+    for file, svg in pictures(entries).items():
         (STORED.parent / file).write_text(svg)
-    PAGE.write_text(with_tables(PAGE.read_text(), tables(methods)))
+    PAGE.write_text(with_tables(PAGE.read_text(), tables(entries)))
     print(PAGE)
 
 

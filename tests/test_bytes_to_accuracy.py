@@ -36,6 +36,7 @@ RUNS = [
     ("fedals", {"embedding_size": 8, "block_size": 4, "rounds": 4}),
     ("fedals", {"embedding_size": 8, "block_size": 2, "rounds": 3}),
     ("fedease", {}),
+    ("fedslim", {}),
     ("fedfast", {"embedding_size": 4, "rounds": 3, "participation": 0.5}),
     ("fedavg", {"embedding_size": 4, "rounds": 3, "participation": 0.5}),
 ]
@@ -48,6 +49,7 @@ def test_bytes_are_those_that_rings_count(
     pytest.importorskip("cryptography")
     bytes_to_accuracy, _ = scripts
     keys = SMALL | settings | {"algorithm": name, "evaluate_every": 1, "curve_users": 0}
+    keys |= {"popularity_prior": 0.0}
     experiment = Experiment.of(keys)
     training = prepare(experiment, None, SILENT).training
     clients = training.n_users
@@ -98,7 +100,7 @@ def test_costs_to_the_target_are_of_the_mean_curve(
     first = [line(1, 0.50, 100), line(2, 0.56, 200), line(3, 0.57, 300)]
     second = [line(1, 0.51, 100), line(2, 0.53, 200), line(3, 0.57, 300)]
     slow = [line(1, 0.40, 1000), line(2, 0.52, 3000)]
-    found = sums_page.summary([*runs_of("fedals 8", first, second), *runs_of("fedfast", slow)])
+    found = sums_page.summary([*runs_of("fedals 64", first, second), *runs_of("fedfast", slow)])
     fedals, fedfast = found
     assert fedals["rounds to the target, by seed"] == [2, 3]
     # The mean of the second round is 0.545.
@@ -110,15 +112,33 @@ def test_costs_to_the_target_are_of_the_mean_curve(
     assert fedfast["best"] == 0.52
 
 
+def test_methods_without_a_run_keep_their_stored_entry(
+    scripts: tuple[ModuleType, ModuleType],
+) -> None:
+    _, sums_page = scripts
+    slow = runs_of("fedfast", [line(1, 0.50, 1000)])
+    stored = sums_page.summary([*runs_of("fedals 64", [line(1, 0.56, 100)]), *slow])
+    assert sums_page.summary([], stored) == stored
+    again = runs_of("fedals 64", [line(1, 0.57, 200)])
+    new = runs_of("fedslim", [line(1, 0.58, 50)])
+    found = sums_page.summary([*again, *new], stored)
+    # In the order of the runs of bytes_to_accuracy.py.
+    assert [one["name"] for one in found] == ["fedslim", "fedals 64", "fedfast"]
+    assert [one["best"] for one in found] == [0.58, 0.57, 0.50]
+    assert found[1]["of fedfast"]["up"] == 0.2
+    assert found[2] == stored[1]
+
+
 def test_a_line_with_blocks_has_the_colour_of_the_one_without(
     scripts: tuple[ModuleType, ModuleType],
 ) -> None:
     _, sums_page = scripts
     curve = [line(1, 0.50, 100), line(2, 0.56, 200)]
-    runs = [one for name in ("fedals 8", "fedals 8/4", "fedfast") for one in runs_of(name, curve)]
+    names = ("fedals 64", "fedals 64/16", "fedfast")
+    runs = [one for name in names for one in runs_of(name, curve)]
     drawn = sums_page.figure(sums_page.summary(runs))
     whole, blocks, fedfast, _ = range(4)
-    assert drawn.series[blocks].name == "fedals 8/4"
+    assert drawn.series[blocks].name == "fedals 64/16"
     assert drawn.colour(blocks) == drawn.colour(whole) != drawn.colour(fedfast)
     legend = sums_page.pictures(sums_page.summary(runs))["bytes-legend.svg"]
     assert legend.count('stroke-dasharray="6 3"') == 1

@@ -2,7 +2,8 @@
 
     python benchmarks/defaults.py
     python benchmarks/defaults.py --only fedavg bpr --datasets sparse --seconds 300
-    python benchmarks/defaults.py --plain
+    python benchmarks/defaults.py --plain > docs/assets/defaults.jsonl
+    python benchmarks/defaults.py --table docs/assets/defaults.jsonl
 
 A run has the settings that `coterie run NAME --dataset DATASET` has; with --plain those that it has
 on data nobody tuned for. Its headline metric is held against chance (a model that scores all items
@@ -10,6 +11,9 @@ alike), and its NDCG@10 by full ranking against that of the most popular items. 
 for a headline no more than a tenth above chance, `below popular`, or empty. `sparse` is synthetic
 data of 20,000 users, 15,000 items and about 10 interactions a user, with the plain defaults: those
 of `synthetic` are not used for other sizes. Each run has its own process and --seconds to finish.
+
+--table writes earlier runs as a table into docs/defaults.md: NDCG@10 by full ranking as a multiple
+of that of the most popular items.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,6 +40,7 @@ from coterie.experiments import config
 from coterie.experiments.config import Experiment
 from coterie.experiments.preparation import Prepared, prepare
 from coterie.models.popular import ItemCounts
+from coterie.report.table import markdown_table
 from coterie.reproduce.chance import at_chance
 
 REAL = (
@@ -59,6 +65,9 @@ DATASETS: dict[str, dict[str, Any]] = {
 }
 REFERENCES = ("random", "popular")
 FULL_RANKING = "NDCG@10"
+PAGE = Path(__file__).parents[1] / "docs" / "defaults.md"
+BEGIN = "<!-- defaults -->"
+END = "<!-- end of defaults -->"
 
 
 def chance(ready: Prepared, metric: str) -> float:
@@ -109,6 +118,44 @@ def without_tuned_settings() -> None:
     config.tuned_settings = lambda *_: {}
 
 
+def table(runs: list[dict[str, Any]]) -> str:
+    """A row per algorithm, best on average first; a column per dataset."""
+    found = {(run["algorithm"], run["dataset"]): run for run in runs}
+    names = list(dict.fromkeys(run["algorithm"] for run in runs))
+    datasets = [name for name in DATASETS if any(run["dataset"] == name for run in runs)]
+
+    def mean_multiple(name: str) -> float:
+        multiples = [multiple(found.get((name, dataset), {})) for dataset in datasets]
+        known = [value for value in multiples if value is not None]
+        return sum(np.log(known)) / max(len(known), 1)
+
+    rows = [
+        [f"`{name}`", *(cell(found.get((name, dataset), {})) for dataset in datasets)]
+        for name in sorted(names, key=mean_multiple, reverse=True)
+    ]
+    popular = {run["dataset"]: run["popular"] for run in runs if "popular" in run}
+    last = ["`popular`, NDCG@10", *(f"{popular[dataset]:.4f}" for dataset in datasets)]
+    return markdown_table(["", *datasets], [*rows, last])
+
+
+def multiple(run: dict[str, Any]) -> float | None:
+    return run["full"] / run["popular"] if "full" in run else None
+
+
+def cell(run: dict[str, Any]) -> str:
+    value = multiple(run)
+    if value is None:
+        return ""
+    return f"{value:.2f}" if value >= 1 else f"*{value:.3f}*"
+
+
+def write_table(path: Path) -> None:
+    runs = [json.loads(line) for line in path.read_text().splitlines()]
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    PAGE.write_text(f"{before}{BEGIN}\n{table(runs).strip()}\n{END}{after}")
+
+
 def in_its_own_process(name: str, dataset: str, seconds: float, plain: bool) -> dict[str, Any]:
     """The run, or that it did not finish: a slow algorithm must not stop the others."""
     command = [sys.executable, __file__, "--one", name, dataset, *["--plain"] * plain]
@@ -130,7 +177,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--one", nargs=2, metavar=("ALGORITHM", "DATASET"))
     parser.add_argument("--plain", action="store_true", help="without tuned settings")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="write a table of earlier runs")
     options = parser.parse_args()
+    if options.table:
+        write_table(options.table)
+        return
     if options.plain:
         without_tuned_settings()
     if options.one:

@@ -45,7 +45,10 @@ def terms_of(people: Interactions, name: str, **settings) -> FederationTerms:
     sized = "embedding_size" in algorithm(name).settings.model_fields
     few = {"algorithm": name, "dataset": "given.csv"} | settings
     few |= {"embedding_size": few.get("embedding_size", 5)} if sized else {}
-    return FederationTerms(Experiment.of(few).flat(), [str(item) for item in people.item_ids])
+    return FederationTerms(
+        Experiment.of({"popularity_prior": 0.0, **few}).flat(),
+        [str(item) for item in people.item_ids],
+    )
 
 
 def through_json(message):

@@ -13,7 +13,7 @@ from coterie.core.progress import SILENT
 from coterie.data.interactions import Interactions
 from coterie.errors import ConfigError
 from coterie.experiments.config import Experiment
-from coterie.experiments.derived_defaults import count_items, origin_of_settings
+from coterie.experiments.derived_defaults import count_items, origin_of_settings, uses_prior
 from coterie.experiments.experiment import resume
 from coterie.experiments.plan import cells
 from coterie.experiments.preparation import prepare
@@ -72,6 +72,25 @@ def test_counting_costs_what_rings_cost(people: Interactions) -> None:
 @pytest.mark.parametrize("name", ["als", "ease", "fedals", "fedease", "fcf", "bpr", "itemknn"])
 def test_models_of_all_items_stay_alone_by_default(name: str) -> None:
     assert not registry.algorithm(name).popularity_prior
+
+
+def test_tuned_settings_are_without_it(people: Interactions) -> None:
+    """Synthetic data as it is by default has settings tuned for fedavg; other sizes have none."""
+    assert not uses_prior(Experiment.of({"algorithm": "fedavg"}))
+    assert uses_prior(Experiment.of({"algorithm": "fedavg", "n_users": 90}))
+    assert uses_prior(Experiment.of({"algorithm": "fedavg", "popularity_prior": 3}))
+
+
+def test_counting_never_shows_which_items_a_client_counts(people: Interactions) -> None:
+    """The union of a ring's rows would: with it, vectors are shorter than the catalogue."""
+    pytest.importorskip("cryptography")
+    keys = {"algorithm": "fedavg", "secure_aggregation": "ring", **FEW}
+    few = people.select(people.users < 10)
+    union = Experiment.of(keys | {"ring_rows": "union"})
+    whole = Experiment.of(keys)
+    training = prepare(whole, few, SILENT).training
+    _, costs = count_items(union, training)
+    assert costs.bytes_up == count_items(whole, training)[1].bytes_up
 
 
 def test_any_model_can_have_it(people: Interactions) -> None:

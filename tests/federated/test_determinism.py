@@ -43,6 +43,7 @@ from coterie.federated.engine import Engine
 from coterie.federated.federation import Exchange, Federation, NodeData, PrivateState, World
 from coterie.federated.trainer import world_of
 from coterie.federated.validation import Reply
+from coterie.models.popularity_prior import PopularityPrior
 from coterie.models.recommender import Recommender
 from coterie.types import Message
 
@@ -248,7 +249,7 @@ class Disk:
         self.folder = folder
         self.kind = registry.algorithm(name).state
 
-    def __call__(self, point: Point, model: Recommender) -> None:
+    def __call__(self, point: Point, model: Recommender, prior: PopularityPrior | None) -> None:
         place = self.folder / f"{point.history.round:03d}"
         place.mkdir(exist_ok=True)
         checkpoint.write(place, point, "data", {})

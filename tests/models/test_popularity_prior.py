@@ -126,9 +126,9 @@ def test_candidates_score_as_they_do_among_all_items():
 def test_the_deviation_is_measured_on_items_of_the_whole_catalogue():
     assert sampled_items(7).tolist() == list(range(7))
     spread = sampled_items(4321)
-    assert len(spread) == 1000 == len(set(spread.tolist()))
+    assert len(spread) == 200 == len(set(spread.tolist()))
     assert spread[0] == 0
-    assert spread[-1] > 4300
+    assert spread[-1] > 4290
 
 
 def test_a_new_user_is_scored_like_one_of_training():

@@ -78,7 +78,8 @@ def prepare_folder(config: Path, out: Path | None, progress: Progress) -> Path:
 
 def read_server_config(config: Path) -> tuple[ServerConfig, Experiment]:
     """Read a config file; errors say to change that file."""
-    values = {"dataset": NO_DATA} | read_file(str(config))
+    # Nodes do not count items for popularity yet.
+    values = {"dataset": NO_DATA, "popularity_prior": 0.0} | read_file(str(config))
     if not values.get("items"):
         raise ConfigError(
             f"{config} names no items; expected `items: FILE`, a table of the item catalogue with "
@@ -147,7 +148,7 @@ def refuse_unsupported(experiment: Experiment, progress: Progress) -> None:
                 f"setting {key!r} is {values[key]!r}, which is for simulations; expected "
                 f"{default!r}, since nodes are real here. Leave it out."
             )
-    for key in (*NAMING_FILES, "patience", "as_published"):
+    for key in (*NAMING_FILES, "patience", "as_published", "popularity_prior"):
         if values.get(key):
             raise ConfigError(
                 f"setting {key!r} is {values[key]!r}, which a federation of nodes does not "

@@ -99,7 +99,8 @@ class Course(Settings):
     """Round or epoch from which patience counts: a curve that begins flat is not stopped there."""
     popularity_prior: float | None = Field(None, ge=0)
     """Interactions of a user that popularity counts as in the user's scores; 0 leaves it out. By
-    default derived from the data where the algorithm learns little of popularity, else 0."""
+    default derived from the data where the algorithm learns little of popularity and is not tuned
+    for the data; else 0."""
     dataset_name: str | None = None
     """Name of the data in results; by default as in `dataset`."""
     save: Annotated[tuple[Saved, ...], BeforeValidator(_as_words)] | None = None

@@ -26,6 +26,8 @@ from coterie.evaluation.candidates import Candidates
 from coterie.evaluation.direction import lower_is_better
 from coterie.evaluation.ranking import GATHERED
 from coterie.experiments.config import Experiment
+from coterie.experiments.derived_defaults import uses_prior
+from coterie.models.popularity_prior import SAMPLED_ITEMS
 from coterie.types import JsonObject
 
 SCORES_PER_VISIT = 1.0
@@ -60,6 +62,8 @@ def curve_sample(
         wanted = len(tested)
         if experiment.course.target is None:
             width = held.n_items if candidates is None else candidates.items.shape[1] * GATHERED
+            if uses_prior(experiment):
+                width += SAMPLED_ITEMS * GATHERED
             visits = n_interactions * algorithm(experiment.choice.algorithm).steps(
                 experiment.settings
             )

@@ -44,10 +44,13 @@ def popularity_prior(experiment: Experiment, training: TrainingSet) -> Counted:
 
 
 def uses_prior(experiment: Experiment) -> bool:
-    """As set; by default where the algorithm learns little of popularity itself."""
+    """As set; by default where the algorithm learns little of popularity, unless it is tuned.
+
+    Settings tuned for the data were found without popularity, and are better off without it.
+    """
     strength = experiment.course.popularity_prior
     if strength is None:
-        return algorithm(experiment.choice.algorithm).popularity_prior > 0
+        return algorithm(experiment.choice.algorithm).popularity_prior > 0 and not experiment.tuned
     return strength > 0
 
 
@@ -60,6 +63,8 @@ def count_items(experiment: Experiment, training: TrainingSet) -> tuple[Longs, C
     if not algorithm(experiment.choice.algorithm).federated:
         return np.bincount(training.positives.items, minlength=training.n_items), Costs()
     settings = federation_settings(experiment.settings)
+    # The union of the rows of a ring would show which items each client counts.
+    settings = settings.model_copy(update={"ring_rows": "all"})
     # The run itself says what its servers see, so that counting stays silent.
     context = Context(experiment.choice.seed, SILENT)
     work = select.trainer(ITEM_COUNTS, training, settings, context)

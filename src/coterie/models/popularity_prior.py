@@ -25,7 +25,7 @@ from coterie.core.records import Record
 from coterie.models.recommender import Recommender
 from coterie.types import Bools, Doubles, Floats, Ints, Longs
 
-SAMPLED_ITEMS = 1000
+SAMPLED_ITEMS = 200
 """Items that the deviation of a user's scores is measured on: all, or so many spread evenly."""
 MOST_POPULAR = 10
 """Items whose share of all interactions sets k."""

@@ -127,10 +127,17 @@ def test_it_beats_popularity(name, changes, people):
     HR@10 over four seeds: FedFast 0.52 to 0.60, FedAvg 0.60 to 0.68, popularity 0.34.
     """
     settings = {"rounds": 60, "embedding_size": 8, "participation": 0.3, **NEUMF, **changes}
+    settings |= {"popularity_prior": 0}
     run = api.run(name, people, protocol="loo-50", **settings)
     popular = api.run("popular", people, protocol="loo-50")
     untrained = api.run(
-        name, people, protocol="loo-50", model="neumf", rounds=1, learning_rate=1e-9
+        name,
+        people,
+        protocol="loo-50",
+        model="neumf",
+        rounds=1,
+        learning_rate=1e-9,
+        popularity_prior=0,
     )
     assert run.metrics["HR@10"] > popular.metrics["HR@10"] + 0.1
     assert run.metrics["HR@10"] > untrained.metrics["HR@10"] + 0.25

@@ -17,7 +17,7 @@ def test_factor_models_on_movielens_100k(
     assert run.metrics["NDCG@10"] >= ndcg
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_matrix_factorisation_on_ncf_negatives(real_data, shared_datasets) -> None:
     """On the published test pairs and negatives of ML-1M.
 

@@ -32,7 +32,7 @@ def test_unknown_item(tmp_path: Path) -> None:
     [
         ("fedfast", "section5"),
         ("fpl", "movielens"),
-        ("sttfedrec", "precision"),
+        pytest.param("sttfedrec", "precision", marks=pytest.mark.long),
         ("leaks", "negatives"),
     ],
 )

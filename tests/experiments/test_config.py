@@ -394,7 +394,7 @@ def test_yaml_keeps_what_is_read_as_the_end_of_a_line() -> None:
 # ---- tuned settings of FedAvg's two readings
 
 
-@pytest.mark.parametrize("dataset", ["ml-100k", "ml-1m", "tripadvisor", "synthetic", "pinterest"])
+@pytest.mark.parametrize("dataset", ["ml-100k", "ml-1m", "synthetic", "pinterest"])
 def test_settings_tuned_for_one_reading_of_fedavg_are_not_used_for_the_other(dataset: str) -> None:
     usual = Experiment.of({"algorithm": "fedavg", "dataset": dataset})
     literal = Experiment.of({"algorithm": "fedavg", "dataset": dataset, "average": "all"})

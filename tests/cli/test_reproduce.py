@@ -30,10 +30,10 @@ def test_unknown_item(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "item"),
     [
-        ("fedfast", "section5"),
+        pytest.param("fedfast", "section5", marks=pytest.mark.long),
         ("fpl", "movielens"),
         pytest.param("sttfedrec", "precision", marks=pytest.mark.long),
-        ("leaks", "negatives"),
+        pytest.param("leaks", "negatives", marks=pytest.mark.long),
     ],
 )
 def test_quick_run(tmp_path: Path, name: str, item: str) -> None:

@@ -1,6 +1,6 @@
 """Draw docs/assets/convergence.svg, the figure of README.md and of the docs' front page.
 
-    coterie compare fedfast fedavg fedals fedease popular itemknn gmf als ease --dataset ml-100k
+    coterie compare fedfast fedavg fedals fedease fedslim popular itemknn gmf als --dataset ml-100k
     python benchmarks/front_page.py
 
 The first command makes the table of the README; the second reuses its finished runs.

@@ -31,7 +31,7 @@ app = typer.Typer(
     cls=PlainHelpGroup,
     help=(
         "Federated recommendation: train recommenders across devices. "
-        "Interactions stay on the devices.\n\n"
+        "What leaves a device depends on the algorithm: docs/privacy.md.\n\n"
         "Start with: coterie run fedfast"
     ),
     add_completion=False,

@@ -250,6 +250,43 @@ def test_every_trial_has_the_same_budget(tmp_path: Path) -> None:
     assert {name for name in tunable() if not steps[name]} == {"ease", "slim", "userknn", "itemknn"}
 
 
+@pytest.mark.parametrize("name", ["fedease", "fedslim"])
+def test_algorithms_of_one_exchange_have_one_round(name: str, tmp_path: Path) -> None:
+    progress = Recorder()
+    found = tune(Search(name, trials=2, finalists=1, seeds=1, held=DATA), tmp_path, progress)
+    assert found.experiment()["rounds"] == 1
+    assert {(config["rounds"], result["rounds"]) for config, result in cells_in(tmp_path)} == {
+        (1, 1)
+    }
+    assert not [line for line in progress.lines if "no client" in line or "allowed" in line]
+
+
+def test_fixed_rounds_of_one_exchange_are_measured_once(tmp_path: Path) -> None:
+    """Where one round does not select every client, the user says how many do."""
+    held = {**DATA, "participation": 0.5, "rounds": 3}
+    found = tune(Search("fedease", trials=1, held=held), tmp_path)
+    assert found.experiment()["rounds"] == 3
+    assert [line["round"] for line in found.trials[0].curve] == [3]
+
+
+def test_an_algorithm_declares_how_long_its_trials_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = budget(Search("fedavg"))
+    assert usual == BUDGETS["rounds"]
+    assert budget(Search("fedals")) == {
+        "rounds": 20,
+        "evaluate_every": 1,
+        "patience": 5,
+        "patience_from": 5,
+    }
+    assert budget(Search("fedals", held={"rounds": 40}))["patience_from"] == 10
+    monkeypatch.setattr(algorithm("fedavg").settings, "trial_steps", 100)
+    assert budget(Search("fedavg")) == usual | {
+        "rounds": 100,
+        "evaluate_every": 5,
+        "patience_from": 25,
+    }
+
+
 def test_a_best_trial_at_the_limit_is_logged(tmp_path: Path) -> None:
     progress = Recorder()
     held = QUICK | {"epochs": 2, "learning_rate": 0.001}

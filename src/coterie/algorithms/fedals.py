@@ -100,6 +100,7 @@ class FedALS(LeastSquares, CohortSettings):
         "reg": (0.003, 1.0),
         "embedding_size": [32, 64, 128],
     }
+    trial_steps: ClassVar[int | None] = 20
 
     embedding_size: int = Field(64, ge=1, le=512)
     """Length of every user and item row."""

@@ -19,6 +19,7 @@ A client that never replies is missing from the sum; it can still be served.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -52,6 +53,8 @@ from coterie.types import Bools, Ints, Longs, Message, Rows, Sizes, Updates
 
 
 class PairSumSettings(CohortSettings):
+    trial_steps: ClassVar[int | None] = 1
+
     rounds: int = Field(1, ge=1)
     """Rounds of communication. A client sends in one of them."""
     participation: float = Field(1.0, gt=0, le=1)

@@ -49,6 +49,9 @@ class Settings(BaseModel):
 
     search_space: ClassVar[SearchSpace] = {}
     """What `coterie tune` draws from: a range (low, high) on a logarithmic scale, or a list."""
+    trial_steps: ClassVar[int | None] = None
+    """Rounds or epochs that a trial of `coterie tune` trains at most; None takes the usual number.
+    1 if one step gives the final model: then their number is not searched."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False

@@ -1,4 +1,4 @@
-"""Random search for settings on the validation part, with the same budget for every method.
+"""Random search for settings on the validation part, with the same budget for every trial.
 
 A trial trains until `patience` measurements bring no improvement, and its best measurement counts;
 the number of epochs or rounds is part of the result. Factors that start near zero grow slowly, so
@@ -37,7 +37,8 @@ BUDGETS: dict[str, dict[str, int]] = {
     "rounds": {"rounds": 400, "evaluate_every": 20, "patience": 5, "patience_from": 100},
     "": {},
 }
-"""How long a trial may train, by the setting that counts its steps; equal for every method."""
+"""How long a trial may train, by the setting that counts its steps. It is the same for every method
+whose settings declare no `trial_steps`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,12 +211,26 @@ def _plan(search: Search, methods: Sequence[Method], seeds: tuple[int, ...]) -> 
 
 
 def budget(search: Search) -> dict[str, int]:
-    """The budget of a trial; with another limit of steps, patience counts from the same share."""
-    usual = BUDGETS[search.steps]
-    limit = search.held.get(search.steps)
-    if not isinstance(limit, int):
+    """How long a trial may train, and when it is measured.
+
+    With another limit of steps, patience counts from the same share of it.
+    """
+    steps = search.steps
+    usual = BUDGETS[steps]
+    if not steps:
         return usual
-    return usual | {"patience_from": usual["patience_from"] * limit // usual[search.steps]}
+    declared = algorithm(search.algorithm).settings.trial_steps or usual[steps]
+    fixed = search.held.get(steps)
+    limit = fixed if isinstance(fixed, int) else declared
+    if declared == 1:
+        # Fixed steps beyond the first, for clients that miss it, are measured only at their end.
+        return {steps: limit, "evaluate_every": limit, "patience": 0}
+    return {
+        steps: limit,
+        "evaluate_every": max(usual["evaluate_every"] * declared // usual[steps], 1),
+        "patience": usual["patience"],
+        "patience_from": usual["patience_from"] * limit // usual[steps],
+    }
 
 
 def _learning_rate_may_decay(search: Search) -> bool:
@@ -283,8 +298,10 @@ def _check(search: Search) -> None:
 def _warn_of_limit(search: Search, best: RankedTrial, progress: Progress) -> None:
     """If the best round is the last one allowed, more rounds might be better."""
     steps = search.steps
-    most = (BUDGETS[steps] | dict(search.held)).get(steps)
-    if steps and best.settings[steps] == most:
+    if not steps:
+        return
+    most = budget(search)[steps]
+    if best.settings[steps] == most:
         progress.log(
             f"the best trial used all {steps} allowed ({most}); --set {steps}=N allows more"
         )

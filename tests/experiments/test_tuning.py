@@ -30,6 +30,7 @@ from coterie.experiments.plan_runner import run_plan
 from coterie.experiments.training import over, waited
 from coterie.experiments.tuning import (
     BUDGETS,
+    FinalistLog,
     Search,
     budget,
     draw,
@@ -449,6 +450,33 @@ def test_every_trial_is_logged_with_the_best_so_far(tmp_path: Path) -> None:
     again = Recorder()
     tune(Search("bpr", trials=3, held=QUICK), tmp_path, again)
     assert [line for line in again.lines if line.startswith("trial ")] == lines
+
+
+def test_every_run_of_a_finalist_is_logged_with_its_mean(tmp_path: Path) -> None:
+    log = Recorder()
+    found = tune(Search("bpr", trials=3, finalists=2, seeds=2, held=QUICK), tmp_path, log)
+    lines = [line for line in log.lines if line.startswith("finalist ")]
+    assert [line.partition(",")[0] for line in lines] == [
+        f"finalist run {n} of 4" for n in (1, 2, 3, 4)
+    ]
+    assert [line.partition(" with ")[2].partition(":")[0] for line in lines] == [
+        "seed 1",
+        "seed 1",
+        "seed 2",
+        "seed 2",
+    ]
+    assert all(line.endswith("over 1 of 2 seeds)") for line in lines[:2])
+    means = {line.partition("(mean ")[2] for line in lines[2:]}
+    assert means == {f"{trial.value:.4f} over 2 of 2 seeds)" for trial in found.ranking}
+
+
+def test_a_diverged_run_of_a_finalist_is_logged(tmp_path: Path) -> None:
+    log = Recorder()
+    found = tune(Search("bpr", trials=1, held=QUICK), tmp_path)
+    diverged = replace(found.trials[0], result={"diverged": "training diverged"})
+    finals = FinalistLog(1, 2, log)
+    finals.add(diverged)
+    assert log.lines == ["finalist run 1 of 2, trial 1 with seed 0: diverged"]
 
 
 def test_the_page_has_every_trial(tmp_path: Path) -> None:

@@ -91,7 +91,8 @@ def tune(
 ) -> None:
     """Find settings by random search on the validation part. The test part is never used.
 
-    Every trial is printed as it ends. The report has all trials and their curves.
+    Every trial and every run of a finalist is printed as it ends. The report has all trials and
+    their curves.
 
     coterie tune fedfast --dataset ml-100k --set embedding_size=10 --write fedfast.yaml
 

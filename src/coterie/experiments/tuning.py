@@ -127,7 +127,8 @@ def tune(
         best = {trial.label: trial for trial, _ in ranking[: search.finalists]}
         seeds = tuple(range(search.seed + 1, search.seed + 1 + search.seeds))
         again = _plan(search, list(best.values()), seeds)
-        results = run_plan(again, folder, progress, workers)
+        finals = FinalistLog(len(best), search.seeds, progress)
+        results = run_plan(again, folder, progress, workers, finished=finals.add)
         ranking = _ranked(search, list(best.values()), results)
     if results[0].cell.experiment.course.patience:
         _warn_of_limit(search, ranking[0][1], progress)
@@ -157,6 +158,33 @@ class TrialLog:
         steps = trial.result["best_round"]
         self.progress.log(
             f"{name}: {metric} {value:.4f} at step {steps:,} (best {best}): {settings}"
+        )
+
+
+class FinalistLog:
+    """A line for every finished run of a finalist, with its mean over the seeds so far."""
+
+    def __init__(self, finalists: int, seeds: int, progress: Progress) -> None:
+        self.total = finalists * seeds
+        self.seeds = seeds
+        self.progress = progress
+        self.n_runs = 0
+        self.values: dict[str, list[float]] = {}
+
+    def add(self, run: CellResult) -> None:
+        self.n_runs += 1
+        label = run.cell.method.label
+        seed = run.cell.experiment.choice.seed
+        name = f"finalist run {self.n_runs} of {self.total}, {label} with seed {seed}"
+        if run.diverged:
+            self.progress.log(f"{name}: diverged")
+            return
+        value = float(run.result["value"])
+        values = self.values.setdefault(label, [])
+        values.append(value)
+        self.progress.log(
+            f"{name}: {run.result['metric']} {value:.4f} at step {run.result['best_round']:,} "
+            f"(mean {np.mean(values):.4f} over {len(values)} of {self.seeds} seeds)"
         )
 
 

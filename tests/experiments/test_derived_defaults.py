@@ -164,3 +164,29 @@ def test_papers_are_reproduced_without_it(name: str) -> None:
 )
 def test_a_run_says_where_its_settings_come_from(keys: dict[str, object], expected: str) -> None:
     assert origin_of_settings(Experiment.of(keys)) == expected
+
+
+@pytest.mark.parametrize(
+    ("in_file", "expected"),
+    [
+        (
+            ["algorithm", *registry.algorithm("als").settings.search_space],
+            "Settings of als: from als.yaml. --set overrides them.",
+        ),
+        (
+            ["algorithm", "reg"],
+            "Settings of als: reg from als.yaml; other defaults are not tuned for mine.csv "
+            "(coterie tune finds better ones). --set overrides them.",
+        ),
+        (
+            ["algorithm", "epochs"],
+            "Defaults of als: not tuned for mine.csv (coterie tune finds better ones). "
+            "--set overrides them.",
+        ),
+    ],
+)
+def test_a_run_of_a_file_says_which_settings_come_from_it(
+    in_file: list[str], expected: str
+) -> None:
+    experiment = Experiment.of({"algorithm": "als", "dataset": "mine.csv"})
+    assert origin_of_settings(experiment, "als.yaml", in_file) == expected

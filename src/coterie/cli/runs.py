@@ -120,7 +120,8 @@ def run(
     from coterie.experiments.derived_defaults import origin_of_settings
     from coterie.experiments.run_folder import earlier_run, new_folder, refuse_occupied
 
-    values = read_file(target) if target.endswith((".yaml", ".yml")) else {"algorithm": target}
+    is_file = target.endswith((".yaml", ".yml"))
+    values = read_file(target) if is_file else {"algorithm": target}
     options = {
         "dataset": dataset,
         "protocol": protocol,
@@ -138,7 +139,7 @@ def run(
     choice = experiment.choice
     progress = progress_for(silent=quiet or as_json)
     refuse_occupied(out)
-    if origin := origin_of_settings(experiment):
+    if origin := origin_of_settings(experiment, target, values if is_file else ()):
         progress.log(origin)
     name = f"{choice.algorithm}-{Path(choice.dataset).name.split('.')[0]}"
     if out is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -46,7 +47,8 @@ def popularity_prior(experiment: Experiment, training: TrainingSet) -> Counted:
 def uses_prior(experiment: Experiment) -> bool:
     """As set; by default where the algorithm learns little of popularity, unless it is tuned.
 
-    Settings tuned for the data were found without popularity, and are better off without it.
+    The settings of tuned.yaml were found without popularity. With it, some gain by full ranking,
+    and lose more by loo-50: docs/recommendations.md has the figures.
     """
     strength = experiment.course.popularity_prior
     if strength is None:
@@ -89,16 +91,28 @@ def with_ring_bytes(
     )
 
 
-def origin_of_settings(experiment: Experiment) -> str:
-    """Where the settings come from that a run was not given; "" if there is nothing to tune."""
+def origin_of_settings(
+    experiment: Experiment, file: str = "", in_file: Collection[str] = ()
+) -> str:
+    """Where the settings come from that a search would try; "" if there is nothing to tune.
+
+    `file` is the experiment file of the run, if it has one, and `in_file` are its keys.
+    """
     name = experiment.choice.algorithm
     data = experiment.choice.dataset
-    if not algorithm(name).settings.search_space:
+    searched = algorithm(name).settings.search_space
+    if not searched:
         return ""
+    found = [key for key in searched if key in in_file]
+    origin = f"not tuned for {data} (coterie tune finds better ones)"
     if experiment.tuned:
-        text = f"Defaults of {name}: tuned on the validation part of {data}"
+        origin = f"tuned on the validation part of {data}"
+    if len(found) == len(searched):
+        text = f"Settings of {name}: from {file}"
+    elif found:
+        text = f"Settings of {name}: {', '.join(found)} from {file}; other defaults are {origin}"
     else:
-        text = f"Defaults of {name}: not tuned for {data} (coterie tune finds better ones)"
+        text = f"Defaults of {name}: {origin}"
     if uses_prior(experiment) and experiment.course.popularity_prior is None:
         text += "; how much popularity counts is derived from the data"
     return f"{text}. --set overrides them."

@@ -63,7 +63,8 @@ def main() -> None:
         finalists=options.finalists,
         seeds=options.seeds,
         seed=options.seed,
-        held=parse_assignments(options.set),
+        # Runs with the settings of tuned.yaml leave popularity out of the scores.
+        held={"popularity_prior": 0.0} | parse_assignments(options.set),
     )
     best = tune(search, options.cells, ScreenProgress()).best
     about = {"dataset": options.dataset, "algorithm": options.algorithm, "trials": options.trials}

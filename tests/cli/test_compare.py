@@ -423,7 +423,20 @@ def test_tune_prints_the_winner_and_writes_it_as_an_experiment(
     written = yaml.safe_load((tmp_path / "found" / "gmf.yaml").read_text())
     settings = [written[key] for key in ("algorithm", "epochs", "n_users")]
     assert settings == ["gmf", best["best_round"], 60]
-    assert result_of(coterie("run", "found/gmf.yaml", "--json"))["rounds"] == best["best_round"]
+    assert shown["popularity_prior"][0] == f"{written['popularity_prior']:.3g}"
+    result = result_of(coterie("run", "found/gmf.yaml", "--json"))
+    assert result["rounds"] == best["best_round"]
+    assert result["popularity_prior"] == best["popularity_prior"] == written["popularity_prior"]
+
+
+def test_a_run_of_a_tuned_file_says_that_settings_come_from_it(
+    coterie: Command, tmp_path: Path
+) -> None:
+    trials = ["--trials", "1", "--finalists", "0"]
+    assert coterie("tune", "ease", *trials, *SMALL, *CELLS, "--write", "ease.yaml").code == 0
+    done = coterie("run", "ease.yaml")
+    assert "Settings of ease: from ease.yaml. --set overrides them." in done.err
+    assert "not tuned" not in done.err
 
 
 def test_tune_with_json_prints_one_object(coterie: Command) -> None:

@@ -348,6 +348,26 @@ def test_the_best_trial_is_an_experiment_on_all_but_the_test_part(tmp_path: Path
     )
 
 
+@pytest.mark.parametrize("held", [{}, {"popularity_prior": 0}, {"popularity_prior": 3}])
+def test_popularity_counts_as_in_the_trials(held: dict[str, object], tmp_path: Path) -> None:
+    """A run has more training data than a trial, and would derive another value from it."""
+    length = {"rounds": 6, "evaluate_every": 3}
+    search = Search("fedavg", trials=2, held={**DATA, **length, "embedding_size": 4} | held)
+    found = tune(search, tmp_path)
+    flat = found.experiment()
+    assert flat["popularity_prior"] == found.trials[0].result["popularity_prior"]
+    if held:
+        assert flat["popularity_prior"] == held["popularity_prior"]
+    else:
+        assert flat["popularity_prior"] > 0
+    keys = {key: value for key, value in flat.items() if key not in ("algorithm", "dataset")}
+    run = api.run("fedavg", **keys)
+    assert run.result["popularity_prior"] == flat["popularity_prior"]
+    measured = api.run("fedavg", **keys, validation=True, headline=["NDCG"])
+    assert measured.curve[-1]["part"] == "validation"
+    assert measured.curve[-1]["NDCG@10"] == found.best.value
+
+
 # ---- errors
 
 

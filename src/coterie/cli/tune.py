@@ -162,6 +162,8 @@ def _print(
     best = found.ranking[:SHOWN]
     rows = [[found.metric, *(f"{trial.value:.4f}" for trial in best)]]
     rows += [[name, *(str(trial.settings[name]) for trial in best)] for name in found.best.settings]
+    if any(trial.popularity_prior for trial in best):
+        rows.append(["popularity_prior", *(f"{trial.popularity_prior:.3g}" for trial in best)])
     header = ["validation", "winner", *(str(rank) for rank in range(2, len(best) + 1))]
     show_table(header, rows, title=f"{found.search.algorithm} on {found.search.dataset}")
     if quiet:
@@ -185,5 +187,6 @@ def summary(found: TuningResult) -> JsonObject:
         "metric": found.metric,
         "value": found.best.value,
         "settings": found.best.settings,
+        "popularity_prior": found.best.popularity_prior,
         "ranking": [{"value": trial.value, "settings": trial.settings} for trial in found.ranking],
     }

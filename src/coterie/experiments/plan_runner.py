@@ -162,6 +162,7 @@ def _run_on_validation(cell: Cell, data: Interactions, place: Path, progress: Pr
         "metric": metric,
         "value": counted[metric],
         "best_round": fitted.best_round,
+        "popularity_prior": 0.0 if fitted.prior is None else fitted.prior.strength,
     }
     cell_cache.finish(place, history.curve, _about(cell, data.fingerprint()) | result)
 

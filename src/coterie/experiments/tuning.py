@@ -80,6 +80,8 @@ class RankedTrial:
     """The counted measurement; for finalists its mean over seeds."""
     settings: JsonObject
     """The searched and fixed settings of the algorithm, with the best number of steps."""
+    popularity_prior: float = 0.0
+    """How much popularity counted in the scores that were measured; for finalists the median."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,10 @@ class TuningResult:
         return self.ranking[0]
 
     def experiment(self) -> JsonObject:
-        """The best trial as an experiment file's keys, to train on all but the test part."""
+        """The best trial as an experiment file's keys, to train on all but the test part.
+
+        Popularity counts as in the trials: a run would derive another value from more data.
+        """
         search = self.search
         own = algorithm(search.algorithm).settings.model_fields
         left_out = {*own, *Course.model_fields, "validation"}
@@ -106,6 +111,7 @@ class TuningResult:
         if search.protocol:
             named["protocol"] = search.protocol
         named |= {key: value for key, value in search.held.items() if key not in left_out}
+        named["popularity_prior"] = self.best.popularity_prior
         return named | Experiment.of(named | self.best.settings).settings.model_dump(mode="json")
 
 
@@ -302,7 +308,11 @@ def _ranked_trial(search: Search, method: Method, results: Sequence[CellResult])
     settings |= {key: value for key, value in search.held.items() if key in own}
     if search.steps:
         settings[search.steps] = int(np.median([r.result["best_round"] for r in results]))
-    return RankedTrial(float(np.mean([r.result["value"] for r in results])), settings)
+    return RankedTrial(
+        value=float(np.mean([r.result["value"] for r in results])),
+        settings=settings,
+        popularity_prior=float(np.median([r.result["popularity_prior"] for r in results])),
+    )
 
 
 def _check(search: Search) -> None:

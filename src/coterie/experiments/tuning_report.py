@@ -40,6 +40,8 @@ def page(found: TuningResult, command: str) -> str:
             f"the best mean is {found.best.value:.4f}."
         )
     settings = ", ".join(f"{key} {value}" for key, value in found.best.settings.items())
+    if found.best.popularity_prior:
+        settings += f", popularity_prior {found.best.popularity_prior:.3g}"
     return document(
         title,
         [

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from coterie.algorithms.local.cooccurrence import gigabytes, item_weights
+from coterie.algorithms.local.least_squares import ridges, vanishing_reg
 from coterie.baselines import als, ease
 from coterie.core.progress import SILENT
 from coterie.data.training_set import TrainingSet
@@ -44,7 +45,7 @@ def objective(X: np.ndarray, model, alpha: float, reg: float) -> float:
 )
 def test_the_als_objective_never_rises(alpha, reg, d):
     X = matrix_of(1, 40, 25)
-    settings = als.ALS(embedding_size=d, epochs=12, alpha=alpha, reg=reg)
+    settings = als.ALS(embedding_size=d, epochs=12, alpha=alpha, reg=reg, reg_exponent=0.0)
     values = [
         objective(X, m, alpha, reg)
         for m in models(als.ALGORITHM, training_on(X), settings, Context(0, SILENT))
@@ -53,10 +54,40 @@ def test_the_als_objective_never_rises(alpha, reg, d):
     assert values[-1] < (1 + alpha) * X.sum()  # better than predicting zero
 
 
+@pytest.mark.parametrize("density", [0.05, 0.3])
+@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
+def test_derived_regularisation_does_not_let_rows_vanish(density, exponent):
+    """The bound is below the largest singular value, where rows vanish, and the default is a tenth
+    of the bound."""
+    X = matrix_of(3, 60, 40, density)
+    X[0, 0] = 1.0
+    training = training_on(X)
+    free = als.ALS(embedding_size=4, epochs=30, alpha=3.0, reg_exponent=exponent)
+    at_one = free.model_copy(update={"reg": 1.0})
+    by_user = ridges(training.positives.counts, 40, at_one)
+    by_item = ridges(training.by_item.counts, 60, at_one)
+    scaled = (1 + free.alpha) * X / np.sqrt(np.outer(by_user, by_item))
+    largest = np.linalg.svd(scaled, compute_uv=False)[0]
+    bound = vanishing_reg(free, training.size)
+    assert 0.3 * largest < bound <= largest * (1 + 1e-9)
+    assert free.for_data(training.size).reg == pytest.approx(bound / 10, rel=0.01)
+
+    def norm(reg: float) -> float:
+        settings = free.model_copy(update={"reg": reg})
+        return float(np.linalg.norm(fit_als(training, settings).item_rows))
+
+    assert norm(0.9 * bound) > 0.1
+    assert norm(1.1 * largest) < 1e-3
+
+
+def fit_als(training: TrainingSet, settings: als.ALS):
+    return fit(als.ALGORITHM, training, settings, Context(0, SILENT))
+
+
 def test_als_converges_to_a_stationary_point():
     """After many sweeps the gradient by every row is zero."""
     X = matrix_of(2, 30, 20)
-    settings = als.ALS(embedding_size=3, epochs=200, alpha=2.0, reg=1.0)
+    settings = als.ALS(embedding_size=3, epochs=200, alpha=2.0, reg=1.0, reg_exponent=0.0)
     model = fit(als.ALGORITHM, training_on(X), settings, Context(0, SILENT))
     P = model.user_rows.astype(float)
     Q = model.item_rows.astype(float)
@@ -177,7 +208,9 @@ def test_a_ridge_that_grows_needs_alpha():
 
 
 def weights_of(X: np.ndarray, **settings: float) -> np.ndarray:
-    return fit(ease.ALGORITHM, training_on(X), ease.EASE(**settings), Context(0, SILENT)).weights
+    first_published = {"length_exponent": 0.0}
+    made = ease.EASE(**first_published | settings)
+    return fit(ease.ALGORITHM, training_on(X), made, Context(0, SILENT)).weights
 
 
 @pytest.mark.parametrize("reg", [0.5, 10.0, 500.0])

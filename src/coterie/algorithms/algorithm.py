@@ -63,6 +63,7 @@ def stepwise(start: Callable[..., Recommender], step: Callable[..., Recommender]
     """
 
     def make(training: TrainingSet, settings: Settings, context: Context) -> Trainer[Recommender]:
+        settings = settings.for_data(training.size)
         return Trainer(
             lambda: (start(training, settings, context), Costs()),
             lambda model, n: (step(model, n, training, settings, context), Costs()),

@@ -56,7 +56,6 @@ from coterie.algorithms.local.settings import CohortSettings
 from coterie.core import parallel
 from coterie.core.fixed_point import quantise
 from coterie.core.records import Record
-from coterie.core.settings import SearchSpace
 from coterie.federated.federation import (
     ON_CLIENTS,
     Accepted,
@@ -95,25 +94,12 @@ BLOCK = 64
 
 
 class FedALS(LeastSquares, CohortSettings):
-    search_space: ClassVar[SearchSpace] = {
-        "alpha": (1.0, 100.0),
-        "reg": (0.003, 1.0),
-        "embedding_size": [32, 64, 128],
-    }
     trial_steps: ClassVar[int | None] = 20
 
-    embedding_size: int = Field(64, ge=1, le=512)
-    """Length of every user and item row."""
     rounds: int = Field(10, ge=1)
     """Rounds of communication."""
     participation: float = Field(1.0, gt=0, le=1)
     """Share of the users that takes part in a round."""
-    alpha: float = Field(10.0, ge=0)
-    """Extra confidence in observed interactions."""
-    reg: float = Field(0.06, gt=0)
-    """Regularisation of all rows."""
-    reg_exponent: float = Field(1.0, ge=0, le=2)
-    """How the regularisation of a row grows with its interactions (nu): 0 is the same for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +327,7 @@ def solve_items(
             G,
             weights.outer_products,
             weights.right,
-            float(world.settings.reg),
+            world.settings.known_reg,
             weights.others,
             scale,
             float(world.settings.reg_exponent),

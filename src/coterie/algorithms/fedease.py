@@ -17,8 +17,6 @@ history.
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from coterie.algorithms import pair_sums
 from coterie.algorithms.algorithm import Algorithm, score_history
 from coterie.algorithms.local.cooccurrence import ItemPairs, gigabytes, item_weights
@@ -29,10 +27,7 @@ from coterie.models.linear import PrivateItemWeights
 
 
 class FedEASE(ItemPairs, PairSumSettings):
-    reg: float = Field(3.0, gt=0)
-    """Regularisation of the item-to-item weights."""
-    length_exponent: float = Field(0.5, ge=0, le=1)
-    """A history of n items is divided by n to this power (p); 0 does not divide it."""
+    """Settings of FedEASE: those of the closed form, and those of the rounds."""
 
 
 def init(world: World[FedEASE]) -> PairSums:

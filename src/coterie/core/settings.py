@@ -6,7 +6,7 @@ An unknown key is an error with a suggestion; an invalid value is an error that 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import ClassVar, Literal, Self, TypeAlias, get_args, get_origin
+from typing import ClassVar, Literal, NamedTuple, Self, TypeAlias, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
@@ -44,6 +44,16 @@ OTHER_WORDS: dict[str, tuple[str, ...]] = {
 word, the first that the algorithm has is meant."""
 
 
+class DataSize(NamedTuple):
+    """What everybody in a federation knows about the data."""
+
+    users: int
+    items: int
+    interactions: int
+    rated: bool
+    """Whether users rate items, so that scores predict ratings."""
+
+
 class Settings(BaseModel):
     """A group of settings. The docstring under each field is its help text everywhere."""
 
@@ -66,6 +76,10 @@ class Settings(BaseModel):
         if has_bool and cls.model_fields[info.field_name or ""].annotation is not bool:
             raise ValueError("expected something other than yes or no")
         return value
+
+    def for_data(self, size: DataSize) -> Self:
+        """The settings with those set that follow from the size of the data; here none do."""
+        return self
 
     @classmethod
     def of(cls, values: Mapping[str, object]) -> Self:

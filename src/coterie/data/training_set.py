@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from coterie.core.settings import DataSize
 from coterie.types import Bools, Floats, Ids, Ints, Longs, Rows
 
 if TYPE_CHECKING:
@@ -75,6 +76,12 @@ class TrainingSet:
     presence: Longs | None = None
     """(rows, 3) user, first and last round of a period of availability, from a device trace.
     Rounds are 0 for a user whose periods the simulator draws (availability=heavy_away)."""
+
+    @property
+    def size(self) -> DataSize:
+        return DataSize(
+            self.n_users, self.n_items, len(self.positives.items), self.ratings is not None
+        )
 
     @cached_property
     def users(self) -> Ints:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from coterie.core.settings import DataSize
 from coterie.data.interactions import objects
 from coterie.data.training_set import TrainingSet
 from coterie.deployment.enrolment import FederationTerms, ItemContent, UserIndices
@@ -58,11 +59,14 @@ def catalogue_of(terms: FederationTerms, n_users: int, content: ItemContent) -> 
 def _with_members(world: AnyWorld, indices: UserIndices, terms: FederationTerms) -> AnyWorld:
     members = np.zeros(indices.n_users, bool)
     members[indices.members] = True
+    rated = terms.experiment.filters.feedback == "explicit"
+    size = DataSize(indices.n_users, len(terms.items), indices.n_positives, rated)
     return replace(
         world,
+        settings=federation_settings(terms.experiment.settings).for_data(size),
         members=members,
         n_positives=indices.n_positives,
-        rated=terms.experiment.filters.feedback == "explicit",
+        rated=rated,
         client_content=None,
     )
 

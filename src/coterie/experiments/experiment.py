@@ -76,7 +76,7 @@ def run(
     out = make_folder() if make_folder else None
     with run_folder.locked(out):
         if out is not None:
-            run_folder.write_config(out, with_absolute_paths(experiment.flat()))
+            run_folder.write_config(out, with_absolute_paths(ready.experiment.flat()))
             _write_catalogue(out, ready)
         try:
             return _train_and_evaluate(ready, out, None, progress, saved_in)
@@ -101,7 +101,7 @@ def resume(folder: Path, progress: Progress = SILENT) -> Run:
     ready = prepare(experiment, None, progress)
     with run_folder.locked(folder):
         kind = algorithm(experiment.choice.algorithm).state
-        config = with_absolute_paths(experiment.flat())
+        config = with_absolute_paths(ready.experiment.flat())
         since = checkpoint.read(folder, kind, ready.fingerprint, config)
         progress.log(f"resuming after round {since.history.round if since else 0}")
         _write_catalogue(folder, ready)

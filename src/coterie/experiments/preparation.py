@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coterie.algorithms.registry import algorithm
@@ -76,6 +76,7 @@ def prepare(
         data = given
         parts, candidates = split_data(experiment, data, progress)
     training = training_set(experiment, parts, progress)
+    experiment = replace(experiment, settings=experiment.settings.for_data(training.size))
     evaluator = Evaluator.of(experiment, parts, candidates)
     return Prepared(experiment, data, parts, candidates, training, evaluator)
 

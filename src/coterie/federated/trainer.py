@@ -150,7 +150,7 @@ def world_of(
     """What is known before training starts; without a federation, only what is common to all."""
     contents = None if federation is None else federation.content(training, settings)
     return World(
-        settings,
+        settings.for_data(training.size),
         seed,
         training.n_users,
         training.n_items,

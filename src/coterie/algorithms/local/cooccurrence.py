@@ -43,9 +43,9 @@ class ItemPairs(Settings):
         "popularity_exponent": [0.0, 0.1, 0.2, 0.3, 0.4],
     }
 
-    reg: float = Field(500.0, gt=0)
+    reg: float = Field(3.0, gt=0)
     """Regularisation of the item-to-item weights."""
-    length_exponent: float = Field(0.0, ge=0, le=1)
+    length_exponent: float = Field(0.5, ge=0, le=1)
     """A history of n items is divided by n to this power (p); 0 does not divide it."""
     reg_exponent: float = Field(0.0, ge=0, le=2)
     """Regularisation of an item is multiplied by its popularity to this power (nu)."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from coterie.algorithms.local.batched import find_device
 from coterie.algorithms.registry import algorithm
+from coterie.core.settings import SearchSpace
 from coterie.errors import ConfigError, MissingExtra
 from coterie.experiments.plan import Method
 from coterie.reproduce.aggregation_costs import Cohort, aggregation_costs
@@ -129,12 +130,15 @@ def searched(name: str) -> SettingsSearch:
     if name.startswith("fl-"):
         split = name.replace("fl-", "sttfedrec-")
         note = f"takes the settings found for {split}, which computes the same model"
-    space = EASE_SPACE if name == "ease" else algorithm(name).settings.search_space
+    space = FIRST_SPACES.get(name, algorithm(name).settings.search_space)
     return SettingsSearch(trials=TRIALS, space=space, note=note)
 
 
-EASE_SPACE = {"reg": (30.0, 5000.0)}
-"""EASE was searched in its first published form."""
+FIRST_SPACES: dict[str, SearchSpace] = {
+    "als": {"alpha": (0.3, 50.0), "reg": (0.1, 100.0), "embedding_size": [16, 32, 64]},
+    "ease": {"reg": (30.0, 5000.0)},
+}
+"""ALS and EASE were searched in the forms that were first published."""
 CENTRALISED_FACTORS = ("als", "ease")
 """Baselines that are not the paper's."""
 

@@ -157,7 +157,8 @@ class Experiment:
         if filters.feedback == "explicit" and not chosen.explicit:
             raise ConfigError(
                 f"setting 'feedback' is 'explicit', but {choice.algorithm} learns from implicit "
-                "feedback only. Remove the setting, or use gmf."
+                "feedback only. Remove the setting, or use an algorithm that learns from ratings, "
+                "such as fedals or gmf."
             )
         if filters.feedback == "explicit" and course.popularity_prior:
             raise ConfigError(

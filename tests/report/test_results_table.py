@@ -11,6 +11,7 @@ import pytest
 import coterie
 from coterie.experiments.finished_run import Run
 from coterie.report.markdown import markdown
+from coterie.report.page import page
 from coterie.report.table import notes, shown, table
 
 DATA = {"n_users": 60, "n_items": 90, "mean_interactions": 9}
@@ -153,3 +154,37 @@ def test_leaky_run_is_marked_beside_an_honest_one(popular: Run) -> None:
 def test_header_and_rows_have_one_length(popular: Run, holdout: Run) -> None:
     header, rows, _ = table([popular, holdout])
     assert {len(row) for row in rows} == {len(header)}
+
+
+IN_THE_CLEAR = {
+    "fedslim": "its whole history",
+    "fedease": "its whole history",
+    "fedals": "its whole history, and its vector",
+}
+
+
+@pytest.mark.parametrize(("name", "received"), IN_THE_CLEAR.items())
+def test_a_run_in_the_clear_says_that_the_server_receives_histories(
+    name: str, received: str
+) -> None:
+    run = coterie.run(name, rounds=1, **DATA)
+    sentence = f"Without secure aggregation the server received of every client: {received} ("
+    assert any(line.startswith(sentence) for line in notes(run))
+    assert sentence in markdown([run])
+    assert sentence in page([run])
+
+
+def test_a_centralised_run_has_no_server_to_speak_of(popular: Run) -> None:
+    assert not any("secure aggregation" in line.lower() for line in notes(popular))
+
+
+def test_sums_that_reveal_histories_are_not_called_nothing(popular: Run) -> None:
+    revealed = with_result(popular, in_the_clear=[], in_sums=["an item gives a history away"])
+    lines = [line for line in notes(revealed) if "nothing" in line or "histories" in line]
+    assert lines == [
+        "It does not hide histories here: an item gives a history away (docs/privacy.md)."
+    ]
+    sums = with_result(popular, in_the_clear=[], in_sums=[])
+    assert "Secure aggregation; the server received only sums over clients." in notes(sums)
+    seen = with_result(popular, in_the_clear=["its own row"], in_sums=[])
+    assert any("still received of every client: its own row." in line for line in notes(seen))

@@ -18,7 +18,7 @@ from coterie.data.small import small_table
 from coterie.deployment.enrolment import FederationTerms, ItemContent
 from coterie.errors import ConfigError, DataError, MissingExtra
 from coterie.evaluation.metric_names import RATING_ERRORS
-from coterie.experiments import run_folder
+from coterie.experiments import run_folder, server_view
 from coterie.experiments.config import NAMING_FILES, Experiment, read_file
 from coterie.federated.federation import (
     Federation,
@@ -177,3 +177,9 @@ def refuse_unsupported(experiment: Experiment, progress: Progress) -> None:
         raise MissingExtra(name, "neural")
     no_users = World(federation_settings(settings), 0, 0, 0, np.zeros(0, bool), {})
     exposure.check_and_report(federation, no_users, progress)
+    if no_users.settings.secure_aggregation == "none":
+        received = "; ".join(server_view.in_the_clear(experiment, no_users))
+        progress.log(
+            f"without secure aggregation the server receives of every client: {received} "
+            "(docs/privacy.md)"
+        )

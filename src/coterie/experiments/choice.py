@@ -33,6 +33,7 @@ from coterie.errors import ConfigError, DataError, Diverged, MissingExtra, Unkno
 from coterie.evaluation.evaluation import accuracy_per_user
 from coterie.evaluation.popularity import popular_accuracy
 from coterie.evaluation.significance import paired_t_test
+from coterie.experiments import server_view
 from coterie.experiments.choice_costs import ClientCosts, client_costs, masking_is_timed
 from coterie.experiments.choice_progress import MethodTimes
 from coterie.experiments.config import Experiment
@@ -40,7 +41,7 @@ from coterie.experiments.derived_defaults import popularity_prior, uses_prior
 from coterie.experiments.history import Point
 from coterie.experiments.preparation import load_data, split_data, training_set
 from coterie.experiments.training import begin, check_refusals, finish, step, trainer
-from coterie.federated import item_counts, selection
+from coterie.federated import selection
 from coterie.federated.costs import Costs
 from coterie.federated.disclosure import Disclosing
 from coterie.federated.federation import AnyFederation, AnyWorld, Federation
@@ -343,11 +344,7 @@ def server_learns(request: ChoiceRequest, experiment: Experiment, world: AnyWorl
         sums = f"sums over at most {world.settings.ring_size} clients"
         revealed = in_sums(_federation(experiment), world)
         return "; ".join([sums, *revealed]) if revealed else f"{sums}, nothing of a single one"
-    declared = algorithm(experiment.choice.algorithm).in_the_clear or "its whole update"
-    setup = _federation(experiment).setup(world)
-    once = [setup.visible] if setup is not None and setup.visible else []
-    counted = [item_counts.VISIBLE] if uses_prior(experiment) else []
-    return f"of every client: {'; '.join([declared, *once, *counted])}"
+    return f"of every client: {'; '.join(server_view.in_the_clear(experiment, world))}"
 
 
 # Data

@@ -17,6 +17,7 @@ from coterie.evaluation.evaluation import Evaluation, accuracy_per_user, means
 from coterie.evaluation.popularity import below
 from coterie.evaluation.protocols import Protocol
 from coterie.evaluation.rating_errors import reference_errors
+from coterie.experiments import server_view
 from coterie.experiments.config import Experiment
 from coterie.experiments.history import TrainingHistory, area, first_at
 from coterie.experiments.training import Fitted
@@ -119,11 +120,13 @@ def vectors(ready: Prepared, fitted: Fitted) -> JsonObject:
 
 
 def unprotected(ready: Prepared) -> JsonObject:
-    """With secure aggregation: what a server nevertheless receives of every single user."""
+    """What a server receives of every single user, with secure aggregation or without it."""
     found = _federation(ready)
-    if found is None or found[1].settings.secure_aggregation == "none":
+    if found is None:
         return {}
     federation, world, _ = found
+    if world.settings.secure_aggregation == "none":
+        return {"server_receives": server_view.in_the_clear(ready.experiment, world)}
     return {
         "in_the_clear": exposure.in_the_clear(federation, world),
         "in_sums": exposure.in_sums(federation, world),

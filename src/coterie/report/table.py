@@ -150,12 +150,13 @@ def notes(run: Reported, with_costs: bool = True) -> list[str]:
     if with_costs and "updates" in r:
         lines.append(costs(r))
     if "in_the_clear" in r:
-        visible = "; ".join(r["in_the_clear"]) or "nothing"
-        lines.append(f"Secure aggregation; a server still received of every user: {visible}.")
-        lines += [
-            f"It does not hide histories here: {revealed} (docs/privacy.md)."
-            for revealed in r.get("in_sums", ())
-        ]
+        lines += secure_aggregation(r)
+    if "server_receives" in r:
+        received = "; ".join(r["server_receives"])
+        lines.append(
+            f"Without secure aggregation the server received of every client: {received} "
+            "(docs/privacy.md)."
+        )
     if "disclosure" in r.get("settings", {}):
         lines.append(disclosure(r))
     target = r.get("convergence", {}).get("target")
@@ -171,6 +172,19 @@ def notes(run: Reported, with_costs: bool = True) -> list[str]:
         lines.append(
             "Leaky on purpose: training negatives excluded the held-out items (as_published)."
         )
+    return lines
+
+
+def secure_aggregation(result: JsonObject) -> list[str]:
+    """What a server learned in spite of it."""
+    visible = "; ".join(result["in_the_clear"])
+    # Results of earlier versions have no such list.
+    revealed = "; ".join(result.get("in_sums", ()))
+    lines = ["Secure aggregation; the server received only sums over clients."]
+    if visible:
+        lines = [f"Secure aggregation; the server still received of every client: {visible}."]
+    if revealed:
+        lines.append(f"It does not hide histories here: {revealed} (docs/privacy.md).")
     return lines
 
 

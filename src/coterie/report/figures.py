@@ -39,6 +39,8 @@ class Series:
     """The band around the line; empty if there is none."""
     line: bool = True
     """Whether points are joined."""
+    labelled: bool = False
+    """Whether its name stands beside its points."""
     level: bool = False
     """Whether it is one value for all x: a method that is trained in one step."""
     beneath: bool = False

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 
 from coterie.report.figures import COLOURS, Figure, Series
 from coterie.report.svg import (
@@ -29,6 +30,9 @@ FOOT = 36
 LEGEND_ROW = 16
 SIZE = 11
 """Sizes: the picture, the height of the panel, its margins, a row of the legend, the font."""
+LABEL_SIZE = 10
+LABEL_ROW = 11
+"""Of the names of points."""
 FEW = 25
 """Up to this number of points, a line has markers."""
 DASH = "5 3"
@@ -54,6 +58,7 @@ def line_plot(figure: Figure, axis: str, width: float = WIDTH, legend: bool = Tr
         for number in range(len(figure.series))
         for mark in _marks(figure, number, axis, across, up)
     ]
+    drawn += _labels(figure, axis, across, up)
     height = float(TOP + HEIGHT + FOOT)
     title = f"{figure.title} by {axis}" if len(figure.axes) > 1 else figure.title
     parts = [text(0, 14, title, size=12), *_grid(across, up, axis), *drawn]
@@ -130,7 +135,8 @@ def _marks(figure: Figure, number: int, axis: str, across: Axis, up: Axis) -> li
         parts.append(polygon(edge, colour))
     points = _points(places, series.y, across, up)
     if not series.line:
-        return [*parts, *(_point(number, x, y, colour) for x, y in points)]
+        radius = 4 / (1 + _beneath(figure, number, axis, across, up))
+        return [*parts, *(_point(number, x, y, colour, radius) for x, y in points)]
     parts.append(polyline(points, stroke=colour, width=1.8, dash=_dash(figure, number)))
     if len(points) <= FEW:
         parts += [circle(x, y, 2.4, colour) for x, y in points]
@@ -146,9 +152,69 @@ def _dash(figure: Figure, number: int) -> str:
     return DASHES_LIKE[names.index(series.name) % len(DASHES_LIKE)]
 
 
-def _point(number: int, x: float, y: float, colour: str) -> str:
+def _point(number: int, x: float, y: float, colour: str, radius: float = 4) -> str:
     """A circle; a square for a series whose colour is that of an earlier one."""
-    return circle(x, y, 4, colour) if number < len(COLOURS) else square(x, y, 3.5, colour)
+    if number < len(COLOURS):
+        return circle(x, y, radius, colour)
+    return square(x, y, 0.875 * radius, colour)
+
+
+def _beneath(figure: Figure, number: int, axis: str, across: Axis, up: Axis) -> int:
+    """Earlier series whose points are under those of this one, which must not hide them."""
+    points = _points_over(figure.series[number], axis, across, up)
+    return sum(
+        any(math.dist(one, other) < 2 for one in points for other in found)
+        for series in figure.series[:number]
+        if not series.line and (found := _points_over(series, axis, across, up))
+    )
+
+
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom."""
+
+
+def _labels(figure: Figure, axis: str, across: Axis, up: Axis) -> list[str]:
+    """The names of points, each where it covers no point and no other name."""
+    named = [
+        (series.name, x, y)
+        for series in figure.series
+        if series.labelled
+        for x, y in _points_over(series, axis, across, up)
+    ]
+    taken: list[Box] = [(x - 4, y - 4, x + 4, y + 4) for _, x, y in named]
+    parts = []
+    for name, x, y in named:
+        boxes = list(_label_places(x, y, text_width(name, LABEL_SIZE)))
+        free = [
+            box
+            for box in boxes
+            if across.left <= box[0]
+            and box[2] <= across.right
+            and not any(_overlap(box, other) for other in taken)
+        ]
+        box = (free or boxes)[0]
+        taken.append(box)
+        parts.append(text(box[0], box[3] - 2, name, size=LABEL_SIZE))
+    return parts
+
+
+def _label_places(x: float, y: float, width: float) -> Iterator[Box]:
+    """Places of a label around a point, the nearest first: right, left, below or above."""
+    for lines in (0, 1, -1, 2, -2, 3, -3):
+        middle = y + lines * LABEL_ROW
+        for left in (x + 7, x - 7 - width):
+            yield left, middle - LABEL_ROW / 2, left + width, middle + LABEL_ROW / 2
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    across = one[0] < other[2] and other[0] < one[2]
+    return across and one[1] < other[3] and other[1] < one[3]
+
+
+def _points_over(series: Series, axis: str, across: Axis, up: Axis) -> list[tuple[float, float]]:
+    if is_level_over(series, axis):
+        return []
+    return _points(series.xs[axis], series.y, across, up)
 
 
 def _points(

@@ -23,7 +23,7 @@ def test_choose_prints_a_table_and_a_recommendation(coterie: Command, tmp_path: 
         assert f"│ {one['algorithm']} " in done.out
         assert f"{one['value']:.4f}" in done.out
     assert "NDCG@10 by full ranking on the validation part" in done.out
-    assert "not allowed: fedavg: a server sees of every client" in done.out
+    assert "not allowed: fedavg: in spite of secure aggregation a server sees of" in done.out
     assert f"next: coterie run {written['best']} --dataset synthetic" in done.out
     assert "report: runs/choose-synthetic-1/report.html" in done.out
     page = (tmp_path / "runs" / "choose-synthetic-1" / "report.html").read_text()
@@ -52,7 +52,7 @@ def test_choose_reads_a_file(coterie: Command, tmp_path: Path) -> None:
         "choose", "--dataset", "mine.csv", "--may-leave", "sums", "--minutes", "0.01", "-q"
     )
     assert done.code == 0, done.err
-    assert "left out: fl-dssm, fl-clsm: it reads item texts, and the data has none" in done.out
+    assert "left out: fl-dssm, fl-clsm: item texts are needed, and the data has none" in done.out
     assert (tmp_path / "runs" / "choose-mine-1" / "report.html").exists()
 
 

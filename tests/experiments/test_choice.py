@@ -15,10 +15,21 @@ from coterie.data.interactions import Interactions
 from coterie.errors import ConfigError, DataError, UnknownName
 from coterie.experiments import choice as choosing
 from coterie.experiments.choice import AlgorithmChoice, ChoiceRequest, choose
-from coterie.experiments.choice_report import figure, notes, page, recommendation, table
+from coterie.experiments.choice_report import (
+    figure,
+    learned,
+    next_steps,
+    notes,
+    page,
+    recommendation,
+    table,
+)
 from coterie.experiments.config import Experiment
 from coterie.experiments.experiment import run
+from coterie.report.charts import static_chart
+from coterie.report.table import table_width
 
+RING = "--secure-aggregation ring"
 SMALL = {"n_users": 60, "n_items": 40, "mean_interactions": 10, "n_groups": 3}
 SUMS = {"pfpl", "pfpl+", "fedals", "fedease", "fedslim", "fcf", "fedmvmf"}
 SEQUENTIAL = {"sfpl", "sfpl+"}
@@ -79,6 +90,13 @@ def test_a_catalogue_too_large_for_fedease_is_a_reason() -> None:
     assert names(choice) == SUMS - {"fedease"}
     reason = next(one.reason for one in choice.left_out if one.name == "fedease")
     assert "max_memory allows 1e-06" in reason
+    assert "raise it with --set fedease.max_memory=GIB" in reason
+    assert "--set core=5" in reason
+
+
+def test_too_few_clients_for_secure_aggregation_are_a_reason() -> None:
+    reasons = {one.name: one.reason for one in chosen("sums").left_out}
+    assert reasons["sfpl"].startswith("a round selects 1 client, and secure aggregation hides")
 
 
 def test_towers_need_texts() -> None:
@@ -86,7 +104,7 @@ def test_towers_need_texts() -> None:
     bare = replace(data, item_texts=None)
     choice = choose(ChoiceRequest(may_leave="updates", own=QUICK), bare)
     reasons = {one.name: one.reason for one in choice.left_out}
-    assert reasons["fl-dssm"] == "it reads item texts, and the data has none"
+    assert reasons["fl-dssm"] == "item texts are needed, and the data has none"
 
 
 # ---- what is measured
@@ -196,7 +214,8 @@ def test_below_popular_is_flagged() -> None:
     above = replace(choice.popular, value=choice.best.value + 0.1)
     worse = replace(choice, popular=above)
     assert worse.recommended is None
-    assert all(row[1].endswith("(below popular)") for row in table(worse).rows[:-2])
+    assert all(row[1].endswith(" †") for row in table(worse).rows[:-2])
+    assert any(line.startswith("†: below popular") for line in notes(worse))
     assert recommendation(worse).startswith("No allowed algorithm is ahead of the most popular")
     assert worse.to_json()["recommended"] is None
     assert all(one["below_popular"] for one in worse.to_json()["candidates"])
@@ -207,8 +226,34 @@ def test_the_table_has_all_candidates_and_both_references() -> None:
     drawn = table(choice)
     assert [row[0] for row in drawn.rows[:-2]] == [one.name for one in choice.candidates]
     assert drawn.rows[-2][0] == "popular"
-    assert drawn.rows[-1][0].endswith(", centralised")
+    assert drawn.rows[-1][0].endswith(" (central)")
     assert all(len(row) == len(drawn.header) for row in drawn.rows)
+
+
+def test_the_widest_table_fits_in_100_columns() -> None:
+    choice = chosen("updates")
+    costs = replace(
+        choice.best.costs,
+        messages=12_345.6,
+        bytes_up=888.8e6,
+        bytes_down=888.8e6,
+        model_bytes=888_800_000,
+        seconds=0.00088,
+    )
+    wide = [
+        replace(one, value=0.0, steps=100, all_steps=300, step_name="rounds", costs=costs)
+        for one in choice.candidates
+    ]
+    drawn = table(replace(choice, candidates=tuple(wide)))
+    assert table_width(drawn.header, drawn.rows) <= 100
+
+
+def test_what_the_server_learns_stands_beneath_the_table_once() -> None:
+    lines = learned(chosen("updates"))
+    whole = [line for line in lines if line.endswith(": of every client: its whole history")]
+    assert len(whole) == 1
+    assert set(whole[0].split(": ")[0].split(", ")) == {"fedease", "fedslim"}
+    assert len({line.split(": ", 1)[1] for line in lines}) == len(lines)
 
 
 def test_the_server_learns_what_the_contract_declares() -> None:
@@ -231,8 +276,48 @@ def test_sums_that_reveal_histories_are_named_with_the_best_that_do_not() -> Non
     assert revealing == {"fedals", "fedease", "fedslim"}
     assert choice.best.sums_reveal
     hiding = next(one for one in choice.candidates if not one.sums_reveal)
-    assert f"the best without a known attack: {hiding.name}, " in notes(choice)[0]
+    assert "does not hide histories" in recommendation(choice)
+    first, other, extra = next_steps(choice)
+    assert first == f"next: coterie run {choice.best.name} --dataset synthetic {RING}"
+    assert other.endswith(f": coterie run {hiding.name} --dataset synthetic {RING}")
+    assert f"lower by {choice.best.value - hiding.value:.4f}" in other
+    assert "pip install 'coterie[secagg]'" in extra
     assert not any(one.sums_reveal for one in chosen("updates").candidates)
+
+
+def test_sums_without_a_known_attack_need_no_warning() -> None:
+    choice = chosen("sums")
+    hiding = tuple(one for one in choice.candidates if not one.sums_reveal)
+    safe = replace(choice, candidates=hiding)
+    assert "histories" not in recommendation(safe)
+    assert len(next_steps(safe)) == 2
+    revealing = tuple(one for one in choice.candidates if one.sums_reveal)
+    unsafe = replace(choice, candidates=revealing)
+    assert "no allowed algorithm is without a known attack on its sums" in next_steps(unsafe)
+
+
+def test_a_recommendation_in_the_clear_says_what_the_server_receives() -> None:
+    choice = chosen("updates")
+    for one in choice.candidates:
+        first = replace(choice, candidates=(one,))
+        warning = f"Without secure aggregation the server receives {one.server_learns} ("
+        assert warning in recommendation(first)
+    slim = next(one for one in choice.candidates if one.name == "fedslim")
+    said = recommendation(replace(choice, candidates=(slim,)))
+    assert "receives of every client: its whole history" in said
+    assert "--may-leave sums" in next_steps(choice)[1]
+
+
+def test_points_of_the_figure_have_names_and_none_is_hidden() -> None:
+    choice = chosen("sums")
+    best = choice.best
+    twin = replace(best, name="twin")
+    drawing = static_chart(figure(replace(choice, candidates=(best, twin))))
+    # Beside its point, and in the legend.
+    assert drawing.count(f">{best.name}<") == 2
+    assert drawing.count(">twin<") == 2
+    assert 'r="4"' in drawing
+    assert 'r="2"' in drawing
 
 
 def test_the_page_has_the_figure_the_table_and_the_command() -> None:
@@ -257,6 +342,10 @@ REFUSED = [
     (
         ChoiceRequest(may_leave="sums", settings={"feedback": "explicit"}),
         "setting 'feedback' is 'explicit'",
+    ),
+    (
+        ChoiceRequest(may_leave="sums", settings={"rounds": 3}),
+        r"'rounds' \(value 3\) is one of algorithms.*Write for example --set \w+\.rounds=3\.",
     ),
     (ChoiceRequest(may_leave="disclosed", disclosure=2.0), "expected a number from 0 to 1"),
 ]

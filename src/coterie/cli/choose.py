@@ -144,8 +144,8 @@ def _print(choice: AlgorithmChoice, folder: Path, as_json: bool) -> None:
         return
     from coterie.cli.screen import show_table
     from coterie.experiments.choice_report import (
-        LEARNS,
-        next_command,
+        learned,
+        next_steps,
         notes,
         recommendation,
         table,
@@ -153,9 +153,13 @@ def _print(choice: AlgorithmChoice, folder: Path, as_json: bool) -> None:
     )
 
     drawn = table(choice)
-    show_table(drawn.header, drawn.rows, 1, title(choice), drawn.bold, texts=(LEARNS,))
+    show_table(drawn.header, drawn.rows, 1, title(choice), drawn.bold)
+    typer.echo("What the server learns")
+    for line in learned(choice):
+        typer.echo(f"  {line}")
     typer.echo(recommendation(choice))
     for line in notes(choice):
         typer.echo(f"  {line}")
-    typer.echo(f"next: {next_command(choice)}")
+    for line in next_steps(choice):
+        typer.echo(line)
     typer.echo(f"report: {report}")

@@ -13,6 +13,7 @@ Training is in the clear for `sums`, too: sums have the same bits with and witho
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,6 +47,7 @@ from coterie.federated.costs import Costs
 from coterie.federated.disclosure import Disclosing
 from coterie.federated.federation import AnyFederation, AnyWorld, Federation
 from coterie.federated.secagg.exposure import in_sums, in_the_clear, only_sums
+from coterie.federated.secagg.ring import MIN_CLIENTS
 from coterie.federated.settings import FederationSettings, federation_settings
 from coterie.federated.trainer import Context, Trainer, world_of
 from coterie.models.popularity_prior import recommender
@@ -167,6 +169,11 @@ class AlgorithmChoice:
         near = [one for one in self.candidates if one.value >= NEARLY * self.best.value]
         least = min(near, key=lambda one: one.costs.total_bytes)
         return None if least is self.best else least
+
+    @property
+    def without_known_attack(self) -> Candidate | None:
+        """The best one in whose sums no attacker finds histories."""
+        return next((one for one in self.candidates if not one.sums_reveal), None)
 
     def differs(self, one: Candidate, other: Candidate) -> bool:
         """Whether two differ over users by more than chance."""
@@ -299,24 +306,45 @@ def refusal(
     settings = federation_settings(experiment.settings)
     federation = _federation(experiment)
     if request.may_leave == "disclosed" and not isinstance(settings, Disclosing):
-        return LeftOut(name, "it has no disclosure rate", False)
+        return LeftOut(name, "no disclosure rate can be set", False)
     if request.may_leave == "sums":
         protected = world_of(parts.training(), _protected(settings), 0)
         if not only_sums(federation, protected):
             seen = in_the_clear(federation, protected) or ["its own update"]
-            return LeftOut(name, f"a server sees of every client: {'; '.join(seen)}", False)
+            reason = "in spite of secure aggregation a server sees of every client: "
+            return LeftOut(name, reason + "; ".join(seen), False)
     if isinstance(settings, FederatedTowers):
         if parts.train.item_texts is None:
-            return LeftOut(name, "it reads item texts, and the data has none", True)
+            return LeftOut(name, "item texts are needed, and the data has none", True)
         return LeftOut(name, "towers are too slow here; train one with coterie run", True)
     try:
         world = _world(request, experiment, parts)
         # Some algorithms refuse a catalogue or a cohort only when they start.
         cohort = federation.sample(world, federation.init(world).without_private(), 0)
+        if request.may_leave == "sums" and len(cohort) < MIN_CLIENTS:
+            return LeftOut(name, _too_few(len(cohort)), True)
         selection.check_size(world, cohort)
     except (ConfigError, MissingExtra) as error:
-        return LeftOut(name, str(error), True)
+        return LeftOut(name, for_one(name, str(error)), True)
     return None
+
+
+def _too_few(n_clients: int) -> str:
+    clients = "client" if n_clients == 1 else "clients"
+    return (
+        f"a round selects {n_clients} {clients}, and secure aggregation hides a client only among "
+        f"at least {MIN_CLIENTS}"
+    )
+
+
+def for_one(name: str, complaint: str) -> str:
+    """A complaint whose remedies are options of this command: --set sets them for one algorithm."""
+    known = algorithm(name).settings.model_fields
+
+    def option(found: re.Match[str]) -> str:
+        return f"--set {name}.{found[1]}=" if found[1] in known else found[0]
+
+    return re.sub(r"--set (\w+)=", option, complaint)
 
 
 def _world(request: ChoiceRequest, experiment: Experiment, parts: Split) -> AnyWorld:
@@ -389,7 +417,7 @@ def _measure_all(
             try:
                 result = _measure(request, method, parts, times.allowed, forward)
             except (ConfigError, MissingExtra, Diverged, UnknownName) as error:
-                failed.append(LeftOut(method.name, str(error), True))
+                failed.append(LeftOut(method.name, for_one(method.name, str(error)), True))
                 text = f"left out: {error}"
             else:
                 found.append(result)
@@ -520,6 +548,21 @@ def _check(request: ChoiceRequest) -> None:
             "setting 'feedback' is 'explicit', but algorithms are chosen by their rankings; "
             "expected implicit feedback. Remove the setting."
         )
+    _check_owners(request)
     for name in request.own:
         if name not in federated_algorithms():
             raise UnknownName("federated algorithm", name, federated_algorithms(), " in --set")
+
+
+def _check_owners(request: ChoiceRequest) -> None:
+    """A setting of algorithms has to name the algorithm."""
+    for key, value in request.settings.items():
+        if key in Experiment.of({"algorithm": "popular"}).flat():
+            continue
+        for name in federated_algorithms():
+            if key in algorithm(name).settings.model_fields:
+                raise ConfigError(
+                    f"setting {key!r} (value {value}) is one of algorithms, not of the data; "
+                    "expected ALGORITHM.KEY=VALUE. "
+                    f"Write for example --set {name}.{key}={value}."
+                )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from html import escape
 
 from coterie.experiments.choice import METRIC, AlgorithmChoice, Candidate
+from coterie.experiments.comparison_tables import BELOW
 from coterie.report.charts import static_chart
 from coterie.report.figures import Figure, Series
 from coterie.report.parts import document, html_table, list_of, section
 from coterie.report.sizes import size_text
-from coterie.report.table import BELOW, ResultTable, shown
+from coterie.report.table import ResultTable, shown
 from coterie.version import __version__
 
 HEADER = [
@@ -21,10 +22,7 @@ HEADER = [
     "down",
     "model",
     "client",
-    "the server learns",
 ]
-LEARNS = len(HEADER) - 1
-"""The column of text."""
 AXIS = "megabytes of a client, up, down and model"
 CAPTION = (
     "Accuracy on the validation part against the bytes of one client over the whole training, on a "
@@ -46,24 +44,22 @@ def title(choice: AlgorithmChoice) -> str:
 def table(choice: AlgorithmChoice) -> ResultTable:
     """Candidates, best first; then what they are compared with."""
     rows = [_row(choice, one) for one in choice.candidates]
-    blank = [""] * 6
-    rows.append(["popular", shown(METRIC, choice.popular.value), *blank, "counts of items"])
+    blank = [""] * (len(HEADER) - 2)
+    rows.append(["popular", shown(METRIC, choice.popular.value), *blank])
     if choice.centralised is not None:
         central = choice.centralised
-        learns = "everything: all histories are in one place"
-        label = f"{central.name}, centralised"
-        rows.append([label, shown(METRIC, central.value), *blank, learns])
+        rows.append([f"{central.name} (central)", shown(METRIC, central.value), *blank])
     bold = frozenset({(0, 0), (0, 1)}) if choice.recommended else frozenset()
     return ResultTable(HEADER, rows, bold)
 
 
 def _row(choice: AlgorithmChoice, one: Candidate) -> list[str]:
     costs = one.costs
-    value = shown(METRIC, one.value) + (BELOW if choice.is_below_popular(one) else "")
+    value = shown(METRIC, one.value) + (f" {BELOW}" if choice.is_below_popular(one) else "")
     steps = one.step_name if one.all_steps != 1 else one.step_name.removesuffix("s")
     trained = f"{one.steps:,} {steps}"
     if one.was_cut:
-        trained = f"{one.steps:,} of {one.all_steps:,} {steps}"
+        trained = f"{one.steps:,}/{one.all_steps:,} {steps}"
     return [
         one.name,
         value,
@@ -73,12 +69,24 @@ def _row(choice: AlgorithmChoice, one: Candidate) -> list[str]:
         size_text(costs.bytes_down),
         size_text(costs.model_bytes),
         seconds_text(costs.seconds),
-        one.server_learns,
     ]
 
 
 def seconds_text(seconds: float) -> str:
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.0f} µs"
     return f"{seconds * 1e3:.2g} ms" if seconds < 0.1 else f"{seconds:.2f} s"
+
+
+def learned(choice: AlgorithmChoice) -> list[str]:
+    """What the server learns: a line for all algorithms of which it learns the same."""
+    by_text: dict[str, list[str]] = {}
+    for one in choice.candidates:
+        by_text.setdefault(one.server_learns, []).append(one.name)
+    by_text["counts of items"] = ["popular"]
+    if choice.centralised is not None:
+        by_text["everything: all histories are in one place"] = [choice.centralised.name]
+    return [f"{', '.join(names)}: {text}" for text, names in by_text.items()]
 
 
 def recommendation(choice: AlgorithmChoice) -> str:
@@ -88,15 +96,33 @@ def recommendation(choice: AlgorithmChoice) -> str:
     if choice.recommended is None:
         return (
             f"No allowed algorithm is ahead of the most popular items ({METRIC} {popular:.4f}): "
-            f"the best is {best.name} with {best.value:.4f}. Tune it before you choose."
-        )
+            f"the best is {best.name} with {best.value:.4f}. Tune it before you choose. "
+            f"{_warning(choice)}"
+        ).rstrip()
     among = f"the best of {len(choice.candidates)} allowed algorithms"
     if len(choice.candidates) == 1:
         among = "the only allowed algorithm"
     return (
         f"Use {best.name}: {among} on the validation part, {METRIC} {best.value:.4f} "
-        f"(popular {popular:.4f}), for {size_text(best.costs.total_bytes)} a client."
-    )
+        f"(popular {popular:.4f}), for {size_text(best.costs.total_bytes)} a client. "
+        f"{_warning(choice)}"
+    ).rstrip()
+
+
+def _warning(choice: AlgorithmChoice) -> str:
+    """What a server learns of single users with the best algorithm; "" where nothing is known."""
+    best = choice.best
+    if choice.request.may_leave != "sums":
+        return (
+            f"Without secure aggregation the server receives {best.server_learns} "
+            "(docs/privacy.md)."
+        )
+    if best.sums_reveal:
+        return (
+            f"Secure aggregation does not hide histories with {best.name}: attackers find them in "
+            "its sums (docs/privacy.md)."
+        )
+    return ""
 
 
 def notes(choice: AlgorithmChoice) -> list[str]:
@@ -112,7 +138,7 @@ def notes(choice: AlgorithmChoice) -> list[str]:
 
 def _alternatives(choice: AlgorithmChoice) -> list[str]:
     best = choice.best
-    lines = _without_known_attack(choice)
+    lines = []
     equal = [one.name for one in choice.candidates[1:] if not choice.differs(best, one)]
     if equal:
         lines.append(
@@ -125,20 +151,6 @@ def _alternatives(choice: AlgorithmChoice) -> list[str]:
             f"{size_text(cheaper.costs.total_bytes)} a client"
         )
     return lines
-
-
-def _without_known_attack(choice: AlgorithmChoice) -> list[str]:
-    """The best algorithm that hides histories, where the best of all does not."""
-    if not choice.best.sums_reveal:
-        return []
-    warning = f"a server can find histories in the sums of {choice.best.name} (docs/privacy.md)"
-    hiding = [one for one in choice.candidates if not one.sums_reveal]
-    if not hiding:
-        return [warning]
-    return [
-        f"{warning}; the best without a known attack: {hiding[0].name}, "
-        f"{METRIC} {hiding[0].value:.4f}, {size_text(hiding[0].costs.total_bytes)} a client"
-    ]
 
 
 def _conditions(choice: AlgorithmChoice) -> list[str]:
@@ -168,13 +180,15 @@ def _conditions(choice: AlgorithmChoice) -> list[str]:
 def _costs(choice: AlgorithmChoice) -> list[str]:
     lines = [
         "up, down: bytes of the average client over the whole training; model: downloaded once to "
-        "rank on the client; client: median time for one message, on this machine"
+        "rank on the client; client: median time for one message, on this machine",
     ]
     if choice.request.may_leave == "sums":
         lines.append(
             "bytes under secure aggregation are computed from the length of the summed vector; "
             "training was simulated in the clear, which gives the same model"
         )
+    if any(choice.is_below_popular(one) for one in choice.candidates):
+        lines.insert(0, f"{BELOW}: below popular")
     if not choice.masking_timed:
         lines.append("client: without masking, whose packages are not installed (extra secagg)")
     return lines
@@ -189,9 +203,33 @@ def _left_out(choice: AlgorithmChoice, allowed: bool, label: str) -> list[str]:
     return [f"{label}: {', '.join(names)}: {reason}" for reason, names in by_reason.items()]
 
 
-def next_command(choice: AlgorithmChoice) -> str:
-    """The command that trains the best algorithm and evaluates it on the test part."""
-    parts = ["coterie run", choice.best.name, "--dataset", choice.request.dataset]
+def next_steps(choice: AlgorithmChoice) -> list[str]:
+    """Commands to go on with, and what they need."""
+    lines = [f"next: {run_command(choice, choice.best)}"]
+    if choice.request.may_leave != "sums":
+        hidden = f"coterie choose --dataset {choice.request.dataset} --may-leave sums"
+        return [*lines, f"or, to hide single updates from the server: {hidden}"]
+    if choice.best.sums_reveal:
+        lines.append(_without_known_attack(choice))
+    return [*lines, "--secure-aggregation needs an extra: pip install 'coterie[secagg]'"]
+
+
+def _without_known_attack(choice: AlgorithmChoice) -> str:
+    """The best algorithm in whose sums no attacker finds histories."""
+    hiding = choice.without_known_attack
+    if hiding is None:
+        return "no allowed algorithm is without a known attack on its sums"
+    loss = f"{METRIC} {hiding.value:.4f}, lower by {choice.best.value - hiding.value:.4f}"
+    if not choice.differs(choice.best, hiding):
+        loss += ", which is not significant"
+    if choice.is_below_popular(hiding):
+        loss += "; below popular"
+    return f"or, without a known attack ({loss}): {run_command(choice, hiding)}"
+
+
+def run_command(choice: AlgorithmChoice, candidate: Candidate) -> str:
+    """The command that trains an algorithm and evaluates it on the test part."""
+    parts = ["coterie run", candidate.name, "--dataset", choice.request.dataset]
     if choice.request.may_leave == "sums":
         parts.append("--secure-aggregation ring")
     if choice.disclosure is not None:
@@ -202,7 +240,13 @@ def next_command(choice: AlgorithmChoice) -> str:
 def figure(choice: AlgorithmChoice) -> Figure:
     """Accuracy against the bytes of a client."""
     series = [
-        Series(one.name, [one.value], {AXIS: [one.costs.total_bytes / 1e6]}, line=False)
+        Series(
+            one.name,
+            [one.value],
+            {AXIS: [one.costs.total_bytes / 1e6]},
+            line=False,
+            labelled=True,
+        )
         for one in choice.candidates
     ]
     if choice.centralised is not None:
@@ -219,12 +263,13 @@ def page(choice: AlgorithmChoice, command: str) -> str:
     about = f"{choice.n_users:,} users, {choice.n_items:,} items. Coterie {__version__}"
     drawn = table(choice)
     advice = f"<p><strong>{escape(recommendation(choice))}</strong></p>"
-    advice += list_of([*_alternatives(choice), f"next: {next_command(choice)}"])
+    advice += list_of([*next_steps(choice), *_alternatives(choice)])
     body = [
         f"<header><h1>{escape(name)}</h1><p class=about>{escape(about)}</p>",
         f"<div class=opening><div id=summary>{advice}</div>{static_chart(figure(choice))}</div>",
         "</header>",
         section("algorithms", "Algorithms", html_table(*drawn, kind="choice")),
+        section("learned", "What the server learns", list_of(learned(choice))),
         section("notes-list", "Notes", list_of(notes(choice))),
         section("repeat", "Repeat", f"<pre>{escape(command)}</pre>"),
     ]

@@ -24,9 +24,11 @@ def disclosure(
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure what a server can infer about users (FPL, FCF).
+    """Measure what a server can infer about users.
 
-    Replays the run's first rounds and attacks the updates that the server receives.
+    Replays the run's first rounds and attacks the updates that the server receives or, under
+    secure aggregation, their sums. For runs of FPL (sfpl, sfpl+, pfpl, pfpl+), fcf, fedals,
+    fedease and fedslim.
 
     coterie disclosure runs/pfpl+-synthetic-1 --rounds 10,100
 

@@ -61,6 +61,8 @@ def test_ctrl_c_prints_how_to_resume_and_the_checkpoint_recommends(tmp_path):
     )
     assert "Traceback" not in done.err
     assert not (folder / "result.json").exists()
+    shown = call_apart("recommend", "stopped", "--user", "1", "-n", "3", cwd=tmp_path)
+    assert shown.err.startswith("stopped is not finished: this is the model of its last checkpoint")
     found = call_apart("recommend", "stopped", "--user", "1", "-n", "3", "--json", cwd=tmp_path)
     assert len(json.loads(found.out)["items"]) == 3
 

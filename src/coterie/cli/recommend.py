@@ -153,6 +153,7 @@ def recommend(
             "Add --history with their items, which may be empty."
         )
     run = _titled(folder, items, item_column, title_column)
+    _note_unfinished(folder, quiet or as_json)
     if out is not None:
         _write_all(run, out, n, not include_seen, why, quiet, as_json)
     elif user is not None:
@@ -184,6 +185,7 @@ def similar_items(
     coterie similar-items runs/als-ml-100k-1 50
     """
     run = _titled(folder, items, item_column, title_column)
+    _note_unfinished(folder, as_json)
     _show(run.similar_items(item, n), as_json, None, item=item)
 
 
@@ -212,6 +214,16 @@ def _titled(
         if value is not None:
             raise ConfigError(f"{option} is {value!r} without --items; expected a file. Name one.")
     return run
+
+
+def _note_unfinished(folder: Path, silent: bool) -> None:
+    """Say that a model is one of a checkpoint."""
+    if not silent and not (folder / "result.json").exists():
+        typer.echo(
+            f"{folder} is not finished: this is the model of its last checkpoint. "
+            f"If it was interrupted, coterie resume {folder} finishes it.",
+            err=True,
+        )
 
 
 def _write_all(

@@ -167,6 +167,19 @@ def test_the_protocol_is_explained(coterie: Command, tmp_path: Path) -> None:
     assert "one interaction of every user" in (tmp_path / "report" / "report.html").read_text()
 
 
+def test_popularity_in_scores_is_told_once(coterie: Command) -> None:
+    arguments = ["compare", "gmf", "popular", "--seeds", "2", *SMALL, *CELLS]
+    done = coterie(*arguments, "--set", "gmf.epochs=2", "--set", "gmf.popularity_prior=3")
+    assert done.code == 0, done.err
+    assert done.out.count("Popularity counts as") == 1
+
+
+def test_untuned_settings_of_several_have_one_command(coterie: Command) -> None:
+    done = coterie("compare", "ease", "slim", "--seeds", "1", *SMALL, *CELLS)
+    assert "Settings of ease, slim: defaults" in done.out
+    assert "coterie tune NAME --dataset synthetic searches" in done.out
+
+
 def test_untuned_settings_are_named(coterie: Command, tmp_path: Path) -> None:
     arguments = ["compare", "ease", "mine=ease", "popular", "--seeds", "1", *SMALL, *CELLS]
     arguments += ["--out", "both"]

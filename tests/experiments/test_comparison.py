@@ -354,6 +354,13 @@ def test_blocks_share_a_table_where_they_fit() -> None:
     ]
 
 
+def test_methods_of_the_same_figure_are_best_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, _ = with_hits(tmp_path, monkeypatch, THREE | {"twin": THREE["good"]})
+    assert summary(found)[0] == "Best by HR@10: good, twin, 0.8625."
+
+
 def test_references_are_in_the_summary(tmp_path: Path) -> None:
     """Popular is ahead of the federated method, which "random" plays here."""
     runs = finished_cells(tmp_path, "random", "popular")

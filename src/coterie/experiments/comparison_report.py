@@ -82,8 +82,10 @@ def _untuned(results: Sequence[CellResult]) -> list[str]:
     found = {run.cell.method.label: run.cell for run in results if has_default_settings(run.cell)}
     if not found:
         return []
-    choice = next(iter(found.values())).experiment.choice
-    command = shlex.join(["coterie", "tune", choice.algorithm, "--dataset", choice.dataset])
+    choices = [cell.experiment.choice for cell in found.values()]
+    names = {choice.algorithm for choice in choices}
+    name = names.pop() if len(names) == 1 else "NAME"
+    command = shlex.join(["coterie", "tune", name, "--dataset", choices[0].dataset])
     return [
         f"Settings of {', '.join(found)}: defaults, not tuned for this data; "
         f"{command} searches for better ones."

@@ -22,9 +22,9 @@ def summary(comparison: Comparison) -> list[str]:
     measured = by_value(comparison)
     if len(measured) < 2:
         return []
-    metric = comparison.followed
-    best = measured[0]
-    lines = [f"Best by {metric}: {best.method}, {_value(comparison, best)}."]
+    best = best_methods(comparison)
+    value = _value(comparison, best[0])
+    lines = [f"Best by {comparison.followed}: {_names(best)}, {value}."]
     return [*lines, *_against_first(comparison), *_against_references(comparison)]
 
 
@@ -33,6 +33,15 @@ def by_value(comparison: Comparison) -> list[Standing]:
     metric = comparison.followed
     measured = [one for one in comparison.standings if metric in one.metrics]
     return sorted(measured, key=lambda one: loss(metric, one.metrics[metric].mean))
+
+
+def best_methods(comparison: Comparison) -> list[Standing]:
+    """The best method, and those whose mean is shown with the same figure."""
+    metric = comparison.followed
+    shown = metric_format(metric)
+    measured = by_value(comparison)
+    best = shown(measured[0].metrics[metric].mean)
+    return [one for one in measured if shown(one.metrics[metric].mean) == best]
 
 
 def compared(comparison: Comparison) -> list[Compared]:
@@ -107,7 +116,7 @@ def _centralised(comparison: Comparison) -> list[str]:
     """The best centralised method, unless it is the best of all; popularity, where it is ahead."""
     metric = comparison.followed
     central = best_centralised(compared(comparison), metric)
-    if central is None or central.label == by_value(comparison)[0].method:
+    if central is None or central.label in [one.method for one in best_methods(comparison)]:
         return []
     text = f"{central.label}, {metric_format(metric)(central.value)}"
     floor = popular(comparison)

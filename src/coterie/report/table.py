@@ -130,7 +130,7 @@ def notes(run: Reported, with_costs: bool = True) -> list[str]:
     if with_costs and r.get("below_popular"):
         lines.append(worse_than_popular(r))
     if r.get("without_popularity"):
-        lines.append(popularity(r))
+        lines.append(popularity(r, with_figures=with_costs))
     if r["full"].get("UC", 1) < 1:
         lines.append(f"{r['full']['UC']:.1%} of the tested users are served; the others score 0.")
     if "folds" in r:
@@ -188,17 +188,17 @@ def secure_aggregation(result: JsonObject) -> list[str]:
     return lines
 
 
-def popularity(result: JsonObject) -> str:
+def popularity(result: JsonObject, with_figures: bool) -> str:
     """How much popularity counts, and the accuracy of the model alone."""
+    counts = f"Popularity counts as {result['popularity_prior']:.3g} interactions of a user"
+    if not with_figures:
+        return f"{counts}; popularity_prior=0 leaves it out."
     alone = ", ".join(
         f"{name} {shown(name, result['full'][name])}, without it {shown(name, value)}"
         for name, value in result["without_popularity"].items()
         if name in result["headline"]
     )
-    return (
-        f"Popularity counts as {result['popularity_prior']:.3g} interactions of a user "
-        f"(full ranking: {alone}); popularity_prior=0 leaves it out."
-    )
+    return f"{counts} (full ranking: {alone}); popularity_prior=0 leaves it out."
 
 
 def worse_than_popular(result: JsonObject) -> str:

@@ -276,6 +276,8 @@ def test_sums_that_reveal_histories_are_named_with_the_best_that_do_not() -> Non
     assert revealing == {"fedals", "fedease", "fedslim"}
     assert choice.best.sums_reveal
     hiding = next(one for one in choice.candidates if not one.sums_reveal)
+    assert choice.to_json()["without_known_attack"] == hiding.name
+    assert chosen("updates").to_json()["without_known_attack"] is None
     assert "does not hide histories" in recommendation(choice)
     first, other, extra = next_steps(choice)
     assert first == f"next: coterie run {choice.best.name} --dataset synthetic {RING}"

@@ -46,7 +46,8 @@ class Algorithm:
     """How much popularity counts in its scores by default, in multiples of what the data suggests.
     A loss over sampled negatives learns little of popularity from few interactions."""
     in_the_clear: str = ""
-    """What a server sees of every client that it selects, without secure aggregation."""
+    """What a server receives of every client that it selects, without secure aggregation. Runs,
+    their reports and `coterie choose` show it."""
 
     @property
     def federated(self) -> bool:

@@ -172,7 +172,9 @@ class AlgorithmChoice:
 
     @property
     def without_known_attack(self) -> Candidate | None:
-        """The best one in whose sums no attacker finds histories."""
+        """The best one in whose sums no attacker finds histories; None where updates are seen."""
+        if self.request.may_leave != "sums":
+            return None
         return next((one for one in self.candidates if not one.sums_reveal), None)
 
     def differs(self, one: Candidate, other: Candidate) -> bool:
@@ -180,6 +182,7 @@ class AlgorithmChoice:
         return paired_t_test(one.by_user - other.by_user) < CLEARLY
 
     def to_json(self) -> JsonObject:
+        hiding = self.without_known_attack
         return {
             "dataset": self.request.dataset,
             "may_leave": self.request.may_leave,
@@ -193,6 +196,7 @@ class AlgorithmChoice:
             "tested_users": self.tested_users,
             "recommended": None if self.recommended is None else self.recommended.name,
             "best": self.best.name,
+            "without_known_attack": None if hiding is None else hiding.name,
             "candidates": [self._candidate(one) for one in self.candidates],
             "popular": self.popular.value,
             "centralised": None

@@ -103,7 +103,8 @@ def join(
 ) -> None:
     """Join a federation with this node's users.
 
-    Their interactions stay in the node's store.
+    The node stores their interactions. What it sends of them depends on the algorithm and on secure
+    aggregation: docs/privacy.md.
 
     coterie join --data mine.csv --store node.db --server 10.0.0.5:8000 --key ann.key --ca ca.pem
 

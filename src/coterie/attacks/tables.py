@@ -23,8 +23,8 @@ IDS_SENT = (
 RINGS_REVEAL = (
     "Under secure aggregation the server sees sums over rings of users, and these attackers use "
     "nothing else, in some of the rings. Their claims are histories of members. Whose a history "
-    "is, the server sees only where clients send in several rounds and rings change: its user is in every "
-    "ring that it was found in. Here it is credited to its user."
+    "is, the server sees only where clients send in several rounds and rings change: its user is "
+    "in every ring that it was found in. Here it is credited to its user."
 )
 HEADER = (
     "rounds",

@@ -184,7 +184,7 @@ def _labels(figure: Figure, axis: str, across: Axis, up: Axis) -> list[str]:
     taken: list[Box] = [(x - 4, y - 4, x + 4, y + 4) for _, x, y in named]
     parts = []
     for name, x, y in named:
-        boxes = list(_label_places(x, y, text_width(name, LABEL_SIZE)))
+        boxes = list(_label_places(x, y, 1.2 * text_width(name, LABEL_SIZE)))
         free = [
             box
             for box in boxes

@@ -49,8 +49,7 @@ dl.methods dt { font-weight: 600 } dl.methods dd { margin: 0 } dl.methods p { ma
 .figures > * { min-width: 0 }
 .metrics td:nth-child(2), .metrics th:nth-child(2) {
   text-align: left; white-space: normal; color: #5c677d; font-size: .9rem }
-.choice :is(th, td):last-child { text-align: left }
-.choice td:not(:last-child) { white-space: nowrap }
+.choice td { white-space: nowrap }
 .metrics th { min-width: 4.9rem; overflow-wrap: anywhere }
 .metrics th:nth-child(2) { min-width: 9rem }
 .forests {

@@ -47,8 +47,7 @@ def popularity_prior(experiment: Experiment, training: TrainingSet) -> Counted:
 def uses_prior(experiment: Experiment) -> bool:
     """As set; by default where the algorithm learns little of popularity, unless it is tuned.
 
-    The settings of tuned.yaml were found without popularity. With it, some gain by full ranking,
-    and lose more by loo-50: docs/recommendations.md has the figures.
+    The settings of tuned.yaml were found without popularity: docs/recommendations.md has figures.
     """
     strength = experiment.course.popularity_prior
     if strength is None:

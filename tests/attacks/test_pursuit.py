@@ -21,7 +21,7 @@ def planted(d: int, lengths: list[int], seed: int = 0, reg_exponent: float = 1.0
     Y = rng.normal(0, 0.5, (N_ITEMS, d)).astype(np.float32)
     owned = [np.sort(rng.permutation(N_ITEMS)[:n]).astype(np.int32) for n in lengths]
     history = Rows(np.cumsum([0, *lengths]), np.concatenate(owned))
-    settings = FedALS(embedding_size=d, reg_exponent=reg_exponent)
+    settings = FedALS(embedding_size=d, alpha=10.0, reg=0.06, reg_exponent=reg_exponent)
     X = quantise(least_squares.solve(history, Y, settings)) / SCALE
     return Y, [set(items.tolist()) for items in owned], X, float(settings.alpha)
 
@@ -66,7 +66,12 @@ def test_two_rounds_find_what_one_does_not():
     Y, histories, _, alpha = first
     other = np.random.default_rng(9).normal(0, 0.5, Y.shape).astype(np.float32)
     history = Rows(np.array([0, 35]), np.array(sorted(histories[0]), np.int32))
-    x = quantise(least_squares.solve(history, other, FedALS(embedding_size=40)))[0] / SCALE
+    x = (
+        quantise(
+            least_squares.solve(history, other, FedALS(embedding_size=40, alpha=10.0, reg=0.06))
+        )[0]
+        / SCALE
+    )
     systems = [equations(whiten(Y), first[2][0], alpha), equations(whiten(other), x, alpha)]
 
     def found(some: list[Equations]) -> set[int]:

@@ -187,7 +187,7 @@ def test_untuned_settings_are_named(coterie: Command, tmp_path: Path) -> None:
         "Settings of ease: defaults, not tuned for this data; "
         "coterie tune ease --dataset synthetic searches for better ones."
     )
-    assert line in coterie(*arguments, "--set", "mine.reg=3").out
+    assert line in coterie(*arguments, "--set", "mine.reg=7").out
     for name in ("report.md", "report.html"):
         assert line in (tmp_path / "both" / name).read_text()
     done = coterie("compare", "popular", "random", "--seeds", "1", *SMALL, *CELLS)

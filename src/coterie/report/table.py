@@ -210,7 +210,7 @@ def worse_than_popular(result: JsonObject) -> str:
     )
     return (
         f"Below popular: recommending the most popular items to all users scores more ({pairs}). "
-        "Train longer, or find settings with coterie tune."
+        "Find better settings with coterie tune."
     )
 
 

@@ -50,7 +50,7 @@ def against_implicit(training: TrainingSet, size: int, repeats: int) -> dict[str
     rows = training.positives
     ones = np.ones(len(rows.items), np.float32)
     table = sparse.csr_matrix((ones, rows.items, rows.offsets))
-    settings = ALS(embedding_size=size, alpha=5.0, reg=10.0)
+    settings = ALS(embedding_size=size, alpha=5.0, reg=10.0, reg_exponent=0.0)
     Y = fedals.rows(training.n_items, size, 0, "items", 0.1)
     theirs = AlternatingLeastSquares(
         factors=size,

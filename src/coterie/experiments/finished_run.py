@@ -12,6 +12,7 @@ import numpy as np
 from coterie.algorithms import registry
 from coterie.core import plugins
 from coterie.core.progress import SILENT, Progress
+from coterie.core.settings import Settings
 from coterie.data.ids import find
 from coterie.data.item_titles import read_titles
 from coterie.errors import ConfigError
@@ -101,6 +102,14 @@ class Run:
         """What recommends: the model, with popularity where it counts."""
         return recommender(self.model, self.prior)
 
+    @property
+    def settings(self) -> Settings:
+        """The settings of the algorithm."""
+        kind = registry.algorithm(self.result["algorithm"]).settings
+        # A config holds every setting of a run; those of the algorithm are picked out.
+        known = kind.model_fields
+        return kind.of({k: v for k, v in self.result.get("settings", {}).items() if k in known})
+
     def score(self, user: object, items: Sequence[object]) -> list[float]:
         """Scores of items for a user, by external ids."""
         users = np.array([find(self.catalogue.user_ids, user, "user")], np.int32)
@@ -129,8 +138,33 @@ class Run:
         `features`, such as {"age": 25}, are for two-tower models whose users had features.
         """
         items = self._history(history)
-        scores = self._score_new_user(items, features or {})
+        scores = self.score_history(items, features or {})
         return self._best(scores, items if exclude_seen else NOTHING, n)
+
+    def score_history(self, items: Ints, features: Mapping[str, object]) -> Floats:
+        """(items,) scores for a new user with these item indices, ascending and distinct.
+
+        By the algorithm's own fit, with the settings of the run.
+        """
+        self._refuse_ratings()
+        name = self.result["algorithm"]
+        algorithm = registry.algorithm(name)
+        if algorithm.score_new_user is None:
+            able = [other for other in registry.names() if registry.serves_new_users(other)]
+            raise ConfigError(
+                f"the run's algorithm is {name}, which cannot serve users who were not in "
+                f"training; expected one of {', '.join(able)}. Train one of them."
+            )
+        texts = self.catalogue.item_texts
+        titles = [] if texts is None else [str(text) for text in texts[items]]
+        user = NewUser(
+            items=items,
+            titles=titles,
+            features=features,
+            known_features=tuple(self.result.get("user_features", ())),
+        )
+        scores = finite(algorithm.score_new_user(self.model, user, self.settings))
+        return scores if self.prior is None else self.prior.for_new_user(scores, len(items))
 
     def why(
         self, user: object, items: Sequence[object], n: int = reasons.REASONS
@@ -210,40 +244,18 @@ class Run:
 
     def _history(self, items: Sequence[object]) -> Ints:
         """The items of a new user, ascending and distinct."""
-        history: Ints = np.unique(self._indices(items))
+        self._refuse_ratings()
+        return np.unique(self._indices(items))
+
+    def _refuse_ratings(self) -> None:
         if self.result.get("feedback") == "explicit":
             raise ConfigError(
                 "the run learned from ratings, which a history of items does not have; "
                 "expected a run with implicit feedback. Train with feedback=implicit."
             )
-        return history
 
     def _explainer(self, n: int = reasons.REASONS) -> Explainer:
         return Explainer.of(self.model, self.catalogue, self.result["algorithm"], n)
-
-    def _score_new_user(self, items: Ints, features: Mapping[str, object]) -> Floats:
-        """Scores of all items by the algorithm's own fit, with the settings of the run."""
-        name = self.result["algorithm"]
-        algorithm = registry.algorithm(name)
-        if algorithm.score_new_user is None:
-            able = [other for other in registry.names() if registry.serves_new_users(other)]
-            raise ConfigError(
-                f"the run's algorithm is {name}, which cannot serve users who were not in "
-                f"training; expected one of {', '.join(able)}. Train one of them."
-            )
-        # A config holds every setting of a run; those of the algorithm are picked out.
-        known = algorithm.settings.model_fields
-        settings = {k: v for k, v in self.result.get("settings", {}).items() if k in known}
-        texts = self.catalogue.item_texts
-        titles = [] if texts is None else [str(text) for text in texts[items]]
-        user = NewUser(
-            items=items,
-            titles=titles,
-            features=features,
-            known_features=tuple(self.result.get("user_features", ())),
-        )
-        scores = finite(algorithm.score_new_user(self.model, user, algorithm.settings.of(settings)))
-        return scores if self.prior is None else self.prior.for_new_user(scores, len(items))
 
     def _best(self, scores: Floats, seen: Ints, n: int) -> list[Recommendation]:
         if n < 1:

@@ -1,0 +1,1 @@
+"""Recommendations for applications: over HTTP (`coterie api`), and as files (`coterie export`)."""

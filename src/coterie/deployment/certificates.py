@@ -3,88 +3,182 @@
 FOLDER/ca.pem  ca.key  server.pem  server.key    the server's files; nodes need ca.pem only
 FOLDER/nodes/NAME.key  NAME.pub                  the key goes to its node; the server keeps the .pub
                                                  and rejects nodes without one
+
+ca.key signs server certificates and is needed for nothing else: it may be stored elsewhere.
 """
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import os
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from coterie.errors import ConfigError, MissingExtra, RunError
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec
+from coterie.core.atomic_files import write_file
+from coterie.deployment.address import LOOPBACK
+from coterie.deployment.issuing import Issuer, new_key, pem, private_pem, serialization
+from coterie.deployment.key_dates import KeyDates
+from coterie.errors import ConfigError, RunError
 
 HOST = re.compile(r"[0-9A-Za-z_.:-]{1,253}")
-DAYS = 825
-"""Validity of certificates; most programs accept no more."""
+WILDCARDS = ("0.0.0.0", "::")
+"""Addresses that a server binds to, and to which no node can connect."""
 
 
 def init(folder: Path, hosts: Sequence[str], nodes: Sequence[str]) -> None:
     """Make all files for a server with these names or addresses, and for these nodes."""
-    if (folder / "ca.key").exists():
+    if (folder / "ca.key").exists() or (folder / "ca.pem").exists():
         raise RunError(
             f"{folder} has an authority already; expected a new folder. "
             f"For another node, run: coterie federation add {folder} NAME"
         )
-    for host in hosts:
-        if not HOST.fullmatch(host):
-            raise ConfigError(
-                f"the host is {host!r}; expected a name or address by which nodes reach the "
-                "server, such as 10.0.0.5. Change --host."
-            )
+    _refuse_hosts(hosts)
     for name in nodes:
         _refuse_name(name)
-    # The server's own programs connect to each other on loopback.
-    hosts = list(dict.fromkeys([*hosts, "127.0.0.1"]))
+    # So that the server can be checked from its own machine.
+    hosts = list(dict.fromkeys([*hosts, LOOPBACK[0]]))
     (folder / "nodes").mkdir(parents=True, exist_ok=True)
-    authority = _key()
-    server = _key()
-    issuer = _name("Coterie federation")
-    subject = _name("Coterie server")
-    root = _signed(authority, issuer, authority, issuer, [], authority=True)
-    certificate = _signed(server, subject, authority, issuer, hosts, authority=False)
-    _write(folder / "ca.key", _private(authority), secret=True)
-    _write(folder / "ca.pem", _pem(root))
-    _write(folder / "server.key", _private(server), secret=True)
-    _write(folder / "server.pem", _pem(certificate))
+    authority = Issuer.new()
+    server = new_key()
+    _write_new(folder / "ca.key", private_pem(authority.key), secret=True)
+    _write_new(folder / "ca.pem", pem(authority.certificate))
+    _write_new(folder / "server.key", private_pem(server), secret=True)
+    _write_new(folder / "server.pem", pem(authority.issue(server, hosts)))
     for name in nodes:
         add(folder, name)
 
 
-def add(folder: Path, name: str) -> Path:
-    """Make a key for one more node."""
+def renew(folder: Path, hosts: Sequence[str] = ()) -> list[str]:
+    """Replace the server's key and certificate, for the same hosts and these; returns all hosts.
+
+    The authority stays, and with it ca.pem on every node.
+    """
+    _refuse_hosts(hosts)
+    authority = _authority(folder)
+    if authority.certificate.not_valid_after_utc <= datetime.now(UTC):
+        raise RunError(
+            f"{folder / 'ca.pem'} expired on {authority.certificate.not_valid_after_utc:%Y-%m-%d}; "
+            "expected a valid authority. Make a new folder with coterie federation init, and give "
+            "every node its ca.pem and a new key."
+        )
+    before = hosts_of(folder / "server.pem") if (folder / "server.pem").exists() else LOOPBACK[:1]
+    everything = list(dict.fromkeys([*before, *hosts]))
+    server = new_key()
+    certificate = authority.issue(server, everything)
+    write_file(folder / "server.key", private_pem(server), owner_only=True)
+    write_file(folder / "server.pem", pem(certificate), owner_only=False)
+    return everything
+
+
+def add(folder: Path, name: str, days: int | None = None) -> Path:
+    """Make a key for one more node; it expires after this many days, or never."""
     _refuse_name(name)
     path = folder / "nodes" / f"{name}.key"
     if path.exists() or path.with_suffix(".pub").exists():
         raise RunError(
-            f"{path} exists already; expected a new name. Choose another, or revoke it first."
+            f"{path} exists already; expected a new name. Choose another, or make a new key for "
+            f"this one: coterie federation rotate {folder} {name}"
         )
-    if not (folder / "ca.key").exists():
+    if not (folder / "ca.pem").exists():
         raise RunError(
             f"{folder} has no authority; expected one. Run: coterie federation init {folder}"
         )
-    serialization = _serialization()
-    key = _key()
-    private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.OpenSSH,
-        serialization.NoEncryption(),
-    )
-    public = key.public_key().public_bytes(
-        serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
-    )
-    _write(path, private, secret=True)
-    _write(path.with_suffix(".pub"), public + b"\n")
+    private, public = _key_pair(KeyDates.from_now(_lifetime(days)))
+    _write_new(path, private, secret=True)
+    _write_new(path.with_suffix(".pub"), public)
     return path
+
+
+def rotate(folder: Path, name: str, days: int | None = None) -> Path:
+    """Replace the key of a node; its users stay with the name.
+
+    Without `days` the new key is valid as long as the old one was when it was new.
+    """
+    path = _public_key_file(folder, name)
+    lifetime = _lifetime(days)
+    if days is None:
+        lifetime = read_dates(path).lifetime
+    private, public = _key_pair(KeyDates.from_now(lifetime))
+    # The server reads the .pub alone: until it is replaced, the node can go on with the old key.
+    write_file(path.with_suffix(".key"), private, owner_only=True)
+    write_file(path, public, owner_only=False)
+    return path.with_suffix(".key")
+
+
+def revoke(folder: Path, name: str) -> None:
+    """Revoke a node: the server rejects nodes whose public key is missing."""
+    path = _public_key_file(folder, name)
+    path.unlink()
+    # A key that stays would block the name for good.
+    path.with_suffix(".key").unlink(missing_ok=True)
+
+
+def read_dates(path: Path) -> KeyDates:
+    """When the key in a file NAME.pub was made, and when it expires."""
+    try:
+        return KeyDates.of(path.read_text())
+    except ValueError as error:
+        raise RunError(
+            f"{path} has a date that cannot be read ({error}); expected one such as "
+            "expires=2027-01-31T12:00:00Z. Correct it, or revoke the node and add it again."
+        ) from None
+
+
+def hosts_of(certificate: Path) -> list[str]:
+    """The names and addresses that a certificate is for."""
+    serialization()
+    from cryptography import x509
+
+    loaded = x509.load_pem_x509_certificate(certificate.read_bytes())
+    try:
+        names = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    return [str(name.value) for name in names]
+
+
+def _authority(folder: Path) -> Issuer:
+    for name in ("ca.key", "ca.pem"):
+        if not (folder / name).exists():
+            raise RunError(
+                f"{folder} holds no {name}; expected the authority of the federation, which signs "
+                "the certificate. Check the path, or bring the file back from where it is stored."
+            )
+    serialization()
+    try:
+        return Issuer.read((folder / "ca.key").read_bytes(), (folder / "ca.pem").read_bytes())
+    except ValueError as error:
+        raise RunError(
+            f"{folder} has no usable authority ({error}); expected ca.key and ca.pem of one "
+            "coterie federation init. Restore them from a backup."
+        ) from None
+
+
+def _public_key_file(folder: Path, name: str) -> Path:
+    _refuse_name(name)
+    path = folder / "nodes" / f"{name}.pub"
+    if not path.exists():
+        known = ", ".join(sorted(pub.stem for pub in (folder / "nodes").glob("*.pub"))) or "none"
+        raise RunError(
+            f"{path} does not exist; expected an admitted node ({known}). Check the name."
+        )
+    return path
+
+
+def _key_pair(dates: KeyDates) -> tuple[bytes, bytes]:
+    """The content of a new NAME.key and of its NAME.pub."""
+    formats = serialization()
+    key = new_key()
+    private = key.private_bytes(
+        formats.Encoding.PEM, formats.PrivateFormat.OpenSSH, formats.NoEncryption()
+    )
+    public = key.public_key().public_bytes(formats.Encoding.OpenSSH, formats.PublicFormat.OpenSSH)
+    return private, public + f" {dates.comment}\n".encode("ascii")
+
+
+def _lifetime(days: int | None) -> timedelta | None:
+    return None if days is None else timedelta(days=days)
 
 
 def _refuse_name(name: str) -> None:
@@ -94,122 +188,16 @@ def _refuse_name(name: str) -> None:
         )
 
 
-def hosts_of(certificate: Path) -> list[str]:
-    """The names and addresses that a certificate is for."""
-    _serialization()
-    from cryptography import x509
-
-    loaded = x509.load_pem_x509_certificate(certificate.read_bytes())
-    names = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    return [str(name.value) for name in names]
-
-
-def revoke(folder: Path, name: str) -> None:
-    """Revoke a node: the server rejects nodes whose public key is missing."""
-    path = folder / "nodes" / f"{name}.pub"
-    if not path.exists():
-        known = ", ".join(sorted(pub.stem for pub in (folder / "nodes").glob("*.pub"))) or "none"
-        raise RunError(
-            f"{path} does not exist; expected an admitted node ({known}). Check the name."
-        )
-    path.unlink()
-    # A key that stays would block the name for good.
-    path.with_suffix(".key").unlink(missing_ok=True)
+def _refuse_hosts(hosts: Sequence[str]) -> None:
+    for host in hosts:
+        if not HOST.fullmatch(host) or host in WILDCARDS:
+            raise ConfigError(
+                f"the host is {host!r}; expected a name or address by which nodes reach the "
+                "server, such as 10.0.0.5. Change --host."
+            )
 
 
-def _serialization() -> ModuleType:
-    try:
-        from cryptography.hazmat.primitives import serialization
-    except ImportError:
-        raise MissingExtra("a federation's certificates", "federation") from None
-    return serialization
-
-
-def _key() -> ec.EllipticCurvePrivateKey:
-    _serialization()
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    return ec.generate_private_key(ec.SECP384R1())
-
-
-def _name(common: str) -> x509.Name:
-    from cryptography import x509
-    from cryptography.x509.oid import NameOID
-
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
-
-
-def _signed(
-    key: ec.EllipticCurvePrivateKey,
-    subject: x509.Name,
-    by: ec.EllipticCurvePrivateKey,
-    issuer: x509.Name,
-    hosts: Sequence[str],
-    *,
-    authority: bool,
-) -> x509.Certificate:
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-
-    now = datetime.datetime.now(datetime.UTC)
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(minutes=5))
-        .not_valid_after(now + datetime.timedelta(days=DAYS))
-        .add_extension(
-            x509.BasicConstraints(ca=authority, path_length=0 if authority else None), critical=True
-        )
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(by.public_key()), critical=False
-        )
-        .add_extension(
-            x509.KeyUsage(
-                digital_signature=True,
-                key_cert_sign=authority,
-                crl_sign=authority,
-                content_commitment=False,
-                key_encipherment=False,
-                data_encipherment=False,
-                key_agreement=False,
-                encipher_only=False,
-                decipher_only=False,
-            ),
-            critical=True,
-        )
-    )
-    if hosts:
-        builder = builder.add_extension(
-            x509.SubjectAlternativeName([_alternative(host) for host in hosts]), critical=False
-        )
-    return builder.sign(by, hashes.SHA384())
-
-
-def _alternative(host: str) -> x509.GeneralName:
-    from cryptography import x509
-
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)
-
-
-def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
-    serialization = _serialization()
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(_serialization().Encoding.PEM)
-
-
-def _write(path: Path, data: bytes, secret: bool = False) -> None:
+def _write_new(path: Path, data: bytes, secret: bool = False) -> None:
     mode = 0o600 if secret else 0o644
     file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)
     with os.fdopen(file, "wb") as out:

@@ -34,6 +34,7 @@ FLOORS = [
     {"baselines"},
     {"experiments"},
     {"deployment", "attacks", "reproduce", "api", "testing"},
+    {"serving"},
     {"cli", ""},
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
@@ -164,9 +165,22 @@ def test_only_the_command_line_prints() -> None:
         assert not [c for c in calls if isinstance(c.func, ast.Name) and c.func.id == "print"], name
 
 
+CONNECTIONS = ("deployment.fleet", "serving.app", "serving.connection")
+"""A server's and a node's connection, and the HTTP API. Commands import them inside functions."""
+
+
+def without_connections() -> list[str]:
+    return [name for name in modules() if not name.startswith(CONNECTIONS)]
+
+
+def test_connections_are_imported_by_their_commands_only() -> None:
+    for name in without_connections():
+        found = own(imported(name, inside_functions=False))
+        assert not {other for other in found if other.startswith(CONNECTIONS)}, name
+
+
 def test_heavy_frameworks_are_never_imported_at_module_level() -> None:
-    """But for the two apps, which Flower itself loads, in processes of its own."""
-    for name in modules().keys() - {"deployment.flower.client", "deployment.flower.server"}:
+    for name in without_connections():
         assert not outside(imported(name, inside_functions=False)) & HEAVY, name
 
 
@@ -177,10 +191,11 @@ def test_optional_packages_are_never_imported_at_module_level() -> None:
         "pyarrow",
         "cryptography",
         "fastapi",
+        "starlette",
         "uvicorn",
         "dp_accounting",
     }
-    for name in modules():
+    for name in without_connections():
         assert not outside(imported(name, inside_functions=False)) & optional, name
 
 
@@ -190,6 +205,7 @@ def test_command_line_starts_without_the_library() -> None:
         "cli.main",
         "cli.runs",
         "cli.recommend",
+        "cli.api",
         "cli.data",
         "cli.algorithms",
         "cli.options",
@@ -199,6 +215,7 @@ def test_command_line_starts_without_the_library() -> None:
         "cli.disclosure",
         "cli.reproduce",
         "cli.federation",
+        "cli.federation_keys",
         "cli.node",
     }
     for name in light:
@@ -247,8 +264,11 @@ def type_names(tree: ast.Module) -> Iterator[str]:
 
 
 def test_no_two_types_share_a_name() -> None:
+    """Except exported scorers: an application has one of them, under one name."""
     homes: dict[str, list[str]] = {}
     for name, tree in syntax_trees():
+        if name.startswith("serving.scorers."):
+            continue
         for defined in type_names(tree):
             homes.setdefault(defined, []).append(name)
     assert {name: where for name, where in homes.items() if len(where) > 1} == {}

@@ -27,6 +27,16 @@ class CoterieError(Exception):
 
     exit_code = 1
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Errors of other processes arrive with their text, whatever they were made from."""
+        return _with_text, (type(self), str(self))
+
+
+def _with_text(kind: type[CoterieError], text: str) -> CoterieError:
+    error = kind.__new__(kind, text)
+    error.args = (text,)
+    return error
+
 
 class UserError(CoterieError):
     exit_code = 2

@@ -16,7 +16,7 @@ from calling import SMALL, Done
 
 from coterie import __version__
 from coterie.algorithms.registry import ALGORITHMS
-from coterie.cli.algorithms import EXTRAS
+from coterie.cli.algorithms import DISTRIBUTIONS, EXTRAS
 from coterie.data.datasets import DATASETS
 
 Command = Callable[..., Done]
@@ -610,7 +610,8 @@ def test_doctor_lists_extras_that_exist_and_are_used() -> None:
         if "coterie[secagg]" in requirements:
             requirements += " ".join(declared["secagg"])
         for module in extra.modules:
-            assert re.search(rf"\b{module}\b", requirements), (name, module)
+            distribution = DISTRIBUTIONS.get(module, module)
+            assert re.search(rf"\b{distribution}\b", requirements), (name, module)
             # pandas imports pyarrow when it reads a parquet file.
             use = r"pd\.read_parquet" if module == "pyarrow" else rf"^\s*(import|from) {module}\b"
             assert any(re.search(use, source, re.MULTILINE) for source in sources), module

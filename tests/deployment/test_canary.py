@@ -30,7 +30,9 @@ class Recorded(InProcessNodes):
         super().__init__(paths)
         self.sent: list[tuple[str, str, bytes]] = []
 
-    def send(self, kind: str, out: Mapping[str, bytes]) -> dict[str, bytes]:
+    def send(
+        self, kind: str, out: Mapping[str, bytes], seconds: float | None = None
+    ) -> dict[str, bytes]:
         replies = super().send(kind, out)
         self.sent += [(kind, name, data) for name, data in sorted(replies.items())]
         return replies

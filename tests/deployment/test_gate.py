@@ -1,168 +1,193 @@
-"""Gates: only nodes' calls of bounded size pass to a server, and only our program to a node."""
+"""The gate: what is refused before a body is read, and what of it passes."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import AsyncIterator, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from io import BytesIO
-from zipfile import ZipFile
+import base64
+from collections.abc import Iterable
 
 import pytest
 
 pytest.importorskip("flwr")
-import httpx
-from flwr.proto.fab_pb2 import Fab, GetFabResponse
+from hypothesis import given
+from hypothesis import strategies as st
 
-from coterie.deployment.flower import gate
-from coterie.deployment.flower.processes import APP, CLIENT
+from coterie.deployment.fleet import gate as gates
+from coterie.deployment.fleet.gate import MOST_BYTES, SMALL, Gate
+from coterie.deployment.fleet.keys import NodeKey
+from coterie.deployment.fleet.link import Link
+from coterie.deployment.fleet.messages import (
+    CALLS,
+    PREFIX,
+    PULL_MESSAGES,
+    PUSH_OBJECT,
+    REGISTER,
+    make,
+)
 
-
-class Link(BaseHTTPRequestHandler):
-    """A SuperLink that echoes its requests."""
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
-        echo = f"{self.path} {self.headers.get('x-proof')} ".encode() + body
-        self.send_response(200)
-        self.send_header("content-length", str(len(echo)))
-        self.send_header("x-answer", "42")
-        self.end_headers()
-        self.wfile.write(echo)
-
-    def log_message(self, *_: object) -> None:
-        pass
+KEY = NodeKey.new()
+OTHER = NodeKey.new()
+LINK = Link()
 
 
-@pytest.fixture(scope="module")
-def link() -> Iterator[str]:
-    server = HTTPServer(("127.0.0.1", 0), Link)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+class OpenGate(Gate):
+    """A gate that remembers the bodies that it lets pass, and answers nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(LINK, lambda public: public == KEY.public, keyed=True)
+        self.bodies: list[bytes] = []
+
+    async def _answer(self, call, body: bytes) -> bytes:
+        self.bodies.append(body)
+        return b"ok"
 
 
-def called(
-    link: str,
+def call(
     path: str,
-    content: bytes | list[bytes] = b"",
+    parts: Iterable[bytes | None] = (b"",),
     method: str = "POST",
-    allows_program=lambda data: True,
-    **headers: str,
-) -> httpx.Response:
-    async def parts() -> AsyncIterator[bytes]:
-        for part in content:
-            yield part  # type: ignore[misc]
+    key: NodeKey = KEY,
+    pause: float = 0.0,
+    **changes: str,
+) -> tuple[int, list[bytes], Gate, int]:
+    """The status, what passed, the gate, and how many parts of the body were read."""
+    gate = OpenGate()
+    headers = key.headers(0.0) | {name.replace("_", "-"): text for name, text in changes.items()}
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "headers": [(name.encode(), text.encode()) for name, text in headers.items()],
+    }
+    waiting = list(parts)
+    read = 0
+    sent: list[dict] = []
 
-    async def go() -> httpx.Response:
-        async with httpx.AsyncClient(
-            transport=httpx.ASGITransport(gate.app(link, None, allows_program)),
-            base_url="http://gate",
-        ) as client:
-            body = content if isinstance(content, bytes) else parts()
-            return await client.request(
-                method,
-                path,
-                content=body,
-                headers={k.replace("_", "-"): v for k, v in headers.items()},
-            )
+    async def receive() -> dict:
+        nonlocal read
+        if pause:
+            await asyncio.sleep(pause)
+        read += 1
+        part = waiting.pop(0)
+        if part is None:
+            return {"type": "http.disconnect"}
+        return {"type": "http.request", "body": part, "more_body": bool(waiting)}
 
-    return asyncio.run(go())
+    async def send(event: dict) -> None:
+        sent.append(event)
 
-
-def test_calls_of_nodes_pass_unchanged(link: str):
-    answer = called(link, "/v1/fleet/push-messages", b"\x00bytes\xff", x_proof="signed")
-    assert (answer.status_code, answer.headers["x-answer"]) == (200, "42")
-    assert answer.content == b"/v1/fleet/push-messages signed \x00bytes\xff"
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/",
-        "/v1/control/start-run",
-        "/v1/control/register-node",
-        "/v1/runtime/anything",
-        "/v1/fleet/",
-        "/v1/fleet/start-run",
-        "/docs",
-        "/v1/fleet/get-run/../../control/start-run",
-        "/v1/fleet/get-run/more",
-        "/v1//fleet/get-run",
-        "/v1/fleet/%2e%2e/control/start-run",
-        "/v1/fleet/get-run%0a",
-    ],
-)
-def test_other_calls_are_refused(link: str, path: str):
-    assert called(link, path).status_code == 404
-    assert called(link, path, method="GET").status_code == 405
+    asyncio.run(gate(scope, receive, send))
+    return sent[0]["status"], gate.bodies, gate, read
 
 
-def test_a_body_announced_as_gigabytes_is_refused_before_it_is_read(link: str):
-    for length in (str(10 << 30), "-1"):
-        reply = called(link, "/v1/fleet/push-object", b"few", content_length=length)
-        assert reply.status_code == 413
-
-
-def test_an_endless_body_is_refused(link: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(gate, "MAX_BYTES", 1000)
-    assert called(link, "/v1/fleet/push-object", [b"x" * 300] * 5).status_code == 413
-    assert called(link, "/v1/fleet/push-object", b"x" * 900).status_code == 200
-
-
-def test_an_unreachable_link():
-    assert called("http://127.0.0.1:9", "/v1/fleet/get-run").status_code == 503
-
-
-OURS = APP.format(client=CLIENT, folder='"/somewhere"', keyed="true")
-
-
-def fab(files: dict[str, str]) -> bytes:
-    packed = BytesIO()
-    with ZipFile(packed, "w") as out:
-        for name, text in files.items():
-            out.writestr(name, text)
-    return GetFabResponse(fab=Fab(hash_str="x", content=packed.getvalue())).SerializeToString()
-
-
-def test_our_program_passes():
-    assert gate.is_our_program(
-        fab({"pyproject.toml": OURS, ".info/CONTENT": "pyproject.toml,abc,1"})
-    )
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_of_nodes_pass(name: str):
+    status, bodies, gate, _ = call(PREFIX + name, [b"one ", b"two"])
+    assert (status, bodies) == (200, [b"one two"])
+    assert not gate.refused
 
 
 @pytest.mark.parametrize(
-    "data",
+    ("path", "method"),
     [
-        fab({"pyproject.toml": OURS, ".info/CONTENT": "", "evil.py": "import os"}),
-        fab({"pyproject.toml": OURS, ".info/CONTENT": "", "coterie/__init__.py": ""}),
-        fab({"pyproject.toml": OURS, ".info/../evil.py": ""}),
-        fab({"pyproject.toml": OURS.replace(CLIENT, "os:system"), ".info/CONTENT": ""}),
-        fab(
-            {
-                "pyproject.toml": OURS.replace("dependencies = []", 'dependencies = ["evil"]'),
-                ".info/CONTENT": "",
-            }
-        ),
-        fab({"pyproject.toml": OURS + "x" * (1 << 17), ".info/CONTENT": ""}),
-        fab({"pyproject.toml": "project = 3", ".info/CONTENT": ""}),
-        fab({"pyproject.toml": "[", ".info/CONTENT": ""}),
-        fab({}),
-        b"",
-        b"garbage",
-        GetFabResponse(fab=Fab(content=b"no archive")).SerializeToString(),
+        ("/", "POST"),
+        ("/v1/control/start-run", "POST"),
+        ("/v1/runtime/pull-task-input", "POST"),
+        ("/v1/fleet/get-fab", "POST"),
+        ("/v1/fleet/get-run", "POST"),
+        ("/v1/fleet/unregister-node", "POST"),
+        ("/v1/fleet/../control/start-run", "POST"),
+        ("/v1/fleet/pull-messages/", "POST"),
+        ("pull-messages", "POST"),
+        (PREFIX + PULL_MESSAGES, "GET"),
+        ("/docs", "GET"),
+        ("/openapi.json", "GET"),
     ],
 )
-def test_other_programs_are_refused(data: bytes):
-    assert not gate.is_our_program(data)
+def test_other_calls_are_not_read(path: str, method: str):
+    status, bodies, gate, read = call(path, [b"x"], method)
+    assert (status, bodies, read) == (404, [], 0)
+    assert gate.refused == {"not a node's call": 1}
 
 
-def test_another_program_never_reaches_a_node(link: str):
-    def refuse(data: bytes) -> bool:
-        return False
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({"flwr_public_key": "not base64!"}, 401),
+        ({"flwr_public_key": ""}, 401),
+        ({"flwr_public_key": base64.b64encode(OTHER.public).decode()}, 401),
+        ({"content_length": str(MOST_BYTES[PUSH_OBJECT] + 1)}, 413),
+        ({"content_length": "-1"}, 413),
+        ({"content_length": "many"}, 413),
+        ({"flwr_signature": base64.b64encode(b"wrong").decode()}, 401),
+        ({"flwr_timestamp": "2026-01-01T00:00:00+00:00"}, 401),
+        ({"flwr_timestamp": "2026-01-01T00:00:00"}, 401),
+        ({"flwr_timestamp": "now"}, 401),
+    ],
+)
+def test_what_the_headers_tell_is_refused_before_the_body_is_read(
+    changes: dict[str, str], status: int
+):
+    found, bodies, gate, read = call(PREFIX + PUSH_OBJECT, [b"x"], **changes)
+    assert (found, bodies, read) == (status, [], 0)
+    assert sum(gate.refused.values()) == 1
 
-    program = called(link, "/v1/fleet/get-fab", b"a program", allows_program=refuse)
-    other = called(link, "/v1/fleet/get-run", b"no program", allows_program=refuse)
-    assert (program.status_code, other.status_code) == (403, 200)
+
+def test_a_body_that_grows_is_refused_when_it_is_too_large():
+    status, bodies, _, read = call(PREFIX + PULL_MESSAGES, [b"x" * SMALL, b"x", b"x"])
+    assert (status, bodies, read) == (413, [], 2)
+
+
+def test_a_body_that_is_slow_is_refused(monkeypatch):
+    monkeypatch.setattr(gates, "BODY_SECONDS", 0.05)
+    status, bodies, gate, _ = call(PREFIX + PULL_MESSAGES, [b"x"] * 9, pause=0.02)
+    assert (status, bodies) == (408, [])
+    assert gate.refused == {"a body that arrived too slowly": 1}
+
+
+def test_a_connection_that_breaks():
+    status, bodies, _, _ = call(PREFIX + PULL_MESSAGES, [b"x", None, b"x"])
+    assert (status, bodies) == (400, [])
+
+
+def real_gate(knows: bool = True) -> Gate:
+    return Gate(Link(), lambda public: knows, keyed=False)
+
+
+def ask(gate: Gate, name: str, body: bytes, key: NodeKey = KEY) -> int:
+    """The status of a call to Flower's own functions."""
+    sent: list[dict] = []
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": PREFIX + name,
+        "headers": [(k.encode(), v.encode()) for k, v in key.headers(0.0).items()],
+    }
+
+    async def receive() -> dict:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(event: dict) -> None:
+        sent.append(event)
+
+    asyncio.run(gate(scope, receive, send))
+    return sent[0]["status"]
+
+
+def registration(key: NodeKey) -> bytes:
+    return make("RegisterNodeFleetRequest", public_key=key.public).SerializeToString()
+
+
+def test_a_node_registers_itself_and_not_another():
+    gate = real_gate()
+    assert ask(gate, REGISTER, registration(KEY)) == 200
+    assert ask(gate, REGISTER, registration(OTHER)) == 401
+    assert gate.refused == {"a call for another node": 1}
+
+
+@given(st.sampled_from(CALLS), st.binary(max_size=300))
+def test_no_body_is_an_error_of_the_server(name: str, body: bytes):
+    """Bodies of nodes with a valid key may be anything."""
+    gate = real_gate()
+    ask(gate, REGISTER, registration(KEY))
+    assert ask(gate, name, body) in (200, 400, 401, 409)

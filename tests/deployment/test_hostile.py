@@ -31,7 +31,9 @@ class MaliciousNodes(InProcessNodes):
         self.lies = 0
         self.rng = np.random.default_rng(7)
 
-    def send(self, kind: str, out: Mapping[str, bytes]) -> dict[str, bytes]:
+    def send(
+        self, kind: str, out: Mapping[str, bytes], seconds: float | None = None
+    ) -> dict[str, bytes]:
         if kind == ENROL:
             return super().send(kind, out)
         honest = super().send(
@@ -60,7 +62,9 @@ class MaliciousNodes(InProcessNodes):
 class SilentNodes(MaliciousNodes):
     """The same nodes do not reply at all."""
 
-    def send(self, kind: str, out: Mapping[str, bytes]) -> dict[str, bytes]:
+    def send(
+        self, kind: str, out: Mapping[str, bytes], seconds: float | None = None
+    ) -> dict[str, bytes]:
         replies = super().send(kind, out)
         if kind == ENROL:
             return replies

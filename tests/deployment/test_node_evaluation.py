@@ -153,7 +153,7 @@ def test_groups_below_the_least_size_report_nothing(bare, tmp_path):
     reports: dict[str, NodeMetrics] = {}
 
     class Recorded(InProcessNodes):
-        def send(self, kind, out):
+        def send(self, kind, out, seconds=None):
             replies = super().send(kind, out)
             if kind == FINISH:
                 for name, data in replies.items():
@@ -190,7 +190,7 @@ def test_nodes_report_no_metrics_of_a_subset_of_their_users(change, bare, tmp_pa
     terms, paths = federation("pfpl+", bare, tmp_path)
 
     class CuriousServer(InProcessNodes):
-        def send(self, kind, out):
+        def send(self, kind, out, seconds=None):
             if kind == FINISH:
                 out = {
                     name: write_message(change(read_message(data))) for name, data in out.items()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from coterie.data.interactions import Interactions
 from coterie.data.options import ReadOptions
-from coterie.deployment.flower.join import NodeUsers
+from coterie.deployment.fleet.join import NodeUsers
 from coterie.deployment.node_private_store import NEVER, NodeStore
 from coterie.errors import RunError, UnknownName
 

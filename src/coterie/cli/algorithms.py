@@ -23,13 +23,16 @@ EXTRAS = {
     "parquet": Extra(("pyarrow",), "reading .parquet files"),
     "neural": Extra(("torch",), "two-tower models, multivae, lightgcn, --device cuda"),
     "secagg": Extra(("cryptography",), "--secure-aggregation ring"),
-    "federation": Extra(
-        ("flwr", "httpx", "starlette", "uvicorn", "cryptography"),
-        "coterie serve, join and federation",
-    ),
+    "node": Extra(("google.protobuf", "cryptography"), "coterie join and federation"),
+    "federation": Extra(("flwr", "uvicorn", "prometheus_client"), "coterie serve"),
+    "web": Extra(("fastapi", "uvicorn"), "coterie api"),
     "cluster": Extra(("ray",), "--engine ray"),
 }
-DISTRIBUTIONS = {"yaml": "PyYAML"}
+DISTRIBUTIONS = {
+    "yaml": "PyYAML",
+    "google.protobuf": "protobuf",
+    "prometheus_client": "prometheus-client",
+}
 """Names on the package index, for modules that are imported under another name."""
 
 

@@ -1,4 +1,4 @@
-"""Commands about federations of nodes: federation init, add and revoke; serve, join, status."""
+"""Commands that run a federation of nodes: serve, join, status."""
 
 from __future__ import annotations
 
@@ -41,6 +41,27 @@ def serve(
         ),
     ] = None,
     insecure: InsecureOption = False,
+    wait: Annotated[
+        float | None,
+        typer.Option(
+            "--wait",
+            min=0,
+            metavar="SECONDS",
+            help="How long to wait for nodes: at the start, and when too few answer.",
+            show_default="wait_seconds of the config file, or 600",
+        ),
+    ] = None,
+    metrics: Annotated[
+        int | None,
+        typer.Option(
+            "--metrics",
+            min=1,
+            max=65535,
+            metavar="PORT",
+            help="Port of loopback for /healthz and Prometheus' /metrics.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Run a federation's server, which nodes join.
 
@@ -49,9 +70,9 @@ def serve(
     coterie serve --config federation.yaml --insecure
     """
     from coterie.cli.screen import ScreenProgress
-    from coterie.deployment.flower.serve import serve as start
+    from coterie.deployment.fleet.serve import serve as start
 
-    start(config, server, out, keys, insecure, ScreenProgress())
+    start(config, server, out, keys, insecure, ScreenProgress(), wait, metrics)
 
 
 def join(
@@ -112,8 +133,8 @@ def join(
     """
     from coterie.cli.screen import ScreenProgress
     from coterie.data.options import ReadOptions
-    from coterie.deployment.flower.join import NodeUsers
-    from coterie.deployment.flower.join import join as start
+    from coterie.deployment.fleet.join import NodeUsers
+    from coterie.deployment.fleet.join import join as start
 
     of_file = file_settings(columns, skip_bad_rows, encoding, delimiter, no_header)
     users = NodeUsers(data, ReadOptions(**of_file), simulated, least_group)
@@ -123,84 +144,43 @@ def join(
 def status(
     folder: Annotated[Path, typer.Argument(help="Run folder of a federation.", show_default=False)],
     as_json: JsonOption = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show it again every second until the server stops.")
+    ] = False,
 ) -> None:
     """Show the state of a federation's server.
 
     Prints the round, nodes, updates, rejected replies and bytes.
     """
     import json
+    import time
 
-    from coterie.errors import RunError
+    from coterie.deployment.server_status import ENDED, read_current_status
 
-    try:
-        text = (folder / "status.json").read_text()
-    except OSError:
-        raise RunError(
-            f"{folder} holds no status.json; expected the run folder of `coterie serve`. "
-            "Check the path."
-        ) from None
-    if as_json:
-        typer.echo(text.strip())
-        return
-    for key, value in json.loads(text).items():
-        lines = {key: value}
+    while True:
+        found = read_current_status(folder)
+        if watch and not as_json:
+            typer.clear()
+        typer.echo(json.dumps(found) if as_json else _status_lines(found))
+        if not watch or found["state"] in ENDED:
+            return
+        time.sleep(1)
+
+
+def _status_lines(found: dict[str, object]) -> str:
+    lines = []
+    for key, value in found.items():
+        entries = {key: value}
         if isinstance(value, dict):
-            lines = {f"{key}, {name}": entry for name, entry in value.items()}
-        for label, entry in (lines or {key: "none"}).items():
-            typer.echo(f"{label.replace('_', ' '):24} {_format(entry)}")
+            entries = {f"{key}, {name}": entry for name, entry in value.items()}
+        for label, entry in (entries or {key: "none"}).items():
+            lines.append(f"{label.replace('_', ' '):24} {_format(entry)}")
+    return "\n".join(lines)
 
 
 def _format(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4f}"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-app = typer.Typer(help="Manage a federation's certificates and keys.", no_args_is_help=True)
-KeyFolderArgument = Annotated[
-    Path, typer.Argument(help="Folder of certificates and keys.", show_default=False)
-]
-NodeNameArgument = Annotated[str, typer.Argument(help="Name of the node.", show_default=False)]
-
-
-@app.command()
-def init(
-    folder: KeyFolderArgument,
-    host: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--host",
-            help="Host name or address of the server. Repeat for more.",
-            show_default="127.0.0.1",
-        ),
-    ] = None,
-    node: Annotated[
-        list[str] | None,
-        typer.Option("--node", help="Name of a node that may join. Repeat for more."),
-    ] = None,
-) -> None:
-    """Create a certificate authority, the server's certificate and keys for nodes."""
-    from coterie.deployment import certificates
-
-    certificates.init(folder, host or ["127.0.0.1"], node or [])
-    typer.echo(
-        f"Created {folder}. The server needs the whole folder. "
-        f"A node needs only ca.pem and its own key from {folder / 'nodes'}."
-    )
-
-
-@app.command()
-def add(folder: KeyFolderArgument, name: NodeNameArgument) -> None:
-    """Create a key for one more node; a running server accepts it at once."""
-    from coterie.deployment import certificates
-
-    typer.echo(certificates.add(folder, name))
-
-
-@app.command()
-def revoke(folder: KeyFolderArgument, name: NodeNameArgument) -> None:
-    """Revoke a node's key; a running server rejects the node at once."""
-    from coterie.deployment import certificates
-
-    certificates.revoke(folder, name)
-    typer.echo(f"Revoked {name}.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from coterie.cli import algorithms, data, federation, node, recommend, runs
+from coterie.cli import algorithms, api, data, federation, federation_keys, node, recommend, runs
 from coterie.cli.choose import choose
 from coterie.cli.compare import compare
 from coterie.cli.disclosure import disclosure
@@ -47,12 +47,14 @@ app.command("reproduce")(reproduce)
 app.command("evaluate")(runs.evaluate)
 app.command("recommend")(recommend.recommend)
 app.command("similar-items")(recommend.similar_items)
+app.command("api")(api.api)
+app.command("export")(api.export)
 app.command("report")(runs.report)
 app.command("disclosure")(disclosure)
 app.command("serve")(federation.serve)
 app.command("join")(federation.join)
 app.command("status")(federation.status)
-app.add_typer(federation.app, name="federation")
+app.add_typer(federation_keys.app, name="federation")
 app.add_typer(node.app, name="node")
 app.add_typer(data.app, name="data")
 app.command("algorithms")(algorithms.show)

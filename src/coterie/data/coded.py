@@ -35,10 +35,18 @@ class CodedColumn:
         """The same column; every text of it is there once, in the order of first appearance."""
         texts = self.distinct.tolist()
         if len(set(texts)) == len(texts):
+            if _is_by_first_appearance(self.codes, len(texts)):
+                return self
             codes, used = _factorized(self.codes)
             return CodedColumn(codes=codes, distinct=self.distinct[used])
         once = coded_texts(texts)
         return CodedColumn(codes=once.codes[self.codes], distinct=once.distinct).normalised()
+
+
+def _is_by_first_appearance(codes: Longs, n: int) -> bool:
+    """Whether codes count from 0 to n - 1 in the order in which they first appear."""
+    newest = np.maximum.accumulate(np.concatenate([[-1], codes]))
+    return bool(newest[-1] == n - 1 and (np.diff(newest) <= 1).all())
 
 
 def coded_texts(cells: Sequence[str]) -> CodedColumn:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Self, cast
 
@@ -39,7 +39,9 @@ class JsonMessage:
     """A record of plain values that travels as JSON."""
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), allow_nan=False)  # type: ignore[call-overload]
+        """The fields are plain values, which are not copied: a federation has long lists."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        return json.dumps(values, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
@@ -157,8 +159,14 @@ class EnrolledUsers(JsonMessage):
             positives,
         )
 
-    def indices_for(self, users: Iterable[str]) -> UserIndices:
+    def index(self) -> dict[str, int]:
+        """User id -> index."""
+        return {user: k for k, user in enumerate(self.users)}
+
+    def indices_for(
+        self, users: Iterable[str], index: Mapping[str, int] | None = None
+    ) -> UserIndices:
         """The reply to a node that hosts these users; users who are not enrolled get no index."""
-        index = {user: k for k, user in enumerate(self.users)}
+        index = self.index() if index is None else index
         known = {user: index[user] for user in users if user in index}
         return UserIndices(known, len(self.users), self.learning, self.n_positives)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,10 +26,27 @@ from coterie.types import Ints
 MEMBERS = "members.json"
 HOSTS = "homes.json"
 PAUSE = 0.05
-RETRY_AFTER = 5
-"""Rounds until a node that did not answer enrolment is tried again."""
+PATIENCE = 2.0
+"""Seconds until a round without a quorum is tried again, at the latest."""
+ENROL_SECONDS = 10.0
+"""Time for the roster of a node that joins a running federation: others wait for it."""
+LONGEST_SILENCE = 64
+"""Rounds after which a node that does not answer is tried again, at the latest."""
 FOREIGN_USER = "user of another node"
 """Why a roster entry is refused when nodes authenticate with keys."""
+
+
+@dataclass(slots=True)
+class Silence:
+    """A node that did not answer. Each try may cost a whole deadline, so pauses grow."""
+
+    misses: int = 0
+    rounds_left: int = 0
+    """Rounds in which it is not tried."""
+
+    def miss(self) -> None:
+        self.misses += 1
+        self.rounds_left = min(2 ** (self.misses - 1), LONGEST_SILENCE) - 1
 
 
 @dataclass(slots=True)
@@ -42,12 +59,12 @@ class Membership:
     names: list[str]
     """Node index -> node name."""
     hosts: Ints  # (users,) node index; -1 while the user's node has not joined since the start
-    enrolled: set[str] = field(default_factory=set)
-    """Names of the nodes whose rosters are registered."""
+    enrolled: dict[str, int] = field(default_factory=dict)
+    """The nodes whose rosters are registered, with the number of their connection."""
     preambles: dict[str, bytes] = field(default_factory=dict)
     """Node name -> what has to precede the next message to it."""
-    unresponsive: dict[str, int] = field(default_factory=dict)
-    """Node name -> rounds until it is tried again. Each try may cost a whole deadline."""
+    silent: dict[str, Silence] = field(default_factory=dict)
+    """The nodes that are set aside until they answer."""
 
     @classmethod
     def establish(
@@ -63,7 +80,7 @@ class Membership:
 
         def collect() -> int:
             joined = traffic.nodes.joined()
-            for left in rosters.keys() - set(joined):
+            for left in rosters.keys() - joined.keys():
                 del rosters[left]
             if len(joined) < service.least_nodes:
                 return len(joined)
@@ -99,45 +116,81 @@ class Membership:
         while len(self.enrol_new_nodes()) < n_before and time.monotonic() < until:
             time.sleep(PAUSE)
 
-    def enrol_new_nodes(self) -> set[str]:
-        """Request rosters from nodes that joined since the last call; returns all enrolled ones."""
-        joined = set(self.traffic.nodes.joined())
-        # A node that left and returned may have been restarted, so it enrols again.
-        self.enrolled &= joined
-        self.unresponsive = {
-            name: left - 1 for name, left in self.unresponsive.items() if name in joined and left
+    def enrol_new_nodes(self, everybody: bool = False) -> Collection[str]:
+        """Request rosters from nodes that joined since the last call; returns all enrolled ones.
+
+        Silent nodes are tried less and less often, unless `everybody` is to be tried.
+        """
+        joined = self.traffic.nodes.joined()
+        # A node that connects anew may have been restarted, so it enrols again.
+        self.enrolled = {
+            name: number for name, number in self.enrolled.items() if joined.get(name) == number
         }
-        if new := sorted(joined - self.enrolled - self.unresponsive.keys()):
-            self.register(request_rosters(self.terms, self.traffic, new))
-            self.unresponsive |= dict.fromkeys(set(new) - self.enrolled, RETRY_AFTER)
+        self.silent = {name: one for name, one in self.silent.items() if name in joined}
+        resting = set()
+        for name, silence in self.silent.items():
+            if silence.rounds_left and not everybody:
+                silence.rounds_left -= 1
+                resting.add(name)
+        if new := sorted(joined.keys() - self.enrolled.keys() - resting):
+            self.register(request_rosters(self.terms, self.traffic, new, ENROL_SECONDS))
+            self._set_aside(set(new) - self.enrolled.keys())
         return self.enrolled
+
+    def wait_for_change(self, until: float) -> None:
+        """Wait until a node connects, or a little while: silent nodes may answer again."""
+        joined = self.traffic.nodes.joined()
+        soon = min(until, time.monotonic() + PATIENCE)
+        while time.monotonic() < soon and self.traffic.nodes.joined() == joined:
+            time.sleep(PAUSE)
+
+    def _set_aside(self, names: Iterable[str]) -> None:
+        """Nodes that did not answer enrol again before they take part."""
+        for name in names:
+            self.enrolled.pop(name, None)
+            self.silent.setdefault(name, Silence()).miss()
 
     def register(self, rosters: Mapping[str, Roster]) -> None:
         """Record which node hosts which users, and prepare the preambles of the nodes."""
+        if not rosters:
+            return
+        joined = self.traffic.nodes.joined()
+        enrolled_by = self.enrolling_nodes()
+        terms = self.terms.to_json()
+        index = self.members.index()
+        place = {name: node for node, name in enumerate(self.names)}
         for name, roster in rosters.items():
-            indices = self.members.indices_for(self._own_users(name, roster.users))
-            if name not in self.names:
+            own = self._own_users(name, roster.users, enrolled_by)
+            indices = self.members.indices_for(own, index)
+            if name not in place:
+                place[name] = len(self.names)
                 self.names.append(name)
-            self.hosts[list(indices.numbers.values())] = self.names.index(name)
-            self.preambles[name] = make_preamble(self.terms, indices)
-            self.enrolled.add(name)
-            self._write()
+            self.hosts[list(indices.numbers.values())] = place[name]
+            enrolled_by |= dict.fromkeys(indices.numbers, name)
+            self.preambles[name] = make_preamble(terms, indices)
+            self.enrolled[name] = joined.get(name, 0)
+        run_folder.write_text(self.folder, HOSTS, json.dumps(enrolled_by))
 
     def users_per_node(self) -> dict[str, int]:
         return {name: int((self.hosts == node).sum()) for node, name in enumerate(self.names)}
 
     def send(self, kind: str, out: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """Send to nodes; a preamble is repeated until the node has replied once."""
-        replies = self.traffic.send(kind, out, self.preambles)
+        """Send to enrolled nodes; a preamble is repeated until the node has replied once."""
+        present = {name: data for name, data in out.items() if name in self.enrolled}
+        self.traffic.counts["unanswered"] += len(out) - len(present)
+        replies = self.traffic.send(kind, present, self.preambles)
         for name in replies:
             self.preambles.pop(name, None)
+            self.silent.pop(name, None)
+        self._set_aside(present.keys() - replies.keys())
         return replies
 
-    def _own_users(self, name: str, users: Iterable[str]) -> list[str]:
+    def _own_users(
+        self, name: str, users: Iterable[str], enrolled_by: Mapping[str, str]
+    ) -> list[str]:
         """The users that this node may host."""
         if not self.traffic.nodes.keyed:
             return list(users)
-        enrolled_by = self.enrolling_nodes()
         own = []
         for user in users:
             if enrolled_by.get(user, name) == name:
@@ -151,15 +204,6 @@ class Membership:
         path = self.folder / HOSTS
         known: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
         return known
-
-    def _write(self) -> None:
-        known = self.enrolling_nodes()
-        known |= {
-            user: self.names[node]
-            for user, node in zip(self.members.users, self.hosts.tolist(), strict=True)
-            if node >= 0
-        }
-        run_folder.write_text(self.folder, HOSTS, json.dumps(known))
 
     def train(self, out: Mapping[int, bytes]) -> dict[int, bytes]:
         """Send an exchange to nodes, by node index. Too few replies are an error."""
@@ -175,7 +219,8 @@ class Membership:
                 f"least {self.quorum:.0%} of them. Start the missing nodes, and serve again: the "
                 "federation resumes after its last committed round."
             )
-        return {self.names.index(name): data for name, data in replies.items()}
+        place = {name: node for node, name in enumerate(self.names)}
+        return {place[name]: data for name, data in replies.items()}
 
 
 def admit(rosters: dict[str, Roster], name: str, roster: Roster, traffic: NodeTraffic) -> None:
@@ -197,10 +242,14 @@ def admit(rosters: dict[str, Roster], name: str, roster: Roster, traffic: NodeTr
 
 
 def request_rosters(
-    terms: FederationTerms, traffic: NodeTraffic, names: Iterable[str]
+    terms: FederationTerms,
+    traffic: NodeTraffic,
+    names: Iterable[str],
+    seconds: float | None = None,
 ) -> dict[str, Roster]:
     """The rosters of these nodes; nodes without a valid reply are left out."""
-    replies = traffic.send(ENROL, dict.fromkeys(names, terms.to_json().encode()))
+    out = dict.fromkeys(names, terms.to_json().encode())
+    replies = traffic.send(ENROL, out, seconds=seconds)
     return traffic.parse("roster", replies, lambda name, data: Roster.parse(data))
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from coterie.data.coded import coded_texts
 from coterie.data.interactions import Interactions
 from coterie.deployment import node_private_store_file
 from coterie.deployment.node_private_store_file import (
@@ -35,8 +36,6 @@ MODEL = "model"
 """The blob with the shared part of the last model."""
 NEVER = -1
 """The tag of initial private state."""
-LOG_LINE = "said"
-"""Metadata key of the last log line; its value is a running number and the text."""
 
 
 class NodeStore:
@@ -55,6 +54,11 @@ class NodeStore:
 
     def close(self) -> None:
         self.connection.close()
+
+    def version(self) -> int:
+        """A number that changes when another connection changes the store."""
+        (number,) = self.connection.execute("pragma data_version").fetchone()
+        return int(number)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -92,8 +96,8 @@ class NodeStore:
             )
         users, items, ratings, times = zip(*rows, strict=True)
         return Interactions.from_columns(
-            np.array(users, dtype=object),
-            np.array(items, dtype=object),
+            coded_texts(users),
+            coded_texts(items),
             None if None in ratings else np.array(ratings),
             None if None in times else np.array(times),
         )
@@ -128,9 +132,8 @@ class NodeStore:
         self._refuse_unknown(user)
         tables = (("did", "person"), ("kept", "person"), ("given", "person"), ("person", "id"))
         with self.transaction():
-            # Secrets of a secure aggregation and log lines may be about the user, too.
+            # Secrets of a secure aggregation may be about the user, too.
             self.connection.execute("delete from held where name = ?", (RING,))
-            self.connection.execute("delete from about where key = ?", (LOG_LINE,))
             for table, column in tables:
                 self.connection.execute(f"delete from {table} where {column} = ?", (user,))
         self.connection.execute("vacuum")
@@ -283,7 +286,7 @@ class NodeStore:
     def put_held(self, name: str, value: bytes) -> None:
         self.connection.execute("insert or replace into held values (?, ?)", (name, value))
 
-    # Metadata and the log
+    # Metadata
 
     def meta(self, key: str) -> str | None:
         row = self.connection.execute("select value from about where key = ?", (key,)).fetchone()
@@ -291,16 +294,3 @@ class NodeStore:
 
     def put_meta(self, **values: str) -> None:
         self.connection.executemany("insert or replace into about values (?, ?)", values.items())
-
-    def log(self, text: str) -> None:
-        """Leave a line for the operator of the node.
-
-        The running number lets a reader tell two equal lines apart.
-        """
-        number, _ = self.last_log()
-        self.put_meta(**{LOG_LINE: f"{number + 1} {text}"})
-
-    def last_log(self) -> tuple[int, str]:
-        """The running number of the last line, and the line."""
-        number, _, text = (self.meta(LOG_LINE) or "0 ").partition(" ")
-        return int(number), text

@@ -1,7 +1,7 @@
 """A node as a service over its store.
 
-Each call reads all it needs from the store, so calls may come from different processes and survive
-a crash.
+The store is the truth: all that must survive a crash is written to it before a reply leaves.
+Histories and terms are in memory between calls, until another process changes the store.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import secrets
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -45,9 +46,22 @@ SIMULATED = "simulated"
 """In place of a seed: clients draw as in a simulation, which the server can repeat."""
 
 
-@dataclass(frozen=True, slots=True)
+class LoadedNode(NamedTuple):
+    """What a node reads from its store once."""
+
+    node: Node
+    terms: FederationTerms
+    indices: UserIndices
+    version: int
+    """The version of the store that was read."""
+
+
+@dataclass(slots=True)
 class NodeService:
     store: NodeStore
+    log: Callable[[str], None] = lambda line: None
+    """Shows a line to the operator of the node."""
+    loaded: LoadedNode | None = None
 
     def set_seed(self, seed: str = "") -> None:
         """Set the seed of the clients' draws; by default a secret one, drawn once."""
@@ -62,7 +76,7 @@ class NodeService:
         if preamble is not None:
             self.begin(*preamble)
         if kind == TRAIN:
-            return self.node().receive(data)
+            return self.load().node.receive(data)
         if kind in (EVALUATE, FINISH):
             return self.evaluate(data, final=kind == FINISH).encode()
         raise Malformed(f"the message kind {kind!r} is unknown; expected one of {', '.join(KINDS)}")
@@ -80,22 +94,22 @@ class NodeService:
             # A server that was restarted may repeat a round.
             **{NEWEST: "-1"},
         )
+        self.loaded = None
         if not indices.numbers:
-            self.store.log(
+            self.log(
                 "None of this node's users belongs to the running federation. "
                 "They wait for the next one."
             )
-        self.node().initialise()
+        self.load().node.initialise()
 
     def evaluate(self, data: bytes, final: bool) -> str:
         """Store the model that was sent, and evaluate it."""
         from coterie.deployment.node_evaluation import NodeMetrics, evaluate_model, receive_model
 
-        node = self.node()
-        terms, indices = self._federation()
+        node, terms, indices, _ = self.load()
         users, model = receive_model(node, data)
         if final:
-            self.store.log(
+            self.log(
                 "The federation is finished, and this node has its model. "
                 f"Run: coterie recommend --node {self.store.path} --user ID"
             )
@@ -112,15 +126,22 @@ class NodeService:
         """The reasons of items that are recommended to one of this node's users."""
         return self._run_of(user).why(user, items)
 
-    def node(self) -> Node:
-        """The node as the store describes it."""
+    def load(self) -> LoadedNode:
+        """The node as the store describes it; read again if another process changed the store."""
+        version = self.store.version()
+        if self.loaded is None or self.loaded.version != version:
+            self.loaded = self._read(version)
+        return self.loaded
+
+    def _read(self, version: int) -> LoadedNode:
         terms, indices = self._federation()
         seed = self.store.meta("seed")
         if seed is None:
             raise Malformed("this node has no seed")
         client_seed = simulated_seed(terms) if seed == SIMULATED else int(seed)
         data = node_data_of(terms, indices, self.store, client_seed)
-        return Node(terms.federation, node_world(terms, indices), data, self.store)
+        node = Node(terms.federation, node_world(terms, indices), data, self.store)
+        return LoadedNode(node, terms, indices, version)
 
     def _run_of(self, user: str) -> Run:
         """The last model as a run with one user."""
@@ -135,8 +156,8 @@ class NodeService:
                 f"{path} holds no model yet; expected one, which comes with each evaluation of a "
                 "federation and with its end. Join a federation and wait."
             )
-        model = model_for_user(self.node(), user)
-        terms, indices = self._federation()
+        node, terms, indices, _ = self.load()
+        model = model_for_user(node, user)
         if model is None:
             raise RunError(
                 f"user {user} of {path} has no part in the last model; expected a user who was on "
@@ -157,9 +178,12 @@ class NodeService:
         return FederationTerms.from_json(terms), known
 
 
-def make_preamble(terms: FederationTerms, indices: UserIndices) -> bytes:
-    """What precedes the first message to a node, so that enrolment needs one message less."""
-    text = json.dumps([terms.to_json(), indices.to_json()]).encode()
+def make_preamble(terms: str, indices: UserIndices) -> bytes:
+    """What precedes the first message to a node, so that enrolment needs one message less.
+
+    The terms are given as JSON: they are the same for all nodes, and long.
+    """
+    text = json.dumps([terms, indices.to_json()]).encode()
     return PREAMBLE.pack(MARK, len(text)) + text
 
 

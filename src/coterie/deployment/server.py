@@ -7,8 +7,13 @@ last committed round.
 from __future__ import annotations
 
 import json
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.registry import algorithm
@@ -21,16 +26,19 @@ from coterie.deployment.node_service import EVALUATE, FINISH
 from coterie.deployment.server_config import ServerConfig
 from coterie.deployment.traffic import STATUS, Nodes, NodeTraffic
 from coterie.deployment.world import server_world
+from coterie.errors import NoQuorum
 from coterie.experiments import checkpoint, run_folder, training
 from coterie.experiments.history import Point, TrainingHistory
 from coterie.federated.federation import (
     AnyWorld,
 )
 from coterie.federated.nodes import write_message
-from coterie.federated.trainer import Context, federated_trainer, n_rounds
+from coterie.federated.trainer import Context, Trainer, federated_trainer, n_rounds
 from coterie.types import JsonObject
 
 ACCEPTED = "accepted-{}.npz"
+RECENT = 100
+"""Rounds whose median duration the status shows."""
 
 
 def serve(
@@ -56,25 +64,61 @@ def serve(
     point = resume(folder, chosen, terms, engine) or training.begin(trainer, world.n_users)
     total = n_rounds(federation, world)
     every = experiment.course.evaluate_every
-    while True:
-        write_status(folder, point, traffic, total, "training")
-        if evaluation_is_due(point.history, every, total):
-            membership.enrol_new_nodes()
-            final = point.history.round == total
-            if final:
-                # Only now, after the commit: a server that dies here does not repeat the round.
-                point = training.finish(trainer, point)
-            point = evaluate(point, world, membership, engine, final)
+    durations: deque[float] = deque(maxlen=RECENT)
+
+    def report(state: str, note: str = "") -> None:
+        status = status_of(point, membership, total, state, durations)
+        if note:
+            status |= {"note": note}
+        run_folder.write_text(folder, STATUS, json.dumps(status, allow_nan=False) + "\n")
+
+    with progress.task(f"Training with {len(membership.enrolled)} nodes", total) as advance:
+        advance(point.history.round)
+        while True:
+            report("training")
+            if evaluation_is_due(point.history, every, total):
+                final = point.history.round == total
+                membership.enrol_new_nodes(everybody=final)
+                if final:
+                    # Only now, after the commit: a server that dies here does not repeat the round.
+                    point = training.finish(trainer, point)
+                point = evaluate(point, world, membership, engine, final)
+                commit(folder, point, terms, engine)
+            if point.history.round >= total:
+                break
+            began = time.perf_counter()
+            point = next_round(trainer, point, membership, engine, service, report)
             commit(folder, point, terms, engine)
-        if point.history.round >= total:
-            break
-        membership.enrol_new_nodes()
-        point = training.step(trainer, point)
-        commit(folder, point, terms, engine)
+            durations.append(time.perf_counter() - began)
+            advance(1, f"{len(membership.enrolled)} nodes, {point.history.updates:,} updates")
     run_folder.write_model(folder, federation.model(world, point.state))
     run_folder.write_metrics(folder, point.history.curve)
-    write_status(folder, point, traffic, total, "finished")
+    report("finished")
     return point
+
+
+def next_round(
+    trainer: Trainer[Any],
+    point: Point,
+    membership: Membership,
+    engine: NodeEngine,
+    service: ServerConfig,
+    report: Callable[[str, str], None],
+) -> Point:
+    """Train one round. Without a quorum it is repeated until nodes return, or time is up."""
+    until = time.monotonic() + service.wait_seconds
+    accepted = engine.accepted.copy()
+    while True:
+        membership.enrol_new_nodes()
+        try:
+            return training.step(trainer, point)
+        except NoQuorum as error:
+            # Nodes discard what they computed in a round whose updates were not accepted.
+            engine.accepted[:] = accepted
+            if time.monotonic() > until:
+                raise
+            report("waiting", str(error))
+            membership.wait_for_change(until)
 
 
 def evaluation_is_due(history: TrainingHistory, every: int, total: int) -> bool:
@@ -133,25 +177,29 @@ def resume(
     return point
 
 
-def write_status(folder: Path, point: Point, traffic: NodeTraffic, total: int, state: str) -> None:
-    """Write what `coterie status` shows."""
+def status_of(
+    point: Point, membership: Membership, total: int, state: str, durations: Collection[float]
+) -> JsonObject:
+    """What `coterie status` shows."""
     history = point.history
+    traffic = membership.traffic
     counts = traffic.counts
-    status: JsonObject = {
+    return {
         "state": state,
         "round": history.round,
         "rounds": total,
+        "seconds_per_round": median(durations) if durations else None,
         "nodes": len(traffic.nodes.joined()),
+        "silent": sorted(membership.silent),
         "updates": history.updates,
         "dropped": history.dropped,
-        "refused": dict(history.refused + traffic.refused),
+        "refused": dict(history.refused + traffic.refused + Counter(traffic.nodes.refused)),
         "unanswered": counts["unanswered"],
         "bytes_up": counts["bytes_up"],
         "bytes_down": counts["bytes_down"],
         "bytes_control": counts["bytes_control"],
         "metrics": _last_metrics(history),
     }
-    run_folder.write_text(folder, STATUS, json.dumps(status, allow_nan=False) + "\n")
 
 
 def _last_metrics(history: TrainingHistory) -> JsonObject:

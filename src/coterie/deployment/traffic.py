@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -26,11 +26,20 @@ class Nodes(Protocol):
     def keyed(self) -> bool:
         """Whether nodes authenticate with keys, so that a name always means the same node."""
 
-    def joined(self) -> Sequence[str]:
-        """The names of the nodes that are connected now."""
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """Requests that were refused before they reached the federation, by reason."""
 
-    def send(self, kind: str, out: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """The replies that came before the deadline; a node that failed is left out."""
+    def joined(self) -> Mapping[str, int]:
+        """The nodes that are connected now. The number changes when a node connects anew."""
+
+    def send(
+        self, kind: str, out: Mapping[str, bytes], seconds: float | None = None
+    ) -> Mapping[str, bytes]:
+        """The replies that came in time; a node that failed is left out.
+
+        The time is that of a round, or `seconds`.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +59,16 @@ class NodeTraffic:
         return cls(nodes, Counter({key: before.get(key, 0) for key in COUNTERS}))
 
     def send(
-        self, kind: str, out: Mapping[str, bytes], preambles: Mapping[str, bytes] = NO_PREAMBLES
+        self,
+        kind: str,
+        out: Mapping[str, bytes],
+        preambles: Mapping[str, bytes] = NO_PREAMBLES,
+        seconds: float | None = None,
     ) -> Mapping[str, bytes]:
         """Send to the connected nodes. Preambles are counted apart from the messages."""
-        joined = set(self.nodes.joined())
+        joined = self.nodes.joined()
         sent = {name: preambles.get(name, b"") + out[name] for name in out if name in joined}
-        replies = self.nodes.send(kind, sent) if sent else {}
+        replies = self.nodes.send(kind, sent, seconds) if sent else {}
         up = "bytes_up" if kind == TRAIN else "bytes_control"
         down = "bytes_down" if kind == TRAIN else "bytes_control"
         self.counts[down] += sum(len(out[name]) for name in sent)

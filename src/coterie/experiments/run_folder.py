@@ -160,22 +160,31 @@ def is_locked(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def locked(folder: Path | None) -> Iterator[None]:
-    """Lock a run folder against other writers. The lock ends with the process, however it ends."""
-    if folder is None or sys.platform == "win32":
+    """Lock a run folder against other writers."""
+    if folder is None:
+        yield
+        return
+    taken = f"{folder} is being written by another process. Wait for it, or stop it first."
+    with locked_file(folder / ".lock", taken):
+        # A killed process leaves a partial file behind.
+        for partial in folder.glob(".*.[0-9]*"):
+            partial.unlink(missing_ok=True)
+        yield
+
+
+@contextlib.contextmanager
+def locked_file(path: Path, taken: str) -> Iterator[None]:
+    """Hold a lock, or raise the error `taken`. It ends with the process, however that ends."""
+    if sys.platform == "win32":
         yield
         return
     import fcntl
 
-    with (folder / ".lock").open("w") as lock:
+    with path.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise RunError(
-                f"{folder} is being written by another process. Wait for it, or stop it first."
-            ) from None
-        # A killed process leaves a partial file behind.
-        for partial in folder.glob(".*.[0-9]*"):
-            partial.unlink(missing_ok=True)
+            raise RunError(taken) from None
         yield
 
 

@@ -1,4 +1,4 @@
-"""Real federations: Flower's processes on loopback, started by the documented commands."""
+"""Real federations: a server and nodes on loopback, started by the documented commands."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ from coterie.deployment.enrolment import FederationTerms
 from coterie.deployment.node_service import TRAIN
 
 pytest.importorskip("flwr")
-pytestmark = pytest.mark.long
 COTERIE = [sys.executable, "-m", "coterie.cli.main"]
 HOOK = """
 import os, sys, time
 from pathlib import Path
-if any("clientapp" in part for part in sys.orig_argv):
+if "join" in sys.orig_argv:
     import numpy as np
     from coterie.deployment.node_service import TRAIN, NodeService, split_preamble
     from coterie.federated.wire import decode
@@ -258,6 +257,7 @@ def commands(site: Site) -> set[int]:
         return {client.post(f"/v1/{call}", content=b"").status_code for call in calls}
 
 
+@pytest.mark.slow
 def test_tls_and_keys(site: Site):
     """Unauthenticated peers that list the second node's users are refused; nodes with a key train,
     and the model equals the simulation's."""
@@ -278,18 +278,21 @@ def test_tls_and_keys(site: Site):
     site.wait(lambda: unregistered.poll() is not None and wrong_ca.poll() is not None, 40)
     assert (unregistered.returncode, wrong_ca.returncode) == (2, 2)
     assert "the node was rejected" in site.log(unregistered)
-    assert "is not trusted by others/ca.pem" in site.log(wrong_ca)
+    assert "is not trusted by this node's ca.pem" in site.log(wrong_ca)
+    site.wait(lambda: "if it uses TLS, give --key and --ca" in site.log(plaintext), 20)
     plaintext.send_signal(signal.SIGTERM)
     site.wait(lambda: server.poll() is not None)
     assert server.returncode == 0, site.log(server)
     status = site.status()
-    assert (status["state"], status["nodes"], status["refused"]) == ("finished", 2, {})
+    assert (status["state"], status["nodes"]) == ("finished", 2)
+    assert status["refused"].keys() == {"unknown key", "not a node's call"}
     assert site.equals_the_simulation()
 
 
 @pytest.mark.parametrize(
     ("n", "settings"), [(1, FEDFAST), (5, FEDFAST), (1, PFPL), (2, PFPL), (5, PFPL), (2, RING)]
 )
+@pytest.mark.long
 def test_any_number_of_nodes_equals_the_simulation(site: Site, n: int, settings: str):
     site.files(n, settings)
     server = site.serve("--insecure")
@@ -304,13 +307,14 @@ def test_any_number_of_nodes_equals_the_simulation(site: Site, n: int, settings:
         assert site.status()[key] == twin[key]
 
 
+@pytest.mark.long
 def test_a_killed_server_resumes(site: Site):
-    site.files(2, PFPL.replace("rounds_an_epoch: 2", "rounds_an_epoch: 3"))
+    site.files(2, PFPL.replace("rounds_an_epoch: 2", "rounds_an_epoch: 200"))
     server = site.serve("--insecure")
     site.wait(lambda: "serving at" in site.log(server), 60)
     for node in range(2):
         site.join(node, "--insecure")
-    site.wait(lambda: site.status().get("round") == 1, 120)
+    site.wait(lambda: site.status().get("round", 0) >= 1, 120)
     os.kill(server.pid, signal.SIGKILL)
     again = site.serve("--insecure")
     site.wait(lambda: again.poll() is not None, 200)
@@ -319,6 +323,7 @@ def test_a_killed_server_resumes(site: Site):
 
 
 @pytest.mark.parametrize("who", ["server", "both"])
+@pytest.mark.long
 def test_killed_in_the_middle_of_a_round(site: Site, who: str):
     """Nodes have private state, and one of them was computing its reply: the result is that of an
     undisturbed federation."""
@@ -342,6 +347,7 @@ def test_killed_in_the_middle_of_a_round(site: Site, who: str):
     assert site.equals_the_simulation()
 
 
+@pytest.mark.long
 def test_a_node_killed_in_the_middle_of_a_round_drops_out(site: Site):
     site.files(2, FEDFAST + "round_seconds: 25\nquorum: 0.3\n")
     site.hook()
@@ -357,6 +363,7 @@ def test_a_node_killed_in_the_middle_of_a_round_drops_out(site: Site):
     assert site.equals(without(site.terms, site.people, 1, 2, 1))
 
 
+@pytest.mark.long
 def test_a_malicious_node_and_a_thousand_unauthenticated_peers(site: Site):
     """One of three nodes replies with garbage, and a thousand peers send garbage to the server's
     port: the model is that of the other two nodes, and memory stays bounded."""
@@ -399,8 +406,9 @@ def peak_memory(pid: int) -> int:
     return 0
 
 
+@pytest.mark.long
 def test_a_key_is_revoked_while_the_server_runs(site: Site):
-    site.files(2, FEDFAST.replace("rounds: 2", "rounds: 6") + "round_seconds: 20\nquorum: 0.3\n")
+    site.files(2, FEDFAST.replace("rounds: 2", "rounds: 400") + "round_seconds: 20\nquorum: 0.3\n")
     subprocess.run(
         [*COTERIE, "federation", "init", "keys", "--node", "a", "--node", "b"],
         cwd=site.folder,
@@ -416,11 +424,12 @@ def test_a_key_is_revoked_while_the_server_runs(site: Site):
     site.wait(lambda: site.status()["nodes"] == 1, 60)
     site.wait(lambda: server.poll() is not None, 240)
     assert server.returncode == 0, site.log(server)
-    assert site.status()["round"] == 6
+    assert site.status()["round"] == 400
     assert revoked.wait(60) == 2
-    assert "keys/nodes/b.key is not registered there, was revoked" in site.log(revoked)
+    assert "keys/nodes/b.key is not registered there, or was revoked" in site.log(revoked)
 
 
+@pytest.mark.long
 def test_nodes_stay_for_the_next_federation_and_log_errors(site: Site):
     site.files(2, FEDFAST.replace("rounds: 2", "rounds: 1"))
     (site.folder / "7.csv").write_text("user_id,item_id,timestamp\nzoe,unlisted-item,1\n")
@@ -447,6 +456,7 @@ def test_nodes_stay_for_the_next_federation_and_log_errors(site: Site):
     assert json.loads(done.stdout)["state"] == "finished"
 
 
+@pytest.mark.long
 def test_two_towers_and_what_a_node_recommends(site: Site):
     """STTFedRec on two nodes, two rounds: within 1e-5 of the simulation. A node recommends without
     a server."""
@@ -476,6 +486,7 @@ def test_two_towers_and_what_a_node_recommends(site: Site):
     assert all(line["text"] for line in found)
 
 
+@pytest.mark.long
 def test_no_node_joins(site: Site):
     site.files(2, FEDFAST + "wait_seconds: 3\n")
     server = site.serve("--insecure")
@@ -493,6 +504,7 @@ def test_no_node_joins(site: Site):
         (("--keys", "nowhere"), "nowhere holds no ca.pem"),
     ],
 )
+@pytest.mark.long
 def test_insecure_servers_are_refused(site: Site, more: Sequence[str], message: str):
     site.files(1, FEDFAST)
     server = site.start("serve", "--config", "fed.yaml", *more)

@@ -1,0 +1,1 @@
+"""Server and nodes connected by Flower's Fleet API: protobuf messages over HTTP."""

@@ -1,0 +1,138 @@
+"""`coterie join`: a node over the store of its users."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NoReturn
+
+from coterie.core.progress import Progress
+from coterie.data.options import ReadOptions
+from coterie.deployment.address import Address
+from coterie.deployment.fleet.client import FleetClient, KeyRejected, Unknown, Unreachable
+from coterie.deployment.fleet.node_loop import NodeLoop
+from coterie.deployment.node_evaluation import LEAST_GROUP
+from coterie.deployment.node_private_store import NodeStore
+from coterie.deployment.node_service import SIMULATED, NodeService
+from coterie.deployment.signals import exit_on_sigterm
+from coterie.errors import ConfigError, RunError
+from coterie.experiments import run_folder
+
+IDLE_SECONDS = 60.0
+"""Time without a message after which a node gives back the memory of training."""
+RESTARTED = "COTERIE_NODE_RESTARTED"
+"""Set in the environment of a node that restarted itself: its users are in the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUsers:
+    """The users that a node takes part for, and how."""
+
+    data: Path
+    options: ReadOptions
+    """How the file is read."""
+    simulated: bool = False
+    """Whether clients draw as in a simulation."""
+    least_group: int = LEAST_GROUP
+
+    def put(self, store: NodeStore) -> tuple[str, ...]:
+        """Write the users and their settings to a store; returns how the file was read."""
+        from coterie.data.reading import read
+
+        # A copy in the cache would be a second place that holds this node's interactions.
+        data = read(self.data, replace(self.options, cache=False))
+        store.put_interactions(data)
+        store.put_meta(least_group=str(self.least_group))
+        NodeService(store).set_seed(SIMULATED if self.simulated else "")
+        return (*data.reading, *data.notes)
+
+
+def join(
+    users: NodeUsers,
+    path: Path,
+    server: str,
+    credentials: tuple[Path | None, Path | None],
+    insecure: bool,
+    progress: Progress,
+) -> None:
+    """Join a federation with the store at `path` until interrupted.
+
+    `credentials`: this node's key, and the certificate of the server's authority.
+    """
+    address = Address.of(server)
+    check_credentials(address, credentials, insecure)
+    client = FleetClient.to(address, *credentials)
+    exit_on_sigterm()
+    taken = (
+        f"{path} is in use by another coterie join; expected a store of its own for every node. "
+        "Stop that process, or name another store."
+    )
+    with run_folder.locked_file(path.with_suffix(".lock"), taken):
+        if not os.environ.pop(RESTARTED, ""):
+            for line in put_in_another_process(users, path):
+                progress.log(line)
+            with closing(NodeStore.open(path)) as store:
+                n_users = len(store.users())
+            progress.log(f"{path}: joining {address} with {n_users:,} users. Stop with Ctrl-C.")
+        store = NodeStore.open(path)
+        service = NodeService(store, progress.log)
+        try:
+            NodeLoop(client, service.answer, progress.log, idle_seconds=IDLE_SECONDS).run()
+        except KeyRejected as error:
+            key = credentials[0]
+            cause = "" if key is None else f": {key} is not registered there, or was revoked"
+            raise RunError(
+                f"the node was rejected{cause}. Ask the server's operator. ({error})"
+            ) from None
+        finally:
+            store.close()
+            with suppress(Unreachable, Unknown, KeyRejected):
+                client.deactivate()
+    restart()
+
+
+def restart() -> NoReturn:
+    """Run the same command in place of this process, with the memory of one that has just begun.
+
+    Compilers and libraries of training take 100 MB, which a node that waits does not need.
+    """
+    os.execve(sys.executable, sys.orig_argv, os.environ | {RESTARTED: "1"})
+
+
+def put_in_another_process(users: NodeUsers, path: Path) -> tuple[str, ...]:
+    """Read the users into the store; what reads files takes 70 MB, and ends with its process."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(_put, users, path).result()
+
+
+def _put(users: NodeUsers, path: Path) -> tuple[str, ...]:
+    store = NodeStore.open(path) if path.exists() else NodeStore.create(path)
+    with closing(store):
+        return users.put(store)
+
+
+def check_credentials(
+    address: Address, credentials: tuple[Path | None, Path | None], insecure: bool
+) -> None:
+    """Refuse a node without TLS beyond loopback, and files that are missing."""
+    key, ca = credentials
+    if (key is None) != (ca is None):
+        given, missing = ("--ca", "--key") if key is None else ("--key", "--ca")
+        raise ConfigError(
+            f"{given} is given without {missing}; expected both: the node's key, and the "
+            f"authority that verifies the server. Add {missing}."
+        )
+    if key is None:
+        address.refuse_plaintext(insecure, "--key NAME.key and --ca ca.pem")
+    elif insecure:
+        raise ConfigError(
+            "--key and --insecure are both given; expected one of them. Leave --insecure out."
+        )
+    for file in filter(None, credentials):
+        if not file.is_file():
+            raise ConfigError(f"{file} does not exist; expected a file. Check the path.")

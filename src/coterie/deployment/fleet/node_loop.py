@@ -1,0 +1,179 @@
+"""A node's life: connect, pull a message, answer it, push the reply, again and again.
+
+One process serves a node for as long as it takes part. It never receives a program. Everything that
+must survive a crash is in the node's store before a reply leaves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from coterie.deployment.fleet.client import (
+    HEARTBEAT_SECONDS,
+    FleetClient,
+    Incoming,
+    KeyRejected,
+    Unknown,
+    Unreachable,
+)
+from coterie.errors import CoterieError
+from coterie.federated.wire import Malformed
+
+Answer = Callable[[str, bytes], bytes]
+"""The reply of a node to a message of a kind."""
+FIRST_PAUSE = 0.05
+"""Seconds before the second try. Each further pause is twice as long, up to LONGEST_PAUSE."""
+LONGEST_PAUSE = 5.0
+QUICK = 0.5
+"""A pull that returns nothing within this time was not held by the server."""
+REMARK_AFTER = 3.0
+"""Seconds without a server before the node says so."""
+
+
+@dataclass(slots=True)
+class Pause:
+    """Growing pauses between tries, a little random so that nodes do not try all at once."""
+
+    seconds: float = FIRST_PAUSE
+
+    def take(self, stop: threading.Event) -> None:
+        stop.wait(self.seconds * (0.8 + 0.4 * os.urandom(1)[0] / 255))
+        self.seconds = min(2 * self.seconds, LONGEST_PAUSE)
+
+    def reset(self) -> None:
+        self.seconds = FIRST_PAUSE
+
+
+@dataclass(slots=True)
+class NodeLoop:
+    client: FleetClient
+    answer: Answer
+    log: Callable[[str], None]
+    """Shows a line to the operator of the node."""
+    stop: threading.Event = field(default_factory=threading.Event)
+    last: tuple[bytes, bytes] = (b"", b"")
+    """The fingerprint of the last message, and the reply to it."""
+    idle_seconds: float = math.inf
+    """How long a node waits for the next message before it counts as idle."""
+    answered: float = 0.0
+    """When the last message was answered."""
+    activated: bool = False
+    reached: float = field(default_factory=time.monotonic)
+    """When the server last answered."""
+    remarked: bool = False
+    """Whether the operator knows that the server does not answer."""
+
+    def run(self) -> None:
+        """Take part until stopped, or idle. KeyRejected if the server refuses this node's key."""
+        pause = Pause()
+        while not self.stop.is_set() and not self.is_idle():
+            try:
+                if not self.activated:
+                    self.activate()
+                if self.serve_one():
+                    pause.reset()
+                else:
+                    pause.take(self.stop)
+            except Unknown:
+                # The server was restarted, or counted this node as gone.
+                self.client.node_id = 0
+                self.activated = False
+                pause.take(self.stop)
+            except (Unreachable, Malformed) as error:
+                self.remark(error)
+                pause.take(self.stop)
+
+    def is_idle(self) -> bool:
+        """Whether there were messages, and then none for as long as `idle_seconds`."""
+        return self.answered > 0 and time.monotonic() > self.answered + self.idle_seconds
+
+    def activate(self) -> None:
+        self.client.activate()
+        self.activated = True
+        offset = self.client.clock_offset
+        if offset:
+            self.log(
+                f"this machine's clock is {abs(offset):.0f} seconds "
+                f"{'behind' if offset > 0 else 'ahead of'} the server's; going on with the "
+                "server's time. Set the clock."
+            )
+
+    def serve_one(self) -> bool:
+        """Answer the next message; returns False if there was none and the server did not wait."""
+        began = time.monotonic()
+        received = self.client.pull()
+        if self.remarked:
+            self.log(f"{self.client.address} answers again")
+        self.remarked = False
+        self.reached = time.monotonic()
+        if received is None:
+            return self.reached > began + QUICK
+        self.handle(received)
+        return True
+
+    def remark(self, error: Exception) -> None:
+        """Say once that the server does not answer, unless it is a matter of seconds."""
+        if not self.remarked and time.monotonic() > self.reached + REMARK_AFTER:
+            self.log(f"{self.client.address} does not answer ({error}); trying again")
+            self.remarked = True
+
+    def handle(self, received: Incoming) -> None:
+        """Answer one message, and keep the connection alive meanwhile."""
+        fingerprint = hashlib.sha256(received.kind.encode() + b"\x00" + received.body).digest()
+        reply: bytes | None
+        if fingerprint == self.last[0]:
+            # The message came again: the reply was lost.
+            reply = self.last[1]
+        else:
+            with heartbeats(self.client):
+                reply = self.try_to_answer(received)
+            if reply is not None:
+                self.last = (fingerprint, reply)
+        self.client.push(received, reply)
+        self.answered = time.monotonic()
+
+    def try_to_answer(self, received: Incoming) -> bytes | None:
+        """The reply; None if the message cannot be answered.
+
+        The server learns only that an error occurred. Its text, which may name users, is shown to
+        the operator of the node.
+        """
+        try:
+            return self.answer(received.kind, received.body)
+        except CoterieError as error:
+            self.log(str(error))
+        except Exception as error:  # a message may be anything, and the node must go on
+            self.log(f"a message could not be answered: {error!r}")
+        return None
+
+
+@contextmanager
+def heartbeats(client: FleetClient) -> Iterator[None]:
+    """Send heartbeats while the body runs, if it takes long."""
+    done = threading.Event()
+
+    def beat() -> None:
+        if done.wait(HEARTBEAT_SECONDS / 2):
+            return
+        other = client.another()
+        while True:
+            try:
+                other.send_heartbeat()
+            except (Unreachable, Unknown, KeyRejected, Malformed):
+                other.close()
+            if done.wait(HEARTBEAT_SECONDS / 2):
+                other.close()
+                return
+
+    threading.Thread(target=beat, name="heartbeats", daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()

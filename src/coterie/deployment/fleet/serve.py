@@ -1,0 +1,187 @@
+"""`coterie serve`: the server of a federation, in one process."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from coterie.core.progress import Progress
+from coterie.deployment.address import Address
+from coterie.deployment.certificates import WILDCARDS, hosts_of
+from coterie.deployment.enrolment import FederationTerms, ItemContent
+from coterie.deployment.fleet.gate import Gate
+from coterie.deployment.fleet.link import Link
+from coterie.deployment.fleet.listener import listening
+from coterie.deployment.fleet.nodes import FleetNodes, KeyRegistry
+from coterie.deployment.server import serve as train
+from coterie.deployment.server_config import ServerConfig, prepare_folder
+from coterie.deployment.signals import exit_on_sigterm
+from coterie.deployment.traffic import STATUS, read_status
+from coterie.deployment.validity import check_server_files
+from coterie.errors import ConfigError, Interrupted, RunError
+from coterie.experiments import run_folder
+from coterie.types import JsonObject
+
+CERTIFICATES = ("ca.pem", "server.pem", "server.key")
+
+
+@contextmanager
+def monitored(folder: Path, port: int | None) -> Iterator[None]:
+    """Answer monitoring while the body runs, if a port is given."""
+    if port is None:
+        yield
+        return
+    from coterie.deployment.fleet.monitoring import monitoring
+
+    with monitoring(folder, port):
+        yield
+
+
+def serve(
+    config: Path,
+    server: str,
+    out: Path | None,
+    keys: Path | None,
+    insecure: bool,
+    progress: Progress,
+    wait: float | None = None,
+    metrics: int | None = None,
+) -> None:
+    """Serve a federation to its end.
+
+    `wait` replaces wait_seconds of the config file. Monitoring reads at the port `metrics`.
+    """
+    address = Address.of(server)
+    check_certificates(address, keys, insecure, progress.log)
+    if address.is_in_use():
+        raise RunError(
+            f"something listens at {address} already; expected a free port. "
+            "Stop it, or choose another port with --server HOST:PORT."
+        )
+    folder = prepare_folder(config, out, progress)
+    exit_on_sigterm()
+    with run_folder.locked(folder):
+        if read_status(folder).get("state") == "finished":
+            progress.log(f"{folder} is finished; there is nothing to do")
+            return
+        try:
+            update_status(folder, state="starting")
+            with monitored(folder, metrics):
+                status = run(folder, address, keys, progress, wait)
+        except BaseException as error:
+            update_status(folder, state="stopped")
+            if isinstance(error, KeyboardInterrupt):
+                how = "--insecure" if keys is None else f"--keys {keys} --server {address}"
+                raise Interrupted(
+                    f"{folder} holds all rounds so far. "
+                    f"Resume with: coterie serve --config {config} {how} --out {folder}"
+                ) from None
+            raise
+    show_result(folder, status, progress)
+
+
+def run(
+    folder: Path, address: Address, keys: Path | None, progress: Progress, wait: float | None
+) -> JsonObject:
+    """Listen for nodes, and train with them to the end."""
+    service = ServerConfig.of(json.loads((folder / "service.json").read_text()))
+    if wait is not None:
+        service = service.model_copy(update={"wait_seconds": wait})
+    terms = FederationTerms.from_json((folder / "terms.json").read_text())
+    content = ItemContent.from_json((folder / "told.json").read_text())
+    log_to(folder / "server.log")
+    link = Link()
+    registry = KeyRegistry(link, keys and keys / "nodes")
+    registry.refresh()
+    gate = Gate(link, registry.knows, keyed=keys is not None)
+    link.on_change = gate.ring
+    with listening(gate, address, keys):
+        proof = "--insecure" if keys is None else "--key NAME.key --ca ca.pem"
+        reached = public_address(address, keys)
+        progress.log(
+            f"{folder}: serving at {address}. Nodes join with: "
+            f"coterie join --data FILE --store FILE --server {reached} {proof}"
+        )
+        nodes = FleetNodes(link, registry, service.round_seconds, gate.refused)
+        try:
+            train(folder, terms, nodes, service, content, progress)
+        finally:
+            gate.close()
+    return read_status(folder)
+
+
+def public_address(address: Address, keys: Path | None) -> Address:
+    """The address that nodes use: a server that listens at all addresses has none of its own."""
+    if keys is None or address.host not in WILDCARDS:
+        return address
+    return Address(hosts_of(keys / "server.pem")[0], address.port)
+
+
+def check_certificates(
+    address: Address, keys: Path | None, insecure: bool, warn: Callable[[str], None]
+) -> None:
+    """Refuse a server without TLS beyond loopback, and certificates that nodes would reject.
+
+    The server may bind to any address: behind a router or in a container, nodes connect to another
+    one. They check the name to which they connect.
+    """
+    if keys is None:
+        address.refuse_plaintext(insecure, "--keys FOLDER")
+        return
+    if insecure:
+        raise ConfigError(
+            "--keys and --insecure are both given; expected one of them. Leave --insecure out."
+        )
+    for name in CERTIFICATES:
+        if not (keys / name).exists():
+            raise RunError(
+                f"{keys} holds no {name}; expected a folder of coterie federation init. "
+                "Check the path."
+            )
+    for warning in check_server_files(keys):
+        warn(warning)
+    hosts = hosts_of(keys / "server.pem")
+    if not hosts:
+        raise RunError(
+            f"{keys / 'server.pem'} is for no host; expected at least one by which nodes reach the "
+            f"server. Run: coterie federation renew {keys} --host HOST"
+        )
+    if address.host not in hosts:
+        warn(
+            f"the certificate in {keys} is for {', '.join(hosts)}: nodes must connect to one of "
+            f"those, not to {address.host}. For another name or address, run: "
+            f"coterie federation renew {keys} --host HOST"
+        )
+
+
+def log_to(path: Path) -> None:
+    """Flower's and the HTTP server's warnings go to a file."""
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    for name in ("flwr", "uvicorn"):
+        logger = logging.getLogger(name)
+        logger.handlers = [handler]
+        logger.setLevel(logging.WARNING)
+        logger.propagate = False
+
+
+def show_result(folder: Path, status: JsonObject, progress: Progress) -> None:
+    for name, value in status["metrics"].items():
+        progress.log(f"{name:14} {value:.4f}" if isinstance(value, float) else f"{name:14} {value}")
+    if not status["metrics"]:
+        progress.log(
+            "No metrics: at the end no node had enough users to report them "
+            "(coterie join --least-group)."
+        )
+    progress.log(
+        f"{folder} holds the model, and nodes have it, too: "
+        "coterie recommend --node STORE --user ID"
+    )
+
+
+def update_status(folder: Path, state: str) -> None:
+    """Change the state in a folder's status."""
+    run_folder.write_text(folder, STATUS, json.dumps(read_status(folder) | {"state": state}) + "\n")

@@ -1,0 +1,308 @@
+"""A server's link and nodes' clients over real sockets: lost, repeated and late messages, keys."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flwr")
+from coterie.deployment import certificates
+from coterie.deployment.address import Address
+from coterie.deployment.fleet import gate as gates
+from coterie.deployment.fleet.client import FleetClient, KeyRejected, Unknown, Unreachable
+from coterie.deployment.fleet.gate import Gate
+from coterie.deployment.fleet.link import Link
+from coterie.deployment.fleet.listener import listening
+from coterie.deployment.fleet.node_loop import NodeLoop
+from coterie.deployment.fleet.nodes import FleetNodes, KeyRegistry
+
+pytestmark = pytest.mark.slow
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@dataclass
+class Served:
+    """A server's side, and the nodes that were started for it."""
+
+    address: Address
+    link: Link
+    gate: Gate
+    nodes: FleetNodes
+    keys: Path | None
+    loops: list[NodeLoop] = field(default_factory=list)
+    threads: list[threading.Thread] = field(default_factory=list)
+    clients: list[FleetClient] = field(default_factory=list)
+
+    def client(self, name: str = "ann", kind: type[FleetClient] = FleetClient) -> FleetClient:
+        credentials: tuple[Path | None, Path | None] = None, None
+        if self.keys is not None:
+            credentials = self.keys / "nodes" / f"{name}.key", self.keys / "ca.pem"
+        made = kind.to(self.address, *credentials)
+        self.clients.append(made)
+        return made
+
+    def start(
+        self,
+        answer: Callable[[str, bytes], bytes] = lambda kind, body: kind.encode() + b" " + body,
+        name: str = "ann",
+        client: FleetClient | None = None,
+    ) -> NodeLoop:
+        loop = NodeLoop(client or self.client(name), answer, log=lambda line: None)
+        self.loops.append(loop)
+        self.threads.append(threading.Thread(target=loop.run, daemon=True))
+        self.threads[-1].start()
+        return loop
+
+    def stop(self) -> None:
+        for loop in self.loops:
+            loop.stop.set()
+        self.gate.close()
+        for thread in self.threads:
+            thread.join(10)
+        for client in self.clients:
+            client.close()
+
+    def wait_for(self, n: int, seconds: float = 10) -> list[str]:
+        until = time.monotonic() + seconds
+        while len(self.nodes.joined()) != n:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        return sorted(self.nodes.joined())
+
+
+@contextmanager
+def served(
+    keys: Path | None = None, deadline: float = 10.0, port: int | None = None
+) -> Iterator[Served]:
+    link = Link()
+    registry = KeyRegistry(link, keys and keys / "nodes")
+    registry.refresh()
+    gate = Gate(link, registry.knows, keyed=keys is not None)
+    link.on_change = gate.ring
+    address = Address("127.0.0.1", port or free_port())
+    with listening(gate, address, keys):
+        made = Served(address, link, gate, FleetNodes(link, registry, deadline), keys)
+        try:
+            yield made
+        finally:
+            made.stop()
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    certificates.init(tmp_path / "keys", ["127.0.0.1"], ["ann", "bob"])
+    return tmp_path / "keys"
+
+
+@pytest.mark.parametrize("secured", [False, True])
+def test_messages_and_replies(secured: bool, keys: Path):
+    with served(keys if secured else None) as server:
+        server.start(name="ann")
+        server.start(name="bob")
+        names = server.wait_for(2)
+        if secured:
+            assert names == ["ann", "bob"]
+        for k in range(5):
+            sent = {name: f"{name} {k}".encode() for name in names}
+            replies = server.nodes.send("train", sent)
+            assert replies == {name: b"train " + body for name, body in sent.items()}
+        assert server.link.posted == {}
+        assert len(server.link.state.object_store) == 0
+
+
+def test_equal_messages_and_empty_ones():
+    with served() as server:
+        server.start()
+        server.start()
+        names = server.wait_for(2)
+        for body in (b"", b"same", b"same"):
+            assert server.nodes.send("x", dict.fromkeys(names, body)) == dict.fromkeys(
+                names, b"x " + body
+            )
+
+
+def test_a_node_that_fails_is_left_out_at_once():
+    def fail(kind: str, body: bytes) -> bytes:
+        raise ValueError(body)
+
+    with served(deadline=30) as server:
+        server.start(fail)
+        server.start()
+        names = server.wait_for(2)
+        began = time.monotonic()
+        replies = server.nodes.send("train", dict.fromkeys(names, b"1"))
+        assert list(replies.values()) == [b"train 1"]
+        assert time.monotonic() < began + 10
+
+
+def test_a_late_reply_does_not_count():
+    release = threading.Event()
+
+    def slow(kind: str, body: bytes) -> bytes:
+        if body == b"first":
+            release.wait(10)
+        return body
+
+    with served(deadline=0.5) as server:
+        server.start(slow)
+        (name,) = server.wait_for(1)
+        assert server.nodes.send("train", {name: b"first"}) == {}
+        release.set()
+        until = time.monotonic() + 10
+        while not server.nodes.send("train", {name: b"second"}):
+            assert time.monotonic() < until
+        assert len(server.link.state.object_store) == 0
+
+
+class Flaky(FleetClient):
+    """A client that loses requests or answers, or sends a request twice."""
+
+    faults = iter(())  # one of "", "before", "after", "twice" for each call
+
+    def _post(self, name: str, body: bytes):
+        fault = next(self.faults, "")
+        if fault == "before":
+            raise Unreachable("lost on the way")
+        answer = super()._post(name, body)
+        if fault == "after":
+            self.close()
+            raise Unreachable("the answer was lost")
+        return super()._post(name, body) if fault == "twice" else answer
+
+
+@pytest.mark.parametrize("fault", ["before", "after", "twice"])
+@pytest.mark.parametrize("position", range(8))
+def test_any_call_may_be_lost_or_repeated(fault: str, position: int):
+    """Each message is answered, and computed once although it is delivered twice."""
+    computed = []
+
+    def answer(kind: str, body: bytes) -> bytes:
+        computed.append(body)
+        return body
+
+    with served() as server:
+        flaky = server.client(kind=Flaky)
+        flaky.faults = iter([""] * position + [fault])
+        server.start(answer, client=flaky)
+        for k in range(3):
+            (name,) = server.wait_for(1)
+            assert server.nodes.send("train", {name: b"%d" % k}) == {name: b"%d" % k}
+        assert computed == [b"0", b"1", b"2"]
+        assert len(server.link.state.object_store) == 0
+
+
+def test_a_pull_is_held_until_there_is_a_message():
+    with served() as server:
+        times = []
+
+        def answer(kind: str, body: bytes) -> bytes:
+            times.append(time.monotonic())
+            return body
+
+        server.start(answer)
+        (name,) = server.wait_for(1)
+        time.sleep(0.5)
+        sent = time.monotonic()
+        server.nodes.send("train", {name: b"x"})
+        assert times[0] - sent < 0.2
+
+
+def test_an_unknown_key_is_rejected(keys: Path, tmp_path: Path):
+    certificates.init(tmp_path / "others", ["127.0.0.1"], ["eve"])
+    with served(keys) as server:
+        eve = FleetClient.to(
+            server.address, tmp_path / "others" / "nodes" / "eve.key", keys / "ca.pem"
+        )
+        server.clients.append(eve)
+        with pytest.raises(KeyRejected, match="does not accept this node's key"):
+            eve.activate()
+        assert server.gate.refused["unknown key"] > 0
+
+
+def test_keys_are_added_and_revoked_while_the_server_runs(keys: Path):
+    with served(keys) as server:
+        bob = server.client("bob")
+        bob.activate()
+        assert server.wait_for(1) == ["bob"]
+        certificates.revoke(keys, "bob")
+        time.sleep(1.1)
+        assert server.nodes.joined() == {}
+        with pytest.raises(Unknown):
+            bob.pull()
+        with pytest.raises(KeyRejected):
+            bob.activate()
+        certificates.add(keys, "cem")
+        time.sleep(1.1)
+        server.nodes.joined()
+        server.client("cem").activate()
+        assert server.wait_for(1) == ["cem"]
+
+
+@pytest.mark.parametrize("wrong_by", [-3600.0, 3600.0])
+def test_a_clock_that_is_wrong_is_corrected(keys: Path, wrong_by: float):
+    """The node signs times that are an hour off, until the server's answer tells the time."""
+    with served(keys) as server:
+        ann = server.client()
+        ann.clock_offset = wrong_by
+        ann.activate()
+        assert abs(ann.clock_offset) < 2
+        assert server.wait_for(1) == ["ann"]
+
+
+def test_a_node_does_not_reply_for_another(keys: Path, monkeypatch):
+    """A node with a valid key takes a message id of another node, and replies to it."""
+    with served(keys, deadline=1.0) as server:
+        ann, bob = server.client("ann"), server.client("bob")
+        ann.activate()
+        bob.activate()
+        thread = threading.Thread(target=server.nodes.send, args=("train", {"ann": b"x"}))
+        thread.start()
+        received = ann.pull()
+        assert received is not None
+        original = bob.node_id
+        bob.node_id = ann.node_id
+        with pytest.raises(Unknown):
+            bob.push(received, b"forged")
+        bob.node_id = original
+        assert not bob.push(received, b"forged")
+        thread.join()
+
+
+def test_a_server_that_is_restarted_is_found_again():
+    """Ids are new after a restart; the node activates itself anew."""
+    port = free_port()
+    with served(port=port) as first:
+        client = first.client()
+        client.activate()
+        before = client.node_id
+    loop = NodeLoop(client, lambda kind, body: body, log=lambda line: None, activated=True)
+    with served(port=port) as second:
+        second.clients.append(client)
+        second.loops.append(loop)
+        second.threads.append(threading.Thread(target=loop.run, daemon=True))
+        second.threads[-1].start()
+        (name,) = second.wait_for(1)
+        assert name != str(before)
+        assert second.nodes.send("train", {name: b"1"}) == {name: b"1"}
+
+
+def test_held_pulls_end(monkeypatch):
+    monkeypatch.setattr(gates, "HOLD_SECONDS", 0.3)
+    with served() as server:
+        client = server.client()
+        client.activate()
+        began = time.monotonic()
+        assert client.pull() is None
+        assert 0.2 < time.monotonic() - began < 5

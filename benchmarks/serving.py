@@ -5,8 +5,8 @@
 
 Trains FedALS for a few rounds, starts `coterie api` by its command on one core, and loads it from
 another process. `single` and `batch` send as fast as the server answers. `half` sends half of the
-2,000 recommendations a second at fixed times: a latency counts from the time at which the request
-was due, so that waiting counts, too. `reload` replaces the model while requests run.
+2,000 recommendations a second at fixed times: a request that had to wait for the previous reply
+counts from the time at which it was due. `reload` replaces the model while requests run.
 `per_core_second` is the rate by the processor time that the server used: what it would reach with a
 core of its own, where other programs share the machine.
 """
@@ -210,9 +210,11 @@ async def load(work: dict[str, Any]) -> dict[str, Any]:
         reader, writer = await asyncio.open_connection("127.0.0.1", work["port"])
         due = began + gap * number / n_connections
         while (now := time.perf_counter()) < end:
-            if gap and now < due:
+            sent = min(due, now) if gap else now
+            if now < due:
                 await asyncio.sleep(due - now)
-            sent = due if gap else time.perf_counter()
+                # The client's own clock may wake it late, which is not the server's time.
+                sent = time.perf_counter()
             writer.write(request(work["kind"], next_users()))
             body = await reply(reader)
             figures.latencies.append(time.perf_counter() - sent)

@@ -16,7 +16,7 @@ from coterie.deployment.address import Address
 from coterie.deployment.fleet.client import FleetClient
 
 __all__ = ["site"]
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 def test_a_server_at_all_addresses(site: Site):

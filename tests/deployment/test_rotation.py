@@ -14,7 +14,7 @@ from deployment.test_federation import COTERIE, PFPL, Site, keyed, site
 from coterie.deployment.fleet.nodes import LOOK_SECONDS
 
 __all__ = ["site"]
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 def test_a_rotated_node_goes_on_with_its_users(site: Site):

@@ -487,6 +487,43 @@ def test_two_towers_and_what_a_node_recommends(site: Site):
 
 
 @pytest.mark.long
+def test_logs_have_no_history_and_no_secret(site: Site):
+    """A user and items that are easy to find, a node that fails, and JSON logs on both sides."""
+    site.files(2, FEDFAST)
+    for name, lines in (
+        ("0.csv", "\n".join(f"canary-user,canary-item-{k},{k}" for k in range(9))),
+    ):
+        path = site.folder / name
+        path.write_text(f"{path.read_text()}\n{lines}\n")
+    items = site.folder / "items.csv"
+    items.write_text(items.read_text() + "".join(f"\ncanary-item-{k}" for k in range(9)))
+    subprocess.run(
+        [*COTERIE, "federation", "init", "keys", "--node", "a", "--node", "b"],
+        cwd=site.folder,
+        check=True,
+    )
+    server = site.serve("--keys", "keys", "--log-format", "json")
+    site.wait(lambda: "serving at" in site.log(server), 60)
+    site.join(0, *keyed("a"), "--log-format", "json")
+    site.join(1, *keyed("b"), "--log-format", "json")
+    site.wait(lambda: server.poll() is not None, 120)
+    assert server.returncode == 0, site.log(server)
+    secrets = [
+        line
+        for key in (site.folder / "keys").rglob("*.key")
+        for line in key.read_text().splitlines()[1:-1]
+    ]
+    logs = [*site.folder.glob("log-*.txt"), site.folder / "run" / "server.log"]
+    assert len(logs) == 4
+    for log in logs:
+        text = log.read_text()
+        assert "canary" not in text, log
+        assert not [line for line in secrets if line in text], log
+    for child in site.started:
+        assert all(json.loads(line) for line in site.log(child).splitlines() if "{" in line)
+
+
+@pytest.mark.long
 def test_no_node_joins(site: Site):
     site.files(2, FEDFAST + "wait_seconds: 3\n")
     server = site.serve("--insecure")

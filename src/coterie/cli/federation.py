@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -17,11 +17,29 @@ from coterie.cli.options import (
     file_settings,
 )
 
+if TYPE_CHECKING:
+    from coterie.core.progress import Progress
+
 InsecureOption = Annotated[
     bool, typer.Option("--insecure", help="Disable TLS; allowed on loopback only.")
 ]
 ServerOption = Annotated[str, typer.Option("--server", help="Address of the server, HOST:PORT.")]
 DEFAULT_SERVER = "127.0.0.1:8000"
+LogFormatOption = Annotated[
+    Literal["text", "json"],
+    typer.Option("--log-format", help="How lines are logged: for people, or as JSON objects."),
+]
+
+
+def progress_of(log_format: str) -> Progress:
+    """What shows the progress of a server or node."""
+    if log_format == "json":
+        from coterie.cli.log_lines import JsonLines
+
+        return JsonLines()
+    from coterie.cli.screen import ScreenProgress
+
+    return ScreenProgress()
 
 
 def serve(
@@ -62,6 +80,7 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    log_format: LogFormatOption = "text",
 ) -> None:
     """Run a federation's server, which nodes join.
 
@@ -69,10 +88,9 @@ def serve(
 
     coterie serve --config federation.yaml --insecure
     """
-    from coterie.cli.screen import ScreenProgress
     from coterie.deployment.fleet.serve import serve as start
 
-    start(config, server, out, keys, insecure, ScreenProgress(), wait, metrics)
+    start(config, server, out, keys, insecure, progress_of(log_format), wait, metrics)
 
 
 def join(
@@ -121,6 +139,7 @@ def join(
         ),
     ] = None,
     insecure: InsecureOption = False,
+    log_format: LogFormatOption = "text",
 ) -> None:
     """Join a federation with this node's users.
 
@@ -131,14 +150,13 @@ def join(
 
     coterie join --data mine.csv --store node.db --insecure
     """
-    from coterie.cli.screen import ScreenProgress
     from coterie.data.options import ReadOptions
     from coterie.deployment.fleet.join import NodeUsers
     from coterie.deployment.fleet.join import join as start
 
     of_file = file_settings(columns, skip_bad_rows, encoding, delimiter, no_header)
     users = NodeUsers(data, ReadOptions(**of_file), simulated, least_group)
-    start(users, store, server, (key, ca), insecure, ScreenProgress())
+    start(users, store, server, (key, ca), insecure, progress_of(log_format))
 
 
 def status(

@@ -1,0 +1,50 @@
+"""Logs as JSON: every line can be read, and tells when and what."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+import pytest
+
+from coterie.cli import log_lines
+from coterie.cli.log_lines import JsonLines
+
+
+def lines_of(capsys: pytest.CaptureFixture[str]) -> list[dict]:
+    return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+
+
+def test_a_message_is_one_line(capsys: pytest.CaptureFixture[str]):
+    JsonLines().log('two\nlines, "quotes" and ü')
+    (line,) = lines_of(capsys)
+    assert line["event"] == "log"
+    assert line["message"] == 'two\nlines, "quotes" and ü'
+    assert datetime.fromisoformat(line["time"]).tzinfo is not None
+
+
+def test_a_task_has_a_beginning_an_end_and_progress(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(log_lines, "EVERY", -1.0)
+    with JsonLines().task("Training", 3) as advance:
+        advance(2, "2 nodes")
+        advance()
+    begin, first, second, end = lines_of(capsys)
+    assert (begin["event"], begin["task"], begin["total"]) == ("begin", "Training", 3)
+    assert [line["done"] for line in (first, second, end)] == [2, 3, 3]
+    assert [line["note"] for line in (first, second, end)] == ["2 nodes"] * 3
+    assert end["seconds"] >= 0
+
+
+def test_progress_is_not_written_all_the_time(capsys: pytest.CaptureFixture[str]):
+    with JsonLines().task("Training", 1000) as advance:
+        for _ in range(1000):
+            advance()
+    assert [line["event"] for line in lines_of(capsys)] == ["begin", "end"]
+
+
+def test_a_task_that_fails_has_no_end(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(ValueError, match="broken"), JsonLines().task("Training", 3):
+        raise ValueError("broken")
+    assert [line["event"] for line in lines_of(capsys)] == ["begin"]

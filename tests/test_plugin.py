@@ -92,7 +92,7 @@ def test_it_runs_on_nodes_and_with_secure_aggregation_to_the_same_metrics(shell:
     assert plain == shell.run("secure", "--secure-aggregation", "ring")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_resumes_from_a_checkpoint(shell: Shell) -> None:
     whole = shell.run("whole", "--set", "checkpoint_every=1")
     program = (

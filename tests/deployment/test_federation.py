@@ -257,7 +257,7 @@ def commands(site: Site) -> set[int]:
         return {client.post(f"/v1/{call}", content=b"").status_code for call in calls}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_tls_and_keys(site: Site):
     """Unauthenticated peers that list the second node's users are refused; nodes with a key train,
     and the model equals the simulation's."""
@@ -269,8 +269,6 @@ def test_tls_and_keys(site: Site):
         )
     server = site.serve("--keys", "keys")
     site.wait(lambda: "serving at" in site.log(server), 60)
-    site.join(0, *keyed("a"))
-    site.join(1, *keyed("b"))
     assert commands(site) == {404}
     unregistered = site.join(1, "--key", "others/nodes/c.key", "--ca", "keys/ca.pem", store="x.db")
     wrong_ca = site.join(1, "--key", "keys/nodes/b.key", "--ca", "others/ca.pem", store="y.db")
@@ -281,6 +279,8 @@ def test_tls_and_keys(site: Site):
     assert "is not trusted by this node's ca.pem" in site.log(wrong_ca)
     site.wait(lambda: "if it uses TLS, give --key and --ca" in site.log(plaintext), 20)
     plaintext.send_signal(signal.SIGTERM)
+    site.join(0, *keyed("a"))
+    site.join(1, *keyed("b"))
     site.wait(lambda: server.poll() is not None)
     assert server.returncode == 0, site.log(server)
     status = site.status()

@@ -7,7 +7,7 @@ PIP := $(BIN)/pip --quiet --disable-pip-version-check
 help:
 	@echo "make demo   install coterie with two extras in .venv, train on embedded data and"
 	@echo "            show the result (about 2 minutes)"
-	@echo "make test   install everything in .venv and run the tests on two cores (about 9 minutes;"
+	@echo "make test   install everything in .venv and run the tests on two cores (about 10 minutes;"
 	@echo "            PyTorch is a download of several GB where no small CPU build is offered)"
 	@echo "make quick  run the tests without those marked slow or long"
 	@echo "make long   run the tests that make test leaves out: clusters and federations of"

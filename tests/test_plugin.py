@@ -85,7 +85,7 @@ def test_it_is_listed_with_its_settings(shell: Shell) -> None:
     assert "Step size of clients and server" in shell.coterie("algorithms", NAME)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_runs_on_nodes_and_with_secure_aggregation_to_the_same_metrics(shell: Shell) -> None:
     plain = shell.run("plain")
     assert plain == shell.run("nodes", "--set", "nodes=3")
@@ -184,6 +184,7 @@ print(abs(rows("fedprox", mu=0.0) - plain).max() < 1e-5, *distances)
 """
 
 
+@pytest.mark.long
 def test_the_proximal_term_holds_clients_back(shell: Shell) -> None:
     """Without it FedProx is FedAvg; the larger it is, the less the model moves."""
     pytest.importorskip("torch")

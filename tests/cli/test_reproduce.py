@@ -63,7 +63,7 @@ def test_quick_run(tmp_path: Path, name: str, item: str) -> None:
     assert time.monotonic() - began < 30, "a second run reads the finished cells"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_same_command_continues_an_interrupted_reproduction(tmp_path: Path) -> None:
     arguments = ("reproduce", "leaks", "--quick", "--cells", "cells")
     process = start(*arguments, cwd=tmp_path)

@@ -118,7 +118,7 @@ def test_killed_and_resumed_run_equals_an_uninterrupted_one(trial, uninterrupted
     assert outcome(tmp_path / "run") == expected, f"killed after {moments}"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_interrupted_and_resumed_run_equals_an_uninterrupted_one(uninterrupted, tmp_path):
     expected, seconds = uninterrupted
     often = ["--set", "checkpoint_every=2"]

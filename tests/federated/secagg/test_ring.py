@@ -208,6 +208,7 @@ def test_any_single_client_may_drop_out_at_any_stage(stage, word):
         assert completes(Network(vectors, {user: stage}, word=word))
 
 
+@pytest.mark.long
 def test_any_two_clients_may_drop_out_at_any_stages():
     """The sum is exact or the ring aborts; it aborts only if a client needed for recovery drops."""
     aborted = set()

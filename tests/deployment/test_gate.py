@@ -118,6 +118,7 @@ def test_other_calls_are_not_read(path: str, method: str):
         ({"flwr_public_key": base64.b64encode(OTHER.public).decode()}, 401),
         ({"content_length": str(MOST_BYTES[PUSH_OBJECT] + 1)}, 413),
         ({"content_length": "-1"}, 413),
+        ({"content_length": "9" * 5000}, 413),
         ({"content_length": "many"}, 413),
         ({"flwr_signature": base64.b64encode(b"wrong").decode()}, 401),
         ({"flwr_timestamp": "2026-01-01T00:00:00+00:00"}, 401),

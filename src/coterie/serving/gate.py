@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from coterie.core.http_body import BodyTooLarge, ConnectionBroke, check_length, read_body
 from coterie.serving.access import Access
 
 if TYPE_CHECKING:
@@ -77,37 +78,21 @@ class ApiGate:
         length = headers.get(b"content-length")
         if length is None and b"transfer-encoding" not in headers:
             return None
-        if length is not None and (not length.isdigit() or int(length[:20]) > MOST_BYTES):
-            raise too_large()
         try:
-            return await asyncio.wait_for(read_body(receive), BODY_SECONDS)
+            check_length(None if length is None else length.decode("latin-1"), MOST_BYTES)
+            return await asyncio.wait_for(read_body(receive, MOST_BYTES), BODY_SECONDS)
+        except BodyTooLarge:
+            raise TurnedAway(
+                413,
+                f"the body has more than {MOST_BYTES:,} bytes; expected fewer. "
+                "Send smaller batches.",
+            ) from None
+        except ConnectionBroke:
+            raise TurnedAway(400, "the connection broke") from None
         except TimeoutError:
             raise TurnedAway(
                 408, f"the body did not arrive in {BODY_SECONDS:.0f} s. Send it again."
             ) from None
-
-
-def too_large() -> TurnedAway:
-    return TurnedAway(
-        413, f"the body has more than {MOST_BYTES:,} bytes; expected fewer. Send smaller batches."
-    )
-
-
-async def read_body(receive: Receive) -> bytes:
-    """A body whose size may not have been announced."""
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        event = await receive()
-        if event["type"] == "http.disconnect":
-            raise TurnedAway(400, "the connection broke")
-        part = event.get("body", b"")
-        parts.append(part)
-        size += len(part)
-        if size > MOST_BYTES:
-            raise too_large()
-        if not event.get("more_body", False):
-            return b"".join(parts)
 
 
 def replaying(body: bytes, receive: Receive) -> Receive:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from coterie.core.http_body import BodyTooLarge, ConnectionBroke, check_length, read_body
 from coterie.deployment.fleet.keys import is_signed
 from coterie.deployment.fleet.link import Link
 from coterie.deployment.fleet.messages import (
@@ -109,6 +110,10 @@ class Gate:
             reply = await self._answer(call, body)
         except TimeoutError:
             await self._refuse(send, Refused(408, "a body that arrived too slowly"))
+        except BodyTooLarge:
+            await self._refuse(send, Refused(413, "a body that is too large"))
+        except ConnectionBroke:
+            await self._refuse(send, Refused(400, "a connection that broke"))
         except Refused as refused:
             await self._refuse(send, refused)
         except FlowerError as error:
@@ -120,7 +125,7 @@ class Gate:
     # Before the body is read
 
     def _admit(self, scope: Scope) -> Call:
-        """The call of a request; Refused if it must not be read."""
+        """The call of a request; Refused or BodyTooLarge if it must not be read."""
         path = str(scope["path"])
         name = path.removeprefix(PREFIX)
         if scope["method"] != "POST" or path == name or name not in CALLS:
@@ -135,9 +140,7 @@ class Gate:
             raise Refused(401, "malformed authentication") from None
         if not self.knows(key):
             raise Refused(401, "unknown key")
-        length = headers.get("content-length", "0")
-        if not (length.isascii() and length.isdigit()) or int(length) > limit_of(name):
-            raise Refused(413, "a body that is too large")
+        check_length(headers.get("content-length"), limit_of(name))
         signed_at = headers.get(TIMESTAMP_HEADER, "")
         if not is_recent(signed_at):
             raise Refused(401, "a clock that is wrong")
@@ -248,22 +251,6 @@ def is_recent(timestamp: str) -> bool:
         return abs((datetime.now(UTC) - signed_at).total_seconds()) < CLOCK_SECONDS
     except (ValueError, TypeError):
         return False
-
-
-async def read_body(receive: Receive, limit: int) -> bytes:
-    """A body of a size that may not have been announced."""
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        event = await receive()
-        if event["type"] == "http.disconnect":
-            raise Refused(400, "a connection that broke")
-        parts.append(event.get("body", b""))
-        size += len(parts[-1])
-        if size > limit:
-            raise Refused(413, "a body that is too large")
-        if not event.get("more_body", False):
-            return b"".join(parts)
 
 
 async def respond(send: Send, status: int, body: bytes, kind: str, close: bool = False) -> None:

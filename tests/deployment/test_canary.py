@@ -107,7 +107,9 @@ def test_messages_hold_updates_and_no_names(name, bare, tmp_path):  # noqa: F811
         if kind == FINISH:
             assert set(json.loads(data)) == {"users", "part", "sums"}
         if kind == ENROL:
-            assert set(json.loads(data)) == {"users", "learning", "positives"}
+            roster = json.loads(data)
+            assert (roster.pop("forgotten"), roster.pop("permits")) == ([], [])
+            assert set(roster) == {"users", "learning", "positives"}
     for update in nodes.updates():
         assert set(update.arrays) <= set(DTYPES)
         assert not update.common

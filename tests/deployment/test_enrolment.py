@@ -100,7 +100,9 @@ def test_a_federation_from_files_is_the_simulation(name, n, split, people, tmp_p
 def test_a_roster_holds_user_ids_and_totals_only(people, tmp_path):
     (store,) = stores(people, tmp_path, 1)
     roster = roster_of(terms_of(people, "fedfast"), store)
-    assert set(roster.__dataclass_fields__) == {"users", "learning", "positives"}
+    assert (roster.forgotten, roster.permits) == ([], [])
+    fields = {"users", "learning", "positives", "forgotten", "permits"}
+    assert set(roster.__dataclass_fields__) == fields
     held_out = int((people.rows.counts > 1).sum())
     assert roster.positives == len(people) - held_out
     assert roster.users == [str(u) for u in people.user_ids]

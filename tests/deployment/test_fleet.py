@@ -306,3 +306,31 @@ def test_held_pulls_end(monkeypatch):
         began = time.monotonic()
         assert client.pull() is None
         assert 0.2 < time.monotonic() - began < 5
+
+
+def test_a_node_whose_users_change_connects_anew():
+    """The server then asks for its users again, and no message is lost."""
+    with served() as server:
+        loop = server.start()
+        (name,) = server.wait_for(1)
+        first = server.nodes.joined()[name]
+        assert server.nodes.send("train", {name: b"1"}) == {name: b"train 1"}
+        assert server.nodes.joined()[name] == first
+        loop.users_version = lambda: 1
+        assert server.nodes.send("train", {name: b"2"}) == {name: b"train 2"}
+        until = time.monotonic() + 10
+        while server.nodes.joined()[name] == first:
+            assert time.monotonic() < until
+        second = server.nodes.joined()[name]
+        assert server.nodes.send("train", {name: b"3"}) == {name: b"train 3"}
+        assert server.nodes.joined()[name] == second
+
+
+def test_a_signature_of_a_node(keys: Path):
+    with served(keys) as server:
+        ann = server.client("ann").key
+        assert server.nodes.signed("ann", "a text", ann.sign("a text"))
+        assert not server.nodes.signed("ann", "another", ann.sign("a text"))
+        assert not server.nodes.signed("bob", "a text", ann.sign("a text"))
+        assert not server.nodes.signed("cem", "a text", ann.sign("a text"))
+        assert not server.nodes.signed("ann", "a text", "no base64!")

@@ -50,6 +50,9 @@ class InProcessNodes:
         self.fails = fails
         self.calls = 0
 
+    def signed(self, name: str, text: str, signature: str) -> bool:
+        return False
+
     def joined(self) -> dict[str, int]:
         return {str(node): 0 for node in range(len(self.paths))}
 

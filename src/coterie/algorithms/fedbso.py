@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -122,6 +122,7 @@ class FedBSOState(Parameters):
     (clusters, size).
     """
 
+    of_users: ClassVar[tuple[str, ...]] = ("user_rows", "clusters", "profiles", "losses")
     clusters: Ints  # (users,) G; -1 for users who do not take part
     centres: Ints  # (clusters,) the user at the centre of each
     profiles: Floats  # (users, statistics) P, with cluster_by=statistics

@@ -64,6 +64,7 @@ ALGORITHM = Algorithm(
             f"FedEASE: the server inverts a matrix of {world.n_items:,} items on one thread"
         ),
         client_model=pair_sums.own_histories,
+        fixed_users=pair_sums.FIXED_USERS,
     ),
     state=PairSums,
     kernels=("cooccurrence", "sums", "clusters"),

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -88,6 +88,7 @@ class FedFast(Discounted):
 
 @dataclass(frozen=True, slots=True)
 class FedFastState(Parameters):
+    of_users: ClassVar[tuple[str, ...]] = ("user_rows", "clusters")
     clusters: Ints  # (users,) G; -1 for users who do not take part
 
 

@@ -83,6 +83,7 @@ ALGORITHM = Algorithm(
             f"FedSLIM: the server solves for the weights of {world.n_items:,} items"
         ),
         client_model=pair_sums.own_histories,
+        fixed_users=pair_sums.FIXED_USERS,
     ),
     state=PairSums,
     kernels=("cooccurrence", "slim", "sums", "clusters"),

@@ -69,6 +69,7 @@ class PairSumSettings(CohortSettings):
 class PairSums(Record):
     """The state of the server."""
 
+    of_users: ClassVar[tuple[str, ...]] = ("added",)
     pairs: Longs  # sum h h^T / n^(2 p), on and above the diagonal
     added: Bools  # (users,) whether the client is in the sum
 
@@ -101,6 +102,8 @@ def check_sizes(world: World[PairSumSettings], name: str, needed: float) -> None
 def precision(world: AnyWorld) -> FixedPoint:
     return fixed_point(world.n_users, world.n_items, world.settings.length_exponent)
 
+
+FIXED_USERS = "the precision of its sums depends on the number of users"
 
 # Each client sends once
 

@@ -93,6 +93,30 @@ def revoke(folder: KeyFolderArgument, name: NodeNameArgument) -> None:
 
 
 @app.command()
+def transfer(
+    folder: Annotated[Path, typer.Argument(help="Run folder of the server.", show_default=False)],
+    origin: Annotated[str, typer.Option("--from", metavar="NODE", help="The node they leave.")],
+    to: Annotated[str, typer.Option("--to", metavar="NODE", help="The node they move to.")],
+    user: Annotated[
+        list[str] | None,
+        typer.Option("--user", help="User id. Repeat for more.", show_default="all of the node"),
+    ] = None,
+) -> None:
+    """Approve that another node hosts a node's users, such as those of a node that is lost.
+
+    The other node must have their interactions in its data. What only the lost node stored about
+    them is lost, too. If the old node still works, use `coterie node transfer` there.
+
+    coterie federation transfer runs/fedfast-federation-1 --from ann --to bob
+    """
+    from coterie.deployment.hosting import read_hosts
+    from coterie.deployment.transfer import approve
+
+    count = approve(folder, origin, to, user or [], read_hosts(folder))
+    typer.echo(f"Approved: {count:,} users of {origin} move to {to} before the next round.")
+
+
+@app.command()
 def renew(
     folder: KeyFolderArgument,
     host: Annotated[

@@ -1,4 +1,4 @@
-"""Commands about a node's store: list its users, export one user's data, erase a user."""
+"""Commands about a node's store: list, export, erase and transfer its users."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 app = typer.Typer(
-    help="Manage a node's store: list, export and forget its users.", no_args_is_help=True
+    help="Manage a node's store and the users in it.",
+    no_args_is_help=True,
 )
 StoreArgument = Annotated[
     Path, typer.Argument(metavar="STORE", help="The node's store.", show_default=False)
@@ -37,15 +38,93 @@ def export(store: StoreArgument, user: UserArgument) -> None:
 
 @app.command()
 def forget(store: StoreArgument, user: UserArgument) -> None:
-    """Erase a user's interactions and private state from a node.
+    """Erase a user's interactions and private state from a node, and the user from the server.
 
-    What the model learned from the user stays in the model. The server keeps the user id it
-    received. Also remove the user from the data file, or the next `coterie join` adds them again.
+    The server of a running federation erases the user's id and row before its next round, or when
+    this node connects again. What the model learned from the user stays in the model. Also remove
+    the user from the data file, or the next `coterie join` adds them again.
     """
-    from coterie.deployment.node_private_store import NodeStore
+    from coterie.deployment.node_private_store import FORGOTTEN, NodeStore
 
-    NodeStore.open(store).forget(user)
+    opened = NodeStore.open(store)
+    opened.forget(user)
     typer.echo(
         f"Erased {user} from {store}. "
         "Remove the user from the data file too, or the next coterie join adds them again."
     )
+    if opened.held_list(FORGOTTEN):
+        typer.echo("The server erases the user before its next round while this node is connected.")
+
+
+@app.command()
+def transfer(
+    store: StoreArgument,
+    users: Annotated[
+        list[str], typer.Argument(metavar="USER...", help="User ids.", show_default=False)
+    ],
+    to: Annotated[
+        str, typer.Option("--to", metavar="NODE", help="Name of the node that they move to.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The package to write: a new file.")],
+    key: Annotated[
+        Path | None,
+        typer.Option(
+            "--key",
+            help="This node's private key, NAME.key: it signs the transfer.",
+            show_default="none, for a federation without keys",
+        ),
+    ] = None,
+) -> None:
+    """Move users to another node of the federation, with everything this node stores about them.
+
+    Writes a package with their histories and a permit for the other node, and erases them here.
+    Bring the package to the other node over a channel that you trust:
+    `coterie node receive STORE PACKAGE`. The permit is valid for 30 days.
+
+    coterie node transfer ann.db 42 --to bob --key ann.key --out 42.package
+    """
+    from coterie.deployment import user_package
+    from coterie.deployment.node_private_store import NodeStore
+    from coterie.deployment.transfer import SignedPermit
+
+    opened = NodeStore.open(store)
+    text = user_package.permit_for(opened, users, to).to_json()
+    signed = SignedPermit(text, "")
+    if key is not None:
+        from coterie.deployment.fleet.keys import NodeKey
+
+        signed = SignedPermit(text, NodeKey.read(key).sign(signed.signed_text))
+    user_package.write(user_package.pack(opened, users, signed), out)
+    opened.release(users)
+    typer.echo(
+        f"Moved {len(users):,} users from {store} to {out}, which holds their histories. "
+        f"On the node {to}, run: coterie node receive STORE {out.name}"
+    )
+
+
+@app.command()
+def receive(
+    store: Annotated[
+        Path,
+        typer.Argument(
+            metavar="STORE",
+            help="The node's store; created if it does not exist.",
+            show_default=False,
+        ),
+    ],
+    package: Annotated[
+        Path, typer.Argument(help="The package of `coterie node transfer`.", show_default=False)
+    ],
+) -> None:
+    """Put users who come from another node into this node's store, and delete the package.
+
+    A running node tells the server at once; the users take part from the next round on.
+    """
+    from coterie.deployment import user_package
+    from coterie.deployment.node_private_store import NodeStore
+
+    found = user_package.read(package)
+    opened = NodeStore.open(store) if store.exists() else NodeStore.create(store)
+    users = user_package.unpack(found, opened)
+    package.unlink()
+    typer.echo(f"{store} has {len(users):,} more users. Deleted {package}.")

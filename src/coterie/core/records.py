@@ -19,6 +19,9 @@ class Record:
     No server holds them, and they are saved separately.
     """
 
+    of_users: ClassVar[tuple[str, ...]] = ()
+    """Fields with one row per user that a server holds."""
+
     roles: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Role -> the fields that the server in that role holds, if there are several servers."""
 

@@ -7,8 +7,8 @@ interactions all users of a node have together. Histories stay in the node's sto
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Self, cast
 
@@ -24,7 +24,7 @@ from coterie.federated.federation import (
     AnyFederation,
 )
 from coterie.federated.wire import Malformed
-from coterie.types import Ids, JsonObject
+from coterie.types import Ids, JsonObject, Longs
 
 LOCAL_SPLITS = ("leave-one-out", "temporal", "random")
 """Splits that a node can compute from its own users' interactions."""
@@ -40,7 +40,7 @@ class JsonMessage:
 
     def to_json(self) -> str:
         """The fields are plain values, which are not copied: a federation has long lists."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        values = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
         return json.dumps(values, allow_nan=False)
 
     @classmethod
@@ -104,21 +104,33 @@ class Roster(JsonMessage):
     users: list[str]
     learning: list[bool]
     positives: int
+    forgotten: list[int] = field(default_factory=list)
+    """Indices of users who were erased from the node's store since its last roster."""
+    permits: list[str] = field(default_factory=list)
+    """Transfers of users to this node, signed by the nodes that they come from."""
 
     @classmethod
     def parse(cls, data: bytes) -> Roster:
         """Read a roster from an untrusted node."""
         roster = cls.from_json(data)
         users = set(roster.users)
-        if not users or "" in users:
+        if "" in users or not (users or roster.forgotten):
             raise Malformed("the roster has no users, or an empty user id")
         if len(users) < len(roster.users) or len(roster.learning) != len(roster.users):
             raise Malformed("the roster repeats a user, or its columns differ in length")
-        if len(users) > MAX_USERS or max(map(len, users)) > MAX_ID_LENGTH:
+        if len(users) > MAX_USERS or max(map(len, users), default=0) > MAX_ID_LENGTH:
             raise Malformed("the roster has too many users, or too long ids")
+        if max(len(roster.forgotten), len(roster.permits)) > MAX_USERS:
+            raise Malformed("the roster has too many erased or transferred users")
         if not sum(roster.learning) <= roster.positives < MAX_POSITIVES:
             raise Malformed("the roster's number of interactions is out of range")
         return roster
+
+    def select(self, wanted: Callable[[str], bool]) -> Roster:
+        """Only the wanted users. The number of interactions is that of all."""
+        kept = [k for k, user in enumerate(self.users) if wanted(user)]
+        users = [self.users[k] for k in kept]
+        return replace(self, users=users, learning=[self.learning[k] for k in kept])
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,15 +143,26 @@ class UserIndices(JsonMessage):
     members: list[int]
     """Indices of all users with training data."""
     n_positives: int
+    forgotten: list[int] = field(default_factory=list)
+    """Indices of the node's erased users that the server has erased, too."""
+
+
+GONE = ""
+"""In place of the id of a user who was erased. The index is never given to somebody else."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnrolledUsers(JsonMessage):
-    """All users of a federation, fixed when it begins: a user's index is its place in `users`."""
+    """All users of a federation: a user's index is its place in `users`.
+
+    Users who join later come last, so that an index never changes.
+    """
 
     users: list[str]
     learning: list[int]
     n_positives: int
+    positives: dict[str, int] = field(default_factory=dict)
+    """Node -> the interactions of its users."""
 
     @classmethod
     def of(cls, rosters: Mapping[str, Roster]) -> EnrolledUsers:
@@ -152,21 +175,64 @@ class EnrolledUsers(JsonMessage):
                 "node. Remove it from the files of the other nodes, and serve again."
             )
         learning = [learns for roster in rosters.values() for learns in roster.learning]
-        positives = sum(roster.positives for roster in rosters.values())
+        positives = {name: roster.positives for name, roster in rosters.items()}
         return cls(
             [str(user) for user in users],
             np.sort(places[np.flatnonzero(learning)]).tolist(),
+            sum(positives.values()),
             positives,
         )
 
+    def and_new(self, roster: Roster) -> EnrolledUsers:
+        """With the users of a roster who are not enrolled yet."""
+        known = set(self.users)
+        new = roster.select(lambda user: user not in known)
+        if not new.users:
+            return self
+        joined = EnrolledUsers.of({"": new})
+        first = len(self.users)
+        return replace(
+            self,
+            users=self.users + joined.users,
+            learning=self.learning + [first + place for place in joined.learning],
+        )
+
+    def without(self, indices: Collection[int]) -> EnrolledUsers:
+        """Without the ids of these users, who take part no more."""
+        gone = set(indices)
+        if all(self.users[k] == GONE for k in gone):
+            return self
+        return replace(
+            self,
+            users=[GONE if k in gone else user for k, user in enumerate(self.users)],
+            learning=[k for k in self.learning if k not in gone],
+        )
+
+    def with_positives(self, name: str, count: int, nodes: Container[str]) -> EnrolledUsers:
+        """With the interactions of a node's users. Other `nodes` keep theirs."""
+        if not self.positives:
+            return self  # begun by an earlier version, which knew the total only
+        positives = {node: n for node, n in self.positives.items() if node in nodes}
+        positives[name] = count
+        return replace(self, n_positives=sum(positives.values()), positives=positives)
+
+    @property
+    def gone(self) -> Longs:
+        """Indices of users who were erased."""
+        return np.flatnonzero([user == GONE for user in self.users])
+
     def index(self) -> dict[str, int]:
         """User id -> index."""
-        return {user: k for k, user in enumerate(self.users)}
+        return {user: k for k, user in enumerate(self.users) if user != GONE}
 
     def indices_for(
-        self, users: Iterable[str], index: Mapping[str, int] | None = None
+        self,
+        users: Iterable[str],
+        index: Mapping[str, int] | None = None,
+        forgotten: Sequence[int] = (),
     ) -> UserIndices:
         """The reply to a node that hosts these users; users who are not enrolled get no index."""
         index = self.index() if index is None else index
         known = {user: index[user] for user in users if user in index}
-        return UserIndices(known, len(self.users), self.learning, self.n_positives)
+        n_users = len(self.users)
+        return UserIndices(known, n_users, self.learning, self.n_positives, list(forgotten))

@@ -1,21 +1,23 @@
 """The users of a federation and the nodes that host them.
 
-Users are fixed when the federation begins; nodes may leave and return. A user stays with the node
-that enrolled it. If nodes authenticate with keys, no other node can host that user. If they do not,
-a restarted node has a new name, and the last node that lists a user hosts it.
+Nodes may leave and return. Users are fixed when the federation begins; in an open federation new
+ones join between rounds. A user stays with the node that enrolled it. If nodes authenticate with
+keys, no other node can host that user, unless it moves. If they do not, a restarted node has a new
+name, and the last node that lists a user hosts it.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from coterie.deployment.enrolment import EnrolledUsers, FederationTerms, Roster
+from coterie.deployment.hosting import FOREIGN_USER, Hosting
 from coterie.deployment.node_service import ENROL, TRAIN, make_preamble
 from coterie.deployment.server_config import ServerConfig
 from coterie.deployment.traffic import STATUS, NodeTraffic, read_status
@@ -24,7 +26,6 @@ from coterie.experiments import run_folder
 from coterie.types import Ints
 
 MEMBERS = "members.json"
-HOSTS = "homes.json"
 PAUSE = 0.05
 PATIENCE = 2.0
 """Seconds until a round without a quorum is tried again, at the latest."""
@@ -32,8 +33,6 @@ ENROL_SECONDS = 10.0
 """Time for the roster of a node that joins a running federation: others wait for it."""
 LONGEST_SILENCE = 64
 """Rounds after which a node that does not answer is tried again, at the latest."""
-FOREIGN_USER = "user of another node"
-"""Why a roster entry is refused when nodes authenticate with keys."""
 
 
 @dataclass(slots=True)
@@ -55,16 +54,23 @@ class Membership:
     terms: FederationTerms
     traffic: NodeTraffic
     quorum: float
+    is_open: bool
+    """Whether new users may join."""
     members: EnrolledUsers
-    names: list[str]
-    """Node index -> node name."""
+    hosting: Hosting
     hosts: Ints  # (users,) node index; -1 while the user's node has not joined since the start
+    names: list[str] = field(default_factory=list)
+    """Node index -> node name."""
     enrolled: dict[str, int] = field(default_factory=dict)
     """The nodes whose rosters are registered, with the number of their connection."""
     preambles: dict[str, bytes] = field(default_factory=dict)
     """Node name -> what has to precede the next message to it."""
+    informed: set[str] = field(default_factory=set)
+    """The enrolled nodes that have the terms."""
     silent: dict[str, Silence] = field(default_factory=dict)
     """The nodes that are set aside until they answer."""
+    indexed: tuple[EnrolledUsers | None, Mapping[str, int]] = (None, {})
+    """The users for which `index` was computed, and the index."""
 
     @classmethod
     def establish(
@@ -105,21 +111,30 @@ class Membership:
         service: ServerConfig,
         members: EnrolledUsers,
     ) -> Membership:
-        hosts = np.full(len(members.users), -1, np.int32)
-        return cls(folder, terms, traffic, service.quorum, members, names=[], hosts=hosts)
+        return cls(
+            folder,
+            terms,
+            traffic,
+            service.quorum,
+            service.open,
+            members,
+            Hosting.read(folder, traffic, terms.run),
+            np.full(len(members.users), -1, np.int32),
+        )
 
     def _wait_for_return(self, service: ServerConfig) -> None:
         """Wait for the least number of nodes, then up to a round's time for the earlier ones."""
         _wait(self.folder, service, lambda: len(self.enrol_new_nodes()))
         until = time.monotonic() + service.round_seconds
-        n_before = len(set(self.enrolling_nodes().values()))
+        n_before = len(set(self.hosting.nodes.values()))
         while len(self.enrol_new_nodes()) < n_before and time.monotonic() < until:
             time.sleep(PAUSE)
 
-    def enrol_new_nodes(self, everybody: bool = False) -> Collection[str]:
+    def enrol_new_nodes(self, final: bool = False) -> Collection[str]:
         """Request rosters from nodes that joined since the last call; returns all enrolled ones.
 
-        Silent nodes are tried less and less often, unless `everybody` is to be tried.
+        Silent nodes are tried less and less often. After the `final` round all are tried, and
+        nobody joins any more.
         """
         joined = self.traffic.nodes.joined()
         # A node that connects anew may have been restarted, so it enrols again.
@@ -129,11 +144,12 @@ class Membership:
         self.silent = {name: one for name, one in self.silent.items() if name in joined}
         resting = set()
         for name, silence in self.silent.items():
-            if silence.rounds_left and not everybody:
+            if silence.rounds_left and not final:
                 silence.rounds_left -= 1
                 resting.add(name)
         if new := sorted(joined.keys() - self.enrolled.keys() - resting):
-            self.register(request_rosters(self.terms, self.traffic, new, ENROL_SECONDS))
+            rosters = request_rosters(self.terms, self.traffic, new, ENROL_SECONDS)
+            self.register(rosters, admit=self.is_open and not final)
             self._set_aside(set(new) - self.enrolled.keys())
         return self.enrolled
 
@@ -148,28 +164,84 @@ class Membership:
         """Nodes that did not answer enrol again before they take part."""
         for name in names:
             self.enrolled.pop(name, None)
+            self.informed.discard(name)
             self.silent.setdefault(name, Silence()).miss()
 
-    def register(self, rosters: Mapping[str, Roster]) -> None:
-        """Record which node hosts which users, and prepare the preambles of the nodes."""
+    def register(self, rosters: Mapping[str, Roster], admit: bool = False) -> None:
+        """Record which node hosts which users, and prepare the preambles of the nodes.
+
+        Users who are not enrolled join if they are to be admitted.
+        """
         if not rosters:
             return
         joined = self.traffic.nodes.joined()
-        enrolled_by = self.enrolling_nodes()
-        terms = self.terms.to_json()
-        index = self.members.index()
-        place = {name: node for node, name in enumerate(self.names)}
+        before = self.members
+        forgotten: dict[str, Sequence[int]] = {}
         for name, roster in rosters.items():
-            own = self._own_users(name, roster.users, enrolled_by)
-            indices = self.members.indices_for(own, index)
-            if name not in place:
-                place[name] = len(self.names)
-                self.names.append(name)
-            self.hosts[list(indices.numbers.values())] = place[name]
-            enrolled_by |= dict.fromkeys(indices.numbers, name)
-            self.preambles[name] = make_preamble(terms, indices)
+            forgotten[name] = self._update_users(name, roster, admit)
             self.enrolled[name] = joined.get(name, 0)
-        run_folder.write_text(self.folder, HOSTS, json.dumps(enrolled_by))
+            self.informed.discard(name)
+        self.hosting.write()
+        if self.members is not before:
+            # The hosts are on disk before the users, as when a federation begins.
+            run_folder.write_text(self.folder, MEMBERS, self.members.to_json())
+        self._prepare_preambles(rosters if self.members is before else self.enrolled, forgotten)
+
+    def _update_users(self, name: str, roster: Roster, admit: bool) -> list[int]:
+        """Erase, move, admit and host the users of a roster; returns the indices of erased ones."""
+        before = self.members
+        hosting = self.hosting
+        forgotten = hosting.erase(name, roster, before)
+        if forgotten:
+            self.hosts[forgotten] = -1
+            self.members = self.members.without(forgotten)
+        hosting.move_by_permits(name, roster)
+        own = set(hosting.own_users(name, roster.users))
+        if admit:
+            self.members = self.members.and_new(roster.select(own.__contains__))
+        index = self.index
+        hosted = [user for user in roster.users if user in own and user in index]
+        hosting.nodes |= dict.fromkeys(hosted, name)
+        if self.members is not before:
+            nodes = set(hosting.nodes.values())
+            self.members = self.members.with_positives(name, roster.positives, nodes)
+            new = len(self.members.users) - len(self.hosts)
+            self.hosts = np.append(self.hosts, np.full(new, -1, np.int32))
+        self.hosts[[index[user] for user in hosted]] = self._place_of(name)
+        return forgotten
+
+    @property
+    def index(self) -> Mapping[str, int]:
+        """User id -> index."""
+        if self.indexed[0] is not self.members:
+            self.indexed = (self.members, self.members.index())
+        return self.indexed[1]
+
+    def _place_of(self, name: str) -> int:
+        if name not in self.names:
+            self.names.append(name)
+        return self.names.index(name)
+
+    def _prepare_preambles(
+        self, names: Iterable[str], forgotten: Mapping[str, Sequence[int]]
+    ) -> None:
+        """What precedes the next message: the terms, unless a node has them, and the users."""
+        terms = self.terms.to_json()
+        users_of: dict[str, list[str]] = {name: [] for name in names}
+        for user, name in self.hosting.nodes.items():
+            if name in users_of:
+                users_of[name].append(user)
+        for name, users in users_of.items():
+            indices = self.members.indices_for(users, self.index, forgotten.get(name, ()))
+            self.preambles[name] = make_preamble("" if name in self.informed else terms, indices)
+
+    def move_approved(self, moves: Mapping[str, str]) -> None:
+        """Move users, by id, to other nodes, as the owner of the server approved."""
+        self.hosts[[self.index[user] for user in moves]] = -1
+        self.hosting.move_approved(moves)
+        # Their new nodes enrol again, and so learn which users they host.
+        for name in set(moves.values()):
+            self.enrolled.pop(name, None)
 
     def users_per_node(self) -> dict[str, int]:
         return {name: int((self.hosts == node).sum()) for node, name in enumerate(self.names)}
@@ -181,29 +253,10 @@ class Membership:
         replies = self.traffic.send(kind, present, self.preambles)
         for name in replies:
             self.preambles.pop(name, None)
+            self.informed.add(name)
             self.silent.pop(name, None)
         self._set_aside(present.keys() - replies.keys())
         return replies
-
-    def _own_users(
-        self, name: str, users: Iterable[str], enrolled_by: Mapping[str, str]
-    ) -> list[str]:
-        """The users that this node may host."""
-        if not self.traffic.nodes.keyed:
-            return list(users)
-        own = []
-        for user in users:
-            if enrolled_by.get(user, name) == name:
-                own.append(user)
-            else:
-                self.traffic.refused[FOREIGN_USER] += 1
-        return own
-
-    def enrolling_nodes(self) -> dict[str, str]:
-        """User id -> the node that enrolled the user, since the federation began."""
-        path = self.folder / HOSTS
-        known: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
-        return known
 
     def train(self, out: Mapping[int, bytes]) -> dict[int, bytes]:
         """Send an exchange to nodes, by node index. Too few replies are an error."""

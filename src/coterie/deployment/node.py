@@ -128,10 +128,22 @@ class Node:
         listed = [user_ids[index] for index in message.users.tolist()]
         if STAGE in message.common and stage_of(message) != ORDER[0]:
             return message, listed  # commits happen only at the first stage of an exchange
+        self._begin_again(listed, accepted)
         current = self.store.commit(listed, accepted)
         return message.to(current), [
             user for user, is_current in zip(listed, current, strict=True) if is_current
         ]
+
+    def _begin_again(self, users: list[str], accepted: Longs) -> None:
+        """Users of whom the server accepted no update begin with the initial private state.
+
+        Theirs may be later: they came from another node, or the server from an older copy.
+        """
+        new = {user for user, tag in zip(users, accepted.tolist(), strict=True) if tag == NEVER}
+        later = self.store.users_with_updates() & new if new else set()
+        if later:
+            self.store.delete_private_state(sorted(later))
+            self.initialise()
 
     def _read(self, data: bytes) -> Message:
         message = read_message(data)

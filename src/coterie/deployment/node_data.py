@@ -12,7 +12,7 @@ from coterie.data.filters import apply_ratings
 from coterie.data.interactions import Interactions, canonical_order
 from coterie.data.splits import Split
 from coterie.deployment.enrolment import FederationTerms, Roster, UserIndices
-from coterie.deployment.node_private_store import NodeStore
+from coterie.deployment.node_private_store import FORGOTTEN, PERMITS, NodeStore
 from coterie.errors import DataError
 from coterie.federated.federation import NodeData
 from coterie.types import Ints
@@ -20,6 +20,10 @@ from coterie.types import Ints
 
 def roster_of(terms: FederationTerms, store: NodeStore) -> Roster:
     """A node's reply to the terms of a federation."""
+    is_member = store.meta("run") == terms.run
+    forgotten = store.held_list(FORGOTTEN) if is_member else []
+    if forgotten and not store.users():
+        return Roster([], [], 0, forgotten)
     data = own_interactions(terms, store)
     training = _split(terms, data).training()
     learning = training.positives.counts > 0
@@ -27,6 +31,8 @@ def roster_of(terms: FederationTerms, store: NodeStore) -> Roster:
         [str(user) for user in data.user_ids],
         learning.tolist(),
         int(training.positives.counts.sum()),
+        forgotten,
+        store.held_list(PERMITS) if is_member else [],
     )
 
 

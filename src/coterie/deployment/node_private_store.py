@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +33,10 @@ from coterie.types import Bools, JsonObject, Longs
 
 RING = "ring"
 """The blob with the secrets of the running secure aggregation."""
+FORGOTTEN = "forgotten"
+"""The blob with the indices of erased users, until the server has erased them, too."""
+PERMITS = "permits"
+"""The blob with the permits of users who came from other nodes, until the server has seen them."""
 MODEL = "model"
 """The blob with the shared part of the last model."""
 NEVER = -1
@@ -107,7 +112,7 @@ class NodeStore:
 
     def export(self, user: str) -> JsonObject:
         """Everything the store holds about a user."""
-        self._refuse_unknown(user)
+        self.refuse_unknown(user)
         interactions = self.connection.execute(
             "select item, rating, time from did where person = ? order by time, item", (user,)
         ).fetchall()
@@ -128,17 +133,31 @@ class NodeStore:
         }
 
     def forget(self, user: str) -> None:
-        """Erase a user. The bytes in the file are overwritten."""
-        self._refuse_unknown(user)
+        """Erase a user. The bytes in the file are overwritten.
+
+        Only the user's index stays, until the server of its federation has erased the user, too.
+        """
+        self.refuse_unknown(user)
+        indices = [index for index, name in self.numbers().items() if name == user]
+        self._erase([user], indices)
+
+    def release(self, users: Sequence[str]) -> None:
+        """Erase users who move to another node. The server keeps them."""
+        self._erase(users, [])
+
+    def _erase(self, users: Sequence[str], forgotten: Sequence[int]) -> None:
         tables = (("did", "person"), ("kept", "person"), ("given", "person"), ("person", "id"))
+        keys = [(user,) for user in users]
         with self.transaction():
-            # Secrets of a secure aggregation may be about the user, too.
+            if forgotten:
+                self.put_list(FORGOTTEN, [*self.held_list(FORGOTTEN), *forgotten])
+            # Secrets of a secure aggregation may be about the users, too.
             self.connection.execute("delete from held where name = ?", (RING,))
             for table, column in tables:
-                self.connection.execute(f"delete from {table} where {column} = ?", (user,))
+                self.connection.executemany(f"delete from {table} where {column} = ?", keys)
         self.connection.execute("vacuum")
 
-    def _refuse_unknown(self, user: str) -> None:
+    def refuse_unknown(self, user: str) -> None:
         if not self.connection.execute("select 1 from person where id = ?", (user,)).fetchone():
             raise UnknownName("user", user, self.users(), f" in {self.path}")
 
@@ -183,6 +202,19 @@ class NodeStore:
         """Write the initial private state of users who have none."""
         with self.transaction():
             self._write(users, private_state, NEVER, pending=False, overwrite=False)
+
+    def users_with_updates(self) -> set[str]:
+        """Users whose committed private state is not the initial one."""
+        found = self.connection.execute(
+            "select distinct person from kept where not pending and tag != ?", (NEVER,)
+        )
+        return {user for (user,) in found}
+
+    def delete_private_state(self, users: Sequence[str]) -> None:
+        with self.transaction():
+            self.connection.executemany(
+                "delete from kept where person = ?", [(user,) for user in users]
+            )
 
     def private_state(self, users: Sequence[str]) -> PrivateState:
         """The committed private state, one row for each of the users."""
@@ -285,6 +317,14 @@ class NodeStore:
 
     def put_held(self, name: str, value: bytes) -> None:
         self.connection.execute("insert or replace into held values (?, ?)", (name, value))
+
+    def held_list(self, name: str) -> list[Any]:
+        """A list in a blob; empty if there is none."""
+        values: list[Any] = json.loads(self.held(name) or b"[]")
+        return values
+
+    def put_list(self, name: str, values: Sequence[Any]) -> None:
+        self.put_held(name, json.dumps(values).encode())
 
     # Metadata
 

@@ -19,7 +19,8 @@ from coterie.data.interactions import objects
 from coterie.deployment.enrolment import FederationTerms, UserIndices
 from coterie.deployment.node import NEWEST, Node
 from coterie.deployment.node_data import node_data_of, roster_of, simulated_seed, split_of
-from coterie.deployment.node_private_store import MODEL, NodeStore
+from coterie.deployment.node_private_store import FORGOTTEN, MODEL, PERMITS, NodeStore
+from coterie.deployment.transfer import users_of_permit
 from coterie.deployment.world import node_world
 from coterie.errors import RunError, UnknownName
 from coterie.experiments.run_folder import Catalogue
@@ -72,7 +73,7 @@ class NodeService:
         """Reply to a message. The first one of a federation carries a preamble with its terms."""
         if kind == ENROL:
             return roster_of(FederationTerms.from_json(data), self.store).to_json().encode()
-        preamble, data = split_preamble(data)
+        preamble, data = split_preamble(data, self.store.meta("terms"))
         if preamble is not None:
             self.begin(*preamble)
         if kind == TRAIN:
@@ -86,6 +87,7 @@ class NodeService:
         if self.store.meta("run") != terms.run:
             self.store.reset()
         self.store.put_numbers(indices.numbers)
+        self._confirm(indices)
         self.store.put_meta(
             run=terms.run,
             terms=terms.to_json(),
@@ -101,6 +103,17 @@ class NodeService:
                 "They wait for the next one."
             )
         self.load().node.initialise()
+
+    def _confirm(self, indices: UserIndices) -> None:
+        """Drop what the server has seen: users who were erased, and permits of those who came."""
+        store = self.store
+        if forgotten := store.held_list(FORGOTTEN):
+            done = set(indices.forgotten)
+            store.put_list(FORGOTTEN, [index for index in forgotten if index not in done])
+        if permits := store.held_list(PERMITS):
+            hosted = indices.numbers.keys()
+            left = [text for text in permits if not users_of_permit(text) <= hosted]
+            store.put_list(PERMITS, left)
 
     def evaluate(self, data: bytes, final: bool) -> str:
         """Store the model that was sent, and evaluate it."""
@@ -181,14 +194,17 @@ class NodeService:
 def make_preamble(terms: str, indices: UserIndices) -> bytes:
     """What precedes the first message to a node, so that enrolment needs one message less.
 
-    The terms are given as JSON: they are the same for all nodes, and long.
+    The terms are given as JSON: they are the same for all nodes, and long. They are empty for a
+    node that has them.
     """
     text = json.dumps([terms, indices.to_json()]).encode()
     return PREAMBLE.pack(MARK, len(text)) + text
 
 
-def split_preamble(data: bytes) -> tuple[tuple[FederationTerms, UserIndices] | None, bytes]:
-    """The preamble, if there is one, and the message."""
+def split_preamble(
+    data: bytes, known_terms: str | None = None
+) -> tuple[tuple[FederationTerms, UserIndices] | None, bytes]:
+    """The preamble, if there is one, and the message. `known_terms` are those of the node."""
     if data[: len(MARK)] != MARK or len(data) < PREAMBLE.size:
         return None, data
     end = PREAMBLE.size + PREAMBLE.unpack_from(data)[1]
@@ -196,5 +212,6 @@ def split_preamble(data: bytes) -> tuple[tuple[FederationTerms, UserIndices] | N
         terms, indices = json.loads(data[PREAMBLE.size : end])
     except (ValueError, TypeError, RecursionError):
         raise Malformed("the preamble does not hold terms and user indices") from None
-    preamble = FederationTerms.from_json(str(terms)), UserIndices.from_json(str(indices))
+    of_node = str(terms) or known_terms or ""
+    preamble = FederationTerms.from_json(of_node), UserIndices.from_json(str(indices))
     return preamble, data[end:]

@@ -9,36 +9,35 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection
-from dataclasses import replace
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
 
-from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.registry import algorithm
 from coterie.core.progress import SILENT, Progress
+from coterie.core.records import Record
 from coterie.deployment.enrolment import FederationTerms, ItemContent
 from coterie.deployment.membership import Membership
 from coterie.deployment.node import NodeEngine
 from coterie.deployment.node_evaluation import NodeMetrics, combine, metric_names, model_message
+from coterie.deployment.node_private_store import NEVER
 from coterie.deployment.node_service import EVALUATE, FINISH
 from coterie.deployment.server_config import ServerConfig
 from coterie.deployment.traffic import STATUS, Nodes, NodeTraffic
-from coterie.deployment.world import server_world
+from coterie.deployment.training_setup import TrainingSetup
 from coterie.errors import NoQuorum
 from coterie.experiments import checkpoint, run_folder, training
+from coterie.experiments.config import Course
 from coterie.experiments.history import Point, TrainingHistory
-from coterie.federated.federation import (
-    AnyWorld,
-)
 from coterie.federated.nodes import write_message
-from coterie.federated.trainer import Context, Trainer, federated_trainer, n_rounds
 from coterie.types import JsonObject
 
 ACCEPTED = "accepted-{}.npz"
 RECENT = 100
 """Rounds whose median duration the status shows."""
+TEST = "test"
+"""The part on which nodes evaluate at the end."""
 
 
 def serve(
@@ -50,110 +49,187 @@ def serve(
     progress: Progress = SILENT,
 ) -> Point:
     """Train to the end, from the beginning or from the folder's last committed round."""
-    federation = terms.federation
-    experiment = terms.experiment
     traffic = NodeTraffic.resume(nodes, folder)
     membership = Membership.establish(folder, terms, traffic, service)
-    public = membership.members.indices_for(())
-    world = server_world(terms, public, content or ItemContent())
-    engine = NodeEngine.over(membership.hosts, membership.train)
-    trainer = federated_trainer(
-        federation, world, engine, Context(world.seed, progress), by_round=True
-    )
-    chosen = algorithm(experiment.choice.algorithm)
-    point = resume(folder, chosen, terms, engine) or training.begin(trainer, world.n_users)
-    total = n_rounds(federation, world)
-    every = experiment.course.evaluate_every
-    durations: deque[float] = deque(maxlen=RECENT)
+    content = content or ItemContent()
+    setup = TrainingSetup.of(terms, membership, content, progress)
+    point = resume(folder, terms, setup) or training.begin(setup.trainer, setup.world.n_users)
+    server = Server(folder, terms, service, content, progress, membership, setup, point)
+    server.train()
+    return server.point
 
-    def report(state: str, note: str = "") -> None:
-        status = status_of(point, membership, total, state, durations)
+
+@dataclass(slots=True)
+class Server:
+    folder: Path
+    terms: FederationTerms
+    service: ServerConfig
+    content: ItemContent
+    progress: Progress
+    membership: Membership
+    setup: TrainingSetup
+    point: Point
+    durations: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
+    """Seconds of recent rounds."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the last round is done."""
+        return training.over(self.point.history, self.setup.total, self.terms.experiment.course)
+
+    @property
+    def final_state(self) -> Record:
+        """The state of the final model: the last one or, with `patience`, the best."""
+        state: Record = self.point.state if self.point.best is None else self.point.best
+        return state
+
+    def train(self) -> None:
+        """Train to the end, and write the model."""
+        course = self.terms.experiment.course
+        label = f"Training with {len(self.membership.enrolled)} nodes"
+        with self.progress.task(label, self.setup.total) as advance:
+            advance(self.point.history.round)
+            while True:
+                self._report("training")
+                if evaluation_is_due(self.point.history, course, self.setup.total):
+                    self._evaluate()
+                if self.is_over:
+                    break
+                began = time.perf_counter()
+                self._play_round()
+                self.durations.append(time.perf_counter() - began)
+                n_nodes = len(self.membership.enrolled)
+                advance(1, f"{n_nodes} nodes, {self.point.history.updates:,} updates")
+            if not is_tested(self.point.history):
+                self._finish()
+        model = self.terms.federation.model(self.setup.world, self.final_state)
+        run_folder.write_model(self.folder, model)
+        run_folder.write_metrics(self.folder, self.point.history.curve)
+        self._report("finished")
+
+    def _play_round(self) -> None:
+        """Train one round. Without a quorum it is repeated until nodes return, or time is up."""
+        until = time.monotonic() + self.service.wait_seconds
+        while True:
+            self._enrol()
+            accepted = self.setup.engine.accepted.copy()
+            try:
+                self.point = training.step(self.setup.trainer, self.point)
+                break
+            except NoQuorum as error:
+                # Nodes discard what they computed in a round whose updates were not accepted.
+                self.setup.engine.accepted[:] = accepted
+                if time.monotonic() > until:
+                    raise
+                self._report("waiting", str(error))
+                self.membership.wait_for_change(until)
+        self._commit()
+
+    def _enrol(self, final: bool = False) -> None:
+        """Enrol nodes that connected, and go on with the users that the federation has then."""
+        self._move_approved_users()
+        self.membership.enrol_new_nodes(final)
+        if self.membership.members is not self.setup.members:
+            accepted = self.setup.engine.accepted
+            self.setup = TrainingSetup.of(self.terms, self.membership, self.content, self.progress)
+            self.point = self.setup.fit(self.terms.federation, self.point, accepted)
+
+    def _move_approved_users(self) -> None:
+        """Move users to other nodes, where they begin with the initial private state."""
+        moves = self.membership.hosting.approved_users()
+        if moves:
+            self.setup.engine.accepted[[self.membership.index[user] for user in moves]] = NEVER
+            # Committed first: a server that dies here moves them again.
+            self._commit()
+            self.membership.move_approved(moves)
+
+    def _evaluate(self) -> None:
+        """Evaluate during training."""
+        self._enrol()
+        before = self.point
+        metrics = self._metrics(before.state, EVALUATE)
+        self.point = measured(before, metrics, self.terms.experiment.protocol.followed)
+        is_best = self.point.history.best == len(self.point.history.curve) - 1
+        if self.terms.experiment.course.patience and metrics and is_best:
+            self.point = replace(self.point, best=before.state)
+        self._commit()
+
+    def _finish(self) -> None:
+        """Send the final model to the nodes, which evaluate it on the test part."""
+        self._enrol(final=True)
+        history = self.point.history
+        # Only now, after the commit: a server that dies here does not repeat the round.
+        finished = training.finish(self.setup.trainer, replace(self.point, state=self.final_state))
+        self.point = replace(self.point, history=finished.history)
+        metrics = self._metrics(self.final_state, FINISH)
+        after = measured(self.point, metrics, self.terms.experiment.protocol.followed)
+        if self.point.best is not None:
+            # Metrics of the test part do not compete with those that chose the model.
+            after = replace(after, history=replace(after.history, best=history.best))
+        self.point = after
+        self._commit()
+
+    def _metrics(self, state: Record, kind: str) -> tuple[str, dict[str, float]] | None:
+        """Send a model to the nodes and average their metrics; None if no node reports any.
+
+        Nodes without a reply do not count.
+        """
+        membership = self.membership
+        t = self.point.history.round
+        message = model_message(self.terms.federation, self.setup.world, state, t)
+        parts = self.setup.engine.split_by_node(message)
+        out = {membership.names[node]: write_message(part) for node, part in parts.items()}
+        replies = membership.send(kind, out)
+        protocol = self.terms.experiment.protocol
+        hosted = membership.users_per_node()
+        names = metric_names(protocol)
+
+        def parse(name: str, data: bytes) -> NodeMetrics:
+            return NodeMetrics.parse(data, hosted[name], names)
+
+        reports = list(membership.traffic.parse("metrics", replies, parse).values())
+        metrics = combine(reports)
+        if protocol.followed not in metrics:
+            return None
+        return next(report.part for report in reports if report.users), metrics
+
+    def _commit(self) -> None:
+        commit(self.folder, self.point, self.terms, self.setup.engine)
+
+    def _report(self, state: str, note: str = "") -> None:
+        """Write the status."""
+        status = status_of(self.point, self.membership, self.setup.total, state, self.durations)
         if note:
             status |= {"note": note}
-        run_folder.write_text(folder, STATUS, json.dumps(status, allow_nan=False) + "\n")
-
-    with progress.task(f"Training with {len(membership.enrolled)} nodes", total) as advance:
-        advance(point.history.round)
-        while True:
-            report("training")
-            if evaluation_is_due(point.history, every, total):
-                final = point.history.round == total
-                membership.enrol_new_nodes(everybody=final)
-                if final:
-                    # Only now, after the commit: a server that dies here does not repeat the round.
-                    point = training.finish(trainer, point)
-                point = evaluate(point, world, membership, engine, final)
-                commit(folder, point, terms, engine)
-            if point.history.round >= total:
-                break
-            began = time.perf_counter()
-            point = next_round(trainer, point, membership, engine, service, report)
-            commit(folder, point, terms, engine)
-            durations.append(time.perf_counter() - began)
-            advance(1, f"{len(membership.enrolled)} nodes, {point.history.updates:,} updates")
-    run_folder.write_model(folder, federation.model(world, point.state))
-    run_folder.write_metrics(folder, point.history.curve)
-    report("finished")
-    return point
+        run_folder.write_text(self.folder, STATUS, json.dumps(status, allow_nan=False) + "\n")
 
 
-def next_round(
-    trainer: Trainer[Any],
-    point: Point,
-    membership: Membership,
-    engine: NodeEngine,
-    service: ServerConfig,
-    report: Callable[[str, str], None],
-) -> Point:
-    """Train one round. Without a quorum it is repeated until nodes return, or time is up."""
-    until = time.monotonic() + service.wait_seconds
-    accepted = engine.accepted.copy()
-    while True:
-        membership.enrol_new_nodes()
-        try:
-            return training.step(trainer, point)
-        except NoQuorum as error:
-            # Nodes discard what they computed in a round whose updates were not accepted.
-            engine.accepted[:] = accepted
-            if time.monotonic() > until:
-                raise
-            report("waiting", str(error))
-            membership.wait_for_change(until)
+def measured(point: Point, found: tuple[str, dict[str, float]] | None, headline: str) -> Point:
+    """With the metrics of a part on the curve, if there are any."""
+    if found is None:
+        return point
+    return replace(point, history=point.history.measured(*found, headline))
 
 
-def evaluation_is_due(history: TrainingHistory, every: int, total: int) -> bool:
-    """Whether the current round needs an evaluation and has none.
+def evaluation_is_due(history: TrainingHistory, course: Course, total: int) -> bool:
+    """Whether the current round needs an evaluation during training and has none.
 
     A server may have died between the commit of a round and its evaluation.
     """
     last = history.curve[-1]["round"] if history.curve else 0
     n = history.round
-    return n > last and (n == total or bool(every and n % every == 0))
+    if n <= last or n > total:
+        return False
+    if n == total:
+        # The test part comes next. With `patience`, the validation part chooses the model before.
+        return bool(course.patience)
+    return bool(course.evaluate_every) and n % course.evaluate_every == 0
 
 
-def evaluate(
-    point: Point, world: AnyWorld, membership: Membership, engine: NodeEngine, final: bool
-) -> Point:
-    """Send the model to the nodes and average their metrics. Nodes without a reply do not count."""
-    terms = membership.terms
-    message = model_message(terms.federation, world, point.state, point.history.round)
-    parts = engine.split_by_node(message)
-    out = {membership.names[node]: write_message(part) for node, part in parts.items()}
-    replies = membership.send(FINISH if final else EVALUATE, out)
-    protocol = terms.experiment.protocol
-    hosted = membership.users_per_node()
-    names = metric_names(protocol)
-
-    def parse(name: str, data: bytes) -> NodeMetrics:
-        return NodeMetrics.parse(data, hosted[name], names)
-
-    reports = list(membership.traffic.parse("metrics", replies, parse).values())
-    metrics = combine(reports)
-    headline = protocol.followed
-    if headline not in metrics:
-        return point
-    part = next(report.part for report in reports if report.users)
-    return replace(point, history=point.history.measured(part, metrics, headline))
+def is_tested(history: TrainingHistory) -> bool:
+    """Whether the last round has its evaluation on the test part."""
+    last = history.curve[-1] if history.curve else {"round": -1}
+    return last["round"] == history.round and last["part"] == TEST
 
 
 def commit(folder: Path, point: Point, terms: FederationTerms, engine: NodeEngine) -> None:
@@ -166,15 +242,15 @@ def commit(folder: Path, point: Point, terms: FederationTerms, engine: NodeEngin
             old.unlink(missing_ok=True)
 
 
-def resume(
-    folder: Path, chosen: Algorithm, terms: FederationTerms, engine: NodeEngine
-) -> Point | None:
-    """The last committed round; None if there is none."""
-    point = checkpoint.read(folder, chosen.state, terms.run, terms.config, with_devices=False)
-    if point is not None:
-        name = ACCEPTED.format(point.history.round)
-        engine.accepted[:] = run_folder.read_arrays(folder, name)["accepted"]
-    return point
+def resume(folder: Path, terms: FederationTerms, setup: TrainingSetup) -> Point | None:
+    """The last committed round, for the users that there are now; None if there is none."""
+    kind = algorithm(terms.experiment.choice.algorithm).state
+    point = checkpoint.read(folder, kind, terms.run, terms.config, with_devices=False)
+    if point is None:
+        return None
+    name = ACCEPTED.format(point.history.round)
+    accepted = run_folder.read_arrays(folder, name)["accepted"]
+    return setup.fit(terms.federation, point, accepted)
 
 
 def status_of(
@@ -190,6 +266,7 @@ def status_of(
         "rounds": total,
         "seconds_per_round": median(durations) if durations else None,
         "nodes": len(traffic.nodes.joined()),
+        "users": len(membership.members.users) - len(membership.members.gone),
         "silent": sorted(membership.silent),
         "updates": history.updates,
         "dropped": history.dropped,

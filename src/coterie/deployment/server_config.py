@@ -53,12 +53,15 @@ class ServerConfig(Settings):
     """Deadline of a round in seconds; later replies do not count."""
     wait_seconds: float = Field(600.0, gt=0)
     """How long the server waits for nodes to join."""
+    open: bool = False
+    """Whether users who are not there at the beginning may join between two rounds."""
 
 
 def prepare_folder(config: Path, out: Path | None, progress: Progress) -> Path:
     """The run folder of a config file: a new one, or `out` if a server used it before."""
     service, experiment = read_server_config(config)
     refuse_unsupported(experiment, progress)
+    refuse_open(config, service, experiment)
     if out is not None and (out / "terms.json").exists():
         terms = FederationTerms.from_json((out / "terms.json").read_text())
         refuse_changed(config, experiment, terms)
@@ -148,7 +151,8 @@ def refuse_unsupported(experiment: Experiment, progress: Progress) -> None:
                 f"setting {key!r} is {values[key]!r}, which is for simulations; expected "
                 f"{default!r}, since nodes are real here. Leave it out."
             )
-    for key in (*NAMING_FILES, "patience", "as_published", "popularity_prior"):
+    refuse_patience(experiment)
+    for key in (*NAMING_FILES, "as_published", "popularity_prior"):
         if values.get(key):
             raise ConfigError(
                 f"setting {key!r} is {values[key]!r}, which a federation of nodes does not "
@@ -182,4 +186,33 @@ def refuse_unsupported(experiment: Experiment, progress: Progress) -> None:
         progress.log(
             f"without secure aggregation the server receives of every client: {received} "
             "(docs/privacy.md)"
+        )
+
+
+def refuse_open(config: Path, service: ServerConfig, experiment: Experiment) -> None:
+    """Reject an open federation of an algorithm whose users are fixed."""
+    name = experiment.choice.algorithm
+    federation = algorithm(name).train
+    if service.open and isinstance(federation, Federation) and federation.fixed_users:
+        raise ConfigError(
+            f"setting 'open' is True, but users of {name} cannot join while it trains: "
+            f"{federation.fixed_users}; expected False. Leave it out of {config}."
+        )
+
+
+def refuse_patience(experiment: Experiment) -> None:
+    """Reject early stopping where nobody could have the best model at the end."""
+    patience = experiment.course.patience
+    if not patience:
+        return
+    name = experiment.choice.algorithm
+    if algorithm(name).state.private:
+        raise ConfigError(
+            f"setting 'patience' is {patience}, but clients of {name} store a part of the model "
+            "and have only the last one, not the best; expected 0. Leave it out."
+        )
+    if not experiment.course.evaluate_every:
+        raise ConfigError(
+            f"setting 'patience' is {patience}, but 'evaluate_every' is 0, so that nodes evaluate "
+            "at the end only; expected a number of rounds. Set evaluate_every."
         )

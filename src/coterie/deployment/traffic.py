@@ -30,6 +30,9 @@ class Nodes(Protocol):
     def refused(self) -> Mapping[str, int]:
         """Requests that were refused before they reached the federation, by reason."""
 
+    def signed(self, name: str, text: str, signature: str) -> bool:
+        """Whether a node signed a text with its key; the signature is base64."""
+
     def joined(self) -> Mapping[str, int]:
         """The nodes that are connected now. The number changes when a node connects anew."""
 

@@ -292,6 +292,9 @@ class Federation(Generic[State, AlgorithmSettings]):
     )
     """(world, node) -> the initial private state, a row for every user of the node. Its names are
     the private fields of the state."""
+    fixed_users: str = ""
+    """Why users cannot join while it trains; "" where they can. Their rows then begin as those of
+    `init` and `init_clients`."""
     rounds_per_step: Callable[[World[AlgorithmSettings]], int] = lambda world: 1
     """Rounds between two evaluations: those of an epoch, where a paper counts in epochs."""
     content: Callable[[TrainingSet, AlgorithmSettings], tuple[Content, Content] | None] = (

@@ -12,13 +12,14 @@ from coterie.types import Bools, Floats, Ints
 
 
 class Recommender(Record, ABC):
-    """A frozen record of arrays. A subclass is a dataclass whose fields are arrays and numbers."""
+    """A frozen record of arrays. A subclass is a dataclass whose fields are arrays and numbers.
+
+    In a federation a node gets the rows of its own users, of the fields `of_users`.
+    """
 
     kind: ClassVar[str]
     trained: ClassVar[tuple[str, ...] | None] = None
     """The trained fields; None means all of them."""
-    of_users: ClassVar[tuple[str, ...]] = ()
-    """Fields with one row per user. In a federation a node gets the rows of its own users."""
 
     @abstractmethod
     def score(self, users: Ints, items: Ints | None = None) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from coterie.types import Floats, Ints
 class Parameters(Record):
     """A model's parameters: w[U], w[I] and w[N] of FedFast's Section 3.2."""
 
+    of_users: ClassVar[tuple[str, ...]] = ("user_rows",)
     user_rows: Floats  # (users, width)
     item_rows: Floats  # (items, width)
     dense: Floats  # (size,)

@@ -82,7 +82,13 @@ def join(
         store = NodeStore.open(path)
         service = NodeService(store, progress.log)
         try:
-            NodeLoop(client, service.answer, progress.log, idle_seconds=IDLE_SECONDS).run()
+            NodeLoop(
+                client,
+                service.answer,
+                progress.log,
+                store.version,
+                idle_seconds=IDLE_SECONDS,
+            ).run()
         except KeyRejected as error:
             key = credentials[0]
             cause = "" if key is None else f": {key} is not registered there, or was revoked"

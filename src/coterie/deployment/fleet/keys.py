@@ -63,14 +63,17 @@ class NodeKey:
             )
         return cls.of(key)
 
+    def sign(self, text: str) -> str:
+        """The signature of a text, as base64."""
+        return base64.b64encode(self.private.sign(text.encode(), SIGNED_WITH)).decode("ascii")
+
     def headers(self, clock_offset: float) -> dict[str, str]:
         """The headers that authenticate a request; the offset corrects this machine's clock."""
         now = (datetime.now(UTC) + timedelta(seconds=clock_offset)).isoformat()
-        signature = self.private.sign(now.encode("ascii"), SIGNED_WITH)
         return {
             PUBLIC_KEY_HEADER: base64.b64encode(self.public).decode("ascii"),
             TIMESTAMP_HEADER: now,
-            SIGNATURE_HEADER: base64.b64encode(signature).decode("ascii"),
+            SIGNATURE_HEADER: self.sign(now),
         }
 
 
@@ -88,13 +91,13 @@ def read_public_keys(folder: Path) -> dict[str, bytes]:
     return found
 
 
-def is_signed(public: bytes, timestamp: str, signature: bytes) -> bool:
-    """Whether the owner of a public key signed this time."""
+def is_signed(public: bytes, text: str, signature: bytes) -> bool:
+    """Whether the owner of a public key signed this text."""
     try:
         key = serialization.load_pem_public_key(public)
         if not isinstance(key, ec.EllipticCurvePublicKey):
             return False
-        key.verify(signature, timestamp.encode("ascii"), SIGNED_WITH)
+        key.verify(signature, text.encode(), SIGNED_WITH)
     except (ValueError, UnicodeError, UnsupportedAlgorithm, InvalidSignature):
         return False
     return True

@@ -57,6 +57,8 @@ class NodeLoop:
     answer: Answer
     log: Callable[[str], None]
     """Shows a line to the operator of the node."""
+    users_version: Callable[[], int] = lambda: 0
+    """A number that changes when users are added or erased. Then the node connects anew."""
     stop: threading.Event = field(default_factory=threading.Event)
     last: tuple[bytes, bytes] = (b"", b"")
     """The fingerprint of the last message, and the reply to it."""
@@ -65,6 +67,8 @@ class NodeLoop:
     answered: float = 0.0
     """When the last message was answered."""
     activated: bool = False
+    connected_version: int = 0
+    """The version of the users with which the node connected."""
     reached: float = field(default_factory=time.monotonic)
     """When the server last answered."""
     remarked: bool = False
@@ -75,7 +79,7 @@ class NodeLoop:
         pause = Pause()
         while not self.stop.is_set() and not self.is_idle():
             try:
-                if not self.activated:
+                if not self.activated or self.users_version() != self.connected_version:
                     self.activate()
                 if self.serve_one():
                     pause.reset()
@@ -95,6 +99,8 @@ class NodeLoop:
         return self.answered > 0 and time.monotonic() > self.answered + self.idle_seconds
 
     def activate(self) -> None:
+        """Connect. The server then asks for the users of this node."""
+        self.connected_version = self.users_version()
         self.client.activate()
         self.activated = True
         offset = self.client.clock_offset

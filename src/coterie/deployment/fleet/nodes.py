@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import binascii
 import os
 import time
+from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from coterie.deployment.fleet.keys import read_public_keys
+from coterie.deployment.fleet.keys import is_signed, read_public_keys
 from coterie.deployment.fleet.link import Link
 
 LOOK_SECONDS = 1.0
@@ -84,6 +86,13 @@ class FleetNodes:
     @property
     def keyed(self) -> bool:
         return self.registry.folder is not None
+
+    def signed(self, name: str, text: str, signature: str) -> bool:
+        key = self.registry.keys.get(name)
+        try:
+            return key is not None and is_signed(key, text, b64decode(signature, validate=True))
+        except (binascii.Error, ValueError):
+            return False
 
     def joined(self) -> dict[str, int]:
         self.link.keep_alive()

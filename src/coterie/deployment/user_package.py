@@ -1,0 +1,135 @@
+"""Users who move between two nodes: everything that the old node stores about them, as one file.
+
+The file holds histories. Only its owner can read it, and it is needed once.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coterie.deployment.enrolment import JsonMessage
+from coterie.deployment.node_private_store import PERMITS, NodeStore
+from coterie.deployment.node_private_store_file import READABLE_BY_OTHERS
+from coterie.deployment.transfer import Permit, SignedPermit, users_of_permit
+from coterie.errors import RunError
+from coterie.federated.wire import Malformed
+
+VERSION = 1
+LAYOUTS = "layout", "given"
+"""Metadata that describes the arrays of users."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserPackage(JsonMessage):
+    """The rows of some users in a node's store; bytes are base64."""
+
+    version: int
+    permit: str
+    """The signed permit, as JSON."""
+    layouts: dict[str, str]
+    person: list[tuple[str, int | None]]
+    did: list[tuple[str, str, float | None, int | None]]
+    kept: list[tuple[str, str, int, int, str]]
+    given: list[tuple[str, str, str]]
+
+    @property
+    def run(self) -> str:
+        return SignedPermit.from_json(self.permit).read().run
+
+
+def pack(store: NodeStore, users: Sequence[str], permit: SignedPermit) -> UserPackage:
+    """Everything that the store holds about these users."""
+    for user in users:
+        store.refuse_unknown(user)
+
+    def rows(query: str) -> list[Any]:
+        found = []
+        for user in users:
+            found += store.connection.execute(query, (user,)).fetchall()
+        return [tuple(_as_text(value) for value in row) for row in found]
+
+    return UserPackage(
+        VERSION,
+        permit.to_json(),
+        {key: store.meta(key) or "{}" for key in LAYOUTS},
+        rows("select id, number from person where id = ?"),
+        rows("select person, item, rating, time from did where person = ?"),
+        rows("select person, name, pending, tag, value from kept where person = ?"),
+        rows("select person, name, value from given where person = ?"),
+    )
+
+
+def unpack(package: UserPackage, store: NodeStore) -> list[str]:
+    """Put the users of a package into a store; returns their ids."""
+    run = package.run
+    if run and store.meta("run") != run:
+        # What is of another federation would be deleted when the node joins this one.
+        store.reset()
+        store.put_meta(run=run, **package.layouts)
+    users = [user for user, _ in package.person]
+    with store.transaction():
+        for table, column in (("did", "person"), ("kept", "person"), ("given", "person")):
+            store.connection.executemany(
+                f"delete from {table} where {column} = ?", [(user,) for user in users]
+            )
+        store.connection.executemany("insert or replace into person values (?, ?)", package.person)
+        store.connection.executemany("insert into did values (?, ?, ?, ?)", package.did)
+        store.connection.executemany(
+            "insert into kept values (?, ?, ?, ?, ?)", map(_with_bytes, package.kept)
+        )
+        store.connection.executemany(
+            "insert into given values (?, ?, ?)", map(_with_bytes, package.given)
+        )
+        store.put_list(PERMITS, [*store.held_list(PERMITS), package.permit])
+    return users
+
+
+def _as_text(value: object) -> object:
+    return base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else value
+
+
+def _with_bytes(row: Sequence[object]) -> tuple[object, ...]:
+    """A row whose last value is bytes."""
+    return (*row[:-1], base64.b64decode(str(row[-1])))
+
+
+def write(package: UserPackage, path: Path) -> None:
+    """Write a package to a new file, completely and durably."""
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except OSError as error:
+        raise RunError(
+            f"{path} cannot be created ({error.strerror}); expected the name of a new file. "
+            "Choose another with --out."
+        ) from None
+    with os.fdopen(descriptor, "w") as file:
+        file.write(package.to_json())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read(path: Path) -> UserPackage:
+    """Read a package that a person brings from another node."""
+    remedy = "Create it with coterie node transfer, on the node that the users come from."
+    if not path.is_file():
+        raise RunError(f"{path} does not exist; expected a package of users. {remedy}")
+    if path.stat().st_mode & READABLE_BY_OTHERS:
+        raise RunError(f"{path} can be read by others; expected mode 600. Run: chmod 600 {path}")
+    try:
+        package = UserPackage.from_json(path.read_bytes())
+        listed = {user for user, _ in package.person}
+        if package.version != VERSION or listed != users_of_permit(package.permit):
+            raise Malformed("its version is another, or its permit is for other users")
+    except Malformed as error:
+        raise RunError(f"{path} is not a package of users ({error}). {remedy}") from None
+    return package
+
+
+def permit_for(store: NodeStore, users: Sequence[str], to: str) -> Permit:
+    """A permit, still unsigned, for the federation of a store."""
+    return Permit.new(store.meta("run") or "", users, to)

@@ -54,7 +54,10 @@ def test_a_new_run_folder(config: Path, tmp_path: Path):
             "clients of fcf store a part of the model and have only the last one, not the best",
         ),
         ("algorithm: fedease\nopen: true", "users of fedease cannot join while it trains"),
-        ("cluster_by: region", "'cluster_by' is 'region', which needs features of users"),
+        (
+            "cluster_by: region",
+            "'cluster_by' is 'region', which needs a feature of every user on the server",
+        ),
         ("feedback: explicit\nheadline: RMSE", "'headline' is 'RMSE', which nodes do not report"),
         ("quorum: 2", "'quorum' is 2"),
         ("lest_nodes: 2", "unknown setting 'lest_nodes'"),

@@ -124,7 +124,9 @@ def read_preferences(
     path.write_text(rows)
     training = Split("own", INTERACTIONS, INTERACTIONS).training()
     settings = FPL.of({name: str(path)})
-    preferences = with_preferences(training, settings, INTERACTIONS, SILENT).preferences
+    preferences = with_preferences(
+        training, settings, INTERACTIONS.user_ids, INTERACTIONS.item_ids, SILENT
+    ).preferences
     assert preferences is not None
     return preferences
 

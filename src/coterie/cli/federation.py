@@ -126,6 +126,22 @@ def join(
             help="Smallest group of users for which metrics are reported.",
         ),
     ] = 10,
+    disclosure: Annotated[
+        Path | None,
+        typer.Option(
+            "--disclosure",
+            help="Disclosure rates that users chose: user_id, disclosure and, optionally, epoch.",
+            show_default=False,
+        ),
+    ] = None,
+    private_items: Annotated[
+        Path | None,
+        typer.Option(
+            "--private-items",
+            help="Items that users never share: user_id and item_id.",
+            show_default=False,
+        ),
+    ] = None,
     key: Annotated[
         Path | None,
         typer.Option("--key", help="This node's private key, NAME.key.", show_default=False),
@@ -155,7 +171,9 @@ def join(
     from coterie.deployment.fleet.join import join as start
 
     of_file = file_settings(columns, skip_bad_rows, encoding, delimiter, no_header)
-    users = NodeUsers(data, ReadOptions(**of_file), simulated, least_group)
+    users = NodeUsers(
+        data, ReadOptions(**of_file), simulated, least_group, disclosure, private_items
+    )
     start(users, store, server, (key, ca), insecure, progress_of(log_format))
 
 

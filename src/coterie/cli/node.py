@@ -84,6 +84,7 @@ def transfer(
     coterie node transfer ann.db 42 --to bob --key ann.key --out 42.package
     """
     from coterie.deployment import user_package
+    from coterie.deployment.node_data import PREFERENCE_FILES
     from coterie.deployment.node_private_store import NodeStore
     from coterie.deployment.transfer import SignedPermit
 
@@ -100,6 +101,11 @@ def transfer(
         f"Moved {len(users):,} users from {store} to {out}, which holds their histories. "
         f"On the node {to}, run: coterie node receive STORE {out.name}"
     )
+    if any(opened.meta(key) for key in PREFERENCE_FILES):
+        typer.echo(
+            "Their disclosure rates and private items are not in it: "
+            f"they belong in the files of {to}."
+        )
 
 
 @app.command()

@@ -7,19 +7,26 @@ from dataclasses import replace
 import numpy as np
 
 from coterie.core import streams
+from coterie.core.progress import SILENT
 from coterie.data import splits
 from coterie.data.filters import apply_ratings
 from coterie.data.interactions import Interactions, canonical_order
 from coterie.data.splits import Split
 from coterie.deployment.enrolment import FederationTerms, Roster, UserIndices
 from coterie.deployment.node_private_store import FORGOTTEN, PERMITS, NodeStore
-from coterie.errors import DataError
+from coterie.errors import ConfigError, DataError
+from coterie.federated.disclosure import Disclosing
 from coterie.federated.federation import NodeData
+from coterie.federated.preferences import with_preferences
 from coterie.types import Ints
+
+PREFERENCE_FILES = "disclosure_file", "private_items"
+"""Metadata of a store, and settings: files of the preferences of its users."""
 
 
 def roster_of(terms: FederationTerms, store: NodeStore) -> Roster:
     """A node's reply to the terms of a federation."""
+    preferences_of(terms, store)
     is_member = store.meta("run") == terms.run
     forgotten = store.held_list(FORGOTTEN) if is_member else []
     if forgotten and not store.users():
@@ -69,7 +76,31 @@ def node_data_of(
     own, split = split_of(terms, indices, store)
     training = split.training()
     content = terms.federation.content(training, terms.experiment.settings)
-    return NodeData(own, replace(training, content=content and content[1]).of_users(own), seed)
+    of_node = replace(training, content=content and content[1]).of_users(own)
+    preferences = preferences_of(terms, store)
+    if preferences is not None:
+        user_ids = split.train.user_ids[own]
+        of_node = with_preferences(of_node, preferences, user_ids, split.train.item_ids, SILENT)
+    return NodeData(own, of_node, seed)
+
+
+def preferences_of(terms: FederationTerms, store: NodeStore) -> Disclosing | None:
+    """The settings with the files of this node's users, if there are any.
+
+    A federation that cannot respect the preferences is refused.
+    """
+    files = {key: path for key in PREFERENCE_FILES if (path := store.meta(key))}
+    if not files:
+        return None
+    settings = terms.experiment.settings
+    if not isinstance(settings, Disclosing):
+        raise ConfigError(
+            f"users of {store.path} have preferences in {', '.join(files.values())}, and "
+            f"{terms.experiment.choice.algorithm} has no disclosure rates; expected an algorithm "
+            "that has them, such as pfpl+. Join without --disclosure and --private-items, if the "
+            "users agree."
+        )
+    return settings.model_copy(update=files)
 
 
 def simulated_seed(terms: FederationTerms) -> int:

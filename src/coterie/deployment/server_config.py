@@ -19,7 +19,7 @@ from coterie.deployment.enrolment import FederationTerms, ItemContent
 from coterie.errors import ConfigError, DataError, MissingExtra
 from coterie.evaluation.metric_names import RATING_ERRORS
 from coterie.experiments import run_folder, server_view
-from coterie.experiments.config import NAMING_FILES, Experiment, read_file
+from coterie.experiments.config import Experiment, read_file
 from coterie.federated.federation import (
     Federation,
     World,
@@ -38,6 +38,20 @@ SIMULATION_ONLY = (
     "nodes",
 )
 """Settings that make sense only where nodes are simulated."""
+
+ELSEWHERE = "the server has no interactions and reads no file about users"
+UNSUPPORTED = {
+    "test_file": ELSEWHERE,
+    "validation_file": ELSEWHERE,
+    "candidates_file": ELSEWHERE,
+    "disclosure_file": "nodes read it, with coterie join --disclosure FILE",
+    "private_items": "nodes read it, with coterie join --private-items FILE",
+    "availability_file": "nodes are really there or not",
+    "start_from": "users of the earlier run would have to be the same",
+    "as_published": "it repeats evaluations of papers, which used test data of all users",
+    "popularity_prior": "nodes do not count items for it",
+}
+"""Setting -> why a federation of nodes does not have it."""
 
 
 class ServerConfig(Settings):
@@ -152,11 +166,11 @@ def refuse_unsupported(experiment: Experiment, progress: Progress) -> None:
                 f"{default!r}, since nodes are real here. Leave it out."
             )
     refuse_patience(experiment)
-    for key in (*NAMING_FILES, "as_published", "popularity_prior"):
+    for key, reason in UNSUPPORTED.items():
         if values.get(key):
             raise ConfigError(
-                f"setting {key!r} is {values[key]!r}, which a federation of nodes does not "
-                "support yet; expected it unset. Leave it out."
+                f"setting {key!r} is {values[key]!r}, which a federation of nodes does not have: "
+                f"{reason}; expected it unset. Leave it out."
             )
     protocol = experiment.protocol
     errors = [metric for metric in protocol.named if metric in RATING_ERRORS]
@@ -168,14 +182,16 @@ def refuse_unsupported(experiment: Experiment, progress: Progress) -> None:
             "check only sums of metrics between 0 and 1; expected another metric, such as NDCG. "
             "Change it."
         )
-    needs_features = {
-        "person": getattr(settings, "person", "titles") == "features",
-        "cluster_by": getattr(settings, "cluster_by", "embeddings") != "embeddings",
-    }
-    for key in (key for key, needed in needs_features.items() if needed):
+    if getattr(settings, "cluster_by", "embeddings") != "embeddings":
         raise ConfigError(
-            f"setting {key!r} is {values[key]!r}, which needs features of users, and nodes send "
-            "none; expected the default. Leave it out."
+            f"setting 'cluster_by' is {values['cluster_by']!r}, which needs a feature of every "
+            "user on the server, and nodes send none: it would tell the server who they are; "
+            "expected 'embeddings'. Leave it out."
+        )
+    if getattr(settings, "person", "titles") == "features":
+        raise ConfigError(
+            "setting 'person' is 'features', and stores of nodes hold interactions only, no "
+            "features of users; expected 'titles'. Leave it out."
         )
     if "tower" in type(settings).model_fields and find_spec("torch") is None:
         raise MissingExtra(name, "neural")

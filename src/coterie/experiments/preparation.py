@@ -86,7 +86,10 @@ def training_set(experiment: Experiment, parts: Split, progress: Progress) -> Tr
     training = parts.training(experiment.course.as_published)
     leaks.check(parts, training, experiment.course.as_published)
     if isinstance(experiment.settings, Disclosing):
-        training = with_preferences(training, experiment.settings, parts.train, progress)
+        train = parts.train
+        training = with_preferences(
+            training, experiment.settings, train.user_ids, train.item_ids, progress
+        )
     if isinstance(experiment.settings, FederationSettings):
         training = with_availability_trace(training, experiment.settings, parts.train, progress)
     return training

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from coterie.core.progress import Progress
-from coterie.data.interactions import Interactions
 from coterie.data.small import known_ids, small_table
 from coterie.data.training_set import PrivacyPreferences, TrainingSet
 from coterie.errors import DataError
@@ -17,18 +16,19 @@ from coterie.types import Bools, Doubles, Floats, Ids, Rows
 
 
 def with_preferences(
-    training: TrainingSet, settings: Disclosing, train: Interactions, progress: Progress
+    training: TrainingSet, settings: Disclosing, user_ids: Ids, item_ids: Ids, progress: Progress
 ) -> TrainingSet:
-    """The training data with its users' preferences from the files in the settings."""
+    """The training data of these users with their preferences from the files in the settings."""
     if settings.disclosure_file is None and settings.private_items is None:
         return training
     since = Rows(np.zeros(training.n_users + 1, np.int64), np.empty(0, np.int32))
     rates = np.empty(0, np.float32)
     if settings.disclosure_file is not None:
-        since, rates = _read_rates(Path(settings.disclosure_file), train.user_ids, progress)
+        since, rates = _read_rates(Path(settings.disclosure_file), user_ids, progress)
     hidden = np.zeros(len(training), bool)
     if settings.private_items is not None:
-        hidden = _read_private_items(Path(settings.private_items), training, train, progress)
+        path = Path(settings.private_items)
+        hidden = _read_private_items(path, training, user_ids, item_ids, progress)
     return replace(training, preferences=PrivacyPreferences(since, rates, hidden))
 
 
@@ -65,12 +65,12 @@ def _is_epoch(values: Doubles) -> Bools:
 
 
 def _read_private_items(
-    path: Path, training: TrainingSet, train: Interactions, progress: Progress
+    path: Path, training: TrainingSet, user_ids: Ids, item_ids: Ids, progress: Progress
 ) -> Bools:
     """Which training positives are private."""
     table = small_table(path, ("user_id", "item_id"), "user_id and item_id")
-    users = known_ids(table, "user_id", train.user_ids, progress)
-    items = known_ids(table, "item_id", train.item_ids, progress)
+    users = known_ids(table, "user_id", user_ids, progress)
+    items = known_ids(table, "item_id", item_ids, progress)
     known = (users >= 0) & (items >= 0)
     # One integer per (user, item) pair.
     private = np.unique(users[known] * training.n_items + items[known])

@@ -39,6 +39,10 @@ class NodeUsers:
     simulated: bool = False
     """Whether clients draw as in a simulation."""
     least_group: int = LEAST_GROUP
+    disclosure_file: Path | None = None
+    """Disclosure rates that users chose."""
+    private_items: Path | None = None
+    """Items that users never share."""
 
     def put(self, store: NodeStore) -> tuple[str, ...]:
         """Write the users and their settings to a store; returns how the file was read."""
@@ -47,9 +51,22 @@ class NodeUsers:
         # A copy in the cache would be a second place that holds this node's interactions.
         data = read(self.data, replace(self.options, cache=False))
         store.put_interactions(data)
-        store.put_meta(least_group=str(self.least_group))
+        store.put_meta(
+            least_group=str(self.least_group),
+            disclosure_file=_absolute(self.disclosure_file),
+            private_items=_absolute(self.private_items),
+        )
         NodeService(store).set_seed(SIMULATED if self.simulated else "")
         return (*data.reading, *data.notes)
+
+
+def _absolute(path: Path | None) -> str:
+    """A path that is valid from any folder; "" for none."""
+    if path is None:
+        return ""
+    if not path.is_file():
+        raise ConfigError(f"{path} does not exist; expected a file. Check the path.")
+    return str(path.resolve())
 
 
 def join(

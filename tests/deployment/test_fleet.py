@@ -16,7 +16,7 @@ pytest.importorskip("flwr")
 from coterie.deployment import certificates
 from coterie.deployment.address import Address
 from coterie.deployment.fleet import gate as gates
-from coterie.deployment.fleet.client import FleetClient, KeyRejected, Unknown, Unreachable
+from coterie.deployment.fleet.client import FleetClient, Incoming, KeyRejected, Unknown, Unreachable
 from coterie.deployment.fleet.gate import Gate
 from coterie.deployment.fleet.link import Link
 from coterie.deployment.fleet.listener import listening
@@ -201,6 +201,41 @@ def test_any_call_may_be_lost_or_repeated(fault: str, position: int):
             assert server.nodes.send("train", {name: b"%d" % k}) == {name: b"%d" % k}
         assert computed == [b"0", b"1", b"2"]
         assert len(server.link.state.object_store) == 0
+
+
+def table_sizes(link: Link) -> dict[str, int]:
+    """How many entries each table of Flower's state has."""
+    tables = vars(link.state) | vars(link.state.object_store)
+    return {name: len(table) for name, table in tables.items() if isinstance(table, dict | set)}
+
+
+def test_incomplete_and_late_replies_leave_nothing_behind():
+    """A node breaks off between the two calls of a reply, and replies again when it is too late."""
+    with served() as server:
+        link = server.link
+        client = server.client(kind=Flaky)
+        client.activate()
+
+        def pull() -> Incoming:
+            assert link.post(client.node_id, "train", b"x", 30)
+            received = client.pull()
+            assert received is not None
+            return received
+
+        def exchange() -> dict[str, int]:
+            client.push(pull(), b"reply")
+            assert link.take_replies(everywhere=True) == {client.node_id: b"reply"}
+            return table_sizes(link)
+
+        before = exchange()
+        for _ in range(3):
+            received = pull()
+            client.faults = iter(["", "before"])
+            with pytest.raises(Unreachable):
+                client.push(received, b"incomplete")
+            link.withdraw(client.node_id)
+            assert not client.push(received, b"late")
+            assert exchange() == before
 
 
 def test_a_pull_is_held_until_there_is_a_message():

@@ -253,3 +253,15 @@ class Link:
             self.state.object_store.delete(posted.id)
             if posted.reply is not None:
                 self.state.object_store.delete(posted.reply.metadata.message_id)
+            if not self.posted:
+                self._delete_leftovers()
+
+    def _delete_leftovers(self) -> None:
+        """Delete what incomplete and late replies left behind.
+
+        Flower starts a session for every push. It ends only when all content has arrived, which it
+        does not if the message was withdrawn, or the node was killed. As long as no message is on
+        its way, no reply is either, so that all sessions and objects are such leftovers.
+        """
+        self.state.delete_sessions_in_run(self.run_id)
+        self.state.object_store.delete_objects_in_run(self.run_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("flwr")
+import uvicorn
+
 from coterie.deployment import certificates
 from coterie.deployment.address import Address
 from coterie.deployment.fleet import gate as gates
@@ -41,6 +44,7 @@ class Served:
     gate: Gate
     nodes: FleetNodes
     keys: Path | None
+    http: uvicorn.Server
     loops: list[NodeLoop] = field(default_factory=list)
     threads: list[threading.Thread] = field(default_factory=list)
     clients: list[FleetClient] = field(default_factory=list)
@@ -92,8 +96,8 @@ def served(
     gate = Gate(link, registry.knows, keyed=keys is not None)
     link.on_change = gate.ring
     address = Address("127.0.0.1", port or free_port())
-    with listening(gate, address, keys):
-        made = Served(address, link, gate, FleetNodes(link, registry, deadline), keys)
+    with listening(gate, address, keys) as http:
+        made = Served(address, link, gate, FleetNodes(link, registry, deadline), keys, http)
         try:
             yield made
         finally:
@@ -236,6 +240,22 @@ def test_incomplete_and_late_replies_leave_nothing_behind():
             link.withdraw(client.node_id)
             assert not client.push(received, b"late")
             assert exchange() == before
+
+
+def test_a_reset_connection_is_freed_at_once():
+    with served() as server:
+        client = server.client()
+        client.activate()
+        (held,) = server.http.server_state.connections
+        # Closing with this option resets the connection, as the end of a killed process may.
+        reset = struct.pack("ii", 1, 0)
+        client.connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+        client.close()
+        until = time.monotonic() + 10
+        while server.http.server_state.connections:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        assert held.timeout_keep_alive_task is None
 
 
 def test_a_pull_is_held_until_there_is_a_message():

@@ -44,6 +44,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        # uvicorn stops this timer of IDLE_SECONDS only where `exc` is None. After a reset it would
+        # hold the connection's buffers, which are 256 kB and more with TLS.
+        self._unset_keepalive_if_required()
         self.per_address[self.peer] -= 1
         if not self.per_address[self.peer]:
             del self.per_address[self.peer]

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from multiprocessing import get_context, parent_process
-from threading import Thread
+from multiprocessing import get_context
 
+from coterie.core.parent_process import exit_with_parent
 from coterie.errors import ConfigError, CoterieError
 
 THREADS = ("COTERIE_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -53,19 +53,11 @@ def helped_by(workers: int, work: Callable[[], object]) -> Iterator[None]:
 
 def _quietly(work: Callable[[], object]) -> None:
     """An error is raised again by the main process, which runs the cell itself."""
-    Thread(target=_exit_with_parent, daemon=True).start()
+    exit_with_parent()
     try:
         work()
     except (CoterieError, KeyboardInterrupt):
         return
-
-
-def _exit_with_parent() -> None:
-    """A main process that is killed cannot end its processes: they would go on alone."""
-    parent = parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
 
 
 @contextmanager

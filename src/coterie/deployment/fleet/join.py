@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
+from coterie.core.parent_process import exit_with_parent
 from coterie.core.progress import Progress
 from coterie.data.options import ReadOptions
 from coterie.deployment.address import Address
@@ -129,7 +130,8 @@ def restart() -> NoReturn:
 
 def put_in_another_process(users: NodeUsers, path: Path) -> tuple[str, ...]:
     """Read the users into the store; what reads files takes 70 MB, and ends with its process."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context, initializer=exit_with_parent) as pool:
         return pool.submit(_put, users, path).result()
 
 

@@ -1,4 +1,4 @@
-"""Worker processes end with the process they help, however it ends."""
+"""Child processes end with their parent, however it ends: workers of plans, readers of nodes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-SCRIPT = """
+import pytest
+
+WORKER = """
 import os, sys, time
 from pathlib import Path
 from coterie.experiments.worker_processes import helped_by
@@ -22,6 +24,19 @@ def work():
 if __name__ == "__main__":
     with helped_by(2, work):
         time.sleep(600)
+"""
+READER = """
+import os, sys, time
+from pathlib import Path
+from coterie.deployment.fleet.join import put_in_another_process
+
+class SlowUsers:
+    def put(self, store):
+        Path(sys.argv[1]).write_text(str(os.getpid()))
+        time.sleep(600)
+
+if __name__ == "__main__":
+    put_in_another_process(SlowUsers(), Path(sys.argv[1]).with_name("node.db"))
 """
 
 
@@ -43,19 +58,20 @@ def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> bool:
     return True
 
 
-def test_a_killed_process_leaves_no_worker(tmp_path: Path) -> None:
+@pytest.mark.parametrize("code", [WORKER, READER], ids=["worker", "reader"])
+def test_a_killed_process_leaves_no_child(tmp_path: Path, code: str) -> None:
     script = tmp_path / "main.py"
-    script.write_text(SCRIPT)
+    script.write_text(code)
     place = tmp_path / "pid"
     main = subprocess.Popen([sys.executable, str(script), str(place)])
     try:
         assert wait_until(lambda: place.exists() and place.read_text())
-        worker = int(place.read_text())
-        assert is_running(worker)
+        child = int(place.read_text())
+        assert is_running(child)
     finally:
         main.send_signal(signal.SIGKILL)
         main.wait()
-    ended = wait_until(lambda: not is_running(worker), 10)
+    ended = wait_until(lambda: not is_running(child), 10)
     if not ended:
-        os.kill(worker, signal.SIGKILL)
+        os.kill(child, signal.SIGKILL)
     assert ended

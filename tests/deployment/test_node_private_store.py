@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from coterie.data.interactions import Interactions
 from coterie.data.options import ReadOptions
+from coterie.deployment import node_private_store_file as file
 from coterie.deployment.fleet.join import NodeUsers
 from coterie.deployment.node_private_store import NEVER, NodeStore
 from coterie.errors import RunError, UnknownName
@@ -202,3 +204,86 @@ def test_a_node_reads_its_file_with_the_options_of_every_other_command(tmp_path:
         NodeUsers(path, options).put(store)
         assert sorted(store.users()) == ["Ada", "José"]
         assert len(store.interactions()) == 3
+
+
+def with_version(path: Path, version: int) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"pragma user_version = {version}")
+
+
+def version_of(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as connection:
+        return int(connection.execute("pragma user_version").fetchone()[0])
+
+
+def migrate_to(monkeypatch: pytest.MonkeyPatch, *migrations: file.Migration) -> None:
+    """As in a later version of Coterie, which changed the tables."""
+    monkeypatch.setattr(file, "MIGRATIONS", migrations)
+    monkeypatch.setattr(file, "VERSION", 1 + len(migrations))
+
+
+def add_column(connection: sqlite3.Connection) -> None:
+    connection.execute("alter table person add column since integer")
+
+
+def fill_column(connection: sqlite3.Connection) -> None:
+    connection.execute("update person set since = 7")
+
+
+def test_a_store_of_an_earlier_version_is_migrated(store: NodeStore, monkeypatch):
+    """All migrations, in their order; the users and their state stay."""
+    store.put_initial_state(USERS, rows(1, 2, 3))
+    store.close()
+    migrate_to(monkeypatch, add_column, fill_column)
+    with closing(NodeStore.open(store.path)) as migrated:
+        assert migrated.users() == USERS
+        assert first(migrated) == [1, 2, 3]
+        assert migrated.connection.execute("select distinct since from person").fetchall() == [(7,)]
+    assert version_of(store.path) == 3
+    NodeStore.open(store.path).close()  # not migrated again: the column exists
+
+
+def test_only_the_missing_migrations_are_applied(store: NodeStore, monkeypatch):
+    store.close()
+    migrate_to(monkeypatch, add_column)
+    NodeStore.open(store.path).close()
+    migrate_to(monkeypatch, add_column, fill_column)
+    with closing(NodeStore.open(store.path)) as migrated:
+        assert migrated.connection.execute("select distinct since from person").fetchall() == [(7,)]
+
+
+def test_a_migration_that_fails_changes_nothing(store: NodeStore, monkeypatch):
+    def fail(connection: sqlite3.Connection) -> None:
+        raise KeyboardInterrupt
+
+    store.close()
+    before = store.path.read_bytes()
+    migrate_to(monkeypatch, add_column, fail)
+    with pytest.raises(KeyboardInterrupt):
+        NodeStore.open(store.path)
+    assert store.path.read_bytes() == before
+
+
+def test_the_version_belongs_to_the_tables(store: NodeStore):
+    """A new store has the newest version, so that no migration is applied to it."""
+    assert version_of(store.path) == file.VERSION == 1 + len(file.MIGRATIONS)
+
+
+def test_a_store_of_a_later_version_is_refused(store: NodeStore):
+    store.close()
+    with_version(store.path, file.VERSION + 1)
+    expected = (
+        f"has version {file.VERSION + 1}, of a later Coterie; expected at most {file.VERSION}. "
+        "Update coterie"
+    )
+    with pytest.raises(RunError, match=expected):
+        NodeStore.open(store.path)
+
+
+def test_a_database_that_is_no_store_is_refused(tmp_path: Path):
+    path = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("create table other (a)")
+    path.chmod(0o600)
+    with pytest.raises(RunError, match=r"has version 0; expected 1 to .* Name another file"):
+        NodeStore.open(path)

@@ -1,13 +1,14 @@
 """The SQLite file of a node's store: its tables, how it is made and opened, and rows of arrays.
 
-Only the owner can read the file. Deleted content is overwritten with zeros.
+Only the owner can read the file. Deleted content is overwritten with zeros. A file of an earlier
+version is migrated when it is opened, and a file of a later version is refused.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,12 @@ create table kept (person text not null, name text not null, pending integer not
 """
 """about: metadata. person: users and their indices. did: interactions. given: users' rows of the
 last model. held: blobs of no single user. kept: private state, committed and pending."""
-VERSION = 1
+Migration = Callable[[sqlite3.Connection], None]
+"""Changes a file of one version into one of the next, in the open transaction: with `execute`, not
+with `executescript`, which would commit it."""
+MIGRATIONS: tuple[Migration, ...] = ()
+"""The first one makes version 2 of version 1, and so on. A change of TABLES adds one."""
+VERSION = 1 + len(MIGRATIONS)
 READABLE_BY_OTHERS = 0o077
 SQLITE_HEADER = b"SQLite format 3"
 
@@ -78,12 +84,38 @@ def open_existing(path: Path) -> sqlite3.Connection:
         (version,) = connection.execute("pragma user_version").fetchone()
     except sqlite3.DatabaseError as error:
         raise RunError(f"{path} is not a node's store ({error}). Name another file.") from None
-    if version != VERSION:
-        raise RunError(
-            f"{path} has version {version}; expected {VERSION}. "
-            "Name the store of a node, or make a new one."
-        )
+    try:
+        _refuse_version(path, version)
+        if version < VERSION:
+            _migrate(connection)
+    except BaseException:
+        connection.close()
+        raise
     return connection
+
+
+def _refuse_version(path: Path, version: int) -> None:
+    if version > VERSION:
+        raise RunError(
+            f"{path} has version {version}, of a later Coterie; expected at most {VERSION}. "
+            "Update coterie on this machine."
+        )
+    if version < 1:
+        raise RunError(
+            f"{path} has version {version}; expected 1 to {VERSION}, as in the store of a node. "
+            "Name another file, or make a new store with coterie join."
+        )
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Bring a file to the current version: all migrations that it lacks, or none."""
+    with connection:
+        connection.execute("begin immediate")
+        # Read again, since another process may have migrated the file meanwhile.
+        (version,) = connection.execute("pragma user_version").fetchone()
+        for migration in MIGRATIONS[version - 1 :]:
+            migration(connection)
+        connection.execute(f"pragma user_version = {VERSION}")
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -15,6 +15,7 @@ from coterie.deployment.enrolment import FederationTerms, ItemContent
 from coterie.deployment.fleet.join import NodeUsers, join
 from coterie.deployment.fleet.serve import serve
 from coterie.deployment.server_config import prepare_folder
+from coterie.deployment.server_folder import FORMAT
 from coterie.errors import ConfigError, DataError, RunError
 from coterie.experiments import experiment, run_folder
 from coterie.experiments.finished_run import Run
@@ -37,6 +38,24 @@ def test_a_new_run_folder(config: Path, tmp_path: Path):
     assert json.loads((folder / "service.json").read_text())["least_nodes"] == 2
     assert prepare_folder(config, tmp_path / "run", SILENT) == folder
     assert FederationTerms.from_json((folder / "terms.json").read_text()).run == terms.run
+
+
+def test_a_folder_of_a_later_version_is_refused(config: Path, tmp_path: Path):
+    folder = prepare_folder(config, tmp_path / "run", SILENT)
+    (folder / "format.json").write_text(json.dumps({"format": FORMAT + 1}))
+    expected = f"has format {FORMAT + 1}, of a later Coterie; expected at most {FORMAT}. Update"
+    with pytest.raises(RunError, match=expected):
+        prepare_folder(config, tmp_path / "run", SILENT)
+    (folder / "format.json").unlink()  # as in folders of early versions
+    assert prepare_folder(config, tmp_path / "run", SILENT) == folder
+
+
+@pytest.mark.parametrize("name", ["terms.json", "format.json"])
+def test_a_damaged_folder_is_refused(config: Path, tmp_path: Path, name: str):
+    folder = prepare_folder(config, tmp_path / "run", SILENT)
+    (folder / name).write_bytes(b"{\x00")
+    with pytest.raises(RunError, match=rf"{name} cannot be read .* from a backup"):
+        prepare_folder(config, tmp_path / "run", SILENT)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from coterie.deployment.enrolment import EnrolledUsers, FederationTerms, Roster
 from coterie.deployment.hosting import FOREIGN_USER, Hosting
 from coterie.deployment.node_service import ENROL, TRAIN, make_preamble
 from coterie.deployment.server_config import ServerConfig
+from coterie.deployment.server_folder import read_message
 from coterie.deployment.traffic import STATUS, NodeTraffic, read_status
 from coterie.errors import NoQuorum
 from coterie.experiments import run_folder
@@ -78,7 +79,7 @@ class Membership:
     ) -> Membership:
         """Wait for enough nodes. A resumed federation keeps the users that it began with."""
         if (folder / MEMBERS).exists():
-            members = EnrolledUsers.from_json((folder / MEMBERS).read_text())
+            members = read_message(folder, MEMBERS, EnrolledUsers)
             resumed = cls._of(folder, terms, traffic, service, members)
             resumed._wait_for_return(service)
             return resumed

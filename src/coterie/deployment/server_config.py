@@ -15,6 +15,7 @@ from coterie.algorithms.registry import algorithm
 from coterie.core.progress import Progress
 from coterie.core.settings import Settings
 from coterie.data.small import small_table
+from coterie.deployment import server_folder
 from coterie.deployment.enrolment import FederationTerms, ItemContent
 from coterie.errors import ConfigError, DataError, MissingExtra
 from coterie.evaluation.metric_names import RATING_ERRORS
@@ -77,7 +78,8 @@ def prepare_folder(config: Path, out: Path | None, progress: Progress) -> Path:
     refuse_unsupported(experiment, progress)
     refuse_open(config, service, experiment)
     if out is not None and (out / "terms.json").exists():
-        terms = FederationTerms.from_json((out / "terms.json").read_text())
+        server_folder.refuse_later_format(out)
+        terms = server_folder.read_message(out, "terms.json", FederationTerms)
         refuse_changed(config, experiment, terms)
         (out / "failed.json").unlink(missing_ok=True)
         run_folder.write_text(out, "service.json", service.model_dump_json())
@@ -88,6 +90,7 @@ def prepare_folder(config: Path, out: Path | None, progress: Progress) -> Path:
     run_folder.write_config(folder, experiment.flat())
     run_folder.write_text(folder, "service.json", service.model_dump_json())
     run_folder.write_text(folder, "told.json", content.to_json())
+    server_folder.write_format(folder)
     # terms.json marks the folder as complete, so it is written last.
     run_folder.write_text(folder, "terms.json", terms.to_json())
     return folder

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from coterie.deployment.node_service import TRAIN
+from coterie.deployment.server_folder import read_json
 from coterie.federated.wire import Malformed
 from coterie.types import JsonObject
 
@@ -95,6 +95,4 @@ class NodeTraffic:
 
 def read_status(folder: Path) -> JsonObject:
     """The last status that the server wrote; empty if there is none."""
-    path = folder / STATUS
-    status: JsonObject = json.loads(path.read_text()) if path.exists() else {}
-    return status
+    return read_json(folder, STATUS)

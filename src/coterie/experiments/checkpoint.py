@@ -79,9 +79,14 @@ def _about(folder: Path, arrays: dict[str, np.ndarray]) -> JsonObject:
     """The description inside a checkpoint, checked to be of the current format."""
     about: JsonObject = json.loads(arrays["about"].tobytes())
     written = about.get("format", 1)
+    if isinstance(written, int) and written > FORMAT:
+        raise RunError(
+            f"{folder / NAME} has checkpoint format {written}, of a later Coterie; expected at "
+            f"most {FORMAT}. Update coterie."
+        )
     if written != FORMAT:
         raise RunError(
-            f"{folder / NAME} has checkpoint format {written}, of another version of Coterie; "
+            f"{folder / NAME} has checkpoint format {written}, of an earlier Coterie; "
             f"expected format {FORMAT}. {_remedy(folder)}"
         )
     return about

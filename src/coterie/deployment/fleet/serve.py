@@ -18,6 +18,7 @@ from coterie.deployment.fleet.listener import listening
 from coterie.deployment.fleet.nodes import FleetNodes, KeyRegistry
 from coterie.deployment.server import serve as train
 from coterie.deployment.server_config import ServerConfig, prepare_folder
+from coterie.deployment.server_folder import read_json, read_message
 from coterie.deployment.signals import exit_on_sigterm
 from coterie.deployment.traffic import STATUS, read_status
 from coterie.deployment.validity import check_server_files
@@ -87,11 +88,11 @@ def run(
     folder: Path, address: Address, keys: Path | None, progress: Progress, wait: float | None
 ) -> JsonObject:
     """Listen for nodes, and train with them to the end."""
-    service = ServerConfig.of(json.loads((folder / "service.json").read_text()))
+    service = ServerConfig.of(read_json(folder, "service.json"))
     if wait is not None:
         service = service.model_copy(update={"wait_seconds": wait})
-    terms = FederationTerms.from_json((folder / "terms.json").read_text())
-    content = ItemContent.from_json((folder / "told.json").read_text())
+    terms = read_message(folder, "terms.json", FederationTerms)
+    content = read_message(folder, "told.json", ItemContent)
     log_to(folder / "server.log")
     link = Link()
     registry = KeyRegistry(link, keys and keys / "nodes")

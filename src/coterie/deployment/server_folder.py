@@ -1,0 +1,65 @@
+"""The run folder of a server: its format, and files that cannot be read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TypeVar
+
+from coterie.deployment.enrolment import JsonMessage
+from coterie.errors import RunError
+from coterie.experiments import run_folder
+from coterie.federated.wire import Malformed
+from coterie.types import JsonObject
+
+FORMAT_FILE = "format.json"
+FORMAT = 1
+"""The format of all files in the folder but the checkpoint, which has its own. Folders of early
+versions have no file with the number: they have format 1."""
+T = TypeVar("T", bound=JsonMessage)
+
+
+def write_format(folder: Path) -> None:
+    run_folder.write_text(folder, FORMAT_FILE, json.dumps({"format": FORMAT}) + "\n")
+
+
+def refuse_later_format(folder: Path) -> None:
+    """A later version may mean something else by the same files."""
+    found = read_json(folder, FORMAT_FILE).get("format", 1)
+    if not isinstance(found, int) or found > FORMAT:
+        raise RunError(
+            f"{folder} has format {found}, of a later Coterie; expected at most {FORMAT}. "
+            "Update coterie, or serve into a new folder: coterie serve --config FILE --out FOLDER"
+        )
+
+
+def read_json(folder: Path, name: str) -> JsonObject:
+    """The object in a file; empty if there is no file."""
+    path = folder / name
+    try:
+        found = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from None
+    if not isinstance(found, dict):
+        raise _unreadable(path, "it is not an object")
+    return found
+
+
+def read_message(folder: Path, name: str, kind: type[T]) -> T:
+    """A message that the server stored in a file."""
+    path = folder / name
+    try:
+        return kind.from_json(path.read_text())
+    except (OSError, Malformed) as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, why: object) -> RunError:
+    first_line = str(why).partition("\n")[0]
+    return RunError(
+        f"{path} cannot be read ({first_line}); expected the file that a server wrote. "
+        "Restore the whole folder from a backup, or serve into a new one: "
+        "coterie serve --config FILE --out FOLDER"
+    )

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from cli.calling import settings, start
 from small_federation import FEDERATED, ON_KERNELS, play, play_locally, sha256, world_for
 
 from coterie.core.progress import SILENT
 from coterie.data.splits import split
 from coterie.data.training_set import TrainingSet
-from coterie.engines.ray import RayEngine, connected, refuse_unreachable
-from coterie.errors import ConfigError
+from coterie.engines.ray import RayEngine, connected, refuse_stopped, refuse_unreachable
+from coterie.engines.sudden_end import MESSAGE
+from coterie.errors import ConfigError, RunError
 from coterie.federated.engine import Engine
 
 ray = pytest.importorskip("ray")
@@ -113,3 +119,43 @@ def test_an_actor_that_dies_is_started_again(choices, cluster):
 def test_an_unreachable_cluster_is_reported(address):
     with pytest.raises(ConfigError, match="no Ray cluster can be reached"):
         refuse_unreachable(address)
+
+
+def test_a_service_that_stopped_is_reported():
+    with pytest.raises(RunError, match=r"Ray's raylet at 127\.0\.0\.1:1 has stopped .* Resume the"):
+        refuse_stopped({"raylet": ("127.0.0.1", 1)})
+
+
+@pytest.mark.parametrize(("ending", "message"), [("os._exit(1)", MESSAGE + "\n"), ("", "")])
+def test_a_sudden_end_is_reported(ending: str, message: str):
+    """Ray's library exits without an exception; a run that ends by itself says nothing."""
+    code = f"import os; from coterie.engines.sudden_end import *; report_sudden_end(); {ending}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stderr == message
+
+
+def child_named(name: str, parent: int) -> int:
+    found = subprocess.run(
+        ["pgrep", "-P", str(parent), "-x", name], capture_output=True, check=True
+    )
+    return int(found.stdout)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("service", ["raylet", "gcs_server"])
+def test_a_run_whose_ray_is_killed_stops_and_resumes(service: str, tmp_path: Path):
+    """Ray ends the process at its next use of the object store, or tries again and again."""
+    changes = settings(engine="ray", nodes=2, rounds=400, evaluate_every=400)
+    run = start("run", "fedfast", "--dataset", "synthetic", "--out", "a", *changes, cwd=tmp_path)
+    until = time.monotonic() + 60
+    while not (tmp_path / "a" / "checkpoint.npz").exists():
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    os.kill(child_named(service, run.pid), signal.SIGKILL)
+    _, err = run.communicate(timeout=40)
+    messages = {1: "this process ended suddenly", 2: "has stopped (Connection refused)"}
+    assert messages[run.returncode] in err
+    assert "Traceback" not in err
+    resumed = start("resume", "a", cwd=tmp_path)
+    _, err = resumed.communicate(timeout=120)
+    assert resumed.returncode == 0, err

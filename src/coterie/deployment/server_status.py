@@ -27,15 +27,11 @@ def read_current_status(folder: Path) -> JsonObject:
         return status
     return status | {
         "state": STOPPED,
-        "note": "the server was killed, or its machine stopped; "
+        "note": "the server was killed, its machine stopped, or its disk was full; "
         f"resume with coterie serve --config FILE --out {folder}",
     }
 
 
 def is_served(folder: Path) -> bool:
     """Whether a process holds the lock of the folder."""
-    try:
-        with run_folder.locked_file(folder / ".lock", "taken"):
-            return False
-    except RunError:
-        return True
+    return run_folder.is_held(folder / ".lock")

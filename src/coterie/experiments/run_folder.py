@@ -20,6 +20,7 @@ All npz files and users.csv are readable by their owner only: they tell what sin
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,6 +54,7 @@ Loaded = TypeVar("Loaded")
 DEVICES = "devices.npz"
 PRIOR = "popularity.npz"
 """Private client state, which no server has."""
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 RESULT_KEYS = (
     "algorithm",
     "dataset",
@@ -180,12 +182,32 @@ def locked_file(path: Path, taken: str) -> Iterator[None]:
         return
     import fcntl
 
-    with path.open("w") as lock:
+    try:
+        opened = path.open("w")
+    except OSError as error:
+        raise _not_written(path, error) from None
+    with opened as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise RunError(taken) from None
         yield
+
+
+def is_held(lock: Path) -> bool:
+    """Whether a process holds a lock. Whoever asks needs no permission to write."""
+    if sys.platform == "win32":
+        return False
+    import fcntl
+
+    try:
+        with lock.open() as opened:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
 
 
 def write_config(folder: Path, flat: JsonObject) -> None:
@@ -434,6 +456,11 @@ def replacing(path: Path, owner_only: bool = True) -> Iterator[Path]:
         with atomic_files.replacing(path, owner_only=owner_only) as scratch:
             yield scratch
     except OSError as error:
-        raise RunError(
-            f"{path} cannot be written ({error.strerror}). Choose another folder."
-        ) from None
+        raise _not_written(path, error) from None
+
+
+def _not_written(path: Path, error: OSError) -> RunError:
+    remedy = "Choose another folder."
+    if error.errno in NO_SPACE:
+        remedy = "Free some space and resume, or choose another folder."
+    return RunError(f"{path} cannot be written ({error.strerror}). {remedy}")

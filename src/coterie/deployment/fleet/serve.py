@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from coterie.core.progress import Progress
@@ -73,7 +73,9 @@ def serve(
             with monitored(folder, metrics):
                 status = run(folder, address, keys, progress, wait)
         except BaseException as error:
-            update_status(folder, state="stopped")
+            # Where nothing can be written, `coterie status` sees that nobody holds the lock.
+            with suppress(RunError):
+                update_status(folder, state="stopped")
             if isinstance(error, KeyboardInterrupt):
                 how = "--insecure" if keys is None else f"--keys {keys} --server {address}"
                 raise Interrupted(

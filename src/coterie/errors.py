@@ -11,6 +11,7 @@ CoterieError
     ├── ContractError  a function of an algorithm that returns something else than it must
     ├── MissingExtra   a feature whose optional packages are not installed
     ├── RunError       a run folder that is missing, occupied or broken
+    │   └── StoreError a node's store that is damaged, or a disk that is full
     ├── Diverged       scores or parameters are no longer finite
     ├── LeakError      evaluation data reached training
     └── FetchError     a dataset could not be fetched from any source
@@ -80,6 +81,10 @@ class MissingExtra(UserError):
 
 
 class RunError(UserError):
+    pass
+
+
+class StoreError(RunError):
     pass
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from coterie.data.coded import coded_texts
 from coterie.data.interactions import Interactions
 from coterie.deployment import node_private_store_file
+from coterie.deployment.node_private_store_faults import damaged
 from coterie.deployment.node_private_store_file import (
     ArrayLayout,
     layout_of,
@@ -56,6 +57,10 @@ class NodeStore:
     @classmethod
     def open(cls, path: Path) -> NodeStore:
         return cls(path, node_private_store_file.open_existing(path))
+
+    def refuse_damaged(self) -> None:
+        """Read the whole file; StoreError if it is damaged."""
+        node_private_store_file.refuse_damaged(self.path, self.connection)
 
     def close(self) -> None:
         self.connection.close()
@@ -196,7 +201,13 @@ class NodeStore:
     @property
     def layout(self) -> dict[str, ArrayLayout]:
         """The layout of each array of the private state."""
-        return dict(json.loads(self.meta("layout") or "{}"))
+        return self._layouts("layout")
+
+    def _layouts(self, key: str) -> dict[str, ArrayLayout]:
+        try:
+            return dict(json.loads(self.meta(key) or "{}"))
+        except ValueError as error:
+            raise damaged(self.path, error) from None
 
     def put_initial_state(self, users: Sequence[str], private_state: PrivateState) -> None:
         """Write the initial private state of users who have none."""
@@ -305,7 +316,7 @@ class NodeStore:
 
     def model_rows(self, user: str) -> PrivateState:
         """A user's own rows of the last model."""
-        layouts: dict[str, ArrayLayout] = json.loads(self.meta("given") or "{}")
+        layouts = self._layouts("given")
         values = self.connection.execute("select name, value from given where person = ?", (user,))
         return {name: read_row(value, layouts[name]) for name, value in values}
 

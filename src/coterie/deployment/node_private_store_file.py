@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from coterie.deployment.node_private_store_faults import connect, damaged
 from coterie.errors import RunError
 
 TABLES = """
@@ -55,12 +56,17 @@ def create(path: Path) -> sqlite3.Connection:
             f"{path} cannot be created ({error.strerror}); expected a writable folder. "
             "Check the folder."
         ) from None
-    connection = _connect(path)
-    with connection:
-        connection.execute("begin immediate")
-        for statement in filter(str.strip, TABLES.split(";")):
-            connection.execute(statement)
-        connection.execute(f"pragma user_version = {VERSION}")
+    try:
+        connection = _connect(path)
+        with connection:
+            connection.execute("begin immediate")
+            for statement in filter(str.strip, TABLES.split(";")):
+                connection.execute(statement)
+            connection.execute(f"pragma user_version = {VERSION}")
+    except BaseException:
+        # An empty file is no store: it would be refused the next time.
+        path.unlink()
+        raise
     return connection
 
 
@@ -70,9 +76,16 @@ def open_existing(path: Path) -> sqlite3.Connection:
         raise RunError(
             f"{path} does not exist; expected the store of a node. Create one with `coterie join`."
         )
-    with path.open("rb") as file:
-        if file.read(len(SQLITE_HEADER)) != SQLITE_HEADER:
-            raise RunError(f"{path} is not a node's store. Name another file.")
+    try:
+        with path.open("rb") as file:
+            header = file.read(len(SQLITE_HEADER))
+    except OSError as error:
+        raise RunError(
+            f"{path} cannot be read ({error.strerror}); expected the store of a node. "
+            "Check its permissions."
+        ) from None
+    if header != SQLITE_HEADER:
+        raise RunError(f"{path} is not a node's store. Name another file.")
     mode = path.stat().st_mode
     if mode & READABLE_BY_OTHERS:
         raise RunError(
@@ -82,9 +95,6 @@ def open_existing(path: Path) -> sqlite3.Connection:
     connection = _connect(path)
     try:
         (version,) = connection.execute("pragma user_version").fetchone()
-    except sqlite3.DatabaseError as error:
-        raise RunError(f"{path} is not a node's store ({error}). Name another file.") from None
-    try:
         _refuse_version(path, version)
         if version < VERSION:
             _migrate(connection)
@@ -118,8 +128,15 @@ def _migrate(connection: sqlite3.Connection) -> None:
         connection.execute(f"pragma user_version = {VERSION}")
 
 
+def refuse_damaged(path: Path, connection: sqlite3.Connection) -> None:
+    """Read the whole file, so that damage is found now and not in the middle of a federation."""
+    (found,) = connection.execute("pragma quick_check(1)").fetchone()
+    if found != "ok":
+        raise damaged(path, found)
+
+
 def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=30, isolation_level=None)
+    connection = connect(path)
     # Without this, SQLite leaves deleted content in free pages of the file.
     connection.execute("pragma secure_delete = on")
     return connection

@@ -20,6 +20,7 @@ from coterie.deployment.enrolment import FederationTerms, UserIndices
 from coterie.deployment.node import NEWEST, Node
 from coterie.deployment.node_data import node_data_of, roster_of, simulated_seed, split_of
 from coterie.deployment.node_private_store import FORGOTTEN, MODEL, PERMITS, NodeStore
+from coterie.deployment.node_private_store_faults import damaged
 from coterie.deployment.transfer import users_of_permit
 from coterie.deployment.world import node_world
 from coterie.errors import RunError, UnknownName
@@ -187,8 +188,11 @@ class NodeService:
         if terms is None or indices is None:
             raise Malformed("this node has not received the terms of a federation")
         numbers = {user: index for index, user in self.store.numbers().items()}
-        known = replace(UserIndices.from_json(indices), numbers=numbers)
-        return FederationTerms.from_json(terms), known
+        try:
+            known = replace(UserIndices.from_json(indices), numbers=numbers)
+            return FederationTerms.from_json(terms), known
+        except Malformed as error:
+            raise damaged(self.store.path, error) from None
 
 
 def make_preamble(terms: str, indices: UserIndices) -> bytes:

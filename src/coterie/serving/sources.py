@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
 import time
 from contextlib import closing
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from coterie.data.interactions import objects
 from coterie.deployment.node_data import split_of
 from coterie.deployment.node_evaluation import complete_model
 from coterie.deployment.node_private_store import MODEL, NodeStore
+from coterie.deployment.node_private_store_faults import connect, faults
 from coterie.deployment.node_service import LoadedNode, NodeService
 from coterie.errors import RunError
 from coterie.experiments.finished_run import Run
@@ -121,8 +121,8 @@ class StoreFile:
 
 def snapshot(path: Path) -> NodeStore:
     """A copy of a store in memory: a node that trains meanwhile is not held up."""
-    memory = sqlite3.connect(":memory:", isolation_level=None)
-    with closing(NodeStore.open(path)) as store:
+    memory = connect(path, in_memory=True)
+    with closing(NodeStore.open(path)) as store, faults(path):
         store.connection.backup(memory)
     return NodeStore(path, memory)
 

@@ -138,6 +138,7 @@ def put_in_another_process(users: NodeUsers, path: Path) -> tuple[str, ...]:
 def _put(users: NodeUsers, path: Path) -> tuple[str, ...]:
     store = NodeStore.open(path) if path.exists() else NodeStore.create(path)
     with closing(store):
+        store.refuse_damaged()
         return users.put(store)
 
 

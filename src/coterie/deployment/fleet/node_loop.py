@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from coterie.deployment.fleet.client import (
@@ -23,7 +23,7 @@ from coterie.deployment.fleet.client import (
     Unknown,
     Unreachable,
 )
-from coterie.errors import CoterieError
+from coterie.errors import CoterieError, StoreError
 from coterie.federated.wire import Malformed
 
 Answer = Callable[[str, bytes], bytes]
@@ -75,7 +75,10 @@ class NodeLoop:
     """Whether the operator knows that the server does not answer."""
 
     def run(self) -> None:
-        """Take part until stopped, or idle. KeyRejected if the server refuses this node's key."""
+        """Take part until stopped, or idle.
+
+        KeyRejected if the server refuses this node's key, StoreError if the node's store fails.
+        """
         pause = Pause()
         while not self.stop.is_set() and not self.is_idle():
             try:
@@ -138,8 +141,14 @@ class NodeLoop:
             # The message came again: the reply was lost.
             reply = self.last[1]
         else:
-            with heartbeats(self.client):
-                reply = self.try_to_answer(received)
+            try:
+                with heartbeats(self.client):
+                    reply = self.try_to_answer(received)
+            except StoreError:
+                # The server need not wait until its deadline.
+                with suppress(Unreachable, Unknown, KeyRejected, Malformed):
+                    self.client.push(received, None)
+                raise
             if reply is not None:
                 self.last = (fingerprint, reply)
         self.client.push(received, reply)
@@ -149,10 +158,12 @@ class NodeLoop:
         """The reply; None if the message cannot be answered.
 
         The server learns only that an error occurred. Its text, which may name users, is shown to
-        the operator of the node.
+        the operator of the node. A store that failed will fail again: then the node stops.
         """
         try:
             return self.answer(received.kind, received.body)
+        except StoreError:
+            raise
         except CoterieError as error:
             self.log(str(error))
         except Exception as error:  # a message may be anything, and the node must go on

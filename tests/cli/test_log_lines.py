@@ -1,4 +1,4 @@
-"""Logs as JSON: every line can be read, and tells when and what."""
+"""Logs as JSON and as text: every line can be read, and tells when, what and how important."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from datetime import datetime
 import pytest
 
 from coterie.cli import log_lines
-from coterie.cli.log_lines import JsonLines
+from coterie.cli.federation import progress_of
+from coterie.cli.log_lines import LEVELS, JsonLines, LogLevel
 
 
 def lines_of(capsys: pytest.CaptureFixture[str]) -> list[dict]:
@@ -18,7 +19,7 @@ def lines_of(capsys: pytest.CaptureFixture[str]) -> list[dict]:
 def test_a_message_is_one_line(capsys: pytest.CaptureFixture[str]):
     JsonLines().log('two\nlines, "quotes" and ü')
     (line,) = lines_of(capsys)
-    assert line["event"] == "log"
+    assert (line["event"], line["level"]) == ("log", "info")
     assert line["message"] == 'two\nlines, "quotes" and ü'
     assert datetime.fromisoformat(line["time"]).tzinfo is not None
 
@@ -48,3 +49,41 @@ def test_a_task_that_fails_has_no_end(capsys: pytest.CaptureFixture[str]):
     with pytest.raises(ValueError, match="broken"), JsonLines().task("Training", 3):
         raise ValueError("broken")
     assert [line["event"] for line in lines_of(capsys)] == ["begin"]
+
+
+def log_all(log_format: str, level: LogLevel) -> None:
+    progress = progress_of(log_format, level)
+    progress.debug("details")
+    progress.log("news")
+    progress.warn("trouble")
+    with progress.task("Training", 3) as advance:
+        advance()
+    with progress.estimated_task("Measuring", 3, lambda: 1.0) as advance:
+        advance()
+
+
+SHOWN = {
+    "debug": ["details", "news", "trouble", "Training", "Measuring"],
+    "info": ["news", "trouble", "Training", "Measuring"],
+    "warning": ["trouble"],
+    "error": [],
+}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_json_lines_from_a_level_on(level: LogLevel, capsys: pytest.CaptureFixture[str]):
+    log_all("json", level)
+    lines = lines_of(capsys)
+    assert [line.get("message") or line["task"] for line in lines if line["event"] != "end"] == (
+        SHOWN[level]
+    )
+    importance = {"details": "debug", "news": "info", "trouble": "warning"}
+    assert all(line["level"] == importance.get(line.get("message", ""), "info") for line in lines)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_text_lines_from_a_level_on(level: LogLevel, capsys: pytest.CaptureFixture[str]):
+    log_all("text", level)
+    text = capsys.readouterr().err
+    assert [word for word in SHOWN["debug"] if word in text] == SHOWN[level]
+    assert ("warning: trouble" in text) == ("trouble" in SHOWN[level])

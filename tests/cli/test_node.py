@@ -45,7 +45,7 @@ def test_users_move_to_another_node(coterie: Callable[..., Done], store: Path, t
     assert (again.code, "cannot be created (File exists)" in again.err) == (2, True)
     assert coterie("node", "list", "ann.db").out == "43\n"
     done = coterie("node", "receive", "bob.db", "42.package")
-    assert "bob.db has 1 more users" in done.out
+    assert "Moved to bob.db: 42." in done.out
     assert not (tmp_path / "42.package").exists()
     assert json.loads(coterie("node", "export", "bob.db", "42").out) == before
     opened = NodeStore.open(tmp_path / "bob.db")

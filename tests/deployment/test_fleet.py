@@ -63,7 +63,7 @@ class Served:
         name: str = "ann",
         client: FleetClient | None = None,
     ) -> NodeLoop:
-        loop = NodeLoop(client or self.client(name), answer, log=lambda line: None)
+        loop = NodeLoop(client or self.client(name), answer)
         self.loops.append(loop)
         self.threads.append(threading.Thread(target=loop.run, daemon=True))
         self.threads[-1].start()
@@ -342,7 +342,7 @@ def test_a_server_that_is_restarted_is_found_again():
         client = first.client()
         client.activate()
         before = client.node_id
-    loop = NodeLoop(client, lambda kind, body: body, log=lambda line: None, activated=True)
+    loop = NodeLoop(client, lambda kind, body: body, activated=True)
     with served(port=port) as second:
         second.clients.append(client)
         second.loops.append(loop)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 import urllib.error
@@ -17,6 +18,7 @@ pytest.importorskip("flwr")
 pytest.importorskip("prometheus_client")
 from prometheus_client.parser import text_string_to_metric_families
 
+from coterie.core.progress import Progress
 from coterie.data.options import ReadOptions
 from coterie.deployment.fleet.join import NodeUsers, put_in_another_process
 from coterie.deployment.fleet.monitoring import monitoring
@@ -117,7 +119,7 @@ def test_a_folder_without_a_status(tmp_path: Path):
 def test_a_node_that_was_busy_becomes_idle():
     with serving() as server:
         client = server.client()
-        loop = NodeLoop(client, lambda kind, body: body, log=lambda line: None, idle_seconds=0.3)
+        loop = NodeLoop(client, lambda kind, body: body, idle_seconds=0.3)
         thread = threading.Thread(target=loop.run, daemon=True)
         thread.start()
         (name,) = server.wait_for(1)
@@ -127,6 +129,30 @@ def test_a_node_that_was_busy_becomes_idle():
         server.gate.close()
         thread.join(10)
         assert not thread.is_alive()
+
+
+@pytest.mark.slow
+def test_a_node_logs_messages_without_their_content():
+    lines: list[str] = []
+
+    class Details(Progress):
+        def debug(self, text: str) -> None:
+            lines.append(text)
+
+    with serving() as server:
+        loop = NodeLoop(server.client(), lambda kind, body: b"secret" * 20, Details())
+        thread = threading.Thread(target=loop.run, daemon=True)
+        thread.start()
+        (name,) = server.wait_for(1)
+        server.nodes.send("train", {name: b"ann's history" * 100})
+        until = time.monotonic() + 5
+        while not lines and time.monotonic() < until:
+            time.sleep(0.01)
+        loop.stop.set()
+        server.gate.close()
+        thread.join(10)
+    (line,) = lines
+    assert re.fullmatch(r"message 'train': 1,300 bytes received, 120 bytes sent, \d+ ms", line)
 
 
 @pytest.mark.slow

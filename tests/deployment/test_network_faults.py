@@ -118,7 +118,7 @@ def run_node(path: Path, address: Address, stop: threading.Event) -> None:
     store = NodeStore.open(path)
     client = FleetClient.to(address, None, None)
     try:
-        NodeLoop(client, NodeService(store).answer, log=lambda line: None, stop=stop).run()
+        NodeLoop(client, NodeService(store).answer, stop=stop).run()
     finally:
         client.close()
         store.close()

@@ -18,6 +18,7 @@ from coterie.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from coterie.cli.log_lines import LogLevel
     from coterie.core.progress import Progress
 
 InsecureOption = Annotated[
@@ -31,15 +32,24 @@ LogFormatOption = Annotated[
 ]
 
 
-def progress_of(log_format: str) -> Progress:
-    """What shows the progress of a server or node."""
-    if log_format == "json":
-        from coterie.cli.log_lines import JsonLines
+LogLevelOption = Annotated[
+    Literal["debug", "info", "warning", "error"],
+    typer.Option(
+        "--log-level",
+        help="The least important lines to log; debug has one for each round or message.",
+    ),
+]
 
-        return JsonLines()
+
+def progress_of(log_format: str, log_level: LogLevel) -> Progress:
+    """What shows the progress of a server or node."""
+    from coterie.cli.log_lines import FromLevel, JsonLines
+
+    if log_format == "json":
+        return FromLevel(JsonLines(), log_level)
     from coterie.cli.screen import ScreenProgress
 
-    return ScreenProgress()
+    return FromLevel(ScreenProgress(), log_level)
 
 
 def serve(
@@ -81,6 +91,7 @@ def serve(
         ),
     ] = None,
     log_format: LogFormatOption = "text",
+    log_level: LogLevelOption = "info",
 ) -> None:
     """Run a federation's server, which nodes join.
 
@@ -90,7 +101,7 @@ def serve(
     """
     from coterie.deployment.fleet.serve import serve as start
 
-    start(config, server, out, keys, insecure, progress_of(log_format), wait, metrics)
+    start(config, server, out, keys, insecure, progress_of(log_format, log_level), wait, metrics)
 
 
 def join(
@@ -156,6 +167,7 @@ def join(
     ] = None,
     insecure: InsecureOption = False,
     log_format: LogFormatOption = "text",
+    log_level: LogLevelOption = "info",
 ) -> None:
     """Join a federation with this node's users.
 
@@ -174,7 +186,7 @@ def join(
     users = NodeUsers(
         data, ReadOptions(**of_file), simulated, least_group, disclosure, private_items
     )
-    start(users, store, server, (key, ca), insecure, progress_of(log_format))
+    start(users, store, server, (key, ca), insecure, progress_of(log_format, log_level))
 
 
 def status(

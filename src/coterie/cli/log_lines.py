@@ -1,25 +1,71 @@
-"""Logs for machines: every line on standard error is a JSON object."""
+"""Logs of a server or node: as JSON objects on standard error, and from which level on."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Literal
 
-from coterie.core.progress import Advance, Progress
+from coterie.core.progress import SILENT, Advance, Progress
 
 EVERY = 10.0
 """Seconds between two lines about a task that goes on."""
+LogLevel = Literal["debug", "info", "warning", "error"]
+LEVELS = ("debug", "info", "warning", "error")
+"""From the least important one. Errors are those that end the command."""
+
+
+@dataclass(frozen=True, slots=True)
+class FromLevel(Progress):
+    """Shows what has a level, or a more important one. Tasks have the level info."""
+
+    shown: Progress
+    level: LogLevel
+
+    def has(self, level: LogLevel) -> bool:
+        return LEVELS.index(level) >= LEVELS.index(self.level)
+
+    def log(self, text: str) -> None:
+        if self.has("info"):
+            self.shown.log(text)
+
+    def warn(self, text: str) -> None:
+        if self.has("warning"):
+            self.shown.warn(text)
+
+    def debug(self, text: str) -> None:
+        if self.has("debug"):
+            self.shown.debug(text)
+
+    @contextmanager
+    def task(self, label: str, total: float | None) -> Iterator[Advance]:
+        shown = self.shown if self.has("info") else SILENT
+        with shown.task(label, total) as advance:
+            yield advance
+
+    def estimated_task(
+        self, label: str, total: float, seconds_left: Callable[[], float | None]
+    ) -> AbstractContextManager[Advance]:
+        shown = self.shown if self.has("info") else SILENT
+        return shown.estimated_task(label, total, seconds_left)
 
 
 class JsonLines(Progress):
-    """One object a line: when, which event, and its message or its progress."""
+    """One object a line: when, how important, which event, and its message or its progress."""
 
     def log(self, text: str) -> None:
         write("log", message=text)
+
+    def warn(self, text: str) -> None:
+        write("log", "warning", message=text)
+
+    def debug(self, text: str) -> None:
+        write("log", "debug", message=text)
 
     @contextmanager
     def task(self, label: str, total: float | None) -> Iterator[Advance]:
@@ -42,8 +88,8 @@ class JsonLines(Progress):
         write("end", task=label, done=done, total=total, note=last_note, seconds=seconds)
 
 
-def write(event: str, **values: object) -> None:
+def write(event: str, level: LogLevel = "info", **values: object) -> None:
     """Write one line at once: a reader may follow it."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    line = json.dumps({"time": now, "event": event, **values}, ensure_ascii=False)
-    print(line, file=sys.stderr, flush=True)
+    entry = {"time": now, "level": level, "event": event, **values}
+    print(json.dumps(entry, ensure_ascii=False), file=sys.stderr, flush=True)

@@ -98,7 +98,7 @@ def transfer(
     user_package.write(user_package.pack(opened, users, signed), out)
     opened.release(users)
     typer.echo(
-        f"Moved {len(users):,} users from {store} to {out}, which holds their histories. "
+        f"Moved from {store} to {out}: {', '.join(users)}. The file holds their histories. "
         f"On the node {to}, run: coterie node receive STORE {out.name}"
     )
     if any(opened.meta(key) for key in PREFERENCE_FILES):
@@ -133,4 +133,4 @@ def receive(
     opened = NodeStore.open(store) if store.exists() else NodeStore.create(store)
     users = user_package.unpack(found, opened)
     package.unlink()
-    typer.echo(f"{store} has {len(users):,} more users. Deleted {package}.")
+    typer.echo(f"Moved to {store}: {', '.join(users)}. Deleted {package}.")

@@ -52,6 +52,12 @@ class ScreenProgress(Progress):
     def log(self, text: str) -> None:
         err.print(text, style="dim", markup=False, soft_wrap=True)
 
+    def warn(self, text: str) -> None:
+        err.print(f"warning: {text}", markup=False, soft_wrap=True)
+
+    def debug(self, text: str) -> None:
+        self.log(text)
+
     @contextmanager
     def task(self, label: str, total: float | None) -> Iterator[Advance]:
         with self._bar(label, total, TimeLeft()) as advance:

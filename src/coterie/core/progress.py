@@ -17,6 +17,13 @@ class Progress:
     def log(self, text: str) -> None:
         """Print one permanent line."""
 
+    def warn(self, text: str) -> None:
+        """Print one permanent line about what whoever runs this should look into."""
+        self.log(text)
+
+    def debug(self, text: str) -> None:
+        """Print one permanent line of details, where they are asked for."""
+
     @contextmanager
     def task(self, label: str, total: float | None) -> Iterator[Advance]:
         """Show a bar for a task; the body calls the yielded function after each step."""

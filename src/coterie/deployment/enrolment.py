@@ -217,6 +217,11 @@ class EnrolledUsers(JsonMessage):
         return replace(self, n_positives=sum(positives.values()), positives=positives)
 
     @property
+    def n_users(self) -> int:
+        """Users who were not erased."""
+        return len(self.users) - len(self.gone)
+
+    @property
     def gone(self) -> Longs:
         """Indices of users who were erased."""
         return np.flatnonzero([user == GONE for user in self.users])

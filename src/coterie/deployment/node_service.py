@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import secrets
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from coterie.core.progress import SILENT, Progress
 from coterie.data.interactions import objects
 from coterie.deployment.enrolment import FederationTerms, UserIndices
 from coterie.deployment.node import NEWEST, Node
@@ -61,8 +61,8 @@ class LoadedNode(NamedTuple):
 @dataclass(slots=True)
 class NodeService:
     store: NodeStore
-    log: Callable[[str], None] = lambda line: None
-    """Shows a line to the operator of the node."""
+    progress: Progress = SILENT
+    """Shows lines to the operator of the node."""
     loaded: LoadedNode | None = None
 
     def set_seed(self, seed: str = "") -> None:
@@ -99,7 +99,7 @@ class NodeService:
         )
         self.loaded = None
         if not indices.numbers:
-            self.log(
+            self.progress.warn(
                 "None of this node's users belongs to the running federation. "
                 "They wait for the next one."
             )
@@ -123,7 +123,7 @@ class NodeService:
         node, terms, indices, _ = self.load()
         users, model = receive_model(node, data)
         if final:
-            self.log(
+            self.progress.log(
                 "The federation is finished, and this node has its model. "
                 f"Run: coterie recommend --node {self.store.path} --user ID"
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter, deque
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -17,12 +17,13 @@ from statistics import median
 from coterie.algorithms.registry import algorithm
 from coterie.core.progress import SILENT, Progress
 from coterie.core.records import Record
-from coterie.deployment.enrolment import FederationTerms, ItemContent
+from coterie.deployment.enrolment import EnrolledUsers, FederationTerms, ItemContent
 from coterie.deployment.membership import Membership
 from coterie.deployment.node import NodeEngine
 from coterie.deployment.node_evaluation import NodeMetrics, combine, metric_names, model_message
 from coterie.deployment.node_private_store import NEVER
 from coterie.deployment.node_service import EVALUATE, FINISH
+from coterie.deployment.round_phases import Phase, RoundPhases
 from coterie.deployment.server_config import ServerConfig
 from coterie.deployment.traffic import STATUS, Nodes, NodeTraffic
 from coterie.deployment.training_setup import TrainingSetup
@@ -34,6 +35,8 @@ from coterie.federated.nodes import write_message
 from coterie.types import JsonObject
 
 ACCEPTED = "accepted-{}.npz"
+MOST_NAMES = 50
+"""Nodes that a line of the log names."""
 RECENT = 100
 """Rounds whose median duration the status shows."""
 TEST = "test"
@@ -50,10 +53,13 @@ def serve(
 ) -> Point:
     """Train to the end, from the beginning or from the folder's last committed round."""
     traffic = NodeTraffic.resume(nodes, folder)
-    membership = Membership.establish(folder, terms, traffic, service)
+    phases = traffic.phases
+    with phases.measure(Phase.WAIT):
+        membership = Membership.establish(folder, terms, traffic, service)
     content = content or ItemContent()
-    setup = TrainingSetup.of(terms, membership, content, progress)
-    point = resume(folder, terms, setup) or training.begin(setup.trainer, setup.world.n_users)
+    with phases.measure(Phase.COMPUTE):
+        setup = TrainingSetup.of(terms, membership, content, progress)
+        point = resume(folder, terms, setup) or training.begin(setup.trainer, setup.world.n_users)
     server = Server(folder, terms, service, content, progress, membership, setup, point)
     server.train()
     return server.point
@@ -71,6 +77,12 @@ class Server:
     point: Point
     durations: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
     """Seconds of recent rounds."""
+    warned_in: int = -1
+    """The last round in which nodes were missing."""
+
+    @property
+    def phases(self) -> RoundPhases:
+        return self.membership.traffic.phases
 
     @property
     def is_over(self) -> bool:
@@ -95,9 +107,7 @@ class Server:
                     self._evaluate()
                 if self.is_over:
                     break
-                began = time.perf_counter()
                 self._play_round()
-                self.durations.append(time.perf_counter() - began)
                 n_nodes = len(self.membership.enrolled)
                 advance(1, f"{n_nodes} nodes, {self.point.history.updates:,} updates")
             if not is_tested(self.point.history):
@@ -109,12 +119,17 @@ class Server:
 
     def _play_round(self) -> None:
         """Train one round. Without a quorum it is repeated until nodes return, or time is up."""
+        began = time.perf_counter()
+        traffic = self.membership.traffic
+        traffic.answered.clear()
+        before = dict(self.phases.seconds)
         until = time.monotonic() + self.service.wait_seconds
         while True:
             self._enrol()
             accepted = self.setup.engine.accepted.copy()
             try:
-                self.point = training.step(self.setup.trainer, self.point)
+                with self.phases.measure(Phase.COMPUTE):
+                    self.point = training.step(self.setup.trainer, self.point)
                 break
             except NoQuorum as error:
                 # Nodes discard what they computed in a round whose updates were not accepted.
@@ -122,14 +137,21 @@ class Server:
                 if time.monotonic() > until:
                     raise
                 self._report("waiting", str(error))
-                self.membership.wait_for_change(until)
+                with self.phases.measure(Phase.WAIT):
+                    self.membership.wait_for_change(until)
         self._commit()
+        self.durations.append(time.perf_counter() - began)
+        self.progress.debug(round_line(self.point.history.round, traffic, before))
 
     def _enrol(self, final: bool = False) -> None:
         """Enrol nodes that connected, and go on with the users that the federation has then."""
-        self._move_approved_users()
-        self.membership.enrol_new_nodes(final)
-        if self.membership.members is not self.setup.members:
+        with self.phases.measure(Phase.ENROL):
+            self._move_approved_users()
+            self.membership.enrol_new_nodes(final)
+            members = self.membership.members
+            if members is self.setup.members:
+                return
+            self.progress.log(describe_change(self.setup.members, members))
             accepted = self.setup.engine.accepted
             self.setup = TrainingSetup.of(self.terms, self.membership, self.content, self.progress)
             self.point = self.setup.fit(self.terms.federation, self.point, accepted)
@@ -159,7 +181,9 @@ class Server:
         self._enrol(final=True)
         history = self.point.history
         # Only now, after the commit: a server that dies here does not repeat the round.
-        finished = training.finish(self.setup.trainer, replace(self.point, state=self.final_state))
+        with self.phases.measure(Phase.COMPUTE):
+            chosen = replace(self.point, state=self.final_state)
+            finished = training.finish(self.setup.trainer, chosen)
         self.point = replace(self.point, history=finished.history)
         metrics = self._metrics(self.final_state, FINISH)
         after = measured(self.point, metrics, self.terms.experiment.protocol.followed)
@@ -179,7 +203,8 @@ class Server:
         message = model_message(self.terms.federation, self.setup.world, state, t)
         parts = self.setup.engine.split_by_node(message)
         out = {membership.names[node]: write_message(part) for node, part in parts.items()}
-        replies = membership.send(kind, out)
+        with self.phases.measure(Phase.EVALUATE):
+            replies = membership.send(kind, out)
         protocol = self.terms.experiment.protocol
         hosted = membership.users_per_node()
         names = metric_names(protocol)
@@ -194,14 +219,39 @@ class Server:
         return next(report.part for report in reports if report.users), metrics
 
     def _commit(self) -> None:
-        commit(self.folder, self.point, self.terms, self.setup.engine)
+        with self.phases.measure(Phase.COMMIT):
+            commit(self.folder, self.point, self.terms, self.setup.engine)
 
     def _report(self, state: str, note: str = "") -> None:
         """Write the status."""
         status = status_of(self.point, self.membership, self.setup.total, state, self.durations)
         if note:
             status |= {"note": note}
+            self._warn(note)
         run_folder.write_text(self.folder, STATUS, json.dumps(status, allow_nan=False) + "\n")
+
+    def _warn(self, note: str) -> None:
+        """Say once a round that nodes are missing."""
+        n = self.point.history.round + 1
+        if n != self.warned_in:
+            self.progress.warn(f"round {n} waits for nodes: {note.partition('. ')[0]}")
+        self.warned_in = n
+
+
+def describe_change(before: EnrolledUsers, after: EnrolledUsers) -> str:
+    """How the users of a federation changed, for the server's operator."""
+    joined = len(after.users) - len(before.users)
+    erased = len(after.gone) - len(before.gone)
+    return f"users: {joined:,} joined, {erased:,} erased, {after.n_users:,} in all"
+
+
+def round_line(n: int, traffic: NodeTraffic, before: Mapping[str, float]) -> str:
+    """Where the time of a round went, and which nodes answered; `before` are earlier seconds."""
+    spent = traffic.phases.since_then(before)
+    times = ", ".join(f"{phase} {seconds:.3f} s" for phase, seconds in spent.items())
+    names = sorted(traffic.answered)
+    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    return f"round {n}: {times}; answered: {', '.join(names[:MOST_NAMES]) or 'no node'}{more}"
 
 
 def measured(point: Point, found: tuple[str, dict[str, float]] | None, headline: str) -> Point:
@@ -266,7 +316,7 @@ def status_of(
         "rounds": total,
         "seconds_per_round": median(durations) if durations else None,
         "nodes": len(traffic.nodes.joined()),
-        "users": len(membership.members.users) - len(membership.members.gone),
+        "users": membership.members.n_users,
         "silent": sorted(membership.silent),
         "updates": history.updates,
         "dropped": history.dropped,

@@ -131,7 +131,7 @@ def read_catalogue(
     table = small_table(path, ("item_id",), "item_id").columns
     rows = {item: row for row, item in enumerate(table["item_id"])}
     if repeated := len(table["item_id"]) - len(rows):
-        progress.log(f"{path}: ignored {repeated:,} lines whose item_id comes again further down")
+        progress.warn(f"{path}: ignored {repeated:,} lines whose item_id comes again further down")
 
     def column(name: str) -> list[str] | None:
         return [table[name][row] for row in rows.values()] if name in table else None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from coterie.deployment.node_service import TRAIN
+from coterie.deployment.round_phases import Phase, RoundPhases
 from coterie.deployment.server_folder import read_json
 from coterie.federated.wire import Malformed
 from coterie.types import JsonObject
@@ -54,6 +56,9 @@ class NodeTraffic:
     """Bytes of training, up and down; bytes of all other messages; replies that never came."""
     refused: Counter[str] = field(default_factory=Counter)
     """Refused replies by reason."""
+    phases: RoundPhases = field(default_factory=RoundPhases)
+    answered: set[str] = field(default_factory=set)
+    """Nodes that replied to an exchange since the round began."""
 
     @classmethod
     def resume(cls, nodes: Nodes, folder: Path) -> NodeTraffic:
@@ -71,7 +76,12 @@ class NodeTraffic:
         """Send to the connected nodes. Preambles are counted apart from the messages."""
         joined = self.nodes.joined()
         sent = {name: preambles.get(name, b"") + out[name] for name in out if name in joined}
-        replies = self.nodes.send(kind, sent, seconds) if sent else {}
+        replies: Mapping[str, bytes] = {}
+        if sent:
+            with self._phase(kind):
+                replies = self.nodes.send(kind, sent, seconds)
+        if kind == TRAIN:
+            self.answered.update(replies)
         up = "bytes_up" if kind == TRAIN else "bytes_control"
         down = "bytes_down" if kind == TRAIN else "bytes_control"
         self.counts[down] += sum(len(out[name]) for name in sent)
@@ -79,6 +89,10 @@ class NodeTraffic:
         self.counts[up] += sum(map(len, replies.values()))
         self.counts["unanswered"] += len(out) - len(replies)
         return replies
+
+    def _phase(self, kind: str) -> AbstractContextManager[None]:
+        """Exchanges have a phase of their own; other messages belong to the phase around them."""
+        return self.phases.measure(Phase.EXCHANGE) if kind == TRAIN else nullcontext()
 
     def parse(
         self, kind: str, replies: Mapping[str, bytes], parse: Callable[[str, bytes], T]

@@ -80,7 +80,7 @@ def federated_trainer(
         all_users = np.flatnonzero(world.members).astype(np.int32)
         state, costs = rounds.play_exchange(world, setup, state, all_users, 0, engine, SETUP)
         if not costs.accepted:
-            context.progress.log(f"before the first round: {_why_nothing(costs)}")
+            context.progress.warn(f"before the first round: {_why_nothing(costs)}")
         return state, costs
 
     def step(state: State, n: int) -> tuple[State, Costs]:
@@ -88,7 +88,7 @@ def federated_trainer(
         ts = range((n - 1) * rounds_per_step, n * rounds_per_step)
         state, costs = _play_rounds(federation, world, state, ts, total, engine)
         if not costs.accepted and not refused_before:
-            context.progress.log(f"round {n}: {_why_nothing(costs)}; the model stays as it was")
+            context.progress.warn(f"round {n}: {_why_nothing(costs)}; the model stays as it was")
         refused_before = not costs.accepted
         return state, costs
 

@@ -98,14 +98,10 @@ def join(
                 n_users = len(store.users())
             progress.log(f"{path}: joining {address} with {n_users:,} users. Stop with Ctrl-C.")
         store = NodeStore.open(path)
-        service = NodeService(store, progress.log)
+        service = NodeService(store, progress)
         try:
             NodeLoop(
-                client,
-                service.answer,
-                progress.log,
-                store.version,
-                idle_seconds=IDLE_SECONDS,
+                client, service.answer, progress, store.version, idle_seconds=IDLE_SECONDS
             ).run()
         except KeyRejected as error:
             key = credentials[0]

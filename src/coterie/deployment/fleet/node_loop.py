@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
+from coterie.core.progress import SILENT, Progress
 from coterie.deployment.fleet.client import (
     HEARTBEAT_SECONDS,
     FleetClient,
@@ -33,6 +34,8 @@ FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 5.0
 QUICK = 0.5
 """A pull that returns nothing within this time was not held by the server."""
+LONGEST_KIND = 20
+"""Letters of a message's kind that are logged: a server may send anything."""
 REMARK_AFTER = 3.0
 """Seconds without a server before the node says so."""
 
@@ -55,8 +58,8 @@ class Pause:
 class NodeLoop:
     client: FleetClient
     answer: Answer
-    log: Callable[[str], None]
-    """Shows a line to the operator of the node."""
+    progress: Progress = SILENT
+    """Shows lines to the operator of the node."""
     users_version: Callable[[], int] = lambda: 0
     """A number that changes when users are added or erased. Then the node connects anew."""
     stop: threading.Event = field(default_factory=threading.Event)
@@ -108,7 +111,7 @@ class NodeLoop:
         self.activated = True
         offset = self.client.clock_offset
         if offset:
-            self.log(
+            self.progress.warn(
                 f"this machine's clock is {abs(offset):.0f} seconds "
                 f"{'behind' if offset > 0 else 'ahead of'} the server's; going on with the "
                 "server's time. Set the clock."
@@ -119,7 +122,7 @@ class NodeLoop:
         began = time.monotonic()
         received = self.client.pull()
         if self.remarked:
-            self.log(f"{self.client.address} answers again")
+            self.progress.log(f"{self.client.address} answers again")
         self.remarked = False
         self.reached = time.monotonic()
         if received is None:
@@ -130,11 +133,12 @@ class NodeLoop:
     def remark(self, error: Exception) -> None:
         """Say once that the server does not answer, unless it is a matter of seconds."""
         if not self.remarked and time.monotonic() > self.reached + REMARK_AFTER:
-            self.log(f"{self.client.address} does not answer ({error}); trying again")
+            self.progress.warn(f"{self.client.address} does not answer ({error}); trying again")
             self.remarked = True
 
     def handle(self, received: Incoming) -> None:
         """Answer one message, and keep the connection alive meanwhile."""
+        began = time.monotonic()
         fingerprint = hashlib.sha256(received.kind.encode() + b"\x00" + received.body).digest()
         reply: bytes | None
         if fingerprint == self.last[0]:
@@ -153,6 +157,11 @@ class NodeLoop:
                 self.last = (fingerprint, reply)
         self.client.push(received, reply)
         self.answered = time.monotonic()
+        sent = "no reply" if reply is None else f"{len(reply):,} bytes sent"
+        self.progress.debug(
+            f"message {received.kind[:LONGEST_KIND]!r}: {len(received.body):,} bytes received, "
+            f"{sent}, {1000 * (self.answered - began):.0f} ms"
+        )
 
     def try_to_answer(self, received: Incoming) -> bytes | None:
         """The reply; None if the message cannot be answered.
@@ -165,9 +174,9 @@ class NodeLoop:
         except StoreError:
             raise
         except CoterieError as error:
-            self.log(str(error))
+            self.progress.warn(str(error))
         except Exception as error:  # a message may be anything, and the node must go on
-            self.log(f"a message could not be answered: {error!r}")
+            self.progress.warn(f"a message could not be answered: {error!r}")
         return None
 
 

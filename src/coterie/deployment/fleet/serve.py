@@ -56,7 +56,7 @@ def serve(
     `wait` replaces wait_seconds of the config file. Monitoring reads at the port `metrics`.
     """
     address = Address.of(server)
-    check_certificates(address, keys, insecure, progress.log)
+    check_certificates(address, keys, insecure, progress.warn)
     if address.is_in_use():
         raise RunError(
             f"something listens at {address} already; expected a free port. "

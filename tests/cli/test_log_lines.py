@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
 from coterie.cli import log_lines
 from coterie.cli.federation import progress_of
-from coterie.cli.log_lines import LEVELS, JsonLines, LogLevel
+from coterie.cli.log_lines import LEVELS, JsonLines, LogLevel, errors_as_lines
+from coterie.cli.main import main
+from coterie.errors import CoterieError, Interrupted, NoQuorum, RunError
 
 
 def lines_of(capsys: pytest.CaptureFixture[str]) -> list[dict]:
@@ -87,3 +91,49 @@ def test_text_lines_from_a_level_on(level: LogLevel, capsys: pytest.CaptureFixtu
     text = capsys.readouterr().err
     assert [word for word in SHOWN["debug"] if word in text] == SHOWN[level]
     assert ("warning: trouble" in text) == ("trouble" in SHOWN[level])
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "code", "level"),
+    [
+        (RunError("no folder"), "no folder", 2, "error"),
+        (NoQuorum("too few nodes"), "too few nodes", 3, "error"),
+        (CoterieError("wrong"), "wrong", 1, "error"),
+        (Interrupted("resume it"), "interrupted: resume it", 130, "warning"),
+        (KeyboardInterrupt(), "interrupted", 130, "warning"),
+        (ValueError("a bug"), "ValueError('a bug')", 1, "error"),
+    ],
+)
+def test_an_error_that_ends_a_command_is_one_line(error, message, code, level, capsys):
+    with pytest.raises(SystemExit) as end, errors_as_lines():
+        raise error
+    assert end.value.code == code
+    (line,) = lines_of(capsys)
+    assert (line["event"], line["level"], line["message"]) == ("exit", level, message)
+    assert line["exit_code"] == code
+    assert ("Traceback" in line.get("traceback", "")) == isinstance(error, ValueError)
+
+
+@pytest.mark.parametrize("command", ["serve", "join"])
+@pytest.mark.parametrize("log_format", ["json", "text"])
+def test_a_mistake_is_logged_in_the_format_of_all_lines(
+    command: str, log_format: str, capsys, monkeypatch, tmp_path: Path
+):
+    """Also at the level error, and only once."""
+    arguments = {
+        "serve": ["--config", str(tmp_path / "missing.yaml")],
+        "join": ["--data", str(tmp_path / "missing.csv"), "--store", str(tmp_path / "a.db")],
+    }[command]
+    options = ["--insecure", "--server", "10.0.0.1:1", "--log-level", "error"]
+    monkeypatch.setattr(
+        sys, "argv", ["coterie", command, *arguments, *options, "--log-format", log_format]
+    )
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    if log_format == "text":
+        assert line.startswith("error: ")
+    else:
+        assert json.loads(line)["exit_code"] == 2
+        assert json.loads(line)["level"] == "error"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -39,6 +40,13 @@ LogLevelOption = Annotated[
         help="The least important lines to log; debug has one for each round or message.",
     ),
 ]
+
+
+def errors_of(log_format: str) -> AbstractContextManager[None]:
+    """How errors that end the body are shown: by `coterie` itself, or as JSON lines."""
+    from coterie.cli.log_lines import errors_as_lines
+
+    return errors_as_lines() if log_format == "json" else nullcontext()
 
 
 def progress_of(log_format: str, log_level: LogLevel) -> Progress:
@@ -99,9 +107,11 @@ def serve(
 
     coterie serve --config federation.yaml --insecure
     """
-    from coterie.deployment.fleet.serve import serve as start
+    with errors_of(log_format):
+        from coterie.deployment.fleet.serve import serve as start
 
-    start(config, server, out, keys, insecure, progress_of(log_format, log_level), wait, metrics)
+        progress = progress_of(log_format, log_level)
+        start(config, server, out, keys, insecure, progress, wait, metrics)
 
 
 def join(
@@ -178,15 +188,17 @@ def join(
 
     coterie join --data mine.csv --store node.db --insecure
     """
-    from coterie.data.options import ReadOptions
-    from coterie.deployment.fleet.join import NodeUsers
-    from coterie.deployment.fleet.join import join as start
+    with errors_of(log_format):
+        from coterie.data.options import ReadOptions
+        from coterie.deployment.fleet.join import NodeUsers
+        from coterie.deployment.fleet.join import join as start
 
-    of_file = file_settings(columns, skip_bad_rows, encoding, delimiter, no_header)
-    users = NodeUsers(
-        data, ReadOptions(**of_file), simulated, least_group, disclosure, private_items
-    )
-    start(users, store, server, (key, ca), insecure, progress_of(log_format, log_level))
+        of_file = file_settings(columns, skip_bad_rows, encoding, delimiter, no_header)
+        users = NodeUsers(
+            data, ReadOptions(**of_file), simulated, least_group, disclosure, private_items
+        )
+        progress = progress_of(log_format, log_level)
+        start(users, store, server, (key, ca), insecure, progress)
 
 
 def status(

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, NoReturn
 
 from coterie.core.progress import SILENT, Advance, Progress
+from coterie.errors import CoterieError, Interrupted
 
 EVERY = 10.0
 """Seconds between two lines about a task that goes on."""
+INTERRUPTED = Interrupted.exit_code
 LogLevel = Literal["debug", "info", "warning", "error"]
 LEVELS = ("debug", "info", "warning", "error")
 """From the least important one. Errors are those that end the command."""
@@ -53,6 +56,30 @@ class FromLevel(Progress):
     ) -> AbstractContextManager[Advance]:
         shown = self.shown if self.has("info") else SILENT
         return shown.estimated_task(label, total, seconds_left)
+
+
+class LoggedExit(SystemExit):
+    """The end of a command whose error is logged already."""
+
+
+@contextmanager
+def errors_as_lines() -> Iterator[None]:
+    """Log what ends the body as a JSON line, also a bug with its traceback."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        _end("interrupted", INTERRUPTED, "warning")
+    except Interrupted as stop:
+        _end(f"interrupted: {stop}", INTERRUPTED, "warning")
+    except CoterieError as error:
+        _end(str(error), error.exit_code)
+    except Exception as error:
+        _end(repr(error), 1, traceback=traceback.format_exc())
+
+
+def _end(message: str, exit_code: int, level: LogLevel = "error", **more: str) -> NoReturn:
+    write("exit", level, message=message, exit_code=exit_code, **more)
+    raise LoggedExit(exit_code)
 
 
 class JsonLines(Progress):

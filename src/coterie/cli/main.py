@@ -82,6 +82,7 @@ def main() -> None:
     A user's mistake prints one line and exits with code 2. A bug prints a traceback and exits
     with code 1.
     """
+    from coterie.cli.log_lines import LoggedExit
     from coterie.errors import CoterieError, Interrupted
 
     try:
@@ -92,6 +93,8 @@ def main() -> None:
         _exit(error.exit_code, f"error: {error}")
     except KeyboardInterrupt:
         _exit(130, "interrupted")
+    except LoggedExit:
+        raise
     except SystemExit as end:
         # typer always ends with SystemExit; it turns Ctrl-C into code 130 without a message.
         _exit(end.code, "interrupted" if end.code == 130 else "")

@@ -33,7 +33,9 @@ STATUS = {
     "round": 3,
     "rounds": 9,
     "seconds_per_round": 0.25,
+    "seconds_by_phase": {"exchange": 12.5, "commit": 0.5},
     "nodes": 4,
+    "enrolled": 3,
     "silent": ["ann"],
     "updates": 120,
     "dropped": 2,
@@ -74,6 +76,12 @@ def test_metrics_are_those_of_the_status(tmp_path: Path):
     assert found[("coterie_round",)] == 3
     assert found[("coterie_seconds_per_round",)] == 0.25
     assert found[("coterie_silent_nodes",)] == 1
+    assert found[("coterie_nodes",)] == 4
+    by_state = {"connected": 4, "enrolled": 3, "silent": 1}
+    for name, count in by_state.items():
+        assert found[("coterie_nodes_by_state", name)] == count
+    assert found[("coterie_phase_seconds_total", "exchange")] == 12.5
+    assert found[("coterie_phase_seconds_total", "commit")] == 0.5
     assert found[("coterie_updates_total",)] == 120
     assert found[("coterie_refused_total", "unknown key")] == 7
     assert found[("coterie_state", "training")] == 1

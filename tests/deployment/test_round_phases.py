@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from pathlib import Path
 
 import pytest
-from deployment.test_server import ROUNDS, InProcessNodes, new_federation
+from deployment.test_server import ROUNDS, InProcessNodes, Stop, new_federation, served
 
 from coterie.core.progress import Progress
 from coterie.deployment import membership
@@ -89,3 +90,29 @@ def test_a_server_that_waits_says_so_once_a_round(people, tmp_path: Path, monkey
         "waits for nodes: 1 of 3 nodes answered before the deadline; expected at least 50% of them"
     )
     assert len(set(lines.warned)) == len(lines.warned)
+
+
+def test_the_status_has_all_phases_and_states(people, tmp_path: Path):
+    """Together the phases are the time of the server, and a restart goes on with them."""
+    terms, paths = new_federation("fedfast", people, tmp_path, 2, evaluate_every=2)
+
+    def die(kind: str, node: int, call: int) -> bool:
+        if call == 5:
+            raise Stop
+        return False
+
+    with pytest.raises(Stop):
+        served(tmp_path, terms, InProcessNodes(paths, die))
+    first = json.loads((tmp_path / "status.json").read_text())
+    began = time.perf_counter()
+    served(tmp_path, terms, InProcessNodes(paths))
+    elapsed = time.perf_counter() - began
+    status = json.loads((tmp_path / "status.json").read_text())
+    assert (status["nodes"], status["enrolled"], status["silent"]) == (2, 2, [])
+    assert status["seconds_by_phase"].keys() == set(Phase)
+    spent = {
+        phase: seconds - first["seconds_by_phase"][phase]
+        for phase, seconds in status["seconds_by_phase"].items()
+    }
+    assert all(seconds > 0 for seconds in spent.values())
+    assert 0.2 * elapsed < sum(spent.values()) < elapsed

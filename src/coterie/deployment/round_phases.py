@@ -21,7 +21,7 @@ class Phase(StrEnum):
     EVALUATE = "evaluate"
     """The model to nodes, and their metrics."""
     WAIT = "wait"
-    """Waiting for nodes after a round without a quorum."""
+    """Waiting for nodes: at the start, and after a round without a quorum."""
 
 
 @dataclass(slots=True)
@@ -32,6 +32,11 @@ class RoundPhases:
     """The total of each phase."""
     current: str = ""
     since: float = 0.0
+
+    @classmethod
+    def resume(cls, before: Mapping[str, float]) -> RoundPhases:
+        """Go on with earlier seconds."""
+        return cls({str(phase): before.get(phase, 0.0) for phase in Phase})
 
     @contextmanager
     def measure(self, phase: Phase) -> Iterator[None]:

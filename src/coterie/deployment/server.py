@@ -315,6 +315,7 @@ def status_of(
         "round": history.round,
         "rounds": total,
         "seconds_per_round": median(durations) if durations else None,
+        "seconds_by_phase": traffic.phases.seconds,
         "nodes": len(traffic.nodes.joined()),
         "users": membership.members.n_users,
         "silent": sorted(membership.silent),

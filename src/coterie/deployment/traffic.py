@@ -64,7 +64,8 @@ class NodeTraffic:
     def resume(cls, nodes: Nodes, folder: Path) -> NodeTraffic:
         """Go on with the counts that a folder's status holds."""
         before = read_status(folder)
-        return cls(nodes, Counter({key: before.get(key, 0) for key in COUNTERS}))
+        counts = Counter({key: before.get(key, 0) for key in COUNTERS})
+        return cls(nodes, counts, phases=RoundPhases.resume(before.get("seconds_by_phase", {})))
 
     def send(
         self,

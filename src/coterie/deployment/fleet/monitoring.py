@@ -48,6 +48,13 @@ def collect(status: JsonObject) -> Iterator[Metric]:
         "Connected nodes that do not answer.",
         value=len(status.get("silent", ())),
     )
+    yield _nodes_by_state(status)
+    phases = CounterMetricFamily(
+        "coterie_phase_seconds", "Time of the server, by phase.", labels=["phase"]
+    )
+    for phase, seconds in status.get("seconds_by_phase", {}).items():
+        phases.add_metric([phase], seconds)
+    yield phases
     states = GaugeMetricFamily("coterie_state", "1 for the server's state.", labels=["state"])
     states.add_metric([str(status.get("state", "starting"))], 1)
     yield states
@@ -59,6 +66,19 @@ def collect(status: JsonObject) -> Iterator[Metric]:
     if memory is not None:
         text = "Memory of the server's process."
         yield GaugeMetricFamily("coterie_resident_memory_bytes", text, value=memory)
+
+
+def _nodes_by_state(status: JsonObject) -> Metric:
+    """A node is connected; then enrolled, or silent if it does not answer, or neither yet."""
+    nodes = GaugeMetricFamily("coterie_nodes_by_state", "Nodes by state.", labels=["state"])
+    counts = {
+        "connected": status.get("nodes", 0),
+        "enrolled": status.get("enrolled", 0),
+        "silent": len(status.get("silent", ())),
+    }
+    for state, count in counts.items():
+        nodes.add_metric([state], count)
+    return nodes
 
 
 def resident_bytes() -> int | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from coterie.deployment.enrolment import GONE, EnrolledUsers, Roster
+from coterie.deployment.server_folder import read_json
 from coterie.deployment.traffic import NodeTraffic
 from coterie.deployment.transfer import APPROVED, SignedPermit, read_approved
 from coterie.experiments import run_folder
@@ -119,6 +120,4 @@ class Hosting:
 
 def read_hosts(folder: Path) -> dict[str, str]:
     """User id -> node name, of a run folder."""
-    path = folder / HOSTS
-    hosts: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
-    return hosts
+    return read_json(folder, HOSTS)

@@ -317,6 +317,7 @@ def status_of(
         "seconds_per_round": median(durations) if durations else None,
         "seconds_by_phase": traffic.phases.seconds,
         "nodes": len(traffic.nodes.joined()),
+        "enrolled": len(membership.enrolled),
         "users": membership.members.n_users,
         "silent": sorted(membership.silent),
         "updates": history.updates,

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.deployment.fleet import gate as gates
-from coterie.deployment.fleet.gate import MOST_BYTES, SMALL, Gate
+from coterie.deployment.fleet.gate import SMALL, Gate
 from coterie.deployment.fleet.keys import NodeKey
 from coterie.deployment.fleet.link import Link
 from coterie.deployment.fleet.messages import (
@@ -116,7 +116,7 @@ def test_other_calls_are_not_read(path: str, method: str):
         ({"flwr_public_key": "not base64!"}, 401),
         ({"flwr_public_key": ""}, 401),
         ({"flwr_public_key": base64.b64encode(OTHER.public).decode()}, 401),
-        ({"content_length": str(MOST_BYTES[PUSH_OBJECT] + 1)}, 413),
+        ({"content_length": str(SMALL + 1)}, 413),
         ({"content_length": "-1"}, 413),
         ({"content_length": "9" * 5000}, 413),
         ({"content_length": "many"}, 413),
@@ -137,6 +137,21 @@ def test_what_the_headers_tell_is_refused_before_the_body_is_read(
 def test_a_body_that_grows_is_refused_when_it_is_too_large():
     status, bodies, _, read = call(PREFIX + PULL_MESSAGES, [b"x" * SMALL, b"x", b"x"])
     assert (status, bodies, read) == (413, [], 2)
+
+
+@pytest.mark.parametrize(("kind", "most"), [("enrol", 1 << 26), ("train", 1 << 28)])
+def test_a_reply_is_as_large_as_what_is_due(kind: str, most: int):
+    """Nothing large is read of a node that has nothing to answer."""
+    link = Link()
+    node_id = link.register(KEY.public)
+    link.received_activation(KEY.public)
+    link.state.activate_node(node_id, 30)
+    assert link.due(KEY.public) == 0
+    assert link.post(node_id, kind, b"x", 30)
+    assert link.due(KEY.public) == most
+    assert link.due(OTHER.public) == 0
+    link.withdraw(node_id)
+    assert link.due(KEY.public) == 0
 
 
 def test_a_body_that_is_slow_is_refused(monkeypatch):

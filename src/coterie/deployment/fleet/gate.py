@@ -60,9 +60,10 @@ REQUESTS: dict[str, Any] = {
     PUSH_MESSAGES: fleet_pb2.PushMessagesRequest,
     PUSH_OBJECT: message_pb2.PushObjectRequest,
 }
-MOST_BYTES = {PUSH_OBJECT: 1 << 28, PUSH_MESSAGES: 1 << 16}
-"""Largest body of a call; of other calls SMALL."""
 SMALL = 1 << 12
+"""Largest body of a call that carries no reply."""
+REPLY_HEAD = 1 << 16
+"""Largest body of the call that announces a reply."""
 BODY_SECONDS = 60.0
 """Time in which a body must arrive."""
 HOLD_SECONDS = 20.0
@@ -106,7 +107,7 @@ class Gate:
         self.loop = asyncio.get_running_loop()
         try:
             call = self._admit(scope)
-            body = await asyncio.wait_for(read_body(receive, limit_of(call.name)), BODY_SECONDS)
+            body = await asyncio.wait_for(read_body(receive, self._limit(call)), BODY_SECONDS)
             reply = await self._answer(call, body)
         except TimeoutError:
             await self._refuse(send, Refused(408, "a body that arrived too slowly"))
@@ -140,13 +141,20 @@ class Gate:
             raise Refused(401, "malformed authentication") from None
         if not self.knows(key):
             raise Refused(401, "unknown key")
-        check_length(headers.get("content-length"), limit_of(name))
+        call = Call(name, key)
+        check_length(headers.get("content-length"), self._limit(call))
         signed_at = headers.get(TIMESTAMP_HEADER, "")
         if not is_recent(signed_at):
             raise Refused(401, "a clock that is wrong")
         if not is_signed(key, signed_at, signature):
             raise Refused(401, "wrong signature")
-        return Call(name, key)
+        return call
+
+    def _limit(self, call: Call) -> int:
+        """The largest body: that of the reply which is due, if one is."""
+        if call.name == PUSH_OBJECT:
+            return max(self.link.due(call.key), SMALL)
+        return REPLY_HEAD if call.name == PUSH_MESSAGES else SMALL
 
     async def _refuse(self, send: Send, refused: Refused) -> None:
         self.refused[refused.reason] += 1
@@ -239,10 +247,6 @@ class Gate:
         self.closed = True
         for node_id in list(self.waiting):
             self.ring(node_id)
-
-
-def limit_of(name: str) -> int:
-    return MOST_BYTES.get(name, SMALL)
 
 
 def is_recent(timestamp: str) -> bool:

@@ -16,6 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from coterie.deployment.fleet import messages
 from coterie.deployment.fleet.client import ACTION, HEARTBEAT_SECONDS
+from coterie.deployment.node_service import ENROL, EVALUATE, FINISH
 from coterie.errors import MissingExtra, RunError
 from coterie.federated.wire import Malformed
 
@@ -54,6 +55,10 @@ from flwr.supercore.constant import (  # noqa: E402
 from flwr.supercore.object_store import ObjectStoreFactory  # noqa: E402
 from flwr.superlink.federation import NoOpFederationManager  # noqa: E402
 
+MOST_BYTES = 1 << 28
+"""Largest reply."""
+MOST_BYTES_OF_KIND = {ENROL: 1 << 26, EVALUATE: 1 << 16, FINISH: 1 << 16}
+"""Largest reply to a message of a kind that carries no updates: a roster, or metrics."""
 GRACE = 60.0
 """Seconds for which Flower keeps a message after its deadline. We withdraw it before."""
 
@@ -175,6 +180,15 @@ class Link:
         with self.changed:
             self.pushed.add(node_id)
             self.changed.notify_all()
+
+    def due(self, public_key: bytes) -> int:
+        """The most bytes that the node with this key has to push; 0 if nothing is due."""
+        with self.lock:
+            posted = self.posted.get(self.state.get_node_id_by_public_key(public_key) or 0)
+            if posted is None:
+                return 0
+            kind = posted.message.metadata.message_type.removeprefix(f"{ACTION}.")
+            return MOST_BYTES_OF_KIND.get(kind, MOST_BYTES)
 
     def has(self, node_id: int) -> bool:
         """Whether a message to this node is on its way, or its reply."""

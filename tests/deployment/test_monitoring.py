@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from coterie.core.progress import Progress
 from coterie.data.options import ReadOptions
 from coterie.deployment.fleet.join import NodeUsers, put_in_another_process
-from coterie.deployment.fleet.monitoring import monitoring
+from coterie.deployment.fleet.monitoring import collect, monitoring
 from coterie.deployment.fleet.node_loop import NodeLoop
 from coterie.deployment.node_private_store import NodeStore
 from coterie.deployment.server_status import read_current_status
@@ -177,3 +177,9 @@ def test_files_are_read_in_another_process(tmp_path: Path):
         put_in_another_process(
             NodeUsers(tmp_path / "nothing.csv", ReadOptions()), tmp_path / "mine.db"
         )
+
+
+def test_the_page_names_every_metric():
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    names = {sample.name for metric in collect(STATUS) for sample in metric.samples}
+    assert {name for name in names if f"`{name}`" not in page} == set()

@@ -234,7 +234,7 @@ def _status_lines(found: dict[str, object]) -> str:
         if isinstance(value, dict):
             entries = {f"{key}, {name}": entry for name, entry in value.items()}
         for label, entry in (entries or {key: "none"}).items():
-            lines.append(f"{label.replace('_', ' '):24} {_format(entry)}")
+            lines.append(f"{label.replace('_', ' '):28} {_format(entry)}")
     return "\n".join(lines)
 
 

@@ -132,7 +132,8 @@ def refuse_damaged(path: Path, connection: sqlite3.Connection) -> None:
     """Read the whole file, so that damage is found now and not in the middle of a federation."""
     (found,) = connection.execute("pragma quick_check(1)").fetchone()
     if found != "ok":
-        raise damaged(path, found)
+        # The first of two lines only names the database within the file.
+        raise damaged(path, str(found).splitlines()[-1])
 
 
 def _connect(path: Path) -> sqlite3.Connection:

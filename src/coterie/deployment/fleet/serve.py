@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from coterie.core.heap import return_large_blocks
 from coterie.core.progress import Progress
 from coterie.deployment.address import Address
 from coterie.deployment.certificates import WILDCARDS, hosts_of
@@ -64,6 +65,7 @@ def serve(
         )
     folder = prepare_folder(config, out, progress)
     exit_on_sigterm()
+    return_large_blocks()
     with run_folder.locked(folder):
         if read_status(folder).get("state") == "finished":
             progress.log(f"{folder} is finished; there is nothing to do")

@@ -94,6 +94,10 @@ class KeyPair:
         except Rejected:
             return False
 
+    def agree(self, public: bytes, context: bytes) -> bytes:
+        """A key that this pair and the owner of a public key derive, the same for both."""
+        return self._derive_key(public, b"".join(sorted((self.public, public))) + context)
+
     def encrypt(self, plaintext: bytes, public: bytes, context: bytes) -> bytes:
         """Encrypt for the owner of a public key; the ciphertext is valid in one context only."""
         from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305

@@ -1,0 +1,164 @@
+"""The server's side of one `secagg` group: the sum of its clients' vectors.
+
+A client's side, and what the protocol withstands, is in `group_member`. The group is aborted, and
+none of its clients counts, if fewer than a quorum survive or agree, if a secret that is needed
+cannot be recovered, or if masks do not cancel: the sum then exceeds its bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from coterie.federated.secagg import shamir
+from coterie.federated.secagg.crypto import KeyPair, Rejected, Seed, expand
+from coterie.federated.secagg.group_member import Advert, GroupTerms, pair_seed
+from coterie.federated.secagg.stages import Aborted
+from coterie.federated.secagg.words import MAX_ENTRY, UNSIGNED, Words, to_integers
+from coterie.types import Longs
+
+Send = Callable[[str, Mapping[int, tuple[Any, ...]]], Mapping[int, Any]]
+"""(stage, what each client receives) -> the replies of the clients that replied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    terms: GroupTerms
+    send: Send
+    max_entry: int = MAX_ENTRY
+    """Bound of an entry of one client's vector."""
+
+    def aggregate(self) -> tuple[Longs, frozenset[int]]:
+        """The sum of the survivors' vectors, and the survivors."""
+        terms = self.terms
+        adverts = self._collect_adverts()
+        shares = self._collect_shares(adverts)
+        uploads = self._collect_uploads(adverts, shares)
+        survivors = self._choose_survivors(adverts, shares, uploads)
+        released = self._collect_released(survivors)
+        total: Words = np.zeros(terms.length, UNSIGNED[terms.word])
+        for user in sorted(survivors):
+            total += uploads[user]
+            total -= self._expand(Seed(self._recover(user, adverts[user], released)))
+        for dropped in sorted(shares.keys() - survivors):
+            total -= self._masks_with(dropped, adverts, survivors, released)
+        signed = to_integers(total, terms.word)
+        bound = float(len(survivors) * self.max_entry)
+        if (np.abs(signed.astype(np.float64)) > bound).any():
+            raise Aborted("the sum exceeds its bound: a message was changed on its way")
+        return signed, survivors
+
+    def _collect_adverts(self) -> dict[int, Advert]:
+        adverts = self.send("advertise", dict.fromkeys(self.terms.users, ()))
+        self._require(adverts, "advertised keys")
+        return dict(adverts)
+
+    def _collect_shares(self, adverts: Mapping[int, Advert]) -> dict[int, dict[int, bytes]]:
+        """Owner -> holder -> ciphertext, of the clients that shared."""
+        out: dict[int, tuple[dict[int, Advert]]] = {user: ({},) for user in adverts}
+        for user, advert in adverts.items():
+            for holder in advert.holders:
+                if holder in adverts:
+                    out[user][0][holder] = adverts[holder]
+                    out[holder][0][user] = advert
+        shares = self.send("share", out)
+        self._require(shares, "shared secrets")
+        return dict(shares)
+
+    def _collect_uploads(
+        self, adverts: Mapping[int, Advert], shares: Mapping[int, Mapping[int, bytes]]
+    ) -> dict[int, Words]:
+        by_holder: dict[int, dict[int, bytes]] = {user: {} for user in shares}
+        for owner, ciphertexts in shares.items():
+            for holder, ciphertext in ciphertexts.items():
+                if holder in by_holder:
+                    by_holder[holder][owner] = ciphertext
+        shared = tuple(sorted(shares))
+        uploads = self.send("upload", {user: (by_holder[user], shared) for user in shares})
+        return dict(uploads)
+
+    def _choose_survivors(
+        self,
+        adverts: Mapping[int, Advert],
+        shared: Collection[int],
+        uploads: Mapping[int, Words],
+    ) -> frozenset[int]:
+        """The clients whose upload counts: others would not be hidden, and refuse to agree."""
+        terms = self.terms
+        survivors = set(uploads)
+        while True:
+            hidden = {
+                user
+                for user in survivors
+                if len(survivors & set(adverts[user].holders[: terms.n_masks])) >= terms.least_masks
+            }
+            if hidden == survivors:
+                break
+            survivors = hidden
+        self._require(survivors, "uploaded")
+        return frozenset(survivors)
+
+    def _collect_released(self, survivors: frozenset[int]) -> dict[int, dict[int, bytes]]:
+        """Owner -> holder -> the share that was released."""
+        signatures = self.send("agree", dict.fromkeys(survivors, (survivors,)))
+        self._require(signatures, "agreed to the survivors")
+        released = self.send("unmask", dict.fromkeys(signatures, (signatures,)))
+        by_owner: dict[int, dict[int, bytes]] = {}
+        for holder, shares in released.items():
+            for owner, share in shares.items():
+                by_owner.setdefault(owner, {})[holder] = share
+        return by_owner
+
+    def _recover(
+        self, owner: int, advert: Advert, released: Mapping[int, Mapping[int, bytes]]
+    ) -> bytes:
+        """A secret of a client, from the shares of its holders."""
+        shares = released.get(owner, {})
+        by_place = {
+            place: shares[holder]
+            for place, holder in enumerate(advert.holders, 1)
+            if holder in shares
+        }
+        secret = shamir.recover(by_place, self.terms.threshold)
+        if secret is None:
+            raise Aborted("too few shares of a secret were released, or wrong ones")
+        return secret
+
+    def _masks_with(
+        self,
+        dropped: int,
+        adverts: Mapping[int, Advert],
+        survivors: frozenset[int],
+        released: Mapping[int, Mapping[int, bytes]],
+    ) -> Words:
+        """The masks between a client that dropped out and the survivors, as these added them."""
+        terms = self.terms
+        total: Words = np.zeros(terms.length, UNSIGNED[terms.word])
+        chosen = set(adverts[dropped].holders[: terms.n_masks])
+        neighbours = [
+            user
+            for user in sorted(survivors)
+            if user in chosen or dropped in adverts[user].holders[: terms.n_masks]
+        ]
+        if not neighbours:
+            return total
+        key = KeyPair.from_secret(self._recover(dropped, adverts[dropped], released))
+        if key.public != adverts[dropped].mask_key:
+            raise Aborted("a recovered mask key is not the one that was advertised")
+        for user in neighbours:
+            try:
+                mask = self._expand(pair_seed(key, adverts[user].mask_key, terms))
+            except Rejected:
+                raise Aborted("a mask key is not usable") from None
+            total = total + mask if user < dropped else total - mask
+        return total
+
+    def _expand(self, seed: Seed) -> Words:
+        return expand(seed, self.terms.length, self.terms.word)
+
+    def _require(self, clients: Collection[int], did: str) -> None:
+        if len(clients) < self.terms.quorum:
+            raise Aborted(f"{len(clients)} clients {did}; the group needs {self.terms.quorum}")

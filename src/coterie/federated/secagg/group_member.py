@@ -1,0 +1,362 @@
+"""One client's part in `secagg`: what it sends at each stage, what it checks, which secrets it has.
+
+The protocol follows SecAgg (Bonawitz et al. 2017) on a sparse graph that clients choose, as in
+SecAgg+ (Bell et al. 2020), against a server that may lie. All n clients of a group have long-term
+signing keys, which every client knows since it joined. Client i draws k holders from its group at
+random. x_i is its private vector, modulo 2^word.
+
+    advertise  two public keys for this group (masks, encryption), and its holders; signed
+    share      for every holder, encrypted: a share of the mask key and one of the self-mask seed
+               b_i; any t of k shares recover a secret
+    upload     y_i = x_i + PRG(b_i) + sum_j +-PRG(s_ij), over the mask neighbours j: the first half
+               of its holders, and the clients in whose first half it is
+    agree      its signature under the set of survivors: the clients whose upload counts
+    unmask     shares of others' secrets: of b_j if j is a survivor, of the mask key if it is not
+
+The server sums up the survivors' uploads. Masks between survivors cancel; those with clients that
+dropped out, and the self-masks, are computed from recovered secrets.
+
+What a client checks, so that a server that lies learns no more than a sum over many clients:
+
+- Keys and holders are signed with a key that it knows. A server cannot take part as a client.
+- It draws its holders itself. Of k holders at most c are assumed to collude with the server, and
+  t > (k + c) / 2: no two disjoint sets of honest holders can recover both secrets of a client.
+- It releases shares for one set of survivors, with more than (n + C) / 2 signatures, where C are
+  the assumed colluders of the group. Two sets cannot both have so many. So the server cannot tell
+  some holders that a client counts, and others that it dropped out.
+- It releases a share of b_j only if at least c + 2 of the clients that j chose for its masks
+  survive: each has two neighbours that do not collude, and a sum is over three honest clients or
+  more.
+- Everything that was broadcast enters all keys. Clients with different models do not decrypt each
+  other's shares, and their masks do not cancel.
+- It takes part once in an exchange of a round: after it has agreed to survivors, it agrees to no
+  others. A repeated message gets the same reply, another one at a passed stage none.
+
+Not protected: what the sum itself says, and updates that are made to do harm.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+from coterie.federated.secagg import shamir
+from coterie.federated.secagg.crypto import KeyPair, Rejected, Seed, expand, new_seed
+from coterie.federated.secagg.identity import Identity, is_signed
+from coterie.federated.secagg.words import UNSIGNED, Word, Words
+
+LEAST_HONEST_NEIGHBOURS = 2
+"""Survivors next to each survivor that do not collude: a sum is over one more, at least."""
+
+
+class GroupTerms(NamedTuple):
+    """What all clients of a group agree on."""
+
+    purpose: str
+    """What is summed: the run, the round, the exchange and the phase of it."""
+    users: tuple[int, ...]
+    """Ascending."""
+    holders: int
+    """k, how many clients hold shares of a client's secrets."""
+    colluders: int
+    """c, how many of the holders may collude with the server."""
+    length: int
+    """The length of the summed vector."""
+    word: Word
+    broadcast: bytes
+    """A digest of everything that was broadcast to the group."""
+
+    @property
+    def threshold(self) -> int:
+        """t, how many shares recover a secret."""
+        return (self.holders + self.colluders) // 2 + 1
+
+    @property
+    def quorum(self) -> int:
+        """How many clients have to agree to the survivors."""
+        group_colluders = -(-len(self.users) * self.colluders // self.holders)
+        return (len(self.users) + group_colluders) // 2 + 1
+
+    @property
+    def n_masks(self) -> int:
+        """How many of its holders a client chooses for masks."""
+        return -(-self.holders // 2)
+
+    @property
+    def least_masks(self) -> int:
+        """How many of those have to survive."""
+        return self.colluders + LEAST_HONEST_NEIGHBOURS
+
+    @property
+    def context(self) -> bytes:
+        """A digest of the terms, which is part of every key and signature."""
+        return _digest_of(self)
+
+    def check(self, user: int) -> None:
+        """Refuse terms under which a client would not be hidden."""
+        users = self.users
+        if user not in users or list(users) != sorted(set(users)):
+            raise Rejected("the clients of the group are not distinct, or this one is not in it")
+        if not 0 <= self.colluders < self.holders < len(users):
+            raise Rejected("the group is too small for its holders, or has too many colluders")
+        if self.threshold > self.holders or self.least_masks > self.n_masks:
+            raise Rejected("with so many colluders the threshold cannot be reached")
+        if self.length < 0 or self.word not in UNSIGNED:
+            raise Rejected("the length of the sum or its word is invalid")
+
+
+@lru_cache(maxsize=16)
+def _digest_of(terms: GroupTerms) -> bytes:
+    return hashlib.sha256(repr(tuple(terms)).encode()).digest()
+
+
+class Advert(NamedTuple):
+    """What a client tells its group."""
+
+    mask_key: bytes
+    cipher_key: bytes
+    holders: tuple[int, ...]
+    """Users, in the order in which they were drawn."""
+    signature: bytes
+
+    def signed_text(self, terms: GroupTerms, user: int) -> bytes:
+        listed = ",".join(map(str, self.holders)).encode()
+        return b"|".join(
+            [b"advert", terms.context, b"%d" % user, self.mask_key, self.cipher_key, listed]
+        )
+
+
+class Shares(NamedTuple):
+    """One holder's shares of a client's secrets."""
+
+    of_mask_key: bytes
+    of_self_mask: bytes
+
+
+def survivors_text(terms: GroupTerms, survivors: Collection[int]) -> bytes:
+    """What clients sign when they agree to survivors."""
+    listed = ",".join(map(str, sorted(survivors))).encode()
+    return b"|".join([b"survivors", terms.context, listed])
+
+
+@dataclass(slots=True)
+class GroupMember:
+    """A client in a group. It replies to the same message again, and to no other one."""
+
+    user: int
+    terms: GroupTerms
+    identity: Identity = field(repr=False)
+    known_keys: Mapping[int, bytes] = field(repr=False)
+    """User -> the signing key that was pinned when it joined."""
+    vector: Callable[[], Words] = field(repr=False)
+    """Computes the private vector when `upload` needs it."""
+    mask_key: KeyPair = field(default_factory=KeyPair.generate, repr=False)
+    cipher_key: KeyPair = field(default_factory=KeyPair.generate, repr=False)
+    self_mask: Seed = field(default_factory=new_seed, repr=False)
+    holders: tuple[int, ...] = ()
+    """The clients it chose to hold shares; the first half also for masks."""
+    adverts: dict[int, Advert] = field(default_factory=dict)
+    """Of its holders, its mask neighbours and the clients whose shares it holds."""
+    ciphertexts: dict[int, bytes] = field(default_factory=dict, repr=False)
+    """Holder -> the encrypted shares of its secrets."""
+    held: dict[int, Shares] = field(default_factory=dict, repr=False)
+    """Owner -> the shares that it holds."""
+    masked_with: frozenset[int] = frozenset()
+    """The mask neighbours in its upload."""
+    survivors: frozenset[int] = frozenset()
+    """The survivors that it agreed to."""
+    received: dict[str, bytes] = field(default_factory=dict, repr=False)
+    """Stage -> a digest of what it received."""
+
+    # Stages
+
+    def advertise(self) -> Advert:
+        """Its public keys and its holders, signed."""
+        if not self.holders:
+            self.terms.check(self.user)
+            others = [user for user in self.terms.users if user != self.user]
+            self.holders = tuple(secrets.SystemRandom().sample(others, self.terms.holders))
+        advert = Advert(self.mask_key.public, self.cipher_key.public, self.holders, b"")
+        signature = self.identity.sign(advert.signed_text(self.terms, self.user))
+        return advert._replace(signature=signature)
+
+    def share(self, adverts: Mapping[int, Advert]) -> dict[int, bytes]:
+        """Holder -> encrypted shares of its secrets.
+
+        `adverts` are those of its holders and of the clients that chose it, as far as they are
+        there.
+        """
+        text = repr(sorted(adverts.items())).encode()
+        if self._is_repeated("share", text):
+            return self.ciphertexts
+        for user, advert in adverts.items():
+            self._check_advert(user, advert)
+        terms = self.terms
+        if len(set(self.holders) & adverts.keys()) < terms.threshold:
+            raise Rejected("too few holders are there to recover a secret")
+        self.adverts = dict(adverts)
+        of_mask_key = shamir.split(self.mask_key.secret, terms.holders, terms.threshold)
+        of_self_mask = shamir.split(self.self_mask, terms.holders, terms.threshold)
+        for place, holder in enumerate(self.holders):
+            if holder in adverts:
+                content = of_mask_key[place] + of_self_mask[place]
+                self.ciphertexts[holder] = self._encrypt(content, holder)
+        self._pass("share", text)
+        return self.ciphertexts
+
+    def upload(self, ciphertexts: Mapping[int, bytes], shared: Collection[int]) -> Words:
+        """The private vector, masked.
+
+        `ciphertexts` are shares of clients that chose it as a holder, by owner. `shared` are the
+        clients of the group that sent theirs.
+        """
+        self._require("share")
+        text = repr((sorted(ciphertexts.items()), sorted(shared))).encode()
+        if not self._is_repeated("upload", text):
+            masked_with = frozenset(self.mask_neighbours & set(shared))
+            if not self._is_hidden(self.holders, masked_with):
+                raise Rejected("too few of the clients that it chose for masks are there")
+            self.masked_with = masked_with
+            self.held = self._read_shares(ciphertexts)
+        vector = self.vector()
+        if len(vector) != self.terms.length or vector.dtype != UNSIGNED[self.terms.word]:
+            raise Rejected("the vector has another length or word than the group agreed on")
+        masked = vector + self._expand(self.self_mask)
+        for other in sorted(self.masked_with):
+            mask = self._expand(pair_seed(self.mask_key, self.adverts[other].mask_key, self.terms))
+            masked = masked + mask if self.user < other else masked - mask
+        self._pass("upload", text)
+        return masked
+
+    def agree(self, survivors: Collection[int]) -> bytes:
+        """Its signature under the survivors. It signs no other set in this exchange."""
+        self._require("upload")
+        chosen = frozenset(survivors)
+        text = survivors_text(self.terms, chosen)
+        if self._is_repeated("agree", text):
+            return self.identity.sign(text)
+        if self.user not in chosen or not chosen <= set(self.terms.users):
+            raise Rejected("the survivors do not include this client, or are of another group")
+        if len(chosen) < self.terms.quorum:
+            raise Rejected("too few clients survive")
+        if not self._is_hidden(self.holders, chosen & self.masked_with):
+            raise Rejected("too few of the clients that it chose for masks survive")
+        self.survivors = chosen
+        self._pass("agree", text)
+        return self.identity.sign(text)
+
+    def unmask(self, signatures: Mapping[int, bytes]) -> dict[int, bytes]:
+        """Owner -> a share: of the self-mask seed of a survivor, of the mask key of another client.
+
+        `signatures` are those of clients that agreed to the same survivors.
+        """
+        self._require("agree")
+        text = survivors_text(self.terms, self.survivors)
+        valid = [
+            user
+            for user, signature in signatures.items()
+            if user in self.survivors and self._is_signed(user, text, signature)
+        ]
+        if len(valid) < self.terms.quorum:
+            raise Rejected("too few clients agreed to the survivors")
+        released = {}
+        for owner, shares in self.held.items():
+            if owner not in self.survivors:
+                released[owner] = shares.of_mask_key
+            elif self._is_hidden(self.adverts[owner].holders, self.survivors):
+                released[owner] = shares.of_self_mask
+        return released
+
+    # Checks
+
+    @property
+    def mask_neighbours(self) -> set[int]:
+        """The clients that it chose for masks, and those that chose it."""
+        n = self.terms.n_masks
+        chose_it = {
+            user for user, advert in self.adverts.items() if self.user in advert.holders[:n]
+        }
+        return chose_it | (set(self.holders[:n]) & self.adverts.keys())
+
+    def _is_hidden(self, holders: Sequence[int], survivors: Collection[int]) -> bool:
+        """Whether enough of the clients that a client chose for masks survive."""
+        return len(set(holders[: self.terms.n_masks]) & set(survivors)) >= self.terms.least_masks
+
+    def _check_advert(self, user: int, advert: Advert) -> None:
+        terms = self.terms
+        if user == self.user or user not in terms.users:
+            raise Rejected("an advert is of this client itself, or of another group")
+        chosen = advert.holders
+        if (
+            len(set(chosen)) != terms.holders
+            or user in chosen
+            or not set(chosen) <= set(terms.users)
+        ):
+            raise Rejected("an advert names holders that are not distinct, or not of the group")
+        if user not in self.holders and self.user not in chosen:
+            raise Rejected("an advert is of a client that has nothing to do with this one")
+        if not self._is_signed(user, advert.signed_text(terms, user), advert.signature):
+            raise Rejected("an advert is not signed with the key that was known before")
+
+    def _is_signed(self, user: int, text: bytes, signature: bytes) -> bool:
+        known = self.known_keys.get(user)
+        return known is not None and is_signed(known, text, signature)
+
+    def _is_repeated(self, stage: str, content: bytes) -> bool:
+        """Whether the same was received before; Rejected if something else was."""
+        before = self.received.get(stage)
+        if before is None:
+            return False
+        if not hmac.compare_digest(before, hashlib.sha256(content).digest()):
+            raise Rejected(f"the stage {stage} is over, and another message came")
+        return True
+
+    def _pass(self, stage: str, content: bytes) -> None:
+        """Remember what was received, once nothing of it was rejected."""
+        self.received[stage] = hashlib.sha256(content).digest()
+
+    def _require(self, stage: str) -> None:
+        if stage not in self.received:
+            raise Rejected(f"the stage {stage} was not reached")
+
+    # Secrets
+
+    def _encrypt(self, content: bytes, holder: int) -> bytes:
+        return self.cipher_key.encrypt(
+            content, self.adverts[holder].cipher_key, self._link(self.user, holder)
+        )
+
+    def _read_shares(self, ciphertexts: Mapping[int, bytes]) -> dict[int, Shares]:
+        """The shares in ciphertexts, by owner. Those that cannot be read are left out."""
+        found = {}
+        for owner, ciphertext in ciphertexts.items():
+            advert = self.adverts.get(owner)
+            if advert is None or self.user not in advert.holders:
+                continue
+            try:
+                content = self.cipher_key.decrypt(
+                    ciphertext, advert.cipher_key, self._link(owner, self.user)
+                )
+            except Rejected:
+                continue
+            if len(content) == 2 * shamir.SHARE_BYTES:
+                half = shamir.SHARE_BYTES
+                found[owner] = Shares(content[:half], content[half:])
+        return found
+
+    def _link(self, owner: int, holder: int) -> bytes:
+        """What a ciphertext is bound to."""
+        return b"shares %d %d " % (owner, holder) + self.terms.context
+
+    def _expand(self, seed: Seed) -> Words:
+        return expand(seed, self.terms.length, self.terms.word)
+
+
+def pair_seed(own: KeyPair, other: bytes, terms: GroupTerms) -> Seed:
+    """The seed of the mask between two clients, the same for both."""
+    return Seed(own.agree(other, b"mask " + terms.context))

@@ -1,0 +1,351 @@
+"""`secagg`: exact sums whoever drops out, and a server that lies."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cryptography")
+from coterie.federated.secagg.crypto import KeyPair, Rejected, expand
+from coterie.federated.secagg.group import Group
+from coterie.federated.secagg.group_member import (
+    Advert,
+    GroupMember,
+    GroupTerms,
+    pair_seed,
+    survivors_text,
+)
+from coterie.federated.secagg.identity import Identity
+from coterie.federated.secagg.stages import Aborted
+
+STAGES = ("advertise", "share", "upload", "agree", "unmask")
+IDENTITIES = [Identity.generate() for _ in range(100)]
+KNOWN_KEYS = {user: identity.public for user, identity in enumerate(IDENTITIES)}
+Dropout = Callable[[str, int], bool]
+"""(stage, user) -> whether the client drops out before it replies."""
+
+
+def terms_for(n: int, holders: int, colluders: int = 0, length: int = 5, word=32) -> GroupTerms:
+    return GroupTerms("a purpose", tuple(range(n)), holders, colluders, length, word, b"a model")
+
+
+@dataclass
+class Clients:
+    """The clients of a group, in one process; what each sends and receives is recorded."""
+
+    terms: GroupTerms
+    drops: Dropout = lambda stage, user: False
+    members: dict[int, GroupMember] = field(default_factory=dict)
+    gone: set[int] = field(default_factory=set)
+    sent: dict[str, dict[int, Any]] = field(default_factory=dict)
+    received: dict[str, dict[int, Any]] = field(default_factory=dict)
+    rejected: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for user in self.terms.users:
+            vector = vector_of(user, self.terms)
+            self.members[user] = GroupMember(
+                user, self.terms, IDENTITIES[user], KNOWN_KEYS, lambda vector=vector: vector
+            )
+
+    def send(self, stage: str, out: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
+        self.received[stage] = dict(out)
+        replies = {}
+        for user, content in out.items():
+            if user not in self.gone and self.drops(stage, user):
+                self.gone.add(user)
+            if user in self.gone:
+                continue
+            try:
+                replies[user] = getattr(self.members[user], stage)(*content)
+            except Rejected as error:
+                self.rejected[stage, user] = str(error)
+        self.sent[stage] = replies
+        return replies
+
+
+def vector_of(user: int, terms: GroupTerms) -> np.ndarray:
+    rng = np.random.default_rng(user)
+    signed = {32: np.int32, 64: np.int64}[terms.word]
+    return rng.integers(-1000, 1000, terms.length).astype(signed).view(f"u{terms.word // 8}")
+
+
+def sum_over(users: frozenset[int], terms: GroupTerms) -> list[int]:
+    signed = {32: np.int32, 64: np.int64}[terms.word]
+    return sum(vector_of(user, terms).view(signed).astype(int) for user in users).tolist()
+
+
+def run(terms: GroupTerms, drops: Dropout = lambda stage, user: False) -> frozenset[int] | None:
+    """The survivors of a group whose sum is right; None if it was aborted."""
+    clients = Clients(terms, drops)
+    try:
+        total, survivors = Group(terms, clients.send, max_entry=1000).aggregate()
+    except Aborted:
+        return None
+    assert total.tolist() == sum_over(survivors, terms)
+    assert survivors <= set(clients.sent["upload"])
+    return survivors
+
+
+@pytest.mark.parametrize("word", [32, 64])
+@pytest.mark.parametrize(("n", "holders", "colluders"), [(6, 5, 0), (20, 8, 1), (100, 20, 2)])
+def test_the_sum_of_all(n: int, holders: int, colluders: int, word):
+    assert run(terms_for(n, holders, colluders, word=word)) == frozenset(range(n))
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_all_dropout_subsets_of_a_group_of_six(stage: str):
+    """With up to two dropouts the sum of the others is complete, with more it may be aborted."""
+    terms = terms_for(6, 5)
+    assert (terms.threshold, terms.quorum, terms.least_masks) == (3, 4, 2)
+    for size in range(7):
+        for dropouts in itertools.combinations(range(6), size):
+            found = run(terms, lambda at, user, gone=dropouts: at == stage and user in gone)
+            if found is not None:
+                counted = stage in ("agree", "unmask")
+                assert found <= set(range(6)) - (set() if counted else set(dropouts))
+            if size > 3:
+                assert found is None
+            if size == 0:
+                assert found == frozenset(range(6))
+
+
+@pytest.mark.long
+def test_random_dropouts_in_groups_of_a_hundred():
+    """In every stage, with several rates: never a wrong sum, and mostly a complete one."""
+    terms = terms_for(100, 20, 1, length=3)
+    completed = 0
+    for case in range(1000):
+        rng = np.random.default_rng(case)
+        rate = [0.01, 0.03, 0.05][case % 3]
+        found = run(terms, lambda stage, user, rng=rng, rate=rate: rng.random() < rate)
+        completed += found is not None
+    assert completed > 900
+
+
+# A server that lies
+
+
+def honest_until(stage: str, terms: GroupTerms) -> Clients:
+    """Clients after the stages before `stage` with an honest server."""
+    clients = Clients(terms)
+    group = Group(terms, clients.send, max_entry=1000)
+    adverts = group._collect_adverts()
+    if stage == "share":
+        return clients
+    shares = group._collect_shares(adverts)
+    if stage == "upload":
+        return clients
+    group._collect_uploads(adverts, shares)
+    return clients
+
+
+TERMS = terms_for(30, 10, 1)
+
+
+def test_equivocation_about_survivors():
+    """Half of the clients are told that a client counts, the others that it dropped out. No set has
+    a quorum, so nobody releases a share."""
+    clients = honest_until("agree", TERMS)
+    victim = 7
+    everybody = frozenset(TERMS.users)
+    sets = {
+        user: everybody if user % 2 or user == victim else everybody - {victim}
+        for user in TERMS.users
+    }
+    signatures = clients.send("agree", {user: (sets[user],) for user in TERMS.users})
+    released = clients.send("unmask", dict.fromkeys(signatures, (signatures,)))
+    assert released == {}
+    assert len(clients.rejected) == len(TERMS.users)
+
+
+def test_a_client_agrees_once():
+    """The same round with one survivor fewer: no client that agreed before agrees again."""
+    clients = honest_until("agree", TERMS)
+    everybody = frozenset(TERMS.users)
+    first = clients.send("agree", dict.fromkeys(TERMS.users, (everybody,)))
+    second = clients.send("agree", {user: (everybody - {3},) for user in TERMS.users})
+    assert (len(first), second) == (30, {})
+    again = clients.send("agree", dict.fromkeys(TERMS.users, (everybody,)))
+    assert again == first
+
+
+def test_isolation_by_declared_dropouts():
+    """All clients next to a victim are declared dropped out: the victim does not agree, and its
+    holders keep the shares of its self-mask."""
+    clients = honest_until("agree", TERMS)
+    adverts = clients.sent["advertise"]
+    victim = 7
+    n = TERMS.n_masks
+    neighbours = {
+        user
+        for user in TERMS.users
+        if user in adverts[victim].holders[:n] or victim in adverts[user].holders[:n]
+    }
+    survivors = frozenset(set(TERMS.users) - neighbours)
+    signatures = clients.send("agree", dict.fromkeys(survivors, (survivors,)))
+    assert victim not in signatures
+    # Even if a quorum agreed, nobody would release the victim's self-mask.
+    for user, member in clients.members.items():
+        if user in survivors and user != victim:
+            member.survivors = survivors
+            member.received["agree"] = b""
+    text = survivors_text(TERMS, survivors)
+    forged = {user: IDENTITIES[user].sign(text) for user in survivors}
+    small = TERMS._replace(colluders=0)
+    for member in clients.members.values():
+        member.terms = small if len(survivors) < TERMS.quorum else member.terms
+    for user in survivors - {victim}:
+        try:
+            released = clients.members[user].unmask(forged)
+        except Rejected:
+            continue
+        assert victim not in released
+
+
+@pytest.mark.parametrize("fault", ["another key", "another model", "no such client", "self"])
+def test_adverts_that_a_server_forges(fault: str):
+    clients = honest_until("share", TERMS)
+    adverts = clients.sent["advertise"]
+    member = clients.members[0]
+    other = member.holders[0]
+    forged: dict[int, Advert] = {user: adverts[user] for user in member.holders}
+    if fault == "another key":
+        forged[other] = adverts[other]._replace(mask_key=KeyPair.generate().public)
+    elif fault == "another model":
+        terms = TERMS._replace(broadcast=b"another model")
+        text = adverts[other].signed_text(terms, other)
+        forged[other] = adverts[other]._replace(signature=IDENTITIES[other].sign(text))
+    elif fault == "no such client":
+        forged[99] = adverts[other]
+    else:
+        forged[0] = member.advertise()
+    with pytest.raises(Rejected):
+        member.share(forged)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"users": (0,), "holders": 0},
+        {"users": (0, 1), "holders": 1},
+        {"users": (0, 0, 1, 2, 3, 4), "holders": 4},
+        {"users": (1, 2, 3, 4, 5, 6), "holders": 4},
+        {"users": tuple(range(6)), "holders": 6},
+        {"users": tuple(range(6)), "holders": 5, "colluders": 5},
+        {"users": tuple(range(30)), "holders": 10, "colluders": 8},
+        {"word": 16},
+    ],
+)
+def test_terms_that_would_not_hide_a_client(changes: dict[str, Any]):
+    terms = TERMS._replace(**changes)
+    member = GroupMember(0, terms, IDENTITIES[0], KNOWN_KEYS, lambda: vector_of(0, TERMS))
+    with pytest.raises(Rejected):
+        member.advertise()
+
+
+def test_another_model_for_one_client_reveals_nothing():
+    """Model inconsistency: the victim's terms have another digest, so nobody accepts its advert."""
+    clients = Clients(TERMS)
+    victim = 7
+    clients.members[victim].terms = TERMS._replace(broadcast=b"another model")
+    adverts = Group(TERMS, clients.send)._collect_adverts()
+    Group(TERMS, clients.send, 1000)._require(adverts, "advertised")
+    out: dict[int, tuple[dict[int, Advert]]] = {user: ({},) for user in adverts}
+    for user, advert in adverts.items():
+        for holder in advert.holders:
+            out[user][0][holder] = adverts[holder]
+            out[holder][0][user] = advert
+    shares = clients.send("share", out)
+    assert victim not in shares
+    assert not any(victim in ciphertexts for ciphertexts in shares.values())
+
+
+def test_signatures_of_others_do_not_count():
+    clients = honest_until("agree", TERMS)
+    everybody = frozenset(TERMS.users)
+    signatures = clients.send("agree", dict.fromkeys(TERMS.users, (everybody,)))
+    member = clients.members[0]
+    few = dict(itertools.islice(signatures.items(), TERMS.quorum - 1))
+    repeated = few | {user: signatures[0] for user in TERMS.users if user not in few}
+    strangers = few | dict.fromkeys(range(50, 90), signatures[0])
+    for wrong in (few, repeated, strangers, {}):
+        with pytest.raises(Rejected, match="too few clients agreed"):
+            member.unmask(wrong)
+    assert member.unmask(signatures)
+
+
+def test_nobody_releases_both_shares_of_a_client():
+    clients = honest_until("agree", TERMS)
+    survivors = frozenset(TERMS.users) - {3}
+    signatures = clients.send("agree", dict.fromkeys(survivors, (survivors,)))
+    released = clients.send("unmask", dict.fromkeys(signatures, (signatures,)))
+    for holder, shares in released.items():
+        held = clients.members[holder].held
+        for owner, share in shares.items():
+            expected = held[owner].of_mask_key if owner == 3 else held[owner].of_self_mask
+            assert share == expected
+        assert set(shares) == set(held)
+
+
+# Collusion
+
+
+def uploads_seen_with(n_colluders: int, n: int = 60) -> tuple[list[np.ndarray], int]:
+    """Victims' uploads, less all masks that the server and some holders know; and how many of their
+    self-masks could be recovered."""
+    from coterie.federated.secagg import shamir
+
+    terms = terms_for(12, 7, 1, length=64)
+    seen = []
+    recovered = 0
+    for _ in range(n):
+        clients = Clients(terms)
+        Group(terms, clients.send, max_entry=1000).aggregate()
+        victim = clients.members[0]
+        helpers = victim.holders[:n_colluders]
+        shares = {
+            victim.holders.index(user) + 1: clients.members[user].held[0].of_self_mask
+            for user in helpers
+        }
+        upload = clients.sent["upload"][0]
+        for user in helpers:
+            other = clients.members[user]
+            if user in victim.masked_with:
+                key = victim.adverts[user].mask_key
+                mask = expand(pair_seed(victim.mask_key, key, terms), terms.length, terms.word)
+                upload = upload - mask if user > 0 else upload + mask
+            assert other.user == user
+        secret = shamir.recover(shares, terms.threshold)
+        if secret is not None:
+            recovered += 1
+            assert secret == victim.self_mask
+        seen.append(upload)
+    return seen, recovered
+
+
+def test_fewer_colluders_than_the_threshold_see_noise():
+    """With a holder fewer than the threshold, words are uniform; with as many, masks are known."""
+    terms = terms_for(12, 7, 1, length=64)
+    seen, recovered = uploads_seen_with(terms.threshold - 1)
+    assert recovered == 0
+    words = np.concatenate(seen)
+    counts = np.bincount((words >> 24).astype(int), minlength=256)
+    expected = len(words) / 256
+    assert float(((counts - expected) ** 2 / expected).sum()) < 340
+    _, recovered = uploads_seen_with(terms.threshold, n=3)
+    assert recovered == 3
+
+
+def test_no_secret_is_shown():
+    clients = honest_until("agree", TERMS)
+    member = clients.members[0]
+    shown = repr(member) + repr(member.identity) + str(clients.rejected)
+    for secret in (member.mask_key.secret, member.cipher_key.secret, bytes(member.self_mask)):
+        assert secret.hex() not in shown
+        assert repr(secret) not in shown

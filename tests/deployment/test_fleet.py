@@ -258,6 +258,22 @@ def test_a_reset_connection_is_freed_at_once():
         assert held.timeout_keep_alive_task is None
 
 
+def test_a_reply_that_waits_for_a_busy_server_is_not_requested_again():
+    """The node pulls its next message before the server has looked at the reply."""
+    with served() as server:
+        client = server.client()
+        client.activate()
+        (name,) = server.wait_for(1)
+        server.link.post(int(name), "train", b"x", 10)
+        received = client.pull()
+        assert received is not None
+        assert client.push(received, b"reply")
+        server.link.repeat_if_lost(int(name))  # as its next pull does
+        assert not server.link.awaits_pull(int(name))
+        assert server.link.take_replies(everywhere=True) == {int(name): b"reply"}
+        assert len(server.link.state.object_store) == 0
+
+
 def test_a_pull_is_held_until_there_is_a_message():
     with served() as server:
         times = []

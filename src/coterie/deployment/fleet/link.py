@@ -205,11 +205,14 @@ class Link:
         """Send again what a node pulled and did not answer.
 
         A node answers a message before it pulls the next one. So either the message was lost on
-        its way, or the reply.
+        its way, or the reply, unless the server has not looked at the reply yet.
         """
         with self.lock:
             posted = self.posted.get(node_id)
             if posted is None or not posted.message.metadata.delivered_at:
+                return
+            self._look_for_replies([node_id])
+            if posted.reply is not None and self._is_complete(posted.reply):
                 return
             body = self._body(posted.id)
             self.withdraw(node_id)
@@ -246,6 +249,9 @@ class Link:
         for reply in self.state.get_message_res(set(open_ids), self.run_id):
             node_id = open_ids[reply.metadata.reply_to_message_id]
             self.posted[node_id].reply = reply
+
+    def _is_complete(self, reply: Message) -> bool:
+        return reply.has_error() or self._body(reply.metadata.message_id) is not None
 
     def _body(self, object_id: str) -> bytes | None:
         """The bytes that an object carries; None if it is incomplete or not one of ours."""

@@ -262,7 +262,7 @@ def test_an_invalid_permit_moves_nobody(fault, people, tmp_path):
     terms, paths = new_federation("fedfast", people, tmp_path, 2)
     user = str(people.user_ids[7])
     run = "another run" if fault == "another federation" else terms.run
-    permit = Permit.new(run, [user], "2" if fault == "another node" else "0")
+    permit = Permit.new(run, [user], "1", "2" if fault == "another node" else "0")
     if fault == "expired":
         permit = replace(permit, expires=(datetime.now(UTC) - timedelta(days=1)).isoformat())
     signed = signed_by("0" if fault == "another key" else "1", permit)

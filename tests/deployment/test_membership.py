@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from small_federation import play
 from coterie.core.progress import SILENT
 from coterie.data.interactions import Interactions
 from coterie.deployment.enrolment import FederationTerms
+from coterie.deployment.node_private_store import NodeStore
 from coterie.deployment.node_service import TRAIN
 from coterie.engines.local import LocalEngine
 from coterie.errors import NoQuorum
@@ -174,6 +176,27 @@ def test_two_nodes_with_the_same_users_at_the_beginning(keyed, people, tmp_path)
     assert set(homes.values()) in ([{"0", "1"}] if keyed else [{"0", "1"}, {"0", "2 again"}])
     refused = json.loads((tmp_path / "status.json").read_text())["refused"]
     assert bool(refused.get("user of another node")) == keyed
+
+
+def test_two_nodes_with_one_user_of_the_same_id(people, tmp_path):
+    """The first node keeps the user, and the other takes part with its other users."""
+    terms, paths = new_federation("fedfast", people, tmp_path, 2)
+    with closing(NodeStore.open(paths[1])) as store:
+        store.put_interactions(people.select(people.users == 0).compact())
+    served(tmp_path, terms, ChangingNodes(paths, lambda n: {"0": 0, "1": 1}, keyed=True))
+    homes = json.loads((tmp_path / "homes.json").read_text())
+    assert homes[str(people.user_ids[0])] == "0"
+    assert list(homes.values()).count("1") == 100
+    status = json.loads((tmp_path / "status.json").read_text())
+    assert status["refused"] == {"user of another node": 1}
+
+
+def test_nodes_with_the_same_users_only(people, tmp_path):
+    """The error says why a node does not count."""
+    terms, paths = new_federation("fedfast", people, tmp_path, 1)
+    nodes = ChangingNodes(paths, lambda n: {"0": 0, "1": 0}, keyed=True)
+    with pytest.raises(NoQuorum, match="user of another node: 200"):
+        served(tmp_path, terms, nodes, least_nodes=2, wait_seconds=0.3)
 
 
 def test_no_user_is_left(people, tmp_path):

@@ -15,7 +15,7 @@ from coterie.deployment.enrolment import FederationTerms
 from coterie.deployment.fleet.join import NodeUsers
 from coterie.deployment.node_data import roster_of
 from coterie.deployment.node_private_store import NodeStore
-from coterie.errors import ConfigError
+from coterie.errors import ConfigError, DataError, UserError
 
 
 @pytest.fixture
@@ -65,7 +65,10 @@ def test_files_are_checked_when_a_node_joins(files, people, tmp_path):
     (tmp_path / "mine.csv").write_text("user_id,item_id,timestamp\n1,2,3\n1,3,4\n")
     users = NodeUsers(tmp_path / "mine.csv", ReadOptions(), disclosure_file=tmp_path / "none.csv")
     with closing(NodeStore.create(tmp_path / "mine.db")) as store:
-        with pytest.raises(ConfigError, match=r"none\.csv does not exist; expected a file"):
+        with pytest.raises(UserError, match=r"none\.csv"):
+            users.put(store)
+        (tmp_path / "none.csv").write_text("user_id,disclosure\n1,2.5\n")
+        with pytest.raises(DataError, match=r"'2\.5'; expected a number from 0 to 1"):
             users.put(store)
         replace(users, disclosure_file=tmp_path / "rates.csv").put(store)
         assert store.meta("disclosure_file") == files["disclosure_file"]

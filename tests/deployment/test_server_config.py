@@ -153,7 +153,7 @@ def test_other_commands_refuse_a_federations_folder(config: Path, tmp_path: Path
     with pytest.raises(RunError, match="belongs to a federation; expected a run of one machine"):
         experiment.resume(folder)
     with pytest.raises(
-        RunError, match="whose users are on nodes: use coterie recommend --node STORE"
+        RunError, match="whose users are on nodes: there, use coterie recommend --node STORE"
     ):
         Run.peek(folder)
 

@@ -37,7 +37,7 @@ LogLevelOption = Annotated[
     Literal["debug", "info", "warning", "error"],
     typer.Option(
         "--log-level",
-        help="The least important lines to log; debug has one for each round or message.",
+        help="Lowest level to log; debug has a line for each round or message.",
     ),
 ]
 
@@ -94,7 +94,7 @@ def serve(
             min=1,
             max=65535,
             metavar="PORT",
-            help="Port of loopback for /healthz and Prometheus' /metrics.",
+            help="Port on 127.0.0.1 for /healthz and Prometheus' /metrics.",
             show_default=False,
         ),
     ] = None,
@@ -103,7 +103,7 @@ def serve(
 ) -> None:
     """Run a federation's server, which nodes join.
 
-    coterie serve --config federation.yaml --keys federation --server 10.0.0.5:8000
+    coterie serve --config federation.yaml --keys keys --server 10.0.0.5:8000
 
     coterie serve --config federation.yaml --insecure
     """
@@ -144,7 +144,7 @@ def join(
         typer.Option(
             "--least-group",
             min=2,
-            help="Smallest group of users for which metrics are reported.",
+            help="Smallest group of users for which metrics are sent; of fewer, none are.",
         ),
     ] = 10,
     disclosure: Annotated[
@@ -184,9 +184,9 @@ def join(
     The node stores their interactions. What it sends of them depends on the algorithm and on secure
     aggregation: docs/privacy.md.
 
-    coterie join --data mine.csv --store node.db --server 10.0.0.5:8000 --key ann.key --ca ca.pem
+    coterie join --data mine.csv --store mine.db --server 10.0.0.5:8000 --key ann.key --ca ca.pem
 
-    coterie join --data mine.csv --store node.db --insecure
+    coterie join --data mine.csv --store mine.db --insecure
     """
     with errors_of(log_format):
         from coterie.data.options import ReadOptions
@@ -210,7 +210,7 @@ def status(
 ) -> None:
     """Show the state of a federation's server.
 
-    Prints the round, nodes, updates, rejected replies and bytes.
+    Prints the round, nodes, users, updates, refusals, bytes and metrics.
     """
     import json
     import time

@@ -38,8 +38,9 @@ def init(
 
     certificates.init(folder, host or ["127.0.0.1"], node or [])
     typer.echo(
-        f"Created {folder}. The server needs the whole folder except ca.key. "
-        f"A node needs only ca.pem and its own key from {folder / 'nodes'}."
+        f"Created {folder}. The server needs ca.pem, server.pem, server.key and nodes/*.pub. "
+        f"A node needs only ca.pem and its own key, nodes/NAME.key: move it there. "
+        "Keep ca.key elsewhere: it is needed for new certificates only."
     )
 
 
@@ -112,8 +113,11 @@ def transfer(
     from coterie.deployment.hosting import read_hosts
     from coterie.deployment.transfer import approve
 
-    count = approve(folder, origin, to, user or [], read_hosts(folder))
-    typer.echo(f"Approved: {count:,} users of {origin} move to {to} before the next round.")
+    homes = read_hosts(folder)
+    count = approve(folder, origin, to, user or [], homes)
+    typer.echo(f"Approved: users of {origin} who move to {to} before the next round: {count:,}.")
+    if to not in homes.values():
+        typer.echo(f"{to} has no users yet: check that this is the name of a node's key.")
 
 
 @app.command()

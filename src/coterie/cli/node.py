@@ -53,7 +53,10 @@ def forget(store: StoreArgument, user: UserArgument) -> None:
         "Remove the user from the data file too, or the next coterie join adds them again."
     )
     if opened.held_list(FORGOTTEN):
-        typer.echo("The server erases the user before its next round while this node is connected.")
+        typer.echo(
+            "The server erases the user, too: before its next round if this node is connected, "
+            "or else when it connects again."
+        )
 
 
 @app.command()
@@ -89,17 +92,21 @@ def transfer(
     from coterie.deployment.transfer import SignedPermit
 
     opened = NodeStore.open(store)
+    user_package.refuse_unsigned(opened, store, key)
     text = user_package.permit_for(opened, users, to).to_json()
     signed = SignedPermit(text, "")
     if key is not None:
         from coterie.deployment.fleet.keys import NodeKey
 
-        signed = SignedPermit(text, NodeKey.read(key).sign(signed.signed_text))
+        own = NodeKey.read(key)
+        user_package.refuse_other_key(opened, key, own.public)
+        signed = SignedPermit(text, own.sign(signed.signed_text))
     user_package.write(user_package.pack(opened, users, signed), out)
     opened.release(users)
     typer.echo(
         f"Moved from {store} to {out}: {', '.join(users)}. The file holds their histories. "
-        f"On the node {to}, run: coterie node receive STORE {out.name}"
+        f"On the node {to}, run: coterie node receive STORE {out.name}. "
+        f"To undo it: coterie node receive {store} {out}"
     )
     if any(opened.meta(key) for key in PREFERENCE_FILES):
         typer.echo(
@@ -131,6 +138,7 @@ def receive(
 
     found = user_package.read(package)
     opened = NodeStore.open(store) if store.exists() else NodeStore.create(store)
+    user_package.refuse_other_node(found, package, opened)
     users = user_package.unpack(found, opened)
     package.unlink()
     typer.echo(f"Moved to {store}: {', '.join(users)}. Deleted {package}.")

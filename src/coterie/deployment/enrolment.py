@@ -145,6 +145,8 @@ class UserIndices(JsonMessage):
     n_positives: int
     forgotten: list[int] = field(default_factory=list)
     """Indices of the node's erased users that the server has erased, too."""
+    node: str = ""
+    """The name of the node's key; empty where nodes have none."""
 
 
 GONE = ""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -84,6 +84,7 @@ class Membership:
             resumed._wait_for_return(service)
             return resumed
         rosters: dict[str, Roster] = {}
+        tried: dict[str, float] = {}
 
         def collect() -> int:
             joined = traffic.nodes.joined()
@@ -91,12 +92,18 @@ class Membership:
                 del rosters[left]
             if len(joined) < service.least_nodes:
                 return len(joined)
-            new = [name for name in joined if name not in rosters]
+            now = time.monotonic()
+            new = [
+                name
+                for name in joined
+                if name not in rosters and now > tried.get(name, -PATIENCE) + PATIENCE
+            ]
+            tried.update(dict.fromkeys(new, now))
             for name, roster in request_rosters(terms, traffic, new).items():
                 admit(rosters, name, roster, traffic)
-            return len(rosters)
+            return sum(bool(roster.users) for roster in rosters.values())
 
-        _wait(folder, service, collect)
+        _wait(folder, service, traffic, collect)
         begun = cls._of(folder, terms, traffic, service, EnrolledUsers.of(rosters))
         begun.register(rosters)
         # The file marks the federation as begun, so the hosts must be on disk before it.
@@ -125,7 +132,7 @@ class Membership:
 
     def _wait_for_return(self, service: ServerConfig) -> None:
         """Wait for the least number of nodes, then up to a round's time for the earlier ones."""
-        _wait(self.folder, service, lambda: len(self.enrol_new_nodes()))
+        _wait(self.folder, service, self.traffic, lambda: len(self.enrol_new_nodes()))
         until = time.monotonic() + service.round_seconds
         n_before = len(set(self.hosting.nodes.values()))
         while len(self.enrol_new_nodes()) < n_before and time.monotonic() < until:
@@ -234,6 +241,8 @@ class Membership:
                 users_of[name].append(user)
         for name, users in users_of.items():
             indices = self.members.indices_for(users, self.index, forgotten.get(name, ()))
+            if self.traffic.nodes.keyed:
+                indices = replace(indices, node=name)
             self.preambles[name] = make_preamble("" if name in self.informed else terms, indices)
 
     def move_approved(self, moves: Mapping[str, str]) -> None:
@@ -280,15 +289,17 @@ class Membership:
 def admit(rosters: dict[str, Roster], name: str, roster: Roster, traffic: NodeTraffic) -> None:
     """Add a roster, so that each user is on one node.
 
-    With keys, the first node that lists a user hosts it. Without keys, a node with exactly the same
-    users is the same node after a restart.
+    With keys, the first node that lists a user hosts it, and others are without it. Without keys, a
+    node with exactly the same users is the same node after a restart.
     """
+    if traffic.nodes.keyed:
+        taken = {user for known in rosters.values() for user in known.users}
+        traffic.refused[FOREIGN_USER] += sum(user in taken for user in roster.users)
+        rosters[name] = roster.select(lambda user: user not in taken)
+        return
     rivals = [
         other for other, known in rosters.items() if not set(known.users).isdisjoint(roster.users)
     ]
-    if rivals and traffic.nodes.keyed:
-        traffic.refused[FOREIGN_USER] += 1
-        return
     for other in rivals:
         if set(rosters[other].users) == set(roster.users):
             del rosters[other]
@@ -307,7 +318,22 @@ def request_rosters(
     return traffic.parse("roster", replies, lambda name, data: Roster.parse(data))
 
 
-def _wait(folder: Path, service: ServerConfig, count_nodes: Callable[[], int]) -> None:
+def describe_refused(refused: Mapping[str, int]) -> str:
+    """What was refused of nodes, as a sentence; empty if nothing was."""
+    if not refused:
+        return ""
+    counts = ", ".join(f"{reason}: {count:,}" for reason, count in sorted(refused.items()))
+    remedy = ""
+    if FOREIGN_USER in refused:
+        remedy = (
+            " Every user id must be on one node only: give nodes ids with prefixes of their own."
+        )
+    return f"Refused: {counts}.{remedy} "
+
+
+def _wait(
+    folder: Path, service: ServerConfig, traffic: NodeTraffic, count_nodes: Callable[[], int]
+) -> None:
     """Wait until enough nodes have joined, and keep the status up to date."""
     until = time.monotonic() + service.wait_seconds
     while (n_nodes := count_nodes()) < service.least_nodes:
@@ -316,11 +342,15 @@ def _wait(folder: Path, service: ServerConfig, count_nodes: Callable[[], int]) -
             "nodes": n_nodes,
             "least_nodes": service.least_nodes,
         }
+        refused = +traffic.refused
+        if refused:
+            status |= {"refused": dict(refused)}
         run_folder.write_text(folder, STATUS, json.dumps(status) + "\n")
         if time.monotonic() > until:
             raise NoQuorum(
                 f"{n_nodes} of {service.least_nodes} nodes joined within "
                 f"{service.wait_seconds:g} seconds; expected all of them. "
+                f"{describe_refused(refused)}"
                 "Start the others (coterie join), or lower least_nodes, and serve again."
             )
         time.sleep(PAUSE)

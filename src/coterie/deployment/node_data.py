@@ -132,6 +132,12 @@ def own_interactions(terms: FederationTerms, store: NodeStore) -> Interactions:
     )
 
 
+def unknown_items(terms: FederationTerms, store: NodeStore) -> list[str]:
+    """The items of a node's interactions that are not in the federation's catalogue."""
+    known = set(terms.items)
+    return [item for item in store.items() if item not in known]
+
+
 def _split(terms: FederationTerms, data: Interactions) -> Split:
     terms.refuse_split()
     protocol = terms.experiment.protocol

@@ -115,6 +115,11 @@ class NodeStore:
     def users(self) -> list[str]:
         return [user for (user,) in self.connection.execute("select id from person order by id")]
 
+    def items(self) -> list[str]:
+        """The items of all interactions."""
+        found = self.connection.execute("select distinct item from did order by item")
+        return [item for (item,) in found]
+
     def export(self, user: str) -> JsonObject:
         """Everything the store holds about a user."""
         self.refuse_unknown(user)

@@ -18,7 +18,13 @@ from coterie.core.progress import SILENT, Progress
 from coterie.data.interactions import objects
 from coterie.deployment.enrolment import FederationTerms, UserIndices
 from coterie.deployment.node import NEWEST, Node
-from coterie.deployment.node_data import node_data_of, roster_of, simulated_seed, split_of
+from coterie.deployment.node_data import (
+    node_data_of,
+    roster_of,
+    simulated_seed,
+    split_of,
+    unknown_items,
+)
 from coterie.deployment.node_private_store import FORGOTTEN, MODEL, PERMITS, NodeStore
 from coterie.deployment.node_private_store_faults import damaged
 from coterie.deployment.transfer import users_of_permit
@@ -85,12 +91,14 @@ class NodeService:
 
     def begin(self, terms: FederationTerms, indices: UserIndices) -> None:
         """Begin or resume a federation. Another federation's private state is deleted."""
-        if self.store.meta("run") != terms.run:
+        is_new = self.store.meta("run") != terms.run
+        if is_new:
             self.store.reset()
         self.store.put_numbers(indices.numbers)
         self._confirm(indices)
         self.store.put_meta(
             run=terms.run,
+            node=indices.node,
             terms=terms.to_json(),
             # User ids are stored in one table only, so that erasing a user is complete.
             numbers=replace(indices, numbers={}).to_json(),
@@ -98,12 +106,31 @@ class NodeService:
             **{NEWEST: "-1"},
         )
         self.loaded = None
-        if not indices.numbers:
-            self.progress.warn(
-                "None of this node's users belongs to the running federation. "
-                "They wait for the next one."
+        if is_new:
+            self.progress.log(
+                f"a federation began: {terms.experiment.choice.algorithm}, "
+                f"{len(terms.items):,} items, {indices.n_users:,} users"
             )
+        self._report_users(terms, indices)
         self.load().node.initialise()
+
+    def _report_users(self, terms: FederationTerms, indices: UserIndices) -> None:
+        """Tell the operator of the node which of its users and interactions do not take part."""
+        users = self.store.users()
+        missing = [user for user in users if user not in indices.numbers]
+        if missing:
+            count = "None" if len(missing) == len(users) else f"{len(users) - len(missing):,}"
+            self.progress.warn(
+                f"{count} of this node's {len(users):,} users take part in the federation. Others, "
+                f"such as {missing[0]}, came too late, or another node has a user of the same id: "
+                "give ids a prefix of this node's own"
+            )
+        unknown = unknown_items(terms, self.store)
+        if unknown:
+            self.progress.warn(
+                f"{len(unknown):,} items of this node's interactions are not in the federation's "
+                f"catalogue, such as {unknown[0]}: their interactions are left out"
+            )
 
     def _confirm(self, indices: UserIndices) -> None:
         """Drop what the server has seen: users who were erased, and permits of those who came."""
@@ -125,7 +152,8 @@ class NodeService:
         if final:
             self.progress.log(
                 "The federation is finished, and this node has its model. "
-                f"Run: coterie recommend --node {self.store.path} --user ID"
+                f"Run: coterie recommend --node {self.store.path} --user ID. "
+                "The node waits for the next federation; stop it with Ctrl-C."
             )
         if len(users) < len(node.node.users):
             # The difference of sums over two sets of users would reveal single users' metrics.

@@ -18,7 +18,7 @@ from coterie.algorithms.registry import algorithm
 from coterie.core.progress import SILENT, Progress
 from coterie.core.records import Record
 from coterie.deployment.enrolment import EnrolledUsers, FederationTerms, ItemContent
-from coterie.deployment.membership import Membership
+from coterie.deployment.membership import Membership, describe_refused
 from coterie.deployment.node import NodeEngine
 from coterie.deployment.node_evaluation import NodeMetrics, combine, metric_names, model_message
 from coterie.deployment.node_private_store import NEVER
@@ -59,7 +59,10 @@ def serve(
     content = content or ItemContent()
     with phases.measure(Phase.COMPUTE):
         setup = TrainingSetup.of(terms, membership, content, progress)
-        point = resume(folder, terms, setup) or training.begin(setup.trainer, setup.world.n_users)
+        resumed = resume(folder, terms, setup)
+        point = resumed or training.begin(setup.trainer, setup.world.n_users)
+    if resumed is not None:
+        progress.log(f"going on after round {point.history.round:,}")
     server = Server(folder, terms, service, content, progress, membership, setup, point)
     server.train()
     return server.point
@@ -83,6 +86,11 @@ class Server:
     @property
     def phases(self) -> RoundPhases:
         return self.membership.traffic.phases
+
+    @property
+    def headline(self) -> str:
+        """The metric that evaluations follow."""
+        return self.terms.experiment.protocol.followed
 
     @property
     def is_over(self) -> bool:
@@ -110,6 +118,8 @@ class Server:
                 self._play_round()
                 n_nodes = len(self.membership.enrolled)
                 advance(1, f"{n_nodes} nodes, {self.point.history.updates:,} updates")
+            if self.point.history.round < self.setup.total:
+                self.progress.log(describe_early_stop(self.point.history, self.headline))
             if not is_tested(self.point.history):
                 self._finish()
         model = self.terms.federation.model(self.setup.world, self.final_state)
@@ -146,8 +156,11 @@ class Server:
     def _enrol(self, final: bool = False) -> None:
         """Enrol nodes that connected, and go on with the users that the federation has then."""
         with self.phases.measure(Phase.ENROL):
+            refused_before = self.membership.traffic.refused.copy()
             self._move_approved_users()
             self.membership.enrol_new_nodes(final)
+            if refused := self.membership.traffic.refused - refused_before:
+                self.progress.warn(describe_refused(refused).strip())
             members = self.membership.members
             if members is self.setup.members:
                 return
@@ -170,7 +183,7 @@ class Server:
         self._enrol()
         before = self.point
         metrics = self._metrics(before.state, EVALUATE)
-        self.point = measured(before, metrics, self.terms.experiment.protocol.followed)
+        self.point = measured(before, metrics, self.headline)
         is_best = self.point.history.best == len(self.point.history.curve) - 1
         if self.terms.experiment.course.patience and metrics and is_best:
             self.point = replace(self.point, best=before.state)
@@ -186,7 +199,7 @@ class Server:
             finished = training.finish(self.setup.trainer, chosen)
         self.point = replace(self.point, history=finished.history)
         metrics = self._metrics(self.final_state, FINISH)
-        after = measured(self.point, metrics, self.terms.experiment.protocol.followed)
+        after = measured(self.point, metrics, self.headline)
         if self.point.best is not None:
             # Metrics of the test part do not compete with those that chose the model.
             after = replace(after, history=replace(after.history, best=history.best))
@@ -243,6 +256,14 @@ def describe_change(before: EnrolledUsers, after: EnrolledUsers) -> str:
     joined = len(after.users) - len(before.users)
     erased = len(after.gone) - len(before.gone)
     return f"users: {joined:,} joined, {erased:,} erased, {after.n_users:,} in all"
+
+
+def describe_early_stop(history: TrainingHistory, headline: str) -> str:
+    best = history.curve[history.best]
+    return (
+        f"stopped after round {history.round:,}: {headline} on the {best['part']} part was best in "
+        f"round {best['round']:,}, with {best[headline]:.4f}. Nodes get the model of that round."
+    )
 
 
 def round_line(n: int, traffic: NodeTraffic, before: Mapping[str, float]) -> str:

@@ -63,7 +63,7 @@ class ServerConfig(Settings):
     least_nodes: int = Field(1, ge=1)
     """Nodes that must have joined before training begins."""
     quorum: float = Field(0.5, gt=0, le=1)
-    """Share of a round's nodes that must reply; with fewer the server stops (exit code 3)."""
+    """Share of a round's nodes that must reply; with fewer the round is repeated."""
     round_seconds: float = Field(60.0, gt=0)
     """Deadline of a round in seconds; later replies do not count."""
     wait_seconds: float = Field(600.0, gt=0)
@@ -99,11 +99,17 @@ def prepare_folder(config: Path, out: Path | None, progress: Progress) -> Path:
 def read_server_config(config: Path) -> tuple[ServerConfig, Experiment]:
     """Read a config file; errors say to change that file."""
     # Nodes do not count items for popularity yet.
-    values = {"dataset": NO_DATA, "popularity_prior": 0.0} | read_file(str(config))
+    given = read_file(str(config))
+    values = {"dataset": NO_DATA, "popularity_prior": 0.0} | given
     if not values.get("items"):
         raise ConfigError(
             f"{config} names no items; expected `items: FILE`, a table of the item catalogue with "
             "a column item_id. Add it."
+        )
+    if "dataset" in given:
+        raise ConfigError(
+            f"{config} names dataset {given['dataset']!r}, but a server has no interactions: nodes "
+            "bring theirs; expected no dataset. Leave it out."
         )
     own = {key: values.pop(key) for key in list(values) if key in ServerConfig.model_fields}
     try:

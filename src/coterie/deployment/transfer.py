@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from coterie.deployment.enrolment import JsonMessage
+from coterie.deployment.server_folder import read_json
 from coterie.errors import RunError, UnknownName
 from coterie.experiments import run_folder
 from coterie.federated.wire import Malformed
@@ -32,6 +33,8 @@ class Permit(JsonMessage):
 
     run: str
     users: list[str]
+    origin: str
+    """Name of the old node; empty if it does not know it."""
     to: str
     """Name of the new node."""
     number: str
@@ -39,9 +42,9 @@ class Permit(JsonMessage):
     expires: str
 
     @classmethod
-    def new(cls, run: str, users: Sequence[str], to: str) -> Permit:
+    def new(cls, run: str, users: Sequence[str], origin: str, to: str) -> Permit:
         expires = datetime.now(UTC) + timedelta(days=VALID_DAYS)
-        return cls(run, list(users), to, secrets.token_hex(16), expires.isoformat())
+        return cls(run, list(users), origin, to, secrets.token_hex(16), expires.isoformat())
 
     @property
     def is_expired(self) -> bool:
@@ -89,6 +92,11 @@ def approve(folder: Path, origin: str, to: str, users: Sequence[str], homes: dic
         raise RunError(
             f"{folder} has no users; expected the run folder of a federation that began. "
             "Check the path."
+        )
+    if read_json(folder, "status.json").get("state") == "finished":
+        raise RunError(
+            f"{folder} is finished; expected a federation that goes on. Users move when they join "
+            "the next one."
         )
     if origin not in homes.values():
         raise UnknownName("node", origin, sorted(set(homes.values())), f" in {folder}")

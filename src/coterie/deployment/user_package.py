@@ -37,9 +37,8 @@ class UserPackage(JsonMessage):
     kept: list[tuple[str, str, int, int, str]]
     given: list[tuple[str, str, str]]
 
-    @property
-    def run(self) -> str:
-        return SignedPermit.from_json(self.permit).read().run
+    def read_permit(self) -> Permit:
+        return SignedPermit.from_json(self.permit).read()
 
 
 def pack(store: NodeStore, users: Sequence[str], permit: SignedPermit) -> UserPackage:
@@ -66,7 +65,7 @@ def pack(store: NodeStore, users: Sequence[str], permit: SignedPermit) -> UserPa
 
 def unpack(package: UserPackage, store: NodeStore) -> list[str]:
     """Put the users of a package into a store; returns their ids."""
-    run = package.run
+    run = package.read_permit().run
     if run and store.meta("run") != run:
         # What is of another federation would be deleted when the node joins this one.
         store.reset()
@@ -132,4 +131,39 @@ def read(path: Path) -> UserPackage:
 
 def permit_for(store: NodeStore, users: Sequence[str], to: str) -> Permit:
     """A permit, still unsigned, for the federation of a store."""
-    return Permit.new(store.meta("run") or "", users, to)
+    origin = store.meta("node") or ""
+    if origin and to == origin:
+        raise RunError(
+            f"--to is {to}, where the users are; expected another node. Name another one."
+        )
+    return Permit.new(store.meta("run") or "", users, origin, to)
+
+
+def refuse_other_node(package: UserPackage, path: Path, store: NodeStore) -> None:
+    """Refuse a store of a node that the package is neither for, nor from."""
+    permit = package.read_permit()
+    node = store.meta("node")
+    if node and node not in (permit.to, permit.origin):
+        raise RunError(
+            f"{path} is for node {permit.to}, and {store.path} belongs to {node}; expected the "
+            f"store of {permit.to}. Bring the package there."
+        )
+
+
+def refuse_other_key(store: NodeStore, path: Path, public: bytes) -> None:
+    """Refuse a key with which the node did not join: the server would not accept the permit."""
+    joined_with = store.meta("key")
+    if joined_with and joined_with != public.decode():
+        raise RunError(
+            f"{path} is not the key with which {store.path} joined; expected that key, since it "
+            "signs the transfer. Name it with --key, or join with the new one first."
+        )
+
+
+def refuse_unsigned(store: NodeStore, path: Path, key: Path | None) -> None:
+    """Refuse a transfer without a key out of a federation with keys."""
+    if key is None and store.meta("node"):
+        raise RunError(
+            f"{path} belongs to a federation with keys; expected the key of node "
+            f"{store.meta('node')}, which signs the transfer. Add --key {store.meta('node')}.key."
+        )

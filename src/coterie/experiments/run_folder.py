@@ -400,7 +400,9 @@ def _read(folder: Path, name: str, load: Callable[[Path], Loaded]) -> Loaded:
         if unfinished:
             remedy = f"Wait if it is still training; otherwise resume it: coterie resume {folder}"
         raise RunError(
-            f"{folder} has no {name}; expected the folder of a finished run. {remedy}"
+            f"{folder} has no {name}; expected the folder of a run on one machine. {remedy}"
+            if "terms.json" in names
+            else f"{folder} has no {name}; expected the folder of a finished run. {remedy}"
         ) from None
     except RunError:
         raise
@@ -420,8 +422,8 @@ def _read(folder: Path, name: str, load: Callable[[Path], Loaded]) -> Loaded:
 def _remedy(folder: Path) -> str:
     if (folder / "terms.json").exists():
         return (
-            "It belongs to a federation, whose users are on nodes: use coterie recommend "
-            "--node STORE --user ID, or coterie status for its metrics."
+            "It belongs to a federation, whose users are on nodes: there, use coterie recommend "
+            "--node STORE --user ID, or coterie api STORE. Its metrics: coterie status."
         )
     if not (folder / "config.yaml").exists():
         return "Name the folder that `coterie run` printed."

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from coterie.core.progress import Progress
-from coterie.data.small import known_ids, small_table
+from coterie.data.small import TextTable, known_ids, small_table
 from coterie.data.training_set import PrivacyPreferences, TrainingSet
 from coterie.errors import DataError
 from coterie.federated.disclosure import Disclosing
@@ -24,7 +24,7 @@ def with_preferences(
     since = Rows(np.zeros(training.n_users + 1, np.int64), np.empty(0, np.int32))
     rates = np.empty(0, np.float32)
     if settings.disclosure_file is not None:
-        since, rates = _read_rates(Path(settings.disclosure_file), user_ids, progress)
+        since, rates = read_rates(Path(settings.disclosure_file), user_ids, progress)
     hidden = np.zeros(len(training), bool)
     if settings.private_items is not None:
         path = Path(settings.private_items)
@@ -32,7 +32,7 @@ def with_preferences(
     return replace(training, preferences=PrivacyPreferences(since, rates, hidden))
 
 
-def _read_rates(path: Path, user_ids: Ids, progress: Progress) -> tuple[Rows, Floats]:
+def read_rates(path: Path, user_ids: Ids, progress: Progress) -> tuple[Rows, Floats]:
     """By user, the epochs from which rates apply, and the rates."""
     table = small_table(
         path, ("user_id", "disclosure"), "user_id, disclosure and, if rates change, epoch"
@@ -64,11 +64,15 @@ def _is_epoch(values: Doubles) -> Bools:
     return valid
 
 
+def private_items_table(path: Path) -> TextTable:
+    return small_table(path, ("user_id", "item_id"), "user_id and item_id")
+
+
 def _read_private_items(
     path: Path, training: TrainingSet, user_ids: Ids, item_ids: Ids, progress: Progress
 ) -> Bools:
     """Which training positives are private."""
-    table = small_table(path, ("user_id", "item_id"), "user_id and item_id")
+    table = private_items_table(path)
     users = known_ids(table, "user_id", user_ids, progress)
     items = known_ids(table, "item_id", item_ids, progress)
     known = (users >= 0) & (items >= 0)

@@ -68,6 +68,9 @@ BODY_SECONDS = 60.0
 """Time in which a body must arrive."""
 HOLD_SECONDS = 20.0
 """How long a pull of messages is held."""
+OTHER_NODE = "a call for another node"
+EARLIER_SERVER = "a node of an earlier server"
+"""Why a node is refused that does not know yet that the server was restarted. It is not counted."""
 CLOCK_SECONDS = 300.0
 """How far a node's clock may be off. A node that is told so corrects it."""
 
@@ -157,7 +160,7 @@ class Gate:
         return REPLY_HEAD if call.name == PUSH_MESSAGES else SMALL
 
     async def _refuse(self, send: Send, refused: Refused) -> None:
-        self.refused[refused.reason] += 1
+        self.refused[refused.reason] += refused.reason != EARLIER_SERVER
         # The rest of the body is not read, so that the connection cannot be used again.
         await respond(send, refused.status, b"", "text/plain", close=True)
 
@@ -176,8 +179,11 @@ class Gate:
 
     def _check_node(self, call: Call, request: Any) -> None:
         """Refuse a request in the name of another node."""
+        claimed = 0
         if call.name in (REGISTER, ACTIVATE):
-            is_own = request.public_key == call.key
+            if request.public_key != call.key:
+                raise Refused(401, OTHER_NODE)
+            is_own = True
         else:
             claimed = request.node_id if call.name == DEACTIVATE else request.node.node_id
             is_own = self.link.state.get_node_id_by_public_key(call.key) == claimed
@@ -186,7 +192,7 @@ class Gate:
                 senders = [reply.metadata.src_node_id for reply in request.messages_list]
                 is_own = is_own and senders == [claimed]
         if not is_own:
-            raise Refused(401, "a call for another node")
+            raise Refused(401, OTHER_NODE if self.link.knows(claimed) else EARLIER_SERVER)
 
     def _handle(self, name: str, request: Any) -> Any:
         """Flower's answer. All state is in memory, so that it takes microseconds."""

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from coterie.core.heap import return_large_blocks
 from coterie.core.parent_process import exit_with_parent
-from coterie.core.progress import Progress
+from coterie.core.progress import SILENT, Progress
 from coterie.data.options import ReadOptions
 from coterie.deployment.address import Address
 from coterie.deployment.fleet.client import FleetClient, KeyRejected, Unknown, Unreachable
@@ -49,9 +49,14 @@ class NodeUsers:
     def put(self, store: NodeStore) -> tuple[str, ...]:
         """Write the users and their settings to a store; returns how the file was read."""
         from coterie.data.reading import read
+        from coterie.federated.preferences import private_items_table, read_rates
 
         # A copy in the cache would be a second place that holds this node's interactions.
         data = read(self.data, replace(self.options, cache=False))
+        if self.disclosure_file is not None:
+            read_rates(self.disclosure_file, data.user_ids, SILENT)
+        if self.private_items is not None:
+            private_items_table(self.private_items)
         store.put_interactions(data)
         store.put_meta(
             least_group=str(self.least_group),
@@ -98,6 +103,7 @@ def join(
                 progress.log(line)
             with closing(NodeStore.open(path)) as store:
                 n_users = len(store.users())
+                store.put_meta(key="" if credentials[0] is None else client.key.public.decode())
             progress.log(f"{path}: joining {address} with {n_users:,} users. Stop with Ctrl-C.")
         store = NodeStore.open(path)
         service = NodeService(store, progress)

@@ -133,6 +133,10 @@ class Link:
         if node_id in self.online():
             self.state.deactivate_node(node_id)
 
+    def knows(self, node_id: int) -> bool:
+        """Whether a node with this id was registered."""
+        return bool(self.state.get_node_info(node_ids=[node_id]))
+
     def online(self) -> set[int]:
         """The ids of the nodes that are connected."""
         return set(self.state.get_nodes(self.run_id))

@@ -70,6 +70,7 @@ class NodeLoop:
     answered: float = 0.0
     """When the last message was answered."""
     activated: bool = False
+    last_warning: str = ""
     connected_version: int = 0
     """The version of the users with which the node connected."""
     reached: float = field(default_factory=time.monotonic)
@@ -174,10 +175,16 @@ class NodeLoop:
         except StoreError:
             raise
         except CoterieError as error:
-            self.progress.warn(str(error))
+            self._warn(str(error))
         except Exception as error:  # a message may be anything, and the node must go on
-            self.progress.warn(f"a message could not be answered: {error!r}")
+            self._warn(f"a message could not be answered: {error!r}")
         return None
+
+    def _warn(self, text: str) -> None:
+        """Show a warning, unless the last one was the same: a server tries again and again."""
+        if text != self.last_warning:
+            self.progress.warn(text)
+        self.last_warning = text
 
 
 @contextmanager

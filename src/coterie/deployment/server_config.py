@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -115,6 +116,12 @@ def read_server_config(config: Path) -> tuple[ServerConfig, Experiment]:
     try:
         return ServerConfig.of(own), Experiment.of(values)
     except ConfigError as error:
+        unknown = re.match(r"unknown setting '(\w+)'", str(error))
+        close = get_close_matches(unknown[1], ServerConfig.model_fields, 1, 0.8) if unknown else []
+        if unknown and close:
+            raise ConfigError(
+                f"{config}: unknown setting {unknown[1]!r}. Did you mean {close[0]!r}?"
+            ) from None
         hint = r"Change it with --set \w+=VALUE\."
         raise ConfigError(re.sub(hint, f"Change it in {config}.", str(error))) from None
 

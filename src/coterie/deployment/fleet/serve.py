@@ -10,7 +10,7 @@ from pathlib import Path
 
 from coterie.core.heap import return_large_blocks
 from coterie.core.progress import Progress
-from coterie.deployment.address import Address
+from coterie.deployment.address import LOOPBACK, Address
 from coterie.deployment.certificates import WILDCARDS, hosts_of
 from coterie.deployment.enrolment import FederationTerms, ItemContent
 from coterie.deployment.fleet.gate import Gate
@@ -63,6 +63,11 @@ def serve(
             f"something listens at {address} already; expected a free port. "
             "Stop it, or choose another port with --server HOST:PORT."
         )
+    if metrics is not None and Address(LOOPBACK[0], metrics).is_in_use():
+        raise ConfigError(
+            f"--metrics is {metrics}, where something listens already; expected a free port of "
+            "127.0.0.1. Choose another."
+        )
     folder = prepare_folder(config, out, progress)
     exit_on_sigterm()
     return_large_blocks()
@@ -80,6 +85,8 @@ def serve(
                 update_status(folder, state="stopped")
             if isinstance(error, KeyboardInterrupt):
                 how = "--insecure" if keys is None else f"--keys {keys} --server {address}"
+                if metrics is not None:
+                    how += f" --metrics {metrics}"
                 raise Interrupted(
                     f"{folder} holds all rounds so far. "
                     f"Resume with: coterie serve --config {config} {how} --out {folder}"

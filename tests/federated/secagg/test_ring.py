@@ -666,3 +666,27 @@ def test_two_neighbours_and_the_server_recover_an_update():
         - expand(at_predecessor.share, LENGTH)
     )
     np.testing.assert_array_equal(recovered.view(np.int64), vectors[victim])
+
+
+@pytest.mark.parametrize(
+    ("predecessor", "successor"),
+    [
+        pytest.param(0, 0, id="a ring of one"),
+        pytest.param(1, 1, id="a ring of two"),
+        pytest.param(0, 1, id="its own predecessor"),
+    ],
+)
+def test_a_member_refuses_small_rings(predecessor: int, successor: int):
+    """Whatever the server says: in a ring of one, the upload would be the vector itself."""
+    network = Network({user: np.arange(LENGTH) for user in range(3)})
+    keys = {user: member.advertise_keys() for user, member in network.members.items()}
+
+    def neighbour(user: int) -> Neighbour:
+        return Neighbour(user, keys[user])
+
+    with pytest.raises(Rejected, match="fewer than three members"):
+        network.members[0].distribute_shares(0, neighbour(predecessor), neighbour(successor))
+    disguised = Neighbour(7, keys[0])
+    with pytest.raises(Rejected, match="fewer than three members"):
+        network.members[0].distribute_shares(0, disguised, neighbour(1))
+    assert network.members[0].distribute_shares(0, neighbour(2), neighbour(1))

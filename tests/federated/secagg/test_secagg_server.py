@@ -325,10 +325,10 @@ def advertised(name: str, training: TrainingSet) -> Advertised:
 
 VALID = {
     "attempt": np.zeros(3, np.int32),
-    "predecessor": np.arange(3, dtype=np.int32),
-    "successor": np.arange(3, dtype=np.int32),
-    "predecessor_key": np.ones((3, 32), np.uint8),
-    "successor_key": np.ones((3, 32), np.uint8),
+    "predecessor": np.arange(1000, 1003, dtype=np.int32),
+    "successor": np.arange(2000, 2003, dtype=np.int32),
+    "predecessor_key": np.full((3, 32), 9, np.uint8),
+    "successor_key": np.full((3, 32), 8, np.uint8),
 }
 INVALID = [
     {"attempt": np.zeros((3, 2), np.int32)},

@@ -175,7 +175,7 @@ def test_a_node_refuses_a_header_with_another_word_at_every_stage(form, word, tr
         "predecessor": np.roll(users, 1),
         "predecessor_key": np.ones((3, 32), np.uint8),
         "successor": np.roll(users, -1),
-        "successor_key": np.ones((3, 32), np.uint8),
+        "successor_key": np.full((3, 32), 9, np.uint8),
     }
     header = header._replace(length=length)
     for other, (_, other_word) in enumerate(FORMS):

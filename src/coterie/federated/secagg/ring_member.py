@@ -48,6 +48,8 @@ from coterie.federated.secagg.words import UNSIGNED, Word, Words, from_bytes, to
 ShareForm = Literal["seed", "vector"]
 """How a share is sent: as a seed, or as the vector that the seed expands to, as in the paper."""
 Side = Literal["predecessor", "successor"]
+SMALLEST_RING = 3
+"""Clients of the smallest ring that a member takes part in."""
 
 
 class RingTerms(NamedTuple):
@@ -118,6 +120,7 @@ class RingMember:
         """Ciphertexts for the successor (share and self-mask) and the predecessor (self-mask)."""
         if attempt <= self.attempt or self.received_share is not None:
             raise Rejected("shares were distributed already")
+        self._check_neighbours(predecessor, successor)
         self.attempt = attempt
         self.predecessor = predecessor
         self.successor = successor
@@ -181,6 +184,17 @@ class RingMember:
             raise Rejected("a recovery ciphertext does not hold a seed")
         self.recovered = True
         return self._expand(share) - self.received_share
+
+    def _check_neighbours(self, predecessor: Neighbour, successor: Neighbour) -> None:
+        """Refuse a ring of one or two, whatever size the server says that it has.
+
+        In a ring of one the shares cancel in the upload, and in a ring of two the sum less one
+        vector is the other. A server that makes up clients can still pretend a ring of three.
+        """
+        users = {self.user, predecessor.user, successor.user}
+        keys = {self.key_pair.public, predecessor.key, successor.key}
+        if len(users) < SMALLEST_RING or len(keys) < SMALLEST_RING:
+            raise Rejected("the ring has fewer than three members")
 
     def _read_share(self, share: bytes) -> Words:
         if len(share) != self.terms.share_bytes:

@@ -80,7 +80,6 @@ def test_a_damaged_folder_is_refused(config: Path, tmp_path: Path, name: str):
         ("feedback: explicit\nheadline: RMSE", "'headline' is 'RMSE', which nodes do not report"),
         ("quorum: 2", "'quorum' is 2"),
         ("lest_nodes: 2", "unknown setting 'lest_nodes'. Did you mean 'least_nodes'"),
-        ("dataset: ml-100k", "names dataset 'ml-100k', but a server has no interactions"),
         ("split: global-time", "needs the interactions of all users in one place"),
     ],
 )

@@ -76,6 +76,12 @@ class ServerConfig(Settings):
 def prepare_folder(config: Path, out: Path | None, progress: Progress) -> Path:
     """The run folder of a config file: a new one, or `out` if a server used it before."""
     service, experiment = read_server_config(config)
+    if experiment.choice.dataset != NO_DATA:
+        # A file of `coterie tune` names the dataset that it was tuned on.
+        progress.warn(
+            f"{config} names dataset {experiment.choice.dataset}, which the server does not read: "
+            "nodes bring the interactions"
+        )
     refuse_unsupported(experiment, progress)
     refuse_open(config, service, experiment)
     if out is not None and (out / "terms.json").exists():
@@ -106,11 +112,6 @@ def read_server_config(config: Path) -> tuple[ServerConfig, Experiment]:
         raise ConfigError(
             f"{config} names no items; expected `items: FILE`, a table of the item catalogue with "
             "a column item_id. Add it."
-        )
-    if "dataset" in given:
-        raise ConfigError(
-            f"{config} names dataset {given['dataset']!r}, but a server has no interactions: nodes "
-            "bring theirs; expected no dataset. Leave it out."
         )
     own = {key: values.pop(key) for key in list(values) if key in ServerConfig.model_fields}
     try:

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 pytest.importorskip("cryptography")
-from coterie.federated.secagg.crypto import KeyPair, Rejected, expand
+from coterie.federated.secagg.crypto import KeyPair, PairSecrets, Rejected, expand
 from coterie.federated.secagg.group import Group
 from coterie.federated.secagg.group_member import (
     Advert,
     GroupMember,
     GroupTerms,
-    pair_seed,
+    mask_seed,
     survivors_text,
 )
 from coterie.federated.secagg.identity import Identity
@@ -41,6 +41,7 @@ class Clients:
     terms: GroupTerms
     drops: Dropout = lambda stage, user: False
     members: dict[int, GroupMember] = field(default_factory=dict)
+    pair_secrets: PairSecrets = field(default_factory=PairSecrets)
     gone: set[int] = field(default_factory=set)
     sent: dict[str, dict[int, Any]] = field(default_factory=dict)
     received: dict[str, dict[int, Any]] = field(default_factory=dict)
@@ -50,7 +51,12 @@ class Clients:
         for user in self.terms.users:
             vector = vector_of(user, self.terms)
             self.members[user] = GroupMember(
-                user, self.terms, IDENTITIES[user], KNOWN_KEYS, lambda vector=vector: vector
+                user,
+                self.terms,
+                IDENTITIES[user],
+                KNOWN_KEYS,
+                lambda vector=vector: vector,
+                pair_secrets=self.pair_secrets,
             )
 
     def send(self, stage: str, out: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
@@ -317,8 +323,8 @@ def uploads_seen_with(n_colluders: int, n: int = 60) -> tuple[list[np.ndarray], 
         for user in helpers:
             other = clients.members[user]
             if user in victim.masked_with:
-                key = victim.adverts[user].mask_key
-                mask = expand(pair_seed(victim.mask_key, key, terms), terms.length, terms.word)
+                secret = other.mask_key.exchange(victim.mask_key.public)
+                mask = expand(mask_seed(secret, terms), terms.length, terms.word)
                 upload = upload - mask if user > 0 else upload + mask
             assert other.user == user
         secret = shamir.recover(shares, terms.threshold)

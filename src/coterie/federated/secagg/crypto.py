@@ -7,7 +7,7 @@ reproducible from the run's seed, so a mask drawn from it would hide nothing.
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NewType
 
 import numpy as np
@@ -94,45 +94,75 @@ class KeyPair:
         except Rejected:
             return False
 
-    def agree(self, public: bytes, context: bytes) -> bytes:
-        """A key that this pair and the owner of a public key derive, the same for both."""
-        return self._derive_key(public, b"".join(sorted((self.public, public))) + context)
-
-    def encrypt(self, plaintext: bytes, public: bytes, context: bytes) -> bytes:
-        """Encrypt for the owner of a public key; the ciphertext is valid in one context only."""
-        from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-
-        key = self._derive_key(public, self.public + public + context)
-        # The context is part of the key, so a key encrypts once and the nonce may be constant.
-        return ChaCha20Poly1305(key).encrypt(bytes(12), plaintext, context)
-
-    def decrypt(self, ciphertext: bytes, public: bytes, context: bytes) -> bytes:
-        """Decrypt what the owner of a public key encrypted for this pair in this context."""
-        from cryptography.exceptions import InvalidTag
-        from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-
-        key = self._derive_key(public, public + self.public + context)
-        try:
-            return ChaCha20Poly1305(key).decrypt(bytes(12), ciphertext, context)
-        except InvalidTag:
-            raise Rejected(
-                "a ciphertext fails authentication: it was changed, or made for another context"
-            ) from None
-
-    def _derive_key(self, public: bytes, info: bytes) -> bytes:
-        """Derive a key with HKDF-SHA256 from the shared secret, bound to `info`.
-
-        X25519's shared secret is not uniform and is the same for every use, so it is never a key
-        itself. `info` names sender, receiver and context: a server cannot replay a ciphertext in
-        another round, ring, attempt or direction, nor return it to its sender.
-        """
+    def exchange(self, public: bytes) -> bytes:
+        """The secret that this pair and the owner of a public key share: never a key itself."""
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
-        from cryptography.hazmat.primitives.hashes import SHA256
-        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
         try:
-            shared = self.private.exchange(X25519PublicKey.from_public_bytes(public))
+            return self.private.exchange(X25519PublicKey.from_public_bytes(public))
         except ValueError:
             # Wrong length, or a low-order point: the latter would make the secret known to all.
             raise Rejected("a public key is not a usable X25519 key") from None
-        return HKDF(SHA256(), KEY_BYTES, salt=None, info=b"coterie ring" + info).derive(shared)
+
+    def encrypt(self, plaintext: bytes, public: bytes, context: bytes) -> bytes:
+        """Encrypt for the owner of a public key; the ciphertext is valid in one context only."""
+        key = self._derive_key(public, self.public + public + context)
+        return encrypt(key, plaintext, context)
+
+    def decrypt(self, ciphertext: bytes, public: bytes, context: bytes) -> bytes:
+        """Decrypt what the owner of a public key encrypted for this pair in this context."""
+        key = self._derive_key(public, public + self.public + context)
+        return decrypt(key, ciphertext, context)
+
+    def _derive_key(self, public: bytes, info: bytes) -> bytes:
+        """Derive a key from the shared secret, bound to `info`.
+
+        `info` names sender, receiver and context: a server cannot replay a ciphertext in another
+        round, ring, attempt or direction, nor return it to its sender.
+        """
+        return derive_key(self.exchange(public), b"coterie ring" + info)
+
+
+def derive_key(secret: bytes, info: bytes) -> bytes:
+    """A key from a shared secret, with HKDF-SHA256: X25519's secret is not uniform."""
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    return HKDF(SHA256(), KEY_BYTES, salt=None, info=info).derive(secret)
+
+
+def encrypt(key: bytes, plaintext: bytes, context: bytes) -> bytes:
+    """Authenticated encryption with a key that is bound to the context, and is used once."""
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+    # The context is part of the key, so a key encrypts once and the nonce may be constant.
+    return ChaCha20Poly1305(key).encrypt(bytes(12), plaintext, context)
+
+
+def decrypt(key: bytes, ciphertext: bytes, context: bytes) -> bytes:
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+    try:
+        return ChaCha20Poly1305(key).decrypt(bytes(12), ciphertext, context)
+    except InvalidTag:
+        raise Rejected(
+            "a ciphertext fails authentication: it was changed, or made for another context"
+        ) from None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PairSecrets:
+    """Shared secrets of the clients that one node hosts, each computed once for both sides.
+
+    They are as secret as the private keys, and are discarded with them.
+    """
+
+    found: dict[tuple[bytes, bytes], bytes] = field(default_factory=dict)
+
+    def between(self, own: KeyPair, own_public: bytes, public: bytes) -> bytes:
+        pair = (min(own_public, public), max(own_public, public))
+        secret = self.found.get(pair)
+        if secret is None:
+            secret = self.found[pair] = own.exchange(public)
+        return secret

@@ -15,7 +15,7 @@ import numpy as np
 
 from coterie.federated.secagg import shamir
 from coterie.federated.secagg.crypto import KeyPair, Rejected, Seed, expand
-from coterie.federated.secagg.group_member import Advert, GroupTerms, pair_seed
+from coterie.federated.secagg.group_member import Advert, GroupTerms, mask_seed
 from coterie.federated.secagg.stages import Aborted
 from coterie.federated.secagg.words import MAX_ENTRY, UNSIGNED, Words, to_integers
 from coterie.types import Longs
@@ -150,9 +150,10 @@ class Group:
             raise Aborted("a recovered mask key is not the one that was advertised")
         for user in neighbours:
             try:
-                mask = self._expand(pair_seed(key, adverts[user].mask_key, terms))
+                secret = key.exchange(adverts[user].mask_key)
             except Rejected:
                 raise Aborted("a mask key is not usable") from None
+            mask = self._expand(mask_seed(secret, terms))
             total = total + mask if user < dropped else total - mask
         return total
 

@@ -46,7 +46,17 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from coterie.federated.secagg import shamir
-from coterie.federated.secagg.crypto import KeyPair, Rejected, Seed, expand, new_seed
+from coterie.federated.secagg.crypto import (
+    KeyPair,
+    PairSecrets,
+    Rejected,
+    Seed,
+    decrypt,
+    derive_key,
+    encrypt,
+    expand,
+    new_seed,
+)
 from coterie.federated.secagg.identity import Identity, is_signed
 from coterie.federated.secagg.words import UNSIGNED, Word, Words
 
@@ -158,6 +168,8 @@ class GroupMember:
     mask_key: KeyPair = field(default_factory=KeyPair.generate, repr=False)
     cipher_key: KeyPair = field(default_factory=KeyPair.generate, repr=False)
     self_mask: Seed = field(default_factory=new_seed, repr=False)
+    pair_secrets: PairSecrets = field(default_factory=PairSecrets, repr=False)
+    """Shared with the other clients of the same node."""
     holders: tuple[int, ...] = ()
     """The clients it chose to hold shares; the first half also for masks."""
     adverts: dict[int, Advert] = field(default_factory=dict)
@@ -228,7 +240,7 @@ class GroupMember:
             raise Rejected("the vector has another length or word than the group agreed on")
         masked = vector + self._expand(self.self_mask)
         for other in sorted(self.masked_with):
-            mask = self._expand(pair_seed(self.mask_key, self.adverts[other].mask_key, self.terms))
+            mask = self._expand(self._mask_seed(other))
             masked = masked + mask if self.user < other else masked - mask
         self._pass("upload", text)
         return masked
@@ -327,9 +339,8 @@ class GroupMember:
     # Secrets
 
     def _encrypt(self, content: bytes, holder: int) -> bytes:
-        return self.cipher_key.encrypt(
-            content, self.adverts[holder].cipher_key, self._link(self.user, holder)
-        )
+        context = self._link(self.user, holder)
+        return encrypt(self._cipher_key(self.adverts[holder], context), content, context)
 
     def _read_shares(self, ciphertexts: Mapping[int, bytes]) -> dict[int, Shares]:
         """The shares in ciphertexts, by owner. Those that cannot be read are left out."""
@@ -339,15 +350,25 @@ class GroupMember:
             if advert is None or self.user not in advert.holders:
                 continue
             try:
-                content = self.cipher_key.decrypt(
-                    ciphertext, advert.cipher_key, self._link(owner, self.user)
-                )
+                context = self._link(owner, self.user)
+                content = decrypt(self._cipher_key(advert, context), ciphertext, context)
             except Rejected:
                 continue
             if len(content) == 2 * shamir.SHARE_BYTES:
                 half = shamir.SHARE_BYTES
                 found[owner] = Shares(content[:half], content[half:])
         return found
+
+    def _cipher_key(self, other: Advert, context: bytes) -> bytes:
+        """The key for one ciphertext: its context names owner and holder."""
+        own = self.cipher_key
+        secret = self.pair_secrets.between(own, own.public, other.cipher_key)
+        return derive_key(secret, context)
+
+    def _mask_seed(self, other: int) -> Seed:
+        own = self.mask_key
+        secret = self.pair_secrets.between(own, own.public, self.adverts[other].mask_key)
+        return mask_seed(secret, self.terms)
 
     def _link(self, owner: int, holder: int) -> bytes:
         """What a ciphertext is bound to."""
@@ -357,6 +378,6 @@ class GroupMember:
         return expand(seed, self.terms.length, self.terms.word)
 
 
-def pair_seed(own: KeyPair, other: bytes, terms: GroupTerms) -> Seed:
-    """The seed of the mask between two clients, the same for both."""
-    return Seed(own.agree(other, b"mask " + terms.context))
+def mask_seed(secret: bytes, terms: GroupTerms) -> Seed:
+    """The seed of the mask between two clients that share a secret."""
+    return Seed(derive_key(secret, b"mask " + terms.context))

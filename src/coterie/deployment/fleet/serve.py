@@ -83,14 +83,17 @@ def serve(
             # Where nothing can be written, `coterie status` sees that nobody holds the lock.
             with suppress(RunError):
                 update_status(folder, state="stopped")
+            how = "--insecure" if keys is None else f"--keys {keys} --server {address}"
+            if metrics is not None:
+                how += f" --metrics {metrics}"
+            hint = (
+                f"{folder} holds all rounds so far. "
+                f"Resume with: coterie serve --config {config} {how} --out {folder}"
+            )
             if isinstance(error, KeyboardInterrupt):
-                how = "--insecure" if keys is None else f"--keys {keys} --server {address}"
-                if metrics is not None:
-                    how += f" --metrics {metrics}"
-                raise Interrupted(
-                    f"{folder} holds all rounds so far. "
-                    f"Resume with: coterie serve --config {config} {how} --out {folder}"
-                ) from None
+                raise Interrupted(hint) from None
+            if isinstance(error, SystemExit):
+                progress.log(hint)
             raise
     show_result(folder, status, progress)
 

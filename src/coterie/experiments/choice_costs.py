@@ -23,8 +23,8 @@ from coterie.federated import rounds, simulated_private_state
 from coterie.federated.costs import Costs
 from coterie.federated.federation import AnyExchange, AnyFederation, AnyWorld, Exchange
 from coterie.federated.secagg.crypto import expand, new_seed
-from coterie.federated.secagg.node_side import flat_vector, summed_rows
 from coterie.federated.secagg.ring_bytes import ClientBytes, client_bytes, summed_length
+from coterie.federated.secagg.summed_vector import flat_vector, summed_rows
 from coterie.federated.secagg.words import Word
 from coterie.models.recommender import Recommender
 from coterie.types import Message, Updates

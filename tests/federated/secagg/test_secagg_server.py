@@ -39,11 +39,12 @@ from coterie.federated.federation import (
 )
 from coterie.federated.secagg import exposure
 from coterie.federated.secagg import server as secagg_server
-from coterie.federated.secagg.node_side import RingHeader, Stage, reply_to, vector_length
+from coterie.federated.secagg.node_side import RingHeader, Stage, reply_to
 from coterie.federated.secagg.ring import Ring, collect_keys
 from coterie.federated.secagg.ring_member import RingMember, RingTerms
 from coterie.federated.secagg.session import SessionSlot
 from coterie.federated.secagg.stages import StageArrays
+from coterie.federated.secagg.summed_vector import vector_length
 from coterie.federated.transcript import CLIENTS, SERVER, Transcript
 from coterie.federated.validation import MOST_SAMPLES, Reply
 from coterie.types import TOO_LARGE, Ints, Message

@@ -23,10 +23,11 @@ from coterie.federated import trainer
 from coterie.federated.costs import Costs
 from coterie.federated.federation import AnyExchange, ClientTask, World
 from coterie.federated.nodes import client_columns
-from coterie.federated.secagg.node_side import FORMS, RingHeader, Stage, vector_length
+from coterie.federated.secagg.node_side import FORMS, RingHeader, Stage
 from coterie.federated.secagg.server import RING_ABORTED, aggregate_securely
 from coterie.federated.secagg.session import SessionSlot
 from coterie.federated.secagg.session_bytes import pack_session, unpack_session
+from coterie.federated.secagg.summed_vector import vector_length
 from coterie.federated.secagg.words import fits, from_bytes, to_bytes, to_integers, to_words
 from coterie.federated.trainer import Context
 from coterie.federated.transcript import CLIENTS, SERVER, Transcript

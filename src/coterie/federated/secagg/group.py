@@ -20,14 +20,14 @@ from coterie.federated.secagg.stages import Aborted
 from coterie.federated.secagg.words import MAX_ENTRY, UNSIGNED, Words, to_integers
 from coterie.types import Longs
 
-Send = Callable[[str, Mapping[int, tuple[Any, ...]]], Mapping[int, Any]]
+SendToGroup = Callable[[str, Mapping[int, tuple[Any, ...]]], Mapping[int, Any]]
 """(stage, what each client receives) -> the replies of the clients that replied."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
     terms: GroupTerms
-    send: Send
+    send: SendToGroup
     max_entry: int = MAX_ENTRY
     """Bound of an entry of one client's vector."""
 

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coterie.federated.contract import check_sums
 from coterie.federated.federation import (
     AnyExchange,
     AnyWorld,
@@ -21,8 +20,14 @@ from coterie.federated.secagg.crypto import Rejected
 from coterie.federated.secagg.ring_member import Neighbour, RingMember, RingTerms, ShareForm, Side
 from coterie.federated.secagg.session import ClientSession, RingId, SessionSlot
 from coterie.federated.secagg.stages import ORDER, StageArrays, has_rows, received_as_expected
-from coterie.federated.secagg.words import Word, Words, fits, to_words
-from coterie.federated.validation import Expected, Reply, no_updates, validate
+from coterie.federated.secagg.summed_vector import (
+    flat_vector,
+    summed_rows,
+    touched_items,
+    vector_length,
+)
+from coterie.federated.secagg.words import Word, Words
+from coterie.federated.validation import Expected, Reply, validate
 from coterie.types import Ints, Message, Sizes, Updates
 
 FORMS: tuple[tuple[ShareForm, Word], ...] = (
@@ -162,14 +167,6 @@ def advertise_keys_of(session: ClientSession, header: RingHeader) -> StageArrays
     return replies
 
 
-def touched_items(updates: Updates, n_items: int) -> np.ndarray:
-    """(n, bytes) the items in each user's update, one bit per item."""
-    touched = np.zeros((len(updates), n_items), bool)
-    user_of_row = np.repeat(np.arange(len(updates)), np.diff(updates.offsets))
-    touched[user_of_row, updates.items] = True
-    return np.packbits(touched, axis=1)
-
-
 def agree_on_rows(
     world: AnyWorld,
     exchange: AnyExchange,
@@ -202,64 +199,6 @@ def bind_vectors(world: AnyWorld, exchange: AnyExchange, session: ClientSession)
         updates = session.updates.take(np.array([k]))
         member.vector = partial(flat_vector, world, exchange, message, updates, session.rows)
     return session
-
-
-def summed_rows(
-    world: AnyWorld, exchange: AnyExchange, number: int, n_items: int, union: np.ndarray | None
-) -> Ints:
-    """The rows of item tables that a ring sums."""
-    assert exchange.secure_sum is not None
-    if union is not None:
-        return np.flatnonzero(np.unpackbits(union, count=n_items)).astype(np.int32)
-    if exchange.secure_sum.rows is not None:
-        return exchange.secure_sum.rows(world, number)
-    return np.arange(n_items, dtype=np.int32)
-
-
-def vector_length(
-    world: AnyWorld, exchange: AnyExchange, message: Message, sizes: Sizes, rows: Ints
-) -> int:
-    """The length of the vector that a ring sums."""
-    return sum(part.size for part in zero_sums(world, exchange, message, sizes, rows).values())
-
-
-def zero_sums(
-    world: AnyWorld, exchange: AnyExchange, message: Message, sizes: Sizes, rows: Ints
-) -> dict[str, np.ndarray]:
-    """The sums of an exchange over no users: their names, shapes and zeros."""
-    no_users = message.to(np.empty(0, np.int64))
-    updates = no_updates(Expected.of(no_users, sizes))
-    return sums_of(world, exchange, no_users, updates, rows)
-
-
-def flat_vector(
-    world: AnyWorld, exchange: AnyExchange, message: Message, updates: Updates, rows: Ints
-) -> Words:
-    """The sums over one user as a vector modulo 2^word; Rejected if an entry exceeds its bound.
-
-    With such an entry the sum could wrap, and the server could not detect it.
-    """
-    secure = exchange.secure_sum
-    assert secure is not None
-    sums = sums_of(world, exchange, message, updates, rows)
-    vector = np.concatenate([part.ravel() for part in sums.values()])
-    bound = secure.max_entry(world)
-    if not fits(vector, bound):
-        raise Rejected(f"an entry of the update exceeds {bound}, the bound of its exchange")
-    return to_words(vector, secure.word(world))
-
-
-def sums_of(
-    world: AnyWorld, exchange: AnyExchange, message: Message, updates: Updates, rows: Ints
-) -> dict[str, np.ndarray]:
-    """The sums of an exchange over some users by name, restricted to the summed item rows."""
-    ring = exchange.secure_sum
-    assert ring is not None
-    sums = check_sums(world, exchange, exchange.aggregate(world, message, updates))
-    sums = ring.to_table(world, sums)
-    return {
-        name: part[rows] if name in ring.by_item else part for name, part in sorted(sums.items())
-    }
 
 
 def _no_vector() -> Words:

@@ -13,8 +13,9 @@ import numpy as np
 
 from coterie.federated.federation import AnyExchange, AnyWorld
 from coterie.federated.secagg.crypto import KEY_BYTES, SEED_BYTES, TAG_BYTES
-from coterie.federated.secagg.node_side import RingHeader, summed_rows, vector_length
+from coterie.federated.secagg.node_side import RingHeader
 from coterie.federated.secagg.stages import RECEIVED
+from coterie.federated.secagg.summed_vector import summed_rows, vector_length
 from coterie.federated.secagg.words import UNSIGNED, Word
 from coterie.federated.wire import message_size
 from coterie.types import Message, Sizes

@@ -20,17 +20,11 @@ from coterie.federated.federation import (
     SecureSum,
     Sums,
 )
-from coterie.federated.secagg.node_side import (
-    FORMS,
-    RingHeader,
-    Stage,
-    summed_rows,
-    vector_length,
-    zero_sums,
-)
+from coterie.federated.secagg.node_side import FORMS, RingHeader, Stage
 from coterie.federated.secagg.ring import Ring, RingSum, collect_keys, min_survivors
 from coterie.federated.secagg.ring_member import RingTerms
 from coterie.federated.secagg.stages import ORDER, Aborted, ReplySpec, StageArrays
+from coterie.federated.secagg.summed_vector import summed_rows, vector_length, zero_sums
 from coterie.federated.validation import Reply
 from coterie.federated.wire import message_size
 from coterie.types import Bools, Ints, Message, Sizes

@@ -549,3 +549,38 @@ def test_insecure_servers_are_refused(site: Site, more: Sequence[str], message: 
     server = site.start("serve", "--config", "fed.yaml", *more)
     assert server.wait(30) == 2
     assert message in site.log(server)
+
+
+@pytest.mark.long
+def test_users_join_leave_and_move_while_nodes_run(site: Site):
+    """By the documented commands, while the server and its nodes run."""
+    site.files(3, FEDFAST.replace("rounds: 2", "rounds: 400"))
+    config = site.folder / "fed.yaml"
+    config.write_text(config.read_text().replace("least_nodes: 3", "least_nodes: 2\nopen: true"))
+    nodes = [part for name in "abc" for part in ("--node", name)]
+    subprocess.run([*COTERIE, "federation", "init", "keys", *nodes], cwd=site.folder, check=True)
+    server = site.serve("--keys", "keys")
+    site.wait(lambda: "serving at" in site.log(server), 60)
+    site.join(0, *keyed("a"))
+    site.join(1, *keyed("b"))
+    site.wait(lambda: site.status().get("round", 0) >= 2)
+    assert site.status()["users"] == 134
+    site.join(2, *keyed("c"))
+    site.wait(lambda: site.status()["users"] == 200)
+    erased, moved = (str(user) for user in site.people.user_ids[[0, 3]])
+
+    def node(*command: str) -> None:
+        subprocess.run([*COTERIE, "node", *command], cwd=site.folder, check=True)
+
+    node("forget", "0.db", erased)
+    node("transfer", "0.db", moved, "--to", "b", "--key", "keys/nodes/a.key", "--out", "package")
+    node("receive", "1.db", "package")
+    site.wait(lambda: site.status()["users"] == 199)
+    homes = site.folder / "run" / "homes.json"
+    site.wait(lambda: json.loads(homes.read_text())[moved] == "b")
+    site.wait(lambda: site.status()["state"] == "finished", 200)
+    assert server.wait(30) == 0
+    assert "users: 66 joined, 0 erased, 200 in all" in site.log(server)
+    assert erased not in json.loads((site.folder / "run" / "members.json").read_text())["users"]
+    assert site.status()["refused"] == {}
+    node("export", "1.db", moved)

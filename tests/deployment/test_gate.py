@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from coterie.deployment.fleet import gate as gates
 from coterie.deployment.fleet.gate import SMALL, Gate
-from coterie.deployment.fleet.keys import NodeKey
+from coterie.deployment.fleet.keys import NodeKey, fingerprint_of_public
 from coterie.deployment.fleet.link import Link
 from coterie.deployment.fleet.messages import (
     CALLS,
@@ -132,6 +132,14 @@ def test_what_the_headers_tell_is_refused_before_the_body_is_read(
     found, bodies, gate, read = call(PREFIX + PUSH_OBJECT, [b"x"], **changes)
     assert (found, bodies, read) == (status, [], 0)
     assert sum(gate.refused.values()) == 1
+
+
+def test_who_was_refused_last():
+    _, _, gate, _ = call(PREFIX + PULL_MESSAGES, [b"x"], key=OTHER)
+    fingerprint = fingerprint_of_public(OTHER.public)
+    assert f"with key {fingerprint}, 20" in gate.last_refused["unknown key"]
+    _, _, gate, _ = call(PREFIX + PULL_MESSAGES, [b"x"], flwr_public_key="garbage!")
+    assert "an unknown address without a key" in gate.last_refused["malformed authentication"]
 
 
 def test_a_body_that_grows_is_refused_when_it_is_too_large():

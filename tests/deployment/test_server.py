@@ -42,6 +42,7 @@ class InProcessNodes:
 
     keyed = False
     refused: Mapping[str, int] = {}
+    last_refused: Mapping[str, str] = {}
 
     def __init__(
         self, paths: list[Path], fails: Callable[[str, int, int], bool] = lambda *call: False

@@ -55,7 +55,7 @@ class Hosting:
             if self._may_host(user, name):
                 own.append(user)
             else:
-                self.traffic.refused[FOREIGN_USER] += 1
+                self.traffic.refuse(FOREIGN_USER, name)
         return own
 
     def _may_host(self, user: str, name: str) -> bool:
@@ -71,7 +71,7 @@ class Hosting:
                 self.nodes.pop(user, None)
                 gone.append(index)
             else:
-                self.traffic.refused[FOREIGN_USER] += 1
+                self.traffic.refuse(FOREIGN_USER, name)
         return gone
 
     def move_by_permits(self, name: str, roster: Roster) -> None:
@@ -81,7 +81,7 @@ class Hosting:
                 signed = SignedPermit.from_json(text)
                 permit = signed.read()
             except Malformed:
-                self.traffic.refused["malformed transfer"] += 1
+                self.traffic.refuse("malformed transfer", name)
                 continue
             origins = {self.nodes.get(user, "") for user in permit.users}
             if permit.number in self.used or origins == {name}:
@@ -92,7 +92,7 @@ class Hosting:
                 self.nodes |= dict.fromkeys(permit.users, name)
                 self.used.add(permit.number)
             else:
-                self.traffic.refused[INVALID_PERMIT] += 1
+                self.traffic.refuse(INVALID_PERMIT, name)
 
     def _all_signed(self, origins: Collection[str], signed: SignedPermit) -> bool:
         """Whether all users come from one node, which signed the permit."""

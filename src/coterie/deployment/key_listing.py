@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
 from coterie.deployment.certificates import hosts_of
+from coterie.deployment.fingerprints import fingerprint_of
 from coterie.deployment.key_dates import FORMAT, KeyDates
 from coterie.deployment.validity import Validity, days_until, read_certificate
 from coterie.errors import RunError
@@ -99,19 +97,6 @@ def _key(path: Path) -> ListedKey:
         None if dates.expires is None else days_until(dates.expires),
         EXPIRED if dates.expired else VALID,
     )
-
-
-def fingerprint_of(line: str) -> str:
-    """The fingerprint of a key in OpenSSH's format. ValueError if it is not one."""
-    words = line.split()
-    if len(words) < 2:
-        raise ValueError("not a public key")
-    try:
-        key = base64.b64decode(words[1], validate=True)
-    except binascii.Error as error:
-        raise ValueError(str(error)) from None
-    digest = base64.b64encode(hashlib.sha256(key).digest()).decode("ascii")
-    return f"SHA256:{digest.rstrip('=')}"
 
 
 def _text(date: datetime | None) -> str | None:

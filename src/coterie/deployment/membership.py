@@ -294,7 +294,7 @@ def admit(rosters: dict[str, Roster], name: str, roster: Roster, traffic: NodeTr
     """
     if traffic.nodes.keyed:
         taken = {user for known in rosters.values() for user in known.users}
-        traffic.refused[FOREIGN_USER] += sum(user in taken for user in roster.users)
+        traffic.refuse(FOREIGN_USER, name, sum(user in taken for user in roster.users))
         rosters[name] = roster.select(lambda user: user not in taken)
         return
     rivals = [

@@ -11,6 +11,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
@@ -80,6 +81,9 @@ class Server:
     point: Point
     durations: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
     """Seconds of recent rounds."""
+    state: str = ""
+    since: str = ""
+    """When the state began."""
     warned_in: int = -1
     """The last round in which nodes were missing."""
 
@@ -238,6 +242,10 @@ class Server:
     def _report(self, state: str, note: str = "") -> None:
         """Write the status."""
         status = status_of(self.point, self.membership, self.setup.total, state, self.durations)
+        if state != self.state:
+            self.state = state
+            self.since = datetime.now(UTC).isoformat(timespec="seconds")
+        status |= {"since": self.since}
         if note:
             status |= {"note": note}
             self._warn(note)
@@ -344,6 +352,7 @@ def status_of(
         "updates": history.updates,
         "dropped": history.dropped,
         "refused": dict(history.refused + traffic.refused + Counter(traffic.nodes.refused)),
+        "last_refused": traffic.last_refused | dict(traffic.nodes.last_refused),
         "unanswered": counts["unanswered"],
         "bytes_up": counts["bytes_up"],
         "bytes_down": counts["bytes_down"],

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -32,6 +33,10 @@ class Nodes(Protocol):
     def refused(self) -> Mapping[str, int]:
         """Requests that were refused before they reached the federation, by reason."""
 
+    @property
+    def last_refused(self) -> Mapping[str, str]:
+        """Reason -> whose request was refused last, and when."""
+
     def signed(self, name: str, text: str, signature: str) -> bool:
         """Whether a node signed a text with its key; the signature is base64."""
 
@@ -56,6 +61,8 @@ class NodeTraffic:
     """Bytes of training, up and down; bytes of all other messages; replies that never came."""
     refused: Counter[str] = field(default_factory=Counter)
     """Refused replies by reason."""
+    last_refused: dict[str, str] = field(default_factory=dict)
+    """Reason -> whose reply was refused last, and when."""
     phases: RoundPhases = field(default_factory=RoundPhases)
     answered: set[str] = field(default_factory=set)
     """Nodes that replied to an exchange since the round began."""
@@ -95,6 +102,12 @@ class NodeTraffic:
         """Exchanges have a phase of their own; other messages belong to the phase around them."""
         return self.phases.measure(Phase.EXCHANGE) if kind == TRAIN else nullcontext()
 
+    def refuse(self, reason: str, name: str, count: int = 1) -> None:
+        """Count what was refused of a node."""
+        if count:
+            self.refused[reason] += count
+            self.last_refused[reason] = refusal_of(f"node {name}")
+
     def parse(
         self, kind: str, replies: Mapping[str, bytes], parse: Callable[[str, bytes], T]
     ) -> dict[str, T]:
@@ -104,8 +117,13 @@ class NodeTraffic:
             try:
                 parsed[name] = parse(name, data)
             except Malformed:
-                self.refused[f"malformed {kind}"] += 1
+                self.refuse(f"malformed {kind}", name)
         return parsed
+
+
+def refusal_of(source: str) -> str:
+    """Who was refused, and when."""
+    return f"{source}, {datetime.now(UTC).isoformat(timespec='seconds')}"
 
 
 def read_status(folder: Path) -> JsonObject:

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from coterie.core.http_body import BodyTooLarge, ConnectionBroke, check_length, read_body
-from coterie.deployment.fleet.keys import is_signed
+from coterie.deployment.fleet.keys import fingerprint_of_public, is_signed
 from coterie.deployment.fleet.link import Link
 from coterie.deployment.fleet.messages import (
     ACTIVATE,
@@ -37,6 +37,7 @@ from coterie.deployment.fleet.messages import (
     SIGNATURE_HEADER,
     TIMESTAMP_HEADER,
 )
+from coterie.deployment.traffic import refusal_of
 
 # isort: split
 # Flower's modules come after ours, which check its version.
@@ -101,6 +102,8 @@ class Gate:
     keyed: bool
     """Whether the server's operator registers keys; otherwise nodes register their own."""
     refused: Counter[str] = field(default_factory=Counter)
+    last_refused: dict[str, str] = field(default_factory=dict)
+    """Reason -> whose request was refused last, and when."""
     waiting: dict[int, asyncio.Event] = field(default_factory=dict)
     """Node id -> what ends its held pull."""
     loop: asyncio.AbstractEventLoop | None = None
@@ -113,13 +116,13 @@ class Gate:
             body = await asyncio.wait_for(read_body(receive, self._limit(call)), BODY_SECONDS)
             reply = await self._answer(call, body)
         except TimeoutError:
-            await self._refuse(send, Refused(408, "a body that arrived too slowly"))
+            await self._refuse(scope, send, Refused(408, "a body that arrived too slowly"))
         except BodyTooLarge:
-            await self._refuse(send, Refused(413, "a body that is too large"))
+            await self._refuse(scope, send, Refused(413, "a body that is too large"))
         except ConnectionBroke:
-            await self._refuse(send, Refused(400, "a connection that broke"))
+            await self._refuse(scope, send, Refused(400, "a connection that broke"))
         except Refused as refused:
-            await self._refuse(send, refused)
+            await self._refuse(scope, send, refused)
         except FlowerError as error:
             text = json.dumps({"code": int(error.code), "message": str(error.message)}).encode()
             await respond(send, 409, text, "application/json")
@@ -159,8 +162,10 @@ class Gate:
             return max(self.link.due(call.key), SMALL)
         return REPLY_HEAD if call.name == PUSH_MESSAGES else SMALL
 
-    async def _refuse(self, send: Send, refused: Refused) -> None:
-        self.refused[refused.reason] += refused.reason != EARLIER_SERVER
+    async def _refuse(self, scope: Scope, send: Send, refused: Refused) -> None:
+        if refused.reason != EARLIER_SERVER:
+            self.refused[refused.reason] += 1
+            self.last_refused[refused.reason] = refusal_of(source_of(scope))
         # The rest of the body is not read, so that the connection cannot be used again.
         await respond(send, refused.status, b"", "text/plain", close=True)
 
@@ -253,6 +258,17 @@ class Gate:
         self.closed = True
         for node_id in list(self.waiting):
             self.ring(node_id)
+
+
+def source_of(scope: Scope) -> str:
+    """Who sent a request: its address, and the fingerprint of its key if it has a valid one."""
+    host = (scope.get("client") or ["an unknown address"])[0]
+    header = dict(scope["headers"]).get(PUBLIC_KEY_HEADER.encode("ascii"), b"")
+    try:
+        fingerprint = fingerprint_of_public(base64.b64decode(header, validate=True))
+    except (binascii.Error, ValueError):
+        return f"{host} without a key"
+    return f"{host} with key {fingerprint}"
 
 
 def is_recent(timestamp: str) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from coterie.deployment.fingerprints import fingerprint_of
 from coterie.deployment.fleet.messages import (
     PUBLIC_KEY_HEADER,
     SIGNATURE_HEADER,
@@ -101,3 +102,13 @@ def is_signed(public: bytes, text: str, signature: bytes) -> bool:
     except (ValueError, UnicodeError, UnsupportedAlgorithm, InvalidSignature):
         return False
     return True
+
+
+def fingerprint_of_public(public: bytes) -> str:
+    """The fingerprint of a public key as `coterie federation list` shows it; ValueError if none."""
+    try:
+        key = serialization.load_pem_public_key(public)
+        line = key.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise ValueError("not a public key") from None
+    return fingerprint_of(line.decode("ascii"))

@@ -82,6 +82,7 @@ class FleetNodes:
     deadline: float
     """Seconds after which a reply does not count."""
     refused: Mapping[str, int] = field(default_factory=dict)
+    last_refused: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def keyed(self) -> bool:

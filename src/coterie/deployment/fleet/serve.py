@@ -120,7 +120,7 @@ def run(
             f"{folder}: serving at {address}. Nodes join with: "
             f"coterie join --data FILE --store FILE --server {reached} {proof}"
         )
-        nodes = FleetNodes(link, registry, service.round_seconds, gate.refused)
+        nodes = FleetNodes(link, registry, service.round_seconds, gate.refused, gate.last_refused)
         try:
             train(folder, terms, nodes, service, content, progress)
         finally:

@@ -1,4 +1,4 @@
-"""Large blocks go back to the system, whatever was freed before."""
+"""Large blocks go back to the system, whatever was freed before; threads share one heap."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import sys
 
 import pytest
 
-MAPPED_AFTER = """
+LIBC = """
 import ctypes
-from coterie.core.heap import LARGE_BLOCK, return_large_blocks
+import tempfile
+import threading
+from coterie.core.heap import LARGE_BLOCK, keep_heap_compact
 
 class Info(ctypes.Structure):
     names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
@@ -18,23 +20,52 @@ class Info(ctypes.Structure):
 
 libc = ctypes.CDLL(None)
 libc.mallinfo2.restype = Info
-
 {call}
+"""
+MAPPED = """
 bytearray(8 << 20)  # freed at once: from now on, glibc puts blocks of up to 8 MB into the heap
 before = libc.mallinfo2().hblkhd
 block = bytearray(LARGE_BLOCK)
 print(libc.mallinfo2().hblkhd - before)
 """
+"""Prints the bytes that a new large block adds to the blocks outside the heap."""
+HEAPS = """
+blocks = []
+barrier = threading.Barrier(4)
+
+def allocate():
+    barrier.wait()  # all threads are there at once
+    blocks.extend(bytearray(50_000) for _ in range(100))
+    barrier.wait()
+
+threads = [threading.Thread(target=allocate) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+libc.fopen.restype = ctypes.c_void_p
+with tempfile.NamedTemporaryFile() as file:
+    stream = ctypes.c_void_p(libc.fopen(file.name.encode(), b"w"))
+    libc.malloc_info(0, stream)
+    libc.fclose(stream)
+    print(file.read().count(b"<heap nr="))
+"""
+"""Prints how many heaps the process has after four threads allocated at once."""
 
 
-def mapped_after(call: str) -> int:
-    """Bytes that a new large block adds to the blocks outside the heap, in a new process."""
-    script = MAPPED_AFTER.format(call=call)
-    command = [sys.executable, "-c", script]
+def printed(call: str, script: str) -> int:
+    """What a script prints in a new process after a call."""
+    command = [sys.executable, "-c", LIBC.format(call=call) + script]
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="for glibc's malloc")
 def test_large_blocks_are_returned_when_freed():
-    assert mapped_after("return_large_blocks()") >= 128 * 1024
-    assert mapped_after("") == 0, "glibc does so by itself now: coterie.core.heap is not needed"
+    assert printed("keep_heap_compact()", MAPPED) >= 128 * 1024
+    assert printed("", MAPPED) == 0, "glibc does so by itself now: coterie.core.heap is not needed"
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="for glibc's malloc")
+def test_threads_share_one_heap():
+    assert printed("keep_heap_compact()", HEAPS) == 1
+    assert printed("", HEAPS) > 1

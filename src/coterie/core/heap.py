@@ -8,15 +8,21 @@ import platform
 LARGE_BLOCK = 128 * 1024
 """Bytes from which on a block is returned to the system as soon as it is freed."""
 M_MMAP_THRESHOLD = -3
-"""The parameter's number in glibc's malloc.h."""
+M_ARENA_MAX = -8
+"""Numbers of parameters in glibc's malloc.h."""
 
 
-def return_large_blocks() -> None:
-    """Make glibc return every large block as soon as it is freed; other C libraries stay as is.
+def keep_heap_compact() -> None:
+    """Make glibc return large blocks when they are freed, and use one heap for all threads.
 
     128 kB is glibc's default, too. But it raises this limit to the size of the largest block that
     was freed, up to 32 MB. Messages, checkpoints and TLS buffers then share the heap with small
     blocks of any lifetime, and the gaps between those grow for hours. A limit that is set is fixed.
+
+    Threads have heaps of their own by default, with gaps of their own. Python's threads do not
+    allocate at the same time, so that one is enough. Other C libraries stay as they are.
     """
     if platform.libc_ver()[0] == "glibc":
-        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
+        libc = ctypes.CDLL(None)
+        libc.mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
+        libc.mallopt(M_ARENA_MAX, 1)

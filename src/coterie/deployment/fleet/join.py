@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
-from coterie.core.heap import return_large_blocks
+from coterie.core.heap import keep_heap_compact
 from coterie.core.parent_process import exit_with_parent
 from coterie.core.progress import SILENT, Progress
 from coterie.data.options import ReadOptions
@@ -92,7 +92,7 @@ def join(
     check_credentials(address, credentials, insecure)
     client = FleetClient.to(address, *credentials)
     exit_on_sigterm()
-    return_large_blocks()
+    keep_heap_compact()
     taken = (
         f"{path} is in use by another coterie join; expected a store of its own for every node. "
         "Stop that process, or name another store."

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from coterie.core.heap import return_large_blocks
+from coterie.core.heap import keep_heap_compact
 from coterie.core.progress import Progress
 from coterie.deployment.address import LOOPBACK, Address
 from coterie.deployment.certificates import WILDCARDS, hosts_of
@@ -70,7 +70,7 @@ def serve(
         )
     folder = prepare_folder(config, out, progress)
     exit_on_sigterm()
-    return_large_blocks()
+    keep_heap_compact()
     with run_folder.locked(folder):
         if read_status(folder).get("state") == "finished":
             progress.log(f"{folder} is finished; there is nothing to do")

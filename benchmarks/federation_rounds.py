@@ -189,10 +189,14 @@ class TimedNode:
 
     keyed = False
     refused: ClassVar[dict[str, int]] = {}
+    last_refused: ClassVar[dict[str, str]] = {}
 
     def __init__(self, service: NodeService) -> None:
         self.service = service
         self.seconds: list[float] = []
+
+    def signed(self, name: str, text: str, signature: str) -> bool:
+        return False
 
     def joined(self) -> dict[str, int]:
         return {"node": 0}

@@ -106,7 +106,7 @@ def node(folder: Path, server: str, k: int) -> None:
     NodeUsers(folder / f"{k}.csv", ReadOptions(), simulated=True).put(store)
     key = folder / "keys" / "nodes" / f"n{k}.key"
     client = FleetClient.to(Address.of(server), key, folder / "keys" / "ca.pem")
-    NodeLoop(client, NodeService(store).answer, log=lambda line: None).run()
+    NodeLoop(client, NodeService(store).answer).run()
 
 
 def peak_megabytes(pid: int) -> int:

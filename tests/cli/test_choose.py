@@ -90,6 +90,9 @@ def test_interrupted_choice_leaves_nothing_behind(tmp_path: Path) -> None:
             break
     time.sleep(1)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    try:
+        process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert list(tmp_path.iterdir()) == []

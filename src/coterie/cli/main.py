@@ -82,9 +82,11 @@ def main() -> None:
     A user's mistake prints one line and exits with code 2. A bug prints a traceback and exits
     with code 1.
     """
+    from coterie.cli.interrupts import never_lose_interrupts
     from coterie.cli.log_lines import LoggedExit
     from coterie.errors import CoterieError, Interrupted
 
+    never_lose_interrupts()
     try:
         app(prog_name="coterie")
     except Interrupted as stop:

@@ -399,10 +399,9 @@ def _read(folder: Path, name: str, load: Callable[[Path], Loaded]) -> Loaded:
         remedy = _remedy(folder)
         if unfinished:
             remedy = f"Wait if it is still training; otherwise resume it: coterie resume {folder}"
+        expected = "a run on one machine" if "terms.json" in names else "a finished run"
         raise RunError(
-            f"{folder} has no {name}; expected the folder of a run on one machine. {remedy}"
-            if "terms.json" in names
-            else f"{folder} has no {name}; expected the folder of a finished run. {remedy}"
+            f"{folder} has no {name}; expected the folder of {expected}. {remedy}"
         ) from None
     except RunError:
         raise

@@ -36,8 +36,8 @@ class Group:
         terms = self.terms
         adverts = self._collect_adverts()
         shares = self._collect_shares(adverts)
-        uploads = self._collect_uploads(adverts, shares)
-        survivors = self._choose_survivors(adverts, shares, uploads)
+        uploads = self._collect_uploads(shares)
+        survivors = self._choose_survivors(adverts, uploads)
         released = self._collect_released(survivors)
         total: Words = np.zeros(terms.length, UNSIGNED[terms.word])
         for user in sorted(survivors):
@@ -68,9 +68,7 @@ class Group:
         self._require(shares, "shared secrets")
         return dict(shares)
 
-    def _collect_uploads(
-        self, adverts: Mapping[int, Advert], shares: Mapping[int, Mapping[int, bytes]]
-    ) -> dict[int, Words]:
+    def _collect_uploads(self, shares: Mapping[int, Mapping[int, bytes]]) -> dict[int, Words]:
         by_holder: dict[int, dict[int, bytes]] = {user: {} for user in shares}
         for owner, ciphertexts in shares.items():
             for holder, ciphertext in ciphertexts.items():
@@ -81,14 +79,11 @@ class Group:
         return dict(uploads)
 
     def _choose_survivors(
-        self,
-        adverts: Mapping[int, Advert],
-        shared: Collection[int],
-        uploads: Mapping[int, Words],
+        self, adverts: Mapping[int, Advert], uploaded: Collection[int]
     ) -> frozenset[int]:
         """The clients whose upload counts: others would not be hidden, and refuse to agree."""
         terms = self.terms
-        survivors = set(uploads)
+        survivors = set(uploaded)
         while True:
             hidden = {
                 user

@@ -1,4 +1,4 @@
-"""Ctrl-C inside a finaliser, where Python ignores exceptions."""
+"""Ctrl-C where Python ignores exceptions: in finalisers and in functions that C code calls."""
 
 from __future__ import annotations
 
@@ -9,21 +9,30 @@ import sys
 import pytest
 
 SCRIPT = """
+import ctypes
 import sys
 import time
 from coterie.cli.interrupts import never_lose_interrupts
 
-class Slow:
+def wait():
+    print("waiting", flush=True)
+    end = time.monotonic() + 1
+    while time.monotonic() < end:
+        pass
+
+class Finaliser:
     def __del__(self):
-        print("in a finaliser", flush=True)
-        end = time.monotonic() + 1
-        while time.monotonic() < end:
-            pass
+        wait()
+
+def callback():
+    compiler = {"wait": wait, "__name__": "llvmlite.binding.executionengine"}
+    exec("def called_by_c(): wait()", compiler)
+    ctypes.CFUNCTYPE(None)(compiler["called_by_c"])()
 
 if sys.argv[1] == "here":
     never_lose_interrupts()
 try:
-    Slow()
+    {"finaliser": Finaliser, "callback": callback}[sys.argv[2]]()
     time.sleep(0.5)
     print("lost")
 except KeyboardInterrupt:
@@ -31,13 +40,14 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.parametrize("place", ["finaliser", "callback"])
 @pytest.mark.parametrize(("which", "outcome"), [("here", "interrupted"), ("in Python", "lost")])
-def test_an_interrupt_in_a_finaliser(which: str, outcome: str):
-    command = [sys.executable, "-c", SCRIPT, which]
+def test_an_interrupt_where_python_ignores_it(which: str, outcome: str, place: str):
+    command = [sys.executable, "-c", SCRIPT, which, place]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "in a finaliser\n"
+        assert process.stdout.readline() == "waiting\n"
         process.send_signal(signal.SIGINT)
         assert process.communicate(timeout=20)[0].strip() == outcome

@@ -102,13 +102,13 @@ class FedBSO(fedfast.Discounted, fedavg.FedAvg):
             return self
         if self.best_user == "loss":
             raise ValueError(
-                "best_user=loss needs every client's own loss, which secure_aggregation='ring' is "
-                "to hide. Set best_user=nearest or secure_aggregation=none"
+                "best_user=loss needs every client's own loss, which secure aggregation is to "
+                "hide. Set best_user=nearest or secure_aggregation=none"
             )
         if self.aggregate == "cluster":
             raise ValueError(
-                "aggregate=cluster needs sums over the few clients of a cluster in a ring, often a "
-                "single one, which secure_aggregation='ring' is to hide. "
+                "aggregate=cluster needs sums over the few clients of a cluster in a group, often "
+                "a single one, which secure aggregation is to hide. "
                 "Set aggregate=global or secure_aggregation=none"
             )
         return self

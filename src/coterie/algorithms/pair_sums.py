@@ -112,11 +112,11 @@ def sample(world: World[PairSumSettings], state: PairSums, t: int) -> Ints:
     """Clients that have not been added."""
     missing = np.where(world.present & ~state.added, 0, -1).astype(np.int32)
     n_missing = int((missing == 0).sum())
-    # The last one or two clients would be seen alone: they stay out of the sum.
-    if n_missing < (MIN_CLIENTS if world.settings.secure_aggregation == "ring" else 1):
+    # The last few clients would be seen alone: they stay out of the sum.
+    if n_missing < world.settings.fewest_clients:
         return np.empty(0, np.int32)
     size = fedavg.cohort_size(world)
-    if n_missing - size < MIN_CLIENTS:
+    if n_missing - size < max(MIN_CLIENTS, world.settings.fewest_clients):
         size = n_missing
     return clustering.draw(missing, np.array([size]), world.seed, t)
 

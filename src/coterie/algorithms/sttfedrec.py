@@ -83,7 +83,7 @@ from coterie.federated.federation import (
     Sums,
     World,
 )
-from coterie.federated.secagg.server import assign_rings
+from coterie.federated.secagg.server import assign_groups
 from coterie.models.directions import Directions, quantize_rows
 from coterie.types import TOO_LARGE, Floats, Ints, Longs, Message, Sizes, Updates
 
@@ -168,8 +168,8 @@ def store_requests(
 def assign_slots(world: World[FederatedTowers], state: STTFedRecState, t: int) -> Slots:
     """Slots of the requested items, assigned at random; separately for every ring."""
     rings = [state.requesters]
-    if world.settings.secure_aggregation == "ring":
-        rings = assign_rings(sample(world, state, t), world.settings.ring_size, world.seed, t)
+    if world.settings.secure_aggregation != "none":
+        rings = assign_groups(world, sample(world, state, t), t)
     rows = [np.flatnonzero(np.isin(state.requesters, ring)) for ring in rings]
     return slots.assign_slots(world, state.requested, rows, streams.at(world.seed, "slots", t))
 

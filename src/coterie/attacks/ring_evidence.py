@@ -20,7 +20,7 @@ from coterie.attacks.pursuit import LIKED, basis_pursuit
 from coterie.attacks.ring_sums import ItemSums, lone_vectors, pair_histories, unmix
 from coterie.attacks.solved_vectors import Whitened, equations, whiten
 from coterie.federated.federation import AnyWorld
-from coterie.federated.secagg.server import assign_rings
+from coterie.federated.secagg.server import assign_groups
 from coterie.types import SCALE, Bools, Doubles, Ints, Longs, Message, Rows
 
 LONE = "lone-item"
@@ -48,7 +48,7 @@ class RingUpdates(NamedTuple):
 def rings_of(world: AnyWorld, observation: Observation) -> Iterator[RingUpdates]:
     """The rings of a round."""
     history = Rows(observation.offsets, observation.items)
-    rings = assign_rings(observation.users, world.settings.ring_size, world.seed, observation.t)
+    rings = assign_groups(world, observation.users, observation.t)
     for users in rings:
         members = np.sort(users)
         places = np.searchsorted(observation.users, members)

@@ -72,7 +72,7 @@ def run(
         str | None,
         typer.Option(
             "--secure-aggregation",
-            help="Protocol that hides each user's update from the servers: none or ring.",
+            help="Protocol that hides each user's update from the servers: secagg, ring or none.",
             show_default="none",
         ),
     ] = None,

@@ -24,10 +24,12 @@ from coterie.federated.federation import (
     PrivateState,
 )
 from coterie.federated.nodes import client_columns, read_message, read_reply, write_message
-from coterie.federated.secagg.node_side import Stage
+from coterie.federated.secagg.group_node import GroupStage
+from coterie.federated.secagg.ring_node import RingStage
+from coterie.federated.secagg.server import stage_task
 from coterie.federated.secagg.session import SessionSlot
-from coterie.federated.secagg.session_bytes import pack_session, unpack_session
-from coterie.federated.secagg.stages import ORDER
+from coterie.federated.secagg.session_bytes import pack_slot, unpack_slot
+from coterie.federated.secagg.stages import FIRST_STAGES, ORDER
 from coterie.federated.trainer import SETUP
 from coterie.federated.validation import Reply
 from coterie.federated.wire import Malformed, encode
@@ -93,16 +95,16 @@ class Node:
         stage = stage_of(message)
         slot = SessionSlot()
         stored = self.store.held(RING)
-        if stage != ORDER[0] and stored is not None:
-            slot.session = unpack_session(stored, self.world, exchange)
+        if stored is not None:
+            slot = unpack_slot(stored, self.world, exchange, self.node)
         common = {name: array for name, array in message.common.items() if name != STAGE}
         message = replace(message, common=common)
-        task = Stage(stage, exchange)
+        task = stage_task(stage, exchange)
         columns, after = client_columns(self.world, task, message, self.node, slot)
         # The store may have erased a user meanwhile. Then its secrets must not come back.
         hosted = self.store.numbers()
         if slot.session is not None and all(user in hosted for user in message.users.tolist()):
-            self.store.put_held(RING, pack_session(slot.session))
+            self.store.put_held(RING, pack_slot(slot))
         return columns, after
 
     def refuse_late(self, data: bytes) -> None:
@@ -126,7 +128,7 @@ class Node:
         message = message.to(hosted)
         accepted = accepted[hosted]
         listed = [user_ids[index] for index in message.users.tolist()]
-        if STAGE in message.common and stage_of(message) != ORDER[0]:
+        if STAGE in message.common and stage_of(message) not in FIRST_STAGES:
             return message, listed  # commits happen only at the first stage of an exchange
         self._begin_again(listed, accepted)
         current = self.store.commit(listed, accepted)
@@ -191,7 +193,7 @@ class NodeEngine(Engine):
         return {}
 
     def call(self, exchange: ClientTask, message: Message) -> list[Reply]:
-        if isinstance(exchange, Stage):
+        if isinstance(exchange, RingStage | GroupStage):
             message = replace(
                 message,
                 common=message.common | {STAGE: np.array([ORDER.index(exchange.name)], np.uint8)},

@@ -373,7 +373,7 @@ def _federation(experiment: Experiment) -> AnyFederation:
 def server_learns(request: ChoiceRequest, experiment: Experiment, world: AnyWorld) -> str:
     """One sentence, from what the algorithm declares."""
     if request.may_leave == "sums":
-        sums = f"sums over at most {world.settings.ring_size} clients"
+        sums = f"sums over at most {world.settings.largest_group} clients"
         revealed = in_sums(_federation(experiment), world)
         return "; ".join([sums, *revealed]) if revealed else f"{sums}, nothing of a single one"
     return f"of every client: {'; '.join(server_view.in_the_clear(experiment, world))}"

@@ -29,7 +29,7 @@ from coterie.experiments.derived_defaults import popularity_prior
 from coterie.experiments.history import Point, TrainingHistory
 from coterie.federated.costs import Costs
 from coterie.federated.federation import Federation
-from coterie.federated.secagg.server import RING_ABORTED
+from coterie.federated.secagg.server import ABORTED
 from coterie.federated.settings import federation_settings
 from coterie.federated.trainer import Context, Trainer
 from coterie.federated.validation import OF_TRAINING, REMEDIES
@@ -143,14 +143,14 @@ def n_measurements(experiment: Experiment) -> int:
 
 def check_refusals(history: TrainingHistory, progress: Progress) -> None:
     """Raise if every update was refused; log a warning if many were."""
-    given_up = history.refused[RING_ABORTED]
+    given_up = history.refused[ABORTED]
     if given_up:
         progress.log(
             f"{given_up:,} updates were lost in aborted secure aggregations: "
             "too many of their clients dropped out. Lower client_dropout."
         )
     by_reason = {
-        reason: count for reason, count in sorted(history.refused.items()) if reason != RING_ABORTED
+        reason: count for reason, count in sorted(history.refused.items()) if reason != ABORTED
     }
     if not by_reason:
         return

@@ -116,12 +116,12 @@ def check_sums(world: AnyWorld, exchange: AnyExchange, sums: Sums) -> Sums:
 
 
 def check_words(world: AnyWorld, secure: SecureSum) -> None:
-    """The word and the bound that `SecureSum` declares: no sum over a ring may wrap."""
+    """The word and the bound that `SecureSum` declares: no sum over a ring or group may wrap."""
     word = secure.word(world)
     if word not in (32, 64):
         raise ContractError(f"SecureSum.word returned {word!r}; expected 32 or 64. Return 64.")
     bound = secure.max_entry(world)
-    n = min(world.settings.ring_size, world.n_users)
+    n = min(world.settings.largest_group, world.n_users)
     if not 0 < n * bound < 1 << (word - 1):
         raise ContractError(
             f"SecureSum.max_entry returned {bound} for words of {word} bits; expected at least 1, "

@@ -30,6 +30,7 @@ from coterie.types import Bools, Floats, Ids, Ints, Longs, Message, Sizes, Updat
 
 if TYPE_CHECKING:
     from coterie.data.content import Content
+    from coterie.federated.secagg.identity import Identities
     from coterie.federated.secagg.session import SessionSlot
 
 State = TypeVar("State", bound=Record)
@@ -101,6 +102,8 @@ class NodeData:
     training: TrainingSet  # its k-th user is users[k]
     seed: int = 0
     """Seed of what clients draw. With it, drawn negatives could be separated from real ones."""
+    identities: Identities | None = None
+    """Signing keys, for `secagg`."""
 
     def positions(self, users: Ints) -> Longs:
         """Where users stand among the users of this node."""

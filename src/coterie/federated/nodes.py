@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,10 +20,13 @@ from coterie.federated.federation import (
     PrivateState,
     World,
 )
-from coterie.federated.secagg.session import SessionSlot
+from coterie.federated.secagg.identity import SimulatedIdentities
 from coterie.federated.validation import Reply
 from coterie.federated.wire import Malformed, decode, encode
 from coterie.types import Ints, Message, Updates
+
+if TYPE_CHECKING:
+    from coterie.federated.secagg.session import SessionSlot
 
 
 def share_out(
@@ -39,7 +43,7 @@ def share_out(
     for n in range(n_nodes):
         users = all_users[n::n_nodes]
         part = training.of_users(users) if n_nodes > 1 else training
-        nodes.append(NodeData(users, part, seed))
+        nodes.append(NodeData(users, part, seed, SimulatedIdentities(seed)))
     return replace(world, user_features={}, content=None, client_content=None), tuple(nodes)
 
 

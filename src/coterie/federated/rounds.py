@@ -74,7 +74,7 @@ def play_exchange(
     message = replace(message, exchange=number, private_state=rows)
     server_state = state.as_seen_by(exchange.role)
     world = world.seen_by(exchange.role)
-    if world.settings.secure_aggregation == "ring" and exchange.secure_sum is not None:
+    if world.settings.secure_aggregation != "none" and exchange.secure_sum is not None:
         result = secagg.aggregate_securely(
             world, exchange, server_state, message, engine.call, dropped
         )

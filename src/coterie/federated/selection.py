@@ -8,7 +8,6 @@ from coterie.core import streams
 from coterie.errors import ConfigError
 from coterie.federated import availability, contract
 from coterie.federated.federation import AlgorithmSettings, Federation, State, World
-from coterie.federated.secagg.ring import MIN_CLIENTS
 from coterie.types import Bools, Ints
 
 MOST_USERS = 1 << 17
@@ -52,10 +51,11 @@ def check_size(world: World[AlgorithmSettings], cohort: Ints) -> None:
             f"a round selects {n:,} users, which could overflow integer sums; "
             f"expected at most {MOST_USERS:,}. Lower participation."
         )
-    if world.settings.secure_aggregation == "ring" and n < MIN_CLIENTS:
+    fewest = world.settings.fewest_clients
+    if n < fewest:
         users = "user" if n == 1 else "users"
         raise ConfigError(
-            f"secure_aggregation is 'ring', and a round of {n} {users} cannot hide any of them; "
-            f"expected at least {MIN_CLIENTS}. Raise users_per_round or participation, "
-            "or set secure_aggregation=none."
+            f"secure_aggregation is {world.settings.secure_aggregation!r}, and a round of {n} "
+            f"{users} cannot hide any of them; expected at least {fewest}. "
+            "Raise users_per_round or participation, or set secure_aggregation=none."
         )

@@ -8,6 +8,12 @@ from pydantic import Field, model_validator
 
 from coterie.core.settings import Settings
 
+PROTOCOL_SETTINGS = {
+    "ring": ("ring_size", "ring_rows", "ring_shares"),
+    "secagg": ("group_size", "holders", "colluders", "group_rows"),
+}
+"""The settings of each protocol of secure aggregation."""
+
 
 class FederationSettings(Settings):
     """Settings that all simulated federations share."""
@@ -31,14 +37,23 @@ class FederationSettings(Settings):
     """Nodes that share the users; several use the wire format. 0 is one, with Ray one per core."""
     cluster: str = ""
     """Address of a Ray cluster; empty starts one on this machine."""
-    secure_aggregation: Literal["none", "ring"] = "none"
-    """Protection of single updates from servers: none, or secure aggregation in rings of users."""
+    secure_aggregation: Literal["none", "secagg", "ring"] = "none"
+    """Protection of single updates from servers: none; `secagg`, which withstands a server that
+    lies; or `ring`, STTFedRec's protocol for a server that is curious but honest."""
+    group_size: int = Field(100, ge=5, le=1000)
+    """secagg: largest number of users in a group, 5 to 1,000."""
+    holders: int = Field(40, ge=2, le=200)
+    """secagg: users that hold shares of each user's secrets. More withstand more dropouts."""
+    colluders: int = Field(2, ge=0, le=100)
+    """secagg: how many of them may collude with the server. A group has three users more."""
+    group_rows: Literal["all", "union"] = "all"
+    """secagg: item rows that a group sums: all, or those its users touched, found in secret."""
     ring_size: int = Field(50, ge=5, le=50)
-    """Largest number of users in a ring, 5 to 50. A device's work does not grow with the cohort."""
+    """ring: largest number of users in a ring, 5 to 50. A device's work does not grow with it."""
     ring_rows: Literal["all", "union"] = "all"
-    """Item rows that a ring sums: all, or those its users touched (the server learns which)."""
+    """ring: item rows that are summed: all, or those users touched (the server learns whose)."""
     ring_shares: Literal["seed", "vector"] = "seed"
-    """What a user sends the next one in a ring: a 32-byte seed, or the vector it expands to."""
+    """ring: what a user sends the next one: a 32-byte seed, or the vector it expands to."""
 
     @model_validator(mode="after")
     def _one_source_of_availability(self) -> Self:
@@ -50,27 +65,49 @@ class FederationSettings(Settings):
         return self
 
     @model_validator(mode="after")
-    def _no_over_selection_in_rings(self) -> Self:
-        if self.secure_aggregation == "ring" and self.over_selection:
+    def _no_over_selection_in_secret(self) -> Self:
+        if self.secure_aggregation != "none" and self.over_selection:
             raise ValueError(
                 f"setting 'over_selection' is {self.over_selection!r}, but secure_aggregation is "
-                "'ring', and a ring cannot close before its clients have replied; expected one of "
-                "the two. Leave one out"
+                f"{self.secure_aggregation!r}, which cannot close before its clients have replied; "
+                "expected one of the two. Leave one out"
             )
         return self
 
     @model_validator(mode="after")
-    def _ring_settings_need_rings(self) -> Self:
-        """A ring setting without a ring is an error: it must not look like protection."""
+    def _settings_need_their_protocol(self) -> Self:
+        """A setting without its protocol is an error: it must not look like protection."""
         fields = type(self).model_fields
-        for name in ("ring_size", "ring_rows", "ring_shares"):
-            value = getattr(self, name)
-            if self.secure_aggregation == "none" and value != fields[name].default:
-                raise ValueError(
-                    f"setting {name!r} is {value!r}, but secure_aggregation is 'none'; expected "
-                    "'ring'. Set secure_aggregation=ring, or leave the setting out"
-                )
+        for protocol, names in PROTOCOL_SETTINGS.items():
+            for name in names:
+                value = getattr(self, name)
+                if self.secure_aggregation != protocol and value != fields[name].default:
+                    raise ValueError(
+                        f"setting {name!r} is {value!r}, but secure_aggregation is "
+                        f"{self.secure_aggregation!r}; expected {protocol!r}. "
+                        f"Set secure_aggregation={protocol}, or leave the setting out"
+                    )
         return self
+
+    @model_validator(mode="after")
+    def _threshold_can_be_reached(self) -> Self:
+        if self.colluders + 2 > self.holders:
+            raise ValueError(
+                f"setting 'colluders' is {self.colluders}, but 'holders' is {self.holders}; "
+                f"expected at most {self.holders - 2}: two holders of each user must be honest. "
+                "Lower colluders, or raise holders"
+            )
+        return self
+
+    @property
+    def largest_group(self) -> int:
+        """How many users are summed in secret at most."""
+        return self.ring_size if self.secure_aggregation == "ring" else self.group_size
+
+    @property
+    def fewest_clients(self) -> int:
+        """How many clients a round needs at least, so that secure aggregation hides each."""
+        return {"none": 1, "ring": 3, "secagg": self.colluders + 3}[self.secure_aggregation]
 
     @property
     def n_steps(self) -> int:

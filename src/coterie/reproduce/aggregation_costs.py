@@ -15,9 +15,9 @@ import numpy as np
 from coterie.algorithms.two_tower.settings import FederatedTowers
 from coterie.algorithms.two_tower.training import TowerOps
 from coterie.federated.secagg.crypto import Uint64Array
-from coterie.federated.secagg.node_side import reply_to
 from coterie.federated.secagg.ring import Ring, collect_keys, min_survivors
 from coterie.federated.secagg.ring_member import RingMember, RingTerms
+from coterie.federated.secagg.ring_node import reply_to
 from coterie.federated.secagg.server import assign_rings
 from coterie.federated.secagg.stages import StageArrays
 from coterie.reproduce.device_costs import milliseconds

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 pytest.importorskip("cryptography")
 
 from coterie.federated.secagg.crypto import KeyPair, Rejected, Seed, expand
-from coterie.federated.secagg.node_side import reply_to
 from coterie.federated.secagg.ring import Ring, RingSum, collect_keys, min_survivors
 from coterie.federated.secagg.ring_member import Neighbour, RingMember, RingTerms, ShareForm
+from coterie.federated.secagg.ring_node import reply_to
 from coterie.federated.secagg.stages import Aborted, StageArrays
 from coterie.federated.secagg.words import MAX_ENTRY, Word, to_words
 

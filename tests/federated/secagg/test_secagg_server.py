@@ -39,9 +39,9 @@ from coterie.federated.federation import (
 )
 from coterie.federated.secagg import exposure
 from coterie.federated.secagg import server as secagg_server
-from coterie.federated.secagg.node_side import RingHeader, Stage, reply_to
 from coterie.federated.secagg.ring import Ring, collect_keys
 from coterie.federated.secagg.ring_member import RingMember, RingTerms
+from coterie.federated.secagg.ring_node import RingHeader, RingStage, reply_to
 from coterie.federated.secagg.session import SessionSlot
 from coterie.federated.secagg.stages import StageArrays
 from coterie.federated.secagg.summed_vector import vector_length
@@ -97,34 +97,56 @@ def test_which_algorithms_offer_secure_aggregation():
     }
 
 
-@pytest.mark.parametrize("name", OFFERED)
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"ring_size": 5},
-        {"ring_rows": "union", "ring_size": 6},
-        {"ring_shares": "vector"},
-        {"client_dropout": 0.2, "ring_size": 20},
-    ],
-    ids=str,
-)
+RING = {"secure_aggregation": "ring"}
+SECAGG = {"secure_aggregation": "secagg"}
+# In groups of up to 24 all mask with all: whether a group completes is not up to chance.
+DROPOUTS = SECAGG | {"client_dropout": 0.15, "colluders": 0, "group_size": 20}
+UNION = {"group_rows": "union"}
+FEW = ["fedfast", "fcf", "fedals", "sttfedrec-dssm"]
+CASES = [(name, changes) for name in OFFERED for changes in (RING, SECAGG, DROPOUTS | UNION)] + [
+    (name, changes)
+    for name in FEW
+    for changes in (
+        RING | {"ring_size": 5},
+        RING | {"ring_rows": "union", "ring_size": 6},
+        RING | {"ring_shares": "vector"},
+        SECAGG | {"group_size": 7, "colluders": 1},
+        SECAGG | UNION,
+        DROPOUTS,
+    )
+]
+
+
+@pytest.mark.parametrize(("name", "changes"), CASES, ids=str)
 def test_models_equal_those_of_plain_sums(name, changes, training):
     """Through the wire format, so that towers too are computed client by client."""
     plain = {key: value for key, value in changes.items() if key == "client_dropout"}
     expected, _ = play_locally(name, training, 1, True, **smaller(name, **plain))
-    states, costs_by_round = play_locally(
-        name, training, 1, True, **smaller(name, secure_aggregation="ring", **changes)
-    )
+    states, costs_by_round = play_locally(name, training, 1, True, **smaller(name, **changes))
     assert [sha256(state) for state in states] == [sha256(state) for state in expected]
     assert all(costs.accepted >= 7 for costs in costs_by_round)
 
 
+def test_rings_are_aborted_by_dropouts_after_the_upload(training):
+    """Rounds equal those of plain sums until a ring is aborted: a neighbour's help is missing."""
+    settings = smaller("fcf", client_dropout=0.2, rounds=8)
+    expected, _ = play_locally("fcf", training, 1, True, **settings)
+    states, costs_by_round = play_locally(
+        "fcf", training, 1, True, **settings, secure_aggregation="ring"
+    )
+    aborted = [bool(costs.refused[secagg_server.ABORTED]) for costs in costs_by_round]
+    assert any(aborted)
+    complete = aborted.index(True) + 1  # the first state is the initial one
+    assert complete > 1
+    for state, other in list(zip(states, expected, strict=True))[:complete]:
+        assert sha256(state) == sha256(other)
+
+
+@pytest.mark.parametrize("changes", [RING, SECAGG, DROPOUTS | UNION], ids=str)
 @pytest.mark.parametrize("name", ["fedfast", "pfpl+", "fcf", "sttfedrec-dssm"])
-def test_a_ring_may_span_several_nodes(name, training):
+def test_clients_may_be_on_several_nodes(name, changes, training):
     one, many = (
-        play_locally(name, training, nodes, True, **smaller(name, secure_aggregation="ring"))[0]
-        for nodes in (1, 5)
+        play_locally(name, training, nodes, True, **smaller(name, **changes))[0] for nodes in (1, 5)
     )
     assert sha256(one[-1]) == sha256(many[-1])
 
@@ -204,7 +226,7 @@ def test_a_round_whose_rings_are_all_aborted_changes_nothing(training):
     for costs in costs_by_round:
         assert costs.accepted == 0
         # A client that dropped out counts as dropped, not as refused.
-        aborted = costs.refused[secagg_server.RING_ABORTED]
+        aborted = costs.refused[secagg_server.ABORTED]
         assert aborted + costs.dropped == len(costs.users)
         assert costs.dropped > len(costs.users) / 2
     assert len({sha256(state) for state in states}) == 1
@@ -319,7 +341,7 @@ def advertised(name: str, training: TrainingSet) -> Advertised:
         private_state=private_state,
     )
     slot = SessionSlot()
-    replies, _ = Stage("advertise_keys", exchange).run(world, message, node, slot)
+    replies, _ = RingStage("advertise_keys", exchange).run(world, message, node, slot)
     assert len(replies["users"]) == len(users)
     return Advertised(world, node, exchange, users, header, message, slot)
 
@@ -352,7 +374,7 @@ def test_clients_ignore_invalid_arrays(change, training):
     rows = np.arange(header.items, dtype=np.int32)
     length = vector_length(world, exchange, message, header.sizes, rows)
     common = {"ring": np.array(header._replace(length=length), np.int64)}
-    stage = Stage("distribute_shares", exchange)
+    stage = RingStage("distribute_shares", exchange)
     valid = Message(0, users[:3], common, VALID)
     invalid = Message(0, users[:3], common, VALID | change)
     assert len(stage.run(world, valid, node, slot)[0]["users"]) == 3
@@ -375,7 +397,7 @@ def test_clients_ignore_invalid_ring_headers(row, training):
     common = {} if row is None else {"ring": row}
     message = Message(0, users, common, {})
     for name in ("advertise_keys", "distribute_shares", "upload"):
-        assert not len(Stage(name, exchange).run(world, message, node, slot)[0]["users"])
+        assert not len(RingStage(name, exchange).run(world, message, node, slot)[0]["users"])
 
 
 @pytest.mark.parametrize(
@@ -396,7 +418,7 @@ def test_clients_distribute_no_shares_on_other_terms(change, training):
     length = vector_length(world, exchange, message, header.sizes, rows)
     changed = header._replace(length=length)._replace(**change)
     common = {"ring": np.array(changed, np.int64)}
-    stage = Stage("distribute_shares", exchange)
+    stage = RingStage("distribute_shares", exchange)
     message = Message(0, users[:3], common, VALID)
     assert not len(stage.run(world, message, node, slot)[0]["users"])
 
@@ -413,13 +435,13 @@ def test_malformed_replies_count_as_dropouts(users, training):
     def garbled(task: ClientTask, message: Message) -> list[Reply]:
         first, *rest = engine.call(task, message)
         columns = first.columns or {}
-        if isinstance(task, Stage):
+        if isinstance(task, RingStage):
             columns = columns | {"users": users}
         return [replace(first, columns=columns), *rest]
 
     _, costs_by_round = play("fcf", world, ChangedEngine(engine, garbled))
     assert all(
-        costs.accepted + costs.refused[secagg_server.RING_ABORTED] > 0 for costs in costs_by_round
+        costs.accepted + costs.refused[secagg_server.ABORTED] > 0 for costs in costs_by_round
     )
 
 
@@ -435,16 +457,16 @@ def test_a_reply_replayed_at_another_stage_is_ignored(training):
     def replaying(task: ClientTask, message: Message) -> list[Reply]:
         nonlocal replayed
         replies = engine.call(task, message)
-        if isinstance(task, Stage) and task.name == "upload":
+        if isinstance(task, RingStage) and task.name == "upload":
             uploads.append(replies[0])
-        if isinstance(task, Stage) and task.name == "recover":
+        if isinstance(task, RingStage) and task.name == "recover":
             replayed = True
             return [replace(uploads[-1], selected=message.users)]
         return replies
 
     _, costs_by_round = play("fcf", world, ChangedEngine(engine, replaying))
     assert replayed
-    assert any(costs.refused[secagg_server.RING_ABORTED] for costs in costs_by_round)
+    assert any(costs.refused[secagg_server.ABORTED] for costs in costs_by_round)
 
 
 @pytest.mark.parametrize("mode", ["sticky", "resampled", "whole"])
@@ -477,7 +499,7 @@ def test_aborted_rings_are_not_divergence():
     selected: Ints = np.zeros(3, np.int32)
     progress = Log()
     check_refusals(
-        TrainingHistory(selected, refused=Counter({secagg_server.RING_ABORTED: 90})), progress
+        TrainingHistory(selected, refused=Counter({secagg_server.ABORTED: 90})), progress
     )
     assert "90 updates were lost in aborted secure aggregations" in progress.text
     assert "client_dropout" in progress.text

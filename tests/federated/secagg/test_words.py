@@ -23,10 +23,10 @@ from coterie.federated import trainer
 from coterie.federated.costs import Costs
 from coterie.federated.federation import AnyExchange, ClientTask, World
 from coterie.federated.nodes import client_columns
-from coterie.federated.secagg.node_side import FORMS, RingHeader, Stage
-from coterie.federated.secagg.server import RING_ABORTED, aggregate_securely
+from coterie.federated.secagg.ring_node import FORMS, RingHeader, RingStage
+from coterie.federated.secagg.ring_session_bytes import pack_ring, unpack_ring
+from coterie.federated.secagg.server import ABORTED, aggregate_securely
 from coterie.federated.secagg.session import SessionSlot
-from coterie.federated.secagg.session_bytes import pack_session, unpack_session
 from coterie.federated.secagg.summed_vector import vector_length
 from coterie.federated.secagg.words import fits, from_bytes, to_bytes, to_integers, to_words
 from coterie.federated.trainer import Context
@@ -162,7 +162,7 @@ def test_a_node_refuses_a_header_with_another_word_at_every_stage(form, word, tr
 
     def replies(stage: str, row: RingHeader, own: dict[str, np.ndarray]) -> int:
         message = Message(0, users, {"ring": np.array(row, np.int64)}, own)
-        return len(Stage(stage, exchange).run(world, message, node, slot)[0]["users"])
+        return len(RingStage(stage, exchange).run(world, message, node, slot)[0]["users"])
 
     agreed = FORMS[form][1] == word
     assert replies("advertise_keys", header, {}) == (3 if agreed else 0)
@@ -259,7 +259,7 @@ def test_a_changed_upload_exceeds_the_bound_of_its_exchange(exponent, training):
 
     def scrambling(task: ClientTask, message: Message) -> list[Reply]:
         (reply,) = engine.call(task, message)
-        if isinstance(task, Stage) and task.name == "upload":
+        if isinstance(task, RingStage) and task.name == "upload":
             assert reply.columns is not None
             reply.columns["vector"][0] ^= np.random.default_rng(1).integers(
                 0, 2**32, len(state.pairs), np.uint32
@@ -268,7 +268,7 @@ def test_a_changed_upload_exceeds_the_bound_of_its_exchange(exponent, training):
 
     message = pair_sums.broadcast(world, state, cohort, 0)
     result = aggregate_securely(world, pair_sums.EXCHANGE, state, message, scrambling)
-    assert result.refused == {RING_ABORTED: len(cohort)}
+    assert result.refused == {ABORTED: len(cohort)}
     assert not result.sums["pairs"].any()
 
 
@@ -291,14 +291,14 @@ def test_sessions_survive_as_bytes_between_stages(shares, exponent, training):
 
     def call(task: ClientTask, message: Message) -> list[Reply]:
         nonlocal stored
-        assert isinstance(task, Stage)
+        assert isinstance(task, RingStage)
         stages.append(task.name)
-        slot = SessionSlot(unpack_session(stored, world, exchange) if stored else None)
+        slot = SessionSlot(unpack_ring(stored, world, exchange) if stored else None)
         columns, _ = client_columns(world, task, message, node, slot)
         assert slot.session is not None
-        stored = pack_session(slot.session)
-        again = unpack_session(stored, world, exchange)
-        assert pack_session(again) == stored
+        stored = pack_ring(slot.session)
+        again = unpack_ring(stored, world, exchange)
+        assert pack_ring(again) == stored
         for user, member in again.members.items():
             assert member.terms == slot.session.members[user].terms
             assert member.terms.word == 32

@@ -85,4 +85,4 @@ def _largest_ring(world: AnyWorld) -> int:
     settings = world.settings
     if settings.secure_aggregation == "none":
         return int(settings.users_per_round)
-    return int(settings.ring_size)
+    return int(settings.largest_group)

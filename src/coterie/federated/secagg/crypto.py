@@ -1,4 +1,4 @@
-"""Seeds, the masks they expand to, and authenticated encryption between two ring members.
+"""Seeds, the masks they expand to, and authenticated encryption between two clients.
 
 Secrets come from the operating system's random generator only. `coterie.core.streams` is
 reproducible from the run's seed, so a mask drawn from it would hide nothing.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, NewType
 
 import numpy as np
@@ -29,7 +30,7 @@ TAG_BYTES = 16
 
 
 class Rejected(ValueError):
-    """A key, ciphertext or request that a ring member does not accept."""
+    """A key, ciphertext or request that a client does not accept."""
 
 
 def new_seed() -> Seed:
@@ -47,45 +48,50 @@ def expand(seed: Seed, n: int, word: Word = 64) -> Words:
 
     # A nonce separates several streams of one key. A seed is expanded to one stream only.
     stream = Cipher(ChaCha20(seed, bytes(16)), mode=None).encryptor()
-    return from_bytes(stream.update(bytes(n * word // 8)), word)
+    return from_bytes(stream.update(_zeros(n * word // 8)), word)
+
+
+@lru_cache(maxsize=2)
+def _zeros(n: int) -> bytes:
+    """What a key stream is added to. The same zeros serve all masks of a length."""
+    return bytes(n)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """A ring member's X25519 key pair.
+    """A client's X25519 key pair.
 
     Clients have no channel to each other, so the server relays what they exchange. Key agreement
     lets two neighbours derive a key from public keys that the server may see. X25519 has short
-    keys and is fast on phones. A pair serves one ring: a device that is compromised later does not
-    hold the keys of earlier rings.
+    keys and is fast on phones. A pair serves one ring or group: a device that is compromised later
+    does not hold the keys of earlier ones.
 
-    Not protected: public keys are not signed. A malicious server can substitute its own keys and
-    read every share; an honest-but-curious one cannot.
+    In a ring, public keys are not signed: a server that lies can substitute its own keys and read
+    every share; an honest-but-curious one cannot. In `secagg` they are.
     """
 
-    private: X25519PrivateKey
+    private: X25519PrivateKey = field(repr=False)
+    public: bytes
 
     @classmethod
     def generate(cls) -> KeyPair:
         try:
             from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
         except ModuleNotFoundError:
-            raise MissingExtra("secure_aggregation=ring", "secagg") from None
-        return cls(X25519PrivateKey.generate())
+            raise MissingExtra("secure aggregation", "secagg") from None
+        private = X25519PrivateKey.generate()
+        return cls(private, private.public_key().public_bytes_raw())
 
     @classmethod
     def from_secret(cls, secret: bytes) -> KeyPair:
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-        return cls(X25519PrivateKey.from_private_bytes(secret))
+        private = X25519PrivateKey.from_private_bytes(secret)
+        return cls(private, private.public_key().public_bytes_raw())
 
     @property
     def secret(self) -> bytes:
         return self.private.private_bytes_raw()
-
-    @property
-    def public(self) -> bytes:
-        return self.private.public_key().public_bytes_raw()
 
     def accepts(self, public: bytes) -> bool:
         """Whether a key can be agreed on with the owner of a public key."""
@@ -151,6 +157,31 @@ def decrypt(key: bytes, ciphertext: bytes, context: bytes) -> bytes:
         ) from None
 
 
+ORDER_OF_THE_BASE_POINT = (1 << 252) + 27742317777372353535851937790883648493
+"""Of Curve25519 (RFC 7748)."""
+
+
+def exchange_of_both(first: KeyPair, second: KeyPair) -> bytes:
+    """`first.exchange(second.public)` where both private keys are known, in a third of its time.
+
+    With private scalars a and b it is the public key of the scalar a * b, and public keys are
+    computed from tables of the base point. X25519 sees x-coordinates only, so a scalar and its
+    negative are the same; one of the two has the form that X25519 gives to scalars.
+    """
+    modulus = 8 * ORDER_OF_THE_BASE_POINT
+    scalar = _scalar(first.secret) * _scalar(second.secret) % modulus
+    if scalar < 1 << 254:
+        scalar = modulus - scalar
+    if scalar >> 254 != 1:
+        return first.exchange(second.public)
+    return KeyPair.from_secret(scalar.to_bytes(KEY_BYTES, "little")).public
+
+
+def _scalar(secret: bytes) -> int:
+    """The multiple of 8 between 2^254 and 2^255 that a private key stands for (RFC 7748)."""
+    return (int.from_bytes(secret, "little") & ((1 << 254) - 8)) | 1 << 254
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class PairSecrets:
     """Shared secrets of the clients that one node hosts, each computed once for both sides.
@@ -158,11 +189,15 @@ class PairSecrets:
     They are as secret as the private keys, and are discarded with them.
     """
 
+    hosted: dict[bytes, KeyPair] = field(default_factory=dict)
+    """Public key -> the key pair of a client of this node."""
     found: dict[tuple[bytes, bytes], bytes] = field(default_factory=dict)
 
-    def between(self, own: KeyPair, own_public: bytes, public: bytes) -> bytes:
-        pair = (min(own_public, public), max(own_public, public))
+    def between(self, own: KeyPair, public: bytes) -> bytes:
+        pair = (min(own.public, public), max(own.public, public))
         secret = self.found.get(pair)
         if secret is None:
-            secret = self.found[pair] = own.exchange(public)
+            other = self.hosted.get(public)
+            secret = own.exchange(public) if other is None else exchange_of_both(own, other)
+            self.found[pair] = secret
         return secret

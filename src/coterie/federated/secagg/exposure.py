@@ -22,9 +22,9 @@ def check_and_report(federation: AnyFederation, world: AnyWorld, progress: Progr
     needs_updates = any(not exchange.secure_sum and not exchange.visible for exchange in exchanges)
     if not offers_ring or needs_updates:
         raise ConfigError(
-            "secure_aggregation is 'ring', but this algorithm's server needs every client's own "
-            "update; expected an algorithm that needs only sums (docs/privacy.md has a table). "
-            "Set secure_aggregation=none."
+            f"secure_aggregation is {world.settings.secure_aggregation!r}, but this algorithm's "
+            "server needs every client's own update; expected an algorithm that needs only sums "
+            "(docs/privacy.md has a table). Set secure_aggregation=none."
         )
     # A missing extra fails here, before the run starts, and not in the first round.
     KeyPair.generate()

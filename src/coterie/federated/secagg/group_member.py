@@ -5,11 +5,12 @@ SecAgg+ (Bell et al. 2020), against a server that may lie. All n clients of a gr
 signing keys, which every client knows since it joined. Client i draws k holders from its group at
 random. x_i is its private vector, modulo 2^word.
 
-    advertise  two public keys for this group (masks, encryption), and its holders; signed
-    share      for every holder, encrypted: a share of the mask key and one of the self-mask seed
-               b_i; any t of k shares recover a secret
-    upload     y_i = x_i + PRG(b_i) + sum_j +-PRG(s_ij), over the mask neighbours j: the first half
-               of its holders, and the clients in whose first half it is
+    advertise  two public keys for this group (masks, encryption), a digest of its self-mask seed
+               b_i, and its holders; signed
+    share      for every holder, encrypted: a share of the mask key and one of b_i; any t of k
+               shares recover a secret
+    upload     y_i = x_i + PRG(b_i) + sum_j +-PRG(s_ij), over the mask neighbours j: the first m of
+               its holders, and the clients among whose first m it is
     agree      its signature under the set of survivors: the clients whose upload counts
     unmask     shares of others' secrets: of b_j if j is a survivor, of the mask key if it is not
 
@@ -45,6 +46,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
+import numpy as np
+
 from coterie.federated.secagg import shamir
 from coterie.federated.secagg.crypto import (
     KeyPair,
@@ -62,6 +65,9 @@ from coterie.federated.secagg.words import UNSIGNED, Word, Words
 
 LEAST_HONEST_NEIGHBOURS = 2
 """Survivors next to each survivor that do not collude: a sum is over one more, at least."""
+
+SMALL_GROUP = 24
+"""Clients up to which masks with all holders cost little."""
 
 
 class GroupTerms(NamedTuple):
@@ -94,8 +100,13 @@ class GroupTerms(NamedTuple):
 
     @property
     def n_masks(self) -> int:
-        """How many of its holders a client chooses for masks."""
-        return -(-self.holders // 2)
+        """m, how many of its holders a client chooses for masks: twice those that must survive.
+
+        In a small group all, since few dropouts there could be too many.
+        """
+        if len(self.users) <= SMALL_GROUP:
+            return self.holders
+        return min(self.holders, 2 * self.least_masks)
 
     @property
     def least_masks(self) -> int:
@@ -130,15 +141,23 @@ class Advert(NamedTuple):
 
     mask_key: bytes
     cipher_key: bytes
+    self_mask_digest: bytes
     holders: tuple[int, ...]
     """Users, in the order in which they were drawn."""
     signature: bytes
 
     def signed_text(self, terms: GroupTerms, user: int) -> bytes:
         listed = ",".join(map(str, self.holders)).encode()
-        return b"|".join(
-            [b"advert", terms.context, b"%d" % user, self.mask_key, self.cipher_key, listed]
-        )
+        keys = (self.mask_key, self.cipher_key, self.self_mask_digest)
+        return b"|".join([b"advert", terms.context, b"%d" % user, *keys, listed])
+
+    def is_valid(self, terms: GroupTerms, user: int, public: bytes | None) -> bool:
+        """Whether a client's advert is signed, and names k distinct others of the group."""
+        chosen = set(self.holders)
+        well_formed = len(self.holders) == len(chosen) == terms.holders and user not in chosen
+        if public is None or not well_formed or not chosen <= set(terms.users):
+            return False
+        return is_signed(public, self.signed_text(terms, user), self.signature)
 
 
 class Shares(NamedTuple):
@@ -148,10 +167,26 @@ class Shares(NamedTuple):
     of_self_mask: bytes
 
 
+def digest_of_seed(seed: bytes) -> bytes:
+    """What shows that a recovered seed is the right one. A seed is random: its digest hides it."""
+    return hashlib.sha256(b"self-mask " + seed).digest()
+
+
 def survivors_text(terms: GroupTerms, survivors: Collection[int]) -> bytes:
     """What clients sign when they agree to survivors."""
     listed = ",".join(map(str, sorted(survivors))).encode()
     return b"|".join([b"survivors", terms.context, listed])
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Hosted:
+    """What the clients of one node compute once for all of them. It holds secrets of theirs."""
+
+    pair_secrets: PairSecrets = field(default_factory=PairSecrets)
+    valid_adverts: set[tuple[bytes, int, Advert]] = field(default_factory=set)
+    """(the context of the terms, user, advert)."""
+    agreed: dict[tuple[bytes, frozenset[tuple[int, bytes]]], int] = field(default_factory=dict)
+    """(the survivors, signatures of clients) -> how many of them are valid."""
 
 
 @dataclass(slots=True)
@@ -168,10 +203,10 @@ class GroupMember:
     mask_key: KeyPair = field(default_factory=KeyPair.generate, repr=False)
     cipher_key: KeyPair = field(default_factory=KeyPair.generate, repr=False)
     self_mask: Seed = field(default_factory=new_seed, repr=False)
-    pair_secrets: PairSecrets = field(default_factory=PairSecrets, repr=False)
+    hosted: Hosted = field(default_factory=Hosted, repr=False)
     """Shared with the other clients of the same node."""
     holders: tuple[int, ...] = ()
-    """The clients it chose to hold shares; the first half also for masks."""
+    """The clients it chose to hold shares; the first m also for masks."""
     adverts: dict[int, Advert] = field(default_factory=dict)
     """Of its holders, its mask neighbours and the clients whose shares it holds."""
     ciphertexts: dict[int, bytes] = field(default_factory=dict, repr=False)
@@ -185,6 +220,10 @@ class GroupMember:
     received: dict[str, bytes] = field(default_factory=dict, repr=False)
     """Stage -> a digest of what it received."""
 
+    def __post_init__(self) -> None:
+        for pair in (self.mask_key, self.cipher_key):
+            self.hosted.pair_secrets.hosted[pair.public] = pair
+
     # Stages
 
     def advertise(self) -> Advert:
@@ -193,7 +232,8 @@ class GroupMember:
             self.terms.check(self.user)
             others = [user for user in self.terms.users if user != self.user]
             self.holders = tuple(secrets.SystemRandom().sample(others, self.terms.holders))
-        advert = Advert(self.mask_key.public, self.cipher_key.public, self.holders, b"")
+        digest = digest_of_seed(self.self_mask)
+        advert = Advert(self.mask_key.public, self.cipher_key.public, digest, self.holders, b"")
         signature = self.identity.sign(advert.signed_text(self.terms, self.user))
         return advert._replace(signature=signature)
 
@@ -203,7 +243,7 @@ class GroupMember:
         `adverts` are those of its holders and of the clients that chose it, as far as they are
         there.
         """
-        text = repr(sorted(adverts.items())).encode()
+        text = b"".join(b"%d " % user + adverts[user].signature for user in sorted(adverts))
         if self._is_repeated("share", text):
             return self.ciphertexts
         for user, advert in adverts.items():
@@ -227,23 +267,30 @@ class GroupMember:
         `ciphertexts` are shares of clients that chose it as a holder, by owner. `shared` are the
         clients of the group that sent theirs.
         """
+        self.receive_shares(ciphertexts, shared)
+        masked: Words = masked_vectors([self], self.checked_vector()[None])[0]
+        return masked
+
+    def receive_shares(self, ciphertexts: Mapping[int, bytes], shared: Collection[int]) -> None:
+        """The first half of `upload`: the shares it holds, and the neighbours it masks with."""
         self._require("share")
-        text = repr((sorted(ciphertexts.items()), sorted(shared))).encode()
-        if not self._is_repeated("upload", text):
-            masked_with = frozenset(self.mask_neighbours & set(shared))
-            if not self._is_hidden(self.holders, masked_with):
-                raise Rejected("too few of the clients that it chose for masks are there")
-            self.masked_with = masked_with
-            self.held = self._read_shares(ciphertexts)
+        owners = [b"%d " % owner + ciphertexts[owner] for owner in sorted(ciphertexts)]
+        text = b"|".join([*owners, b"shared", *(b"%d" % user for user in sorted(shared))])
+        if self._is_repeated("upload", text):
+            return
+        masked_with = frozenset(self.mask_neighbours & set(shared))
+        if not self._is_hidden(self.holders, masked_with):
+            raise Rejected("too few of the clients that it chose for masks are there")
+        self.masked_with = masked_with
+        self.held = self._read_shares(ciphertexts)
+        self._pass("upload", text)
+
+    def checked_vector(self) -> Words:
+        """The private vector, not masked: it never leaves the node."""
         vector = self.vector()
         if len(vector) != self.terms.length or vector.dtype != UNSIGNED[self.terms.word]:
             raise Rejected("the vector has another length or word than the group agreed on")
-        masked = vector + self._expand(self.self_mask)
-        for other in sorted(self.masked_with):
-            mask = self._expand(self._mask_seed(other))
-            masked = masked + mask if self.user < other else masked - mask
-        self._pass("upload", text)
-        return masked
+        return vector
 
     def agree(self, survivors: Collection[int]) -> bytes:
         """Its signature under the survivors. It signs no other set in this exchange."""
@@ -268,13 +315,7 @@ class GroupMember:
         `signatures` are those of clients that agreed to the same survivors.
         """
         self._require("agree")
-        text = survivors_text(self.terms, self.survivors)
-        valid = [
-            user
-            for user, signature in signatures.items()
-            if user in self.survivors and self._is_signed(user, text, signature)
-        ]
-        if len(valid) < self.terms.quorum:
+        if self._count_agreed(signatures) < self.terms.quorum:
             raise Rejected("too few clients agreed to the survivors")
         released = {}
         for owner, shares in self.held.items():
@@ -300,24 +341,34 @@ class GroupMember:
         return len(set(holders[: self.terms.n_masks]) & set(survivors)) >= self.terms.least_masks
 
     def _check_advert(self, user: int, advert: Advert) -> None:
-        terms = self.terms
-        if user == self.user or user not in terms.users:
-            raise Rejected("an advert is of this client itself, or of another group")
-        chosen = advert.holders
-        if (
-            len(set(chosen)) != terms.holders
-            or user in chosen
-            or not set(chosen) <= set(terms.users)
-        ):
-            raise Rejected("an advert names holders that are not distinct, or not of the group")
-        if user not in self.holders and self.user not in chosen:
+        if user == self.user or user not in self.known_keys:
+            raise Rejected("an advert is of this client itself, or of one that is not known")
+        if user not in self.holders and self.user not in advert.holders:
             raise Rejected("an advert is of a client that has nothing to do with this one")
-        if not self._is_signed(user, advert.signed_text(terms, user), advert.signature):
-            raise Rejected("an advert is not signed with the key that was known before")
+        key = (self.terms.context, user, advert)
+        if key in self.hosted.valid_adverts:
+            return
+        if user not in self.terms.users:
+            raise Rejected("an advert is of another group")
+        if not advert.is_valid(self.terms, user, self.known_keys.get(user)):
+            raise Rejected(
+                "an advert is not signed with the key that was known before, or names holders that "
+                "are not distinct others of the group"
+            )
+        self.hosted.valid_adverts.add(key)
 
-    def _is_signed(self, user: int, text: bytes, signature: bytes) -> bool:
-        known = self.known_keys.get(user)
-        return known is not None and is_signed(known, text, signature)
+    def _count_agreed(self, signatures: Mapping[int, bytes]) -> int:
+        """How many signatures under the survivors are valid."""
+        text = survivors_text(self.terms, self.survivors)
+        key = (text, frozenset(signatures.items()))
+        if key not in self.hosted.agreed:
+            self.hosted.agreed[key] = sum(
+                user in self.survivors
+                and user in self.known_keys
+                and is_signed(self.known_keys[user], text, signature)
+                for user, signature in signatures.items()
+            )
+        return self.hosted.agreed[key]
 
     def _is_repeated(self, stage: str, content: bytes) -> bool:
         """Whether the same was received before; Rejected if something else was."""
@@ -361,21 +412,40 @@ class GroupMember:
 
     def _cipher_key(self, other: Advert, context: bytes) -> bytes:
         """The key for one ciphertext: its context names owner and holder."""
-        own = self.cipher_key
-        secret = self.pair_secrets.between(own, own.public, other.cipher_key)
+        secret = self.hosted.pair_secrets.between(self.cipher_key, other.cipher_key)
         return derive_key(secret, context)
 
-    def _mask_seed(self, other: int) -> Seed:
-        own = self.mask_key
-        secret = self.pair_secrets.between(own, own.public, self.adverts[other].mask_key)
-        return mask_seed(secret, self.terms)
+    def mask_seeds(self) -> list[tuple[Seed, bool]]:
+        """The seeds of the masks in its upload, and whether each is added or subtracted."""
+        seeds = [(self.self_mask, True)]
+        for other in sorted(self.masked_with):
+            public = self.adverts[other].mask_key
+            secret = self.hosted.pair_secrets.between(self.mask_key, public)
+            seeds.append((mask_seed(secret, self.terms), self.user < other))
+        return seeds
 
     def _link(self, owner: int, holder: int) -> bytes:
         """What a ciphertext is bound to."""
         return b"shares %d %d " % (owner, holder) + self.terms.context
 
-    def _expand(self, seed: Seed) -> Words:
-        return expand(seed, self.terms.length, self.terms.word)
+
+def masked_vectors(members: Sequence[GroupMember], vectors: Words) -> Words:
+    """(n, length) the vectors of a node's clients, masked.
+
+    A mask between two of them is expanded once, added to one vector and subtracted from the other.
+    """
+    terms = members[0].terms
+    masked = vectors.copy()
+    uses: dict[Seed, list[tuple[int, bool]]] = {}
+    for row, member in enumerate(members):
+        for seed, is_added in member.mask_seeds():
+            uses.setdefault(seed, []).append((row, is_added))
+    for seed, places in uses.items():
+        mask = expand(seed, terms.length, terms.word)
+        for row, is_added in places:
+            combine = np.add if is_added else np.subtract
+            combine(masked[row], mask, out=masked[row])
+    return masked
 
 
 def mask_seed(secret: bytes, terms: GroupTerms) -> Seed:

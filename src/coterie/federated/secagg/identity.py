@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from coterie.errors import MissingExtra
 
@@ -22,17 +23,11 @@ class Identity:
 
     @classmethod
     def generate(cls) -> Identity:
-        try:
-            from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-        except ModuleNotFoundError:
-            raise MissingExtra("secure_aggregation=secagg", "secagg") from None
-        return cls(Ed25519PrivateKey.generate())
+        return cls(_ed25519().generate())
 
     @classmethod
     def from_secret(cls, secret: bytes) -> Identity:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-        return cls(Ed25519PrivateKey.from_private_bytes(secret))
+        return cls(_ed25519().from_private_bytes(secret))
 
     @property
     def secret(self) -> bytes:
@@ -44,6 +39,14 @@ class Identity:
 
     def sign(self, text: bytes) -> bytes:
         return self.private.sign(text)
+
+
+def _ed25519() -> type[Ed25519PrivateKey]:
+    try:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    except ModuleNotFoundError:
+        raise MissingExtra("secure aggregation", "secagg") from None
+    return Ed25519PrivateKey
 
 
 @lru_cache(maxsize=4096)
@@ -60,3 +63,38 @@ def is_signed(public: bytes, text: bytes, signature: bytes) -> bool:
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+class Identities(Protocol):
+    """The signing keys that a node knows: those of its own users, and the public ones of all."""
+
+    def own(self, user: int) -> Identity:
+        """The key of one of the node's users."""
+        ...
+
+    def public(self, user: int) -> bytes | None:
+        """The public key of a user of any node; None if it is not known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedIdentities:
+    """Keys of a simulation: derived from its seed, so that every node knows the public ones."""
+
+    seed: int
+
+    def own(self, user: int) -> Identity:
+        return _simulated(self.seed, user)
+
+    def public(self, user: int) -> bytes | None:
+        return _simulated_public(self.seed, user)
+
+
+@lru_cache(maxsize=1 << 14)
+def _simulated(seed: int, user: int) -> Identity:
+    return Identity.from_secret(hashlib.sha256(b"identity %d %d" % (seed, user)).digest())
+
+
+@lru_cache(maxsize=1 << 14)
+def _simulated_public(seed: int, user: int) -> bytes:
+    return _simulated(seed, user).public

@@ -1,7 +1,7 @@
 """Bytes of a client in a ring without dropouts, computed from the shapes of what is sent.
 
-`RingChannel` counts the same bytes while a ring runs: a test compares the two. Computing them needs
-no ring, and no cryptography.
+`StageChannel` counts the same bytes while a ring runs: a test compares the two. Computing them
+needs no ring, and no cryptography.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from coterie.federated.federation import AnyExchange, AnyWorld
 from coterie.federated.secagg.crypto import KEY_BYTES, SEED_BYTES, TAG_BYTES
-from coterie.federated.secagg.node_side import RingHeader
+from coterie.federated.secagg.ring_node import RingHeader
 from coterie.federated.secagg.stages import RECEIVED
 from coterie.federated.secagg.summed_vector import summed_rows, vector_length
 from coterie.federated.secagg.words import UNSIGNED, Word

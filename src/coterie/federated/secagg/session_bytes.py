@@ -1,132 +1,42 @@
-"""A client session as bytes, for nodes that start a new process for every message.
-
-The bytes hold private keys and seeds. They stay in the node's own store.
-"""
+"""What a node remembers of secure aggregation, as bytes in its own store."""
 
 from __future__ import annotations
 
 import json
-from io import BytesIO
+import struct
 
-import numpy as np
+from coterie.federated.federation import AnyExchange, AnyWorld, NodeData
+from coterie.federated.secagg.group_session_bytes import pack_group, unpack_group
+from coterie.federated.secagg.ring_session_bytes import pack_ring, unpack_ring
+from coterie.federated.secagg.session import Agreements, GroupSession, SessionSlot
 
-from coterie.federated.federation import (
-    AnyExchange,
-    AnyWorld,
-)
-from coterie.federated.nodes import read_message, write_message
-from coterie.federated.secagg.crypto import KeyPair, Seed
-from coterie.federated.secagg.node_side import bind_vectors
-from coterie.federated.secagg.ring_member import Neighbour, RingMember, RingTerms
-from coterie.federated.secagg.session import ClientSession, RingId
-from coterie.federated.secagg.words import Words
-from coterie.types import JsonObject, Sizes, Updates
+LENGTH = struct.Struct("<I")
 
 
-def pack_session(session: ClientSession) -> bytes:
-    members = list(session.members.values())
+def pack_slot(slot: SessionSlot) -> bytes:
+    """A session, behind a header with the agreements of clients."""
+    session = slot.session
+    assert session is not None
+    agreements = slot.agreements
     header = {
-        "ring": session.ring,
-        "sizes": session.sizes,
-        "members": [_member_to_json(member) for member in members],
+        "protocol": "secagg" if isinstance(session, GroupSession) else "ring",
+        "newest": agreements.newest,
+        "agreed": [
+            (user, phase, context.hex()) for (user, phase), context in agreements.contexts.items()
+        ],
     }
-    arrays = {
-        "header": _array(json.dumps(header).encode()),
-        "message": _array(write_message(session.message)),
-    }
-    arrays |= {f"update {name}": column for name, column in session.updates.columns().items()}
-    arrays |= {f"private {name}": rows for name, rows in session.private_state.items()}
-    for member in members:
-        if member.received_share is not None:
-            arrays[f"received_share {member.user}"] = member.received_share
-    if session.rows is not None:
-        arrays["rows"] = session.rows
-    out = BytesIO()
-    np.savez(out, allow_pickle=False, **arrays)
-    return out.getvalue()
+    text = json.dumps(header).encode()
+    content = pack_group(session) if isinstance(session, GroupSession) else pack_ring(session)
+    return LENGTH.pack(len(text)) + text + content
 
 
-def unpack_session(data: bytes, world: AnyWorld, exchange: AnyExchange) -> ClientSession:
-    with np.load(BytesIO(data), allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
-    header = json.loads(arrays["header"].tobytes())
-    members = {}
-    for each in header["members"]:
-        user = each["user"]
-        members[user] = _member_from_json(each, arrays.get(f"received_share {user}"))
-    session = ClientSession(
-        ring=RingId(*header["ring"]),
-        members=members,
-        message=read_message(arrays["message"].tobytes()),
-        updates=Updates(**_with_prefix("update", arrays)),
-        private_state=_with_prefix("private", arrays),
-        sizes=Sizes(*header["sizes"]),
-        rows=arrays.get("rows"),
-    )
-    return session if session.rows is None else bind_vectors(world, exchange, session)
-
-
-def _member_to_json(member: RingMember) -> JsonObject:
-    self_masks = {side: seed.hex() for side, seed in member.neighbour_self_masks.items()}
-    return {
-        "user": member.user,
-        "terms": member.terms,
-        "secret_key": member.key_pair.secret.hex(),
-        "attempt": member.attempt,
-        "predecessor": _neighbour_to_json(member.predecessor),
-        "successor": _neighbour_to_json(member.successor),
-        "share": member.share.hex(),
-        "self_mask": member.self_mask.hex(),
-        "neighbour_self_masks": self_masks,
-        "neighbour_uploaded": member.neighbour_uploaded,
-        "recovered": member.recovered,
-    }
-
-
-def _member_from_json(stored: JsonObject, received_share: Words | None) -> RingMember:
-    self_masks = stored["neighbour_self_masks"]
-    return RingMember(
-        user=stored["user"],
-        terms=RingTerms(*stored["terms"]),
-        vector=_not_bound,
-        key_pair=KeyPair.from_secret(bytes.fromhex(stored["secret_key"])),
-        attempt=stored["attempt"],
-        predecessor=_neighbour_from_json(stored["predecessor"]),
-        successor=_neighbour_from_json(stored["successor"]),
-        share=_seed(stored["share"]),
-        self_mask=_seed(stored["self_mask"]),
-        received_share=received_share,
-        neighbour_self_masks={side: _seed(seed) for side, seed in self_masks.items()},
-        neighbour_uploaded=stored["neighbour_uploaded"],
-        recovered=stored["recovered"],
-    )
-
-
-def _not_bound() -> Words:
-    """The vector of a member before `bind_vectors`."""
-    return np.empty(0, np.uint64)
-
-
-def _seed(text: str) -> Seed:
-    return Seed(bytes.fromhex(text))
-
-
-def _neighbour_to_json(neighbour: Neighbour | None) -> tuple[int, str] | None:
-    return None if neighbour is None else (neighbour.user, neighbour.key.hex())
-
-
-def _neighbour_from_json(stored: tuple[int, str] | None) -> Neighbour | None:
-    return None if stored is None else Neighbour(stored[0], bytes.fromhex(stored[1]))
-
-
-def _with_prefix(kind: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    prefix = f"{kind} "
-    return {
-        name.removeprefix(prefix): array
-        for name, array in arrays.items()
-        if name.startswith(prefix)
-    }
-
-
-def _array(content: bytes) -> np.ndarray:
-    return np.frombuffer(content, np.uint8)
+def unpack_slot(data: bytes, world: AnyWorld, exchange: AnyExchange, node: NodeData) -> SessionSlot:
+    (length,) = LENGTH.unpack_from(data)
+    header = json.loads(data[LENGTH.size : LENGTH.size + length])
+    content = data[LENGTH.size + length :]
+    agreed = {(user, phase): bytes.fromhex(text) for user, phase, text in header["agreed"]}
+    newest_round, newest_exchange = header["newest"]
+    agreements = Agreements((newest_round, newest_exchange), agreed)
+    if header["protocol"] == "secagg":
+        return SessionSlot(unpack_group(content, world, exchange, node), agreements)
+    return SessionSlot(unpack_ring(content, world, exchange), agreements)

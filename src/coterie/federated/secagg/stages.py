@@ -1,4 +1,4 @@
-"""The stages of the ring protocol: what clients receive, and how a server requests a stage."""
+"""The stages of secure aggregation: their names, and what members of a ring receive at each."""
 
 from __future__ import annotations
 
@@ -45,13 +45,26 @@ RECEIVED: dict[str, dict[str, tuple[type[np.generic], int | None]]] = {
         "share_ciphertext": (np.uint8, ANY_LENGTH),
     },
 }
-"""What a client is sent at each stage: dtype, and the number of bytes; None is a single number."""
-ORDER = tuple(RECEIVED)
-"""The stages in the order of the protocol. A stage's place is its number on the wire."""
+"""What a member of a ring is sent at each stage: dtype, and the number of bytes; None is a single
+number."""
+RING_STAGES = tuple(RECEIVED)
+"""The stages of a ring, in the order of the protocol."""
+ADVERTISE = "secagg advertise"
+SHARE = "secagg share"
+UPLOAD = "secagg upload"
+AGREE = "secagg agree"
+UNMASK = "secagg unmask"
+GROUP_STAGES = (ADVERTISE, SHARE, UPLOAD, AGREE, UNMASK)
+"""The stages of a `secagg` group, in the order of the protocol."""
+FIRST_STAGES = (RING_STAGES[0], ADVERTISE)
+"""The stages that carry an exchange's message."""
+ORDER = (*RING_STAGES, *GROUP_STAGES)
+"""All stages. A stage's place is its number on the wire: append only."""
+NO_REPLY: StageArrays = {"users": np.empty(0, np.int32)}
 
 
 class Aborted(Exception):
-    """The server aborts a ring: too few clients are left, or its sum cannot be recovered."""
+    """The server aborts a ring or group: too few clients are left, or a secret is missing."""
 
 
 def request(
@@ -62,7 +75,7 @@ def request(
     return {
         user: replies[user]
         for user in users.tolist()
-        if user in replies and _matches(replies[user], expected)
+        if user in replies and matches(replies[user], expected)
     }
 
 
@@ -101,7 +114,8 @@ def stacked(replies: dict[int, StageArrays], users: Ints, name: str) -> np.ndarr
     return np.stack([replies[user][name] for user in users.tolist()])
 
 
-def _matches(arrays: StageArrays, expected: ReplySpec) -> bool:
+def matches(arrays: StageArrays, expected: ReplySpec) -> bool:
+    """Whether a client's reply holds what it has to hold, and nothing else."""
     return set(arrays) == set(expected) and all(
         arrays[name].dtype == dtype and arrays[name].shape == shape
         for name, (dtype, shape) in expected.items()

@@ -1,4 +1,4 @@
-"""A node's side of secure aggregation: its users as ring members, from one stage to the next."""
+"""A node's side of `ring`: its users as ring members, from one stage to the next."""
 
 from __future__ import annotations
 
@@ -16,19 +16,24 @@ from coterie.federated.federation import (
     NodeData,
     PrivateState,
 )
+from coterie.federated.secagg.client_updates import compute_updates
 from coterie.federated.secagg.crypto import Rejected
 from coterie.federated.secagg.ring_member import Neighbour, RingMember, RingTerms, ShareForm, Side
-from coterie.federated.secagg.session import ClientSession, RingId, SessionSlot
-from coterie.federated.secagg.stages import ORDER, StageArrays, has_rows, received_as_expected
+from coterie.federated.secagg.session import GroupId, RingSession, SessionSlot
+from coterie.federated.secagg.stages import (
+    NO_REPLY,
+    ORDER,
+    StageArrays,
+    has_rows,
+    received_as_expected,
+)
 from coterie.federated.secagg.summed_vector import (
-    flat_vector,
     summed_rows,
     touched_items,
     vector_length,
 )
 from coterie.federated.secagg.words import Word, Words
-from coterie.federated.validation import Expected, Reply, validate
-from coterie.types import Ints, Message, Sizes, Updates
+from coterie.types import Ints, Message, Sizes
 
 FORMS: tuple[tuple[ShareForm, Word], ...] = (
     ("seed", 64),
@@ -79,11 +84,8 @@ class RingHeader(NamedTuple):
         return FORMS[self.form][1]
 
 
-NO_REPLY: StageArrays = {"users": np.empty(0, np.int32)}
-
-
 @dataclass(frozen=True, slots=True)
-class Stage:
+class RingStage:
     """One stage of a ring, as the task that an engine sends to nodes."""
 
     name: str
@@ -106,13 +108,13 @@ class Stage:
         if header.word != secure.word(world):
             return NO_REPLY, {}
         common = {name: array for name, array in message.common.items() if name != "ring"}
-        ring = RingId(message.round, message.exchange, header.number)
+        ring = GroupId(message.round, message.exchange, header.number)
         if self.name == "advertise_keys":
             message = replace(message, common=common)
             slot.session = start_session(world, self.exchange, message, node, ring, header)
             return advertise_keys_of(slot.session, header), {}
         session = slot.session
-        if session is None or session.ring != ring:
+        if not isinstance(session, RingSession) or session.ring != ring:
             return NO_REPLY, {}
         if not received_as_expected(self.name, len(message.users), message.own):
             return NO_REPLY, {}
@@ -126,14 +128,8 @@ class Stage:
         if self.name != "upload" or not len(replies["users"]):
             return replies, {}
         if self.exchange.visible:
-            places = np.searchsorted(session.updates.users, replies["users"])
-            replies = replies | {
-                "samples": session.updates.samples[places],
-                "user_rows": session.updates.user_rows[places],
-            }
-        selected = np.searchsorted(session.message.users, message.users)
-        private_state = {name: rows[selected] for name, rows in session.private_state.items()}
-        return replies, private_state
+            replies = replies | session.computed.in_the_clear(replies["users"])
+        return replies, session.computed.private_state_of(message.users)
 
 
 def start_session(
@@ -141,47 +137,44 @@ def start_session(
     exchange: AnyExchange,
     message: Message,
     node: NodeData,
-    ring: RingId,
+    ring: GroupId,
     header: RingHeader,
-) -> ClientSession:
-    """Compute the users' updates, and make members of those with a valid one.
-
-    The server cannot validate a masked update, so each device validates its own.
-    """
-    result = exchange.client_update(world, message, node)
-    updates, private_state = (result, {}) if isinstance(result, Updates) else result
-    reply = Reply(message.users, message.round, updates.columns(), message.exchange)
-    updates, _ = validate([reply], Expected.of(message, header.sizes))
-    users = updates.users.tolist()
+) -> RingSession:
+    """Compute the users' updates, and make members of those with a valid one."""
+    computed = compute_updates(world, exchange, message, node, header.sizes)
     terms = RingTerms(*ring, length=0, shares=header.shares, word=header.word)
-    members = {user: RingMember(user, terms, _no_vector) for user in users}
-    return ClientSession(ring, members, message, updates, private_state, header.sizes)
+    members = {
+        user: RingMember(user, terms, _no_vector) for user in computed.updates.users.tolist()
+    }
+    return RingSession(ring, members, computed)
 
 
-def advertise_keys_of(session: ClientSession, header: RingHeader) -> StageArrays:
+def advertise_keys_of(session: RingSession, header: RingHeader) -> StageArrays:
     """The public keys of all members and, for a union of rows, the items they touched."""
-    users = session.updates.users
+    updates = session.computed.updates
+    users = updates.users
     replies = reply_to("advertise_keys", session.members, users.tolist(), {})
     if header.union and len(users):
-        replies = replies | {"touched": touched_items(session.updates, header.items)}
+        replies = replies | {"touched": touched_items(updates, header.items)}
     return replies
 
 
 def agree_on_rows(
     world: AnyWorld,
     exchange: AnyExchange,
-    session: ClientSession,
+    session: RingSession,
     header: RingHeader,
     union: np.ndarray | None,
 ) -> Ints | None:
     """Set the members' terms to the summed rows; None if the header does not match the session."""
-    if header.sizes != session.sizes:
+    computed = session.computed
+    if header.sizes != computed.sizes:
         return None
     union_bytes = -(-header.items // 8)
     if union is not None and not has_rows(union[None], 1, np.uint8, union_bytes):
         return None
     rows = summed_rows(world, exchange, header.number, header.items, union)
-    if header.length != vector_length(world, exchange, session.message, session.sizes, rows):
+    if header.length != vector_length(world, exchange, computed.message, computed.sizes, rows):
         return None
     digest = hashlib.sha256(rows.tobytes()).hexdigest()
     for member in session.members.values():
@@ -190,14 +183,11 @@ def agree_on_rows(
     return rows
 
 
-def bind_vectors(world: AnyWorld, exchange: AnyExchange, session: ClientSession) -> ClientSession:
+def bind_vectors(world: AnyWorld, exchange: AnyExchange, session: RingSession) -> RingSession:
     """Let members compute their private vectors, which need the summed rows."""
     assert session.rows is not None
-    for k, (user, member) in enumerate(session.members.items()):
-        place = np.searchsorted(session.message.users, np.array([user]))
-        message = session.message.to(place)
-        updates = session.updates.take(np.array([k]))
-        member.vector = partial(flat_vector, world, exchange, message, updates, session.rows)
+    for user, member in session.members.items():
+        member.vector = partial(session.computed.vector_of, world, exchange, user, session.rows)
     return session
 
 

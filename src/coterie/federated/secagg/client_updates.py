@@ -1,0 +1,92 @@
+"""The updates of a node's clients while secure aggregation sums them: computed once, never sent."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import NamedTuple
+
+import numpy as np
+
+from coterie.federated.federation import AnyExchange, AnyWorld, NodeData, PrivateState
+from coterie.federated.nodes import read_message, write_message
+from coterie.federated.secagg.stages import StageArrays
+from coterie.federated.secagg.summed_vector import flat_vector
+from coterie.federated.secagg.words import Words
+from coterie.federated.validation import Expected, Reply, validate
+from coterie.types import Ints, Message, Sizes, Updates
+
+
+class ClientUpdates(NamedTuple):
+    """What clients computed from an exchange's message, and the message."""
+
+    message: Message
+    updates: Updates
+    """The valid ones. A server cannot validate masked updates, so each device validates its own."""
+    private_state: PrivateState
+    """A row for every client of the message."""
+    sizes: Sizes
+
+    def vector_of(self, world: AnyWorld, exchange: AnyExchange, user: int, rows: Ints) -> Words:
+        """The vector that one client adds to the sum."""
+        message = self.message.to(np.searchsorted(self.message.users, np.array([user])))
+        update = self.updates.take(np.searchsorted(self.updates.users, np.array([user])))
+        return flat_vector(world, exchange, message, update, rows)
+
+    def in_the_clear(self, users: Ints) -> StageArrays:
+        """What a server sees of clients in an exchange that shows something of each."""
+        places = np.searchsorted(self.updates.users, users)
+        return {
+            "samples": self.updates.samples[places],
+            "user_rows": self.updates.user_rows[places],
+        }
+
+    def private_state_of(self, users: Ints) -> PrivateState:
+        selected = np.searchsorted(self.message.users, users)
+        return {name: rows[selected] for name, rows in self.private_state.items()}
+
+
+def compute_updates(
+    world: AnyWorld, exchange: AnyExchange, message: Message, node: NodeData, sizes: Sizes
+) -> ClientUpdates:
+    result = exchange.client_update(world, message, node)
+    updates, private_state = (result, {}) if isinstance(result, Updates) else result
+    reply = Reply(message.users, message.round, updates.columns(), message.exchange)
+    updates, _ = validate([reply], Expected.of(message, sizes))
+    return ClientUpdates(message, updates, private_state, sizes)
+
+
+# As bytes, for nodes that start a new process for every message
+
+
+def pack(computed: ClientUpdates, more: dict[str, np.ndarray]) -> bytes:
+    """Updates and further arrays. They stay in the node's own store."""
+    arrays: dict[str, np.ndarray] = {
+        "sizes": np.array(computed.sizes, np.int64),
+        "message": np.frombuffer(write_message(computed.message), np.uint8),
+    }
+    arrays |= {f"update {name}": column for name, column in computed.updates.columns().items()}
+    arrays |= {f"private {name}": rows for name, rows in computed.private_state.items()}
+    out = BytesIO()
+    np.savez(out, allow_pickle=False, **(arrays | more))
+    return out.getvalue()
+
+
+def unpack(data: bytes) -> tuple[ClientUpdates, dict[str, np.ndarray]]:
+    with np.load(BytesIO(data), allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    computed = ClientUpdates(
+        message=read_message(arrays["message"].tobytes()),
+        updates=Updates(**_with_prefix("update", arrays)),
+        private_state=_with_prefix("private", arrays),
+        sizes=Sizes(*arrays["sizes"].tolist()),
+    )
+    return computed, arrays
+
+
+def _with_prefix(kind: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    prefix = f"{kind} "
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }

@@ -1,0 +1,330 @@
+"""A node's side of `secagg`: its users as clients of a group, from one stage to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from coterie.federated.federation import AnyExchange, AnyWorld, NodeData, PrivateState
+from coterie.federated.secagg import group_stages
+from coterie.federated.secagg.client_updates import ClientUpdates, compute_updates
+from coterie.federated.secagg.crypto import Rejected, Seed, derive_key, expand
+from coterie.federated.secagg.group_member import (
+    GroupMember,
+    GroupTerms,
+    Hosted,
+    masked_vectors,
+)
+from coterie.federated.secagg.group_terms import (
+    ROW_WORD,
+    ROWS,
+    GroupHeader,
+    digest_of_broadcast,
+    group_terms,
+    sums_union,
+)
+from coterie.federated.secagg.identity import Identities
+from coterie.federated.secagg.session import Agreements, GroupId, GroupSession, SessionSlot
+from coterie.federated.secagg.stages import (
+    ADVERTISE,
+    AGREE,
+    NO_REPLY,
+    ORDER,
+    SHARE,
+    UNMASK,
+    UPLOAD,
+    StageArrays,
+    has_rows,
+)
+from coterie.federated.secagg.summed_vector import summed_rows, vector_length
+from coterie.federated.secagg.words import Words
+from coterie.types import Ints, Message
+
+NO_ROWS = np.empty(0, np.int32)
+METHODS: dict[str, Callable[..., Any]] = {
+    SHARE: GroupMember.share,
+    AGREE: GroupMember.agree,
+    UNMASK: GroupMember.unmask,
+}
+"""What a client does with what it received at a stage."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStage:
+    """One stage of a group, as the task that an engine sends to nodes."""
+
+    name: str
+    exchange: AnyExchange
+    """The exchange whose updates the group sums."""
+
+    @property
+    def role(self) -> str:
+        return self.exchange.role
+
+    def run(
+        self, world: AnyWorld, message: Message, node: NodeData, slot: SessionSlot
+    ) -> tuple[StageArrays, PrivateState]:
+        """The replies of a node's users. A message that is not valid at this stage gets none."""
+        header = GroupHeader.read(message.common.get("group"))
+        if header is None or self.exchange.secure_sum is None:
+            return NO_REPLY, {}
+        try:
+            if self.name == ADVERTISE:
+                slot.session = open_session(world, self.exchange, message, node, slot, header)
+            session = self._session_of(message, header, slot)
+            replies = self._replies(session, message, slot.agreements)
+        except ValueError:  # Malformed, or Rejected for all users
+            return NO_REPLY, {}
+        if self.name != UPLOAD or header.phase == ROWS or not len(replies["users"]):
+            return replies, {}
+        if self.exchange.visible:
+            replies = replies | session.computed.in_the_clear(replies["users"])
+        return replies, session.computed.private_state_of(message.users)
+
+    def _session_of(self, message: Message, header: GroupHeader, slot: SessionSlot) -> GroupSession:
+        session = slot.session
+        group = GroupId(message.round, message.exchange, header.number)
+        is_open = isinstance(session, GroupSession) and (session.group, session.phase) == (
+            group,
+            header.phase,
+        )
+        if not is_open:
+            raise Rejected("no session of this group is open")
+        assert isinstance(session, GroupSession)
+        return session
+
+    def _replies(
+        self, session: GroupSession, message: Message, agreements: Agreements
+    ) -> StageArrays:
+        members = [
+            session.members[user] for user in message.users.tolist() if user in session.members
+        ]
+        if not members:
+            return NO_REPLY
+        replies = self._by_member(members, session, message, agreements)
+        if not replies:
+            return NO_REPLY
+        replied = [member for member in members if member.user in replies]
+        arrays = group_stages.to_server(
+            self.name,
+            [replies[member.user] for member in replied],
+            [member.holders for member in replied],
+        )
+        arrays["users"] = np.array([member.user for member in replied], np.int32)
+        # The stage travels with the reply: a reply that is replayed at another stage is ignored.
+        arrays["stage"] = np.full(len(replied), ORDER.index(self.name), np.uint8)
+        return arrays
+
+    def _by_member(
+        self,
+        members: list[GroupMember],
+        session: GroupSession,
+        message: Message,
+        agreements: Agreements,
+    ) -> dict[int, Any]:
+        """User -> its reply. A client that rejects its message sends none."""
+        if self.name == ADVERTISE:
+            return {member.user: member.advertise() for member in members}
+        holders = members[0].terms.holders
+        received = group_stages.from_server(self.name, message.common, message.own, holders)
+        if len(received) == 1:
+            received *= len(message.users)
+        place = {user: k for k, user in enumerate(message.users.tolist())}
+        if self.name == UPLOAD:
+            return _uploads(members, [received[place[member.user]] for member in members])
+        replies = {}
+        for member in members:
+            try:
+                replies[member.user] = METHODS[self.name](member, *received[place[member.user]])
+            except Rejected:
+                continue
+            if self.name == AGREE:
+                # It is on record before the reply leaves the node.
+                agreements.contexts[member.user, session.phase] = member.terms.context
+        return replies
+
+
+def _uploads(members: list[GroupMember], received: list[Any]) -> dict[int, Words]:
+    """The masked vectors of all members at once: masks between two of them are expanded once."""
+    ready = []
+    vectors = []
+    for member, (ciphertexts, shared) in zip(members, received, strict=True):
+        try:
+            member.receive_shares(ciphertexts, shared)
+            vectors.append(member.checked_vector())
+        except Rejected:
+            continue
+        ready.append(member)
+    if not ready:
+        return {}
+    masked = masked_vectors(ready, np.stack(vectors))
+    return {member.user: row for member, row in zip(ready, masked, strict=True)}
+
+
+def open_session(
+    world: AnyWorld,
+    exchange: AnyExchange,
+    message: Message,
+    node: NodeData,
+    slot: SessionSlot,
+    header: GroupHeader,
+) -> GroupSession:
+    """The users' updates and the terms of their group; clients are those with a valid update.
+
+    In the second phase the updates are those of the first one.
+    """
+    group = GroupId(message.round, message.exchange, header.number)
+    if not slot.agreements.begin(group):
+        raise Rejected("a later exchange was begun before")
+    before = slot.session if isinstance(slot.session, GroupSession) else None
+    earlier = b""
+    if not sums_union(world, exchange, header.sizes):
+        if header.phase == ROWS:
+            raise Rejected("this exchange has no union of rows")
+        computed = _computed(world, exchange, message, node, header)
+        rows = summed_rows(world, exchange, header.number, header.items, None)
+    elif header.phase == ROWS:
+        computed = _computed(world, exchange, message, node, header)
+        rows = NO_ROWS
+    else:
+        if before is None or before.group != group or before.computed.sizes != header.sizes:
+            raise Rejected("the rows of this group were not summed before")
+        computed = before.computed
+        earlier = before.context if before.phase == ROWS else before.earlier
+        rows = _union(world, exchange, message, header)
+    terms = _terms(world, exchange, message, header, computed, rows, earlier)
+    members = _members(node, computed, rows, terms, header, before, slot.agreements)
+    session = GroupSession(group, header.phase, members, computed, rows, terms.context, earlier)
+    bind_vectors(world, exchange, session)
+    return session
+
+
+def _computed(
+    world: AnyWorld,
+    exchange: AnyExchange,
+    message: Message,
+    node: NodeData,
+    header: GroupHeader,
+) -> ClientUpdates:
+    of_exchange = {
+        name: array for name, array in message.common.items() if name not in ("group", "members")
+    }
+    message = replace(message, common=of_exchange)
+    return compute_updates(world, exchange, message, node, header.sizes)
+
+
+def _union(world: AnyWorld, exchange: AnyExchange, message: Message, header: GroupHeader) -> Ints:
+    """The rows that the group touched, as the server broadcasts them."""
+    union = message.common.get("rows")
+    if union is None or not has_rows(union[None], 1, np.uint8, -(-header.items // 8)):
+        raise Rejected("the union of rows is missing or malformed")
+    return summed_rows(world, exchange, header.number, header.items, union)
+
+
+def _terms(
+    world: AnyWorld,
+    exchange: AnyExchange,
+    message: Message,
+    header: GroupHeader,
+    computed: ClientUpdates,
+    rows: Ints,
+    earlier: bytes,
+) -> GroupTerms:
+    assert exchange.secure_sum is not None
+    length = header.items
+    word = ROW_WORD
+    if header.phase != ROWS:
+        length = vector_length(world, exchange, computed.message, computed.sizes, rows)
+        word = exchange.secure_sum.word(world)
+    return group_terms(
+        world,
+        GroupId(message.round, message.exchange, header.number),
+        header.phase,
+        group_stages.read_users(message.common, "members"),
+        length,
+        word,
+        digest_of_broadcast(message.common, earlier),
+    )
+
+
+def _members(
+    node: NodeData,
+    computed: ClientUpdates,
+    rows: Ints,
+    terms: GroupTerms,
+    header: GroupHeader,
+    before: GroupSession | None,
+    agreements: Agreements,
+) -> dict[int, GroupMember]:
+    """User -> its part in the group. Users that must not take part are left out.
+
+    A client that has agreed to survivors goes on where it was if the same terms come again, and
+    takes no part under others.
+    """
+    identities = node.identities
+    if identities is None:
+        raise Rejected("this node has no signing keys")
+    known_keys = known_keys_of(identities, terms)
+    hosted = Hosted()
+    members = {}
+    for user in _users_with_all_rows(computed, rows, header):
+        agreed = agreements.contexts.get((user, header.phase))
+        if agreed is None:
+            own = identities.own(user)
+            members[user] = GroupMember(user, terms, own, known_keys, no_vector, hosted=hosted)
+        elif agreed == terms.context and before is not None and before.context == agreed:
+            members[user] = before.members[user]
+    return members
+
+
+def known_keys_of(identities: Identities, terms: GroupTerms) -> dict[int, bytes]:
+    """User -> its public key, for the users of the group that the node knows."""
+    keys = {user: identities.public(user) for user in terms.users}
+    return {user: key for user, key in keys.items() if key is not None}
+
+
+def _users_with_all_rows(computed: ClientUpdates, rows: Ints, header: GroupHeader) -> list[int]:
+    """The users whose touched rows are all summed: others would lose a part of their update."""
+    updates = computed.updates
+    if header.phase == ROWS or not header.items:
+        return list(updates.users.tolist())
+    is_summed = np.zeros(header.items, bool)
+    is_summed[rows] = True
+    owner = np.repeat(np.arange(len(updates)), np.diff(updates.offsets))
+    n_lost = np.bincount(owner[~is_summed[updates.items]], minlength=len(updates))
+    complete: list[int] = updates.users[n_lost == 0].tolist()
+    return complete
+
+
+def bind_vectors(world: AnyWorld, exchange: AnyExchange, session: GroupSession) -> None:
+    """Let members compute their private vectors."""
+    computed = session.computed
+    for user, member in session.members.items():
+        if session.phase == ROWS:
+            member.vector = partial(_touched_words, computed, member)
+        else:
+            member.vector = partial(computed.vector_of, world, exchange, user, session.rows)
+
+
+def no_vector() -> Words:
+    """The vector of a member before `bind_vectors`."""
+    return np.empty(0, np.uint64)
+
+
+def _touched_words(computed: ClientUpdates, member: GroupMember) -> Words:
+    """A random word at each row that a client touched, and zeros elsewhere.
+
+    They follow from a secret of the client: a repeated upload must be the same, since its masks
+    are.
+    """
+    (place,) = np.searchsorted(computed.updates.users, np.array([member.user]))
+    start, end = computed.updates.offsets[place : place + 2]
+    touched = computed.updates.items[start:end]
+    seed = Seed(derive_key(member.cipher_key.secret, b"touched rows " + member.terms.context))
+    words: Words = np.zeros(member.terms.length, np.uint64)
+    words[touched] = np.maximum(expand(seed, len(touched)), 1)
+    return words

@@ -100,8 +100,8 @@ def test_a_federation_from_files_is_the_simulation(name, n, split, people, tmp_p
 def test_a_roster_holds_user_ids_and_totals_only(people, tmp_path):
     (store,) = stores(people, tmp_path, 1)
     roster = roster_of(terms_of(people, "fedfast"), store)
-    assert (roster.forgotten, roster.permits) == ([], [])
-    fields = {"users", "learning", "positives", "forgotten", "permits"}
+    assert (roster.forgotten, roster.permits, roster.signing_keys) == ([], [], [])
+    fields = {"users", "learning", "positives", "forgotten", "permits", "signing_keys"}
     assert set(roster.__dataclass_fields__) == fields
     held_out = int((people.rows.counts > 1).sum())
     assert roster.positives == len(people) - held_out

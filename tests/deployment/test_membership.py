@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from deployment.test_node import LosingEngine
 from deployment.test_server import (
-    SECURE,
+    RING,
     InProcessNodes,
     new_federation,
     same,
@@ -84,18 +84,27 @@ def test_a_node_that_dies_in_a_round_drops_out_and_returns(name, again, people, 
     assert not same(point.state, simulated(terms, people))
 
 
-@pytest.mark.parametrize("stage", ["announce", "deal", "upload"])
-def test_a_node_that_dies_during_secure_aggregation_drops_out(stage, people, tmp_path):
-    """Its users drop out at a stage of the second round, and the others recover the sum: all state
-    is that of a round without them."""
-    terms, paths = new_federation("fcf", people, tmp_path, 3, **SECURE)
-    # Enrolment is one call, the first round has four stages, and then the second round begins.
-    call = 1 + 4 + 1 + ["announce", "deal", "upload"].index(stage)
+@pytest.mark.parametrize(
+    ("protocol", "n_nodes", "n_stages", "stage"),
+    [
+        *(("ring", 3, 4, stage) for stage in range(3)),
+        *(("secagg", 6, 5, stage) for stage in range(3)),
+    ],
+)
+def test_a_node_that_dies_during_secure_aggregation_drops_out(
+    protocol, n_nodes, n_stages, stage, people, tmp_path
+):
+    """Its users drop out at one of the three stages up to the upload of the second round, and the
+    others recover the sum: all state is that of a round without them."""
+    settings = RING | {"secure_aggregation": protocol}
+    terms, paths = new_federation("fcf", people, tmp_path, n_nodes, **settings)
+    # Enrolment is one call, then the first round has its stages, and the second round begins.
+    call = 1 + n_stages + 1 + stage
     nodes = InProcessNodes(
         paths, lambda kind, node, number: kind == TRAIN and node == 1 and number == call
     )
     point = served(tmp_path, terms, nodes)
-    assert same(point.state, without(terms, people, 1, 3, 1))
+    assert same(point.state, without(terms, people, 1, n_nodes, 1))
     assert not same(point.state, simulated(terms, people))
 
 

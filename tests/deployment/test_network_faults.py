@@ -124,7 +124,8 @@ def run_node(path: Path, address: Address, stop: threading.Event) -> None:
         store.close()
 
 
-SECURE = {"rounds": 3, "participation": 0.2, "secure_aggregation": "ring"}
+SECURE = {"rounds": 3, "participation": 0.2, "secure_aggregation": "secagg"}
+RING = SECURE | {"secure_aggregation": "ring"}
 
 
 @pytest.mark.parametrize(
@@ -133,7 +134,12 @@ SECURE = {"rounds": 3, "participation": 0.2, "secure_aggregation": "ring"}
         pytest.param("pfpl+", {}, 0, marks=pytest.mark.slow),
         *(
             pytest.param(name, settings, seed, marks=pytest.mark.long)
-            for name, settings in (("fedfast", {"rounds": 15}), ("pfpl+", {}), ("fcf", SECURE))
+            for name, settings in (
+                ("fedfast", {"rounds": 15}),
+                ("pfpl+", {}),
+                ("fcf", SECURE),
+                ("fcf", RING),
+            )
             for seed in (1, 2)
         ),
     ],

@@ -71,7 +71,9 @@ KINDS = [
     ("fcf", {"secure_aggregation": "ring", "ring_size": 7}),
     ("pfpl+", {"secure_aggregation": "ring"}),
     ("sttfedrec-dssm", {"secure_aggregation": "ring", "ring_shares": "vector"}),
-    ("fl-dssm", {"secure_aggregation": "ring"}),
+    ("fl-dssm", {"secure_aggregation": "secagg"}),
+    ("fcf", {"secure_aggregation": "secagg", "group_size": 11}),
+    ("fedavg", {"secure_aggregation": "secagg", "group_rows": "union"}),
 ]
 """Other kinds of models, protocols and protections."""
 

@@ -128,7 +128,8 @@ class Stop(Exception):
     pass
 
 
-SECURE = {"secure_aggregation": "ring", "rounds": ROUNDS, "participation": 0.2}
+RING = {"secure_aggregation": "ring", "rounds": ROUNDS, "participation": 0.2}
+SECAGG = RING | {"secure_aggregation": "secagg"}
 
 
 @pytest.mark.parametrize(
@@ -136,7 +137,12 @@ SECURE = {"secure_aggregation": "ring", "rounds": ROUNDS, "participation": 0.2}
     [
         *(("fedfast", {}, at) for at in range(1, 7)),
         *(("pfpl+", {}, at) for at in range(1, 7)),
-        *(("fcf", SECURE, at) for at in range(5, 13)),
+        *(("fcf", RING, at) for at in range(5, 13)),
+        *(("fcf", SECAGG, at) for at in range(7, 12)),
+        *(
+            pytest.param("fcf", SECAGG | {"group_rows": "union"}, at, marks=pytest.mark.long)
+            for at in range(1, 22)
+        ),
     ],
 )
 def test_a_server_that_dies_resumes(name, settings, at, people, tmp_path):

@@ -70,7 +70,12 @@ def test_the_number_of_actors_does_not_change_a_run(name, nodes, choices, cluste
 @pytest.mark.long
 @pytest.mark.parametrize(
     "changes",
-    [{"client_dropout": 0.3}, {"secure_aggregation": "ring"}, {"model": "neumf"}],
+    [
+        {"client_dropout": 0.3},
+        {"secure_aggregation": "ring"},
+        {"secure_aggregation": "secagg"},
+        {"model": "neumf"},
+    ],
     ids=str,
 )
 def test_dropout_secure_aggregation_and_neumf_on_ray(changes, choices, cluster):

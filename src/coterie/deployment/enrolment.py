@@ -7,6 +7,7 @@ interactions all users of a node have together. Histories stay in the node's sto
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
@@ -33,6 +34,7 @@ MAX_POSITIVES = 1 << 40
 MAX_USERS = 1 << 22
 """Upper limit for the users of one node."""
 MAX_ID_LENGTH = 256
+SIGNING_KEY = re.compile(r"[0-9a-f]{64}")
 
 
 class JsonMessage:
@@ -108,6 +110,8 @@ class Roster(JsonMessage):
     """Indices of users who were erased from the node's store since its last roster."""
     permits: list[str] = field(default_factory=list)
     """Transfers of users to this node, signed by the nodes that they come from."""
+    signing_keys: list[str] = field(default_factory=list)
+    """The users' public keys, by which others know them in secure aggregation (`secagg`)."""
 
     @classmethod
     def parse(cls, data: bytes) -> Roster:
@@ -122,6 +126,10 @@ class Roster(JsonMessage):
             raise Malformed("the roster has too many users, or too long ids")
         if max(len(roster.forgotten), len(roster.permits)) > MAX_USERS:
             raise Malformed("the roster has too many erased or transferred users")
+        if len(roster.signing_keys) not in (0, len(roster.users)):
+            raise Malformed("the roster does not have one signing key for each user")
+        if not all(SIGNING_KEY.fullmatch(key) for key in roster.signing_keys):
+            raise Malformed("a signing key of the roster is not 32 bytes in hexadecimal digits")
         if not sum(roster.learning) <= roster.positives < MAX_POSITIVES:
             raise Malformed("the roster's number of interactions is out of range")
         return roster
@@ -129,8 +137,12 @@ class Roster(JsonMessage):
     def select(self, wanted: Callable[[str], bool]) -> Roster:
         """Only the wanted users. The number of interactions is that of all."""
         kept = [k for k, user in enumerate(self.users) if wanted(user)]
-        users = [self.users[k] for k in kept]
-        return replace(self, users=users, learning=[self.learning[k] for k in kept])
+        return replace(
+            self,
+            users=[self.users[k] for k in kept],
+            learning=[self.learning[k] for k in kept],
+            signing_keys=[self.signing_keys[k] for k in kept] if self.signing_keys else [],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +159,8 @@ class UserIndices(JsonMessage):
     """Indices of the node's erased users that the server has erased, too."""
     node: str = ""
     """The name of the node's key; empty where nodes have none."""
+    signing_keys: list[str] = field(default_factory=list)
+    """The public signing keys of all users by index; empty where a user has none."""
 
 
 GONE = ""
@@ -165,6 +179,9 @@ class EnrolledUsers(JsonMessage):
     n_positives: int
     positives: dict[str, int] = field(default_factory=dict)
     """Node -> the interactions of its users."""
+    signing_keys: list[str] = field(default_factory=list)
+    """The public signing keys of users, in secure aggregation with `secagg`. They never change: a
+    server that could change them could take part as anybody."""
 
     @classmethod
     def of(cls, rosters: Mapping[str, Roster]) -> EnrolledUsers:
@@ -178,11 +195,16 @@ class EnrolledUsers(JsonMessage):
             )
         learning = [learns for roster in rosters.values() for learns in roster.learning]
         positives = {name: roster.positives for name, roster in rosters.items()}
+        keys = [key for roster in rosters.values() for key in roster.signing_keys]
+        by_index = np.full(len(users), "", object)
+        if len(keys) == len(places):
+            by_index[places] = keys
         return cls(
             [str(user) for user in users],
             np.sort(places[np.flatnonzero(learning)]).tolist(),
             sum(positives.values()),
             positives,
+            by_index.tolist() if keys else [],
         )
 
     def and_new(self, roster: Roster) -> EnrolledUsers:
@@ -197,6 +219,7 @@ class EnrolledUsers(JsonMessage):
             self,
             users=self.users + joined.users,
             learning=self.learning + [first + place for place in joined.learning],
+            signing_keys=self.signing_keys + joined.signing_keys,
         )
 
     def without(self, indices: Collection[int]) -> EnrolledUsers:
@@ -208,6 +231,7 @@ class EnrolledUsers(JsonMessage):
             self,
             users=[GONE if k in gone else user for k, user in enumerate(self.users)],
             learning=[k for k in self.learning if k not in gone],
+            signing_keys=["" if k in gone else key for k, key in enumerate(self.signing_keys)],
         )
 
     def with_positives(self, name: str, count: int, nodes: Container[str]) -> EnrolledUsers:
@@ -242,4 +266,11 @@ class EnrolledUsers(JsonMessage):
         index = self.index() if index is None else index
         known = {user: index[user] for user in users if user in index}
         n_users = len(self.users)
-        return UserIndices(known, n_users, self.learning, self.n_positives, list(forgotten))
+        return UserIndices(
+            known,
+            n_users,
+            self.learning,
+            self.n_positives,
+            list(forgotten),
+            signing_keys=self.signing_keys,
+        )

@@ -8,7 +8,7 @@ effect, and a server can repeat a round after a crash. The transport of bytes is
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -65,6 +65,9 @@ class Node:
     world: AnyWorld
     node: NodeData
     store: NodeStore
+    open_slots: list[SessionSlot] = field(default_factory=list)
+    """The sessions that the store holds, at most one; empty if they have to be read from it. A node
+    is made anew when another process changed the store."""
 
     def initialise(self) -> None:
         """Write the initial private state of users who have none."""
@@ -93,19 +96,27 @@ class Node:
     ) -> tuple[dict[str, np.ndarray], PrivateState]:
         """One stage of secure aggregation. Between stages the session is in the node's store."""
         stage = stage_of(message)
-        slot = SessionSlot()
-        stored = self.store.held(RING)
-        if stored is not None:
-            slot = unpack_slot(stored, self.world, exchange, self.node)
         common = {name: array for name, array in message.common.items() if name != STAGE}
         message = replace(message, common=common)
+        slot = self._open_slot(exchange)
         task = stage_task(stage, exchange)
         columns, after = client_columns(self.world, task, message, self.node, slot)
         # The store may have erased a user meanwhile. Then its secrets must not come back.
         hosted = self.store.numbers()
-        if slot.session is not None and all(user in hosted for user in message.users.tolist()):
+        is_open = slot.ring is not None or bool(slot.groups)
+        if is_open and all(user in hosted for user in message.users.tolist()):
             self.store.put_held(RING, pack_slot(slot))
+            self.open_slots.append(slot)
         return columns, after
+
+    def _open_slot(self, exchange: AnyExchange) -> SessionSlot:
+        """The sessions as they were after the last stage: in memory, or else in the store."""
+        if self.open_slots:
+            return self.open_slots.pop()
+        stored = self.store.held(RING)
+        if stored is None:
+            return SessionSlot()
+        return unpack_slot(stored, self.world, self.node, exchange, self._exchange)
 
     def refuse_late(self, data: bytes) -> None:
         """Reject a message of an earlier round: it must not undo what a later one did."""

@@ -18,6 +18,8 @@ from coterie.errors import ConfigError, DataError
 from coterie.federated.disclosure import Disclosing
 from coterie.federated.federation import NodeData
 from coterie.federated.preferences import with_preferences
+from coterie.federated.secagg.identity import StoredIdentities
+from coterie.federated.settings import federation_settings
 from coterie.types import Ints
 
 PREFERENCE_FILES = "disclosure_file", "private_items"
@@ -34,13 +36,20 @@ def roster_of(terms: FederationTerms, store: NodeStore) -> Roster:
     data = own_interactions(terms, store)
     training = _split(terms, data).training()
     learning = training.positives.counts > 0
+    users = [str(user) for user in data.user_ids]
     return Roster(
-        [str(user) for user in data.user_ids],
+        users,
         learning.tolist(),
         int(training.positives.counts.sum()),
         forgotten,
         store.held_list(PERMITS) if is_member else [],
+        [one.public.hex() for one in store.identities(users)] if uses_secagg(terms) else [],
     )
+
+
+def uses_secagg(terms: FederationTerms) -> bool:
+    """Whether clients of the federation sign what they send each other."""
+    return federation_settings(terms.experiment.settings).secure_aggregation == "secagg"
 
 
 def split_of(terms: FederationTerms, indices: UserIndices, store: NodeStore) -> tuple[Ints, Split]:
@@ -81,7 +90,12 @@ def node_data_of(
     if preferences is not None:
         user_ids = split.train.user_ids[own]
         of_node = with_preferences(of_node, preferences, user_ids, split.train.item_ids, SILENT)
-    return NodeData(own, of_node, seed)
+    if not uses_secagg(terms):
+        return NodeData(own, of_node, seed)
+    signing = store.identities([str(user) for user in split.train.user_ids[own]])
+    pinned = [bytes.fromhex(key) for key in store.pinned_keys()]
+    identities = StoredIdentities(dict(zip(own.tolist(), signing, strict=True)), pinned)
+    return NodeData(own, of_node, seed, identities)
 
 
 def preferences_of(terms: FederationTerms, store: NodeStore) -> Disclosing | None:

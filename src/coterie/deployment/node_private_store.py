@@ -30,6 +30,7 @@ from coterie.deployment.node_private_store_file import (
 )
 from coterie.errors import RunError, UnknownName
 from coterie.federated.federation import PrivateState
+from coterie.federated.secagg.identity import Identity
 from coterie.types import Bools, JsonObject, Longs
 
 RING = "ring"
@@ -38,6 +39,8 @@ FORGOTTEN = "forgotten"
 """The blob with the indices of erased users, until the server has erased them, too."""
 PERMITS = "permits"
 """The blob with the permits of users who came from other nodes, until the server has seen them."""
+PINNED_KEYS = "pinned keys"
+"""The blob with the public signing keys of all users, as they were when the node learnt them."""
 MODEL = "model"
 """The blob with the shared part of the last model."""
 NEVER = -1
@@ -188,6 +191,42 @@ class NodeStore:
                 "select number, id from person where number is not null order by number"
             )
         )
+
+    # Signing keys, by which clients know each other in secure aggregation
+
+    def identities(self, users: Sequence[str]) -> list[Identity]:
+        """The signing key of each user; one that has none gets a new one."""
+        found = dict(
+            self.connection.execute(
+                "select id, signing_key from person where signing_key is not null"
+            )
+        )
+        new = {user: Identity.generate().secret for user in users if user not in found}
+        if new:
+            with self.transaction():
+                self.connection.executemany(
+                    "update person set signing_key = ? where id = ?",
+                    [(secret, user) for user, secret in new.items()],
+                )
+        return [Identity.from_secret(found.get(user) or new[user]) for user in users]
+
+    def pinned_keys(self) -> list[str]:
+        """The public keys of all users by index; empty for a user who had none."""
+        return [str(key) for key in self.held_list(PINNED_KEYS)]
+
+    def pin_keys(self, public: Sequence[str]) -> int:
+        """Remember public keys by user index; returns how many differ from what was pinned.
+
+        A key that was pinned before does not change, whatever the server says later.
+        """
+        pinned = self.pinned_keys()
+        pinned += [""] * (len(public) - len(pinned))
+        n_changed = 0
+        for index, key in enumerate(public):
+            n_changed += bool(key and pinned[index] and key != pinned[index])
+            pinned[index] = pinned[index] or key
+        self.put_list(PINNED_KEYS, pinned)
+        return n_changed
 
     # Private state
 

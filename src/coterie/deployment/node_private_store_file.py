@@ -18,7 +18,7 @@ from coterie.errors import RunError
 
 TABLES = """
 create table about (key text primary key, value text not null);
-create table person (id text primary key, number integer);
+create table person (id text primary key, number integer, signing_key blob);
 create table did (person text not null, item text not null, rating real, time integer,
                   primary key (person, item)) without rowid;
 create table given (person text not null, name text not null, value blob not null,
@@ -28,12 +28,19 @@ create table kept (person text not null, name text not null, pending integer not
                    tag integer not null, value blob not null,
                    primary key (person, name, pending)) without rowid;
 """
-"""about: metadata. person: users and their indices. did: interactions. given: users' rows of the
-last model. held: blobs of no single user. kept: private state, committed and pending."""
+"""about: metadata. person: users, their indices, and their keys for secure aggregation. did:
+interactions. given: users' rows of the last model. held: blobs of no single user. kept: private
+state, committed and pending."""
 Migration = Callable[[sqlite3.Connection], None]
 """Changes a file of one version into one of the next, in the open transaction: with `execute`, not
 with `executescript`, which would commit it."""
-MIGRATIONS: tuple[Migration, ...] = ()
+
+
+def _add_signing_keys(connection: sqlite3.Connection) -> None:
+    connection.execute("alter table person add column signing_key blob")
+
+
+MIGRATIONS: tuple[Migration, ...] = (_add_signing_keys,)
 """The first one makes version 2 of version 1, and so on. A change of TABLES adds one."""
 VERSION = 1 + len(MIGRATIONS)
 READABLE_BY_OTHERS = 0o077

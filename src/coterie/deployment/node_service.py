@@ -6,6 +6,7 @@ Histories and terms are in memory between calls, until another process changes t
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
 import struct
@@ -96,12 +97,13 @@ class NodeService:
             self.store.reset()
         self.store.put_numbers(indices.numbers)
         self._confirm(indices)
+        self._pin_keys(indices)
         self.store.put_meta(
             run=terms.run,
             node=indices.node,
             terms=terms.to_json(),
             # User ids are stored in one table only, so that erasing a user is complete.
-            numbers=replace(indices, numbers={}).to_json(),
+            numbers=replace(indices, numbers={}, signing_keys=[]).to_json(),
             # A server that was restarted may repeat a round.
             **{NEWEST: "-1"},
         )
@@ -142,6 +144,26 @@ class NodeService:
             hosted = indices.numbers.keys()
             left = [text for text in permits if not users_of_permit(text) <= hosted]
             store.put_list(PERMITS, left)
+
+    def _pin_keys(self, indices: UserIndices) -> None:
+        """Remember by which keys the users of the federation sign, once and for all."""
+        if not indices.signing_keys:
+            return
+        before = self.store.pinned_keys()
+        n_changed = self.store.pin_keys(indices.signing_keys)
+        if n_changed:
+            self.progress.warn(
+                f"the server has other signing keys for {n_changed:,} users than before. The "
+                "earlier ones count: a server that changes keys could read single updates. "
+                "Ask its owner why"
+            )
+        pinned = self.store.pinned_keys()
+        if len(pinned) > len(before):
+            digest = hashlib.sha256(json.dumps(pinned).encode()).hexdigest()[:16]
+            self.progress.log(
+                f"pinned the signing keys of {len(pinned):,} users, fingerprint {digest}: all "
+                "nodes of the federation show the same one"
+            )
 
     def evaluate(self, data: bytes, final: bool) -> str:
         """Store the model that was sent, and evaluate it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,8 @@ class UserPackage(JsonMessage):
     did: list[tuple[str, str, float | None, int | None]]
     kept: list[tuple[str, str, int, int, str]]
     given: list[tuple[str, str, str]]
+    signing_keys: list[tuple[str, str]] = field(default_factory=list)
+    """The users' keys for secure aggregation, by which others know them."""
 
     def read_permit(self) -> Permit:
         return SignedPermit.from_json(self.permit).read()
@@ -60,6 +62,9 @@ def pack(store: NodeStore, users: Sequence[str], permit: SignedPermit) -> UserPa
         rows("select person, item, rating, time from did where person = ?"),
         rows("select person, name, pending, tag, value from kept where person = ?"),
         rows("select person, name, value from given where person = ?"),
+        rows(
+            "select id, signing_key from person where id = ? and signing_key is not null",
+        ),
     )
 
 
@@ -76,7 +81,13 @@ def unpack(package: UserPackage, store: NodeStore) -> list[str]:
             store.connection.executemany(
                 f"delete from {table} where {column} = ?", [(user,) for user in users]
             )
-        store.connection.executemany("insert or replace into person values (?, ?)", package.person)
+        store.connection.executemany(
+            "insert or replace into person (id, number) values (?, ?)", package.person
+        )
+        store.connection.executemany(
+            "update person set signing_key = ? where id = ?",
+            [(base64.b64decode(key), user) for user, key in package.signing_keys],
+        )
         store.connection.executemany("insert into did values (?, ?, ?, ?)", package.did)
         store.connection.executemany(
             "insert into kept values (?, ?, ?, ?, ?)", map(_with_bytes, package.kept)

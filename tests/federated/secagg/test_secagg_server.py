@@ -99,7 +99,7 @@ def test_which_algorithms_offer_secure_aggregation():
 
 RING = {"secure_aggregation": "ring"}
 SECAGG = {"secure_aggregation": "secagg"}
-# In groups of up to 24 all mask with all: whether a group completes is not up to chance.
+# In groups of up to 40 all mask with all: whether a group completes is not up to chance.
 DROPOUTS = SECAGG | {"client_dropout": 0.15, "colluders": 0, "group_size": 20}
 UNION = {"group_rows": "union"}
 FEW = ["fedfast", "fcf", "fedals", "sttfedrec-dssm"]

@@ -66,8 +66,8 @@ from coterie.federated.secagg.words import UNSIGNED, Word, Words
 LEAST_HONEST_NEIGHBOURS = 2
 """Survivors next to each survivor that do not collude: a sum is over one more, at least."""
 
-SMALL_GROUP = 24
-"""Clients up to which masks with all holders cost little."""
+SMALL_GROUP = 40
+"""Clients up to which masks between all cost no more than the sparse ones of a group of 100."""
 
 
 class GroupTerms(NamedTuple):
@@ -326,6 +326,11 @@ class GroupMember:
         return released
 
     # Checks
+
+    @property
+    def has_agreed(self) -> bool:
+        """Whether it agreed to survivors, and so to no others in this exchange."""
+        return "agree" in self.received
 
     @property
     def mask_neighbours(self) -> set[int]:

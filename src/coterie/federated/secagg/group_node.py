@@ -28,7 +28,7 @@ from coterie.federated.secagg.group_terms import (
     sums_union,
 )
 from coterie.federated.secagg.identity import Identities
-from coterie.federated.secagg.session import Agreements, GroupId, GroupSession, SessionSlot
+from coterie.federated.secagg.session import GroupId, GroupSession, SessionSlot
 from coterie.federated.secagg.stages import (
     ADVERTISE,
     AGREE,
@@ -74,9 +74,12 @@ class GroupStage:
             return NO_REPLY, {}
         try:
             if self.name == ADVERTISE:
-                slot.session = open_session(world, self.exchange, message, node, slot, header)
-            session = self._session_of(message, header, slot)
-            replies = self._replies(session, message, slot.agreements)
+                slot.open(open_session(world, self.exchange, message, node, slot, header))
+            group = GroupId(message.round, message.exchange, header.number)
+            session = slot.find(group, header.phase)
+            if session is None:
+                raise Rejected("no session of this group is open")
+            replies = self._replies(session, message)
         except ValueError:  # Malformed, or Rejected for all users
             return NO_REPLY, {}
         if self.name != UPLOAD or header.phase == ROWS or not len(replies["users"]):
@@ -85,27 +88,13 @@ class GroupStage:
             replies = replies | session.computed.in_the_clear(replies["users"])
         return replies, session.computed.private_state_of(message.users)
 
-    def _session_of(self, message: Message, header: GroupHeader, slot: SessionSlot) -> GroupSession:
-        session = slot.session
-        group = GroupId(message.round, message.exchange, header.number)
-        is_open = isinstance(session, GroupSession) and (session.group, session.phase) == (
-            group,
-            header.phase,
-        )
-        if not is_open:
-            raise Rejected("no session of this group is open")
-        assert isinstance(session, GroupSession)
-        return session
-
-    def _replies(
-        self, session: GroupSession, message: Message, agreements: Agreements
-    ) -> StageArrays:
+    def _replies(self, session: GroupSession, message: Message) -> StageArrays:
         members = [
             session.members[user] for user in message.users.tolist() if user in session.members
         ]
         if not members:
             return NO_REPLY
-        replies = self._by_member(members, session, message, agreements)
+        replies = self._by_member(members, message)
         if not replies:
             return NO_REPLY
         replied = [member for member in members if member.user in replies]
@@ -119,13 +108,7 @@ class GroupStage:
         arrays["stage"] = np.full(len(replied), ORDER.index(self.name), np.uint8)
         return arrays
 
-    def _by_member(
-        self,
-        members: list[GroupMember],
-        session: GroupSession,
-        message: Message,
-        agreements: Agreements,
-    ) -> dict[int, Any]:
+    def _by_member(self, members: list[GroupMember], message: Message) -> dict[int, Any]:
         """User -> its reply. A client that rejects its message sends none."""
         if self.name == ADVERTISE:
             return {member.user: member.advertise() for member in members}
@@ -142,9 +125,6 @@ class GroupStage:
                 replies[member.user] = METHODS[self.name](member, *received[place[member.user]])
             except Rejected:
                 continue
-            if self.name == AGREE:
-                # It is on record before the reply leaves the node.
-                agreements.contexts[member.user, session.phase] = member.terms.context
         return replies
 
 
@@ -178,9 +158,8 @@ def open_session(
     In the second phase the updates are those of the first one.
     """
     group = GroupId(message.round, message.exchange, header.number)
-    if not slot.agreements.begin(group):
-        raise Rejected("a later exchange was begun before")
-    before = slot.session if isinstance(slot.session, GroupSession) else None
+    if not slot.begins(message.round):
+        raise Rejected("a later round was begun before")
     earlier = b""
     if not sums_union(world, exchange, header.sizes):
         if header.phase == ROWS:
@@ -191,14 +170,15 @@ def open_session(
         computed = _computed(world, exchange, message, node, header)
         rows = NO_ROWS
     else:
-        if before is None or before.group != group or before.computed.sizes != header.sizes:
+        before = slot.find(group, ROWS)
+        if before is None or before.computed.sizes != header.sizes:
             raise Rejected("the rows of this group were not summed before")
         computed = before.computed
-        earlier = before.context if before.phase == ROWS else before.earlier
+        earlier = before.context
         rows = _union(world, exchange, message, header)
     terms = _terms(world, exchange, message, header, computed, rows, earlier)
-    members = _members(node, computed, rows, terms, header, before, slot.agreements)
-    session = GroupSession(group, header.phase, members, computed, rows, terms.context, earlier)
+    members = _members(node, computed, rows, terms, header, group, slot)
+    session = GroupSession(group, header.phase, members, computed, rows, terms.context)
     bind_vectors(world, exchange, session)
     return session
 
@@ -257,8 +237,8 @@ def _members(
     rows: Ints,
     terms: GroupTerms,
     header: GroupHeader,
-    before: GroupSession | None,
-    agreements: Agreements,
+    group: GroupId,
+    slot: SessionSlot,
 ) -> dict[int, GroupMember]:
     """User -> its part in the group. Users that must not take part are left out.
 
@@ -272,12 +252,12 @@ def _members(
     hosted = Hosted()
     members = {}
     for user in _users_with_all_rows(computed, rows, header):
-        agreed = agreements.contexts.get((user, header.phase))
+        agreed = slot.agreed(group, header.phase, user)
         if agreed is None:
             own = identities.own(user)
             members[user] = GroupMember(user, terms, own, known_keys, no_vector, hosted=hosted)
-        elif agreed == terms.context and before is not None and before.context == agreed:
-            members[user] = before.members[user]
+        elif agreed.context == terms.context:
+            members[user] = agreed.members[user]
     return members
 
 

@@ -26,13 +26,18 @@ from coterie.types import JsonObject
 
 def pack_group(session: GroupSession) -> bytes:
     terms = next((member.terms for member in session.members.values()), None)
+    # Clients of a node have most adverts in common.
+    adverts: dict[tuple[int, Advert], int] = {}
+    for member in session.members.values():
+        for one in member.adverts.items():
+            adverts.setdefault(one, len(adverts))
     header = {
         "group": session.group,
         "phase": session.phase,
         "context": session.context.hex(),
-        "earlier": session.earlier.hex(),
         "terms": None if terms is None else [*terms[:-1], terms.broadcast.hex()],
-        "members": [_member_to_json(member) for member in session.members.values()],
+        "adverts": [(user, _advert_to_json(advert)) for user, advert in adverts],
+        "members": [_member_to_json(member, adverts) for member in session.members.values()],
     }
     text = np.frombuffer(json.dumps(header).encode(), np.uint8)
     return client_updates.pack(session.computed, {"header": text, "rows": session.rows})
@@ -50,7 +55,6 @@ def unpack_group(
         computed=computed,
         rows=arrays["rows"],
         context=bytes.fromhex(header["context"]),
-        earlier=bytes.fromhex(header["earlier"]),
     )
     bind_vectors(world, exchange, session)
     return session
@@ -66,6 +70,7 @@ def _members(header: JsonObject, node: NodeData) -> dict[int, GroupMember]:
         purpose, tuple(users), holders, colluders, length, word, bytes.fromhex(broadcast)
     )
     known_keys = known_keys_of(identities, terms)
+    adverts = [(user, _advert_from_json(one)) for user, one in header["adverts"]]
     hosted = Hosted()
     members = {}
     for each in header["members"]:
@@ -81,7 +86,7 @@ def _members(header: JsonObject, node: NodeData) -> dict[int, GroupMember]:
             self_mask=Seed(bytes.fromhex(each["self_mask"])),
             hosted=hosted,
             holders=tuple(each["holders"]),
-            adverts={user: _advert_from_json(one) for user, one in each["adverts"]},
+            adverts=dict(adverts[place] for place in each["adverts"]),
             ciphertexts={user: bytes.fromhex(one) for user, one in each["ciphertexts"]},
             held={
                 user: Shares(bytes.fromhex(of_mask_key), bytes.fromhex(of_self_mask))
@@ -94,14 +99,14 @@ def _members(header: JsonObject, node: NodeData) -> dict[int, GroupMember]:
     return members
 
 
-def _member_to_json(member: GroupMember) -> JsonObject:
+def _member_to_json(member: GroupMember, adverts: dict[tuple[int, Advert], int]) -> JsonObject:
     return {
         "user": member.user,
         "mask_key": member.mask_key.secret.hex(),
         "cipher_key": member.cipher_key.secret.hex(),
         "self_mask": member.self_mask.hex(),
         "holders": member.holders,
-        "adverts": [(user, _advert_to_json(one)) for user, one in member.adverts.items()],
+        "adverts": [adverts[one] for one in member.adverts.items()],
         "ciphertexts": [(user, one.hex()) for user, one in member.ciphertexts.items()],
         "held": [
             (user, shares.of_mask_key.hex(), shares.of_self_mask.hex())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
@@ -75,6 +76,20 @@ class Identities(Protocol):
     def public(self, user: int) -> bytes | None:
         """The public key of a user of any node; None if it is not known."""
         ...
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class StoredIdentities:
+    """Keys of a node in a federation: those of its users, and the pinned ones of all by index."""
+
+    secret: Mapping[int, Identity]
+    pinned: Sequence[bytes]
+
+    def own(self, user: int) -> Identity:
+        return self.secret[user]
+
+    def public(self, user: int) -> bytes | None:
+        return self.pinned[user] or None if 0 <= user < len(self.pinned) else None
 
 
 @dataclass(frozen=True, slots=True)

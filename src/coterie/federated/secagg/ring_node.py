@@ -111,10 +111,10 @@ class RingStage:
         ring = GroupId(message.round, message.exchange, header.number)
         if self.name == "advertise_keys":
             message = replace(message, common=common)
-            slot.session = start_session(world, self.exchange, message, node, ring, header)
-            return advertise_keys_of(slot.session, header), {}
-        session = slot.session
-        if not isinstance(session, RingSession) or session.ring != ring:
+            slot.ring = start_session(world, self.exchange, message, node, ring, header)
+            return advertise_keys_of(slot.ring, header), {}
+        session = slot.ring
+        if session is None or session.ring != ring:
             return NO_REPLY, {}
         if not received_as_expected(self.name, len(message.users), message.own):
             return NO_REPLY, {}
@@ -123,7 +123,7 @@ class RingStage:
             if rows is None:
                 return NO_REPLY, {}
             session = bind_vectors(world, self.exchange, session._replace(rows=rows))
-            slot.session = session
+            slot.ring = session
         replies = reply_to(self.name, session.members, message.users.tolist(), message.own)
         if self.name != "upload" or not len(replies["users"]):
             return replies, {}

@@ -45,41 +45,62 @@ class GroupSession(NamedTuple):
     """The summed rows of item tables; none while the group finds out which."""
     context: bytes
     """Of the group's terms."""
-    earlier: bytes
-    """The context of the phase before; empty if there was none."""
 
-
-@dataclass(slots=True)
-class Agreements:
-    """The survivors' sets that a node's clients agreed to in the newest exchange.
-
-    After a client has agreed, it takes part in no other group of the same exchange and phase:
-    otherwise a server could repeat a round with one client fewer.
-    """
-
-    newest: tuple[int, int] = (-1, -1)
-    """(round, exchange)"""
-    contexts: dict[tuple[int, int], bytes] = field(default_factory=dict)
-    """(user, phase) -> the context of the terms under which it agreed."""
-
-    def begin(self, group: GroupId) -> bool:
-        """Turn to an exchange; False if a later one was begun before."""
-        exchange = (group.round, group.exchange)
-        if exchange < self.newest:
-            return False
-        if exchange > self.newest:
-            self.newest = exchange
-            self.contexts = {}
-        return True
+    def has_agreed(self, user: int) -> bool:
+        """Whether a user of the node agreed to survivors."""
+        member = self.members.get(user)
+        return member is not None and member.has_agreed
 
 
 @dataclass(slots=True)
 class SessionSlot:
-    """Where a node has its session, if one is open. Whoever hosts the node creates the slot."""
+    """Where a node has its sessions. Whoever hosts the node creates the slot.
 
-    session: RingSession | GroupSession | None = None
-    agreements: Agreements = field(default_factory=Agreements)
+    Sessions of groups stay until the next round begins. After a client has agreed to survivors, it
+    takes part in no other group of the same exchange: otherwise a server could repeat a round with
+    one client fewer. An exchange that is repeated as it was gets the same replies.
+    """
+
+    ring: RingSession | None = None
+    round: int = -1
+    """The newest round with groups."""
+    groups: list[GroupSession] = field(default_factory=list)
+    """Of the newest round."""
 
     def discard(self) -> None:
         """The exchange is over, and so are its secrets."""
-        self.session = None
+        self.ring = None
+        self.round = -1
+        self.groups = []
+
+    def begins(self, t: int) -> bool:
+        """Turn to a round; False if a later one was begun before."""
+        if t > self.round:
+            self.round = t
+            self.groups = []
+        return t == self.round
+
+    def find(self, group: GroupId, phase: int) -> GroupSession | None:
+        """The newest session of a group."""
+        for session in reversed(self.groups):
+            if (session.group, session.phase) == (group, phase):
+                return session
+        return None
+
+    def agreed(self, group: GroupId, phase: int, user: int) -> GroupSession | None:
+        """The session in which a user agreed, of this or another group of the exchange."""
+        for session in self.groups:
+            same = (session.group.exchange, session.phase) == (group.exchange, phase)
+            if same and session.has_agreed(user):
+                return session
+        return None
+
+    def open(self, session: GroupSession) -> None:
+        """Add a session. Earlier ones of the same group stay if somebody agreed there."""
+        self.groups = [
+            other
+            for other in self.groups
+            if (other.group, other.phase) != (session.group, session.phase)
+            or (other.context != session.context and any(map(other.has_agreed, other.members)))
+        ]
+        self.groups.append(session)

@@ -58,10 +58,10 @@ from coterie.federated.federation import (
     Federation,
     NodeData,
     PrivateState,
-    SecureSum,
     SinglePass,
     Sums,
     World,
+    unweighted,
 )
 from coterie.models.factors import rows
 from coterie.models.new_user import NewUser
@@ -399,7 +399,7 @@ EXCHANGE = Exchange(
     server_update=descend,
     sizes=sizes,
     fast=FastPaths(chunk_size=chunk_size, single_pass=single_pass),
-    secure_sum=SecureSum(by_item=("items",)),
+    secure_sum=unweighted(by_item=("items",)),
 )
 
 IN_THE_CLEAR = "gradients of all items, which reveal its history in one round"

@@ -41,10 +41,10 @@ from coterie.federated.federation import (
     FastPaths,
     Federation,
     NodeData,
-    SecureSum,
     SinglePass,
     Sums,
     World,
+    unweighted,
 )
 from coterie.types import TOO_LARGE, Ints, Message, Sizes, Updates
 
@@ -153,7 +153,7 @@ EXCHANGE = Exchange(
     server_update=move_towers,
     sizes=sizes,
     fast=FastPaths(chunk_size=chunk_size, single_pass=single_pass),
-    secure_sum=SecureSum(),
+    secure_sum=unweighted(),
 )
 FEDERATION = Federation(
     init=init,

@@ -53,10 +53,10 @@ from coterie.federated.federation import (
     Federation,
     NodeData,
     PrivateState,
-    SecureSum,
     SequentialRounds,
     Sums,
     World,
+    unweighted,
 )
 from coterie.models.factors import rows, score_by_pairs
 from coterie.models.new_user import NewUser
@@ -451,7 +451,7 @@ EXCHANGE = Exchange(
     server_update=aggregate,
     sizes=sizes,
     fast=FastPaths(combine=combine, sequential_rounds=sequential),
-    secure_sum=SecureSum(
+    secure_sum=unweighted(
         by_item=("items",), to_table=rows_of_all_items, from_table=rows_that_changed
     ),
 )

@@ -78,10 +78,10 @@ from coterie.federated.federation import (
     NodeData,
     PrivateState,
     Relay,
-    SecureSum,
     SinglePass,
     Sums,
     World,
+    unweighted,
 )
 from coterie.federated.secagg.server import assign_groups
 from coterie.models.directions import Directions, quantize_rows
@@ -446,7 +446,7 @@ TRAIN: Exchange[STTFedRecState, FederatedTowers] = Exchange(
     fast=FastPaths(chunk_size=chunk_size, single_pass=single_pass),
     role=AGGREGATION,
     other_broadcasts=((RECOMMENDATION, embed),),
-    secure_sum=SecureSum(by_item=("cut",), rows=slots.ring_slots),
+    secure_sum=unweighted(by_item=("cut",), rows=slots.ring_slots),
 )
 SLOTS = Relay(sender=RECOMMENDATION, receiver=AGGREGATION, send=send_slots, receive=receive_slots)
 RETURN = Relay(

@@ -26,7 +26,7 @@ from coterie.data.training_set import TrainingSet
 from coterie.federated.secagg.words import MAX_ENTRY, Word
 from coterie.federated.settings import FederationSettings
 from coterie.models.recommender import Recommender
-from coterie.types import Bools, Floats, Ids, Ints, Longs, Message, Sizes, Updates
+from coterie.types import TOO_LARGE, Bools, Floats, Ids, Ints, Longs, Message, Sizes, Updates
 
 if TYPE_CHECKING:
     from coterie.data.content import Content
@@ -188,6 +188,20 @@ class SecureSum:
     largest ring times the bound has to be below 2^(word - 1)."""
     reveals: str = ""
     """What attackers find in the sums of a ring; "" where none is known. A run logs it."""
+
+
+LARGEST_ENTRY = TOO_LARGE - 1
+"""Bound of an entry of a valid update."""
+
+
+def unweighted(by_item: tuple[str, ...] = (), **others: Any) -> SecureSum:
+    """For sums of updates as they are, not weighted: words of 32 bits, where a group's sum fits."""
+
+    def word(world: World[Any]) -> Word:
+        n = min(world.settings.largest_group, world.n_users)
+        return 32 if n * LARGEST_ENTRY < 1 << 31 else 64
+
+    return SecureSum(by_item=by_item, word=word, max_entry=lambda world: LARGEST_ENTRY, **others)
 
 
 def add_sums(first: Sums, second: Sums) -> Sums:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -246,7 +246,8 @@ def test_another_model_for_one_client_reveals_nothing():
     """Model inconsistency: the victim's terms have another digest, so nobody accepts its advert."""
     clients = Clients(TERMS)
     victim = 7
-    clients.members[victim].terms = TERMS._replace(broadcast=b"another model")
+    other_terms = TERMS._replace(broadcast=b"another model")
+    clients.members[victim] = replace(clients.members[victim], terms=other_terms)
     adverts = Group(TERMS, clients.send)._collect_adverts()
     Group(TERMS, clients.send, 1000)._require(adverts, "advertised")
     out: dict[int, tuple[dict[int, Advert]]] = {user: ({},) for user in adverts}

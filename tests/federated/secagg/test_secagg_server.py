@@ -41,7 +41,7 @@ from coterie.federated.secagg import exposure
 from coterie.federated.secagg import server as secagg_server
 from coterie.federated.secagg.ring import Ring, collect_keys
 from coterie.federated.secagg.ring_member import RingMember, RingTerms
-from coterie.federated.secagg.ring_node import RingHeader, RingStage, reply_to
+from coterie.federated.secagg.ring_node import FORMS, RingHeader, RingStage, reply_to
 from coterie.federated.secagg.session import SessionSlot
 from coterie.federated.secagg.stages import StageArrays
 from coterie.federated.secagg.summed_vector import vector_length
@@ -332,7 +332,9 @@ def advertised(name: str, training: TrainingSet) -> Advertised:
     state = replace(federation.init(world), **federation.init_clients(world, node))
     users = federation.sample(world, state.without_private(), 0)
     sizes = exchange.sizes(world, state)
-    header = RingHeader(0, 0, 0, *sizes)
+    assert exchange.secure_sum is not None
+    form = FORMS.index(("seed", exchange.secure_sum.word(world)))
+    header = RingHeader(0, form, 0, *sizes)
     message = exchange.broadcast(world, state.without_private(), users, 0)
     private_state = {key: getattr(state, key)[users] for key in state.private}
     message = replace(
@@ -408,8 +410,8 @@ def test_clients_ignore_invalid_ring_headers(row, training):
         {"items": 3},
         {"dense": 9},
         {"number": 1},
-        {"form": 2},
-        {"form": 3},
+        {"form": 0},
+        {"form": 1},
     ],
 )
 def test_clients_distribute_no_shares_on_other_terms(change, training):

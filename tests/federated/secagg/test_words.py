@@ -167,7 +167,7 @@ def test_a_node_refuses_a_header_with_another_word_at_every_stage(form, word, tr
     agreed = FORMS[form][1] == word
     assert replies("advertise_keys", header, {}) == (3 if agreed else 0)
     if not agreed:
-        assert slot.session is None
+        assert slot.ring is None
         return
     message = Message(0, users, {}, {})
     length = vector_length(world, exchange, message, header.sizes, np.empty(0, np.int32))
@@ -295,12 +295,12 @@ def test_sessions_survive_as_bytes_between_stages(shares, exponent, training):
         stages.append(task.name)
         slot = SessionSlot(unpack_ring(stored, world, exchange) if stored else None)
         columns, _ = client_columns(world, task, message, node, slot)
-        assert slot.session is not None
-        stored = pack_ring(slot.session)
+        assert slot.ring is not None
+        stored = pack_ring(slot.ring)
         again = unpack_ring(stored, world, exchange)
         assert pack_ring(again) == stored
         for user, member in again.members.items():
-            assert member.terms == slot.session.members[user].terms
+            assert member.terms == slot.ring.members[user].terms
             assert member.terms.word == 32
             assert member.received_share is None or member.received_share.dtype == np.uint32
         return [Reply(message.users, message.round, columns, message.exchange)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, NewType
+from typing import TYPE_CHECKING, NamedTuple, NewType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,13 @@ from coterie.errors import MissingExtra
 from coterie.federated.secagg.words import Word, Words, from_bytes
 
 if TYPE_CHECKING:
+    from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+    from cryptography.hazmat.primitives.ciphers import Cipher
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+    from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 Uint64Array = NDArray[np.uint64]
 """A vector of integers modulo 2^64."""
@@ -33,6 +39,30 @@ class Rejected(ValueError):
     """A key, ciphertext or request that a client does not accept."""
 
 
+class _Primitives(NamedTuple):
+    """What is used of `cryptography`, an extra that is imported where it is needed first."""
+
+    HKDF: type[HKDF]
+    SHA256: type[SHA256]
+    ChaCha20Poly1305: type[ChaCha20Poly1305]
+    ChaCha20: type[ChaCha20]
+    Cipher: type[Cipher[None]]
+    InvalidTag: type[InvalidTag]
+
+
+@lru_cache(maxsize=1)
+def _primitives() -> _Primitives:
+    """Thousands of calls a round: an import statement in each would take as long as its work."""
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers import Cipher
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+    from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    return _Primitives(HKDF, SHA256, ChaCha20Poly1305, ChaCha20, Cipher, InvalidTag)
+
+
 def new_seed() -> Seed:
     return Seed(secrets.token_bytes(SEED_BYTES))
 
@@ -43,11 +73,9 @@ def expand(seed: Seed, n: int, word: Word = 64) -> Words:
     Without the seed they cannot be told from uniform integers, and neither can the sum of a vector
     and such a mask. Masks in floating point have no uniform distribution and leak.
     """
-    from cryptography.hazmat.primitives.ciphers import Cipher
-    from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
-
+    use = _primitives()
     # A nonce separates several streams of one key. A seed is expanded to one stream only.
-    stream = Cipher(ChaCha20(seed, bytes(16)), mode=None).encryptor()
+    stream = use.Cipher(use.ChaCha20(seed, bytes(16)), mode=None).encryptor()
     return from_bytes(stream.update(_zeros(n * word // 8)), word)
 
 
@@ -131,27 +159,21 @@ class KeyPair:
 
 def derive_key(secret: bytes, info: bytes) -> bytes:
     """A key from a shared secret, with HKDF-SHA256: X25519's secret is not uniform."""
-    from cryptography.hazmat.primitives.hashes import SHA256
-    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
-    return HKDF(SHA256(), KEY_BYTES, salt=None, info=info).derive(secret)
+    use = _primitives()
+    return use.HKDF(use.SHA256(), KEY_BYTES, salt=None, info=info).derive(secret)
 
 
 def encrypt(key: bytes, plaintext: bytes, context: bytes) -> bytes:
     """Authenticated encryption with a key that is bound to the context, and is used once."""
-    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-
     # The context is part of the key, so a key encrypts once and the nonce may be constant.
-    return ChaCha20Poly1305(key).encrypt(bytes(12), plaintext, context)
+    return _primitives().ChaCha20Poly1305(key).encrypt(bytes(12), plaintext, context)
 
 
 def decrypt(key: bytes, ciphertext: bytes, context: bytes) -> bytes:
-    from cryptography.exceptions import InvalidTag
-    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-
+    use = _primitives()
     try:
-        return ChaCha20Poly1305(key).decrypt(bytes(12), ciphertext, context)
-    except InvalidTag:
+        return use.ChaCha20Poly1305(key).decrypt(bytes(12), ciphertext, context)
+    except use.InvalidTag:
         raise Rejected(
             "a ciphertext fails authentication: it was changed, or made for another context"
         ) from None
@@ -192,9 +214,18 @@ class PairSecrets:
     hosted: dict[bytes, KeyPair] = field(default_factory=dict)
     """Public key -> the key pair of a client of this node."""
     found: dict[tuple[bytes, bytes], bytes] = field(default_factory=dict)
+    keys: dict[tuple[bytes, bytes], bytes] = field(default_factory=dict)
+
+    def key(self, own: KeyPair, public: bytes, info: bytes) -> bytes:
+        """The key that two clients share for one purpose."""
+        secret = self.between(own, public)
+        key = self.keys.get((secret, info))
+        if key is None:
+            key = self.keys[secret, info] = derive_key(secret, info)
+        return key
 
     def between(self, own: KeyPair, public: bytes) -> bytes:
-        pair = (min(own.public, public), max(own.public, public))
+        pair = (own.public, public) if own.public < public else (public, own.public)
         secret = self.found.get(pair)
         if secret is None:
             other = self.hosted.get(public)

@@ -219,8 +219,11 @@ class GroupMember:
     """The survivors that it agreed to."""
     received: dict[str, bytes] = field(default_factory=dict, repr=False)
     """Stage -> a digest of what it received."""
+    context: bytes = field(init=False, repr=False)
+    """Of the terms."""
 
     def __post_init__(self) -> None:
+        self.context = self.terms.context
         for pair in (self.mask_key, self.cipher_key):
             self.hosted.pair_secrets.hosted[pair.public] = pair
 
@@ -350,7 +353,7 @@ class GroupMember:
             raise Rejected("an advert is of this client itself, or of one that is not known")
         if user not in self.holders and self.user not in advert.holders:
             raise Rejected("an advert is of a client that has nothing to do with this one")
-        key = (self.terms.context, user, advert)
+        key = (self.context, user, advert)
         if key in self.hosted.valid_adverts:
             return
         if user not in self.terms.users:
@@ -417,21 +420,20 @@ class GroupMember:
 
     def _cipher_key(self, other: Advert, context: bytes) -> bytes:
         """The key for one ciphertext: its context names owner and holder."""
-        secret = self.hosted.pair_secrets.between(self.cipher_key, other.cipher_key)
-        return derive_key(secret, context)
+        return self.hosted.pair_secrets.key(self.cipher_key, other.cipher_key, context)
 
     def mask_seeds(self) -> list[tuple[Seed, bool]]:
         """The seeds of the masks in its upload, and whether each is added or subtracted."""
         seeds = [(self.self_mask, True)]
         for other in sorted(self.masked_with):
             public = self.adverts[other].mask_key
-            secret = self.hosted.pair_secrets.between(self.mask_key, public)
-            seeds.append((mask_seed(secret, self.terms), self.user < other))
+            seed = Seed(self.hosted.pair_secrets.key(self.mask_key, public, mask_info(self.terms)))
+            seeds.append((seed, self.user < other))
         return seeds
 
     def _link(self, owner: int, holder: int) -> bytes:
         """What a ciphertext is bound to."""
-        return b"shares %d %d " % (owner, holder) + self.terms.context
+        return b"shares %d %d " % (owner, holder) + self.context
 
 
 def masked_vectors(members: Sequence[GroupMember], vectors: Words) -> Words:
@@ -453,6 +455,11 @@ def masked_vectors(members: Sequence[GroupMember], vectors: Words) -> Words:
     return masked
 
 
+def mask_info(terms: GroupTerms) -> bytes:
+    """What the seed of a mask between two clients is bound to."""
+    return b"mask " + terms.context
+
+
 def mask_seed(secret: bytes, terms: GroupTerms) -> Seed:
     """The seed of the mask between two clients that share a secret."""
-    return Seed(derive_key(secret, b"mask " + terms.context))
+    return Seed(derive_key(secret, mask_info(terms)))

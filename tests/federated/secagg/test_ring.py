@@ -690,3 +690,42 @@ def test_a_member_refuses_small_rings(predecessor: int, successor: int):
     with pytest.raises(Rejected, match="fewer than three members"):
         network.members[0].distribute_shares(0, disguised, neighbour(1))
     assert network.members[0].distribute_shares(0, neighbour(2), neighbour(1))
+
+
+def test_a_server_that_equivocates_recovers_an_update():
+    """It tells a member that it counts, and its neighbours that it dropped out: the ring is for
+    servers that follow the protocol. `secagg` refuses this (test_active_server)."""
+    vectors = random_vectors(6)
+    network = Network(vectors)
+    users = np.array(list(vectors), np.int32)
+    replies = collect_keys(network.send, users, {})
+    keys = {user: reply["key"].tobytes() for user, reply in replies.items()}
+    ring = Ring(network.terms, network.send, 3)
+    order, shares, self_masks = ring._distribute_shares(keys)
+    uploads = ring._collect_uploads(order, shares, self_masks)
+    predecessor, victim, successor = order.tolist()[1:4]
+    members = network.members
+    self_mask, _ = members[victim].unmask(True, True, Neighbour(successor, keys[successor]))
+    _, share = members[predecessor].unmask(True, False, Neighbour(successor, keys[successor]))
+    members[successor].unmask(False, True, Neighbour(predecessor, keys[predecessor]))
+    masks = members[successor].recover(share, Neighbour(predecessor, keys[predecessor]))
+    recovered = uploads[victim]["vector"] - expand(self_mask, LENGTH) - masks
+    np.testing.assert_array_equal(recovered.view(np.int64), vectors[victim])
+
+
+def test_two_members_anywhere_and_the_server_recover_the_sums_of_both_arcs():
+    vectors = random_vectors(9)
+    network = Network(vectors)
+    network.aggregate()
+    order = list(vectors)
+    first, second = order[1], order[5]
+    arc = order[2:5]
+    total = np.zeros(LENGTH, np.uint64)
+    for user in arc:
+        # Everybody's self-mask is known to the server after `unmask`.
+        self_mask = Seed(network.sent_by("unmask", user)["self_mask"].tobytes())
+        total += network.sent_by("upload", user)["vector"] - expand(self_mask, LENGTH)
+    received = network.members[second].received_share
+    assert received is not None
+    total = total - expand(network.members[first].share, LENGTH) + received
+    np.testing.assert_array_equal(total.view(np.int64), sum(vectors[user] for user in arc))

@@ -19,7 +19,8 @@ dropped out, and the self-masks, are computed from recovered secrets.
 
 What a client checks, so that a server that lies learns no more than a sum over many clients:
 
-- Keys and holders are signed with a key that it knows. A server cannot take part as a client.
+- Keys and holders are signed with a key that it knows; others are left out. A server cannot take
+  part as a client.
 - It draws its holders itself. Of k holders at most c are assumed to collude with the server, and
   t > (k + c) / 2: no two disjoint sets of honest holders can recover both secrets of a client.
 - It releases shares for one set of survivors, with more than (n + C) / 2 signatures, where C are
@@ -44,6 +45,7 @@ import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -244,21 +246,20 @@ class GroupMember:
         """Holder -> encrypted shares of its secrets.
 
         `adverts` are those of its holders and of the clients that chose it, as far as they are
-        there.
+        there. Those that it does not accept are left out.
         """
         text = b"".join(b"%d " % user + adverts[user].signature for user in sorted(adverts))
         if self._is_repeated("share", text):
             return self.ciphertexts
-        for user, advert in adverts.items():
-            self._check_advert(user, advert)
+        valid = {user: one for user, one in adverts.items() if self._accepts(user, one)}
         terms = self.terms
-        if len(set(self.holders) & adverts.keys()) < terms.threshold:
+        if len(set(self.holders) & valid.keys()) < terms.threshold:
             raise Rejected("too few holders are there to recover a secret")
-        self.adverts = dict(adverts)
+        self.adverts = valid
         of_mask_key = shamir.split(self.mask_key.secret, terms.holders, terms.threshold)
         of_self_mask = shamir.split(self.self_mask, terms.holders, terms.threshold)
         for place, holder in enumerate(self.holders):
-            if holder in adverts:
+            if holder in valid:
                 content = of_mask_key[place] + of_self_mask[place]
                 self.ciphertexts[holder] = self._encrypt(content, holder)
         self._pass("share", text)
@@ -348,34 +349,36 @@ class GroupMember:
         """Whether enough of the clients that a client chose for masks survive."""
         return len(set(holders[: self.terms.n_masks]) & set(survivors)) >= self.terms.least_masks
 
-    def _check_advert(self, user: int, advert: Advert) -> None:
-        if user == self.user or user not in self.known_keys:
-            raise Rejected("an advert is of this client itself, or of one that is not known")
+    def _accepts(self, user: int, advert: Advert) -> bool:
+        """Whether an advert is of a client that it deals with, and signed with the known key.
+
+        Others are left out, as if they had not come: one client with a wrong signature, or with
+        another model, must not keep all others from their sum.
+        """
         if user not in self.holders and self.user not in advert.holders:
-            raise Rejected("an advert is of a client that has nothing to do with this one")
+            return False
+        if user == self.user or user not in self.terms.users:
+            return False
         key = (self.context, user, advert)
-        if key in self.hosted.valid_adverts:
-            return
-        if user not in self.terms.users:
-            raise Rejected("an advert is of another group")
-        if not advert.is_valid(self.terms, user, self.known_keys.get(user)):
-            raise Rejected(
-                "an advert is not signed with the key that was known before, or names holders that "
-                "are not distinct others of the group"
-            )
-        self.hosted.valid_adverts.add(key)
+        if key not in self.hosted.valid_adverts:
+            if not advert.is_valid(self.terms, user, self.known_keys.get(user)):
+                return False
+            self.hosted.valid_adverts.add(key)
+        return True
 
     def _count_agreed(self, signatures: Mapping[int, bytes]) -> int:
-        """How many signatures under the survivors are valid."""
+        """How many signatures under the survivors are valid; not more than the quorum."""
         text = survivors_text(self.terms, self.survivors)
         key = (text, frozenset(signatures.items()))
         if key not in self.hosted.agreed:
-            self.hosted.agreed[key] = sum(
-                user in self.survivors
+            valid = (
+                user
+                for user, signature in sorted(signatures.items())
+                if user in self.survivors
                 and user in self.known_keys
                 and is_signed(self.known_keys[user], text, signature)
-                for user, signature in signatures.items()
             )
+            self.hosted.agreed[key] = len(list(islice(valid, self.terms.quorum)))
         return self.hosted.agreed[key]
 
     def _is_repeated(self, stage: str, content: bytes) -> bool:

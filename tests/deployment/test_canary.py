@@ -3,10 +3,12 @@ the simulator counts."""
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +19,9 @@ from small_federation import FEDERATED, ON_KERNELS
 from coterie.data.interactions import Interactions
 from coterie.deployment.node_service import ENROL, FINISH, TRAIN
 from coterie.experiments import experiment
+from coterie.federated.secagg import crypto
+from coterie.federated.secagg.crypto import KeyPair
+from coterie.federated.secagg.identity import Identity
 from coterie.federated.validation import DTYPES
 from coterie.federated.wire import Decoded, decode
 
@@ -160,3 +165,46 @@ def test_bytes_are_as_many_as_the_simulator_counts(name, bare, tmp_path):  # noq
     assert status["bytes_up"] == pytest.approx(simulated["bytes_up"], rel=0.02)
     # FedEASE's message is empty: the simulator leaves out a few bytes of its envelope.
     assert status["bytes_down"] == pytest.approx(simulated["bytes_down"], rel=0.02, abs=8 * 30)
+
+
+def test_no_secret_of_secure_aggregation_leaves_a_node(bare, tmp_path, monkeypatch):  # noqa: F811
+    """Private keys and seeds are in no message, and in no file of the server: logs, checkpoints."""
+    pytest.importorskip("cryptography")
+    secrets: set[bytes] = set()
+
+    def collect(kind: type, read: Callable[[Any], bytes]) -> None:
+        generate = kind.generate
+
+        def generated(cls: type) -> Any:
+            made = generate()
+            secrets.add(read(made))
+            return made
+
+        monkeypatch.setattr(kind, "generate", classmethod(generated))
+
+    collect(KeyPair, lambda pair: pair.secret)
+    collect(Identity, lambda identity: identity.secret)
+    token_bytes = crypto.secrets.token_bytes
+
+    def token(size: int) -> bytes:
+        made = token_bytes(size)
+        secrets.add(made)
+        return made
+
+    monkeypatch.setattr(crypto.secrets, "token_bytes", token)
+    nodes = recorded("fcf", bare, tmp_path / "one", secure_aggregation="secagg", rounds=2)
+    assert len(secrets) > 100
+    texts = [data for _, _, data in nodes.sent]
+    stores = {path.name for path in nodes.paths}
+    texts += [
+        path.read_bytes()
+        for path in (tmp_path / "one").rglob("*")
+        if path.is_file() and path.name.partition("-")[0] not in stores
+    ]
+    whole = b"\n".join(texts)
+    for secret in secrets:
+        for form in (secret, secret.hex().encode(), base64.b64encode(secret).rstrip(b"=")):
+            assert form not in whole
+    # The test can fail: the store itself holds the identities.
+    held = b"".join(path.read_bytes() for path in nodes.paths)
+    assert any(secret in held for secret in secrets)

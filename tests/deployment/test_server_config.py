@@ -40,6 +40,21 @@ def test_a_new_run_folder(config: Path, tmp_path: Path):
     assert FederationTerms.from_json((folder / "terms.json").read_text()).run == terms.run
 
 
+@pytest.mark.parametrize(
+    ("given", "requests"),
+    [("", "whole"), ("requests: sticky\n", "sticky"), ("requests: resampled\n", "resampled")],
+)
+def test_people_request_all_items_by_default(config: Path, tmp_path: Path, given, requests):
+    """Requests of a few items show clicks: fine for a paper's simulation, not for people."""
+    pytest.importorskip("torch")
+    items = tmp_path / "titles.csv"
+    items.write_text("item_id,title\nx,a word\ny,another\n")
+    config.write_text(f"algorithm: sttfedrec-dssm\n{given}items: {items}\n")
+    folder = prepare_folder(config, tmp_path / "run", SILENT)
+    terms = FederationTerms.from_json((folder / "terms.json").read_text())
+    assert terms.config["requests"] == requests
+
+
 def test_a_folder_of_a_later_version_is_refused(config: Path, tmp_path: Path):
     folder = prepare_folder(config, tmp_path / "run", SILENT)
     (folder / "format.json").write_text(json.dumps({"format": FORMAT + 1}))

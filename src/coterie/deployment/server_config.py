@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from coterie.algorithms.registry import algorithm
+from coterie.algorithms.registry import algorithm, names
 from coterie.core.progress import Progress
 from coterie.core.settings import Settings
 from coterie.data.small import small_table
@@ -28,6 +28,7 @@ from coterie.federated.federation import (
 )
 from coterie.federated.secagg import exposure
 from coterie.federated.settings import FederationSettings, federation_settings
+from coterie.types import JsonObject
 
 NO_DATA = "federation.csv"
 """A placeholder for the dataset: a server reads none."""
@@ -106,7 +107,7 @@ def prepare_folder(config: Path, out: Path | None, progress: Progress) -> Path:
 def read_server_config(config: Path) -> tuple[ServerConfig, Experiment]:
     """Read a config file; errors say to change that file."""
     # Nodes do not count items for popularity yet.
-    given = read_file(str(config))
+    given = with_hidden_requests(read_file(str(config)))
     values = {"dataset": NO_DATA, "popularity_prior": 0.0} | given
     if not values.get("items"):
         raise ConfigError(
@@ -125,6 +126,17 @@ def read_server_config(config: Path) -> tuple[ServerConfig, Experiment]:
             ) from None
         hint = r"Change it with --set \w+=VALUE\."
         raise ConfigError(re.sub(hint, f"Change it in {config}.", str(error))) from None
+
+
+def with_hidden_requests(values: JsonObject) -> JsonObject:
+    """With requests=whole, unless the file says otherwise, where clients request item vectors.
+
+    In a simulation the default is the paper's: some items, the clicked one among them. A server
+    finds the clicks in these requests (docs/privacy.md), and here they would be those of people.
+    """
+    name = values.get("algorithm")
+    listed = algorithm(name).settings.model_fields if name in names() else {}
+    return {"requests": "whole"} | values if "requests" in listed else values
 
 
 def refuse_changed(config: Path, experiment: Experiment, terms: FederationTerms) -> None:

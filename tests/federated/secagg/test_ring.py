@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("cryptography")
 
+from telling_apart import classifier_auc, words_auc
+
 from coterie.federated.secagg.crypto import KeyPair, Rejected, Seed, expand
 from coterie.federated.secagg.ring import Ring, RingSum, collect_keys, min_survivors
 from coterie.federated.secagg.ring_member import Neighbour, RingMember, RingTerms, ShareForm
@@ -597,30 +599,11 @@ def test_a_million_shares_are_uniform_in_every_byte(gradient):
         assert 0.001 < chisquare(np.bincount(lanes[:, lane], minlength=256)).pvalue < 0.999
 
 
-def classifier_auc(zeros: np.ndarray, real: np.ndarray) -> float:
-    """The AUC of a classifier that tells shares of zero from shares of a gradient."""
-    from sklearn.ensemble import HistGradientBoostingClassifier
-    from sklearn.metrics import roc_auc_score
-
-    x = np.concatenate([zeros, real])
-    y = np.repeat([0, 1], [len(zeros), len(real)])
-    order = np.random.default_rng(0).permutation(len(y))
-    train = order[: len(y) // 2]
-    test = order[len(y) // 2 :]
-    fitted = HistGradientBoostingClassifier(max_iter=40, random_state=0).fit(x[train], y[train])
-    return float(roc_auc_score(y[test], fitted.predict_proba(x[test])[:, 1]))
-
-
 def test_shares_of_a_gradient_cannot_be_told_from_shares_of_zero():
     gradient = np.random.default_rng(2).normal(0, 500, 40_000).round()
     n = 40_000
 
-    def features(words: np.ndarray) -> np.ndarray:
-        return np.hstack(
-            [words.astype("<u8").view(np.uint8).reshape(-1, 8), words[:, None] / 2.0**64]
-        )
-
-    auc = classifier_auc(features(shares(n, 1, np.zeros(n))), features(shares(n, 2, gradient)))
+    auc = words_auc(shares(n, 1, np.zeros(n)), shares(n, 2, gradient))
     assert auc == pytest.approx(0.5, abs=0.01)
 
 

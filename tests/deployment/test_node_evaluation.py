@@ -72,7 +72,7 @@ KINDS = [
     ("pfpl+", {"secure_aggregation": "ring"}),
     ("sttfedrec-dssm", {"secure_aggregation": "ring", "ring_shares": "vector"}),
     ("fl-dssm", {"secure_aggregation": "secagg"}),
-    ("fcf", {"secure_aggregation": "secagg", "group_size": 11}),
+    ("fcf", {"secure_aggregation": "secagg", "group_size": 20}),
     ("fedavg", {"secure_aggregation": "secagg", "group_rows": "union"}),
 ]
 """Other kinds of models, protocols and protections."""

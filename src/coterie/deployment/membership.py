@@ -32,6 +32,8 @@ PATIENCE = 2.0
 """Seconds until a round without a quorum is tried again, at the latest."""
 ENROL_SECONDS = 10.0
 """Time for the roster of a node that joins a running federation: others wait for it."""
+OTHER_SIGNING_KEY = "user with another signing key"
+"""Why users of a roster do not take part, in the counts of refusals."""
 LONGEST_SILENCE = 64
 """Rounds after which a node that does not answer is tried again, at the latest."""
 
@@ -204,7 +206,7 @@ class Membership:
             self.hosts[forgotten] = -1
             self.members = self.members.without(forgotten)
         hosting.move_by_permits(name, roster)
-        own = set(hosting.own_users(name, roster.users))
+        own = set(hosting.own_users(name, roster.users)) - self._with_other_keys(name, roster)
         if admit:
             self.members = self.members.and_new(roster.select(own.__contains__))
         index = self.index
@@ -217,6 +219,23 @@ class Membership:
             self.hosts = np.append(self.hosts, np.full(new, -1, np.int32))
         self.hosts[[index[user] for user in hosted]] = self._place_of(name)
         return forgotten
+
+    def _with_other_keys(self, name: str, roster: Roster) -> set[str]:
+        """Users whose signing key is not the one with which they enrolled.
+
+        Others pinned that key, so that a user who lost it cannot take part before the next
+        federation.
+        """
+        known = self.members.signing_keys
+        if not known or not roster.signing_keys:
+            return set()
+        other = {
+            user
+            for user, key in zip(roster.users, roster.signing_keys, strict=True)
+            if user in self.index and known[self.index[user]] != key
+        }
+        self.traffic.refuse(OTHER_SIGNING_KEY, name, len(other))
+        return other
 
     @property
     def index(self) -> Mapping[str, int]:

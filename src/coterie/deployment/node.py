@@ -29,7 +29,7 @@ from coterie.federated.secagg.ring_node import RingStage
 from coterie.federated.secagg.server import stage_task
 from coterie.federated.secagg.session import SessionSlot
 from coterie.federated.secagg.session_bytes import pack_slot, unpack_slot
-from coterie.federated.secagg.stages import FIRST_STAGES, ORDER
+from coterie.federated.secagg.stages import FIRST_STAGES, GROUP_STAGES, ORDER
 from coterie.federated.trainer import SETUP
 from coterie.federated.validation import Reply
 from coterie.federated.wire import Malformed, encode
@@ -82,6 +82,7 @@ class Node:
         self.refuse_late(data)
         message, user_ids = self.synchronise(data)
         exchange = self._exchange(message.exchange)
+        self._refuse_other_protocol(exchange, message)
         message = replace(message, private_state=self.store.private_state(user_ids))
         if STAGE in message.common:
             columns, after = self._run_stage(exchange, message)
@@ -90,6 +91,18 @@ class Node:
         if after:
             self.store.put_pending(user_ids, after, tag(message.round, message.exchange))
         return encode(message.round, columns, exchange=message.exchange)
+
+    def _refuse_other_protocol(self, exchange: AnyExchange, message: Message) -> None:
+        """Reject a message that is not of the federation's protocol of secure aggregation.
+
+        A server that asked for plain updates, or for a weaker protocol, would get single ones.
+        """
+        protocol = "none"
+        if STAGE in message.common:
+            protocol = "secagg" if stage_of(message) in GROUP_STAGES else "ring"
+        agreed = self.world.settings.secure_aggregation if exchange.secure_sum else "none"
+        if protocol != agreed:
+            raise Malformed(f"a message of protocol {protocol}; this federation has {agreed}")
 
     def _run_stage(
         self, exchange: AnyExchange, message: Message

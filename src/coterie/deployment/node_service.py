@@ -149,6 +149,7 @@ class NodeService:
         """Remember by which keys the users of the federation sign, once and for all."""
         if not indices.signing_keys:
             return
+        self._refuse_replaced_keys(indices)
         before = self.store.pinned_keys()
         n_changed = self.store.pin_keys(indices.signing_keys)
         if n_changed:
@@ -158,12 +159,23 @@ class NodeService:
                 "Ask its owner why"
             )
         pinned = self.store.pinned_keys()
-        if len(pinned) > len(before):
-            digest = hashlib.sha256(json.dumps(pinned).encode()).hexdigest()[:16]
+        if pinned != before:
+            digest = hashlib.sha256(json.dumps(pinned).encode()).hexdigest()[:32]
             self.progress.log(
                 f"pinned the signing keys of {len(pinned):,} users, fingerprint {digest}: all "
                 "nodes of the federation show the same one"
             )
+
+    def _refuse_replaced_keys(self, indices: UserIndices) -> None:
+        """Reject a list with other keys for this node's own users: the server could be anybody."""
+        users = sorted(indices.numbers)
+        for user, identity in zip(users, self.store.identities(users), strict=True):
+            index = indices.numbers[user]
+            listed = indices.signing_keys[index] if index < len(indices.signing_keys) else ""
+            if listed != identity.public.hex():
+                raise Malformed(
+                    f"the server lists another signing key for user {user} than this node made"
+                )
 
     def evaluate(self, data: bytes, final: bool) -> str:
         """Store the model that was sent, and evaluate it."""

@@ -10,7 +10,7 @@ from coterie.core.settings import Settings
 
 PROTOCOL_SETTINGS = {
     "ring": ("ring_size", "ring_rows", "ring_shares"),
-    "secagg": ("group_size", "holders", "colluders", "group_rows"),
+    "secagg": ("group_size", "holders", "colluders", "smallest_group", "group_rows"),
 }
 """The settings of each protocol of secure aggregation."""
 
@@ -45,7 +45,10 @@ class FederationSettings(Settings):
     holders: int = Field(40, ge=2, le=200)
     """secagg: users that hold shares of each user's secrets. More withstand more dropouts."""
     colluders: int = Field(2, ge=0, le=100)
-    """secagg: how many of them may collude with the server. A group has three users more."""
+    """secagg: how many of them may collude with the server."""
+    smallest_group: int = Field(10, ge=3, le=1000)
+    """secagg: smallest group that a client takes part in. A server that composes groups could put
+    its colluders into a small one."""
     group_rows: Literal["all", "union"] = "all"
     """secagg: item rows that a group sums: all, or those its users touched, found in secret."""
     ring_size: int = Field(50, ge=5, le=50)
@@ -99,6 +102,18 @@ class FederationSettings(Settings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _groups_are_large_enough(self) -> Self:
+        """A cohort is split into equal groups, the smallest of which has half the largest size."""
+        if self.group_size < 2 * self.fewest_clients and self.secure_aggregation == "secagg":
+            raise ValueError(
+                f"setting 'group_size' is {self.group_size}, but a group has at least "
+                f"{self.fewest_clients} clients (smallest_group and colluders), and a cohort that "
+                f"is split has groups of half the size; expected at least "
+                f"{2 * self.fewest_clients}. Raise group_size, or lower smallest_group"
+            )
+        return self
+
     @property
     def largest_group(self) -> int:
         """How many users are summed in secret at most."""
@@ -107,7 +122,8 @@ class FederationSettings(Settings):
     @property
     def fewest_clients(self) -> int:
         """How many clients a round needs at least, so that secure aggregation hides each."""
-        return {"none": 1, "ring": 3, "secagg": self.colluders + 3}[self.secure_aggregation]
+        in_group = max(self.colluders + 3, self.smallest_group)
+        return {"none": 1, "ring": 3, "secagg": in_group}[self.secure_aggregation]
 
     @property
     def n_steps(self) -> int:

@@ -14,19 +14,21 @@ pytest.importorskip("cryptography")
 
 from small_federation import world_for
 
-from coterie.algorithms import fcf
+from coterie.algorithms import fcf, fedavg
 from coterie.data.splits import split
 from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
 from coterie.federated.aggregation import Aggregate
-from coterie.federated.federation import ClientTask
+from coterie.federated.federation import AnyExchange, ClientTask
 from coterie.federated.secagg.group_stages import advert_bytes
+from coterie.federated.secagg.group_sum import GroupServer
+from coterie.federated.secagg.group_terms import ROWS
 from coterie.federated.secagg.server import ABORTED, aggregate_securely
 from coterie.federated.secagg.session import SessionSlot
 from coterie.federated.secagg.session_bytes import pack_slot, unpack_slot
 from coterie.federated.secagg.stages import ADVERTISE, AGREE, SHARE, UNMASK, UPLOAD
 from coterie.federated.validation import Reply
-from coterie.types import Message
+from coterie.types import Message, Updates
 
 Lie = Callable[[str, int, Message], Message]
 """(stage, node, message) -> what the node receives instead."""
@@ -45,6 +47,8 @@ class Site:
 
     engine: LocalEngine
     world: Any
+    exchange: AnyExchange
+    init: Callable[[Any], Any]
     lie: Lie = lambda stage, node, message: message
     stored: bool = False
     """Whether nodes write their sessions and read them again at every stage."""
@@ -69,23 +73,35 @@ class Site:
         slot = self.engine.slots[node]
         data = pack_slot(slot)
         again = unpack_slot(
-            data, self.engine.world, self.engine.nodes[node], fcf.EXCHANGE, lambda n: fcf.EXCHANGE
+            data,
+            self.engine.world,
+            self.engine.nodes[node],
+            self.exchange,
+            lambda number: self.exchange,
         )
         assert pack_slot(again) == data
         slot.ring, slot.round, slot.groups = again.ring, again.round, again.groups
 
     def sums(self, cohort: np.ndarray = COHORT, t: int = 3, model: float = 0.1) -> Aggregate:
         """One exchange of a round, without its end: sessions stay open."""
-        item_rows = np.full((self.world.n_items, 3), model, np.float32)
-        message = Message(t, cohort, {"item_rows": item_rows}, {})
-        state = fcf.init(self.world)
-        return aggregate_securely(self.world, fcf.EXCHANGE, state, message, self.call)
+        state = self.init(self.world)
+        message = self.message(cohort, t, model)
+        return aggregate_securely(self.world, self.exchange, state, message, self.call)
+
+    def message(self, cohort: np.ndarray = COHORT, t: int = 3, model: float = 0.1) -> Message:
+        state = self.init(self.world)
+        state = replace(state, item_rows=np.full_like(state.item_rows, model))
+        return self.exchange.broadcast(self.world, state, cohort, t)
 
 
-def site(training: TrainingSet, lie: Lie | None = None, **settings: Any) -> Site:
+def site(
+    training: TrainingSet, lie: Lie | None = None, algorithm: str = "fcf", **settings: Any
+) -> Site:
     chosen = {"secure_aggregation": "secagg", "embedding_size": 3} | settings
-    world = world_for("fcf", training, **chosen)
-    made = Site(LocalEngine.over(world, training, N_NODES, True), world)
+    world = world_for(algorithm, training, **chosen)
+    module = {"fcf": fcf, "fedavg": fedavg}[algorithm]
+    engine = LocalEngine.over(world, training, N_NODES, True)
+    made = Site(engine, world, module.EXCHANGE, module.ALGORITHM.train.init)
     if lie is not None:
         made.lie = lie
     return made
@@ -281,19 +297,48 @@ def test_malformed_messages_get_no_reply(stage, name, array, training):
 # The union of rows
 
 
-def test_a_client_whose_rows_are_left_out_sends_nothing(training):
-    """The server removes a row of the union: clients that touched it take no part."""
+def touched_by(site: Site, item: int) -> set[int]:
+    """The clients whose update has a row of an item."""
+    message = site.message()
+    found: set[int] = set()
+    for node in range(N_NODES):
+        part = message.to(message.users % N_NODES == node)
+        updates = site.exchange.client_update(site.engine.world, part, site.engine.nodes[node])
+        assert isinstance(updates, Updates)
+        owner = np.repeat(updates.users, np.diff(updates.offsets))
+        found |= set(owner[updates.items == item].tolist())
+    return found
+
+
+def test_a_union_without_a_row_tells_nothing(training, monkeypatch):
+    """Who touched the row sends zeros: a client that took no part would tell that it did."""
     removed = 7
+    run = GroupServer.run
 
-    def lie(stage: str, node: int, message: Message) -> Message:
-        if stage == ADVERTISE and "rows" in message.common and node == 3:
-            rows = message.common["rows"].copy()
-            rows[removed // 8] &= np.uint8(255 ^ (128 >> removed % 8))
-            return with_common(message, rows=rows)
-        return message
+    def lying_run(self: GroupServer, phase: int, *others: Any) -> Any:
+        vector, users = run(self, phase, *others)
+        if phase == ROWS:
+            assert vector[removed] != 0
+            vector[removed] = 0
+        return vector, users
 
-    result = site(training, lie, group_rows="union").sums()
-    assert set((result.accepted.users % N_NODES).tolist()) == {0, 1, 2, 4}
+    monkeypatch.setattr(GroupServer, "run", lying_run)
+    lying = site(training, algorithm="fedavg", group_rows="union")
+    touched = touched_by(lying, removed)
+    assert 0 < len(touched) < len(COHORT)
+    result = lying.sums()
+    assert result.accepted.users.tolist() == COHORT.tolist()
+    monkeypatch.undo()
+    others = np.array([user for user in COHORT.tolist() if user not in touched], np.int32)
+    expected = site(training, algorithm="fedavg").sums(others)
+    np.testing.assert_array_equal(result.sums["items"], expected.sums["items"])
+
+
+def test_a_model_that_makes_updates_invalid_tells_nothing(training):
+    """Values so large that updates are out of range: all clients still take part, with zeros."""
+    result = site(training).sums(model=1e30)
+    assert result.accepted.users.tolist() == COHORT.tolist()
+    assert not result.sums["items"].any()
 
 
 def test_a_slot_keeps_sessions_of_one_round():

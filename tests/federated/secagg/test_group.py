@@ -295,6 +295,24 @@ def test_nobody_releases_both_shares_of_a_client():
 
 # Collusion
 
+
+def test_a_copied_mask_key_gives_another_mask():
+    """A colluder with the key of an honest client: the victim's two masks must not cancel."""
+    terms = terms_for(10, 9, 1)
+    clients = Clients(terms)
+    honest, victim, colluder = clients.members[0], clients.members[4], clients.members[9]
+    copied = honest.mask_key.public
+    text = colluder.advertise()._replace(mask_key=copied)
+    advert = text._replace(signature=IDENTITIES[9].sign(text.signed_text(terms, 9)))
+    adverts = {user: member.advertise() for user, member in clients.members.items() if user != 4}
+    victim.advertise()
+    ciphertexts = victim.share(adverts | {9: advert})
+    assert 9 in ciphertexts  # the advert is signed, so that it is accepted
+    victim.receive_shares({}, terms.users)
+    seeds = [seed for seed, _ in victim.mask_seeds()]
+    assert len(seeds) == len(set(seeds)) == 10
+
+
 COLLUSION = terms_for(16, 9, 2, length=2048)
 """t = 6 of 9 shares recover a secret."""
 
@@ -323,7 +341,8 @@ class Conspiracy:
         """What the victim, who comes first, added for its mask with another client."""
         victim = self.clients.members[0].mask_key.public
         other = victim if key.public != victim else self.clients.members[user].mask_key.public
-        return expand(mask_seed(key.exchange(other), COLLUSION), COLLUSION.length, 32)
+        seed = mask_seed(key.exchange(other), COLLUSION, 0, user)
+        return expand(seed, COLLUSION.length, 32)
 
     def recovered(self) -> np.ndarray | None:
         """The victim's vector, from the secrets that their shares recover."""

@@ -110,7 +110,7 @@ CASES = [(name, changes) for name in OFFERED for changes in (RING, SECAGG, DROPO
         RING | {"ring_size": 5},
         RING | {"ring_rows": "union", "ring_size": 6},
         RING | {"ring_shares": "vector"},
-        SECAGG | {"group_size": 7, "colluders": 1},
+        SECAGG | {"group_size": 10, "smallest_group": 4, "colluders": 1},
         SECAGG | UNION,
         DROPOUTS,
     )

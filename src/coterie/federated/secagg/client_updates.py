@@ -3,46 +3,16 @@
 from __future__ import annotations
 
 from io import BytesIO
-from typing import NamedTuple
 
 import numpy as np
 
-from coterie.federated.federation import AnyExchange, AnyWorld, NodeData, PrivateState
+from coterie.federated.federation import AnyExchange, AnyWorld, NodeData
 from coterie.federated.nodes import read_message, write_message
-from coterie.federated.secagg.stages import StageArrays
+from coterie.federated.secagg.session import ClientUpdates
 from coterie.federated.secagg.summed_vector import flat_vector
 from coterie.federated.secagg.words import Words
 from coterie.federated.validation import Expected, Reply, validate
 from coterie.types import Ints, Message, Sizes, Updates
-
-
-class ClientUpdates(NamedTuple):
-    """What clients computed from an exchange's message, and the message."""
-
-    message: Message
-    updates: Updates
-    """The valid ones. A server cannot validate masked updates, so each device validates its own."""
-    private_state: PrivateState
-    """A row for every client of the message."""
-    sizes: Sizes
-
-    def vector_of(self, world: AnyWorld, exchange: AnyExchange, user: int, rows: Ints) -> Words:
-        """The vector that one client adds to the sum."""
-        message = self.message.to(np.searchsorted(self.message.users, np.array([user])))
-        update = self.updates.take(np.searchsorted(self.updates.users, np.array([user])))
-        return flat_vector(world, exchange, message, update, rows)
-
-    def in_the_clear(self, users: Ints) -> StageArrays:
-        """What a server sees of clients in an exchange that shows something of each."""
-        places = np.searchsorted(self.updates.users, users)
-        return {
-            "samples": self.updates.samples[places],
-            "user_rows": self.updates.user_rows[places],
-        }
-
-    def private_state_of(self, users: Ints) -> PrivateState:
-        selected = np.searchsorted(self.message.users, users)
-        return {name: rows[selected] for name, rows in self.private_state.items()}
 
 
 def compute_updates(
@@ -53,6 +23,15 @@ def compute_updates(
     reply = Reply(message.users, message.round, updates.columns(), message.exchange)
     updates, _ = validate([reply], Expected.of(message, sizes))
     return ClientUpdates(message, updates, private_state, sizes)
+
+
+def vector_of(
+    computed: ClientUpdates, world: AnyWorld, exchange: AnyExchange, user: int, rows: Ints
+) -> Words:
+    """The vector that a client with a valid update adds to the sum."""
+    message = computed.message.to(np.searchsorted(computed.message.users, np.array([user])))
+    update = computed.updates.take(np.searchsorted(computed.updates.users, np.array([user])))
+    return flat_vector(world, exchange, message, update, rows)
 
 
 # As bytes, for nodes that start a new process for every message

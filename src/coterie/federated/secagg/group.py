@@ -164,7 +164,7 @@ class Group:
                 secret = key.exchange(adverts[user].mask_key)
             except Rejected:
                 raise Aborted("a mask key is not usable") from None
-            mask = self._expand(mask_seed(secret, terms))
+            mask = self._expand(mask_seed(secret, terms, dropped, user))
             total = total + mask if user < dropped else total - mask
         return total
 

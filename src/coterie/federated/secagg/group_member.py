@@ -88,6 +88,9 @@ class GroupTerms(NamedTuple):
     word: Word
     broadcast: bytes
     """A digest of everything that was broadcast to the group."""
+    smallest: int = 3
+    """How many clients a group has at least, as each client knows it: a server could form a group
+    of one client and of others that collude with it."""
 
     @property
     def threshold(self) -> int:
@@ -125,6 +128,8 @@ class GroupTerms(NamedTuple):
         users = self.users
         if user not in users or list(users) != sorted(set(users)):
             raise Rejected("the clients of the group are not distinct, or this one is not in it")
+        if len(users) < self.smallest:
+            raise Rejected("the group has fewer clients than the smallest that a client accepts")
         if not 0 <= self.colluders < self.holders < len(users):
             raise Rejected("the group is too small for its holders, or has too many colluders")
         if self.threshold > self.holders or self.least_masks > self.n_masks:
@@ -430,7 +435,8 @@ class GroupMember:
         seeds = [(self.self_mask, True)]
         for other in sorted(self.masked_with):
             public = self.adverts[other].mask_key
-            seed = Seed(self.hosted.pair_secrets.key(self.mask_key, public, mask_info(self.terms)))
+            info = mask_info(self.context, self.user, other)
+            seed = Seed(self.hosted.pair_secrets.key(self.mask_key, public, info))
             seeds.append((seed, self.user < other))
         return seeds
 
@@ -458,11 +464,15 @@ def masked_vectors(members: Sequence[GroupMember], vectors: Words) -> Words:
     return masked
 
 
-def mask_info(terms: GroupTerms) -> bytes:
-    """What the seed of a mask between two clients is bound to."""
-    return b"mask " + terms.context
+def mask_info(context: bytes, user: int, other: int) -> bytes:
+    """What the seed of a mask between two clients is bound to.
+
+    With the users in it, a colluder that advertises the key of somebody else has another mask.
+    Otherwise that mask could cancel the one with the owner of the key.
+    """
+    return b"mask %d %d " % (min(user, other), max(user, other)) + context
 
 
-def mask_seed(secret: bytes, terms: GroupTerms) -> Seed:
+def mask_seed(secret: bytes, terms: GroupTerms, user: int, other: int) -> Seed:
     """The seed of the mask between two clients that share a secret."""
-    return Seed(derive_key(secret, mask_info(terms)))
+    return Seed(derive_key(secret, mask_info(terms.context, user, other)))

@@ -11,7 +11,7 @@ import numpy as np
 
 from coterie.federated.federation import AnyExchange, AnyWorld, NodeData, PrivateState
 from coterie.federated.secagg import group_stages
-from coterie.federated.secagg.client_updates import ClientUpdates, compute_updates
+from coterie.federated.secagg.client_updates import compute_updates, vector_of
 from coterie.federated.secagg.crypto import Rejected, Seed, derive_key, expand
 from coterie.federated.secagg.group_member import (
     GroupMember,
@@ -28,7 +28,12 @@ from coterie.federated.secagg.group_terms import (
     sums_union,
 )
 from coterie.federated.secagg.identity import Identities
-from coterie.federated.secagg.session import GroupId, GroupSession, SessionSlot
+from coterie.federated.secagg.session import (
+    ClientUpdates,
+    GroupId,
+    GroupSession,
+    SessionSlot,
+)
 from coterie.federated.secagg.stages import (
     ADVERTISE,
     AGREE,
@@ -41,7 +46,7 @@ from coterie.federated.secagg.stages import (
     has_rows,
 )
 from coterie.federated.secagg.summed_vector import summed_rows, vector_length
-from coterie.federated.secagg.words import Words
+from coterie.federated.secagg.words import UNSIGNED, Words
 from coterie.types import Ints, Message
 
 NO_ROWS = np.empty(0, np.int32)
@@ -153,7 +158,7 @@ def open_session(
     slot: SessionSlot,
     header: GroupHeader,
 ) -> GroupSession:
-    """The users' updates and the terms of their group; clients are those with a valid update.
+    """The users' updates, and their parts in the group.
 
     In the second phase the updates are those of the first one.
     """
@@ -177,7 +182,7 @@ def open_session(
         earlier = before.context
         rows = _union(world, exchange, message, header)
     terms = _terms(world, exchange, message, header, computed, rows, earlier)
-    members = _members(node, computed, rows, terms, header, group, slot)
+    members = _members(node, computed, terms, header.phase, group, slot)
     session = GroupSession(group, header.phase, members, computed, rows, terms.context)
     bind_vectors(world, exchange, session)
     return session
@@ -234,9 +239,8 @@ def _terms(
 def _members(
     node: NodeData,
     computed: ClientUpdates,
-    rows: Ints,
     terms: GroupTerms,
-    header: GroupHeader,
+    phase: int,
     group: GroupId,
     slot: SessionSlot,
 ) -> dict[int, GroupMember]:
@@ -251,8 +255,8 @@ def _members(
     known_keys = known_keys_of(identities, terms)
     hosted = Hosted()
     members = {}
-    for user in _users_with_all_rows(computed, rows, header):
-        agreed = slot.agreed(group, header.phase, user)
+    for user in computed.message.users.tolist():
+        agreed = slot.agreed(group, phase, user)
         if agreed is None:
             own = identities.own(user)
             members[user] = GroupMember(user, terms, own, known_keys, no_vector, hosted=hosted)
@@ -267,32 +271,52 @@ def known_keys_of(identities: Identities, terms: GroupTerms) -> dict[int, bytes]
     return {user: key for user, key in keys.items() if key is not None}
 
 
-def _users_with_all_rows(computed: ClientUpdates, rows: Ints, header: GroupHeader) -> list[int]:
-    """The users whose touched rows are all summed: others would lose a part of their update."""
-    updates = computed.updates
-    if header.phase == ROWS or not header.items:
-        return list(updates.users.tolist())
-    is_summed = np.zeros(header.items, bool)
-    is_summed[rows] = True
-    owner = np.repeat(np.arange(len(updates)), np.diff(updates.offsets))
-    n_lost = np.bincount(owner[~is_summed[updates.items]], minlength=len(updates))
-    complete: list[int] = updates.users[n_lost == 0].tolist()
-    return complete
-
-
 def bind_vectors(world: AnyWorld, exchange: AnyExchange, session: GroupSession) -> None:
     """Let members compute their private vectors."""
     computed = session.computed
-    for user, member in session.members.items():
+    for member in session.members.values():
         if session.phase == ROWS:
             member.vector = partial(_touched_words, computed, member)
         else:
-            member.vector = partial(computed.vector_of, world, exchange, user, session.rows)
+            member.vector = partial(_values, computed, world, exchange, member, session.rows)
 
 
 def no_vector() -> Words:
     """The vector of a member before `bind_vectors`."""
     return np.empty(0, np.uint64)
+
+
+def _values(
+    computed: ClientUpdates,
+    world: AnyWorld,
+    exchange: AnyExchange,
+    member: GroupMember,
+    rows: Ints,
+) -> Words:
+    """A client's sums; zeros if its update is not valid, or if not all of its rows are summed.
+
+    A client that took no part then would tell a lying server what it touched: the server could
+    leave out a row of the union, or broadcast values by which updates of one item become invalid.
+    """
+    nothing: Words = np.zeros(member.terms.length, UNSIGNED[member.terms.word])
+    touched = _touched(computed, member.user)
+    if touched is None or not np.isin(touched, rows).all():
+        return nothing
+    try:
+        return vector_of(computed, world, exchange, member.user, rows)
+    except Rejected:
+        return nothing
+
+
+def _touched(computed: ClientUpdates, user: int) -> Ints | None:
+    """The item rows in a client's update; None if it has no valid one."""
+    updates = computed.updates
+    place = int(np.searchsorted(updates.users, user))
+    if place == len(updates) or updates.users[place] != user:
+        return None
+    start, end = updates.offsets[place : place + 2]
+    touched: Ints = updates.items[start:end]
+    return touched
 
 
 def _touched_words(computed: ClientUpdates, member: GroupMember) -> Words:
@@ -301,10 +325,10 @@ def _touched_words(computed: ClientUpdates, member: GroupMember) -> Words:
     They follow from a secret of the client: a repeated upload must be the same, since its masks
     are.
     """
-    (place,) = np.searchsorted(computed.updates.users, np.array([member.user]))
-    start, end = computed.updates.offsets[place : place + 2]
-    touched = computed.updates.items[start:end]
-    seed = Seed(derive_key(member.cipher_key.secret, b"touched rows " + member.terms.context))
     words: Words = np.zeros(member.terms.length, np.uint64)
-    words[touched] = np.maximum(expand(seed, len(touched)), 1)
+    touched = _touched(computed, member.user)
+    if touched is not None:
+        info = b"touched rows " + member.context
+        seed = Seed(derive_key(member.cipher_key.secret, info))
+        words[touched] = np.maximum(expand(seed, len(touched)), 1)
     return words

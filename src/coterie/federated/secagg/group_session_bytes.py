@@ -35,7 +35,7 @@ def pack_group(session: GroupSession) -> bytes:
         "group": session.group,
         "phase": session.phase,
         "context": session.context.hex(),
-        "terms": None if terms is None else [*terms[:-1], terms.broadcast.hex()],
+        "terms": None if terms is None else {**terms._asdict(), "broadcast": terms.broadcast.hex()},
         "adverts": [(user, _advert_to_json(advert)) for user, advert in adverts],
         "members": [_member_to_json(member, adverts) for member in session.members.values()],
     }
@@ -65,10 +65,8 @@ def _members(header: JsonObject, node: NodeData) -> dict[int, GroupMember]:
     identities = node.identities
     if stored is None or identities is None:
         return {}
-    purpose, users, holders, colluders, length, word, broadcast = stored
-    terms = GroupTerms(
-        purpose, tuple(users), holders, colluders, length, word, bytes.fromhex(broadcast)
-    )
+    broadcast = bytes.fromhex(stored["broadcast"])
+    terms = GroupTerms(**(stored | {"users": tuple(stored["users"]), "broadcast": broadcast}))
     known_keys = known_keys_of(identities, terms)
     adverts = [(user, _advert_from_json(one)) for user, one in header["adverts"]]
     hosted = Hosted()

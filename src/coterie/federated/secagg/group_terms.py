@@ -76,6 +76,7 @@ def group_terms(
         length=length,
         word=word,
         broadcast=broadcast,
+        smallest=settings.fewest_clients,
     )
 
 

@@ -16,7 +16,7 @@ from coterie.federated.federation import (
     NodeData,
     PrivateState,
 )
-from coterie.federated.secagg.client_updates import compute_updates
+from coterie.federated.secagg.client_updates import compute_updates, vector_of
 from coterie.federated.secagg.crypto import Rejected
 from coterie.federated.secagg.ring_member import Neighbour, RingMember, RingTerms, ShareForm, Side
 from coterie.federated.secagg.session import GroupId, RingSession, SessionSlot
@@ -187,7 +187,7 @@ def bind_vectors(world: AnyWorld, exchange: AnyExchange, session: RingSession) -
     """Let members compute their private vectors, which need the summed rows."""
     assert session.rows is not None
     for user, member in session.members.items():
-        member.vector = partial(session.computed.vector_of, world, exchange, user, session.rows)
+        member.vector = partial(vector_of, session.computed, world, exchange, user, session.rows)
     return session
 
 

@@ -30,7 +30,7 @@ SumClients = Callable[[AnyWorld, AnyExchange, Sizes, int, Ints, StageChannel], V
 
 
 @dataclass(frozen=True, slots=True)
-class Protocol:
+class ServerProtocol:
     """A protocol of secure aggregation, as a server runs it."""
 
     task: Callable[[str, AnyExchange], ClientTask]
@@ -42,8 +42,8 @@ class Protocol:
 
 
 PROTOCOLS = {
-    "ring": Protocol(RingStage, sum_ring, lambda world, exchange, sizes: RING_STEPS, 1),
-    "secagg": Protocol(GroupStage, sum_group, steps_of_group, 2),
+    "ring": ServerProtocol(RingStage, sum_ring, lambda world, exchange, sizes: RING_STEPS, 1),
+    "secagg": ServerProtocol(GroupStage, sum_group, steps_of_group, 2),
 }
 
 

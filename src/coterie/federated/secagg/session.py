@@ -9,10 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from coterie.federated.secagg.client_updates import ClientUpdates
+import numpy as np
+
 from coterie.federated.secagg.group_member import GroupMember
 from coterie.federated.secagg.ring_member import RingMember
-from coterie.types import Ints
+from coterie.federated.secagg.stages import StageArrays
+from coterie.types import Ints, Message, Sizes, Updates
 
 
 class GroupId(NamedTuple):
@@ -21,6 +23,34 @@ class GroupId(NamedTuple):
     round: int
     exchange: int
     number: int
+
+
+class ClientUpdates(NamedTuple):
+    """What clients computed from an exchange's message, and the message."""
+
+    message: Message
+    updates: Updates
+    """The valid ones. A server cannot validate masked updates, so each device validates its own."""
+    private_state: dict[str, np.ndarray]
+    """A row for every client of the message."""
+    sizes: Sizes
+
+    def in_the_clear(self, users: Ints) -> StageArrays:
+        """What a server sees of clients in an exchange that shows something of each.
+
+        A client without a valid update shows one sample and no change of its row.
+        """
+        samples = np.ones(len(users), np.int64)
+        user_rows = np.zeros((len(users), self.sizes.user_width), np.int32)
+        valid = np.isin(users, self.updates.users)
+        places = np.searchsorted(self.updates.users, users[valid])
+        samples[valid] = self.updates.samples[places]
+        user_rows[valid] = self.updates.user_rows[places]
+        return {"samples": samples, "user_rows": user_rows}
+
+    def private_state_of(self, users: Ints) -> dict[str, np.ndarray]:
+        selected = np.searchsorted(self.message.users, users)
+        return {name: rows[selected] for name, rows in self.private_state.items()}
 
 
 class RingSession(NamedTuple):
@@ -82,10 +112,8 @@ class SessionSlot:
 
     def find(self, group: GroupId, phase: int) -> GroupSession | None:
         """The newest session of a group."""
-        for session in reversed(self.groups):
-            if (session.group, session.phase) == (group, phase):
-                return session
-        return None
+        found = [one for one in self.groups if (one.group, one.phase) == (group, phase)]
+        return found[-1] if found else None
 
     def agreed(self, group: GroupId, phase: int, user: int) -> GroupSession | None:
         """The session in which a user agreed, of this or another group of the exchange."""

@@ -1,7 +1,7 @@
 """Costs of one client in training: messages, bytes, seconds, and the download of the model.
 
 Bytes in the clear are those that training counted. Bytes under secure aggregation are computed from
-the length of the summed vector: a simulated ring would have the ciphers of all clients to compute.
+the length of the summed vector: a simulated group would have the ciphers of all clients to compute.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from coterie.core.records import Record
 from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
 from coterie.experiments.history import TrainingHistory
+from coterie.experiments.masking_work import MaskingWork, masking_work
 from coterie.federated import rounds, simulated_private_state
 from coterie.federated.costs import Costs
 from coterie.federated.federation import AnyExchange, AnyFederation, AnyWorld, Exchange
+from coterie.federated.secagg.client_bytes import ClientBytes, Summed, summed_length
 from coterie.federated.secagg.crypto import expand, new_seed
-from coterie.federated.secagg.ring_bytes import ClientBytes, client_bytes, summed_length
+from coterie.federated.secagg.server import PROTOCOLS
 from coterie.federated.secagg.summed_vector import flat_vector, summed_rows
-from coterie.federated.secagg.words import Word
 from coterie.models.recommender import Recommender
 from coterie.types import Message, Updates
 
@@ -33,8 +34,6 @@ TIMED = 15
 """Clients that are timed, one after the other."""
 SECONDS_OF_TIMING = 3.0
 """No further client is timed after this."""
-MASKS = 3
-"""Vectors that a member of a ring expands from seeds: its self-mask and two shares."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,18 +112,23 @@ class _Sent(NamedTuple):
     world: AnyWorld
     engine: LocalEngine
     message: Message
-    length: int
-    """Of the vector that secure aggregation sums; 0 in the clear."""
-    word: Word
-    """Bits of its words."""
-    user_width: int | None
-    """Length of the user row that is sent in the clear; None where none is."""
+    n_clients: int
+    """Clients of the whole round."""
+    summed: Summed | None
+    """What secure aggregation sums; None in the clear."""
 
 
 def _protected_bytes(sent: Iterable[_Sent]) -> ClientBytes:
     """Bytes of these messages under secure aggregation."""
-    each = [client_bytes(one.message, one.length, one.word, one.user_width) for one in sent]
-    return ClientBytes(sum(one.up for one in each), sum(one.down for one in each))
+    up = 0
+    down = 0
+    for one in sent:
+        assert one.summed is not None
+        protocol = PROTOCOLS[one.world.settings.secure_aggregation]
+        client = protocol.client_bytes(one.world, one.n_clients, one.summed)
+        up += client.up
+        down += client.down
+    return ClientBytes(up, down)
 
 
 def _exchanges(federation: AnyFederation) -> list[AnyExchange]:
@@ -139,48 +143,53 @@ def _messages(
     places = np.unique(np.linspace(0, len(members) - 1, TIMED).astype(np.int64))
     cohort = members[places]
     engine = LocalEngine.over(world, training, 1)
+    # As many as in the first round: the state may be that of the end of a training.
+    n_clients = len(federation.sample(world, federation.init(world).without_private(), 0))
     for number, exchange in enumerate(_exchanges(federation)):
         message = rounds.broadcast(world, exchange, state, cohort, 0, engine)
         rows = simulated_private_state.rows_of(state, cohort)
         message = replace(message, exchange=number, private_state=rows)
-        length = 0
-        word: Word = 64
-        user_width = None
+        summed = None
         if world.settings.secure_aggregation != "none":
             sizes = exchange.sizes(world, state.as_seen_by(exchange.role))
-            length = summed_length(engine.world, exchange, message, sizes)
-            word = exchange.secure_sum.word(world) if exchange.secure_sum else 64
-            user_width = sizes.user_width if exchange.visible else None
-        yield _Sent(exchange, world, engine, message, length, word, user_width)
+            summed = Summed(
+                message,
+                summed_length(engine.world, exchange, message, sizes),
+                exchange.secure_sum.word(world) if exchange.secure_sum else 64,
+                sizes.user_width if exchange.visible else None,
+            )
+        yield _Sent(exchange, world, engine, message, n_clients, summed)
 
 
 def _seconds(sent: _Sent) -> float:
     """The median client's time to reply, masking included where the packages are installed."""
+    work = MaskingWork(0.0, 0)
+    if sent.summed is not None and masking_is_timed():
+        work = masking_work(sent.world, sent.n_clients)
     # The first call may compile a kernel, and is not counted.
-    _reply(sent, 0)
+    _reply(sent, 0, work.masks)
     times: list[float] = []
     for k in range(len(sent.message.users)):
         began = time.perf_counter()
-        _reply(sent, k)
+        _reply(sent, k, work.masks)
         times.append(time.perf_counter() - began)
         if sum(times) > SECONDS_OF_TIMING:
             break
-    return statistics.median(times)
+    return statistics.median(times) + work.seconds
 
 
-def _reply(sent: _Sent, k: int) -> None:
-    """All that client k computes for its reply."""
+def _reply(sent: _Sent, k: int, masks: int) -> None:
+    """All that client k computes for its reply, but for the keys and shares of its masks."""
     world = sent.engine.world
     one = sent.message.to(np.array([k]))
     result = sent.exchange.client_update(world, one, sent.engine.nodes[0])
-    if not sent.length:
+    if sent.summed is None:
         return
     updates = result if isinstance(result, Updates) else result[0]
     rows = summed_rows(world, sent.exchange, 0, world.n_items, None)
     vector = flat_vector(world, sent.exchange, one, updates, rows)
-    if masking_is_timed():
-        for _ in range(MASKS):
-            vector = vector + expand(new_seed(), len(vector))
+    for _ in range(masks):
+        vector = vector + expand(new_seed(), len(vector), sent.summed.word)
 
 
 def masking_is_timed() -> bool:

@@ -13,8 +13,11 @@ from coterie.federated.aggregation import Aggregate
 from coterie.federated.contract import check_words
 from coterie.federated.federation import Accepted, AnyExchange, AnyWorld, ClientTask
 from coterie.federated.secagg.channel import CallTask, Dropouts, StageChannel, Step
+from coterie.federated.secagg.client_bytes import ComputeBytes
+from coterie.federated.secagg.group_bytes import group_bytes
 from coterie.federated.secagg.group_node import GroupStage
 from coterie.federated.secagg.group_sum import steps_of_group, sum_group
+from coterie.federated.secagg.ring_bytes import ring_bytes
 from coterie.federated.secagg.ring_node import RingStage
 from coterie.federated.secagg.ring_sum import RING_STEPS, sum_ring
 from coterie.federated.secagg.stages import GROUP_STAGES, Aborted
@@ -39,11 +42,15 @@ class ServerProtocol:
     """A client's messages, in their order."""
     n_after_upload: int
     """How many of them come after the upload."""
+    client_bytes: ComputeBytes
+    """What a client sends and receives, computed without a run."""
 
 
 PROTOCOLS = {
-    "ring": ServerProtocol(RingStage, sum_ring, lambda world, exchange, sizes: RING_STEPS, 1),
-    "secagg": ServerProtocol(GroupStage, sum_group, steps_of_group, 2),
+    "ring": ServerProtocol(
+        RingStage, sum_ring, lambda world, exchange, sizes: RING_STEPS, 1, ring_bytes
+    ),
+    "secagg": ServerProtocol(GroupStage, sum_group, steps_of_group, 2, group_bytes),
 }
 
 

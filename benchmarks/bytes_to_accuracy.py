@@ -13,7 +13,7 @@ the papers.
 
 Bytes in the clear are those that a run counts. Under secure aggregation a model has the same bits,
 so that its accuracy is that of the run in the clear; bytes are computed from the length of the
-summed vector. Messages are those that a client replies to.
+summed vector and the sizes of groups (`secagg`). Messages are those that a client replies to.
 """
 
 from __future__ import annotations
@@ -98,8 +98,7 @@ def secure_traffic(experiment: Experiment, training: TrainingSet) -> SecureTraff
         Context(experiment.choice.seed, SILENT),
     )
     point = begin(work, training.n_users)
-    protected = settings.model_copy(update={"secure_aggregation": "ring"})
-    world = world_of(training, protected, experiment.choice.seed, federation)
+    world = world_of(training, settings.protected(), experiment.choice.seed, federation)
     message = secure_round_bytes(federation, world, training, point.state)
     clients = int(world.members.sum())
     before = Traffic(point.history.bytes_up / clients, point.history.bytes_down / clients)

@@ -52,21 +52,24 @@ def test_counting_is_part_of_the_costs(people: Interactions) -> None:
     run = coterie.run("fedavg", people, **FEW, rounds=3)
     alone = coterie.run("fedavg", people, **FEW, rounds=3, popularity_prior=0)
     more = run.result["bytes_up"] - alone.result["bytes_up"]
-    # A word of four bytes for every item, and what a ring takes around it.
-    assert 4 * 120 * 200 < more < (4 * 120 + 800) * 200
+    # A word of four bytes for every item, and what a group takes around it.
+    assert 4 * 120 * 200 < more < (4 * 120 + 7000) * 200
     assert run.result["bytes_down"] > alone.result["bytes_down"]
 
 
-def test_counting_costs_what_rings_cost(people: Interactions) -> None:
-    """Of a run without rings, whose simulation leaves the masks out."""
+@pytest.mark.usefixtures("same_holders")
+def test_counting_costs_what_secure_aggregation_costs(people: Interactions) -> None:
+    """Of a run in the clear, whose simulation leaves the masks out."""
     pytest.importorskip("cryptography")
     experiment = Experiment.of({"algorithm": "fedavg", **FEW})
-    ring = Experiment.of({"algorithm": "fedavg", "secure_aggregation": "ring", **FEW})
+    secagg = Experiment.of({"algorithm": "fedavg", "secure_aggregation": "secagg", **FEW})
     training = prepare(experiment, people, SILENT).training
     counts, costs = count_items(experiment, training)
-    protected, measured = count_items(ring, training)
+    protected, measured = count_items(secagg, training)
     np.testing.assert_array_equal(counts, protected)
-    assert (costs.bytes_up, costs.bytes_down) == (measured.bytes_up, measured.bytes_down)
+    # But for chance: clients draw their holders.
+    assert costs.bytes_up == pytest.approx(measured.bytes_up, rel=0.03)
+    assert costs.bytes_down == pytest.approx(measured.bytes_down, rel=0.03)
 
 
 @pytest.mark.parametrize("name", ["als", "ease", "fedals", "fedease", "fcf", "bpr", "itemknn"])

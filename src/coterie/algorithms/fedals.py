@@ -500,7 +500,8 @@ EXCHANGE = Exchange(
     fast=FastPaths(single_pass=single_pass),
     secure_sum=SecureSum(
         by_item=("items",),
-        reveals="sums of x x^T over a ring can be taken apart into the vectors of its clients",
+        reveals="sums of x x^T give away the history of a client with an item of its own, and "
+        "those of all clients where they are no more than embedding_size",
     ),
 )
 

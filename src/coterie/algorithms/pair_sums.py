@@ -192,6 +192,6 @@ EXCHANGE = Exchange(
     secure_sum=SecureSum(
         word=lambda world: 32 if precision(world).word == 32 else 64,
         max_entry=lambda world: precision(world).scale,
-        reveals="an item of one client in a ring gives away that client's history",
+        reveals="an item of one client in a group gives away that client's history",
     ),
 )

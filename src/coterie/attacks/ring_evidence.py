@@ -1,5 +1,7 @@
 """What a server knows of the rings of a run under secure aggregation (FedALS, FedEASE, FedSLIM).
 
+A ring here is what one sum is over, so that a group of `secagg` is one, too.
+
 The rounds are replayed in the clear, where sums have the same bits. Updates are then added up by
 ring, and attackers see the sums alone. They find histories of members, but not whose they are. For
 the figures, a history is credited to the member it was made from.
@@ -163,12 +165,12 @@ class RingAttacker(NamedTuple):
 ON_FEDALS = (
     RingAttacker(
         LONE,
-        "rows of items that one member of a ring has: x, and the equations it solves",
+        "rows of items that one member of a group has: x, and the equations it solves",
         by_lone_items,
     ),
     RingAttacker(
         UNMIX,
-        "sums of x x^T by item and over a ring of no more members than coordinates",
+        "sums of x x^T by item and over a group of no more members than coordinates",
         by_unmixing,
     ),
 )

@@ -13,18 +13,19 @@ from coterie.types import JsonObject
 WARNING = "pi is a disclosure rate, not a privacy guarantee."
 EVERYTHING = "Every user sends the rows of all items, so nothing is hidden and nothing is private."
 SUMS_ONLY = (
-    "Under secure aggregation the server saw sums over rings of users only: these attackers had no "
-    "single update. docs/privacy.md says what a server that does not follow the protocol can learn."
+    "Under secure aggregation the server saw sums over groups of users only: these attackers had "
+    "no single update. docs/privacy.md says what a server that does not follow the protocol can "
+    "learn."
 )
 IDS_SENT = (
     "Every client sends the ids of its items: its history. Nothing is private. Other attackers "
     "have the vectors alone, of a sample of users: what is known where no ids are sent."
 )
 RINGS_REVEAL = (
-    "Under secure aggregation the server sees sums over rings of users, and these attackers use "
-    "nothing else, in some of the rings. Their claims are histories of members. Whose a history "
-    "is, the server sees only where clients send in several rounds and rings change: its user is "
-    "in every ring that it was found in. Here it is credited to its user."
+    "Under secure aggregation the server sees sums over groups of users, and these attackers use "
+    "nothing else, in some of the groups. Their claims are histories of members. Whose a history "
+    "is, the server sees only where clients send in several rounds and groups change: its user is "
+    "in every group that it was found in. Here it is credited to its user."
 )
 HEADER = (
     "rounds",

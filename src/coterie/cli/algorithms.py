@@ -22,7 +22,7 @@ EXTRAS = {
     "report": Extra(("matplotlib", "plotly"), "figures in reports, coterie reproduce"),
     "parquet": Extra(("pyarrow",), "reading .parquet files"),
     "neural": Extra(("torch",), "two-tower models, multivae, lightgcn, --device cuda"),
-    "secagg": Extra(("cryptography",), "--secure-aggregation ring"),
+    "secagg": Extra(("cryptography",), "--secure-aggregation secagg"),
     "node": Extra(("google.protobuf", "cryptography"), "coterie join and federation"),
     "federation": Extra(("flwr", "uvicorn", "prometheus_client"), "coterie serve"),
     "web": Extra(("fastapi", "uvicorn"), "coterie api"),

@@ -47,8 +47,7 @@ from coterie.federated.costs import Costs
 from coterie.federated.disclosure import Disclosing
 from coterie.federated.federation import AnyFederation, AnyWorld, Federation
 from coterie.federated.secagg.exposure import in_sums, in_the_clear, only_sums
-from coterie.federated.secagg.ring import MIN_CLIENTS
-from coterie.federated.settings import FederationSettings, federation_settings
+from coterie.federated.settings import federation_settings
 from coterie.federated.trainer import Context, Trainer, world_of
 from coterie.models.popularity_prior import recommender
 from coterie.models.recommender import Recommender
@@ -107,6 +106,8 @@ class Candidate:
     """Of training, in this simulation."""
     costs: ClientCosts
     server_learns: str
+    secure_aggregation: str = "none"
+    """The protocol that protects it."""
     sums_reveal: bool = False
     """Whether attackers find histories in the sums that it sends."""
 
@@ -223,6 +224,7 @@ class AlgorithmChoice:
             "model_bytes": one.costs.model_bytes,
             "client_seconds": one.costs.seconds,
             "server_learns": one.server_learns,
+            "secure_aggregation": one.secure_aggregation,
             "sums_reveal": one.sums_reveal,
             "seconds": one.seconds,
         }
@@ -312,7 +314,7 @@ def refusal(
     if request.may_leave == "disclosed" and not isinstance(settings, Disclosing):
         return LeftOut(name, "no disclosure rate can be set", False)
     if request.may_leave == "sums":
-        protected = world_of(parts.training(), _protected(settings), 0)
+        protected = world_of(parts.training(), settings.protected(), 0)
         if not only_sums(federation, protected):
             seen = in_the_clear(federation, protected) or ["its own update"]
             reason = "in spite of secure aggregation a server sees of every client: "
@@ -325,19 +327,19 @@ def refusal(
         world = _world(request, experiment, parts)
         # Some algorithms refuse a catalogue or a cohort only when they start.
         cohort = federation.sample(world, federation.init(world).without_private(), 0)
-        if request.may_leave == "sums" and len(cohort) < MIN_CLIENTS:
-            return LeftOut(name, _too_few(len(cohort)), True)
+        if len(cohort) < world.settings.fewest_clients:
+            return LeftOut(name, _too_few(len(cohort), world.settings.fewest_clients), True)
         selection.check_size(world, cohort)
     except (ConfigError, MissingExtra) as error:
         return LeftOut(name, for_one(name, str(error)), True)
     return None
 
 
-def _too_few(n_clients: int) -> str:
+def _too_few(n_clients: int, fewest: int) -> str:
     clients = "client" if n_clients == 1 else "clients"
     return (
         f"a round selects {n_clients} {clients}, and secure aggregation hides a client only among "
-        f"at least {MIN_CLIENTS}"
+        f"at least {fewest}"
     )
 
 
@@ -355,13 +357,9 @@ def _world(request: ChoiceRequest, experiment: Experiment, parts: Split) -> AnyW
     """The world of an algorithm, protected as what may leave a client demands."""
     settings = federation_settings(experiment.settings)
     if request.may_leave == "sums":
-        settings = _protected(settings)
+        settings = settings.protected()
     training = training_set(experiment, parts, SILENT)
     return world_of(training, settings, experiment.choice.seed, _federation(experiment))
-
-
-def _protected(settings: FederationSettings) -> FederationSettings:
-    return settings.model_copy(update={"secure_aggregation": "ring"})
 
 
 def _federation(experiment: Experiment) -> AnyFederation:
@@ -476,6 +474,7 @@ def _measure(
             counting if uses_prior(experiment) else None,
         ),
         server_learns=server_learns(request, experiment, world),
+        secure_aggregation=world.settings.secure_aggregation,
         sums_reveal=request.may_leave == "sums" and bool(in_sums(_federation(experiment), world)),
     )
 

@@ -184,8 +184,8 @@ def _costs(choice: AlgorithmChoice) -> list[str]:
     ]
     if choice.request.may_leave == "sums":
         lines.append(
-            "bytes under secure aggregation are computed from the length of the summed vector; "
-            "training was simulated in the clear, which gives the same model"
+            "bytes under secure aggregation are computed from the length of the summed vector and "
+            "the sizes of groups; training was simulated in the clear, which gives the same model"
         )
     if any(choice.is_below_popular(one) for one in choice.candidates):
         lines.insert(0, f"{BELOW}: below popular")
@@ -230,8 +230,8 @@ def _without_known_attack(choice: AlgorithmChoice) -> str:
 def run_command(choice: AlgorithmChoice, candidate: Candidate) -> str:
     """The command that trains an algorithm and evaluates it on the test part."""
     parts = ["coterie run", candidate.name, "--dataset", choice.request.dataset]
-    if choice.request.may_leave == "sums":
-        parts.append("--secure-aggregation ring")
+    if candidate.secure_aggregation != "none":
+        parts.append(f"--secure-aggregation {candidate.secure_aggregation}")
     if choice.disclosure is not None:
         parts.append(f"--set disclosure={choice.disclosure}")
     return " ".join(parts)

@@ -56,7 +56,7 @@ def uses_prior(experiment: Experiment) -> bool:
 
 
 def count_items(experiment: Experiment, training: TrainingSet) -> tuple[Longs, Costs]:
-    """The users of every item; of a federation, as sums over rings of clients.
+    """The users of every item; of a federation, as sums over groups of clients.
 
     Clients would not send their items in the clear for this. A run whose updates are in the clear
     adds up the same counts without masks, at the bytes that masks would take.
@@ -72,16 +72,15 @@ def count_items(experiment: Experiment, training: TrainingSet) -> tuple[Longs, C
     state, _ = work.start()
     state, costs = work.step(state, 1)
     if settings.secure_aggregation == "none":
-        costs = with_ring_bytes(costs, training, settings, context.seed)
+        costs = with_secure_bytes(costs, training, settings, context.seed)
     return state.counts, costs
 
 
-def with_ring_bytes(
+def with_secure_bytes(
     costs: Costs, training: TrainingSet, settings: FederationSettings, seed: int
 ) -> Costs:
     """The costs with the bytes of secure aggregation, computed from the length of the counts."""
-    protected = settings.model_copy(update={"secure_aggregation": "ring"})
-    world = world_of(training, protected, seed, ITEM_COUNTS)
+    world = world_of(training, settings.protected(), seed, ITEM_COUNTS)
     client = secure_round_bytes(ITEM_COUNTS, world, training, ITEM_COUNTS.init(world))
     return replace(
         costs,

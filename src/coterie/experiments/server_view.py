@@ -19,5 +19,5 @@ def in_the_clear(experiment: Experiment, world: AnyWorld) -> list[str]:
         return []
     setup = chosen.train.setup(world)
     once = [setup.visible] if setup is not None and setup.visible else []
-    counted = [item_counts.VISIBLE] if uses_prior(experiment) else []
+    counted = [item_counts.server_receives(world)] if uses_prior(experiment) else []
     return [chosen.in_the_clear or "its whole update", *once, *counted]

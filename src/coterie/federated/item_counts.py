@@ -1,8 +1,8 @@
 """How many users have each item, added up over the clients in one round.
 
 Clients that hold items back (disclosure rates, private items) count only what they disclose. The
-counts are meant for secure aggregation, where the server sees those of whole rings. In the clear it
-would see the items that each client counts.
+counts are meant for secure aggregation, where the server sees those of whole groups. In the clear
+it would see the items that each client counts.
 """
 
 from __future__ import annotations
@@ -27,9 +27,6 @@ from coterie.federated.settings import FederationSettings
 from coterie.models.popular import ItemCounts
 from coterie.types import Ints, Longs, Message, Rows, Sizes, Updates
 
-VISIBLE = "counts of items as sums over at most 50 clients, once"
-"""What a server sees of counting under secure aggregation."""
-
 
 @dataclass(frozen=True, slots=True)
 class CountState(Record):
@@ -38,6 +35,12 @@ class CountState(Record):
 
 def init(world: AnyWorld) -> CountState:
     return CountState(np.zeros(world.n_items, np.int64))
+
+
+def server_receives(world: AnyWorld) -> str:
+    """What a server sees of counting: it is under secure aggregation, whatever the run is."""
+    most = world.settings.protected().largest_group
+    return f"counts of items as sums over at most {most} clients, once"
 
 
 def everybody(world: AnyWorld, state: CountState, t: int) -> Ints:

@@ -125,6 +125,12 @@ class FederationSettings(Settings):
         in_group = max(self.colluders + 3, self.smallest_group)
         return {"none": 1, "ring": 3, "secagg": in_group}[self.secure_aggregation]
 
+    def protected(self) -> Self:
+        """The same settings under secure aggregation: `secagg`, unless a protocol is set."""
+        if self.secure_aggregation != "none":
+            return self
+        return self.model_copy(update={"secure_aggregation": "secagg"})
+
     @property
     def n_steps(self) -> int:
         """Steps of the whole training: rounds, or epochs where the paper counts in epochs."""

@@ -188,3 +188,15 @@ def test_sums_that_reveal_histories_are_not_called_nothing(popular: Run) -> None
     assert "Secure aggregation; the server received only sums over clients." in notes(sums)
     seen = with_result(popular, in_the_clear=["its own row"], in_sums=[])
     assert any("still received of every client: its own row." in line for line in notes(seen))
+
+
+def test_a_report_says_what_the_protocol_withstands() -> None:
+    pytest.importorskip("cryptography")
+    secagg = {"secure_aggregation": "secagg", "colluders": 1, "holders": 8}
+    run = coterie.run("fcf", rounds=1, participation=0.5, **secagg, **DATA)
+    sentence = (
+        "Protocol secagg: groups of up to 100 clients; each shares its secrets among up to 8 "
+        "others, of whom 1 may collude with the server."
+    )
+    assert sentence in notes(run)
+    assert sentence in markdown([run])

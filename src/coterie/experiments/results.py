@@ -128,6 +128,7 @@ def unprotected(ready: Prepared) -> JsonObject:
     if world.settings.secure_aggregation == "none":
         return {"server_receives": server_view.in_the_clear(ready.experiment, world)}
     return {
+        "protection": exposure.protection(world.settings),
         "in_the_clear": exposure.in_the_clear(federation, world),
         "in_sums": exposure.in_sums(federation, world),
     }

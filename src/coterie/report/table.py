@@ -176,7 +176,7 @@ def notes(run: Reported, with_costs: bool = True) -> list[str]:
 
 
 def secure_aggregation(result: JsonObject) -> list[str]:
-    """What a server learned in spite of it."""
+    """What a server learned in spite of it, and what its protocol withstands."""
     visible = "; ".join(result["in_the_clear"])
     # Results of earlier versions have no such list.
     revealed = "; ".join(result.get("in_sums", ()))
@@ -185,6 +185,9 @@ def secure_aggregation(result: JsonObject) -> list[str]:
         lines = [f"Secure aggregation; the server still received of every client: {visible}."]
     if revealed:
         lines.append(f"It does not hide histories here: {revealed} (docs/privacy.md).")
+    # Nor do they say what the protocol withstands.
+    if "protection" in result:
+        lines.append(f"Protocol {result['protection']}.")
     return lines
 
 

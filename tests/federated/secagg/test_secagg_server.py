@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pytest
@@ -255,10 +255,37 @@ def test_what_a_ring_exposes_is_logged(training):
         progress = Log()
         world = world_for(name, training, **smaller(name, secure_aggregation="ring"))
         play(name, world, LocalEngine.over(world, training, 1), progress=progress)
+        assert progress.lines[0].startswith("ring: rings of up to 50 clients")
         if exposed:
-            assert any(exposed in line for line in progress.lines)
+            assert any(exposed in line for line in progress.lines[1:])
         else:
-            assert not progress.lines
+            assert len(progress.lines) == 1
+
+
+def test_a_run_reports_once_what_secagg_withstands(training):
+    class Log(Progress):
+        lines: ClassVar[list[str]] = []
+
+        def log(self, text: str) -> None:
+            self.lines.append(text)
+
+    changes = {"group_size": 30, "holders": 12, "colluders": 3, "rounds": 2, "participation": 0.3}
+    world = world_for("fcf", training, secure_aggregation="secagg", **changes)
+    play("fcf", world, LocalEngine.over(world, training, 1), progress=Log())
+    assert Log.lines == [
+        "secagg: groups of up to 30 clients; each shares its secrets among up to 12 others, of "
+        "whom 3 may collude with the server"
+    ]
+
+
+def test_the_union_of_a_group_shows_nothing_of_a_single_user(training):
+    """The union of a ring is made from what each user touched; that of a group is a sum."""
+    federation = registry.algorithm("fcf").train
+    ring = world_for("fcf", training, secure_aggregation="ring", ring_rows="union")
+    assert exposure.in_the_clear(federation, ring) == ["which items they touched (ring_rows=union)"]
+    group = world_for("fcf", training, secure_aggregation="secagg", group_rows="union")
+    assert exposure.in_the_clear(federation, group) == []
+    assert exposure.only_sums(federation, group)
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -523,3 +550,10 @@ def test_ring_settings_need_secure_aggregation():
     with pytest.raises(ConfigError, match="'ring_size' is 10, but secure_aggregation is 'none'"):
         settings.of({"ring_size": 10})
     assert settings.of({"ring_size": 10, "secure_aggregation": "ring"}).ring_size == 10
+
+
+def test_protected_settings_keep_a_protocol_that_is_set():
+    settings = registry.algorithm("fcf").settings
+    assert settings.of({}).protected().secure_aggregation == "secagg"
+    ring = settings.of({"secure_aggregation": "ring", "ring_size": 10})
+    assert ring.protected() == ring

@@ -11,6 +11,7 @@ from coterie.federated.federation import (
     Exchange,
 )
 from coterie.federated.secagg.crypto import KeyPair
+from coterie.federated.settings import FederationSettings
 
 
 def check_and_report(federation: AnyFederation, world: AnyWorld, progress: Progress) -> None:
@@ -18,9 +19,9 @@ def check_and_report(federation: AnyFederation, world: AnyWorld, progress: Progr
     if world.settings.secure_aggregation == "none":
         return
     exchanges = _exchanges(federation, world)
-    offers_ring = any(exchange.secure_sum for exchange in exchanges)
+    offers_sums = any(exchange.secure_sum for exchange in exchanges)
     needs_updates = any(not exchange.secure_sum and not exchange.visible for exchange in exchanges)
-    if not offers_ring or needs_updates:
+    if not offers_sums or needs_updates:
         raise ConfigError(
             f"secure_aggregation is {world.settings.secure_aggregation!r}, but this algorithm's "
             "server needs every client's own update; expected an algorithm that needs only sums "
@@ -28,6 +29,7 @@ def check_and_report(federation: AnyFederation, world: AnyWorld, progress: Progr
         )
     # A missing extra fails here, before the run starts, and not in the first round.
     KeyPair.generate()
+    progress.log(protection(world.settings))
     for exposed in in_the_clear(federation, world):
         progress.log(
             "secure aggregation hides single updates, but a server still sees of every user: "
@@ -40,8 +42,25 @@ def check_and_report(federation: AnyFederation, world: AnyWorld, progress: Progr
         )
 
 
+def protection(settings: FederationSettings) -> str:
+    """What the protocol of a run withstands, in one line."""
+    if settings.secure_aggregation == "ring":
+        return (
+            f"ring: rings of up to {settings.ring_size} clients; it hides updates from a server "
+            "that follows the protocol"
+        )
+    return (
+        f"secagg: groups of up to {settings.group_size} clients; each shares its secrets among up "
+        f"to {settings.holders} others, of whom {settings.colluders} may collude with the server"
+    )
+
+
 def in_the_clear(federation: AnyFederation, world: AnyWorld) -> list[str]:
-    """What a server still sees of every user under secure aggregation."""
+    """What a server still sees of every user under secure aggregation.
+
+    Not the rows that a `secagg` group touched (group_rows=union): they are summed in secret, and
+    whose they are is not visible.
+    """
     exchanges = _exchanges(federation, world)
     clear = [e.visible for e in exchanges if e.visible and not e.hides_visible(world)]
     exposed = list(dict.fromkeys(clear))
@@ -52,7 +71,7 @@ def in_the_clear(federation: AnyFederation, world: AnyWorld) -> list[str]:
 
 
 def in_sums(federation: AnyFederation, world: AnyWorld) -> list[str]:
-    """What attackers find in sums over rings."""
+    """What attackers find in sums over rings or groups."""
     sums = [e.secure_sum for e in _exchanges(federation, world) if e.secure_sum]
     return list(dict.fromkeys(each.reveals for each in sums if each.reveals))
 

@@ -103,14 +103,16 @@ class FederationSettings(Settings):
         return self
 
     @model_validator(mode="after")
-    def _groups_are_large_enough(self) -> Self:
-        """A cohort is split into equal groups, the smallest of which has half the largest size."""
-        if self.group_size < 2 * self.fewest_clients and self.secure_aggregation == "secagg":
+    def _every_group_is_large_enough(self) -> Self:
+        # A round of group_size + 1 users has two groups of about half as many.
+        in_group = max(self.colluders + 3, self.smallest_group)
+        least = 2 * in_group - 1
+        if self.secure_aggregation == "secagg" and self.group_size < least:
             raise ValueError(
-                f"setting 'group_size' is {self.group_size}, but a group has at least "
-                f"{self.fewest_clients} clients (smallest_group and colluders), and a cohort that "
-                f"is split has groups of half the size; expected at least "
-                f"{2 * self.fewest_clients}. Raise group_size, or lower smallest_group"
+                f"setting 'group_size' is {self.group_size}, but each group needs {in_group} users "
+                f"(smallest_group, and three more than colluders); expected at least {least}, since "
+                "a round is split into groups of about the same size. "
+                "Raise group_size, or lower smallest_group or colluders"
             )
         return self
 

@@ -552,6 +552,20 @@ def test_ring_settings_need_secure_aggregation():
     assert settings.of({"ring_size": 10, "secure_aggregation": "ring"}).ring_size == 10
 
 
+def test_groups_that_a_round_is_split_into_are_not_too_small():
+    """Ten users in groups of up to 9 are five and five, of whom two may collude."""
+    settings = registry.algorithm("fcf").settings
+    secagg = {"secure_aggregation": "secagg"}
+    with pytest.raises(ConfigError, match=r"'group_size' is 8, but 'colluders' is 2; .* least 9"):
+        settings.of(secagg | {"group_size": 8})
+    for colluders in range(4):
+        size = 2 * colluders + 5
+        chosen = settings.of(secagg | {"group_size": size, "colluders": colluders})
+        for n in range(chosen.fewest_clients, 5 * size):
+            parts = secagg_server.assign_rings(np.arange(n, dtype=np.int32), size, 1, 2)
+            assert min(map(len, parts)) >= chosen.fewest_clients
+
+
 def test_protected_settings_keep_a_protocol_that_is_set():
     settings = registry.algorithm("fcf").settings
     assert settings.of({}).protected().secure_aggregation == "secagg"

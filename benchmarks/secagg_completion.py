@@ -34,7 +34,7 @@ def main() -> None:
     given = parser.parse_args()
     rows = []
     for n in (50, 100):
-        for k in (10, 20, 32, 40, n - 1):
+        for k in (20, 40, 49) if n == 50 else (20, 40, 50, 99):
             terms = GroupTerms("", tuple(range(n)), k, given.colluders, 0, 64, b"")
             shares = {
                 f"{q:.0%}": completion(terms, q, given.trials, seed=n * 1000 + k)

@@ -7,8 +7,8 @@ client   milliseconds of one client among 100, and its bytes beside a plain uplo
          tower, 331,264 numbers in words of 32 bits. Other clients are on other nodes
 group    seconds of 100 such clients and their server in one process on one core
 round    seconds of a round of FedAvg with 95 users of MovieLens-100K, training included: plain,
-         ring, and secagg with 20 and with 40 holders, one after the other in each repetition
-union    bytes a client sends with group_rows=union and all, FCF with 20 factors: MovieLens-1M,
+         ring, and secagg with 20 and with 50 holders, one after the other in each repetition
+union    bytes a client sends with group_rows=union and all, FedAvg with 16 factors: MovieLens-1M,
          Pinterest, and 100,000 synthetic items with 50 users in a group
 
 Use one thread: OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1. Times are medians of the repetitions.
@@ -117,7 +117,7 @@ def tower_terms(holders: int) -> GroupTerms:
 
 def client(repeat: int) -> dict[str, Any]:
     found = {}
-    for holders in (20, 40):
+    for holders in (20, 50):
         milliseconds = []
         for _ in range(repeat):
             clients = Clients(tower_terms(holders))
@@ -133,7 +133,7 @@ def client(repeat: int) -> dict[str, Any]:
 def group(repeat: int) -> dict[str, Any]:
     """All clients on one node, as in a simulation; keys of the group are new every time."""
     found: dict[str, Any] = {}
-    for holders in (20, 40):
+    for holders in (20, 50):
         seconds = []
         for _ in range(repeat):
             terms = tower_terms(holders)
@@ -159,12 +159,12 @@ def simulated(clients: Clients, stage: str, out: Mapping[int, tuple[Any, ...]]) 
 
 
 def fedavg_round(repeat: int) -> dict[str, Any]:
-    training = split(coterie.load("ml-100k"), "leave-one-out", seed=0).training()
+    training = split(coterie.load("ml-100k"), "leave-one-out", 0.2, seed=0).training()
     protocols: dict[str, dict[str, Any]] = {
         "none": {"secure_aggregation": "none"},
         "ring": {"secure_aggregation": "ring"},
         "secagg, k = 20": {"secure_aggregation": "secagg", "holders": 20},
-        "secagg, k = 40": {"secure_aggregation": "secagg", "holders": 40},
+        "secagg, k = 50": {"secure_aggregation": "secagg", "holders": 50},
     }
     steps = {name: stepping(training, settings) for name, settings in protocols.items()}
     seconds: dict[str, list[float]] = {name: [] for name in protocols}
@@ -199,8 +199,8 @@ def stepping(training: TrainingSet, changes: dict[str, Any]) -> Callable[[int], 
 
 def union(repeat: int) -> dict[str, Any]:
     cases = {
-        "ml-1m": split(coterie.load("ml-1m"), "leave-one-out", seed=0).training(),
-        "pinterest": split(coterie.load("pinterest"), "leave-one-out", seed=0).training(),
+        "ml-1m": split(coterie.load("ml-1m"), "leave-one-out", 0.2, seed=0).training(),
+        "pinterest": split(coterie.load("pinterest"), "leave-one-out", 0.2, seed=0).training(),
         "100,000 items": many_items(50, 100_000),
     }
     return {name: union_bytes(training) for name, training in cases.items()}

@@ -97,7 +97,7 @@ def test_a_catalogue_too_large_for_fedease_is_a_reason() -> None:
 def test_too_few_clients_for_secure_aggregation_are_a_reason() -> None:
     reasons = {one.name: one.reason for one in chosen("sums").left_out}
     assert reasons["sfpl"] == (
-        "a round selects 1 client, and secure aggregation hides a client only among at least 5"
+        "a round selects 1 client, and secure aggregation hides a client only among at least 10"
     )
 
 

@@ -42,7 +42,7 @@ class FederationSettings(Settings):
     lies; or `ring`, STTFedRec's protocol for a server that is curious but honest."""
     group_size: int = Field(100, ge=5, le=1000)
     """secagg: largest number of users in a group, 5 to 1,000."""
-    holders: int = Field(40, ge=2, le=200)
+    holders: int = Field(50, ge=2, le=200)
     """secagg: users that hold shares of each user's secrets. More withstand more dropouts."""
     colluders: int = Field(2, ge=0, le=100)
     """secagg: how many of them may collude with the server."""
@@ -110,8 +110,8 @@ class FederationSettings(Settings):
         if self.secure_aggregation == "secagg" and self.group_size < least:
             raise ValueError(
                 f"setting 'group_size' is {self.group_size}, but each group needs {in_group} users "
-                f"(smallest_group, and three more than colluders); expected at least {least}, since "
-                "a round is split into groups of about the same size. "
+                f"(smallest_group, and three more than colluders); expected at least {least}: a "
+                "round is split into groups of about the same size. "
                 "Raise group_size, or lower smallest_group or colluders"
             )
         return self

@@ -553,14 +553,17 @@ def test_ring_settings_need_secure_aggregation():
 
 
 def test_groups_that_a_round_is_split_into_are_not_too_small():
-    """Ten users in groups of up to 9 are five and five, of whom two may collude."""
+    """Twenty users in groups of up to 19 are ten and ten."""
     settings = registry.algorithm("fcf").settings
     secagg = {"secure_aggregation": "secagg"}
-    with pytest.raises(ConfigError, match=r"'group_size' is 8, but 'colluders' is 2; .* least 9"):
-        settings.of(secagg | {"group_size": 8})
+    with pytest.raises(ConfigError, match=r"'group_size' is 18, .* needs 10 users .* least 19"):
+        settings.of(secagg | {"group_size": 18})
     for colluders in range(4):
         size = 2 * colluders + 5
-        chosen = settings.of(secagg | {"group_size": size, "colluders": colluders})
+        chosen = settings.of(
+            secagg | {"group_size": size, "colluders": colluders, "smallest_group": 3}
+        )
+        assert chosen.fewest_clients == colluders + 3
         for n in range(chosen.fewest_clients, 5 * size):
             parts = secagg_server.assign_rings(np.arange(n, dtype=np.int32), size, 1, 2)
             assert min(map(len, parts)) >= chosen.fewest_clients

@@ -105,13 +105,14 @@ class GroupTerms(NamedTuple):
 
     @property
     def n_masks(self) -> int:
-        """m, how many of its holders a client chooses for masks: twice those that must survive.
+        """m, how many of its holders a client chooses for masks: twice those that must survive, or
+        a sixth of many holders, who are many because clients often drop out.
 
         In a small group all, since few dropouts there could be too many.
         """
         if len(self.users) <= SMALL_GROUP:
             return self.holders
-        return min(self.holders, 2 * self.least_masks)
+        return min(self.holders, max(2 * self.least_masks, self.holders // 6))
 
     @property
     def least_masks(self) -> int:

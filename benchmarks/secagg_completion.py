@@ -1,11 +1,11 @@
-"""How often a `secagg` group completes its sum if clients drop out before any message. Prints JSON.
+"""How often groups and rings complete if clients drop out before any message. Prints JSON.
 
     python benchmarks/secagg_completion.py
     python benchmarks/secagg_completion.py --trials 5000
 
 Each client drops out for good with probability q before each of its five messages. The rules are
 those of `GroupTerms` and `Group`, without cryptography; `--check` compares them with the protocol
-itself, client by client, on so many random groups.
+itself, client by client, on so many random groups. `--rings` plays so many rings of 50.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ from coterie.federated.secagg.crypto import Rejected
 from coterie.federated.secagg.group import Group
 from coterie.federated.secagg.group_member import GroupMember, GroupTerms
 from coterie.federated.secagg.identity import Identity
-from coterie.federated.secagg.stages import Aborted
+from coterie.federated.secagg.ring import Ring, collect_keys, min_survivors
+from coterie.federated.secagg.ring_member import RingMember, RingTerms
+from coterie.federated.secagg.ring_node import reply_to
+from coterie.federated.secagg.stages import Aborted, StageArrays
+from coterie.types import Ints
 
 STAGES = ("advertise", "share", "upload", "agree", "unmask")
 
@@ -31,6 +35,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=2000)
     parser.add_argument("--colluders", type=int, default=0)
     parser.add_argument("--check", type=int, default=0)
+    parser.add_argument("--rings", type=int, default=0)
     given = parser.parse_args()
     rows = []
     for n in (50, 100):
@@ -46,6 +51,10 @@ def main() -> None:
     found: dict[str, Any] = {"trials": given.trials, "colluders": given.colluders, "groups": rows}
     if given.check:
         found["checked"] = agreement(given.check)
+    if given.rings:
+        found["rings of 50"] = {
+            f"{q:.0%}": ring_completion(50, q, given.rings) for q in (0.01, 0.05, 0.10)
+        }
     print(json.dumps(found, indent=1))
 
 
@@ -144,6 +153,48 @@ def agreement(cases: int) -> dict[str, int]:
         completed += done
         agreed += done == completes(terms, last, holders)
     return {"cases": cases, "completed": completed, "agreed": agreed}
+
+
+# Rings
+
+
+def ring_completion(n: int, q: float, trials: int) -> float:
+    """The share of rings that complete, by the protocol itself."""
+    done = 0
+    for trial in range(trials):
+        rng = np.random.default_rng(trial)
+        terms = RingTerms(0, 0, 0, 1)
+        members = {
+            user: RingMember(user, terms, lambda: np.ones(1, np.uint64)) for user in range(n)
+        }
+        gone: set[int] = set()
+
+        def send(
+            stage: str,
+            users: Ints,
+            own: StageArrays,
+            rng: np.random.Generator = rng,
+            members: dict[int, RingMember] = members,
+            gone: set[int] = gone,
+        ) -> dict[int, StageArrays]:
+            gone |= {user for user in users.tolist() if rng.random() < q}
+            here = np.array([user not in gone for user in users.tolist()], bool)
+            received = {name: rows[here] for name, rows in own.items()}
+            replies = reply_to(stage, members, users[here].tolist(), received)
+            rows = {name: each for name, each in replies.items() if name not in ("users", "stage")}
+            return {
+                user: {name: each[k] for name, each in rows.items()}
+                for k, user in enumerate(replies["users"].tolist())
+            }
+
+        try:
+            replies = collect_keys(send, np.arange(n, dtype=np.int32), {})
+            keys = {user: reply["key"].tobytes() for user, reply in replies.items()}
+            Ring(terms, send, min_survivors(n), max_entry=1).aggregate(keys)
+            done += 1
+        except Aborted:
+            continue
+    return done / trials
 
 
 if __name__ == "__main__":

@@ -8,8 +8,9 @@ client   milliseconds of one client among 100, and its bytes beside a plain uplo
 group    seconds of 100 such clients and their server in one process on one core
 round    seconds of a round of FedAvg with 95 users of MovieLens-100K, training included: plain,
          ring, and secagg with 20 and with 50 holders, one after the other in each repetition
-union    bytes a client sends with group_rows=union and all, FedAvg with 16 factors: MovieLens-1M,
-         Pinterest, and 100,000 synthetic items with 50 users in a group
+union    bytes that a client of a group of 50 sends with group_rows=union and all, FedAvg with 16
+         factors, and the share of its rows that it alone touched: MovieLens-1M, Pinterest, and
+         100,000 synthetic items
 
 Use one thread: OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1. Times are medians of the repetitions.
 """
@@ -227,7 +228,7 @@ def union_bytes(training: TrainingSet) -> dict[str, Any]:
             "secure_aggregation": "secagg",
             "group_size": 50,
             "group_rows": rows,
-            "users_per_round": 50,
+            "participation": 50 / training.n_users,
             "embedding_size": 16,
         }
         settings = fedavg.ALGORITHM.settings.of({"rounds": 1} | settings)
@@ -236,12 +237,34 @@ def union_bytes(training: TrainingSet) -> dict[str, Any]:
         work = trainer.federated_trainer(fedavg.ALGORITHM.train, world, engine, Context(0, SILENT))
         _, costs = work.step(work.start()[0], 1)
         sent[rows] = costs.bytes_up / costs.accepted
+    shares = alone_in_group(training)
     return {
         "items": training.n_items,
         "MB, all": round(sent["all"] / 1e6, 3),
         "MB, union": round(sent["union"] / 1e6, 3),
         "union / all": round(sent["union"] / sent["all"], 3),
+        "share of a client's rows that it alone touched": round(shares, 3),
     }
+
+
+def alone_in_group(training: TrainingSet) -> float:
+    """The rows that a client tells a server if it drops out between the two phases.
+
+    They are in the union, and the sum of their values is zero. FedAvg's clients touch the items of
+    their history and four negatives for each.
+    """
+    settings = fedavg.ALGORITHM.settings.of({"embedding_size": 16})
+    world = trainer.world_of(training, settings, 0)
+    engine = LocalEngine.over(world, training, 1)
+    users = np.random.default_rng(0).permutation(np.flatnonzero(world.members))[:50]
+    state = fedavg.ALGORITHM.train.init(world)
+    message = fedavg.EXCHANGE.broadcast(world, state, np.sort(users).astype(np.int32), 0)
+    updates = fedavg.EXCHANGE.client_update(engine.world, message, engine.nodes[0])
+    clients = np.bincount(updates.items, minlength=training.n_items)
+    alone = clients[updates.items] == 1
+    owner = np.repeat(np.arange(len(updates)), np.diff(updates.offsets))
+    by_client = np.bincount(owner, alone) / np.maximum(np.diff(updates.offsets), 1)
+    return float(by_client.mean())
 
 
 PARTS = {"client": client, "group": group, "round": fedavg_round, "union": union}

@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("cryptography")
 
 from small_federation import world_for
+from telling_apart import words_auc
 
 from coterie.algorithms import fcf, fedavg
 from coterie.data.splits import split
@@ -50,10 +51,15 @@ class Site:
     exchange: AnyExchange
     init: Callable[[Any], Any]
     lie: Lie = lambda stage, node, message: message
+    listen: Callable[..., Reply] = field(init=False)
+    """Sends a message to a node."""
     stored: bool = False
     """Whether nodes write their sessions and read them again at every stage."""
     replied: Counter[str] = field(default_factory=Counter)
     """Clients that replied, by stage."""
+
+    def __post_init__(self) -> None:
+        self.listen = self.engine._call
 
     def call(self, task: ClientTask, message: Message) -> list[Reply]:
         replies = []
@@ -64,7 +70,7 @@ class Site:
             if self.stored:
                 self.through_bytes(node)
             part = self.lie(task.name, node, part)
-            reply = self.engine._call(task, part, self.engine.nodes[node], self.engine.slots[node])
+            reply = self.listen(task, part, self.engine.nodes[node], self.engine.slots[node])
             self.replied[task.name] += len(reply.columns["users"])
             replies.append(reply)
         return replies
@@ -299,15 +305,57 @@ def test_malformed_messages_get_no_reply(stage, name, array, training):
 
 def touched_by(site: Site, item: int) -> set[int]:
     """The clients whose update has a row of an item."""
-    message = site.message()
-    found: set[int] = set()
+    return {user for user, items in touched_items(site).items() if item in items}
+
+
+def touched_items(site: Site, t: int = 3) -> dict[int, np.ndarray]:
+    """User -> the items in its update."""
+    message = site.message(t=t)
+    found = {}
     for node in range(N_NODES):
         part = message.to(message.users % N_NODES == node)
         updates = site.exchange.client_update(site.engine.world, part, site.engine.nodes[node])
         assert isinstance(updates, Updates)
-        owner = np.repeat(updates.users, np.diff(updates.offsets))
-        found |= set(owner[updates.items == item].tolist())
+        parts = np.split(updates.items, updates.offsets[1:-1])
+        found |= dict(zip(updates.users.tolist(), parts, strict=True))
     return found
+
+
+def test_who_touched_an_item_of_the_union_cannot_be_told(training):
+    """Of the rows in the union, those that a client touched look like the others in its upload."""
+    pytest.importorskip("sklearn")
+    uploads: dict[int, np.ndarray] = {}
+    union: list[np.ndarray] = []
+    watched = site(training, algorithm="fedavg", group_rows="union")
+
+    def watch(stage: str, node: int, message: Message) -> Message:
+        if stage == ADVERTISE and "rows" in message.common:
+            union.append(message.common["rows"])
+        return message
+
+    call = watched.engine._call
+
+    def listening(task: Any, part: Message, node: Any, slot: Any) -> Reply:
+        reply = call(task, part, node, slot)
+        assert reply.columns is not None
+        if task.name == UPLOAD and part.common["group"][1] == ROWS:
+            columns = reply.columns
+            uploads.update(zip(columns["users"].tolist(), columns["vector"], strict=True))
+        return reply
+
+    watched.lie = watch
+    watched.listen = listening
+    touched, others = [], []
+    for t in range(3, 9):
+        watched.sums(t=t)
+        rows = np.flatnonzero(np.unpackbits(union[-1], count=watched.world.n_items))
+        for user, items in touched_items(watched, t).items():
+            is_touched = np.isin(rows, items)
+            touched.append(uploads[user][rows[is_touched]])
+            others.append(uploads[user][rows[~is_touched]])
+    first, second = np.concatenate(touched), np.concatenate(others)
+    assert min(len(first), len(second)) > 5_000
+    assert words_auc(first, second) == pytest.approx(0.5, abs=0.02)
 
 
 def test_a_union_without_a_row_tells_nothing(training, monkeypatch):

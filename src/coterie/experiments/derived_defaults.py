@@ -65,7 +65,7 @@ def count_items(experiment: Experiment, training: TrainingSet) -> tuple[Longs, C
         return np.bincount(training.positives.items, minlength=training.n_items), Costs()
     settings = federation_settings(experiment.settings)
     # The union of the rows of a ring would show which items each client counts.
-    settings = settings.model_copy(update={"ring_rows": "all"})
+    settings = settings.model_copy(update={"ring_rows": "all", "group_rows": "all"})
     # The run itself says what its servers see, so that counting stays silent.
     context = Context(experiment.choice.seed, SILENT)
     work = select.trainer(ITEM_COUNTS, training, settings, context)

@@ -29,7 +29,7 @@ CAPTION = (
     "logarithmic axis. Dashed: the best centralised method; grey: the most popular items."
 )
 ALLOWED = {
-    "sums": "a server sees only sums over clients",
+    "sums": "a server sees only sums over clients, if the assumptions of secagg hold",
     "updates": "a server may see every client's update",
     "disclosed": "a server sees updates of the items that users disclose",
 }

@@ -180,7 +180,10 @@ def secure_aggregation(result: JsonObject) -> list[str]:
     visible = "; ".join(result["in_the_clear"])
     # Results of earlier versions have no such list.
     revealed = "; ".join(result.get("in_sums", ()))
-    lines = ["Secure aggregation; the server received only sums over clients."]
+    lines = [
+        "Secure aggregation: the server received only sums over clients, as long as its protocol's "
+        "assumptions hold (docs/privacy.md)."
+    ]
     if visible:
         lines = [f"Secure aggregation; the server still received of every client: {visible}."]
     if revealed:

@@ -185,7 +185,8 @@ def test_sums_that_reveal_histories_are_not_called_nothing(popular: Run) -> None
         "It does not hide histories here: an item gives a history away (docs/privacy.md)."
     ]
     sums = with_result(popular, in_the_clear=[], in_sums=[])
-    assert "received only sums over clients, as long as its protocol's assumptions" in notes(sums)
+    condition = "only sums over clients, as long as its protocol's assumptions hold"
+    assert any(condition in line for line in notes(sums))
     seen = with_result(popular, in_the_clear=["its own row"], in_sums=[])
     assert any("still received of every client: its own row." in line for line in notes(seen))
 

@@ -94,7 +94,7 @@ def completes(terms: GroupTerms, last: np.ndarray, holders: np.ndarray) -> bool:
         if (hidden == survivors).all():
             break
         survivors = hidden
-    agreed = survivors & (last >= 4)
+    agreed = uploaded & (last >= 4)
     for step in (advertised, shared, survivors, agreed):
         if step.sum() < terms.quorum:
             return False
@@ -142,7 +142,7 @@ def agreement(cases: int) -> dict[str, int]:
         clients = Clients(terms, last)
         for user in terms.users:
             member = GroupMember(user, terms, identities[user], keys, lambda: np.ones(1, np.uint64))
-            member.holders = tuple(holders[user].tolist())
+            member.holders = tuple(holders[user].tolist())  # not those that it would draw
             clients.members[user] = member
         try:
             total, survivors = Group(terms, clients.send, max_entry=1).aggregate()

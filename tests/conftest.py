@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from coterie.data.fetch import find_local
 from coterie.data.interactions import Interactions
 from coterie.data.synthetic import Synthetic, generate
-from coterie.federated.secagg import group_member
 
 SHARED_DATASETS = Path(__file__).parents[2] / "shared" / "datasets"
 
@@ -40,10 +38,3 @@ def shared_datasets() -> Path:
 def people() -> Interactions:
     """Two hundred synthetic users: enough to learn from, small enough for every test."""
     return generate(Synthetic(n_users=200, n_items=120, n_groups=4, mean_interactions=20))
-
-
-@pytest.fixture
-def same_holders(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients of `secagg` draw the same holders whenever a test runs: bytes depend on them."""
-    drawn = random.Random(0)
-    monkeypatch.setattr(group_member.secrets, "SystemRandom", lambda: drawn)

@@ -42,7 +42,6 @@ RUNS = [
 ]
 
 
-@pytest.mark.usefixtures("same_holders")
 # Clients of `secagg` draw their holders, so that its bytes depend on chance.
 @pytest.mark.parametrize(("protocol", "tolerance"), [("ring", 1e-6), ("secagg", 0.03)])
 @pytest.mark.parametrize(("name", "settings"), RUNS)

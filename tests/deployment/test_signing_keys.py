@@ -86,6 +86,7 @@ def test_nodes_pin_keys_and_refuse_a_list_that_replaces_their_own(people, tmp_pa
     assert len(pinned[0]) == 1
 
     service = NodeService(made[0], logs[0])
+    service.load()
     own = members.index()[made[0].users()[0]]
     foreign = members.index()[made[1].users()[0]]
     keys = list(members.signing_keys)

@@ -145,7 +145,6 @@ def test_the_test_part_is_neither_trained_on_nor_measured() -> None:
     assert not np.isin(data.pairs()[newest], parts.test.pairs()).any()
 
 
-@pytest.mark.usefixtures("same_holders")
 @pytest.mark.parametrize("name", sorted(SUMS))
 def test_bytes_under_secure_aggregation_are_those_of_a_run(name: str) -> None:
     """But for chance: clients draw their holders."""

@@ -57,7 +57,6 @@ def test_counting_is_part_of_the_costs(people: Interactions) -> None:
     assert run.result["bytes_down"] > alone.result["bytes_down"]
 
 
-@pytest.mark.usefixtures("same_holders")
 def test_counting_costs_what_secure_aggregation_costs(people: Interactions) -> None:
     """Of a run in the clear, whose simulation leaves the masks out."""
     pytest.importorskip("cryptography")

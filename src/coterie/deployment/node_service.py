@@ -97,6 +97,8 @@ class NodeService:
             self.store.reset()
         self.store.put_numbers(indices.numbers)
         self._confirm(indices)
+        if is_new:
+            self.loaded = None
         self._pin_keys(indices)
         self.store.put_meta(
             run=terms.run,
@@ -159,7 +161,8 @@ class NodeService:
                 "Ask its owner why"
             )
         pinned = self.store.pinned_keys()
-        if pinned != before:
+        # Also after a restart, so that an operator can compare it at any time.
+        if pinned != before or self.loaded is None:
             digest = hashlib.sha256(json.dumps(pinned).encode()).hexdigest()[:32]
             self.progress.log(
                 f"pinned the signing keys of {len(pinned):,} users, fingerprint {digest}: all "

@@ -146,8 +146,8 @@ def check_refusals(history: TrainingHistory, progress: Progress) -> None:
     given_up = history.refused[ABORTED]
     if given_up:
         progress.log(
-            f"{given_up:,} updates were lost in aborted secure aggregations: "
-            "too many of their clients dropped out. Lower client_dropout."
+            f"{given_up:,} updates were lost in aborted secure aggregations: too many of their "
+            "clients dropped out. Lower client_dropout, or raise holders (secagg)."
         )
     by_reason = {
         reason: count for reason, count in sorted(history.refused.items()) if reason != ABORTED

@@ -57,5 +57,13 @@ def check_size(world: World[AlgorithmSettings], cohort: Ints) -> None:
         raise ConfigError(
             f"secure_aggregation is {world.settings.secure_aggregation!r}, and a round of {n} "
             f"{users} cannot hide any of them; expected at least {fewest}. "
-            "Raise users_per_round or participation, or set secure_aggregation=none."
+            f"Raise users_per_round or participation{_or_lower(world)}, or set "
+            "secure_aggregation=none."
         )
+
+
+def _or_lower(world: World[AlgorithmSettings]) -> str:
+    settings = world.settings
+    if settings.secure_aggregation != "secagg":
+        return ""
+    return ", lower smallest_group" if settings.smallest_group > 3 else ", lower colluders"

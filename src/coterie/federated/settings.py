@@ -41,14 +41,16 @@ class FederationSettings(Settings):
     """Protection of single updates from servers: none; `secagg`, which withstands a server that
     lies; or `ring`, STTFedRec's protocol for a server that is curious but honest."""
     group_size: int = Field(100, ge=5, le=1000)
-    """secagg: largest number of users in a group, 5 to 1,000."""
+    """secagg: largest number of users in a group, up to 1,000, and at least twice smallest_group
+    less one: a round is split into groups of about the same size."""
     holders: int = Field(50, ge=2, le=200)
-    """secagg: users that hold shares of each user's secrets. More withstand more dropouts."""
+    """secagg: users that hold shares of each user's secrets, up to 200. More withstand more
+    dropouts."""
     colluders: int = Field(2, ge=0, le=100)
-    """secagg: how many of them may collude with the server."""
+    """secagg: how many of a user's holders may collude with the server."""
     smallest_group: int = Field(10, ge=3, le=1000)
-    """secagg: smallest group that a client takes part in. A server that composes groups could put
-    its colluders into a small one."""
+    """secagg: smallest group that a client takes part in, at least three more than colluders. A
+    server that composes groups could put its colluders into a small one."""
     group_rows: Literal["all", "union"] = "all"
     """secagg: item rows that a group sums: all, or those its users touched, found in secret."""
     ring_size: int = Field(50, ge=5, le=50)

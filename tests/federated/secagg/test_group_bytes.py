@@ -37,7 +37,6 @@ CASES = [
 ]
 
 
-@pytest.mark.usefixtures("same_holders")
 @pytest.mark.parametrize(("name", "changes", "tolerance"), CASES, ids=str)
 def test_bytes_are_those_that_a_run_counts(
     name: str, changes: dict[str, Any], tolerance: float

@@ -49,9 +49,13 @@ def protection(settings: FederationSettings) -> str:
             f"ring: rings of up to {settings.ring_size} clients; it hides updates from a server "
             "that follows the protocol"
         )
+    rows = ""
+    if settings.group_rows == "union":
+        rows = "; the server learns which item rows a group touched, not whose"
     return (
         f"secagg: groups of up to {settings.group_size} clients; each shares its secrets among up "
         f"to {settings.holders} others, of whom {settings.colluders} may collude with the server"
+        f"{rows}"
     )
 
 

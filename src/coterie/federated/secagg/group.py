@@ -38,7 +38,7 @@ class Group:
         shares = self._collect_shares(adverts)
         uploads = self._collect_uploads(shares)
         survivors = self._choose_survivors(adverts, uploads)
-        released = self._collect_released(survivors)
+        released = self._collect_released(uploads, survivors)
         total: Words = np.zeros(terms.length, UNSIGNED[terms.word])
         for user in sorted(survivors):
             total += uploads[user]
@@ -104,9 +104,11 @@ class Group:
         self._require(survivors, "uploaded")
         return frozenset(survivors)
 
-    def _collect_released(self, survivors: frozenset[int]) -> dict[int, dict[int, bytes]]:
-        """Owner -> holder -> the share that was released."""
-        signatures = self.send("agree", dict.fromkeys(survivors, (survivors,)))
+    def _collect_released(
+        self, uploaded: Collection[int], survivors: frozenset[int]
+    ) -> dict[int, dict[int, bytes]]:
+        """Owner -> holder -> the share that was released, by all who uploaded."""
+        signatures = self.send("agree", dict.fromkeys(uploaded, (survivors,)))
         self._require(signatures, "agreed to the survivors")
         released = self.send("unmask", dict.fromkeys(signatures, (signatures,)))
         by_owner: dict[int, dict[int, bytes]] = {}

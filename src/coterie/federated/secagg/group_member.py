@@ -2,8 +2,8 @@
 
 The protocol follows SecAgg (Bonawitz et al. 2017) on a sparse graph that clients choose, as in
 SecAgg+ (Bell et al. 2020), against a server that may lie. All n clients of a group have long-term
-signing keys, which every client knows since it joined. Client i draws k holders from its group at
-random. x_i is its private vector, modulo 2^word.
+signing keys, which every client knows since it joined. Client i draws k holders from its group, by
+a secret of its own. x_i is its private vector, modulo 2^word.
 
     advertise  two public keys for this group (masks, encryption), a digest of its self-mask seed
                b_i, and its holders; signed
@@ -41,7 +41,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -241,8 +240,7 @@ class GroupMember:
         """Its public keys and its holders, signed."""
         if not self.holders:
             self.terms.check(self.user)
-            others = [user for user in self.terms.users if user != self.user]
-            self.holders = tuple(secrets.SystemRandom().sample(others, self.terms.holders))
+            self.holders = self._draw_holders()
         digest = digest_of_seed(self.self_mask)
         advert = Advert(self.mask_key.public, self.cipher_key.public, digest, self.holders, b"")
         signature = self.identity.sign(advert.signed_text(self.terms, self.user))
@@ -303,17 +301,21 @@ class GroupMember:
         return vector
 
     def agree(self, survivors: Collection[int]) -> bytes:
-        """Its signature under the survivors. It signs no other set in this exchange."""
+        """Its signature under the survivors. It signs no other set in this exchange.
+
+        It need not be one of them: it holds shares of theirs, and its own upload stays hidden by
+        its self-mask, of which nobody releases a share then.
+        """
         self._require("upload")
         chosen = frozenset(survivors)
         text = survivors_text(self.terms, chosen)
         if self._is_repeated("agree", text):
             return self.identity.sign(text)
-        if self.user not in chosen or not chosen <= set(self.terms.users):
-            raise Rejected("the survivors do not include this client, or are of another group")
+        if not chosen <= set(self.terms.users):
+            raise Rejected("the survivors are of another group")
         if len(chosen) < self.terms.quorum:
             raise Rejected("too few clients survive")
-        if not self._is_hidden(self.holders, chosen & self.masked_with):
+        if self.user in chosen and not self._is_hidden(self.holders, chosen & self.masked_with):
             raise Rejected("too few of the clients that it chose for masks survive")
         self.survivors = chosen
         self._pass("agree", text)
@@ -334,6 +336,18 @@ class GroupMember:
             elif self._is_hidden(self.adverts[owner].holders, self.survivors):
                 released[owner] = shares.of_self_mask
         return released
+
+    def _draw_holders(self) -> tuple[int, ...]:
+        """Holders that only this client can predict, and that it would draw again.
+
+        If they were new every time, a server could ask again until they suit it. They depend on
+        what the group is for and on a secret of the client, not on what the server broadcasts.
+        """
+        info = b"holders " + self.terms.purpose.encode()
+        seed = Seed(derive_key(self.identity.secret, info))
+        others = [user for user in self.terms.users if user != self.user]
+        order = np.argsort(expand(seed, len(others)), kind="stable")[: self.terms.holders]
+        return tuple(others[place] for place in order.tolist())
 
     # Checks
 
@@ -380,9 +394,7 @@ class GroupMember:
             valid = (
                 user
                 for user, signature in sorted(signatures.items())
-                if user in self.survivors
-                and user in self.known_keys
-                and is_signed(self.known_keys[user], text, signature)
+                if user in self.known_keys and is_signed(self.known_keys[user], text, signature)
             )
             self.hosted.agreed[key] = len(list(islice(valid, self.terms.quorum)))
         return self.hosted.agreed[key]

@@ -246,8 +246,8 @@ def _members(
 ) -> dict[int, GroupMember]:
     """User -> its part in the group. Users that must not take part are left out.
 
-    A client that has agreed to survivors goes on where it was if the same terms come again, and
-    takes no part under others.
+    If the same terms come again, a client that has agreed to survivors goes on where it was, and
+    others begin anew. No client takes part under other terms in the same exchange.
     """
     identities = node.identities
     if identities is None:
@@ -256,12 +256,14 @@ def _members(
     hosted = Hosted()
     members = {}
     for user in computed.message.users.tolist():
-        agreed = slot.agreed(group, phase, user)
-        if agreed is None:
+        before = slot.of_user(group, phase, user)
+        if before is not None and before.context != terms.context:
+            continue
+        if before is not None and before.members[user].has_agreed:
+            members[user] = before.members[user]
+        else:
             own = identities.own(user)
             members[user] = GroupMember(user, terms, own, known_keys, no_vector, hosted=hosted)
-        elif agreed.context == terms.context:
-            members[user] = agreed.members[user]
     return members
 
 

@@ -76,19 +76,15 @@ class GroupSession(NamedTuple):
     context: bytes
     """Of the group's terms."""
 
-    def has_agreed(self, user: int) -> bool:
-        """Whether a user of the node agreed to survivors."""
-        member = self.members.get(user)
-        return member is not None and member.has_agreed
-
 
 @dataclass(slots=True)
 class SessionSlot:
     """Where a node has its sessions. Whoever hosts the node creates the slot.
 
-    Sessions of groups stay until the next round begins. After a client has agreed to survivors, it
-    takes part in no other group of the same exchange: otherwise a server could repeat a round with
-    one client fewer. An exchange that is repeated as it was gets the same replies.
+    Sessions of groups stay until the next round begins. A client takes part in one group of an
+    exchange: otherwise a server could repeat a round with one client fewer, or try groups until the
+    client draws holders that suit it. An exchange that is repeated as it was begins anew and, once
+    a client has agreed to survivors, gets the same replies.
     """
 
     ring: RingSession | None = None
@@ -115,20 +111,15 @@ class SessionSlot:
         found = [one for one in self.groups if (one.group, one.phase) == (group, phase)]
         return found[-1] if found else None
 
-    def agreed(self, group: GroupId, phase: int, user: int) -> GroupSession | None:
-        """The session in which a user agreed, of this or another group of the exchange."""
+    def of_user(self, group: GroupId, phase: int, user: int) -> GroupSession | None:
+        """The session of a user in this or another group of the exchange."""
         for session in self.groups:
             same = (session.group.exchange, session.phase) == (group.exchange, phase)
-            if same and session.has_agreed(user):
+            if same and user in session.members:
                 return session
         return None
 
     def open(self, session: GroupSession) -> None:
-        """Add a session. Earlier ones of the same group stay if somebody agreed there."""
-        self.groups = [
-            other
-            for other in self.groups
-            if (other.group, other.phase) != (session.group, session.phase)
-            or (other.context != session.context and any(map(other.has_agreed, other.members)))
-        ]
-        self.groups.append(session)
+        """Add a session, in place of an earlier one with the same terms."""
+        others = [other for other in self.groups if other.context != session.context]
+        self.groups = [*others, session]

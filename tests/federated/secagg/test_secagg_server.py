@@ -127,6 +127,17 @@ def test_models_equal_those_of_plain_sums(name, changes, training):
     assert all(costs.accepted >= 7 for costs in costs_by_round)
 
 
+def test_dropouts_in_large_groups_are_reproducible(training):
+    """Who drops out, who holds shares, and so which groups are completed follow from the seed."""
+    changes = SECAGG | {"client_dropout": 0.2, "rounds": 6, "participation": 0.3}
+    runs = [play_locally("fcf", training, 1, True, **changes) for _ in range(2)]
+    states = [[sha256(state) for state in states] for states, _ in runs]
+    assert states[0] == states[1]
+    accepted = [[costs.accepted for costs in costs_by_round] for _, costs_by_round in runs]
+    assert accepted[0] == accepted[1]
+    assert len(set(accepted[0])) > 1
+
+
 def test_rings_are_aborted_by_dropouts_after_the_upload(training):
     """Rounds equal those of plain sums until a ring is aborted: a neighbour's help is missing."""
     settings = smaller("fcf", client_dropout=0.2, rounds=8)

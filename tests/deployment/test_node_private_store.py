@@ -218,8 +218,11 @@ def version_of(path: Path) -> int:
 
 def migrate_to(monkeypatch: pytest.MonkeyPatch, *migrations: file.Migration) -> None:
     """As in a later version of Coterie, which changed the tables."""
-    monkeypatch.setattr(file, "MIGRATIONS", migrations)
-    monkeypatch.setattr(file, "VERSION", 1 + len(migrations))
+    monkeypatch.setattr(file, "MIGRATIONS", (*TODAY, *migrations))
+    monkeypatch.setattr(file, "VERSION", 1 + len(file.MIGRATIONS))
+
+
+TODAY = file.MIGRATIONS
 
 
 def add_column(connection: sqlite3.Connection) -> None:
@@ -239,8 +242,20 @@ def test_a_store_of_an_earlier_version_is_migrated(store: NodeStore, monkeypatch
         assert migrated.users() == USERS
         assert first(migrated) == [1, 2, 3]
         assert migrated.connection.execute("select distinct since from person").fetchall() == [(7,)]
-    assert version_of(store.path) == 3
+    assert version_of(store.path) == 3 + len(TODAY)
     NodeStore.open(store.path).close()  # not migrated again: the column exists
+
+
+def test_a_store_of_the_first_version_gets_signing_keys(store: NodeStore):
+    pytest.importorskip("cryptography")
+    store.connection.execute("alter table person drop column signing_key")
+    store.connection.execute("pragma user_version = 1")
+    store.close()
+    with closing(NodeStore.open(store.path)) as migrated:
+        keys = [identity.public for identity in migrated.identities(USERS)]
+        assert len(set(keys)) == len(USERS)
+        assert [identity.public for identity in migrated.identities(USERS)] == keys
+    assert version_of(store.path) == file.VERSION
 
 
 def test_only_the_missing_migrations_are_applied(store: NodeStore, monkeypatch):

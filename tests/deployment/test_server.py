@@ -138,7 +138,8 @@ SECAGG = RING | {"secure_aggregation": "secagg"}
         *(("fedfast", {}, at) for at in range(1, 7)),
         *(("pfpl+", {}, at) for at in range(1, 7)),
         *(("fcf", RING, at) for at in range(5, 13)),
-        *(("fcf", SECAGG, at) for at in range(7, 12)),
+        *(("fcf", SECAGG, at) for at in (7, 9, 11)),
+        *(pytest.param("fcf", SECAGG, at, marks=pytest.mark.long) for at in (1, 8, 10)),
         *(
             pytest.param("fcf", SECAGG | {"group_rows": "union"}, at, marks=pytest.mark.long)
             for at in range(1, 22)

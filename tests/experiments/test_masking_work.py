@@ -15,7 +15,7 @@ TRAINING = histories(1, 30, 15)
     ("n_clients", "masks"),
     [
         # In a small group all mask with all: its own mask, and one with each of the others.
-        (6, 6),
+        (10, 10),
         (40, 40),
     ],
 )

@@ -76,11 +76,11 @@ def expand(seed: Seed, n: int, word: Word = 64) -> Words:
     use = _primitives()
     # A nonce separates several streams of one key. A seed is expanded to one stream only.
     stream = use.Cipher(use.ChaCha20(seed, bytes(16)), mode=None).encryptor()
-    return from_bytes(stream.update(_zeros(n * word // 8)), word)
+    return from_bytes(stream.update(zeros(n * word // 8)), word)
 
 
 @lru_cache(maxsize=2)
-def _zeros(n: int) -> bytes:
+def zeros(n: int) -> bytes:
     """What a key stream is added to. The same zeros serve all masks of a length."""
     return bytes(n)
 

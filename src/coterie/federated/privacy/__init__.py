@@ -1,0 +1,1 @@
+"""User-level differential privacy: integer noise, and the epsilon that it spends."""

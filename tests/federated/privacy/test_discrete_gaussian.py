@@ -19,7 +19,7 @@ from coterie.errors import MissingExtra
 from coterie.federated.privacy import discrete_gaussian as module
 from coterie.federated.privacy.discrete_gaussian import (
     MAX_LOG2_SIGMA,
-    RandomWords,
+    WordSource,
     discrete_gaussian,
     seeded_words,
     system_words,
@@ -208,7 +208,7 @@ def test_a_shorter_vector_is_a_prefix(k, shorter, more):
     assert np.abs(long).max(initial=0) < 128 << k
 
 
-def constant(word: int) -> RandomWords:
+def constant(word: int) -> WordSource:
     return lambda n: np.full(n, word, np.uint64)
 
 

@@ -20,7 +20,7 @@ from coterie.types import Longs
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers import CipherContext
 
-RandomWords: TypeAlias = Callable[[int], Uint64Array]
+WordSource: TypeAlias = Callable[[int], Uint64Array]
 """Gives the next n words of a random stream."""
 MAX_LOG2_SIGMA = 24
 """With more, the exponents of the kernel would not fit in 64 bits."""
@@ -30,7 +30,7 @@ MAX_WORDS = 1 << 15
 """Words requested at once. They stay in the processor's cache."""
 
 
-def discrete_gaussian(size: int, log2_sigma: int, random_words: RandomWords) -> Longs:
+def discrete_gaussian(size: int, log2_sigma: int, random_words: WordSource) -> Longs:
     """Independent integers y with P(y) proportional to exp(-y^2 / (2 sigma^2)), exactly.
 
     sigma = 2^log2_sigma. The result depends on the words of the stream alone, not on how many are
@@ -56,7 +56,7 @@ def discrete_gaussian(size: int, log2_sigma: int, random_words: RandomWords) -> 
     return samples
 
 
-def system_words() -> RandomWords:
+def system_words() -> WordSource:
     """Words that nobody can predict: every request has a key of the operating system's generator.
 
     The words are the key stream of AES-256 in counter mode. That takes 0.4 ns a byte where
@@ -74,7 +74,7 @@ def system_words() -> RandomWords:
     return next_words
 
 
-def words_from_key(key: bytes) -> RandomWords:
+def words_from_key(key: bytes) -> WordSource:
     """The key stream of ChaCha20 (RFC 8439): the same words for everyone who has the key."""
     if len(key) != KEY_BYTES:
         raise ValueError(f"the key has {len(key)} bytes; it must have {KEY_BYTES}")
@@ -86,7 +86,7 @@ def words_from_key(key: bytes) -> RandomWords:
     return lambda n: _key_stream(stream, n)
 
 
-def seeded_words(generator: np.random.Generator) -> RandomWords:
+def seeded_words(generator: np.random.Generator) -> WordSource:
     """Reproducible words for simulations. Whoever knows the seed can subtract the noise."""
     largest = np.iinfo(np.uint64).max
     return lambda n: generator.integers(0, largest, n, np.uint64, endpoint=True)

@@ -25,7 +25,8 @@ has the bits of one test and of what it belongs to:
     of Y       M      G       G       G                   M for V > 0   M for V > 1
 
 Tests look these bits up in tables and take no branch, because a processor mispredicts branches on
-random bits. Three tests in a hundred are undecided, and read further words.
+random bits. Undecided are 2.6 % of the tests of U, 1.6 % of those of Y and 15 % of the V: they take
+a slower path, which may read further words.
 
 Deviation: the paper proposes Y with scale t = floor(sigma) + 1 in place of sigma. The result is the
 same for every t, because exp(-|y| / t) exp(-(|y| - sigma^2 / t)^2 / (2 sigma^2)) is proportional

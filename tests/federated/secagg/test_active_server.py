@@ -21,6 +21,7 @@ from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
 from coterie.federated.aggregation import Aggregate
 from coterie.federated.federation import AnyExchange, ClientTask
+from coterie.federated.secagg.group_node import GroupStage
 from coterie.federated.secagg.group_stages import advert_bytes
 from coterie.federated.secagg.group_sum import GroupServer
 from coterie.federated.secagg.group_terms import ROWS
@@ -171,6 +172,31 @@ def test_a_ring_sums_a_round_with_one_client_fewer(training):
     )
     own = fcf.add_up(alone.world, Message(3, COHORT[:1], {}, {}), update[0])["items"]
     np.testing.assert_array_equal(whole - less, own)
+
+
+@pytest.mark.parametrize("stage", [SHARE, UPLOAD, AGREE, UNMASK])
+def test_other_terms_do_not_end_an_exchange(stage, training):
+    """An advertise message with another model gets no reply, and the exchange goes on."""
+    interrupted = site(training)
+    engine = interrupted.engine
+    task = GroupStage(ADVERTISE, interrupted.exchange)
+    adverts: dict[int, Message] = {}
+    replies: list[Reply] = []
+
+    def lie(at: str, node: int, message: Message) -> Message:
+        if at == ADVERTISE:
+            adverts[node] = message
+        if at == stage:
+            zeros = np.zeros_like(adverts[node].common["item_rows"])
+            other = with_common(adverts[node], item_rows=zeros)
+            replies.append(interrupted.listen(task, other, engine.nodes[node], engine.slots[node]))
+        return message
+
+    interrupted.lie = lie
+    result = interrupted.sums()
+    assert [len(reply.columns["users"]) for reply in replies] == [0] * N_NODES
+    assert result.accepted.users.tolist() == COHORT.tolist()
+    np.testing.assert_array_equal(result.sums["items"], site(training).sums().sums["items"])
 
 
 def test_a_client_takes_part_in_one_group_of_an_exchange(training):

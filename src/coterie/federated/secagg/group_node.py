@@ -248,6 +248,7 @@ def _members(
 
     If the same terms come again, a client that has agreed to survivors goes on where it was, and
     others begin anew. No client takes part under other terms in the same exchange.
+    Rejected if no user may take part.
     """
     identities = node.identities
     if identities is None:
@@ -264,6 +265,9 @@ def _members(
         else:
             own = identities.own(user)
             members[user] = GroupMember(user, terms, own, known_keys, no_vector, hosted=hosted)
+    if not members:
+        # A session without members would hide the one that its users are in.
+        raise Rejected("the users take part under other terms in this exchange")
     return members
 
 

@@ -107,7 +107,7 @@ class FederationSettings(Settings):
     @model_validator(mode="after")
     def _every_group_is_large_enough(self) -> Self:
         # A round of group_size + 1 users has two groups of about half as many.
-        in_group = max(self.colluders + 3, self.smallest_group)
+        in_group = self.fewest_in_group
         least = 2 * in_group - 1
         if self.secure_aggregation == "secagg" and self.group_size < least:
             raise ValueError(
@@ -124,10 +124,14 @@ class FederationSettings(Settings):
         return self.ring_size if self.secure_aggregation == "ring" else self.group_size
 
     @property
+    def fewest_in_group(self) -> int:
+        """How many clients a group of `secagg` has at least: three that do not collude."""
+        return max(self.colluders + 3, self.smallest_group)
+
+    @property
     def fewest_clients(self) -> int:
         """How many clients a round needs at least, so that secure aggregation hides each."""
-        in_group = max(self.colluders + 3, self.smallest_group)
-        return {"none": 1, "ring": 3, "secagg": in_group}[self.secure_aggregation]
+        return {"none": 1, "ring": 3, "secagg": self.fewest_in_group}[self.secure_aggregation]
 
     def protected(self) -> Self:
         """The same settings under secure aggregation: `secagg`, unless a protocol is set."""

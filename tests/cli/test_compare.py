@@ -294,6 +294,31 @@ def test_an_experiment_file_is_a_method(coterie: Command, tmp_path: Path) -> Non
     ]
 
 
+def test_secure_aggregation_is_for_every_federated_method(coterie: Command, tmp_path: Path) -> None:
+    """Also for a file with another setting; settings of one method come first."""
+    pytest.importorskip("cryptography")
+    (tmp_path / "mine.yaml").write_text("algorithm: fcf\nsecure_aggregation: none\n")
+    methods = ["fcf", "popular", "mine.yaml", "open=fcf"]
+    options = ["--secure-aggregation", "secagg", "--set", "open.secure_aggregation=none"]
+    quick = [*SMALL, *CELLS, "--seeds", "1", "--set", "rounds=1", "--json"]
+    found = result_of(coterie("compare", *methods, *options, *quick))
+    results = [json.loads((Path(run) / "result.json").read_text()) for run in found["runs"]]
+    protocols = [result["settings"].get("secure_aggregation") for result in results]
+    assert protocols == ["secagg", None, "secagg", "none"]
+    assert ["protection" in result for result in results] == [True, False, True, False]
+    accuracy = [standing["metrics"] for standing in found["standings"]]
+    assert accuracy[0] == accuracy[2] == accuracy[3], "sums are the same"
+
+
+def test_a_method_that_secure_aggregation_cannot_hide_is_refused(
+    coterie: Command, tmp_path: Path
+) -> None:
+    quick = [*SMALL, *CELLS, "--seeds", "1", "-q"]
+    line = coterie("compare", "sfpl", "popular", "--secure-aggregation", "secagg", *quick).error
+    assert "a round of 1 user cannot hide any of them; expected at least 10" in line
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_comparison_may_be_written_over_an_earlier_one_and_over_nothing_else(
     coterie: Command, tmp_path: Path
 ) -> None:
@@ -386,6 +411,14 @@ MISTAKES = [
     (["gmf", "--dataset", "ml100k"], "unknown dataset 'ml100k'"),
     (["gmf", "--protocol", "loo50"], "unknown protocol 'loo50'"),
     (["none.yaml"], "none.yaml: does not exist"),
+    (
+        ["fcf", "--secure-aggregation", "rings"],
+        "fcf: setting 'secure_aggregation' is 'rings'",
+    ),
+    (
+        ["gmf", "bpr", "--secure-aggregation", "secagg"],
+        "setting 'secure_aggregation' (value 'secagg'): no compared method has it.",
+    ),
     (
         ["gmf", "--set", "learning_rate=1e30"],
         "gmf on synthetic, seed 0: training diverged at round 1",

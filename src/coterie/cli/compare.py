@@ -19,6 +19,7 @@ from coterie.cli.options import (
     ProtocolOption,
     QuietOption,
     SaveOption,
+    SecureAggregationOption,
     SkipBadRowsOption,
     WorkersOption,
     file_settings,
@@ -85,6 +86,7 @@ def compare(
             ),
         ),
     ] = None,
+    secure_aggregation: SecureAggregationOption = None,
     target: Annotated[
         float | None,
         typer.Option(
@@ -127,6 +129,8 @@ def compare(
     coterie compare bpr popular --dataset ml-100k --folds 5
 
     coterie compare fedfast few=fedfast --set few.clusters=5 --set rounds=200
+
+    coterie compare fcf pfpl+ popular --secure-aggregation secagg
     """
     from coterie.cli.screen import progress_for
     from coterie.experiments.comparison import check_comparable, comparison
@@ -136,9 +140,9 @@ def compare(
     from coterie.experiments.plan_runner import run_plan
 
     common, own = split_settings(set_ or [], [_label(text) for text in methods])
-    options = {"target": target, "save": save or None} | file_settings(
-        columns, skip_bad_rows, encoding, delimiter, no_header
-    )
+    protected = {} if secure_aggregation is None else {"secure_aggregation": secure_aggregation}
+    options = {"target": target, "save": save or None} | protected
+    options |= file_settings(columns, skip_bad_rows, encoding, delimiter, no_header)
     if folds is not None and protocol is None:
         # Datasets' protocols are mostly those of leave-one-out; folds hold out many items a user.
         protocol = "kfold-10" if folds == 10 else "kfold-5"
@@ -146,7 +150,7 @@ def compare(
     n_seeds = seeds or (1 if n_folds or repeats > 1 else 3)
     plan = Plan(
         datasets=(dataset,),
-        methods=tuple(_method(text, own) for text in methods),
+        methods=tuple(_method(text, own, protected) for text in methods),
         settings={key: value for key, value in options.items() if value is not None} | common,
         seeds=tuple(range(n_seeds)),
         protocol=protocol,
@@ -217,11 +221,12 @@ def _label(text: str) -> str:
     return Path(name).stem if _is_file(name) else name
 
 
-def _method(text: str, own: dict[str, JsonObject]) -> Method:
+def _method(text: str, own: dict[str, JsonObject], protected: JsonObject) -> Method:
     """A method from an algorithm's name or an experiment file.
 
     Of a file only the algorithm and the algorithm's settings count: data, protocol and seeds are
-    the comparison's.
+    the comparison's. `--secure-aggregation` takes the place of a file's setting, as in
+    `coterie run`: a method must not look protected and run in the clear.
     """
     from coterie.algorithms.registry import algorithm
     from coterie.experiments.config import Experiment, read_file
@@ -233,7 +238,7 @@ def _method(text: str, own: dict[str, JsonObject]) -> Method:
         return Method(label, name, own[label])
     values = read_file(name)
     known = algorithm(Experiment.of(values).choice.algorithm).settings.model_fields
-    settings = {key: value for key, value in values.items() if key in known}
+    settings = {key: value for key, value in (values | protected).items() if key in known}
     return Method(label, values["algorithm"], settings | own[label])
 
 

@@ -94,6 +94,14 @@ SaveOption = Annotated[
         ),
     ),
 ]
+SecureAggregationOption = Annotated[
+    str | None,
+    typer.Option(
+        "--secure-aggregation",
+        help="Protocol that hides each user's update from the servers: secagg, ring or none.",
+        show_default="none",
+    ),
+]
 RunFolderArgument = Annotated[
     Path,
     typer.Argument(help="Run folder, as printed by `coterie run`.", show_default=False),

@@ -19,6 +19,7 @@ from coterie.cli.options import (
     QuietOption,
     RunFolderArgument,
     SaveOption,
+    SecureAggregationOption,
     SkipBadRowsOption,
     file_settings,
 )
@@ -68,14 +69,7 @@ def run(
             show_default="cpu",
         ),
     ] = None,
-    secure_aggregation: Annotated[
-        str | None,
-        typer.Option(
-            "--secure-aggregation",
-            help="Protocol that hides each user's update from the servers: secagg, ring or none.",
-            show_default="none",
-        ),
-    ] = None,
+    secure_aggregation: SecureAggregationOption = None,
     engine: Annotated[
         str | None,
         typer.Option(

@@ -24,7 +24,7 @@ from coterie.deployment.server_folder import read_message
 from coterie.deployment.traffic import STATUS, NodeTraffic, read_status
 from coterie.errors import NoQuorum
 from coterie.experiments import run_folder
-from coterie.types import Ints
+from coterie.types import Bools, Ints
 
 MEMBERS = "members.json"
 PAUSE = 0.05
@@ -274,6 +274,17 @@ class Membership:
 
     def users_per_node(self) -> dict[str, int]:
         return {name: int((self.hosts == node).sum()) for node, name in enumerate(self.names)}
+
+    def reachable_users(self) -> Bools | None:
+        """(users,) whose node is enrolled. None if too few nodes are for a quorum: a round then
+        waits for the others.
+        """
+        enrolled = np.array([name in self.enrolled for name in self.names], bool)
+        hosting = np.unique(self.hosts[self.hosts >= 0])
+        if enrolled[hosting].sum() < self.quorum * len(hosting):
+            return None
+        reachable: Bools = np.isin(self.hosts, np.flatnonzero(enrolled))
+        return reachable
 
     def send(self, kind: str, out: Mapping[str, bytes]) -> Mapping[str, bytes]:
         """Send to enrolled nodes; a preamble is repeated until the node has replied once."""

@@ -24,6 +24,7 @@ from coterie.deployment.node import NodeEngine
 from coterie.deployment.node_evaluation import NodeMetrics, combine, metric_names, model_message
 from coterie.deployment.node_private_store import NEVER
 from coterie.deployment.node_service import EVALUATE, FINISH
+from coterie.deployment.reachable_users import ReachableUsers
 from coterie.deployment.round_phases import Phase, RoundPhases
 from coterie.deployment.server_config import ServerConfig
 from coterie.deployment.traffic import STATUS, Nodes, NodeTraffic
@@ -59,12 +60,13 @@ def serve(
         membership = Membership.establish(folder, terms, traffic, service)
     content = content or ItemContent()
     with phases.measure(Phase.COMPUTE):
-        setup = TrainingSetup.of(terms, membership, content, progress)
+        reachable = ReachableUsers(folder, membership)
+        setup = TrainingSetup.of(terms, reachable, content, progress)
         resumed = resume(folder, terms, setup)
         point = resumed or training.begin(setup.trainer, setup.world.n_users)
     if resumed is not None:
         progress.log(f"going on after round {point.history.round:,}")
-    server = Server(folder, terms, service, content, progress, membership, setup, point)
+    server = Server(folder, terms, service, content, progress, reachable, setup, point)
     server.train()
     return server.point
 
@@ -76,7 +78,7 @@ class Server:
     service: ServerConfig
     content: ItemContent
     progress: Progress
-    membership: Membership
+    reachable: ReachableUsers
     setup: TrainingSetup
     point: Point
     durations: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
@@ -86,6 +88,10 @@ class Server:
     """When the state began."""
     warned_in: int = -1
     """The last round in which nodes were missing."""
+
+    @property
+    def membership(self) -> Membership:
+        return self.reachable.membership
 
     @property
     def phases(self) -> RoundPhases:
@@ -170,7 +176,7 @@ class Server:
                 return
             self.progress.log(describe_change(self.setup.members, members))
             accepted = self.setup.engine.accepted
-            self.setup = TrainingSetup.of(self.terms, self.membership, self.content, self.progress)
+            self.setup = TrainingSetup.of(self.terms, self.reachable, self.content, self.progress)
             self.point = self.setup.fit(self.terms.federation, self.point, accepted)
 
     def _move_approved_users(self) -> None:

@@ -15,9 +15,9 @@ import numpy as np
 from coterie.core.progress import Progress
 from coterie.core.records import Record
 from coterie.deployment.enrolment import EnrolledUsers, FederationTerms, ItemContent
-from coterie.deployment.membership import Membership
 from coterie.deployment.node import NodeEngine
 from coterie.deployment.node_private_store import NEVER
+from coterie.deployment.reachable_users import ReachableUsers
 from coterie.deployment.world import server_world
 from coterie.experiments.history import Point
 from coterie.federated.federation import AnyFederation, AnyWorld
@@ -39,16 +39,18 @@ class TrainingSetup:
     def of(
         cls,
         terms: FederationTerms,
-        membership: Membership,
+        reachable: ReachableUsers,
         content: ItemContent,
         progress: Progress,
     ) -> TrainingSetup:
+        membership = reachable.membership
         members = membership.members
+        federation = reachable.selecting(terms.federation)
         world = server_world(terms, members.indices_for(()), content)
         engine = NodeEngine.over(membership.hosts, membership.train)
         context = Context(world.seed, progress)
-        trainer = federated_trainer(terms.federation, world, engine, context, by_round=True)
-        return cls(members, world, engine, trainer, n_rounds(terms.federation, world))
+        trainer = federated_trainer(federation, world, engine, context, by_round=True)
+        return cls(members, world, engine, trainer, n_rounds(federation, world))
 
     def fit(self, federation: AnyFederation, point: Point, accepted: Longs) -> Point:
         """A point that was reached with fewer users, for these users.

@@ -206,7 +206,7 @@ def test_hostile_updates_change_nothing():
 
     def run(attacking: bool, nodes: int) -> tuple[list[Any], int]:
         engine = LocalEngine.over(world, training, nodes)
-        hostile = HostileEngine(engine, 13, pair_sums.EXCHANGE, 10, 6, attacking)
+        hostile = HostileEngine(engine, 13, fedslim.EXCHANGE, 10, 6, attacking)
         states, costs = play("fedslim", world, hostile)
         return states, sum(sum(c.refused.values()) for c in costs)
 

@@ -58,11 +58,14 @@ from coterie.federated.federation import (
     Federation,
     NodeData,
     PrivateState,
+    PrivateSum,
     SinglePass,
     Sums,
     World,
     unweighted,
 )
+from coterie.federated.privacy.clipping import clipped
+from coterie.federated.privacy.settings import noise_kernels
 from coterie.models.factors import rows
 from coterie.models.new_user import NewUser
 from coterie.models.private_factors import PrivateFactors
@@ -392,14 +395,21 @@ def score_new_user(model: PrivateFactors, user: NewUser, settings: FCF) -> Float
     return model.score_row(solve_rows(history, model.item_rows, settings)[0])
 
 
-EXCHANGE = Exchange(
-    broadcast=broadcast,
-    client_update=client_update,
-    aggregate=add_up,
-    server_update=descend,
-    sizes=sizes,
-    fast=FastPaths(chunk_size=chunk_size, single_pass=single_pass),
-    secure_sum=unweighted(by_item=("items",)),
+EXCHANGE = clipped(
+    Exchange(
+        broadcast=broadcast,
+        client_update=client_update,
+        aggregate=add_up,
+        server_update=descend,
+        sizes=sizes,
+        fast=FastPaths(chunk_size=chunk_size, single_pass=single_pass),
+        secure_sum=unweighted(by_item=("items",)),
+    ),
+    PrivateSum(
+        releases=lambda world: world.settings.rounds,
+        cohort_size=fedavg.cohort_size,
+        drawn_anew=True,
+    ),
 )
 
 IN_THE_CLEAR = "gradients of all items, which reveal its history in one round"
@@ -414,7 +424,7 @@ ALGORITHM = Algorithm(
         init_clients=init_clients,
     ),
     state=FCFState,
-    kernels=("fcf", "als", "sums", "clusters"),
+    kernels=lambda settings: ("fcf", "als", "sums", "clusters", *noise_kernels(settings)),
     paper="Ammad-ud-din et al. 2019",
     score_new_user=score_new_user,
     in_the_clear=IN_THE_CLEAR,

@@ -17,13 +17,21 @@ history.
 
 from __future__ import annotations
 
-from coterie.algorithms import pair_sums
+import math
+
+from threadpoolctl import threadpool_limits
+
+from coterie.algorithms import pair_sums, private_pairs
 from coterie.algorithms.algorithm import Algorithm, score_history
 from coterie.algorithms.local.cooccurrence import ItemPairs, gigabytes, item_weights
 from coterie.algorithms.pair_sums import PairSums, PairSumSettings
 from coterie.core.weak_cache import WeakCache
+from coterie.errors import ConfigError
 from coterie.federated.federation import ON_CLIENTS, Federation, World
+from coterie.federated.privacy.plan import plan_for
+from coterie.federated.privacy.settings import noise_kernels
 from coterie.models.linear import PrivateItemWeights
+from coterie.types import Floats
 
 
 class FedEASE(ItemPairs, PairSumSettings):
@@ -31,8 +39,27 @@ class FedEASE(ItemPairs, PairSumSettings):
 
 
 def init(world: World[FedEASE]) -> PairSums:
+    check_private(world.settings)
     pair_sums.check_sizes(world, "FedEASE", gigabytes(world.n_items))
     return pair_sums.no_sums(world)
+
+
+def check_private(settings: FedEASE) -> None:
+    """Refuse settings that a privacy budget rules out."""
+    if settings.epsilon is None:
+        return
+    if settings.length_exponent < 0.5:
+        raise ConfigError(
+            f"setting 'length_exponent' is {settings.length_exponent:g}; under a privacy budget "
+            "(epsilon) expected 0.5 or more: below it, long histories add more to the sum than "
+            "noise hides. Set length_exponent=0.5."
+        )
+    for name in ("reg_exponent", "popularity_exponent"):
+        if getattr(settings, name):
+            raise ConfigError(
+                f"setting {name!r} is {getattr(settings, name):g}; under a privacy budget "
+                f"(epsilon) expected 0: the popularity of rare items is noise. Set {name}=0."
+            )
 
 
 # S inverts
@@ -42,10 +69,23 @@ def model(world: World[FedEASE], state: PairSums) -> PrivateItemWeights:
     settings = world.settings
     inverted = _inverted.get(state.pairs)
     if inverted is None or inverted[0] != settings:
-        scale = pair_sums.precision(world).scale
-        inverted = settings, item_weights(state.pairs, world.n_items, scale, settings)
+        inverted = settings, weights_of(world, state)
         _inverted.put(state.pairs, inverted)
     return PrivateItemWeights(inverted[1], ON_CLIENTS)
+
+
+def weights_of(world: World[FedEASE], state: PairSums) -> Floats:
+    """B; from noisy sums, of what noise does not explain."""
+    plan = plan_for(world, pair_sums.PRIVATE_SUM)
+    if plan is None:
+        scale = pair_sums.precision(world).scale
+        return item_weights(state.pairs, world.n_items, scale, world.settings)
+    scales = private_pairs.scales(plan, world.n_users, world.n_items)
+    # At least the noise of one draw: before the first round there is none, and no model either.
+    sigma = math.sqrt(max(int(state.noise[0]), 1)) * (1 << plan.log2_sigma)
+    noisy = private_pairs.noisy_sums(state.pairs, state.items, scales, sigma)
+    with threadpool_limits(1, "blas"):
+        return private_pairs.item_weights(private_pairs.denoised(noisy), world.settings.reg)
 
 
 _inverted = WeakCache()
@@ -67,7 +107,7 @@ ALGORITHM = Algorithm(
         fixed_users=pair_sums.FIXED_USERS,
     ),
     state=PairSums,
-    kernels=("cooccurrence", "sums", "clusters"),
+    kernels=lambda settings: ("cooccurrence", "sums", "clusters", *noise_kernels(settings)),
     paper="Steck 2019",
     item_based=True,
     score_new_user=score_history,

@@ -15,6 +15,7 @@ fewer than items^2. Nobody learns anything from that.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -71,19 +72,24 @@ def item_weights(world: World[FedSLIM], state: PairSums) -> tuple[Longs, Ints, F
     return transposed(*solve(counts, load, world.settings))
 
 
+EXCHANGE = replace(pair_sums.EXCHANGE, private_sum=None)
+
 ALGORITHM = Algorithm(
     "SLIM computed exactly from one message of every client",
     FedSLIM,
     Federation(
         init=init,
         sample=pair_sums.sample,
-        exchanges=(pair_sums.EXCHANGE,),
+        exchanges=(EXCHANGE,),
         model=model,
         final_solve=lambda world: (
             f"FedSLIM: the server solves for the weights of {world.n_items:,} items"
         ),
         client_model=pair_sums.own_histories,
         fixed_users=pair_sums.FIXED_USERS,
+        not_private=lambda world: (
+            "SLIM counts pairs, and a long history adds more to the counts than noise hides"
+        ),
     ),
     state=PairSums,
     kernels=("cooccurrence", "slim", "sums", "clusters"),

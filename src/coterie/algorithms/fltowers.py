@@ -41,11 +41,13 @@ from coterie.federated.federation import (
     FastPaths,
     Federation,
     NodeData,
+    PrivateSum,
     SinglePass,
     Sums,
     World,
     unweighted,
 )
+from coterie.federated.privacy.clipping import clipped
 from coterie.types import TOO_LARGE, Ints, Message, Sizes, Updates
 
 
@@ -146,14 +148,21 @@ def move_towers(
     return state.stepped(sums["user"], sums["item"], n, settings, settings.learning_rate_at(t))
 
 
-EXCHANGE = Exchange(
-    broadcast=broadcast,
-    client_update=client_update,
-    aggregate=add_up,
-    server_update=move_towers,
-    sizes=sizes,
-    fast=FastPaths(chunk_size=chunk_size, single_pass=single_pass),
-    secure_sum=unweighted(),
+EXCHANGE = clipped(
+    Exchange(
+        broadcast=broadcast,
+        client_update=client_update,
+        aggregate=add_up,
+        server_update=move_towers,
+        sizes=sizes,
+        fast=FastPaths(chunk_size=chunk_size, single_pass=single_pass),
+        secure_sum=unweighted(),
+    ),
+    PrivateSum(
+        releases=lambda world: world.settings.rounds,
+        cohort_size=lambda world: min(world.settings.users_per_round, int(world.members.sum())),
+        drawn_anew=True,
+    ),
 )
 FEDERATION = Federation(
     init=init,

@@ -53,11 +53,14 @@ from coterie.federated.federation import (
     Federation,
     NodeData,
     PrivateState,
+    PrivateSum,
     SequentialRounds,
     Sums,
     World,
     unweighted,
 )
+from coterie.federated.privacy.clipping import clipped
+from coterie.federated.privacy.settings import noise_kernels
 from coterie.models.factors import rows, score_by_pairs
 from coterie.models.new_user import NewUser
 from coterie.models.private_factors import PrivateFactors
@@ -444,15 +447,32 @@ def user_choices(world: World[FPL], node: NodeData, epoch: int) -> dict[str, Flo
     return {"disclosure": rates(world.settings, node, node.users, np.full(len(node.users), epoch))}
 
 
-EXCHANGE = Exchange(
-    broadcast=broadcast,
-    client_update=client_update,
-    aggregate=add_up,
-    server_update=aggregate,
-    sizes=sizes,
-    fast=FastPaths(combine=combine, sequential_rounds=sequential),
-    secure_sum=unweighted(
-        by_item=("items",), to_table=rows_of_all_items, from_table=rows_that_changed
+def not_private(world: World[FPL]) -> str:
+    """Why the settings rule out a privacy budget."""
+    if world.settings.triples and world.settings.rounds_an_epoch:
+        return ""
+    return (
+        "triples or rounds_an_epoch is 0, and then follows from the number of interactions, which "
+        "is not public (set both)"
+    )
+
+
+EXCHANGE = clipped(
+    Exchange(
+        broadcast=broadcast,
+        client_update=client_update,
+        aggregate=add_up,
+        server_update=aggregate,
+        sizes=sizes,
+        fast=FastPaths(combine=combine, sequential_rounds=sequential),
+        secure_sum=unweighted(
+            by_item=("items",), to_table=rows_of_all_items, from_table=rows_that_changed
+        ),
+    ),
+    PrivateSum(
+        releases=lambda world: world.settings.epochs * rounds_an_epoch(world),
+        cohort_size=users_per_round,
+        drawn_anew=True,
     ),
 )
 FEDERATION = Federation(
@@ -464,6 +484,7 @@ FEDERATION = Federation(
     rounds_per_step=rounds_an_epoch,
     vectors_per_step=vectors_per_epoch,
     user_choices=user_choices,
+    not_private=not_private,
 )
 
 
@@ -495,7 +516,13 @@ def _mode(summary: str, settings: type[FPL]) -> Algorithm:
         settings,
         FEDERATION,
         state=FPLState,
-        kernels=("fpl", "samples", "sums", "clusters"),
+        kernels=lambda settings: (
+            "fpl",
+            "samples",
+            "sums",
+            "clusters",
+            *noise_kernels(settings),
+        ),
         paper="Anelli et al. 2022",
         score_new_user=score_new_user,
         popularity_prior=1.0,

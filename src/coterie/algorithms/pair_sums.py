@@ -24,7 +24,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from coterie.algorithms import clustering, fedavg
+from coterie.algorithms import clustering, fedavg, private_pairs
 from coterie.algorithms.local.cooccurrence import (
     FixedPoint,
     fixed_point,
@@ -33,6 +33,7 @@ from coterie.algorithms.local.cooccurrence import (
     weights,
 )
 from coterie.algorithms.local.settings import CohortSettings
+from coterie.algorithms.private_pairs import Scales
 from coterie.core.records import Record
 from coterie.errors import ConfigError
 from coterie.federated.federation import (
@@ -42,11 +43,13 @@ from coterie.federated.federation import (
     FastPaths,
     NodeData,
     PrivateState,
+    PrivateSum,
     SecureSum,
     SinglePass,
     Sums,
     World,
 )
+from coterie.federated.privacy.plan import plan_for, with_noise
 from coterie.federated.secagg.ring import MIN_CLIENTS
 from coterie.models.history_bits import packed
 from coterie.types import Bools, Ints, Longs, Message, Rows, Sizes, Updates
@@ -72,10 +75,17 @@ class PairSums(Record):
     of_users: ClassVar[tuple[str, ...]] = ("added",)
     pairs: Longs  # sum h h^T / n^(2 p), on and above the diagonal
     added: Bools  # (users,) whether the client is in the sum
+    items: Longs  # (items,) sum h / sqrt n under a privacy budget; else empty
+    noise: Longs  # (1,) how many draws of noise are in the sums
 
 
 def no_sums(world: World[PairSumSettings]) -> PairSums:
-    return PairSums(np.zeros(n_pairs(world.n_items), np.int64), np.zeros(world.n_users, bool))
+    return PairSums(
+        pairs=np.zeros(n_pairs(world.n_items), np.int64),
+        added=np.zeros(world.n_users, bool),
+        items=np.zeros(world.n_items if world.settings.epsilon else 0, np.int64),
+        noise=np.zeros(1, np.int64),
+    )
 
 
 def check_sizes(world: World[PairSumSettings], name: str, needed: float) -> None:
@@ -146,13 +156,22 @@ def sizes(world: World[PairSumSettings], state: PairSums) -> Sizes:
 
 def add_up(world: World[PairSumSettings], message: Message, updates: Updates) -> Sums:
     """sum h h^T / n^(2 p)"""
-    return {"pairs": pairs_of(world, Rows(updates.offsets, updates.items))}
+    return sums_of(world, Rows(updates.offsets, updates.items))
 
 
-def pairs_of(world: AnyWorld, histories: Rows) -> Longs:
-    scale = precision(world).scale
-    weight = weights(histories.counts, world.settings.length_exponent, scale)
-    return sum_pairs(histories, world.n_items, weight)
+def sums_of(world: AnyWorld, histories: Rows) -> Sums:
+    exponent = world.settings.length_exponent
+    private = private_scales(world)
+    if private is not None:
+        return private_pairs.private_sums(histories, world.n_items, exponent, private)
+    weight = weights(histories.counts, exponent, precision(world).scale)
+    return {"pairs": sum_pairs(histories, world.n_items, weight)}
+
+
+def private_scales(world: AnyWorld) -> Scales | None:
+    """The integers that stand for one under a privacy budget; None where there is none."""
+    plan = plan_for(world, PRIVATE_SUM)
+    return None if plan is None else private_pairs.scales(plan, world.n_users, world.n_items)
 
 
 def collect(
@@ -160,7 +179,15 @@ def collect(
 ) -> PairSums:
     added = state.added.copy()
     added[accepted.users] = True
-    return PairSums(state.pairs + sums["pairs"], added)
+    draws = 0
+    if world.settings.epsilon is not None:
+        draws = 1 if world.settings.noise == "central" else len(accepted.users)
+    return PairSums(
+        pairs=state.pairs + sums["pairs"],
+        added=added,
+        items=state.items + sums.get("items", 0),
+        noise=state.noise + draws,
+    )
 
 
 # The exchange in a single pass
@@ -171,7 +198,7 @@ def single_pass(world: World[PairSumSettings], message: Message, node: NodeData)
     history = node.training.positives.of_users(node.positions(message.users))
     n = len(message.users)
     return SinglePass(
-        sums={"pairs": pairs_of(world, history)},
+        sums=sums_of(world, history),
         accepted=Accepted(message.users, np.ones(n, np.int64), np.empty((n, 0), np.int32)),
         n_rows=history.counts,
         private_state={},
@@ -182,6 +209,9 @@ def own_histories(world: World[PairSumSettings], state: PairSums, node: NodeData
     return {"history_bits": packed(node.training.positives, world.n_items)}
 
 
+PRIVATE_SUM = PrivateSum(releases=lambda world: 1, cohort_size=fedavg.cohort_size)
+"""A client sends once, so that its data enters one sum however many rounds there are."""
+
 EXCHANGE = Exchange(
     broadcast=broadcast,
     client_update=client_update,
@@ -189,9 +219,13 @@ EXCHANGE = Exchange(
     server_update=collect,
     sizes=sizes,
     fast=FastPaths(single_pass=single_pass),
-    secure_sum=SecureSum(
-        word=lambda world: 32 if precision(world).word == 32 else 64,
-        max_entry=lambda world: precision(world).scale,
-        reveals="an item of one client in a group gives away that client's history",
+    secure_sum=with_noise(
+        SecureSum(
+            word=lambda world: 32 if precision(world).word == 32 else 64,
+            max_entry=lambda world: precision(world).scale,
+            reveals="an item of one client in a group gives away that client's history",
+        ),
+        PRIVATE_SUM,
     ),
+    private_sum=PRIVATE_SUM,
 )

@@ -143,7 +143,7 @@ def pursued(
 
 def by_pairs(world: AnyWorld, ring: RingUpdates) -> Found:
     """Histories of members with a lone item, and of those with one when they are taken off."""
-    upper = pair_sums.pairs_of(world, ring.history)
+    upper = pair_sums.sums_of(world, ring.history)["pairs"]
     lower = np.rint(upper_to_matrix(upper, world.n_items, 1)).astype(np.int64)
     pairs = lower + np.tril(lower, -1).T
     owners: dict[bytes, list[int]] = {}

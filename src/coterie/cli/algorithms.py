@@ -23,6 +23,7 @@ EXTRAS = {
     "parquet": Extra(("pyarrow",), "reading .parquet files"),
     "neural": Extra(("torch",), "two-tower models, multivae, lightgcn, --device cuda"),
     "secagg": Extra(("cryptography",), "--secure-aggregation secagg"),
+    "privacy": Extra(("dp_accounting", "cryptography"), "--epsilon"),
     "node": Extra(("google.protobuf", "cryptography"), "coterie join and federation"),
     "federation": Extra(("flwr", "uvicorn", "prometheus_client"), "coterie serve"),
     "web": Extra(("fastapi", "uvicorn"), "coterie api"),
@@ -31,6 +32,7 @@ EXTRAS = {
 DISTRIBUTIONS = {
     "yaml": "PyYAML",
     "google.protobuf": "protobuf",
+    "dp_accounting": "dp-accounting",
     "prometheus_client": "prometheus-client",
 }
 """Names on the package index, for modules that are imported under another name."""

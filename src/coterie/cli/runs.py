@@ -70,6 +70,14 @@ def run(
         ),
     ] = None,
     secure_aggregation: SecureAggregationOption = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(
+            "--epsilon",
+            help="Privacy budget of each user for the whole run: user-level differential privacy.",
+            show_default="no noise",
+        ),
+    ] = None,
     engine: Annotated[
         str | None,
         typer.Option(
@@ -123,6 +131,7 @@ def run(
         "rounds": rounds,
         "device": device,
         "secure_aggregation": secure_aggregation,
+        "epsilon": epsilon,
         "engine": engine,
         "save": save or None,
     }

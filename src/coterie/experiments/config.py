@@ -152,7 +152,8 @@ class Experiment:
         synthetic = Synthetic.of(shares.get("synthetic", {}))
         usual = has_default_filters(choice.dataset, filters, synthetic)
         defaults = {}
-        if usual:
+        # Settings tuned on the users' own data would say something about them.
+        if usual and shares["settings"].get("epsilon") is None:
             defaults = tuned_settings(choice.dataset, choice.algorithm, shares["settings"])
         if filters.feedback == "explicit" and not chosen.explicit:
             raise ConfigError(
@@ -165,6 +166,7 @@ class Experiment:
                 f"setting 'popularity_prior' is {course.popularity_prior:g}, but 'feedback' is "
                 "'explicit', and popularity does not predict ratings. Remove one of the two."
             )
+        _refuse_unaccounted(course, shares["settings"])
         protocol_name = choice.protocol or source.protocol
         evaluated_by = protocol(protocol_name, shares["protocol"])
         # Data passed in from Python may have ratings; it is checked once it is here.
@@ -237,7 +239,8 @@ def _refuse_renamed_settings(values: Mapping[str, object]) -> None:
 
 def _refuse_federated_settings(values: Mapping[str, object], chosen: Algorithm) -> None:
     """A centralised algorithm has no settings of a federation."""
-    federated = [key for key in values if key in FederationSettings.model_fields]
+    own = chosen.settings.model_fields
+    federated = [k for k in values if k in FederationSettings.model_fields and k not in own]
     if federated and not chosen.federated:
         raise ConfigError(
             f"setting {federated[0]!r} is {values[federated[0]]!r}, but {values['algorithm']} is "
@@ -251,6 +254,27 @@ def changed(values: Mapping[str, object], changes: Mapping[str, object]) -> dict
     if changes.get("protocol"):
         base = {key: value for key, value in base.items() if key not in Protocol.model_fields}
     return base | dict(changes)
+
+
+def _refuse_unaccounted(course: Course, settings: Mapping[str, object]) -> None:
+    """Under a privacy budget, refuse what looks at users' data without spending from it."""
+    if settings.get("epsilon") is None:
+        return
+    if course.popularity_prior:
+        raise ConfigError(
+            f"setting 'popularity_prior' is {course.popularity_prior:g}, but 'epsilon' is set, and "
+            "the popularity of items is counted without noise; expected 0. Remove one of the two."
+        )
+    if course.patience:
+        raise ConfigError(
+            f"setting 'patience' is {course.patience}, but 'epsilon' is set, and choosing a model "
+            "by its validation metrics is not paid for; expected 0. Remove one of the two."
+        )
+    if course.start_from:
+        raise ConfigError(
+            f"setting 'start_from' is {course.start_from!r}, but 'epsilon' is set, and what the "
+            "other run spent is not known; expected neither or one. Remove one of the two."
+        )
 
 
 def _brief(value: object) -> str:

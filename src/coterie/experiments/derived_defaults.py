@@ -16,6 +16,7 @@ from coterie.experiments.choice_costs import secure_round_bytes
 from coterie.experiments.config import Experiment
 from coterie.federated.costs import Costs
 from coterie.federated.item_counts import ITEM_COUNTS
+from coterie.federated.privacy.settings import is_private
 from coterie.federated.settings import FederationSettings, federation_settings
 from coterie.federated.trainer import Context, world_of
 from coterie.models.popularity_prior import PopularityPrior, derived_strength
@@ -50,6 +51,8 @@ def uses_prior(experiment: Experiment) -> bool:
     The settings of tuned.yaml were found without popularity: docs/recommendations.md has figures.
     """
     strength = experiment.course.popularity_prior
+    if strength is None and is_private(experiment.settings):
+        return False  # counts without noise would not be paid for
     if strength is None:
         return algorithm(experiment.choice.algorithm).popularity_prior > 0 and not experiment.tuned
     return strength > 0

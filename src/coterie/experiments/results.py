@@ -28,6 +28,9 @@ from coterie.federated.federation import (
     Federation,
     NodeData,
 )
+from coterie.federated.privacy.plan import central_plan
+from coterie.federated.privacy.settings import PrivacySettings
+from coterie.federated.privacy.statement import plan_of_run, statement
 from coterie.federated.secagg import exposure
 from coterie.federated.settings import federation_settings
 from coterie.models.directions import Directions
@@ -80,6 +83,7 @@ def training_summary(ready: Prepared, fitted: Fitted) -> JsonObject:
         )
     if isinstance(fitted.model, Directions):
         about["download"] = fitted.model.download
+    about |= privacy(ready)
     members = training.positives.counts > 0
     if not algorithm(choice.algorithm).federated:
         return about
@@ -132,6 +136,23 @@ def unprotected(ready: Prepared) -> JsonObject:
         "in_the_clear": exposure.in_the_clear(federation, world),
         "in_sums": exposure.in_sums(federation, world),
     }
+
+
+def privacy(ready: Prepared) -> JsonObject:
+    """The guarantee of differential privacy, where the run has a budget."""
+    settings = ready.experiment.settings
+    if not isinstance(settings, PrivacySettings) or settings.epsilon is None:
+        return {}
+    n_users = ready.training.n_users
+    found = _federation(ready)
+    if found is None:
+        plan = central_plan(settings, n_users, releases=1)
+        noise = "central"
+    else:
+        federation, world, _ = found
+        plan = plan_of_run(federation, world)
+        noise = world.settings.noise
+    return {"privacy": statement(plan, noise, settings.noise_source, n_users)}
 
 
 def chosen_values(ready: Prepared, fitted: Fitted) -> dict[str, Floats]:

@@ -217,7 +217,14 @@ def write_config(folder: Path, flat: JsonObject) -> None:
 
 
 def write_result(folder: Path, result: JsonObject) -> None:
-    _write(folder / "result.json", json.dumps(result, indent=2, allow_nan=False).encode() + b"\n")
+    """The result; its privacy statement also as a file of its own."""
+    if "privacy" in result:
+        _write_json(folder / "privacy.json", result["privacy"])
+    _write_json(folder / "result.json", result)
+
+
+def _write_json(path: Path, content: JsonObject) -> None:
+    _write(path, json.dumps(content, indent=2, allow_nan=False).encode() + b"\n")
 
 
 def write_metrics(folder: Path, curve: Sequence[JsonObject]) -> None:

@@ -190,6 +190,23 @@ class SecureSum:
     """What attackers find in the sums of a ring; "" where none is known. A run logs it."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivateSum:
+    """How the sums of an exchange become differentially private.
+
+    Under a privacy budget, the sums over any one client, as one vector of integers, have an L2 norm
+    of at most the `sensitivity` of the exchange's `NoisePlan`. The exchange's functions ensure it.
+    """
+
+    releases: Callable[[AnyWorld], int]
+    """How many sums of a run a client's data enters at most."""
+    cohort_size: Callable[[AnyWorld], int]
+    """How many clients a sum is over if none drops out."""
+    drawn_anew: bool = False
+    """Whether every round draws its cohort from all clients, whatever was before. Then the cohort
+    may be a Poisson sample, which makes the same noise hide more."""
+
+
 LARGEST_ENTRY = TOO_LARGE - 1
 """Bound of an entry of a valid update."""
 
@@ -260,6 +277,8 @@ class Exchange(Generic[State, AlgorithmSettings]):
     """(role, broadcast) of other servers whose arrays travel with the message."""
     secure_sum: SecureSum | None = None
     """How secure aggregation computes the sums; None where it cannot."""
+    private_sum: PrivateSum | None = None
+    """How the sums become differentially private; None where they cannot."""
     visible: str = ""
     """What the server still sees of every client under secure aggregation; "" if nothing, or where
     secure aggregation would protect nothing at all."""
@@ -309,6 +328,9 @@ class Federation(Generic[State, AlgorithmSettings]):
     )
     """(world, node) -> the initial private state, a row for every user of the node. Its names are
     the private fields of the state."""
+    not_private: Callable[[World[AlgorithmSettings]], str] = lambda world: ""
+    """world -> why it cannot be trained under a privacy budget, where that is not plain from
+    `visible`; "" where it can."""
     fixed_users: str = ""
     """Why users cannot join while it trains; "" where they can. Their rows then begin as those of
     `init` and `init_clients`."""
@@ -330,6 +352,12 @@ class Federation(Generic[State, AlgorithmSettings]):
     )
     """(world, all users, last step) -> choices in which users differ; results are broken down by
     them."""
+
+
+def exchanges_with_clients(federation: AnyFederation, world: AnyWorld) -> list[AnyExchange]:
+    """All exchanges of a run in which clients take part, the setup's first."""
+    listed = (federation.setup(world), *federation.exchanges)
+    return [exchange for exchange in listed if isinstance(exchange, Exchange)]
 
 
 AnyWorld: TypeAlias = World[Any]

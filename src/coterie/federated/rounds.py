@@ -28,6 +28,7 @@ from coterie.federated.federation import (
     State,
     World,
 )
+from coterie.federated.privacy import noise
 from coterie.federated.secagg import server as secagg
 from coterie.types import Bools, Ints, Message
 
@@ -82,6 +83,7 @@ def play_exchange(
         replying = message if dropped is None or not dropped.any() else message.to(~dropped)
         limits = Limits.of(world, exchange, server_state)
         result = _aggregate(world, exchange, replying, engine, limits)
+        result = replace(result, sums=noise.release(world, exchange, message, result.sums))
     engine.commit(t, number, result.accepted.users)
     costs = result.costs(cohort, message)
     if not costs.accepted:

@@ -7,7 +7,14 @@ import numpy as np
 from coterie.core import streams
 from coterie.errors import ConfigError
 from coterie.federated import availability, contract
-from coterie.federated.federation import AlgorithmSettings, Federation, State, World
+from coterie.federated.federation import (
+    AlgorithmSettings,
+    Federation,
+    State,
+    World,
+    exchanges_with_clients,
+)
+from coterie.federated.privacy.plan import sampling_rate
 from coterie.types import Bools, Ints
 
 MOST_USERS = 1 << 17
@@ -24,13 +31,27 @@ def select(
     if not world.present.any():
         return np.empty(0, np.int32), None
     larger = availability.with_over_selection(world)
-    cohort = contract.check_cohort(world, federation.sample(larger, state, t))
+    if world.settings.sampling == "poisson":
+        cohort = poisson_cohort(federation, larger, t)
+    else:
+        cohort = contract.check_cohort(world, federation.sample(larger, state, t))
     needed = len(cohort)
     if world.settings.over_selection:
         needed = len(federation.sample(world, state, t))
     reasons = (_drops_out(world, cohort, t), availability.late_clients(world, cohort, t, needed))
     dropped = [reason for reason in reasons if reason is not None]
     return cohort, np.logical_or.reduce(dropped) if dropped else None
+
+
+def poisson_cohort(
+    federation: Federation[State, AlgorithmSettings], world: World[AlgorithmSettings], t: int
+) -> Ints:
+    """Every client is in the cohort with the same probability, whatever the others are."""
+    exchange = exchanges_with_clients(federation, world)[0]
+    assert exchange.private_sum is not None
+    rate = sampling_rate(world, exchange.private_sum)
+    coins = streams.at(world.seed, "poisson cohort", t).random(world.n_users)
+    return np.flatnonzero(world.present & (coins < rate)).astype(np.int32)
 
 
 def _drops_out(world: World[AlgorithmSettings], cohort: Ints, t: int) -> Bools | None:

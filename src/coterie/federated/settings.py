@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from coterie.core.settings import Settings
+from coterie.federated.privacy.settings import PrivacySettings
 
 PROTOCOL_SETTINGS = {
     "ring": ("ring_size", "ring_rows", "ring_shares"),
@@ -15,7 +16,7 @@ PROTOCOL_SETTINGS = {
 """The settings of each protocol of secure aggregation."""
 
 
-class FederationSettings(Settings):
+class FederationSettings(PrivacySettings):
     """Settings that all simulated federations share."""
 
     client_dropout: float = Field(0.0, ge=0, lt=1)
@@ -53,6 +54,20 @@ class FederationSettings(Settings):
     server that composes groups could put its colluders into a small one."""
     group_rows: Literal["all", "union"] = "all"
     """secagg: item rows that a group sums: all, or those its users touched, found in secret."""
+    clip: float = Field(1.0, gt=0)
+    """Under a privacy budget: the largest L2 norm of an update; longer ones are shortened. For
+    algorithms whose clients send updates of a model."""
+    noise: Literal["central", "distributed", "local"] = "central"
+    """Who draws the noise of differential privacy: the server, which is trusted to; all clients of
+    a secagg group together, so that the server never sees a sum without it; or each client alone,
+    which costs most accuracy."""
+    sampling: Literal["fixed", "poisson"] = "fixed"
+    """How a cohort is drawn: so many clients, or each client by itself with the same probability
+    (Poisson). With noise=central the latter needs less noise. It counts only against those who do
+    not know the cohorts, and never against the server."""
+    noise_margin: float = Field(0.1, ge=0, lt=1)
+    """noise=distributed: share of a group's clients that may drop out. A group in which more do is
+    abandoned; fewer leave up to 1 / (1 - noise_margin) of the noise that is needed."""
     ring_size: int = Field(50, ge=5, le=50)
     """ring: largest number of users in a ring, 5 to 50. A device's work does not grow with it."""
     ring_rows: Literal["all", "union"] = "all"
@@ -92,6 +107,34 @@ class FederationSettings(Settings):
                         f"{self.secure_aggregation!r}; expected {protocol!r}. "
                         f"Set secure_aggregation={protocol}, or leave the setting out"
                     )
+        return self
+
+    @model_validator(mode="after")
+    def _poisson_sampling_is_for_privacy(self) -> Self:
+        if self.sampling == "poisson" and (self.epsilon is None or self.noise != "central"):
+            raise ValueError(
+                f"setting 'sampling' is 'poisson', with epsilon={self.epsilon} and "
+                f"noise={self.noise}; expected a privacy budget and noise=central: a server that "
+                "is not trusted knows whom it samples. Set sampling=fixed"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _clients_draw_noise_in_groups(self) -> Self:
+        if self.noise == "central":
+            return self
+        if self.epsilon is None:
+            raise ValueError(
+                f"setting 'noise' is {self.noise!r}, but 'epsilon' is not set; expected a privacy "
+                "budget. Add --epsilon VALUE, or leave noise out"
+            )
+        if self.secure_aggregation != "secagg" or self.group_rows != "all":
+            raise ValueError(
+                f"setting 'noise' is {self.noise!r}, with secure_aggregation="
+                f"{self.secure_aggregation} and group_rows={self.group_rows}; expected secagg and "
+                "all: clients add noise to every entry that they upload. "
+                "Add --secure-aggregation secagg, or set noise=central"
+            )
         return self
 
     @model_validator(mode="after")

@@ -23,6 +23,7 @@ from coterie.federated.federation import (
     State,
     World,
 )
+from coterie.federated.privacy import statement
 from coterie.federated.secagg import exposure
 from coterie.models.recommender import Recommender
 
@@ -64,6 +65,7 @@ def federated_trainer(
     `by_round`: a step is one round, whatever the algorithm counts in.
     """
     exposure.check_and_report(federation, world, context.progress)
+    statement.check_and_report(federation, world, context.progress)
     total = n_rounds(federation, world)
     rounds_per_step = 1 if by_round else federation.rounds_per_step(world)
     refused_before = False  # many refused rounds in a row are logged once
@@ -121,7 +123,8 @@ def _play_rounds(
     engine: Engine,
 ) -> tuple[State, Costs]:
     """The rounds of a step; in one kernel call where the algorithm and the engine can."""
-    plain = world.settings.secure_aggregation == "none" and availability.always_available(world)
+    unprotected = world.settings.secure_aggregation == "none" and world.settings.epsilon is None
+    plain = unprotected and availability.always_available(world)
     exchange = federation.exchanges[0]
     if engine.only_node is not None and plain and isinstance(exchange, Exchange):
         at_once = exchange.fast.sequential_rounds(world, engine.only_node, state, ts)

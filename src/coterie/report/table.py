@@ -149,6 +149,8 @@ def notes(run: Reported, with_costs: bool = True) -> list[str]:
         lines.append(rating_errors(r))
     if with_costs and "updates" in r:
         lines.append(costs(r))
+    if "privacy" in r:
+        lines.append(differential_privacy(r["privacy"]))
     if "in_the_clear" in r:
         lines += secure_aggregation(r)
     if "server_receives" in r:
@@ -173,6 +175,18 @@ def notes(run: Reported, with_costs: bool = True) -> list[str]:
             "Leaky on purpose: training negatives excluded the held-out items (as_published)."
         )
     return lines
+
+
+def differential_privacy(privacy: JsonObject) -> str:
+    """The guarantee in one line."""
+    seeded = ""
+    if privacy["noise_source"] == "seeded":
+        seeded = " The noise is that of the seed: this simulation protects nobody."
+    return (
+        f"User-level differential privacy: epsilon {privacy['epsilon']:g}, delta "
+        f"{privacy['delta']:.2g}, noise {privacy['noise']} (privacy.json, "
+        f"docs/differential-privacy.md).{seeded}"
+    )
 
 
 def secure_aggregation(result: JsonObject) -> list[str]:

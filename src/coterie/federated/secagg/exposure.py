@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from coterie.core.progress import Progress
 from coterie.errors import ConfigError
-from coterie.federated.federation import (
-    AnyExchange,
-    AnyFederation,
-    AnyWorld,
-    Exchange,
-)
+from coterie.federated.federation import AnyFederation, AnyWorld, exchanges_with_clients
 from coterie.federated.secagg.crypto import KeyPair
 from coterie.federated.settings import FederationSettings
 
@@ -18,7 +13,7 @@ def check_and_report(federation: AnyFederation, world: AnyWorld, progress: Progr
     """Refuse a run whose server needs single updates; log what secure aggregation exposes."""
     if world.settings.secure_aggregation == "none":
         return
-    exchanges = _exchanges(federation, world)
+    exchanges = exchanges_with_clients(federation, world)
     offers_sums = any(exchange.secure_sum for exchange in exchanges)
     needs_updates = any(not exchange.secure_sum and not exchange.visible for exchange in exchanges)
     if not offers_sums or needs_updates:
@@ -65,7 +60,7 @@ def in_the_clear(federation: AnyFederation, world: AnyWorld) -> list[str]:
     Not the rows that a `secagg` group touched (group_rows=union): they are summed in secret, and
     whose they are is not visible.
     """
-    exchanges = _exchanges(federation, world)
+    exchanges = exchanges_with_clients(federation, world)
     clear = [e.visible for e in exchanges if e.visible and not e.hides_visible(world)]
     exposed = list(dict.fromkeys(clear))
     sums_items = any(e.secure_sum and e.secure_sum.by_item for e in exchanges)
@@ -76,17 +71,12 @@ def in_the_clear(federation: AnyFederation, world: AnyWorld) -> list[str]:
 
 def in_sums(federation: AnyFederation, world: AnyWorld) -> list[str]:
     """What attackers find in sums over rings or groups."""
-    sums = [e.secure_sum for e in _exchanges(federation, world) if e.secure_sum]
+    sums = [e.secure_sum for e in exchanges_with_clients(federation, world) if e.secure_sum]
     return list(dict.fromkeys(each.reveals for each in sums if each.reveals))
 
 
 def only_sums(federation: AnyFederation, world: AnyWorld) -> bool:
     """Whether secure aggregation leaves a server nothing but sums over clients."""
     # An exchange that is not summed is harmless only where settings hide what it declares.
-    summed = all(e.secure_sum or e.visible for e in _exchanges(federation, world))
+    summed = all(e.secure_sum or e.visible for e in exchanges_with_clients(federation, world))
     return summed and not in_the_clear(federation, world)
-
-
-def _exchanges(federation: AnyFederation, world: AnyWorld) -> list[AnyExchange]:
-    listed = (federation.setup(world), *federation.exchanges)
-    return [exchange for exchange in listed if isinstance(exchange, Exchange)]

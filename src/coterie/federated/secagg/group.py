@@ -101,7 +101,7 @@ class Group:
             if hidden == survivors:
                 break
             survivors = hidden
-        self._require(survivors, "uploaded")
+        self._require(survivors, "uploaded", terms.least_survivors)
         return frozenset(survivors)
 
     def _collect_released(
@@ -173,6 +173,8 @@ class Group:
     def _expand(self, seed: Seed) -> Words:
         return expand(seed, self.terms.length, self.terms.word)
 
-    def _require(self, clients: Collection[int], did: str) -> None:
-        if len(clients) < self.terms.quorum:
-            raise Aborted(f"{len(clients)} clients {did}; the group needs {self.terms.quorum}")
+    def _require(self, clients: Collection[int], did: str, least: int | None = None) -> None:
+        """Abort with fewer clients than a quorum, or than `least`."""
+        needed = self.terms.quorum if least is None else least
+        if len(clients) < needed:
+            raise Aborted(f"{len(clients)} clients {did}; the group needs {needed}")

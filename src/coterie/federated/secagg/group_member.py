@@ -90,6 +90,8 @@ class GroupTerms(NamedTuple):
     smallest: int = 3
     """How many clients a group has at least, as each client knows it: a server could form a group
     of one client and of others that collude with it."""
+    fewest_survivors: int = 0
+    """How many clients must survive so that their noise is enough; 0 where clients add none."""
 
     @property
     def threshold(self) -> int:
@@ -101,6 +103,11 @@ class GroupTerms(NamedTuple):
         """How many clients have to agree to the survivors."""
         group_colluders = -(-len(self.users) * self.colluders // self.holders)
         return (len(self.users) + group_colluders) // 2 + 1
+
+    @property
+    def least_survivors(self) -> int:
+        """How many clients must survive."""
+        return max(self.quorum, self.fewest_survivors)
 
     @property
     def n_masks(self) -> int:
@@ -313,7 +320,7 @@ class GroupMember:
             return self.identity.sign(text)
         if not chosen <= set(self.terms.users):
             raise Rejected("the survivors are of another group")
-        if len(chosen) < self.terms.quorum:
+        if len(chosen) < self.terms.least_survivors:
             raise Rejected("too few clients survive")
         if self.user in chosen and not self._is_hidden(self.holders, chosen & self.masked_with):
             raise Rejected("too few of the clients that it chose for masks survive")

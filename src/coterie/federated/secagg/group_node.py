@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from coterie.federated.federation import AnyExchange, AnyWorld, NodeData, PrivateState
+from coterie.federated.privacy.noise import fewest_survivors, plan_of, share_of_noise
 from coterie.federated.secagg import group_stages
 from coterie.federated.secagg.client_updates import compute_updates, vector_of
 from coterie.federated.secagg.crypto import Rejected, Seed, derive_key, expand
@@ -46,7 +48,7 @@ from coterie.federated.secagg.stages import (
     has_rows,
 )
 from coterie.federated.secagg.summed_vector import summed_rows, vector_length
-from coterie.federated.secagg.words import UNSIGNED, Words
+from coterie.federated.secagg.words import UNSIGNED, Words, to_integers, to_words
 from coterie.types import Ints, Message
 
 NO_ROWS = np.empty(0, np.int32)
@@ -233,6 +235,7 @@ def _terms(
         length,
         word,
         digest_of_broadcast(message.common, earlier),
+        fewest_survivors(world, exchange),
     )
 
 
@@ -304,14 +307,33 @@ def _values(
     A client that took no part then would tell a lying server what it touched: the server could
     leave out a row of the union, or broadcast values by which updates of one item become invalid.
     """
-    nothing: Words = np.zeros(member.terms.length, UNSIGNED[member.terms.word])
+    vector: Words = np.zeros(member.terms.length, UNSIGNED[member.terms.word])
     touched = _touched(computed, member.user)
-    if touched is None or not np.isin(touched, rows).all():
-        return nothing
-    try:
-        return vector_of(computed, world, exchange, member.user, rows)
-    except Rejected:
-        return nothing
+    if touched is not None and np.isin(touched, rows).all():
+        with suppress(Rejected):
+            vector = vector_of(computed, world, exchange, member.user, rows)
+    return _with_noise(world, exchange, member, vector)
+
+
+def _with_noise(
+    world: AnyWorld, exchange: AnyExchange, member: GroupMember, vector: Words
+) -> Words:
+    """The vector with the client's share of noise, where clients draw it.
+
+    A client without a valid update adds its share, too: others count on it. The noise follows from
+    the long-term secret of the client and from what is summed, since a sum that is begun anew after
+    a crash must not have other noise.
+    """
+    plan = plan_of(world, exchange)
+    if plan is None or not plan.fewest_survivors:
+        return vector
+    word = member.terms.word
+    if np.linalg.norm(to_integers(vector, word).astype(np.float64)) > plan.sensitivity:
+        vector = np.zeros_like(vector)
+    key = derive_key(member.identity.secret, b"noise " + member.terms.context)
+    noise = share_of_noise(plan, len(vector), key)
+    noisy: Words = vector + to_words(noise, word)
+    return noisy
 
 
 def _touched(computed: ClientUpdates, user: int) -> Ints | None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from coterie.federated.federation import AnyExchange, AnyWorld
+from coterie.federated.privacy.noise import fewest_survivors
 from coterie.federated.secagg import group_stages
 from coterie.federated.secagg.channel import StageChannel, Step
 from coterie.federated.secagg.group import Group
@@ -122,6 +123,7 @@ class GroupServer:
             length,
             word,
             broadcast,
+            fewest_survivors(self.world, channel.exchange),
         )
         vector, survivors = Group(self.terms, self.send, max_entry).aggregate()
         self.context = self.terms.context

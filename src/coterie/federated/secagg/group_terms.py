@@ -64,6 +64,7 @@ def group_terms(
     length: int,
     word: Word,
     broadcast: bytes,
+    fewest_survivors: int = 0,
 ) -> GroupTerms:
     """Everything but the users and what was broadcast follows from what each side knows itself."""
     settings = world.settings
@@ -77,6 +78,7 @@ def group_terms(
         word=word,
         broadcast=broadcast,
         smallest=settings.fewest_clients,
+        fewest_survivors=fewest_survivors,
     )
 
 

@@ -12,6 +12,7 @@ from coterie.core import streams
 from coterie.federated.aggregation import Aggregate
 from coterie.federated.contract import check_words
 from coterie.federated.federation import Accepted, AnyExchange, AnyWorld, ClientTask
+from coterie.federated.privacy.noise import with_central_noise
 from coterie.federated.secagg.channel import CallTask, Dropouts, StageChannel, Step
 from coterie.federated.secagg.client_bytes import ComputeBytes
 from coterie.federated.secagg.group_bytes import group_bytes
@@ -104,6 +105,7 @@ def aggregate_securely(
     aggregate = parts[0]
     for later in parts[1:]:
         aggregate = aggregate.joined(later)
+    total = with_central_noise(world, exchange, message, total)
     return replace(aggregate, sums=secure.from_table(world, total))
 
 

@@ -1,0 +1,209 @@
+"""FedEASE under a privacy budget: what a client adds to the noisy sums, and what is left of them.
+
+Noise hides the tail of the spectrum, and most of it where users are few. So a client sends two
+things in one vector, the pairs of its items and the items themselves:
+
+    h h^T / n^(2 p)    on and above the diagonal, the diagonal divided by sqrt 2
+    h / sqrt n
+
+Both have a norm that no history exceeds: 1 / sqrt 2 for p = 1/2 (less for a larger p; a smaller p
+is refused) and 1. A share a of the squared sensitivity belongs to the items, the rest to the pairs.
+With the diagonal multiplied by sqrt 2 again, the noise of the pairs is a matrix of the Gaussian
+orthogonal ensemble: with s the deviation of its entries and m items, its largest eigenvalue is
+about 2 s sqrt(m), and a larger one is signal.
+
+What is left of the sums (post-processing: it depends on released sums and on sigma alone):
+
+    v       the noisy popularity, negative counts set to zero, as a unit vector
+    G v     estimated by shrinkage (James and Stein), apart from its part along v
+    G       on the rest of the space: eigenvalues above what noise reaches, each as the one that
+            would appear there under noise, y -> (y + sqrt(y^2 - 4 s^2 m)) / 2
+
+and EASE's closed form on that matrix, which has low rank. Where no eigenvalue is above the noise,
+it recommends by noisy popularity.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from coterie.algorithms.local.cooccurrence import sum_pairs, upper_to_matrix
+from coterie.federated.federation import Sums
+from coterie.federated.privacy.plan import NoisePlan
+from coterie.types import Doubles, Floats, Longs, Rows
+
+LEAST_SHARE = 0.1
+MOST_SHARE = 0.95
+SHARE_SLOPE = 3.0
+"""The share of the items is so many times the noise multiplier times sqrt(items) over users: the
+more noise there is on the pairs, the more is left to popularity. Chosen on MovieLens-100K."""
+FIRST_EIGENVALUES = 32
+TRACY_WIDOM = 2.02
+"""The largest eigenvalue of noise is below s (2 sqrt(m) + 2.02 m^(-1/6)) with a probability of 0.99
+(Tracy and Widom 1996; Bejan 2005 has tables)."""
+
+
+class Scales(NamedTuple):
+    """The integers that stand for one."""
+
+    pairs: int
+    items: int
+
+
+def scales(plan: NoisePlan, n_users: int, n_items: int) -> Scales:
+    share = popularity_share(plan, n_users, n_items)
+    return Scales(
+        pairs=math.floor(plan.sensitivity * math.sqrt(2 * (1 - share))),
+        items=math.floor(plan.sensitivity * math.sqrt(share)),
+    )
+
+
+def popularity_share(plan: NoisePlan, n_users: int, n_items: int) -> float:
+    """a, the share of the squared sensitivity that belongs to the items."""
+    noise = plan.multiplier * math.sqrt(n_items) / n_users
+    return min(max(SHARE_SLOPE * noise, LEAST_SHARE), MOST_SHARE)
+
+
+# What clients send
+
+
+def private_sums(histories: Rows, n_items: int, exponent: float, scale: Scales) -> Sums:
+    """The sums over some users. Integers are rounded down, so that norms stay within bounds."""
+    n = np.maximum(histories.counts, 1)
+    pair_weight = np.minimum(
+        scale.pairs // n, np.floor(scale.pairs / n ** (2.0 * exponent)).astype(np.int64)
+    )
+    pairs = sum_pairs(histories, n_items, pair_weight)
+    pairs[diagonal_places(n_items)] = weighted_counts(histories, n_items, _over_sqrt2(pair_weight))
+    item_weight = item_weights_of_users(histories.counts, scale.items)
+    return {"pairs": pairs, "items": weighted_counts(histories, n_items, item_weight)}
+
+
+def diagonal_places(n_items: int) -> Longs:
+    """Where the diagonal is among the pairs on and above it, row by row."""
+    rows = np.arange(n_items, dtype=np.int64)
+    return rows * n_items - rows * (rows - 1) // 2
+
+
+def _over_sqrt2(weight: Longs) -> Longs:
+    """weight / sqrt 2, rounded down."""
+    divided = np.floor(weight / math.sqrt(2)).astype(np.int64)
+    return divided - (2 * divided**2 > weight**2)
+
+
+def item_weights_of_users(counts: Longs, scale: int) -> Longs:
+    """scale / sqrt(n) of histories of n items, rounded down."""
+    n = np.maximum(counts, 1)
+    weight = np.floor(scale / np.sqrt(n)).astype(np.int64)
+    return weight - (weight**2 * n > scale**2)
+
+
+def weighted_counts(histories: Rows, n_items: int, weight: Longs) -> Longs:
+    """(items,) the weights of the users of each item, added up. Sums are exact below 2^53."""
+    by_row = np.repeat(weight, histories.counts)
+    return np.bincount(histories.items, by_row, n_items).astype(np.int64)
+
+
+# What is left of the sums
+
+
+class NoisySums(NamedTuple):
+    """Released sums in units of one, with the standard deviation of their noise."""
+
+    G: Doubles  # (items, items) symmetric
+    pair_noise: float
+    popularity: Doubles  # (items,)
+
+
+def noisy_sums(pairs: Longs, items: Longs, scale: Scales, sigma: float) -> NoisySums:
+    """`sigma` is that of the noise in the sums, in grid units."""
+    G = upper_to_matrix(pairs, len(items), scale.pairs)
+    G += np.tril(G, -1).T
+    G[np.diag_indices(len(items))] *= math.sqrt(2)
+    return NoisySums(G, sigma / scale.pairs, items / scale.items)
+
+
+class LowRank(NamedTuple):
+    """A symmetric matrix by its eigenvectors (items, rank) and positive eigenvalues (rank,)."""
+
+    vectors: Doubles
+    values: Doubles
+
+
+def denoised(noisy: NoisySums) -> LowRank:
+    """G without what noise alone explains."""
+    G = noisy.G
+    m = len(G)
+    v = popularity_direction(noisy.popularity)
+    Gv = G @ v
+    along = float(v @ Gv)
+    across = Gv - along * v
+    across *= shrinkage(across, noisy.pair_noise)
+    rest = G - np.outer(v, Gv) - np.outer(Gv, v) + along * np.outer(v, v)
+    edge = 2 * noisy.pair_noise * math.sqrt(m)
+    above, vectors = eigenvalues_above(rest, edge + noisy.pair_noise * TRACY_WIDOM * m ** (-1 / 6))
+    signal = (above + np.sqrt(above**2 - edge**2)) / 2
+    # All of it within the space of v, G v and the vectors, where it is a small matrix.
+    basis, _ = np.linalg.qr(np.column_stack([v, across, vectors]))
+    small_v = basis.T @ v
+    small_across = basis.T @ across
+    small_vectors = basis.T @ vectors
+    small = max(along, noisy.pair_noise) * np.outer(small_v, small_v)
+    small += np.outer(small_v, small_across) + np.outer(small_across, small_v)
+    small += (small_vectors * signal) @ small_vectors.T
+    values, turned = np.linalg.eigh(small)
+    positive = values > 0
+    return LowRank(basis @ turned[:, positive], values[positive])
+
+
+def popularity_direction(popularity: Doubles) -> Doubles:
+    """Noisy popularity as a unit vector; that of equal counts if noise left nothing."""
+    counts = np.maximum(popularity, 0)
+    if not counts.any():
+        counts = np.ones(len(popularity))
+    direction: Doubles = counts / np.linalg.norm(counts)
+    return direction
+
+
+def shrinkage(vector: Doubles, noise: float) -> float:
+    """The factor by which a vector with noise on each entry is closest to the one without.
+
+    0 where the vector is no longer than noise alone is in 99 of 100 cases.
+    """
+    m = len(vector)
+    length = float(vector @ vector) / noise**2
+    return 1 - m / length if length > m + 2.33 * math.sqrt(2 * m) else 0.0
+
+
+def eigenvalues_above(matrix: Doubles, least: float) -> tuple[Doubles, Doubles]:
+    """Eigenvalues above a bound, and their vectors."""
+    from scipy.linalg import eigh
+    from scipy.sparse.linalg import eigsh
+
+    m = len(matrix)
+    k = FIRST_EIGENVALUES
+    start = np.ones(m)
+    while k < m // 4:
+        values, vectors = eigsh(matrix, k, which="LA", v0=start)
+        if values[0] <= least:
+            kept = values > least
+            return values[kept], vectors[:, kept]
+        k *= 2
+    values, vectors = eigh(matrix, subset_by_value=(least, np.inf))
+    return values, vectors
+
+
+def item_weights(G: LowRank, reg: float) -> Floats:
+    """(items, items) EASE's weights B, from eigenvalues instead of an inverse.
+
+    P = (G + reg I)^-1 = (I - A) / reg with A = V diag(l / (l + reg)) V^T, so that
+    B = -P / diag(P) = A / (1 - diag(A)) beside the diagonal.
+    """
+    A = (G.vectors * (G.values / (G.values + reg))) @ G.vectors.T
+    A /= 1 - np.diag(A)
+    B = A.astype(np.float32)
+    B[np.diag_indices(len(B))] = 0
+    return B

@@ -1,0 +1,46 @@
+"""Settings of differential privacy. A run without `epsilon` has none."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from coterie.core.settings import Settings
+from coterie.federated.privacy.accountant import MAX_EPSILON, MIN_EPSILON, default_delta
+
+
+class PrivacySettings(Settings):
+    """What a run of any algorithm may spend."""
+
+    epsilon: float | None = Field(None, ge=MIN_EPSILON, le=MAX_EPSILON)
+    """Privacy budget of each user for the whole run (user-level differential privacy); without it
+    no noise is added."""
+    delta: float | None = Field(None, gt=0, lt=1)
+    """Delta of differential privacy; by default 1e-5 or users^-1.1, whichever is less."""
+    noise_source: Literal["seeded", "system"] = "seeded"
+    """Where noise comes from in a simulation: the seed of the run, so that results repeat, or the
+    operating system. A federation always takes the latter."""
+
+    @model_validator(mode="after")
+    def _delta_needs_epsilon(self) -> Self:
+        if self.delta is not None and self.epsilon is None:
+            raise ValueError(
+                f"setting 'delta' is {self.delta}, but 'epsilon' is not set; expected both or "
+                "epsilon alone. Add --epsilon VALUE"
+            )
+        return self
+
+    def delta_for(self, n_users: int) -> float:
+        """Delta as set, or the default for so many users."""
+        return default_delta(n_users) if self.delta is None else self.delta
+
+
+def is_private(settings: Settings) -> bool:
+    """Whether a run has a privacy budget."""
+    return isinstance(settings, PrivacySettings) and settings.epsilon is not None
+
+
+def noise_kernels(settings: Settings) -> tuple[str, ...]:
+    """The kernel families that a private run needs."""
+    return ("discrete_gaussian",) if is_private(settings) else ()

@@ -59,31 +59,32 @@ def discrete_gaussian(size: int, log2_sigma: int, random_words: WordSource) -> L
 def system_words() -> WordSource:
     """Words that nobody can predict: every request has a key of the operating system's generator.
 
-    The words are the key stream of AES-256 in counter mode. That takes 0.4 ns a byte where
-    the processor has instructions for AES, the operating system's generator itself 3.4 and
-    ChaCha20 1.2 (Neoverse N1). A stream with a single key would repeat in a forked process.
+    A stream with a single key would repeat in a forked process.
     """
     _need_cryptography()
+    return lambda n: _key_stream(_cipher(new_seed()), n)
+
+
+def words_from_key(key: bytes) -> WordSource:
+    """The same words for everyone who has the key."""
+    if len(key) != KEY_BYTES:
+        raise ValueError(f"the key has {len(key)} bytes; it must have {KEY_BYTES}")
+    _need_cryptography()
+    stream = _cipher(key)
+    return lambda n: _key_stream(stream, n)
+
+
+def _cipher(key: bytes) -> CipherContext:
+    """AES-256 in counter mode.
+
+    Its key stream takes 0.4 ns a byte where the processor has instructions for AES, ChaCha20 1.2
+    and the operating system's generator 3.4 (Neoverse N1).
+    """
     from cryptography.hazmat.primitives.ciphers import Cipher
     from cryptography.hazmat.primitives.ciphers.algorithms import AES
     from cryptography.hazmat.primitives.ciphers.modes import CTR
 
-    def next_words(n: int) -> Uint64Array:
-        return _key_stream(Cipher(AES(new_seed()), CTR(bytes(16))).encryptor(), n)
-
-    return next_words
-
-
-def words_from_key(key: bytes) -> WordSource:
-    """The key stream of ChaCha20 (RFC 8439): the same words for everyone who has the key."""
-    if len(key) != KEY_BYTES:
-        raise ValueError(f"the key has {len(key)} bytes; it must have {KEY_BYTES}")
-    _need_cryptography()
-    from cryptography.hazmat.primitives.ciphers import Cipher
-    from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
-
-    stream = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
-    return lambda n: _key_stream(stream, n)
+    return Cipher(AES(key), CTR(bytes(16))).encryptor()
 
 
 def seeded_words(generator: np.random.Generator) -> WordSource:

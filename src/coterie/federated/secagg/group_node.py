@@ -312,12 +312,10 @@ def _values(
     if touched is not None and np.isin(touched, rows).all():
         with suppress(Rejected):
             vector = vector_of(computed, world, exchange, member.user, rows)
-    return _with_noise(world, exchange, member, vector)
+    return with_noise(world, exchange, member, vector)
 
 
-def _with_noise(
-    world: AnyWorld, exchange: AnyExchange, member: GroupMember, vector: Words
-) -> Words:
+def with_noise(world: AnyWorld, exchange: AnyExchange, member: GroupMember, vector: Words) -> Words:
     """The vector with the client's share of noise, where clients draw it.
 
     A client without a valid update adds its share, too: others count on it. The noise follows from

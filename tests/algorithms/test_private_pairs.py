@@ -155,6 +155,18 @@ def test_noise_alone_leaves_popularity():
     assert np.corrcoef(np.argsort(np.argsort(scores)), np.argsort(order))[0, 1] > 0.95
 
 
+def test_entries_are_shrunk_towards_zero_where_noise_is_larger():
+    rng = np.random.default_rng(0)
+    scale = np.sort(rng.pareto(1.0, 2000) + 0.01)[::-1]
+    scale /= np.linalg.norm(scale)
+    truth = rng.normal(size=2000) * scale * 100
+    noisy = truth + rng.normal(size=2000)
+    found = private_pairs.shrunk(noisy, scale, noise=1.0)
+    assert np.sum((found - truth) ** 2) < 0.3 * np.sum((noisy - truth) ** 2)
+    assert found[0] == pytest.approx(noisy[0], rel=0.05)
+    assert not private_pairs.shrunk(rng.normal(size=2000), scale, noise=1.0).any()
+
+
 def test_weights_are_those_of_the_inverse():
     rng = np.random.default_rng(0)
     vectors, _ = np.linalg.qr(rng.normal(size=(20, 5)))

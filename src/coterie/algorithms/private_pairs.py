@@ -15,7 +15,8 @@ about 2 s sqrt(m), and a larger one is signal.
 What is left of the sums (post-processing: it depends on released sums and on sigma alone):
 
     v       the noisy popularity, negative counts set to zero, as a unit vector
-    G v     estimated by shrinkage (James and Stein), apart from its part along v
+    G v     apart from its part along v, each entry shrunk as noise and popularity suggest
+            (empirical Bayes)
     G       on the rest of the space: eigenvalues above what noise reaches, each as the one that
             would appear there under noise, y -> (y + sqrt(y^2 - 4 s^2 m)) / 2
 
@@ -140,8 +141,7 @@ def denoised(noisy: NoisySums) -> LowRank:
     v = popularity_direction(noisy.popularity)
     Gv = G @ v
     along = float(v @ Gv)
-    across = Gv - along * v
-    across *= shrinkage(across, noisy.pair_noise)
+    across = shrunk(Gv - along * v, v, noisy.pair_noise)
     rest = G - np.outer(v, Gv) - np.outer(Gv, v) + along * np.outer(v, v)
     edge = 2 * noisy.pair_noise * math.sqrt(m)
     above, vectors = eigenvalues_above(rest, edge + noisy.pair_noise * TRACY_WIDOM * m ** (-1 / 6))
@@ -168,14 +168,19 @@ def popularity_direction(popularity: Doubles) -> Doubles:
     return direction
 
 
-def shrinkage(vector: Doubles, noise: float) -> float:
-    """The factor by which a vector with noise on each entry is closest to the one without.
+def shrunk(vector: Doubles, scale: Doubles, noise: float) -> Doubles:
+    """A vector with noise on each entry, each entry as close to the one without as is expected.
 
-    0 where the vector is no longer than noise alone is in 99 of 100 cases.
+    Without noise, entries are taken to have deviations in proportion to `scale`, a unit vector:
+    popular items differ more. 0 where noise alone is as large in one of 100 cases.
     """
-    m = len(vector)
-    length = float(vector @ vector) / noise**2
-    return 1 - m / length if length > m + 2.33 * math.sqrt(2 * m) else 0.0
+    squared = scale**2
+    excess = float(squared @ vector**2) / noise**2 - 1
+    fourth = float(squared @ squared)
+    if excess <= 2.33 * math.sqrt(2 * fourth):
+        return np.zeros_like(vector)
+    signal = excess / fourth * squared  # variance of each entry, in units of noise^2
+    return vector * signal / (signal + 1)
 
 
 def eigenvalues_above(matrix: Doubles, least: float) -> tuple[Doubles, Doubles]:

@@ -55,7 +55,7 @@ def measured(
 ) -> dict[str, Any]:
     began = time.perf_counter()
     settings = SETTINGS.get(name, {}) if epsilon is not None else {}
-    settings = settings | ({"users": users, "items": ITEMS} if users else {})
+    settings = settings | ({"n_users": users, "n_items": ITEMS} if users else {})
     budget = {} if epsilon is None else {"epsilon": epsilon, "delta": 1e-5}
     run = coterie.run(
         name,

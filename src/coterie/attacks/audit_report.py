@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 from coterie.algorithms.registry import algorithm
+from coterie.attacks.inference import Inference, infer
 from coterie.attacks.privacy_audit import (
     CONFIDENCE,
     AuditedSum,
@@ -26,10 +28,31 @@ from coterie.federated.privacy.settings import is_private
 from coterie.federated.settings import federation_settings
 from coterie.types import JsonObject
 
+INFERENCE_HEADER = ["attacker", "noise", "targets", "AUC", "TPR at 0.1 % FPR"]
 HEADER = ["canary", "noise", "length", "epsilon, at least", "claim", "verdict"]
 
 
-def audit_run(folder: Path, progress: Progress) -> list[Finding]:
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What an audit found."""
+
+    findings: list[Finding]
+    inferences: list[Inference]
+
+    @property
+    def refuted(self) -> bool:
+        return any(found.refutes for found in self.findings)
+
+    def as_json(self) -> JsonObject:
+        return {
+            "refuted": self.refuted,
+            "confidence": CONFIDENCE,
+            "findings": [found.as_json() for found in self.findings],
+            "inferences": [found.as_json() for found in self.inferences],
+        }
+
+
+def audit_run(folder: Path, with_inference: bool, progress: Progress) -> Audit:
     """Test the claim of a run."""
     experiment = Experiment.of(read_settings(folder))
     if not is_private(experiment.settings):
@@ -38,7 +61,13 @@ def audit_run(folder: Path, progress: Progress) -> list[Finding]:
             "Train one with coterie run ALGORITHM --epsilon VALUE."
         )
     ready = prepare(experiment, None, progress)
-    return audit(_sums(ready), ready.training.n_items, progress)
+    findings = audit(_sums(ready), ready.training.n_items, progress)
+    inferences = []
+    if with_inference:
+        chosen = algorithm(experiment.choice.algorithm)
+        settings = ready.experiment.settings
+        inferences = infer(chosen, settings, ready.training, experiment.choice.seed, progress)
+    return Audit(findings, inferences)
 
 
 def _sums(ready: Prepared) -> list[AuditedSum]:
@@ -66,38 +95,48 @@ def rows(findings: list[Finding]) -> list[list[str]]:
     ]
 
 
+def inference_rows(inferences: list[Inference]) -> list[list[str]]:
+    return [
+        [found.attacker, found.noise, f"{found.targets:,}", f"{found.auc:.3f}", f"{found.tpr:.3f}"]
+        for found in inferences
+    ]
+
+
 def verdict(found: Finding) -> str:
     if found.claimed is None:
         return "control"
     return "REFUTED" if found.refutes else "not refuted"
 
 
-def summary(findings: list[Finding]) -> list[str]:
-    """What the table shows, in words."""
-    refuted = [found for found in findings if found.refutes]
+def summary(audited: Audit) -> list[str]:
+    """What the tables show, in words."""
+    refuted = [found for found in audited.findings if found.refutes]
     first = "No attack refutes the claim. That is no proof of it: an audit finds mistakes only."
     if refuted:
         first = f"The claim is refuted by {len(refuted)} of the attacks: the noise is too little."
-    return [
+    lines = [
         first,
-        f"{findings[0].draws:,} releases each, half of them with the canary; bounds hold with a "
-        f"confidence of {CONFIDENCE:.0%}. Length is what the canary adds to a sum, over the "
+        f"{audited.findings[0].draws:,} releases each, half of them with the canary; bounds hold "
+        f"with a confidence of {CONFIDENCE:.0%}. Length is what the canary adds to a sum, over the "
         "sensitivity that noise is made for. Controls are releases without noise.",
     ]
+    if audited.inferences:
+        lines.append(
+            "Inference: models of two halves of the data, with noise as in the run and without "
+            "any. AUC 0.5 is a guess. loss and gradient tell users, rank shift single interactions."
+        )
+    return lines
 
 
-def save(findings: list[Finding], folder: Path) -> None:
+def save(audited: Audit, folder: Path) -> None:
     """Write audit.json and audit.md into the run folder."""
-    write_text(folder, "audit.json", json.dumps(as_json(findings), indent=2) + "\n")
-    table = [HEADER, ["---"] * len(HEADER), *rows(findings)]
-    lines = [f"| {' | '.join(cells)} |" for cells in table]
-    text = "\n\n".join(["# Audit", *summary(findings), "\n".join(lines)])
-    write_text(folder, "audit.md", text + "\n")
+    write_text(folder, "audit.json", json.dumps(audited.as_json(), indent=2) + "\n")
+    parts = ["# Audit", *summary(audited), _table(HEADER, rows(audited.findings))]
+    if audited.inferences:
+        parts.append(_table(INFERENCE_HEADER, inference_rows(audited.inferences)))
+    write_text(folder, "audit.md", "\n\n".join(parts) + "\n")
 
 
-def as_json(findings: list[Finding]) -> JsonObject:
-    return {
-        "refuted": any(found.refutes for found in findings),
-        "confidence": CONFIDENCE,
-        "findings": [found.as_json() for found in findings],
-    }
+def _table(header: list[str], cells: list[list[str]]) -> str:
+    table = [header, ["---"] * len(header), *cells]
+    return "\n".join(f"| {' | '.join(row)} |" for row in table)

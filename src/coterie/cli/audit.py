@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Annotated
 
 import typer
 
@@ -10,13 +11,20 @@ from coterie.cli.options import JsonOption, QuietOption, RunFolderArgument
 
 
 def audit(
-    folder: RunFolderArgument, quiet: QuietOption = False, as_json: JsonOption = False
+    folder: RunFolderArgument,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="Leave out the attackers that train models."),
+    ] = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Test a run's claim of differential privacy.
 
     An attacker who knows all users but one tries to tell releases with that user from releases
     without, by 20,000 draws of the run's own noise. Its errors bound epsilon from below. A bound
-    above the claim refutes it.
+    above the claim refutes it. Other attackers tell who was in training, and which interactions
+    were, from models that are trained with the run's noise and without any.
 
     coterie run fedease --epsilon 5
 
@@ -27,15 +35,20 @@ def audit(
     from coterie.attacks import audit_report
     from coterie.cli.screen import progress_for, show_table
 
-    findings = audit_report.audit_run(folder, progress_for(silent=quiet or as_json))
-    audit_report.save(findings, folder)
+    progress = progress_for(silent=quiet or as_json)
+    audited = audit_report.audit_run(folder, not quick, progress)
+    audit_report.save(audited, folder)
     if as_json:
-        typer.echo(json.dumps(audit_report.as_json(findings), allow_nan=False))
+        typer.echo(json.dumps(audited.as_json(), allow_nan=False))
     else:
-        show_table(audit_report.HEADER, audit_report.rows(findings), left=2, texts=(5,))
-        for line in audit_report.summary(findings)[: 1 if quiet else None]:
+        rows = audit_report.rows(audited.findings)
+        show_table(audit_report.HEADER, rows, left=2, texts=(5,))
+        if audited.inferences:
+            rows = audit_report.inference_rows(audited.inferences)
+            show_table(audit_report.INFERENCE_HEADER, rows, left=2)
+        for line in audit_report.summary(audited)[: 1 if quiet else None]:
             typer.echo(line)
         if not quiet:
             typer.echo(f"report: {folder / 'audit.md'}")
-    if any(found.refutes for found in findings):
+    if audited.refuted:
         raise typer.Exit(2)

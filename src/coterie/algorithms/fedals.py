@@ -36,19 +36,22 @@ also serves people who never took part.
 Ratings (feedback=explicit): squared error on observed ratings alone. Clients send ratings, too; the
 server adds them up to a bias for every item, and vectors explain what is left. In the first round
 there are no biases yet, so that it only collects ratings.
+
+Under a privacy budget (epsilon) clients send less, and the server adds noise: `private_als.py`.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
+from threadpoolctl import threadpool_limits
 
 from coterie import kernels
-from coterie.algorithms import fedavg
+from coterie.algorithms import fedavg, private_als
 from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.local import least_squares
 from coterie.algorithms.local.least_squares import LeastSquares, RightSides
@@ -56,6 +59,7 @@ from coterie.algorithms.local.settings import CohortSettings
 from coterie.core import parallel
 from coterie.core.fixed_point import quantise
 from coterie.core.records import Record
+from coterie.core.settings import DataSize
 from coterie.federated.federation import (
     ON_CLIENTS,
     Accepted,
@@ -64,11 +68,14 @@ from coterie.federated.federation import (
     Federation,
     NodeData,
     PrivateState,
+    PrivateSum,
     SecureSum,
     SinglePass,
     Sums,
     World,
 )
+from coterie.federated.privacy.plan import plan_for, with_noise
+from coterie.federated.privacy.settings import noise_kernels
 from coterie.models.factors import rows
 from coterie.models.new_user import NewUser
 from coterie.models.private_factors import PrivateFactors
@@ -97,9 +104,27 @@ class FedALS(LeastSquares, CohortSettings):
     trial_steps: ClassVar[int | None] = 20
 
     rounds: int = Field(10, ge=1)
-    """Rounds of communication."""
+    """Rounds of communication. Under a privacy budget 2 by default: it is shared among them."""
     participation: float = Field(1.0, gt=0, le=1)
     """Share of the users that takes part in a round."""
+    embedding_size: int = Field(64, ge=1, le=512)
+    """Length of every user and item row. Under a privacy budget 16 by default."""
+    reg: float | None = Field(None, gt=0)
+    """Regularisation of all rows. By default it follows from the numbers of users, items and
+    interactions. Under a privacy budget it is 0.03 by default, and that of user rows alone."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _other_defaults_under_a_budget(cls, values: object) -> object:
+        if not isinstance(values, dict) or values.get("epsilon") is None:
+            return values
+        defaults = {"rounds": private_als.ROUNDS, "embedding_size": private_als.EMBEDDING_SIZE}
+        return defaults | values
+
+    def for_data(self, size: DataSize) -> Self:
+        if self.epsilon is not None and self.reg is None:
+            return self.model_copy(update={"reg": private_als.REG})
+        return super().for_data(size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +138,8 @@ class FedALSState(Record):
 
 def init(world: World[FedALS]) -> FedALSState:
     s = world.settings
+    if s.epsilon is not None:
+        private_als.check(s.block_size, world.rated)
     n_blocks = len(blocks(s))
     return FedALSState(
         item_rows=rows(world.n_items, s.embedding_size, world.seed, "items", s.start_scale),
@@ -206,7 +233,8 @@ def solve_clients(world: World[FedALS], message: Message, node: NodeData) -> Sol
         d = message.common["item_rows"].shape[1]
         return Solved(history, np.zeros((len(places), d), np.int32), sent)
     X = solve(history, message.common["item_rows"], world.settings, ratings, bias)
-    return Solved(history, quantise(X), sent)
+    private = world.settings.epsilon is not None
+    return Solved(history, private_als.unit_vectors(X) if private else quantise(X), sent)
 
 
 def client_update(world: World[FedALS], message: Message, node: NodeData) -> Updates:
@@ -238,6 +266,10 @@ def add_up(world: World[FedALS], message: Message, updates: Updates) -> Sums:
 
 def sums(world: World[FedALS], message: Message, solved: Solved) -> Sums:
     """sum x x^T over clients, and sum x x^T, sum e x and the count over those of every item."""
+    plan = plan_for(world, PRIVATE_SUM)
+    if plan is not None:
+        scale = private_als.scales(plan)
+        return private_als.private_sums(solved.history, solved.vectors, world.n_items, scale)
     _, block = block_of(world.settings, message.round)
     return {"items": sums_by_item(world, message, solved, block), "users": gram(solved.vectors)}
 
@@ -309,6 +341,8 @@ def gram(vectors: Ints) -> Longs:
 def solve_items(
     world: World[FedALS], state: FedALSState, sums: Sums, accepted: Accepted, t: int
 ) -> FedALSState:
+    if world.settings.epsilon is not None:
+        return replace(state, item_rows=solve_noisy(world, sums, accepted))
     number, block = block_of(world.settings, t)
     kept = keep(world, state, sums, accepted, number)
     if world.rated and not state.item_bias.any():
@@ -345,6 +379,19 @@ def solve_items(
         item_bias=mean_ratings(kept.items) if world.rated else state.item_bias,
         **sums_to_keep(world, state, kept, accepted, number),
     )
+
+
+def solve_noisy(world: World[FedALS], sums: Sums, accepted: Accepted) -> Floats:
+    """Y, from the noisy sums of this round alone: those of earlier rounds are of another basis."""
+    plan = plan_for(world, PRIVATE_SUM)
+    assert plan is not None
+    draws = 1 if world.settings.noise == "central" else len(accepted.users)
+    sigma = math.sqrt(draws) * (1 << plan.log2_sigma)
+    noisy = private_als.noisy_sums(sums, private_als.scales(plan), sigma)
+    # The size of a Poisson sample is not public; the expected size is.
+    n_clients = fedavg.cohort_size(world)
+    with threadpool_limits(1, "blas"):
+        return private_als.solve_items(noisy, n_clients, float(world.settings.alpha))
 
 
 class Kept(NamedTuple):
@@ -491,6 +538,12 @@ def score_new_user(model: PrivateFactors, user: NewUser, settings: FedALS) -> Fl
     return model.score_row(least_squares.solve(history, model.item_rows, settings)[0])
 
 
+PRIVATE_SUM = PrivateSum(
+    releases=lambda world: world.settings.rounds,
+    cohort_size=fedavg.cohort_size,
+    drawn_anew=True,
+)
+
 EXCHANGE = Exchange(
     broadcast=broadcast,
     client_update=client_update,
@@ -498,11 +551,15 @@ EXCHANGE = Exchange(
     server_update=solve_items,
     sizes=sizes,
     fast=FastPaths(single_pass=single_pass),
-    secure_sum=SecureSum(
-        by_item=("items",),
-        reveals="sums of x x^T give away the history of a client with an item of its own, and "
-        "those of all clients where they are no more than embedding_size",
+    secure_sum=with_noise(
+        SecureSum(
+            by_item=("items",),
+            reveals="sums of x x^T give away the history of a client with an item of its own, and "
+            "those of all clients where they are no more than embedding_size",
+        ),
+        PRIVATE_SUM,
     ),
+    private_sum=PRIVATE_SUM,
 )
 
 ALGORITHM = Algorithm(
@@ -517,7 +574,7 @@ ALGORITHM = Algorithm(
         client_model_needs=("item_rows", "item_bias"),
     ),
     state=FedALSState,
-    kernels=("als", "als_sums", "sums", "clusters"),
+    kernels=lambda settings: ("als", "als_sums", "sums", "clusters", *noise_kernels(settings)),
     explicit=True,
     paper="Rendle et al. 2022",
     score_new_user=score_new_user,

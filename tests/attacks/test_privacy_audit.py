@@ -28,6 +28,7 @@ from coterie.types import Updates
 
 PRIVATE: dict[str, dict[str, Any]] = {
     "fedease": {"rounds": 1, "participation": 1.0},
+    "fedals": {"rounds": 2, "participation": 1.0},
     "fcf": {"rounds": 3, "participation": 1.0, "clip": 0.05},
     "pfpl": {"epochs": 2, "rounds_an_epoch": 2, "clip": 0.001},
 }

@@ -278,11 +278,10 @@ def test_shrinkage_is_closer_than_what_was_released():
     assert float(((found - B) ** 2).sum()) < 0.5 * released
 
 
-def test_directions_of_noise_alone_are_dropped():
-    noisy, _ = drawn(2000, size=0.0, B_noise=3.0)
-    c, found = private_als.denoised(noisy)
-    popularity = np.outer(c, private_als.mean_vector(noisy))
-    assert np.linalg.norm(found - popularity) < 0.1 * np.linalg.norm(noisy.B - popularity)
+def test_rests_of_noise_alone_are_dropped():
+    rest = np.random.default_rng(0).normal(size=(2000, 4)) * 3
+    found = private_als.shrunk(rest, np.ones(2000), 3.0)
+    assert np.linalg.norm(found) < 0.1 * np.linalg.norm(rest)
 
 
 @pytest.mark.parametrize("c", [0.0, -5.0])

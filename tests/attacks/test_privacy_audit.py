@@ -81,7 +81,7 @@ def test_popular(monkeypatch):
     assert audit(sums, 40, SILENT)[0].refutes
 
 
-@pytest.mark.parametrize("name", ["fedease", "fcf"])
+@pytest.mark.parametrize("name", ["fedease", "fedals", "fcf"])
 def test_half_the_noise_is_caught(name, monkeypatch):
     drawn = noise.discrete_gaussian
     monkeypatch.setattr(

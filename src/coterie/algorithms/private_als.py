@@ -11,15 +11,16 @@ own history. So only the sums need noise (joint differential privacy). A client 
 with x divided by its length. Each part has an L2 norm of at most 1, whatever the history, and a
 fixed share of the squared sensitivity.
 
-Deviations. The paper clips x; here x always has length 1: on MovieLens-100K that is the whole
-budget of every user, and there is no clip to choose. The paper sends x x^T for every item, too.
-Noise hides most of these sums; with G in their place,
+Deviations. The paper clips x; here x always has length 1, so that every user has the same influence
+and there is no clip to choose. The paper also sends x x^T for every item. Noise hides most of these
+sums, so that G takes their place:
 
-    sum of x x^T / sqrt n over the users of i  ~  c_i G / (number of clients)
+    sum of x x^T / sqrt n over the users of i  ~  c_i G / clients
 
-NDCG@10 is higher at epsilon 20, and the same at 5, whatever share they get. Weights that favour
-rare items (Krichene et al. Multi-task differential privacy under distribution skew. ICML 2023)
-lower NDCG@10 on MovieLens-100K, too: all items of a user have the same.
+On the validation part of MovieLens-100K, a tenth of the squared sensitivity for them lowers NDCG@10
+from 0.470 to 0.463 at epsilon 20, and from 0.413 to 0.412 at 5. All items of a user have the same
+weight: weights that favour rare items (Krichene et al. Multi-task differential privacy under
+distribution skew. ICML 2023) do not raise NDCG@10 there.
 
 How items are solved (post-processing: it depends on released sums and on sigma alone). A row of B
 is its popularity times the mean x, and a rest:

@@ -17,7 +17,7 @@ pytest.importorskip("dp_accounting")
 from coterie import api
 from coterie.algorithms import fedals, private_als, registry
 from coterie.algorithms.local import least_squares
-from coterie.algorithms.private_als import NoisySums, Scales
+from coterie.algorithms.private_als import NoisyVectorSums, VectorScales
 from coterie.core.settings import DataSize
 from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
@@ -143,7 +143,7 @@ def test_vectors_that_are_not_numbers_add_nothing():
 
 def test_sums_by_hand():
     vectors = np.array([[SCALE, 0], [3 * SCALE // 5, -(4 * SCALE // 5)]], np.int32)
-    scale = Scales(counts=100, vectors=1000, gram=10_000)
+    scale = VectorScales(counts=100, vectors=1000, gram=10_000)
     sums = private_als.private_sums(rows_of([0, 2], [2]), vectors, 3, scale)
     # Two items: 100 / sqrt 2 = 70, 1000 / sqrt 2 = 707. One item: 100, and 1000 (0.6, -0.8).
     assert sums["items"].tolist() == [[70, 707, 0], [0, 0, 0], [170, 707 + 599, -799]]
@@ -153,7 +153,7 @@ def test_sums_by_hand():
 
 def test_sums_in_units_of_one():
     vectors = np.array([[0.6, -0.8], [1, 0], [0, 1]])
-    scale = Scales(counts=1 << 20, vectors=1 << 20, gram=1 << 20)
+    scale = VectorScales(counts=1 << 20, vectors=1 << 20, gram=1 << 20)
     history = rows_of([0, 1, 2, 3], [3], [1])
     fixed = np.rint(vectors * SCALE).astype(np.int32)
     noisy = private_als.noisy_sums(
@@ -253,7 +253,9 @@ def group_share(training: TrainingSet, changes: dict[str, Any]) -> float:
     return float((best % 4 == (np.arange(len(X)) % 4)[:, None]).mean())
 
 
-def drawn(n_items: int, size: float, B_noise: float, seed: int = 0) -> tuple[NoisySums, Floats]:
+def drawn(
+    n_items: int, size: float, B_noise: float, seed: int = 0
+) -> tuple[NoisyVectorSums, Floats]:
     """Noisy sums of items whose rests have the covariance `size` c_i in two directions."""
     rng = np.random.default_rng(seed)
     c = rng.pareto(1.5, n_items) * 10 + 1
@@ -261,7 +263,7 @@ def drawn(n_items: int, size: float, B_noise: float, seed: int = 0) -> tuple[Noi
     rest = np.zeros((n_items, 4))
     rest[:, 1:3] = rng.normal(size=(n_items, 2)) * np.sqrt(size * c)[:, None]
     B = np.outer(c, mean) + rest
-    noisy = NoisySums(
+    noisy = NoisyVectorSums(
         c=c + rng.normal(size=n_items),
         c_noise=1.0,
         B=B + rng.normal(size=B.shape) * B_noise,
@@ -287,7 +289,7 @@ def test_rests_of_noise_alone_are_dropped():
 @pytest.mark.parametrize("c", [0.0, -5.0])
 def test_sums_without_signal_give_rows_of_zero(c):
     rng = np.random.default_rng(0)
-    noisy = NoisySums(np.full(30, c), 1.0, rng.normal(size=(30, 4)), 1.0, -np.eye(4))
+    noisy = NoisyVectorSums(np.full(30, c), 1.0, rng.normal(size=(30, 4)), 1.0, -np.eye(4))
     Y = private_als.solve_items(noisy, 10, 5.0)
     assert Y.dtype == np.float32
     assert (Y == 0).all()

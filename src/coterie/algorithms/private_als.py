@@ -81,7 +81,7 @@ def check(block_size: int, rated: bool) -> None:
         )
 
 
-class Scales(NamedTuple):
+class VectorScales(NamedTuple):
     """The integers that stand for one."""
 
     counts: int
@@ -89,9 +89,9 @@ class Scales(NamedTuple):
     gram: int
 
 
-def scales(plan: NoisePlan) -> Scales:
+def scales(plan: NoisePlan) -> VectorScales:
     share_of_vectors = 1 - SHARE_OF_COUNTS - SHARE_OF_GRAM
-    return Scales(
+    return VectorScales(
         counts=math.floor(plan.sensitivity * math.sqrt(SHARE_OF_COUNTS)),
         vectors=math.floor(plan.sensitivity * math.sqrt(share_of_vectors)),
         gram=math.floor(plan.sensitivity * math.sqrt(SHARE_OF_GRAM)),
@@ -112,7 +112,7 @@ def unit_vectors(X: Floats) -> Ints:
     return vectors
 
 
-def private_sums(history: Rows, vectors: Ints, n_items: int, scale: Scales) -> Sums:
+def private_sums(history: Rows, vectors: Ints, n_items: int, scale: VectorScales) -> Sums:
     """c and B as columns of `items`, and G as `users`. No client adds more than the plan allows."""
     from scipy.sparse import csr_array
 
@@ -146,7 +146,7 @@ def outer_products(vectors: Ints, scale: int) -> Longs:
 # How items are solved
 
 
-class NoisySums(NamedTuple):
+class NoisyVectorSums(NamedTuple):
     """Released sums in units of one, with the standard deviations of their noise."""
 
     c: Doubles  # (items,)
@@ -156,13 +156,13 @@ class NoisySums(NamedTuple):
     G: Doubles  # (d, d) symmetric
 
 
-def noisy_sums(sums: Sums, scale: Scales, sigma: float) -> NoisySums:
+def noisy_sums(sums: Sums, scale: VectorScales, sigma: float) -> NoisyVectorSums:
     """`sigma` is that of the noise in the sums, in grid units."""
     d = sums["items"].shape[1] - 1
     upper = np.zeros((d, d))
     upper[np.triu_indices(d)] = sums["users"] / scale.gram
     off_diagonal = np.triu(upper, 1) / math.sqrt(2)
-    return NoisySums(
+    return NoisyVectorSums(
         c=sums["items"][:, 0] / scale.counts,
         c_noise=sigma / scale.counts,
         B=sums["items"][:, 1:] / scale.vectors,
@@ -171,7 +171,7 @@ def noisy_sums(sums: Sums, scale: Scales, sigma: float) -> NoisySums:
     )
 
 
-def solve_items(noisy: NoisySums, n_clients: int, alpha: float) -> Floats:
+def solve_items(noisy: NoisyVectorSums, n_clients: int, alpha: float) -> Floats:
     """Y"""
     n_items, d = noisy.B.shape
     c, B = denoised(noisy)
@@ -185,7 +185,7 @@ def solve_items(noisy: NoisySums, n_clients: int, alpha: float) -> Floats:
     return Y.astype(np.float32)
 
 
-def denoised(noisy: NoisySums) -> tuple[Doubles, Doubles]:
+def denoised(noisy: NoisyVectorSums) -> tuple[Doubles, Doubles]:
     """c and B without what noise alone explains."""
     mean = mean_vector(noisy)
     certainty = noisy.c_noise**-2 + mean @ mean * noisy.B_noise**-2
@@ -196,7 +196,7 @@ def denoised(noisy: NoisySums) -> tuple[Doubles, Doubles]:
     return c, np.outer(c, mean) + shrunk(rest, c, noisy.B_noise)
 
 
-def mean_vector(noisy: NoisySums) -> Doubles:
+def mean_vector(noisy: NoisyVectorSums) -> Doubles:
     """The mean x of the users of an item: the regression of B on positive c."""
     c = np.maximum(noisy.c, 0)
     squares = float(c @ c)

@@ -51,7 +51,7 @@ from coterie.types import SCALE, Doubles, Floats, Ints, Longs, Rows
 ROUNDS = 2
 EMBEDDING_SIZE = 16
 REG = 0.03
-"""Defaults under a privacy budget, the best at epsilon 5 and 20 on the validation part of
+"""Defaults under a privacy budget, chosen at epsilon 5 and 20 on the validation part of
 MovieLens-100K. The regularisation does not follow from the number of interactions, which is not
 public."""
 SHARE_OF_COUNTS = 0.05

@@ -13,7 +13,7 @@ pytest.importorskip("dp_accounting")
 pytest.importorskip("cryptography")
 
 from coterie.algorithms.registry import algorithm
-from coterie.attacks.inference import Inference, infer, scored
+from coterie.attacks.inference import InferenceResult, infer, scored
 from coterie.cli.main import app
 from coterie.core.progress import SILENT
 from coterie.data.splits import split
@@ -22,7 +22,7 @@ ATTACKERS = {"loss", "rank shift", "gradient"}
 SMALL = ["--set", "n_users=60", "--set", "n_items=40"]
 
 
-def found(people: Any, name: str, **given: Any) -> dict[tuple[str, str], Inference]:
+def found(people: Any, name: str, **given: Any) -> dict[tuple[str, str], InferenceResult]:
     training = split(people, "temporal", 0.2, seed=0).training()
     chosen = algorithm(name)
     results = infer(chosen, chosen.settings.of(given), training, 0, SILENT)

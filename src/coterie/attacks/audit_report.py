@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coterie.algorithms.registry import algorithm
-from coterie.attacks.inference import Inference, infer
+from coterie.attacks.inference import InferenceResult, infer
 from coterie.attacks.privacy_audit import (
     CONFIDENCE,
     AuditedSum,
@@ -37,7 +37,7 @@ class Audit:
     """What an audit found."""
 
     findings: list[Finding]
-    inferences: list[Inference]
+    inferences: list[InferenceResult]
 
     @property
     def refuted(self) -> bool:
@@ -95,7 +95,7 @@ def rows(findings: list[Finding]) -> list[list[str]]:
     ]
 
 
-def inference_rows(inferences: list[Inference]) -> list[list[str]]:
+def inference_rows(inferences: list[InferenceResult]) -> list[list[str]]:
     return [
         [found.attacker, found.noise, f"{found.targets:,}", f"{found.auc:.3f}", f"{found.tpr:.3f}"]
         for found in inferences

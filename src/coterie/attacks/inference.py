@@ -55,7 +55,7 @@ WITHOUT_BUDGET = {"epsilon": None, "delta": None, "noise": "central", "sampling"
 
 
 @dataclass(frozen=True, slots=True)
-class Inference:
+class InferenceResult:
     """How well an attacker tells members from non-members."""
 
     attacker: str
@@ -77,7 +77,7 @@ class Inference:
 
 def infer(
     chosen: Algorithm, settings: Settings, training: TrainingSet, seed: int, progress: Progress
-) -> list[Inference]:
+) -> list[InferenceResult]:
     """All attackers, with the noise of the settings and without any."""
     found = []
     for changes in ({"noise_source": "system"}, WITHOUT_BUDGET):
@@ -100,7 +100,7 @@ def _attacks(
     return attacks
 
 
-def scored(attacker: str, label: str, members: Doubles) -> Inference:
+def scored(attacker: str, label: str, members: Doubles) -> InferenceResult:
     """From the statistics of members; those of non-members are their opposites."""
     non_members = np.sort(-members)
     below = np.searchsorted(non_members, members, side="left")
@@ -109,7 +109,7 @@ def scored(attacker: str, label: str, members: Doubles) -> Inference:
     roc = tuple(
         (rate, _true_positives(members, non_members, rate)) for rate in FALSE_POSITIVE_RATES
     )
-    return Inference(attacker, label, len(members), auc, roc)
+    return InferenceResult(attacker, label, len(members), auc, roc)
 
 
 def _true_positives(members: Doubles, non_members: Doubles, rate: float) -> float:

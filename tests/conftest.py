@@ -11,6 +11,16 @@ from coterie.data.interactions import Interactions
 from coterie.data.synthetic import Synthetic, generate
 
 SHARED_DATASETS = Path(__file__).parents[2] / "shared" / "datasets"
+SECOND_TOWERS = ("sttfedrec-clsm", "fl-clsm")
+"""Algorithms that differ from their DSSM versions in the network alone."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of rounds and federations take the second network only among the long tests."""
+    for item in items:
+        in_rounds = item.path.parent.name in ("federated", "secagg", "deployment")
+        if in_rounds and any(name in item.name for name in SECOND_TOWERS):
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture

@@ -47,7 +47,10 @@ def findings(name: str, **changes: Any) -> tuple[list[Finding], list[Finding]]:
 
 
 @pytest.mark.parametrize("name", PRIVATE)
-@pytest.mark.parametrize("epsilon", [0.5, 3.0, 20.0])
+@pytest.mark.parametrize(
+    "epsilon",
+    [pytest.param(0.5, marks=pytest.mark.long), 3.0, pytest.param(20.0, marks=pytest.mark.long)],
+)
 def test_claims_are_not_refuted_and_controls_leak(name, epsilon):
     private, controls = findings(name, epsilon=epsilon)
     assert not any(finding.refutes for finding in private)

@@ -167,15 +167,24 @@ def test_entries_are_shrunk_towards_zero_where_noise_is_larger():
     assert not private_pairs.shrunk(rng.normal(size=2000), scale, noise=1.0).any()
 
 
-def test_weights_are_those_of_the_inverse():
+@pytest.mark.parametrize("rest", [0.0, 0.7])
+def test_weights_are_those_of_the_inverse(rest):
     rng = np.random.default_rng(0)
     vectors, _ = np.linalg.qr(rng.normal(size=(20, 5)))
     values = np.array([1.0, 2, 5, 9, 30])
-    P = np.linalg.inv((vectors * values) @ vectors.T + 3 * np.eye(20))
+    G = (vectors * (values - rest)) @ vectors.T + rest * np.eye(20)
+    P = np.linalg.inv(G + 3 * np.eye(20))
     expected = -P / np.diag(P)
     np.fill_diagonal(expected, 0)
-    found = private_pairs.item_weights(LowRank(vectors, values), reg=3.0)
+    found = private_pairs.item_weights(LowRank(vectors, values, rest), reg=3.0)
     assert found == pytest.approx(expected, abs=1e-5)
+
+
+def test_hidden_eigenvalues_have_the_mean_that_the_trace_leaves():
+    found = LowRank(np.eye(10)[:, :2], np.array([50.0, 30.0]))
+    assert private_pairs.mean_of_rest(100.0, found) == 20 / 8
+    assert private_pairs.mean_of_rest(70.0, found) == 0
+    assert private_pairs.mean_of_rest(1000.0, found) == 15
 
 
 @pytest.mark.parametrize("m", [30, 500])

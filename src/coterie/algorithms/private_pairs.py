@@ -22,8 +22,9 @@ it, noisy popularity takes its place:
             (empirical Bayes)
     G       on the rest of the space, by its eigenvalues
 
-and EASE's closed form on that matrix, which has low rank. Where no eigenvalue is above the noise,
-it recommends by noisy popularity.
+Eigenvalues that noise hides are not zero, but their mean is known: the trace of G is the number of
+users. With r that mean, EASE's closed form is that of V diag(l) V^T + r (I - V V^T). Where no
+eigenvalue is above the noise, it recommends by noisy popularity.
 """
 
 from __future__ import annotations
@@ -133,18 +134,32 @@ def noisy_sums(pairs: Longs, items: Longs, scale: Scales, sigma: float) -> Noisy
 
 
 class LowRank(NamedTuple):
-    """A symmetric matrix by its eigenvectors (items, rank) and positive eigenvalues (rank,)."""
+    """A symmetric matrix by some of its eigenvectors (items, rank) and eigenvalues (rank,)."""
 
     vectors: Doubles
     values: Doubles
+    rest: float = 0.0
+    """All its other eigenvalues."""
 
 
 def denoised(noisy: NoisySums) -> LowRank:
     """G without what noise alone explains."""
-    first = above_noise(noisy.G, noisy.pair_noise)
-    if len(first.values) and noise_in_direction(first, noisy) < MOST_NOISE:
-        return first
-    return along_popularity(noisy)
+    found = above_noise(noisy.G, noisy.pair_noise)
+    if not len(found.values) or noise_in_direction(found, noisy) > MOST_NOISE:
+        found = along_popularity(noisy)
+    return found._replace(rest=mean_of_rest(float(np.trace(noisy.G)), found))
+
+
+def mean_of_rest(trace: float, found: LowRank) -> float:
+    """The mean of the eigenvalues that noise hides: their sum is what the trace leaves.
+
+    The trace of G has hardly any noise: a history adds 1 to it for p = 1/2. An eigenvalue that was
+    found is larger than those hidden, so that their mean is not above half of any.
+    """
+    m, rank = found.vectors.shape
+    mean: float = max(trace - float(found.values.sum()), 0.0) / max(m - rank, 1)
+    smallest = float(found.values.min(initial=np.inf))
+    return min(mean, smallest / 2)
 
 
 def above_noise(G: Doubles, noise: float) -> LowRank:
@@ -168,7 +183,7 @@ def along_popularity(noisy: NoisySums) -> LowRank:
     along = float(v @ Gv)
     across = shrunk(Gv - along * v, v, noisy.pair_noise)
     rest = G - np.outer(v, Gv) - np.outer(Gv, v) + along * np.outer(v, v)
-    vectors, signal = above_noise(rest, noisy.pair_noise)
+    vectors, signal, _ = above_noise(rest, noisy.pair_noise)
     # All of it within the space of v, G v and the vectors, where it is a small matrix.
     basis, _ = np.linalg.qr(np.column_stack([v, across, vectors]))
     small_v = basis.T @ v
@@ -227,10 +242,11 @@ def eigenvalues_above(matrix: Doubles, least: float) -> tuple[Doubles, Doubles]:
 def item_weights(G: LowRank, reg: float) -> Floats:
     """(items, items) EASE's weights B, from eigenvalues instead of an inverse.
 
-    P = (G + reg I)^-1 = (I - A) / reg with A = V diag(l / (l + reg)) V^T, so that
-    B = -P / diag(P) = A / (1 - diag(A)) beside the diagonal.
+    With r the other eigenvalues, P = (G + reg I)^-1 = (I - A) / (r + reg), where
+    A = V diag((l - r) / (l + reg)) V^T, so that B = -P / diag(P) = A / (1 - diag(A)) beside the
+    diagonal.
     """
-    A = (G.vectors * (G.values / (G.values + reg))) @ G.vectors.T
+    A = (G.vectors * ((G.values - G.rest) / (G.values + reg))) @ G.vectors.T
     A /= 1 - np.diag(A)
     B = A.astype(np.float32)
     B[np.diag_indices(len(B))] = 0

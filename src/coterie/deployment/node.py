@@ -193,6 +193,8 @@ class Node:
             found = self.federation.setup(self.world) if number == SETUP else None
         if found is None:
             raise Malformed(f"exchange {number} does not exist")
+        if self.world.settings.epsilon is not None and found.private_sum is None:
+            raise Malformed(f"exchange {number} has no noise; this federation has a privacy budget")
         return found
 
 

@@ -18,6 +18,7 @@ from coterie.errors import ConfigError, DataError
 from coterie.federated.disclosure import Disclosing
 from coterie.federated.federation import NodeData
 from coterie.federated.preferences import with_preferences
+from coterie.federated.privacy.settings import is_private
 from coterie.federated.secagg.identity import StoredIdentities
 from coterie.federated.settings import federation_settings
 from coterie.types import Ints
@@ -37,10 +38,14 @@ def roster_of(terms: FederationTerms, store: NodeStore) -> Roster:
     training = _split(terms, data).training()
     learning = training.positives.counts > 0
     users = [str(user) for user in data.user_ids]
+    n_positives = int(training.positives.counts.sum())
+    if is_private(terms.experiment.settings):
+        # The number of interactions is not paid for; who takes part is known anyway.
+        n_positives = int(learning.sum())
     return Roster(
         users,
         learning.tolist(),
-        int(training.positives.counts.sum()),
+        n_positives,
         forgotten,
         store.held_list(PERMITS) if is_member else [],
         [one.public.hex() for one in store.identities(users)] if uses_secagg(terms) else [],

@@ -17,7 +17,7 @@ import numpy as np
 
 from coterie.core.progress import SILENT, Progress
 from coterie.data.interactions import objects
-from coterie.deployment.enrolment import FederationTerms, UserIndices
+from coterie.deployment.enrolment import FederationTerms, Roster, UserIndices
 from coterie.deployment.node import NEWEST, Node
 from coterie.deployment.node_data import (
     node_data_of,
@@ -28,6 +28,7 @@ from coterie.deployment.node_data import (
 )
 from coterie.deployment.node_private_store import FORGOTTEN, MODEL, PERMITS, NodeStore
 from coterie.deployment.node_private_store_faults import damaged
+from coterie.deployment.private_terms import refuse_unprivate
 from coterie.deployment.transfer import users_of_permit
 from coterie.deployment.world import node_world
 from coterie.errors import RunError, UnknownName
@@ -80,7 +81,7 @@ class NodeService:
     def answer(self, kind: str, data: bytes) -> bytes:
         """Reply to a message. The first one of a federation carries a preamble with its terms."""
         if kind == ENROL:
-            return roster_of(FederationTerms.from_json(data), self.store).to_json().encode()
+            return self.enrol(FederationTerms.from_json(data)).to_json().encode()
         preamble, data = split_preamble(data, self.store.meta("terms"))
         if preamble is not None:
             self.begin(*preamble)
@@ -90,8 +91,14 @@ class NodeService:
             return self.evaluate(data, final=kind == FINISH).encode()
         raise Malformed(f"the message kind {kind!r} is unknown; expected one of {', '.join(KINDS)}")
 
+    def enrol(self, terms: FederationTerms) -> Roster:
+        """The node's users, for a federation that it may take part in."""
+        refuse_unprivate(terms.experiment)
+        return roster_of(terms, self.store)
+
     def begin(self, terms: FederationTerms, indices: UserIndices) -> None:
         """Begin or resume a federation. Another federation's private state is deleted."""
+        refuse_unprivate(terms.experiment)
         is_new = self.store.meta("run") != terms.run
         if is_new:
             self.store.reset()
@@ -185,6 +192,9 @@ class NodeService:
         from coterie.deployment.node_evaluation import NodeMetrics, evaluate_model, receive_model
 
         node, terms, indices, _ = self.load()
+        is_private = node.world.settings.epsilon is not None
+        if is_private and not final:
+            raise Malformed("the server asks for metrics, for which no privacy budget is spent")
         users, model = receive_model(node, data)
         if final:
             self.progress.log(
@@ -192,6 +202,8 @@ class NodeService:
                 f"Run: coterie recommend --node {self.store.path} --user ID. "
                 "The node waits for the next federation; stop it with Ctrl-C."
             )
+        if is_private:
+            return NodeMetrics(0, "", {}).to_json()
         if len(users) < len(node.node.users):
             # The difference of sums over two sets of users would reveal single users' metrics.
             return NodeMetrics(0, "", {}).to_json()

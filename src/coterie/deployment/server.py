@@ -34,6 +34,7 @@ from coterie.experiments import checkpoint, run_folder, training
 from coterie.experiments.config import Course
 from coterie.experiments.history import Point, TrainingHistory
 from coterie.federated.nodes import write_message
+from coterie.federated.privacy.statement import plan_of_run, statement
 from coterie.types import JsonObject
 
 ACCEPTED = "accepted-{}.npz"
@@ -113,15 +114,22 @@ class Server:
         state: Record = self.point.state if self.point.best is None else self.point.best
         return state
 
+    @property
+    def is_private(self) -> bool:
+        """Whether the run has a privacy budget, from which metrics of nodes would not be paid."""
+        return self.setup.world.settings.epsilon is not None
+
     def train(self) -> None:
         """Train to the end, and write the model."""
         course = self.terms.experiment.course
+        self._write_privacy()
         label = f"Training with {len(self.membership.enrolled)} nodes"
         with self.progress.task(label, self.setup.total) as advance:
             advance(self.point.history.round)
             while True:
                 self._report("training")
-                if evaluation_is_due(self.point.history, course, self.setup.total):
+                due = evaluation_is_due(self.point.history, course, self.setup.total)
+                if due and not self.is_private:
                     self._evaluate()
                 if self.is_over:
                     break
@@ -136,6 +144,16 @@ class Server:
         run_folder.write_model(self.folder, model)
         run_folder.write_metrics(self.folder, self.point.history.curve)
         self._report("finished")
+
+    def _write_privacy(self) -> None:
+        """Write what the run claims, if it has a privacy budget."""
+        if not self.is_private:
+            return
+        world = self.setup.world
+        settings = world.settings
+        plan = plan_of_run(self.terms.federation, world)
+        claim = statement(plan, settings.noise, settings.noise_source, world.n_users)
+        run_folder.write_privacy(self.folder, claim)
 
     def _play_round(self) -> None:
         """Train one round. Without a quorum it is repeated until nodes return, or time is up."""
@@ -228,6 +246,8 @@ class Server:
         out = {membership.names[node]: write_message(part) for node, part in parts.items()}
         with self.phases.measure(Phase.EVALUATE):
             replies = membership.send(kind, out)
+        if self.is_private:
+            return None
         protocol = self.terms.experiment.protocol
         hosted = membership.users_per_node()
         names = metric_names(protocol)

@@ -9,7 +9,6 @@ from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 
-import numpy as np
 from pydantic import Field
 
 from coterie.algorithms.registry import algorithm, names
@@ -18,16 +17,15 @@ from coterie.core.settings import Settings
 from coterie.data.small import small_table
 from coterie.deployment import server_folder
 from coterie.deployment.enrolment import FederationTerms, ItemContent
+from coterie.deployment.private_terms import refuse_unprivate, without_users
 from coterie.errors import ConfigError, DataError, MissingExtra
 from coterie.evaluation.metric_names import RATING_ERRORS
 from coterie.experiments import run_folder, server_view
 from coterie.experiments.config import Experiment, read_file
-from coterie.federated.federation import (
-    Federation,
-    World,
-)
+from coterie.federated.federation import Federation
+from coterie.federated.privacy.settings import is_private
 from coterie.federated.secagg import exposure
-from coterie.federated.settings import FederationSettings, federation_settings
+from coterie.federated.settings import FederationSettings
 from coterie.types import JsonObject
 
 NO_DATA = "federation.csv"
@@ -107,7 +105,7 @@ def prepare_folder(config: Path, out: Path | None, progress: Progress) -> Path:
 def read_server_config(config: Path) -> tuple[ServerConfig, Experiment]:
     """Read a config file; errors say to change that file."""
     # Nodes do not count items for popularity yet.
-    given = with_hidden_requests(read_file(str(config)))
+    given = with_system_noise(with_hidden_requests(read_file(str(config))))
     values = {"dataset": NO_DATA, "popularity_prior": 0.0} | given
     if not values.get("items"):
         raise ConfigError(
@@ -137,6 +135,14 @@ def with_hidden_requests(values: JsonObject) -> JsonObject:
     name = values.get("algorithm")
     listed = algorithm(name).settings.model_fields if name in names() else {}
     return {"requests": "whole"} | values if "requests" in listed else values
+
+
+def with_system_noise(values: JsonObject) -> JsonObject:
+    """With noise of the operating system, where the file has a privacy budget.
+
+    The default of a simulation is the seed of the run, which all nodes of a federation know.
+    """
+    return values if values.get("epsilon") is None else {"noise_source": "system"} | values
 
 
 def refuse_changed(config: Path, experiment: Experiment, terms: FederationTerms) -> None:
@@ -224,8 +230,9 @@ def refuse_unsupported(experiment: Experiment, progress: Progress) -> None:
         )
     if "tower" in type(settings).model_fields and find_spec("torch") is None:
         raise MissingExtra(name, "neural")
-    no_users = World(federation_settings(settings), 0, 0, 0, np.zeros(0, bool), {})
+    no_users = without_users(experiment)
     exposure.check_and_report(federation, no_users, progress)
+    refuse_unaccounted(experiment, progress)
     if no_users.settings.secure_aggregation == "none":
         received = "; ".join(server_view.in_the_clear(experiment, no_users))
         progress.log(
@@ -234,10 +241,33 @@ def refuse_unsupported(experiment: Experiment, progress: Progress) -> None:
         )
 
 
+def refuse_unaccounted(experiment: Experiment, progress: Progress) -> None:
+    """Under a privacy budget, reject what nodes would send without spending from it."""
+    if not is_private(experiment.settings):
+        return
+    refuse_unprivate(experiment)
+    every = experiment.course.evaluate_every
+    if every:
+        raise ConfigError(
+            f"setting 'evaluate_every' is {every}, but 'epsilon' is set, and metrics that nodes "
+            "report are sums without noise, which are not paid for; expected 0. Leave it out."
+        )
+    progress.log(
+        "epsilon is set: nodes report no metrics, during training or at its end, since metrics "
+        "would be sums without noise. A simulation with the same settings on public data shows "
+        "the accuracy to expect."
+    )
+
+
 def refuse_open(config: Path, service: ServerConfig, experiment: Experiment) -> None:
     """Reject an open federation of an algorithm whose users are fixed."""
     name = experiment.choice.algorithm
     federation = algorithm(name).train
+    if service.open and is_private(experiment.settings):
+        raise ConfigError(
+            "setting 'open' is True, but 'epsilon' is set, and its noise is made for the users who "
+            f"are there when training begins; expected False. Leave it out of {config}."
+        )
     if service.open and isinstance(federation, Federation) and federation.fixed_users:
         raise ConfigError(
             f"setting 'open' is True, but users of {name} cannot join while it trains: "

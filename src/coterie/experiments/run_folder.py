@@ -219,8 +219,13 @@ def write_config(folder: Path, flat: JsonObject) -> None:
 def write_result(folder: Path, result: JsonObject) -> None:
     """The result; its privacy statement also as a file of its own."""
     if "privacy" in result:
-        _write_json(folder / "privacy.json", result["privacy"])
+        write_privacy(folder, result["privacy"])
     _write_json(folder / "result.json", result)
+
+
+def write_privacy(folder: Path, statement: JsonObject) -> None:
+    """The guarantee of differential privacy, for somebody who has no result to read."""
+    _write_json(folder / "privacy.json", statement)
 
 
 def _write_json(path: Path, content: JsonObject) -> None:

@@ -186,7 +186,12 @@ def log_to(path: Path) -> None:
 def show_result(folder: Path, status: JsonObject, progress: Progress) -> None:
     for name, value in status["metrics"].items():
         progress.log(f"{name:14} {value:.4f}" if isinstance(value, float) else f"{name:14} {value}")
-    if not status["metrics"]:
+    if (folder / "privacy.json").exists():
+        progress.log(
+            f"No metrics: under a privacy budget nodes report none. {folder / 'privacy.json'} "
+            "states the guarantee."
+        )
+    elif not status["metrics"]:
         progress.log(
             "No metrics: at the end no node had enough users to report them "
             "(coterie join --least-group)."

@@ -48,3 +48,9 @@ def shared_datasets() -> Path:
 def people() -> Interactions:
     """Two hundred synthetic users: enough to learn from, small enough for every test."""
     return generate(Synthetic(n_users=200, n_items=120, n_groups=4, mean_interactions=20))
+
+
+@pytest.fixture(scope="session")
+def few_people() -> Interactions:
+    """Forty users: under secure aggregation each exchanges shares with all others."""
+    return generate(Synthetic(n_users=40, n_items=30, n_groups=2, mean_interactions=8))

@@ -133,6 +133,7 @@ def test_export_holds_everything_about_a_user(store: NodeStore):
         ],
         "private_state": {"user_rows": [1.0, -1.0]},
         "from_server": {},
+        "privacy_spent": [],
     }
 
 
@@ -248,6 +249,7 @@ def test_a_store_of_an_earlier_version_is_migrated(store: NodeStore, monkeypatch
 
 def test_a_store_of_the_first_version_gets_signing_keys(store: NodeStore):
     pytest.importorskip("cryptography")
+    store.connection.execute("drop table spent")
     store.connection.execute("alter table person drop column signing_key")
     store.connection.execute("pragma user_version = 1")
     store.close()

@@ -18,7 +18,6 @@ from deployment.test_server import InProcessNodes, new_federation, same, served,
 
 from coterie.core.progress import SILENT
 from coterie.data.interactions import Interactions
-from coterie.data.synthetic import Synthetic, generate
 from coterie.deployment.enrolment import EnrolledUsers, FederationTerms, ItemContent
 from coterie.deployment.node import Node
 from coterie.deployment.node_data import roster_of, simulated_seed
@@ -40,12 +39,6 @@ from coterie.federated.wire import Malformed
 
 PRIVATE: dict[str, Any] = {"epsilon": 3.0, "noise_source": "system"}
 DISTRIBUTED = PRIVATE | {"noise": "distributed", "secure_aggregation": "secagg"}
-
-
-@pytest.fixture(scope="module")
-def few() -> Interactions:
-    """As many users as two groups need: each exchanges shares with all others."""
-    return generate(Synthetic(n_users=40, n_items=30, n_groups=2, mean_interactions=8))
 
 
 def with_simulated_keys(paths: list[Path], terms: FederationTerms) -> None:
@@ -88,13 +81,14 @@ def noises(people: Interactions, folder: Path, **settings: Any) -> Mapping[str, 
 
 
 @pytest.mark.parametrize("noise", ["distributed", "local"])
-def test_a_private_federation_is_the_simulation(noise, few, tmp_path):
+def test_a_private_federation_is_the_simulation(noise, few_people, tmp_path):
     """Where clients draw the noise, it follows from their secrets: a simulation has the same."""
     settings = DISTRIBUTED | {"rounds": 1, "noise": noise}
-    terms, paths = new_federation("fedease", few, tmp_path, 2, **settings)
+    terms, paths = new_federation("fedease", few_people, tmp_path, 2, **settings)
+    terms = replace(terms, run="")  # noise follows from the name of the run, too
     with_simulated_keys(paths, terms)
     point = served(tmp_path, terms, InProcessNodes(paths))
-    assert same(point.state, simulated(terms, few))
+    assert same(point.state, simulated(terms, few_people))
     assert point.state.added.sum() > 30
 
 
@@ -181,8 +175,8 @@ def test_an_exchange_without_noise_gets_no_reply(people, tmp_path):
         bare.receive(message)
 
 
-def test_the_claim_is_written_down(few, tmp_path):
-    terms, paths = new_federation("fedease", few, tmp_path, 2, rounds=1, **DISTRIBUTED)
+def test_the_claim_is_written_down(few_people, tmp_path):
+    terms, paths = new_federation("fedease", few_people, tmp_path, 2, rounds=1, **DISTRIBUTED)
     served(tmp_path, terms, InProcessNodes(paths))
     claim = json.loads((tmp_path / "privacy.json").read_text())
     assert (claim["epsilon"], claim["noise"], claim["releases"]) == (3.0, "distributed", 1)

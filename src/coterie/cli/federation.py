@@ -163,6 +163,21 @@ def join(
             show_default=False,
         ),
     ] = None,
+    epsilon_limit: Annotated[
+        float | None,
+        typer.Option(
+            "--epsilon-limit",
+            min=0,
+            max=1000,
+            metavar="EPSILON",
+            help=(
+                "Privacy budget of each user over all runs that this store takes part in. Users "
+                "stay out of a run that would exceed it, and all stay out of runs without epsilon. "
+                "It holds until another is given; 0 removes it."
+            ),
+            show_default="that of the store, or none",
+        ),
+    ] = None,
     key: Annotated[
         Path | None,
         typer.Option("--key", help="This node's private key, NAME.key.", show_default=False),
@@ -195,7 +210,13 @@ def join(
 
         of_file = file_settings(columns, skip_bad_rows, encoding, delimiter, no_header)
         users = NodeUsers(
-            data, ReadOptions(**of_file), simulated, least_group, disclosure, private_items
+            data,
+            ReadOptions(**of_file),
+            simulated,
+            least_group,
+            disclosure,
+            private_items,
+            epsilon_limit,
         )
         progress = progress_of(log_format, log_level)
         start(users, store, server, (key, ca), insecure, progress)

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from coterie.deployment.node_ledger import RunLedger
 from coterie.deployment.node_private_store import NEVER, RING, NodeStore
+from coterie.deployment.node_releases import UPLOADS, releases_in_the_open, releases_of_upload
 from coterie.federated.engine import Engine
 from coterie.federated.federation import (
     AnyExchange,
@@ -68,6 +70,8 @@ class Node:
     open_slots: list[SessionSlot] = field(default_factory=list)
     """The sessions that the store holds, at most one; empty if they have to be read from it. A node
     is made anew when another process changed the store."""
+    ledger: RunLedger | None = None
+    """What the users' data has spent, in a federation with a privacy budget."""
 
     def initialise(self) -> None:
         """Write the initial private state of users who have none."""
@@ -83,6 +87,7 @@ class Node:
         message, user_ids = self.synchronise(data)
         exchange = self._exchange(message.exchange)
         self._refuse_other_protocol(exchange, message)
+        message, user_ids = self._within_budget(message, user_ids)
         message = replace(message, private_state=self.store.private_state(user_ids))
         if STAGE in message.common:
             columns, after = self._run_stage(exchange, message)
@@ -91,6 +96,22 @@ class Node:
         if after:
             self.store.put_pending(user_ids, after, tag(message.round, message.exchange))
         return encode(message.round, columns, exchange=message.exchange)
+
+    def _within_budget(self, message: Message, user_ids: list[str]) -> tuple[Message, list[str]]:
+        """The message for the users whose data may enter this release, and their ids."""
+        if self.world.settings.epsilon is None:
+            return message, user_ids
+        ledger = self._ledger()
+        if STAGE in message.common:
+            may = ledger.may_take_part(user_ids, message.round, message.exchange)
+        else:
+            may = ledger.take(user_ids, releases_in_the_open(message, self.node))
+        return message.to(may), [user for user, is_in in zip(user_ids, may, strict=True) if is_in]
+
+    def _ledger(self) -> RunLedger:
+        if self.ledger is None:
+            raise Malformed("this node has no ledger; this federation has a privacy budget")
+        return self.ledger
 
     def _refuse_other_protocol(self, exchange: AnyExchange, message: Message) -> None:
         """Reject a message that is not of the federation's protocol of secure aggregation.
@@ -114,6 +135,8 @@ class Node:
         slot = self._open_slot(exchange)
         task = stage_task(stage, exchange)
         columns, after = client_columns(self.world, task, message, self.node, slot)
+        if stage in UPLOADS and self.world.settings.epsilon is not None:
+            columns = self._paid_uploads(message, slot, columns)
         # The store may have erased a user meanwhile. Then its secrets must not come back.
         hosted = self.store.numbers()
         is_open = slot.ring is not None or bool(slot.groups)
@@ -121,6 +144,18 @@ class Node:
             self.store.put_held(RING, pack_slot(slot))
             self.open_slots.append(slot)
         return columns, after
+
+    def _paid_uploads(
+        self, message: Message, slot: SessionSlot, columns: dict[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """The uploads that count within the budget, which are counted now."""
+        users = columns["users"]
+        releases = releases_of_upload(message, users, self.node, slot)
+        if not releases:
+            return columns
+        user_ids = self.store.numbers()
+        may = self._ledger().take([user_ids.get(user, "") for user in users.tolist()], releases)
+        return {name: rows[may] for name, rows in columns.items()}
 
     def _open_slot(self, exchange: AnyExchange) -> SessionSlot:
         """The sessions as they were after the last stage: in memory, or else in the store."""

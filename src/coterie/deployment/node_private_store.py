@@ -132,6 +132,9 @@ class NodeStore:
         private_state = self.connection.execute(
             "select name, value from kept where person = ? and not pending", (user,)
         ).fetchall()
+        spent = self.connection.execute(
+            "select run, releases, multiplier from spent where person = ? order by run", (user,)
+        ).fetchall()
         layout = self.layout
         return {
             "user_id": user,
@@ -143,6 +146,10 @@ class NodeStore:
                 name: read_row(value, layout[name]).tolist() for name, value in private_state
             },
             "from_server": {name: row.tolist() for name, row in self.model_rows(user).items()},
+            "privacy_spent": [
+                {"run": run, "releases": releases, "noise_multiplier": multiplier}
+                for run, releases, multiplier in spent
+            ],
         }
 
     def forget(self, user: str) -> None:
@@ -159,7 +166,13 @@ class NodeStore:
         self._erase(users, [])
 
     def _erase(self, users: Sequence[str], forgotten: Sequence[int]) -> None:
-        tables = (("did", "person"), ("kept", "person"), ("given", "person"), ("person", "id"))
+        tables = (
+            ("did", "person"),
+            ("kept", "person"),
+            ("given", "person"),
+            ("spent", "person"),
+            ("person", "id"),
+        )
         keys = [(user,) for user in users]
         with self.transaction():
             if forgotten:
@@ -231,7 +244,10 @@ class NodeStore:
     # Private state
 
     def reset(self) -> None:
-        """Delete everything that belongs to the previous federation."""
+        """Delete everything that belongs to the previous federation.
+
+        What users' data spent of their privacy stays: it is spent for ever.
+        """
         with self.transaction():
             for statement in (
                 "delete from kept",

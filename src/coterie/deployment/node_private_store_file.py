@@ -27,10 +27,13 @@ create table held (name text primary key, value blob not null) without rowid;
 create table kept (person text not null, name text not null, pending integer not null,
                    tag integer not null, value blob not null,
                    primary key (person, name, pending)) without rowid;
+create table spent (run text not null, person text not null, releases integer not null,
+                    multiplier text not null, round integer not null, exchange integer not null,
+                    digest blob not null, primary key (run, person)) without rowid;
 """
 """about: metadata. person: users, their indices, and their keys for secure aggregation. did:
 interactions. given: users' rows of the last model. held: blobs of no single user. kept: private
-state, committed and pending."""
+state, committed and pending. spent: what users' data spent of their privacy, by run."""
 Migration = Callable[[sqlite3.Connection], None]
 """Changes a file of one version into one of the next, in the open transaction: with `execute`, not
 with `executescript`, which would commit it."""
@@ -40,7 +43,15 @@ def _add_signing_keys(connection: sqlite3.Connection) -> None:
     connection.execute("alter table person add column signing_key blob")
 
 
-MIGRATIONS: tuple[Migration, ...] = (_add_signing_keys,)
+def _add_ledger(connection: sqlite3.Connection) -> None:
+    connection.execute(
+        "create table spent (run text not null, person text not null, releases integer not null, "
+        "multiplier text not null, round integer not null, exchange integer not null, "
+        "digest blob not null, primary key (run, person)) without rowid"
+    )
+
+
+MIGRATIONS: tuple[Migration, ...] = (_add_signing_keys, _add_ledger)
 """The first one makes version 2 of version 1, and so on. A change of TABLES adds one."""
 VERSION = 1 + len(MIGRATIONS)
 READABLE_BY_OTHERS = 0o077

@@ -10,7 +10,7 @@ import hashlib
 import json
 import secrets
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -19,6 +19,12 @@ from coterie.core.progress import SILENT, Progress
 from coterie.data.interactions import objects
 from coterie.deployment.enrolment import FederationTerms, Roster, UserIndices
 from coterie.deployment.node import NEWEST, Node
+from coterie.deployment.node_budget import (
+    ledger_for,
+    refuse_changed_terms,
+    refuse_terms,
+    within_limit,
+)
 from coterie.deployment.node_data import (
     node_data_of,
     roster_of,
@@ -28,7 +34,6 @@ from coterie.deployment.node_data import (
 )
 from coterie.deployment.node_private_store import FORGOTTEN, MODEL, PERMITS, NodeStore
 from coterie.deployment.node_private_store_faults import damaged
-from coterie.deployment.private_terms import refuse_unprivate
 from coterie.deployment.transfer import users_of_permit
 from coterie.deployment.world import node_world
 from coterie.errors import RunError, UnknownName
@@ -72,6 +77,8 @@ class NodeService:
     progress: Progress = SILENT
     """Shows lines to the operator of the node."""
     loaded: LoadedNode | None = None
+    warned: set[str] = field(default_factory=set)
+    """Warnings that were shown."""
 
     def set_seed(self, seed: str = "") -> None:
         """Set the seed of the clients' draws; by default a secret one, drawn once."""
@@ -91,14 +98,22 @@ class NodeService:
             return self.evaluate(data, final=kind == FINISH).encode()
         raise Malformed(f"the message kind {kind!r} is unknown; expected one of {', '.join(KINDS)}")
 
+    def warn_once(self, text: str) -> None:
+        """Show a warning, unless it was shown before: a server may cause it in every round."""
+        if text not in self.warned:
+            self.progress.warn(text)
+        self.warned.add(text)
+
     def enrol(self, terms: FederationTerms) -> Roster:
         """The node's users, for a federation that it may take part in."""
-        refuse_unprivate(terms.experiment)
-        return roster_of(terms, self.store)
+        refuse_terms(terms, self.store)
+        roster = roster_of(terms, self.store)
+        return within_limit(terms, roster, self.store, self.warn_once)
 
     def begin(self, terms: FederationTerms, indices: UserIndices) -> None:
         """Begin or resume a federation. Another federation's private state is deleted."""
-        refuse_unprivate(terms.experiment)
+        refuse_terms(terms, self.store)
+        refuse_changed_terms(terms, self.store)
         is_new = self.store.meta("run") != terms.run
         if is_new:
             self.store.reset()
@@ -231,7 +246,9 @@ class NodeService:
             raise Malformed("this node has no seed")
         client_seed = simulated_seed(terms) if seed == SIMULATED else int(seed)
         data = node_data_of(terms, indices, self.store, client_seed)
-        node = Node(terms.federation, node_world(terms, indices), data, self.store)
+        world = node_world(terms, indices)
+        ledger = ledger_for(terms, world, self.store, self.warn_once)
+        node = Node(terms.federation, world, data, self.store, ledger=ledger)
         return LoadedNode(node, terms, indices, version)
 
     def _run_of(self, user: str) -> Run:

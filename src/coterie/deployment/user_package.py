@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie.deployment.enrolment import JsonMessage
+from coterie.deployment.node_ledger import is_positive
 from coterie.deployment.node_private_store import PERMITS, NodeStore
 from coterie.deployment.node_private_store_file import READABLE_BY_OTHERS
 from coterie.deployment.transfer import Permit, SignedPermit, users_of_permit
@@ -38,6 +39,8 @@ class UserPackage(JsonMessage):
     given: list[tuple[str, str, str]]
     signing_keys: list[tuple[str, str]] = field(default_factory=list)
     """The users' keys for secure aggregation, by which others know them."""
+    spent: list[tuple[str, str, int, str, int, int, str]] = field(default_factory=list)
+    """What the users' data spent of their privacy, by run."""
 
     def read_permit(self) -> Permit:
         return SignedPermit.from_json(self.permit).read()
@@ -64,6 +67,10 @@ def pack(store: NodeStore, users: Sequence[str], permit: SignedPermit) -> UserPa
         rows("select person, name, value from given where person = ?"),
         rows(
             "select id, signing_key from person where id = ? and signing_key is not null",
+        ),
+        rows(
+            "select run, person, releases, multiplier, round, exchange, digest from spent "
+            "where person = ?"
         ),
     )
 
@@ -94,6 +101,11 @@ def unpack(package: UserPackage, store: NodeStore) -> list[str]:
         )
         store.connection.executemany(
             "insert into given values (?, ?, ?)", map(_with_bytes, package.given)
+        )
+        store.connection.executemany(
+            "insert into spent values (?, ?, ?, ?, ?, ?, ?) on conflict do update set "
+            "releases = max(releases, excluded.releases)",
+            [_with_bytes(row) for row in package.spent if row[1] in users],
         )
         store.put_list(PERMITS, [*store.held_list(PERMITS), package.permit])
     return users
@@ -133,6 +145,8 @@ def read(path: Path) -> UserPackage:
     try:
         package = UserPackage.from_json(path.read_bytes())
         listed = {user for user, _ in package.person}
+        if not all(row[2] > 0 and is_positive(row[3]) for row in package.spent):
+            raise Malformed("its ledger has no valid number of releases or noise multiplier")
         if package.version != VERSION or listed != users_of_permit(package.permit):
             raise Malformed("its version is another, or its permit is for other users")
     except Malformed as error:

@@ -68,6 +68,7 @@ def _with_members(world: AnyWorld, indices: UserIndices, terms: FederationTerms)
         n_positives=indices.n_positives,
         rated=rated,
         client_content=None,
+        run=terms.run,
     )
 
 

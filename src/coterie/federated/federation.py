@@ -76,6 +76,8 @@ class World(Generic[SettingsOf]):
     """A trace of available clients: see `TrainingSet`."""
     available: Bools | None = None
     """(users,) whether a client is available in this round; None where all are."""
+    run: str = ""
+    """Identifies a federation's run among others with the same seed; "" in a simulation."""
 
     @property
     def present(self) -> Bools:

@@ -19,6 +19,7 @@ from coterie.deployment.address import Address
 from coterie.deployment.fleet.client import FleetClient, KeyRejected, Unknown, Unreachable
 from coterie.deployment.fleet.node_loop import NodeLoop
 from coterie.deployment.node_evaluation import LEAST_GROUP
+from coterie.deployment.node_ledger import LIMIT
 from coterie.deployment.node_private_store import NodeStore
 from coterie.deployment.node_service import SIMULATED, NodeService
 from coterie.deployment.signals import exit_on_sigterm
@@ -45,6 +46,8 @@ class NodeUsers:
     """Disclosure rates that users chose."""
     private_items: Path | None = None
     """Items that users never share."""
+    epsilon_limit: float | None = None
+    """What users may spend over all runs; None leaves the limit of the store, and 0 removes it."""
 
     def put(self, store: NodeStore) -> tuple[str, ...]:
         """Write the users and their settings to a store; returns how the file was read."""
@@ -63,6 +66,8 @@ class NodeUsers:
             disclosure_file=_absolute(self.disclosure_file),
             private_items=_absolute(self.private_items),
         )
+        if self.epsilon_limit is not None:
+            store.put_meta(**{LIMIT: repr(self.epsilon_limit) if self.epsilon_limit else ""})
         NodeService(store).set_seed(SIMULATED if self.simulated else "")
         return (*data.reading, *data.notes)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -320,7 +321,8 @@ def with_noise(world: AnyWorld, exchange: AnyExchange, member: GroupMember, vect
 
     A client without a valid update adds its share, too: others count on it. The noise follows from
     the long-term secret of the client and from what is summed, since a sum that is begun anew after
-    a crash must not have other noise.
+    a crash must not have other noise. Nor may another vector have the same noise, or their
+    difference would have none.
     """
     plan = plan_of(world, exchange)
     if plan is None or not plan.fewest_survivors:
@@ -328,7 +330,8 @@ def with_noise(world: AnyWorld, exchange: AnyExchange, member: GroupMember, vect
     word = member.terms.word
     if np.linalg.norm(to_integers(vector, word).astype(np.float64)) > plan.sensitivity:
         vector = np.zeros_like(vector)
-    key = derive_key(member.identity.secret, b"noise " + member.terms.context)
+    info = member.terms.context + hashlib.sha256(vector.tobytes()).digest()
+    key = derive_key(member.identity.secret, b"noise " + info)
     noise = share_of_noise(plan, len(vector), key)
     noisy: Words = vector + to_words(noise, word)
     return noisy

@@ -68,7 +68,8 @@ def group_terms(
 ) -> GroupTerms:
     """Everything but the users and what was broadcast follows from what each side knows itself."""
     settings = world.settings
-    where = f"round {group.round} exchange {group.exchange} group {group.number}"
+    run = f"run {world.run} " if world.run else ""
+    where = f"{run}round {group.round} exchange {group.exchange} group {group.number}"
     return GroupTerms(
         purpose=f"seed {world.seed} {where} {PHASES[phase]}",
         users=users,

@@ -35,7 +35,7 @@ CODE = re.compile(
 COMMANDS = """# Commands
 
 Every command and option, as `coterie COMMAND --help` shows them. Exit codes: 0 is success, 1 a bug,
-2 a mistake in the input, 130 Ctrl-C.
+2 a mistake in the input, 3 too few nodes, 4 a privacy budget that ended training early, 130 Ctrl-C.
 """
 SETTINGS = """# Settings
 

@@ -338,7 +338,9 @@ def test_tree_of_errors_is_the_one_drawn() -> None:
         if found := re.match(r"([ │├└─]*)([A-Z]\w+)(?:\s|$)", line):
             depth = len(found[1])
             name = found[2]
-            if name.endswith(("Error", "Name", "Extra", "Diverged", "Interrupted", "Quorum")):
+            if name.endswith(
+                ("Error", "Name", "Extra", "Diverged", "Interrupted", "Quorum", "Spent")
+            ):
                 trail = [t for t in trail if t[0] < depth]
                 drawn[name] = trail[-1][1] if trail else None
                 trail.append((depth, name))

@@ -3,6 +3,7 @@
 CoterieError
 ├── Interrupted        the user pressed Ctrl-C; exit code 130
 ├── NoQuorum           too few nodes of a federation replied; exit code 3
+├── BudgetSpent        training stopped early, within its privacy budget; exit code 4
 └── UserError          a mistake in the input: one line, exit code 2, no traceback
     ├── ConfigError    an unknown or invalid setting
     ├── DataError      a file that cannot be read as interactions
@@ -49,6 +50,10 @@ class Interrupted(CoterieError):
 
 class NoQuorum(CoterieError):
     exit_code = 3
+
+
+class BudgetSpent(CoterieError):
+    exit_code = 4
 
 
 class ConfigError(UserError):

@@ -308,6 +308,27 @@ def test_any_number_of_nodes_equals_the_simulation(site: Site, n: int, settings:
 
 
 @pytest.mark.long
+def test_a_server_stops_within_its_privacy_budget(site: Site):
+    """Its exit code is 4, and a server that is started again has nothing to do."""
+    site.files(
+        2,
+        "algorithm: fcf\nembedding_size: 5\nrounds: 50\nparticipation: 0.5\nepsilon: 2\n"
+        "noise_multiplier: 6\n",
+    )
+    server = site.serve("--insecure")
+    site.wait(lambda: "serving at" in site.log(server), 60)
+    for node in range(2):
+        site.join(node, "--insecure", "--epsilon-limit", "2")
+    site.wait(lambda: server.poll() is not None, 120)
+    assert server.returncode == 4, site.log(server)
+    assert "stopped: 7 of 50 rounds are done" in site.log(server)
+    assert "under a privacy budget nodes report none" in site.log(server)
+    again = site.serve("--insecure")
+    site.wait(lambda: again.poll() is not None, 60)
+    assert again.returncode == 0, site.log(again)
+
+
+@pytest.mark.long
 def test_a_killed_server_resumes(site: Site):
     site.files(2, PFPL.replace("rounds_an_epoch: 2", "rounds_an_epoch: 200"))
     server = site.serve("--insecure")

@@ -44,7 +44,7 @@ from coterie.errors import ConfigError, RunError, StoreError
 from coterie.federated import rounds
 from coterie.federated.nodes import read_message, write_message
 from coterie.federated.privacy import accountant
-from coterie.federated.privacy.statement import plan_of_run
+from coterie.federated.privacy.budget import plan_of_run
 from coterie.federated.wire import decode
 
 RUN = "a run"
@@ -409,6 +409,9 @@ def test_a_limit_holds_until_another_is_given(tmp_path):
         for given, expected in ((None, None), (2.0, 2.0), (None, 2.0), (3.5, 3.5), (0.0, None)):
             NodeUsers(table, ReadOptions(), epsilon_limit=given).put(store)
             assert node_ledger.limit_of(store) == expected
+        for malformed in (float("nan"), float("inf"), -1.0):
+            with pytest.raises(ConfigError, match="--epsilon-limit is .*; expected a finite"):
+                NodeUsers(table, ReadOptions(), epsilon_limit=malformed).put(store)
 
 
 # ---- the store

@@ -33,7 +33,7 @@ from coterie.deployment.node_service import (
 from coterie.deployment.server_config import prepare_folder
 from coterie.deployment.world import node_world, server_world
 from coterie.errors import ConfigError
-from coterie.federated.privacy.statement import plan_of_run
+from coterie.federated.privacy.budget import plan_of_run
 from coterie.federated.secagg.identity import SimulatedIdentities
 from coterie.federated.wire import Malformed
 
@@ -187,6 +187,44 @@ def test_a_federation_without_a_budget_claims_nothing(people, tmp_path):
     terms, paths = new_federation("fedease", people, tmp_path, 1, rounds=1)
     served(tmp_path, terms, InProcessNodes(paths))
     assert not (tmp_path / "privacy.json").exists()
+
+
+def test_training_stops_within_its_budget(few_people, tmp_path):
+    """The server plays as many rounds as fit, and finishes as usual."""
+    given = PRIVATE | {"epsilon": 2.0, "noise_multiplier": 6.0, "rounds": 50, "participation": 0.5}
+    terms, paths = new_federation("fcf", few_people, tmp_path, 2, **given)
+    nodes = RecordingNodes(paths)
+    point = served(tmp_path, terms, nodes)
+    claim = json.loads((tmp_path / "privacy.json").read_text())
+    done = point.history.round
+    assert 1 < done < 50
+    assert (claim["releases"], claim["releases_made"]) == (done, done)
+    assert 1.5 < claim["epsilon_spent"] <= 2.0
+    assert claim["stopped"].startswith(f"{done} of 50 rounds are done and have spent epsilon 1.")
+    status = json.loads((tmp_path / "status.json").read_text())
+    assert (status["state"], status["round"], status["rounds"]) == ("finished", done, done)
+    assert {kind for kind, *_ in nodes.sent} == {ENROL, TRAIN, FINISH}
+    assert (tmp_path / "model.npz").exists()
+
+
+def test_a_killed_server_says_what_was_spent_so_far(few_people, tmp_path):
+    class Killed(Exception):
+        pass
+
+    def die(kind: str, node: int, call: int) -> bool:
+        if call == 4:
+            raise Killed
+        return False
+
+    given = PRIVATE | {"epsilon": 2.0, "noise_multiplier": 6.0, "rounds": 50, "participation": 0.5}
+    terms, paths = new_federation("fcf", few_people, tmp_path, 1, **given)
+    with pytest.raises(Killed):
+        served(tmp_path, terms, InProcessNodes(paths, die))
+    claim = json.loads((tmp_path / "privacy.json").read_text())
+    assert (claim["stopped"], claim["epsilon"]) == ("", 2.0)
+    resumed = served(tmp_path, terms, InProcessNodes(paths))
+    after = json.loads((tmp_path / "privacy.json").read_text())
+    assert after["releases_made"] == resumed.history.round
 
 
 @pytest.fixture

@@ -168,7 +168,6 @@ def join(
         typer.Option(
             "--epsilon-limit",
             min=0,
-            max=1000,
             metavar="EPSILON",
             help=(
                 "Privacy budget of each user over all runs that this store takes part in. Users "

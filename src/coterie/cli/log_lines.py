@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Literal, NoReturn
 
 from coterie.core.progress import SILENT, Advance, Progress
-from coterie.errors import CoterieError, Interrupted
+from coterie.errors import BudgetSpent, CoterieError, Interrupted
 
 EVERY = 10.0
 """Seconds between two lines about a task that goes on."""
@@ -71,6 +71,8 @@ def errors_as_lines() -> Iterator[None]:
         _end("interrupted", INTERRUPTED, "warning")
     except Interrupted as stop:
         _end(f"interrupted: {stop}", INTERRUPTED, "warning")
+    except BudgetSpent as stop:
+        _end(f"stopped: {stop}", stop.exit_code, "warning")
     except CoterieError as error:
         _end(str(error), error.exit_code)
     except Exception as error:

@@ -86,13 +86,15 @@ def main() -> None:
     """
     from coterie.cli.interrupts import never_lose_interrupts
     from coterie.cli.log_lines import LoggedExit
-    from coterie.errors import CoterieError, Interrupted
+    from coterie.errors import BudgetSpent, CoterieError, Interrupted
 
     never_lose_interrupts()
     try:
         app(prog_name="coterie")
     except Interrupted as stop:
         _exit(130, f"interrupted: {stop}")
+    except BudgetSpent as stop:
+        _exit(stop.exit_code, f"stopped: {stop}")
     except CoterieError as error:
         _exit(error.exit_code, f"error: {error}")
     except KeyboardInterrupt:

@@ -153,6 +153,7 @@ def run(
         experiment, make_folder=partial(new_folder, out, name), progress=progress
     )
     _print(finished, as_json, quiet)
+    _exit_if_stopped(finished)
 
 
 def resume(
@@ -167,6 +168,7 @@ def resume(
 
     finished = experiments.resume(folder, progress_for(silent=quiet or as_json))
     _print(finished, as_json, quiet)
+    _exit_if_stopped(finished)
 
 
 def evaluate(
@@ -252,6 +254,15 @@ def report(
     write_text(target.parent, target.name, page(runs, samples))
     typer.echo(markdown(runs))
     typer.echo(f"page: {target}")
+
+
+def _exit_if_stopped(finished: Run) -> None:
+    """A run that its privacy budget ended has a result, and an exit code of its own."""
+    from coterie.errors import BudgetSpent
+
+    stopped = finished.result.get("privacy", {}).get("stopped")
+    if stopped:
+        raise BudgetSpent(stopped)
 
 
 def _print(finished: Run, as_json: bool, quiet: bool) -> None:

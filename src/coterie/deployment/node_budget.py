@@ -13,9 +13,9 @@ from coterie.deployment.node_private_store import NodeStore
 from coterie.deployment.private_terms import refuse_unprivate, without_users
 from coterie.errors import ConfigError
 from coterie.federated.federation import AnyWorld, exchanges_with_clients
+from coterie.federated.privacy.budget import plan_of_run
 from coterie.federated.privacy.plan import NoisePlan, central_plan, sampling_rate
 from coterie.federated.privacy.settings import is_private
-from coterie.federated.privacy.statement import plan_of_run
 
 
 def refuse_terms(terms: FederationTerms, store: NodeStore) -> None:

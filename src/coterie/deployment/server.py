@@ -34,7 +34,8 @@ from coterie.experiments import checkpoint, run_folder, training
 from coterie.experiments.config import Course
 from coterie.experiments.history import Point, TrainingHistory
 from coterie.federated.nodes import write_message
-from coterie.federated.privacy.statement import plan_of_run, statement
+from coterie.federated.privacy.budget import plan_of_run, releases_in
+from coterie.federated.privacy.statement import statement
 from coterie.types import JsonObject
 
 ACCEPTED = "accepted-{}.npz"
@@ -136,23 +137,33 @@ class Server:
                 self._play_round()
                 n_nodes = len(self.membership.enrolled)
                 advance(1, f"{n_nodes} nodes, {self.point.history.updates:,} updates")
-            if self.point.history.round < self.setup.total:
+            stop = self.setup.trainer.stop
+            if stop is not None:
+                self.progress.log(f"training stopped: {stop.text}")
+            elif self.point.history.round < self.setup.total:
                 self.progress.log(describe_early_stop(self.point.history, self.headline))
             if not is_tested(self.point.history):
                 self._finish()
         model = self.terms.federation.model(self.setup.world, self.final_state)
         run_folder.write_model(self.folder, model)
         run_folder.write_metrics(self.folder, self.point.history.curve)
+        self._write_privacy()
         self._report("finished")
 
     def _write_privacy(self) -> None:
-        """Write what the run claims, if it has a privacy budget."""
+        """Write what the run claims and has spent, if it has a privacy budget."""
         if not self.is_private:
             return
         world = self.setup.world
         settings = world.settings
-        plan = plan_of_run(self.terms.federation, world)
-        claim = statement(plan, settings.noise, settings.noise_source, world.n_users)
+        federation = self.terms.federation
+        plan = plan_of_run(federation, world)
+        n_rounds = self.point.history.round
+        made = releases_in(federation, world, n_rounds)
+        stop = self.setup.trainer.stop
+        stopped = "" if stop is None or n_rounds < stop.step else stop.text
+        source = settings.noise_source
+        claim = statement(plan, settings.noise, source, world.n_users, made, stopped)
         run_folder.write_privacy(self.folder, claim)
 
     def _play_round(self) -> None:

@@ -50,7 +50,8 @@ class TrainingSetup:
         engine = NodeEngine.over(membership.hosts, membership.train)
         context = Context(world.seed, progress)
         trainer = federated_trainer(federation, world, engine, context, by_round=True)
-        return cls(members, world, engine, trainer, n_rounds(federation, world))
+        total = trainer.n_steps(n_rounds(federation, world))
+        return cls(members, world, engine, trainer, total)
 
     def fit(self, federation: AnyFederation, point: Point, accepted: Longs) -> Point:
         """A point that was reached with fewer users, for these users.

@@ -28,9 +28,10 @@ from coterie.federated.federation import (
     Federation,
     NodeData,
 )
+from coterie.federated.privacy.budget import plan_of_run, releases_in
 from coterie.federated.privacy.plan import central_plan
 from coterie.federated.privacy.settings import PrivacySettings
-from coterie.federated.privacy.statement import plan_of_run, statement
+from coterie.federated.privacy.statement import statement
 from coterie.federated.secagg import exposure
 from coterie.federated.settings import federation_settings
 from coterie.models.directions import Directions
@@ -83,7 +84,7 @@ def training_summary(ready: Prepared, fitted: Fitted) -> JsonObject:
         )
     if isinstance(fitted.model, Directions):
         about["download"] = fitted.model.download
-    about |= privacy(ready)
+    about |= privacy(ready, fitted)
     members = training.positives.counts > 0
     if not algorithm(choice.algorithm).federated:
         return about
@@ -138,7 +139,7 @@ def unprotected(ready: Prepared) -> JsonObject:
     }
 
 
-def privacy(ready: Prepared) -> JsonObject:
+def privacy(ready: Prepared, fitted: Fitted) -> JsonObject:
     """The guarantee of differential privacy, where the run has a budget."""
     settings = ready.experiment.settings
     if not isinstance(settings, PrivacySettings) or settings.epsilon is None:
@@ -148,11 +149,15 @@ def privacy(ready: Prepared) -> JsonObject:
     if found is None:
         plan = central_plan(settings, n_users, releases=1)
         noise = "central"
+        made = 1
     else:
         federation, world, _ = found
         plan = plan_of_run(federation, world)
         noise = world.settings.noise
-    return {"privacy": statement(plan, noise, settings.noise_source, n_users)}
+        rounds = fitted.history.round * federation.rounds_per_step(world)
+        made = releases_in(federation, world, rounds)
+    source = settings.noise_source
+    return {"privacy": statement(plan, noise, source, n_users, made, fitted.stopped)}
 
 
 def chosen_values(ready: Prepared, fitted: Fitted) -> dict[str, Floats]:

@@ -55,6 +55,8 @@ class Fitted:
     history: TrainingHistory
     prior: PopularityPrior | None = None
     """Popularity, where it counts in scores."""
+    stopped: str = ""
+    """Why training ended before its last step, where its privacy budget was spent."""
 
     @property
     def recommender(self) -> Recommender:
@@ -91,7 +93,7 @@ def train(
     work = trainer(chosen, training, experiment.settings, Context(experiment.choice.seed, progress))
     prior, counting = popularity_prior(experiment, training)
     point = since or begin(work, training.n_users, reuse, counting)
-    total = chosen.steps(experiment.settings)
+    total = work.n_steps(chosen.steps(experiment.settings))
     every = evaluate_every(experiment)
     schedule = CheckpointSchedule(course.checkpoint_every)
     if point.history.round == total:
@@ -121,12 +123,15 @@ def train(
                 save(point, work.model(point.state), prior)
             raise
     history = point.history
+    stopped = "" if work.stop is None else work.stop.text
+    if stopped:
+        progress.log(f"training stopped: {stopped}")
     if chosen.federated:
         check_refusals(history, progress)
     if course.patience and point.best is not None:
         best_round = int(history.curve[history.best]["round"])
         return Fitted(work.model(point.best), best_round, history, prior)
-    return Fitted(work.model(point.state), history.round, history, prior)
+    return Fitted(work.model(point.state), history.round, history, prior, stopped)
 
 
 def evaluate_every(experiment: Experiment) -> int:
@@ -257,7 +262,7 @@ def models(
     """The model after every step."""
     work = trainer(chosen, training, settings, context)
     point = begin(work, training.n_users)
-    for _ in range(chosen.steps(settings)):
+    for _ in range(work.n_steps(chosen.steps(settings))):
         point = step(work, point)
         yield work.model(point.state)
 

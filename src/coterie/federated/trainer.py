@@ -10,6 +10,7 @@ import numpy as np
 
 from coterie.core.progress import Progress
 from coterie.data.training_set import TrainingSet
+from coterie.errors import BudgetSpent
 from coterie.federated import aggregation, availability, contract, rounds
 from coterie.federated.costs import Costs
 from coterie.federated.engine import Engine
@@ -24,6 +25,7 @@ from coterie.federated.federation import (
     World,
 )
 from coterie.federated.privacy import statement
+from coterie.federated.privacy.budget import BudgetStop, budget_stop
 from coterie.federated.secagg import exposure
 from coterie.models.recommender import Recommender
 
@@ -51,6 +53,12 @@ class Trainer(Generic[StepState]):
     model: Callable[[StepState], Recommender]
     finish: Callable[[StepState], None] = lambda state: None
     """state after the last step -> nothing: computes what `model` then remembers."""
+    stop: BudgetStop | None = None
+    """Where training ends because of its privacy budget; None if it does not."""
+
+    def n_steps(self, planned: int) -> int:
+        """How many of the planned steps are played."""
+        return planned if self.stop is None else min(planned, self.stop.step)
 
 
 def federated_trainer(
@@ -68,6 +76,7 @@ def federated_trainer(
     statement.check_and_report(federation, world, context.progress)
     total = n_rounds(federation, world)
     rounds_per_step = 1 if by_round else federation.rounds_per_step(world)
+    stop = budget_stop(federation, world, total, rounds_per_step)
     refused_before = False  # many refused rounds in a row are logged once
 
     def start() -> tuple[State, Costs]:
@@ -87,6 +96,8 @@ def federated_trainer(
 
     def step(state: State, n: int) -> tuple[State, Costs]:
         nonlocal refused_before
+        if stop is not None and n > stop.step:
+            raise BudgetSpent(stop.text)
         ts = range((n - 1) * rounds_per_step, n * rounds_per_step)
         state, costs = _play_rounds(federation, world, state, ts, total, engine)
         if not costs.accepted and not refused_before:
@@ -111,7 +122,7 @@ def federated_trainer(
             context.progress.log(solve)
             federation.model(world, state)
 
-    return Trainer(start, step, model, finish)
+    return Trainer(start, step, model, finish, stop)
 
 
 def _play_rounds(

@@ -182,8 +182,10 @@ def differential_privacy(privacy: JsonObject) -> str:
     seeded = ""
     if privacy["noise_source"] == "seeded":
         seeded = " The noise is that of the seed: this simulation protects nobody."
+    # Results of earlier versions do not say what was spent.
+    spent = f", of which {privacy['epsilon_spent']:.4g} is spent" if privacy.get("stopped") else ""
     return (
-        f"User-level differential privacy: epsilon {privacy['epsilon']:g}, delta "
+        f"User-level differential privacy: epsilon {privacy['epsilon']:g}{spent}, delta "
         f"{privacy['delta']:.2g}, noise {privacy['noise']} (privacy.json, "
         f"docs/differential-privacy.md).{seeded}"
     )

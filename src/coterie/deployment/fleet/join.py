@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import sys
@@ -54,6 +55,12 @@ class NodeUsers:
         from coterie.data.reading import read
         from coterie.federated.preferences import private_items_table, read_rates
 
+        limit = self.epsilon_limit
+        if limit is not None and not 0 <= limit < math.inf:
+            raise ConfigError(
+                f"--epsilon-limit is {limit}; expected a finite number above 0, or 0 for no limit. "
+                "Change it."
+            )
         # A copy in the cache would be a second place that holds this node's interactions.
         data = read(self.data, replace(self.options, cache=False))
         if self.disclosure_file is not None:
@@ -66,8 +73,8 @@ class NodeUsers:
             disclosure_file=_absolute(self.disclosure_file),
             private_items=_absolute(self.private_items),
         )
-        if self.epsilon_limit is not None:
-            store.put_meta(**{LIMIT: repr(self.epsilon_limit) if self.epsilon_limit else ""})
+        if limit is not None:
+            store.put_meta(**{LIMIT: repr(limit) if limit else ""})
         NodeService(store).set_seed(SIMULATED if self.simulated else "")
         return (*data.reading, *data.notes)
 

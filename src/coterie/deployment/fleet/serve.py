@@ -23,7 +23,7 @@ from coterie.deployment.server_folder import read_json, read_message
 from coterie.deployment.signals import exit_on_sigterm
 from coterie.deployment.traffic import STATUS, read_status
 from coterie.deployment.validity import check_server_files
-from coterie.errors import ConfigError, Interrupted, RunError
+from coterie.errors import BudgetSpent, ConfigError, Interrupted, RunError
 from coterie.experiments import run_folder
 from coterie.types import JsonObject
 
@@ -96,6 +96,9 @@ def serve(
                 progress.log(hint)
             raise
     show_result(folder, status, progress)
+    stopped = read_json(folder, "privacy.json").get("stopped")
+    if stopped:
+        raise BudgetSpent(stopped)
 
 
 def run(

@@ -7,7 +7,7 @@ at most
     sensitivity = sigma / noise multiplier
 
 in grid units. The noise multiplier is what the accountant asks for, given epsilon, delta and the
-number of sums that a client's data enters.
+number of sums that a client's data enters. Where it is a setting, the number of sums follows.
 
 Who draws the noise (`noise`):
 
@@ -22,9 +22,11 @@ Who draws the noise (`noise`):
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from coterie.errors import ConfigError
 from coterie.federated.federation import AnyWorld, PrivateSum, SecureSum
 from coterie.federated.privacy import accountant
 from coterie.federated.privacy.settings import PrivacySettings
@@ -89,7 +91,7 @@ def plan_for(world: AnyWorld, private: PrivateSum) -> NoisePlan | None:
     if settings.noise == "central":
         return central_plan(settings, world.n_users, releases, sampling_rate(world, private))
     delta = settings.delta_for(world.n_users)
-    multiplier = multiplier_for(settings.epsilon, delta, releases)
+    multiplier, releases = noise_and_releases(settings, delta, releases)
     n = group_size(private.cohort_size(world), settings.largest_group)
     n_shares = 1
     colluders = 0
@@ -122,7 +124,7 @@ def central_plan(
     """The noise of one party that sees the sum."""
     assert settings.epsilon is not None
     delta = settings.delta_for(n_users)
-    multiplier = multiplier_for(settings.epsilon, delta, releases, sampling)
+    multiplier, releases = noise_and_releases(settings, delta, releases, sampling)
     return NoisePlan(
         epsilon=settings.epsilon,
         delta=delta,
@@ -141,6 +143,42 @@ def _finest(most: float) -> int:
 def group_size(cohort: int, largest: int) -> int:
     """Clients of the smaller groups of a cohort, which is split into groups of about one size."""
     return cohort // -(-cohort // largest)
+
+
+def noise_and_releases(
+    settings: PrivacySettings, delta: float, releases: int, sampling: float = 1.0
+) -> tuple[float, int]:
+    """(noise multiplier, sums that a client's data may enter) of a budget."""
+    epsilon = settings.epsilon
+    assert epsilon is not None
+    multiplier = settings.noise_multiplier
+    if multiplier is None:
+        return multiplier_for(epsilon, delta, releases, sampling), releases
+    allowed = releases_within(epsilon, delta, multiplier, releases, sampling)
+    if not allowed:
+        least = multiplier_for(epsilon, delta, 1, sampling)
+        raise ConfigError(
+            f"setting 'noise_multiplier' is {multiplier:g}, with which a single sum exceeds "
+            f"epsilon={epsilon:g} (at delta {delta:.2g}); expected at least {least:.4g}. Raise it, "
+            "or leave it out: the noise is then made for epsilon."
+        )
+    return multiplier, allowed
+
+
+@lru_cache(maxsize=64)
+def releases_within(
+    epsilon: float, delta: float, multiplier: float, most: int, sampling: float = 1.0
+) -> int:
+    """How many sums with this noise spend at most epsilon; no more than `most`."""
+
+    def exceeds(releases: int) -> bool:
+        spent = accountant.epsilon_spent(
+            noise_multiplier=multiplier, delta=delta, releases=releases, sampling=sampling
+        )
+        return spent > epsilon
+
+    # Epsilon grows with the number of sums.
+    return bisect_right(range(1, most + 1), False, key=exceeds)
 
 
 @lru_cache(maxsize=64)

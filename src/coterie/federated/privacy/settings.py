@@ -9,6 +9,9 @@ from pydantic import Field, model_validator
 from coterie.core.settings import Settings
 from coterie.federated.privacy.accountant import MAX_EPSILON, MIN_EPSILON, default_delta
 
+MAX_MULTIPLIER = 1e4
+"""With more, what a user adds to a sum would be few grid units."""
+
 
 class PrivacySettings(Settings):
     """What a run of any algorithm may spend."""
@@ -18,17 +21,23 @@ class PrivacySettings(Settings):
     no noise is added."""
     delta: float | None = Field(None, gt=0, lt=1)
     """Delta of differential privacy; by default 1e-5 or users^-1.1, whichever is less."""
+    noise_multiplier: float | None = Field(None, gt=0, le=MAX_MULTIPLIER)
+    """Standard deviation of the noise, as a multiple of what one user can add to a sum; by default
+    the least with which the whole run stays within epsilon. With less, training stops before the
+    round that would exceed epsilon (exit code 4)."""
     noise_source: Literal["seeded", "system"] = "seeded"
     """Where noise comes from in a simulation: the seed of the run, so that results repeat, or the
     operating system. A federation always takes the latter."""
 
     @model_validator(mode="after")
-    def _delta_needs_epsilon(self) -> Self:
-        if self.delta is not None and self.epsilon is None:
-            raise ValueError(
-                f"setting 'delta' is {self.delta}, but 'epsilon' is not set; expected both or "
-                "epsilon alone. Add --epsilon VALUE"
-            )
+    def _others_need_epsilon(self) -> Self:
+        for name in ("delta", "noise_multiplier"):
+            value = getattr(self, name)
+            if value is not None and self.epsilon is None:
+                raise ValueError(
+                    f"setting {name!r} is {value}, but 'epsilon' is not set; expected both or "
+                    "epsilon alone. Add --epsilon VALUE"
+                )
         return self
 
     def delta_for(self, n_users: int) -> float:

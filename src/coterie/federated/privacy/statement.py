@@ -5,7 +5,7 @@ from __future__ import annotations
 from coterie.core.progress import Progress
 from coterie.errors import ConfigError
 from coterie.federated.federation import AnyFederation, AnyWorld, exchanges_with_clients
-from coterie.federated.privacy.noise import plan_of
+from coterie.federated.privacy.budget import epsilon_of, plan_of_run
 from coterie.federated.privacy.plan import NoisePlan
 from coterie.types import JsonObject
 
@@ -78,13 +78,6 @@ def why_not_private(federation: AnyFederation, world: AnyWorld) -> str:
     return "what a client adds to its sums has no bound"
 
 
-def plan_of_run(federation: AnyFederation, world: AnyWorld) -> NoisePlan:
-    """The noise of a run whose algorithm has a private version: all its exchanges share a plan."""
-    plan = plan_of(world, exchanges_with_clients(federation, world)[0])
-    assert plan is not None
-    return plan
-
-
 def claim(plan: NoisePlan, noise: str, n_users: int) -> str:
     """The guarantee in one line."""
     return (
@@ -94,10 +87,19 @@ def claim(plan: NoisePlan, noise: str, n_users: int) -> str:
     )
 
 
-def statement(plan: NoisePlan, noise: str, source: str, n_users: int) -> JsonObject:
-    """The guarantee of a run, as data and as a paragraph."""
+def statement(
+    plan: NoisePlan, noise: str, source: str, n_users: int, made: int, stopped: str = ""
+) -> JsonObject:
+    """The guarantee of a run, as data and as a paragraph.
+
+    `made` are the sums so far that a user's data may have entered; `stopped` says why training
+    ended before its last round, if it did.
+    """
     return {
         "epsilon": plan.epsilon,
+        "epsilon_spent": epsilon_of(plan, made),
+        "releases_made": made,
+        "stopped": stopped,
         "delta": plan.delta,
         "unit": UNIT,
         "neighbouring": NEIGHBOURS,
@@ -115,11 +117,11 @@ def statement(plan: NoisePlan, noise: str, source: str, n_users: int) -> JsonObj
         "noise_source": source,
         "randomness": RANDOMNESS[source],
         "not_covered": list(NOT_COVERED),
-        "text": paragraph(plan, noise, source, n_users),
+        "text": paragraph(plan, noise, source, n_users, made),
     }
 
 
-def paragraph(plan: NoisePlan, noise: str, source: str, n_users: int) -> str:
+def paragraph(plan: NoisePlan, noise: str, source: str, n_users: int, made: int) -> str:
     """For somebody who is responsible for data protection."""
     return (
         f"This run is differentially private at the level of users, with epsilon "
@@ -127,7 +129,8 @@ def paragraph(plan: NoisePlan, noise: str, source: str, n_users: int) -> str:
         f"the run releases is almost as likely with either. The guarantee holds against "
         f"{ADVERSARY[noise]}. Each user's data enters {_sums(plan)}; what one user can add to a "
         f"sum is bounded, and {MECHANISM[noise]}: discrete Gaussian noise of "
-        f"{plan.multiplier:.4g} times that bound. Noise is {RANDOMNESS[source]}. Not covered: "
+        f"{plan.multiplier:.4g} times that bound. So far, that is epsilon "
+        f"{epsilon_of(plan, made):.4g}. Noise is {RANDOMNESS[source]}. Not covered: "
         f"{'; '.join(NOT_COVERED)}. The number of users is {n_users:,}."
     )
 

@@ -410,7 +410,7 @@ def test_a_limit_holds_until_another_is_given(tmp_path):
             NodeUsers(table, ReadOptions(), epsilon_limit=given).put(store)
             assert node_ledger.limit_of(store) == expected
         for malformed in (float("nan"), float("inf"), -1.0):
-            with pytest.raises(ConfigError, match="--epsilon-limit is .*; expected a finite"):
+            with pytest.raises(ConfigError, match=r"--epsilon-limit is .*; expected a finite"):
                 NodeUsers(table, ReadOptions(), epsilon_limit=malformed).put(store)
 
 

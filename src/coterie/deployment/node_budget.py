@@ -68,7 +68,8 @@ def within_limit(
     The number of all users is not known yet. So this plan has no more noise than that of the run,
     and no less delta: some users may be excluded only when training begins.
     """
-    if limit_of(store) is None or not is_private(terms.experiment.settings):
+    is_limited = limit_of(store) is not None and is_private(terms.experiment.settings)
+    if not is_limited or not any(roster.learning):
         return roster
     excluded = _excluded(terms, _plan_before(terms, roster), store, warn)
     learning = [

@@ -70,7 +70,9 @@ def in_the_clear(federation: AnyFederation, world: AnyWorld) -> list[str]:
 
 
 def in_sums(federation: AnyFederation, world: AnyWorld) -> list[str]:
-    """What attackers find in sums over rings or groups."""
+    """What attackers find in sums over rings or groups; nothing where clients add noise."""
+    if world.settings.noise != "central":
+        return []
     sums = [e.secure_sum for e in exchanges_with_clients(federation, world) if e.secure_sum]
     return list(dict.fromkeys(each.reveals for each in sums if each.reveals))
 

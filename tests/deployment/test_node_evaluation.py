@@ -78,7 +78,13 @@ KINDS = [
 """Other kinds of models, protocols and protections."""
 
 
-@pytest.mark.parametrize(("name", "settings"), [*((name, {}) for name in FEDERATED), *KINDS])
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        *((name, {}) for name in FEDERATED),
+        *(pytest.param(*kind, marks=pytest.mark.long) for kind in KINDS),
+    ],
+)
 def test_metrics_and_recommendations_equal_the_simulation(name, settings, bare, tmp_path):
     terms, paths = federation(name, bare, tmp_path, **settings)
     point = served(tmp_path, terms, InProcessNodes(paths))

@@ -246,7 +246,7 @@ def test_a_client_whose_entry_exceeds_the_bound_drops_out(by, training):
     assert not costs.refused
     # The sum is that of the others.
     others = training.positives.of_users(np.flatnonzero(after.added))
-    np.testing.assert_array_equal(after.pairs, pair_sums.pairs_of(world, others))
+    np.testing.assert_array_equal(after.pairs, pair_sums.sums_of(world, others)["pairs"])
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.25])
@@ -312,4 +312,6 @@ def test_sessions_survive_as_bytes_between_stages(shares, exponent, training):
     users = np.sort(result.accepted.users)
     assert len(users) > len(cohort) / 2
     histories = training.positives.of_users(users)
-    np.testing.assert_array_equal(result.sums["pairs"], pair_sums.pairs_of(world, histories))
+    np.testing.assert_array_equal(
+        result.sums["pairs"], pair_sums.sums_of(world, histories)["pairs"]
+    )

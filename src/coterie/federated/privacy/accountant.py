@@ -23,8 +23,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from scipy import optimize
-
 from coterie.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -65,6 +63,8 @@ def noise_multiplier(
     *, epsilon: float, delta: float, releases: int, sampling: float = 1.0
 ) -> float:
     """The smallest noise that spends at most epsilon. It may be larger by TOLERANCE."""
+    from scipy import optimize
+
     if not MIN_EPSILON <= epsilon <= MAX_EPSILON:
         raise ValueError(
             f"epsilon is {epsilon}; it must be a number from {MIN_EPSILON} to {MAX_EPSILON:.0f}"

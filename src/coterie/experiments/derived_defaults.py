@@ -106,6 +106,8 @@ def origin_of_settings(
         return ""
     found = [key for key in searched if key in in_file]
     origin = f"not tuned for {data} (coterie tune finds better ones)"
+    if is_private(experiment.settings):
+        origin = "not tuned: a search would not be paid for by epsilon"
     if experiment.tuned:
         origin = f"tuned on the validation part of {data}"
     if len(found) == len(searched):

@@ -316,6 +316,12 @@ def _ranked_trial(search: Search, method: Method, results: Sequence[CellResult])
 
 
 def _check(search: Search) -> None:
+    if search.held.get("epsilon") is not None:
+        raise ConfigError(
+            f"setting 'epsilon' is {search.held['epsilon']}, but every trial of a search looks at "
+            "users' data, and the budget would not pay for it; expected no epsilon. Search on "
+            "public data, and pass what you find to coterie run with --set."
+        )
     if search.space is None and not space_of(search.algorithm):
         raise ConfigError(
             f"algorithm {search.algorithm!r} has no search space; "

@@ -230,9 +230,11 @@ def worse_than_popular(result: JsonObject) -> str:
         f"{shown(name, result['popular'][name])}"
         for name in result["below_popular"]
     )
+    # A search would look at users' data, and a privacy budget would have to pay for it.
+    remedy = "" if "privacy" in result else " Find better settings with coterie tune."
     return (
-        f"Below popular: recommending the most popular items to all users scores more ({pairs}). "
-        "Find better settings with coterie tune."
+        f"Below popular: recommending the most popular items to all users scores more ({pairs})."
+        f"{remedy}"
     )
 
 

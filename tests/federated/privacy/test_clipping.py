@@ -17,6 +17,7 @@ pytest.importorskip("dp_accounting")
 from coterie.algorithms import registry
 from coterie.engines.local import LocalEngine
 from coterie.errors import ConfigError
+from coterie.experiments.tuning import Search, tune
 from coterie.federated import selection
 from coterie.federated.federation import Exchange, Federation
 from coterie.federated.privacy import clipping, noise
@@ -189,6 +190,11 @@ def test_others_are_refused_with_the_reason(name, reason):
     changes = {"rounds_an_epoch": 0} if name == "pfpl" else {}
     with pytest.raises(ConfigError, match=reason):
         play_locally(name, histories(0), **BUDGET, **changes)
+
+
+def test_a_search_is_refused():
+    with pytest.raises(ConfigError, match="every trial of a search looks at"):
+        tune(Search("fcf", held={"epsilon": 1.0}))
 
 
 def test_clipping_is_only_under_a_budget(monkeypatch):

@@ -85,7 +85,7 @@ def weights_of(world: World[FedEASE], state: PairSums) -> Floats:
     sigma = math.sqrt(max(int(state.noise[0]), 1)) * (1 << plan.log2_sigma)
     noisy = private_pairs.noisy_sums(state.pairs, state.items, scales, sigma)
     with threadpool_limits(1, "blas"):
-        return private_pairs.item_weights(private_pairs.denoised(noisy), world.settings.reg)
+        return private_pairs.item_weights(noisy, world.settings.reg)
 
 
 _inverted = WeakCache()

@@ -9,22 +9,22 @@ things in one vector, the pairs of its items and the items themselves:
 Both have a norm that no history exceeds: 1 / sqrt 2 for p = 1/2 (less for a larger p; a smaller p
 is refused) and 1. A share a of the squared sensitivity belongs to the items, the rest to the pairs.
 With the diagonal multiplied by sqrt 2 again, the noise of the pairs is a matrix of the Gaussian
-orthogonal ensemble: with s the deviation of its entries and m items, its largest eigenvalue is
-about 2 s sqrt(m), and a larger one is signal.
+orthogonal ensemble, with s the deviation of its entries.
 
-What is left of the sums (post-processing: it depends on released sums and on sigma alone) are the
-eigenvalues of G above what noise reaches, each as the one that would appear there under noise,
-y -> (y + sqrt(y^2 - 4 s^2 m)) / 2. The first eigenvector is close to popularity. Where noise hides
-it, noisy popularity takes its place:
+What the server makes of the sums is post-processing: it depends on released sums and on sigma
+alone. The first eigenvector of G is close to popularity, which is released with less noise:
 
     v       the noisy popularity, negative counts set to zero, as a unit vector
-    G v     apart from its part along v, each entry shrunk as noise and popularity suggest
+    g       G v apart from its part along v, each entry shrunk as noise and popularity suggest
             (empirical Bayes)
-    G       on the rest of the space, by its eigenvalues
+    R       G on the rest of the space, with its eigenvectors, and in place of each eigenvalue y
+            the best one for that vector, y - 2 s^2 sum_j 1 / (y - y_j) over all of R's eigenvalues
+            (Bun, Allez, Bouchaud, Potters. Rotational invariant estimator for general noisy
+            matrices. IEEE Transactions on Information Theory 2016)
 
-Eigenvalues that noise hides are not zero, but their mean is known: the trace of G is the number of
-users. With r that mean, EASE's closed form is that of V diag(l) V^T + r (I - V V^T). Where no
-eigenvalue is above the noise, it recommends by noisy popularity.
+Noise moves eigenvalues apart, and the sum moves them together again: where there is only noise, all
+become their mean. EASE's closed form follows from these three, with a ridge that grows with the
+noise.
 """
 
 from __future__ import annotations
@@ -44,13 +44,14 @@ MOST_SHARE = 0.95
 SHARE_SLOPE = 3.0
 """The share of the items is so many times the noise multiplier times sqrt(items) over users: the
 more noise there is on the pairs, the more is left to popularity. Chosen on MovieLens-100K."""
-MOST_NOISE = 0.05
-"""The largest share of noise in the first eigenvector with which it is used. Chosen on
-MovieLens-100K, where it has 0.02 at epsilon 5 and 0.13 at epsilon 2."""
-FIRST_EIGENVALUES = 32
-TRACY_WIDOM = 2.02
-"""The largest eigenvalue of noise is below s (2 sqrt(m) + 2.02 m^(-1/6)) with a probability of 0.99
-(Tracy and Widom 1996; Bejan 2005 has tables)."""
+BANDWIDTH = 0.3
+"""Of the sum over eigenvalues, in units of s m^(1/6), with m items. Chosen on MovieLens-100K: wide
+enough to leave something to eigenvalues near the edge of the noise's, which have some signal."""
+AT_ONCE = 512
+"""Eigenvalues whose distances to all others are in memory at a time."""
+RIDGE_OF_NOISE = 3.0
+"""The ridge is the mean eigenvalue and so many times the deviation of the noise, for `reg` = 3.
+Chosen on MovieLens-100K and synthetic data."""
 
 
 class Scales(NamedTuple):
@@ -133,68 +134,73 @@ def noisy_sums(pairs: Longs, items: Longs, scale: Scales, sigma: float) -> Noisy
     return NoisySums(G, sigma / scale.pairs, items / scale.items)
 
 
-class LowRank(NamedTuple):
-    """A symmetric matrix by some of its eigenvectors (items, rank) and eigenvalues (rank,)."""
-
-    vectors: Doubles
-    values: Doubles
-    rest: float = 0.0
-    """All its other eigenvalues."""
-
-
-def denoised(noisy: NoisySums) -> LowRank:
-    """G without what noise alone explains."""
-    found = above_noise(noisy.G, noisy.pair_noise)
-    if not len(found.values) or noise_in_direction(found, noisy) > MOST_NOISE:
-        found = along_popularity(noisy)
-    return found._replace(rest=mean_of_rest(float(np.trace(noisy.G)), found))
+def item_weights(noisy: NoisySums, reg: float) -> Floats:
+    """(items, items) EASE's weights B of what noise does not explain."""
+    P = inverse(noisy, reg / RIDGE_OF_NOISE)
+    P /= -np.diag(P)
+    B = P.astype(np.float32)
+    B[np.diag_indices(len(B))] = 0
+    return B
 
 
-def mean_of_rest(trace: float, found: LowRank) -> float:
-    """The mean of the eigenvalues that noise hides: their sum is what the trace leaves.
+def inverse(noisy: NoisySums, factor: float) -> Doubles:
+    """(G + ridge I)^-1 of what noise does not explain of G.
 
-    The trace of G has hardly any noise: a history adds 1 to it for p = 1/2. An eigenvalue that was
-    found is larger than those hidden, so that their mean is not above half of any.
+    In blocks, along v and across it: with Q the inverse of R + ridge I and c what is left along v,
+
+        P = Q + (v - Q g) (v - Q g)^T / c,    c = v^T G v + ridge - g^T Q g
     """
-    m, rank = found.vectors.shape
-    mean: float = max(trace - float(found.values.sum()), 0.0) / max(m - rank, 1)
-    smallest = float(found.values.min(initial=np.inf))
-    return min(mean, smallest / 2)
-
-
-def above_noise(G: Doubles, noise: float) -> LowRank:
-    """Eigenvalues above those of noise, as they are without it."""
-    m = len(G)
-    edge = 2 * noise * math.sqrt(m)
-    above, vectors = eigenvalues_above(G, edge + noise * TRACY_WIDOM * m ** (-1 / 6))
-    return LowRank(vectors, (above + np.sqrt(above**2 - edge**2)) / 2)
-
-
-def noise_in_direction(found: LowRank, noisy: NoisySums) -> float:
-    """The share of noise in the first eigenvector: s^2 m / l^2 for an eigenvalue l."""
-    return len(noisy.G) * (noisy.pair_noise / float(found.values.max())) ** 2
-
-
-def along_popularity(noisy: NoisySums) -> LowRank:
-    """G with popularity in place of its first eigenvector, which noise hides."""
-    G = noisy.G
     v = popularity_direction(noisy.popularity)
-    Gv = G @ v
-    along = float(v @ Gv)
-    across = shrunk(Gv - along * v, v, noisy.pair_noise)
-    rest = G - np.outer(v, Gv) - np.outer(Gv, v) + along * np.outer(v, v)
-    vectors, signal, _ = above_noise(rest, noisy.pair_noise)
-    # All of it within the space of v, G v and the vectors, where it is a small matrix.
-    basis, _ = np.linalg.qr(np.column_stack([v, across, vectors]))
-    small_v = basis.T @ v
-    small_across = basis.T @ across
-    small_vectors = basis.T @ vectors
-    small = max(along, noisy.pair_noise) * np.outer(small_v, small_v)
-    small += np.outer(small_v, small_across) + np.outer(small_across, small_v)
-    small += (small_vectors * signal) @ small_vectors.T
-    values, turned = np.linalg.eigh(small)
-    positive = values > 0
-    return LowRank(basis @ turned[:, positive], values[positive])
+    Gv = noisy.G @ v
+    along = max(float(v @ Gv), noisy.pair_noise)
+    g = shrunk(Gv - float(v @ Gv) * v, v, noisy.pair_noise)
+    ridge = factor * ridge_for(noisy, along)
+    Q = inverse_across(noisy.G, v, Gv, noisy.pair_noise, ridge)
+    Qg = Q @ g
+    # Noise in g may leave less than the ridge, or nothing: then G has no part of its own along v.
+    c = max(along + ridge - float(g @ Qg), ridge)
+    Q += np.outer(v - Qg, (v - Qg) / c)
+    return Q
+
+
+def ridge_for(noisy: NoisySums, along: float) -> float:
+    """For `reg` = 3: the less of the noise G is above, the larger."""
+    m = len(noisy.G)
+    mean = max(float(np.trace(noisy.G)) / m, 0.0)
+    most_noise = 2 * noisy.pair_noise * math.sqrt(m)  # the largest eigenvalue of noise alone
+    return mean + RIDGE_OF_NOISE * noisy.pair_noise * (1 + most_noise / along)
+
+
+def inverse_across(G: Doubles, v: Doubles, Gv: Doubles, noise: float, ridge: float) -> Doubles:
+    """Q, the inverse of R + ridge I on the space across v; zero along v."""
+    from scipy.linalg import eigh
+
+    rest = G - np.outer(v, Gv)
+    rest -= np.outer(rest @ v, v)
+    values, vectors = eigh(rest, overwrite_a=True, check_finite=False)
+    cleaned = np.maximum(cleaned_eigenvalues(values, noise), 0)
+    Q = (vectors / (cleaned + ridge)) @ vectors.T
+    Q -= np.outer(v, v @ Q)
+    Q -= np.outer(Q @ v, v)
+    return Q
+
+
+def cleaned_eigenvalues(values: Doubles, noise: float) -> Doubles:
+    """Of each eigenvector of a matrix with noise, the best eigenvalue, in the order of `values`.
+
+    The sum has poles at the eigenvalues themselves; BANDWIDTH keeps away from them.
+    """
+    from scipy.optimize import isotonic_regression
+
+    m = len(values)
+    width = BANDWIDTH * noise * m ** (1 / 6)
+    moved = np.empty(m)
+    for first in range(0, m, AT_ONCE):
+        apart = values[first : first + AT_ONCE, None] - values
+        moved[first : first + AT_ONCE] = (apart / (apart**2 + width**2)).sum(axis=1)
+    # Larger eigenvalues of G stay larger; the sum alone would leave fluctuations.
+    cleaned: Doubles = isotonic_regression(values - 2 * noise**2 * moved).x
+    return cleaned
 
 
 def popularity_direction(popularity: Doubles) -> Doubles:
@@ -219,35 +225,3 @@ def shrunk(vector: Doubles, scale: Doubles, noise: float) -> Doubles:
         return np.zeros_like(vector)
     signal = excess / fourth * squared  # variance of each entry, in units of noise^2
     return vector * signal / (signal + 1)
-
-
-def eigenvalues_above(matrix: Doubles, least: float) -> tuple[Doubles, Doubles]:
-    """Eigenvalues above a bound, and their vectors."""
-    from scipy.linalg import eigh
-    from scipy.sparse.linalg import eigsh
-
-    m = len(matrix)
-    k = FIRST_EIGENVALUES
-    start = np.ones(m)
-    while k < m // 4:
-        values, vectors = eigsh(matrix, k, which="LA", v0=start)
-        if values[0] <= least:
-            kept = values > least
-            return values[kept], vectors[:, kept]
-        k *= 2
-    values, vectors = eigh(matrix, subset_by_value=(least, np.inf))
-    return values, vectors
-
-
-def item_weights(G: LowRank, reg: float) -> Floats:
-    """(items, items) EASE's weights B, from eigenvalues instead of an inverse.
-
-    With r the other eigenvalues, P = (G + reg I)^-1 = (I - A) / (r + reg), where
-    A = V diag((l - r) / (l + reg)) V^T, so that B = -P / diag(P) = A / (1 - diag(A)) beside the
-    diagonal.
-    """
-    A = (G.vectors * ((G.values - G.rest) / (G.values + reg))) @ G.vectors.T
-    A /= 1 - np.diag(A)
-    B = A.astype(np.float32)
-    B[np.diag_indices(len(B))] = 0
-    return B

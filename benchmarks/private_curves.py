@@ -19,8 +19,8 @@ import coterie
 
 EPSILONS = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0]
 SETTINGS: dict[str, dict[str, Any]] = {
-    "pfpl": {"epochs": 5, "rounds_an_epoch": 4},
-    "fcf": {"rounds": 10},
+    "pfpl": {"epochs": 8, "rounds_an_epoch": 4},
+    "fcf": {"rounds": 20},
     "fl-dssm": {"rounds": 100, "sampling": "poisson"},
 }
 """What an algorithm needs under a budget: fewer rounds than without, and public ones."""

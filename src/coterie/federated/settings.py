@@ -54,7 +54,7 @@ class FederationSettings(PrivacySettings):
     server that composes groups could put its colluders into a small one."""
     group_rows: Literal["all", "union"] = "all"
     """secagg: item rows that a group sums: all, or those its users touched, found in secret."""
-    clip: float = Field(1.0, gt=0)
+    clip: float = Field(0.3, gt=0)
     """Under a privacy budget: the largest L2 norm of an update; longer ones are shortened. For
     algorithms whose clients send updates of a model."""
     noise: Literal["central", "distributed", "local"] = "central"

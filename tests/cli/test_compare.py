@@ -319,6 +319,33 @@ def test_a_method_that_secure_aggregation_cannot_hide_is_refused(
     assert not (tmp_path / "runs").exists()
 
 
+def test_budgets_are_methods_of_their_own_with_a_figure(coterie: Command) -> None:
+    pytest.importorskip("dp_accounting")
+    quick = [*SMALL, *CELLS, "--seeds", "2", "--json"]
+    options = ["--epsilon", "1", "--epsilon", "20"]
+    found = result_of(coterie("compare", "popular", "fedease", "ease", *options, *quick))
+    assert [standing["method"] for standing in found["standings"]] == [
+        "popular (epsilon 1)",
+        "popular (epsilon 20)",
+        "fedease (epsilon 1)",
+        "fedease (epsilon 20)",
+        "ease",
+    ]
+    results = [json.loads((Path(run) / "result.json").read_text()) for run in found["runs"]]
+    assert [r.get("privacy", {}).get("epsilon") for r in results] == [1, 20, 1, 20, None] * 2
+    report = (Path(found["report"]) / "report.html").read_text()
+    assert "<h2>Accuracy and privacy</h2>" in report
+    assert "by privacy budget" in report
+    assert "coterie tune fedease" not in report, "a search would not be paid for"
+
+
+def test_an_algorithm_without_private_sums_is_refused_by_name(coterie: Command) -> None:
+    pytest.importorskip("dp_accounting")
+    quick = [*SMALL, *CELLS, "--seeds", "1", "-q"]
+    line = coterie("compare", "popular", "fedavg", "--epsilon", "5", *quick).error
+    assert "fedavg (epsilon 5) on synthetic, seed 0: epsilon is 5, but this algorithm" in line
+
+
 def test_a_comparison_may_be_written_over_an_earlier_one_and_over_nothing_else(
     coterie: Command, tmp_path: Path
 ) -> None:
@@ -418,6 +445,10 @@ MISTAKES = [
     (
         ["gmf", "bpr", "--secure-aggregation", "secagg"],
         "setting 'secure_aggregation' (value 'secagg'): no compared method has it.",
+    ),
+    (
+        ["gmf", "bpr", "--epsilon", "5"],
+        "--epsilon is 5, but none of gmf, bpr has a privacy budget;",
     ),
     (
         ["gmf", "--set", "learning_rate=1e30"],

@@ -87,6 +87,17 @@ def compare(
         ),
     ] = None,
     secure_aggregation: SecureAggregationOption = None,
+    epsilon: Annotated[
+        list[float] | None,
+        typer.Option(
+            "--epsilon",
+            help=(
+                "Privacy budget of each user for a whole run, for every method that has one. "
+                "Repeat for several: the report then has accuracy by epsilon."
+            ),
+            show_default="no noise",
+        ),
+    ] = None,
     target: Annotated[
         float | None,
         typer.Option(
@@ -131,6 +142,8 @@ def compare(
     coterie compare fedfast few=fedfast --set few.clusters=5 --set rounds=200
 
     coterie compare fcf pfpl+ popular --secure-aggregation secagg
+
+    coterie compare fedease popular ease --epsilon 1 --epsilon 5 --epsilon 20
     """
     from coterie.cli.screen import progress_for
     from coterie.experiments.comparison import check_comparable, comparison
@@ -138,6 +151,7 @@ def compare(
     from coterie.experiments.plan import cells as cells_of
     from coterie.experiments.plan_progress import RunLog
     from coterie.experiments.plan_runner import run_plan
+    from coterie.experiments.privacy_curve import with_budgets
 
     common, own = split_settings(set_ or [], [_label(text) for text in methods])
     protected = {} if secure_aggregation is None else {"secure_aggregation": secure_aggregation}
@@ -150,7 +164,9 @@ def compare(
     n_seeds = seeds or (1 if n_folds or repeats > 1 else 3)
     plan = Plan(
         datasets=(dataset,),
-        methods=tuple(_method(text, own, protected) for text in methods),
+        methods=tuple(
+            with_budgets([_method(text, own, protected) for text in methods], epsilon or [])
+        ),
         settings={key: value for key, value in options.items() if value is not None} | common,
         seeds=tuple(range(n_seeds)),
         protocol=protocol,

@@ -20,6 +20,7 @@ from coterie.experiments.comparison_tables import (
     paired_tests,
     spread_text,
 )
+from coterie.experiments.privacy_curve import privacy_curve
 from coterie.report import forest as forests
 from coterie.report.charts import charts, scripts, static_chart
 from coterie.report.conditions import READING, facts
@@ -38,6 +39,7 @@ FOREST = (
 )
 LINKS = {
     "methods": "Methods",
+    "privacy": "Accuracy and privacy",
     "differences": "Differences",
     "convergence": "Convergence",
     "users": "Users",
@@ -53,6 +55,7 @@ def page(comparison: Comparison, results: Sequence[CellResult], command: str) ->
     names = [result.cell.method.label for result in results]
     contents = {
         "methods": _methods(comparison, results),
+        "privacy": _privacy(comparison, results),
         "differences": _differences(comparison),
         "convergence": charts(panels(results, names), numbers) or ONE_STEP,
         "users": _users(comparison),
@@ -85,6 +88,11 @@ def _methods(comparison: Comparison, results: Sequence[CellResult]) -> str:
     )
     remarks = "".join(f"<p class=about>{escape(line)}</p>" for line in notes(comparison, results))
     return tables + remarks
+
+
+def _privacy(comparison: Comparison, results: Sequence[CellResult]) -> str:
+    figure = privacy_curve(comparison, results)
+    return static_chart(figure) if figure else ""
 
 
 def _differences(comparison: Comparison) -> str:

@@ -12,6 +12,7 @@ from coterie.experiments.comparison import Comparison
 from coterie.experiments.comparison_summary import summary
 from coterie.experiments.comparison_tables import BELOW, BETTER, LEVEL, WORSE, sections
 from coterie.experiments.plan import Cell
+from coterie.federated.privacy.settings import is_private
 from coterie.report.conditions import READING, facts
 from coterie.report.table import all_notes, markdown_list, markdown_table, settings_lines
 
@@ -100,6 +101,8 @@ def has_default_settings(cell: Cell) -> bool:
     return (
         bool(searched)
         and not cell.experiment.tuned
+        # Under a privacy budget a search would not be paid for.
+        and not is_private(settings)
         and all(getattr(settings, key) == getattr(defaults, key) for key in searched)
     )
 

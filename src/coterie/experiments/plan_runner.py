@@ -10,7 +10,7 @@ from pathlib import Path
 from coterie.core.paths import cache_folder
 from coterie.core.progress import SILENT, Progress
 from coterie.data.interactions import Interactions
-from coterie.errors import Diverged, Interrupted
+from coterie.errors import ConfigError, Diverged, Interrupted
 from coterie.experiments import cell_cache, experiment, preparation, run_folder
 from coterie.experiments.cell_cache import CellResult
 from coterie.experiments.plan import Cell, Plan, cells
@@ -132,6 +132,8 @@ def _try_to_run(cell: Cell, place: Path, data: _DataCache, progress: CellProgres
             except Diverged as error:
                 result = _about(cell, fingerprint) | {"diverged": str(error)}
                 cell_cache.finish(place, [], result)
+            except ConfigError as error:
+                raise ConfigError(f"{cell.name}: {error}") from error
     if is_locked:
         progress.complete()
     return is_locked

@@ -38,8 +38,8 @@ FOREST = (
     "not significant after Holm's correction. Intervals are not corrected."
 )
 LINKS = {
-    "methods": "Methods",
     "privacy": "Accuracy and privacy",
+    "methods": "Methods",
     "differences": "Differences",
     "convergence": "Convergence",
     "users": "Users",
@@ -54,8 +54,8 @@ def page(comparison: Comparison, results: Sequence[CellResult], command: str) ->
     numbers = count(1)
     names = [result.cell.method.label for result in results]
     contents = {
-        "methods": _methods(comparison, results),
         "privacy": _privacy(comparison, results),
+        "methods": _methods(comparison, results),
         "differences": _differences(comparison),
         "convergence": charts(panels(results, names), numbers) or ONE_STEP,
         "users": _users(comparison),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from every_algorithm import HERE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_federation import histories, play_locally, sha256, world_for
@@ -31,6 +32,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "pfpl": {"epochs": 1, "rounds_an_epoch": 2},
     "pfpl+": {"epochs": 1, "rounds_an_epoch": 2, "triples": 3},
 }
+TOWERS: dict[str, dict[str, Any]] = {
+    "fl-dssm": {"rounds": 2, "inputs": 40, "participation": 1.0},
+}
+"""PyTorch trains them: their bits depend on how users are distributed over nodes."""
 entries = st.integers(-TOO_LARGE + 1, TOO_LARGE - 1)
 
 
@@ -81,13 +86,14 @@ def test_sums_come_back_in_fixed_point():
     assert sums["items"].tolist() == [20, -40]
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", [*SETTINGS, *(name for name in TOWERS if name in HERE)])
 @settings(deadline=None, max_examples=8)
 @given(longest=st.sampled_from([1e-4, 0.05, 10.0]), seed=st.integers(0, 100))
 def test_clients_add_no_more_than_the_sensitivity(name, longest, seed):
     """Through the exchange itself, one client at a time: empty and complete histories, too."""
     training = histories(seed, 12, 15)
-    world = world_for(name, training, **SETTINGS[name], **BUDGET, clip=longest)
+    given_here = (SETTINGS | TOWERS)[name] | BUDGET
+    world = world_for(name, training, **given_here, clip=longest)
     federation = registry.algorithm(name).train
     assert isinstance(federation, Federation)
     exchange = federation.exchanges[0]

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coterie.federated.contract import check_sums
 from coterie.federated.costs import Costs
 from coterie.federated.federation import (
+    NO_LIMIT,
     Accepted,
     AnyExchange,
     AnyWorld,
@@ -30,6 +30,7 @@ from coterie.federated.federation import (
     add_sums,
 )
 from coterie.federated.nodes import client_columns
+from coterie.federated.robust.defence import defended, defended_sums, is_defended
 from coterie.federated.secagg.session import SessionSlot
 from coterie.federated.validation import FAULTS, NOT_OF_THE_COHORT, Expected, Reply, validate
 from coterie.federated.wire import message_size, reply_sizes
@@ -99,8 +100,11 @@ class Limits(NamedTuple):
 def aggregate(
     world: AnyWorld, exchange: AnyExchange, message: Message, call: CallNodes, limits: Limits
 ) -> Aggregate:
-    """Call the nodes chunk by chunk, validate their updates, and sum them."""
-    chunks = _chunks(message, limits.chunk_size)
+    """Call the nodes chunk by chunk, validate their updates, and sum them.
+
+    A defence compares all clients of a round: then there is one chunk.
+    """
+    chunks = _chunks(message, NO_LIMIT if is_defended(world) else limits.chunk_size)
     return join(exchange, (_one_chunk(world, exchange, limits.sizes, c, call) for c in chunks))
 
 
@@ -145,8 +149,9 @@ def _one_chunk(
 ) -> Aggregate:
     replies = call(exchange, message) if len(message.users) else []
     updates, refused = validate(replies, Expected.of(message, sizes))
+    updates = defended(world, updates) if len(updates) else updates
     return Aggregate(
-        sums=_sums(world, exchange, message, updates) if len(updates) else {},
+        sums=defended_sums(world, exchange, message, updates) if len(updates) else {},
         # Decoded arrays are views that would keep the whole reply in memory: copy them.
         accepted=Accepted(updates.users.copy(), updates.samples.copy(), updates.user_rows.copy()),
         bytes_up=int(reply_sizes(updates).sum()),
@@ -155,10 +160,6 @@ def _one_chunk(
             accepted_private_state(reply, updates.users) for reply in replies if reply.private_state
         ),
     )
-
-
-def _sums(world: AnyWorld, exchange: AnyExchange, message: Message, updates: Updates) -> Sums:
-    return check_sums(world, exchange, exchange.aggregate(world, message, updates))
 
 
 def accepted_private_state(reply: Reply, accepted: Ints) -> tuple[Ints, PrivateState]:

@@ -29,6 +29,7 @@ from coterie.federated.federation import (
     World,
 )
 from coterie.federated.privacy import noise
+from coterie.federated.robust.defence import is_defended
 from coterie.federated.secagg import server as secagg
 from coterie.types import Bools, Ints, Message
 
@@ -121,12 +122,10 @@ def relay(
     engine: Engine,
 ) -> State:
     """One server sends arrays to another. Each sees its own part of the state."""
-    sender = state.as_seen_by(step.sender)
-    after, arrays = step.send(world.seen_by(step.sender), sender, t)
+    after, arrays = step.send(world.seen_by(step.sender), state.as_seen_by(step.sender), t)
     engine.record(t, step.sender, step.receiver, arrays)
     state = state.with_part_of(step.sender, after)
-    receiver = state.as_seen_by(step.receiver)
-    after = step.receive(world.seen_by(step.receiver), receiver, arrays, t)
+    after = step.receive(world.seen_by(step.receiver), state.as_seen_by(step.receiver), arrays, t)
     return state.with_part_of(step.receiver, after)
 
 
@@ -138,11 +137,12 @@ def _aggregate(
     limits: Limits,
 ) -> Aggregate:
     """Use the fastest path the engine offers; results are bit-identical."""
-    if len(message.users) and exchange.fast.combine is not None:
+    summed_early = len(message.users) > 0 and not is_defended(world)
+    if summed_early and exchange.fast.combine is not None:
         on_nodes = engine.aggregate(exchange, message, limits)
         if on_nodes is not None:
             return on_nodes
-    if len(message.users) and engine.only_node is not None:
+    if summed_early and engine.only_node is not None:
         single = exchange.fast.single_pass(world, message, engine.only_node)
         if single is not None:
             return aggregation.from_single_pass(single, limits.sizes)

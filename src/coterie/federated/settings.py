@@ -54,6 +54,10 @@ class FederationSettings(PrivacySettings):
     server that composes groups could put its colluders into a small one."""
     group_rows: Literal["all", "union"] = "all"
     """secagg: item rows that a group sums: all, or those its users touched, found in secret."""
+    robust: Literal["none", "bounded", "trimmed", "groups"] = "none"
+    """Defence against hostile clients: none; bounds on what a client sends, from all clients of the
+    round; bounds, and extremes of each component trimmed; or bounds, and extreme sums over groups
+    of clients left out. Compares updates in the clear: not with secure aggregation or epsilon."""
     clip: float = Field(0.3, gt=0)
     """Under a privacy budget: the largest L2 norm of an update; longer ones are shortened. For
     algorithms whose clients send updates of a model."""
@@ -91,6 +95,19 @@ class FederationSettings(PrivacySettings):
                 f"setting 'over_selection' is {self.over_selection!r}, but secure_aggregation is "
                 f"{self.secure_aggregation!r}, which cannot close before its clients have replied; "
                 "expected one of the two. Leave one out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _defences_see_updates(self) -> Self:
+        if self.robust != "none" and (
+            self.secure_aggregation != "none" or self.epsilon is not None
+        ):
+            raise ValueError(
+                f"setting 'robust' is {self.robust!r}, with secure_aggregation="
+                f"{self.secure_aggregation} and epsilon={self.epsilon}; expected neither: a "
+                "defence compares single updates, and bounds from other clients are not private. "
+                "Set robust=none"
             )
         return self
 

@@ -134,7 +134,8 @@ def _play_rounds(
     engine: Engine,
 ) -> tuple[State, Costs]:
     """The rounds of a step; in one kernel call where the algorithm and the engine can."""
-    unprotected = world.settings.secure_aggregation == "none" and world.settings.epsilon is None
+    s = world.settings
+    unprotected = s.secure_aggregation == s.robust == "none" and s.epsilon is None
     plain = unprotected and availability.always_available(world)
     exchange = federation.exchanges[0]
     if engine.only_node is not None and plain and isinstance(exchange, Exchange):

@@ -1,0 +1,1 @@
+"""Defences against hostile clients, between validation and aggregation."""

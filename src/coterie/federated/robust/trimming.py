@@ -29,20 +29,19 @@ def trimmed(updates: Updates) -> Updates:
 
 
 def trimmed_rows(items: Ints, rows: Ints) -> Ints:
-    """Rows, sorted by item and component, with their extremes replaced."""
+    """Rows with the extremes of each item's components replaced.
+
+    Items that the same number of clients send are sorted in one call.
+    """
     by_item = np.argsort(items, kind="stable")
     _, first, counts = np.unique(items[by_item], return_index=True, return_counts=True)
-    cut = np.maximum(np.floor(TRIMMED * counts).astype(np.int64), counts >= SENDERS)
-    low = np.repeat(first + cut, counts)
-    high = np.repeat(first + counts - 1 - cut, counts)
-    alone = np.repeat(counts < SENDERS, counts)
-    result = np.empty_like(rows)
-    for component in range(rows.shape[1]):
-        column = rows[by_item, component]
-        ascending = column[np.lexsort((column, items[by_item]))]
-        column = np.clip(column, ascending[np.minimum(low, high)], ascending[np.maximum(low, high)])
-        column[alone] = 0
-        result[by_item, component] = column
+    result = np.zeros_like(rows)
+    for count in np.unique(counts[counts >= SENDERS]).tolist():
+        places = by_item[first[counts == count, None] + np.arange(count)]
+        block = rows[places]  # (items, clients, components)
+        ascending = np.sort(block, axis=1)
+        cut = max(int(TRIMMED * count), 1)
+        result[places] = np.clip(block, ascending[:, [cut]], ascending[:, [count - 1 - cut]])
     return result
 
 

@@ -15,6 +15,7 @@ from coterie.federated.federation import (
     exchanges_with_clients,
 )
 from coterie.federated.privacy.plan import sampling_rate
+from coterie.federated.robust.bounds import FEWEST_CLIENTS
 from coterie.types import Bools, Ints
 
 MOST_USERS = 1 << 17
@@ -65,7 +66,8 @@ def _drops_out(world: World[AlgorithmSettings], cohort: Ints, t: int) -> Bools |
 
 
 def check_size(world: World[AlgorithmSettings], cohort: Ints) -> None:
-    """Refuse a cohort that would overflow sums, or that secure aggregation cannot hide."""
+    """Refuse a cohort that would overflow sums, that secure aggregation cannot hide, or whose
+    clients are too few to bound each other."""
     n = len(cohort)
     if n > MOST_USERS:
         raise ConfigError(
@@ -80,6 +82,12 @@ def check_size(world: World[AlgorithmSettings], cohort: Ints) -> None:
             f"{users} cannot hide any of them; expected at least {fewest}. "
             f"Raise users_per_round or participation{_or_lower(world)}, or set "
             "secure_aggregation=none."
+        )
+    if world.settings.robust != "none" and n < FEWEST_CLIENTS:
+        raise ConfigError(
+            f"setting 'robust' is {world.settings.robust!r}, but a round selects {n} clients; "
+            f"expected at least {FEWEST_CLIENTS}, which bound each other. Raise users_per_round or "
+            "participation, or set robust=none."
         )
 
 

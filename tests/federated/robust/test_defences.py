@@ -129,7 +129,7 @@ def test_equal_updates_are_not_changed():
 
 
 def test_a_round_of_few_clients_is_refused():
-    with pytest.raises(ConfigError, match="a round has 2 updates; expected at least 5"):
+    with pytest.raises(ConfigError, match="a round selects 2 clients; expected at least 5"):
         play_locally("fedavg", histories(4, 30, 15), robust="bounded", participation=0.05)
 
 

@@ -27,7 +27,7 @@ UPDATES = 3.0
 SAMPLES = 4.0
 SENDERS = 3
 FEWEST_CLIENTS = 5
-"""Clients of a round without whom a median says little. Smaller rounds are refused."""
+"""Clients of a round without whom a median says little. A smaller cohort is refused."""
 
 
 def bounded(updates: Updates) -> Updates:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from coterie.errors import ConfigError
 from coterie.federated.contract import check_sums
 from coterie.federated.federation import AnyExchange, AnyWorld, Sums
-from coterie.federated.robust.bounds import FEWEST_CLIENTS, bounded
+from coterie.federated.robust.bounds import bounded
 from coterie.federated.robust.groups import assign, without_extremes
 from coterie.federated.robust.trimming import trimmed
 from coterie.types import Message, Updates
@@ -28,14 +28,6 @@ def is_defended(world: AnyWorld) -> bool:
 
 def defended(world: AnyWorld, updates: Updates) -> Updates:
     """Validated updates of a whole cohort as they are aggregated."""
-    if not is_defended(world):
-        return updates
-    if len(updates) < FEWEST_CLIENTS:
-        raise ConfigError(
-            f"setting 'robust' is {world.settings.robust!r}, but a round has {len(updates)} "
-            f"updates; expected at least {FEWEST_CLIENTS}, which bound each other. Raise the "
-            "number of clients of a round, or set robust=none."
-        )
     return ON_UPDATES[world.settings.robust](updates)
 
 

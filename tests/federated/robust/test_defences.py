@@ -38,13 +38,12 @@ def updates_of(*clients: dict[int, list[int]], samples: list[int] | None = None)
 # Bounds
 
 
-def test_a_long_row_is_shortened_to_four_medians():
+def test_a_long_row_is_shortened_to_one_and_a_half_medians():
     """Four honest clients send rows of norm 5; the fifth sends one of norm 5,000."""
     sent = updates_of(*[{0: [3, 4]}] * 4, {0: [3000, 4000]})
     rows = bounds.bounded(sent).item_rows
     assert rows[:4].tolist() == [[3, 4]] * 4
-    # The row is within 4 medians, 20; then the whole update within 3 medians, 15.
-    assert rows[4].tolist() == [9, 12]
+    assert rows[4].tolist() == [4, 6]
 
 
 def test_many_rows_are_shortened_together():

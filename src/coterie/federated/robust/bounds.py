@@ -3,7 +3,7 @@
 The bounds of a round follow from all its clients, never from the word of one. With med the median
 over clients, which less than half of them cannot move far, a client's update is shortened to
 
-    each item row      ROWS times med of (root mean square of a client's row norms)
+    each item row      ROWS times med of (norm of a client's longest row)
     all item rows      UPDATES times med of (norm of all item rows of a client)
     its own row        UPDATES times med of (norm of the own row)
     the dense part     UPDATES times med of (norm of the dense part)
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from coterie.types import Doubles, Ints, Longs, Updates
 
-ROWS = 4.0
+ROWS = 1.5
 UPDATES = 3.0
 SAMPLES = 4.0
 SENDERS = 3
@@ -52,7 +52,9 @@ def shortened_rows(updates: Updates) -> Ints:
     totals = sums_of_clients(squared, updates.offsets)
     counts = np.diff(updates.offsets)
     sent = counts > 0
-    longest_row = ROWS * np.sqrt(np.median(totals[sent] / counts[sent]))
+    longest_row = ROWS * np.sqrt(
+        np.median(np.maximum.reduceat(squared, updates.offsets[:-1][sent]))
+    )
     squared = np.minimum(squared, longest_row**2)
     longest = UPDATES * np.sqrt(np.median(totals[sent]))
     factor = shrinking(np.sqrt(sums_of_clients(squared, updates.offsets)), longest)
